@@ -11,7 +11,8 @@ what takes longer than --limit is stopped, and not tried again.
 
 Rows that are done are kept in --results (a JSON line each) and not run again, so that a comparison can be stopped,
 and made job by job. A row that other processes disturbed, by more than 5 % of the machine's time, is marked with a
-dagger. --quick takes few rows and small ranks: a test of this script, whose figures say nothing.
+dagger. Variables that hold OpenBLAS to slower kernels are removed (scripts/blas.py), and the table names the kernel that ran.
+--quick takes few rows and small ranks: a test of this script, whose figures say nothing.
 """
 
 import argparse
@@ -28,6 +29,8 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import blas
 
 HERE = Path(__file__).resolve().parent
 MARKS = ("<!-- comparison: begin -->", "<!-- comparison: end -->")
@@ -200,11 +203,10 @@ def processor_seconds():
 
 def measured(command, threads, limit):
     """Runs a process: what it took, and its output or why it failed."""
-    counts = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-    environment = os.environ | {name: str(threads) for name in counts}
+    blas.set_threads(threads)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         busy, start = processor_seconds(), time.perf_counter()
-        process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
+        process = subprocess.Popen(command, stdout=out, stderr=err)
         timer = threading.Timer(limit, process.kill)
         timer.start()
         _, status, usage = os.wait4(process.pid, 0)
@@ -393,10 +395,11 @@ def machine(a, results):
     versions = {}
     for result in results:
         versions |= result.get("versions", {})
+    kernels = sorted({kernel for result in results for kernel in result.get("blas", [])})
     listed = ", ".join(f"{name} {number}" for name, number in sorted(versions.items()))
     return (
         f"{time.strftime('%Y-%m-%d')}, {model}, {os.cpu_count()} cores, {memory:.0f} GiB, {a.threads} threads each. "
-        f"{version} {commit}; Python {platform.python_version()}, {listed}."
+        f"{version} {commit}; Python {platform.python_version()}, {listed}. BLAS of the peers: {', '.join(kernels) or 'none'}."
     )
 
 

@@ -7,8 +7,8 @@ The first --train rows of a Parquet file with columns x0, x1, ... and y are lear
 Features are standardised with the mean and the population deviation of the training rows. The kernel is exp(-|x-z|^2
 / (2 sigma^2)), --penalty is lambda of (1/n) sum loss + lambda |w|^2, -C the constant of C sum loss + |w|^2 / 2.
 
-Prints one JSON line: seconds by stage, the error, versions; or which library is missing. Needs numpy, scipy,
-scikit-learn and pyarrow; libsvm-official, falkon, lightgbm, xgboost, catboost and the authors' RPCholesky (--rpcholesky FOLDER) for the peers of
+Prints one JSON line: seconds by stage, the error, versions, the kernel of the BLAS; or which library is missing. Needs numpy, scipy,
+scikit-learn, threadpoolctl and pyarrow; libsvm-official, falkon, lightgbm, xgboost, catboost and the authors' RPCholesky (--rpcholesky FOLDER) for the peers of
 those names.
 """
 
@@ -18,6 +18,8 @@ import importlib.util
 import json
 import sys
 import time
+
+import blas  # before numpy
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -442,7 +444,7 @@ def main():
     clock = Clock()
     error = run(a, clock)
     versions = {name: importlib.metadata.version(name) for name in {"numpy", "scipy", "pyarrow", library}}
-    print(json.dumps({"error": error, "stages": clock.stages, "versions": versions}))
+    print(json.dumps({"error": error, "stages": clock.stages, "versions": versions, "blas": blas.kernels()}))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@
 
 pub mod decompose;
 mod error;
-mod instructions;
 pub mod kernel;
 pub mod landmark;
 mod lanes;
@@ -42,11 +41,10 @@ mod rows;
 pub mod thin;
 
 pub use error::{Error, Result};
-pub use instructions::instruction_set;
 pub use kernel::{AnyKernel, Kernel, Spec};
 pub use kstore::vectorised;
 pub use landmark::Landmarks;
-pub use lanes::Lanes;
+pub use lanes::{Lanes, instruction_set};
 pub use map::{FeatureMap, Fourier, MapSpec, Nystrom};
 pub use real::turns::Turns;
 pub use real::{PrecisionPair, Real};

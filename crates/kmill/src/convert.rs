@@ -221,9 +221,9 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
     }
     let (selected, features) = select(args)?;
     output::check(&args.output)?;
-    output::spare(&args.output, selected.table(), None)?;
+    output::spare(&args.output, output::inputs(selected.table()))?;
     if let Some(beside) = writer::target_file(&args.output) {
-        output::spare(&beside, selected.table(), None)?;
+        output::spare(&beside, output::inputs(selected.table()))?;
     }
     let columns = Columns::new(&selected, features, &args.output, args.precision);
     let (rows, files) = rewrite(&selected, &columns, &args.output, &run)?;

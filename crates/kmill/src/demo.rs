@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 /// The fit of the demo, beside its files: a surface of four ranks and thirteen lambdas in one pass.
 const LEARN: &str = "--target y --ranks 100..800";
 
+/// The files of the demo.
+const FILES: [&str; 4] = ["train.parquet", "test.parquet", "model.safetensors", "predictions.parquet"];
+
 /// The reports of the demo, for `--json`.
 #[derive(Debug, serde::Serialize)]
 struct DemoReport {
@@ -36,6 +39,10 @@ pub(crate) fn main(args: &DemoArgs) -> Result<()> {
         (None, None) => PathBuf::from("."),
     };
     if args.keep.is_some() {
+        if let Some(name) = FILES.iter().find(|name| folder.join(name).symlink_metadata().is_ok()) {
+            let why = format!("it holds {name}, which would be lost");
+            return Err(Error::option("--keep", folder.display(), why, "name another folder"));
+        }
         std::fs::create_dir_all(&folder).map_err(kstore::Error::io("create", &folder))?;
     }
     show(args, &folder, &run)
@@ -49,11 +56,10 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
          $ kmill generate friedman1 --rows {rows} -o train.parquet\n  \
          $ kmill generate friedman1 --rows {test_rows} --seed 1 -o test.parquet\n\n"
     ))?;
-    let (train, test) =
-        (table(folder, "train.parquet", rows, 0, run)?, table(folder, "test.parquet", test_rows, 1, run)?);
+    let (train, test) = (table(folder, FILES[0], rows, 0, run)?, table(folder, FILES[1], test_rows, 1, run)?);
     say(format!("{}\n", contents(&train, run)?))?;
 
-    let model = folder.join("model.safetensors");
+    let model = folder.join(FILES[2]);
     say(format!(
         "2. Fit: landmarks, one pass for every rank, lambda and fold, and the certificate of the approximation.\n\n  \
          $ kmill fit ridge train.parquet {LEARN} -o model.safetensors\n\n"
@@ -72,7 +78,7 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
     say(format!("{evaluated}\n"))?;
 
     say("4. Predict.\n\n  $ kmill predict model.safetensors test.parquet -o predictions.parquet\n\n".to_string())?;
-    let predictions = folder.join("predictions.parquet");
+    let predictions = folder.join(FILES[3]);
     predict(&model, &test, &predictions, args, run)?;
     say(format!("{}\n", contents(&predictions, run)?))?;
     match &args.keep {

@@ -55,15 +55,19 @@ pub enum Error {
 impl Error {
     /// True where the reader of standard output has closed it: no failure.
     pub(crate) fn is_closed_output(&self) -> bool {
+        let closed = |error: &kstore::Error| {
+            matches!(error, kstore::Error::Io { path, source, .. }
+                if path.as_os_str() == kstore::sink::STDOUT && source.kind() == std::io::ErrorKind::BrokenPipe)
+        };
+        matches!(self, Self::BrokenPipe) || self.stored().is_some_and(closed)
+    }
+
+    /// The error of tables, files and passes that this one hands on.
+    pub(crate) fn stored(&self) -> Option<&kstore::Error> {
         match self {
-            Self::BrokenPipe => true,
-            Self::Store(error)
-            | Self::Approx(kapprox::Error::Store(error))
-            | Self::Solve(ksolve::Error::Store(error) | ksolve::Error::Approx(kapprox::Error::Store(error))) => {
-                matches!(error, kstore::Error::Io { path, source, .. }
-                    if path.as_os_str() == kstore::sink::STDOUT && source.kind() == std::io::ErrorKind::BrokenPipe)
-            }
-            _ => false,
+            Self::Store(error) | Self::Approx(kapprox::Error::Store(error)) => Some(error),
+            Self::Solve(error) => error.stored(),
+            _ => None,
         }
     }
 
@@ -71,10 +75,7 @@ impl Error {
     pub fn is_interruption(&self) -> bool {
         match self {
             Self::Solve(error) => error.is_interrupted(),
-            Self::Store(error) | Self::Approx(kapprox::Error::Store(error)) => {
-                matches!(error, kstore::Error::Interrupted)
-            }
-            _ => false,
+            _ => matches!(self.stored(), Some(kstore::Error::Interrupted)),
         }
     }
 

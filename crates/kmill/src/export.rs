@@ -16,10 +16,13 @@ pub(crate) fn main(args: &ExportArgs) -> Result<()> {
         return Err(Error::option("-o", path.display(), "models are exported as ONNX", "name the file .onnx"));
     }
     output::check(path)?;
+    output::spare(path, [args.model.as_path()])?;
     let bytes = AnyModel::load(&args.model)?.to_onnx()?;
     let mut file = AtomicFile::create(path)?;
     file.write_all(&bytes).map_err(kstore::Error::io("write", path))?;
     file.commit()?;
-    progress::say(&format!("{} as ONNX in {}", args.model.display(), path.display()));
+    if !args.quiet {
+        progress::say(&format!("{} as ONNX in {}", args.model.display(), path.display()));
+    }
     Ok(())
 }

@@ -11,6 +11,10 @@ use ksolve::solver::{FEATURES, Options};
 use std::fmt;
 use std::path::PathBuf;
 
+/// What a fit leaves behind is counted in steps of so many bytes: it differs a little from run to run, and a budget that a
+/// refusal names has room for it the next time.
+const LEFT: usize = 4 << 20;
+
 /// The report of `kmill features`: that of the map, and what was written.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct FeaturesReport {
@@ -50,7 +54,7 @@ pub fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     }
     let selected = pipeline::select(&options, run)?;
     for path in args.model.iter().chain([&args.output]) {
-        output::spare(path, selected.table(), None)?;
+        output::spare(path, output::inputs(selected.table()).chain(options.files()))?;
     }
     let kept = match args.keep.is_empty() {
         true => None,
@@ -64,10 +68,11 @@ pub fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     }
     let (report, predictor) = (fitted.report, Predictor::new(fitted.model)?);
     // what the fit has left behind, the model among it, the prediction cannot have
-    let left = kstore::budget::rss().unwrap_or(0).saturating_sub(start);
+    let left = kstore::budget::rss().unwrap_or(0).saturating_sub(start).next_multiple_of(LEFT);
     let job = pipeline::job(run).memory(run.memory.saturating_sub(left));
     let extras = Extras { residual: args.residual, ..Extras::default() };
-    predictor.write(&selected, kept.as_ref(), extras, &args.output, &job)?;
+    let written = predictor.write(&selected, kept.as_ref(), extras, &args.output, &job);
+    written.map_err(|error| error.beside(left))?;
     let map = FitReport::new(report, run, selected.table(), args.model.as_deref());
     Ok(FeaturesReport { map, residual: args.residual, output: args.output.clone() })
 }

@@ -13,7 +13,7 @@ use ksolve::solver::Options;
 use kstore::condition::Condition;
 use kstore::{Selection, TextOptions};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The options of a fit: a table, the job of the library, and the source of its landmarks.
 #[derive(Clone, Debug)]
@@ -93,6 +93,19 @@ impl FitOptions {
             metric: learn.metric.clone(),
             fit,
         })
+    }
+
+    /// The files beside the table: landmarks and a metric.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        let landmarks = self.landmarks.iter().filter_map(|landmarks| match landmarks {
+            Landmarks::File(path) => Some(path.as_path()),
+            Landmarks::Scheme(_) => None,
+        });
+        let metric = self.metric.iter().filter_map(|metric| match metric {
+            parse::Metric::File(path) => Some(path.as_path()),
+            _ => None,
+        });
+        landmarks.chain(metric)
     }
 
     /// The options with kernels whose weights are to be learned.

@@ -59,6 +59,7 @@ pub fn run() -> ExitCode {
     reach_stores();
     let words = usage::words(std::env::args_os().collect());
     let parsed = args::command(&words).try_get_matches_from(&words);
+    let parsed = parsed.and_then(usage::one_output);
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(answer) => return usage::answer(&answer, &words),

@@ -1,6 +1,7 @@
 //! Standard output: results for people, or one JSON object for programs.
 
 use crate::{Error, Result, colour};
+use kstore::sink::{self, OutputColumn, OutputKind};
 use kstore::{AtomicFile, shown};
 use serde::Serialize;
 use std::fmt::Display;
@@ -42,7 +43,7 @@ pub(crate) fn closed(error: std::io::Error) -> Error {
 /// The errors of [`text()`].
 pub fn json(value: &impl Serialize) -> Result<()> {
     let object = serde_json::to_string(value)?;
-    text(format_args!("{object}\n"))
+    text(format_args!("{}\n", shown::object(&object)))
 }
 
 /// Writes `value` as JSON when `as_json`, else as its table.
@@ -53,14 +54,19 @@ pub fn report<R: Serialize + Display>(value: &R, as_json: bool) -> Result<()> {
     if as_json { json(value) } else { text(value) }
 }
 
-/// Refuses an output that is also an input (the table, its target file or the model), which it would replace.
+/// The files that a table is read from.
+pub fn inputs(table: &kstore::Table) -> impl Iterator<Item = &Path> {
+    table.files().chain(table.target_file())
+}
+
+/// Refuses an output that is also an input, which it would replace.
 ///
 /// # Errors
 /// [`Error::Option`].
-pub fn spare(path: &Path, table: &kstore::Table, model: Option<&Path>) -> Result<()> {
+pub fn spare<'p>(path: &Path, inputs: impl IntoIterator<Item = &'p Path>) -> Result<()> {
     let Ok(output) = path.canonicalize() else { return Ok(()) };
     let same = |input: &Path| input.canonicalize().is_ok_and(|input| input == output);
-    if table.files().chain(table.target_file()).chain(model).any(same) {
+    if inputs.into_iter().any(same) {
         let why = "this is also an input, which would be lost";
         return Err(Error::option("-o", path.display(), why, "give the output another name"));
     }
@@ -137,6 +143,12 @@ pub fn check_model(path: &Path) -> Result<()> {
 /// True where the name of a file is right for a model.
 pub(crate) fn is_model(path: &Path) -> bool {
     extension(path).is_none_or(|extension| extension == "safetensors")
+}
+
+/// True where the name of a file is right for a table with text in it.
+pub(crate) fn is_table(path: &Path) -> bool {
+    let text = OutputColumn::new("text", OutputKind::Text);
+    path.extension().is_some() && sink::holds(path, &text).unwrap_or(false)
 }
 
 /// The extension without its dot, in lower case.

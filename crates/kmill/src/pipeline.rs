@@ -51,7 +51,7 @@ impl Listener for Progress {
 /// All errors of the fit; nothing is written then.
 pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs, engine: &EngineArgs) -> Result<FitReport> {
     let selected = select(options, run)?;
-    output::spare(path, selected.table(), None)?;
+    output::spare(path, output::inputs(selected.table()).chain(options.files()))?;
     let fitted = learn(options, &selected, run, path, args, engine, |fit, job| fit.run_and_save(&selected, job, path))?;
     Ok(FitReport::new(fitted.report, run, selected.table(), Some(path)))
 }
@@ -95,7 +95,7 @@ fn learn(
         every: args.checkpoint_every,
         resume: args.resume,
         listener: &run.progress,
-        notes: vec![("reading of text files".to_string(), format!("{:?}", options.text))],
+        notes: vec![("reading of text files".to_string(), options.text.to_string())],
     };
     let engine = engine.open()?;
     let job = job(run).checkpoint(checkpoint);

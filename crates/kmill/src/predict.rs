@@ -22,7 +22,7 @@ pub fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
         true => None,
         false => Some(predictor::kept(&selected, &args.data, &args.keep)?),
     };
-    output::spare(&args.output, selected.table(), Some(&args.model))?;
+    output::spare(&args.output, output::inputs(selected.table()).chain([args.model.as_path()]))?;
     let PredictArgs { scores, probabilities, components, std, novelty, preimage: preimages, residual, .. } = *args;
     if let Some(top) = args.top {
         return Ok(predictor.write_top(&selected, kept.as_ref(), top, &args.output, &pipeline::job(run))?.rows);

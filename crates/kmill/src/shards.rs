@@ -18,7 +18,7 @@ pub struct ShardReport {
     pub output: PathBuf,
     /// Its size.
     pub bytes: u64,
-    /// Shards begin and end at multiples of so many rows; absent from a merge.
+    /// Shards that begin and end at multiples of so many rows are states, and others keep rows beside; absent from a merge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub segment_rows: Option<u64>,
     /// What was merged; absent from a job and from the statistics of a shard.
@@ -37,10 +37,15 @@ impl fmt::Display for ShardReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut facts = Table::facts();
         if let Some(rows) = self.segment_rows {
-            facts.fact("segment", format!("{} rows: shards begin and end at multiples of it", count(rows)));
+            facts
+                .fact("segment", format!("{} rows: of one that a shard has a part of, its rows are kept", count(rows)));
         }
-        if let Some(Merged { states, rows, missing, .. }) = &self.merged {
-            facts.fact("statistics", format!("of {} rows in {} states", count(*rows), count(*states as u64)));
+        if let Some(Merged { states, rows, begun, next, missing, .. }) = &self.merged {
+            facts.fact("statistics", format!("of {} rows in {} states", count(*rows - begun), count(*states as u64)));
+            if *begun > 0 {
+                facts.fact("rows", format!("{} of segments that others complete", count(*begun)));
+            }
+            facts.fact("next row", count(*next));
             let missing: Vec<String> = missing.iter().map(|rows| format!("{}..{}", rows.start, rows.end)).collect();
             facts.fact("missing", if missing.is_empty() { "no row".to_string() } else { missing.join(", ") });
         }
@@ -56,7 +61,7 @@ pub(crate) fn prepare(args: &PrepareArgs) -> Result<()> {
     let options = FitOptions::new(&args.solver, &args.data, &args.learn)?;
     output::check(&args.output)?;
     let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
-    output::spare(&args.output, &table, None)?;
+    output::spare(&args.output, output::inputs(&table).chain(options.files()))?;
     let selection = options.selection(targets)?;
     let selected = pipeline::job(&context).coded(&table.select(&selection)?)?;
     let fit = pipeline::with_files(&options, &selected)?;
@@ -72,13 +77,16 @@ pub(crate) fn stats(args: &StatsArgs) -> Result<()> {
     let job = PreparedJob::open(&args.job)?;
     output::check(&args.output)?;
     let (table, _) = convert::open(&args.paths, &args.text.options(), &args.target)?;
-    output::spare(&args.output, &table, Some(&args.job))?;
-    let (first, length) = (args.first_row.unwrap_or(0), table.stored_rows());
-    let table = if args.first_row.is_some() { table.part_of(job.stored_rows(), first)? } else { table };
-    let there = first..first + length;
-    let part = args.part.map(|(part, parts)| job.part(part, parts)).transpose()?;
+    let read = [Some(args.job.as_path()), args.after.as_deref()];
+    output::spare(&args.output, output::inputs(&table).chain(read.into_iter().flatten()))?;
+    let after = args.after.as_ref().map(|statistics| job.after(statistics)).transpose()?;
+    let (first, length) = (args.first_row.or(after), table.stored_rows());
+    let there = first.unwrap_or(0)..first.unwrap_or(0).saturating_add(length);
+    let whole = there.end.max(job.stored_rows());
+    let table = first.map_or(Ok(table.clone()), |first| table.part_of(whole, first))?;
+    let part = args.part.map(|(part, parts)| job.part(part, parts, whole)).transpose()?;
     let rows = part.or(args.rows.clone()).unwrap_or(there.clone());
-    let rows = rows.start..rows.end.min(job.stored_rows());
+    let rows = rows.start..rows.end.min(whole);
     if rows.start < there.start || rows.end > there.end {
         let why = format!("the shard holds rows {}..{} of the table", there.start, there.end);
         return Err(Error::option("--rows", format!("{}..{}", rows.start, rows.end), why, "ask for rows within"));
@@ -90,6 +98,7 @@ pub(crate) fn stats(args: &StatsArgs) -> Result<()> {
 /// `kmill merge`.
 pub(crate) fn merged(args: &MergeArgs) -> Result<()> {
     output::check(&args.output)?;
+    output::spare(&args.output, args.files.iter().map(PathBuf::as_path))?;
     let merged = merge(&args.files, &args.without, &args.output)?;
     output::report(&ShardReport::new(&args.output, None, Some(merged)), args.json)
 }
@@ -98,6 +107,7 @@ pub(crate) fn merged(args: &MergeArgs) -> Result<()> {
 pub(crate) fn solve(args: &SolveArgs) -> Result<()> {
     let context = args.run.resolve();
     output::check_model(&args.output)?;
+    output::spare(&args.output, [args.job.as_path(), args.statistics.as_path()])?;
     let fitted = PreparedJob::open(&args.job)?.solve(&args.statistics, &pipeline::job(&context))?;
     fitted.save(&args.output)?;
     let nothing = kstore::Table::absent(kstore::Schema::default(), 0);

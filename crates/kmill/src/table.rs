@@ -3,6 +3,7 @@
 pub use kstore::shown::count;
 use std::fmt;
 use std::time::Duration;
+use unicode_width::UnicodeWidthChar;
 
 /// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +14,36 @@ pub enum Align {
     Right,
 }
 
-/// Rows of cells, each column as wide as its widest cell.
+/// The widest column that others stand beside, and the widest of the last one: the letters of a value that is told in a sentence.
+const WIDEST: [usize; 2] = [60, 1000];
+
+/// Letters without a width of their own, such as accents, for each column of the terminal.
+const MARKS: usize = 4;
+
+/// Columns of a terminal that a letter takes.
+fn columns(letter: char) -> usize {
+    letter.width().unwrap_or(0)
+}
+
+fn width(text: &str) -> usize {
+    text.chars().map(columns).sum()
+}
+
+/// A text that takes so many columns at most: a longer one ends with `…`.
+fn cut(text: String, most: usize) -> String {
+    if text.len() <= most || (width(&text) <= most && text.chars().count() <= MARKS * most) {
+        return text;
+    }
+    let mut taken = 0;
+    let fits = |(_, letter): &(usize, char)| {
+        taken += columns(*letter);
+        taken < most
+    };
+    let end = text.char_indices().take(MARKS * most - 1).take_while(fits).last();
+    format!("{}…", &text[..end.map_or(0, |(at, letter)| at + letter.len_utf8())])
+}
+
+/// Rows of cells, each column as wide as its widest cell. A cell that is wider than a column may be is cut.
 ///
 /// ```
 /// use kmill::table::{Align, Table};
@@ -32,7 +62,8 @@ pub struct Table {
 impl Table {
     /// A table with these headings; no heading line if all are empty.
     pub fn new<S: Into<String>>(columns: impl IntoIterator<Item = (S, Align)>) -> Self {
-        let (head, align) = columns.into_iter().map(|(name, align)| (shown(name), align)).unzip();
+        let (head, align): (Vec<S>, Vec<Align>) = columns.into_iter().unzip();
+        let head = cells(head, align.len());
         Self { head, align, rows: Vec::new() }
     }
 
@@ -43,9 +74,7 @@ impl Table {
 
     /// Adds a row. Missing cells stay empty, surplus cells are dropped.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
-        let mut cells: Vec<String> = cells.into_iter().map(shown).collect();
-        cells.resize(self.align.len(), String::new());
-        self.rows.push(cells);
+        self.rows.push(self::cells(cells, self.align.len()));
     }
 
     /// Adds a name and its value.
@@ -54,29 +83,31 @@ impl Table {
     }
 }
 
-/// The text of a cell without characters that would break the line.
-fn shown(cell: impl Into<String>) -> String {
-    let cell = cell.into();
-    kstore::shown::line(&cell).into_owned()
+/// The texts of so many cells of a line, without characters that would break it.
+fn cells<S: Into<String>>(texts: impl IntoIterator<Item = S>, count: usize) -> Vec<String> {
+    let most = |i: usize| WIDEST[usize::from(i + 1 == count)];
+    let cell = |(i, text): (usize, S)| cut(kstore::shown::line(&text.into()).into_owned(), most(i));
+    let mut cells: Vec<String> = texts.into_iter().enumerate().map(cell).collect();
+    cells.resize(count, String::new());
+    cells
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headed = self.head.iter().any(|name| !name.is_empty());
         let lines = headed.then_some(&self.head).into_iter().chain(&self.rows);
-        let width = |column: usize| {
+        let widest = |column: usize| {
             let cells = self.rows.iter().map(|row| &row[column]).chain([&self.head[column]]);
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+            cells.map(|cell| width(cell)).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..self.align.len()).map(width).collect();
+        let widths: Vec<usize> = (0..self.align.len()).map(widest).collect();
         for cells in lines {
             let mut line = String::new();
-            for ((cell, align), width) in cells.iter().zip(&self.align).zip(&widths) {
-                line.push_str("  ");
-                line.push_str(&match align {
-                    Align::Left => format!("{cell:<width$}"),
-                    Align::Right => format!("{cell:>width$}"),
-                });
+            for ((cell, align), widest) in cells.iter().zip(&self.align).zip(&widths) {
+                // the formatter counts letters, up to 65,535 of them, and not columns
+                let space = " ".repeat(widest.saturating_sub(width(cell)));
+                let (before, behind) = if *align == Align::Left { ("", &space[..]) } else { (&space[..], "") };
+                line.extend(["  ", before, cell, behind]);
             }
             writeln!(f, "{}", line.trim_end())?;
         }
@@ -227,6 +258,26 @@ mod tests {
         let mut table = Table::new([("a\n", Align::Left), ("b", Align::Left)]);
         table.row(["\u{1b}[2J", "größe\t"]);
         assert_eq!(table.to_string(), "  a\\n        b\n  \\u{1b}[2J  größe\\t\n");
+    }
+
+    #[test]
+    fn cells_are_cut_at_the_width_of_their_column() {
+        for letter in ["x", "ö", "漢", "e\u{301}", "\u{301}", "👩\u{200d}🔬"] {
+            let long = letter.repeat(70_000);
+            let mut table = Table::new([("name", Align::Left), (&long, Align::Right), ("value", Align::Left)]);
+            table.row([&long[..], "1", &long]);
+            table.row(["short", "2", "漢"]);
+            let text = table.to_string();
+            let lines: Vec<&str> = text.lines().collect();
+            assert!(lines[1].contains('…') && lines[1].len() < 8 * 1100, "{letter}");
+            // the last column begins at one place in all lines
+            let start = |line: &str, value: &str| width(&line[..line.rfind(value).unwrap()]);
+            assert_eq!(start(lines[0], "value"), start(lines[2], "漢"), "{letter}");
+            assert!(start(lines[2], "漢") <= 2 * WIDEST[0] + 6, "{letter}");
+        }
+        assert_eq!(cut("x".repeat(61), 60), "x".repeat(59) + "…");
+        assert_eq!(cut("漢".repeat(31), 60), "漢".repeat(29) + "…");
+        assert_eq!(cut("漢".repeat(30), 60), "漢".repeat(30));
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! The answers to a request for help, and to a command line that cannot be understood.
 
-use crate::args::{self, elsewhere};
+use crate::args::{self, Cli, elsewhere};
 use crate::{colour, output, progress, which};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Command};
+use clap::{Arg, ArgMatches, Command, CommandFactory};
 use kstore::shown;
+use kstore::sink::STDOUT;
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The words of the command line; verbs by other names become ours, and `help fit ridge` becomes `fit ridge --help`, which has a
@@ -21,6 +23,20 @@ pub(crate) fn words(mut words: Vec<OsString>) -> Vec<OsString> {
         words.push("--help".into());
     }
     words
+}
+
+/// Refuses `-o -` with `--json`: standard output holds one JSON object, or the table.
+pub(crate) fn one_output(matches: ArgMatches) -> Result<ArgMatches, clap::Error> {
+    let both = matches.subcommand().is_some_and(|(_, verb)| {
+        let json = verb.try_get_one::<bool>("json").is_ok_and(|json| json == Some(&true));
+        let outputs = verb.try_get_many::<PathBuf>("output").ok().flatten();
+        json && outputs.into_iter().flatten().any(|path| path.as_os_str() == STDOUT)
+    });
+    if both {
+        let text = "-o - puts the table on standard output, where --json puts an object alone; name a file with -o, or leave one out";
+        return Err(Cli::command().error(ErrorKind::ArgumentConflict, text));
+    }
+    Ok(matches)
 }
 
 /// Prints the answer, and returns the exit code: 0 for help that was asked for, 2 for wrong usage.

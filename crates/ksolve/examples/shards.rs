@@ -17,11 +17,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let selection = fit.selection(Selection { targets: vec!["y".into()], ..Selection::default() })?;
     let job = fit.prepare(&table(0, x.len())?, &selection, &run, &path("job"))?;
 
-    // on one machine, and on another: shards end at multiples of the segment
-    let cut = job.segment_rows();
-    let (first, rest) = (table(0, cut as usize)?, table(cut as usize, x.len())?);
-    job.statistics(&first.part_of(job.stored_rows(), 0)?, 0..cut, &run, &path("first"))?;
-    job.statistics(&rest.part_of(job.stored_rows(), cut)?, cut..job.stored_rows(), &run, &path("rest"))?;
+    // on one machine, and on another
+    let cut = 12_345;
+    let (first, rest) = (table(0, cut)?, table(cut, x.len())?);
+    let (cut, all) = (cut as u64, job.stored_rows());
+    job.statistics(&first.part_of(all, 0)?, 0..cut, &run, &path("first"))?;
+    job.statistics(&rest.part_of(all, cut)?, cut..all, &run, &path("rest"))?;
 
     merge(&[path("rest"), path("first")], &[], &path("all"))?;
     job.solve(&path("all"), &run)?.save(&path("model"))?;

@@ -332,14 +332,26 @@ pub enum Error {
 }
 
 impl Error {
+    /// The error of work that had the budget less so many bytes: see [`kstore::Error::beside`].
+    #[must_use]
+    pub fn beside(self, bytes: usize) -> Self {
+        match self {
+            Self::Store(error) => Self::Store(error.beside(bytes)),
+            Self::Approx(kapprox::Error::Store(error)) => Self::Store(error.beside(bytes)),
+            other => other,
+        }
+    }
+
     /// True where the run ended because the caller interrupted it.
     pub fn is_interrupted(&self) -> bool {
+        matches!(self, Self::Stopped { .. }) || matches!(self.stored(), Some(kstore::Error::Interrupted))
+    }
+
+    /// The error of tables, files and passes that this one hands on.
+    pub fn stored(&self) -> Option<&kstore::Error> {
         match self {
-            Self::Stopped { .. } => true,
-            Self::Store(error) | Self::Approx(kapprox::Error::Store(error)) => {
-                matches!(error, kstore::Error::Interrupted)
-            }
-            _ => false,
+            Self::Store(error) | Self::Approx(kapprox::Error::Store(error)) => Some(error),
+            _ => None,
         }
     }
 

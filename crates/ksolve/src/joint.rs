@@ -26,10 +26,6 @@ impl<T: Real> FeatureMap<T> for Joint<T> {
         }
     }
 
-    fn kernel_diag(&self, _: MatRef<'_, T>, _: &mut [f64]) -> Option<()> {
-        None
-    }
-
     /// The landmarks of all maps, one after the other, where all have some.
     fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
         let (mut first, mut points, mut rows) = (0, Vec::new(), Vec::new());

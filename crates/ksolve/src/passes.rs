@@ -75,10 +75,7 @@ pub struct RidgeScratch<T> {
 impl<'a, T: Real> RidgeFold<'a, T> {
     /// A pass over rows of the map's d features. It certifies where the map knows its kernel's diagonal.
     pub fn new(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets) -> Self {
-        let origin = vec![T::default(); map.dims().0];
-        let origin = MatRef::from_row_major_slice(&origin, 1, map.dims().0);
-        let certify = map.kernel_diag(origin, &mut [0.0]).is_some();
-        Self { map, folds, targets, bin: BIN, certify, target_features: None }
+        Self { map, folds, targets, bin: BIN, certify: map.is_projection(), target_features: None }
     }
 
     /// Sets the number of rows of a bin. It decides the order of sums: give it from the shape of the work, never from

@@ -34,12 +34,15 @@ pub fn remove_temporaries() {
 const PREFIX: &str = ".kmill-";
 const SUFFIX: &str = ".tmp";
 
+/// Random letters and digits between the two.
+const RANDOM: usize = 6;
+
 /// True for the name of a temporary file, such as a killed process leaves.
 pub(crate) fn is_temporary(name: &str) -> bool {
-    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+    let random = name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(SUFFIX));
+    random.is_some_and(|random| random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
-/// Size of the write buffer, in bytes.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
 /// A file being written that takes its place at [`AtomicFile::commit`].
@@ -96,11 +99,6 @@ impl AtomicFile {
         &self.destination
     }
 
-    /// The path of the file while it is being written, for writers that open a path themselves.
-    pub fn temporary_path(&self) -> &Path {
-        &self.temporary
-    }
-
     /// Flushes everything to the disk and renames the file to its place.
     pub fn commit(mut self) -> Result<()> {
         let Some(writer) = self.writer.take() else { return Ok(()) };
@@ -154,7 +152,6 @@ impl Seek for AtomicFile {
     }
 }
 
-/// The folder of a file.
 fn folder(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -216,7 +213,7 @@ fn writable(folder: &Path, path: &Path) -> Result<()> {
 /// Makes temporary files, which are called so that [`is_temporary`] knows them.
 pub(crate) fn builder() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix(PREFIX).suffix(SUFFIX);
+    builder.prefix(PREFIX).rand_bytes(RANDOM).suffix(SUFFIX);
     // temporary files are private by default; this one becomes an ordinary file, as the umask has it
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
@@ -260,7 +257,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut file = AtomicFile::create(&folder.path().join("a")).unwrap();
         file.write_all(&vec![7; 1 << 20]).unwrap();
-        let temporary = file.temporary_path().to_path_buf();
+        let temporary = file.temporary.clone();
         assert!(live(|paths| paths.contains(&temporary)));
         drop(file);
         assert!(names(folder.path()).is_empty());

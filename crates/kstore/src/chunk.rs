@@ -2,7 +2,7 @@
 
 use crate::convert::{self, TILE};
 use crate::encoding::Coding;
-use crate::keep::{KeptColumn, kept_as};
+use crate::kept_column::{KeptColumn, kept_as};
 use crate::labels::{Coder, Fault};
 use crate::select::Missing;
 use crate::source::{Positions, Values, View};

@@ -9,7 +9,6 @@ use std::collections::{HashMap, HashSet};
 /// The pattern of every column that is a feature without being named.
 const ALL: &str = "*";
 
-/// The place of each column by its name.
 type Places<'s> = HashMap<&'s str, usize>;
 
 impl Table {

@@ -20,6 +20,12 @@ impl Digest {
         digest.finish()
     }
 
+    /// What follows the digest with which a text begins; `None` where it begins with none.
+    pub(crate) fn behind(text: &str) -> Option<&str> {
+        let (digest, rest) = text.split_at_checked(16)?;
+        digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')).then_some(rest)
+    }
+
     /// The digest of some bytes as a number.
     pub(crate) fn word_of(bytes: &[u8]) -> u64 {
         let mut digest = Self::default();

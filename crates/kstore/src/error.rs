@@ -202,8 +202,9 @@ pub enum Error {
         why: String,
     },
     /// The plan does not fit the budget.
-    #[error("{what} needs {needed}, the budget is {budget} (`memory`): the largest part is {largest} with {largest_bytes}; {remedy}",
-        needed = crate::budget::bytes(*needed), budget = crate::budget::bytes(*budget), largest_bytes = crate::budget::bytes(*largest_bytes))]
+    #[error("{what} needs {needs}, the budget is {budget} (`memory`): the largest part is {largest} with {largest_bytes}; {remedy}{or}raise `memory` to {up}",
+        needs = crate::budget::bytes(*needed), budget = crate::budget::bytes(*budget), largest_bytes = crate::budget::bytes(*largest_bytes),
+        or = if remedy.is_empty() { "" } else { " or " }, up = crate::budget::bytes_up(*needed))]
     OverBudget {
         /// Name of the planned stage.
         what: String,
@@ -215,8 +216,8 @@ pub enum Error {
         largest: String,
         /// Bytes of the largest term.
         largest_bytes: usize,
-        /// The parameter to lower, or the budget to allow, as the end of a sentence.
-        remedy: String,
+        /// The parameter to lower; empty where only more memory helps.
+        remedy: &'static str,
     },
     /// A cache larger than what is left of the space allowed for caches.
     #[error("a cache in {folder} needs {needed}, and {left} of what scratch may take is left; allow more or do without",
@@ -312,6 +313,33 @@ impl Error {
             std::io::ErrorKind::NotFound if action == "read" => Self::NotFound { path, hint: String::new() },
             _ => Self::Io { action, path, source },
         }
+    }
+
+    /// True for what is neither in the job nor in its rows, such as a wish to stop or a full disk: the same job may succeed later.
+    pub fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Self::Interrupted
+                | Self::Io { .. }
+                | Self::Engine { .. }
+                | Self::OverBudget { .. }
+                | Self::OverScratch { .. }
+                | Self::ScratchFull { .. }
+        )
+    }
+
+    /// The error of work that had the budget less so many bytes, which something else holds: names the whole budget, and one that
+    /// has room for both.
+    #[must_use]
+    pub fn beside(mut self, bytes: usize) -> Self {
+        match &mut self {
+            Self::OverBudget { needed, budget, .. } => {
+                (*needed, *budget) = (needed.saturating_add(bytes), budget.saturating_add(bytes));
+            }
+            Self::LargeRow { needed, .. } => *needed = needed.saturating_add(bytes),
+            _ => {}
+        }
+        self
     }
 }
 

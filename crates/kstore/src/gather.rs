@@ -87,7 +87,7 @@ impl<T: Real> Gathered<T> {
         let (d, t) = (shape.features, shape.targets);
         let x = places.iter().flat_map(|place| &self.x[place * d..][..d]).copied().collect();
         let y = places.iter().flat_map(|place| &self.y[place * t..][..t]).copied().collect();
-        MemoryRows::new(x, d)?.with_targets(y, t)?.numbered(rows.to_vec())
+        MemoryRows::new(x, d)?.with_targets(y, t)?.weighted(shape.weighted)?.numbered(rows.to_vec())
     }
 }
 

@@ -38,6 +38,8 @@ pub enum Purpose {
     Permutations,
     /// Sample of rows whose gradients are averaged, where those of all would cost more than the fit.
     Gradients,
+    /// Small steps away from points at which a search stands still; the round is the search.
+    Nudges,
 }
 
 /// A stream of row keys: `Stream::new(seed, purpose, round)`.

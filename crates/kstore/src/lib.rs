@@ -14,7 +14,7 @@
 //!
 //! # Features
 //!
-//! Each file format is a feature: `parquet`, `ipc` (Arrow), `npy`, `csv` and `svmlight`, all of them by default. With
+//! Each file format is a feature; `formats` is all of them, and the default. With
 //! `default-features = false` the rows are slices, record batches, iterators and sources of your own, and no codec is
 //! built. [`arrow`] and [`rayon`] have the types of other crates that stand in signatures here.
 //!
@@ -42,7 +42,7 @@
 //! ```
 
 #![cfg_attr(
-    not(all(feature = "parquet", feature = "ipc", feature = "npy", feature = "csv", feature = "svmlight")),
+    not(feature = "formats"),
     allow(dead_code, unused_imports, reason = "what the formats share, few of them use in part")
 )]
 
@@ -58,7 +58,7 @@ mod digest;
 pub mod encoding;
 mod error;
 mod gather;
-mod keep;
+mod kept_column;
 pub mod key;
 mod labels;
 pub mod lossy;
@@ -67,6 +67,7 @@ pub mod named;
 pub mod pass;
 mod pattern;
 mod real;
+mod row_digests;
 pub mod rows;
 mod scaler;
 pub mod schema;
@@ -88,10 +89,11 @@ pub use condition::Condition;
 pub use digest::Digest;
 pub use encoding::{Categories, Encoding};
 pub use error::{BadLine, Error, Result};
-pub use keep::{KeptColumn, KeptValues, TILE_TEXT, TextLimit};
+pub use kept_column::{KeptColumn, KeptValues, TILE_TEXT, TextLimit};
 pub use pass::{CancelToken, Fold, Merge, Pass, Workers};
 pub use rayon;
 pub use real::{Real, vectorised};
+pub use row_digests::RowDigests;
 pub use rows::{Coded, Label, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
 pub use scaler::Scaler;
 pub use schema::{Column, Kind, Schema};

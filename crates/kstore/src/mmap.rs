@@ -6,7 +6,7 @@
 #![expect(unsafe_code, reason = "mapping a file and viewing its bytes as numbers have no safe form")]
 
 use crate::{Error, Result};
-use memmap2::{Advice, Mmap, UncheckedAdvice};
+use memmap2::{Mmap, UncheckedAdvice};
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
@@ -72,12 +72,6 @@ impl Mapped {
         (before.is_empty() && after.is_empty() && values.len() == count).then_some(values)
     }
 
-    /// Tells the operating system that reads will jump about, so that it does not read ahead.
-    pub fn expect_random_reads(&self) {
-        // advice only: where it is not taken, reads are merely slower
-        let _ = self.map.advise(Advice::Random);
-    }
-
     /// Gives the memory behind some bytes back; reading them again reads the file again.
     pub fn release(&self, range: Range<usize>) {
         let end = range.end.min(self.map.len());
@@ -109,7 +103,6 @@ mod tests {
         assert_eq!(map.slice::<f32>(0, 5000).unwrap(), numbers);
         map.release(0..usize::MAX);
         map.release(20_000..20_000);
-        map.expect_random_reads();
         assert_eq!(map.slice::<f32>(4, 4999).unwrap(), &numbers[1..]);
     }
 

@@ -4,7 +4,6 @@ use crate::{Error, Result};
 use glob::Pattern;
 use std::path::{Component, Path, PathBuf};
 
-/// True where a name is a pattern.
 pub(crate) fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?', '['])
 }

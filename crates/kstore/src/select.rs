@@ -2,7 +2,7 @@
 
 use crate::condition::{Bound, Condition};
 use crate::encoding::{Categories, Coding, Encoding, Wanted};
-use crate::keep;
+use crate::kept_column;
 use crate::rows::TableShape;
 use crate::schema::{Kind, Schema};
 use crate::table::Table;
@@ -316,7 +316,7 @@ impl Selected {
     /// Names and types of the kept columns, as a sink takes them: integers of every size become int64.
     pub fn kept_columns(&self) -> Vec<OutputColumn> {
         let columns = self.keep.iter().map(|column| &self.table.schema().columns[*column]);
-        columns.map(|column| keep::output_column(&column.name, &column.kind)).collect()
+        columns.map(|column| kept_column::output_column(&column.name, &column.kind)).collect()
     }
 
     /// True where a kept column holds text or bytes, whose length is not known beforehand.
@@ -326,7 +326,7 @@ impl Selected {
 
     /// Bytes a row of the kept columns takes, without its texts.
     pub fn kept_bytes_per_row(&self) -> usize {
-        self.kept_columns().iter().map(|column| keep::bytes_per_value(column.kind)).sum()
+        self.kept_columns().iter().map(|column| kept_column::bytes_per_value(column.kind)).sum()
     }
 
     /// Marks in statistics of these rows the columns that hold whole numbers.

@@ -13,7 +13,7 @@ const DIGITS: usize = 20;
 /// assert_eq!(kstore::shown::line("größe"), "größe");
 /// ```
 pub fn line(text: &str) -> Cow<'_, str> {
-    escaped(text, |_| false)
+    escaped(text, |_| false, |letter| letter.escape_default().to_string())
 }
 
 /// The text of a whole number with commas: `284,217` for 284217.
@@ -34,6 +34,17 @@ pub fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// What is wrong with a text that should be JSON of kmill, in words: its line and column, and types of this program, help nobody.
+pub fn json(error: &serde_json::Error) -> &'static str {
+    use serde_json::error::Category;
+    match error.classify() {
+        Category::Io => "it cannot be read",
+        Category::Syntax => "it is no JSON",
+        Category::Eof => "its JSON ends too early",
+        Category::Data => "its JSON lacks a part, or has one of another kind",
+    }
+}
+
 /// The path as one line of text, see [`line()`].
 pub fn path(path: &Path) -> String {
     line(&path.to_string_lossy()).into_owned()
@@ -41,10 +52,19 @@ pub fn path(path: &Path) -> String {
 
 /// The text with control characters as escapes, as in [`line()`], but with its line ends kept.
 pub fn lines(text: &str) -> Cow<'_, str> {
-    escaped(text, |letter| letter == '\n')
+    escaped(text, |letter| letter == '\n', |letter| letter.escape_default().to_string())
 }
 
-fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
+/// A JSON text with the control characters of its strings as escapes of JSON.
+///
+/// ```
+/// assert_eq!(kstore::shown::object("{\"a\u{202e}\": 1}"), "{\"a\\u202e\": 1}");
+/// ```
+pub fn object(json: &str) -> Cow<'_, str> {
+    escaped(json, |_| false, |letter| format!("\\u{:04x}", u32::from(letter)))
+}
+
+fn escaped(text: &str, keep: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> Cow<'_, str> {
     let escapes = |letter: char| is_control(letter) && !keep(letter);
     if !text.chars().any(escapes) {
         return Cow::Borrowed(text);
@@ -52,7 +72,7 @@ fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len() + 8);
     for letter in text.chars() {
         if escapes(letter) {
-            out.extend(letter.escape_default());
+            out.push_str(&escape(letter));
         } else {
             out.push(letter);
         }

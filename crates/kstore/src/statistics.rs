@@ -212,8 +212,8 @@ impl Persist for LabelCounts {
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
-        let labels: Vec<Label> =
-            serde_json::from_slice(&from.read::<u8>("labels")?).map_err(|error| from.damaged(error.to_string()))?;
+        let labels: Vec<Label> = serde_json::from_slice(&from.read::<u8>("labels")?)
+            .map_err(|error| from.damaged(format!("labels: {}", crate::shown::json(&error))))?;
         let mut counts = vec![0; labels.len()];
         from.fill("counts", &mut counts)?;
         self.0 = labels.into_iter().zip(counts).collect();

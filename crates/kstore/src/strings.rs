@@ -22,7 +22,7 @@ impl Strings {
     }
 
     /// Appends the strings `rows` of another list.
-    pub fn extend_from(&mut self, other: &Self, rows: Range<usize>) {
+    pub(crate) fn extend_from(&mut self, other: &Self, rows: Range<usize>) {
         let (first, before) = (other.start(rows.start), self.bytes.len());
         self.bytes.extend_from_slice(&other.bytes[first..other.start(rows.end)]);
         self.ends.extend(other.ends[rows].iter().map(|end| end - first + before));

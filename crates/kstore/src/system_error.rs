@@ -5,7 +5,7 @@ pub(crate) fn plain(error: &std::io::Error) -> (String, &'static str) {
     use std::io::ErrorKind;
     let (why, remedy) = match error.kind() {
         ErrorKind::StorageFull => {
-            ("the disk is full", "free some space or write to another disk (nothing was left behind)")
+            ("the disk is full", "free some space or write to another disk (no unfinished file was left)")
         }
         ErrorKind::QuotaExceeded => ("the quota of the disk is used up", "free some space or write to another disk"),
         ErrorKind::FileTooLarge => {

@@ -5,7 +5,7 @@ use crate::schema::{Schema, nearest};
 use crate::source::partitioned::{self, Partitioned};
 use crate::source::remote::{self, Found};
 use crate::source::{self, Absent, ArrayTable, BatchTable, Identity, Joined, TableFile, TextOptions};
-use crate::{Error, Real, Result};
+use crate::{Error, Real, Result, RowDigests};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -67,6 +67,8 @@ pub struct Table {
     schema: Arc<Schema>,
     target: Option<PathBuf>,
     pub(crate) read: Arc<AtomicU64>,
+    /// What takes the digests of rows as they are read.
+    pub(crate) digests: Option<Arc<RowDigests>>,
 }
 
 impl Table {
@@ -119,7 +121,7 @@ impl Table {
             return Err(Error::Empty { what: "table".to_string(), why: "no files were given".to_string() });
         };
         let schema = Arc::new(first.file.schema().clone());
-        Ok(Self { parts: Arc::new(parts), schema, target: None, read: Arc::new(scanned.into()) })
+        Ok(Self { parts: Arc::new(parts), schema, target: None, read: Arc::new(scanned.into()), digests: None })
     }
 
     /// A table from any implementation of [`TableFile`], such as rows in memory. `name` stands for it in messages.
@@ -128,7 +130,7 @@ impl Table {
     pub fn of(name: &str, file: Arc<dyn TableFile>) -> Self {
         let schema = Arc::new(file.schema().clone());
         let part = Part { path: name.into(), file, start: 0, identities: Vec::new() };
-        Self { parts: Arc::new(vec![part]), schema, target: None, read: Arc::default() }
+        Self { parts: Arc::new(vec![part]), schema, target: None, read: Arc::default(), digests: None }
     }
 
     /// A table of rows in memory: `x` is n x d, row-major, with columns `x0`, `x1`, …; `y` has a target for each row,
@@ -275,7 +277,12 @@ impl Table {
 
     /// A copy of the table with a count of its own of the bytes read.
     pub(crate) fn counting_apart(&self) -> Self {
-        Self { read: Arc::default(), ..self.clone() }
+        Self { read: Arc::default(), digests: None, ..self.clone() }
+    }
+
+    /// A copy of the table whose rows' digests are taken as they are read, until these are closed.
+    pub(crate) fn digested(&self, digests: &Arc<RowDigests>) -> Self {
+        Self { digests: Some(Arc::clone(digests)), ..self.clone() }
     }
 
     /// The file that holds a stored row, and the row within that file.

@@ -3,14 +3,14 @@
 use crate::chunk::{Chunk, drop_missing};
 use crate::convert::{Affine, TILE};
 use crate::encoding::{Coding, Expansion};
-use crate::keep::{TILE_TEXT, TextLimit, text_bytes};
+use crate::kept_column::{TILE_TEXT, TextLimit, text_bytes};
 use crate::labels::Coder;
 use crate::rows::{Label, RowBuf, RowCursor, RowSource, TableShape, grow, room};
 use crate::scaler::Scaler;
 use crate::select::{Missing, Selected};
 use crate::source::{FileCursor, Positions, View};
 use crate::table::Part;
-use crate::{Error, Footprint, Real, Result};
+use crate::{Error, Footprint, Real, Result, row_digests};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,6 +37,8 @@ pub struct Reading {
 pub struct TableRows<T> {
     pub(crate) selected: Selected,
     pub(crate) columns: Vec<usize>,
+    /// What tells the columns apart in digests.
+    keys: Vec<u64>,
     pub(crate) affine: Affine,
     /// Where columns are categories, what becomes of their values.
     pub(crate) expansion: Option<Expansion<T>>,
@@ -61,7 +63,10 @@ impl<T: Real> TableRows<T> {
             return Err(Error::Syntax { what: "scaler", text, expected: format!("the table gives {d} features") });
         }
         let affine = Affine::new(d, reading.scaler.as_deref());
-        let direct = affine.is_identity() && selected.filter.is_none() && selected.missing != Missing::Drop;
+        let direct = selected.table.digests.is_none()
+            && affine.is_identity()
+            && selected.filter.is_none()
+            && selected.missing != Missing::Drop;
         let expansion = match &selected.coding {
             Coding::Known(coded, _) => {
                 Some(Expansion::new(Arc::clone(coded), &affine, selected.missing == Missing::Indicator))
@@ -76,7 +81,8 @@ impl<T: Real> TableRows<T> {
             None => Vec::new(),
         };
         let columns = selected.columns();
-        Ok(Self { columns, selected, affine, expansion, direct, candidates, reading })
+        let keys = selected.names(&columns).iter().map(|name| row_digests::key(name)).collect();
+        Ok(Self { columns, keys, selected, affine, expansion, direct, candidates, reading })
     }
 
     /// The selection of columns and rows.
@@ -334,6 +340,9 @@ impl<T: Real> TableCursor<'_, T> {
             chunk.numbers(at, rows, room(&mut buf.x, (have + done) * d, rows * d), grow(&mut buf.y, rows * t))?;
             let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
             chunk.all_labels(columns + t, coders, at, rows)?;
+            if let Some(digests) = &source.selected.table.digests {
+                digests.add(&chunk.views, &source.keys, at, &buf.rows[have + done..have + done + rows]);
+            }
         }
         chunk.keep(at, take, &mut buf.kept)
     }

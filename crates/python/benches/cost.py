@@ -1,8 +1,12 @@
 """Costs of a fit beside scikit-learn's: ``python cost.py kmill|sklearn ridge|class|kpca x.npy y.npy``, a process each."""
 
+import os
 import resource
 import sys
 import time
+
+for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
+    os.environ.pop(name, None)  # hold OpenBLAS to the kernels of another processor; read when numpy is loaded
 
 import numpy as np
 

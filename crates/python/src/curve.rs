@@ -59,7 +59,7 @@ fn options(curve: &Curve, selected: &Selected) -> ksolve::Result<CurveOptions> {
         methods: curve.methods.iter().map(|text| text.parse::<Method>()).collect::<Result<_, _>>()?,
         ranks,
         repeats: curve.repeats,
-        landmarks: kapprox::landmark::by_name("rpcholesky").unwrap_or(&kapprox::landmark::registry()[0]),
+        landmarks: kapprox::landmark::usual(),
         sample: curve.sample,
         scaling: curve.scale.parse::<Scaling>()?,
         kernel: curve.kernel.parse::<kapprox::Spec>()?.resolve_columns(&selected.feature_names())?,

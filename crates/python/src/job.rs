@@ -212,7 +212,9 @@ impl Job {
 
 /// JSON from the Python side.
 pub(crate) fn described<V: for<'de> Deserialize<'de>>(text: &str) -> PyResult<V> {
-    serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))
+    serde_json::from_str(text).map_err(|error| {
+        PyValueError::new_err(format!("the description of the job is not understood: {}", kstore::shown::json(&error)))
+    })
 }
 
 /// Fits a model on a table; returns it with the report as JSON.

@@ -31,7 +31,12 @@ impl Object {
             };
             answer.extract::<R>().map_err(Into::into)
         });
-        answer.map_err(|error| Error::Engine { folder: self.place(), why: format!("{method} {name}: {error}") })
+        // the sentence of the exception, without the name of its class
+        let sentence = |error: &PyErr| Python::attach(|py| error.value(py).to_string());
+        answer.map_err(|error| Error::Engine {
+            folder: self.place(),
+            why: format!("{method} {name}: {}", sentence(&error)),
+        })
     }
 }
 

@@ -5,19 +5,25 @@ Dask is tried where it is installed; ``KMILL_CLUSTERS=ray,spark`` tries others, 
 
 import multiprocessing
 import os
+import pickle
 import random
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 
 import kmill
-from kmill._cluster import Place, Server
+from kmill import _place
+from kmill._place import Channel, Place, Server
 
 CLUSTERS = os.environ.get("KMILL_CLUSTERS", "dask").split(",")
 USUAL = {"kernel": "gaussian(sigma=2)", "scale": "standard", "random_state": 0}
@@ -154,25 +160,166 @@ def test_processes_meet_in_a_folder(rows, tmp_path):
     assert list((tmp_path / "states").iterdir()) == []
 
 
-def test_another_job_in_the_folder_is_refused(rows, tmp_path):
-    (tmp_path / "states").mkdir()
-    # what a process of another job would leave
-    place = tmp_path / "states" / "job"
-    place.write_text('{"version": "0.0.1", "instruction_set": "", "options": {}, "files": []}')
-    with pytest.raises(ValueError, match="another job: it was written by version 0.0.1"):
-        fitted("ridge", rows, states=tmp_path / "states")
+def test_what_others_keep_in_the_folder_stays(rows, tmp_path):
+    states = tmp_path / "states"
+    (states / "photographs").mkdir(parents=True)
+    (states / "link").symlink_to("nowhere")
+    # what a process of another job would leave, and what people keep
+    kept = ["0123456789abcdef-job", "job", "000001.total", "thesis.tex"]
+    for name in kept:
+        (states / name).write_text('{"version": "0.0.1", "instruction_set": "", "options": {}, "files": []}')
+    assert saved(fitted("ridge", rows, states=states), tmp_path) == saved(fitted("ridge", rows), tmp_path)
+    assert sorted(path.name for path in states.iterdir()) == sorted([*kept, "link", "photographs"])
 
 
-def test_a_place_answers_who_has_its_key_only(tmp_path):
-    place = Place(str(tmp_path))
-    assert (place.create("a", b"1"), place.create("a", b"2"), place.read("a")) == (True, False, b"1")
-    with Server("127.0.0.1") as remote:
-        assert remote.create("a", b"1") and not remote.create("a", b"2")
-        remote.put("b", b"sums")
-        assert (remote.get("b"), remote.get("c"), sorted(remote.names(""))) == (b"sums", None, ["a", "b"])
-        stranger = type(remote)(remote._address, b"0" * 32)
-        with pytest.raises((multiprocessing.AuthenticationError, EOFError, OSError)):
-            stranger.read("a")
-        assert remote.read("a") == b"1"
-    with pytest.raises((EOFError, OSError)):
-        remote.read("a")
+@pytest.fixture
+def remote(capfd):
+    """The place of an open server; no thread of it may end by an exception."""
+    with Server("127.0.0.1", 1) as place:
+        yield place
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def connected(remote, key=None):
+    """A connection that has shown the key."""
+    channel = Channel(socket.create_connection(remote._address, 5))
+    channel.greet(remote._key if key is None else key, driver=False)
+    return channel
+
+
+def called(channel, call, content=b""):
+    channel.send(call, content)
+    return channel.receive()
+
+
+def test_a_place_answers_who_has_its_key_only(remote):
+    assert remote.create("a", b"1") and not remote.create("a", b"2")
+    remote.put("b", b"sums")
+    assert (remote.get("b"), remote.get("c"), sorted(remote.names(""))) == (b"sums", None, ["a", "b"])
+    assert (remote.has("b"), remote.remove("b"), remote.has("b")) == (True, None, False)
+    # a worker on another machine
+    assert pickle.loads(pickle.dumps(remote)).read("a") == b"1"
+    with pytest.raises(OSError, match="the driver at 127.0.0.1:.* is not reached"):
+        type(remote)(remote._address, b"0" * 32).read("a")
+    assert remote.read("a") == b"1"
+
+
+def test_a_worker_hears_when_the_driver_has_ended():
+    with Server("127.0.0.1", 1) as remote:
+        remote.replace("a", b"1")
+    for _ in range(2):
+        with pytest.raises(OSError, match="is not reached"):
+            remote.read("a")
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../outside", "a/b", "a\\b", ".", "..", "", "a b", "a\n", "é", "a\0", "a" * 256])
+def test_a_name_is_no_path(remote, name, tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"mine")
+    for place in (remote, Place(str(tmp_path / "states"))):
+        for method in ("create", "replace", "put"):
+            with pytest.raises(ValueError, match="where one of letters, digits, '-' and '.' was expected"):
+                place.call(method, name, b"x") if isinstance(place, Place) else getattr(place, method)(name, b"x")
+        for method in ("read", "has", "remove", "get"):
+            with pytest.raises(ValueError, match="where one of letters, digits, '-' and '.' was expected"):
+                place.call(method, name) if isinstance(place, Place) else getattr(place, method)(name)
+    assert outside.read_bytes() == b"mine" and list(tmp_path.iterdir()) == [outside] and remote.names("") == []
+
+
+@pytest.mark.parametrize("call", ["", "exec a", "__init__ a", "call a", "create", "_folder", "get \x00", "answer a"])
+def test_a_wrong_call_gets_a_sentence(remote, call):
+    channel = connected(remote)
+    kind, sentence = called(channel, call, b"x")
+    assert kind == "refused" and b"was expected" in sentence and b"\n" not in sentence and b"Traceback" not in sentence
+    # and the next call its answer
+    assert called(channel, "has a") == ("False", b"")
+
+
+class Evil:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+def test_what_is_no_message_of_the_key_ends_the_connection(remote, tmp_path):
+    code = b"\0" * 32
+    for bytes_sent in [
+        b"GET / HTTP/1.0\r\n\r\n",
+        pickle.dumps(Evil(tmp_path / "ran")),
+        b"n" * 32 + struct.pack(">HQ", 5, 1 << 62),  # a length that would take all memory
+        b"n" * 32 + struct.pack(">HQ", 0, 0) + code,  # a code without the key
+        b"n" * 32 + struct.pack(">HQ", 8, 0) + b"remove a" + code,
+    ]:
+        with socket.create_connection(remote._address, 5) as end:
+            assert len(end.recv(32)) == 32
+            end.sendall(bytes_sent)
+            with suppress(ConnectionResetError):
+                end.shutdown(socket.SHUT_WR)
+                while end.recv(100):
+                    pass
+    # with the key, a message that is too long, or whose code is wrong
+    for spoil in (lambda parts: [struct.pack(">HQ", 5, 1 << 62)], lambda parts: [*parts[:-1], code], lambda parts: [parts[0], b"xxx", *parts[2:]]):
+        channel = connected(remote)
+        parts = []
+        file, channel._file = channel._file, SimpleNamespace(write=parts.append, flush=lambda: None)
+        channel.send("put", b"x")
+        channel._file = file
+        file.write(b"".join(spoil(parts)))
+        file.flush()
+        with pytest.raises(OSError, match="closed|reset"):
+            channel.receive()
+    assert remote.names("") == [] and list(tmp_path.iterdir()) == []
+
+
+def test_a_message_that_is_sent_again_is_refused(remote):
+    sent = []
+
+    def recorded():
+        channel = connected(remote)
+        file = channel._file
+        channel._file = SimpleNamespace(write=lambda part: sent.append(part) or file.write(part), flush=file.flush, read=file.read)
+        return channel
+
+    channel = recorded()
+    assert called(channel, "create a", b"1") == ("True", b"")
+    message, sent[:] = b"".join(sent), []
+    channel._file.write(message)
+    channel._file.flush()
+    with pytest.raises(OSError):
+        channel.receive()
+    # nor is it taken by another connection
+    channel = connected(remote)
+    channel._file.write(message)
+    channel._file.flush()
+    with pytest.raises(OSError):
+        channel.receive()
+    # what a worker says is not taken for what the driver says
+    assert remote.read("a") == b"1"
+
+
+def until(true, seconds=5.0):
+    end = time.monotonic() + seconds
+    while not true() and time.monotonic() < end:
+        time.sleep(0.01)
+    return true()
+
+
+def test_connections_are_bounded_and_forgotten(monkeypatch):
+    monkeypatch.setattr(_place, "STRANGE", 0.5)
+    server = Server("127.0.0.1", 1)
+    with server as remote:
+        assert remote.create("a", b"1")
+        strangers = [socket.create_connection(remote._address, 5) for _ in range(2 * server._most)]
+        assert until(lambda: len(server._ends) == server._most)
+        # a worker is heard once strangers have had their time, and those that had the key stay
+        assert connected(remote) is not None and remote.read("a") == b"1"
+        assert len(server._ends) <= server._most
+        for end in strangers:
+            end.close()
+        assert until(lambda: len(server._ends) == 1)
+        for _ in range(100):
+            connected(remote).close()
+        assert until(lambda: len(server._ends) == 1)
+    assert until(lambda: not server._ends)

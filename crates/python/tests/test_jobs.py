@@ -12,9 +12,10 @@ import time
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 
 import kmill
+from kmill._parameters import check
 
 logging.disable(logging.WARNING)
 
@@ -184,3 +185,58 @@ def test_progress_and_warnings(capsys, caplog):
         kmill.KernelRidge(rank=4000).fit(X[:100], y[:100])
     logging.disable(logging.WARNING)
     assert any("rank reduced" in record.message for record in caplog.records)
+
+
+ESTIMATORS = [name for name in kmill.__all__ if isinstance(getattr(kmill, name), type) and name != "Error"]
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_parameter_of_a_wrong_type_is_named(name):
+    X, y = rows(60, 3)
+    y = y > 0 if is_classifier(getattr(kmill, name)()) else np.column_stack([y, -y]) if name in ("KernelCCA", "KernelPLSSVD") else y
+    for parameter in getattr(kmill, name)._parameters:
+        for wrong in ["a", 1j, object, [None], {}]:
+            try:
+                check(parameter.name, wrong, parameter.type)
+                continue  # a text, or what is looked at elsewhere
+            except ValueError as error:
+                said = str(error)
+            model = getattr(kmill, name)(**{parameter.name: wrong})
+            with pytest.raises(ValueError) as refused:
+                model.fit(X, y)
+            assert str(refused.value) == said and "\n" not in said, (parameter, wrong)
+            assert said.startswith(f"{parameter.name} must be ") and "got " in said
+
+
+def test_what_is_asked_of_files_is_named(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    X, y = rows(60, 3)
+    pyarrow.parquet.write_table(arrow.table({f"x{j}": X[:, j] for j in range(3)} | {"y": y}), tmp_path / "t.parquet")
+    path = tmp_path / "t.parquet"
+    for asked in [{"hash": "a"}, {"where": 5}, {"rows": 5}, {"missing": 5}, {"features": 5}, {"categories": 5}, {"target": 5},
+                  {"sample_weight": 5}, {"memory": 1j}, {"patience": "a"}]:
+        name = next(iter(asked))
+        with pytest.raises(ValueError, match=f"^{name} must be .*, got "):
+            kmill.KernelRidge(rank=5).fit_files(path, **{"target": "y", **asked})
+    model = kmill.KernelRidge(rank=5).fit_files(path, "y")
+    for asked in [{"keep": 5}, {"extras": 5}, {"where": 5}, {"rows": 5}, {"missing": 5}, {"memory": 1j}]:
+        name = next(iter(asked))
+        with pytest.raises(ValueError, match=f"^{name} must be .*, got "):
+            model.predict_files(path, tmp_path / "p.csv", **asked)
+    for call in [lambda: kmill.curve(X, ranks=5), lambda: kmill.curve(X, sample="a"), lambda: kmill.curve(X, repeats="a"),
+                 lambda: kmill.tune(X, y, sample="a"), lambda: kmill.tune(X, y, kernels=5), lambda: kmill.tune(X, y, time="a")]:
+        with pytest.raises(ValueError, match="must be .*, got "):
+            call()
+
+
+def test_a_column_of_times_is_named():
+    pandas = pytest.importorskip("pandas")
+    X, y = rows(60, 3)
+    table = pandas.DataFrame(X, columns=list("abc"))
+    model = kmill.KernelRidge(rank=5).fit(table, y)
+    table["b"] = pandas.date_range("2020-01-01", periods=60)
+    for call in (lambda: model.predict(table), lambda: kmill.KernelRidge(rank=5).fit(table, y)):
+        with pytest.raises(ValueError, match="column 'b' of X holds datetime64.*make it a number, or leave it out"):
+            call()

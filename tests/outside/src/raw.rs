@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const MAGIC: &[u8] = b"RAWTABLE";
 
-pub(crate) static FORMAT: Format =
-    Format { extensions: &["raw"], magic: MAGIC, is_text: false, open: |path, _, _| Ok(Arc::new(open(path)?)) };
+pub(crate) static FORMAT: Format = Format::new(&["raw"], |path, _, _| Ok(Arc::new(open(path)?))).magic(MAGIC);
 
 #[derive(Debug)]
 struct RawFile {

@@ -221,6 +221,21 @@ fn components_of_the_l1_norm_are_those_of_kernel_values_alone() {
     }
 }
 
+/// Rows on two axes: from the longest row no row changes sides, those of the other axis lie on the plane, and the sum is no maximum.
+#[test]
+fn components_of_the_l1_norm_leave_a_plane_with_rows_on_it() {
+    let rows: Vec<Vec<f64>> = [[3.0, 0.0], [-3.0, 0.0], [0.0, 2.0], [0.0, -2.0]].map(|x| x.to_vec()).to_vec();
+    let solver = Options::new().set("components", 2).set("uncentred", true);
+    let trained = fit(&rows, "linear()", "kpca-l1", &solver);
+    // (3, 2)/√13: (2·9 + 2·4)/(4√13), where the axis has 1.5
+    let means = &trained.figures[0].values;
+    assert!((means[0] - 13f64.sqrt() / 2.0).abs() < 1e-12, "{means:?}");
+    // the other one is orthogonal: every row is 6/√13 away
+    assert!((means[1] - 6.0 / 13f64.sqrt()).abs() < 1e-12, "{means:?}");
+    let again = fit(&rows, "linear()", "kpca-l1", &solver);
+    assert_eq!(again.figures, trained.figures);
+}
+
 /// One row far away turns the first component of variance, and hardly that of distance.
 #[test]
 fn an_outlier_moves_the_components_of_the_l1_norm_less() {

@@ -3,7 +3,7 @@
 use faer::{Mat, MatRef};
 use kapprox::landmark;
 use kapprox::map::{Making, WithoutRows};
-use kapprox::quality::{Approximation, SpectralOptions, SpectralSource};
+use kapprox::quality::{Approximation, SpectralOptions};
 use kapprox::{FeatureMap, MapSpec, Nystrom, Spec};
 use kmill_tests::dense::{frobenius, kernel_matrix, residual_matrix};
 use kmill_tests::fit::{WHOLE, kernel, rows_of, select};
@@ -135,8 +135,8 @@ fn estimates_and_bounds_beyond_the_exact_rows() {
     let approximation = Approximation { data: rows_of(&points, &workers), kernel: &any, map: &map };
     let exact = approximation.errors(&RANKS, rows.len(), 0).unwrap();
     for (cell, exact) in found.iter().zip(&exact) {
-        let products = SpectralSource::Products(SpectralOptions::default());
-        let norm = approximation.spectral(exact, products, 0).unwrap().0;
+        let norm = approximation.spectral(std::slice::from_ref(exact), SpectralOptions::default(), 0).unwrap();
+        let norm = norm[0].relative();
         let (spectral, frobenius) = (cell.spectral.clone().unwrap(), &cell.frobenius);
         eprintln!("rank {}: {norm:?}, {spectral:?}; {:?}, {frobenius:?}", cell.rank, exact.frobenius);
         assert!(close(cell.trace_error.unwrap(), exact.trace.unwrap(), 1e-9), "the trace error is exact on any table");

@@ -287,6 +287,13 @@ fn a_rolled_sheet_unrolls_and_no_neighbour_goes_away() {
             assert!(now <= was * (1.0 + 1e-7), "nodes {i} and {j}: {now} after {was}");
         }
     }
+    // a row of the fit has the coordinates that the fit found, and a row beside it nearly the same
+    let beside: Rows = nodes.iter().map(|node| vec![node[0] + 1e-7, node[1], node[2]]).collect();
+    for (places, close) in [(coordinates(&trained, &nodes), 1e-6), (coordinates(&trained, &beside), 1e-4)] {
+        for (place, fitted) in places.iter().zip(&all) {
+            assert!(apart(place, fitted) < close, "{place:?} {fitted:?}");
+        }
+    }
     let plain = fitted(&x, &exact(Task::Components, "linear()", x.len()), "mds", &Options::new());
     let two = |rows: Rows| -> Rows { rows.into_iter().map(|row| row[..2].to_vec()).collect() };
     let kept = |trained: &Trained<f64>| kept_near(&two(coordinates(trained, &x)), &sheet);

@@ -4,11 +4,12 @@ use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, select, write};
 use ksolve::Task;
 use ksolve::solver::{AnySolver, Options, by_name};
-use ksolve::train::{Resources, Stages, TrainOptions, Trained, stages, train};
+use ksolve::train::{Resources, Stages, TrainOptions, Trained, forecast, train};
 use kstore::pass::{Observer, Unobserved};
 use kstore::scratch::Scratch;
 use kstore::{Selected, Workers};
 use std::sync::Mutex;
+use std::time::Duration;
 
 /// Remembers the names of the stages and the warnings.
 #[derive(Default)]
@@ -41,8 +42,7 @@ fn tight<T: kapprox::Real>(selected: &Selected, options: &TrainOptions, name: &s
     let solver = solver(name);
     let fits = |memory: &usize| {
         let resources = Resources { memory: *memory, workers: &workers, stages: &heard, journal: None, scratch: None };
-        let (_, stages) = stages(selected, options, T::pick(&*solver), &resources).unwrap();
-        stages.iter().all(|stage| stage.plan.bytes() <= *memory)
+        forecast(selected, options, T::pick(&*solver), &resources, Duration::MAX).unwrap().fits()
     };
     (16..1024).map(|mebibytes| mebibytes << 20).find(fits).unwrap()
 }

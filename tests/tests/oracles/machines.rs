@@ -1,11 +1,14 @@
 //! Logistic regression and support vector machines with all rows as landmarks against scikit-learn, LIBSVM and LIBLINEAR on
 //! the exact kernel (`scripts/golden.py solvers`).
 
+use crate::solver_laws::{predicted, run, table};
 use crate::solvers::{Golden, close, golden, numbers, rows};
 use kapprox::Real;
+use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, solve, write};
+use ksolve::job::ElementType;
 use ksolve::solver::Options;
-use ksolve::train::{TrainOptions, Trained};
+use ksolve::train::{Scaling, TrainOptions, Trained};
 use ksolve::{Classes, Intercept};
 use kstore::Label;
 use serde_json::Value;
@@ -274,4 +277,71 @@ fn rows_sorted_by_class_take_no_more_steps() {
     let sorted = fit(&golden, ("nystrom", "svm"), &x, &y, &options);
     assert_eq!(figure(&mixed, "steps"), figure(&sorted, "steps"));
     (0..3).for_each(|j| close(libsvm(&sorted, j), libsvm(&mixed, j), 2e-5, "objective of sorted rows"));
+}
+
+/// Rows that a polynomial separates, at the default penalty: the cost is hundreds of times the multipliers.
+fn separated() -> (Vec<Vec<f64>>, Vec<f64>) {
+    let x: Vec<Vec<f64>> = Lcg(11).normals(300, 3).iter().map(|x| x.to_vec()).collect();
+    let y = x.iter().map(|x| f64::from(u8::from(x[0] * x[1] > 0.0))).collect();
+    (x, y)
+}
+
+#[test]
+fn machines_of_rows_that_can_be_separated_close_their_gap() {
+    let (x, y) = separated();
+    let figure = |fitted: &ksolve::job::Fitted, name: &str| {
+        fitted.report.figures.iter().find(|figure| figure.name == name).unwrap().values[0]
+    };
+    let machine = |map: &str, precision| {
+        let fit = ksolve::job::Fit::solver("svm").unwrap().precision(precision).map(map.parse().unwrap());
+        let fit = if map == "exact" { fit } else { fit.rank(300) };
+        run(&fit.kernel("polynomial(degree=3)".parse().unwrap()), &table(&x, &y), 2).unwrap()
+    };
+    let exact = figure(&machine("exact", ElementType::F64), "objective");
+    for precision in [ElementType::F32, ElementType::F64] {
+        let fitted = machine("nystrom", precision);
+        let (gap, steps) = (figure(&fitted, "duality gap"), figure(&fitted, "steps"));
+        eprintln!("{precision}: gap {gap:.1e} after {steps} steps");
+        assert!(gap <= 1e-3 && steps < 200.0, "{precision}: {gap:e} after {steps} steps");
+        close(figure(&fitted, "objective") / exact, 1.0, 3e-3, "objective");
+    }
+}
+
+/// Multipliers of a machine whose kernel has negative eigenvalues: the conditions of a minimum hold, and the report says what it is not.
+#[test]
+fn a_sigmoid_kernel_is_taken_where_multipliers_have_bounds() {
+    let (x, y) = separated();
+    let (gamma, c0, c) = (0.4, -1.0, 2.0);
+    let kernel = format!("sigmoid(gamma={gamma}, c0={c0})");
+    let fit = |set: &[(&'static str, &str)]| {
+        let fit = ksolve::job::Fit::solver("svm").unwrap().precision(ElementType::F64).scaling(Scaling::None);
+        let fit = fit.map("exact".parse().unwrap()).kernel(kernel.parse().unwrap());
+        set.iter().fold(fit, |fit, (name, value)| fit.set(name, *value))
+    };
+    let fitted = run(&fit(&[("C", "2"), ("gap", "1e-9")]), &table(&x, &y), 2).unwrap();
+    let warned = |text: &String| text.contains("may have negative eigenvalues") && text.contains("bounds no distance");
+    assert!(fitted.report.warnings.iter().any(warned), "{:?}", fitted.report.warnings);
+    let ksolve::AnyModel::F64(model) = &fitted.model else { panic!() };
+    let scores = predicted(&ksolve::job::Predictor::from_bytes(&model.to_bytes().unwrap()).unwrap(), &x);
+    let (points, _) = model.basis.landmarks().unwrap();
+    let alpha = |j: usize| model.coefficients[(j, 0)];
+    let place = |row: &Vec<f64>| points.chunks(3).position(|point| point == row);
+    let betas: Vec<f64> = x.iter().map(|x| place(x).map_or(0.0, alpha)).collect();
+    assert!(betas.iter().sum::<f64>().abs() < 1e-9 && betas.iter().any(|beta| *beta != 0.0));
+    for ((x, beta), (score, y)) in x.iter().zip(&betas).zip(scores.iter().zip(&y)) {
+        let dot = |z: &[f64]| x.iter().zip(z).map(|(x, z)| x * z).sum::<f64>();
+        let values = points.chunks(3).enumerate().map(|(j, z)| alpha(j) * (gamma * dot(z) + c0).tanh());
+        let value: f64 = values.sum();
+        close(score[0], value + model.intercept[0], 1e-9, "score");
+        let (sign, margin) = (2.0 * y - 1.0, (2.0 * y - 1.0) * score[0]);
+        assert!((0.0..=c + 1e-12).contains(&(sign * beta)), "{beta}");
+        let right = match sign * beta {
+            0.0 => margin >= 1.0 - 1e-4,
+            b if b >= c - 1e-12 => margin <= 1.0 + 1e-4,
+            _ => (margin - 1.0).abs() <= 1e-4,
+        };
+        assert!(right, "multiplier {beta} at margin {margin}");
+    }
+    let refused = run(&fit(&[("loss", "squared-hinge")]), &table(&x, &y), 1).unwrap_err().to_string();
+    assert!(refused.contains("squared-hinge") && refused.contains("not positive definite"), "{refused}");
 }

@@ -15,6 +15,8 @@ mod machines;
 mod machines_chosen;
 mod many_rows;
 mod maps;
+mod onnx;
+mod option_laws;
 mod outside;
 mod pivot_law;
 mod pls;

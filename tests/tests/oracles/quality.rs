@@ -4,7 +4,7 @@ use faer::{Mat, MatRef};
 use kapprox::landmark::{RpCholesky, Uniform};
 use kapprox::map::random::Sampling;
 use kapprox::quality::{
-    Approximation, CONFIDENCE, EXACT_ROWS, Errors, Evidence, Measure, SpectralOptions, SpectralSource, sample_spectrum,
+    Approximation, CONFIDENCE, EXACT_ROWS, Errors, Evidence, Measure, SpectralOptions, sample_spectrum,
 };
 use kapprox::{FeatureMap, Fourier, Nystrom, Real};
 use kmill_tests::dense::{eigenvalues, frobenius, kernel_matrix, residual_matrix};
@@ -76,11 +76,11 @@ fn exact_measures_are_those_of_the_dense_matrix() {
             let column = e.iter().map(|c| frobenius(std::slice::from_ref(c))).fold(0.0, f64::max);
             assert!(close(errors.largest_column, column, 1e-9), "{errors:?} {column}");
             let options = SpectralOptions { tolerance: 1e-3, ..SpectralOptions::default() };
-            let (relative, norms) = approximation.spectral(errors, SpectralSource::Products(options), 5).unwrap();
+            let norms = approximation.spectral(std::slice::from_ref(errors), options, 5).unwrap()[0];
             let exact = norm(&eigenvalues(e));
             eprintln!("rank {rank}: ‖E‖ {exact:.6e}, {:?}; ‖K‖ {whole:.6e}, {:?}", norms.error, norms.whole);
             assert!(close(norms.error.value, exact, 1e-5) && close(norms.whole.value, whole, 1e-5));
-            for (measure, exact) in [(norms.error, exact), (norms.whole, whole), (relative, exact / whole)] {
+            for (measure, exact) in [(norms.error, exact), (norms.whole, whole), (norms.relative(), exact / whole)] {
                 assert!(
                     measure.low <= exact * (1.0 + 1e-9) && exact <= measure.high * (1.0 + 1e-9),
                     "{measure:?} {exact}"
@@ -90,10 +90,11 @@ fn exact_measures_are_those_of_the_dense_matrix() {
         }
         // all ranks at once are what each is alone, up to the order of a product's sums
         let options = SpectralOptions::default();
-        let together = approximation.spectral_by_products(&all, options, 5).unwrap();
+        let together = approximation.spectral(&all, options, 5).unwrap();
         assert_eq!(together.len(), ranks.len());
-        for (errors, (found, _)) in all.iter().zip(&together) {
-            let alone = approximation.spectral(errors, SpectralSource::Products(options), 5).unwrap().0;
+        for (errors, found) in all.iter().zip(&together) {
+            let alone = approximation.spectral(std::slice::from_ref(errors), options, 5).unwrap()[0].relative();
+            let found = found.relative();
             assert!(
                 close(found.value, alone.value, 1e-9) && close(found.high, alone.high, 1e-9),
                 "{found:?} {alone:?}"
@@ -166,7 +167,7 @@ fn bounds_hold_for_every_map_and_both_precisions() {
             let approximation = Approximation { data: rows_of(&points, &workers), kernel: &any, map };
             let errors = approximation.errors(&[p], 80, 4).unwrap().remove(0);
             let gram = approximation.gram_spectrum(p).unwrap();
-            let (_, norms) = approximation.spectral(&errors, SpectralSource::Bounds(&gram), 0).unwrap();
+            let norms = errors.spectral_bounds(gram.values[0]);
             let exact = norm(&eigenvalues(e.clone()));
             eprintln!("{spec} {}: {exact:.4e} in {:?}, {:.4e} in {:?}", T::NAME, norms.error, values[0], norms.whole);
             let slack = 1e-6 * values[0];
@@ -250,8 +251,7 @@ fn measures_do_not_depend_on_threads_and_survive_odd_tables() {
         let approximation = Approximation { data, kernel: &any, map: &map };
         let errors = approximation.errors(&[5, 25], 300, 2).unwrap();
         let whole = approximation.errors(&[25], 700, 2).unwrap().remove(0);
-        let products = SpectralSource::Products(SpectralOptions::default());
-        let spectral = approximation.spectral(&whole, products, 1).unwrap().0;
+        let spectral = approximation.spectral(&[whole], SpectralOptions::default(), 1).unwrap()[0].relative();
         (errors[0].frobenius.value, errors[1].frobenius.value, spectral.value)
     };
     let one = run(1, 128, 256);
@@ -269,8 +269,8 @@ fn measures_do_not_depend_on_threads_and_survive_odd_tables() {
     let map = Nystrom::new(&any, set, &Workers::sequential()).unwrap();
     let approximation = Approximation { data: rows_of(&same, &workers), kernel: &any, map: &map };
     let errors = approximation.errors(&[1], 100, 0).unwrap().remove(0);
-    let products = SpectralSource::Products(SpectralOptions::default());
-    let (relative, _) = approximation.spectral(&errors, products, 0).unwrap();
+    let relative =
+        approximation.spectral(std::slice::from_ref(&errors), SpectralOptions::default(), 0).unwrap()[0].relative();
     assert!(errors.frobenius.value < 1e-15 && relative.value < 1e-14, "{errors:?} {relative:?}");
 }
 
@@ -283,6 +283,6 @@ fn spectral_products_of_many_rows_are_refused() {
     let workers = Workers::new(2);
     let approximation = Approximation { data: rows_of(&points, &workers), kernel: &any, map: &map };
     let errors = approximation.errors(&[3], 10, 0).unwrap().remove(0);
-    let refused = approximation.spectral(&errors, SpectralSource::Products(SpectralOptions::default()), 0);
+    let refused = approximation.spectral(&[errors], SpectralOptions::default(), 0);
     assert!(refused.unwrap_err().to_string().contains("at most 10000 rows"));
 }

@@ -15,7 +15,7 @@ fn reads(family: &SolverFamily, name: &str) -> bool {
 }
 
 /// A fit with what the solver cannot do without, every one of n rows a landmark of the gaussian kernel.
-fn fit(family: &SolverFamily, n: usize, precision: ElementType) -> Fit {
+pub(crate) fn fit(family: &SolverFamily, n: usize, precision: ElementType) -> Fit {
     let fit = Fit::solver(family.name).unwrap().scaling(Scaling::None).precision(precision);
     let fit = fit.landmarks(LandmarkSource::Scheme("uniform".to_string())).candidates(Candidates::Rows(n as u64));
     let fit = match reads(family, "nodes") {
@@ -26,7 +26,7 @@ fn fit(family: &SolverFamily, n: usize, precision: ElementType) -> Fit {
     needed.iter().filter(|(name, _)| reads(family, name)).fold(fit, |fit, (name, value)| fit.set(name, value))
 }
 
-fn table(x: &Rows, y: &[f64]) -> Table {
+pub(crate) fn table(x: &Rows, y: &[f64]) -> Table {
     Table::from_rows(&x.concat(), x[0].len(), y).unwrap()
 }
 
@@ -36,7 +36,7 @@ fn select(fit: &Fit, table: &Table) -> ksolve::Result<Selected> {
     Ok(table.select(&fit.selection(selection)?)?)
 }
 
-fn run(fit: &Fit, table: &Table, threads: usize) -> ksolve::Result<Fitted> {
+pub(crate) fn run(fit: &Fit, table: &Table, threads: usize) -> ksolve::Result<Fitted> {
     fit.run(&select(fit, table)?, &Run::new().memory(1 << 30).threads(threads))
 }
 
@@ -47,7 +47,7 @@ fn bytes(model: &AnyModel) -> Vec<u8> {
     }
 }
 
-fn predicted(predictor: &Predictor, x: &Rows) -> Rows {
+pub(crate) fn predicted(predictor: &Predictor, x: &Rows) -> Rows {
     let t = predictor.outputs();
     let mut out = vec![0.0; x.len() * t];
     predictor.predict(&x.concat(), &mut out).unwrap();

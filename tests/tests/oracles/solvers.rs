@@ -1,5 +1,6 @@
 //! Every solver with all rows as landmarks against scikit-learn on the exact kernel (`scripts/golden.py solvers`).
 
+use crate::solver_laws::{run, table};
 use kmill_tests::table::{exact, predict, select, solve, try_solve, write};
 use ksolve::Task;
 use ksolve::solver::Options;
@@ -273,6 +274,12 @@ fn the_perceptron_makes_the_mistakes_of_its_dual_form() {
             }
         }
     }
+    // the warning tells the mistakes of the last sweep, which are not those of all
+    let last = ksolve::job::Fit::solver("perceptron").unwrap().rank(golden.x.len()).set("steps", 3).set("last", true);
+    let report = run(&last, &table(&golden.x, &golden.y), 1).unwrap().report;
+    let mistakes = &report.figures.iter().find(|figure| figure.name == "mistakes of each sweep").unwrap().values;
+    let said = format!("the last of 3 sweeps still made {} mistakes", mistakes[2]);
+    assert!(mistakes[2] > 0.0 && report.warnings.iter().any(|text| text.contains(&said)), "{:?}", report.warnings);
     // classes with room between them: the search ends with a sweep without a mistake
     let apart = |x: &Vec<f64>, y: &f64| x.iter().map(|v| v + 6.0 * y).collect();
     let x = golden.x.iter().zip(&golden.y).map(|(x, y)| apart(x, y)).collect();

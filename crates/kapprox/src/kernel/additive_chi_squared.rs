@@ -14,10 +14,9 @@ use super::family::{Domain, KernelFamily};
 use super::linear::Linear;
 use super::panel::HarmonicMeans;
 
-/// The family of kernels `additive_chi_squared()`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,
     ..KernelFamily::new("additive_chi_squared", "sum 2xz/(x+z)", "additive_chi_squared()", |text, _| {
-        raw(text, HarmonicMeans, |x| x.iter().sum(), Linear)
+        raw(text, HarmonicMeans, |x| x, Linear)
     })
 };

@@ -10,11 +10,11 @@
 //! ```
 
 use super::family::{Facts, KernelFamily, KernelParameter, Range, Value};
+use super::profiled::Profile;
 use super::sweep::{Features, swept};
 use crate::Real;
 use std::f64::consts::LN_2;
 
-/// The family of kernels `anova(sigma=1, degree=2)`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
         KernelParameter {
@@ -36,36 +36,45 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         "(sum exp(-(x-z)^2 / (2 sigma^2)))^degree",
         "anova(sigma=0.5, degree=2)",
         // in units of √(2 ln 2) σ the Gaussian is 2^−r²
-        |text, values| swept(text, values[0] * (2.0 * LN_2).sqrt(), Anova { degree: values[1] as u32 }),
+        |text, values| swept(text, values[0] * (2.0 * LN_2).sqrt(), Gaussians, Power { degree: values[1] as u32 }),
     )
 };
 
+/// s^degree.
 #[derive(Debug)]
-struct Anova {
+struct Power {
     degree: u32,
+}
+
+impl Profile for Power {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
+        let degree = self.degree;
+        #[inline(always)]
+        move |sum: T| sum.power(degree)
+    }
+
+    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
+        let (rate, lower) = (T::from_f64(self.degree.into()), self.degree - 1);
+        Some(
+            #[inline(always)]
+            move |sum: T| rate * sum.power(lower),
+        )
+    }
 }
 
 /// 2^−`FAR`² is 0 in both types.
 const FAR: f64 = 2000.0;
 
-impl Features for Anova {
+/// s = Σ exp(−(x − z)² / (2σ²)).
+#[derive(Debug)]
+struct Gaussians;
+
+impl Features for Gaussians {
     const START: f64 = 0.0;
 
     fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
         #[inline(always)]
         |value: T, difference: T| value + (difference * difference).halvings()
-    }
-
-    fn last<T: Real>(&self) -> impl Fn(T) -> T + Copy {
-        let degree = self.degree;
-        #[inline(always)]
-        move |value: T| value.power(degree)
-    }
-
-    fn factor<T: Real>(&self) -> impl Fn(T) -> T + Copy {
-        let (rate, lower) = (T::from_f64(self.degree.into()), self.degree - 1);
-        #[inline(always)]
-        move |value: T| rate * value.power(lower)
     }
 
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {

@@ -5,11 +5,12 @@
 use super::fixed::{FEW, Fixed, KernelColumns};
 use super::gradient::Weighted;
 use super::points::{fill_column, row};
-use super::{AnyKernel, Kernel};
+use super::{AnyKernel, Kernel, Spectrum};
 use crate::Real;
 use crate::vectorised;
 use faer::prelude::*;
-use faer::{Mat, MatMut, MatRef};
+use faer::{Mat, MatMut, MatRef, unzip, zip};
+use std::fmt::Debug;
 use std::sync::Arc;
 
 /// A function that is applied to k(x, z).
@@ -26,17 +27,160 @@ pub(super) enum KernelFunction {
     Mean(f64),
 }
 
-/// A function of a kernel.
-#[derive(Debug)]
-pub(super) struct Applied {
-    pub(super) text: String,
-    pub(super) function: KernelFunction,
-    pub(super) kernel: Arc<dyn AnyKernel>,
+/// A function of k(x, z) and of a number of each point.
+pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {
+    /// Computes the points' numbers; `own` is scratch, one number for each.
+    fn prepare<T: Real>(self, _kernel: &dyn Kernel<T>, _points: MatRef<'_, T>, _own: &mut [f64], _numbers: &mut [T]) {}
+    /// The function of k(x, z), for points with the numbers `x` and `z`. Must be marked `#[inline(always)]`.
+    fn value<T: Real>(self, k: T, x: T, z: T) -> T;
+    /// See [`Kernel::gradient`]; the kernel knows its own.
+    fn gradient<T: Real>(self, kernel: &dyn Kernel<T>, pairs: Weighted<'_, T>, out: MatMut<'_, T>);
+    /// Writes the function of k(x, x), which `out` holds.
+    fn diag<T: Real>(self, x: MatRef<'_, T>, out: &mut [f64]);
+    /// The spectrum of the function of a kernel with this one.
+    fn spectrum(self, _spectrum: Spectrum) -> Option<Spectrum> {
+        None
+    }
 }
 
-impl KernelFunction {
-    /// Computes the numbers that the function needs from the k(x, x) in `own`: 1/√k, k^p, or nothing. Negative ones, of
-    /// a kernel that is not positive definite, count as 0.
+/// The points' numbers, for many points.
+fn prepared<T: Real>(function: impl PairFunction, kernel: &dyn Kernel<T>, points: MatRef<'_, T>) -> Vec<T> {
+    let mut numbers = vec![T::ZERO; points.nrows()];
+    function.prepare(kernel, points, &mut vec![0.0; points.nrows()], &mut numbers);
+    numbers
+}
+
+/// The kernel that `function` makes of a kernel, written `text`; as positive definite as the kernel is.
+pub(super) fn applied(text: String, function: impl PairFunction, kernel: Arc<dyn AnyKernel>) -> Arc<dyn AnyKernel> {
+    Arc::new(Applied { text, function, kernel })
+}
+
+#[derive(Debug)]
+struct Applied<F> {
+    text: String,
+    function: F,
+    kernel: Arc<dyn AnyKernel>,
+}
+
+impl<T: Real, F: PairFunction> Kernel<T> for Applied<F> {
+    fn spec(&self) -> String {
+        self.text.clone()
+    }
+
+    fn positive_definite(&self) -> bool {
+        self.kernel.typed::<T>().positive_definite()
+    }
+
+    fn spectrum(&self) -> Option<Spectrum> {
+        self.function.spectrum(self.kernel.typed::<T>().spectrum()?)
+    }
+
+    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
+        let (kernel, function) = (self.kernel.typed::<T>(), self.function);
+        kernel.block(x, z, out.rb_mut());
+        let (x, z) = (prepared(function, &*kernel, x), prepared(function, &*kernel, z));
+        let mut spare = Vec::new();
+        for (column, &z) in out.col_iter_mut().zip(&z) {
+            fill_column(column, &mut spare, |column| {
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for (value, &x) in column.iter_mut().zip(&x) {
+                            *value = function.value(*value, x, z);
+                        }
+                    },
+                );
+            });
+        }
+    }
+
+    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        let fixed = Fixed::new(self.kernel.typed::<T>(), z);
+        let z = prepared(self.function, fixed.kernel(), z);
+        Some(Box::new(AppliedColumns { function: self.function, z, fixed }))
+    }
+
+    fn differentiable(&self) -> bool {
+        self.kernel.typed::<T>().differentiable()
+    }
+
+    fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, out: MatMut<'_, T>) -> bool {
+        let (pairs, kernel) = (Weighted::new(x, z, weights, &out), self.kernel.typed::<T>());
+        if kernel.differentiable() {
+            self.function.gradient(&*kernel, pairs, out);
+        }
+        kernel.differentiable()
+    }
+
+    fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
+        self.kernel.typed::<T>().diag(x, out);
+        self.function.diag(x, out);
+    }
+}
+
+/// Fixed points for a function of a kernel.
+#[derive(Debug)]
+struct AppliedColumns<T: Real, F> {
+    function: F,
+    /// For each point, the number prepared from its k(z, z).
+    z: Vec<T>,
+    fixed: Fixed<T>,
+}
+
+impl<T: Real, F: PairFunction> KernelColumns<T> for AppliedColumns<T, F> {
+    fn scratch(&self) -> usize {
+        self.fixed.scratch()
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<T>() * self.z.len() + self.fixed.bytes()
+    }
+
+    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+        self.fixed.rows(x, z, out, scratch);
+        let (mut own, mut prepared, function) = ([0.0; FEW], [T::ZERO; FEW], self.function);
+        function.prepare(self.fixed.kernel(), x, &mut own[..x.nrows()], &mut prepared);
+        for (values, x) in out.chunks_exact_mut(z.nrows().max(1)).zip(prepared) {
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (value, &z) in values.iter_mut().zip(&self.z) {
+                        *value = function.value(*value, x, z);
+                    }
+                },
+            );
+        }
+    }
+}
+
+/// The product with a number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times(pub(super) f64);
+
+impl PairFunction for Times {
+    #[inline(always)]
+    fn value<T: Real>(self, k: T, _: T, _: T) -> T {
+        (k * T::from_f64(self.0).saturate()).saturate()
+    }
+
+    fn gradient<T: Real>(self, kernel: &dyn Kernel<T>, pairs: Weighted<'_, T>, mut out: MatMut<'_, T>) {
+        for (i, strip) in pairs.row_tiles() {
+            let weights = zip!(strip.weights).map(|unzip!(weight)| self.value(*weight, T::ZERO, T::ZERO));
+            kernel.gradient(strip.x, strip.z, weights.as_ref(), out.rb_mut().subrows_mut(i, strip.x.nrows()));
+        }
+    }
+
+    fn diag<T: Real>(self, _: MatRef<'_, T>, out: &mut [f64]) {
+        out.iter_mut().for_each(|own| *own = self.value(*own, 0.0, 0.0));
+    }
+
+    fn spectrum(self, spectrum: Spectrum) -> Option<Spectrum> {
+        Some(Spectrum { amplitude: self.0 * spectrum.amplitude, ..spectrum })
+    }
+}
+
+impl PairFunction for KernelFunction {
+    /// 1/√k(x, x), k(x, x)^p, or nothing. Negative ones, of a kernel that is not positive definite, count as 0.
     fn prepare<T: Real>(self, kernel: &dyn Kernel<T>, points: MatRef<'_, T>, own: &mut [f64], prepared: &mut [T]) {
         let prepare = |own: f64| match self {
             Self::Normalised if own > 0.0 => own.sqrt().recip(),
@@ -49,14 +193,6 @@ impl KernelFunction {
         prepared.iter_mut().zip(own).for_each(|(to, own)| *to = T::from_f64(prepare(*own)).saturate());
     }
 
-    /// The numbers that [`prepare`](Self::prepare) computes, for many points.
-    fn prepared<T: Real>(self, kernel: &dyn Kernel<T>, points: MatRef<'_, T>) -> Vec<T> {
-        let mut prepared = vec![T::ZERO; points.nrows()];
-        self.prepare(kernel, points, &mut vec![0.0; points.nrows()], &mut prepared);
-        prepared
-    }
-
-    /// The function of k(x, z), for points whose prepared numbers are `x` and `z`.
     #[inline(always)]
     fn value<T: Real>(self, k: T, x: T, z: T) -> T {
         match self {
@@ -72,6 +208,39 @@ impl KernelFunction {
             }
         }
         .saturate()
+    }
+
+    /// The gradient of k(x, x) is twice that by the first argument, k being symmetric: another pair for each row.
+    fn gradient<T: Real>(self, kernel: &dyn Kernel<T>, pairs: Weighted<'_, T>, mut out: MatMut<'_, T>) {
+        let (mut own, mut x_prepared) = (vec![0.0; pairs.x.nrows()], vec![T::ZERO; pairs.x.nrows()]);
+        self.prepare(kernel, pairs.x, &mut own, &mut x_prepared);
+        let z_prepared = prepared(self, kernel, pairs.z);
+        for (i, strip) in pairs.row_tiles() {
+            let rows = strip.x.nrows();
+            let mut own_weights = vec![0.0; rows];
+            for (j, pairs) in strip.column_tiles() {
+                let prepared = (&x_prepared[i..i + rows], &z_prepared[j..j + pairs.z.nrows()]);
+                let inner = self.inner_weights(kernel, pairs, prepared, &mut own_weights);
+                kernel.gradient(pairs.x, pairs.z, inner.as_ref(), out.rb_mut().subrows_mut(i, rows));
+            }
+            let owns = own_weights.iter().zip(&own[i..]).enumerate();
+            for (r, (own_weight, own)) in owns.filter(|(_, (_, own))| **own > 0.0) {
+                let (x, weight) = (strip.x.subrows(r, 1), T::from_f64(-own_weight / own).saturate());
+                kernel.gradient(x, x, Mat::full(1, 1, weight).as_ref(), out.rb_mut().subrows_mut(i + r, 1));
+            }
+        }
+    }
+
+    fn diag<T: Real>(self, _: MatRef<'_, T>, out: &mut [f64]) {
+        for own in out {
+            *own = match self {
+                Self::Exp => own.exponential(),
+                Self::Power(degree) => own.power(degree),
+                // 0/0 is 0
+                Self::Normalised | Self::Mean(_) => f64::from(u8::from(*own > 0.0)),
+            }
+            .saturate();
+        }
     }
 }
 
@@ -123,120 +292,5 @@ impl KernelFunction {
             );
         }
         values
-    }
-}
-
-impl<T: Real> Kernel<T> for Applied {
-    fn spec(&self) -> String {
-        self.text.clone()
-    }
-
-    fn positive_definite(&self) -> bool {
-        self.kernel.typed::<T>().positive_definite()
-    }
-
-    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
-        let (kernel, function) = (self.kernel.typed::<T>(), self.function);
-        kernel.block(x, z, out.rb_mut());
-        let (x, z) = (function.prepared(&*kernel, x), function.prepared(&*kernel, z));
-        let mut spare = Vec::new();
-        for (column, &z) in out.col_iter_mut().zip(&z) {
-            fill_column(column, &mut spare, |column| {
-                vectorised(
-                    #[inline(always)]
-                    || {
-                        for (value, &x) in column.iter_mut().zip(&x) {
-                            *value = function.value(*value, x, z);
-                        }
-                    },
-                );
-            });
-        }
-    }
-
-    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        let fixed = Fixed::new(self.kernel.typed::<T>(), z);
-        let z = self.function.prepared(fixed.kernel(), z);
-        Some(Box::new(AppliedColumns { function: self.function, z, fixed }))
-    }
-
-    fn differentiable(&self) -> bool {
-        self.kernel.typed::<T>().differentiable()
-    }
-
-    /// The gradient of k(x, x) is twice that by the first argument, k being symmetric: another pair for each row.
-    fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, mut out: MatMut<'_, T>) -> bool {
-        let pairs = Weighted::new(x, z, weights, &out);
-        let (kernel, function) = (self.kernel.typed::<T>(), self.function);
-        if !kernel.differentiable() {
-            return false;
-        }
-        let (mut own, mut x_prepared) = (vec![0.0; x.nrows()], vec![T::ZERO; x.nrows()]);
-        function.prepare(&*kernel, x, &mut own, &mut x_prepared);
-        let z_prepared = function.prepared(&*kernel, z);
-        for (i, strip) in pairs.row_tiles() {
-            let rows = strip.x.nrows();
-            let mut own_weights = vec![0.0; rows];
-            for (j, pairs) in strip.column_tiles() {
-                let prepared = (&x_prepared[i..i + rows], &z_prepared[j..j + pairs.z.nrows()]);
-                let inner = function.inner_weights(&*kernel, pairs, prepared, &mut own_weights);
-                kernel.gradient(pairs.x, pairs.z, inner.as_ref(), out.rb_mut().subrows_mut(i, rows));
-            }
-            for (r, (own_weight, own)) in
-                own_weights.iter().zip(&own[i..]).enumerate().filter(|(_, (_, own))| **own > 0.0)
-            {
-                let (x, weight) = (strip.x.subrows(r, 1), T::from_f64(-own_weight / own).saturate());
-                kernel.gradient(x, x, Mat::full(1, 1, weight).as_ref(), out.rb_mut().subrows_mut(i + r, 1));
-            }
-        }
-        true
-    }
-
-    fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
-        self.kernel.typed::<T>().diag(x, out);
-        for own in out {
-            *own = match self.function {
-                KernelFunction::Exp => own.exponential(),
-                KernelFunction::Power(degree) => own.power(degree),
-                // 0/0 is 0
-                KernelFunction::Normalised | KernelFunction::Mean(_) => f64::from(u8::from(*own > 0.0)),
-            }
-            .saturate();
-        }
-    }
-}
-
-/// Fixed points for a function of a kernel.
-#[derive(Debug)]
-struct AppliedColumns<T: Real> {
-    function: KernelFunction,
-    /// For each point, the number prepared from its k(z, z).
-    z: Vec<T>,
-    fixed: Fixed<T>,
-}
-
-impl<T: Real> KernelColumns<T> for AppliedColumns<T> {
-    fn scratch(&self) -> usize {
-        self.fixed.scratch()
-    }
-
-    fn bytes(&self) -> usize {
-        size_of::<T>() * self.z.len() + self.fixed.bytes()
-    }
-
-    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
-        self.fixed.rows(x, z, out, scratch);
-        let (mut own, mut prepared, function) = ([0.0; FEW], [T::ZERO; FEW], self.function);
-        function.prepare(self.fixed.kernel(), x, &mut own[..x.nrows()], &mut prepared);
-        for (values, x) in out.chunks_exact_mut(z.nrows().max(1)).zip(prepared) {
-            vectorised(
-                #[inline(always)]
-                || {
-                    for (value, &z) in values.iter_mut().zip(&self.z) {
-                        *value = function.value(*value, x, z);
-                    }
-                },
-            );
-        }
     }
 }

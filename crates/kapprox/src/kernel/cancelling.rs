@@ -9,21 +9,40 @@
 //! pairs whose distance is not well above that error are computed again from differences.
 
 use super::few::Own;
-use super::panel::{Finish, Packed};
-use super::points::row;
+use super::panel::{Finish, Packed, Term};
+use super::points::{fold_panels, fold_row, row};
 use crate::{Real, vectorised};
 use faer::MatRef;
+use std::fmt::Debug;
 
 /// A distance in two forms: as a sum of parts of each point, and by differences.
-pub(crate) trait Split<T: Real> {
-    /// Offsets and sizes of the packed rows of x, of `d` features; may change the rows for the sums over pairs.
-    fn rows(packed: &mut Packed<T>, d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>);
-    /// Offset and size of one row of x, with the bits that it has among others; may change the row.
-    fn row(x: &mut [T]) -> Own<T>;
-    /// Offsets and sizes of the packed rows of z.
-    fn columns(packed: &Packed<T>, d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>);
-    /// The distance by differences: no cancellation, and 0 exactly for equal points. Must be marked `#[inline(always)]`.
-    fn again(x: &[T], z: &[T], scale: &[T]) -> T;
+pub(super) trait Split: Debug + Send + Sync + 'static {
+    /// The term of the sum over pairs of few features, whose sum is the distance itself.
+    type Few: Term + Send + Sync + 'static;
+    /// The term of the sum over pairs of many features.
+    type Many: Term + Send + Sync + 'static;
+    /// The unit of the distance by parts, in lengths.
+    const UNIT: f64;
+    /// The factor of a row of x in the sums over pairs.
+    const ROW: f64;
+    /// The factor of the sum that is a point's offset.
+    const OFFSET: f64;
+    /// The factor of the sum that is a point's size; `None` where the size is the offset.
+    const SIZE: Option<f64>;
+    /// A sum with what a feature adds to the offset. Must be marked `#[inline(always)]`, as all functions of features.
+    fn offset(sum: f64, value: f64) -> f64;
+    /// A sum with what a feature adds to the size.
+    fn size(sum: f64, value: f64) -> f64 {
+        Self::offset(sum, value)
+    }
+    /// Offsets and sizes of packed rows of z, of `d` features.
+    fn columns<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>);
+    /// The distance by differences: no cancellation, and 0 exactly for equal points.
+    fn again<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T;
+    /// The derivative of the distance by a feature of x, but for a factor.
+    fn slope<T: Real>(x: T, z: T) -> T;
+    /// A sum of slopes times that factor, in units of one over `scale`.
+    fn in_units<T: Real>(scale: T, sum: T) -> T;
 }
 
 /// k(x, z) = `profile(offset(x) + offset(z) + sum)`.
@@ -34,7 +53,6 @@ pub(crate) struct Cancelling<T, S, F> {
     profile: F,
     x_offsets: Vec<T>,
     x_sizes: Vec<T>,
-    /// The largest of the sizes of the rows of x.
     x_largest: T,
     z_offsets: Vec<T>,
     z_sizes: Vec<T>,
@@ -42,8 +60,7 @@ pub(crate) struct Cancelling<T, S, F> {
     split: std::marker::PhantomData<S>,
 }
 
-impl<T: Real, S: Split<T>, F: Fn(T) -> T + Copy> Cancelling<T, S, F> {
-    /// For distances between points in units of `scale`.
+impl<T: Real, S: Split, F: Fn(T) -> T + Copy> Cancelling<T, S, F> {
     pub(crate) fn new(scale: &[T], near: T, profile: F) -> Self {
         let (x_offsets, x_sizes, z_offsets, z_sizes) = (vec![], vec![], vec![], vec![]);
         let (x_largest, z_largest, split) = (T::ZERO, T::ZERO, std::marker::PhantomData);
@@ -52,14 +69,20 @@ impl<T: Real, S: Split<T>, F: Fn(T) -> T + Copy> Cancelling<T, S, F> {
     }
 }
 
-impl<T: Real, S: Split<T>, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<T, S, F> {
+impl<T: Real, S: Split, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<T, S, F> {
     fn rows(&mut self, packed: &mut Packed<T>) {
-        S::rows(packed, self.scale.len(), &mut self.x_offsets, &mut self.x_sizes);
+        let (d, height) = (self.scale.len(), packed.height);
+        fold_panels(&packed.x, height, d, (S::offset, S::OFFSET), &mut self.x_offsets);
+        match S::SIZE {
+            Some(factor) => fold_panels(&packed.x, height, d, (S::size, factor), &mut self.x_sizes),
+            None => self.x_sizes.clone_from(&self.x_offsets),
+        }
+        multiply(&mut packed.x, S::ROW);
         self.x_largest = largest(&self.x_sizes);
     }
 
     fn columns(&mut self, packed: &Packed<T>) {
-        S::columns(packed, self.scale.len(), &mut self.z_offsets, &mut self.z_sizes);
+        S::columns(&packed.z, self.scale.len(), &mut self.z_offsets, &mut self.z_sizes);
         self.z_largest = largest(&self.z_sizes);
     }
 
@@ -96,7 +119,10 @@ impl<T: Real, S: Split<T>, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<T, S, 
     const OWN: usize = 2;
 
     fn own(&self, x: &mut [T]) -> Own<T> {
-        S::row(x)
+        let offset = fold_row(x, (S::offset, S::OFFSET));
+        let size = S::SIZE.map_or(offset, |factor| fold_row(x, (S::size, factor)));
+        multiply(x, S::ROW);
+        Own { offset, size }
     }
 
     fn row(&self, own: Own<T>, x: &[T], z: MatRef<'_, T>, values: &mut [T]) {
@@ -124,7 +150,7 @@ impl<T: Real, S: Split<T>, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<T, S, 
     }
 }
 
-impl<T: Real, S: Split<T>, F> Cancelling<T, S, F> {
+impl<T: Real, S: Split, F> Cancelling<T, S, F> {
     /// Computes anew those of a row's `distances` that are not well above their error.
     #[cold]
     fn repair_row(&self, own: Own<T>, x: &[T], z: MatRef<'_, T>, distances: &mut [T]) {
@@ -140,6 +166,11 @@ impl<T: Real, S: Split<T>, F> Cancelling<T, S, F> {
             }
         }
     }
+}
+
+fn multiply<T: Real>(x: &mut [T], factor: f64) {
+    let factor = T::from_f64(factor);
+    x.iter_mut().for_each(|value| *value *= factor);
 }
 
 /// The largest of numbers ≥ 0.

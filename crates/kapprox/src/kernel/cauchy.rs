@@ -10,13 +10,12 @@
 
 use super::Law;
 use super::Profile;
+use super::distances::{AtZero, l2};
 use super::family::{Distance, Facts, KernelFamily, SIGMA};
 use super::points::Lengths;
-use super::radial::{AtZero, l2};
 use crate::Real;
 use rand_distr::Distribution;
 
-/// The family of kernels `cauchy(sigma=median)`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     metric: Some(Distance::L2),

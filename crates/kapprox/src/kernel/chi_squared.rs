@@ -15,10 +15,10 @@ use super::family::{Distance, Domain, Facts, KernelFamily, SIGMA};
 use super::panel::ChiSquares;
 use crate::Real;
 
-/// The family of kernels `chi_squared(sigma=median)`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     metric: Some(Distance::ChiSquared),
+    rate: Some(f64::recip),
     domain: Domain::NotNegative,
     facts: Facts::BOUNDED,
     ..KernelFamily::new("chi_squared", "exp(-sum (x-z)^2/(x+z) / sigma)", "chi_squared(sigma=2)", |text, values| {

@@ -14,7 +14,6 @@ use super::inner::product;
 use super::{Law, Profile};
 use crate::Real;
 
-/// The family of kernels `constant(value=1)`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[KernelParameter {
         name: "value",

@@ -13,7 +13,6 @@ use super::inner::product;
 use super::linear::Linear;
 use crate::Real;
 
-/// The family of kernels `cosine()`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     facts: Facts::BOUNDED,
     ..KernelFamily::new("cosine", "x.z / (|x| |z|)", "cosine()", |text, _| {

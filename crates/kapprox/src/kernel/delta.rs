@@ -1,6 +1,6 @@
 //! The delta kernel on categories: 1 where all features are equal, else 0.
 //!
-//! Positive definite: the inner product of indicators. Categories are numbers here, compared exactly; values that went
+//! Positive definite: the inner product of indicators. Universal and characteristic on discrete sets, such as categories, only. Categories are numbers here, compared exactly; values that went
 //! through a scaler stay equal where they were.
 //!
 //! ```
@@ -14,9 +14,9 @@ use super::family::{Facts, KernelFamily};
 use super::panel::Magnitudes;
 use crate::Real;
 
-/// The family of kernels `delta()`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
-    facts: Facts::ALL,
+    // where points lie apart; a law without atoms has the mean 0
+    facts: Facts { of: "discrete sets", ..Facts::ALL },
     ..KernelFamily::new("delta", "1 if x = z, else 0", "delta()", |text, _| raw(text, Magnitudes, |_| 0.0, Delta))
 };
 

@@ -2,75 +2,53 @@
 
 use super::few::{self, Own};
 use super::fixed::KernelColumns;
-use super::gradient::{self, Slope, Weighted, argument, weigh};
-use super::panel::{self, Finish, Term};
+use super::gradient::Slope;
+use super::panel::{Block, Finish, Term};
 use super::points::Frame;
-use super::{Kernel, Profile, check_shapes};
+use super::profiled::{Argument, Function, Profile, profiled};
 use crate::{Real, vectorised};
-use faer::prelude::*;
-use faer::{MatMut, MatRef};
+use faer::MatRef;
 use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// A kernel of Σ_k M(x_k, z_k) of the values as they are.
-#[derive(Debug)]
-struct Raw<M, P> {
+/// The kernel `profile(Σ_k M(x_k, z_k))` of the values as they are, written `text`; `own` is M(x, x).
+pub(crate) fn raw<M: Term + Slope, P: Profile>(
     text: String,
-    profile: P,
-    /// Σ_k M(x_k, x_k).
-    own: fn(&[f64]) -> f64,
-    term: M,
-}
-
-/// The kernel `profile(Σ_k M(x_k, z_k))`, written `text`; `own` is the sum of a point with itself.
-pub(crate) fn raw<M: Term + Slope + Debug + Send + Sync + 'static, P: Profile>(
-    text: String,
-    term: M,
-    own: fn(&[f64]) -> f64,
+    _term: M,
+    own: fn(f64) -> f64,
     profile: P,
 ) -> Arc<dyn super::AnyKernel> {
-    Arc::new(Raw { text, profile, own, term })
+    profiled(text, Raw { term: PhantomData::<M>, own }, profile)
 }
 
-impl<T: Real, M: Term + Slope + Debug + Send + Sync + 'static, P: Profile> Kernel<T> for Raw<M, P> {
-    fn spec(&self) -> String {
-        self.text.clone()
+/// Σ_k M(x_k, z_k).
+#[derive(Debug)]
+struct Raw<M> {
+    term: PhantomData<M>,
+    own: fn(f64) -> f64,
+}
+
+impl<M: Term + Slope> Argument for Raw<M> {
+    fn fill<T: Real>(&self, block: Block<'_, T>, profile: impl Fn(T) -> T + Copy) {
+        block.fill::<M, _>(&mut Plain(profile));
     }
 
-    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
-        check_shapes(x, z, &out);
-        panel::block::<T, M, _>(&Frame::identity(x.ncols()), &mut Plain(self.profile.function()), x, z, out);
+    fn columns<T: Real>(
+        &self,
+        frame: Frame<T>,
+        profile: impl Function<T>,
+        z: MatRef<'_, T>,
+    ) -> Box<dyn KernelColumns<T>> {
+        few::columns::<T, M, _>(frame, Plain(profile), z)
     }
 
-    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        Some(few::columns(Frame::identity(z.ncols()), Plain(self.profile.function()), self.term, z))
+    fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
+        M::slope
     }
 
-    fn differentiable(&self) -> bool {
-        self.profile.derivative::<T>().is_some()
-    }
-
-    fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, out: MatMut<'_, T>) -> bool {
-        let pairs = Weighted::new(x, z, weights, &out);
-        let Some(derivative) = self.profile.derivative() else { return false };
-        let factors = |pairs: Weighted<'_, T>, mut out: MatMut<'_, T>| {
-            let (frame, finish) = (Frame::identity(pairs.x.ncols()), &mut Plain(argument));
-            panel::block::<T, M, _>(&frame, finish, pairs.x, pairs.z, out.rb_mut());
-            weigh(derivative, pairs.weights, out);
-        };
-        gradient::add(pairs, out, &factors, M::slope, &|_, sum| sum);
-        true
-    }
-
-    fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
-        assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
-        let profile = self.profile.function::<f64>();
-        let mut wide = Vec::new();
-        for (i, out) in out.iter_mut().enumerate() {
-            wide.clear();
-            wide.extend(x.row(i).iter().map(|value| value.to_f64()));
-            *out = profile((self.own)(&wide)).saturate();
-        }
+    fn own<T: Real>(&self, x: &[T]) -> f64 {
+        x.iter().map(|value| (self.own)(value.to_f64())).sum()
     }
 }
 

@@ -12,26 +12,26 @@
 //! References: Székely, Rizzo, "Testing for equal distributions in high dimension", InterStat 5, 2004; Sejdinovic, Sriperumbudur, Gretton,
 //! Fukumizu, "Equivalence of distance-based and RKHS-based statistics in hypothesis testing", Annals of Statistics 41, 2013.
 
+use super::applied::{PairFunction, applied};
+use super::distances::{AtZero, l2};
 use super::family::{Facts, KernelFamily};
-use super::fixed::{Fixed, KernelColumns};
-use super::points::{Lengths, fill_column, row};
-use super::radial::{AtZero, l2};
-use super::{AnyKernel, Kernel, Profile};
-use crate::{Real, vectorised};
+use super::gradient::Weighted;
+use super::points::{Lengths, row};
+use super::{Kernel, Profile};
+use crate::Real;
 use faer::prelude::*;
 use faer::{MatMut, MatRef};
-use std::sync::Arc;
 
-/// The family of kernels `distance()`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
-    facts: Facts { characteristic: true, ..Facts::NONE },
+    // k(0, ·) is 0: no sum of kernel functions comes near 1 at the origin
+    facts: Facts { characteristic: true, of: "laws with a mean", ..Facts::NONE },
     ..KernelFamily::new("distance", "(|x| + |z| - |x-z|) / 2", "distance()", |text, _| {
         let between = l2("distance()".to_string(), Lengths::Same(1.0), AtZero::Cusp, Between);
-        Arc::new(Distance { text, between })
+        applied(text, HalfNorms, between)
     })
 };
 
-/// −‖x − z‖ / 2.
+/// −‖x − z‖ / 2, which is no kernel.
 #[derive(Debug)]
 struct Between;
 
@@ -51,104 +51,46 @@ impl Profile for Between {
     }
 }
 
-#[derive(Debug)]
-struct Distance {
-    text: String,
-    /// −‖x − z‖ / 2, which is no kernel.
-    between: Arc<dyn AnyKernel>,
-}
+/// k(x, z) with the half norms of x and z added.
+#[derive(Debug, Clone, Copy)]
+struct HalfNorms;
 
-/// Points with their norms, for a few rows at a time.
-#[derive(Debug)]
-struct DistanceColumns<T: Real> {
-    fixed: Fixed<T>,
-    /// ‖z‖ / 2.
-    halves: Vec<T>,
-}
-
-impl<T: Real> KernelColumns<T> for DistanceColumns<T> {
-    fn scratch(&self) -> usize {
-        self.fixed.scratch()
+impl PairFunction for HalfNorms {
+    /// ‖x‖ / 2.
+    fn prepare<T: Real>(self, _: &dyn Kernel<T>, points: MatRef<'_, T>, own: &mut [f64], numbers: &mut [T]) {
+        norms(points, own);
+        numbers.iter_mut().zip(own).for_each(|(half, norm)| *half = T::from_f64(0.5 * *norm).saturate());
     }
 
-    fn bytes(&self) -> usize {
-        self.fixed.bytes() + size_of::<T>() * self.halves.len()
+    #[inline(always)]
+    fn value<T: Real>(self, k: T, x: T, z: T) -> T {
+        ((x + z).saturate() + k).saturate()
     }
 
-    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
-        self.fixed.rows(x, z, out, scratch);
-        let mut spare = Vec::new();
-        for (i, out) in out.chunks_exact_mut(self.halves.len().max(1)).enumerate() {
-            let half = half(x, i, &mut spare);
-            for (value, &z) in out.iter_mut().zip(&self.halves) {
-                *value = ((half + z).saturate() + *value).saturate();
-            }
-        }
-    }
-}
-
-/// ‖x‖ / 2 of a point.
-fn half<T: Real>(points: MatRef<'_, T>, i: usize, spare: &mut Vec<T>) -> T {
-    let squares: f64 = row(points, i, spare).iter().map(|value| value.to_f64() * value.to_f64()).sum();
-    T::from_f64(0.5 * squares.min(f64::MAX).sqrt()).saturate()
-}
-
-/// ‖x‖ / 2 of each of the points.
-fn halves<T: Real>(points: MatRef<'_, T>) -> Vec<T> {
-    let mut spare = Vec::new();
-    (0..points.nrows()).map(|i| half(points, i, &mut spare)).collect()
-}
-
-impl<T: Real> Kernel<T> for Distance {
-    fn spec(&self) -> String {
-        self.text.clone()
-    }
-
-    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
-        self.between.typed::<T>().block(x, z, out.rb_mut());
-        let (x, z, mut spare) = (halves(x), halves(z), Vec::new());
-        for (column, &z) in out.col_iter_mut().zip(&z) {
-            fill_column(column, &mut spare, |column| {
-                vectorised(
-                    #[inline(always)]
-                    || {
-                        for (value, &x) in column.iter_mut().zip(&x) {
-                            *value = ((x + z).saturate() + *value).saturate();
-                        }
-                    },
-                );
-            });
-        }
-    }
-
-    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        let fixed = Fixed::new(self.between.typed::<T>(), z);
-        Some(Box::new(DistanceColumns { fixed, halves: halves(z) }))
-    }
-
-    fn differentiable(&self) -> bool {
-        true
-    }
-
-    fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, mut out: MatMut<'_, T>) -> bool {
-        self.between.typed::<T>().gradient(x, z, weights, out.rb_mut());
-        let (norms, mut spare) = (halves(x), Vec::new());
-        for (i, &half) in norms.iter().enumerate().filter(|(_, half)| **half > T::ZERO) {
+    fn gradient<T: Real>(self, between: &dyn Kernel<T>, pairs: Weighted<'_, T>, mut out: MatMut<'_, T>) {
+        let Weighted { x, z, weights } = pairs;
+        between.gradient(x, z, weights, out.rb_mut());
+        let (mut norms, mut halves, mut spare) = (vec![0.0; x.nrows()], vec![T::ZERO; x.nrows()], Vec::new());
+        self.prepare(between, x, &mut norms, &mut halves);
+        for (i, &half) in halves.iter().enumerate().filter(|(_, half)| **half > T::ZERO) {
             let sum: f64 = weights.row(i).iter().map(|weight| weight.to_f64()).sum();
             let share = 0.25 * sum / half.to_f64();
             for (out, &x) in out.rb_mut().row_mut(i).iter_mut().zip(row(x, i, &mut spare)) {
                 *out = (*out + T::from_f64(share * x.to_f64()).saturate()).saturate();
             }
         }
-        true
     }
 
-    fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
-        assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
-        let mut spare = Vec::new();
-        for (i, out) in out.iter_mut().enumerate() {
-            let squares: f64 = row(x, i, &mut spare).iter().map(|value| value.to_f64() * value.to_f64()).sum();
-            *out = squares.min(f64::MAX).sqrt();
-        }
+    fn diag<T: Real>(self, x: MatRef<'_, T>, out: &mut [f64]) {
+        norms(x, out);
+    }
+}
+
+/// ‖x‖ of each of the points.
+fn norms<T: Real>(points: MatRef<'_, T>, out: &mut [f64]) {
+    let mut spare = Vec::new();
+    for (i, out) in out.iter_mut().enumerate() {
+        let squares: f64 = row(points, i, &mut spare).iter().map(|value| value.to_f64() * value.to_f64()).sum();
+        *out = squares.min(f64::MAX).sqrt();
     }
 }

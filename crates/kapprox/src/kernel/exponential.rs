@@ -9,15 +9,15 @@
 //! assert!(Spec::parse("exponential(sigma=2)").is_ok());
 //! ```
 
+use super::distances::{AtZero, l2};
 use super::family::{Distance, Facts, KernelFamily, SIGMA};
 use super::matern::Half;
 use super::points::Lengths;
-use super::radial::{AtZero, l2};
 
-/// The family of kernels `exponential(sigma=median)`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     metric: Some(Distance::L2),
+    rate: Some(f64::recip),
     facts: Facts::ALL,
     ..KernelFamily::new("exponential", "exp(-|x-z| / sigma)", "exponential(sigma=3)", |text, values| {
         l2(text, Lengths::Same(values[0] * std::f64::consts::LN_2), AtZero::Cusp, Half)

@@ -16,6 +16,8 @@ pub struct KernelFamily {
     pub parameters: &'static [KernelParameter],
     /// The distance that the median heuristic takes; `None` where there is no length scale.
     pub metric: Option<Distance>,
+    /// The length scale that a rate gamma stands for, of kernels that are often written with one: expressions may give `gamma` in its place.
+    pub rate: Option<fn(f64) -> f64>,
     /// Whether k is positive definite for every allowed parameter.
     pub positive_definite: bool,
     /// What else is known of k.
@@ -40,12 +42,12 @@ impl KernelFamily {
     /// parameters.
     pub const fn new(name: &'static str, formula: &'static str, example: &'static str, build: Build) -> Self {
         let (positive_definite, facts, domain) = (true, Facts::NONE, Domain::Any);
-        let (parameters, metric, each): (&[KernelParameter], _, _) = (&[], None, None);
-        Self { name, formula, parameters, metric, positive_definite, facts, domain, example, build, each }
+        let (parameters, metric, rate, each): (&[KernelParameter], _, _, _) = (&[], None, None, None);
+        Self { name, formula, parameters, metric, rate, positive_definite, facts, domain, example, build, each }
     }
 }
 
-/// Properties of a kernel, for every allowed parameter; false where they do not hold, or are not known to.
+/// Properties of a kernel, for every allowed parameter and all values of its domain; false where they do not hold, or are not known to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facts {
     /// |k| has an upper bound on all points.
@@ -56,19 +58,23 @@ pub struct Facts {
     pub universal: bool,
     /// Different laws have different means in feature space, so that a test with k sees every difference.
     pub characteristic: bool,
+    /// What points or laws the last two hold for, such as `discrete sets`; empty for all.
+    pub of: &'static str,
 }
 
 impl Facts {
     /// Nothing that is known.
     pub const NONE: Self =
-        Self { bounded: false, translation_invariant: false, universal: false, characteristic: false };
+        Self { bounded: false, translation_invariant: false, universal: false, characteristic: false, of: "" };
     /// Bounded alone.
     pub const BOUNDED: Self = Self { bounded: true, ..Self::NONE };
+    /// Bounded, universal and characteristic.
+    pub const RICH: Self = Self { universal: true, characteristic: true, ..Self::BOUNDED };
     /// Bounded and a function of the difference.
     pub const INVARIANT: Self = Self { translation_invariant: true, ..Self::BOUNDED };
     /// All of them: functions of the difference whose spectrum is positive everywhere (Sriperumbudur, Gretton, Fukumizu,
     /// Schölkopf, Lanckriet, JMLR 11, 2010).
-    pub const ALL: Self = Self { universal: true, characteristic: true, ..Self::INVARIANT };
+    pub const ALL: Self = Self { translation_invariant: true, ..Self::RICH };
 }
 
 impl Named for KernelFamily {
@@ -134,6 +140,13 @@ pub struct KernelParameter {
     pub reason: &'static str,
 }
 
+impl KernelParameter {
+    /// True for a length scale: only those have a median.
+    pub fn is_length(&self) -> bool {
+        self.default == Value::Median
+    }
+}
+
 /// A parameter as written: a number, a list of numbers, or the word `median`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
@@ -141,7 +154,8 @@ pub enum Value {
     Number(f64),
     /// A finite number for each feature.
     Each(Vec<f64>),
-    /// This number over the number of features that the kernel looks at, such as 1/d.
+    /// This number over the number of features that the kernel looks at, such as 1/d; in the place of a length scale a
+    /// [rate](KernelFamily::rate).
     Share(f64),
     /// The median distance between the points of a sample.
     Median,
@@ -195,6 +209,9 @@ impl fmt::Display for Range {
         }
     }
 }
+
+/// The name of the [rate](KernelFamily::rate) that stands for a length scale.
+pub(super) const GAMMA: &str = "gamma";
 
 /// The length scale of most kernels.
 pub(super) const SIGMA: KernelParameter = KernelParameter {

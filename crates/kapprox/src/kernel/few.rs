@@ -47,7 +47,7 @@ struct Few<T, M, F> {
 }
 
 /// The points `z` in `frame`, for the kernel that `finish` makes of Σ_k M(x_k, z_k).
-pub(crate) fn columns<T, M, F>(frame: Frame<T>, mut finish: F, _term: M, z: MatRef<'_, T>) -> Box<dyn KernelColumns<T>>
+pub(crate) fn columns<T, M, F>(frame: Frame<T>, mut finish: F, z: MatRef<'_, T>) -> Box<dyn KernelColumns<T>>
 where
     T: Real,
     M: Term + Send + Sync + 'static,

@@ -1,7 +1,7 @@
 //! The Gaussian kernel, exp(−‖x − z‖² / (2σ²)).
 //!
 //! Positive definite for every σ > 0 (Schölkopf, Smola, *Learning with Kernels*, 2002, section 4.4). Also called RBF; other
-//! programs write it exp(−γ‖x − z‖²), with γ = 1 / (2σ²).
+//! programs write it exp(−γ‖x − z‖²), with γ = 1 / (2σ²), and so may expressions: `gaussian(gamma=0.5)` is `gaussian(sigma=1)`.
 //!
 //! `sigma=[1, 2, 0.5]` gives every feature a length of its own: exp(−Σ (x − z)² / (2σ_k²)).
 //!
@@ -14,15 +14,15 @@
 
 use super::Law;
 use super::Profile;
+use super::distances::{AtZero, l2};
 use super::family::{Distance, Facts, KernelFamily, SIGMA};
 use super::points::Lengths;
-use super::radial::{AtZero, l2};
 use crate::Real;
 
-/// The family of kernels `gaussian(sigma=median)`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     metric: Some(Distance::L2),
+    rate: Some(|gamma| (0.5 / gamma).sqrt()),
     each: Some(|text, sigmas| {
         let lengths = sigmas.iter().map(|sigma| sigma * UNIT).collect();
         l2(text, Lengths::Each(lengths), AtZero::Smooth, Gaussian)

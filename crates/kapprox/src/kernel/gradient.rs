@@ -12,6 +12,7 @@ use super::panel::{ChiSquares, HarmonicMeans, Magnitudes, Minima, Products};
 use super::points::{Aligned, fill_column, row};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
+use std::fmt::Debug;
 
 /// Rows of x and of z whose factors are computed at once: 600 kB in `f64`.
 const TILE_ROWS: usize = 288;
@@ -21,7 +22,7 @@ const STRIP_ROWS: usize = 96;
 const STRIP_COLUMNS: usize = 32;
 
 /// The derivative of a term of a sum over features by its first value. At a jump it is the mean of both sides.
-pub(crate) trait Slope {
+pub(crate) trait Slope: Debug + Send + Sync + 'static {
     /// ∂M/∂x. Must be marked `#[inline(always)]`.
     fn slope<T: Real>(x: T, z: T) -> T;
 }
@@ -63,12 +64,6 @@ impl Slope for Minima {
     fn slope<T: Real>(x: T, z: T) -> T {
         (T::ONE - sign(x - z)) * T::from_f64(0.5)
     }
-}
-
-/// Half of the slope of (x − z)².
-#[inline(always)]
-pub(super) fn difference<T: Real>(x: T, z: T) -> T {
-    x - z
 }
 
 /// −1, 0 or 1; between them where the number is not normal.
@@ -128,12 +123,6 @@ pub(super) fn weigh<T: Real>(derivative: impl Fn(T) -> T + Copy, weights: MatRef
             );
         });
     }
-}
-
-/// The argument of g itself: blocks of it are compiled once, and shared by all g.
-#[inline(always)]
-pub(super) fn argument<T>(sum: T) -> T {
-    sum
 }
 
 /// `out[i, k] += finish(k, Σ_j weights[i, j] factor(x_i, z_j) slope(x_ik, z_jk))`; `factors` writes blocks of weights times

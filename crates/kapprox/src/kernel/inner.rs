@@ -2,85 +2,47 @@
 
 use super::few::{self, Own};
 use super::fixed::KernelColumns;
-use super::gradient::{self, Slope, Weighted, argument, weigh};
-use super::panel::{self, Finish, Products};
+use super::gradient::Slope;
+use super::panel::{Block, Finish, Products};
 use super::points::{Frame, row, squared_norm};
-use super::{Kernel, Profile, Spectrum, check_shapes};
+use super::profiled::{Argument, Function, Profile, profiled};
 use crate::Real;
 use crate::vectorised;
-use faer::prelude::*;
-use faer::{MatMut, MatRef};
+use faer::MatRef;
 use std::sync::Arc;
 
-/// A kernel of x·z.
-#[derive(Debug)]
-struct Inner<P> {
-    text: String,
-    profile: P,
-    positive_definite: bool,
-}
-
-/// The kernel `profile(x·z)`, written `text`; positive definite.
+/// The kernel `profile(x·z)`, written `text`.
 pub(crate) fn product<P: Profile>(text: String, profile: P) -> Arc<dyn super::AnyKernel> {
-    Arc::new(Inner { text, profile, positive_definite: true })
+    profiled(text, Inner, profile)
 }
 
-/// The kernel `profile(x·z)`, written `text`; not positive definite.
-pub(crate) fn indefinite<P: Profile>(text: String, profile: P) -> Arc<dyn super::AnyKernel> {
-    Arc::new(Inner { text, profile, positive_definite: false })
-}
+/// x·z.
+#[derive(Debug)]
+struct Inner;
 
-impl<T: Real, P: Profile> Kernel<T> for Inner<P> {
-    fn spec(&self) -> String {
-        self.text.clone()
+impl Argument for Inner {
+    fn fill<T: Real>(&self, block: Block<'_, T>, profile: impl Fn(T) -> T + Copy) {
+        block.fill::<Products, _>(&mut Saturated(profile));
     }
 
-    fn positive_definite(&self) -> bool {
-        self.positive_definite
+    fn columns<T: Real>(
+        &self,
+        frame: Frame<T>,
+        profile: impl Function<T>,
+        z: MatRef<'_, T>,
+    ) -> Box<dyn KernelColumns<T>> {
+        few::columns::<T, Products, _>(frame, Saturated(profile), z)
     }
 
-    /// Of a constant.
-    fn spectrum(&self) -> Option<Spectrum> {
-        let amplitude = self.profile.function::<f64>()(0.0);
-        Some(Spectrum { amplitude, ..Spectrum::new(self.profile.law()?, 1.0) })
+    fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
+        Products::slope
     }
 
-    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
-        check_shapes(x, z, &out);
-        panel::block::<T, Products, _>(&Frame::identity(x.ncols()), &mut Saturated(self.profile.function()), x, z, out);
-    }
-
-    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        Some(few::columns(Frame::identity(z.ncols()), Saturated(self.profile.function()), Products, z))
-    }
-
-    fn differentiable(&self) -> bool {
-        self.profile.derivative::<T>().is_some()
-    }
-
-    fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, out: MatMut<'_, T>) -> bool {
-        let pairs = Weighted::new(x, z, weights, &out);
-        let Some(derivative) = self.profile.derivative() else { return false };
-        let factors = |pairs: Weighted<'_, T>, mut out: MatMut<'_, T>| {
-            let (frame, finish) = (Frame::identity(pairs.x.ncols()), &mut Saturated(argument));
-            panel::block::<T, Products, _>(&frame, finish, pairs.x, pairs.z, out.rb_mut());
-            weigh(derivative, pairs.weights, out);
-        };
-        gradient::add(pairs, out, &factors, Products::slope, &|_, sum| sum);
-        true
-    }
-
-    fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
-        assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
-        let profile = self.profile.function::<f64>();
-        let mut spare = Vec::new();
-        for (i, out) in out.iter_mut().enumerate() {
-            let x = row(x, i, &mut spare);
-            *out = vectorised(
-                #[inline(always)]
-                || profile(squared_norm(x)).saturate(),
-            );
-        }
+    fn own<T: Real>(&self, x: &[T]) -> f64 {
+        vectorised(
+            #[inline(always)]
+            || squared_norm(x),
+        )
     }
 }
 

@@ -13,10 +13,7 @@ use super::family::{Domain, KernelFamily};
 use super::linear::Linear;
 use super::panel::Minima;
 
-/// The family of kernels `intersection()`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,
-    ..KernelFamily::new("intersection", "sum min(x, z)", "intersection()", |text, _| {
-        raw(text, Minima, |x| x.iter().sum(), Linear)
-    })
+    ..KernelFamily::new("intersection", "sum min(x, z)", "intersection()", |text, _| raw(text, Minima, |x| x, Linear))
 };

@@ -1,7 +1,8 @@
 //! The Jaccard (Tanimoto) kernel on 0/1 features, |A∩B| / |A∪B| = x·z / (‖x‖² + ‖z‖² − x·z); 1 for two empty sets.
 //!
 //! One minus SciPy's `jaccard` distance. Positive definite (Gower, *A General Coefficient of Similarity and Some of Its
-//! Properties*, Biometrics 27, 1971; Ralaivola, Swamidass, Saigo, Baldi, *Graph Kernels for Chemical Informatics*, 2005).
+//! Properties*, Biometrics 27, 1971; Ralaivola, Swamidass, Saigo, Baldi, *Graph Kernels for Chemical Informatics*, 2005), strictly so for
+//! distinct sets (Bouchard, Jousselme, Doré, *A Proof for the Positive Definiteness of the Jaccard Index Matrix*, IJAR 54, 2013).
 //!
 //! ```
 //! use kapprox::kernel::Spec;
@@ -11,17 +12,17 @@
 use super::family::{Domain, Facts, KernelFamily};
 use super::few::{self, Own};
 use super::fixed::KernelColumns;
-use super::panel::{self, Finish, Packed, Products};
-use super::points::{Frame, panel_norm, panel_norms, row_norms};
+use super::panel::{Block, Finish, Packed, Products};
+use super::points::{Frame, fold_panels, fold_row, row_norms};
 use super::{Kernel, check_shapes};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
 
-/// The family of kernels `jaccard()`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::Binary,
-    facts: Facts::BOUNDED,
+    // matrices of distinct sets are not singular
+    facts: Facts::RICH,
     ..KernelFamily::new("jaccard", "x.z / (x.x + z.z - x.z)", "jaccard()", |text, _| Arc::new(Jaccard { text }))
 };
 
@@ -39,13 +40,13 @@ impl<T: Real> Kernel<T> for Jaccard {
         check_shapes(x, z, &out);
         let d = x.ncols();
         let finish = &mut Union { d, x_norms: Vec::new(), z_norms: Vec::new() };
-        panel::block::<T, Products, _>(&Frame::identity(d), finish, x, z, out);
+        Block { frame: &Frame::identity(d), x, z, out }.fill::<Products, _>(finish);
     }
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         let d = z.ncols();
         let finish = Union { d, x_norms: Vec::new(), z_norms: Vec::new() };
-        Some(few::columns(Frame::identity(d), finish, Products, z))
+        Some(few::columns::<T, Products, _>(Frame::identity(d), finish, z))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
@@ -63,7 +64,7 @@ struct Union<T> {
 
 impl<T: Real> Finish<T> for Union<T> {
     fn rows(&mut self, packed: &mut Packed<T>) {
-        panel_norms(&packed.x, packed.height, self.d, &mut self.x_norms);
+        fold_panels(&packed.x, packed.height, self.d, (square, 1.0), &mut self.x_norms);
     }
 
     fn columns(&mut self, packed: &Packed<T>) {
@@ -82,7 +83,7 @@ impl<T: Real> Finish<T> for Union<T> {
     const OWN: usize = 1;
 
     fn own(&self, x: &mut [T]) -> Own<T> {
-        Own { offset: panel_norm(x), size: T::ZERO }
+        Own { offset: fold_row(x, (square, 1.0)), size: T::ZERO }
     }
 
     fn row(&self, own: Own<T>, _: &[T], _: MatRef<'_, T>, values: &mut [T]) {
@@ -95,6 +96,11 @@ impl<T: Real> Finish<T> for Union<T> {
             },
         );
     }
+}
+
+#[inline(always)]
+fn square(sum: f64, value: f64) -> f64 {
+    value.mul_add(value, sum)
 }
 
 /// |A∩B| / |A∪B|.

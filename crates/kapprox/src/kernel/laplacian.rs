@@ -11,14 +11,14 @@
 
 use super::Law;
 use super::Profile;
+use super::distances::l1;
 use super::family::{Distance, Facts, KernelFamily, SIGMA};
-use super::manhattan::l1;
 use crate::Real;
 
-/// The family of kernels `laplacian(sigma=median)`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],
     metric: Some(Distance::L1),
+    rate: Some(f64::recip),
     facts: Facts::ALL,
     ..KernelFamily::new("laplacian", "exp(-|x-z|_1 / sigma)", "laplacian(sigma=4)", |text, values| {
         l1(text, values[0] * std::f64::consts::LN_2, Laplacian)

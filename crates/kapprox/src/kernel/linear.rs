@@ -10,7 +10,6 @@ use super::family::KernelFamily;
 use super::inner::product;
 use crate::Real;
 
-/// The family of kernels `linear()`.
 pub(super) const FAMILY: KernelFamily = KernelFamily::new("linear", "x.z", "linear()", |text, _| product(text, Linear));
 
 #[derive(Debug)]

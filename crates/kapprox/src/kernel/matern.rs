@@ -17,9 +17,9 @@
 
 use super::Law;
 use super::Profile;
+use super::distances::{AtZero, l2};
 use super::family::{Distance, Facts, KernelFamily, KernelParameter, Range, SIGMA, Value};
 use super::points::Lengths;
-use super::radial::{AtZero, l2};
 use crate::Real;
 use rand_distr::Distribution;
 use std::f64::consts::LN_2;
@@ -32,7 +32,6 @@ pub(super) const NU: KernelParameter = KernelParameter {
     reason: "other values need Bessel functions",
 };
 
-/// The family of kernels `matern(nu=1.5, sigma=median)`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
     metric: Some(Distance::L2),

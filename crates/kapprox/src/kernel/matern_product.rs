@@ -12,7 +12,7 @@
 use super::family::{Distance, Facts, KernelFamily, SIGMA};
 use super::gradient::sign;
 use super::matern::NU;
-use super::sweep::{Features, swept};
+use super::sweep::{Factors, Features, swept};
 use crate::Real;
 use std::f64::consts::LN_2;
 
@@ -32,7 +32,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
                 1.5 => (3f64.sqrt(), LN_2, 0.0),
                 _ => (5f64.sqrt(), LN_2, LN_2 * LN_2 / 3.0),
             };
-            swept(text, values[1] * LN_2 / root, Matern { linear, square })
+            swept(text, values[1] * LN_2 / root, Matern { linear, square }, Factors)
         },
     )
 };
@@ -56,15 +56,6 @@ impl Features for Matern {
             let a = difference.magnitude().smaller(far);
             value * (square.mul_plus(a, linear).mul_plus(a, T::ONE) * a.halvings())
         }
-    }
-
-    fn last<T: Real>(&self) -> impl Fn(T) -> T + Copy {
-        #[inline(always)]
-        |value: T| value
-    }
-
-    fn factor<T: Real>(&self) -> impl Fn(T) -> T + Copy {
-        self.last()
     }
 
     /// (ln M)' = (linear + 2 square a) / (1 + linear a + square a²) − ln 2, over one denominator: what cancels is left out.

@@ -20,8 +20,9 @@
 
 mod algebra;
 mod applied;
-mod columns;
+mod choice;
 mod direct;
+mod distances;
 mod embedded;
 mod family;
 mod few;
@@ -34,7 +35,7 @@ mod panel;
 mod parse;
 mod points;
 mod pointwise;
-mod radial;
+mod profiled;
 mod registry;
 mod scan;
 mod spec;
@@ -58,7 +59,6 @@ pub mod intersection;
 pub mod jaccard;
 pub mod laplacian;
 pub mod linear;
-mod manhattan;
 pub mod matern;
 pub mod matern_product;
 pub mod periodic;
@@ -74,6 +74,7 @@ pub(crate) use fixed::Fixed;
 pub use fixed::{FEW, KernelColumns, KernelRows};
 pub(crate) use points::Aligned;
 pub use pointwise::pointwise;
+pub(crate) use profiled::Profile;
 pub use registry::{by_name, register, registry};
 pub use spec::Spec;
 pub use spectrum::{Draw, Law, Spectrum};
@@ -158,26 +159,6 @@ impl PrecisionPair for Arc<dyn AnyKernel> {
     }
     fn double(self) -> Arc<dyn Kernel<f64>> {
         self
-    }
-}
-
-/// The scalar function that makes a kernel of a distance or an inner product.
-///
-/// This is all a new kernel has to supply: the engines bring the blocks. The argument is
-/// * the squared distance in units of the length scale, (‖x−z‖₂/σ)², with [`radial::l2`];
-/// * the distance in units of the length scale, ‖x−z‖₁/σ, with [`manhattan::l1`];
-/// * the inner product x·z, with [`inner::product`].
-pub(crate) trait Profile: Debug + Send + Sync + 'static {
-    /// The function with its constants converted to `T`. It is inlined into the loops of every instruction set: return
-    /// a closure marked `#[inline(always)]` that calls nothing but [`Real`]'s arithmetic.
-    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + Send + Sync + 'static + use<Self, T>;
-    /// The derivative of the function by its argument; `None` where it is not known. At a cusp it is 0.
-    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<Self, T>> {
-        None::<fn(T) -> T>
-    }
-    /// The law of the kernel's frequencies, in units of one over the length scale; see [`Kernel::spectrum`].
-    fn law(&self) -> Option<Law> {
-        None
     }
 }
 

@@ -1,11 +1,11 @@
 //! Kernel expressions as trees in canonical form: how they are made, printed and built.
 
 use super::AnyKernel;
-use super::algebra::{Combined, Operation, Scaled};
-use super::applied::{Applied, KernelFunction};
-use super::columns::{ColumnChoice, Places};
+use super::algebra::{Combined, Operation};
+use super::applied::{KernelFunction, Times, applied};
+use super::choice::{ColumnChoice, Places};
 use super::embedded::embedded;
-use super::family::{Distance, KernelFamily, Value};
+use super::family::{Distance, GAMMA, KernelFamily, KernelParameter, Value};
 use crate::Result;
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,6 @@ pub(super) enum Node {
     Call(Call),
     /// A number ≥ 0 other than 1, times what is no `Scaled` itself.
     Scaled(f64, Box<Node>),
-    /// A function of a kernel.
     Applied(KernelFunction, Box<Node>),
     /// Two or more, none of them a `Product` or `Scaled`.
     Product(Vec<Node>),
@@ -41,7 +40,6 @@ impl PartialEq for Call {
 }
 
 impl Node {
-    /// The sum of one or more expressions.
     pub(super) fn sum(terms: impl IntoIterator<Item = Self>) -> Self {
         let mut all = Vec::new();
         for term in terms {
@@ -74,18 +72,18 @@ impl Node {
         if scale == 1.0 { node } else { Self::Scaled(scale, Box::new(node)) }
     }
 
-    /// Whether the kernel is known to be characteristic: a sum with one that is, a product of such, and the exponential of what
-    /// separates points by an inner product.
-    pub(super) fn characteristic(&self) -> bool {
+    /// Whether the kernel is known to be characteristic, or for `universal` both: a sum with one that is, a product of universal
+    /// ones, and the exponential of what separates points by an inner product.
+    pub(super) fn characteristic(&self, universal: bool) -> bool {
         match self {
-            Self::Call(call) => call.family.facts.characteristic,
-            Self::Scaled(factor, node) => *factor > 0.0 && node.characteristic(),
+            Self::Call(call) => call.family.facts.characteristic && (!universal || call.family.facts.universal),
+            Self::Scaled(factor, node) => *factor > 0.0 && node.characteristic(universal),
             Self::Applied(KernelFunction::Exp, node) => {
                 matches!(&**node, Self::Call(call) if call.family.name == "linear")
             }
             Self::Applied(..) => false,
-            Self::Product(nodes) => nodes.iter().all(Self::characteristic),
-            Self::Sum(nodes) => nodes.iter().any(Self::characteristic),
+            Self::Product(nodes) => nodes.iter().all(|node| node.characteristic(true)),
+            Self::Sum(nodes) => nodes.iter().any(|node| node.characteristic(universal)),
         }
     }
 
@@ -115,8 +113,8 @@ impl Node {
         let text = self.to_string();
         match self {
             Self::Call(call) => call.build(text),
-            Self::Scaled(factor, node) => Arc::new(Scaled { text, factor: *factor, kernel: node.build() }),
-            Self::Applied(function, node) => Arc::new(Applied { text, function: *function, kernel: node.build() }),
+            Self::Scaled(factor, node) => applied(text, Times(*factor), node.build()),
+            Self::Applied(function, node) => applied(text, *function, node.build()),
             Self::Product(nodes) => combined(text, Operation::Product, nodes),
             Self::Sum(nodes) => combined(text, Operation::Sum, nodes),
         }
@@ -150,11 +148,14 @@ impl Call {
     /// The kernel on `d` features in all, each share of their number a number.
     pub(super) fn counted(self, d: usize) -> Self {
         let d = self.places().map_or(d, |places| places.len()).max(1) as f64;
-        let value = |value| match value {
-            Value::Share(number) => Value::Number(number / d),
-            other => other,
+        let value = |(value, parameter): (Value, &KernelParameter)| match (value, self.family.rate) {
+            (Value::Share(number), Some(rate)) if parameter.is_length() => {
+                Value::Number(rate(number / d).min(f64::MAX))
+            }
+            (Value::Share(number), _) => Value::Number(number / d),
+            (other, _) => other,
         };
-        Self { values: self.values.into_iter().map(value).collect(), ..self }
+        Self { values: self.values.into_iter().zip(self.family.parameters).map(value).collect(), ..self }
     }
 
     /// Whether its columns are still to be found.
@@ -228,7 +229,12 @@ impl fmt::Display for Node {
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let given = self.family.parameters.iter().zip(&self.values);
-        let mut arguments: Vec<_> = given.map(|(parameter, value)| format!("{}={value}", parameter.name)).collect();
+        let name = |parameter: &KernelParameter, value: &Value| match value {
+            Value::Share(_) if parameter.is_length() => GAMMA,
+            _ => parameter.name,
+        };
+        let mut arguments: Vec<_> =
+            given.map(|(parameter, value)| format!("{}={value}", name(parameter, value))).collect();
         arguments.extend(self.columns.as_ref().map(|columns| format!("on={columns}")));
         write!(f, "{}({})", self.family.name, arguments.join(", "))
     }

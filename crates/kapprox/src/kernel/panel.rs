@@ -152,43 +152,46 @@ pub(crate) trait Finish<T: Real> {
     fn row(&self, own: Own<T>, x: &[T], z: MatRef<'_, T>, values: &mut [T]);
 }
 
-/// `out[i, j]` = the value that `finish` makes of Σ_k M(x_ik, z_jk), for the points in `frame`.
-pub(crate) fn block<T: Real, M: Term, F: Finish<T>>(
-    frame: &Frame<T>,
-    finish: &mut F,
-    x: MatRef<'_, T>,
-    z: MatRef<'_, T>,
-    mut out: MatMut<'_, T>,
-) {
-    let height = panel_height::<T>();
-    let mut packed = Packed { x: Aligned::new(), z: Aligned::new(), height };
-    let (mut sums, mut values, mut spare) = (Aligned::new(), Aligned::new(), Vec::new());
-    sums.zeros(WIDEST * height);
-    values.zeros(height);
-    for i in (0..x.nrows()).step_by(TILE_ROWS) {
-        let rows = TILE_ROWS.min(x.nrows() - i);
-        let x = x.subrows(i, rows);
-        frame.pack_panels(x, height, &mut packed.x);
-        finish.rows(&mut packed);
-        for j in (0..z.nrows()).step_by(TILE_COLUMNS) {
-            let columns = TILE_COLUMNS.min(z.nrows() - j);
-            let z = z.subrows(j, columns);
-            frame.pack_rows(z, columns.next_multiple_of(WIDEST), &mut packed.z);
-            finish.columns(&packed);
-            let (packed, finish, term) = (&packed, &*finish, PhantomData::<M>);
-            let (sums, values, spare) = (&mut *sums, &mut *values, &mut spare);
-            let out = out.rb_mut().submatrix_mut(i, j, rows, columns);
-            pulp::Arch::new().dispatch(Sweep { x, z, packed, finish, out, sums, values, spare, term });
+/// A block of values to be filled: a row for each of the points `x`, a column for each of `z`.
+pub(crate) struct Block<'a, T> {
+    pub(crate) frame: &'a Frame<T>,
+    pub(crate) x: MatRef<'a, T>,
+    pub(crate) z: MatRef<'a, T>,
+    pub(crate) out: MatMut<'a, T>,
+}
+
+impl<T: Real> Block<'_, T> {
+    /// `out[i, j]` = the value that `finish` makes of Σ_k M(x_ik, z_jk), for the points in `frame`.
+    pub(crate) fn fill<M: Term, F: Finish<T>>(self, finish: &mut F) {
+        let Self { frame, x, z, mut out } = self;
+        let height = panel_height::<T>();
+        let mut packed = Packed { x: Aligned::new(), z: Aligned::new(), height };
+        let (mut sums, mut values, mut spare) = (Aligned::new(), Aligned::new(), Vec::new());
+        sums.zeros(WIDEST * height);
+        values.zeros(height);
+        for i in (0..x.nrows()).step_by(TILE_ROWS) {
+            let rows = TILE_ROWS.min(x.nrows() - i);
+            let x = x.subrows(i, rows);
+            frame.pack_panels(x, height, &mut packed.x);
+            finish.rows(&mut packed);
+            for j in (0..z.nrows()).step_by(TILE_COLUMNS) {
+                let columns = TILE_COLUMNS.min(z.nrows() - j);
+                let z = z.subrows(j, columns);
+                frame.pack_rows(z, columns.next_multiple_of(WIDEST), &mut packed.z);
+                finish.columns(&packed);
+                let (packed, finish, term) = (&packed, &*finish, PhantomData::<M>);
+                let (sums, values, spare) = (&mut *sums, &mut *values, &mut spare);
+                let out = out.rb_mut().submatrix_mut(i, j, rows, columns);
+                pulp::Arch::new().dispatch(Sweep { x, z, packed, finish, out, sums, values, spare, term });
+            }
         }
     }
 }
 
-/// Rows of a panel on this machine.
 pub(crate) fn panel_height<T: Real>() -> usize {
     pulp::Arch::new().dispatch(Height(PhantomData::<T>))
 }
 
-/// The computation of the number of rows of a panel on this machine.
 struct Height<T>(PhantomData<T>);
 
 impl<T: Real> WithSimd for Height<T> {

@@ -1,8 +1,8 @@
 //! Reads kernel expressions, by recursive descent; every error points at a character.
 
 use super::applied::KernelFunction;
-use super::columns::{ColumnChoice, Part};
-use super::family::{KernelFamily, KernelParameter, Range, Value};
+use super::choice::{ColumnChoice, Part};
+use super::family::{GAMMA, KernelFamily, KernelParameter, Range, Value};
 use super::node::{Call, Node};
 use super::registry::{by_name, names};
 use super::scan::{Parser, RANGE, is_name};
@@ -38,10 +38,14 @@ pub(super) fn columns(text: &str) -> Result<ColumnChoice> {
 /// A parameter of a function of kernels: name, allowed numbers, default, why no others.
 type Given = (&'static str, Range, f64, &'static str);
 const DEGREE: Given = ("degree", Range::Whole { from: 1, to: 31 }, 2.0, "a positive-definite power is a whole one");
-const ORDER: Given = ("p", Range::Positive, 1.0, "only these means keep a kernel positive definite");
+const ORDER: Given = ("p", Range::NotNegative, 1.0, "only these means keep a kernel positive definite");
+
+/// The least order of a mean beside 0, whose powers are still told from 1 in f32.
+const LEAST_ORDER: f64 = 0.01;
 
 /// The parameter that every kernel has: its columns.
 const ON: &str = "on";
+
 /// A factor of a product: a kernel, or a plain number.
 enum ParsedFactor {
     Kernel(Node),
@@ -181,12 +185,18 @@ impl Parser<'_> {
                 let got = Value::Number(number);
                 return self.fail_at(start, format!("{wanted} must be {range}, got {got}: {reason}"));
             }
+            if range == &ORDER.1 && number > 0.0 && number < LEAST_ORDER {
+                let why = format!("{wanted} must be 0 or at least {LEAST_ORDER}: powers below are lost to rounding");
+                return self.fail_at(start, why);
+            }
         }
         self.expect(')', "')' or an operator")?;
         let function = match name {
             "exp" => KernelFunction::Exp,
             "normalised" => KernelFunction::Normalised,
             "power" => KernelFunction::Power(number as u32),
+            // the geometric mean
+            _ if number == 0.0 => KernelFunction::Normalised,
             _ => KernelFunction::Mean(number),
         };
         Ok(Some(Node::Applied(function, node)))
@@ -200,7 +210,8 @@ impl Parser<'_> {
     ) -> Result<()> {
         self.skip_space();
         let start = self.at;
-        let known: Vec<_> = family.parameters.iter().map(|p| p.name).chain([ON]).collect();
+        let rate = family.rate.map(|_| GAMMA);
+        let known: Vec<_> = family.parameters.iter().map(|p| p.name).chain([ON]).chain(rate).collect();
         let expected = format!("a parameter of {}, as in {}=… (it has: {})", family.name, known[0], known.join(", "));
         let name = self.name();
         if name.is_empty() {
@@ -211,15 +222,48 @@ impl Parser<'_> {
             return self
                 .fail_at(start, format!("{} has no parameter '{name}'{near}; expected {expected}", family.name));
         };
-        if values.get(index).map_or(columns.is_some(), Option::is_some) {
-            return self.fail_at(start, format!("{name} is given twice"));
+        let length = family.parameters.iter().position(KernelParameter::is_length);
+        let (place, rate) = match (name.as_str(), family.rate, length) {
+            (GAMMA, Some(rate), Some(length)) => (length, Some(rate)),
+            _ => (index, None),
+        };
+        if values.get(place).map_or(columns.is_some(), Option::is_some) {
+            let why = if rate.is_some() { ": it stands for sigma" } else { "" };
+            return self.fail_at(start, format!("{name} is given twice{why}"));
         }
         self.expect('=', "'='")?;
-        match family.parameters.get(index) {
-            Some(parameter) => values[index] = Some(self.value(family, parameter)?),
-            None => *columns = Some(self.columns()?),
+        match (family.parameters.get(place), rate) {
+            (Some(parameter), Some(rate)) => values[place] = Some(self.rate(parameter, rate)?),
+            (Some(parameter), None) => values[place] = Some(self.value(family, parameter)?),
+            (None, _) => *columns = Some(self.columns()?),
         }
         Ok(())
+    }
+
+    /// Reads the rate of a length scale: a number becomes the length, a share of the features waits for their number.
+    fn rate(&mut self, length: &KernelParameter, of: fn(f64) -> f64) -> Result<Value> {
+        self.skip_space();
+        let start = self.at;
+        let number = self.number()?;
+        if !length.range.contains(number) || !length.range.contains(of(number)) {
+            let got = Value::Number(number);
+            return self
+                .fail_at(start, format!("{GAMMA} must be {}, got {got}: it is one over a length", length.range));
+        }
+        Ok(if self.over_d()? { Value::Share(number) } else { Value::Number(of(number)) })
+    }
+
+    /// Takes `/d`, if it is next.
+    fn over_d(&mut self) -> Result<bool> {
+        if !self.take('/') {
+            return Ok(false);
+        }
+        self.skip_space();
+        let here = self.at;
+        match self.name().as_str() {
+            "d" => Ok(true),
+            _ => self.fail_at(here, "expected d, the number of features, as in gamma=1/d"),
+        }
     }
 
     /// Reads the columns after `on=`.
@@ -271,13 +315,10 @@ impl Parser<'_> {
         if !range.contains(number) {
             return self.fail_at(start, format!("{name} must be {range}, got {}: {reason}", Value::Number(number)));
         }
-        if self.take('/') {
-            self.skip_space();
-            let here = self.at;
-            return match (self.name().as_str(), range) {
-                ("d", Range::Positive | Range::NotNegative) if *default != Value::Median => Ok(Value::Share(number)),
-                ("d", _) => self.fail_at(start, format!("{name} of {} cannot be a share of the features", family.name)),
-                _ => self.fail_at(here, "expected d, the number of features, as in gamma=1/d"),
+        if self.over_d()? {
+            return match range {
+                Range::Positive | Range::NotNegative if !parameter.is_length() => Ok(Value::Share(number)),
+                _ => self.fail_at(start, format!("{name} of {} cannot be a share of the features", family.name)),
             };
         }
         Ok(Value::Number(number + 0.0))

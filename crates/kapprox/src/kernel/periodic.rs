@@ -23,7 +23,6 @@ use crate::{Real, vectorised};
 use rand_distr::{Distribution, Poisson};
 use std::sync::Arc;
 
-/// The family of kernels `periodic(period=1, sigma=1)`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
         KernelParameter {

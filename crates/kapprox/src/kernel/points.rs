@@ -54,9 +54,7 @@ impl<T> Deref for Aligned<T> {
 /// The length that is the unit of each feature.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Lengths {
-    /// One length for all features.
     Same(f64),
-    /// One length for each feature.
     Each(Vec<f64>),
 }
 
@@ -69,7 +67,6 @@ impl Lengths {
         }
     }
 
-    /// The length of feature k.
     pub(crate) fn of(&self, k: usize) -> f64 {
         match self {
             Self::Same(length) => *length,
@@ -87,10 +84,10 @@ pub(crate) struct Frame<T> {
 
 impl<T: Real> Frame<T> {
     /// Centred at the mean of `z` (of at most 256 evenly spaced rows: any point amid the cloud does), in units of
-    /// `lengths`.
+    /// `lengths` times `unit`.
     ///
     /// Products of centred points are of the size of the distances, so that their difference does not cancel.
-    pub(crate) fn new(z: MatRef<'_, T>, lengths: &Lengths) -> Self {
+    pub(crate) fn new(z: MatRef<'_, T>, lengths: &Lengths, unit: f64) -> Self {
         let stride = z.nrows().div_ceil(CENTRE_ROWS).max(1);
         let weight = 1.0 / z.nrows().div_ceil(stride).max(1) as f64;
         let mut mean = vec![0.0; z.ncols()];
@@ -105,11 +102,9 @@ impl<T: Real> Frame<T> {
                 }
             },
         );
-        // A scale of zero or infinity would make 0 · ∞ = NaN later.
-        let scale = |k| T::from_f64(1.0 / lengths.of(k)).smaller(T::LARGEST).larger(T::SMALLEST);
         Self {
             centre: mean.into_iter().map(|m| T::from_f64(m).saturate()).collect(),
-            scale: (0..z.ncols()).map(scale).collect(),
+            scale: (0..z.ncols()).map(|k| inverse(lengths.of(k) * unit)).collect(),
         }
     }
 
@@ -154,6 +149,11 @@ impl<T: Real> Frame<T> {
         let out = out.zeros(padded * points.ncols().max(1));
         pulp::Arch::new().dispatch(PackRows { frame: self, points, out });
     }
+}
+
+/// One over a length; a scale of zero or infinity would make 0 · ∞ = NaN later.
+pub(super) fn inverse<T: Real>(length: f64) -> T {
+    T::from_f64(1.0 / length).smaller(T::LARGEST).larger(T::SMALLEST)
 }
 
 /// A feature in the frame, kept finite, so that no ∞ − ∞ arises in a difference.
@@ -220,9 +220,16 @@ pub(crate) fn row_norms<T: Real>(packed: &[T], rows: usize, norms: &mut Vec<T>) 
     );
 }
 
-/// Squared norms of the rows of packed panels of `height` rows with d features each: summed in `f64`, rounded once.
-pub(crate) fn panel_norms<T: Real>(packed: &[T], height: usize, d: usize, norms: &mut Vec<T>) {
-    norms.clear();
+/// A sum over the features of each row of packed panels of `height` rows with d features, times a factor: summed in `f64`,
+/// rounded once.
+pub(super) fn fold_panels<T: Real>(
+    packed: &[T],
+    height: usize,
+    d: usize,
+    (add, factor): (impl Fn(f64, f64) -> f64, f64),
+    out: &mut Vec<T>,
+) {
+    out.clear();
     let mut sums = vec![0.0; height];
     for panel in packed.chunks_exact(height * d.max(1)) {
         sums.fill(0.0);
@@ -231,53 +238,21 @@ pub(crate) fn panel_norms<T: Real>(packed: &[T], height: usize, d: usize, norms:
             || {
                 for column in panel.chunks_exact(height) {
                     for (sum, &value) in sums.iter_mut().zip(column) {
-                        let value = value.to_f64();
-                        *sum = value.mul_add(value, *sum);
+                        *sum = add(*sum, value.to_f64());
                     }
                 }
             },
         );
-        norms.extend(sums.iter().map(|&sum| T::from_f64(sum)));
+        out.extend(sums.iter().map(|&sum| T::from_f64(sum * factor)));
     }
 }
 
-/// The squared norm of a row, with the bits of [`panel_norms`].
-pub(crate) fn panel_norm<T: Real>(row: &[T]) -> T {
+/// The sum of one row, with the bits of [`fold_panels`].
+pub(super) fn fold_row<T: Real>(row: &[T], (add, factor): (impl Fn(f64, f64) -> f64, f64)) -> T {
     vectorised(
         #[inline(always)]
-        || T::from_f64(row.iter().map(|value| value.to_f64()).fold(0.0, |sum, value| value.mul_add(value, sum))),
+        || T::from_f64(row.iter().fold(0.0, |sum, value| add(sum, value.to_f64())) * factor),
     )
-}
-
-/// −Σ x/2 and Σ |x|/2 of the rows of packed panels of `height` rows with d features each: summed in `f64`, rounded once.
-pub(crate) fn panel_sums<T: Real>(packed: &[T], height: usize, d: usize, halves: &mut Vec<T>, sizes: &mut Vec<T>) {
-    halves.clear();
-    sizes.clear();
-    let (mut sums, mut magnitudes) = (vec![0.0; height], vec![0.0; height]);
-    for panel in packed.chunks_exact(height * d.max(1)) {
-        sums.fill(0.0);
-        magnitudes.fill(0.0);
-        vectorised(
-            #[inline(always)]
-            || {
-                for column in panel.chunks_exact(height) {
-                    for ((sum, magnitude), &value) in sums.iter_mut().zip(&mut magnitudes).zip(column) {
-                        *sum += value.to_f64();
-                        *magnitude += value.to_f64().abs();
-                    }
-                }
-            },
-        );
-        halves.extend(sums.iter().map(|sum| T::from_f64(-sum / 2.0)));
-        sizes.extend(magnitudes.iter().map(|magnitude| T::from_f64(magnitude / 2.0)));
-    }
-}
-
-/// The sums of a row, with the bits of [`panel_sums`].
-pub(crate) fn panel_sum<T: Real>(row: &[T]) -> (T, T) {
-    let values = || row.iter().map(|value| value.to_f64());
-    let (sum, magnitude) = values().fold((0.0, 0.0), |(sum, size), value| (sum + value, size + value.abs()));
-    (T::from_f64(-sum / 2.0), T::from_f64(magnitude / 2.0))
 }
 
 /// −Σ x/2 and Σ |x|/2 of packed rows with d features each, in eight interleaved sums.
@@ -316,29 +291,16 @@ pub(crate) fn squared_norm<T: Real>(values: &[T]) -> f64 {
     rest.iter().fold(pairwise(sums), |sum, value| value.to_f64().mul_add(value.to_f64(), sum))
 }
 
-/// Σ ((x − z) · scale)², by differences: no cancellation, and 0 exactly for equal points.
+/// A sum over the differences (x − z) · scale: no cancellation, and for equal points what differences of 0 add.
 #[inline(always)]
-pub(crate) fn squared_distance<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T {
+pub(super) fn sum_of_differences<T: Real>(x: &[T], z: &[T], scale: &[T], add: impl Fn(T, T) -> T) -> T {
     let mut sums = [T::ZERO; 16];
     for ((x, z), scale) in x.chunks(16).zip(z.chunks(16)).zip(scale.chunks(16)) {
         for (((sum, &x), &z), &scale) in sums.iter_mut().zip(x).zip(z).zip(scale) {
-            let difference = (x - z) * scale;
-            *sum = difference.mul_plus(difference, *sum);
+            *sum = add(*sum, (x - z) * scale);
         }
     }
     pairwise(sums)
-}
-
-/// Σ |(x − z) · scale| / 2, by differences: no cancellation, and 0 exactly for equal points.
-#[inline(always)]
-pub(crate) fn absolute_distance<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T {
-    let mut sums = [T::ZERO; 16];
-    for ((x, z), scale) in x.chunks(16).zip(z.chunks(16)).zip(scale.chunks(16)) {
-        for (((sum, &x), &z), &scale) in sums.iter_mut().zip(x).zip(z).zip(scale) {
-            *sum = ((x - z) * scale).magnitude() + *sum;
-        }
-    }
-    pairwise(sums) * T::from_f64(0.5)
 }
 
 /// The sum of a power of two of numbers, as a balanced tree.

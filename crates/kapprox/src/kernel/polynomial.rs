@@ -14,7 +14,6 @@ use super::family::{KernelFamily, KernelParameter, Range, Value};
 use super::inner::product;
 use crate::Real;
 
-/// The family of kernels `polynomial(degree=3, gamma=1, c0=1)`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
         KernelParameter {

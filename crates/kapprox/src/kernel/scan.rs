@@ -1,6 +1,6 @@
 //! The words of kernel expressions: numbers, names, columns, signs; every error points at a character.
 
-use super::columns::is_bare;
+use super::choice::is_bare;
 use crate::{Error, Result};
 use kstore::shown;
 

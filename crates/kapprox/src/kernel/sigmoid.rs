@@ -12,10 +12,9 @@
 
 use super::Profile;
 use super::family::{Facts, KernelFamily, KernelParameter, Range, Value};
-use super::inner::indefinite;
+use super::inner::product;
 use crate::Real;
 
-/// The family of kernels `sigmoid(gamma=1, c0=1)`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
         KernelParameter {
@@ -29,7 +28,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     positive_definite: false,
     facts: Facts::BOUNDED,
     ..KernelFamily::new("sigmoid", "tanh(gamma x.z + c0)", "sigmoid(gamma=0.5, c0=-0.25)", |text, values| {
-        indefinite(text, Sigmoid { gamma: values[0], c0: values[1] })
+        product(text, Sigmoid { gamma: values[0], c0: values[1] })
     })
 };
 
@@ -40,6 +39,8 @@ struct Sigmoid {
 }
 
 impl Profile for Sigmoid {
+    const POSITIVE_DEFINITE: bool = false;
+
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let (gamma, c0) = (T::from_f64(self.gamma).saturate(), T::from_f64(self.c0).saturate());
         let twice = T::from_f64(2.0 * std::f64::consts::LOG2_E);

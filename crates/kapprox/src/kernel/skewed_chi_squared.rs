@@ -1,7 +1,7 @@
 //! The skewed chi-squared kernel, Π 2√(x + s)√(z + s) / (x + z + 2s), for histograms; s is its skew.
 //!
 //! A multiplicative relative of the chi-squared kernel that random Fourier features exist for: in u = ln(x + s) it is
-//! Π sech((u − v)/2), shift-invariant, so positive definite. The skew keeps empty bins from making a product of zeros.
+//! Π sech((u − v)/2), shift-invariant, so positive definite; its spectrum is a sech, positive everywhere, so universal. The skew keeps empty bins from making a product of zeros.
 //!
 //! Li, Ionescu, Sminchisescu, "Random Fourier approximations for skewed multiplicative histogram kernels", DAGM 2010.
 //!
@@ -13,11 +13,10 @@
 use super::embedded::{Embedding, embedded};
 use super::family::{Domain, Facts, KernelFamily, KernelParameter, Range, Value};
 use super::gradient::sign;
-use super::sweep::{Features, swept};
+use super::sweep::{Factors, Features, swept};
 use crate::Real;
 use std::f64::consts::LN_2;
 
-/// The family of kernels `skewed_chi_squared(skew=1)`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[KernelParameter {
         name: "skew",
@@ -26,14 +25,14 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         reason: "it is added to values that may be 0, and their logarithm is taken",
     }],
     domain: Domain::NotNegative,
-    facts: Facts::BOUNDED,
+    facts: Facts::RICH,
     ..KernelFamily::new(
         "skewed_chi_squared",
         "product of the features' 2 sqrt((x+skew)(z+skew)) / (x+z+2 skew)",
         "skewed_chi_squared(skew=0.5)",
         // a difference of logarithms is halved, and a power of two is cheaper than e to the power
         |text, values| {
-            embedded(text, Logarithms { skew: values[0] }, swept(String::new(), 2.0 * LN_2, HyperbolicSecants))
+            embedded(text, Logarithms { skew: values[0] }, swept(String::new(), 2.0 * LN_2, HyperbolicSecants, Factors))
         },
     )
 };
@@ -81,15 +80,6 @@ impl Features for HyperbolicSecants {
             let half = difference.magnitude().halvings();
             value * (half + half) / half.mul_plus(half, T::ONE)
         }
-    }
-
-    fn last<T: Real>(&self) -> impl Fn(T) -> T + Copy {
-        #[inline(always)]
-        |value: T| value
-    }
-
-    fn factor<T: Real>(&self) -> impl Fn(T) -> T + Copy {
-        self.last()
     }
 
     /// The derivative of the logarithm, −ln 2 (1 − h²) / (1 + h²).

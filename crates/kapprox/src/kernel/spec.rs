@@ -1,7 +1,7 @@
 //! Kernels as expressions: values that can be written, compared, resolved and built.
 
 use super::applied::KernelFunction;
-use super::columns::schema;
+use super::choice::schema;
 use super::family::{Domain, KernelParameter, Value};
 use super::median::median_distance;
 use super::node::{Call, Node};
@@ -29,14 +29,15 @@ use std::sync::Arc;
 /// column   = what stands before white space and , ( ) [ ] " .. | '"' anything, with "" for a quote '"'
 /// ```
 /// `power(k, degree=2)` is k to a whole power, `normalised(k)` is k(x,z) / √(k(x,x) k(z,z)), and `mean(k, p=1)` is
-/// k(x,z) / ((k(x,x)^p + k(z,z)^p) / 2)^(1/p), where 0/0 is 0.
+/// k(x,z) / ((k(x,x)^p + k(z,z)^p) / 2)^(1/p), where 0/0 is 0; for p = 0, its limit, it is `normalised(k)`.
 /// Names are those of the [`registry`](super::registry()) and of kernels that were [registered](super::register); parameters that are not given have its defaults; factors are not
 /// negative. Reading brings an expression into a canonical form (nested sums and products flat, factors in front,
 /// parameters in the registry's order), and [`Display`](fmt::Display) writes that form: reading it again gives an equal
 /// `Spec`, to the last bit of each number.
 ///
 /// A number alone is the [constant](super::registry()) kernel: `1 + linear()`. `gamma=1/d` is one over the number of features that the
-/// kernel looks at.
+/// kernel looks at, and becomes a number with the columns. Kernels that other programs write with a rate take `gamma` in the place of
+/// `sigma`: `gaussian(gamma=0.5)` is `gaussian(sigma=1)`, `laplacian(gamma=1/d)` on four features `laplacian(sigma=4)`.
 ///
 /// `on` says which features a kernel looks at: `gaussian(sigma=1, on=x0..x9) * delta(on=city)`. A column is a name; where
 /// no feature is called so, the items of a list column (`emb` for `emb[0]`, `emb[1]`, …) or a pattern (`x*`). A range goes
@@ -57,6 +58,8 @@ use std::sync::Arc;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spec(pub(super) Node);
+
+const UNCOUNTED: &str = "the number of features is not known yet: resolve_columns counts them";
 
 impl Default for Spec {
     /// The kernel `gaussian(sigma=median)`.
@@ -233,7 +236,8 @@ impl Spec {
         let mut change = |call: &Call| {
             let of = |(value, parameter): (&Value, &KernelParameter)| -> Result<Value> {
                 match value {
-                    Value::Number(number) if parameter.default == Value::Median => Ok(Value::Number(stretch(number)?)),
+                    Value::Number(number) if parameter.is_length() => Ok(Value::Number(stretch(number)?)),
+                    Value::Share(_) if parameter.is_length() => Err(self.open("/d", UNCOUNTED)),
                     Value::Each(list) => Ok(Value::Each(list.iter().map(stretch).collect::<Result<_>>()?)),
                     other => Ok(other.clone()),
                 }
@@ -270,7 +274,7 @@ impl Spec {
     /// Whether a test with this kernel is known to see every difference of laws: see [`Facts`](super::Facts). Columns that kernels of the
     /// expression look at are not considered.
     pub fn characteristic(&self) -> bool {
-        self.0.characteristic()
+        self.0.characteristic(false)
     }
 
     /// Refuses a number of features that a list in the expression does not have.
@@ -340,7 +344,7 @@ impl Spec {
             );
         }
         if self.0.calls().into_iter().any(Call::needs_count) {
-            return Err(self.open("/d", "the number of features is not known yet: resolve_columns counts them"));
+            return Err(self.open("/d", UNCOUNTED));
         }
         Ok(())
     }

@@ -86,7 +86,6 @@ impl Spectrum {
         Self { amplitude, ..Self::new(Law::Convolution(parts), 1.0) }
     }
 
-    /// The length scale of feature c.
     pub(crate) fn length(&self, c: usize) -> f64 {
         self.lengths[c.min(self.lengths.len() - 1)]
     }

@@ -9,13 +9,14 @@
 //! ```
 
 use super::Profile;
-use super::family::{Domain, KernelFamily};
+use super::family::{Domain, Facts, KernelFamily};
 use super::inner::product;
 use crate::Real;
 
-/// The family of kernels `subset()`.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::Binary,
+    // a product of [[1, 1], [1, 2]] over the features: no matrix of distinct sets is singular
+    facts: Facts::RICH,
     ..KernelFamily::new("subset", "2^(x.z)", "subset()", |text, _| product(text, Subset))
 };
 

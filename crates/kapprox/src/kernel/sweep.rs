@@ -5,57 +5,67 @@
 
 use super::few::in_panels;
 use super::fixed::{FEW, KernelColumns};
-use super::gradient::{self, Weighted, argument, weigh};
-use super::points::{Aligned, Frame, Lengths, fill_column, row};
-use super::{Kernel, check_shapes};
+use super::panel::Block;
+use super::points::{Aligned, Frame, Lengths, fill_column, inverse, row};
+use super::profiled::{Argument, Function, Profile, itself, profiled};
 use crate::Real;
 use crate::vectorised;
+use faer::MatRef;
 use faer::prelude::*;
-use faer::{MatMut, MatRef};
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-/// Rows of a tile.
 const TILE_ROWS: usize = 288;
 
-/// The function that makes a kernel value of the differences of all features.
+/// The function that makes one number of the differences of all features.
 pub(crate) trait Features: Debug + Send + Sync + 'static {
     /// The value before the first feature.
     const START: f64;
     /// The function of the value so far and the difference of the next feature, in units of its length. Return a
     /// closure marked `#[inline(always)]`.
     fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy;
-    /// The function that turns the value after the last feature into the kernel value.
-    fn last<T: Real>(&self) -> impl Fn(T) -> T + Copy;
-    /// The function that turns the value after the last feature into the factor of the derivatives by all differences.
-    fn factor<T: Real>(&self) -> impl Fn(T) -> T + Copy;
-    /// The function of a difference that times the factor is the derivative by it; 0 at a cusp.
+    /// The function of a difference that times the derivative of the profile is the derivative by it; 0 at a cusp.
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy;
 }
 
-/// A kernel of the features' differences in units of `length`.
+/// The number that `features` makes of the features' differences in units of `length`.
 #[derive(Debug)]
 struct Swept<F> {
-    text: String,
     length: f64,
     features: Arc<F>,
 }
 
-/// The kernel that `features` describes, of (x − z) / `length`, written `text`.
-pub(crate) fn swept<F: Features>(text: String, length: f64, features: F) -> Arc<dyn super::AnyKernel> {
-    Arc::new(Swept { text, length, features: Arc::new(features) })
+/// The kernel that `profile` makes of what `features` makes of (x − z) / `length`, written `text`.
+pub(crate) fn swept<F: Features, P: Profile>(
+    text: String,
+    length: f64,
+    features: F,
+    profile: P,
+) -> Arc<dyn super::AnyKernel> {
+    profiled(text, Swept { length, features: Arc::new(features) }, profile)
 }
 
-impl<F: Features> Swept<F> {
-    /// `out[i, j]` = what `last` makes of the value after the last feature, in the units of `frame`.
-    fn fill<T: Real>(
-        &self,
-        frame: &Frame<T>,
-        last: impl Fn(T) -> T + Copy,
-        x: MatRef<'_, T>,
-        z: MatRef<'_, T>,
-        mut out: MatMut<'_, T>,
-    ) {
+/// k = Π, and its derivative by the logarithm of a factor.
+#[derive(Debug)]
+pub(crate) struct Factors;
+
+impl Profile for Factors {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
+        itself
+    }
+
+    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
+        Some(itself)
+    }
+}
+
+impl<F: Features> Argument for Swept<F> {
+    fn frame<T: Real>(&self, z: MatRef<'_, T>) -> Frame<T> {
+        Frame::new(z, &Lengths::Same(self.length), 1.0)
+    }
+
+    fn fill<T: Real>(&self, block: Block<'_, T>, profile: impl Fn(T) -> T + Copy) {
+        let Block { frame, x, z, mut out } = block;
         let (d, next) = (x.ncols(), self.features.next());
         let (mut x_packed, mut z_packed, mut spare) = (Aligned::new(), Aligned::new(), Vec::new());
         frame.pack_rows(z, z.nrows(), &mut z_packed);
@@ -67,7 +77,7 @@ impl<F: Features> Swept<F> {
                 fill_column(out.rb_mut().subrows_mut(i, rows).col_mut(j), &mut spare, |column| {
                     column_of(
                         T::from_f64(F::START),
-                        (next, last),
+                        (next, profile),
                         column,
                         &x_packed,
                         z,
@@ -78,66 +88,55 @@ impl<F: Features> Swept<F> {
             }
         }
     }
-}
 
-impl<T: Real, F: Features> Kernel<T> for Swept<F> {
-    fn spec(&self) -> String {
-        self.text.clone()
-    }
-
-    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
-        check_shapes(x, z, &out);
-        self.fill(&Frame::new(z, &Lengths::Same(self.length)), self.features.last(), x, z, out);
-    }
-
-    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        let (m, frame) = (z.nrows(), Frame::new(z, &Lengths::Same(self.length)));
+    fn columns<T: Real>(
+        &self,
+        frame: Frame<T>,
+        profile: impl Function<T>,
+        z: MatRef<'_, T>,
+    ) -> Box<dyn KernelColumns<T>> {
         let (mut rows, mut columns) = (Aligned::new(), Aligned::new());
-        frame.pack_rows(z, m, &mut rows);
-        in_panels(&rows, frame.width(), m, &mut columns);
-        Some(Box::new(SweptColumns { frame, columns, features: self.features.clone() }))
+        frame.pack_rows(z, z.nrows(), &mut rows);
+        in_panels(&rows, frame.width(), z.nrows(), &mut columns);
+        Box::new(SweptColumns { frame, columns, features: self.features.clone(), profile })
     }
 
-    fn differentiable(&self) -> bool {
-        true
+    fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
+        let (slope, scale) = (self.features.slope(), inverse::<T>(self.length));
+        #[inline(always)]
+        move |x, z| slope((x - z) * scale)
     }
 
-    fn gradient(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, weights: MatRef<'_, T>, out: MatMut<'_, T>) -> bool {
-        let pairs = Weighted::new(x, z, weights, &out);
-        let (factor, slope) = (self.features.factor(), self.features.slope());
-        let (frame, scale) = (Frame::new(z, &Lengths::Same(self.length)), T::from_f64(1.0 / self.length).saturate());
-        let factors = |pairs: Weighted<'_, T>, mut out: MatMut<'_, T>| {
-            self.fill(&frame, factor, pairs.x, pairs.z, out.rb_mut());
-            weigh(argument, pairs.weights, out);
-        };
-        gradient::add(
-            pairs,
-            out,
-            &factors,
-            #[inline(always)]
-            |x, z| slope((x - z) * scale),
-            &|_, sum| sum * scale,
-        );
-        true
+    fn in_units<T: Real>(&self, _: usize, sum: T) -> T {
+        sum * inverse::<T>(self.length)
     }
 
-    fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
-        assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
-        let (next, last) = (self.features.next::<f64>(), self.features.last::<f64>());
-        let value = (0..x.ncols()).fold(F::START, |value, _| next(value, 0.0));
-        out.fill(last(value).saturate());
+    fn own<T: Real>(&self, x: &[T]) -> f64 {
+        let next = self.features.next::<f64>();
+        x.iter().fold(F::START, |value, _| next(value, 0.0))
     }
 }
 
 /// Fixed points, feature by feature.
-#[derive(Debug)]
-struct SweptColumns<T, F> {
+struct SweptColumns<T, F, G> {
     frame: Frame<T>,
     columns: Aligned<T>,
     features: Arc<F>,
+    profile: G,
 }
 
-impl<T: Real, F: Features> KernelColumns<T> for SweptColumns<T, F> {
+impl<T, F, G> Debug for SweptColumns<T, F, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SweptColumns").finish_non_exhaustive()
+    }
+}
+
+impl<T, F, G> KernelColumns<T> for SweptColumns<T, F, G>
+where
+    T: Real,
+    F: Features,
+    G: Fn(T) -> T + Copy + Send + Sync,
+{
     fn scratch(&self) -> usize {
         FEW * self.frame.width()
     }
@@ -148,13 +147,13 @@ impl<T: Real, F: Features> KernelColumns<T> for SweptColumns<T, F> {
 
     fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
         let (d, mut spare) = (x.ncols(), Vec::new());
-        let (next, last) = (self.features.next(), self.features.last());
+        let next = self.features.next();
         for (i, values) in out.chunks_exact_mut(z.nrows().max(1)).enumerate() {
             let scaled = &mut scratch[..d];
             self.frame.pack_row(row(x, i, &mut spare), scaled);
             column_of(
                 T::from_f64(F::START),
-                (next, last),
+                (next, self.profile),
                 values,
                 &self.columns,
                 scaled,
@@ -169,7 +168,7 @@ impl<T: Real, F: Features> KernelColumns<T> for SweptColumns<T, F> {
 /// former first.
 fn column_of<T: Real>(
     start: T,
-    (next, last): (impl Fn(T, T) -> T + Copy, impl Fn(T) -> T + Copy),
+    (next, profile): (impl Fn(T, T) -> T + Copy, impl Fn(T) -> T + Copy),
     column: &mut [T],
     tall: &[T],
     narrow: &[T],
@@ -186,7 +185,7 @@ fn column_of<T: Real>(
                 }
             }
             for value in column.iter_mut() {
-                *value = last(*value).saturate();
+                *value = profile(*value).saturate();
             }
         },
     );

@@ -11,8 +11,8 @@
 //! Reference: Rudi, Calandriello, Carratino, Rosasco, "On fast leverage score sampling and optimal learning", NeurIPS
 //! 2018, Algorithm 1.
 
-use super::leverage::{ByScore, rounding, take};
-use super::round::{Round, RowKey};
+use super::leverage::{by_score, rounding, take};
+use super::round::{Draw, Round};
 use super::{LandmarkSet, Landmarks, Scan};
 use crate::kernel::AnyKernel;
 use crate::{Real, Result};
@@ -37,14 +37,9 @@ impl<T: Real> Landmarks<T> for Bless {
         crate::kernel::require_positive_definite(&*kernel.typed::<T>(), "leverage scores")?;
         let n = data.count as f64;
         let stream = |purpose, level| Stream::new(seed, purpose, level);
-        let uniform = |level| UniformKey {
-            share: 1.0,
-            part: stream(Purpose::Candidates, level),
-            score: None,
-            keys: stream(Purpose::Proposals, level),
-        };
-        let first = (OVERSAMPLING * FIRST).ceil() as usize;
-        let found = Round::new(kernel.typed::<T>(), None, &uniform(0), first, data).run("a uniform sample", data)?;
+        let (keys, first) = (stream(Purpose::Proposals, 0), (OVERSAMPLING * FIRST).ceil() as usize);
+        let uniform = Draw::new(|row, _| Some(keys.uniform(row)));
+        let found = Round::new(kernel.typed::<T>(), None, &uniform, first, data).run("a uniform sample", data)?;
         let (mut passes, mut evaluations, trace) = (1, found.rows, found.sum);
         let share = n / first as f64;
         let mut dictionary = take(found, first, |_| share);
@@ -54,8 +49,11 @@ impl<T: Real> Landmarks<T> for Bless {
         for level in 1.. {
             mu /= STEP;
             let rows = (OVERSAMPLING * trace / mu).min(n);
-            let keys = ByScore { keys: stream(Purpose::Proposals, level), mu, least: rounding::<T>(trace / n) };
-            let draw = UniformKey { share: rows / n, score: Some(keys), ..uniform(level) };
+            let draw = Draw {
+                part: Some((stream(Purpose::Candidates, level), rows / n)),
+                least: rounding::<T>(trace / n),
+                key: by_score(stream(Purpose::Proposals, level), mu),
+            };
             let found = dictionary.round(mu, kernel, &draw, m, data)?;
             (passes, evaluations) = (passes + 1, evaluations + found.rows * (dictionary.members.len() as u64 + 1));
             let (drawn, sum) = (found.rows as f64, found.sum / mu);
@@ -74,29 +72,5 @@ impl<T: Real> Landmarks<T> for Bless {
             dictionary = next;
         }
         Ok(LandmarkSet { passes, evaluations, ..chosen })
-    }
-}
-
-/// A draw in which a share of the rows takes part, with keys from their scores or at random.
-struct UniformKey {
-    share: f64,
-    part: Stream,
-    /// `None` for equal chances.
-    score: Option<ByScore>,
-    keys: Stream,
-}
-
-impl RowKey for UniformKey {
-    fn least(&self) -> f64 {
-        self.score.as_ref().map_or(0.0, RowKey::least)
-    }
-    fn takes_part(&self, row: u64) -> bool {
-        self.share >= 1.0 || self.part.uniform(row) < self.share
-    }
-    fn key(&self, row: u64, residual: f64) -> Option<f64> {
-        match &self.score {
-            Some(score) => score.key(row, residual),
-            None => Some(self.keys.uniform(row)),
-        }
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! which is a residual as [`super::round`] computes it, with the Cholesky factor of the regularised matrix for L.
 
-use super::round::{Residuals, Round, RowKey};
+use super::round::{Draw, Residuals, Round};
 use super::{LandmarkSet, Scan};
 use crate::decompose::symmetric_eigenvalues;
 use crate::kernel::AnyKernel;
@@ -52,11 +52,11 @@ impl<T: Real> Dictionary<T> {
     }
 
     /// One round over the rows with l̃(x)·μ for residuals: `capacity` rows with the largest keys of `draw`.
-    pub(super) fn round<D: RowKey>(
+    pub(super) fn round(
         &self,
         mu: f64,
         kernel: &Arc<dyn AnyKernel>,
-        draw: &D,
+        draw: &Draw<impl Fn(u64, f64) -> Option<f64> + Sync>,
         capacity: usize,
         data: &Scan<'_, T>,
     ) -> Result<Residuals<T>> {
@@ -79,14 +79,6 @@ mod tests {
     use faer::prelude::*;
     use kstore::{MemoryRows, Pass, Workers};
 
-    struct Everything;
-
-    impl RowKey for Everything {
-        fn key(&self, row: u64, _: f64) -> Option<f64> {
-            Some(-(row as f64))
-        }
-    }
-
     /// l̃ of every row, and their sum, by the dictionary of some members of a table of `d` = 2 features.
     fn scores(x: &[f64], members: &[usize], stands_for: f64, mu: f64) -> (Vec<f64>, f64, Vec<f64>) {
         let n = x.len() / 2;
@@ -98,7 +90,7 @@ mod tests {
         let workers = Workers::sequential();
         let source = MemoryRows::new(x.to_vec(), 2).unwrap();
         let data = Scan { source: &source, pass: Pass::new(16, 32, &workers), count: n as u64 };
-        let mut found = dictionary.round(mu, &kernel, &Everything, n, &data).unwrap();
+        let mut found = dictionary.round(mu, &kernel, &Draw::new(|row, _| Some(-(row as f64))), n, &data).unwrap();
         let scores = found.best.sorted().iter().map(|entry| entry.weight / mu).collect();
         (scores, found.sum / mu, dictionary.spectrum(&kernel).unwrap())
     }

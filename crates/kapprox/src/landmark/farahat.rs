@@ -9,8 +9,8 @@
 //! Reference: Farahat, Ghodsi, Kamel, "A novel greedy algorithm for Nyström approximation", AISTATS 2011, sections 4
 //! (criterion, recursion) and 5 (random partitions; signs are added here, they make the estimate unbiased).
 
-use super::columns::{self, HeldColumns};
 use super::growth::Growth;
+use super::held::{self, HeldColumns};
 use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme};
 use crate::kernel::AnyKernel;
 use crate::map::factor::PIVOT_FLOOR;
@@ -29,10 +29,9 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Farahat;
 
-/// The scheme `farahat`.
 pub(super) const SCHEME: Scheme = Scheme {
     nested: true,
-    bytes: |ChoiceSize { n, d, m, .. }| columns::bytes(n, d, m + 2 * GROUPS),
+    bytes: |ChoiceSize { n, d, m, .. }| held::bytes(n, d, m + 2 * GROUPS),
     ..Scheme::new("farahat", "the row whose column explains most of the residual matrix", &Farahat)
 };
 
@@ -47,25 +46,25 @@ impl<T: Real> Landmarks<T> for Farahat {
         let workers = data.pass.workers;
         let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
         let mut columns = HeldColumns::read(&mut growth, data, m)?;
-        let floors: Vec<f64> = columns.residual.iter().map(|residual| PIVOT_FLOOR * residual).collect();
+        let floors: Vec<f64> = columns.grown.residual.iter().map(|residual| PIVOT_FLOOR * residual).collect();
         let groups = Groups::new(&columns.rows, &Stream::new(seed, Purpose::Proposals, 0));
         let mut sketch = groups.sketch(&columns, &growth, workers);
         growth.chosen.evaluations += (columns.len() as u64).pow(2);
         while !growth.is_full() {
             let scores = sketch.norms(workers);
-            let criterion = |i: usize| scores[i] / columns.residual[i];
-            let left = (0..columns.len()).filter(|i| columns.residual[*i] > floors[*i]);
+            let criterion = |i: usize| scores[i] / columns.grown.residual[i];
+            let left = (0..columns.len()).filter(|i| columns.grown.residual[*i] > floors[*i]);
             let Some(best) = left.max_by(|i, j| criterion(*i).total_cmp(&criterion(*j)).then(j.cmp(i))) else { break };
             let before = growth.len();
             let mut pool = columns.pool(&mut growth, &[best]);
             if pool.residual(0).is_none() {
                 // spanned up to rounding: never again
-                columns.residual[best] = 0.0;
+                columns.grown.residual[best] = 0.0;
                 continue;
             }
             growth.take(&mut pool, 0);
             columns.extend(&mut growth, before, workers);
-            columns.residual[best] = 0.0;
+            columns.grown.residual[best] = 0.0;
             sketch.deflate(columns.factor(growth.len()).subcols(before, 1), &groups, workers);
             growth.tell(data);
         }

@@ -11,9 +11,9 @@
 //! References: Fine, Scheinberg, "Efficient SVM training using low-rank kernel representations", JMLR 2, 2001; Bach,
 //! Jordan, "Kernel independent component analysis", JMLR 3, 2002.
 
-use super::columns::{self, HeldColumns, LARGEST};
 use super::growth::Growth;
-use super::round::{Round, RowKey};
+use super::held::{self, HeldColumns, LARGEST};
+use super::round::{Draw, Round};
 use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme};
 use crate::kernel::AnyKernel;
 use crate::matrix::{POOL, Pool, largest};
@@ -34,11 +34,10 @@ pub struct Greedy {
     pub tolerance: f64,
 }
 
-/// The scheme `greedy`.
 pub(super) const SCHEME: Scheme = Scheme {
     nested: true,
     seeded: false,
-    bytes: |ChoiceSize { n, d, m, .. }| if held(n, m) { columns::bytes(n, d, m) } else { 0 },
+    bytes: |ChoiceSize { n, d, m, .. }| if held(n, m) { held::bytes(n, d, m) } else { 0 },
     ..Scheme::new(
         "greedy",
         "pivoted Cholesky: the row that the earlier landmarks leave most of",
@@ -115,13 +114,10 @@ fn rounding<T: Real>(n: u64) -> f64 {
 
 /// The source of the residuals.
 enum Largest {
-    /// Residuals computed anew in a pass.
     Anew,
-    /// Residuals kept in memory and updated.
     Updated(HeldColumns),
 }
 
-/// The rows with the largest residuals.
 struct LargestFound {
     /// Σr over all rows.
     sum: f64,
@@ -134,14 +130,15 @@ impl Largest {
     fn find<T: Real>(&self, growth: &mut Growth<'_, T>, data: &Scan<'_, T>, capacity: usize) -> Result<LargestFound> {
         match self {
             Self::Updated(columns) => {
-                let (sum, best) = largest(&columns.residual, capacity);
-                let outside = best.get(capacity - 1).map_or(0.0, |i| columns.residual[*i]);
+                let (sum, best) = largest(&columns.grown.residual, capacity);
+                let outside = best.get(capacity - 1).map_or(0.0, |i| columns.grown.residual[*i]);
                 Ok(LargestFound { sum, outside, pool: columns.pool(growth, &best) })
             }
             Self::Anew => {
                 let map = growth.map(data.pass.workers)?;
                 let kernel = growth.any().typed::<T>();
-                let mut residuals = Round::new(kernel, map, &ByResidual, capacity, data)
+                let by_residual = Draw::new(|_, residual| Some(residual));
+                let mut residuals = Round::new(kernel, map, &by_residual, capacity, data)
                     .run(&format!("residuals of {} landmarks", growth.len()), data)?;
                 growth.chosen.passes += 1;
                 growth.chosen.evaluations += residuals.rows * (growth.len() as u64 + 1);
@@ -153,15 +150,6 @@ impl Largest {
                 Ok(LargestFound { sum: residuals.sum, outside, pool: growth.pool(rows, x) })
             }
         }
-    }
-}
-
-/// A draw that keeps the rows with the largest residuals.
-struct ByResidual;
-
-impl RowKey for ByResidual {
-    fn key(&self, _: u64, residual: f64) -> Option<f64> {
-        Some(residual)
     }
 }
 

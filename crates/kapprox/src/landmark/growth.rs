@@ -51,29 +51,24 @@ impl<'a, T: Real> Growth<'a, T> {
         data.pass.observer.reached(self.len(), self.chosen.passes, self.chosen.evaluations);
     }
 
-    /// True once there are as many landmarks as were asked for.
     pub(super) fn is_full(&self) -> bool {
         self.len() == self.lower.nrows()
     }
 
-    /// Forgets all but the first `s` landmarks.
     pub(super) fn truncate(&mut self, s: usize) {
         self.chosen.rows.truncate(s);
         self.chosen.points.truncate(s * self.chosen.d);
         self.wide.truncate(s * self.chosen.d);
     }
 
-    /// The kernel.
     pub(super) fn any(&self) -> &'a Arc<dyn AnyKernel> {
         self.any
     }
 
-    /// The kernel in f64.
     pub(super) fn exact(&self) -> &dyn Kernel<f64> {
         &*self.exact
     }
 
-    /// L of the landmarks so far.
     pub(super) fn lower(&self) -> MatRef<'_, f64> {
         self.lower.submatrix(0, 0, self.len(), self.len())
     }

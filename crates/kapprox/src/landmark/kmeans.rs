@@ -8,7 +8,7 @@
 //! 2007; Lloyd, "Least squares quantization in PCM", 1982.
 
 use super::sample::BestRows;
-use super::{ChoiceSize, LandmarkSet, Landmarks, NO_ROW, Scan, Scheme, uniform_sample};
+use super::{ChoiceSize, Effort, LandmarkSet, Landmarks, NO_ROW, Scan, Scheme, uniform_sample};
 use crate::kernel::AnyKernel;
 use crate::map::nystrom::STRIP;
 use crate::{Error, Real, Result, vectorised};
@@ -35,13 +35,13 @@ const GAIN: f64 = 1e-3;
 /// Rows of the sample for each centroid that is seeded.
 const SAMPLE: usize = 10;
 
-/// The scheme `kmeans`.
 pub(super) const SCHEME: Scheme = Scheme {
     bytes: |ChoiceSize { element, n, d, m }| {
         let sample = usize::try_from(n).unwrap_or(usize::MAX).min(SAMPLE * m);
         // the sample while it is drawn, and sums, centroids and centred centroids
         3 * sample * (d * element + 40) + m * d * (2 * size_of::<f64>() + 4 * element)
     },
+    effort: Effort::Distances,
     ..Scheme::new("kmeans", "centroids of k-means++ and Lloyd's iterations", &KMeans)
 };
 
@@ -156,7 +156,6 @@ struct Clusters<T> {
     far: BestRows<T>,
 }
 
-/// Buffers of one lane.
 struct AssignScratch<T> {
     products: Mat<T>,
     nearest: Vec<u32>,
@@ -183,7 +182,7 @@ impl<T: Real> Merge for Clusters<T> {
         self.sums.iter_mut().zip(&later.sums).for_each(|(a, b)| *a += b);
         self.sizes.iter_mut().zip(&later.sizes).for_each(|(a, b)| *a += b);
         self.squares += later.squares;
-        self.far.append(&later.far);
+        self.far.merge(&later.far);
     }
 }
 

@@ -13,7 +13,7 @@
 //! Reference: Musco, Musco, "Recursive sampling for the Nyström method", NIPS 2017, Algorithm 3 and Theorem 8.
 
 use super::dictionary::Dictionary;
-use super::round::{Residuals, Round, RowKey};
+use super::round::{Draw, Residuals, Round};
 use super::{LandmarkSet, Landmarks, Scan};
 use crate::kernel::AnyKernel;
 use crate::{Real, Result};
@@ -41,9 +41,11 @@ impl<T: Real> Landmarks<T> for Leverage {
         let levels = (data.count as f64 / s as f64).log2().ceil().max(0.0) as u32;
         let draws = |level: u32| Stream::new(seed, Purpose::Proposals, u64::from(level));
         let (mut passes, mut evaluations) = (0, 0);
-        let mut uniform = Uniformly { level: Level { halves, level: levels }, keys: draws(levels) };
+        let level_of = |level: u32| Some((halves, 0.5f64.powi(level as i32)));
+        let (keys, mut smallest) = (draws(levels), levels);
         let mut least;
         let mut dictionary = loop {
+            let uniform = Draw { part: level_of(smallest), ..Draw::new(|row, _| Some(keys.uniform(row))) };
             // twice the expected number: the set's size is random
             let found = Round::new(kernel.typed::<T>(), None, &uniform, 2 * s, data).run("a uniform sample", data)?;
             (passes, evaluations) = (passes + 1, evaluations + found.rows);
@@ -54,25 +56,28 @@ impl<T: Real> Landmarks<T> for Leverage {
             let all = found.rows as f64;
             let dictionary = take(found, 2 * s, |_| all / size);
             // an unlucky draw may leave the smallest set empty
-            if !dictionary.members.is_empty() || uniform.level.level == 0 {
+            if !dictionary.members.is_empty() || smallest == 0 {
                 break dictionary;
             }
-            uniform.level.level -= 1;
+            smallest -= 1;
         };
-        for level in (0..uniform.level.level).rev() {
+        for level in (0..smallest).rev() {
             let mu = dictionary.ridge(kernel, k)?;
-            let level_rows = Level { halves, level };
+            let scale = oversampling / mu;
             let found = if level == 0 {
-                let keys = ByScore { keys: draws(0), mu, least };
-                dictionary.round(mu, kernel, &keys, m, data)?
+                dictionary.round(mu, kernel, &Draw { least, ..Draw::new(by_score(draws(0), mu)) }, m, data)?
             } else {
-                let keys = Independently { level: level_rows, keys: draws(level), scale: oversampling / mu, least };
+                // every row of the level is drawn for itself; keys in random order, so that a set that is cut short stays a fair one
+                let (keys, chance) = (draws(level), |residual: f64| residual * scale);
+                let key = |row, residual| {
+                    let u = keys.uniform(row);
+                    (u < chance(residual)).then(|| -u / chance(residual).min(1.0))
+                };
                 // the expected number is at most 2k ln s = s/2
-                dictionary.round(mu, kernel, &keys, 2 * s, data)?
+                dictionary.round(mu, kernel, &Draw { part: level_of(level), least, key }, 2 * s, data)?
             };
             passes += 1;
             evaluations += found.rows * (dictionary.members.len() as u64 + 1);
-            let scale = oversampling / mu;
             let next = take(found, 2 * s, |residual| 1.0 / (residual * scale).min(1.0));
             // where no row has anything left, the members span them all
             if !next.members.is_empty() {
@@ -118,68 +123,7 @@ impl<T: Real> Dictionary<T> {
     }
 }
 
-/// The rows that are left after so many halvings.
-#[derive(Clone, Copy)]
-struct Level {
-    halves: Stream,
-    level: u32,
-}
-
-impl Level {
-    fn holds(self, row: u64) -> bool {
-        self.level == 0 || self.halves.uniform(row) < 0.5f64.powi(self.level as i32)
-    }
-}
-
-/// Every row of a level is equally likely.
-struct Uniformly {
-    level: Level,
-    keys: Stream,
-}
-
-impl RowKey for Uniformly {
-    fn takes_part(&self, row: u64) -> bool {
-        self.level.holds(row)
-    }
-    fn key(&self, row: u64, _: f64) -> Option<f64> {
-        Some(self.keys.uniform(row))
-    }
-}
-
-/// Every row of a level is drawn for itself, with probability min(1, `scale` · residual).
-struct Independently {
-    level: Level,
-    keys: Stream,
-    scale: f64,
-    least: f64,
-}
-
-impl RowKey for Independently {
-    fn least(&self) -> f64 {
-        self.least
-    }
-    fn takes_part(&self, row: u64) -> bool {
-        self.level.holds(row)
-    }
-    fn key(&self, row: u64, residual: f64) -> Option<f64> {
-        let u = self.keys.uniform(row);
-        // keys in random order, so that a set that is cut short stays a fair one
-        (u < residual * self.scale).then(|| -u / (residual * self.scale).min(1.0))
-    }
-}
-
-/// A draw without replacement, in proportion to the score min(1, residual/μ).
-pub(super) struct ByScore {
-    pub(super) keys: Stream,
-    pub(super) mu: f64,
-    pub(super) least: f64,
-}
-
-impl RowKey for ByScore {
-    fn least(&self) -> f64 {
-        self.least
-    }
-    fn key(&self, row: u64, residual: f64) -> Option<f64> {
-        Some(self.keys.uniform(row).ln() / (residual / self.mu).min(1.0))
-    }
+/// The keys of a draw without replacement, in proportion to the score min(1, residual/μ).
+pub(super) fn by_score(keys: Stream, mu: f64) -> impl Fn(u64, f64) -> Option<f64> + Sync {
+    move |row, residual| Some(keys.uniform(row).ln() / (residual / mu).min(1.0))
 }

@@ -7,11 +7,11 @@
 //! To add a scheme: one file here, one line in [`registry`]. A scheme of another crate: [`register`].
 
 mod bless;
-mod columns;
 mod dictionary;
 mod farahat;
 mod greedy;
 mod growth;
+mod held;
 mod kmeans;
 mod leverage;
 mod predictive;
@@ -86,10 +86,23 @@ pub struct Scheme {
     pub seeded: bool,
     /// True where it looks at the targets of the rows.
     pub needs_targets: bool,
+    /// What it computes of the rows.
+    pub effort: Effort,
     /// Bytes held beside the rows and the factor of the landmarks.
     pub bytes: fn(ChoiceSize) -> usize,
     /// The rule.
     pub rule: &'static dyn AnyLandmarks,
+}
+
+/// What a scheme computes of the rows that it chooses among.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Nothing: it draws them in one pass.
+    Draw,
+    /// Distances from points; no kernel.
+    Distances,
+    /// Their kernel with the landmarks, and a factor that grows with these.
+    Factor,
 }
 
 /// The sizes of a choice of landmarks: rows, features, landmarks.
@@ -106,9 +119,11 @@ pub struct ChoiceSize {
 }
 
 impl Scheme {
-    /// A scheme that draws at random for one rank, without the targets, and holds nothing. Other facts are fields to set.
+    /// A scheme that draws at random for one rank by what landmarks leave of the rows, without the targets, and holds nothing. Other
+    /// facts are fields to set.
     pub const fn new(name: &'static str, about: &'static str, rule: &'static dyn AnyLandmarks) -> Self {
-        Self { name, about, nested: false, seeded: true, needs_targets: false, bytes: |_| 0, rule }
+        let effort = Effort::Factor;
+        Self { name, about, nested: false, seeded: true, needs_targets: false, effort, bytes: |_| 0, rule }
     }
 
     const fn nested(self) -> Self {
@@ -131,7 +146,7 @@ impl Named for Scheme {
 static SCHEMES: Registry<Scheme> = Registry::new(&[
     Scheme::new("rpcholesky", "randomly pivoted Cholesky, accelerated: proportional to the residual", &RpCholesky)
         .nested(),
-    Scheme::new("uniform", "every row equally likely, without replacement", &Uniform).nested(),
+    uniform::SCHEME,
     greedy::SCHEME,
     kmeans::SCHEME,
     Scheme::new("leverage", "recursive ridge leverage scores", &Leverage),
@@ -143,6 +158,11 @@ static SCHEMES: Registry<Scheme> = Registry::new(&[
 /// The schemes of this crate, one line each.
 pub fn registry() -> &'static [Scheme] {
     SCHEMES.own()
+}
+
+/// The scheme where none is named: the first of [`registry`].
+pub fn usual() -> &'static Scheme {
+    &registry()[0]
 }
 
 /// The scheme of a name, of this crate or [registered](register).

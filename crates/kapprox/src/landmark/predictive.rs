@@ -14,8 +14,8 @@
 //! Reference: Bach, Jordan, "Predictive low-rank decomposition for kernel methods", ICML 2005. There the look-ahead is
 //! updated with each pivot; here it is computed anew for each block, which costs as much and needs no downdating.
 
-use super::columns::{self, HeldColumns};
 use super::growth::Growth;
+use super::held::{self, HeldColumns};
 use super::targets::targets;
 use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme};
 use crate::kernel::AnyKernel;
@@ -42,7 +42,7 @@ pub(super) const SCHEME: Scheme = Scheme {
     seeded: false,
     needs_targets: true,
     // columns and basis; the look-ahead, what is left of it and its products; residuals, floors, keys and orders of rows
-    bytes: |ChoiceSize { n, d, m, .. }| columns::bytes(n, d, 2 * m + 5 * LOOK_AHEAD + 8),
+    bytes: |ChoiceSize { n, d, m, .. }| held::bytes(n, d, 2 * m + 5 * LOOK_AHEAD + 8),
     ..Scheme::new("predictive", "explains the kernel matrix and the targets alike", &Predictive { weight: 0.5 })
 };
 
@@ -64,15 +64,15 @@ impl<T: Real> Landmarks<T> for Predictive {
         let mut columns = HeldColumns::read(&mut growth, data, m + LOOK_AHEAD)?;
         growth.chosen.passes += 1;
         let scale = Scale {
-            trace: (1.0 - self.weight) / columns.residual.iter().sum::<f64>().max(f64::MIN_POSITIVE),
+            trace: (1.0 - self.weight) / columns.grown.residual.iter().sum::<f64>().max(f64::MIN_POSITIVE),
             targets: self.weight / y.squared_norm_l2().max(f64::MIN_POSITIVE),
         };
-        let floors: Vec<f64> = columns.residual.iter().map(|residual| PIVOT_FLOOR * residual).collect();
+        let floors: Vec<f64> = columns.grown.residual.iter().map(|residual| PIVOT_FLOOR * residual).collect();
         let mut span = Span { basis: Mat::zeros(columns.len(), m), found: 0, left: y };
         while growth.len() < m {
             let before = growth.len();
             let Some(ahead) = look_ahead(&mut growth, &mut columns, &span.left, workers) else { break };
-            let open = (0..columns.len()).map(|i| columns.residual[i] > floors[i]).collect();
+            let open = (0..columns.len()).map(|i| columns.grown.residual[i] > floors[i]).collect();
             let picks = choose(&ahead, &span, scale, BLOCK.min(m - before), open, workers);
             if picks.is_empty() {
                 break;
@@ -82,7 +82,7 @@ impl<T: Real> Landmarks<T> for Predictive {
                 match pool.residual(i) {
                     Some(_) => growth.take(&mut pool, i),
                     // spanned up to rounding: never again
-                    None => columns.residual[*pick] = 0.0,
+                    None => columns.grown.residual[*pick] = 0.0,
                 }
             }
             if growth.len() == before {
@@ -111,10 +111,10 @@ fn look_ahead<T: Real>(
     workers: &Workers,
 ) -> Option<Mat<f64>> {
     let s = growth.len();
-    let residual = columns.residual.clone();
+    let residual = columns.grown.residual.clone();
     for half in 0..2 {
         let weight = |i: usize| if half == 0 { 1.0 } else { left.row(i).squared_norm_l2() };
-        let key: Vec<f64> = columns.residual.iter().enumerate().map(|(i, r)| r.max(0.0) * weight(i)).collect();
+        let key: Vec<f64> = columns.grown.residual.iter().enumerate().map(|(i, r)| r.max(0.0) * weight(i)).collect();
         let mut order: Vec<usize> = (0..key.len()).filter(|i| key[*i] > 0.0).collect();
         order.sort_by(|a, b| key[*b].total_cmp(&key[*a]).then(a.cmp(b)));
         // the largest alone may lie close together
@@ -134,7 +134,7 @@ fn look_ahead<T: Real>(
     let ahead = columns.factor(growth.len()).subcols(s, growth.len() - s).to_owned();
     let any = growth.len() > s;
     growth.truncate(s);
-    columns.residual = residual;
+    columns.grown.residual = residual;
     any.then_some(ahead)
 }
 

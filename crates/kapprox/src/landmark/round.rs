@@ -4,45 +4,53 @@ use super::Scan;
 use super::sample::BestRows;
 use crate::kernel::Kernel;
 use crate::map::FeatureMap;
+use crate::map::factor::subtract_columns;
 use crate::map::nystrom::{Nystrom, STRIP};
-use crate::map::residual::subtract_columns;
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};
 use kstore::checkpoint::{Arrays, Persist, Stored};
+use kstore::key::Stream;
 use kstore::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;
 
 /// The rule that decides which rows a round keeps.
-pub(super) trait RowKey: Sync {
-    /// False for rows that have no part in this round: nothing is computed for them.
-    fn takes_part(&self, _row: u64) -> bool {
-        true
-    }
+pub(super) struct Draw<F> {
+    /// Keys of the rows and the share of them that has a part in this round: nothing is computed for the others.
+    pub(super) part: Option<(Stream, f64)>,
     /// The least value that a residual counts for: rounding may leave less of rows that matter. 0 leaves out spanned
     /// rows.
-    fn least(&self) -> f64 {
-        0.0
-    }
+    pub(super) least: f64,
     /// The key of a row with a positive residual; the rows with the largest keys are kept. `None` to leave the row out.
-    fn key(&self, row: u64, residual: f64) -> Option<f64>;
+    pub(super) key: F,
+}
+
+impl<F: Fn(u64, f64) -> Option<f64> + Sync> Draw<F> {
+    /// A draw from all rows.
+    pub(super) fn new(key: F) -> Self {
+        Self { part: None, least: 0.0, key }
+    }
+
+    fn takes_part(&self, row: u64) -> bool {
+        self.part.as_ref().is_none_or(|(keys, share)| *share >= 1.0 || keys.uniform(row) < *share)
+    }
 }
 
 /// One round, which keeps `capacity` rows.
-pub(super) struct Round<'a, T: Real, D> {
+pub(super) struct Round<'a, T: Real, F> {
     kernel: Arc<dyn Kernel<T>>,
     map: Option<Nystrom<T>>,
-    draw: &'a D,
+    draw: &'a Draw<F>,
     capacity: usize,
     d: usize,
     tile: usize,
 }
 
-impl<'a, T: Real, D: RowKey> Round<'a, T, D> {
+impl<'a, T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> Round<'a, T, F> {
     /// A round over residuals r_i = k(x_i, x_i) − ‖phi(x_i)‖²; without a map, over the diagonal.
     pub(super) fn new(
         kernel: Arc<dyn Kernel<T>>,
         map: Option<Nystrom<T>>,
-        draw: &'a D,
+        draw: &'a Draw<F>,
         capacity: usize,
         data: &Scan<'_, T>,
     ) -> Self {
@@ -55,7 +63,6 @@ impl<'a, T: Real, D: RowKey> Round<'a, T, D> {
     }
 }
 
-/// The result of a round.
 pub(super) struct Residuals<T> {
     /// Rows that took part.
     pub(super) rows: u64,
@@ -69,7 +76,7 @@ impl<T: Real> Merge for Residuals<T> {
     fn merge(&mut self, later: &Self) {
         self.rows += later.rows;
         self.sum += later.sum;
-        self.best.append(&later.best);
+        self.best.merge(&later.best);
     }
 }
 
@@ -86,7 +93,6 @@ impl<T: Real> Persist for Residuals<T> {
     }
 }
 
-/// Buffers of one lane.
 pub(super) struct RoundScratch<T: Real> {
     phi: Mat<T>,
     residual: Vec<f64>,
@@ -95,7 +101,7 @@ pub(super) struct RoundScratch<T: Real> {
     x: Vec<T>,
 }
 
-impl<T: Real, D: RowKey> Fold<T> for Round<'_, T, D> {
+impl<T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> Fold<T> for Round<'_, T, F> {
     type State = Residuals<T>;
     type Scratch = RoundScratch<T>;
     type Error = Error;
@@ -130,10 +136,10 @@ impl<T: Real, D: RowKey> Fold<T> for Round<'_, T, D> {
         state.rows += part.len() as u64;
         for (&i, &residual) in part.iter().zip(&*residual) {
             // rounding can leave a residual below zero
-            let residual = residual.max(self.draw.least());
+            let residual = residual.max(self.draw.least);
             if residual > 0.0 {
                 state.sum += residual;
-                if let Some(key) = self.draw.key(block.rows[i], residual) {
+                if let Some(key) = (self.draw.key)(block.rows[i], residual) {
                     state.best.push(key, block.rows[i], residual, features(i));
                 }
             }
@@ -142,7 +148,7 @@ impl<T: Real, D: RowKey> Fold<T> for Round<'_, T, D> {
     }
 }
 
-impl<T: Real, D: RowKey> Round<'_, T, D> {
+impl<T: Real, F> Round<'_, T, F> {
     fn residuals(&self, x: MatRef<'_, T>, phi: &mut Mat<T>, residual: &mut Vec<f64>, workers: &Workers) -> Result<()> {
         let b = x.nrows();
         residual.resize(b, 0.0);

@@ -11,7 +11,7 @@
 //! "Embrace rejection: kernel matrix approximation by accelerated randomly pivoted Cholesky", arXiv 2410.03969.
 
 use super::growth::Growth;
-use super::round::{Residuals, Round, RowKey};
+use super::round::{Draw, Residuals, Round};
 use super::{LandmarkSet, Landmarks, Scan};
 use crate::kernel::AnyKernel;
 use crate::{Real, Result};
@@ -74,10 +74,12 @@ impl<T: Real> Landmarks<T> for RpCholesky {
         let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
         let (mut empty, mut trace) = (0, None);
         for round in 0.. {
-            let keys = Proportional(Stream::new(seed, Purpose::Proposals, round));
+            // the largest ln(u)/r are a sample without replacement in proportion to r, in order of drawing
+            let keys = Stream::new(seed, Purpose::Proposals, round);
+            let draw = Draw::new(|row, residual| Some(keys.uniform(row).ln() / residual));
             let block = if tolerance > 0.0 { doubling(m, growth.len()) } else { growing(m, growth.len()) };
             let map = growth.map(data.pass.workers)?;
-            let residuals = Round::new(kernel.typed::<T>(), map, &keys, block, data)
+            let residuals = Round::new(kernel.typed::<T>(), map, &draw, block, data)
                 .run(&format!("residuals of {} landmarks", growth.len()), data)?;
             growth.chosen.passes += 1;
             growth.chosen.evaluations += residuals.rows * (growth.len() as u64 + 1);
@@ -98,16 +100,6 @@ impl<T: Real> Landmarks<T> for RpCholesky {
     }
 }
 
-/// Keys ln(u)/r: the largest are a sample without replacement in proportion to r, in order of drawing.
-struct Proportional(Stream);
-
-impl RowKey for Proportional {
-    fn key(&self, row: u64, residual: f64) -> Option<f64> {
-        Some(self.0.uniform(row).ln() / residual)
-    }
-}
-
-/// Rows proposed as landmarks.
 struct Proposals {
     /// Stored row numbers, with repetitions.
     rows: Vec<u64>,

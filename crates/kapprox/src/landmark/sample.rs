@@ -89,12 +89,6 @@ impl<T: Real> BestRows<T> {
         self.x.truncate(self.capacity.saturating_mul(self.d));
     }
 
-    pub(crate) fn append(&mut self, later: &Self) {
-        for entry in &later.entries {
-            self.push(entry.key, entry.row, entry.weight, later.features(entry));
-        }
-    }
-
     pub(crate) fn features_per_row(&self) -> usize {
         self.d
     }
@@ -103,12 +97,19 @@ impl<T: Real> BestRows<T> {
         &self.x[entry.slot * self.d..(entry.slot + 1) * self.d]
     }
 
-    /// The best entries, best first.
     pub(crate) fn sorted(&mut self) -> Vec<Entry> {
         self.compact();
         let mut entries = self.entries.clone();
         entries.sort_unstable_by(better);
         entries
+    }
+}
+
+impl<T: Real> Merge for BestRows<T> {
+    fn merge(&mut self, later: &Self) {
+        for entry in &later.entries {
+            self.push(entry.key, entry.row, entry.weight, later.features(entry));
+        }
     }
 }
 
@@ -149,37 +150,20 @@ struct UniformFold {
     cut: f64,
 }
 
-struct UniformState<T>(BestRows<T>);
-
-impl<T: Real> Merge for UniformState<T> {
-    fn merge(&mut self, later: &Self) {
-        self.0.append(&later.0);
-    }
-}
-
-impl<T: Real> Persist for UniformState<T> {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        self.0.save(out);
-    }
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.0.load(from)
-    }
-}
-
 impl<T: Real> Fold<T> for UniformFold {
-    type State = UniformState<T>;
+    type State = BestRows<T>;
     type Scratch = ();
     type Error = Error;
 
     fn init(&self) -> Self::State {
-        UniformState(BestRows::new(self.capacity, self.d))
+        BestRows::new(self.capacity, self.d)
     }
     fn scratch(&self) {}
     fn step(&self, state: &mut Self::State, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
         for (row, x) in block.rows.iter().zip(block.x.chunks_exact(self.d)) {
             let u = self.stream.uniform(*row);
             if u > self.cut {
-                state.0.push(u, *row, 1.0, x);
+                state.push(u, *row, 1.0, x);
             }
         }
         Ok(())
@@ -197,16 +181,16 @@ pub fn uniform_sample<T: Real>(data: &Scan<'_, T>, size: usize, purpose: Purpose
     let stream = Stream::new(seed, purpose, 0);
     let mut fold = UniformFold { stream, capacity: size, d, cut };
     let (mut state, report) = data.pass.resume("uniform sample", data.source, &fold)?;
-    let mut entries = state.0.sorted();
+    let mut entries = state.sorted();
     if entries.len() < size && (entries.len() as u64) < report.rows && cut > 0.0 {
         fold.cut = 0.0;
         state = data.pass.resume("uniform sample of all rows", data.source, &fold)?.0;
-        entries = state.0.sorted();
+        entries = state.sorted();
     }
     let mut sample = RowSample { rows: Vec::with_capacity(entries.len()), x: Vec::with_capacity(entries.len() * d), d };
     for entry in &entries {
         sample.rows.push(entry.row);
-        sample.x.extend_from_slice(state.0.features(entry));
+        sample.x.extend_from_slice(state.features(entry));
     }
     Ok(sample)
 }

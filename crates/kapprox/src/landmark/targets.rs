@@ -20,7 +20,6 @@ pub(super) fn targets<T: Real>(data: &Scan<'_, T>) -> Result<Mat<f64>> {
     Ok(Mat::from_fn(n, t, |i, j| found.y[i * t + j] - mean[j]))
 }
 
-/// A fold that keeps the targets of every row.
 struct ReadTargets;
 
 #[derive(Default)]

@@ -2,7 +2,7 @@
 //!
 //! Reference: Williams, Seeger, "Using the Nyström method to speed up kernel machines", NIPS 2000.
 
-use super::{LandmarkSet, Landmarks, Scan, uniform_sample};
+use super::{Effort, LandmarkSet, Landmarks, Scan, Scheme, uniform_sample};
 use crate::kernel::AnyKernel;
 use crate::{Real, Result};
 use kstore::key::Purpose;
@@ -13,6 +13,12 @@ use std::sync::Arc;
 /// One pass, no kernel evaluation, m·d numbers of memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uniform;
+
+pub(super) const SCHEME: Scheme = Scheme {
+    nested: true,
+    effort: Effort::Draw,
+    ..Scheme::new("uniform", "every row equally likely, without replacement", &Uniform)
+};
 
 impl<T: Real> Landmarks<T> for Uniform {
     fn select(&self, data: &Scan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {

@@ -34,7 +34,6 @@ pub enum Homogeneous {
 }
 
 impl Homogeneous {
-    /// The density κ(λ).
     fn density(self, lambda: f64) -> f64 {
         use std::f64::consts::PI;
         match self {
@@ -44,7 +43,6 @@ impl Homogeneous {
     }
 }
 
-/// The family of maps `additive(steps=2, interval=0.4)`.
 pub(super) const FAMILY: MapFamily = MapFamily {
     name: "additive",
     about: "explicit features of the additive chi-squared and intersection kernels, 2 steps + 1 for each column",
@@ -149,10 +147,6 @@ impl<T: Real> FeatureMap<T> for Additive {
         });
     }
 
-    fn kernel_diag(&self, _: MatRef<'_, T>, _: &mut [f64]) -> Option<()> {
-        None
-    }
-
     fn footprint(&self) -> Footprint {
         Footprint::default()
     }
@@ -163,17 +157,14 @@ impl<T: Real> FeatureMap<T> for Additive {
 /// It is shift-invariant in ln(x + s), its frequencies have density 1/cosh πω. The maps `fourier` and `quasi` are these
 /// features where the kernel is [`skewed_chi_squared`](crate::kernel::skewed_chi_squared).
 #[derive(Debug)]
-pub struct SkewedChi2<T> {
+pub(crate) struct SkewedChi2<T> {
     skew: f64,
     waves: Fourier<T>,
 }
 
 impl<T: Real> SkewedChi2<T> {
     /// `p` features of rows of `d` values with skew s > 0.
-    ///
-    /// # Errors
-    /// The errors of [`Fourier::new`].
-    pub fn new(skew: f64, d: usize, p: usize, sampling: Sampling, seed: u64) -> Result<Self> {
+    pub(super) fn new(skew: f64, d: usize, p: usize, sampling: Sampling, seed: u64) -> Result<Self> {
         let spectrum = Spectrum::new(Law::product(hyperbolic), 1.0);
         Ok(Self { skew, waves: Fourier::new(&spectrum, d, p, sampling, seed)? })
     }
@@ -194,10 +185,6 @@ impl<T: Real> FeatureMap<T> for SkewedChi2<T> {
         let log = |value: T| <T as kstore::Real>::from_f64(logarithm(kstore::Real::to_f64(value), self.skew));
         let logs: Vec<T> = (0..x.nrows()).flat_map(|i| x.row(i).iter().map(|v| log(*v))).collect();
         self.waves.apply(MatRef::from_row_major_slice(&logs, x.nrows(), x.ncols()), out.rb_mut(), workers);
-    }
-
-    fn kernel_diag(&self, _: MatRef<'_, T>, _: &mut [f64]) -> Option<()> {
-        None
     }
 
     fn footprint(&self) -> Footprint {

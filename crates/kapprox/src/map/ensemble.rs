@@ -11,7 +11,6 @@ use faer::prelude::*;
 use faer::{Mat, MatMut, MatRef};
 use kstore::{Footprint, Workers};
 
-/// The family of maps `ensemble(parts=4)`.
 pub(super) const FAMILY: MapFamily = MapFamily {
     name: "ensemble",
     about: "the mean of several Nyström approximations, each on a part of the landmarks",

@@ -1,7 +1,7 @@
 //! The Cholesky factor of the landmarks' kernel matrix, with dependent landmarks left out.
 
 use super::par;
-use crate::Result;
+use crate::{Real, Result, vectorised};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::prelude::*;
@@ -20,7 +20,7 @@ const INVERTED: usize = 128;
 /// span the cubic polynomials of nine variables: at 64 units three of 80 further landmarks were kept, at 4,096 none), and
 /// columns made of such noise would add to the error. Dependent ones are worth keeping as long as they are genuine:
 /// outliers are approximated by small differences of close landmarks.
-pub const PIVOT_FLOOR: f64 = 4096.0 * f64::EPSILON;
+pub(crate) const PIVOT_FLOOR: f64 = 4096.0 * f64::EPSILON;
 
 /// A factor is sound while no feature amplifies the rounding of kernel values more than this: see [`amplification`].
 ///
@@ -29,7 +29,7 @@ pub const PIVOT_FLOOR: f64 = 4096.0 * f64::EPSILON;
 /// 1/ε: landmarks in pivot order stay below 0.01 with every pivot above [`PIVOT_FLOOR`]; in other orders, features begin to
 /// exceed the kernel, by 1e-12 of the trace at 1 and by 4e-3 at 8,000. A sixteenth of this limit would leave out two of the
 /// 220 landmarks that span the cubic polynomials of the protein rows.
-pub const MOST_AMPLIFIED: f64 = 1.0 / f64::EPSILON;
+pub(super) const MOST_AMPLIFIED: f64 = 1.0 / f64::EPSILON;
 
 /// A Cholesky factor: `K[kept, kept] = L Lᵀ`.
 #[derive(Clone, Debug)]
@@ -158,6 +158,24 @@ fn contiguous<'a>(column: faer::ColMut<'a, f64>) -> &'a mut [f64] {
 
 fn contiguous_ref<'a>(column: faer::ColRef<'a, f64>) -> &'a [f64] {
     column.try_as_col_major().expect("an owned matrix has contiguous columns").as_slice()
+}
+
+/// The residuals of a projection, r_i = k(x_i, x_i) − ‖phi(x_i)‖²: subtracts the squares of the columns of `phi` (b x p, column-major) from `residual`, in f64, column after column.
+///
+/// Cost 2bp flops.
+pub(crate) fn subtract_columns<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64]) {
+    for j in 0..phi.ncols() {
+        let column = phi.col(j).try_as_col_major().expect("features are column-major").as_slice();
+        vectorised(
+            #[inline(always)]
+            || {
+                for (r, value) in residual.iter_mut().zip(column) {
+                    let value = kstore::Real::to_f64(*value);
+                    *r -= value * value;
+                }
+            },
+        );
+    }
 }
 
 #[cfg(test)]

@@ -1,29 +1,26 @@
 //! Feature maps: rows in, features out.
 
 pub mod additive;
-pub mod columns;
 pub mod ensemble;
-mod exact;
-mod expansion;
 pub mod factor;
 mod family;
 mod independent;
 pub(crate) mod inner;
+mod kernel_functions;
 pub mod nystrom;
 pub mod projected;
 pub mod random;
 mod registry;
-pub mod residual;
 pub mod sketch;
 mod spec;
 
-pub use additive::{Additive, SkewedChi2};
-pub use columns::KernelFunctions;
+pub use additive::Additive;
+pub(crate) use additive::SkewedChi2;
 pub use ensemble::Ensemble;
-pub use expansion::Expansion;
 pub use family::{
     Built, MOST_FEATURES, Making, MapFamily, MapParameter, MapRequest, MapShape, OnLandmarks, WithoutRows,
 };
+pub use kernel_functions::KernelFunctions;
 pub use nystrom::Nystrom;
 pub use projected::Projected;
 pub use random::Fourier;
@@ -33,7 +30,8 @@ pub use spec::MapSpec;
 
 use crate::Real;
 use crate::kernel::KernelRows;
-use faer::{MatMut, MatRef, Par};
+use crate::rows::LandmarkSet;
+use faer::{Mat, MatMut, MatRef, Par};
 use kstore::{Footprint, Workers};
 use std::fmt::Debug;
 
@@ -53,7 +51,13 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers);
     /// `out[i] = k(x_i, x_i)` of the kernel that is approximated, for the certificate; `None` where the map is no
     /// projection (random features), so that a trace error would say nothing.
-    fn kernel_diag(&self, x: MatRef<'_, T>, out: &mut [f64]) -> Option<()>;
+    fn kernel_diag(&self, _x: MatRef<'_, T>, _out: &mut [f64]) -> Option<()> {
+        None
+    }
+    /// Whether the map is a projection, which has a certificate.
+    fn is_projection(&self) -> bool {
+        self.kernel_diag(MatRef::from_row_major_slice(&[], 0, self.dims().0), &mut []).is_some()
+    }
     /// The features of a few rows at a time, for maps whose features are kernel values.
     fn kernel_rows(&self) -> Option<KernelRows<'_, T>> {
         None
@@ -74,4 +78,30 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     }
     /// Bytes the map holds, and scratch per row of a tile beside its output.
     fn footprint(&self) -> Footprint;
+}
+
+/// t functions wᵀphi(x), in the form that costs least to evaluate.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expansion<T> {
+    /// f(x) = Σ_j α_j k(x, z_j): features in the span of landmarks need the kernel values, and no factor.
+    Landmarks {
+        /// The landmarks z, m x d.
+        landmarks: LandmarkSet<T>,
+        /// α, m x t.
+        coefficients: Mat<f64>,
+        /// True where kernel values in `T` are too coarse for coefficients that cancel.
+        wide: bool,
+    },
+    /// f(x) = wᵀphi(x): features that look at no rows and can be made again from the map's options.
+    Features {
+        /// w, r x t.
+        coefficients: Mat<f64>,
+    },
+}
+
+impl<T> Expansion<T> {
+    /// True where predictions need kernel values in f64.
+    pub fn is_wide(&self) -> bool {
+        matches!(self, Self::Landmarks { wide: true, .. })
+    }
 }

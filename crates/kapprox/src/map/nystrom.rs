@@ -21,7 +21,6 @@ use faer::{Mat, MatMut, MatRef, Par};
 use kstore::{Footprint, Workers};
 use std::sync::Arc;
 
-/// The family of maps `nystrom`.
 pub(super) const FAMILY: MapFamily = MapFamily {
     name: "nystrom",
     about: "projection on the kernel functions of landmarks, in Cholesky coordinates; nested in the rank",
@@ -199,7 +198,6 @@ impl<T: Real> Nystrom<T> {
     }
 }
 
-/// The landmarks in f64.
 pub(super) fn widened<T: Real>(landmarks: &LandmarkSet<T>) -> Vec<f64> {
     landmarks.points.iter().map(|v| kstore::Real::to_f64(*v)).collect()
 }

@@ -42,7 +42,6 @@ const OVERSAMPLING: MapParameter = MapParameter {
     reason: "it is the number of landmarks for each feature",
 };
 
-/// The family of maps `eigen(oversampling=2)`.
 pub(super) const EIGEN: MapFamily = MapFamily {
     name: "eigen",
     about: "projection on the leading eigenvectors of the landmarks' kernel matrix",
@@ -52,11 +51,9 @@ pub(super) const EIGEN: MapFamily = MapFamily {
     shape,
 };
 
-/// The family of maps `randomised(oversampling=2)`.
 pub(super) const RANDOMISED: MapFamily =
     MapFamily { name: "randomised", about: "the same eigenvectors by a randomised decomposition", ..EIGEN };
 
-/// The family of maps `double(oversampling=2, ratio=2)`.
 pub(super) const DOUBLE: MapFamily = MapFamily {
     name: "double",
     about: "eigenvectors approximated from a part of the landmarks",
@@ -74,7 +71,6 @@ pub(super) const DOUBLE: MapFamily = MapFamily {
     shape,
 };
 
-/// The family of maps `truncated(oversampling=2)`.
 pub(super) const TRUNCATED: MapFamily = MapFamily {
     name: "truncated",
     about: "the leading directions of the features of all rows; one pass more",

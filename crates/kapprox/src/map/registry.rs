@@ -3,7 +3,7 @@
 //! To add a map: one file here with its `FAMILY`, one line in [`registry()`].
 
 use super::family::{MOST_FEATURES, Making, MapFamily, MapRequest, MapShape};
-use super::{MapSpec, additive, ensemble, exact, nystrom, projected, random, sketch};
+use super::{MapSpec, additive, ensemble, nystrom, projected, random, sketch};
 use crate::{Error, Real, Result};
 
 /// Every map, and how it is made for rows of `T`. One line each.
@@ -22,10 +22,21 @@ pub fn registry<T: Real>() -> &'static [(&'static MapFamily, Making<T>)] {
             (&random::QUASI, Making::WithoutRows(random::quasi)),
             (&sketch::FAMILY, Making::WithoutRows(sketch::build)),
             (&additive::FAMILY, Making::WithoutRows(additive::build)),
-            (&exact::FAMILY, Making::Exact),
+            (&EXACT, Making::Exact),
         ]
     }
 }
+
+/// No map: the kernel itself, for solvers that need no features.
+const EXACT: MapFamily = MapFamily {
+    name: "exact",
+    about: "no approximation: ridge, svm, svr and oneclass on the kernel of all rows; `rank` is that of the preconditioner of ridge",
+    parameters: &[],
+    nested: false,
+    passes: 0,
+    // the preconditioner is a Nyström map
+    shape: nystrom::FAMILY.shape,
+};
 
 /// The facts about every map, whatever the type of the rows.
 pub fn families() -> impl Iterator<Item = &'static MapFamily> {

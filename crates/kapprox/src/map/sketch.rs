@@ -18,7 +18,6 @@ use rustfft::{Fft, FftPlanner};
 use std::fmt;
 use std::sync::Arc;
 
-/// The family of maps `sketch`.
 pub(super) const FAMILY: MapFamily = MapFamily {
     name: "sketch",
     about: "TensorSketch: random features of a polynomial kernel",
@@ -139,10 +138,6 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
                 }
             }
         });
-    }
-
-    fn kernel_diag(&self, _: MatRef<'_, T>, _: &mut [f64]) -> Option<()> {
-        None
     }
 
     fn footprint(&self) -> Footprint {

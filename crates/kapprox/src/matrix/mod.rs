@@ -34,8 +34,8 @@ pub use entries::{Entries, Function};
 pub(crate) use pool::{POOL, Pool, largest};
 
 use crate::map::factor::PIVOT_FLOOR;
+use crate::map::factor::subtract_columns;
 use crate::map::nystrom::STRIP;
-use crate::map::residual::subtract_columns;
 use crate::{Error, Result};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
@@ -43,6 +43,7 @@ use faer::prelude::*;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
+use std::ops::Range;
 
 /// A projection of a positive semi-definite matrix on some of its columns.
 #[derive(Clone, Debug)]
@@ -123,24 +124,59 @@ const BLOCK: (usize, usize) = (16, 128);
 /// The number of rounds in which every proposal may be rejected before what is left counts as rounding.
 const EMPTY_ROUNDS: usize = 3;
 
-/// Columns of K at new pivots become columns of F, and their squares are taken off the residual: (K_new − F L_newᵀ) L_new,new⁻ᵀ.
-///
-/// `old` is F (b x s), `new` is b x t, `lower` the rows of L at the new pivots (t x (s + t)).
-pub(crate) fn eliminate(old: MatRef<'_, f64>, mut new: MatMut<'_, f64>, lower: MatRef<'_, f64>, residual: &mut [f64]) {
-    let (s, t) = (old.ncols(), new.ncols());
-    matmul(new.rb_mut(), Accum::Add, old, lower.subcols(0, s).transpose(), -1.0, Par::Seq);
-    solve_lower_triangular_in_place(lower.subcols(s, t), new.rb_mut().transpose_mut(), Par::Seq);
-    subtract_columns(new.rb(), residual);
+/// F and what is left of the diagonal, for rows in memory: residuals are updated, not computed anew.
+pub(crate) struct GrowingFactor {
+    /// n x the most pivots; the leading columns are F.
+    pub(crate) factor: Mat<f64>,
+    pub(crate) residual: Vec<f64>,
 }
 
-/// A factor that grows.
+impl GrowingFactor {
+    pub(crate) fn new(diagonal: Vec<f64>, most: usize) -> Self {
+        Self { factor: Mat::zeros(diagonal.len(), most), residual: diagonal }
+    }
+
+    /// The rows of F at these places, of `s` columns.
+    pub(crate) fn rows(&self, at: &[usize], s: usize) -> Mat<f64> {
+        Mat::from_fn(at.len(), s, |i, j| self.factor[(at[i], j)])
+    }
+
+    /// Adds t columns to s: (K_new − F L_newᵀ) L_new,new⁻ᵀ. `lower` are the rows of L at the new pivots, t x (s + t); `fill` writes
+    /// K_new for some of the rows.
+    pub(crate) fn extend<E: Send>(
+        &mut self,
+        lower: MatRef<'_, f64>,
+        workers: &Workers,
+        fill: impl Fn(Range<usize>, MatMut<'_, f64>) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
+        let (t, all) = lower.shape();
+        let (s, n) = (all - t, self.residual.len());
+        let mut results: Vec<Result<(), E>> = Vec::new();
+        results.resize_with(n.div_ceil(STRIP), || Ok(()));
+        let (mut parts, mut factor) = (Vec::new(), self.factor.as_mut().subcols_mut(0, all));
+        for (i, (residual, result)) in self.residual.chunks_mut(STRIP).zip(&mut results).enumerate() {
+            let (head, tail) = factor.split_at_row_mut(residual.len());
+            parts.push((i * STRIP, head, residual, result));
+            factor = tail;
+        }
+        workers.each(parts, |(start, factor, residual, result)| {
+            let (old, mut new) = factor.split_at_col_mut(s);
+            *result = fill(start..start + residual.len(), new.rb_mut());
+            if result.is_ok() {
+                matmul(new.rb_mut(), Accum::Add, old.rb(), lower.subcols(0, s).transpose(), -1.0, Par::Seq);
+                solve_lower_triangular_in_place(lower.subcols(s, t), new.rb_mut().transpose_mut(), Par::Seq);
+                subtract_columns(new.rb(), residual);
+            }
+        });
+        results.into_iter().collect()
+    }
+}
+
 struct Grown<'a> {
     matrix: &'a dyn Entries,
     workers: &'a Workers,
     diagonal: Vec<f64>,
-    /// n x rank; the leading columns are F.
-    factor: Mat<f64>,
-    residual: Vec<f64>,
+    grown: GrowingFactor,
     /// What rounding may leave of each row; infinite for rows that are never to be chosen again.
     floors: Vec<f64>,
     pivots: Vec<u64>,
@@ -167,35 +203,35 @@ impl<'a> Grown<'a> {
         }
         let floor = PIVOT_FLOOR / f64::EPSILON * matrix.rounding();
         let floors = diagonal.iter().map(|value| floor * value).collect();
-        let (factor, residual) = (Mat::zeros(n, rank.min(n)), diagonal.clone());
-        Ok(Self { matrix, workers, diagonal, factor, residual, floors, pivots: Vec::new(), evaluations: rows })
+        let grown = GrowingFactor::new(diagonal.clone(), rank.min(n));
+        Ok(Self { matrix, workers, diagonal, grown, floors, pivots: Vec::new(), evaluations: rows })
     }
 
     fn trace_error(&self) -> f64 {
         let trace: f64 = self.diagonal.iter().sum();
-        let left: f64 = self.residual.iter().map(|residual| residual.max(0.0)).sum();
+        let left: f64 = self.grown.residual.iter().map(|residual| residual.max(0.0)).sum();
         if trace > 0.0 { left / trace } else { 0.0 }
     }
 
     fn is_done(&self, tolerance: f64) -> bool {
-        self.pivots.len() == self.factor.ncols() || self.trace_error() <= tolerance
+        self.pivots.len() == self.grown.factor.ncols() || self.trace_error() <= tolerance
     }
 
     /// Most candidates of a round: the entries between them are a quarter of a column.
     fn most_candidates(&self) -> usize {
-        (self.residual.len().isqrt() / 2).max(1)
+        (self.grown.residual.len().isqrt() / 2).max(1)
     }
 
     /// What may still be chosen of row i.
     fn open(&self, i: usize) -> f64 {
-        if self.residual[i] > self.floors[i] { self.residual[i] } else { 0.0 }
+        if self.grown.residual[i] > self.floors[i] { self.grown.residual[i] } else { 0.0 }
     }
 
     /// One round of proposals; the number of pivots it found.
     fn draw(&mut self, seed: u64, round: u64) -> Result<usize> {
-        let wanted = self.factor.ncols() - self.pivots.len();
+        let wanted = self.grown.factor.ncols() - self.pivots.len();
         let mut sum = 0.0;
-        let sums: Vec<f64> = (0..self.residual.len())
+        let sums: Vec<f64> = (0..self.grown.residual.len())
             .map(|i| {
                 sum += self.open(i);
                 sum
@@ -203,7 +239,7 @@ impl<'a> Grown<'a> {
             .collect();
         let (draws, coins) =
             (Stream::new(seed, Purpose::Proposals, round), Stream::new(seed, Purpose::Acceptance, round));
-        let block = (self.factor.ncols() / 8).clamp(BLOCK.0, BLOCK.1).min(2 * wanted + BLOCK.0);
+        let block = (self.grown.factor.ncols() / 8).clamp(BLOCK.0, BLOCK.1).min(2 * wanted + BLOCK.0);
         let block = block.min(self.most_candidates()) as u64;
         let pick = |draw| sums.partition_point(|known| *known <= draws.uniform(draw) * sum).min(sums.len() - 1);
         let proposed: Vec<usize> = (0..block).map(pick).collect();
@@ -216,7 +252,7 @@ impl<'a> Grown<'a> {
             let Ok(i) = rows.binary_search(&row) else { continue };
             match pool.residual(i) {
                 None => self.floors[row] = f64::INFINITY,
-                Some(now) if taken.rows.len() < wanted && coins.uniform(draw) * self.residual[row] < now => {
+                Some(now) if taken.rows.len() < wanted && coins.uniform(draw) * self.grown.residual[row] < now => {
                     taken.take(&mut pool, i);
                 }
                 Some(_) => {}
@@ -227,8 +263,8 @@ impl<'a> Grown<'a> {
 
     /// The rows of which most is left, as long as those are known without looking at others; how many they are.
     fn take_largest(&mut self, capacity: usize) -> Result<usize> {
-        let wanted = self.factor.ncols() - self.pivots.len();
-        let open: Vec<f64> = (0..self.residual.len()).map(|i| self.open(i)).collect();
+        let wanted = self.grown.factor.ncols() - self.pivots.len();
+        let open: Vec<f64> = (0..self.grown.residual.len()).map(|i| self.open(i)).collect();
         let best = largest(&open, capacity).1;
         let outside = best.get(capacity - 1).map_or(0.0, |i| open[*i]);
         let mut pool = self.pool(&best)?;
@@ -244,46 +280,30 @@ impl<'a> Grown<'a> {
 
     /// What the pivots leave of some rows, each of them once.
     fn pool(&mut self, rows: &[usize]) -> Result<Pool> {
-        let (b, s) = (rows.len(), self.pivots.len());
+        let b = rows.len();
         let numbers: Vec<u64> = rows.iter().map(|row| *row as u64).collect();
         let mut kernel = Mat::zeros(b, b);
         for (i, row) in numbers.iter().enumerate() {
             self.matrix.block(*row..*row + 1, &numbers, kernel.as_mut().subrows_mut(i, 1))?;
         }
         self.evaluations += (b * b) as u64;
-        let phi = Mat::from_fn(b, s, |i, j| self.factor[(rows[i], j)]);
+        let phi = self.grown.rows(rows, self.pivots.len());
         let floors = rows.iter().map(|row| self.floors[*row]).collect();
         Ok(Pool::new(numbers, Vec::new(), phi, kernel, floors))
     }
 
     /// Adds the columns of new pivots; how many they are.
     fn extend(&mut self, Taken { rows, lower }: Taken) -> Result<usize> {
-        let (n, s, t) = (self.residual.len(), self.pivots.len(), rows.len());
+        let (n, s, t) = (self.grown.residual.len(), self.pivots.len(), rows.len());
         let lower = Mat::from_fn(t, s + t, |i, j| lower[i].get(j).copied().unwrap_or(0.0));
-        let mut results: Vec<Result<()>> = Vec::new();
-        results.resize_with(n.div_ceil(STRIP), || Ok(()));
-        let mut parts = Vec::new();
-        let (mut factor, mut residual) = (self.factor.as_mut().subcols_mut(0, s + t), &mut self.residual[..]);
-        for (strip, result) in results.iter_mut().enumerate() {
-            let height = STRIP.min(residual.len());
-            let (head, tail) = factor.split_at_row_mut(height);
-            let (left, right) = residual.split_at_mut(height);
-            parts.push(((strip * STRIP) as u64, head, left, result));
-            (factor, residual) = (tail, right);
-        }
         let matrix = self.matrix;
-        self.workers.each(parts, |(start, factor, residual, result)| {
-            let (old, mut new) = factor.split_at_col_mut(s);
-            *result = matrix.block(start..start + residual.len() as u64, &rows, new.rb_mut());
-            if result.is_ok() {
-                eliminate(old.rb(), new, lower.as_ref(), residual);
-            }
-        });
-        results.into_iter().collect::<Result<()>>()?;
+        self.grown.extend(lower.as_ref(), self.workers, |strip, out| {
+            matrix.block(strip.start as u64..strip.end as u64, &rows, out)
+        })?;
         self.evaluations += (n * t) as u64;
         for row in &rows {
             // exactly nothing: the row is spanned by itself
-            (self.residual[*row as usize], self.floors[*row as usize]) = (0.0, f64::INFINITY);
+            (self.grown.residual[*row as usize], self.floors[*row as usize]) = (0.0, f64::INFINITY);
         }
         self.pivots.extend(rows);
         self.check()?;
@@ -293,7 +313,7 @@ impl<'a> Grown<'a> {
     /// Refuses residuals that lie further below 0 than rounding takes them.
     fn check(&self) -> Result<()> {
         let share = self.matrix.rounding().sqrt();
-        for (row, (residual, diagonal)) in (0..).zip(self.residual.iter().zip(&self.diagonal)) {
+        for (row, (residual, diagonal)) in (0..).zip(self.grown.residual.iter().zip(&self.diagonal)) {
             if residual.is_nan() {
                 return Err(not_finite(row));
             }
@@ -309,18 +329,18 @@ impl<'a> Grown<'a> {
     fn finish(mut self, tolerance: f64) -> PartialCholesky {
         let trace: f64 = self.diagonal.iter().sum();
         while let Some(last) = self.pivots.len().checked_sub(1) {
-            let column = self.factor.col(last);
+            let column = self.grown.factor.col(last);
             let before: Vec<f64> =
-                self.residual.iter().zip(column.iter()).map(|(r, value)| r + value * value).collect();
+                self.grown.residual.iter().zip(column.iter()).map(|(r, value)| r + value * value).collect();
             if before.iter().map(|residual| residual.max(0.0)).sum::<f64>() > tolerance * trace {
                 break;
             }
-            self.residual = before;
+            self.grown.residual = before;
             self.pivots.pop();
         }
-        self.factor.truncate(self.residual.len(), self.pivots.len());
+        self.grown.factor.truncate(self.grown.residual.len(), self.pivots.len());
         let trace_error = self.trace_error();
-        let Self { pivots, factor, residual, evaluations, .. } = self;
+        let Self { pivots, grown: GrowingFactor { factor, residual }, evaluations, .. } = self;
         PartialCholesky { pivots, factor, residual, trace, trace_error, evaluations }
     }
 }
@@ -330,7 +350,6 @@ fn not_finite(row: u64) -> Error {
     Error::NotFinite { what: format!("row {row} (counted from 0) of the matrix"), remedy }
 }
 
-/// Pivots of a round.
 #[derive(Default)]
 struct Taken {
     rows: Vec<u64>,

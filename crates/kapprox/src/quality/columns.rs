@@ -1,10 +1,10 @@
 //! Columns of E = K − ΦΦᵀ at some rows, all rows going by: their squares, their largest entries, and the diagonal.
 
-use super::{Held, PANEL};
+use super::{MeasuredRows, PANEL};
 use crate::kernel::Kernel;
 use crate::map::FeatureMap;
+use crate::map::factor::subtract_columns;
 use crate::map::nystrom::{STRIP, strips};
-use crate::map::residual::subtract_columns;
 use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
@@ -24,7 +24,7 @@ pub struct ColumnFold<'a, T: Real> {
     /// The ranks, ascending; the leading r columns of Φ are the map of rank r.
     pub(super) ranks: &'a [usize],
     /// The rows whose columns are measured.
-    pub(super) held: Held,
+    pub(super) held: MeasuredRows,
     pub(super) tile: usize,
     /// True where E has no negative eigenvalue.
     pub(super) projection: bool,

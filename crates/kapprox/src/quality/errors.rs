@@ -14,6 +14,13 @@ pub struct Norm {
     pub whole: Measure,
 }
 
+impl Norm {
+    /// ‖E‖ / ‖K‖.
+    pub fn relative(&self) -> Measure {
+        self.error.relative_to(self.whole)
+    }
+}
+
 /// Errors of an approximation at one rank.
 #[derive(Clone, Debug)]
 pub struct Errors {

@@ -46,7 +46,7 @@ pub use columns::{ColumnFold, ColumnScratch, ColumnSums};
 pub use dimension::GramSpectrum;
 pub use errors::{Errors, Norm};
 pub use measure::{Evidence, Measure};
-pub use spectral::{SpectralOptions, SpectralSource};
+pub use spectral::SpectralOptions;
 pub use spectrum::{SampleSpectrum, sample_spectrum};
 
 use crate::kernel::AnyKernel;
@@ -88,7 +88,7 @@ pub struct Approximation<'a, T: Real> {
 
 /// Rows in memory, in f64, with their features.
 #[derive(Debug)]
-struct Held {
+struct MeasuredRows {
     /// c x d, row-major.
     x: Vec<f64>,
     d: usize,
@@ -96,7 +96,7 @@ struct Held {
     phi: Mat<f64>,
 }
 
-impl Held {
+impl MeasuredRows {
     fn points(&self) -> MatRef<'_, f64> {
         MatRef::from_row_major_slice(&self.x, self.phi.nrows(), self.d)
     }
@@ -104,14 +104,14 @@ impl Held {
 
 impl<T: Real> Approximation<'_, T> {
     /// `count` rows drawn uniformly without replacement, or all where there are no more: one pass, c(d + 2p) numbers.
-    fn hold(&self, count: usize, seed: u64) -> Result<Held> {
+    fn hold(&self, count: usize, seed: u64) -> Result<MeasuredRows> {
         let sample = uniform_sample(&self.data, count, Purpose::Quality, seed)?;
         let mut phi = Mat::<T>::zeros(sample.len(), self.map.dims().1);
         if !sample.is_empty() {
             self.map.apply(sample.as_mat(), phi.as_mut(), self.workers());
         }
         let x = sample.x.iter().map(|value| kstore::Real::to_f64(*value)).collect();
-        Ok(Held { x, d: sample.d, phi: wide(phi.as_ref()) })
+        Ok(MeasuredRows { x, d: sample.d, phi: wide(phi.as_ref()) })
     }
 
     fn workers(&self) -> &Workers {
@@ -120,13 +120,10 @@ impl<T: Real> Approximation<'_, T> {
 
     /// True where K̂ ≼ K: a projection, of a kernel whose matrices have no negative eigenvalue.
     fn is_projection(&self) -> bool {
-        let none = MatRef::from_row_major_slice(&[], 0, self.map.dims().0);
-        let positive_definite = self.kernel.typed::<T>().positive_definite();
-        positive_definite && self.map.kernel_diag(none, &mut []).is_some()
+        self.kernel.typed::<T>().positive_definite() && self.map.is_projection()
     }
 }
 
-/// The matrix in f64.
 fn wide<T: Real>(matrix: MatRef<'_, T>) -> Mat<f64> {
     Mat::from_fn(matrix.nrows(), matrix.ncols(), |i, j| kstore::Real::to_f64(matrix[(i, j)]))
 }

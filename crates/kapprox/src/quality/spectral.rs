@@ -1,7 +1,7 @@
 //! The spectral norms ‖K − ΦΦᵀ‖₂ and ‖K‖₂.
 
 use super::krylov::{Bounds, Known, Krylov};
-use super::{Approximation, EXACT_ROWS, Errors, Evidence, GramSpectrum, Held, Measure, Norm, PANEL};
+use super::{Approximation, EXACT_ROWS, Errors, Evidence, Measure, MeasuredRows, Norm, PANEL};
 use crate::decompose::product;
 use crate::kernel::Kernel;
 use crate::map::nystrom::strips;
@@ -28,66 +28,42 @@ impl Default for SpectralOptions {
     }
 }
 
-/// The numbers that [`Approximation::spectral`] computes norms from.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum SpectralSource<'a> {
-    /// Products with K − ΦΦᵀ: at most [`EXACT_ROWS`] rows.
-    Products(SpectralOptions),
-    /// The eigenvalues of ΦᵀΦ and what [`Errors`] knows: any number of rows, no further pass.
-    Bounds(&'a GramSpectrum),
-}
-
-impl<T: Real> Approximation<'_, T> {
-    /// ‖E‖₂ and ‖K‖₂ at the rank of some errors of this approximation, and their ratio.
+impl Errors {
+    /// Bounds on ‖E‖₂ and ‖K‖₂ for any number of rows, without a further pass; `largest` is the largest eigenvalue of ΦᵀΦ, or 0
+    /// where it is not known.
     ///
-    /// **By products**: one pass brings the rows into memory, n(d + 2p) numbers; then block Krylov iterations, each of n²
-    /// kernel evaluations and 2n²(d + 16) flops, and 2n·8·steps numbers for each of the two matrices. The value is the
-    /// lower bound, the interval holds but for `failure` (see the source for the mathematics).
-    ///
-    /// **By bounds**: max(max r_i, max_j ‖E e_j‖) ≤ ‖E‖₂ ≤ min(‖E‖_F, tr E), the trace for projections only, and ‖K‖₂ is
-    /// the largest eigenvalue of ΦᵀΦ up to ‖E‖₂, for projections not below it.
-    ///
-    /// # Errors
-    /// The errors of the source. Products of more than [`EXACT_ROWS`] rows are refused with
-    /// [`crate::Error::TooManyRows`].
-    pub fn spectral(&self, errors: &Errors, source: SpectralSource<'_>, seed: u64) -> Result<(Measure, Norm)> {
-        let norm = match source {
-            SpectralSource::Bounds(gram) => self.bounds(errors, gram),
-            SpectralSource::Products(options) => {
-                return Ok(self.spectral_by_products(std::slice::from_ref(errors), options, seed)?.remove(0));
-            }
-        };
-        Ok((norm.error.relative_to(norm.whole), norm))
-    }
-
-    fn bounds(&self, errors: &Errors, gram: &GramSpectrum) -> Norm {
-        let frobenius = errors.frobenius_norm;
-        let trace = errors.trace_bound();
-        let low = errors.largest_column.max(errors.largest_residual);
+    /// max(max r_i, max_j ‖E e_j‖) ≤ ‖E‖₂ ≤ min(‖E‖_F, tr E), the trace for projections only, and ‖K‖₂ is the largest
+    /// eigenvalue of ΦᵀΦ up to ‖E‖₂, for projections not below it.
+    pub fn spectral_bounds(&self, largest: f64) -> Norm {
+        let (frobenius, trace) = (self.frobenius_norm, self.trace_bound());
+        let low = self.largest_column.max(self.largest_residual);
         let likely = frobenius.error.high < trace.unwrap_or(f64::INFINITY);
         let evidence = |measure: Measure| match frobenius.error.evidence {
             Evidence::Confidence(level) if likely => Measure { evidence: Evidence::Confidence(level), ..measure },
             _ => measure,
         };
         let error = evidence(Measure::bounds(low, frobenius.error.high.min(trace.unwrap_or(f64::INFINITY))));
-        let top = gram.values.first().copied().unwrap_or(0.0);
-        let least = if trace.is_some() { top } else { top - error.high };
-        let whole = Measure::bounds(least.max(0.0), (top + error.high).min(errors.trace_of_kernel));
+        let least = if trace.is_some() { largest } else { largest - error.high };
+        let whole = Measure::bounds(least.max(0.0), (largest + error.high).min(self.trace_of_kernel));
         Norm { error, whole: evidence(whole) }
     }
 
-    /// [`Approximation::spectral`] by products, at several ranks of this approximation: a block of K is formed once for all
-    /// of them and for ‖K‖₂. Holds 2n·8·steps numbers for each rank and for K.
+    /// The most that tr E can be, rounding included, where that bounds its norms.
+    pub(super) fn trace_bound(&self) -> Option<f64> {
+        self.trace.map(|trace| (trace + self.floor) * self.trace_of_kernel)
+    }
+}
+
+impl<T: Real> Approximation<'_, T> {
+    /// ‖E‖₂ and ‖K‖₂ at the ranks of some errors of this approximation.
+    ///
+    /// One pass brings the rows into memory, n(d + 2p) numbers; then block Krylov iterations, each of n² kernel evaluations,
+    /// which serve every rank, and 2n²(d + 16) flops, and 2n·8·steps numbers for each rank and for K. The value is the lower
+    /// bound, the interval holds but for `failure` (see the source for the mathematics).
     ///
     /// # Errors
-    /// The errors of [`Approximation::spectral`].
-    pub fn spectral_by_products(
-        &self,
-        errors: &[Errors],
-        options: SpectralOptions,
-        seed: u64,
-    ) -> Result<Vec<(Measure, Norm)>> {
+    /// The errors of the source. More than [`EXACT_ROWS`] rows are refused with [`crate::Error::TooManyRows`].
+    pub fn spectral(&self, errors: &[Errors], options: SpectralOptions, seed: u64) -> Result<Vec<Norm>> {
         let Some(first) = errors.first() else { return Ok(Vec::new()) };
         if first.rows > EXACT_ROWS as u64 {
             return Err(crate::Error::TooManyRows {
@@ -100,7 +76,7 @@ impl<T: Real> Approximation<'_, T> {
         let n = held.phi.nrows();
         let kernel = self.kernel.typed::<f64>();
         let definite = kernel.positive_definite();
-        let search = |rank, frobenius, trace| Search {
+        let search = |rank, frobenius, trace| NormSearch {
             space: Krylov::new(n, seed),
             known: Known { frobenius, trace },
             rank,
@@ -108,10 +84,10 @@ impl<T: Real> Approximation<'_, T> {
         };
         let of_error =
             |errors: &Errors| search(Some(errors.rank), errors.frobenius_norm.error.high, errors.trace_bound());
-        let mut open: Vec<Search> = errors.iter().map(of_error).collect();
+        let mut open: Vec<NormSearch> = errors.iter().map(of_error).collect();
         open.push(search(None, first.frobenius_norm.whole.high, definite.then_some(first.trace_of_kernel)));
         for _ in 0..options.steps {
-            let mut going: Vec<&mut Search> = open.iter_mut().filter(|search| search.goes_on(options)).collect();
+            let mut going: Vec<&mut NormSearch> = open.iter_mut().filter(|search| search.goes_on(options)).collect();
             if going.is_empty() {
                 break;
             }
@@ -120,34 +96,26 @@ impl<T: Real> Approximation<'_, T> {
         let found: Vec<Measure> = open.iter().map(|search| search.measure(options)).collect();
         let (whole, of_ranks) =
             found.split_last().map_or((Measure::exact(0.0), &[][..]), |(last, first)| (*last, first));
-        let norm = |error: &Measure| (error.relative_to(whole), Norm { error: *error, whole });
-        Ok(of_ranks.iter().map(norm).collect())
-    }
-}
-
-impl Errors {
-    /// The most that tr E can be, rounding included, where that bounds its norms.
-    pub(super) fn trace_bound(&self) -> Option<f64> {
-        self.trace.map(|trace| (trace + self.floor) * self.trace_of_kernel)
+        Ok(of_ranks.iter().map(|error| Norm { error: *error, whole }).collect())
     }
 }
 
 /// The search for the norm of K, or of K less the leading features' product.
-struct Search {
+struct NormSearch {
     space: Krylov,
     known: Known,
     rank: Option<usize>,
     found: Option<Bounds>,
 }
 
-impl Search {
+impl NormSearch {
     fn goes_on(&self, options: SpectralOptions) -> bool {
         let wide = self.found.is_none_or(|found| found.likely > found.low * (1.0 + options.tolerance));
         wide && self.space.next().ncols() > 0
     }
 
     /// Adds the product of K with the next columns.
-    fn take(&mut self, mut images: MatMut<'_, f64>, held: &Held, failure: f64) -> Result<()> {
+    fn take(&mut self, mut images: MatMut<'_, f64>, held: &MeasuredRows, failure: f64) -> Result<()> {
         if let Some(rank) = self.rank {
             let phi = held.phi.as_ref().subcols(0, rank);
             let inner = product(phi.transpose(), self.space.next());
@@ -168,8 +136,8 @@ impl Search {
 
 /// One product with K for all searches, so that its entries are formed once.
 fn step(
-    searches: &mut [&mut Search],
-    held: &Held,
+    searches: &mut [&mut NormSearch],
+    held: &MeasuredRows,
     kernel: &dyn Kernel<f64>,
     workers: &Workers,
     failure: f64,

@@ -3,7 +3,7 @@
 use crate::formulas::cases;
 use crate::inputs::{block, build, points, suited, view};
 use faer::{Mat, MatMut, MatRef, Side};
-use kapprox::kernel::{AnyKernel, Distance, Kernel, Spec, registry};
+use kapprox::kernel::{AnyKernel, Distance, Domain, Kernel, Spec, registry};
 use kapprox::landmark::LandmarkSet;
 use kapprox::map::KernelFunctions;
 use kapprox::{FeatureMap, Real};
@@ -226,5 +226,43 @@ fn the_median_is_taken_in_the_kernels_own_metric() {
             }
             None => assert_eq!(resolved, spec),
         }
+    }
+}
+
+/// What the registry says of a kernel, on a few points with the origin: a fact that does not hold there is wrong.
+#[test]
+fn facts_hold_on_points() {
+    let d = 3;
+    for family in registry() {
+        let (name, facts, kernel) = (family.name, family.facts, build(family.example));
+        // no two rows are the same set
+        let sets: Vec<f64> = (0..8).flat_map(|i| [i & 1, i >> 1 & 1, i >> 2].map(f64::from)).collect();
+        let away = points::<f64>(11, d, 4, 0.0).into_iter();
+        let away: Vec<f64> = away.map(|v| if family.domain == Domain::Any { v } else { v.abs() }).collect();
+        let spread = [vec![0.0; d], away].concat();
+        let x = if family.domain == Domain::Binary { sets } else { spread };
+        let moved = |by: &dyn Fn(f64) -> f64| x.iter().map(|v| by(*v)).collect::<Vec<f64>>();
+        let k = block(&kernel, view(&x, d), view(&x, d));
+        if facts.bounded && family.domain != Domain::Binary {
+            let far = moved(&|v| 1e6 * v);
+            let far = block(&kernel, view(&far, d), view(&far, d));
+            assert!(far.norm_max() <= 2.0 * k.norm_max(), "{name} is not bounded");
+        }
+        if facts.translation_invariant {
+            let away = moved(&|v| v + 2.0);
+            let same = block(&kernel, view(&away, d), view(&away, d)) - &k;
+            assert!(same.norm_max() <= 1e-12 * k.norm_max(), "{name} is no function of x - z");
+        }
+        if facts.universal {
+            let least = kapprox::decompose::symmetric_eigenvalues(k.as_ref()).unwrap()[0];
+            assert!(least > 1e-9, "{name} is singular on points that differ: {least:e}");
+        }
+        // sums of functions with a jump come near no function without
+        if facts.universal && facts.of.is_empty() && family.domain != Domain::Binary {
+            let near = moved(&|v| v + 1e-9);
+            let jump = block(&kernel, view(&x, d), view(&near, d)) - &k;
+            assert!(jump.norm_max() <= 1e-3, "{name} has a jump");
+        }
+        assert!(facts.of.is_empty() || facts.characteristic, "{name}");
     }
 }

@@ -90,7 +90,7 @@ fn errors_point_at_the_character() {
         ("laplacian(sigma=[1, 2])", 16, "sigma of laplacian is one number, not a list"),
         ("exp linear", 4, "expected '(' and a kernel"),
         ("power(linear, degree=0.5)", 21, "degree must be a whole number"),
-        ("mean(linear, p=-1)", 15, "p must be > 0"),
+        ("mean(linear, p=-1)", 15, "p must be >= 0"),
         ("power(linear, p=2)", 14, "expected degree="),
         ("exp(linear, p=2)", 10, "expected ')'"),
         ("delta(on=)", 9, "expected a column, as in x0, x0..x9 or [x0, x3..x5], got ')'"),
@@ -228,6 +228,47 @@ fn a_share_of_the_features_becomes_a_number_when_they_are_counted() {
 }
 
 #[test]
+fn a_rate_is_another_way_to_give_a_length() {
+    let read = |text: &str| Spec::parse(text).map(|spec| spec.to_string());
+    assert_eq!(read("gaussian(gamma=0.5)").unwrap(), "gaussian(sigma=1)");
+    assert_eq!(
+        read("laplacian(gamma=4) + chi_squared(gamma=0.5)").unwrap(),
+        "laplacian(sigma=0.25) + chi_squared(sigma=2)"
+    );
+    // a share of the features waits for their number
+    let spec = Spec::parse("gaussian(gamma=1/d) * laplacian(gamma=1/d, on=[a, c])").unwrap();
+    assert_eq!(spec.to_string(), "gaussian(gamma=1/d)*laplacian(gamma=1/d, on=[a, c])");
+    assert_eq!(Spec::parse(&spec.to_string()).unwrap(), spec);
+    let known = spec.resolve_columns(&["a", "b", "c", "d", "e", "f", "g", "h"]).unwrap();
+    assert_eq!(known.to_string(), "gaussian(sigma=2)*laplacian(sigma=2, on=[a, c])");
+    assert!(known.build().is_ok());
+    let spec = Spec::parse("gaussian(gamma=1/d)").unwrap();
+    for open in [spec.build().err(), spec.stretched(2.0).err()] {
+        assert!(open.unwrap().to_string().contains("number of features is not known"));
+    }
+    for (text, part) in [
+        ("gaussian(sigma=2, gamma=1/d)", "gamma is given twice: it stands for sigma"),
+        ("gaussian(gamma=0)", "gamma must be > 0"),
+        ("laplacian(gamma=1e-320)", "gamma must be > 0"),
+        ("gaussian(gamma=1/n)", "expected d"),
+        ("gaussian(sigma=1/d)", "sigma of gaussian cannot be a share"),
+        ("matern(gamma=1)", "matern has no parameter 'gamma'"),
+    ] {
+        let error = read(text).unwrap_err().to_string();
+        assert!(error.contains(part), "{text}: {error}");
+    }
+}
+
+#[test]
+fn the_mean_of_order_0_is_the_geometric_one() {
+    let spec = Spec::parse("mean(linear(), p=0)").unwrap();
+    assert_eq!(spec, Spec::parse("normalised(linear())").unwrap());
+    assert_eq!(spec.to_string(), "normalised(linear())");
+    let error = Spec::parse("mean(linear(), p=1e-9)").unwrap_err().to_string();
+    assert!(error.contains("p must be 0 or at least 0.01"), "{error}");
+}
+
+#[test]
 fn what_is_known_of_kernels() {
     for (text, characteristic) in [
         ("gaussian(sigma=1)", true),
@@ -242,6 +283,10 @@ fn what_is_known_of_kernels() {
         ("power(1 + linear(), degree=2)", false),
         ("exp(linear())", true),
         ("periodic()", false),
+        ("distance()", true),
+        // their product has the mean 0 for the law of the origin
+        ("distance()*gaussian()", false),
+        ("gaussian(on=x0)*delta(on=city)", true),
     ] {
         assert_eq!(Spec::parse(text).unwrap().characteristic(), characteristic, "{text}");
     }

@@ -36,6 +36,9 @@ const FIRST: [&str; 20] = [
 /// The arguments whose help is short already, and has parentheses that belong to it.
 const SHORT: [&str; 2] = ["solver", "paths"];
 
+/// The verbs that people need first, as the help of the command lists them; the others stand below.
+const FIRST_VERBS: [&str; 8] = ["demo", "tune", "fit", "predict", "evaluate", "inspect", "plot", "curve"];
+
 /// The verbs whose first word is a solver.
 const LEARNING: [&str; 2] = ["fit", "plan"];
 
@@ -62,10 +65,26 @@ const COUNTED: [&str; 16] = [
 /// The command line, with the help that belongs to what was typed: `-h` is short, anything else has all.
 pub fn command(words: &[OsString]) -> Command {
     let short = words.iter().any(|word| word == "-h");
-    let understood = Cli::command().mut_subcommands(in_both_numbers);
+    let understood = first_verbs_first(Cli::command()).mut_subcommands(in_both_numbers);
     let command = understood.mut_subcommands(|verb| if short { shortened(verb) } else { whole(verb) });
     let Some((verb, family)) = learning(words) else { return command };
     command.mut_subcommand(verb, |verb| for_solver(verb, family, short))
+}
+
+/// The command with a help that lists its verbs in two groups.
+fn first_verbs_first(command: Command) -> Command {
+    let line = |verb: &Command| {
+        let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+        format!("  {:<12} {about}\n", verb.get_name())
+    };
+    let first: String = FIRST_VERBS.iter().filter_map(|name| command.find_subcommand(name)).map(line).collect();
+    let is_first = |verb: &&Command| FIRST_VERBS.contains(&verb.get_name());
+    let more: String = command.get_subcommands().filter(|verb| !is_first(verb)).map(line).collect();
+    let head = *command.get_styles().get_header();
+    command.help_template(format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{head}Commands:{head:#}\n{first}\n{head}More:{head:#}\n{more}\n\
+         {head}Options:{head:#}\n{{options}}{{after-help}}\n"
+    ))
 }
 
 /// A verb that understands `--rank` where it has `--ranks`, and `--ranks` where it has `--rank`; one that has both keeps them apart.
@@ -172,6 +191,17 @@ mod tests {
         for verb in ["", " fit", " predict", " evaluate", " tune", " curve", " plan", " plot", " convert"] {
             let text = help(&format!("kmill{verb} -h"));
             assert!(text.lines().count() <= 48, "{} lines: {text}", text.lines().count());
+        }
+    }
+
+    #[test]
+    fn the_first_verbs_stand_apart_and_none_is_missing() {
+        let text = help("kmill --help");
+        let (first, more) = text.split_once("More:").unwrap();
+        for verb in Cli::command().get_subcommands() {
+            let (name, is_first) = (verb.get_name(), FIRST_VERBS.contains(&verb.get_name()));
+            let listed = |part: &str| part.lines().any(|line| line.split_whitespace().next() == Some(name));
+            assert!(listed(first) == is_first && listed(more) != is_first, "{name}: {text}");
         }
     }
 

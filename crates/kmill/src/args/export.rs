@@ -16,4 +16,7 @@ pub struct ExportArgs {
     /// Where the file goes: .onnx
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
+    /// Neither progress nor warnings on stderr
+    #[arg(short, long)]
+    pub quiet: bool,
 }

@@ -5,7 +5,7 @@ use super::solver::SolverArgs;
 use crate::error::flags;
 use clap::Args;
 use kapprox::Spec;
-use kapprox::kernel::{Facts, registry};
+use kapprox::kernel::{Facts, KernelFamily, registry};
 use kapprox::map::MapSpec;
 use ksolve::job::{Candidates, ElementType};
 use ksolve::train::Scaling;
@@ -17,17 +17,28 @@ pub(super) const KERNEL: &str =
 
 /// The help text of `--kernel`: the names of all kernels.
 pub(super) fn kernel_help() -> String {
-    let names = |known: fn(&Facts) -> bool| {
-        let names = registry().iter().filter(|family| known(&family.facts)).map(|family| family.name);
-        names.collect::<Vec<_>>().join(", ")
+    let listed = |known: fn(&Facts) -> bool, shown: &dyn Fn(&KernelFamily) -> String| {
+        let families = registry().iter().filter(|family| known(&family.facts));
+        families.map(shown).collect::<Vec<_>>().join(", ")
     };
+    let names = |known| listed(known, &|family| family.name.to_string());
+    let rich = |known| {
+        listed(known, &|KernelFamily { name, facts, .. }| match facts.of {
+            "" => name.to_string(),
+            of => format!("{name} ({of})"),
+        })
+    };
+    let rates = registry().iter().filter(|family| family.rate.is_some()).map(|family| family.name);
     format!(
         "Kernel: {}; sums, products and numbers, as in 1 + linear(). sigma=median takes the median distance of a sample, gamma=1/d \
-         the number of features. Bounded: {}. Functions of x - z: {}. Universal and characteristic (tests see every difference): {}",
+         the number of features; {} take gamma in the place of sigma. Bounded: {}. Functions of x - z: {}. Universal: {}. Characteristic \
+         (tests see every difference): {}",
         names(|_| true),
+        rates.collect::<Vec<_>>().join(", "),
         names(|facts| facts.bounded),
         names(|facts| facts.translation_invariant),
-        names(|facts| facts.characteristic),
+        rich(|facts| facts.universal),
+        rich(|facts| facts.characteristic),
     )
 }
 

@@ -75,7 +75,7 @@ impl EngineArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct ScratchArgs {
-    /// Folder on a fast disk for decoded rows, features and kernel values that do not fit --memory; emptied at the end
+    /// Folder on a fast disk for decoded rows, features and kernel values that do not fit --memory; nothing stays there
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
     /// Most bytes there [default: half of what the disk has free]

@@ -13,6 +13,8 @@ use std::path::PathBuf;
     kmill stats job.safetensors parts/ --part 2/2 -o b.safetensors   (on another)\n  \
     kmill merge a.safetensors b.safetensors -o all.safetensors\n  \
     kmill solve job.safetensors all.safetensors -o model.safetensors\n\n\
+    Rows that come later, with the scaling, landmarks and folds of the job:\n  \
+    kmill stats job.safetensors tuesday.parquet --after all.safetensors -o tuesday.safetensors\n\n\
     The model has the bytes of `kmill fit ridge parts/ --target y`. Solvers whose fit makes one pass: ridge, kpca, fisher.")]
 pub struct PrepareArgs {
     /// What to minimise
@@ -38,18 +40,21 @@ pub struct StatsArgs {
     /// A job written by `kmill prepare`
     #[arg(value_name = "JOB")]
     pub job: PathBuf,
-    /// Files, folders or globs: the whole table, or with --first-row a part of it
+    /// Files, folders or globs: the whole table, or with --first-row or --after a part of it
     #[arg(value_name = "DATA", required = true)]
     pub paths: Vec<PathBuf>,
     /// Stored rows of the whole table to fold, half-open [default: all that are there]
     #[arg(long, value_name = "A..B", value_parser = parse::rows, allow_hyphen_values = true)]
     pub rows: Option<Range<u64>>,
     /// Fold part I of K of the whole table, I from 1 to K: parts of about equal size
-    #[arg(long, value_name = "I/K", value_parser = parse::part, conflicts_with_all = ["rows", "first_row"])]
+    #[arg(long, value_name = "I/K", value_parser = parse::part, conflicts_with_all = ["rows", "first_row", "after"])]
     pub part: Option<(u64, u64)>,
     /// DATA is the part of the whole table that begins with this stored row
     #[arg(long, value_name = "N", value_parser = parse::whole)]
     pub first_row: Option<u64>,
+    /// DATA are the rows that come next after those of these statistics, such as what was merged the day before
+    #[arg(long, value_name = "STATS", conflicts_with = "first_row")]
+    pub after: Option<PathBuf>,
     /// FILE.npy with the target of .npy tables
     #[arg(long, value_name = "FILE.npy", value_parser = parse::name)]
     pub target: Vec<String>,
@@ -79,6 +84,9 @@ pub struct MergeArgs {
     /// One JSON object on stdout, and nothing else there
     #[arg(long)]
     pub json: bool,
+    /// Neither progress nor warnings on stderr
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 /// Options of `kmill solve`.

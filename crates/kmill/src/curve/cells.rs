@@ -1,7 +1,7 @@
 //! The file of finished cells beside the output, with which a stopped curve can go on.
 
 use crate::progress::Progress;
-use crate::{Error, Result};
+use crate::{Error, Result, pipeline};
 use ksolve::curve::{CurveCell, CurveRun};
 use kstore::AtomicFile;
 use kstore::checkpoint::Manifest;
@@ -34,18 +34,26 @@ impl CellsFile {
         Self { place: None, cells: Vec::new(), saved: false }
     }
 
+    /// The file `OUT.cells.json` beside the output OUT.
+    pub(super) fn path(output: &Path) -> PathBuf {
+        pipeline::beside(output, ".cells.json")
+    }
+
     /// The file `OUT.cells.json` for the output OUT, with the cells that it holds where the curve is resumed.
     ///
     /// # Errors
     /// A file of another curve under `--resume`, and a file that is none of kmill's.
     pub(super) fn open(output: &Path, manifest: Manifest, resume: bool, progress: &Progress) -> Result<Self> {
-        let mut name = output.as_os_str().to_owned();
-        name.push(".cells.json");
-        let path = PathBuf::from(name);
+        let path = Self::path(output);
         let new = |cells: Vec<CurveCell>, manifest| {
             let saved = !cells.is_empty();
             Self { place: Some((path.clone(), manifest)), cells, saved }
         };
+        let refuse = |why: String, remedy: &str| Err(Error::option("--resume", path.display(), why, remedy));
+        if path.is_symlink() {
+            let why = "finished cells are kept here, and this is a link".to_string();
+            return refuse(why, "move it, or give -o another name");
+        }
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -56,7 +64,6 @@ impl CellsFile {
             }
             Err(error) => return Err(kstore::Error::io("read", &path)(error).into()),
         };
-        let refuse = |why: String, remedy: &str| Err(Error::option("--resume", path.display(), why, remedy));
         let kept: Kept = match serde_json::from_slice(&bytes) {
             Ok(kept) => kept,
             Err(_) => {

@@ -29,7 +29,7 @@ use ksolve::job::ElementType;
 use ksolve::train::{Resources, Stages};
 use kstore::Workers;
 use kstore::checkpoint::Journal;
-use kstore::pass::{Engine, Observer};
+use kstore::pass::{Engine, Observer, SharedEngine};
 use outputs::Outputs;
 use pace::Pace;
 use report::{Context, Planned};
@@ -64,7 +64,7 @@ pub(crate) fn main(args: &CurveArgs) -> Result<()> {
 }
 
 fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Outputs) -> Result<CurveReport> {
-    let mut cells = match outputs.first() {
+    let cells = match outputs.first() {
         Some(path) => CellsFile::open(path, request.manifest::<T>(), args.resume, &run.progress)?,
         None => CellsFile::nowhere(),
     };
@@ -72,7 +72,21 @@ fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Ou
     if let Some(engine) = &engine {
         engine.join(&request.shared::<T>(&left(request, &cells)))?;
     }
-    let journal = engine.as_ref().map(|engine| Journal::through(engine));
+    let report = measured::<T>(request, run, outputs, cells, engine.as_ref());
+    let over = !report.as_ref().err().and_then(Error::stored).is_some_and(kstore::Error::may_pass);
+    engine.iter().for_each(|engine| engine.leave(over));
+    report
+}
+
+/// Does the runs that have no cells yet, with other processes where there is an engine, and writes the outputs.
+fn measured<T: Real>(
+    request: &Request,
+    run: &Run,
+    outputs: &Outputs,
+    mut cells: CellsFile,
+    engine: Option<&SharedEngine>,
+) -> Result<CurveReport> {
+    let journal = engine.map(|engine| Journal::through(engine));
     let (watch, workers) = (Watch::new(&run.progress), Workers::new(run.threads).heeding(interrupt::token()));
     let resources = Resources { stages: &watch, journal: journal.as_ref(), ..run.resources(&workers, None) };
     let setting = Setting::<T>::open(&request.train, request.test.as_ref(), &request.options, &resources)?;
@@ -92,7 +106,6 @@ fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Ou
     let report = CurveReport::new(request, run, context, cells.cells());
     outputs.write(&report)?;
     cells.finish(&run.progress);
-    engine.iter().for_each(|engine| engine.leave(true));
     Ok(report)
 }
 

@@ -1,5 +1,6 @@
 //! The output files of a curve: pages, figures, tables and JSON, by their extensions.
 
+use super::cells::CellsFile;
 use super::columns::{COLUMNS, Column};
 use super::figure::Figure;
 use super::html;
@@ -29,7 +30,14 @@ impl Outputs {
     /// # Errors
     /// Names that say no kind, folders that are not there, two outputs of one name.
     pub(super) fn new(paths: &[PathBuf]) -> Result<Self> {
-        Ok(Self(output::kinds(paths, kind)?))
+        let outputs = Self(output::kinds(paths, kind)?);
+        if let Some(cells) = outputs.first().map(CellsFile::path)
+            && paths.iter().any(|path| output::is_same(path, &cells))
+        {
+            let why = "finished cells are kept there, and it goes at the end";
+            return Err(Error::option("-o", cells.display(), why, "give it another name"));
+        }
+        Ok(outputs)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -46,7 +54,7 @@ impl Outputs {
     /// # Errors
     /// [`Error::Option`].
     pub(super) fn spare(&self, table: &kstore::Table) -> Result<()> {
-        self.0.iter().try_for_each(|(path, _)| output::spare(path, table, None))
+        self.0.iter().try_for_each(|(path, _)| output::spare(path, output::inputs(table)))
     }
 
     /// Writes every output.
@@ -71,7 +79,7 @@ fn kind(path: &Path) -> Result<Kind> {
         Some("html" | "htm") => Ok(Kind::Page),
         Some("svg" | "png") => Ok(Kind::Figure),
         Some("json") => Ok(Kind::Json),
-        Some("parquet" | "pq" | "arrow" | "ipc" | "feather" | "csv" | "tsv") => Ok(Kind::Table),
+        _ if output::is_table(path) => Ok(Kind::Table),
         _ => {
             let why = "its extension names no kind of report";
             Err(Error::option(

@@ -81,9 +81,9 @@ impl Request {
             test,
             test_where: args.test_where.clone(),
             train_where,
-            rows: format!("{:?}", data.select.rows),
-            missing: format!("{:?}", data.select.missing),
-            text: format!("{text:?}"),
+            rows: data.select.rows.as_ref().map_or("all".to_string(), |rows| format!("{}..{}", rows.start, rows.end)),
+            missing: data.select.treated().name().to_string(),
+            text: text.to_string(),
         })
     }
 
@@ -106,7 +106,7 @@ impl Request {
             ("--ranks", list(o.ranks.iter().map(ToString::to_string).collect())),
             ("--landmarks", o.landmarks.name.to_string()),
             ("--sample", o.sample.map_or("all".to_string(), |rows| rows.to_string())),
-            ("--scale", format!("{:?}", o.scaling)),
+            ("--scale", o.scaling.to_string()),
             ("--kernel", o.kernel.to_string()),
             ("--task", o.task.to_string()),
             ("--lambda", o.lambda.to_string()),
@@ -139,10 +139,7 @@ fn landmarks(args: &CurveArgs) -> Result<&'static Scheme> {
             Err(Error::option("--landmarks", scheme.name, why, "leave it out, or compare a map such as eigen"))
         }
         Some(scheme) => Ok(scheme),
-        None => {
-            let schemes = kapprox::landmark::registry();
-            Ok(kapprox::landmark::by_name("rpcholesky").unwrap_or(&schemes[0]))
-        }
+        None => Ok(kapprox::landmark::usual()),
     }
 }
 

@@ -67,6 +67,7 @@ struct Axes {
 /// Columns that the model or the table does not have, and errors of reading them.
 pub fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     output::check(&args.output)?;
+    output::spare(&args.output, [args.model.as_path()])?;
     let kind = kind(&args.output)?;
     let predictor = predictor::load(&args.model, run)?;
     if let [feature] = &predictor.card().features[..] {

@@ -135,7 +135,7 @@ fn tune<T: kapprox::Real>(
 ) -> Result<TuneReport> {
     let (score, pace) = (args.score, Pace::new(args.time));
     let selected = pipeline::select(&options, run)?;
-    outputs.spare(selected.table())?;
+    outputs.spare(selected.table(), &options)?;
     let stand_in = FitOptions { fit: stand_in(&options.fit, score)?, ..options.clone() };
     let ridge = Ridge::new(&stand_in.fit.settings()?);
     let search = TuneOptions {
@@ -219,9 +219,16 @@ fn in_time(
 /// Everything that tells this search from another one of the same fit.
 fn described(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) -> String {
     let TuneOptions { kernels, factors, score, sample, blocks, lambdas, intercept, .. } = search;
-    let kernels: Vec<String> = kernels.iter().map(ToString::to_string).collect();
-    let solver = (&args.solver, &args.learn.solver.0, format!("{:?}", options.text));
-    format!("{:?}", (solver, kernels, factors, score, sample, blocks, lambdas, intercept))
+    let (kernels, factors, lambdas) = (joined(kernels), joined(factors), joined(lambdas));
+    format!(
+        "{} with {}; kernels {kernels}; factors {factors}; score {score}; {sample} rows; blocks {blocks}; lambdas {lambdas}; \
+        intercept {intercept}; text files {}",
+        args.solver, args.learn.solver.0, options.text
+    )
+}
+
+fn joined(values: &[impl ToString]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn resolved(kernel: &Spec, selected: &Selected) -> Result<Spec> {

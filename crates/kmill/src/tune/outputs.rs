@@ -1,6 +1,7 @@
 //! The output files of a search: its model and its tables, by their extensions.
 
 use super::report::{Row, TuneReport};
+use crate::fit::FitOptions;
 use crate::{Error, Result, output};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{KeptColumn, Strings};
@@ -42,8 +43,9 @@ impl Outputs {
     ///
     /// # Errors
     /// [`Error::Option`].
-    pub(super) fn spare(&self, table: &kstore::Table) -> Result<()> {
-        self.0.iter().try_for_each(|(path, _)| output::spare(path, table, None))
+    pub(super) fn spare(&self, table: &kstore::Table, options: &FitOptions) -> Result<()> {
+        let inputs = || output::inputs(table).chain(options.files());
+        self.0.iter().try_for_each(|(path, _)| output::spare(path, inputs()))
     }
 
     /// Writes the tables; the model is written by the fit.
@@ -65,7 +67,7 @@ impl Outputs {
 fn kind(path: &Path) -> Result<Kind> {
     match output::extension(path).as_deref() {
         Some("json") => Ok(Kind::Json),
-        Some("parquet" | "pq" | "arrow" | "ipc" | "feather" | "csv" | "tsv") => Ok(Kind::Table),
+        _ if output::is_table(path) => Ok(Kind::Table),
         _ if output::is_model(path) => Ok(Kind::Model),
         _ => {
             let why = "its extension names neither a model nor a table";

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
+/// The budget that the program itself takes, with a thread or two.
+const SMALLEST: usize = 25 * MIB;
+
 /// What came of a run.
 enum Outcome {
     /// Peak resident memory in bytes.
@@ -38,6 +41,7 @@ fn run(folder: &Path, line: &str, memory: usize) -> Outcome {
     if output.status.success() {
         return Outcome::Done(most);
     }
+    assert!(memory < SMALLEST || most <= memory, "{line}: peak {most} before it was refused at {memory}: {said}");
     let asked = said.split("raise --memory to ").nth(1).and_then(|rest| rest.split("MiB").next());
     let asked = asked.and_then(|digits| digits.parse::<usize>().ok());
     assert!(!said.contains("panicked"), "{line}: {said}");
@@ -117,6 +121,11 @@ fn every_verb_stays_under_the_smallest_budget_it_accepts() {
         "fit ridge classes.parquet --target y --task classification --rank 100 --folds 3 --report f.html -o m",
         "fit ridge wide.parquet --target y --rank 100 --lambda 1e-4 -o m",
         "fit svm classes.parquet --target y --rank 100 --C 1 -o m",
+        "fit kdr narrow.parquet --target y --rank 200 -o m",
+        "fit kdr narrow.parquet --target y --rank 200 --precision f64 -o m",
+        "fit spca narrow.parquet --target y --rank 200 --target-kernel gaussian() -o m",
+        "fit ridge narrow.parquet --target y --rank 200 --lambda 1e-4 --importance -o m",
+        "features narrow.parquet --features x* --rank 200 -o f.parquet",
         "fit ridge narrow.parquet --target y --map sketch --kernel polynomial(degree=2) --rank 1000 --lambda 1e-4 -o m",
         "predict ridge narrow.parquet --std --keep x0 -o p.parquet",
         "predict kpca narrow.parquet --novelty --preimage -o p.parquet",
@@ -128,6 +137,32 @@ fn every_verb_stays_under_the_smallest_budget_it_accepts() {
         "inspect wide.parquet --stats",
     ]
     .map(String::from));
+}
+
+/// A row that no budget has room for is refused, and never held.
+#[test]
+fn a_cell_that_is_too_long_is_refused_within_the_budget() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    make(folder.path(), "generate friedman1 --rows 100 -o few.parquet -q");
+    make(folder.path(), "fit ridge few.parquet --target y --features x0 --rank 20 --lambda 1e-4 -o m -q");
+    for quote in ["", "\""] {
+        let text = format!("x0,s\n1,a\n2,{quote}{}{quote}\n", "s".repeat(30_000_000));
+        std::fs::write(folder.path().join("long.csv"), text).unwrap();
+        let mut kmill = Command::new(env!("CARGO_BIN_EXE_kmill"));
+        let line = "predict m long.csv --keep s -o p.csv -q --memory 25MiB --threads 2";
+        kmill.current_dir(folder.path()).args(line.split_whitespace()).stderr(Stdio::piped());
+        let (mut child, mut most) = (kmill.spawn().unwrap(), 0);
+        while child.try_wait().unwrap().is_none() {
+            most = most.max(peak(&child).unwrap_or(0));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let said = String::from_utf8_lossy(&child.wait_with_output().unwrap().stderr).into_owned();
+        assert!(said.contains("a row of at most 16777216 bytes"), "{said}");
+        assert!(most <= SMALLEST, "peak {most}");
+    }
 }
 
 #[test]

@@ -194,7 +194,7 @@ fn a_stopped_curve_keeps_its_cells_and_goes_on() {
     // other options and other data are refused, and the cells stay
     for (change, why) in [
         ("--seed 7", "--seed was 0, now it is 7"),
-        ("--scale none", "--scale was Standard, now it is None"),
+        ("--scale none", "--scale was standard, now it is none"),
         ("--features x0", "features was"),
     ] {
         let (code, _, text) = kmill(at, &format!("{line} -o c.html --resume {change}"));

@@ -12,8 +12,11 @@ mod curve;
 mod faults;
 mod features;
 mod fit;
+#[cfg(unix)]
+mod foreign;
 mod guide;
 mod iterative;
+mod letters;
 mod literature;
 mod maps;
 mod memory;

@@ -1,6 +1,7 @@
 //! Fits that are killed or stopped and go on: the same bytes, and a checkpoint that belongs to one run only.
 //! `scripts/kill9` does the same at many more moments.
 
+use crate::run::holds;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -43,9 +44,9 @@ fn table(at: &Path) {
 fn started(at: &Path, output: &str, entries: usize) -> (Child, bool) {
     let mut child = command(at, &format!("{LINE} -o {output} --threads 2"));
     let mut child = child.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let last = at.join(format!("{output}.checkpoint/{entries:04}.safetensors"));
+    let (checkpoint, last) = (at.join(format!("{output}.checkpoint")), format!("-{entries:04}.safetensors"));
     let begun = Instant::now();
-    while child.try_wait().unwrap().is_none() && !last.exists() {
+    while child.try_wait().unwrap().is_none() && !holds(&checkpoint, |name| name.ends_with(&last)) {
         assert!(begun.elapsed() < Duration::from_secs(120), "no checkpoint after two minutes");
         std::thread::sleep(Duration::from_millis(1));
     }

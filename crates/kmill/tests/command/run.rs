@@ -17,3 +17,9 @@ pub(crate) fn ok(folder: &Path, line: &str) -> serde_json::Value {
     assert_eq!(code, 0, "{line}: {stderr}");
     json
 }
+
+/// True where a folder holds a file whose name `is` the right one.
+pub(crate) fn holds(folder: &Path, is: impl Fn(&str) -> bool) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name()).any(|name| is(&name.to_string_lossy()))
+}

@@ -1,6 +1,6 @@
 //! A fit by several processes at a time, and a fit in shards: the bytes of a fit by one process on all rows.
 
-use crate::run::{kmill, ok};
+use crate::run::{holds, kmill, ok};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -127,11 +127,7 @@ fn start(at: &Path, line: &str) -> Child {
 
 /// Waits until the folder of states holds a file whose name `is` the right one.
 fn wait_for(states: &Path, process: &mut Child, is: impl Fn(&str) -> bool) {
-    let there = || {
-        let entries = std::fs::read_dir(states).into_iter().flatten().flatten();
-        entries.map(|entry| entry.file_name()).any(|name| is(&name.to_string_lossy()))
-    };
-    while !there() {
+    while !holds(states, &is) {
         assert!(process.try_wait().unwrap().is_none(), "the process has ended");
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -169,7 +165,7 @@ fn a_process_that_is_killed_costs_the_others_time_only() {
     let line = format!("{line} --states s --patience 2s");
     let mut killed = start(at, &format!("{line} -o of0"));
     // it is killed while a lot of it, and a state of it, are there
-    wait_for(&at.join("s"), &mut killed, |name| name.starts_with("000002-"));
+    wait_for(&at.join("s"), &mut killed, |name| name.contains("-000002-"));
     let other = start(at, &format!("{line} -o of1"));
     killed.kill().unwrap();
     killed.wait().unwrap();
@@ -191,6 +187,154 @@ fn two_processes_find_the_kernel_and_the_model_of_one() {
     assert!(code == 1 && stderr.contains("--states: processes share the passes of the fit"), "{stderr}");
     let (code, _, stderr) = kmill(at, &format!("{line} --states e --resume -o m"));
     assert!(code == 2 && stderr.contains("--resume"), "{stderr}");
+}
+
+/// Statistics of the rows between `cuts`, each as a shard that lies alone, merged in an order that is not theirs: the model of the job.
+fn in_pieces(at: &Path, cuts: &[u64]) -> Vec<u8> {
+    let mut files = Vec::new();
+    for (i, rows) in cuts.windows(2).enumerate() {
+        let file = format!("piece{i}");
+        ok(at, &format!("convert rows.parquet --rows {}..{} -o piece.parquet -q", rows[0], rows[1]));
+        ok(at, &format!("stats job piece.parquet --first-row {} -q -o {file}", rows[0]));
+        files.insert(i / 2, file);
+    }
+    let (first, last) = files.split_at(files.len() / 2);
+    ok(at, &format!("merge {} -o last", last.join(" ")));
+    ok(at, &format!("merge last {} -o pieces", first.join(" ")));
+    ok(at, "solve job pieces -q -o model");
+    bytes(at, "model")
+}
+
+#[test]
+fn shards_begin_and_end_at_any_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    // of one row, at edges of segments and beside them, inside a tile, and several within a segment
+    let cuts = [0, 1, 1000, 2304, 9000, SEGMENT - 1, SEGMENT, SEGMENT + 1, 50_001, 73_999, ROWS];
+    ok(at, &format!("generate friedman1 --rows {ROWS} -o rows.parquet -q"));
+    for (fit, rows) in [
+        ("ridge rows.parquet --target y --ranks 10,25 --folds 3 --candidates 2000", ROWS),
+        ("ridge rows.parquet --target y --rank 10 --folds blocks:3 --candidates 2000 --precision f64", ROWS),
+        // edges are those of the stored rows, also where a condition leaves rows out, and rows in front
+        ("kpca rows.parquet --features x* --rank 10 --candidates 2000 --where x0>0.9 --rows 500..", ROWS - 500),
+    ] {
+        ok(at, &format!("fit {fit} -q -o whole"));
+        ok(at, &format!("prepare {fit} -q -o job"));
+        assert!(in_pieces(at, &cuts) == bytes(at, "whole"), "{fit} of {rows} rows");
+        ok(at, "stats job rows.parquet -q -o all");
+        ok(at, "solve job all -q -o model");
+        assert!(bytes(at, "model") == bytes(at, "whole"), "{fit} of {rows} rows");
+    }
+}
+
+#[test]
+fn shards_of_classes_and_labelled_folds_begin_and_end_at_any_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let mut text = "x,c,w,site,y\n".to_string();
+    for i in 0..50_000u32 {
+        let (x, c) = (f64::from(i * 7 % 1001) / 500.0, ["red", "green", "blue"][(i % 3) as usize]);
+        text += &format!("{x},{c},{},s{},{}\n", 1 + i % 4, i % 5, (f64::from(i) * 0.01).sin() + x);
+    }
+    std::fs::write(at.join("rows.csv"), text).unwrap();
+    ok(at, "convert rows.csv -o rows.parquet -q");
+    for fit in [
+        "ridge rows.parquet --target y --rank 20 --lambda 1e-4,1e-3 --folds column:site --weights w --candidates 1000",
+        "fisher rows.parquet --target c --features x,y --rank 20 --candidates 1000",
+    ] {
+        ok(at, &format!("fit {fit} -q -o whole"));
+        ok(at, &format!("prepare {fit} -q -o job"));
+        assert!(in_pieces(at, &[0, 17, 30_000, 36_865, 50_000]) == bytes(at, "whole"), "{fit}");
+    }
+}
+
+#[test]
+fn rows_that_come_later_are_appended() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 120000 -o rows.parquet -q");
+    let days = [0, 40_000, 40_001, 75_000, 120_000];
+    for (day, rows) in days.windows(2).enumerate() {
+        ok(at, &format!("convert rows.parquet --rows {}..{} -o day{day}.parquet -q", rows[0], rows[1]));
+    }
+    ok(at, "prepare ridge day0.parquet --target y --ranks 10,25 --folds 3 --candidates 2000 -q -o job");
+    ok(at, "stats job day0.parquet -q -o all0");
+    for day in 1..4 {
+        let before = day - 1;
+        ok(at, &format!("stats job day{day}.parquet --after all{before} -q -o new{day}"));
+        let merged = ok(at, &format!("merge new{day} all{before} --json -o all{day}"));
+        assert_eq!(merged["next"].as_u64(), Some(days[day + 1]));
+        let solved = ok(at, &format!("solve job all{day} -q --json -o model{day}"));
+        assert_eq!(solved["rows"].as_u64(), Some(days[day + 1]));
+        // the rows so far at once, as one table
+        ok(at, &format!("convert rows.parquet --rows ..{} -o sofar.parquet -q", days[day + 1]));
+        ok(at, "stats job sofar.parquet -q -o once");
+        ok(at, "solve job once -q -o model");
+        assert!(bytes(at, "model") == bytes(at, &format!("model{day}")), "day {day}");
+    }
+    // in any order, and a day is taken away again
+    let place = |day: usize| format!("--first-row {}", days[day]);
+    ok(at, &format!("stats job day3.parquet {} -q -o later", place(3)));
+    ok(at, "merge later all2 -o all");
+    ok(at, "solve job all -q -o model");
+    assert!(bytes(at, "model") == bytes(at, "model3"));
+    ok(at, "merge all3 --without 40000..40001 -o less");
+    let fitted = ok(at, "solve job less -q --json -o less.safetensors");
+    assert_eq!(fitted["rows"].as_u64(), Some(119_999));
+    // rows that are there already, that are missing, and whose place is not said
+    let twice = refused(at, "merge all1 new1 -o twice");
+    assert!(twice.contains("rows 40000..40001 are in") && twice.contains("once"), "{twice}");
+    ok(at, "merge all0 later -o gap");
+    let gap = refused(at, "solve job gap -o model");
+    assert!(gap.contains("rows 40000..75000 are missing"), "{gap}");
+    let lost = refused(at, "stats job day1.parquet -o lost");
+    assert!(lost.contains("40000 stored rows") && lost.contains("--first-row") && lost.contains("--after"), "{lost}");
+    let lost = refused(at, "stats job day3.parquet -o lost");
+    assert!(lost.contains("the values of rows 0..1024") && lost.contains("--after"), "{lost}");
+    let over = refused(at, "stats job day1.parquet --after all0 -o all0");
+    assert!(over.contains("also an input"), "{over}");
+}
+
+#[test]
+fn a_table_that_cannot_grow_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 3000 -o rows.parquet -q");
+    for (option, why) in [
+        ("--folds blocks:3", "blocks of the prepared rows"),
+        ("--folds 3 --rows 0..2000", "takes rows 0..2000 of its table"),
+    ] {
+        ok(at, &format!("prepare ridge rows.parquet --target y --rank 10 {option} -q -o job"));
+        ok(at, "stats job rows.parquet -q -o all");
+        let stderr = refused(at, "stats job rows.parquet --first-row 3000 -o more");
+        assert!(stderr.contains(why) && stderr.contains("prepare it with"), "{stderr}");
+    }
+}
+
+#[test]
+fn shards_of_another_table_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, &format!("generate friedman1 --rows {ROWS} -o rows.parquet -q"));
+    ok(at, &format!("generate friedman1 --rows {ROWS} --seed 5 -o other.parquet -q"));
+    ok(at, "prepare ridge rows.parquet --target y --rank 10 --lambda 1e-6 --candidates 2000 -q -o job");
+    ok(at, "stats job rows.parquet --part 1/2 -q -o a");
+    let other = refused(at, "stats job other.parquet --part 2/2 -o b");
+    assert!(other.contains("the values of rows 36864..37888") && other.contains("job"), "{other}");
+    assert!(!at.join("b").exists());
+    // too few rows to be compared alone: compared once the others are there
+    ok(at, &format!("stats job other.parquet --rows {SEGMENT}..{} -q -o one", SEGMENT + 1));
+    ok(at, &format!("stats job rows.parquet --rows {}.. -q -o rest", SEGMENT + 1));
+    ok(at, "merge rest one a -o all");
+    let other = refused(at, "solve job all -o model");
+    assert!(other.contains("the values of rows 36864..37888"), "{other}");
+    // the same rows in another order, and other columns
+    ok(at, &format!("convert rows.parquet --rows {SEGMENT}.. -o late.parquet -q"));
+    let moved = refused(at, "stats job late.parquet --first-row 36000 -o moved");
+    assert!(moved.contains("the values of rows 36864..37888"), "{moved}");
+    ok(at, "convert rows.parquet --features x0,x1 --target y -o narrow.parquet -q");
+    let narrow = refused(at, "stats job narrow.parquet -o narrow");
+    assert!(narrow.contains("x2"), "{narrow}");
 }
 
 /// The job of a fit, the model of which is `whole`, and statistics of its three segments: of the whole table, and of shards.
@@ -239,8 +383,6 @@ fn shards_of_ridge_make_the_model_of_all_rows() {
     assert!(overlap.contains("rows 0..36864 are in") && overlap.contains("once"), "{overlap}");
     let cut = refused(at, "merge all --without 36864..50000 -o cut");
     assert!(cut.contains("rows 36864..73728 are one state"), "{cut}");
-    let part = refused(at, "stats job rows.parquet --rows 100..50000 -o part");
-    assert!(part.contains("multiples of 36864 rows: 0..73728 would do"), "{part}");
     let elsewhere = refused(at, "stats job last.parquet --rows 0..36864 --first-row 73728 -o part");
     assert!(elsewhere.contains("the shard holds rows 73728..74000"), "{elsewhere}");
     ok(at, "prepare ridge rows.parquet --target y --rank 25 --lambda 1e-6 --candidates 2000 -q -o other");
@@ -273,10 +415,10 @@ fn shards_of_kpca_make_the_model_of_all_rows() {
         ok(at, "solve job all -q -o model");
         assert!(bytes(at, "model") == bytes(at, "whole"), "{parts} parts");
     }
-    // all rows at once are one state: nothing of it can be taken away
+    // all whole segments at once are one state: nothing of it can be taken away
     ok(at, "stats job rows.parquet -q -o once");
     ok(at, "solve job once -q -o model");
     assert!(bytes(at, "model") == bytes(at, "whole"));
     let cut = refused(at, "merge once --without 0..36864 -o less");
-    assert!(cut.contains("rows 0..74000 are one state"), "{cut}");
+    assert!(cut.contains("rows 0..73728 are one state"), "{cut}");
 }

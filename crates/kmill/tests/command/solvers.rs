@@ -69,6 +69,41 @@ fn options_of_other_solvers_are_refused() {
     assert!(plan["fits"] == true && plan["passes"] == 3, "{plan}");
 }
 
+/// The classes are counted before anything is planned, so that the plan is that of the run, and that of few classes is small.
+#[test]
+fn plans_are_for_as_many_classes_and_folds_as_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate moons --rows 4000 -o two.parquet -q");
+    ok(at, "generate blobs --rows 4000 -o three.parquet -q");
+    let solvers = [
+        "ridge --task classification --lambda 1e-4",
+        "svm --C 1",
+        "svm --C 1 --pairs",
+        "logistic --C 1",
+        "fisher --lambda 1e-4",
+        "perceptron",
+    ];
+    for solver in solvers {
+        let (name, options) = solver.split_once(' ').unwrap_or((solver, ""));
+        let planned = |table: &str| {
+            let rest = format!(
+                "{name} {table}.parquet --features x* --target y {options} --rank 60 --threads 2 --memory 1GiB"
+            );
+            let plan = ok(at, &format!("plan {rest} --json"))["planned_bytes"].as_u64().unwrap();
+            let fit = ok(at, &format!("fit {rest} -o m --json"))["planned_bytes"].as_u64().unwrap();
+            assert_eq!(plan, fit, "{solver} on {table}");
+            plan
+        };
+        assert!(planned("two") <= planned("three"), "{solver}");
+    }
+    // planned for ten classes it needed 77 MiB
+    ok(at, "generate moons --rows 100000 -o many.parquet -q");
+    let fit = "many.parquet --target y --C 1 --rank 50 --threads 2 --memory 52MiB";
+    assert!(ok(at, &format!("plan svm {fit} --json"))["fits"] == true);
+    ok(at, &format!("fit svm {fit} -o m --json"));
+}
+
 #[test]
 fn probabilities_and_the_log_loss_of_logistic_regression() {
     let folder = tempfile::tempdir().unwrap();

@@ -11,9 +11,7 @@ use crate::train::plan::Cut;
 use crate::{Error, GramState, Head, Result, RidgeOptions, fit};
 use kapprox::landmark::{LandmarkSet, Scan, Scheme};
 use kapprox::map::{Making, MapRequest, MapShape, OnLandmarks, WithoutRows};
-use kapprox::quality::{
-    Approximation, ColumnFold, Errors, GramSpectrum, Measure, Norm, SpectralOptions, SpectralSource,
-};
+use kapprox::quality::{Approximation, ColumnFold, Errors, Measure, Norm, SpectralOptions};
 use kapprox::{FeatureMap, MapSpec, Nystrom, Real};
 use kstore::pass::Observer;
 use kstore::{Pass, RowSource};
@@ -208,25 +206,23 @@ impl<T: Real> Task<'_, '_, T> {
     ) -> Result<Vec<Option<Estimate>>> {
         let (seed, products) = (self.setting.options.seed, SpectralOptions::default());
         if self.setting.n <= EXACT_ROWS {
-            let found = approximation.spectral_by_products(errors, products, seed)?;
-            return Ok(found.into_iter().map(|(spectral, _)| Some(spectral.into())).collect());
+            let found = approximation.spectral(errors, products, seed)?;
+            return Ok(found.iter().map(|norm| Some(norm.relative().into())).collect());
         }
         let Some((whole, few)) = &self.setting.beyond else { return Ok(vec![None; ranks.len()]) };
         let alone = Pass { journal: None, ..self.pass(self.observer) };
         let data = Scan { source: few, pass: alone, count: few.len() as u64 };
         let among_few = Approximation { data, ..*approximation };
         let of_few = among_few.errors(ranks, few.len(), seed)?;
-        let guesses = among_few.spectral_by_products(&of_few, products, seed)?;
-        let one = |(errors, (guess, _)): (&Errors, &(Measure, Norm))| {
+        let guesses = among_few.spectral(&of_few, products, seed)?;
+        let one = |(errors, guess): (&Errors, &Norm)| {
             // the norm of K is known already: no spectrum is needed for it
-            let none = GramSpectrum { values: Vec::new(), rows: errors.rows };
-            let norm = approximation.spectral(errors, SpectralSource::Bounds(&none), seed)?.1;
-            let bounds = norm.error.relative_to(*whole);
+            let bounds = errors.spectral_bounds(0.0).error.relative_to(*whole);
             // what is outside of what is certain is not believed
-            let value = guess.value.min(bounds.high).max(bounds.low);
-            Ok(Some(Estimate::from(Measure { value, ..bounds })))
+            let value = guess.relative().value.min(bounds.high).max(bounds.low);
+            Some(Estimate::from(Measure { value, ..bounds }))
         };
-        errors.iter().zip(&guesses).map(one).collect()
+        Ok(errors.iter().zip(&guesses).map(one).collect())
     }
 
     /// Ridge regression on the leading features, and its error on the test rows; one value for each rank.

@@ -6,12 +6,12 @@ use super::{CurveCell, CurveOptions, EXACT_ROWS, Method, SAMPLED_COLUMNS, SPECTR
 use crate::train::landmarks::{MEDIAN_ROWS, check_values, settle};
 use crate::train::plan::Cut;
 use crate::train::survey::{Survey, survey};
-use crate::train::{Resources, Task, candidates};
+use crate::train::{Resources, Task, candidates, prepare};
 use crate::{Result, Targets};
 use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{Landmarks, RowSample, RpCholesky, Scan, uniform_sample};
 use kapprox::map::{Making, WithoutRows};
-use kapprox::quality::{Approximation, GramSpectrum, Measure, SampleSpectrum, SpectralSource, sample_spectrum};
+use kapprox::quality::{Approximation, Measure, SampleSpectrum, sample_spectrum};
 use kapprox::{Nystrom, Real};
 use kstore::key::Purpose;
 use kstore::pass::Observer;
@@ -93,11 +93,12 @@ impl<'a, T: Real> Setting<'a, T> {
         resources: &'a Resources<'a>,
     ) -> Result<Self> {
         options.kernel.check_features(selected.shape().features)?;
-        let assumed = test.map(|_| crate::train::prepare::assumed_targets(selected, options.task));
         let largest = options.ranks.last().copied().unwrap_or(1);
+        let known = |method| prepare::known(selected, &super::plan::training(options, method, largest), resources);
+        let t = test.and(options.methods.first()).map(known).transpose()?.map(|(t, _)| t);
         let mut first = None;
         for method in &options.methods {
-            let (cut, plans) = plan::<T>(selected, options, method, largest, assumed, resources)?;
+            let (cut, plans) = plan::<T>(selected, options, method, largest, t, resources)?;
             check(plans)?;
             first.get_or_insert(cut);
         }
@@ -304,9 +305,8 @@ impl Opening<'_> {
             let map = Nystrom::new(any, set, &Workers::sequential())?;
             let approximation = Approximation { data, kernel: any, map: &map };
             let errors = approximation.errors(&[map.rank()], SAMPLED_COLUMNS, seed)?;
-            let gram: GramSpectrum = approximation.gram_spectrum(map.rank())?;
-            let norm = approximation.spectral(&errors[0], SpectralSource::Bounds(&gram), seed)?.1;
-            Ok(norm.whole)
+            let gram = approximation.gram_spectrum(map.rank())?;
+            Ok(errors[0].spectral_bounds(gram.values.first().copied().unwrap_or(0.0)).whole)
         })
     }
 

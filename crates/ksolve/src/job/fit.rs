@@ -5,7 +5,7 @@ use crate::metric::MetricSource;
 use crate::solver::views::WITH;
 use crate::solver::{self, Options, Settings, SolverFamily, parameter, ridge};
 use crate::statistic::combination::{self, Combination, combine};
-use crate::train::{self, Forecast, LandmarkSource, Resources, Scaling};
+use crate::train::{self, Forecast, LandmarkSource, Scaling};
 use crate::{AnyModel, Error, Result, Task};
 use kapprox::Spec;
 use kapprox::map::MapSpec;
@@ -320,12 +320,18 @@ impl Fit {
         }
     }
 
-    /// The plan of the run: the passes, memory and time of each stage. Reads a few rows to estimate the time.
+    /// The plan of the run: the passes, memory and time of each stage. Counts the classes, and reads a few rows to estimate the time.
     ///
     /// # Errors
-    /// Options that contradict each other; errors of reading the first rows. A plan over the budget is no error here.
+    /// Options that contradict each other; errors of reading these rows. A plan over the budget is no error here.
     pub fn plan(&self, selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
-        self.forecast(&run.coded(selected)?, &run.resources(), Duration::ZERO)
+        let (selected, resources) = (&run.coded(selected)?, &run.resources());
+        let training = self.training(selected)?;
+        let solver = self.family.solver(&self.settings()?)?;
+        match self.precision {
+            ElementType::F32 => train::forecast::<f32>(selected, &training, &*solver, resources, Duration::ZERO),
+            ElementType::F64 => train::forecast::<f64>(selected, &training, &*solver, resources, Duration::ZERO),
+        }
     }
 
     /// The plan of a run that learns the weights of a sum of kernels first ([`Fit::combined`]): the stages of both. How long the weights take is not
@@ -346,16 +352,6 @@ impl Fit {
         let fit = sum.into_iter().fold(self.clone(), Self::kernel).plan(selected, run)?;
         steps.extend(fit.steps);
         Ok(Forecast { steps, ..fit })
-    }
-
-    /// The plan of the run, with the time estimated only if the run is likely to take longer than `worth`.
-    pub(crate) fn forecast(&self, selected: &Selected, resources: &Resources<'_>, worth: Duration) -> Result<Forecast> {
-        let training = self.training(selected)?;
-        let solver = self.family.solver(&self.settings()?)?;
-        match self.precision {
-            ElementType::F32 => train::forecast::<f32>(selected, &training, &*solver, resources, worth),
-            ElementType::F64 => train::forecast::<f64>(selected, &training, &*solver, resources, worth),
-        }
     }
 
     /// Learns from the selected rows, and returns the model with its report.

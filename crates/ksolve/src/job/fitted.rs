@@ -12,13 +12,9 @@ use kstore::checkpoint::Journal;
 use kstore::encoding::Code;
 use kstore::{Label, Missing, Selected};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The convention of every output that names a lambda.
 pub const LAMBDA: &str = "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)";
-
-/// Time of a fit from which on its estimate is worth a second of calibration.
-const CALIBRATED_FROM: Duration = Duration::from_secs(10);
 
 /// A trained model and its report.
 #[derive(Clone, Debug)]
@@ -217,7 +213,8 @@ pub(super) fn fit<T: Real>(
         (fitted.report.seconds, fitted.report.warnings) = (watch.seconds(), watch.warnings());
         Ok(fitted)
     });
-    run.engine.iter().for_each(|engine| engine.leave(fitted.is_ok()));
+    let over = !fitted.as_ref().err().and_then(Error::stored).is_some_and(kstore::Error::may_pass);
+    run.engine.iter().for_each(|engine| engine.leave(over));
     match (&journal, fitted) {
         (Some(journal), Err(error)) => Err(match &run.checkpoint {
             Some(checkpoint) => checkpoint.kept(journal, error),
@@ -238,15 +235,6 @@ fn train_model<T: Real>(
     training: &TrainOptions,
     resources: &Resources<'_>,
 ) -> Result<Fitted> {
-    // how long the part of one process takes says little, and the rows may be elsewhere
-    let shared = resources.journal.is_some_and(Journal::is_shared);
-    if resources.stages.wants_plan() && !shared {
-        let forecast = fit.forecast(selected, resources, CALIBRATED_FROM)?;
-        // one that does not fit is refused in a moment, with what to change
-        if forecast.fits() {
-            resources.stages.planned(&forecast);
-        }
-    }
     let trained = train::train(selected, training, solver, resources).map_err(|error| match error {
         Error::TooFewRows { rows } => Error::TooFewFor { what: fit.family.name, needed: 2, rows },
         other => other,

@@ -24,7 +24,7 @@ pub struct Run<'a> {
     workers: Workers,
     stages: &'a dyn Stages,
     cancel: CancelToken,
-    scratch: Option<&'a Scratch>,
+    pub(super) scratch: Option<&'a Scratch>,
     pub(super) checkpoint: Option<Checkpoint<'a>>,
     pub(super) engine: Option<&'a dyn Engine>,
 }

@@ -9,14 +9,13 @@ use crate::solver::{Settings, Solver, ridge};
 use crate::train::{LandmarkSource, TrainOptions};
 use crate::{Error, Result, Task};
 use kapprox::Spec;
+use kapprox::landmark::Effort;
 use kstore::Selected;
 
 /// Default rank.
 const RANK: usize = 1000;
 /// Largest rank of a tolerance without a rank: its Gram matrix takes 128 MB.
 const TOLERANCE_CAP: usize = 4000;
-/// The scheme that draws rows without looking at the kernel.
-const UNIFORM: &str = "uniform";
 /// Default number of folds, where there is something to choose.
 const FOLD_COUNT: usize = 5;
 /// Default number of candidate rows for each landmark: selection then costs less than the fit.
@@ -115,7 +114,7 @@ impl Fit {
             let why = format!("the landmarks are among the {nodes} nodes; lower it, or raise `nodes`");
             return Err(Error::option("rank", rank, why));
         }
-        let by_kernel = !matches!(&landmarks, LandmarkSource::Scheme(name) if name == UNIFORM);
+        let by_kernel = landmarks.scheme().is_none_or(|scheme| scheme.effort != Effort::Draw);
         if !by_kernel && self.kernel != Spec::default() {
             let why = format!("{} looks at Euclidean distances of the scaled features; leave it out", self.family.name);
             return Err(Error::option("kernel", &self.kernel, why));

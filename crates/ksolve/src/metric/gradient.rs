@@ -216,7 +216,7 @@ mod tests {
         }
         let kernel = Spec::parse("gaussian(sigma=1.3)").unwrap().build().unwrap().typed::<f64>();
         let fold = OuterProducts::new(kernel, &z, MatRef::from_column_major_slice(&alpha, m, t));
-        let rows = MemoryRows::new(x, d).unwrap().with_targets(weights.clone(), 1).unwrap().weighted(true);
+        let rows = MemoryRows::new(x, d).unwrap().with_targets(weights.clone(), 1).unwrap().weighted(true).unwrap();
         let sums = |threads, segment| {
             let workers = Workers::new(threads);
             Pass::new(900, segment, &workers).fold(&rows, &fold).unwrap().0

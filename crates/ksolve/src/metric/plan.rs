@@ -78,7 +78,17 @@ pub(crate) fn plan<T: Real>(training: &TrainOptions, outer: &Shape, budget: usiz
     let rows = usize::try_from(n).unwrap_or(usize::MAX);
     let map = inner.map.shape(MapRequest { d, rank: RANK, rows, element })?;
     let folds = outer.folds.max(FOLDS);
-    let shape = Shape { d, map, folds, ranks: 1, candidates: None, scheme: 0, keeps: false, ..outer.clone() };
+    let shape = Shape {
+        d,
+        moment_columns: t,
+        map,
+        folds,
+        ranks: 1,
+        candidates: None,
+        scheme: 0,
+        keeps: false,
+        ..outer.clone()
+    };
     let ridge = ridge(RANK, vec![0.0; t]);
     let last = |cut: Cut| solve(&shape, cut, budget).term("systems of the metric", ridge.solve_bytes(shape.map.p), "");
     let cut = cut_of::<T>(d);

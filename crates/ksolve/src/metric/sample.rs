@@ -38,6 +38,5 @@ pub(super) fn draw<T: Real>(
     let data = Scan { source, pass: cut.pass(cut.scan_lanes, resources, &*observer), count: n };
     let sample = uniform_sample(&data, rows(n, source.shape().features), Purpose::Candidates, seed)?;
     let rows = candidates::in_row_order(sample.clone())?;
-    let rows = candidates::with_targets(rows, source, data.pass)?.weighted(source.shape().weighted);
-    Ok((rows, sample))
+    Ok((candidates::with_targets(rows, source, data.pass)?, sample))
 }

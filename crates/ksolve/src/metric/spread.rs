@@ -44,7 +44,7 @@ fn of_fold<T: Real>(rows: &Rows<'_, T>, fold: usize) -> Result<MemoryRows<T>> {
         }
         Ok::<(), crate::Error>(())
     })?;
-    Ok(MemoryRows::new(x, shape.features)?.with_targets(weights, 1)?.weighted(true))
+    Ok(MemoryRows::new(x, shape.features)?.with_targets(weights, 1)?.weighted(true)?)
 }
 
 /// The standard deviation of each column; `None` for fewer than two rows.

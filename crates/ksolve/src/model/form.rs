@@ -111,10 +111,6 @@ impl<T: Real> FeatureMap<T> for OverDegree<T> {
         }
     }
 
-    fn kernel_diag(&self, _: MatRef<'_, T>, _: &mut [f64]) -> Option<()> {
-        None
-    }
-
     fn footprint(&self) -> Footprint {
         let Footprint { fixed, per_row } = self.plain.footprint();
         Footprint { fixed: fixed + 8 * self.coefficients.len(), per_row: per_row + 8 }

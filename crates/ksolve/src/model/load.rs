@@ -322,8 +322,12 @@ impl<R: Read + Seek> Reader<'_, R> {
         if info.dtype == dtype && info.shape == shape {
             return Ok(());
         }
-        let (got, got_shape) = (info.dtype, &info.shape);
-        Err(self.damaged(format!("tensor {name} is {got:?} {got_shape:?}, the rest of it says {dtype:?} {shape:?}")))
+        let told = |dtype: Dtype, shape: &[usize]| {
+            let sides: Vec<String> = shape.iter().map(ToString::to_string).collect();
+            format!("{dtype} of {}", if sides.is_empty() { "one number".to_string() } else { sides.join(" x ") })
+        };
+        let (got, wanted) = (told(info.dtype, &info.shape), told(dtype, shape));
+        Err(self.damaged(format!("tensor {name} is {got}, the rest of it says {wanted}")))
     }
 
     fn check_card<T>(&self, card: &Card, basis: &Basis<T>, m: usize, t: usize) -> Result<()> {

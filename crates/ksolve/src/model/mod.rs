@@ -196,7 +196,7 @@ impl<T: Real> Model<T> {
     }
 
     /// The quadratic function that is a part of the scores.
-    fn distance(&self) -> Option<&Quadratic> {
+    pub(crate) fn distance(&self) -> Option<&Quadratic> {
         self.quadratic.as_ref().filter(|_| self.card.task == Task::Novelty)
     }
 

@@ -47,12 +47,18 @@ impl NearNodes {
     }
 }
 
-#[derive(Default)]
 struct Buffers {
     squares: Vec<f64>,
     found: Vec<super::Neighbour>,
     values: Vec<f64>,
     reconstruction: Reconstruction,
+}
+
+impl Buffers {
+    fn new(nodes: usize) -> Self {
+        let (found, values) = (Vec::new(), Vec::new());
+        Self { squares: vec![0.0; nodes], found, values, reconstruction: Reconstruction::of_rows() }
+    }
 }
 
 impl<T: Real> FeatureMap<T> for NearNodes {
@@ -62,16 +68,12 @@ impl<T: Real> FeatureMap<T> for NearNodes {
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         workers.each(row_strips(out, STRIP), |(first, mut out)| {
-            let mut buffers = Buffers { squares: vec![0.0; self.nodes.len()], ..Buffers::default() };
+            let mut buffers = Buffers::new(self.nodes.len());
             for i in 0..out.nrows() {
                 let x: Vec<f64> = x.row(first + i).iter().map(|v| v.to_f64()).collect();
                 self.row(&x, &mut buffers, |j, value| out[(i, j)] = value);
             }
         });
-    }
-
-    fn kernel_diag(&self, _: MatRef<'_, T>, _: &mut [f64]) -> Option<()> {
-        None
     }
 
     fn footprint(&self) -> Footprint {

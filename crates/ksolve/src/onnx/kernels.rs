@@ -1,4 +1,4 @@
-//! Kernel values k(x, z_j) as ONNX operations.
+//! Kernel values k(x, z_j) and k(x, x) as ONNX operations.
 
 use super::graph::{Graph, Name};
 use kapprox::kernel::Expression;
@@ -11,13 +11,22 @@ pub(super) struct Points<'a> {
 }
 
 impl Points<'_> {
-    fn count(&self) -> usize {
-        self.values.len() / self.d.max(1)
+    /// The features of the points that a kernel looks at, and their number.
+    fn of(self, columns: Option<&[usize]>) -> (Vec<f64>, usize) {
+        let Some(columns) = columns else { return (self.values.to_vec(), self.d) };
+        let rows = self.values.chunks_exact(self.d.max(1));
+        (rows.flat_map(|row| columns.iter().map(|column| row[*column])).collect(), columns.len())
     }
 }
 
-/// The matrix of k(x_i, z_j), N x m; otherwise the part of the expression that has no such operations.
-pub(super) fn values(graph: &mut Graph, expression: &Expression, x: &str, points: Points<'_>) -> Result<Name, String> {
+/// The matrix of k(x_i, z_j), N x m, or without points the k(x_i, x_i), N x 1 or one number for all rows; otherwise the part of the
+/// expression that has no such operations.
+pub(super) fn values(
+    graph: &mut Graph,
+    expression: &Expression,
+    x: &str,
+    points: Option<Points<'_>>,
+) -> Result<Name, String> {
     let chain = |graph: &mut Graph, operation: &str, parts: &[Expression]| {
         let mut all =
             parts.iter().map(|part| values(graph, part, x, points)).collect::<Result<Vec<_>, _>>()?.into_iter();
@@ -54,13 +63,13 @@ fn kernel<'v>(
     family: &str,
     parameter: &dyn Fn(&str) -> Option<&'v [f64]>,
     x: &str,
-    points: Points<'_>,
+    points: Option<Points<'_>>,
     columns: Option<&[usize]>,
 ) -> Option<Name> {
     let one = |name: &str| parameter(name).and_then(|values| values.first().copied());
-    let (x, points, d) = chosen(graph, x, points, columns);
-    let sigma = parameter("sigma");
-    let pair = Pair { x: &x, points: &points, d, sigma };
+    let x = looked_at(graph, x, columns);
+    let points = points.map(|points| points.of(columns));
+    let pair = Pair { x: &x, points, sigma: parameter("sigma") };
     Some(match family {
         "gaussian" => {
             let (s, half) = (pair.squares(graph), graph.number(-0.5));
@@ -116,8 +125,15 @@ fn affine(graph: &mut Graph, pair: &Pair<'_>, gamma: f64, c0: f64) -> Name {
 
 /// The Matérn kernel of ν = 1/2, 3/2 or 5/2: a polynomial of t = √(2ν) r times exp(−t).
 fn matern(graph: &mut Graph, nu: f64, pair: &Pair<'_>) -> Option<Name> {
-    let (s, factor) = (pair.squares(graph), graph.number((2.0 * nu).sqrt()));
-    let r = graph.apply("Sqrt", &[&s]);
+    let r = match nu {
+        0.5 => pair.distances(graph),
+        // smoother ones feel the square of a short distance alone
+        _ => {
+            let squares = pair.squares(graph);
+            graph.apply("Sqrt", &[&squares])
+        }
+    };
+    let factor = graph.number((2.0 * nu).sqrt());
     let t = graph.apply("Mul", &[&r, &factor]);
     let minus = graph.apply("Neg", &[&t]);
     let decay = graph.apply("Exp", &[&minus]);
@@ -138,36 +154,36 @@ fn matern(graph: &mut Graph, nu: f64, pair: &Pair<'_>) -> Option<Name> {
     Some(graph.apply("Mul", &[&polynomial, &decay]))
 }
 
-/// The features that a kernel looks at, of rows and points.
-fn chosen(graph: &mut Graph, x: &str, points: Points<'_>, columns: Option<&[usize]>) -> (Name, Vec<f64>, usize) {
-    let Some(columns) = columns else { return (x.to_string(), points.values.to_vec(), points.d) };
+/// The features of the rows that a kernel looks at.
+fn looked_at(graph: &mut Graph, x: &str, columns: Option<&[usize]>) -> Name {
+    let Some(columns) = columns else { return x.to_string() };
     let places = graph.integers(&columns.iter().map(|column| *column as i64).collect::<Vec<_>>());
-    let x = graph.apply_with("Gather", &[x, &places], &[("axis", 1)]);
-    let rows = (0..points.count()).map(|i| &points.values[i * points.d..(i + 1) * points.d]);
-    (x, rows.flat_map(|row| columns.iter().map(|column| row[*column])).collect(), columns.len())
+    graph.apply_with("Gather", &[x, &places], &[("axis", 1)])
 }
 
-/// Rows and points of d features, and the length scale of each or of all.
+/// Rows and points, or each row and itself, and the length scale of each feature or of all.
 struct Pair<'a> {
     x: &'a str,
-    points: &'a [f64],
-    d: usize,
+    points: Option<(Vec<f64>, usize)>,
     sigma: Option<&'a [f64]>,
 }
 
 impl Pair<'_> {
-    /// Rows and points over the length scale.
-    fn in_lengths(&self, graph: &mut Graph) -> (Name, Vec<f64>) {
-        let Some(sigma) = self.sigma else { return (self.x.to_string(), self.points.to_vec()) };
-        let all: Vec<f64> = (0..self.d).map(|j| sigma[j % sigma.len()]).collect();
-        let lengths = graph.numbers(&[1, self.d], &all);
-        let points = self.points.chunks_exact(self.d).flat_map(|z| z.iter().zip(&all).map(|(z, sigma)| z / sigma));
-        let points = points.collect();
-        (graph.apply("Div", &[self.x, &lengths]), points)
+    /// Rows and points over the length scale, from the middle of the points: far from the origin squares would cancel.
+    fn in_lengths(&self, graph: &mut Graph, (points, d): &(Vec<f64>, usize)) -> (Name, Vec<f64>) {
+        let count = (points.len() / d.max(&1)).max(1) as f64;
+        let middle: Vec<f64> = (0..*d).map(|j| points.iter().skip(j).step_by(*d).sum::<f64>() / count).collect();
+        let sigma = self.sigma.unwrap_or(&[1.0]);
+        let lengths: Vec<f64> = (0..*d).map(|j| sigma[j % sigma.len()]).collect();
+        let scale = |(j, z): (usize, &f64)| (z - middle[j % d]) / lengths[j % d];
+        let points = points.iter().enumerate().map(scale).collect();
+        let (middle, lengths) = (graph.numbers(&[1, *d], &middle), graph.numbers(&[1, *d], &lengths));
+        let x = graph.apply("Sub", &[self.x, &middle]);
+        (graph.apply("Div", &[&x, &lengths]), points)
     }
 
-    fn dot(&self, graph: &mut Graph, x: &str, points: &[f64]) -> Name {
-        let (m, d) = (points.len() / self.d, self.d);
+    fn dot(graph: &mut Graph, x: &str, points: &[f64], d: usize) -> Name {
+        let m = points.len() / d.max(1);
         let turned: Vec<f64> = (0..d).flat_map(|j| (0..m).map(move |i| points[i * d + j])).collect();
         let turned = graph.numbers(&[d, m], &turned);
         graph.apply("MatMul", &[x, &turned])
@@ -175,52 +191,76 @@ impl Pair<'_> {
 
     /// x·z.
     fn products(&self, graph: &mut Graph) -> Name {
-        self.dot(graph, self.x, self.points)
-    }
-
-    /// Sums of a matrix along its columns, N x 1.
-    fn row_sums(graph: &mut Graph, matrix: &str, axis: i64, keep: bool) -> Name {
-        let axis = graph.integers(&[axis]);
-        graph.apply_with("ReduceSum", &[matrix, &axis], &[("keepdims", i64::from(keep))])
+        match &self.points {
+            Some((points, d)) => Self::dot(graph, self.x, points, *d),
+            None => own(graph, self.x),
+        }
     }
 
     /// ‖x − z‖² in units of the length scale.
     fn squares(&self, graph: &mut Graph) -> Name {
-        let (x, points) = self.in_lengths(graph);
-        let own: Vec<f64> = points.chunks_exact(self.d).map(|z| z.iter().map(|v| v * v).sum()).collect();
-        let (own, two, zero) = (graph.numbers(&[1, own.len()], &own), graph.number(2.0), graph.number(0.0));
-        let square = graph.apply("Mul", &[&x, &x]);
-        let square = Self::row_sums(graph, &square, 1, true);
-        let dot = self.dot(graph, &x, &points);
+        let Some(points) = &self.points else { return graph.number(0.0) };
+        let ((x, z), d) = (self.in_lengths(graph, points), points.1);
+        let lengths: Vec<f64> = z.chunks_exact(d).map(|z| z.iter().map(|v| v * v).sum()).collect();
+        let lengths = graph.numbers(&[1, lengths.len()], &lengths);
+        let (two, zero) = (graph.number(2.0), graph.number(0.0));
+        let square = own(graph, &x);
+        let dot = Self::dot(graph, &x, &z, d);
         let dot = graph.apply("Mul", &[&dot, &two]);
-        let both = graph.apply("Add", &[&square, &own]);
+        let both = graph.apply("Add", &[&square, &lengths]);
         let squares = graph.apply("Sub", &[&both, &dot]);
         // rounding may take a small distance below 0
         graph.apply("Max", &[&squares, &zero])
     }
 
-    /// Σ |x − z| in units of the length scale: holds N x m x d numbers.
+    /// ‖x − z‖ in units of the length scale, of differences: the root of a square that cancelled would have half of its digits. Holds
+    /// N x m x d numbers, as the next does.
+    fn distances(&self, graph: &mut Graph) -> Name {
+        let Some(difference) = self.differences(graph) else { return graph.number(0.0) };
+        let square = graph.apply("Mul", &[&difference, &difference]);
+        let squares = row_sums(graph, &square, 2, false);
+        graph.apply("Sqrt", &[&squares])
+    }
+
+    /// Σ |x − z| in units of the length scale.
     fn absolutes(&self, graph: &mut Graph) -> Name {
-        let (x, points) = self.in_lengths(graph);
-        let points = graph.numbers(&[1, points.len() / self.d, self.d], &points);
+        let Some(difference) = self.differences(graph) else { return graph.number(0.0) };
+        let difference = graph.apply("Abs", &[&difference]);
+        row_sums(graph, &difference, 2, false)
+    }
+
+    /// x − z in units of the length scale, N x m x d; `None` for a row and itself.
+    fn differences(&self, graph: &mut Graph) -> Option<Name> {
+        let points = self.points.as_ref()?;
+        let ((x, z), d) = (self.in_lengths(graph, points), points.1);
+        let z = graph.numbers(&[1, z.len() / d.max(1), d], &z);
         let axis = graph.integers(&[1]);
         let x = graph.apply("Unsqueeze", &[&x, &axis]);
-        let difference = graph.apply("Sub", &[&x, &points]);
-        let difference = graph.apply("Abs", &[&difference]);
-        Self::row_sums(graph, &difference, 2, false)
+        Some(graph.apply("Sub", &[&x, &z]))
     }
 
     /// x·z / (‖x‖ ‖z‖); 0 where a point is 0.
     fn cosines(&self, graph: &mut Graph) -> Name {
-        let norm = |z: &[f64]| z.iter().map(|v| v * v).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
-        let points: Vec<f64> =
-            self.points.chunks_exact(self.d).flat_map(|z| z.iter().map(move |v| v / norm(z))).collect();
+        let square = own(graph, self.x);
+        let Some((points, d)) = &self.points else { return graph.apply("Sign", &[&square]) };
         let least = graph.number(f64::MIN_POSITIVE);
-        let square = graph.apply("Mul", &[self.x, self.x]);
-        let square = Self::row_sums(graph, &square, 1, true);
         let length = graph.apply("Sqrt", &[&square]);
         let length = graph.apply("Max", &[&length, &least]);
-        let dot = self.dot(graph, self.x, &points);
+        let norm = |z: &[f64]| z.iter().map(|v| v * v).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
+        let units: Vec<f64> = points.chunks_exact(*d).flat_map(|z| z.iter().map(move |v| v / norm(z))).collect();
+        let dot = Self::dot(graph, self.x, &units, *d);
         graph.apply("Div", &[&dot, &length])
     }
+}
+
+/// ‖x‖² for the rows of a matrix, N x 1.
+pub(super) fn own(graph: &mut Graph, x: &str) -> Name {
+    let square = graph.apply("Mul", &[x, x]);
+    row_sums(graph, &square, 1, true)
+}
+
+/// Sums of an array along an axis.
+fn row_sums(graph: &mut Graph, array: &str, axis: i64, keep: bool) -> Name {
+    let axis = graph.integers(&[axis]);
+    graph.apply_with("ReduceSum", &[array, &axis], &[("keepdims", i64::from(keep))])
 }

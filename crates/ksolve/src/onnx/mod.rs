@@ -13,7 +13,9 @@ mod graph;
 mod kernels;
 
 use crate::model::Form;
+use crate::quadratic::Quadratic;
 use crate::{AnyModel, Error, Model, Result, Task};
+use faer::Mat;
 use graph::{Graph, Labels, Name};
 use kapprox::{Real, Spec};
 use kernels::Points;
@@ -51,14 +53,19 @@ impl<T: Real> Model<T> {
         let (m, d, t) = self.dims();
         let mut graph = Graph::default();
         let x = self.scaled(&mut graph);
-        let k = kernels::values(&mut graph, &expression, &x, Points { values: &points, d }).map_err(|what| {
-            refused(&format!("{what} has no such operations; use predict, or fit with another kernel"))
-        })?;
+        let unknown =
+            |what: String| refused(&format!("{what} has no such operations; use predict, or fit with another kernel"));
+        let k = kernels::values(&mut graph, &expression, &x, Some(Points { values: &points, d })).map_err(unknown)?;
         let weights: Vec<f64> =
             (0..m).flat_map(|i| (0..t).map(move |j| (i, j))).map(|at| self.coefficients[at]).collect();
         let (weights, intercept) = (graph.numbers(&[m, t], &weights), graph.numbers(&[1, t], &self.intercept));
         let sums = graph.apply("MatMul", &[&k, &weights]);
-        let scores = graph.apply("Add", &[&sums, &intercept]);
+        let mut scores = graph.apply("Add", &[&sums, &intercept]);
+        if let Some(distance) = self.distance() {
+            let own = kernels::values(&mut graph, &expression, &x, None).map_err(unknown)?;
+            let distance = quadratic(&mut graph, distance, &k, &own);
+            scores = graph.apply("Sub", &[&scores, &distance]);
+        }
         self.answers(&mut graph, &scores, t);
         Ok(graph.file("X", self.centre.len()))
     }
@@ -116,6 +123,35 @@ impl<T: Real> Model<T> {
             Task::Components | Task::Novelty => graph.output(scores, "scores", t),
         }
     }
+}
+
+/// The quadratic function of basis values k and the squares k(x, x).
+fn quadratic(graph: &mut Graph, of: &Quadratic, k: &str, own: &str) -> Name {
+    let mut value = graph.number(of.constant);
+    if of.factor.ncols() > 0 {
+        let square = squares(graph, k, &of.factor, &of.shift);
+        value = graph.apply("Add", &[&value, &square]);
+    }
+    let Some(features) = &of.features else { return value };
+    let mut outside = own.to_string();
+    if features.ncols() > 0 {
+        let inside = squares(graph, k, features, &vec![0.0; features.ncols()]);
+        let (zero, rest) = (graph.number(0.0), graph.apply("Sub", &[own, &inside]));
+        outside = graph.apply("Max", &[&rest, &zero]);
+    }
+    let share = graph.number(of.residual);
+    let outside = graph.apply("Mul", &[&outside, &share]);
+    graph.apply("Add", &[&value, &outside])
+}
+
+/// ‖kV + s‖², N x 1.
+fn squares(graph: &mut Graph, k: &str, factor: &Mat<f64>, shift: &[f64]) -> Name {
+    let (m, q) = factor.shape();
+    let rows: Vec<f64> = (0..m).flat_map(|i| (0..q).map(move |j| (i, j))).map(|at| factor[at]).collect();
+    let (factor, shift) = (graph.numbers(&[m, q], &rows), graph.numbers(&[1, q], shift));
+    let product = graph.apply("MatMul", &[k, &factor]);
+    let moved = graph.apply("Add", &[&product, &shift]);
+    kernels::own(graph, &moved)
 }
 
 /// sign(x) ln(|x| + √(x² + 1)).

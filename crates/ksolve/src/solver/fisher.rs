@@ -7,7 +7,7 @@
 //! ```
 //!
 //! the discriminants are the k − 1 directions v with S_B v = ρ (S_W + lambda I) v, scaled to vᵀ(S_W + lambda I)v = 1. A row
-//! belongs to the class whose mean is nearest in these coordinates, less its prior:
+//! belongs to the class whose mean is nearest in these coordinates, its share counted as a prior:
 //!
 //! ```text
 //! score_k(x) = φ(x)ᵀ W⁻¹μ_k − ½ μ_kᵀ W⁻¹ μ_k + ln π_k,     W = S_W + lambda I
@@ -43,7 +43,8 @@ use kstore::Plan;
 /// The description of the solver `fisher`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "fisher",
-    about: "kernel Fisher discriminants: classes by the nearest class mean, along the directions that separate them best",
+    about: "kernel Fisher discriminants: classes by the nearest class mean, with the classes' shares as priors, along the directions that \
+            separate them best",
     task: Task::Classification,
     parameters: &[LAMBDAS, FOLDS, Parameter { default: None, ..COMPONENTS }, TOLERANCE],
     make: |settings| Ok(Box::new(Fisher::new(settings)?)),

@@ -7,7 +7,7 @@
 
 use super::Features;
 use crate::metric::{OuterProducts, Products};
-use crate::train::{Cut, Shape, Work};
+use crate::train::{Cut, Shape, Work, plan};
 use crate::{Error, Result};
 use faer::MatRef;
 use kapprox::map::Expansion;
@@ -28,7 +28,8 @@ const WHY: &str = "gradients are those of kernel functions of landmarks; take a 
 /// Adds what the pass holds to a plan, for t functions.
 pub(super) fn plan(plan: Plan, shape: &Shape, cut: Cut, t: usize) -> Plan {
     let (m, d) = (shape.map.landmarks.unwrap_or(shape.map.p), shape.d);
-    plan.term("functions of the landmarks", 8 * m * (d + t), "lower `rank`")
+    plan::rows(plan, shape, cut, cut.gram_lanes, shape.element)
+        .term("functions of the landmarks", 2 * 8 * m * (d + t), "lower `rank`")
         .term(
             "gradients",
             cut.gram_lanes * OuterProducts::scratch_bytes(m, d, shape.threads),

@@ -29,7 +29,7 @@ use super::{Features, Figure, Fitted, Penalty, Projection, Settings, Solver, Sol
 use crate::metric::{MetricSource, Products};
 use crate::model::Basis;
 use crate::train::plan::GRAM;
-use crate::train::{Costs, Cut, Shape, Work};
+use crate::train::{Costs, Cut, Shape, TrainOptions, Work};
 use crate::{Error, FoldGram, Result, RidgeFold, Task};
 use faer::prelude::*;
 use faer::{Mat, MatRef, Side};
@@ -85,12 +85,15 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         target::check(self.target_kernel.as_ref(), work.options.task)
     }
 
+    fn moment_columns(&self, options: &TrainOptions, t: usize) -> usize {
+        target::columns(self.target_kernel.as_ref(), options.task, t)
+    }
+
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
-        let p = shape.map.p;
-        let t = if self.target_kernel.is_some() { target::MOST } else { shape.t + 1 };
-        let plan = plan.term("system of the regression", 8 * (2 * p * p + p * t), "lower `rank`");
-        let plan = gradients::plan(plan, shape, cut, t);
-        target::plan(plan, self.target_kernel.as_ref(), shape, cut)
+        // of two classes both have an indicator
+        let (p, t) = (shape.map.p, shape.moment_columns + 1);
+        let plan = plan.term("system of the regression", 8 * (2 * p * p + 2 * p * t), "lower `rank`");
+        target::plan(gradients::plan(plan, shape, cut, t), shape)
     }
 
     fn costs(&self, work: &Work<'_>) -> Costs {

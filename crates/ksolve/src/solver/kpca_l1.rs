@@ -8,8 +8,9 @@
 //! ```
 //!
 //! From the row farthest from the mean, v becomes the normalised sum of all rows, each turned to the side of the plane that v
-//! points to, until no row changes sides. The sum never falls, and there are finitely many sides; what is reached is a local
-//! maximum. The features of a projection are coordinates of the rows in feature space, which makes an L1 method of kernels out of
+//! points to, until no row changes sides. The sum never falls, and there are finitely many sides. Where a row lies on the plane then,
+//! either side is as good, and v may be no maximum: it takes a small random step, and goes on if that leads higher (Kwak's step 4b).
+//! What is reached is a local maximum. The features of a projection are coordinates of the rows in feature space, which makes an L1 method of kernels out of
 //! one of vectors: Kwak's nonlinear projection trick. Uncentred, μ = 0. Signs: the largest entry of a direction is positive.
 //!
 //! *Passes*: one that [keeps](super::kept) the features, one for the mean, and for every component one and those of its
@@ -19,6 +20,8 @@
 //! Networks and Learning Systems 24, 2013; Kwak, "Principal component analysis based on L1-norm maximization", IEEE TPAMI 30,
 //! 2008.
 
+mod found;
+
 use super::kept::{self, Kept, Sums, Tile, Wanted};
 use super::kpca::{FEWER, distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, STEPS, TOLERANCE, UNCENTRED};
@@ -27,8 +30,10 @@ use crate::quadratic::Quadratic;
 use crate::train::{Cut, Shape};
 use crate::{Error, Result, Task};
 use faer::Mat;
+use found::{Component, SoFar};
 use kapprox::Real;
 use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
+use kstore::key::{Purpose, Stream};
 use kstore::{Merge, Plan};
 
 /// The description of the solver `kpca-l1`.
@@ -43,6 +48,9 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
 /// The search ends where the farthest row is below this many rounding errors of the features, relative to the farthest
 /// row at the start: what is left is rounding.
 const NOISE: f64 = 64.0;
+
+/// Length of the step away from a direction with rows on its plane.
+const NUDGE: f64 = 1e-3;
 
 /// Kernel principal component analysis in the L1 norm.
 #[derive(Clone, Copy, Debug)]
@@ -139,50 +147,6 @@ fn dot<'a>(x: &[f64], y: impl Iterator<Item = &'a f64>) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
-/// The components that were found, as they are saved.
-#[derive(Default)]
-struct SoFar {
-    /// The directions, p numbers each, one after the other.
-    directions: Vec<f64>,
-    iterations: Vec<f64>,
-    /// Squared length of the row that the first component began with.
-    first: Option<f64>,
-    passes: u64,
-}
-
-/// A component: its direction and iterations, and the squared length of the row it began with.
-struct Component {
-    direction: Vec<f64>,
-    iterations: usize,
-    squared: f64,
-}
-
-impl SoFar {
-    fn push(&mut self, Component { direction, iterations, squared }: Component, passes: u64) {
-        self.directions.extend(direction);
-        self.iterations.push(iterations as f64);
-        self.first = self.first.or(Some(squared));
-        self.passes = passes;
-    }
-}
-
-impl Persist for SoFar {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("directions", &self.directions);
-        out.put("iterations", &self.iterations);
-        out.own("first", self.first.into_iter().collect::<Vec<f64>>());
-        out.one("passes", self.passes);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.directions = from.read("directions")?;
-        self.iterations = from.read("iterations")?;
-        self.first = from.read("first")?.first().copied();
-        self.passes = from.one("passes")?;
-        Ok(())
-    }
-}
-
 /// The start of the search for a component.
 struct Start {
     /// The farthest row less the mean and less its part along the components, of length 1.
@@ -242,7 +206,8 @@ impl<T: Real> Search<'_, '_, T> {
     /// Finds the next component; `None` where only rounding is left.
     fn next(&mut self, first: Option<f64>, steps: usize) -> Result<Option<Component>> {
         let Some(start) = self.farthest(first)? else { return Ok(None) };
-        let (direction, iterations) = self.climb(start.row, steps)?;
+        let farthest = first.unwrap_or(start.squared).sqrt();
+        let (direction, iterations) = self.climb(start.row, steps, <T as kstore::Real>::EPSILON * farthest)?;
         self.found.push(direction.clone());
         Ok(Some(Component { direction, iterations, squared: start.squared }))
     }
@@ -326,40 +291,31 @@ impl<T: Real> Search<'_, '_, T> {
         Ok(Some(Start { row, squared }))
     }
 
-    /// Iterates from a direction to one at which no row changes sides; returns it with the number of iterations.
-    fn climb(&mut self, start: Vec<f64>, steps: usize) -> Result<(Vec<f64>, usize)> {
-        let workers = self.kept.workers();
+    /// Iterates from a direction to one at which no row changes sides; returns it with the number of iterations. Scores up to `zero`
+    /// are those of rows on the plane.
+    fn climb(&mut self, start: Vec<f64>, steps: usize, zero: f64) -> Result<(Vec<f64>, usize)> {
         let (mut v, mut before, mut step) = (start, f64::NEG_INFINITY, 0);
+        // where the search stood still before, and the sum there
+        let mut kept: Option<(Vec<f64>, f64)> = None;
+        let grows = |total: f64, before: f64| total > before * (1.0 + <T as kstore::Real>::EPSILON);
         loop {
             step += 1;
-            let weights: Vec<T> = v.iter().map(|v| <T as kstore::Real>::from_f64(*v)).collect();
-            let middle = dot(&self.mean, v.iter());
-            let p = v.len();
-            let name = format!("component {}", self.found.len() + 1);
-            // Σ sign φ; Σ sign and Σ |score|
-            let init = || (Sums::new(p), Sums::new(2));
-            let (Sums(mut sums), Sums(totals)) = self.fold(&name, &init, |(sums, totals), tile| {
-                let mut sides = vec![T::ZERO; tile.rows()];
-                tile.times(&weights, &mut sides, workers);
-                for side in &mut sides {
-                    let score = side.to_f64() - middle;
-                    totals.0[1] += score.abs();
-                    let sign = if score < 0.0 { -1.0 } else { 1.0 };
-                    totals.0[0] += sign;
-                    *side = <T as kstore::Real>::from_f64(sign);
-                }
-                tile.add_transposed(&sides, &mut sums.0, workers);
-                Ok(())
-            })?;
-            let (balance, total) = (totals[0], totals[1]);
+            let Sides { mut sums, balance, total, on_plane } = self.sides(&v, zero)?;
             // a sum that does not grow by more than rounding is that of the same sides
-            let settled = total <= before * (1.0 + <T as kstore::Real>::EPSILON);
+            let settled = !grows(total, before);
+            let higher = kept.as_ref().is_none_or(|(_, kept)| grows(total, *kept));
+            if settled && on_plane && higher && step < steps {
+                let next = self.nudged(&v);
+                kept = Some((std::mem::replace(&mut v, next), total));
+                before = f64::NEG_INFINITY;
+                continue;
+            }
             if settled || step >= steps {
                 if !settled {
                     let j = self.found.len() + 1;
                     self.data.resources.stages.warn(format!("component {j} still changed after {steps} `steps`"));
                 }
-                return Ok((v, step));
+                return Ok((kept.filter(|_| !higher).map_or(v, |(kept, _)| kept), step));
             }
             before = total;
             sums.iter_mut().zip(&self.mean).for_each(|(sum, mean)| *sum -= balance * mean);
@@ -371,4 +327,53 @@ impl<T: Real> Search<'_, '_, T> {
             v = sums.iter().map(|sum| sum / length).collect();
         }
     }
+
+    /// The sides of the rows of a plane: one pass.
+    fn sides(&mut self, v: &[f64], zero: f64) -> Result<Sides> {
+        let (workers, p) = (self.kept.workers(), v.len());
+        let weights: Vec<T> = v.iter().map(|v| <T as kstore::Real>::from_f64(*v)).collect();
+        let middle = dot(&self.mean, v.iter());
+        let name = format!("component {}", self.found.len() + 1);
+        // Σ sign φ; Σ sign, Σ |score|, and the number of rows on the plane
+        let init = || (Sums::new(p), Sums::new(3));
+        let (Sums(sums), Sums(totals)) = self.fold(&name, &init, |(sums, totals), tile| {
+            let mut sides = vec![T::ZERO; tile.rows()];
+            tile.times(&weights, &mut sides, workers);
+            for side in &mut sides {
+                let score = side.to_f64() - middle;
+                totals.0[1] += score.abs();
+                totals.0[2] += f64::from(u8::from(score.abs() <= zero));
+                let sign = if score < 0.0 { -1.0 } else { 1.0 };
+                totals.0[0] += sign;
+                *side = <T as kstore::Real>::from_f64(sign);
+            }
+            tile.add_transposed(&sides, &mut sums.0, workers);
+            Ok(())
+        })?;
+        Ok(Sides { sums, balance: totals[0], total: totals[1], on_plane: totals[2] > 0.0 })
+    }
+
+    /// A direction near v, orthogonal to the components; the same one in every run.
+    fn nudged(&self, v: &[f64]) -> Vec<f64> {
+        let coins = Stream::new(self.data.options.seed, Purpose::Nudges, self.found.len() as u64);
+        let random: Vec<f64> = (0..v.len() as u64).map(|i| coins.uniform(i) - 0.5).collect();
+        let length = dot(&random, random.iter()).sqrt();
+        let mut near: Vec<f64> = v.iter().zip(&random).map(|(v, by)| v + NUDGE * by / length).collect();
+        self.deflate(&mut near);
+        let length = dot(&near, near.iter()).sqrt();
+        near.iter_mut().for_each(|v| *v /= length);
+        near
+    }
+}
+
+/// What a pass finds of the rows beside a plane.
+struct Sides {
+    /// Σ sign φ.
+    sums: Vec<f64>,
+    /// Σ sign.
+    balance: f64,
+    /// Σ |score|.
+    total: f64,
+    /// True where a row lies on the plane.
+    on_plane: bool,
 }

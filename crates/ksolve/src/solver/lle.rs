@@ -9,7 +9,7 @@
 //! ```
 //!
 //! linear in its weights, functions of nodes that the model keeps ([`crate::model::Form::Weights`]). Weights take a penalty of 1e-3 of
-//! the trace. A row that is a node is its own nearest node and gets about its coordinates.
+//! the trace. A row that is a node is its own nearest node and gets its coordinates.
 //!
 //! *Passes*: one that draws the nodes. *Flops*: 3N²d for the neighbours, 9N³ for the eigenvectors. *Bytes*: about 40N².
 //!

@@ -194,6 +194,10 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     fn usual_landmarks(&self) -> Option<&'static str> {
         None
     }
+    /// Number of columns that the second moments of the features are taken with: t targets, or features of them.
+    fn moment_columns(&self, _options: &TrainOptions, t: usize) -> usize {
+        t
+    }
     /// Refuses work that the solver cannot do; rows with weights unless a solver says otherwise.
     ///
     /// # Errors

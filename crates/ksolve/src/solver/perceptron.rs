@@ -101,10 +101,10 @@ impl<T: Real> Solver<T> for Perceptron {
             steps.after(&state);
         }
         let mistakes = state.by_sweep.clone();
-        if mistakes.last() != Some(&0.0) && !self.averaged {
+        if let Some(last) = mistakes.last().filter(|last| **last > 0.0 && !self.averaged) {
             data.resources.stages.warn(format!(
-                "the last of {} sweeps still made {} mistakes: no function separates the rows, or `steps` is too small",
-                self.sweeps, state.mistakes
+                "the last of {} sweeps still made {last} mistakes: no function separates the rows, or `steps` is too small",
+                mistakes.len()
             ));
         }
         let (w, p) = (if self.averaged { state.average() } else { state.w }, kept.p);

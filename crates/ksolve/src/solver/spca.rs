@@ -75,10 +75,14 @@ impl<T: Real> Solver<T> for SupervisedPca {
         }
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
-        let (p, t) = (shape.map.p, shape.t);
-        let plan = plan.term("covariances with the target", 4 * 8 * p * t.max(1), "lower `rank`");
-        target::plan(plan, self.target_kernel.as_ref(), shape, cut)
+    fn moment_columns(&self, options: &TrainOptions, t: usize) -> usize {
+        target::columns(self.target_kernel.as_ref(), options.task, t)
+    }
+
+    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+        let (p, t) = (shape.map.p, shape.moment_columns.max(1));
+        let plan = plan.term("covariances with the target", 8 * t * (4 * p + 6 * t), "lower `rank`");
+        target::plan(plan, shape)
     }
 
     fn costs(&self, work: &Work<'_>) -> Costs {

@@ -2,16 +2,18 @@
 
 use super::Features;
 use super::parameter::{COMPONENTS, Parameter, ParameterKind};
-use crate::train::{Cut, Shape};
+use crate::train::Shape;
 use crate::{Error, FoldGram, Result, Targets, Task};
-use faer::{Mat, MatRef};
+use faer::{MatMut, MatRef};
 use kapprox::kernel::{Kernel, Spec};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
-use kapprox::matrix::{self, Function};
+use kapprox::matrix::{self, Entries};
 use kapprox::{FeatureMap, Nystrom, Real};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::key::{Purpose, Stream};
 use kstore::{Fold, Merge, Plan, RowBlock, Workers};
+use std::ops::Range;
+use std::sync::Arc;
 
 /// The kernel on the targets.
 pub(super) const TARGET_KERNEL: Parameter = Parameter {
@@ -73,17 +75,20 @@ pub(super) fn require_varying(moments: &FoldGram, components: usize) -> Result<(
     }
 }
 
-/// Adds what the features of the targets hold to a plan.
-pub(super) fn plan(plan: Plan, kernel: Option<&Spec>, shape: &Shape, cut: Cut) -> Plan {
-    if kernel.is_none() {
-        return plan;
+/// Number of columns in the place of t targets: features of them, at most, or the targets.
+pub(super) fn columns(kernel: Option<&Spec>, task: Task, t: usize) -> usize {
+    needed(kernel, task).map_or(t, |_| MOST)
+}
+
+/// Adds what it takes to make the features of the targets to a plan: the sample and its factor.
+pub(super) fn plan(plan: Plan, shape: &Shape) -> Plan {
+    match shape.moment_columns == shape.t {
+        true => plan,
+        false => {
+            let sample = 8 * SAMPLE * (4 * shape.t + 2 + MOST);
+            plan.term("sample of the target", sample, "leave `target_kernel` out")
+        }
     }
-    let (p, t, states) = (shape.map.p, shape.t, 2 + cut.gram_lanes);
-    plan.term("features of the target", 8 * MOST * (4 * MOST + (states + 4) * p + 4 * cut.tile), "lower `rank`").term(
-        "sample of the target",
-        8 * SAMPLE * (2 * t + 2 + MOST),
-        "leave `target_kernel` out",
-    )
 }
 
 /// The map from targets to features.
@@ -107,20 +112,42 @@ pub(super) fn features<T: Real>(kernel: &Spec, data: &Features<'_, T>) -> Result
     let spec = kernel.resolve_median(points)?;
     spec.check_features(t)?;
     let kernel = spec.build()?;
-    let mut values = Mat::<f64>::zeros(n, n);
-    Kernel::<f64>::block(&*kernel, points, points, values.as_mut());
-    let entries = Function { n: n as u64, entry: |i: u64, j: u64| values[(i as usize, j as usize)] };
-    let chosen = matrix::greedy(&entries, MOST.min(n), ENOUGH, data.resources.workers)?.pivots;
+    let entries = OfPoints { kernel: kernel.typed::<f64>(), points };
+    let found = matrix::greedy(&entries, MOST.min(n), ENOUGH, data.resources.workers)?;
+    let chosen = found.pivots;
     let landmarks = LandmarkSet {
         points: chosen.iter().flat_map(|i| &sample[*i as usize * t..][..t]).copied().collect(),
         rows: vec![NO_ROW; chosen.len()],
         d: t,
         passes: 1,
-        evaluations: (n * n) as u64,
+        evaluations: found.evaluations,
     };
     let map = Nystrom::new(&kernel, landmarks, &Workers::sequential())?;
     let count = map.dims().1;
     Ok(TargetFeatures { map, count })
+}
+
+/// The kernel matrix of some points, n x t row-major, of which only what is asked for is computed.
+struct OfPoints<'a> {
+    kernel: Arc<dyn Kernel<f64>>,
+    points: MatRef<'a, f64>,
+}
+
+impl Entries for OfPoints<'_> {
+    fn size(&self) -> u64 {
+        self.points.nrows() as u64
+    }
+    fn diagonal(&self, out: &mut [f64]) -> kapprox::Result<()> {
+        self.kernel.diag(self.points, out);
+        Ok(())
+    }
+    fn block(&self, rows: Range<u64>, columns: &[u64], out: MatMut<'_, f64>) -> kapprox::Result<()> {
+        let t = self.points.ncols();
+        let chosen: Vec<f64> = columns.iter().flat_map(|j| self.points.row(*j as usize).iter().copied()).collect();
+        let rows = self.points.subrows(rows.start as usize, (rows.end - rows.start) as usize);
+        self.kernel.block(rows, MatRef::from_row_major_slice(&chosen, columns.len(), t), out);
+        Ok(())
+    }
 }
 
 /// The fold that keeps the targets of some of the rows.

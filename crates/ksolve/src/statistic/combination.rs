@@ -16,6 +16,7 @@
 
 use crate::joint::Joint;
 use crate::metric::MetricSource;
+use crate::solver::MapFeatures;
 use crate::train::landmarks;
 use crate::train::plan::{self, Cut};
 use crate::train::prepare::{self, check};
@@ -76,7 +77,8 @@ pub fn combine<T: Real>(
     check_options(options, kernels)?;
     // the weights are found anew by a run that goes on: they take little time beside the fit
     let resources = &Resources { journal: None, ..*resources };
-    let (cut, plans) = planned::<T>(selected, &of(options, &kernels[0]), kernels.len(), resources)?;
+    let (t, _) = prepare::known(selected, options, resources)?;
+    let (cut, plans) = planned::<T>(selected, &of(options, &kernels[0]), kernels.len(), t, resources)?;
     check(plans)?;
     let survey = survey(selected, options, cut, resources)?;
     let (source, targets) = (selected.rows::<T>(survey.reading())?, survey.targets_of_regression());
@@ -104,7 +106,7 @@ pub fn combine<T: Real>(
     of_moments(&state.gram, &ends, found, passes)
 }
 
-/// The stages of a combination, for the plan of the fit that follows: what they hold, and their passes. Reads nothing.
+/// The stages of a combination, for the plan of the fit that follows: what they hold, and their passes. Reads the labels, where there are some.
 ///
 /// # Errors
 /// The errors of [`combine`], but for a plan that does not fit.
@@ -116,12 +118,13 @@ pub(crate) fn forecast<T: Real>(
 ) -> Result<Vec<Step>> {
     check_options(options, kernels)?;
     let own: Vec<TrainOptions> = kernels.iter().map(|kernel| of(options, kernel)).collect();
-    let plans = planned::<T>(selected, &own[0], kernels.len(), resources)?.1;
-    let known = prepare::assumed(selected, &own[0]);
+    let known = prepare::known(selected, &own[0], resources)?;
+    let plans = planned::<T>(selected, &own[0], kernels.len(), known.0, resources)?.1;
     // statistics, landmarks and maps kernel by kernel, the moments of all, and the weights
     let mut passes = [1, 0, 0, 1, 0];
     for options in &own {
-        let [choosing, making] = Costs::new(&Work::new::<T>(selected, options, resources, known, false)?).of_map();
+        let [choosing, making] =
+            Costs::new(&Work::new::<T>(selected, options, resources, known, &MapFeatures)?).of_map();
         passes[1] += choosing;
         passes[2] += making;
     }
@@ -162,9 +165,9 @@ fn planned<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
     kernels: usize,
+    t: usize,
     resources: &Resources<'_>,
 ) -> Result<(Cut, Vec<kstore::Plan>)> {
-    let (t, _) = prepare::assumed(selected, options);
     let mut shape = prepare::shape::<T>(selected, options, resources, t, 1)?;
     let map = &mut shape.map;
     map.p *= kernels;

@@ -71,9 +71,7 @@ pub fn represent<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Represented> {
     let training = options.training(&options.kernel);
-    let shape = |t: usize| -> Result<Shape> {
-        Ok(Shape { keeps: true, ..prepare::shape::<T>(selected, &training, resources, t, 1)? })
-    };
+    let shape = Shape { keeps: true, ..prepare::shape::<T>(selected, &training, resources, 0, 1)? };
     let place = |shape: &Shape, cut: Cut| -> (Place, Plan) {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let plan = plan::features("herding", shape, cut, resources.memory)
@@ -81,13 +79,9 @@ pub fn represent<T: Real>(
             .term("picks", count.saturating_mul(32), "lower `count`");
         Place::choose(plan, shape, resources)
     };
-    let plan = |t: usize, _: usize| -> Result<(Cut, Vec<Plan>)> {
-        let shape = shape(t)?;
-        Ok(plan::cut::<T>(&shape, &|cut| place(&shape, cut).1, resources.memory))
-    };
-    let prepared = prepare::prepare::<T>(selected, &training, View::Features, resources, &plan)?;
+    let plans = plan::cut::<T>(&shape, &|cut| place(&shape, cut).1, resources.memory);
+    let prepared = prepare::prepare::<T>(selected, &training, View::Features, resources, plans)?;
     let Prepared { survey, mapped, cut, .. } = &prepared;
-    let shape = shape(0)?;
     let (keep, plan) = place(&shape, *cut);
     keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
     let features = prepared.features(keep, &plan, None, resources);

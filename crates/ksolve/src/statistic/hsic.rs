@@ -42,7 +42,7 @@ use kstore::Plan;
 /// The description of the statistic `hsic`.
 pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     name: "hsic",
-    about: "Hilbert-Schmidt independence criterion: do two sets of columns depend on each other",
+    about: "Hilbert-Schmidt independence criterion, tr(KHLH)/n^2: do two sets of columns depend on each other",
     compares: Compares::Columns,
     plan,
     keeps: true,

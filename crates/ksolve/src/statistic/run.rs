@@ -105,7 +105,11 @@ pub fn measure<T: Real>(
         Compares::Columns => tables.len() == 1,
     };
     if !fits {
-        let remedy = format!("{} compares {:?}", family.name, family.compares);
+        let two = match family.compares {
+            Compares::Samples => "two tables",
+            Compares::Columns => "two sets of columns of one table",
+        };
+        let remedy = format!("{} compares {two}", family.name);
         return Err(Error::option("rows", format!("{} tables", tables.len()), remedy));
     }
     if options.map.is_exact() && family.compares == Compares::Columns {

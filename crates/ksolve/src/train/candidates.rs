@@ -3,7 +3,7 @@
 use crate::{Error, Result};
 use kapprox::Real;
 use kapprox::landmark::RowSample;
-use kstore::{Coded, Fold, Label, MemoryRows, Merge, Pass, RowBlock, RowSource, Workers};
+use kstore::{Coded, Fold, Label, MemoryRows, Merge, Pass, RowBlock, RowSource, TableShape, Workers};
 use std::sync::Arc;
 
 /// The sample as a table in the order of its rows, so that passes over it do not depend on how it was drawn.
@@ -16,8 +16,8 @@ pub(crate) fn in_row_order<T: Real>(sample: RowSample<T>) -> Result<MemoryRows<T
     Ok(MemoryRows::new(x, d)?.numbered(rows)?)
 }
 
-/// Adds targets or classes to the candidates, and their fold where there is a column of folds, by one pass over the
-/// table.
+/// Adds targets, weights and classes to the candidates, and their fold where there is a column of folds, by one pass over
+/// the table.
 pub(crate) fn with_targets<T: Real>(
     candidates: MemoryRows<T>,
     source: &dyn RowSource<T>,
@@ -30,9 +30,11 @@ pub(crate) fn with_targets<T: Real>(
         (codes, Some(labels)) => candidates.with_groups(codes, labels)?,
         (_, None) => candidates,
     };
+    let TableShape { targets, weighted, .. } = source.shape();
+    let candidates = candidates.with_targets(found.y, targets)?.weighted(weighted)?;
     match found.classes {
         (codes, Some(labels)) => Ok(candidates.with_classes(codes, labels)?),
-        (_, None) => Ok(candidates.with_targets(found.y, source.shape().targets)?),
+        (_, None) => Ok(candidates),
     }
 }
 

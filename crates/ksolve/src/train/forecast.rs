@@ -15,15 +15,17 @@
 //! Where a run could be solved in another way, the forecast has the time of the other way too. It does not choose: the method
 //! decides about bits, and a noisy second must not.
 
-use super::options::{LandmarkSource, Resources, Task, TrainOptions};
+use super::options::{Resources, Task, TrainOptions};
 use super::plan::Cut;
 use super::rates::Rates;
-use super::stage::{Seconds, Stage, Work, fit};
+use super::stage::{Seconds, Stage, View, Work, fit};
 use super::{prepare, run};
+use crate::Result;
 use crate::solver::Solver;
-use crate::{FoldSpec, Result};
 use kapprox::Real;
+use kapprox::landmark::Effort;
 use kapprox::map::MapSpec;
+use kstore::checkpoint::Journal;
 use kstore::{Plan, Selected};
 use std::time::Duration;
 
@@ -33,6 +35,9 @@ const ROUNDS: (u64, f64, f64) = (8, 4.4, 3.2);
 
 /// Flops per second and thread that any machine reaches, to tell a run of seconds from one of minutes without timing.
 const MODEST: f64 = 20e9;
+
+/// Expected seconds of work from which on a run is worth a second of calibration before it.
+const CALIBRATED_FROM: Duration = Duration::from_secs(10);
 
 /// A stage of a run.
 #[derive(Clone, Debug)]
@@ -101,7 +106,7 @@ impl Forecast {
 /// The forecast of a run: its plan, and times where the run is likely to take longer than `worth`, which a second of
 /// calibration then pays for. [`Duration::ZERO`] always calibrates.
 ///
-/// Reads some rows for the calibration, about a second's worth; writes nothing.
+/// Reads the labels, where there are some, and some rows for the calibration, about a second's worth; writes nothing.
 ///
 /// # Errors
 /// Errors of reading the first rows: missing files, bad values.
@@ -113,20 +118,50 @@ pub fn forecast<T: Real>(
     worth: Duration,
 ) -> Result<Forecast> {
     let options = run::own_folds(options, solver);
-    let known = prepare::assumed(selected, &options);
-    let work = Work::new::<T>(selected, &options, resources, known, solver.keeps())?;
-    let view = solver.view(&work)?;
-    let (cut, stages) = run::all_stages(solver, view, &work)?;
+    let known = prepare::known(selected, &options, resources)?;
+    let work = Work::new::<T>(selected, &options, resources, known, solver)?;
+    of(selected, solver, solver.view(&work)?, &work, worth)
+}
+
+/// Tells the observer of a run the forecast of it, where the observer wants that and the run fits the budget.
+pub(super) fn announce<T: Real>(
+    selected: &Selected,
+    solver: &dyn Solver<T>,
+    view: View,
+    work: &Work<'_>,
+) -> Result<()> {
+    let Resources { stages, journal, .. } = *work.resources;
+    // how long the part of one process takes says little, and the rows may be elsewhere
+    if !stages.wants_plan() || journal.is_some_and(Journal::is_shared) {
+        return Ok(());
+    }
+    let forecast = of(selected, solver, view, work, CALIBRATED_FROM)?;
+    // one that does not fit is refused in a moment, with what to change
+    if forecast.fits() {
+        stages.planned(&forecast);
+    }
+    Ok(())
+}
+
+fn of<T: Real>(
+    selected: &Selected,
+    solver: &dyn Solver<T>,
+    view: View,
+    work: &Work<'_>,
+    worth: Duration,
+) -> Result<Forecast> {
+    let (options, resources) = (&work.options, work.resources);
+    let (cut, stages) = run::all_stages(solver, view, work)?;
     let (rows, threads) = (work.shape.n, resources.workers.threads());
     let timed = stages.iter().all(|stage| stage.seconds.is_some());
-    let long = timed && solver.costs(&work).flops() / (MODEST * threads as f64) >= worth.as_secs_f64();
+    let long = timed && solver.costs(work).flops() / (MODEST * threads as f64) >= worth.as_secs_f64();
     // what does not fit is not tried either
-    let rates = if long && fit(&stages) { Rates::measure::<T>(selected, &options, cut, resources)? } else { None };
+    let rates = if long && fit(&stages) { Rates::measure::<T>(selected, options, cut, resources)? } else { None };
     let seconds = |stage: &Stage| Some((stage.seconds.as_ref()?)(rates.as_ref()?));
-    let other = match solver.other(view, &work).filter(|_| rates.is_some()) {
+    let other = match solver.other(view, work).filter(|_| rates.is_some()) {
         None => None,
         Some((method, other)) => {
-            let stages = other.stages(other.view(&work)?, &work)?.1;
+            let stages = other.stages(other.view(work)?, work)?.1;
             let all = stages.iter().map(seconds).sum::<Option<f64>>().filter(|_| fit(&stages));
             all.map(|seconds| Alternative { method, seconds })
         }
@@ -170,21 +205,18 @@ impl Costs {
     /// The cost up to the solver's first pass, without times.
     pub(crate) fn new(work: &Work<'_>) -> Self {
         let (options, rows) = (&work.options, work.shape.n);
-        let scheme = match &options.landmarks {
-            LandmarkSource::Scheme(name) if !options.map.is_without_rows() => Some(name.as_str()),
-            _ => None,
-        };
+        let scheme = options.landmarks.scheme().filter(|_| !options.map.is_without_rows());
         Self {
             rows: rows as f64,
             d: work.shape.d,
             m: options.rank.min(usize::try_from(rows).unwrap_or(usize::MAX)).max(1),
             candidates: options.candidates.map(|n| n.min(rows as usize) as f64),
             samples: (options.candidates.is_some() && scheme.is_some()) || options.kernel.needs_median(),
-            // schemes without a line of their own cost what the default costs
-            rounds: match scheme {
+            // schemes that do more than to draw cost what the usual one costs
+            rounds: match scheme.map(|scheme| scheme.effort) {
                 None => (0, 0.0, 0.0),
-                Some("uniform") => (1, 0.0, 0.0),
-                Some(_) => ROUNDS,
+                Some(Effort::Draw) => (1, 0.0, 0.0),
+                Some(Effort::Distances | Effort::Factor) => ROUNDS,
             },
             making: options.map.passes() + u64::from(options.tolerance.is_some()),
             systems: 1.0,
@@ -199,16 +231,11 @@ impl Costs {
     /// The cost with a surface of so many lambdas, and times.
     pub(crate) fn of_surface(self, work: &Work<'_>, lambdas: usize) -> Self {
         let options = &work.options;
-        let folds = match &options.folds {
-            FoldSpec::None => 1,
-            FoldSpec::Hash(k) | FoldSpec::Blocks(k) => *k,
-            // the labels of a column are not known before the first pass
-            FoldSpec::Column(_) => 5,
-        };
+        let folds = work.shape.folds;
         let crossed = folds > 1 && options.task == Task::Classification;
         Self {
             systems: if folds > 1 { (folds * lambdas) as f64 } else { 0.0 } + 1.0,
-            scored: if crossed { (options.ranks.len() * prepare::CLASSES_ASSUMED) as f64 } else { 0.0 },
+            scored: if crossed { (options.ranks.len() * work.shape.t) as f64 } else { 0.0 },
             timed: options.map == MapSpec::default(),
             ..self
         }

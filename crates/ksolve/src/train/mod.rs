@@ -2,12 +2,12 @@
 //!
 //! | pass | what it finds |
 //! |---|---|
-//! | 1 | scaling statistics, labels, the number of rows |
+//! | 1 | scaling statistics, labels, the number of rows; where there are labels, a pass over them alone comes before, for the plan |
 //! | 2 | a uniform sample of candidate rows (each round of a scheme that selects among all rows is one pass more) |
 //! | 3 and more | what the [solver](crate::solver) looks for |
 //!
-//! There is one run for all solvers: [`train`] makes it, [`stages`] says what it would hold and cost, and [`forecast`] how long it
-//! would take. All three walk the list of stages that the solver gives.
+//! There is one run for all solvers: [`train`] makes it, [`forecast()`] says what it would hold and how long it would take. Both
+//! walk the list of stages that the solver gives.
 //!
 //! With a scratch folder one more pass, after the first, writes the rows there, decoded and scaled, for all that follow.
 
@@ -32,7 +32,7 @@ pub use forecast::{Costs, Forecast, Step, forecast};
 pub use options::{LandmarkSource, Resources, Scaling, Stages, Task, TrainOptions, Unwatched};
 pub use plan::{Cut, Shape, tile_rows};
 pub(crate) use plan::{RANK, landmark_stages, on_features};
-pub use run::{stages, train};
+pub use run::train;
 pub(crate) use stage::fit;
 pub use stage::{Stage, View, Work};
 pub(crate) use tolerance::Residuals;

@@ -16,9 +16,6 @@ impl<T: Real> FeatureMap<T> for NoFeatures {
         (self.d, 0)
     }
     fn apply(&self, _: MatRef<'_, T>, _: MatMut<'_, T>, _: &Workers) {}
-    fn kernel_diag(&self, _: MatRef<'_, T>, _: &mut [f64]) -> Option<()> {
-        None
-    }
     fn footprint(&self) -> Footprint {
         Footprint::default()
     }

@@ -6,6 +6,7 @@ use crate::metric::{MetricForm, MetricSource};
 pub use crate::task::Task;
 use crate::{Error, Result};
 use kapprox::kernel::Spec;
+use kapprox::landmark::{self, Scheme};
 use kapprox::map::MapSpec;
 use kstore::checkpoint::Journal;
 use kstore::pass::Observer;
@@ -39,6 +40,14 @@ pub enum LandmarkSource {
 }
 
 impl LandmarkSource {
+    /// The scheme; `None` for a table, and for a name that no scheme has.
+    pub(crate) fn scheme(&self) -> Option<&'static Scheme> {
+        match self {
+            Self::Scheme(name) => landmark::by_name(name),
+            Self::Rows(_) => None,
+        }
+    }
+
     /// The table of landmarks; `None` for a scheme.
     pub fn table(&self) -> Option<&Selected> {
         match self {
@@ -59,9 +68,8 @@ impl std::fmt::Display for LandmarkSource {
 }
 
 impl Default for LandmarkSource {
-    /// Randomly pivoted Cholesky.
     fn default() -> Self {
-        Self::Scheme("rpcholesky".to_string())
+        Self::Scheme(landmark::usual().name.to_string())
     }
 }
 

@@ -11,9 +11,9 @@ use super::stage::{Stage, Work};
 use crate::certificate::CertificateState;
 use crate::gram::{GramScratch, GramState};
 use crate::solver::kept;
-use kapprox::Real;
-use kapprox::landmark::RpCholesky;
+use kapprox::landmark::{Effort, RpCholesky};
 use kapprox::map::nystrom::STRIP;
+use kapprox::{Nystrom, Real};
 use kstore::budget::Term;
 use kstore::pass::Observer;
 use kstore::{Footprint, Pass, Plan};
@@ -47,6 +47,8 @@ pub struct Shape {
     pub d: usize,
     /// Number of targets of the regression.
     pub t: usize,
+    /// Number of columns that the second moments of the features are taken with: the targets, or features of them.
+    pub moment_columns: usize,
     /// The sizes of the feature map.
     pub map: kapprox::map::MapShape,
     /// Number of landmarks, where the solver has more nodes than landmarks; else that of the map.
@@ -151,6 +153,7 @@ pub(crate) const GRAM: &str = "Gram matrix";
 
 const DATA: &str = "read fewer columns (`features`)";
 pub(crate) const RANK: &str = "lower `rank`";
+const TARGET_FEATURES: &str = "leave `target_kernel` out";
 const UNIFORM: &str = "choose `landmarks` uniform or lower `rank`";
 
 /// The stages that solve a system otherwise than from its Gram matrix.
@@ -191,7 +194,13 @@ pub(crate) fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     )
 }
 
+/// Landmark selection by any scheme.
 pub(crate) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
+    selection(shape, cut, budget, true)
+}
+
+/// Landmark selection; `factor` where a factor of the landmarks is made.
+fn selection(shape: &Shape, cut: Cut, budget: usize, factor: bool) -> Plan {
     let (e, n) = (shape.element, usize::try_from(shape.n).unwrap_or(usize::MAX));
     let plan = rows(base("landmark selection", shape, budget), shape, cut, cut.scan_lanes, e);
     let few = MEDIAN_ROWS.min(n);
@@ -205,10 +214,16 @@ pub(crate) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
         0 => plan,
         bytes => plan.term("columns of the landmark scheme", bytes, "lower `candidates`"),
     };
-    plan.term("factor of the landmarks", m * m * (3 * 8 + e), RANK)
-        .term("features of a tile", cut.scan_lanes * cut.tile * (m * e + 8) + strips(shape), RANK)
-        .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
-        .term("proposals", RpCholesky::proposal_bytes(m, shape.d, e, cut.scan_lanes), RANK)
+    let products = |plan: Plan| plan.term("products of the threads", shape.threads * (4 << 20), "lower `threads`");
+    if !factor {
+        return products(plan);
+    }
+    let plan = plan.term("factor of the landmarks", m * m * (3 * 8 + e), RANK).term(
+        "features of a tile",
+        cut.scan_lanes * cut.tile * (m * e + 8) + strips(shape),
+        RANK,
+    );
+    products(plan).term("proposals", RpCholesky::proposal_bytes(m, shape.d, e, cut.scan_lanes), RANK)
 }
 
 /// The cut of passes that are no sums of features: one lane, with all threads inside the products.
@@ -231,19 +246,13 @@ pub(crate) fn landmark_stages(work: &Work<'_>, add: &dyn Fn(Plan, Cut) -> Plan) 
 
 /// Landmark selection: schemes that are no pivoted Cholesky make no factor.
 pub(crate) fn choosing(shape: &Shape, cut: Cut, landmarks: &LandmarkSource, budget: usize) -> Plan {
-    let plan = self::landmarks(shape, cut, budget);
-    let factors = match landmarks {
-        LandmarkSource::Scheme(name) => !matches!(name.as_str(), "uniform" | "kmeans"),
-        LandmarkSource::Rows(_) => false,
-    };
-    let needed =
-        |name: &str| factors || !["factor of the landmarks", "features of a tile", "proposals"].contains(&name);
-    let terms = plan.terms.into_iter().filter(|term| needed(&term.name));
+    let factor = landmarks.scheme().is_some_and(|scheme| scheme.effort == Effort::Factor);
+    let plan = selection(shape, cut, budget, factor);
     let remedy = |term: Term| match term.remedy {
         RANK => Term { remedy: UNIFORM, ..term },
         _ => term,
     };
-    Plan { terms: terms.map(remedy).collect(), ..plan }
+    Plan { terms: plan.terms.into_iter().map(remedy).collect(), ..plan }
 }
 
 fn map(shape: &Shape, budget: usize) -> Plan {
@@ -255,9 +264,9 @@ fn map(shape: &Shape, budget: usize) -> Plan {
 }
 
 fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
-    let (m, t, lanes) = (shape.map.p, shape.t, cut.gram_lanes);
+    let (m, t, columns, lanes) = (shape.map.p, shape.t, shape.moment_columns, cut.gram_lanes);
     let states = kstore::pass::states(lanes, shape.n.div_ceil(cut.segment));
-    let state = GramState::bytes(m, t, shape.folds) + CertificateState::bytes(m);
+    let state = GramState::bytes(m, columns, shape.folds) + CertificateState::bytes(m);
     let bin = cut.tile * (shape.d * shape.element + t * 8);
     let features = shape.map.footprint.at(cut.tile) - shape.map.footprint.fixed + cut.tile * (m * shape.element + 8);
     let plan = rows(base(GRAM, shape, budget), shape, cut, lanes, shape.element);
@@ -267,13 +276,23 @@ fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("features of a tile", lanes * features + strips(shape), RANK)
         .term("rows waiting by fold", lanes * shape.folds * bin, "lower `folds`")
-        .term("panels", lanes * GramScratch::<T>::bytes(m, t, cut.tile, shape.threads), RANK)
+        .term("panels", lanes * GramScratch::<T>::bytes(m, columns, cut.tile, shape.threads), RANK)
+        .term("features of the target", if columns == t { 0 } else { 8 * lanes * cut.tile * columns }, TARGET_FEATURES)
+        .term("map of the target", target_map(shape), TARGET_FEATURES)
         .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
+}
+
+/// Bytes of the map from targets to features of them, where there is one.
+fn target_map(shape: &Shape) -> usize {
+    match shape.moment_columns == shape.t {
+        true => 0,
+        false => Nystrom::<f64>::bytes(shape.moment_columns, shape.t),
+    }
 }
 
 /// Bytes of the panels of a lane of the pass that fills the Gram matrix.
 fn panels(shape: &Shape, cut: Cut) -> usize {
-    let (p, t, threads) = (shape.map.p, shape.t, shape.threads);
+    let (p, t, threads) = (shape.map.p, shape.moment_columns, shape.threads);
     match shape.element {
         4 => GramScratch::<f32>::bytes(p, t, cut.tile, threads),
         _ => GramScratch::<f64>::bytes(p, t, cut.tile, threads),
@@ -300,7 +319,8 @@ fn gram_term(folds: usize, copies: &str) -> (String, &'static str) {
 pub(crate) fn solve(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let (name, remedy) = gram_term(shape.folds, "their sum");
     base("solve", shape, budget)
-        .term(name, GramState::bytes(shape.map.p, shape.t, shape.folds), remedy)
+        .term(name, GramState::bytes(shape.map.p, shape.moment_columns, shape.folds), remedy)
+        .term("map of the target", target_map(shape), TARGET_FEATURES)
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
         .term("panels that the allocator keeps", panels(shape, cut), RANK)

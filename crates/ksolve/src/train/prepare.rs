@@ -9,16 +9,15 @@ use super::survey::{MEDIANS, Survey, survey};
 use super::whole;
 use crate::metric::{self, Asked, Learned, MetricSource};
 use crate::solver::{Features, Place, Points};
-use crate::{FoldSpec, Folds, Result, Targets};
+use crate::{Classes, Folds, Result, Targets};
 use kapprox::Real;
-use kapprox::landmark;
+use kapprox::landmark::ChoiceSize;
 use kapprox::map::MapRequest;
 use kapprox::metric::MetricRows;
+use kstore::pass::lanes::{self, Lane};
 use kstore::scratch::Cache;
-use kstore::{Footprint, MemoryRows, Plan, Reading, RowBuf, RowSource, Selected, TableRows};
-
-/// Number of targets that plans assume before the classes are known.
-pub(crate) const CLASSES_ASSUMED: usize = 10;
+use kstore::statistics::{LABEL_LIMIT, LabelCounts, Statistics};
+use kstore::{Footprint, MemoryRows, Pass, Plan, Reading, RowBuf, RowSource, Selected, StatisticsFold, TableRows};
 
 /// The prepared rows, targets and map of a run.
 pub(crate) struct Prepared<T: Real> {
@@ -89,23 +88,36 @@ impl<T: Real> Prepared<T> {
     }
 }
 
-/// Number of targets as far as it is known before the first pass.
-pub(crate) fn assumed_targets(selected: &Selected, task: Task) -> usize {
-    match task {
-        Task::Classification => CLASSES_ASSUMED,
+/// Bytes of a label and its count, in the state of the pass that counts them.
+const LABEL: usize = 128;
+
+/// Numbers of targets and of folds. Classes, and folds by a column, are counted first, in a pass over these columns alone.
+///
+/// Labels of rows that a missing feature leaves out are counted too; too few labels are refused by the survey, which
+/// knows the rows.
+pub(crate) fn known(selected: &Selected, options: &TrainOptions, resources: &Resources<'_>) -> Result<(usize, usize)> {
+    let found = selected.labels().map(|labels| count(&labels, resources)).transpose()?.unwrap_or_default();
+    let labels = |counts: &LabelCounts| counts.sorted().into_iter().map(|(label, _)| label).collect::<Vec<_>>();
+    let t = match options.task {
+        Task::Classification => Classes::new(labels(&found.classes)).map_or(1, |classes| classes.targets()),
         _ => selected.target_names().len(),
-    }
+    };
+    let folds = Folds::new(&options.folds, options.seed, selected.range(), &labels(&found.groups));
+    Ok((t, folds.map_or(1, |folds| folds.count())))
 }
 
-/// Numbers of targets and folds as far as they are known before the first pass.
-pub(crate) fn assumed(selected: &Selected, options: &TrainOptions) -> (usize, usize) {
-    let t = assumed_targets(selected, options.task);
-    let folds = match &options.folds {
-        FoldSpec::None => 1,
-        FoldSpec::Hash(k) | FoldSpec::Blocks(k) => *k,
-        FoldSpec::Column(_) => 2,
-    };
-    (t, folds)
+/// Counts labels, whatever the budget: in fewer lanes than fit, in one at least, so that a refusal can name what is needed.
+fn count(labels: &Selected, resources: &Resources<'_>) -> Result<Statistics> {
+    let (source, workers) = (labels.rows::<f64>(Reading::default())?, resources.workers);
+    let lane = Lane { tile: lanes::TILE, name: "labels", bytes: LABEL_LIMIT * LABEL, shared: Vec::new() };
+    let lanes = lanes::lanes("the count of labels", &source, &lane, resources.memory, workers.threads());
+    let range = labels.range();
+    let observer = resources.stages.stage("labels", Some(range.end - range.start));
+    let pass = lanes::scan(lanes.map_or(1, |lanes| lanes.count), workers, &*observer);
+    let pass = Pass { journal: resources.journal, ..pass };
+    let found = pass.resume("labels", &source, &StatisticsFold::new(source.shape()))?.0;
+    found.check(labels.class_name().unwrap_or_default(), labels.group_name().unwrap_or_default())?;
+    Ok(found)
 }
 
 /// The sizes of the work on the selected rows of a table.
@@ -133,15 +145,12 @@ pub(crate) fn shape_of<T: Real>(
     let d = options.metric.outputs(columns);
     let rows = options.candidates.map_or(n, |candidates| n.min(candidates as u64));
     let mut map = map_shape::<T>(options, d, n)?;
-    let scheme = match (&options.landmarks, map.landmarks) {
-        (LandmarkSource::Scheme(name), Some(count)) => {
-            landmark::by_name(name).map_or(0, |scheme| {
-                // with the candidates, apart, about their means, and what is left of them
-                let targets = if scheme.needs_targets { 4 * 8 * (t + 1) } else { 0 };
-                let targets = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(targets);
-                let choice = landmark::ChoiceSize { element: size_of::<T>(), n: rows, d, m: count };
-                (scheme.bytes)(choice).saturating_add(targets)
-            })
+    let scheme = match (options.landmarks.scheme(), map.landmarks) {
+        (Some(scheme), Some(m)) => {
+            // with the candidates, apart, about their means, and what is left of them
+            let targets = if scheme.needs_targets { 4 * 8 * (t + 1) } else { 0 };
+            let targets = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(targets);
+            (scheme.bytes)(ChoiceSize { element: size_of::<T>(), n: rows, d, m }).saturating_add(targets)
         }
         _ => 0,
     };
@@ -168,6 +177,7 @@ pub(crate) fn shape_of<T: Real>(
         columns,
         d,
         t,
+        moment_columns: t,
         map,
         landmarks: options.landmark_count().min(map.p),
         folds,
@@ -206,22 +216,17 @@ pub(crate) fn check(plans: Vec<Plan>) -> Result<usize> {
     Ok(largest)
 }
 
-/// Computes statistics, scaling, landmarks and map. `plan` is called before the first pass, and again once targets and
-/// folds are known.
+/// Computes statistics, scaling, landmarks and map, by passes of this cut, and refuses plans that do not fit before the first.
 pub(crate) fn prepare<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
     view: View,
     resources: &Resources<'_>,
-    plan: &dyn Fn(usize, usize) -> Result<(Cut, Vec<Plan>)>,
+    (cut, plans): (Cut, Vec<Plan>),
 ) -> Result<Prepared<T>> {
-    let (t, folds) = assumed(selected, options);
-    let (cut, plans) = plan(t, folds)?;
-    check(plans)?;
+    let planned_bytes = check(plans)?;
     let survey = survey(selected, options, cut, resources)?;
     let folds = Folds::new(&options.folds, options.seed, selected.range(), &survey.groups)?;
-    let (cut, plans) = plan(survey.targets(), folds.count())?;
-    let planned_bytes = check(plans)?;
     let targets = survey.targets_of_regression();
     let (n, reading) = (survey.rows(), survey.reading());
     let table: TableRows<T> = selected.rows(reading.clone())?;

@@ -1,10 +1,11 @@
 //! The run of every solver: one list of stages, one sequence of passes.
 
+use super::forecast;
 use super::options::{Resources, TrainOptions};
 use super::plan::{self, Cut, Shape};
 use super::prepare::{self, Prepared};
 use super::stage::{Stage, View, Work, plans};
-use super::trained::Trained;
+use super::trained::{Trained, needs_wide_for};
 use crate::metric;
 use crate::model::{Basis, Form, SecondView};
 use crate::solver::{Fitted, Place, Solver};
@@ -20,23 +21,6 @@ pub(super) fn own_folds<'a, T: Real>(options: &'a TrainOptions, solver: &dyn Sol
         true => Cow::Borrowed(options),
         false => Cow::Owned(TrainOptions { folds: FoldSpec::None, ..options.clone() }),
     }
-}
-
-/// What a run of `solver` over these rows would hold and cost, stage by stage, and how its passes would be cut. Reads nothing.
-///
-/// # Errors
-/// Errors of opening the rows, and options that the solver cannot follow. A plan over the budget is no error here.
-pub fn stages<T: Real>(
-    selected: &Selected,
-    options: &TrainOptions,
-    solver: &dyn Solver<T>,
-    resources: &Resources<'_>,
-) -> Result<(Cut, Vec<Stage>)> {
-    let options = own_folds(options, solver);
-    let known = prepare::assumed(selected, &options);
-    let work = Work::new::<T>(selected, &options, resources, known, solver.keeps())?;
-    let view = solver.view(&work)?;
-    all_stages(solver, view, &work)
 }
 
 /// The stages of a run: those of the solver, and behind the statistics the learning of a metric, where one is learned.
@@ -62,8 +46,8 @@ pub(super) fn last(
 
 /// Learns with a solver.
 ///
-/// *Passes*: statistics; candidates where landmarks are chosen among some, or one for each round of a scheme that selects among all
-/// rows; those of the solver. *Bytes*: [`stages`].
+/// *Passes*: over the labels alone, where there are some; statistics; candidates where landmarks are chosen among some, or one for each round of a scheme that selects among all
+/// rows; those of the solver. *Bytes*: those of [`super::forecast()`].
 ///
 /// # Errors
 /// [`kstore::Error::OverBudget`] before the first pass where the plan does not fit; bad rows with their place; fewer than two
@@ -76,15 +60,14 @@ pub fn train<T: Real>(
 ) -> Result<Trained<T>> {
     options.check()?;
     let options = &*own_folds(options, solver);
-    let work = |known| Work::new::<T>(selected, options, resources, known, solver.keeps());
-    let assumed = work(prepare::assumed(selected, options))?;
-    solver.check(&assumed)?;
-    let view = solver.view(&assumed)?;
-    let plan = |t, folds| {
-        let (cut, stages) = all_stages(solver, view, &work((t, folds))?)?;
-        Ok((cut, plans(stages)))
-    };
-    let mut prepared = prepare::prepare::<T>(selected, &assumed.options, view, resources, &plan)?;
+    let work = |known| Work::new::<T>(selected, options, resources, known, solver);
+    // what contradicts itself is refused before a row is read
+    solver.check(&work((1, 1))?)?;
+    let planned = work(prepare::known(selected, options, resources)?)?;
+    let view = solver.view(&planned)?;
+    let (cut, stages) = all_stages(solver, view, &planned)?;
+    forecast::announce(selected, solver, view, &planned)?;
+    let mut prepared = prepare::prepare::<T>(selected, &planned.options, view, resources, (cut, plans(stages)))?;
     let work = work((prepared.targets.count(), prepared.folds.count()))?;
     let add = |plan, cut| solver.plan(plan, &work.shape, cut);
     let (keep, plan) = match view {
@@ -158,6 +141,9 @@ fn assemble<T: Real>(
             (basis, coefficients, wide)
         }
     };
+    let on_landmarks = matches!(basis, Basis::Landmarks { .. });
+    let errors = fitted.train.map_or(Vec::new(), |(mse, _)| vec![mse.sqrt(); coefficients.ncols()]);
+    let wide = wide || on_landmarks && needs_wide_for::<T>(coefficients.as_ref(), &errors);
     let components = fitted.components.map(|Head { weights, intercept }| {
         let (_, weights) = Basis::of(map.expand(weights.as_ref(), resources.workers), map);
         Head { weights, intercept }

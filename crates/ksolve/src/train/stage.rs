@@ -4,6 +4,7 @@ use super::options::{Resources, TrainOptions};
 use super::plan::Shape;
 use super::prepare;
 use super::rates::Rates;
+use crate::solver::Solver;
 use crate::{Error, Result};
 use kapprox::Real;
 use kstore::{Plan, Selected};
@@ -34,20 +35,22 @@ pub struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// The work on selected rows with `t` targets and so many folds; `keeps` is that of the solver.
+    /// The work of a solver on selected rows with `t` targets and so many folds.
     pub(crate) fn new<T: Real>(
         selected: &Selected,
         options: &'a TrainOptions,
         resources: &'a Resources<'a>,
         (t, folds): (usize, usize),
-        keeps: bool,
+        solver: &dyn Solver<T>,
     ) -> Result<Self> {
         let options = match options.map.is_exact() {
             // candidates would be copies of rows that are in memory anyway
             true => Cow::Owned(TrainOptions { candidates: None, ..options.clone() }),
             false => Cow::Borrowed(options),
         };
-        let shape = Shape { keeps, ..prepare::shape::<T>(selected, &options, resources, t, folds)? };
+        let moment_columns = solver.moment_columns(&options, t);
+        let shape = prepare::shape::<T>(selected, &options, resources, t, folds)?;
+        let shape = Shape { keeps: solver.keeps(), moment_columns, ..shape };
         Ok(Self { options, resources, shape, weighted: selected.is_weighted() })
     }
 

@@ -61,8 +61,7 @@ pub(crate) struct Residuals<'a, T: Real> {
 impl<T: Real> Residuals<'_, T> {
     /// False for a map that is no projection, which has no certificate.
     pub(crate) fn exist(&self) -> bool {
-        let origin = vec![T::default(); self.map.dims().0];
-        self.map.kernel_diag(MatRef::from_row_major_slice(&origin, 1, origin.len()), &mut [0.0]).is_some()
+        self.map.is_projection()
     }
 }
 

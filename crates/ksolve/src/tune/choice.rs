@@ -207,12 +207,11 @@ impl Choice<'_> {
             let (work, history) = (log.work(), log.history);
             return Ok(Chosen { tuned, fit, rank, metric, form, contenders, test: None, work, history });
         }
-        let job = self.run.clone().memory(self.run.bytes().saturating_sub(trials.bytes()));
         let mut contest = Contest::new(&trials, contenders(self.solver, base, &tuned)?, rank);
         log.trials = true;
         self.listener.begin(TRIALS, contest.trials() as u64);
         while let Some(what) = contest.upcoming().map(|contender| contender.report.solver.clone()) {
-            log.step(what, || Ok((contest.step(&job, memory)?, None)))?;
+            log.step(what, || Ok((contest.step(self.run, memory)?, None)))?;
             if log.is_late() && contest.hurry() {
                 self.listener
                     .warn("the search was cut short: not every solver was tried on every fold; give more `time`, or more `work`");
@@ -225,7 +224,7 @@ impl Choice<'_> {
         if let Some(plain) = winner.without_metric(&tuned)? {
             let mut two = [&winner, &plain].into_iter().map(|one| {
                 let what = format!("rows kept apart, metric {}", one.report.metric);
-                log.step(what, || Ok((timed(memory, || trials.test_halves(&one.fit, &job))?, None)))
+                log.step(what, || Ok((timed(memory, || trials.test_halves(&one.fit, self.run))?, None)))
             });
             // lazily: a test that fails ends the search before the next one is remembered in its place
             let with = two.next().transpose()?.flatten();
@@ -245,7 +244,7 @@ impl Choice<'_> {
             }
         } else {
             let what = "rows kept apart".to_string();
-            test = log.step(what, || Ok((timed(memory, || trials.test(&winner.fit, &job))?, None)))?;
+            test = log.step(what, || Ok((timed(memory, || trials.test(&winner.fit, self.run))?, None)))?;
         }
         memory.keep();
         let rows = self.selected.known_rows().unwrap_or(trials.seen() as u64);

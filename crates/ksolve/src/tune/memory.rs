@@ -54,7 +54,8 @@ impl<'j> Memory<'j> {
     /// The errors of the step.
     pub fn recall_or<R: Serialize + DeserializeOwned>(&mut self, compute: impl FnOnce() -> Result<R>) -> Result<R> {
         let unreadable = |error: serde_json::Error| {
-            let why = format!("a result in the checkpoint cannot be read ({error}); leave it out to start afresh");
+            let why = kstore::shown::json(&error);
+            let why = format!("a result in the checkpoint cannot be read ({why}); leave it out to start afresh");
             Error::option("resume", "", why)
         };
         if let Some(line) = self.results.0.get(self.next) {

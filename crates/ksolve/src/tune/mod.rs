@@ -114,12 +114,11 @@ impl<'a, T: Real> Search<'a, T> {
         options::check(options, selected.shape().features)?;
         let resources = Resources { journal: None, scratch: None, ..*resources };
         let training = &options.training;
-        let (cut, _) = plan::assumed::<T>(selected, options, &resources)?;
+        let (cut, planned_bytes) = plan::plan::<T>(selected, options, &resources)?;
         let survey = survey(selected, training, cut, &resources)?;
         let targets = survey.targets_of_regression();
         let folds = |spec: &FoldSpec| Folds::new(spec, training.seed, selected.range(), &survey.groups);
-        let count = folds(&training.folds)?.count().max(if options.blocks { series::BLOCKS } else { 1 });
-        let (cut, planned_bytes) = plan::plan::<T>(selected, options, &resources, targets.count(), count)?;
+        folds(&training.folds)?;
         let source = selected.rows::<T>(survey.reading())?;
         let range = source.range();
         let observer = resources.stages.stage("sampling rows", Some(range.end - range.start));
@@ -127,7 +126,6 @@ impl<'a, T: Real> Search<'a, T> {
         let data = Scan { source: &source, pass, count: survey.rows() };
         let sample = uniform_sample(&data, options.sample, Purpose::Candidates, training.seed)?;
         let all = candidates::with_targets(candidates::in_row_order(copy(&sample, sample.len()))?, &source, data.pass)?;
-        let all = all.weighted(source.shape().weighted);
         drop(observer);
         let (spec, warning) = series::folds(&source, (&all, &range), &targets, options)?;
         warning.into_iter().for_each(|text| resources.stages.warn(text));

@@ -9,25 +9,14 @@ use crate::{Result, RidgeOptions};
 use kapprox::Real;
 use kstore::{Plan, Selected};
 
-/// The memory plan as far as targets and folds are known before the first pass.
-pub(super) fn assumed<T: Real>(
-    selected: &Selected,
-    options: &TuneOptions,
-    resources: &Resources<'_>,
-) -> Result<(Cut, usize)> {
-    let (t, folds) = prepare::assumed(selected, &options.training);
-    let folds = if options.blocks { folds.max(BLOCKS) } else { folds };
-    plan::<T>(selected, options, resources, t, folds)
-}
-
 /// The cut of passes over the largest sample, and the bytes of the largest stage; an error where it does not fit.
 pub(super) fn plan<T: Real>(
     selected: &Selected,
     options: &TuneOptions,
     resources: &Resources<'_>,
-    t: usize,
-    folds: usize,
 ) -> Result<(Cut, usize)> {
+    let (t, folds) = prepare::known(selected, &options.training, resources)?;
+    let folds = if options.blocks { folds.max(BLOCKS) } else { folds };
     let folds = if options.score == Score::Cv { folds } else { 1 };
     let training = TrainOptions { candidates: Some(options.sample), ..options.training.clone() };
     let mut shape = prepare::shape::<T>(selected, &training, resources, t, folds)?;

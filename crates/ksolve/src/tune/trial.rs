@@ -165,8 +165,20 @@ impl<T: Real> Trials<T> {
         })
     }
 
-    /// Learns from some rows, and scores each set of others.
+    /// Learns from some rows, and scores each set of others, beside the rows that are held.
     fn scored(
+        &self,
+        fit: &Fit,
+        learned: &dyn Fn(usize) -> bool,
+        scored: &[&dyn Fn(usize) -> bool],
+        run: &Run<'_>,
+    ) -> Result<Vec<Apart>> {
+        let held = self.bytes();
+        let run = &run.clone().memory(run.bytes().saturating_sub(held));
+        self.scored_beside(fit, learned, scored, run).map_err(|error| error.beside(held))
+    }
+
+    fn scored_beside(
         &self,
         fit: &Fit,
         learned: &dyn Fn(usize) -> bool,

@@ -114,10 +114,7 @@ impl Plan {
             budget: self.budget,
             largest: largest.name.clone(),
             largest_bytes: largest.bytes,
-            remedy: match largest.remedy {
-                "" => format!("raise `memory` to {}", bytes_up(needed)),
-                remedy => format!("{remedy} or raise `memory` to {}", bytes_up(needed)),
-            },
+            remedy: largest.remedy,
         })
     }
 }
@@ -192,6 +189,14 @@ mod tests {
         let error = plan.check().unwrap_err();
         assert!(matches!(&error, Error::OverBudget { largest, needed: 110, .. } if largest == "large"), "{error}");
         assert!(Plan::new("x", 100).term("small", 100, "").check().is_ok());
+    }
+
+    #[test]
+    fn a_refusal_beside_something_else_names_the_budget_of_both() {
+        let refused = Plan::new("x", 120 << 20).term("large", 128 << 20, "lower `rank`").check().unwrap_err();
+        let told = refused.beside(8 << 20).to_string();
+        let expected = "x needs 136 MiB, the budget is 128 MiB (`memory`): the largest part is large with 128 MiB; lower `rank` or raise `memory` to 136MiB";
+        assert_eq!(told, expected);
     }
 
     #[test]

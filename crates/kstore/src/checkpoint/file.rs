@@ -5,7 +5,7 @@
 
 use super::persist::{Array, Arrays, Number};
 use crate::digest::Digest;
-use crate::{AtomicFile, Error, Result};
+use crate::{AtomicFile, Error, Result, shown};
 use safetensors::tensor::{Metadata, TensorInfo};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -185,7 +185,7 @@ impl<'a> Stored<'a> {
         }
         let mut json = vec![0; size as usize];
         input.read_exact(&mut json).map_err(failed)?;
-        let metadata: Metadata = serde_json::from_slice(&json).map_err(|error| damaged(path, error.to_string()))?;
+        let metadata: Metadata = serde_json::from_slice(&json).map_err(|error| damaged(path, shown::json(&error)))?;
         let base = size + 8;
         if base.checked_add(metadata.data_len() as u64) != Some(length) {
             let expected = metadata.data_len();
@@ -196,13 +196,13 @@ impl<'a> Stored<'a> {
         }
         let card = metadata.metadata().as_ref().and_then(|keys| keys.get(KEY));
         let card = card.ok_or_else(|| damaged(path, "it has no kmill entry in its metadata"))?;
-        let card = serde_json::from_str(card).map_err(|error| damaged(path, error.to_string()))?;
+        let card = serde_json::from_str(card).map_err(|error| damaged(path, shown::json(&error)))?;
         Ok(Self { path: path.to_path_buf(), input, base, metadata, card, prefix: String::new() })
     }
 
     /// What the file says of itself beside its arrays.
     pub(super) fn head<H: serde::de::DeserializeOwned>(&self) -> Result<H> {
-        H::deserialize(&self.card.head).map_err(|error| self.damaged(error.to_string()))
+        H::deserialize(&self.card.head).map_err(|error| self.damaged(shown::json(&error)))
     }
 
     /// A digest of the head and of the arrays.

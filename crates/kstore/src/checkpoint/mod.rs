@@ -1,17 +1,18 @@
 //! Checkpoints: what the passes of a run have found so far, on disk, so that a stopped run goes on with the same bits.
 //!
 //! A run is a fixed sequence of passes with pure computation between them. A [`Journal`] is a memo of those passes: a
-//! folder with `manifest.json`, which says what run this is, and one safetensors file for each pass that was worth
-//! saving, `0003.safetensors`, with the merged state of its first segments. A resumed run computes everything anew but
+//! folder with a manifest, which says what run this is, and one safetensors file for each pass that was worth
+//! saving, with the merged state of its first segments. Their names begin with the run's mark, a digest of the manifest: a run writes and
+//! removes files of such names only, and a folder that holds anything else is refused. A resumed run computes everything anew but
 //! what a file holds: a pass that is whole there is not read again, one that is begun goes on at its segment, and one
 //! without a file starts at its first. States merge in segment order either way, so the bits are those of a run that was
 //! never stopped, whatever the threads and the memory of the two.
 //!
 //! ```text
 //! model.safetensors.checkpoint/
-//!     manifest.json          program, instruction set, options, length, time and digest of every file
-//!     0001.safetensors       pass 1, complete
-//!     0003.safetensors       pass 3, the first 40 segments
+//!     MARK.json               program, instruction set, options, length, time and digest of every file
+//!     MARK-0001.safetensors   pass 1, complete
+//!     MARK-0003.safetensors   pass 3, the first 40 segments
 //! ```
 //!
 //! Saving is paced: after [`EVERY`], but never so often that it takes more than a twentieth of the time. A state is
@@ -30,13 +31,13 @@ pub use file::{Cut, Stored};
 pub use manifest::Manifest;
 pub use persist::{Arrays, Number, Persist};
 pub(crate) use states::put_one;
-pub use states::{StateFile, StateKey, StateWriter};
+pub use states::{RowsKey, StateFile, StateKey, StateWriter};
 pub use steps::Steps;
 
 use crate::atomic::is_temporary;
 use crate::digest::Digest;
 use crate::pass::Engine;
-use crate::{AtomicFile, Error, Result};
+use crate::{AtomicFile, Error, Result, shown};
 use entry::{restore, verify};
 use file::Head;
 use serde::{Deserialize, Serialize};
@@ -65,8 +66,8 @@ const SPEED: f64 = 350e6;
 /// Seconds a save takes whatever its size: two flushes.
 const FIXED: f64 = 0.02;
 
-/// Name of the file that describes the run.
-const MANIFEST: &str = "manifest.json";
+/// How the name of the file ends that describes the run.
+const MANIFEST: &str = ".json";
 
 /// Receives the messages of a journal.
 pub trait Listener: Sync {
@@ -135,14 +136,15 @@ impl<'a> Journal<'a> {
         listener: &'a dyn Listener,
     ) -> Result<Self> {
         let folder = folder.into();
-        let page = page(manifest).map_err(|detail| Error::Damaged { path: folder.join(MANIFEST), detail })?;
-        let there = !parts(&folder)?.is_empty();
-        let resumed = resume && there && compare(&folder, manifest, listener)?;
+        let page = page(manifest).map_err(|detail| Error::Damaged { path: folder.clone(), detail })?;
+        let (mark, parts) = (mark(manifest), parts(&folder)?);
+        let there = !parts.is_empty();
+        let resumed = resume && there && compare(&folder, &mark, &parts, manifest, listener)?;
         if resume && !there {
             listener.note(format!("there is no checkpoint {}: starting afresh", folder.display()));
         }
         Ok(Self {
-            mark: mark(manifest),
+            mark,
             folder,
             page,
             every,
@@ -231,8 +233,13 @@ impl<'a> Journal<'a> {
 
     /// True where an earlier run left the entry of the next pass, and it is whole.
     fn is_waiting(&self, pass: &str, cut: Cut) -> bool {
-        let path = self.folder.join(entry_name(self.next.load(Ordering::Relaxed)));
+        let path = self.path(self.next.load(Ordering::Relaxed));
         self.resumed && path.exists() && verify(&path, &self.head(pass, cut)).is_ok()
+    }
+
+    /// Where the entry of a pass lies.
+    fn path(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("{}-{number:04}.safetensors", self.mark))
     }
 
     fn head(&self, pass: &str, cut: Cut) -> Head {
@@ -243,7 +250,7 @@ impl<'a> Journal<'a> {
     fn place(&self, pass: &str, cut: Cut) -> (Entry<'_>, bool) {
         self.begun.call_once(|| self.begin());
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let path = self.folder.join(entry_name(number));
+        let path = self.path(number);
         let there = self.resumed && path.exists();
         (Entry { journal: self, path, head: self.head(pass, cut), since: Instant::now(), unsaved: false }, there)
     }
@@ -280,7 +287,7 @@ impl<'a> Journal<'a> {
         let started = Instant::now();
         if !self.saved.load(Ordering::Relaxed) {
             std::fs::create_dir_all(&self.folder).map_err(Error::io("create", &self.folder))?;
-            let mut out = AtomicFile::create(&self.folder.join(MANIFEST))?;
+            let mut out = AtomicFile::create(&self.folder.join(format!("{}{MANIFEST}", self.mark)))?;
             out.write_all(self.page.as_bytes()).map_err(Error::io("write", &self.folder))?;
             out.commit()?;
         }
@@ -309,23 +316,24 @@ fn page(manifest: &Manifest) -> Result<String, String> {
     page.and_then(|page| serde_json::to_string_pretty(&page)).map_err(|error| error.to_string())
 }
 
-/// True where the manifest in `folder` is that of this run, false where there is none that can be read.
-fn compare(folder: &Path, manifest: &Manifest, listener: &dyn Listener) -> Result<bool> {
+/// True where a checkpoint in `folder` is that of this run, false where there is no manifest that can be read.
+fn compare(folder: &Path, mark: &str, parts: &[PathBuf], manifest: &Manifest, listener: &dyn Listener) -> Result<bool> {
     let other = |difference: String| Err(Error::OtherCheckpoint { path: folder.to_path_buf(), difference });
-    let path = folder.join(MANIFEST);
+    let own = folder.join(format!("{mark}{MANIFEST}"));
+    let Some(path) = parts.iter().find(|path| **path == own).or_else(|| parts.iter().find(|path| is_manifest(path)))
+    else {
+        listener.warn(format!("the checkpoint {} has no manifest; starting afresh", folder.display()));
+        return Ok(false);
+    };
     let damaged = |detail: String| {
         let error = Error::Damaged { path: path.clone(), detail };
         listener.warn(format!("{error}; starting afresh"));
         Ok(false)
     };
-    let text = match std::fs::read(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return damaged("it is missing".to_string()),
-        Err(error) => return Err(Error::io("read", path)(error)),
-    };
+    let text = std::fs::read(path).map_err(Error::io("read", path))?;
     let value: serde_json::Value = match serde_json::from_slice(&text) {
         Ok(value) => value,
-        Err(error) => return damaged(error.to_string()),
+        Err(error) => return damaged(shown::json(&error).to_string()),
     };
     match value["format"].as_u64() {
         Some(FORMAT) => {}
@@ -334,7 +342,7 @@ fn compare(folder: &Path, manifest: &Manifest, listener: &dyn Listener) -> Resul
     }
     match serde_json::from_value::<Page>(value) {
         Ok(page) => manifest.difference(&page.manifest).map_or(Ok(true), other),
-        Err(error) => damaged(error.to_string()),
+        Err(error) => damaged(shown::json(&error).to_string()),
     }
 }
 
@@ -348,8 +356,9 @@ fn parts(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut parts = Vec::new();
     for entry in entries {
         let entry = entry.map_err(Error::io("read", folder))?;
-        let name = entry.file_name();
-        if !is_part(&name.to_string_lossy()) {
+        // a link is of whoever made it, whatever its name
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if !is_file || !is_part(&entry.file_name().to_string_lossy()) {
             return Err(Error::NotACheckpoint { path: folder.to_path_buf(), found: entry.path() });
         }
         parts.push(entry.path());
@@ -357,13 +366,17 @@ fn parts(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(parts)
 }
 
-fn entry_name(number: u64) -> String {
-    format!("{number:04}.safetensors")
+fn is_manifest(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "json")
 }
 
+/// True for the names that runs give: those that begin with a mark, and those of temporary files.
 fn is_part(name: &str) -> bool {
-    let entry = |stem: &str| stem.len() >= 4 && stem.bytes().all(|byte| byte.is_ascii_digit());
-    name == MANIFEST || is_temporary(name) || name.strip_suffix(".safetensors").is_some_and(entry)
+    let entry = |end: &str| {
+        let number = end.strip_prefix('-').and_then(|end| end.strip_suffix(".safetensors"));
+        number.is_some_and(|number| number.len() >= 4 && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    is_temporary(name) || Digest::behind(name).is_some_and(|end| end == MANIFEST || entry(end))
 }
 
 /// Removes what a killed run was writing.
@@ -374,7 +387,7 @@ fn remove_temporaries(folder: &Path) -> Result<()> {
 
 /// Removes a checkpoint, the manifest first: whatever is left without it is never used.
 fn clear(folder: &Path) -> Result<()> {
-    let (manifest, rest): (Vec<_>, Vec<_>) = parts(folder)?.into_iter().partition(|path| path.ends_with(MANIFEST));
+    let (manifest, rest): (Vec<_>, Vec<_>) = parts(folder)?.into_iter().partition(|path| is_manifest(path));
     manifest.iter().chain(&rest).try_for_each(|path| remove(path))?;
     match std::fs::remove_dir(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", folder)(error)),

@@ -6,13 +6,14 @@
 
 use super::Stored;
 use super::file::{self, Listed, damaged};
-use super::persist::{Array, Arrays, Persist};
+use super::persist::{Array, Arrays, Number, Persist};
 use crate::pass::{Medium, Node, PassKey};
 use crate::{AtomicFile, Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Version of the layout.
@@ -34,12 +35,30 @@ impl StateKey {
     }
 }
 
+/// Rows that are in no state yet: those of a segment of which others are still to come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowsKey {
+    /// The stored rows that they are of.
+    pub stored: Range<u64>,
+    /// How many of these were selected.
+    pub rows: u64,
+}
+
+impl RowsKey {
+    /// The name of their array.
+    fn name(&self) -> String {
+        format!("rows.{}", self.stored.start)
+    }
+}
+
 /// The metadata of the file.
 #[derive(Serialize, Deserialize)]
 struct StatesHead {
     states_format: u64,
     about: Value,
     states: Vec<StateKey>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    rows: Vec<RowsKey>,
 }
 
 /// A file of states, open for reading.
@@ -49,6 +68,7 @@ pub struct StateFile {
     stored: Stored<'static>,
     about: Value,
     states: Vec<StateKey>,
+    rows: Vec<RowsKey>,
 }
 
 impl StateFile {
@@ -58,9 +78,9 @@ impl StateFile {
     /// [`Error::Damaged`] for what is no file of states; those of the file system.
     pub fn open(path: &Path) -> Result<Self> {
         let stored = Stored::open(path)?;
-        let StatesHead { states_format, about, states } = stored.head()?;
+        let StatesHead { states_format, about, states, rows } = stored.head()?;
         match states_format {
-            FORMAT => Ok(Self { path: path.to_path_buf(), stored, about, states }),
+            FORMAT => Ok(Self { path: path.to_path_buf(), stored, about, states, rows }),
             other => Err(damaged(path, format!("it has format {other}, this version reads {FORMAT}"))),
         }
     }
@@ -85,6 +105,23 @@ impl StateFile {
         &self.states
     }
 
+    /// The rows that are in no state, in the order of the file.
+    pub fn rows(&self) -> &[RowsKey] {
+        &self.rows
+    }
+
+    /// Reads the rows at a place, as [`StateWriter::push_rows`] took them.
+    ///
+    /// # Errors
+    /// As [`StateFile::load`].
+    pub fn load_rows(&mut self, place: usize) -> Result<Vec<u8>> {
+        match self.rows.get(place) {
+            None => Err(self.stored.damaged("it has fewer rows")),
+            Some(key) if key.rows == 0 => Ok(Vec::new()),
+            Some(key) => self.stored.read(&key.name()),
+        }
+    }
+
     /// Reads the state at a place into one of no rows, which is left as it is where the node has no rows.
     ///
     /// # Errors
@@ -98,12 +135,18 @@ impl StateFile {
     }
 }
 
-/// Puts a single state under a name, as a file of states.
-pub(crate) fn put_one(medium: &dyn Medium, name: &str, key: StateKey, state: Option<&dyn Persist>) -> Result<()> {
+/// Puts a single state of a job under a name, as a file of states that says whose it is.
+pub(crate) fn put_one(
+    medium: &dyn Medium,
+    name: &str,
+    job: &str,
+    key: StateKey,
+    state: Option<&dyn Persist>,
+) -> Result<()> {
     let prefix = key.prefix();
     let mut arrays = Arrays::default();
     state.iter().for_each(|state| arrays.within(&prefix, |out| state.save(out)));
-    let head = StatesHead { states_format: FORMAT, about: Value::Null, states: vec![key] };
+    let head = StatesHead { states_format: FORMAT, about: job.into(), states: vec![key], rows: Vec::new() };
     let header = file::ordered(&head, &mut arrays).map_err(|detail| damaged(&medium.place().join(name), detail))?;
     medium.put(name, &mut |out| file::write_to(out, &header, &arrays))
 }
@@ -116,6 +159,7 @@ pub struct StateWriter {
     bytes: BufWriter<File>,
     listed: Listed,
     states: Vec<StateKey>,
+    rows: Vec<RowsKey>,
 }
 
 impl StateWriter {
@@ -127,8 +171,8 @@ impl StateWriter {
         let destination = AtomicFile::destination(path)?;
         let folder = destination.parent().unwrap_or(Path::new("."));
         let bytes = tempfile::tempfile_in(folder).map_err(Error::io("create", path))?;
-        let (listed, states) = (Listed::default(), Vec::new());
-        Ok(Self { path: path.to_path_buf(), bytes: BufWriter::new(bytes), listed, states })
+        let (listed, states, rows) = (Listed::default(), Vec::new(), Vec::new());
+        Ok(Self { path: path.to_path_buf(), bytes: BufWriter::new(bytes), listed, states, rows })
     }
 
     /// Adds a state; `None` for a node without rows.
@@ -161,6 +205,17 @@ impl StateWriter {
         Ok(())
     }
 
+    /// Adds rows that are in no state, as bytes that whoever reads them understands.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn push_rows(&mut self, key: RowsKey, bytes: &[u8]) -> Result<()> {
+        let array = Array { name: key.name(), dtype: u8::DTYPE, length: bytes.len(), bytes: bytes.into() };
+        let there = key.rows > 0;
+        self.rows.push(key);
+        if there { self.append(&array) } else { Ok(()) }
+    }
+
     fn append(&mut self, array: &Array<'_>) -> Result<()> {
         self.listed.add(array);
         self.bytes.write_all(&array.bytes).map_err(Error::io("write", &self.path))
@@ -171,8 +226,8 @@ impl StateWriter {
     /// # Errors
     /// Errors of the file system.
     pub fn finish(self, about: Value) -> Result<()> {
-        let Self { path, bytes, listed, states } = self;
-        let header = listed.header(&StatesHead { states_format: FORMAT, about, states });
+        let Self { path, bytes, listed, states, rows } = self;
+        let header = listed.header(&StatesHead { states_format: FORMAT, about, states, rows });
         let header = header.map_err(|detail| damaged(&path, detail))?;
         let mut bytes = bytes.into_inner().map_err(|error| Error::io("write", &path)(error.into_error()))?;
         let mut out = AtomicFile::create(&path)?;

@@ -88,7 +88,6 @@ fn value<'a>(view: &View<'a>, row: usize) -> Option<Value<'a>> {
     crate::labels::integer(view, row).ok().map(Value::Int)
 }
 
-/// The bucket of a text.
 fn bucket(text: &str, buckets: u32) -> usize {
     (Digest::word_of(text.as_bytes()) % u64::from(buckets.max(1))) as usize
 }

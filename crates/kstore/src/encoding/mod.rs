@@ -10,13 +10,11 @@
 //! tile at a time: no table of features is ever stored.
 
 mod expand;
-mod left_out;
 mod search;
 mod wanted;
 
 pub(crate) use expand::{Coded, Expansion};
-pub use left_out::LeftOut;
-pub use search::{ColumnSearch, Distinct, FoundColumns};
+pub use search::{ColumnSearch, Distinct, FoundColumns, LeftOut};
 pub use wanted::Categories;
 pub(crate) use wanted::{Coding, Wanted};
 
@@ -28,7 +26,7 @@ use serde::{Deserialize, Serialize};
 pub const CATEGORY_LIMIT: usize = 1000;
 
 /// Most buckets of a hash: as many features as a plan may still hold.
-pub const BUCKET_LIMIT: u32 = 1 << 16;
+pub(crate) const BUCKET_LIMIT: u32 = 1 << 16;
 
 /// How the values of a column become features.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,7 +140,7 @@ impl Encoding {
     }
 
     /// The column of each feature, as a place among the columns.
-    pub fn owners(&self) -> Vec<usize> {
+    pub(crate) fn owners(&self) -> Vec<usize> {
         let columns = self.columns.iter().enumerate();
         columns.flat_map(|(place, column)| std::iter::repeat_n(place, column.features())).collect()
     }
@@ -157,7 +155,7 @@ impl Encoding {
     }
 
     /// True where every column is a number without a feature for missing values.
-    pub fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.columns.iter().all(|column| column.code == Code::Number && !column.missing)
     }
 

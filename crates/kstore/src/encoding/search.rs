@@ -4,8 +4,8 @@
 //! not depend on how the rows were cut. A column with more values than its limit holds none: its set is dropped where the limit is
 //! passed, in a segment or in a sum of segments, and the union passes the limit in every order.
 
-use super::{Code, CodedColumn, Encoding, LeftOut};
-use crate::keep::KeptValues;
+use super::{Code, CodedColumn, Encoding};
+use crate::kept_column::KeptValues;
 use crate::select::{Missing, Selected};
 use crate::shown;
 use crate::statistics::LABEL_LIMIT;
@@ -144,7 +144,6 @@ impl Merge for FoundColumns {
 /// features. *Bytes*: [`ColumnSearch::state_bytes`] for a state.
 #[derive(Clone, Debug)]
 pub struct ColumnSearch {
-    /// The selection whose columns are looked at.
     selected: Selected,
     /// The rows as this pass reads them: categories are kept columns.
     read: Selected,
@@ -335,5 +334,29 @@ fn label(values: &KeptValues, row: usize) -> Option<Label> {
         KeptValues::F64(values) => whole(values[row]),
         KeptValues::F32(values) => whole(values[row].into()),
         KeptValues::Text(_) | KeptValues::Binary(_) => None,
+    }
+}
+
+/// A column of text with more values than are taken as categories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Name of the column.
+    pub column: String,
+    /// What was found of its values.
+    pub values: Distinct,
+}
+
+impl std::fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { column, values } = self;
+        let like = match values {
+            Distinct::More { repeat: false, .. } => ", and no two rows share one, as in an identifier or a comment",
+            _ => "",
+        };
+        write!(
+            f,
+            "column {column} is left out: it has {values} values{like}; give `hash` 256 for features of its text, or \
+             `categories` {column} for a feature of each value"
+        )
     }
 }

@@ -58,7 +58,6 @@ pub(crate) struct Asked {
     pub(crate) named: Vec<bool>,
     pub(crate) hash: Option<u32>,
     pub(crate) limit: usize,
-    /// What was asked for.
     wanted: Categories,
 }
 
@@ -154,11 +153,6 @@ impl Selected {
             Coding::Known(coded, _) => Some(&coded.encoding),
             _ => None,
         }
-    }
-
-    /// True where the values of its columns are known, or all are numbers, so that its rows can be read.
-    pub fn is_coded(&self) -> bool {
-        self.asked().is_none()
     }
 
     /// How missing values are treated.

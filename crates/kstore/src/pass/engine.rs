@@ -7,12 +7,13 @@
 //! the fixed [tree](super::STRETCH). So no fold is ever sent, only states are, and every process has the total that one
 //! process would have, bit for bit. Processes may come and go: a lot of a process that has gone is claimed by another.
 //!
-//! A **node** of the tree is a stretch that lies whole in a lot, or a single segment of a stretch that does not: [`nodes`]
-//! cuts a lot into them. Whoever takes a node need not know how others were cut.
+//! A **node** of the tree is the part of a stretch from its beginning on that lies in a lot, or a single segment of a stretch that the
+//! lot does not begin: [`nodes`] cuts a lot into them. Whoever takes a node need not know how others were cut.
 //!
 //! *Memory*: a process holds one state more than its sums while it merges, in the place of those of its lanes, which have
 //! ended: the plan of a pass holds with an engine and without.
 
+use super::begun::{self, BegunRows, Kept, LotRows};
 use super::run::{Delivery, run};
 use super::tree::{Tree, merge};
 use super::{Fold, Merge, Observer, Pass, PassReport, STRETCH};
@@ -34,7 +35,7 @@ pub struct PassKey {
     pub cut: Cut,
 }
 
-/// Segments whose states are one: a whole stretch, or a segment of one.
+/// Segments whose states are one: a stretch, from its beginning on, or a segment of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// Numbers of the segments among all of the stored rows.
@@ -59,6 +60,9 @@ pub enum Taken {
     State(Node),
     /// Whoever claimed these segments has gone: they are this process's to fold now.
     Lost(Range<u64>),
+    /// The rows of these segments, which begin with the one that was asked for, are at hand ([`BegunRows`]): they are to be folded here and
+    /// given to nobody.
+    Here(Range<u64>),
 }
 
 /// Divides the passes of a run among processes and brings their states together.
@@ -99,17 +103,20 @@ pub trait Engine: Sync {
     fn total(&self, _pass: &PassKey, _rows: u64, _state: &dyn Persist) -> Result<()> {
         Ok(())
     }
-    /// Ends the job; `done` where it has succeeded.
-    fn leave(&self, _done: bool) {}
+    /// The rows of segments of which a process holds a part, where such are kept.
+    fn begun(&self) -> Option<&dyn BegunRows> {
+        None
+    }
+    /// Ends the job; `over` where nothing that was found is needed any more: it has succeeded, or fails again in whatever process.
+    fn leave(&self, _over: bool) {}
 }
 
-/// The nodes of a lot: stretches of the pass over the segments `all` that lie whole in `own`, other segments singly.
+/// The nodes of a lot of a pass over the segments `all`: a stretch that begins in the lot as far as it lies in it, other segments singly.
 pub fn nodes(lot: &Range<u64>, all: &Range<u64>) -> Vec<Range<u64>> {
     let (mut nodes, mut at) = (Vec::new(), lot.start);
     while at < lot.end {
         let stretch = at / STRETCH * STRETCH;
-        let whole = stretch.max(all.start)..(stretch + STRETCH).min(all.end);
-        let end = if whole.start == at && whole.end <= lot.end { whole.end } else { at + 1 };
+        let end = if at == stretch.max(all.start) { (stretch + STRETCH).min(lot.end) } else { at + 1 };
         nodes.push(at..end);
         at = end;
     }
@@ -134,7 +141,15 @@ impl Pass<'_> {
         let cut = Cut { tile: self.tile, segment: self.segment, start: range.start, end: range.end };
         let (all, mut starved) = (cut.segments(), Duration::ZERO);
         let mut lot = |lot: Range<u64>, deliver: Deliver<'_, F::State, F::Error>| {
-            let part = lot.start - all.start..lot.end - all.start;
+            let kept;
+            let (source, part): (&dyn RowSource<T>, _) = match engine.begun().map(|rows| (rows, rows.of(&lot))) {
+                Some((rows, LotRows::Begun(stored))) => return begun::keep(self, source, fold, rows, stored),
+                Some((rows, LotRows::Kept(tiles))) => {
+                    kept = Kept::new(source, rows, tiles)?;
+                    (&kept, 0..u64::MAX)
+                }
+                Some((_, LotRows::Whole)) | None => (source, lot.start - all.start..lot.end - all.start),
+            };
             let report = run(self, source, fold, part, |Delivery { segment, folded, state, .. }| {
                 deliver(segment, folded, state)
             })?;
@@ -200,7 +215,7 @@ where
     let all = key.cut.segments();
     // rows that the observer has heard of
     let mut heard = 0;
-    let mut work = |lot: Range<u64>| -> Result<u64, E> {
+    let work = |fold: FoldLot<'_, S, E>, lot: Range<u64>| -> Result<u64, E> {
         let lot = lot.start.max(all.start)..lot.end.min(all.end);
         if lot.is_empty() {
             return Ok(0);
@@ -217,14 +232,25 @@ where
         Ok(rows)
     };
     while let Some(lot) = engine.claim(key, observer)? {
-        heard += work(lot)?;
+        heard += work(fold, lot)?;
     }
     let (mut tree, mut at, mut rows) = (Tree::default(), all.start, 0);
     while at < all.end {
         let mut state = init();
         let node = match engine.take(key, at, &mut state, observer)? {
             Taken::Lost(lot) => {
-                heard += work(lot)?;
+                drop(state);
+                heard += work(fold, lot)?;
+                continue;
+            }
+            Taken::Here(lot) => {
+                drop(state);
+                at = lot.end.max(at + 1);
+                fold(lot, &mut |segment, folded, state| {
+                    tree.add(segment, state);
+                    (rows, heard) = (rows + folded, heard + folded);
+                    Ok(())
+                })?;
                 continue;
             }
             Taken::State(node) => node,
@@ -281,9 +307,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_stretches_are_one_node_and_parts_are_segments() {
-        assert_eq!(nodes(&(0..3), &(0..40)), [0..1, 1..2, 2..3]);
-        assert_eq!(nodes(&(30..66), &(0..90)), [30..31, 31..32, 32..64, 64..65, 65..66]);
+    fn stretches_from_their_beginning_are_one_node_and_other_parts_segments() {
+        assert_eq!(nodes(&(0..3), &(0..40)), std::slice::from_ref(&(0..3)));
+        assert_eq!(nodes(&(30..66), &(0..90)), [30..31, 31..32, 32..64, 64..66]);
         // the pass begins and ends within a stretch: its part of that is whole
         assert_eq!(nodes(&(5..70), &(5..70)), [5..32, 32..64, 64..70]);
         assert!(nodes(&(7..7), &(5..70)).is_empty());

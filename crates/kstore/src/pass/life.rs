@@ -12,6 +12,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Time between two signs of life.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
 
+/// Beats for which an unknown process is watched: one that is at work gives a sign meanwhile.
+const WATCH: u32 = 3;
+
 /// How the name of a sign ends.
 const SUFFIX: &str = ".alive";
 
@@ -20,16 +23,7 @@ const SUFFIX: &str = ".alive";
 pub(super) struct Life {
     /// Grows by one with every sign.
     beat: u64,
-    state: State,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum State {
-    #[default]
-    AtWork,
-    Done,
-    Failed,
+    ended: bool,
 }
 
 impl Life {
@@ -53,8 +47,8 @@ struct Inner {
 }
 
 impl Inner {
-    fn say(&self, state: State) -> Result<()> {
-        let life = Life { beat: self.beat.fetch_add(1, Ordering::Relaxed), state };
+    fn say(&self, ended: bool) -> Result<()> {
+        let life = Life { beat: self.beat.fetch_add(1, Ordering::Relaxed), ended };
         let text = serde_json::to_vec(&life).unwrap_or_default();
         self.medium.replace(&format!("{}{SUFFIX}", self.name), &text)
     }
@@ -64,19 +58,19 @@ impl Inner {
             std::thread::park_timeout(BEAT);
             if !self.ended.load(Ordering::Relaxed) {
                 // the next sign may find the place again; if none does, the other processes take this one for gone
-                let _ = self.say(State::AtWork);
+                let _ = self.say(false);
             }
         }
     }
 }
 
 impl Sign {
-    /// The sign of a process with a name of its own.
-    pub(super) fn new(medium: Arc<dyn Medium>) -> Self {
+    /// The sign of a process with a name of its own, which begins with the mark of its job.
+    pub(super) fn new(medium: Arc<dyn Medium>, mark: &str) -> Self {
         static PROCESSES: AtomicU64 = AtomicU64::new(0);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let (process, number) = (std::process::id(), PROCESSES.fetch_add(1, Ordering::Relaxed));
-        let name = format!("{since:x}-{process:x}-{number}");
+        let name = format!("{mark}-{since:x}-{process:x}-{number}");
         let inner = Inner { medium, name, beat: AtomicU64::new(0), ended: AtomicBool::new(false) };
         Self { inner: Arc::new(inner), heart: Mutex::default() }
     }
@@ -88,7 +82,7 @@ impl Sign {
 
     /// Gives the first sign, and renews it from now on.
     pub(super) fn begin(&self) -> Result<()> {
-        self.inner.say(State::AtWork)?;
+        self.inner.say(false)?;
         let inner = Arc::clone(&self.inner);
         let heart = std::thread::spawn(move || inner.beat());
         *self.heart.lock().unwrap_or_else(PoisonError::into_inner) = Some(heart);
@@ -96,14 +90,14 @@ impl Sign {
     }
 
     /// Gives the last sign; false where none was given before, or the last one was.
-    pub(super) fn end(&self, done: bool) -> bool {
+    pub(super) fn end(&self) -> bool {
         self.inner.ended.store(true, Ordering::Relaxed);
         let heart = self.heart.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(heart) = heart else { return false };
         heart.thread().unpark();
         // a heart that panicked has nothing left to say, and without the place nobody hears it
         let _ = heart.join();
-        let _ = self.inner.say(if done { State::Done } else { State::Failed });
+        let _ = self.inner.say(true);
         true
     }
 }
@@ -135,8 +129,29 @@ impl Lives {
     /// True where a process does no work any more: it has ended, or has given no sign for the time of patience.
     pub(super) fn is_gone(&self, process: &str) -> Result<bool> {
         let (life, since) = self.look(process)?;
-        let ended = life.is_some_and(|life| life.state != State::AtWork);
+        let ended = life.is_some_and(|life| life.ended);
         Ok(ended || since.elapsed() > self.patience)
+    }
+
+    /// True where one of the processes is at work: it is watched for a few beats, and its sign changes.
+    pub(super) fn is_any_seen(&self, processes: &[String]) -> Result<bool> {
+        let look = |process: &String| self.medium.read(&format!("{process}{SUFFIX}"));
+        let first = processes.iter().map(look).collect::<Result<Vec<_>>>()?;
+        let working = |text: &Option<Vec<u8>>| {
+            let life = text.as_deref().and_then(|text| serde_json::from_slice::<Life>(text).ok());
+            life.is_some_and(|life| !life.ended)
+        };
+        let watched: Vec<_> = processes.iter().zip(&first).filter(|(_, text)| working(text)).collect();
+        let began = Instant::now();
+        while !watched.is_empty() && began.elapsed() < WATCH * BEAT {
+            for (process, text) in &watched {
+                if look(process)? != **text {
+                    return Ok(true);
+                }
+            }
+            std::thread::sleep(BEAT / 20);
+        }
+        Ok(false)
     }
 
     /// True where a process may be at work, or cannot be asked.

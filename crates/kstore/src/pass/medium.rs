@@ -8,8 +8,8 @@ use tempfile::{NamedTempFile, TempPath};
 
 /// A place with names, under each of which lies a short text or a file of states.
 ///
-/// A folder that all processes see is one; so is a server, or whatever a cluster has. A name holds letters, digits, `-`
-/// and `.` only. What is put there appears whole or not at all.
+/// A folder that all processes see is one; so is a server, or whatever a cluster has. A name holds letters and digits of ASCII, `-`
+/// and `.` only, and is neither `.` nor `..`. What is put there appears whole or not at all.
 pub trait Medium: Send + Sync {
     /// The place, for messages.
     fn place(&self) -> PathBuf;
@@ -109,6 +109,37 @@ impl Folder {
         Ok(Self(path))
     }
 
+    /// Where a name lies, which is nowhere but in this folder.
+    fn path(&self, name: &str) -> Result<PathBuf> {
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+        if name.is_empty() || matches!(name, "." | "..") || !name.bytes().all(letter) {
+            let got = crate::shown::short(name);
+            let why = format!(
+                "the name \"{}\" was given where one of letters, digits, - and . was expected",
+                crate::shown::line(&got)
+            );
+            return Err(Error::Engine { folder: self.0.clone(), why });
+        }
+        Ok(self.0.join(name))
+    }
+
+    /// The file under a name; `None` where there is none.
+    ///
+    /// # Errors
+    /// Where the name is that of a link, a folder or a device, which no process has put there: waiting for it might never end.
+    fn file(&self, name: &str) -> Result<Option<PathBuf>> {
+        let path = self.path(name)?;
+        match std::fs::symlink_metadata(&path) {
+            Ok(there) if there.is_file() => Ok(Some(path)),
+            Ok(_) => {
+                let why = format!("{name} is a link, a folder or a device, where processes put files; remove it");
+                Err(Error::Engine { folder: self.place(), why })
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("read", path)(error)),
+        }
+    }
+
     /// A file beside the others that holds the text, under a name of its own.
     fn temporary(&self, text: &[u8]) -> Result<NamedTempFile> {
         let failed = |error| Error::io("write", &self.0)(error);
@@ -124,11 +155,11 @@ impl Medium for Folder {
     }
 
     fn create(&self, name: &str, text: &[u8]) -> Result<bool> {
-        let path = self.0.join(name);
         // most names that are asked for are taken: a look costs less than a file
-        if path.exists() {
+        if self.has(name)? {
             return Ok(false);
         }
+        let path = self.path(name)?;
         match self.temporary(text)?.persist_noclobber(&path) {
             Ok(_) => Ok(true),
             Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Ok(false),
@@ -137,13 +168,13 @@ impl Medium for Folder {
     }
 
     fn replace(&self, name: &str, text: &[u8]) -> Result<()> {
-        let path = self.0.join(name);
+        let path = self.file(name)?.map_or_else(|| self.path(name), Ok)?;
         let file = self.temporary(text)?;
         file.persist(&path).map(drop).map_err(|error| Error::io("write", path)(error.error))
     }
 
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        let path = self.0.join(name);
+        let Some(path) = self.file(name)? else { return Ok(None) };
         match std::fs::read(&path) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -152,11 +183,11 @@ impl Medium for Folder {
     }
 
     fn has(&self, name: &str) -> Result<bool> {
-        Ok(self.0.join(name).exists())
+        Ok(self.file(name)?.is_some())
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        let path = self.0.join(name);
+        let Some(path) = self.file(name)? else { return Ok(()) };
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
             _ => Ok(()),
@@ -173,7 +204,7 @@ impl Medium for Folder {
 
     /// Nothing is flushed to the disk: after a power cut a digest tells that a file is damaged, and it is computed again.
     fn put(&self, name: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-        let path = self.0.join(name);
+        let path = self.file(name)?.map_or_else(|| self.path(name), Ok)?;
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, self.temporary(&[])?);
         let file = write(&mut out).and_then(|()| out.into_inner().map_err(io::IntoInnerError::into_error));
         let placed = file.and_then(|file| file.persist(&path).map_err(|error| error.error));
@@ -181,7 +212,35 @@ impl Medium for Folder {
     }
 
     fn get(&self, name: &str) -> Result<Option<Fetched>> {
-        let path = self.0.join(name);
-        Ok(path.exists().then_some(Fetched::There(path)))
+        Ok(self.file(name)?.map(Fetched::There))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_no_path() {
+        let outer = tempfile::tempdir().unwrap();
+        let outside = outer.path().join("outside");
+        std::fs::write(&outside, "mine").unwrap();
+        let folder = Folder::open(outer.path().join("states")).unwrap();
+        for name in ["", ".", "..", "../outside", outside.to_str().unwrap(), "a/b", "a\\b", "a b", "a\n", "é", "a\0"] {
+            let refused = [
+                folder.create(name, b"x").map(drop),
+                folder.replace(name, b"x"),
+                folder.read(name).map(drop),
+                folder.has(name).map(drop),
+                folder.remove(name),
+                folder.put(name, &mut |_| Ok(())),
+                folder.get(name).map(drop),
+            ];
+            for refused in refused {
+                let text = refused.unwrap_err().to_string();
+                assert!(text.contains("where one of letters, digits, - and . was expected"), "{text}");
+            }
+        }
+        assert!(folder.names().unwrap().is_empty() && std::fs::read(&outside).unwrap() == b"mine");
     }
 }

@@ -12,16 +12,19 @@
 //! [`Fold::init`] and segment states are merged in segment order along a fixed [tree](STRETCH), so lanes and prefetch change when a number is
 //! computed and never which: the result has the same bits for every number of threads and every budget.
 
+mod begun;
 pub mod engine;
 pub mod lanes;
 mod life;
 mod medium;
+mod member;
 mod run;
 mod shared;
 mod tree;
 mod visit;
 mod workers;
 
+pub use begun::{BegunRows, LotRows};
 pub use engine::{Deliver, Engine, FoldLot, Node, PassKey, Share, Taken, fold_lots};
 pub use medium::{Fetched, Folder, Medium};
 pub use shared::SharedEngine;

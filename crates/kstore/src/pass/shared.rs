@@ -7,18 +7,21 @@
 //! processes: a process may come late, and finds totals; a process that has gone costs what it had claimed; and a run that
 //! was broken off goes on.
 //!
+//! MARK is a digest of the job and its files. It begins every name and stands in every state, so that jobs in one place have nothing in common.
+//!
 //! ```text
-//! job                 the manifest: what all processes compute
-//! NAME.alive          a process, and that it is at work; NAME is made up
-//! 000007.total        the total of pass 7
-//! 000007-000000032.0  who folds the lot of pass 7 that begins at segment 32; .1 whoever took it over from a process that had gone
-//! 000007-000000032    the state of the node that begins there
-//! 000007-merge.0      who merges the states
+//! MARK-job                 the manifest: what all processes compute
+//! MARK-NAME.alive          a process, and that it is at work; NAME is made up
+//! MARK-000007.total        the total of pass 7
+//! MARK-000007-000000032.0  who folds the lot of pass 7 that begins at segment 32; .1 whoever took it over from a process that had gone
+//! MARK-000007-000000032    the state of the node that begins there
+//! MARK-000007-merge.0      who merges the states
 //! ```
 
 use super::engine::{Engine, Node, PassKey, Share, Taken, nodes};
-use super::life::{BEAT, Life, Lives, Sign};
+use super::life::{BEAT, Life, Lives};
 use super::medium::{Folder, Medium};
+use super::member::{Member, at};
 use super::{Observer, STRETCH};
 use crate::checkpoint::{Cut, Manifest, Persist, StateFile, StateKey, put_one};
 use crate::{Error, Result};
@@ -26,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time between two looks for a state that is not there yet; the first look comes sooner.
@@ -39,9 +42,6 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Lots of a pass, at least, where it has as many segments: so the last of many processes to end waits little for another.
 const LOTS: u64 = 32;
 
-/// What lies under the name of the job.
-const JOB: &str = "job";
-
 /// The passes of a run, shared through a [`Medium`].
 ///
 /// Every process has the same job on the same rows. Any number of them may work at a time, and each may start and end when
@@ -49,14 +49,14 @@ const JOB: &str = "job";
 pub struct SharedEngine {
     medium: Arc<dyn Medium>,
     lives: Lives,
-    sign: Sign,
+    member: OnceLock<Member>,
     next: AtomicU64,
     lots: Mutex<Lots>,
 }
 
 impl std::fmt::Debug for SharedEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SharedEngine({}, {})", self.medium.place().display(), self.sign.name())
+        write!(f, "SharedEngine({})", self.medium.place().display())
     }
 }
 
@@ -119,29 +119,12 @@ impl Lots {
 /// The merging of the states, among the things that are claimed.
 const MERGE: &str = "merge";
 
-fn total_name(pass: &PassKey) -> String {
-    format!("{:06}.total", pass.number)
-}
-
-/// The node, or the lot, that begins at a segment.
-fn at(segment: u64) -> String {
-    format!("{segment:09}")
-}
-
-fn state_name(pass: &PassKey, segment: u64) -> String {
-    format!("{:06}-{}", pass.number, at(segment))
-}
-
-fn claim_name(pass: &PassKey, what: &str, generation: u64) -> String {
-    format!("{:06}-{what}.{generation}", pass.number)
-}
-
 impl SharedEngine {
     /// A process that shares the passes of a run through a medium.
     pub fn new(medium: Arc<dyn Medium>) -> Self {
         Self {
             lives: Lives::new(Arc::clone(&medium), PATIENCE),
-            sign: Sign::new(Arc::clone(&medium)),
+            member: OnceLock::new(),
             next: AtomicU64::new(1),
             lots: Mutex::default(),
             medium,
@@ -167,8 +150,12 @@ impl SharedEngine {
         self.lots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refused(&self, why: String) -> Error {
-        Error::Engine { folder: self.medium.place(), why }
+    fn refused(&self, why: impl Into<String>) -> Error {
+        Error::Engine { folder: self.medium.place(), why: why.into() }
+    }
+
+    fn member(&self) -> Result<&Member> {
+        self.member.get().ok_or_else(|| self.refused("no job was joined; join one before the first pass"))
     }
 
     /// Reads the state under a name; `None` where there is none, or it has been removed this moment.
@@ -178,14 +165,19 @@ impl SharedEngine {
             Err(_) if !file.path().exists() => return Ok(None),
             file => file?,
         };
+        let other = |there: &str, wanted: &str| {
+            Err(self
+                .refused(format!("{name} is of the {there} where the {wanted} is wanted; remove it and start again")))
+        };
+        let (there, mark) = (file.about().as_str().unwrap_or("unknown"), &self.member()?.mark);
+        if there != mark {
+            return other(&format!("job {there}"), &format!("job {mark}"));
+        }
         let [StateKey { pass: there, node }] = file.states() else {
-            return Err(self.refused(format!("{name} does not hold one state; empty the folder and start again")));
+            return Err(self.refused(format!("{name} does not hold one state; remove it and start again")));
         };
         if there != pass {
-            let (there, wanted) = (&there.name, &pass.name);
-            return Err(self.refused(format!(
-                "{name} is of the pass \"{there}\" where \"{wanted}\" is wanted; empty the folder and start again"
-            )));
+            return other(&format!("pass \"{}\"", there.name), &format!("pass \"{}\"", pass.name));
         }
         let node = node.clone();
         file.load(0, state)?;
@@ -194,24 +186,26 @@ impl SharedEngine {
 
     /// Claims what nobody has claimed, or whoever claimed it has gone; false where another process has it.
     fn take_over(&self, pass: &PassKey, what: &str) -> Result<bool> {
+        let member = self.member()?;
         let mut generation = self.lots().generations.get(what).copied().unwrap_or(0);
-        if let Some(owner) = self.medium.read(&claim_name(pass, what, generation))? {
+        if let Some(owner) = self.medium.read(&member.claim(pass, what, generation))? {
             if !self.lives.is_gone(&String::from_utf8_lossy(&owner))? {
                 return Ok(false);
             }
             generation += 1;
-        } else if self.medium.has(&total_name(pass))? {
+        } else if self.medium.has(&member.total(pass))? {
             // the claims went when the total came
             return Ok(false);
         }
         self.lots().generations.insert(what.to_string(), generation);
-        self.medium.create(&claim_name(pass, what, generation), self.sign.name().as_bytes())
+        self.medium.create(&member.claim(pass, what, generation), member.sign.name().as_bytes())
     }
 
     /// The state of the node that begins at `segment`, or the total, if they are there; this process's node to fold, if it is
     /// `time` to look after the others.
     fn look(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, time: bool) -> Result<Option<Taken>> {
-        if let Some(node) = self.load(pass, &total_name(pass), state)? {
+        let member = self.member()?;
+        if let Some(node) = self.load(pass, &member.total(pass), state)? {
             return Ok(Some(Taken::State(node)));
         }
         if time && !self.lots().merges {
@@ -221,7 +215,7 @@ impl SharedEngine {
         if !self.lots().merges {
             return Ok(None);
         }
-        if let Some(node) = self.load(pass, &state_name(pass, segment), state)? {
+        if let Some(node) = self.load(pass, &member.state(pass, segment), state)? {
             return Ok(Some(Taken::State(node)));
         }
         let lot = lot(pass.cut, segment);
@@ -231,23 +225,28 @@ impl SharedEngine {
         self.lots().folded.insert(lot.start);
         Ok(Some(Taken::Lost(lot)))
     }
+
+    /// A lot that this process has given, of which a state is gone though there is no total: somebody has removed it.
+    fn vanished(&self, pass: &PassKey) -> Result<Option<Range<u64>>> {
+        let (member, all) = (self.member()?, pass.cut.segments());
+        let there: BTreeSet<String> = self.medium.names()?.into_iter().collect();
+        let given = self.lots().folded.clone();
+        for lot in given.into_iter().map(|start| lot(pass.cut, start)) {
+            for name in nodes(&lot, &all).iter().map(|node| member.state(pass, node.start)) {
+                // a listing may be older than the states, which go when the total has come
+                if !there.contains(&name) && !self.medium.has(&name)? && !self.medium.has(&member.total(pass))? {
+                    return Ok(Some(lot));
+                }
+            }
+        }
+        Ok(None)
+    }
 }
 
 impl Engine for SharedEngine {
     fn join(&self, job: &Manifest) -> Result<()> {
-        let text = serde_json::to_vec(job).unwrap_or_default();
-        if !self.medium.create(JOB, &text)? {
-            let there = self.medium.read(JOB)?.unwrap_or(text);
-            let there: Manifest = serde_json::from_slice(&there)
-                .map_err(|error| Error::Damaged { path: self.medium.place().join(JOB), detail: error.to_string() })?;
-            if let Some(difference) = job.other_job(&there) {
-                return Err(self.refused(format!(
-                    "this is the place of another job: {difference}; start every process with the same options and rows, \
-                     or name an empty folder"
-                )));
-            }
-        }
-        self.sign.begin()
+        let member = Member::join(&self.medium, &self.lives, job)?;
+        self.member.set(member).map_err(|_| self.refused("a job was joined already; take another engine"))
     }
 
     fn begin(&self, name: &str, cut: Cut) -> Result<(PassKey, Share)> {
@@ -265,10 +264,10 @@ impl Engine for SharedEngine {
     }
 
     fn claim(&self, pass: &PassKey, observer: &dyn Observer) -> Result<Option<Range<u64>>> {
-        let mut wait = Duration::from_millis(1);
-        while !self.medium.has(&total_name(pass))? {
+        let (member, mut wait) = (self.member()?, Duration::from_millis(1));
+        while !self.medium.has(&member.total(pass))? {
             let Some(start) = self.lots().open.front().copied() else { break };
-            let name = claim_name(pass, &at(start), 0);
+            let name = member.claim(pass, &at(start), 0);
             if self.lots().is_left_to_others(start, self.lives.patience) && !self.medium.has(&name)? {
                 if observer.stop() {
                     return Err(Error::Interrupted);
@@ -278,7 +277,7 @@ impl Engine for SharedEngine {
                 continue;
             }
             self.lots().open.pop_front();
-            if self.medium.create(&name, self.sign.name().as_bytes())? {
+            if self.medium.create(&name, member.sign.name().as_bytes())? {
                 self.lots().folded.insert(start);
                 return Ok(Some(lot(pass.cut, start)));
             }
@@ -291,19 +290,22 @@ impl Engine for SharedEngine {
     }
 
     fn give(&self, pass: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()> {
-        let key = StateKey { pass: pass.clone(), node: node.clone() };
-        put_one(&*self.medium, &state_name(pass, node.segments.start), key, state)
+        let (member, key) = (self.member()?, StateKey { pass: pass.clone(), node: node.clone() });
+        put_one(&*self.medium, &member.state(pass, node.segments.start), &member.mark, key, state)
     }
 
     fn take(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, observer: &dyn Observer) -> Result<Taken> {
         let (mut wait, mut looked) = (Duration::from_millis(1), None::<Instant>);
         loop {
-            let time = looked.is_none_or(|looked| looked.elapsed() > BEAT);
-            if time {
+            let (first, late) = (looked.is_none(), looked.is_some_and(|looked| looked.elapsed() > BEAT));
+            if first || late {
                 looked = Some(Instant::now());
             }
-            if let Some(taken) = self.look(pass, segment, state, time)? {
+            if let Some(taken) = self.look(pass, segment, state, first || late)? {
                 return Ok(taken);
+            }
+            if late && let Some(lot) = self.vanished(pass)? {
+                return Ok(Taken::Lost(lot));
             }
             if observer.stop() {
                 return Err(Error::Interrupted);
@@ -314,33 +316,36 @@ impl Engine for SharedEngine {
     }
 
     fn total(&self, pass: &PassKey, rows: u64, state: &dyn Persist) -> Result<()> {
-        let (name, all) = (total_name(pass), pass.cut.segments());
+        let (member, all) = (self.member()?, pass.cut.segments());
+        let name = member.total(pass);
         if self.medium.has(&name)? {
             return Ok(());
         }
         let key = StateKey { pass: pass.clone(), node: Node { segments: all.clone(), rows } };
-        put_one(&*self.medium, &name, key, Some(state).filter(|_| rows > 0))?;
+        put_one(&*self.medium, &name, &member.mark, key, Some(state).filter(|_| rows > 0))?;
         let generations = std::mem::take(&mut self.lots().generations);
         let remove = |what: &str| {
             let last = generations.get(what).copied().unwrap_or(0);
-            (0..=last).try_for_each(|generation| self.medium.remove(&claim_name(pass, what, generation)))
+            (0..=last).try_for_each(|generation| self.medium.remove(&member.claim(pass, what, generation)))
         };
         remove(MERGE)?;
         let mut segment = all.start;
         while segment < all.end {
             let lot = lot(pass.cut, segment);
             remove(&at(lot.start))?;
-            nodes(&lot, &all).iter().try_for_each(|node| self.medium.remove(&state_name(pass, node.start)))?;
+            nodes(&lot, &all).iter().try_for_each(|node| self.medium.remove(&member.state(pass, node.start)))?;
             segment = lot.end;
         }
         Ok(())
     }
 
-    fn leave(&self, done: bool) {
-        if !self.sign.end(done) || !done {
+    fn leave(&self, over: bool) {
+        let Some(member) = self.member.get() else { return };
+        if !member.sign.end() || !over {
             return;
         }
-        let Ok(names) = self.medium.names() else { return };
+        let Ok(mut names) = self.medium.names() else { return };
+        names.retain(|name| member.owns(name));
         let at_work = |name: &String| self.lives.at_work(name);
         if !names.iter().filter_map(|name| Life::process(name)).any(|name| at_work(&name)) {
             // another process that ends this moment removes them too

@@ -10,7 +10,6 @@ use crate::arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema};
 use crate::arrow::error::ArrowError;
 use std::sync::Arc;
 
-/// The Arrow schema of the columns.
 pub(super) fn schema(columns: &[OutputColumn]) -> Arc<Schema> {
     let fields = columns.iter().map(|column| Field::new(&column.name, data_type(column), column.nullable));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))

@@ -11,31 +11,29 @@ use crate::{Error, Result};
 use std::io::{Stdout, Write};
 use std::path::{Path, PathBuf};
 
-/// Size of the write buffer, in bytes.
 const GATHERED_BYTES: usize = 64 << 10;
 
 /// A CSV file being written, with tabs between the fields where it is called `.tsv`.
-pub(super) struct CsvSink {
-    place: Place,
+pub(crate) struct CsvSink {
+    place: Destination,
     path: PathBuf,
     columns: Vec<OutputColumn>,
     delimiter: u8,
     bytes: Vec<u8>,
 }
 
-/// Where the text goes.
-enum Place {
+enum Destination {
     File(AtomicFile),
     /// Rows that were written are read already: nothing can be taken back.
     Stdout(Stdout),
 }
 
 impl CsvSink {
-    pub(super) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Self> {
+    pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Self> {
         let tabs = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("tsv"));
         let place = match path == Path::new(STDOUT) {
-            true => Place::Stdout(std::io::stdout()),
-            false => Place::File(AtomicFile::create(path)?),
+            true => Destination::Stdout(std::io::stdout()),
+            false => Destination::File(AtomicFile::create(path)?),
         };
         let delimiter = if tabs { b'\t' } else { b',' };
         let mut sink =
@@ -56,8 +54,8 @@ impl CsvSink {
 
     fn hand_on(&mut self) -> Result<()> {
         let written = match &mut self.place {
-            Place::File(file) => file.write_all(&self.bytes),
-            Place::Stdout(out) => out.write_all(&self.bytes).and_then(|()| out.flush()),
+            Destination::File(file) => file.write_all(&self.bytes),
+            Destination::Stdout(out) => out.write_all(&self.bytes).and_then(|()| out.flush()),
         };
         written.map_err(Error::io("write", &self.path))?;
         self.bytes.clear();
@@ -91,16 +89,16 @@ impl Sink for CsvSink {
     fn settle(&mut self) -> Result<()> {
         self.hand_on()?;
         match &mut self.place {
-            Place::File(file) => file.settle(),
-            Place::Stdout(_) => Ok(()),
+            Destination::File(file) => file.settle(),
+            Destination::Stdout(_) => Ok(()),
         }
     }
 
     fn finish(mut self: Box<Self>) -> Result<()> {
         self.settle()?;
         match self.place {
-            Place::File(file) => file.commit(),
-            Place::Stdout(_) => Ok(()),
+            Destination::File(file) => file.commit(),
+            Destination::Stdout(_) => Ok(()),
         }
     }
 

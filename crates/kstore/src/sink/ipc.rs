@@ -24,7 +24,7 @@ const SLICE_ROWS: usize = 4096;
 const ALIGNMENT: usize = 64;
 
 /// An Arrow IPC file being written, uncompressed so that it can be read from any row and used in place.
-pub(super) struct IpcSink {
+pub(crate) struct IpcSink {
     /// The writer, until the file is settled.
     writer: Option<FileWriter<AtomicFile>>,
     /// The file, once it is settled.
@@ -43,7 +43,7 @@ struct Gathered {
 }
 
 impl IpcSink {
-    pub(super) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Self> {
+    pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Self> {
         let schema = arrow::schema(columns);
         let file = AtomicFile::create(path)?;
         let options = IpcWriteOptions::try_new(ALIGNMENT, false, crate::arrow::ipc::MetadataVersion::V5);

@@ -1,21 +1,22 @@
 //! Tables written back whole, in batches of columns.
 //!
-//! To add a format: write one file that implements [`Sink`], and add one [`SinkFormat`] to [`FORMATS`].
+//! A format is written by a [`Sink`], which its [`Format`] names.
 
 #[cfg(any(feature = "parquet", feature = "ipc"))]
 mod arrow;
 #[cfg(feature = "csv")]
-mod csv;
+pub(crate) mod csv;
 #[cfg(feature = "ipc")]
-mod ipc;
+pub(crate) mod ipc;
 #[cfg(feature = "csv")]
 mod iso;
 #[cfg(feature = "npy")]
-mod npy;
+pub(crate) mod npy;
 #[cfg(feature = "parquet")]
-mod parquet;
+pub(crate) mod parquet;
 
 use crate::arrow::datatypes::DataType;
+use crate::source::{self, Format};
 use crate::{Error, KeptColumn, Result, Strings};
 use std::path::Path;
 
@@ -53,7 +54,7 @@ impl OutputColumn {
 
     /// The column as which a kept column of this kind is written: integers of every size become int64.
     pub fn of(name: &str, kind: &crate::Kind) -> Self {
-        crate::keep::output_column(name, kind)
+        crate::kept_column::output_column(name, kind)
     }
 
     /// The type of its values, in words.
@@ -137,55 +138,24 @@ pub trait Sink: Send {
 /// Starts a file with these columns.
 pub type Create = fn(&Path, &[OutputColumn]) -> Result<Box<dyn Sink>>;
 
-/// A kind of file that can be written.
+/// How a format is written.
 #[derive(Clone, Copy, Debug)]
-pub struct SinkFormat {
-    /// Extensions without the dot, in lower case.
-    pub extensions: &'static [&'static str],
+pub(crate) struct Written {
     /// Whether the format can hold a column.
-    pub holds: fn(&OutputColumn) -> bool,
-    /// Function that starts a file.
-    pub create: Create,
+    pub(crate) holds: fn(&OutputColumn) -> bool,
+    pub(crate) create: Create,
 }
-
-/// The formats that can be written: each is a feature of this crate.
-pub const FORMATS: &[SinkFormat] = &[
-    #[cfg(feature = "parquet")]
-    SinkFormat {
-        extensions: &["parquet", "pq"],
-        holds: |_| true,
-        create: |path, columns| Ok(Box::new(parquet::ParquetSink::create(path, columns)?)),
-    },
-    #[cfg(feature = "ipc")]
-    SinkFormat {
-        extensions: &["arrow", "ipc", "feather"],
-        holds: |_| true,
-        create: |path, columns| Ok(Box::new(ipc::IpcSink::create(path, columns)?)),
-    },
-    #[cfg(feature = "npy")]
-    SinkFormat {
-        extensions: &["npy"],
-        holds: |column| column.time.is_none() && !matches!(column.kind, OutputKind::Text | OutputKind::Binary),
-        create: |path, columns| Ok(Box::new(npy::NpySink::create(path, columns)?)),
-    },
-    #[cfg(feature = "csv")]
-    SinkFormat {
-        extensions: &["csv", "tsv"],
-        holds: |column| column.kind != OutputKind::Binary,
-        create: |path, columns| Ok(Box::new(csv::CsvSink::create(path, columns)?)),
-    },
-];
 
 /// Name that stands for standard output, to which CSV is written.
 pub const STDOUT: &str = "-";
 
-/// The format that a path's extension names.
-fn by_extension(path: &Path) -> Result<&'static SinkFormat> {
-    let named = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
-    let extension = if path == Path::new(STDOUT) { "csv".to_string() } else { named };
-    let format = FORMATS.iter().find(|format| format.extensions.contains(&extension.as_str()));
+/// The format that a path's extension names, and how it is written.
+fn by_extension(path: &Path) -> Result<(&'static Format, Written)> {
+    let named = if path == Path::new(STDOUT) { Path::new("out.csv") } else { path };
+    let format = source::by_extension(named).and_then(|format| Some((format, format.written?)));
     format.ok_or_else(|| {
-        let known = crate::source::listed(FORMATS.iter().map(|format| format.extensions), "and");
+        let written = source::formats().into_iter().filter(|format| format.written.is_some());
+        let known = source::listed(written.map(|format| format.extensions), "and");
         Error::UnknownFormat { path: path.to_path_buf(), known: format!("and writes {known}") }
     })
 }
@@ -195,7 +165,7 @@ fn by_extension(path: &Path) -> Result<&'static SinkFormat> {
 /// # Errors
 /// An extension that is not known.
 pub fn holds(path: &Path, column: &OutputColumn) -> Result<bool> {
-    Ok((by_extension(path)?.holds)(column))
+    Ok((by_extension(path)?.1.holds)(column))
 }
 
 /// Starts a table in the format that the path's extension names; `-` is standard output, to which CSV is written.
@@ -212,9 +182,9 @@ pub fn holds(path: &Path, column: &OutputColumn) -> Result<bool> {
 /// # Ok::<(), kstore::Error>(())
 /// ```
 pub fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
-    let format = by_extension(path)?;
-    match columns.iter().find(|column| !(format.holds)(column)) {
-        None => (format.create)(path, columns),
+    let (format, written) = by_extension(path)?;
+    match columns.iter().find(|column| !(written.holds)(column)) {
+        None => (written.create)(path, columns),
         Some(column) => Err(Error::WrongType {
             path: path.to_path_buf(),
             column: column.name.clone(),

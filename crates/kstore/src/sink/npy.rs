@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 /// Length of the header, padding included: a multiple of 64 as the format demands, with room for every row count.
 const HEADER_BYTES: usize = 128;
 
-/// Size of the write buffer, in bytes.
 const GATHERED_BYTES: usize = 64 << 10;
 
 /// The largest integer up to which float64 holds all of them.
@@ -36,8 +35,7 @@ impl Element {
     }
 }
 
-/// A `.npy` file being written.
-pub(super) struct NpySink {
+pub(crate) struct NpySink {
     file: AtomicFile,
     path: PathBuf,
     columns: Vec<OutputColumn>,
@@ -47,7 +45,7 @@ pub(super) struct NpySink {
 }
 
 impl NpySink {
-    pub(super) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Self> {
+    pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Self> {
         let element = Element::of(columns);
         let mut file = AtomicFile::create(path)?;
         file.write_all(&header(element, 0, columns.len())).map_err(Error::io("write", path))?;

@@ -30,8 +30,7 @@ const TEXT_COLUMN_BYTES: usize = 4 << 20;
 /// Rows after which the writer looks at the size of the row group.
 const SLICE_ROWS: usize = 1024;
 
-/// A Parquet file being written.
-pub(super) struct ParquetSink {
+pub(crate) struct ParquetSink {
     /// The writer, until the file is settled.
     writer: Option<ArrowWriter<AtomicFile>>,
     /// The file, once it is settled.
@@ -46,7 +45,7 @@ pub(super) struct ParquetSink {
 }
 
 impl ParquetSink {
-    pub(super) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Self> {
+    pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Self> {
         let schema = arrow::schema(columns);
         let file = AtomicFile::create(path)?;
         let writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties(columns)))

@@ -1,6 +1,6 @@
 //! Arrow record batches that are in memory, as a table.
 
-use super::column::{self, Fault, Layout, Loaded, Place};
+use super::column::{self, Layout, ListPlace, LoadError, Loaded};
 use super::{FileCursor, TableFile, View};
 use crate::arrow::array::RecordBatch;
 use crate::schema::Schema;
@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Name of the format in messages.
 const FORMAT: &str = "record batches";
 
 /// Record batches of one schema, one after the other, as a table.
@@ -81,7 +80,7 @@ impl TableFile for BatchTable {
 struct BatchCursor<'a> {
     table: &'a BatchTable,
     roots: Vec<usize>,
-    places: Vec<Place>,
+    places: Vec<ListPlace>,
     left: Range<u64>,
     chunk: Vec<Loaded>,
 }
@@ -98,8 +97,8 @@ impl FileCursor for BatchCursor<'_> {
         let load = |root: &usize| {
             let width = table.layout.widths[*root];
             Loaded::new(batch.column(*root), width).map_err(|fault| match fault {
-                Fault::Arrow(error) => malformed(error.to_string()),
-                Fault::Length(odd) => {
+                LoadError::Arrow(error) => malformed(error.to_string()),
+                LoadError::Length(odd) => {
                     let name = batch.schema_ref().field(*root).name();
                     column::odd_length(odd, Path::new(FORMAT), first, name, width.unwrap_or_default())
                 }
@@ -111,7 +110,7 @@ impl FileCursor for BatchCursor<'_> {
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
-        let Place { root, item } = self.places[index];
+        let ListPlace { root, item } = self.places[index];
         let column = self.chunk.get(root).and_then(|column| column.view(item));
         column.ok_or_else(|| malformed(format!("column {} is of a type that is not read", self.roots[root])))
     }

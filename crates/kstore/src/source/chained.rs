@@ -36,11 +36,8 @@ impl<'a, T: Real> Chained<'a, T> {
         let width = |part: &&dyn RowSource<T>| (part.shape().features, part.shape().targets);
         let first = parts.first().map(width);
         if first.is_none() || parts.iter().any(|part| Some(width(part)) != first) {
-            let text = format!(
-                "{} tables, features and targets {:?}",
-                parts.len(),
-                parts.iter().map(width).collect::<Vec<_>>()
-            );
+            let columns = parts.iter().map(width).map(|(x, y)| format!("{x} features and {y} targets"));
+            let text = format!("{} tables: {}", parts.len(), columns.collect::<Vec<_>>().join(", "));
             let expected = "tables that are read as one have the same columns".to_string();
             return Err(crate::Error::Syntax { what: "tables", text, expected });
         }

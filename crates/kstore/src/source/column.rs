@@ -22,7 +22,7 @@ use std::path::Path;
 
 /// The place of a column of the table: an Arrow column, and the place in its lists.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct ListPlace {
     pub(super) root: usize,
     pub(super) item: usize,
 }
@@ -43,7 +43,7 @@ const LONGEST_LIST: usize = 1 << 16;
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) schema: Schema,
-    places: Vec<Place>,
+    places: Vec<ListPlace>,
     /// Length of the lists, for each column of the file.
     pub(super) widths: Vec<Option<usize>>,
 }
@@ -85,7 +85,7 @@ impl Layout {
         };
         for (item, name) in names.into_iter().enumerate() {
             self.schema.columns.push(Column { name, kind: kind.clone() });
-            self.places.push(Place { root, item });
+            self.places.push(ListPlace { root, item });
         }
     }
 
@@ -104,10 +104,10 @@ impl Layout {
     }
 
     /// The places of some columns of the table, with `root` counted among `roots`.
-    pub(super) fn places(&self, columns: &[usize], roots: &[usize]) -> Vec<Place> {
+    pub(super) fn places(&self, columns: &[usize], roots: &[usize]) -> Vec<ListPlace> {
         let place = |column: &usize| {
-            let Place { root, item } = self.places[*column];
-            Place { root: roots.partition_point(|r| *r < root), item }
+            let ListPlace { root, item } = self.places[*column];
+            ListPlace { root: roots.partition_point(|r| *r < root), item }
         };
         columns.iter().map(place).collect()
     }
@@ -133,7 +133,6 @@ pub(super) fn element(data_type: &DataType) -> Option<Element> {
     })
 }
 
-/// The type inside a list.
 fn list_item(data_type: &DataType) -> Option<&DataType> {
     match data_type {
         DataType::FixedSizeList(item, _) | DataType::List(item) | DataType::LargeList(item) => Some(item.data_type()),
@@ -154,7 +153,6 @@ fn fixed_size(data_type: &DataType) -> Option<usize> {
     }
 }
 
-/// The kind of an Arrow column.
 pub(super) fn kind(data_type: &DataType) -> Kind {
     let int = |bits, signed| Kind::Int { bits, signed };
     match data_type {
@@ -198,7 +196,7 @@ pub(super) struct OddLength {
 
 /// Why a column of a chunk could not be prepared.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum LoadError {
     Length(OddLength),
     Arrow(ArrowError),
 }
@@ -216,7 +214,7 @@ pub(super) fn odd_length(odd: OddLength, path: &Path, first: u64, name: &str, ex
     }
 }
 
-impl From<ArrowError> for Fault {
+impl From<ArrowError> for LoadError {
     fn from(error: ArrowError) -> Self {
         Self::Arrow(error)
     }
@@ -233,9 +231,9 @@ pub(super) enum Loaded {
 
 impl Loaded {
     /// Prepares a column whose lists, if it has any, should have `width` numbers.
-    pub(super) fn new(array: &ArrayRef, width: Option<usize>) -> Result<Self, Fault> {
+    pub(super) fn new(array: &ArrayRef, width: Option<usize>) -> Result<Self, LoadError> {
         match (width, list_element(array.data_type())) {
-            (Some(width), Some(element)) => block(array.as_ref(), element, width).map_err(Fault::Length),
+            (Some(width), Some(element)) => block(array.as_ref(), element, width).map_err(LoadError::Length),
             _ => Ok(Self::Array(super::plain::plain(array)?)),
         }
     }

@@ -1,126 +1,87 @@
 //! JSON lines: an object on every line, `{"city": "Ulm", "x": 1.5}`.
 //!
 //! The columns are the keys, in the order in which they first appear; a key that a line leaves out, and null, are missing values. A column holds truths,
-//! whole numbers, numbers or text; another mixture, lists and objects are errors with their line. The file is read twice when it is opened, once for the
-//! columns and once to write the rows as an Arrow file without a name (see [`super::spool`]), which is read from then on. Rows are counted without empty
-//! lines.
+//! whole numbers, numbers or text; another mixture, lists and objects are errors with their line. Numbers are rounded correctly. Opening reads the file
+//! once, to find its rows and columns. Rows are counted without empty lines.
 
-use super::spool::{Spooled, gathering, length, unnamed};
-use super::{TableFile, TextOptions, ipc::IpcFile};
-use crate::arrow::array::{ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch, StringBuilder};
-use crate::arrow::datatypes::{DataType, Field, Schema as ArrowSchema};
-use crate::arrow::ipc::writer::FileWriter;
-use crate::{BadLine, Error, Result};
+use super::text::{
+    Builder, Builders, COLUMN_LIMIT, LineScanner, Refused, TextChunk, TextFormat, TextOptions, TextTable, Wrong,
+};
+use super::{Format, TableFile, View};
+use crate::Result;
+use crate::schema::{Column, Kind};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Name of the format.
-const FORMAT: &str = "JSON lines";
+pub(super) const FORMAT: Format = Format::new(&["jsonl", "ndjson"], open).text();
 
-/// Rows written at a time.
-const BATCH: usize = 4096;
-
-/// Most bytes of a line: a longer one is no row.
-const LINE_LIMIT: u64 = 16 << 20;
-
-/// Opens a file of JSON lines.
-pub(super) fn open(path: &Path, file: File, _: &TextOptions) -> Result<Arc<dyn TableFile>> {
-    let bytes = length(path, &file)?;
-    let mut lines = Lines { path, reader: BufReader::with_capacity(1 << 20, file), line: 0, row: 0, text: Vec::new() };
-    let columns = Columns::of(&mut lines)?;
-    lines.rewind()?;
-    let inner = IpcFile::of(path, columns.write(&mut lines)?)?;
-    Ok(Arc::new(Spooled { inner: Arc::new(inner), format: Some(FORMAT), bytes }))
-}
-
-/// The pairs of an object, in their order.
-struct Pairs(Vec<(String, Value)>);
-
-impl<'de> serde::Deserialize<'de> for Pairs {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct InOrder;
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Pairs;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                Ok(Pairs(pairs))
-            }
-        }
-        from.deserialize_map(InOrder)
-    }
-}
-
-/// The lines of a file.
-struct Lines<'a> {
-    path: &'a Path,
-    reader: BufReader<File>,
-    /// Number of lines, and of rows, that were read.
-    line: u64,
-    row: u64,
-    text: Vec<u8>,
-}
-
-impl Lines<'_> {
-    fn rewind(&mut self) -> Result<()> {
-        (self.line, self.row) = (0, 0);
-        self.reader.rewind().map_err(Error::io("read", self.path))
-    }
-
-    /// The next object; `None` at the end.
-    fn next(&mut self) -> Result<Option<Vec<(String, Value)>>> {
-        loop {
-            self.text.clear();
-            let limited = (&mut self.reader).take(LINE_LIMIT).read_until(b'\n', &mut self.text);
-            if limited.map_err(Error::io("read", self.path))? == 0 {
-                return Ok(None);
-            }
-            self.line += 1;
-            if self.text.len() as u64 == LINE_LIMIT {
-                return Err(self.bad(
-                    None,
-                    "a line of at most 16 MiB",
-                    "a longer one",
-                    "is it one object on each line?",
-                ));
-            }
-            if self.text.trim_ascii().is_empty() {
-                continue;
-            }
-            self.row += 1;
-            return match serde_json::from_slice::<Pairs>(&self.text) {
-                Ok(pairs) => Ok(Some(pairs.0)),
-                Err(error) => {
-                    let found = format!("something else ({error})");
-                    Err(self.bad(None, "an object such as {\"x\": 1.5}", &found, "correct the line, or remove it"))
-                }
+/// Reads an open file of JSON lines once, to find its rows and what its columns hold; the path is for messages.
+fn open(path: &Path, file: File, _: &TextOptions) -> Result<Arc<dyn TableFile>> {
+    let mut table = TextTable::new(path, file, JsonLines)?;
+    let (mut columns, mut places) = (Vec::<(String, Holds)>::new(), HashMap::<String, usize>::new());
+    table.index(0, |_, line| {
+        for (name, value) in pairs(line)? {
+            let Some(new) = Holds::of(&value) else {
+                let remedy = "write its parts as columns of their own, or leave it out";
+                let expected = "a number, text, true, false or null";
+                return Err(Refused::Row(Wrong::new(expected, "a list or an object", remedy).of_column(&name)));
             };
+            let place = places.get(&*name).copied().unwrap_or_else(|| {
+                places.insert(name.to_string(), columns.len());
+                columns.push((name.to_string(), Holds::Nothing));
+                columns.len() - 1
+            });
+            let before = columns[place].1;
+            columns[place].1 = before.with(new).ok_or_else(|| {
+                let remedy = "write the values of a column in one type";
+                Wrong::new(before.name(), new.name(), remedy).of_column(&name)
+            })?;
         }
+        match columns.len() > COLUMN_LIMIT {
+            true => {
+                let most = format!("at most {COLUMN_LIMIT} columns");
+                Err(Wrong::new(most, "more", "write dense rows, or hash the keys").into())
+            }
+            false => Ok(true),
+        }
+    })?;
+    match columns.is_empty() {
+        true => Err(table.malformed("it is empty")),
+        false => Ok(Arc::new(table.with_columns(columns.into_iter().map(|(name, holds)| (name, holds.kind()))))),
     }
+}
 
-    /// The error of the line that was read last.
-    fn bad(&self, column: Option<&str>, expected: &str, found: &str, remedy: &str) -> Error {
-        BadLine {
-            path: self.path.to_path_buf(),
-            row: self.row.saturating_sub(1),
-            line: self.line,
-            column: column.map(str::to_string),
-            expected: expected.to_string(),
-            found: found.to_string(),
-            remedy: remedy.to_string(),
+/// A key that is copied only where it is escaped.
+#[derive(serde::Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// The pairs of the object on a line, in their order.
+fn pairs(line: &[u8]) -> Result<Vec<(Cow<'_, str>, Value)>, Wrong> {
+    struct InOrder;
+    impl<'de> Visitor<'de> for InOrder {
+        type Value = Vec<(Cow<'de, str>, Value)>;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an object")
         }
-        .into()
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut pairs = Vec::new();
+            while let Some((Key(name), value)) = map.next_entry()? {
+                pairs.push((name, value));
+            }
+            Ok(pairs)
+        }
     }
+    let mut from = serde_json::Deserializer::from_slice(line);
+    let pairs = from.deserialize_map(InOrder).and_then(|pairs| from.end().map(|()| pairs));
+    pairs.map_err(|error| {
+        let found = format!("something else: {}", crate::shown::json(&error));
+        Wrong::new("an object such as {\"x\": 1.5}", found, "correct the line, or remove it")
+    })
 }
 
 /// What the values of a column are.
@@ -165,123 +126,94 @@ impl Holds {
         }
     }
 
-    fn data_type(self) -> DataType {
+    fn kind(self) -> Kind {
         match self {
-            Self::Truths => DataType::Boolean,
-            Self::Integers => DataType::Int64,
-            Self::Nothing | Self::Numbers => DataType::Float64,
-            Self::Text => DataType::Utf8,
+            Self::Truths => Kind::Bool,
+            Self::Integers => Kind::Int { bits: 64, signed: true },
+            Self::Nothing | Self::Numbers => Kind::Float { bits: 64 },
+            Self::Text => Kind::Text,
         }
     }
 }
 
-/// The columns of a file.
-struct Columns {
-    names: Vec<String>,
-    holds: Vec<Holds>,
-    places: HashMap<String, usize>,
-}
+#[derive(Debug)]
+struct JsonLines;
 
-impl Columns {
-    /// Finds the columns: one pass.
-    fn of(lines: &mut Lines<'_>) -> Result<Self> {
-        let mut found = Self { names: Vec::new(), holds: Vec::new(), places: HashMap::new() };
-        while let Some(pairs) = lines.next()? {
-            for (name, value) in pairs {
-                let Some(new) = Holds::of(&value) else {
-                    let remedy = "write its parts as columns of their own, or leave it out";
-                    return Err(lines.bad(
-                        Some(&name),
-                        "a number, text, true, false or null",
-                        "a list or an object",
-                        remedy,
-                    ));
-                };
-                let place = match found.places.get(&name) {
-                    Some(place) => *place,
-                    None => {
-                        found.places.insert(name.clone(), found.names.len());
-                        found.names.push(name.clone());
-                        found.holds.push(Holds::Nothing);
-                        found.names.len() - 1
-                    }
-                };
-                let before = found.holds[place];
-                found.holds[place] = before.with(new).ok_or_else(|| {
-                    lines.bad(Some(&name), before.name(), new.name(), "write the values of a column in one type")
-                })?;
-            }
-            if found.names.len() > super::text::COLUMN_LIMIT {
-                let most = format!("at most {} columns", super::text::COLUMN_LIMIT);
-                return Err(lines.bad(None, &most, "more", "write dense rows, or hash the keys"));
-            }
-        }
-        match found.names.is_empty() {
-            true => {
-                Err(Error::Malformed { path: lines.path.to_path_buf(), format: FORMAT, detail: "it is empty".into() })
-            }
-            false => Ok(found),
+impl TextFormat for JsonLines {
+    const NAME: &'static str = "JSON lines";
+    const UNENDED: &'static str = "is it one object on each line?";
+    type Scanner = LineScanner;
+    type Chunk<'a> = JsonChunk<'a>;
+
+    fn scanner(&self) -> LineScanner {
+        LineScanner::new(None)
+    }
+
+    fn chunk<'a>(&'a self, columns: &'a [Column], wanted: &[usize]) -> JsonChunk<'a> {
+        let slots = wanted.iter().enumerate().map(|(slot, column)| (columns[*column].name.as_str(), slot));
+        JsonChunk {
+            slots: slots.collect(),
+            row: vec![Value::Null; wanted.len()],
+            builders: Builders::new(columns, wanted),
         }
     }
 
-    /// Writes the rows as an Arrow file: one pass.
-    fn write(&self, lines: &mut Lines<'_>) -> Result<File> {
-        let failed = |error: crate::arrow::error::ArrowError| match error {
-            crate::arrow::error::ArrowError::IoError(_, error) => Error::io("write", std::env::temp_dir())(error),
-            other => Error::Malformed { path: lines.path.to_path_buf(), format: FORMAT, detail: other.to_string() },
-        };
-        let fields = self.names.iter().zip(&self.holds).map(|(name, holds)| Field::new(name, holds.data_type(), true));
-        let schema = Arc::new(ArrowSchema::new(fields.collect::<Vec<_>>()));
-        let mut out = FileWriter::try_new(gathering(unnamed()?), &schema).map_err(failed)?;
-        let (mut row, mut rows) = (vec![Value::Null; self.names.len()], Vec::new());
-        loop {
-            let pairs = lines.next()?;
-            let last = pairs.is_none();
-            for (name, value) in pairs.into_iter().flatten() {
-                if let Some(place) = self.places.get(&name) {
-                    row[*place] = value;
-                }
-            }
-            if !last {
-                rows.push(std::mem::replace(&mut row, vec![Value::Null; self.names.len()]));
-            }
-            if rows.len() == BATCH || (last && !rows.is_empty()) {
-                let arrays =
-                    self.holds.iter().enumerate().map(|(j, holds)| array(*holds, rows.iter().map(|row| &row[j])));
-                let batch = RecordBatch::try_new(Arc::clone(&schema), arrays.collect()).map_err(failed)?;
-                out.write(&batch).map_err(failed)?;
-                rows.clear();
-            }
-            if last {
-                let file = out.into_inner().map_err(failed)?;
-                return file.into_inner().map_err(|error| Error::io("write", std::env::temp_dir())(error.into_error()));
-            }
-        }
+    /// Bytes of a row as values, and of the columns.
+    fn chunk_bytes(&self, columns: &[&Column], longest: usize) -> usize {
+        // the shortest pair, `"a":1,`, is a name and a value of 56 bytes
+        10 * longest + columns.len() * 2 * size_of::<Value>() + Builders::bytes(columns, longest)
     }
 }
 
-/// Values as a column.
-fn array<'v>(holds: Holds, values: impl Iterator<Item = &'v Value>) -> ArrayRef {
-    match holds {
-        Holds::Truths => {
-            let mut out = BooleanBuilder::new();
-            values.for_each(|value| out.append_option(value.as_bool()));
-            Arc::new(out.finish())
+struct JsonChunk<'a> {
+    /// For each column that is asked for, its place among the builders.
+    slots: HashMap<&'a str, usize>,
+    row: Vec<Value>,
+    builders: Builders,
+}
+
+impl TextChunk for JsonChunk<'_> {
+    fn begin(&mut self, rows: usize) -> usize {
+        self.builders.clear();
+        rows
+    }
+
+    fn push(&mut self, _row: u64, line: &[u8]) -> Result<(), Wrong> {
+        for (name, value) in pairs(line)? {
+            if let Some(slot) = self.slots.get(&*name) {
+                self.row[*slot] = value;
+            }
         }
-        Holds::Integers => {
-            let mut out = Int64Builder::new();
-            values.for_each(|value| out.append_option(value.as_i64()));
-            Arc::new(out.finish())
+        for (value, column) in self.row.iter_mut().zip(&mut self.builders.columns) {
+            append(column, std::mem::take(value))?;
         }
-        Holds::Nothing | Holds::Numbers => {
-            let mut out = Float64Builder::new();
-            values.for_each(|value| out.append_option(value.as_f64()));
-            Arc::new(out.finish())
-        }
-        Holds::Text => {
-            let mut out = StringBuilder::new();
-            values.for_each(|value| out.append_option(value.as_str()));
-            Arc::new(out.finish())
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.builders.finish();
+    }
+
+    fn view(&self, slot: usize) -> Option<View<'_>> {
+        self.builders.view(slot)
+    }
+}
+
+/// Appends a value to a column that opening has found to hold such values.
+fn append(column: &mut Builder, value: Value) -> Result<(), Wrong> {
+    match (column, value) {
+        (Builder::Bool(values), Value::Null) => values.append_null(),
+        (Builder::Text(values), Value::Null) => values.append_null(),
+        (Builder::Int(values), Value::Null) => values.append_null(),
+        (Builder::Float(values), Value::Null) => values.append_null(),
+        (Builder::Bool(values), Value::Bool(value)) => values.append_value(value),
+        (Builder::Text(values), Value::String(value)) => values.append_value(value),
+        (Builder::Int(values), Value::Number(value)) if value.is_i64() => values.append_option(value.as_i64()),
+        (Builder::Float(values), Value::Number(value)) => values.append_option(value.as_f64()),
+        _ => {
+            let remedy = "the file changed while it was read: read it again";
+            return Err(Wrong::new("values of one type in a column", "another type", remedy));
         }
     }
+    Ok(())
 }

@@ -55,9 +55,11 @@ impl<T: Real> MemoryRows<T> {
     }
 
     /// Says whether the last of the targets is the weight of the row.
-    #[must_use]
-    pub fn weighted(self, weighted: bool) -> Self {
-        Self { weighted, ..self }
+    pub fn weighted(self, weighted: bool) -> Result<Self> {
+        match weighted && self.t == 0 {
+            true => Err(shape("no targets, the last of which would be the weight".to_string())),
+            false => Ok(Self { weighted, ..self }),
+        }
     }
 
     /// Adds a class column.

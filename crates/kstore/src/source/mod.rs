@@ -1,18 +1,16 @@
 //! File formats: the interface that each implements, and the registry that finds the right one.
 //!
-//! To add a format: write one file that implements [`TableFile`] and [`FileCursor`], and add one [`Format`] to
-//! `FORMATS`, behind a feature of its own. A format of another crate: [`register`]. Formats that store columns hand out Arrow buffers, formats that store rows
+//! To add a format: write one file that implements [`TableFile`] and [`FileCursor`] and has a [`Format`], and add one
+//! line to `FORMATS`, behind a feature of its own. A format of another crate: [`register`]. Formats that store columns hand out Arrow buffers, formats that store rows
 //! hand out [`Strided`] views of the bytes they read; everything above this interface treats both the same.
 
 mod absent;
-#[cfg(any(feature = "ipc", feature = "npy"))]
-mod aligned;
 mod arrays;
 mod batches;
 mod chained;
 mod column;
 #[cfg(feature = "csv")]
-pub mod csv;
+mod csv;
 mod guard;
 mod identity;
 #[cfg(feature = "ipc")]
@@ -27,16 +25,11 @@ pub mod npy;
 pub mod parquet;
 pub(crate) mod partitioned;
 mod plain;
-#[cfg(any(feature = "parquet", feature = "ipc", feature = "npy", feature = "csv", feature = "svmlight"))]
 mod positioned;
 pub mod remote;
-#[cfg_attr(
-    not(all(feature = "jsonl", feature = "compressed")),
-    allow(dead_code, reason = "what the two formats share")
-)]
 mod spool;
 #[cfg(feature = "svmlight")]
-pub mod svmlight;
+mod svmlight;
 mod text;
 mod type_name;
 mod view;
@@ -57,7 +50,9 @@ pub use view::{Element, Positions, Strided, Values, View};
 use crate::condition::Bound;
 use crate::named::{Named, Registry};
 use crate::schema::Schema;
+use crate::sink::{Create, OutputColumn, Written};
 use crate::{Error, Result};
+use remote::Distant;
 use std::fmt::Debug;
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -125,60 +120,70 @@ pub trait FileCursor: Send {
     fn view(&self, index: usize) -> Result<View<'_>>;
 }
 
-/// A kind of file: how to recognise it and how to open it.
+/// Opens a file that was found to be of a format; the path is for messages, and need not lead to it.
+pub type Open = fn(&Path, File, &TextOptions) -> Result<Arc<dyn TableFile>>;
+
+type OpenDistant = fn(&Path, Arc<Distant>) -> Result<Arc<dyn TableFile>>;
+
+/// A kind of file: how to recognise it, how it is read and how it is written.
+///
+/// ```
+/// use kstore::source::{Format, formats};
+/// static ROWS: Format = Format::new(&["rows"], |path, _, _| Err(kstore::Error::NotAFile { path: path.into() }));
+/// kstore::source::register(&ROWS)?;
+/// assert!(formats().iter().any(|format| format.extensions == ["rows"]));
+/// # Ok::<(), kstore::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
     /// Extensions without the dot, in lower case.
     pub extensions: &'static [&'static str],
-    /// First bytes of every such file; empty where there are none.
-    pub magic: &'static [u8],
-    /// True for a format of text, which may be compressed as a whole.
-    pub is_text: bool,
-    /// Reads an open file; the path is for messages, and need not lead to it.
-    pub open: fn(&Path, File, &TextOptions) -> Result<Arc<dyn TableFile>>,
+    magic: &'static [u8],
+    is_text: bool,
+    open: Open,
+    /// Reads parts of an object at a distance; other formats are copied first.
+    distant: Option<OpenDistant>,
+    pub(crate) written: Option<Written>,
+}
+
+impl Format {
+    /// A format that is known by its extensions, and read.
+    pub const fn new(extensions: &'static [&'static str], open: Open) -> Self {
+        Self { extensions, magic: b"", is_text: false, open, distant: None, written: None }
+    }
+
+    /// This format, each file of which begins with these bytes.
+    pub const fn magic(self, magic: &'static [u8]) -> Self {
+        Self { magic, ..self }
+    }
+
+    /// This format, which is text and may be compressed as a whole.
+    pub const fn text(self) -> Self {
+        Self { is_text: true, ..self }
+    }
+
+    /// This format, which is written too: `holds` tells whether it can hold a column, `create` starts a file.
+    pub const fn written(self, holds: fn(&OutputColumn) -> bool, create: Create) -> Self {
+        Self { written: Some(Written { holds, create }), ..self }
+    }
 }
 
 /// The formats of this crate: each is one of its features.
 static FORMATS: Registry<Format> = Registry::new(&[
     #[cfg(feature = "parquet")]
-    Format {
-        extensions: &["parquet", "pq"],
-        magic: b"PAR1",
-        is_text: false,
-        open: |path, file, _| Ok(Arc::new(parquet::ParquetFile::of(path, file)?)),
-    },
+    parquet::FORMAT,
     #[cfg(feature = "ipc")]
-    Format {
-        extensions: &["arrow", "ipc", "feather"],
-        magic: ipc::MAGIC,
-        is_text: false,
-        open: |path, file, _| Ok(Arc::new(ipc::IpcFile::of(path, file)?)),
-    },
+    ipc::FORMAT,
     #[cfg(feature = "npy")]
-    Format {
-        extensions: &["npy"],
-        magic: npy::MAGIC,
-        is_text: false,
-        open: |path, file, _| Ok(Arc::new(npy::NpyFile::of(path, file)?)),
-    },
+    npy::FORMAT,
     #[cfg(feature = "csv")]
-    Format {
-        extensions: &["csv", "tsv"],
-        magic: b"",
-        is_text: true,
-        open: |path, file, options| Ok(Arc::new(csv::CsvFile::of(path, file, options)?)),
-    },
+    csv::FORMAT,
     #[cfg(feature = "svmlight")]
-    Format {
-        extensions: &["svm", "svmlight", "libsvm"],
-        magic: b"",
-        is_text: true,
-        open: |path, file, options| Ok(Arc::new(svmlight::SvmlightFile::of(path, file, options)?)),
-    },
+    svmlight::FORMAT,
     #[cfg(feature = "jsonl")]
-    Format { extensions: &["jsonl", "ndjson"], magic: b"", is_text: true, open: json_lines::open },
+    json_lines::FORMAT,
     #[cfg(feature = "compressed")]
-    Format { extensions: &["gz", "zst"], magic: b"", is_text: false, open: spool::compressed },
+    spool::FORMAT,
 ]);
 
 impl Named for Format {
@@ -188,7 +193,7 @@ impl Named for Format {
     }
 }
 
-/// The formats that can be read: those of this crate, then those that were registered.
+/// The formats: those of this crate, then those that were registered.
 pub fn formats() -> Vec<&'static Format> {
     FORMATS.all()
 }
@@ -208,22 +213,17 @@ pub(crate) fn known(last: &str) -> String {
 
 /// Extensions for messages; where formats are left out of this build, it says so.
 pub(crate) fn listed(formats: impl Iterator<Item = &'static [&'static str]>, last: &str) -> String {
-    const WHOLE: bool = cfg!(all(
-        feature = "parquet",
-        feature = "ipc",
-        feature = "npy",
-        feature = "csv",
-        feature = "svmlight",
-        feature = "jsonl",
-        feature = "compressed"
-    ));
     let names: Vec<String> = formats.flatten().map(|extension| format!(".{extension}")).collect();
     let text = match names.split_last() {
         None => "no file at all".to_string(),
         Some((only, [])) => only.clone(),
         Some((end, names)) => format!("{} {last} {end}", names.join(", ")),
     };
-    if WHOLE { text } else { text + " (other formats are features of kstore that this build leaves out)" }
+    if cfg!(feature = "formats") {
+        text
+    } else {
+        text + " (other formats are features of kstore that this build leaves out)"
+    }
 }
 
 /// The format a path's extension names.
@@ -253,7 +253,6 @@ pub fn open(path: &Path, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     (format.open)(path, file, options)
 }
 
-/// The format of a file that begins like this.
 fn by_magic(start: &[u8]) -> Option<&'static Format> {
     FORMATS.all().into_iter().find(|format| !format.magic.is_empty() && start.starts_with(format.magic))
 }

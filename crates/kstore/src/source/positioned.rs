@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where the bytes are.
 #[derive(Clone, Debug)]
-enum Place {
+enum Location {
     Here(Arc<File>),
     #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "only Parquet is read from a distance"))]
     There(Arc<Distant>),
@@ -17,7 +17,7 @@ enum Place {
 /// A shared file handle without a place of its own, and the counter its reads add to.
 #[derive(Clone, Debug)]
 pub(crate) struct Positioned {
-    place: Place,
+    place: Location,
     length: u64,
     read: Arc<AtomicU64>,
 }
@@ -25,21 +25,21 @@ pub(crate) struct Positioned {
 impl Positioned {
     pub(crate) fn of(file: File) -> io::Result<Self> {
         let length = file.metadata()?.len();
-        Ok(Self { place: Place::Here(Arc::new(file)), length, read: Arc::default() })
+        Ok(Self { place: Location::Here(Arc::new(file)), length, read: Arc::default() })
     }
 
     /// An object at a distance.
     #[cfg(feature = "parquet")]
     pub(crate) fn distant(object: Arc<Distant>) -> Self {
-        Self { length: object.length(), place: Place::There(object), read: Arc::default() }
+        Self { length: object.length(), place: Location::There(object), read: Arc::default() }
     }
 
     /// The object at a distance, where it is one.
     #[cfg(feature = "parquet")]
     pub(crate) fn object(&self) -> Option<&Arc<Distant>> {
         match &self.place {
-            Place::Here(_) => None,
-            Place::There(object) => Some(object),
+            Location::Here(_) => None,
+            Location::There(object) => Some(object),
         }
     }
 
@@ -75,8 +75,8 @@ impl Positioned {
 
     fn read_once(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         match &self.place {
-            Place::Here(file) => read_once(file, buffer, at),
-            Place::There(object) => {
+            Location::Here(file) => read_once(file, buffer, at),
+            Location::There(object) => {
                 let bytes = object.read(at, buffer.len())?;
                 buffer[..bytes.len()].copy_from_slice(&bytes);
                 Ok(bytes.len())
@@ -88,8 +88,8 @@ impl Positioned {
     pub(crate) fn read_new(&self, length: usize, at: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(length);
         let file = match &self.place {
-            Place::Here(file) => file,
-            Place::There(object) => {
+            Location::Here(file) => file,
+            Location::There(object) => {
                 let bytes = object.read(at, length)?;
                 self.read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 return Ok(bytes);
@@ -134,4 +134,24 @@ fn read_once(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
 #[cfg(windows)]
 fn read_once(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, buffer, at)
+}
+
+/// Reusable bytes, aligned for every number.
+#[derive(Debug, Default)]
+pub(crate) struct Aligned {
+    words: Vec<u64>,
+    length: usize,
+}
+
+impl Aligned {
+    /// Returns `length` bytes with arbitrary content.
+    pub(crate) fn room(&mut self, length: usize) -> &mut [u8] {
+        self.length = length;
+        self.words.resize(length.div_ceil(8), 0);
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..length]
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[..self.length]
+    }
 }

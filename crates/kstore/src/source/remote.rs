@@ -95,12 +95,11 @@ pub(crate) fn open(found: &Found, options: &TextOptions) -> Result<(PathBuf, Arc
     let start = distant.read(0, 8).map_err(Error::io("read", &path))?;
     let format = by_extension(Path::new(name)).or_else(|| by_magic(&start));
     let format = format.ok_or_else(|| Error::UnknownFormat { path: path.clone(), known: known("and") })?;
-    #[cfg(feature = "parquet")]
-    if format.extensions.contains(&"parquet") {
-        return Ok((path.clone(), Arc::new(super::parquet::ParquetFile::distant(&path, distant)?), identity));
-    }
-    let file = spool::copied(&path, Reader { object: &distant, at: 0 }.buffered())?;
-    Ok((path.clone(), (format.open)(&path, file, options)?, identity))
+    let table = match format.distant {
+        Some(open) => open(&path, distant)?,
+        None => (format.open)(&path, spool::copied(&path, Reader { object: &distant, at: 0 }.buffered())?, options)?,
+    };
+    Ok((path, table, identity))
 }
 
 /// Bytes at the end of an object that are read when it is opened, and kept: the footer of a Parquet file, as a rule.

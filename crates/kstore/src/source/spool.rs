@@ -3,12 +3,12 @@
 //! They are written out once, into a file without a name in the folder for temporary files (`TMPDIR`), and read from there like any other file. The
 //! operating system removes that file when the table is dropped or the process ends. *Bytes on disk*: those of the plain text.
 
-use super::{FileCursor, Identity, TableFile, TextOptions, by_extension, by_magic, known};
+use super::{FileCursor, Format, Identity, TableFile, TextOptions, by_extension, by_magic, known};
 use crate::condition::Bound;
 use crate::schema::Schema;
 use crate::{Error, Result};
 use std::fs::File;
-use std::io::{BufWriter, Read, Seek, Write};
+use std::io::{Read, Seek, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,21 +20,25 @@ pub const STDIN: &str = "-";
 /// Bytes read and written at a time.
 const BUFFER: usize = 256 << 10;
 
+#[cfg(feature = "compressed")]
+pub(super) const FORMAT: Format = Format::new(&["gz", "zst"], compressed);
+
 /// Opens text that gzip or zstd compressed: `rows.csv.gz`, `rows.jsonl.zst`.
 #[cfg(feature = "compressed")]
-pub(super) fn compressed(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
-    let (bytes, buffered) = (length(path, &file)?, std::io::BufReader::with_capacity(BUFFER, file));
+fn compressed(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
+    let bytes = file.metadata().map_err(Error::io("read", path))?.len();
+    let buffered = std::io::BufReader::with_capacity(BUFFER, file);
     let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
     let (packing, reader): (_, Box<dyn Read>) = match gzip {
         true => ("gzip", Box::new(flate2::read::MultiGzDecoder::new(buffered))),
         false => ("zstd", Box::new(zstd::Decoder::with_buffer(buffered).map_err(Error::io("read", path))?)),
     };
     let plain = written(reader).map_err(|fault| match fault {
-        Fault::Read(error) if error.raw_os_error().is_none() => {
+        CopyError::Read(error) if error.raw_os_error().is_none() => {
             Error::Malformed { path: path.to_path_buf(), format: packing, detail: error.to_string() }
         }
-        Fault::Read(error) => Error::io("read", path)(error),
-        Fault::Write(error) => error,
+        CopyError::Read(error) => Error::io("read", path)(error),
+        CopyError::Write(error) => error,
     })?;
     let name = path.with_extension("");
     let inner = by_extension(&name).filter(|format| format.is_text);
@@ -43,7 +47,7 @@ pub(super) fn compressed(path: &Path, file: File, options: &TextOptions) -> Resu
         return Err(Error::UnknownFormat { path: path.to_path_buf(), known });
     };
     let inner = (format.open)(path, plain, options)?;
-    Ok(Arc::new(Spooled { inner, format: None, bytes }))
+    Ok(Arc::new(Spooled { inner, bytes }))
 }
 
 /// Opens what standard input brings: any format, known by its first bytes; text is taken as JSON lines where it begins with a brace, else as CSV.
@@ -65,65 +69,49 @@ pub(crate) fn standard_input(options: &TextOptions) -> Result<(Arc<dyn TableFile
 /// A copy of what a reader brings, in a file without a name; the path is for messages.
 pub(super) fn copied(path: &Path, reader: impl Read) -> Result<File> {
     written(reader).map_err(|fault| match fault {
-        Fault::Read(error) => Error::io("read", path)(error),
-        Fault::Write(error) => error,
+        CopyError::Read(error) => Error::io("read", path)(error),
+        CopyError::Write(error) => error,
     })
 }
 
 /// A failure of the input, or of the disk that it is written to.
-enum Fault {
+enum CopyError {
     Read(std::io::Error),
     Write(Error),
 }
 
 /// Everything that a reader brings, in a file without a name.
-fn written(mut reader: impl Read) -> Result<File, Fault> {
+fn written(mut reader: impl Read) -> Result<File, CopyError> {
     let folder = std::env::temp_dir();
-    let failed = |error| Fault::Write(Error::io("write", folder.join("a temporary file"))(error));
-    let mut out = unnamed().map_err(Fault::Write)?;
+    let failed = |error| CopyError::Write(Error::io("write", folder.join("a temporary file"))(error));
+    let mut out =
+        tempfile::tempfile_in(&folder).map_err(|error| CopyError::Write(Error::io("write", &folder)(error)))?;
     let mut buffer = vec![0; BUFFER];
     loop {
         match reader.read(&mut buffer) {
             Ok(0) => break,
             Ok(more) => out.write_all(&buffer[..more]).map_err(failed)?,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Fault::Read(error)),
+            Err(error) => return Err(CopyError::Read(error)),
         }
     }
     out.rewind().map_err(failed)?;
     Ok(out)
 }
 
-/// A new file without a name, in the folder for temporary files.
-pub(super) fn unnamed() -> Result<File> {
-    let folder = std::env::temp_dir();
-    tempfile::tempfile_in(&folder).map_err(Error::io("write", folder))
-}
-
-/// A writer to a file that gathers what it writes.
-pub(super) fn gathering(file: File) -> BufWriter<File> {
-    BufWriter::with_capacity(BUFFER, file)
-}
-
-/// Number of bytes of a file.
-pub(super) fn length(path: &Path, file: &File) -> Result<u64> {
-    Ok(file.metadata().map_err(Error::io("read", path))?.len())
-}
-
 /// A table that is read from another file than the one it came in.
+#[cfg(feature = "compressed")]
 #[derive(Debug)]
-pub(super) struct Spooled {
-    /// The file that is read.
-    pub(super) inner: Arc<dyn TableFile>,
-    /// The format that it came in; `None` for that of the inner file.
-    pub(super) format: Option<&'static str>,
-    /// Bytes of the file that it came in.
-    pub(super) bytes: u64,
+struct Spooled {
+    inner: Arc<dyn TableFile>,
+    /// Bytes of the compressed file.
+    bytes: u64,
 }
 
+#[cfg(feature = "compressed")]
 impl TableFile for Spooled {
     fn format(&self) -> &'static str {
-        self.format.unwrap_or_else(|| self.inner.format())
+        self.inner.format()
     }
 
     fn schema(&self) -> &Schema {

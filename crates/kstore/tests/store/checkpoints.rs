@@ -129,6 +129,18 @@ proptest! {
     }
 }
 
+/// How the names of the files of a checkpoint end, behind the mark of the run.
+fn ends(folder: &Path) -> Vec<String> {
+    names_in(&folder.join("checkpoint")).iter().map(|name| name[16..].to_string()).collect()
+}
+
+/// The file of a checkpoint whose name ends so.
+fn part(folder: &Path, end: &str) -> PathBuf {
+    let checkpoint = folder.join("checkpoint");
+    let name = names_in(&checkpoint).into_iter().find(|name| name.ends_with(end)).unwrap();
+    checkpoint.join(name)
+}
+
 /// One complete pass and one of which the first segments are saved; the folder holds table and checkpoint.
 fn stopped(folder: &Path) -> (TableRows<f64>, Manifest) {
     let rows = usual_rows(&split(folder, 1000, &[], 100));
@@ -141,7 +153,7 @@ fn stopped(folder: &Path) -> (TableRows<f64>, Manifest) {
     pass.resume("first", &rows, &fold(&rows)).unwrap();
     let error = pass.resume("second", &rows, &fold(&rows)).unwrap_err();
     assert!(matches!(error, Error::Interrupted) && journal.holds_work(), "{error}");
-    assert_eq!(names_in(&folder.join("checkpoint")), ["0001.safetensors", "0002.safetensors", "manifest.json"]);
+    assert_eq!(ends(folder), ["-0001.safetensors", "-0002.safetensors", ".json"]);
     (rows, manifest)
 }
 
@@ -194,7 +206,7 @@ fn what_is_saved_is_not_read_again() {
 fn a_damaged_entry_is_done_again() {
     let folder = folder();
     let (rows, manifest) = stopped(folder.path());
-    let path = folder.path().join("checkpoint/0001.safetensors");
+    let path = part(folder.path(), "-0001.safetensors");
     let good = std::fs::read(&path).unwrap();
     Stored::parse(&good).unwrap().verify().unwrap();
     for at in 0..good.len() {
@@ -219,13 +231,13 @@ fn a_damaged_entry_is_done_again() {
         );
     }
     // an entry of another pass
-    std::fs::copy(folder.path().join("checkpoint/0002.safetensors"), &path).unwrap();
+    std::fs::copy(part(folder.path(), "-0002.safetensors"), &path).unwrap();
     let (heard, _) = resumed(folder.path(), &rows, &manifest);
     assert!(heard.has("it is of the pass \"second\" of another run"), "{:?}", heard.0);
     // what a killed run was writing goes
-    std::fs::write(folder.path().join("checkpoint/.kmill-abc.tmp"), "half").unwrap();
+    std::fs::write(folder.path().join("checkpoint/.kmill-abcdef.tmp"), "half").unwrap();
     resumed(folder.path(), &rows, &manifest);
-    assert_eq!(names_in(&folder.path().join("checkpoint")), ["0001.safetensors", "0002.safetensors", "manifest.json"]);
+    assert_eq!(ends(folder.path()), ["-0001.safetensors", "-0002.safetensors", ".json"]);
 }
 
 #[test]
@@ -253,7 +265,7 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
     refused(&with(&|m| m.files[0].digest.push('0')), "its first or last bytes differ");
     let path = manifest.files[0].path.display().to_string();
     refused(&with(&|m| m.files[0].length += 1), &path);
-    let page = folder.path().join("checkpoint/manifest.json");
+    let page = part(folder.path(), ".json");
     let text = std::fs::read_to_string(&page).unwrap();
     std::fs::write(&page, text.replace("\"format\": 2", "\"format\": 9")).unwrap();
     refused(&manifest, "checkpoint format 9, this version writes 2");
@@ -262,15 +274,15 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
         std::fs::write(&page, damaged).unwrap();
         let heard = Heard::default();
         journal(folder.path(), &manifest, true, &heard).unwrap();
-        assert!(heard.has("manifest.json is damaged") && heard.has("starting afresh"), "{damaged}: {:?}", heard.0);
+        assert!(heard.has(".json is damaged") && heard.has("starting afresh"), "{damaged}: {:?}", heard.0);
     }
     // nothing was touched so far; a run that does not resume replaces the checkpoint when its first pass begins
     let heard = Heard::default();
     let journal = journal(folder.path(), &manifest, false, &heard).unwrap();
-    assert_eq!(names_in(&folder.path().join("checkpoint")).len(), 3);
+    assert_eq!(ends(folder.path()).len(), 3);
     Pass { journal: Some(&journal), ..pass() }.resume("first", &rows, &fold(&rows)).unwrap();
     assert!(heard.has("is replaced"), "{:?}", heard.0);
-    assert_eq!(names_in(&folder.path().join("checkpoint")), ["0001.safetensors", "manifest.json"]);
+    assert_eq!(ends(folder.path()), ["-0001.safetensors", ".json"]);
 }
 
 #[test]
@@ -284,6 +296,19 @@ fn folders_of_others_and_disks_that_refuse() {
     for resume in [false, true] {
         let error = journal(folder.path(), &manifest, resume, &heard).unwrap_err();
         assert!(matches!(&error, Error::NotACheckpoint { found, .. } if found.ends_with("thesis.tex")), "{error}");
+    }
+    // names that a checkpoint might have, and a link of such a name
+    std::fs::remove_file(folder.path().join("checkpoint/thesis.tex")).unwrap();
+    #[cfg(unix)]
+    for name in ["manifest.json", "0001.safetensors", ".kmill-notes.tmp", "0123456789abcdef-0001.safetensors"] {
+        let path = folder.path().join("checkpoint").join(name);
+        match name.starts_with("0123") {
+            true => std::os::unix::fs::symlink("/dev/null", &path).unwrap(),
+            false => std::fs::write(&path, "{\"format\": 2}").unwrap(),
+        }
+        let error = journal(folder.path(), &manifest, false, &heard).unwrap_err();
+        assert!(matches!(&error, Error::NotACheckpoint { found, .. } if *found == path), "{error}");
+        std::fs::remove_file(&path).unwrap();
     }
     std::fs::remove_dir_all(folder.path().join("checkpoint")).unwrap();
     // no folder can be made below a file: the pass goes on without

@@ -182,6 +182,28 @@ fn a_row_without_end_is_told_and_not_kept() {
     assert!(error.contains("more than 100000 columns"), "{error}");
 }
 
+/// Rows of more bytes than are kept before their end is known, whatever lies at the edges of the blocks.
+#[test]
+fn long_rows_are_whole_and_those_behind_them_are_found() {
+    let folder = folder();
+    const MIB: usize = 1 << 20;
+    let lengths = [3, MIB - 8, MIB, MIB + 1, 5 * MIB / 4 + 3, 3 * MIB + 7, 10, 9 * MIB];
+    for (end, quote) in [("\n", ""), ("\r\n", "\""), ("\n", "\"")] {
+        let filler = if quote.is_empty() { "xyz".to_string() } else { format!("x\"\"{end},") };
+        let cell = |length: usize| filler.repeat(length.div_ceil(filler.len()));
+        let rows: Vec<String> =
+            (0..).zip(lengths).map(|(i, n)| format!("{i},{quote}{}{quote},{}", cell(n), i * i)).collect();
+        for last in ["", end] {
+            let path = text(folder.path(), "long.csv", format!("i,s,j{end}{}{last}", rows.join(end)));
+            let table = open(&path);
+            assert_eq!(table.stored_rows(), lengths.len() as u64);
+            let whole = everything(&table).unwrap();
+            let expected: Vec<f64> = (0..lengths.len()).flat_map(|i| [i as f64, (i * i) as f64]).collect();
+            assert_eq!(whole.x, expected, "{end:?} {quote:?} {last:?}");
+        }
+    }
+}
+
 #[test]
 fn opening_is_counted_and_cursors_start_anywhere() {
     let folder = folder();

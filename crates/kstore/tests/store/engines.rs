@@ -2,10 +2,12 @@
 
 use crate::make::*;
 use kstore::checkpoint::{Cut, Journal, Manifest};
-use kstore::pass::{Engine, Observer, SharedEngine};
-use kstore::{Error, Pass, RowSource, Statistics, StatisticsFold, TableRows};
+use kstore::pass::{Engine, Fetched, Folder, Medium, Node, Observer, SharedEngine, Taken};
+use kstore::{Error, Fold, Pass, RowSource, Statistics, StatisticsFold, TableRows};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -133,8 +135,9 @@ fn the_work_of_a_process_that_has_gone_is_done_again() {
         one_more.join(&job("1")).unwrap();
         assert_eq!(pass(&one_more, "sums", 100, 2, &rows), one, "{how}");
         // nothing of the pass is left but its total, which a process that comes late takes
-        let of_pass = |name: &String| name.starts_with("000001");
-        assert_eq!(files(&path).into_iter().filter(of_pass).collect::<Vec<_>>(), ["000001.total"], "{how}");
+        let of_pass = |name: &String| name.contains("-000001");
+        let total = format!("{}-000001.total", job("1").mark());
+        assert_eq!(files(&path).into_iter().filter(of_pass).collect::<Vec<_>>(), [total], "{how}");
         let late = engine(&path);
         late.join(&job("1")).unwrap();
         let (key, _) = late.begin("sums", cut).unwrap();
@@ -152,7 +155,7 @@ fn a_run_that_was_broken_off_goes_on() {
     let found = pass(&first, "first", 100, 1, &rows);
     first.leave(false);
     drop(first);
-    assert!(files(&path).contains(&"000001.total".to_string()), "{:?}", files(&path));
+    assert!(files(&path).contains(&format!("{}-000001.total", job("1").mark())), "{:?}", files(&path));
     let again = engine(&path);
     again.join(&job("1")).unwrap();
     assert_eq!([pass(&again, "first", 100, 2, &rows), pass(&again, "second", 100, 2, &rows)], [found.clone(), found]);
@@ -170,12 +173,12 @@ fn another_job_and_another_pass_are_refused_and_named() {
     pass(&first, "first", 100, 1, &rows);
     let other = engine(&path);
     let text = other.join(&job("2")).unwrap_err().to_string();
-    assert!(text.contains("another job: lambda was 1, now it is 2"), "{text}");
+    assert!(text.contains("another job is at work here: lambda was 1, now it is 2"), "{text}");
     other.join(&job("1")).unwrap();
     let journal = Journal::through(&other);
     let pass = Pass { journal: Some(&journal), ..Pass::new(16, 100, sequential()) };
     let text = pass.resume("means", &rows, &StatisticsFold::new(rows.shape())).unwrap_err().to_string();
-    assert!(text.contains("of the pass \"first\" where \"means\" is wanted"), "{text}");
+    assert!(text.contains("of the pass \"first\" where the pass \"means\" is wanted"), "{text}");
 }
 
 #[test]
@@ -200,4 +203,218 @@ fn a_stop_is_heard_while_waiting() {
     let pass = Pass { journal: Some(&journal), observer: &Stop, ..Pass::new(16, 100, sequential()) };
     let outcome = pass.resume("sums", &rows, &StatisticsFold::new(rows.shape()));
     assert!(matches!(outcome, Err(Error::Interrupted)));
+}
+
+/// What is in a folder that is not the run's: files with names like those of states, a folder, links.
+#[cfg(unix)]
+fn of_others(path: &Path) -> Vec<String> {
+    let names = ["thesis.tex", "job", "000001.total", "000001-000000000.0", "x.alive", ".kmill-notes.tmp"];
+    std::fs::create_dir_all(path.join("photographs")).unwrap();
+    names.iter().for_each(|name| std::fs::write(path.join(name), "years of work").unwrap());
+    std::fs::write(path.join("photographs/000001.total"), "summer").unwrap();
+    std::os::unix::fs::symlink("thesis.tex", path.join("link")).unwrap();
+    std::os::unix::fs::symlink("nowhere", path.join("000002.total")).unwrap();
+    files(path)
+}
+
+#[cfg(unix)]
+#[test]
+fn what_others_keep_in_the_folder_stays() {
+    let data = folder();
+    let rows = usual_rows(&split(data.path(), 900, &[], 100));
+    let path = data.path().join("states");
+    let before = of_others(&path);
+    for over in [true, false] {
+        let engine = engine(&path);
+        engine.join(&job("1")).unwrap();
+        let found = ["first", "second"].map(|name| pass(&engine, name, 100, 2, &rows));
+        assert_eq!(found[0], alone(100, &rows));
+        // ended, or broken off and later brought to its end by another process
+        engine.leave(over);
+        if !over {
+            let again = self::engine(&path);
+            again.join(&job("1")).unwrap();
+            again.leave(true);
+        }
+        assert_eq!(files(&path), before);
+    }
+    assert_eq!(std::fs::read_to_string(path.join("thesis.tex")).unwrap(), "years of work");
+    assert_eq!(std::fs::read_to_string(path.join("photographs/000001.total")).unwrap(), "summer");
+}
+
+#[test]
+fn states_of_another_job_never_mix() {
+    let (data, other) = (folder(), folder());
+    let rows = usual_rows(&split(data.path(), 900, &[], 100));
+    let others = usual_rows(&split(other.path(), 700, &[], 100));
+    let path = data.path().join("states");
+    let start = |lambda: &str| {
+        let engine = engine(&path);
+        engine.join(&job(lambda)).unwrap();
+        engine
+    };
+    let first = start("1");
+    let found = pass(&first, "sums", 100, 1, &rows);
+    first.leave(false);
+    // totals are there, and what would say whose they are is not
+    files(&path)
+        .iter()
+        .filter(|name| name.ends_with("job"))
+        .for_each(|name| std::fs::remove_file(path.join(name)).unwrap());
+    let second = start("2");
+    assert_eq!(pass(&second, "sums", 100, 1, &others), alone(100, &others));
+    second.leave(true);
+    let again = start("1");
+    assert_eq!(pass(&again, "sums", 100, 1, &rows), found);
+    again.leave(false);
+    // a total under the name of another job's
+    let [one, two] = ["1", "2"].map(|lambda| job(lambda).mark());
+    std::fs::rename(path.join(format!("{one}-000001.total")), path.join(format!("{two}-000001.total"))).unwrap();
+    let second = start("2");
+    let journal = Journal::through(&second);
+    let pass = Pass { journal: Some(&journal), ..Pass::new(16, 100, sequential()) };
+    let text = pass.resume("sums", &others, &StatisticsFold::new(others.shape())).unwrap_err().to_string();
+    assert!(text.contains(&format!("is of the job {one} where the job {two} is wanted")), "{text}");
+}
+
+/// A folder from which names go slowly, as on a network file system.
+struct Slow(Folder);
+
+impl Medium for Slow {
+    fn place(&self) -> PathBuf {
+        self.0.place()
+    }
+    fn create(&self, name: &str, text: &[u8]) -> kstore::Result<bool> {
+        self.0.create(name, text)
+    }
+    fn replace(&self, name: &str, text: &[u8]) -> kstore::Result<()> {
+        self.0.replace(name, text)
+    }
+    fn read(&self, name: &str) -> kstore::Result<Option<Vec<u8>>> {
+        self.0.read(name)
+    }
+    fn has(&self, name: &str) -> kstore::Result<bool> {
+        self.0.has(name)
+    }
+    fn remove(&self, name: &str) -> kstore::Result<()> {
+        std::thread::sleep(Duration::from_millis(30));
+        self.0.remove(name)
+    }
+    fn names(&self) -> kstore::Result<Vec<String>> {
+        self.0.names()
+    }
+    fn put(&self, name: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> kstore::Result<()> {
+        self.0.put(name, write)
+    }
+    fn get(&self, name: &str) -> kstore::Result<Option<Fetched>> {
+        self.0.get(name)
+    }
+}
+
+#[test]
+fn a_slow_end_of_one_job_and_the_start_of_another_overlap() {
+    let (data, other) = (folder(), folder());
+    let rows = usual_rows(&split(data.path(), 900, &[], 100));
+    let others = usual_rows(&split(other.path(), 700, &[], 100));
+    let path = data.path().join("states");
+    let names = ["a", "b", "c", "d", "e", "f"];
+    for lambdas in [["1", "2"], ["1", "1"]] {
+        let first = SharedEngine::new(Arc::new(Slow(Folder::open(&path).unwrap())));
+        first.join(&job(lambdas[0])).unwrap();
+        names.iter().for_each(|name| drop(pass(&first, name, 100, 1, &rows)));
+        let table = if lambdas[0] == lambdas[1] { &rows } else { &others };
+        let expected = alone(100, table);
+        std::thread::scope(|scope| {
+            let ending = scope.spawn(|| first.leave(true));
+            std::thread::sleep(Duration::from_millis(40));
+            let second = [(); 2].map(|()| {
+                scope.spawn(|| {
+                    let engine = engine(&path);
+                    engine.join(&job(lambdas[1])).unwrap();
+                    let found = names.map(|name| pass(&engine, name, 100, 1, table));
+                    engine.leave(true);
+                    found
+                })
+            });
+            for process in second {
+                assert!(process.join().unwrap().iter().all(|found| *found == expected), "{lambdas:?}");
+            }
+            ending.join().unwrap();
+        });
+        assert!(files(&path).is_empty(), "{:?}", files(&path));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_state_that_is_removed_is_given_again() {
+    let data = folder();
+    let (cut, name) =
+        (Cut { tile: 16, segment: 100, start: 0, end: 900 }, |end: &str| format!("{}-{end}", job("1").mark()));
+    // neither counts as gone on a machine that is busy
+    let [one, two] = [(); 2].map(|()| SharedEngine::folder(data.path()).unwrap());
+    [&one, &two].iter().for_each(|engine| engine.join(&job("1")).unwrap());
+    let (key, _) = one.begin("sums", cut).unwrap();
+    two.begin("sums", cut).unwrap();
+    let give = |lot: std::ops::Range<u64>| one.give(&key, &Node { segments: lot, rows: 0 }, None).unwrap();
+    while let Some(lot) = one.claim(&key, &Rows::default()).unwrap() {
+        give(lot);
+    }
+    let take = |engine: &SharedEngine, segment: u64| {
+        let mut state = Fold::<f64>::init(&StatisticsFold::new(usual_rows(&split(data.path(), 9, &[], 9)).shape()));
+        engine.take(&key, segment, &mut state, &Rows::default())
+    };
+    // the second merges, and would wait for what the first gave
+    assert!(matches!(take(&two, 0).unwrap(), Taken::State(_)));
+    std::fs::remove_file(data.path().join(name("000001-000000003"))).unwrap();
+    std::thread::scope(|scope| {
+        let merging = scope.spawn(|| take(&two, 3));
+        let lost = take(&one, 3).unwrap();
+        give(3..4);
+        assert!(matches!(merging.join().unwrap().unwrap(), Taken::State(_)));
+        assert_eq!(lost, Taken::Lost(3..4));
+    });
+    // a claim that is a link is of none of them, and will never be given up
+    for end in ["000001-000000005", "000001-000000005.0"] {
+        std::fs::remove_file(data.path().join(name(end))).unwrap();
+    }
+    std::os::unix::fs::symlink("nowhere", data.path().join(name("000001-000000005.0"))).unwrap();
+    let text = take(&two, 5).unwrap_err().to_string();
+    assert!(text.contains("000001-000000005.0 is a link, a folder or a device"), "{text}");
+}
+
+#[test]
+fn a_run_ends_whatever_is_removed_under_it() {
+    let data = folder();
+    let rows = usual_rows(&split(data.path(), 900, &[], 100));
+    let path = data.path().join("states");
+    let one = alone(10, &rows);
+    let begun = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        let running = [0, 1, 2].map(|worker| {
+            let (path, rows) = (&path, &rows);
+            scope.spawn(move || {
+                let engine = engine(path);
+                engine.join(&job("1")).unwrap();
+                let journal = Journal::through(&engine);
+                let pass = Pass { lanes: 1 + worker, journal: Some(&journal), ..Pass::new(16, 10, sequential()) };
+                let fold = StatisticsFold::new(rows.shape());
+                // rows may be folded twice, and so be heard of twice
+                let found = ["a", "b", "c", "d"].map(|name| bits(&pass.resume(name, rows, &fold).unwrap().0));
+                engine.leave(true);
+                found
+            })
+        });
+        while begun.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(7));
+            // a file may go by itself this moment
+            files(&path)
+                .iter()
+                .filter(|name| !name.starts_with('.'))
+                .for_each(|name| drop(std::fs::remove_file(path.join(name))));
+        }
+        for process in running {
+            assert!(process.join().unwrap().iter().all(|found| *found == one));
+        }
+    });
 }

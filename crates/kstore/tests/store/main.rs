@@ -6,6 +6,7 @@ mod categories;
 mod changing;
 mod checkpoints;
 mod csv_files;
+mod digests;
 mod early;
 mod engines;
 mod faults;

@@ -76,6 +76,41 @@ fn compressed_text_and_json_lines_are_the_rows_of_csv() {
 }
 
 #[test]
+fn json_lines_are_read_in_place_from_any_row() {
+    let folder = folder();
+    let path = folder.path().join("rows.jsonl");
+    let numbers = ["0.1", "1e-320", "1.7976931348623157e308", "2.2250738585072011e-308", "9007199254740993.0"];
+    let line = |i: usize| {
+        // keys in another order, a key that is escaped, one that comes twice, and one that is left out
+        let number = numbers[i % 5];
+        match i % 3 {
+            0 => format!("{{\"x\": {number}, \"n\": {i}, \"t\": \"a\\n{i}\"}}\n"),
+            1 => format!("{{\"n\": 0, \"t\": \"\", \"\\u006e\": {i}, \"x\": {number}}}\n"),
+            _ => format!("\n{{\"x\": {number}, \"n\": {i}}}\r\n"),
+        }
+    };
+    write_to(&path, (0..9000).map(line).collect::<String>().as_bytes());
+    let table = Table::open(&[&path]).unwrap();
+    assert_eq!((table.stored_rows(), table.bytes_read()), (9000, std::fs::metadata(&path).unwrap().len()));
+    for start in [0, 1, 4095, 4097, 8999] {
+        let selection = Selection { rows: Some(start..9000), ..only(&["n", "x"]) };
+        let x = all(&path, &selection).unwrap().x;
+        for (i, pair) in (start as usize..9000).zip(x.chunks(2)) {
+            let number: f64 = numbers[i % 5].parse().unwrap();
+            assert_eq!((pair[0], pair[1].to_bits()), (i as f64, number.to_bits()), "{i}");
+        }
+    }
+    let labels = Selection { targets: names(&["t"]), class_target: true, missing: Missing::Drop, ..only(&["n"]) };
+    let labels = Selection { rows: Some(0..4), ..labels };
+    let text = |text: &str| kstore::Label::Text(text.into());
+    assert_eq!(all(&path, &labels).unwrap().classes, [text("a\n0"), text(""), text("a\n3")]);
+    // a value that is missing is told with its line
+    let complete = Selection { targets: names(&["t"]), class_target: true, ..only(&["n"]) };
+    let told = all(&path, &complete).unwrap_err().to_string();
+    assert!(told.contains("row 2 (counted from 0), line 4, column \"t\" is missing"), "{told}");
+}
+
+#[test]
 fn what_is_wrong_with_a_line_or_an_archive_is_told_with_its_place() {
     let folder = folder();
     let told = |name: &str, bytes: &[u8]| {

@@ -186,7 +186,7 @@ class KernelCCA(_TwoViews):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -209,7 +209,7 @@ class KernelCCA(_TwoViews):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -232,7 +232,7 @@ class KernelDimensionReduction(_Transformer):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -256,7 +256,7 @@ class KernelDimensionReduction(_Transformer):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -278,7 +278,7 @@ class KernelFisher(_Classifier):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -304,7 +304,7 @@ class KernelFisher(_Classifier):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -326,7 +326,7 @@ class KernelKMeans(_Clusters):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -348,7 +348,7 @@ class KernelKMeans(_Clusters):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -374,7 +374,7 @@ class KernelLogisticRegression(_Classifier):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -401,7 +401,7 @@ class KernelLogisticRegression(_Classifier):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -422,7 +422,7 @@ class KernelNovelty(_Novelty):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -443,7 +443,7 @@ class KernelNovelty(_Novelty):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -472,7 +472,7 @@ class KernelPCA(_Transformer):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -505,7 +505,7 @@ class KernelPCA(_Transformer):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -529,7 +529,7 @@ class KernelPCAL1(_Transformer):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -553,7 +553,7 @@ class KernelPCAL1(_Transformer):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -575,7 +575,7 @@ class KernelPLS(_Regressor):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -600,7 +600,7 @@ class KernelPLS(_Regressor):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -623,7 +623,7 @@ class KernelPLSSVD(_TwoViews):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -645,7 +645,7 @@ class KernelPLSSVD(_TwoViews):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -676,7 +676,7 @@ class KernelRidge(_Regressor):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -712,7 +712,7 @@ class KernelRidge(_Regressor):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -744,7 +744,7 @@ class KernelRidgeClassifier(_Classifier):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -779,7 +779,7 @@ class KernelRidgeClassifier(_Classifier):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -800,7 +800,7 @@ class LaplacianEigenmaps(_Transformer):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -821,7 +821,7 @@ class LaplacianEigenmaps(_Transformer):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -873,7 +873,7 @@ class MDS(_Transformer):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -892,7 +892,7 @@ class MDS(_Transformer):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -944,7 +944,7 @@ class Nystroem(_Transformer):
     tolerance: float | None
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     scale: str
     metric: str | _Array | None
@@ -968,7 +968,7 @@ class Nystroem(_Transformer):
         tolerance: float | None = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         scale: str = ...,
         metric: str | _Array | None = ...,
@@ -990,7 +990,7 @@ class OneClassSVM(_Novelty):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -1013,7 +1013,7 @@ class OneClassSVM(_Novelty):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -1036,7 +1036,7 @@ class Perceptron(_Classifier):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -1059,7 +1059,7 @@ class Perceptron(_Classifier):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -1117,7 +1117,7 @@ class SVC(_Classifier):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -1148,7 +1148,7 @@ class SVC(_Classifier):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -1175,7 +1175,7 @@ class SVR(_Regressor):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -1202,7 +1202,7 @@ class SVR(_Regressor):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -1224,7 +1224,7 @@ class SpectralClustering(_Clusters):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -1246,7 +1246,7 @@ class SpectralClustering(_Clusters):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,
@@ -1269,7 +1269,7 @@ class SupervisedPCA(_Transformer):
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
-    degree: int | None
+    degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str
@@ -1293,7 +1293,7 @@ class SupervisedPCA(_Transformer):
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
-        degree: int | None = ...,
+        degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str = ...,

@@ -17,10 +17,27 @@ from . import _kmill
 from ._html import Report, framed
 from ._job import Described
 from ._matrix import Coordinates, is_told, refuse
+from ._parameters import check
 from ._progress import Progress
-from ._rows import free, is_stream, paths_of, stream_of, table_of, unmasked
+from ._rows import free, is_stream, of_numbers, paths_of, stream_of, table_of, unmasked
 
 _LOG = logging.getLogger("kmill")
+
+
+# what may be asked of files, by type
+_ASKED = {
+    **dict.fromkeys(["target", "categories"], "str | Sequence[str] | None"),
+    **dict.fromkeys(["features", "keep", "extras"], "Sequence[str] | None"),
+    **dict.fromkeys(["where", "rows", "missing", "sample_weight"], "str | None"),
+    "hash": "int | None",
+    "memory": "int | str | None",
+    "patience": "float",
+}
+
+
+def _check_asked(**asked: Any) -> None:
+    for name, value in asked.items():
+        check(name, value, _ASKED[name])
 
 
 class KernelEstimator(Described, BaseEstimator):
@@ -43,6 +60,7 @@ class KernelEstimator(Described, BaseEstimator):
         else:
             unmasked(X, "X")
             unmasked(y, "y")
+            of_numbers(X)
             numeric = {"y_numeric": True, "multi_output": True} if self._target == "numbers" else {}
             sparse = False if is_told(self.kernel) else "csr"
             options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2, "accept_sparse": sparse,
@@ -168,6 +186,8 @@ class KernelEstimator(Described, BaseEstimator):
         -------
         self
         """
+        _check_asked(target=target, features=features, where=where, rows=rows, missing=missing, categories=categories, hash=hash,
+                     sample_weight=sample_weight, memory=memory, patience=patience)
         self._forget()
         if engine is not None:
             asked = {"target": target, "features": features, "where": where, "rows": rows, "missing": missing,
@@ -264,6 +284,7 @@ class KernelEstimator(Described, BaseEstimator):
         if self._coded:
             raise ValueError("the model has columns of categories: give a table with its columns, such as a DataFrame")
         unmasked(X, "X")
+        of_numbers(X)
         sparse = False if self._coordinates is not None else "csr"
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C", accept_sparse=sparse)
         return X if self._coordinates is None else self._coordinates.of(X)
@@ -312,6 +333,7 @@ class KernelEstimator(Described, BaseEstimator):
         check_is_fitted(self, "model_")
         if self._coordinates is not None:
             raise ValueError("files have no rows of a precomputed kernel or of a function: use predict")
+        _check_asked(keep=keep, extras=extras, where=where, rows=rows, missing=missing, memory=memory)
         selection: dict[str, Any] = {"keep": keep or []}
         selection.update({"missing": missing} if missing else {})
         selection.update({"where": where} if where else {})

@@ -44,6 +44,8 @@ class Described:
         return str(label)
 
     def _run(self, **given: Any) -> dict[str, Any]:
+        _parameters.check("memory", getattr(self, "memory", None), "int | str | None")
+        _parameters.check("n_jobs", getattr(self, "n_jobs", None), "int | None")
         memory = given.get("memory") if given.get("memory") is not None else getattr(self, "memory", None)
         jobs = getattr(self, "n_jobs", None)
         run: dict[str, Any] = {}
@@ -58,6 +60,8 @@ class Described:
     def _job(self, table: Any, rows: dict[str, Any], run: dict[str, Any], options: dict[str, str],
              total: float | None) -> tuple[dict[str, Any], Any]:
         """The job, and a table of landmarks where they are given."""
+        for parameter in self._parameters:
+            _parameters.check(parameter.name, getattr(self, parameter.name), parameter.type)
         found: dict[bool, Any] = {}
         # targets, weights and folds are no features
         named = [*options.values(), *(text for text in [getattr(self, "cv", None)] if str(text).startswith("column:"))]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, Callable, TypeVar
+
+import numpy as np
 
 from . import _kmill
 
@@ -48,7 +51,7 @@ SHARED = [
               "1/(2 sigma^2). None or 'auto' is 1/n_features (1 for chi2), 'scale' 1/(n_features * variance of X), 'median' takes the "
               "median distance of a sample as the length scale."),
     Parameter("coef0", 1.0, "float | None", "The constant of poly and sigmoid."),
-    Parameter("degree", 3, "int | None", "The degree of poly."),
+    Parameter("degree", 3, "float | None", "The degree of poly."),
     Parameter("kernel_params", None, "dict[str, Any] | None", "Keyword arguments of a kernel that is a function."),
     Parameter("rank", 1000, "int | None", "Number of landmarks, which is the rank of the approximation: time grows with "
               "n rank^2 + rank^3, memory with rank^2."),
@@ -116,6 +119,47 @@ def of_solver(solver: str) -> list[Parameter]:
             about += "; or a splitter of scikit-learn, or its pairs of train and test rows"
         parameters.append(Parameter(name, _default(known), type_, about, known["name"]))
     return parameters
+
+
+def _numbers(value: Any) -> bool:
+    try:
+        return np.asarray(value, dtype=float).ndim > 0
+    except (TypeError, ValueError):
+        return False
+
+
+def _each(kind: type) -> Callable[[Any], bool]:
+    """Whether a value is a list of such values, and no text."""
+    return lambda value: hasattr(value, "__iter__") and not isinstance(value, str) and all(isinstance(item, kind) for item in value)
+
+
+# what a value of a type is called, and whether a value is one; values of other types are looked at where they are read
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "int": ("a whole number", lambda value: isinstance(value, Integral)),
+    "float": ("a number", lambda value: isinstance(value, Real)),
+    "bool": ("True or False", lambda value: isinstance(value, (bool, np.bool_))),
+    "str": ("text", lambda value: isinstance(value, str)),
+    "None": ("None", lambda value: value is None),
+    "_Array": ("an array of numbers", _numbers),
+    "_RandomState": ("a RandomState", lambda value: isinstance(value, np.random.RandomState)),
+    "Sequence[float]": ("several numbers", _each(Real)),
+    "Sequence[int]": ("several whole numbers", _each(Integral)),
+    "Sequence[str]": ("several texts", _each(str)),
+}
+
+
+def listed(values: Any) -> Any:
+    """The list of what can be gone through but once; anything else as it is."""
+    return list(values) if hasattr(values, "__iter__") and not isinstance(values, str) else values
+
+
+def check(name: str, value: Any, type_: str) -> None:
+    """Refuses a value that is not of a parameter's type."""
+    kinds = [_KINDS.get(part) for part in type_.split(" | ")]
+    if None in kinds or any(kind and kind[1](value) for kind in kinds):
+        return
+    got = repr(value)
+    raise ValueError(f"{name} must be {' or '.join(kind[0] for kind in kinds if kind)}, got {got[:60]}{'…' if len(got) > 60 else ''}")
 
 
 def text(value: Any) -> str | None:

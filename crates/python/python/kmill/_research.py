@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from . import _kernel, _kmill
+from ._parameters import check, listed
 from ._progress import Progress
 from ._rows import is_stream, paths_of, stream_of
 from ._unsupervised import Nystroem
@@ -81,6 +82,11 @@ def curve(
     >>> len(found["trace_error"])
     4
     """
+    methods, ranks = listed(methods), listed(ranks)
+    for name, value, type_ in [("methods", methods, "Sequence[str]"), ("ranks", ranks, "Sequence[int]"), ("scale", scale, "str"), ("repeats", repeats, "int"),
+                               ("sample", sample, "int | None"), ("features", features, "Sequence[str] | None"),
+                               ("precision", precision, "str"), ("random_state", random_state, "int")]:
+        check(name, value, type_)
     table = _table(X)
     rows: dict[str, Any] = {"features": features or []}
     run: dict[str, Any] = {} if memory is None else {"memory": str(memory)}
@@ -90,7 +96,7 @@ def curve(
         return len(names), var
 
     job = {
-        "methods": list(methods),
+        "methods": methods,
         "ranks": [int(rank) for rank in ranks],
         "repeats": repeats,
         "kernel": _kernel.expression(kernel, None if _kernel.is_expression(kernel) else gamma, 1.0, 3, survey),

@@ -53,6 +53,14 @@ def unmasked(values: Any, name: str) -> None:
         raise ValueError(f"Input {name} holds masked values: fill them, or leave those rows out")
 
 
+def of_numbers(X: Any) -> None:
+    """Refuses columns of a table of pandas that hold no numbers, such as times, before numpy looks for a type of all columns."""
+    if type(X).__module__.startswith("pandas") and hasattr(X, "columns"):
+        for name, dtype in X.dtypes.items():
+            if dtype.kind in "mMc":
+                raise ValueError(f"column {name!r} of X holds {dtype}, and a feature holds numbers or text: make it a number, or leave it out")
+
+
 def free(name: str, names: list[str]) -> str:
     """A name that no feature has."""
     while name in names:

@@ -9,6 +9,7 @@ import numpy as np
 
 from . import _kernel, _kmill
 from ._load import filled, of_solver
+from ._parameters import check, listed
 from ._research import frame
 from ._rows import paths_of
 
@@ -76,6 +77,10 @@ def tune(
     >>> type(model).__name__, bool(model.score(X, np.sin(2 * X[:, 0])) > 0.95)
     ('KernelRidge', True)
     """
+    kernels = listed(kernels)
+    for name, value, type_ in [("solver", solver, "str"), ("time", time, "float | None"), ("work", work, "str | None"),
+                               ("kernels", kernels, "Sequence[str] | None"), ("score", score, "str"), ("sample", sample, "int")]:
+        check(name, value, type_)
     from_files = isinstance(X, str) or hasattr(X, "__fspath__") or isinstance(X, (list, tuple)) and isinstance(X[0], str)
     classes = task == "classification" if task is not None else _holds_labels(X, y, from_files)
     asked = of_solver("ridge" if solver == "any" else solver, "classification" if classes else "regression")

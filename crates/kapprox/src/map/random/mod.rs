@@ -34,7 +34,6 @@ use kstore::{Footprint, Workers};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-/// The family of maps `fourier`.
 pub(super) const FOURIER: MapFamily = MapFamily {
     name: "fourier",
     about: "random Fourier features of a shift-invariant kernel",
@@ -44,18 +43,15 @@ pub(super) const FOURIER: MapFamily = MapFamily {
     shape,
 };
 
-/// The family of maps `orthogonal`.
 pub(super) const ORTHOGONAL: MapFamily =
     MapFamily { name: "orthogonal", about: "random Fourier features, frequencies at right angles", ..FOURIER };
 
-/// The family of maps `structured`.
 pub(super) const STRUCTURED: MapFamily = MapFamily {
     name: "structured",
     about: "orthogonal frequencies by Hadamard transforms: log d instead of d operations each",
     ..FOURIER
 };
 
-/// The family of maps `quasi`.
 pub(super) const QUASI: MapFamily =
     MapFamily { name: "quasi", about: "Fourier features at the points of a randomised Halton sequence", ..FOURIER };
 
@@ -191,10 +187,6 @@ impl<T: Real> FeatureMap<T> for Fourier<T> {
     }
 
     /// None: ‖phi(x)‖² = k(x, x) whatever the approximation is worth.
-    fn kernel_diag(&self, _: MatRef<'_, T>, _: &mut [f64]) -> Option<()> {
-        None
-    }
-
     fn footprint(&self) -> Footprint {
         let fixed = match &self.frequencies {
             Frequencies::Dense(omega) => omega.len() * size_of::<T>(),

@@ -3,7 +3,7 @@
 use crate::job::{Candidates, Fit, fitted};
 use crate::solver::Options;
 use crate::train::LandmarkSource;
-use crate::{Error, Result};
+use crate::{Error, FoldSpec, Result};
 use kstore::schema::{Column, Kind, Schema};
 use kstore::{Condition, Encoding, Missing, Selected, Selection, Table};
 use serde::{Deserialize, Serialize};
@@ -35,12 +35,14 @@ pub(super) struct JobCard {
     missing: String,
     /// Names and kinds of the columns.
     columns: Vec<(String, String)>,
-    /// Stored rows of the whole table.
+    /// Stored rows of the table that it was prepared on.
     pub(super) stored: u64,
+    /// Why no row may come behind these; `None` where some may.
+    pub(super) closed: Option<String>,
 }
 
 impl JobCard {
-    pub(super) fn new(fit: &Fit, selection: &Selection, selected: &Selected) -> Self {
+    pub(super) fn new(fit: &Fit, selection: &Selection, selected: &Selected, folds: &FoldSpec) -> Self {
         let column = |column: &Column| {
             let kind = match &column.kind {
                 // read as the integers that store them
@@ -70,6 +72,7 @@ impl JobCard {
             missing: selection.missing.name().to_string(),
             columns: selected.table().schema().columns.iter().map(column).collect(),
             stored: selected.table().stored_rows(),
+            closed: closed(selected, folds),
         }
     }
 
@@ -94,11 +97,11 @@ impl JobCard {
         })
     }
 
-    /// The rows and columns of the fit in a table that has the stored rows of the whole.
+    /// The rows and columns of the fit in a table that has the prepared rows, or more.
     pub(super) fn select(&self, table: &Table) -> Result<Selected> {
         let selection = Selection {
             targets: self.targets.clone(),
-            rows: Some(self.rows.clone()),
+            rows: Some(self.rows.start..if self.closed.is_none() { table.stored_rows() } else { self.rows.end }),
             filter: self.filter.as_deref().map(Condition::parse).transpose()?,
             missing: Missing::named(&self.missing).unwrap_or_default(),
             encoding: Some(self.encoding.clone()),
@@ -111,6 +114,21 @@ impl JobCard {
     pub(super) fn schema(&self) -> Schema {
         let column = |(name, kind): &(String, String)| Column { name: name.clone(), kind: kind_of(kind) };
         Schema { columns: self.columns.iter().map(column).collect(), ..Schema::default() }
+    }
+}
+
+/// Why no row may come behind those of a selection.
+fn closed(selected: &Selected, folds: &FoldSpec) -> Option<String> {
+    let Range { start, end } = selected.range();
+    match folds {
+        _ if end < selected.table().stored_rows() => {
+            Some(format!("it takes rows {start}..{end} of its table: prepare it with `rows` {start}.."))
+        }
+        FoldSpec::Blocks(_) => {
+            let why = "its folds are blocks of the prepared rows, whose edges more rows would move";
+            Some(format!("{why}: prepare it with `folds` by number or by a column"))
+        }
+        _ => None,
     }
 }
 

@@ -1,7 +1,8 @@
 //! Statistics put together, and taken away.
 
+use super::extent::{Extent, Place, StatisticsCard, listed};
 use crate::{Error, Result};
-use kstore::checkpoint::{Cut, StateFile, StateKey, StateWriter};
+use kstore::checkpoint::{RowsKey, StateFile, StateKey, StateWriter};
 use kstore::pass::Node;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -12,38 +13,21 @@ use std::path::{Path, PathBuf};
 pub struct Merged {
     /// States.
     pub states: usize,
-    /// Rows that were folded into them.
+    /// Rows that were folded into them, and rows of segments that are still to be folded.
     pub rows: u64,
+    /// How many of these are to be folded when the model is solved for.
+    pub begun: u64,
+    /// The stored row that comes next.
+    pub next: u64,
     /// Stored rows that are still missing.
     pub missing: Vec<Range<u64>>,
 }
 
-/// The mark of the job that statistics are of.
-pub(super) fn job_of(file: &StateFile) -> Option<&str> {
-    file.about()["job_mark"].as_str()
-}
-
-/// Stored rows without a state.
-pub(super) fn holes(file: &StateFile, cut: &Cut) -> Vec<Range<u64>> {
-    let mut there: Vec<&Range<u64>> = file.states().iter().map(|state| &state.node.segments).collect();
-    there.sort_by_key(|segments| segments.start);
-    let all = cut.segments();
-    let (mut holes, mut at) = (Vec::new(), all.start);
-    for segments in there {
-        if segments.start > at {
-            holes.push(cut.rows(&(at..segments.start)));
-        }
-        at = at.max(segments.end);
-    }
-    if at < all.end {
-        holes.push(cut.rows(&(at..all.end)));
-    }
-    holes
-}
-
-/// Ranges as text.
-pub(super) fn listed(rows: &[Range<u64>]) -> String {
-    rows.iter().map(|rows| format!("{}..{}", rows.start, rows.end)).collect::<Vec<_>>().join(", ")
+/// Rows that a file has.
+struct Part {
+    rows: Range<u64>,
+    file: usize,
+    place: Place,
 }
 
 /// Puts statistics of one job together, in whatever order, and writes them to `path`; the stored rows `without` are taken
@@ -65,65 +49,97 @@ pub fn merge(files: &[PathBuf], without: &[Range<u64>], path: &Path) -> Result<M
     let Some(first) = files.first() else {
         return Err(Error::option("statistics", "", "there is nothing to merge; name files of statistics"));
     };
-    let about = first.about().clone();
-    let shared = files.iter().flat_map(StateFile::states).map(|state| state.pass.clone()).next();
-    for file in &files {
-        if job_of(file).is_none() || file.about() != &about {
+    let mut card = StatisticsCard::of(first)?;
+    for file in &files[1..] {
+        let StatisticsCard { job_mark, edges, .. } = StatisticsCard::of(file)?;
+        if job_mark != card.job_mark {
             let why = format!("it does not hold statistics of the job that {} is of", first.path().display());
             return Err(Error::Statistics { path: file.path().to_path_buf(), why });
         }
+        add(&mut card.edges, edges);
     }
-    let Some(pass) = shared else {
-        let why = "none of the files holds a state; name those of parts that have rows".to_string();
-        return Err(Error::Statistics { path: first.path().to_path_buf(), why });
-    };
-    let cut = pass.cut;
-    let mut places: Vec<(Range<u64>, usize, usize)> = Vec::new();
-    for (i, file) in files.iter().enumerate() {
-        places.extend(file.states().iter().enumerate().map(|(j, state)| (state.node.segments.clone(), i, j)));
-    }
-    places.sort_by_key(|(segments, ..)| segments.start);
-    if let Some(pair) = places.windows(2).find(|pair| pair[0].0.end > pair[1].0.start) {
-        let both = cut.rows(&(pair[1].0.start..pair[0].0.end.min(pair[1].0.end)));
-        let (rows, other) = (listed(&[both]), files[pair[0].1].path().display());
-        let why = format!("rows {rows} are in {other} too; merge each row once");
-        return Err(Error::Statistics { path: files[pair[1].1].path().to_path_buf(), why });
-    }
-    for (segments, i, _) in &places {
-        check_whole(&cut, segments, without, files[*i].path())?;
-    }
+    let parts = parts(&files, &card.extent)?;
+    let takes_away = |part: &Part| is_taken_away(&part.rows, without, files[part.file].path());
+    let away = parts.iter().map(takes_away).collect::<Result<Vec<bool>>>()?;
     let mut out = StateWriter::create(path)?;
-    for (segments, i, j) in places {
-        match is_within(&cut.rows(&segments), without) {
-            false => out.copy(&mut files[i], j)?,
-            true => out.push(StateKey { pass: pass.clone(), node: Node { segments, rows: 0 } }, None)?,
+    for (part, away) in parts.into_iter().zip(away) {
+        put(&mut out, &mut files[part.file], part.place, away)?;
+    }
+    out.finish(serde_json::to_value(&card).map_err(|error| super::unreadable(path, &error))?)?;
+    let merged = StateFile::open(path)?;
+    let begun = merged.rows().iter().map(|key| key.rows).sum();
+    Ok(Merged {
+        states: merged.states().len(),
+        rows: rows(&merged),
+        begun,
+        next: card.extent.end(&merged),
+        missing: card.extent.holes(&merged),
+    })
+}
+
+/// Number of rows in a file.
+pub(super) fn rows(file: &StateFile) -> u64 {
+    let folded = file.states().iter().map(|state| state.node.rows);
+    folded.chain(file.rows().iter().map(|key| key.rows)).sum()
+}
+
+/// Adds digests of parts of pieces: that of rows is the sum of theirs.
+fn add(edges: &mut Vec<(u64, u64)>, more: Vec<(u64, u64)>) {
+    for (piece, sum) in more {
+        match edges.iter_mut().find(|(there, _)| *there == piece) {
+            Some((_, there)) => *there = there.wrapping_add(sum),
+            None => edges.push((piece, sum)),
         }
     }
-    out.finish(about)?;
-    let merged = StateFile::open(path)?;
-    let rows = merged.states().iter().map(|state| state.node.rows).sum();
-    Ok(Merged { states: merged.states().len(), rows, missing: holes(&merged, &cut) })
+}
+
+/// The rows of all files, in their order, each once.
+fn parts(files: &[StateFile], extent: &Extent) -> Result<Vec<Part>> {
+    let of = |(i, file): (usize, &StateFile)| {
+        let parts = extent.covered(file).into_iter();
+        parts.map(move |(rows, place)| Part { rows, file: i, place }).collect::<Vec<_>>()
+    };
+    let mut parts: Vec<Part> = files.iter().enumerate().flat_map(of).collect();
+    parts.sort_by_key(|part| part.rows.start);
+    if let Some(pair) = parts.windows(2).find(|pair| pair[0].rows.end > pair[1].rows.start) {
+        let both = pair[1].rows.start..pair[0].rows.end.min(pair[1].rows.end);
+        let (rows, other) = (listed(&[both]), files[pair[0].file].path().display());
+        let why = format!("rows {rows} are in {other} too; merge each row once");
+        return Err(Error::Statistics { path: files[pair[1].file].path().to_path_buf(), why });
+    }
+    Ok(parts)
+}
+
+/// Copies what a file has at a place, or says that there are no such rows.
+fn put(out: &mut StateWriter, file: &mut StateFile, place: Place, away: bool) -> Result<()> {
+    match place {
+        Place::State(place) if !away => out.copy(file, place)?,
+        Place::State(place) => {
+            let StateKey { pass, node } = file.states()[place].clone();
+            out.push(StateKey { pass, node: Node { rows: 0, ..node } }, None)?;
+        }
+        Place::Rows(place) => {
+            let key = file.rows()[place].clone();
+            let bytes = if away { Vec::new() } else { file.load_rows(place)? };
+            out.push_rows(if away { RowsKey { rows: 0, ..key } } else { key }, &bytes)?;
+        }
+    }
+    Ok(())
 }
 
 /// True where all of some rows are taken away.
-fn is_within(rows: &Range<u64>, without: &[Range<u64>]) -> bool {
-    without.iter().any(|away| away.start <= rows.start && rows.end <= away.end)
-}
-
-/// Refuses to take a part of a state away.
-fn check_whole(cut: &Cut, segments: &Range<u64>, without: &[Range<u64>], path: &Path) -> Result<()> {
-    let rows = cut.rows(segments);
-    let split = |away: &&Range<u64>| {
-        away.start < rows.end && rows.start < away.end && !is_within(&rows, std::slice::from_ref(away))
-    };
-    match without.iter().find(split) {
-        None => Ok(()),
-        Some(away) => {
-            let (rows, away) = (listed(std::slice::from_ref(&rows)), listed(std::slice::from_ref(away)));
-            let why = format!(
-                "rows {rows} are one state, and {away} cuts it: compute the statistics of the rows to be kept of {rows} anew, and merge those"
-            );
-            Err(Error::Statistics { path: path.to_path_buf(), why })
-        }
+///
+/// # Errors
+/// Where a part of them is.
+fn is_taken_away(rows: &Range<u64>, without: &[Range<u64>], path: &Path) -> Result<bool> {
+    let touched = |away: &&Range<u64>| away.start < rows.end && rows.start < away.end;
+    let Some(away) = without.iter().find(touched) else { return Ok(false) };
+    if away.start <= rows.start && rows.end <= away.end {
+        return Ok(true);
     }
+    let (rows, away) = (listed(std::slice::from_ref(rows)), listed(std::slice::from_ref(away)));
+    let why = format!(
+        "rows {rows} are one state, and {away} cuts it: compute the statistics of the rows to be kept of {rows} anew, and merge those"
+    );
+    Err(Error::Statistics { path: path.to_path_buf(), why })
 }

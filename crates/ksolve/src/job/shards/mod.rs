@@ -3,13 +3,14 @@
 //! For solvers whose fit makes one pass over the features of the rows: ridge regression by its Gram matrix, kernel PCA
 //! and Fisher's discriminants. [`Fit::prepare`] makes the passes before that one, over all rows, and writes what they
 //! found as a **job**. Wherever a shard lies, [`PreparedJob::statistics`] folds its rows into a file of **statistics**:
-//! the states of the reduction tree's nodes. [`merge`] puts such files together, in any order, and
+//! the states of the reduction tree's nodes, and the rows of segments that the shard has a part of. [`merge`] puts such files together, in any order, and
 //! [`PreparedJob::solve`] makes the model, with the bits of a fit on all rows.
 //!
 //! No two states are ever added but along the tree, and none is ever subtracted: a shard that is taken away is left
-//! out of the sums.
+//! out of the sums. Rows may come after a job was prepared: scaling, landmarks and folds stay those of the job.
 
 mod card;
+mod extent;
 mod merge;
 mod replay;
 
@@ -21,23 +22,25 @@ use crate::solver::{self, AnySolver, Options, Settings, Solver, SolverFamily};
 use crate::train::{LandmarkSource, TrainOptions};
 use crate::{AnyModel, Error, Result};
 use card::JobCard;
-use kapprox::landmark;
-use kstore::checkpoint::{StateFile, StateWriter};
-use kstore::pass::{PassKey, STRETCH};
-use kstore::{Selected, Selection, Table};
+use extent::{Extent, StatisticsCard, listed};
+use kstore::checkpoint::{Cut, StateFile, StateKey, StateWriter};
+use kstore::pass::{Node, PassKey, STRETCH};
+use kstore::{RowDigests, Selected, Selection, Table};
 use replay::{Replay, Role};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::Arc;
 
 /// What a job file says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct About {
     job: JobCard,
-    /// The pass that its shards are folded in.
-    pass: PassKey,
+    extent: Extent,
 }
+
+/// Under this name a job file has the digests of the rows.
+const DIGESTS: &str = "digests of the rows";
 
 /// A job whose shards can be folded anywhere: a file that [`Fit::prepare`] wrote.
 #[derive(Debug)]
@@ -55,16 +58,24 @@ impl Fit {
     /// A solver or options that make more than one pass over features; those of [`Fit::run`].
     pub fn prepare(&self, table: &Table, selection: &Selection, run: &Run<'_>, path: &Path) -> Result<PreparedJob> {
         let selected = run.coded(&table.select(selection)?)?;
-        let only = self.only_pass(&self.training(&selected)?)?;
-        let replay = Replay::preparing(only, StateWriter::create(path)?);
-        let outcome = self.run(&selected, &run.clone().engine(&replay));
+        let training = self.training(&selected)?;
+        let only = self.only_pass(&training)?;
+        let digests = Arc::new(RowDigests::new(table.stored_rows()));
+        let replay = Replay::preparing(only, StateWriter::create(path)?, &digests);
+        let outcome = self.run(&selected.digested(&digests), &run.clone().engine(&replay));
         let Some(pass) = replay.found() else {
             outcome?;
             return Err(self.passes("this fit has no Gram matrix; set `method` to direct, or allow more `memory`"));
         };
-        let about = About { job: JobCard::new(self, selection, &selected), pass };
+        let job = JobCard::new(self, selection, &selected, &training.folds);
+        let node = Node { segments: pass.cut.segments(), rows: table.stored_rows() };
+        let key = StateKey { pass: PassKey { number: 0, name: DIGESTS.to_string(), cut: pass.cut }, node };
+        let about = About { extent: Extent { pass, grows: job.closed.is_none() }, job };
         let json = serde_json::to_value(&about).map_err(|error| unreadable(path, &error))?;
-        replay.written().map(|out| out.finish(json)).transpose()?;
+        if let Some(mut out) = replay.written() {
+            out.push(key, Some(&*digests))?;
+            out.finish(json)?;
+        }
         PreparedJob::open(path)
     }
 
@@ -92,12 +103,10 @@ impl Fit {
         }
         match &training.landmarks {
             LandmarkSource::Rows(_) => Err(self.passes("a table of landmarks is no part of a job; name a scheme")),
-            LandmarkSource::Scheme(name) => match landmark::by_name(name) {
-                Some(scheme) if scheme.needs_targets => {
-                    Err(self.passes("these `landmarks` look at targets in another; choose another scheme"))
-                }
-                _ => Ok(only),
-            },
+            source if source.scheme().is_some_and(|scheme| scheme.needs_targets) => {
+                Err(self.passes("these `landmarks` look at targets in another; choose another scheme"))
+            }
+            LandmarkSource::Scheme(_) => Ok(only),
         }
     }
 
@@ -107,7 +116,10 @@ impl Fit {
 }
 
 fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
-    Error::Statistics { path: path.to_path_buf(), why: format!("it is no prepared job: {error}") }
+    Error::Statistics {
+        path: path.to_path_buf(),
+        why: format!("it is no prepared job: {}", kstore::shown::json(error)),
+    }
 }
 
 impl PreparedJob {
@@ -129,23 +141,25 @@ impl PreparedJob {
         Ok(Self { path: path.to_path_buf(), about, mark: file.mark() })
     }
 
-    /// Stored rows of the whole table.
+    /// Stored rows of the table that it was prepared on.
     pub fn stored_rows(&self) -> u64 {
         self.about.job.stored
     }
 
-    /// Shards begin and end at multiples of so many stored rows, or where the table does.
+    /// Statistics of so many stored rows that begin at a multiple of it are one state of the reduction tree.
     pub fn segment_rows(&self) -> u64 {
-        self.about.pass.cut.segment
+        self.about.extent.pass.cut.segment
     }
 
-    /// The stored rows of part `part` of `parts`, counted from 1: segments of about equal number, whole stretches where there are
-    /// enough, whose statistics take the least room. Where there are more parts than segments some have no rows.
+    /// The stored rows of part `part` of `parts` of a table with `stored` rows, counted from 1: segments of about equal number, whole
+    /// stretches where there are enough, whose statistics take the least room. Where there are more parts than segments some have no
+    /// rows.
     ///
     /// # Errors
     /// A part that is not among them.
-    pub fn part(&self, part: u64, parts: u64) -> Result<Range<u64>> {
-        let cut = self.about.pass.cut;
+    pub fn part(&self, part: u64, parts: u64, stored: u64) -> Result<Range<u64>> {
+        let cut = self.about.extent.pass.cut;
+        let cut = if self.about.extent.grows { Cut { end: stored.max(cut.end), ..cut } } else { cut };
         let all = cut.segments();
         let count = all.end - all.start;
         if part == 0 || part > parts {
@@ -164,31 +178,56 @@ impl PreparedJob {
         Ok(cut.rows(&(aligned(at(part - 1))..aligned(at(part)))))
     }
 
-    /// Folds the stored rows `rows` of the whole, or none, and writes their statistics to `path`. The table has the stored rows of the
-    /// whole: see [`Table::part_of`] for a shard that lies alone.
+    /// The row behind the last one of some statistics: where the rows begin that come next.
     ///
     /// # Errors
-    /// Rows that are no whole segments, with the nearest that are; a table of another length; those of the rows.
+    /// Statistics of another job.
+    pub fn after(&self, statistics: &Path) -> Result<u64> {
+        let file = StateFile::open(statistics)?;
+        self.card(&file)?;
+        Ok(self.about.extent.end(&file))
+    }
+
+    /// Folds the stored rows `rows`, or none, and writes their statistics to `path`. The table has the stored rows of the one that was
+    /// prepared, or more: see [`Table::part_of`] for a shard that lies alone. Of segments that the shard has a part of the rows are
+    /// written as they are.
+    ///
+    /// # Errors
+    /// Rows that are not those that the job was prepared on; rows behind these where none may come; those of the rows.
     pub fn statistics(&self, table: &Table, rows: Range<u64>, run: &Run<'_>, path: &Path) -> Result<()> {
-        if table.stored_rows() != self.stored_rows() {
-            let (got, expected) = (table.stored_rows(), self.stored_rows());
-            let why =
-                format!("the job is for {expected} stored rows; say which row the shard begins with, `first_row`");
-            return Err(Error::option("rows", format!("of a table of {got}"), why));
+        let stored = table.stored_rows();
+        if stored < self.stored_rows() {
+            let expected = self.stored_rows();
+            let why = format!(
+                "the job was prepared on {expected} stored rows; say which row the shard begins with, `first_row`, or whose rows it comes `after`"
+            );
+            return Err(Error::option("rows", format!("of a table of {stored}"), why));
         }
-        let about = serde_json::json!({ "job_mark": self.mark });
-        if rows.is_empty() {
-            return Ok(StateWriter::create(path)?.finish(about)?);
+        if let Some(why) = self.about.job.closed.as_ref().filter(|_| rows.end > self.stored_rows()) {
+            let why = format!("the job has no row behind {}, because {why}", self.about.extent.pass.cut.end);
+            return Err(Error::option("rows", format!("{}..{}", rows.start, rows.end), why));
         }
-        let own = self.segments(rows)?;
-        let role = Role::Fold { own: Mutex::new(Some(own)), out: Mutex::new(Some(StateWriter::create(path)?)) };
-        let replay = Replay::of(&self.path, self.about.pass.clone(), role)?;
-        match self.run(&self.about.job.select(table)?, &run.clone().engine(&replay)) {
+        let out = StateWriter::create(path)?;
+        let extent = &self.about.extent;
+        let digests = Arc::new(RowDigests::new(self.stored_rows()));
+        let card = |edges| {
+            let card = StatisticsCard { job_mark: self.mark.clone(), extent: extent.clone(), edges };
+            serde_json::to_value(&card).map_err(|error| unreadable(path, &error))
+        };
+        let split = extent.split(&rows);
+        if split.0.is_empty() && split.1.is_empty() {
+            return Ok(out.finish(card(Vec::new())?)?);
+        }
+        let role = Role::fold(split, extent.pass.cut.segment, out);
+        let replay = Replay::of(&self.path, extent.pass.clone(), role)?;
+        let selected = self.about.job.select(table)?.digested(&digests);
+        match self.run(&selected, &run.clone().engine(&replay)) {
             Err(_) if replay.is_done() => {}
             Err(error) => return Err(error),
             Ok(_) => return Err(Error::Store(kstore::Error::Worker)),
         }
-        replay.written().map(|out| out.finish(about)).transpose()?;
+        let edges = self.compared(&digests, &rows)?;
+        replay.written().map(|out| out.finish(card(edges)?).map_err(Error::from)).transpose()?;
         Ok(())
     }
 
@@ -199,20 +238,20 @@ impl PreparedJob {
     pub fn solve(&self, statistics: &Path, run: &Run<'_>) -> Result<Fitted> {
         let states = StateFile::open(statistics)?;
         let refused = |why: String| Err(Error::Statistics { path: statistics.to_path_buf(), why });
-        if merge::job_of(&states) != Some(&self.mark) {
-            return refused(format!("it holds statistics of another job than {}", self.path.display()));
-        }
-        let holes = merge::holes(&states, &self.about.pass.cut);
+        let (card, extent) = (self.card(&states)?, &self.about.extent);
+        let holes = extent.holes(&states);
         if !holes.is_empty() {
-            return refused(format!("rows {} are missing; compute and merge their statistics", merge::listed(&holes)));
+            return refused(format!("rows {} are missing; compute and merge their statistics", listed(&holes)));
         }
-        let rows: u64 = states.states().iter().map(|state| state.node.rows).sum();
-        let places = states.states().iter().enumerate().map(|(i, state)| (state.node.segments.start, i)).collect();
-        let role = Role::Solve { states: Mutex::new(states), places };
-        let replay = Replay::of(&self.path, self.about.pass.clone(), role)?;
-        let table = Table::absent(self.about.job.schema(), self.stored_rows());
+        let prepared = self.digests()?;
+        if let Some((piece, _)) = card.edges.iter().find(|(piece, sum)| prepared.sum(*piece) != *sum) {
+            return refused(self.other_rows(prepared.piece(*piece)));
+        }
+        let (rows, end) = (merge::rows(&states), extent.end(&states));
+        let replay = Replay::of(&self.path, extent.pass.clone(), Role::solve(states, extent.pass.cut.segment))?;
+        let table = Table::absent(self.about.job.schema(), end.max(self.stored_rows()));
         let mut fitted = self.run(&self.about.job.select(&table)?, &run.clone().engine(&replay))?;
-        // where shards were taken away, the job was prepared on more
+        // shards may have been taken away, or have come, since it was prepared
         let card = match &mut fitted.model {
             AnyModel::F32(model) => &mut model.card,
             AnyModel::F64(model) => &mut model.card,
@@ -222,25 +261,53 @@ impl PreparedJob {
     }
 
     fn run(&self, selected: &Selected, run: &Run<'_>) -> Result<Fitted> {
-        self.about.job.fit()?.run(selected, run)
+        // rows that are elsewhere cannot be cached, and those that are here are read once
+        let mut run = run.clone();
+        run.scratch = None;
+        self.about.job.fit()?.run(selected, &run)
     }
 
-    /// The segments of some rows.
-    fn segments(&self, rows: Range<u64>) -> Result<Range<u64>> {
-        let cut = self.about.pass.cut;
-        let all = cut.segments();
-        let size = cut.segment.max(1);
-        let inner = rows.start.clamp(cut.start, cut.end)..rows.end.clamp(cut.start, cut.end);
-        let (first, end) = (inner.start / size, inner.end.div_ceil(size));
-        let fits = |row: u64| row == cut.start || row == cut.end || row.is_multiple_of(size);
-        if fits(inner.start) && fits(inner.end) && !inner.is_empty() {
-            return Ok(first.max(all.start)..end.min(all.end));
+    /// What statistics say of themselves.
+    fn card(&self, file: &StateFile) -> Result<StatisticsCard> {
+        let card = StatisticsCard::of(file)?;
+        if card.job_mark == self.mark {
+            return Ok(card);
         }
-        let near = cut.rows(&(first..end.max(first + 1)));
-        let why = format!(
-            "shards of this job begin and end at multiples of {size} rows: {}..{} would do",
-            near.start, near.end
-        );
-        Err(Error::option("rows", format!("{}..{}", rows.start, rows.end), why))
+        let why = format!("it holds statistics of another job than {}", self.path.display());
+        Err(Error::Statistics { path: file.path().to_path_buf(), why })
+    }
+
+    /// The digests of the rows that it was prepared on.
+    fn digests(&self) -> Result<RowDigests> {
+        let mut file = StateFile::open(&self.path)?;
+        let mut digests = RowDigests::new(self.stored_rows());
+        let place = file.states().iter().position(|state| state.pass.name == DIGESTS);
+        file.load(place.unwrap_or(usize::MAX), &mut digests)?;
+        Ok(digests)
+    }
+
+    /// Compares the digests of rows that were read with those of the prepared ones, piece by piece; returns those of pieces that are not
+    /// among the rows as a whole.
+    fn compared(&self, read: &RowDigests, rows: &Range<u64>) -> Result<Vec<(u64, u64)>> {
+        let prepared = self.digests()?;
+        let mut edges = Vec::new();
+        for (piece, sum) in read.of(rows) {
+            let its = prepared.piece(piece);
+            if its.start < rows.start || rows.end < its.end {
+                edges.push((piece, sum));
+            } else if prepared.sum(piece) != sum {
+                let why = self.other_rows(its);
+                return Err(Error::option("rows", format!("{}..{}", rows.start, rows.end), why));
+            }
+        }
+        Ok(edges)
+    }
+
+    /// What there is to say of rows that have other values than the prepared ones.
+    fn other_rows(&self, rows: Range<u64>) -> String {
+        let (rows, job) = (listed(&[rows]), self.path.display());
+        format!(
+            "the values of rows {rows} are not those that {job} was prepared on: fold the same table, or say where rows of another one begin, with `first_row` or `after`"
+        )
     }
 }

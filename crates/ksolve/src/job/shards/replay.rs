@@ -4,23 +4,58 @@
 //! row, computes what lies between them anew, with the same bits, and comes to the shared pass with the same scaler,
 //! kernel, landmarks and folds on every machine.
 
-use kstore::checkpoint::{Cut, Persist, StateFile, StateKey, StateWriter};
-use kstore::pass::{Engine, Node, Observer, PassKey, Share, Taken};
-use kstore::{Error, Result};
-use std::collections::BTreeMap;
+use kstore::checkpoint::{Cut, Persist, RowsKey, StateFile, StateKey, StateWriter};
+use kstore::pass::{BegunRows, Engine, LotRows, Node, Observer, PassKey, Share, Taken};
+use kstore::{Error, Result, RowDigests};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a fit does when it comes to the shared pass.
 pub(super) enum Role {
-    /// Ends before the pass of this name; the totals of those before it are written.
-    Prepare { name: &'static str, out: Mutex<Option<StateWriter>>, found: Mutex<Option<PassKey>> },
-    /// Folds these segments, which are claimed once, writes their states, and ends.
-    Fold { own: Mutex<Option<Range<u64>>>, out: Mutex<Option<StateWriter>> },
-    /// Reads the states of all segments, by the first of each node, and goes on.
-    Solve { states: Mutex<StateFile>, places: BTreeMap<u64, usize> },
+    /// Ends before the pass of this name; the totals of those before it are written, and `digests` is closed once the first has read all
+    /// rows.
+    Prepare {
+        name: &'static str,
+        out: Mutex<Option<StateWriter>>,
+        found: Mutex<Option<PassKey>>,
+        digests: Arc<RowDigests>,
+    },
+    /// Folds these lots of segments, each of which is claimed once, writes their states, and ends. Of those whose rows are in `begun`, each
+    /// within a segment, it writes the rows.
+    Fold { own: Mutex<VecDeque<Range<u64>>>, begun: Vec<Range<u64>>, out: Mutex<Option<StateWriter>> },
+    /// Reads the states of segments, by the first of each node, and folds those of which there are rows.
+    Solve { states: Mutex<StateFile>, places: BTreeMap<u64, usize>, kept: BTreeMap<u64, Tiles> },
+}
+
+/// Tiles of the rows of a segment, with their places.
+type Tiles = Vec<(usize, RowsKey)>;
+
+impl Role {
+    /// Folds what a shard holds of segments of `size` rows.
+    pub(super) fn fold((whole, begun): (Range<u64>, Vec<Range<u64>>), size: u64, out: StateWriter) -> Self {
+        let one = |rows: &Range<u64>| segment_of(rows, size)..segment_of(rows, size) + 1;
+        let own = std::iter::once(whole).filter(|lot| !lot.is_empty()).chain(begun.iter().map(one)).collect();
+        Self::Fold { own: Mutex::new(own), begun, out: Mutex::new(Some(out)) }
+    }
+
+    /// Brings together what is in a file, for segments of `size` rows.
+    pub(super) fn solve(states: StateFile, size: u64) -> Self {
+        let places = states.states().iter().enumerate().map(|(i, state)| (state.node.segments.start, i)).collect();
+        let mut kept: BTreeMap<u64, Tiles> = BTreeMap::new();
+        for (i, key) in states.rows().iter().enumerate() {
+            kept.entry(segment_of(&key.stored, size)).or_default().push((i, key.clone()));
+        }
+        kept.values_mut().for_each(|tiles| tiles.sort_by_key(|(_, key)| key.stored.start));
+        Self::Solve { states: Mutex::new(states), places, kept }
+    }
+}
+
+/// The segment that some rows lie in.
+fn segment_of(rows: &Range<u64>, size: u64) -> u64 {
+    rows.start / size.max(1)
 }
 
 /// The engine.
@@ -33,8 +68,9 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    pub(super) fn preparing(name: &'static str, out: StateWriter) -> Self {
-        let role = Role::Prepare { name, out: Mutex::new(Some(out)), found: Mutex::new(None) };
+    pub(super) fn preparing(name: &'static str, out: StateWriter, digests: &Arc<RowDigests>) -> Self {
+        let digests = Arc::clone(digests);
+        let role = Role::Prepare { name, out: Mutex::new(Some(out)), found: Mutex::new(None), digests };
         Self { job: None, role, next: AtomicU64::new(1), done: AtomicBool::new(false) }
     }
 
@@ -107,23 +143,40 @@ impl Engine for Replay {
             };
         };
         let job = lock(job);
-        if key == *shared || job.states().iter().any(|state| state.pass == key) {
-            return Ok((key, Share::Lots));
-        }
-        let why =
-            format!("the fit makes a pass \"{name}\" that the job does not hold: prepare it anew with this version");
-        Err(Error::Damaged { path: job.path().to_path_buf(), detail: why })
+        let is_it = |pass: &PassKey| pass.number == number && pass.name == name;
+        let alike = |pass: &PassKey| (pass.cut.tile, pass.cut.segment) == (cut.tile, cut.segment);
+        // rows may have come since it was prepared: its totals stay those of the rows before
+        let there = job.states().iter().map(|state| &state.pass).find(|pass| is_it(pass));
+        let detail = match there.or(Some(shared).filter(|shared| is_it(shared))) {
+            Some(pass) if alike(pass) => {
+                let key = if is_it(shared) { key } else { pass.clone() };
+                return Ok((key, Share::Lots));
+            }
+            Some(_) => "it was prepared on fewer rows than its rank: prepare it anew on more".to_string(),
+            None => {
+                format!("the fit makes a pass \"{name}\" that the job does not hold: prepare it anew with this version")
+            }
+        };
+        Err(Error::Damaged { path: job.path().to_path_buf(), detail })
+    }
+
+    fn begun(&self) -> Option<&dyn BegunRows> {
+        Some(self)
     }
 
     fn claim(&self, pass: &PassKey, _: &dyn Observer) -> Result<Option<Range<u64>>> {
         Ok(match (&self.job, &self.role) {
-            (Some((_, shared)), Role::Fold { own, .. }) if pass == shared => lock(own).take(),
+            (Some((_, shared)), Role::Fold { own, .. }) if pass.number == shared.number => lock(own).pop_front(),
             _ => None,
         })
     }
 
-    fn give(&self, pass: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()> {
-        self.write(pass, node.clone(), state)
+    fn give(&self, _: &PassKey, node: &Node, state: Option<&dyn Persist>) -> Result<()> {
+        match (&self.job, BegunRows::of(self, &node.segments)) {
+            // named as it was prepared, so that statistics of the same job look alike
+            (Some((_, shared)), LotRows::Whole) => self.write(shared, node.clone(), state),
+            _ => Ok(()),
+        }
     }
 
     fn take(&self, pass: &PassKey, segment: u64, state: &mut dyn Persist, observer: &dyn Observer) -> Result<Taken> {
@@ -131,20 +184,50 @@ impl Engine for Replay {
         if observer.stop() {
             return Err(Error::Interrupted);
         }
-        if pass != shared {
+        if pass.number != shared.number {
             let place = lock(job).states().iter().position(|state| state.pass == *pass);
             return load(job, place.unwrap_or(usize::MAX), state);
         }
         match &self.role {
-            Role::Solve { states, places } => load(states, places.get(&segment).copied().unwrap_or(usize::MAX), state),
+            Role::Solve { kept, .. } if kept.contains_key(&segment) => Ok(Taken::Here(segment..segment + 1)),
+            Role::Solve { states, places, .. } => {
+                load(states, places.get(&segment).copied().unwrap_or(usize::MAX), state)
+            }
             Role::Prepare { .. } | Role::Fold { .. } => Err(self.end()),
         }
     }
 
     fn total(&self, pass: &PassKey, rows: u64, state: &dyn Persist) -> Result<()> {
-        if self.job.is_some() {
-            return Ok(());
-        }
+        let Role::Prepare { digests, .. } = &self.role else { return Ok(()) };
+        // the first pass reads every row
+        digests.close();
         self.write(pass, Node { segments: pass.cut.segments(), rows }, Some(state).filter(|_| rows > 0))
+    }
+}
+
+impl BegunRows for Replay {
+    fn of(&self, lot: &Range<u64>) -> LotRows {
+        let Some((_, shared)) = &self.job else { return LotRows::Whole };
+        let size = shared.cut.segment;
+        match &self.role {
+            Role::Prepare { .. } => LotRows::Whole,
+            Role::Fold { begun, .. } => {
+                let its = begun.iter().find(|rows| segment_of(rows, size) == lot.start && lot.end == lot.start + 1);
+                its.map_or(LotRows::Whole, |rows| LotRows::Begun(rows.clone()))
+            }
+            Role::Solve { kept, .. } => {
+                kept.get(&lot.start).map_or(LotRows::Whole, |tiles| LotRows::Kept(tiles.clone()))
+            }
+        }
+    }
+
+    fn keep(&self, key: RowsKey, tile: &[u8]) -> Result<()> {
+        let Role::Fold { out, .. } = &self.role else { return Err(Error::Worker) };
+        lock(out).as_mut().map_or(Ok(()), |out| out.push_rows(key, tile))
+    }
+
+    fn load(&self, place: usize) -> Result<Vec<u8>> {
+        let Role::Solve { states, .. } = &self.role else { return Err(Error::Worker) };
+        lock(states).load_rows(place)
     }
 }

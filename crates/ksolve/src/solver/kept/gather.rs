@@ -113,9 +113,8 @@ impl<'a, T: Real> Kept<'a, T> {
     /// # Errors
     /// Errors of reading the rows and of the scratch folder; [`Error::NotFinite`] for a kernel that overflows.
     pub fn gather(data: &'a Features<'a, T>, wanted: Wanted) -> Result<(Self, Gathered)> {
-        let (d, p) = data.map.dims();
-        let origin = vec![T::default(); d];
-        let projects = data.map.kernel_diag(MatRef::from_row_major_slice(&origin, 1, d), &mut [0.0]).is_some();
+        let p = data.map.dims().1;
+        let projects = data.map.is_projection();
         let init = || Found {
             sums: Gathered {
                 certificate: projects.then(|| CertificateState::new(p)),

@@ -7,6 +7,8 @@
 //! max tr(QLQᵀ)    over L ⪰ 0 (m x m),    Σ_ij K_ij = 0,    K_ii − 2K_ij + K_jj ≤ ‖x_i − x_j‖² for neighbours i, j
 //! ```
 //!
+//! The bounds are those of the version with landmarks (Weinberger, Packer, Saul): the equal distances of the first one cannot be had by m landmarks.
+//!
 //! The sum is taken off by a basis of the directions orthogonal to Qᵀ1. Of the neighbours, those that keep a solution bounded are
 //! constraints at first; the most violated ones are added in rounds until none is. The coordinates of the nodes are the leading
 //! eigenvectors of K times the roots of their eigenvalues, and a new row has Σ_j w_j(x) y_j over its nearest nodes, as of `lle`.

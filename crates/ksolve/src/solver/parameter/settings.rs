@@ -36,6 +36,14 @@ impl Options {
     }
 }
 
+/// The names and values: `C 10, pairs true`.
+impl std::fmt::Display for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let given: Vec<String> = self.0.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        f.write_str(&if given.is_empty() { "the defaults".to_string() } else { given.join(", ") })
+    }
+}
+
 /// The values of all parameters of a solver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {

@@ -9,16 +9,16 @@ use super::{Criterion, Ridge, RidgeOptions, head, variance};
 use crate::quadratic::Quadratic;
 use crate::solver::{FeatureFold, Features, Figure, Fitted, gradients};
 use crate::train::plan::GRAM;
-use crate::train::{Cut, LandmarkSource, RANK, Shape, Work, explained};
+use crate::train::{Cut, RANK, Shape, Work, explained};
 use crate::{CvErrorFold, Error, GramState, Head, Result, RidgeFold, RidgeState, Targets};
 use kapprox::Real;
 use kstore::Plan;
 
 /// Refuses rows with weights for a scheme that learns from their targets.
 pub(super) fn check(work: &Work<'_>) -> Result<()> {
-    match &work.options.landmarks {
-        LandmarkSource::Scheme(name) if name == "predictive" => {
-            work.refuse_weights("`landmarks` predictive", "take another scheme")
+    match work.options.landmarks.scheme() {
+        Some(scheme) if scheme.needs_targets => {
+            work.refuse_weights(&format!("`landmarks` {}", scheme.name), "take another scheme")
         }
         _ => Ok(()),
     }

@@ -11,13 +11,10 @@ use super::{DIRECT_ROWS, Intercept, Ridge, RidgeMethod, pcg};
 use crate::model::Basis;
 use crate::solver::{Features, Figure, Fitted, Points};
 use crate::train::plan::{self, Cut};
-use crate::train::{
-    LandmarkSource, Resources, Shape, Solved, Stage, TrainOptions, Work, explained, landmarks, needs_wide_for, whole,
-};
+use crate::train::{LandmarkSource, Resources, Shape, Solved, Stage, TrainOptions, Work, explained, landmarks, whole};
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 use kapprox::Real;
-use kapprox::landmark;
 use kstore::{MemoryRows, Plan};
 
 const ROWS: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
@@ -100,7 +97,6 @@ pub(super) fn fit<T: Real>(
     }
     let basis = Basis::Landmarks { points: rows.x().to_vec(), rows: (0..n).map(|i| rows.row(i)).collect() };
     Ok(Fitted {
-        wide: needs_wide_for::<T>(dual.coefficients.as_ref(), &deviations(y.as_ref())),
         basis: Some(basis),
         intercept: dual.intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
         lambda: Some(lambda),
@@ -115,13 +111,12 @@ pub(super) fn fit<T: Real>(
 
 /// Schemes that look at targets have none to look at: the preconditioner is of the kernel alone.
 pub(super) fn check(work: &Work<'_>) -> Result<()> {
-    let LandmarkSource::Scheme(name) = &work.options.landmarks else { return Ok(()) };
-    match landmark::by_name(name).is_some_and(|scheme| scheme.needs_targets) {
-        true => {
+    match work.options.landmarks.scheme() {
+        Some(scheme) if scheme.needs_targets => {
             let remedy = "the preconditioner of the exact kernel knows no target; choose another scheme";
-            Err(Error::option("landmarks", name, remedy))
+            Err(Error::option("landmarks", scheme.name, remedy))
         }
-        false => Ok(()),
+        _ => Ok(()),
     }
 }
 
@@ -205,7 +200,7 @@ impl<T: Real> Exact<'_, T> {
         let observer = resources.stages.stage(plan::ITERATION, None);
         let any = mapped.kernel.build()?;
         let (kernel, exact) = (any.typed::<T>(), any.typed::<f64>());
-        let until = pcg::until::<T>(self.ridge, resources, &*observer);
+        let until = pcg::until(self.ridge.tolerated::<T>(), resources, &*observer);
         let (kernels, constant) = ((&*kernel, &*exact), self.constant());
         let dual = exact::iterative(kernels, self.x(), self.y, self.mu, constant, &preconditioner, until, workers)?;
         let why = match self.ridge.method {

@@ -17,19 +17,21 @@ use super::iterative::packed::PackedLower;
 use super::iterative::rows::Rows;
 use super::iterative::sketch::{self, Making, Preconditioner};
 use super::iterative::tiles::Tiles;
+use super::iterative::wide::WideRows;
 use super::{Intercept, Ridge, RidgeMethod};
 use crate::model::Basis;
 use crate::solver::{Features, Fitted, Points};
 use crate::train::plan::{self, Cut, RANK};
 use crate::train::{Costs, Resources, Shape, Solved, Stage, Work, explained, needs_wide_for};
 use crate::{Result, Targets};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatRef, Par};
+use faer::MatRef;
+use kapprox::Real;
+use kapprox::kernel::AnyKernel;
 use kapprox::landmark::LandmarkSet;
-use kapprox::{Kernel, Real};
 use kstore::pass::{Observer, Unobserved};
 use kstore::scratch::{Cache, Scratch};
-use kstore::{Pass, Plan, RowBlock, RowSource, TableShape};
+use kstore::{Pass, Plan, RowSource, TableShape};
+use std::sync::Arc;
 
 /// Time of f64 products for that of f32; of adding a row to eight rows of a sketch for that of a sweep: as measured. Bytes
 /// per second from scratch: between a disk and the system's cache of it.
@@ -110,7 +112,9 @@ impl Time {
 fn products<T: Real>(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan {
     let (m, e) = (shape.map.p, shape.element);
     plan::rows(plan::base(what, shape, budget), shape, cut, 1, e)
-        .term("landmarks", m * shape.d * (2 * e + 8), RANK)
+        // those of f64 where it comes to them, with a tile of rows of either precision
+        .term("landmarks", m * shape.d * 3 * size_of::<f64>(), RANK)
+        .term("rows of a tile", cut.tile * shape.d * size_of::<f64>() / 2, "read fewer columns (`features`)")
         .term("preconditioner", PackedLower::bytes(m), RANK)
         .term("kernel block of a tile", cut.tile * (m * e + 16 * shape.t), RANK)
         .term("sums of its strips", Rows::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
@@ -164,135 +168,155 @@ fn on_disk<T: Real>(bytes: u64, shape: &Shape) -> usize {
     usize::try_from(bytes / row_on_disk::<T>(shape.map.p, shape)).unwrap_or(usize::MAX)
 }
 
-/// Learns without the Gram matrix.
+/// Learns without the Gram matrix: from kernel values in `T`, and once more from values in f64 where those of `T` do not
+/// suffice.
+///
+/// Errors of kernel values are features of their own, of size ε and with next to no penalty: where coefficients are so large that
+/// they count beside the error of the fit, the iteration solves another problem than it was given, however small its residual.
 pub(super) fn fit<T: Real>(
     ridge: &Ridge,
     data: &Features<'_, T>,
     points: &Points<'_, T>,
     set: &LandmarkSet<T>,
 ) -> Result<Fitted<T>> {
-    let Features { source, targets, cut, resources, .. } = *data;
-    let shape = points.shape;
-    let (_, tiers) = solving::<T>(shape, cut, resources);
-    let any = data.kernel.build()?;
-    let (own, exact) = (any.typed::<T>(), any.typed::<f64>());
-    kapprox::kernel::require_positive_definite(&*exact, "Nyström ridge regression")?;
-    let workers = resources.workers;
-    let pass = Pass { journal: None, ..cut.pass(1, resources, &Unobserved) };
-    let behind = |scratch: &Scratch| (on_disk::<T>(scratch.left(), shape) as u64).min(data.rows);
-    let scratch = resources.scratch.filter(|_| tiers.scratch > 0).map(|scratch| (scratch, behind(scratch)));
-    let room = Room { memory: tiers.memory, scratch };
-    let mut blocks = Blocks::new(source, targets, &*own, set.as_mat(), pass, room);
-    let stored = source.range().end - source.range().start;
-    let mut sums = Sums::of(&mut blocks, &*resources.stages.stage("kernel blocks", Some(stored)))?;
-    let centre = targets.centre();
+    let Features { source, cut, resources, .. } = *data;
+    let kernel = data.kernel.build()?;
+    kapprox::kernel::require_positive_definite(&*kernel.typed::<f64>(), "Nyström ridge regression")?;
+    let wide: Vec<f64> = set.points.iter().map(|v| v.to_f64()).collect();
+    let z = MatRef::from_row_major_slice(&wide, set.len(), set.d);
+    let centre = data.targets.centre();
     let free = ridge.intercept == Intercept::Free;
     // the penalty on the constant, or its absence, is that of the targets as they were
     let shift: Vec<f64> = centre.iter().map(|centre| if free { 0.0 } else { *centre }).collect();
-    sums.shifted(&shift);
-    let lambda = ridge.lambda::<T>()?;
-    let mu = lambda * sums.rows as f64;
-    let constant = Constant::new(ridge.intercept, sums.rows, mu);
-    let wide: Vec<f64> = set.points.iter().map(|v| v.to_f64()).collect();
-    let z = MatRef::from_row_major_slice(&wide, set.len(), set.d);
-    let (factor, sketched) = {
-        let observer = resources.stages.stage("preconditioner", None);
-        let (precision, kind, seed) = (std::marker::PhantomData::<T>, ridge.preconditioner, data.options.seed);
-        let (sums, exact, observer) = (&sums, &*exact, &*observer);
-        Making { kind, sums, constant, mu, seed, exact, z, observer, precision }.factor(&mut blocks)?
+    let run = Run {
+        ridge,
+        targets: data.targets,
+        kernel: &kernel,
+        z,
+        shift: &shift,
+        lambda: ridge.lambda::<T>()?,
+        tolerance: ridge.tolerated::<T>(),
+        seed: data.options.seed,
+        rows: data.rows,
+        resources,
     };
-    let (kept, stored) = blocks.kept_rows();
-    let observer = resources.stages.stage(plan::ITERATION, None);
-    let (until, right) = (until::<T>(ridge, resources, &*observer), sums.right(constant));
-    let k_mm = Tiles::new(&*exact, z, workers);
-    let (means, factor) = (&sums.means[..], &factor);
-    let mut normal = Normal { blocks: &mut blocks, k_mm, means, constant, mu, factor, observer: &*observer, passes: 0 };
-    let mut found = cg::solve(&mut normal, right.as_ref(), Norm::Preconditioned, until)?;
-    let iterated = normal.passes;
-    let narrow = size_of::<T>() < size_of::<f64>();
-    found.check(if narrow {
-        "use `precision` f64, raise `lambda`, or take `method` direct"
-    } else {
-        "raise `lambda`, or take `method` direct"
-    })?;
-    let remedy = if narrow { "use `precision` f64, or raise `lambda`" } else { "raise `lambda`" };
-    warn_of_residual(&found, ridge.tolerated::<T>(), remedy, resources);
-    let a = std::mem::replace(&mut found.x, Mat::new());
-    let mean = |j: usize| sums.mean_y[j] - a.col(j).iter().zip(means).map(|(a, mean)| a * mean).sum::<f64>();
-    let intercept: Vec<f64> = (0..a.ncols()).map(|j| constant.gamma * mean(j)).collect();
-    let deviations: Vec<f64> = (0..a.ncols()).map(|j| variance(&sums, j).sqrt()).collect();
-    let wide = needs_wide_for::<T>(a.as_ref(), &deviations);
-    let (errors, last) = match wide {
-        false => squared_errors(&mut blocks, a.as_ref(), &intercept, &shift, &*observer)?,
-        // the model predicts with kernel values in f64, and so its error is told
-        true => {
-            drop(blocks);
-            let model = Wide { kernel: &*exact, z, a: a.as_ref(), intercept: &intercept, shift: &shift };
-            (model.squared_errors(source, targets, &Pass { observer: &*observer, ..pass })?, 1)
-        }
-    };
-    drop(observer);
+    let mut solved = run.solve(source, set.as_mat(), points.shape, cut)?;
+    let wide = solved.needs_wide::<T>();
+    if wide {
+        let passes = solved.passes;
+        // of half the rows, tiles of kernel values hold as many bytes
+        let (shape, cut) = (Shape { element: size_of::<f64>(), ..points.shape.clone() }, half(cut));
+        solved = run.solve(&WideRows(source), z, &shape, cut)?;
+        solved.passes += passes;
+    }
+    let Solution { found, intercept, errors, sums, kept, passes } = solved;
+    found.check("raise `lambda`, or take `method` direct")?;
+    warn_of_residual(&found, run.tolerance, "raise `lambda`", resources);
     Ok(Fitted {
-        wide,
         basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
-        weights: a,
         intercept: intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
-        lambda: Some(lambda),
-        method: Some(why(ridge, [kept, stored], sums.rows)),
+        lambda: Some(run.lambda),
+        method: Some(why(ridge, kept, sums.rows, wide)),
         figures: figures(&found),
         train: Some(score(&errors, &sums)),
-        passes: 1 + sketched + iterated + last,
+        passes: 1 + passes,
+        weights: found.x,
         ..Fitted::default()
     })
 }
 
-/// A model whose kernel values are computed in f64, whatever the type of the rows.
-struct Wide<'a> {
-    kernel: &'a dyn Kernel<f64>,
-    z: MatRef<'a, f64>,
-    a: MatRef<'a, f64>,
-    intercept: &'a [f64],
-    /// The numbers that are added to the targets.
-    shift: &'a [f64],
+/// The cut with tiles of half the rows.
+fn half(cut: Cut) -> Cut {
+    Cut { tile: cut.tile.div_ceil(2), ..cut }
 }
 
-/// Rows whose kernel values in f64 one thread holds.
-const WIDE_ROWS: usize = 128;
+/// What the iteration in either precision shares.
+struct Run<'a> {
+    ridge: &'a Ridge,
+    targets: &'a Targets,
+    kernel: &'a Arc<dyn AnyKernel>,
+    /// Landmarks.
+    z: MatRef<'a, f64>,
+    /// The numbers that are added to the targets.
+    shift: &'a [f64],
+    lambda: f64,
+    /// The relative residual at which the iteration ends.
+    tolerance: f64,
+    seed: u64,
+    /// Number of rows.
+    rows: u64,
+    resources: &'a Resources<'a>,
+}
 
-impl Wide<'_> {
-    /// Computes Σ (y − c − K a)² over the rows, for every target: one pass.
-    fn squared_errors<T: Real>(
+/// A solution, its coefficients in `found`.
+struct Solution {
+    found: cg::Found,
+    intercept: Vec<f64>,
+    /// Σ (y − f)² over the rows, for every target.
+    errors: Vec<f64>,
+    sums: Sums,
+    /// Numbers of rows whose kernel values were in memory and in scratch.
+    kept: [usize; 2],
+    passes: u64,
+}
+
+impl Solution {
+    /// True where kernel values in `T` do not suffice: their rounding counts, or keeps the iteration from its end.
+    fn needs_wide<T: Real>(&self) -> bool {
+        let mse = self.errors.iter().sum::<f64>() / (self.sums.rows * self.errors.len()).max(1) as f64;
+        size_of::<T>() < size_of::<f64>()
+            && (!self.found.converged
+                || needs_wide_for::<T>(self.found.x.as_ref(), &vec![mse.sqrt(); self.errors.len()]))
+    }
+}
+
+impl Run<'_> {
+    /// Solves from kernel values in `T`, between rows and landmarks of that type.
+    fn solve<T: Real>(
         &self,
         source: &dyn RowSource<T>,
-        targets: &Targets,
-        pass: &Pass<'_>,
-    ) -> Result<Vec<f64>> {
-        let (t, mut sums) = (self.a.ncols(), vec![0.0; self.a.ncols()]);
-        pass.visit(source, |block| {
-            let mut parts = vec![0.0; block.len().div_ceil(WIDE_ROWS) * t];
-            let work: Vec<(usize, &mut [f64])> = parts.chunks_mut(t).enumerate().collect();
-            pass.workers.each(work, |(strip, part)| self.add_strip(block, targets, strip * WIDE_ROWS, part));
-            parts.chunks(t).for_each(|part| sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part));
-            Ok::<(), crate::Error>(())
-        })?;
-        Ok(sums)
-    }
-
-    /// Adds the squared errors of the rows from `first` on, as many as a strip has.
-    fn add_strip<T: Real>(&self, block: &RowBlock<'_, T>, targets: &Targets, first: usize, sums: &mut [f64]) {
-        let rows = WIDE_ROWS.min(block.len() - first);
-        let x: Vec<f64> = block.x[first * block.d..][..rows * block.d].iter().map(|v| v.to_f64()).collect();
-        let mut k = Mat::<f64>::zeros(rows, self.z.nrows());
-        self.kernel.block(MatRef::from_row_major_slice(&x, rows, block.d), self.z, k.as_mut());
-        let mut f = Mat::<f64>::zeros(rows, self.a.ncols());
-        matmul(f.as_mut(), Accum::Replace, k.as_ref(), self.a, 1.0, Par::Seq);
-        for (j, sum) in sums.iter_mut().enumerate() {
-            for i in 0..rows {
-                // a row whose class is not known was refused by the pass before
-                let y = targets.value(block, first + i, j).unwrap_or(f64::NAN) + self.shift[j];
-                *sum += (y - self.intercept[j] - f[(i, j)]).powi(2);
-            }
-        }
+        landmarks: MatRef<'_, T>,
+        shape: &Shape,
+        cut: Cut,
+    ) -> Result<Solution> {
+        let (ridge, resources, workers) = (self.ridge, self.resources, self.resources.workers);
+        let (own, exact) = (self.kernel.typed::<T>(), self.kernel.typed::<f64>());
+        let (_, tiers) = solving::<T>(shape, cut, resources);
+        let pass = Pass { journal: None, ..cut.pass(1, resources, &Unobserved) };
+        let behind = |scratch: &Scratch| (on_disk::<T>(scratch.left(), shape) as u64).min(self.rows);
+        let scratch = resources.scratch.filter(|_| tiers.scratch > 0).map(|scratch| (scratch, behind(scratch)));
+        let room = Room { memory: tiers.memory, scratch };
+        let mut blocks = Blocks::new(source, self.targets, &*own, landmarks, pass, room);
+        let stored = source.range().end - source.range().start;
+        let mut sums = Sums::of(&mut blocks, &*resources.stages.stage("kernel blocks", Some(stored)))?;
+        sums.shifted(self.shift);
+        let mu = self.lambda * sums.rows as f64;
+        let constant = Constant::new(ridge.intercept, sums.rows, mu);
+        let (factor, sketched) = {
+            let observer = resources.stages.stage("preconditioner", None);
+            let (precision, kind, seed) = (std::marker::PhantomData::<T>, ridge.preconditioner, self.seed);
+            let (sums, exact, z, observer) = (&sums, &*exact, self.z, &*observer);
+            Making { kind, sums, constant, mu, seed, exact, z, observer, precision }.factor(&mut blocks)?
+        };
+        let (in_memory, in_scratch) = blocks.kept_rows();
+        let observer = resources.stages.stage(plan::ITERATION, None);
+        let (until, right) = (until(self.tolerance, resources, &*observer), sums.right(constant));
+        let (k_mm, means, factor) = (Tiles::new(&*exact, self.z, workers), &sums.means[..], &factor);
+        let mut normal =
+            Normal { blocks: &mut blocks, k_mm, means, constant, mu, factor, observer: &*observer, passes: 0 };
+        let found = cg::solve(&mut normal, right.as_ref(), Norm::Preconditioned, until)?;
+        let (iterated, a) = (normal.passes, &found.x);
+        let mean = |j: usize| sums.mean_y[j] - a.col(j).iter().zip(means).map(|(a, mean)| a * mean).sum::<f64>();
+        let intercept: Vec<f64> = (0..a.ncols()).map(|j| constant.gamma * mean(j)).collect();
+        let (errors, last) = squared_errors(&mut blocks, a.as_ref(), &intercept, self.shift, &*observer)?;
+        Ok(Solution {
+            found,
+            intercept,
+            errors,
+            sums,
+            kept: [in_memory, in_scratch],
+            passes: sketched + iterated + last,
+        })
     }
 }
 
@@ -307,8 +331,8 @@ pub(super) fn warn_of_residual(found: &cg::Found, asked: f64, remedy: &str, reso
 }
 
 /// How far the iteration goes.
-pub(super) fn until<'a, T: Real>(ridge: &Ridge, resources: &Resources<'a>, observer: &'a dyn Observer) -> Until<'a> {
-    Until { tolerance: ridge.tolerated::<T>(), observer, journal: resources.journal }
+pub(super) fn until<'a>(tolerance: f64, resources: &Resources<'a>, observer: &'a dyn Observer) -> Until<'a> {
+    Until { tolerance, observer, journal: resources.journal }
 }
 
 /// Variance of target `j`.
@@ -322,7 +346,7 @@ fn score(errors: &[f64], sums: &Sums) -> (f64, Option<f64>) {
     explained(errors.iter().sum::<f64>() / sums.rows as f64, variance, errors.len())
 }
 
-fn why(ridge: &Ridge, [kept, stored]: [usize; 2], n: usize) -> Solved {
+fn why(ridge: &Ridge, [kept, stored]: [usize; 2], n: usize, wide: bool) -> Solved {
     let name = match ridge.preconditioner {
         Preconditioner::Krill => "krill",
         Preconditioner::Falkon => "falkon",
@@ -337,5 +361,6 @@ fn why(ridge: &Ridge, [kept, stored]: [usize; 2], n: usize) -> Solved {
         RidgeMethod::Auto => "the Gram matrix does not fit `memory`",
         _ => "as asked for",
     };
-    Solved { name: "pcg", why: format!("conjugate gradient ({name}), kernel blocks {blocks}: {why}") }
+    let wide = if wide { " in f64, because f32 is too coarse for the coefficients," } else { "" };
+    Solved { name: "pcg", why: format!("conjugate gradient ({name}), kernel blocks{wide} {blocks}: {why}") }
 }

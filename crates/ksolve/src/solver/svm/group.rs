@@ -1,6 +1,7 @@
 //! Problems that are solved together, by common passes over the features.
 
-use super::lagrangian::{Best, Mark, Problem, Rows, Terms};
+use super::best::Best;
+use super::lagrangian::{Mark, Problem, Rows, Terms};
 use super::newton::Newton;
 use super::passes;
 use crate::Result;

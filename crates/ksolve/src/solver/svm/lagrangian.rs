@@ -16,7 +16,7 @@
 //!    holds to rounding, so β⁺ is feasible and D(β⁺) a true lower bound;
 //! 2. a pass over the features: Σ β⁺φ, the Hessian; with them P and D, the certificate of this point;
 //! 3. Newton's equations (`newton.rs`), and a pass for the values Φd of the direction;
-//! 4. a line search over the n values, and where its step is nearly whole β ← β⁺ and σ grows.
+//! 4. a line search over the n values; where its step is nearly whole β ← β⁺ and σ grows, after several short ones σ falls.
 //!
 //! The rows enter by sums only: their order does not matter, sorted or shuffled, and blocks of one class do no harm.
 //! P is convex and the envelope's minima approach its own from below, so the best P and the best D of all steps bound the
@@ -31,6 +31,7 @@
 //! for support vector machine", Optimization Methods and Software 35, 2020. The squared hinge, smooth itself, is Newton's
 //! method of Keerthi, DeCoste, "A modified finite Newton method for fast solution of large scale linear SVMs", JMLR 6, 2005.
 
+use super::best::Best;
 use super::group::Space;
 use super::loss::{Loss, Row};
 use super::newton::{Constant, Newton};
@@ -58,6 +59,11 @@ const STEEPEST: f64 = 1e6;
 
 /// The least step at which the inner problem counts as solved: then the multipliers move.
 const WHOLE: f64 = 0.7;
+
+/// So many short steps in a row, and σ falls by this factor: where the cost is far above the multipliers, as on rows that can be separated, an
+/// envelope as narrow as the cost makes it leaves steps that end at the next kink, and multipliers that never move.
+const SHORT: usize = 3;
+const SHRINK: f64 = 0.25;
 
 /// The rows of one problem, each with its target and its cost.
 pub(super) trait Rows: Sync {
@@ -107,6 +113,8 @@ pub(super) struct Problem<T, R> {
     /// The gap at the last step that made progress; below, the number of steps since.
     least: f64,
     idle: usize,
+    /// Number of short steps since the multipliers moved, or σ fell.
+    short: usize,
     /// True where the problem is neither solved nor out of steps.
     pub(super) open: bool,
 }
@@ -118,33 +126,6 @@ pub(super) struct Mark {
     least: f64,
     idle: usize,
     open: bool,
-}
-
-/// The best point so far and its certificate.
-#[derive(Clone, Debug)]
-pub(super) struct Best {
-    pub(super) w: Vec<f64>,
-    pub(super) b: f64,
-    /// The smallest primal value P.
-    pub(super) primal: f64,
-    /// The largest dual value D.
-    pub(super) dual: f64,
-    /// Number of support vectors: rows with β⁺ ≠ 0 at the last step.
-    pub(super) support: usize,
-}
-
-impl Best {
-    /// The point without its certificate.
-    fn uncertified(&self) -> Self {
-        Self { primal: f64::INFINITY, dual: f64::NEG_INFINITY, ..self.clone() }
-    }
-
-    /// The relative duality gap (P − D)/max(|P|, |D|), which bounds how far P is above the optimum.
-    pub(super) fn gap(&self) -> f64 {
-        let scale = self.primal.abs().max(self.dual.abs()).max(f64::MIN_POSITIVE);
-        let known = self.primal.is_finite() && self.dual.is_finite();
-        if known { ((self.primal - self.dual) / scale).max(0.0) } else { f64::INFINITY }
-    }
 }
 
 impl<T: Real, R: Rows> Problem<T, R> {
@@ -166,6 +147,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
             steps: 0,
             least: f64::INFINITY,
             idle: 0,
+            short: 0,
             open: true,
         }
     }
@@ -189,6 +171,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
             steps: self.steps,
             least: f64::INFINITY,
             idle: 0,
+            short: 0,
             open: true,
         }
     }
@@ -340,12 +323,18 @@ impl<T: Real, R: Rows> Problem<T, R> {
         self.b += step * bias;
         self.f.iter_mut().zip(&self.q).for_each(|(f, q)| *f = T::from_f64(f.to_f64() + step * q.to_f64()));
         self.steps += 1;
+        if !self.terms.loss.has_kink() {
+            return;
+        }
+        self.short += 1;
         // no step at all: what is left of the gradient is rounding
-        if (step >= WHOLE || step == 0.0) && self.terms.loss.has_kink() {
+        if step >= WHOLE || step == 0.0 {
             for i in 0..self.beta.len() {
                 self.beta[i] = self.at(i, self.f[i].to_f64() + self.b).0;
             }
-            self.sigma = (GROWTH * self.sigma).min(self.largest_sigma());
+            (self.sigma, self.short) = ((GROWTH * self.sigma).min(self.largest_sigma()), 0);
+        } else if self.short == SHORT {
+            (self.sigma, self.short) = (SHRINK * self.sigma, 0);
         }
     }
 
@@ -381,11 +370,12 @@ impl<T: Real, R> Persist for Problem<T, R> {
         out.put("f", &self.f);
         out.put("best", &best.w);
         out.own("scalars", vec![self.b, self.sigma, best.b, best.primal, best.dual, self.least]);
-        out.own("counts", vec![best.support as u64, self.steps as u64, u64::from(self.open), self.idle as u64]);
+        let counts = [best.support, self.steps, usize::from(self.open), self.idle, self.short];
+        out.own("counts", counts.map(|count| count as u64).to_vec());
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        let (mut scalars, mut counts) = ([0.0; 6], [0u64; 4]);
+        let (mut scalars, mut counts) = ([0.0; 6], [0u64; 5]);
         from.fill("w", &mut self.w)?;
         from.fill("beta", &mut self.beta)?;
         from.fill("f", &mut self.f)?;
@@ -394,7 +384,7 @@ impl<T: Real, R> Persist for Problem<T, R> {
         from.fill("counts", &mut counts)?;
         [self.b, self.sigma, self.best.b, self.best.primal, self.best.dual, self.least] = scalars;
         (self.best.support, self.steps) = (counts[0] as usize, counts[1] as usize);
-        (self.open, self.idle) = (counts[2] != 0, counts[3] as usize);
+        (self.open, self.idle, self.short) = (counts[2] != 0, counts[3] as usize, counts[4] as usize);
         Ok(())
     }
 }

@@ -22,6 +22,7 @@
 //! *Bytes*: the features, 24 for every row and problem, 8p² and p/2 rows for every problem of a group. Problems do not
 //! depend on each other; so many make a group as the shape allows, never the memory.
 
+mod best;
 mod classes;
 mod exact;
 mod group;
@@ -49,11 +50,12 @@ use super::{Features, Figure, Fitted, Solver, SolverFamily};
 use crate::gram::PANEL;
 use crate::train::{self, Cut, Shape, Stage, View, Work};
 use crate::{Result, Task};
+use best::Best;
 use faer::Mat;
 use group::{Outcome, Space, Watch, begin, prove, solve_group};
 use kapprox::Real;
 use kstore::Plan;
-use lagrangian::{Best, Problem, Rows, Terms};
+use lagrangian::{Problem, Rows, Terms};
 use sample::Sample;
 
 /// The description of the solver `svm`.

@@ -145,11 +145,10 @@ impl<T: Real> Newton<T> {
                 entries.for_each(|((entry, product), s)| *entry = product - s * sj);
                 column[j] += shift;
             }
-            // what rounding has made indefinite is damped; the direction still descends
             if cholesky(memory, p, workers) || shift > trace.max(1.0) {
                 break;
             }
-            shift = (10.0 * shift).max(f64::EPSILON * trace);
+            shift = damped(shift, trace);
         }
         g.iter_mut().zip(s).for_each(|(g, s)| *g += share * s * e);
         substitute(memory, p, &mut g);
@@ -164,13 +163,19 @@ impl<T: Real> Newton<T> {
             return (g, if let Constant::Penalised(e) = constant { -e } else { 0.0 });
         }
         let memory = &mut memory[..r * r];
-        memory.fill(0.0);
         // rows of B are columns of Bᵀ; a pool of its own, for its buffers are as wide as B is high
         let transposed = MatRef::from_column_major_slice(&self.rows, p, r);
-        gram::add_gram(memory, transposed, &Pool::default(), workers);
-        (0..r).for_each(|i| memory[i * r + i] += 1.0);
-        let definite = cholesky(memory, r, workers);
-        debug_assert!(definite, "I + BBᵀ is definite");
+        let mut shift = 1.0;
+        loop {
+            memory.fill(0.0);
+            gram::add_gram(memory, transposed, &Pool::default(), workers);
+            let trace: f64 = (0..r).map(|i| memory[i * r + i]).sum();
+            (0..r).for_each(|i| memory[i * r + i] += shift);
+            if cholesky(memory, r, workers) || shift > trace.max(1.0) {
+                break;
+            }
+            shift = damped(shift, trace);
+        }
         let row = |i: usize| &self.rows[i * p..(i + 1) * p];
         let mut q: Vec<f64> = (0..r).map(|i| dot(row(i), &g)).collect();
         substitute(memory, r, &mut q);
@@ -188,6 +193,11 @@ impl<T: Real> Newton<T> {
         }
         (g, delta)
     }
+}
+
+/// The next shift of a matrix of this trace that rounding has made indefinite: it is damped, and the direction still descends.
+fn damped(shift: f64, trace: f64) -> f64 {
+    (10.0 * shift).max(f64::EPSILON * trace)
 }
 
 /// Replaces the lower triangle of `matrix` (order x order, column-major) by its factor; false where it is not definite.

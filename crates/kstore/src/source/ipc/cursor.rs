@@ -1,10 +1,10 @@
 //! A cursor over the rows of an Arrow IPC file.
 
-use super::message::{Batch, Form, Trouble};
+use super::message::{Batch, Form, IpcError};
 use super::reader::{ColumnReader, Problem};
 use super::{IpcFile, TEXT_CHUNK, damaged, told};
 use crate::Result;
-use crate::source::column::{self, Place};
+use crate::source::column::{self, ListPlace};
 use crate::source::guard::guarded;
 use crate::source::positioned::Positioned;
 use crate::source::{Element, FileCursor, View};
@@ -17,7 +17,7 @@ pub(super) struct IpcCursor<'a> {
     ipc: &'a IpcFile,
     file: Positioned,
     columns: Vec<ColumnReader<'a>>,
-    places: Vec<Place>,
+    places: Vec<ListPlace>,
     chunk_rows: usize,
     left: Range<u64>,
     /// Rows of the file that the batch at hand holds; empty before the first.
@@ -40,7 +40,7 @@ impl<'a> IpcCursor<'a> {
     }
 
     /// Moves to the batch that holds the next row.
-    fn enter(&mut self) -> Result<(), Trouble> {
+    fn enter(&mut self) -> Result<(), IpcError> {
         let index = self.ipc.starts.partition_point(|start| *start <= self.left.start).saturating_sub(1);
         let Some(block) = self.ipc.batches.get(index) else {
             return Err(format!("it has no row {}", self.left.start).into());
@@ -120,7 +120,7 @@ impl<'a> IpcCursor<'a> {
         let first = self.batch.start + rows.start;
         for (_, column) in self.columns.iter_mut().enumerate().filter(|(index, _)| Some(*index) != but) {
             column.load(self.ipc, &self.file, rows.clone()).map_err(|problem| match problem {
-                Problem::Trouble(trouble) => told(path, trouble),
+                Problem::IpcError(trouble) => told(path, trouble),
                 Problem::Odd(odd) => {
                     column::odd_length(odd, path, first, &column.root.name, column.width.unwrap_or_default())
                 }
@@ -161,7 +161,7 @@ impl FileCursor for IpcCursor<'_> {
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
-        let Place { root, item } = self.places[index];
+        let ListPlace { root, item } = self.places[index];
         let column = &self.columns[root];
         let unread = || damaged(&self.ipc.path, format!("a column of type {}", column.root.data_type));
         column.view(item).ok_or_else(unread)

@@ -42,8 +42,7 @@ impl Block {
         Ok(Self { at, metadata, body })
     }
 
-    /// The flatbuffer of the message.
-    pub(super) fn metadata(&self, file: &Positioned) -> Result<Vec<u8>, Trouble> {
+    pub(super) fn metadata(&self, file: &Positioned) -> Result<Vec<u8>, IpcError> {
         let mut bytes = vec![0; self.metadata];
         read(file, &mut bytes, self.at)?;
         // the length follows a marker, except in files from before Arrow 0.15
@@ -62,25 +61,25 @@ impl Block {
 
 /// An error while metadata or values were read: damage, or an error of the operating system.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum IpcError {
     Damage(String),
     Io(std::io::Error),
 }
 
-impl From<String> for Trouble {
+impl From<String> for IpcError {
     fn from(detail: String) -> Self {
         Self::Damage(detail)
     }
 }
 
-impl From<std::io::Error> for Trouble {
+impl From<std::io::Error> for IpcError {
     fn from(error: std::io::Error) -> Self {
         Self::Io(error)
     }
 }
 
 /// Fills `buffer` from `at` on.
-pub(super) fn read(file: &Positioned, buffer: &mut [u8], at: u64) -> Result<(), Trouble> {
+pub(super) fn read(file: &Positioned, buffer: &mut [u8], at: u64) -> Result<(), IpcError> {
     let got = file.read_at(buffer, at)?;
     if got < buffer.len() {
         let (expected, found) = (at + buffer.len() as u64, at + got as u64);
@@ -115,25 +114,23 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Reads the metadata of a record batch.
-    pub(super) fn read(file: &Positioned, block: &Block) -> Result<Self, Trouble> {
+    pub(super) fn read(file: &Positioned, block: &Block) -> Result<Self, IpcError> {
         let bytes = block.metadata(file)?;
-        let message = root_as_message(&bytes).map_err(|error| format!("a message is damaged: {error}"))?;
+        let message = root_as_message(&bytes).map_err(|_| "a message is damaged".to_string())?;
         let batch = message.header_as_record_batch().ok_or_else(|| "a block holds no record batch".to_string())?;
         Ok(Self::new(batch, block)?)
     }
 
     /// Reads the metadata of a dictionary: its number, its values, and whether they continue earlier ones.
-    pub(super) fn dictionary(file: &Positioned, block: &Block) -> Result<(i64, bool, Self), Trouble> {
+    pub(super) fn dictionary(file: &Positioned, block: &Block) -> Result<(i64, bool, Self), IpcError> {
         let bytes = block.metadata(file)?;
-        let message = root_as_message(&bytes).map_err(|error| format!("a message is damaged: {error}"))?;
+        let message = root_as_message(&bytes).map_err(|_| "a message is damaged".to_string())?;
         let header = message.header_as_dictionary_batch().ok_or_else(|| "a block holds no dictionary".to_string())?;
         let batch = header.data().ok_or_else(|| "a dictionary holds no values".to_string())?;
         Ok((header.id(), header.isDelta(), Self::new(batch, block)?))
     }
 
-    /// The number of rows of a record batch.
-    pub(super) fn rows(file: &Positioned, block: &Block) -> Result<u64, Trouble> {
+    pub(super) fn rows(file: &Positioned, block: &Block) -> Result<u64, IpcError> {
         Ok(Self::read(file, block)?.rows)
     }
 

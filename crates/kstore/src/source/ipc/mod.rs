@@ -7,7 +7,6 @@
 //! columns it was asked for of one batch. For zero-copy use of a column there is [`IpcFile::map`].
 
 mod cursor;
-mod lengths;
 mod mapped;
 mod message;
 mod reader;
@@ -16,17 +15,18 @@ mod stored;
 pub use mapped::MappedIpc;
 
 use self::cursor::IpcCursor;
-use self::message::{Batch, Block, Form, Root, Trouble, read};
+use self::message::{Batch, Block, Form, IpcError, Root, read};
 use self::stored::cost;
 use super::column::{self, Layout};
 use super::guard::guarded;
 use super::positioned::Positioned;
-use super::{FileCursor, TableFile};
+use super::{FileCursor, Format, TableFile};
 use crate::arrow::array::ArrayRef;
 use crate::arrow::datatypes::DataType;
 use crate::arrow::ipc::convert::try_fb_to_schema;
 use crate::arrow::ipc::{Endianness, Footer, root_as_footer};
 use crate::schema::Schema;
+use crate::sink::ipc::IpcSink;
 use crate::{Error, Result};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -35,10 +35,14 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// First and last bytes of every file.
-pub const MAGIC: &[u8] = b"ARROW1";
+const MAGIC: &[u8] = b"ARROW1";
 
-/// Name of the format in messages.
-const FORMAT: &str = "Arrow IPC";
+pub(super) const FORMAT: Format =
+    Format::new(&["arrow", "ipc", "feather"], |path, file, _| Ok(Arc::new(IpcFile::of(path, file)?)))
+        .magic(MAGIC)
+        .written(|_| true, |path, columns| Ok(Box::new(IpcSink::create(path, columns)?)));
+
+const NAME: &str = "Arrow IPC";
 
 /// Bytes of a chunk: past the point where system calls cost anything, and still inside the second-level cache.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -91,13 +95,13 @@ impl IpcFile {
         parsed.map_err(|panic| damaged(path, panic))?.map_err(|trouble| told(path, trouble))
     }
 
-    fn parse(path: &Path, file: Positioned, footer: &[u8]) -> Result<Self, Trouble> {
-        let footer = root_as_footer(footer).map_err(|error| format!("its footer is damaged: {error}"))?;
+    fn parse(path: &Path, file: Positioned, footer: &[u8]) -> Result<Self, IpcError> {
+        let footer = root_as_footer(footer).map_err(|_| "its footer is damaged".to_string())?;
         let stored = footer.schema().ok_or_else(|| "its footer names no columns".to_string())?;
         if stored.endianness() == Endianness::Big || cfg!(target_endian = "big") {
             return Err("its numbers are big-endian; write it on a little-endian machine".to_string().into());
         }
-        let schema = try_fb_to_schema(stored).map_err(|error| format!("its columns are damaged: {error}"))?;
+        let schema = try_fb_to_schema(stored).map_err(|_| "a column has a type that is not known here".to_string())?;
         let dictionary = |index| Some(stored.fields()?.get(index).dictionary()?.id());
         let roots = message::roots(schema.fields().iter().map(AsRef::as_ref), footer.version(), dictionary);
         let batches = blocks(&footer, false, &file)?;
@@ -111,7 +115,7 @@ impl IpcFile {
         let (mut trouble, mut width) = (None, None);
         let layout = Layout::new(schema.fields(), |root| {
             // the length of lists that have offsets is that of the first row
-            width = first.and_then(|block| match lengths::first_length(&file, &roots[root], block) {
+            width = first.and_then(|block| match reader::first_length(&file, &roots[root], block) {
                 Ok(width) => width,
                 Err(error) => {
                     trouble = Some(error);
@@ -144,7 +148,7 @@ impl IpcFile {
     }
 
     /// The values that keys into dictionary `id` stand for; read once and kept.
-    fn dictionary(&self, id: i64, data_type: &DataType) -> Result<ArrayRef, Trouble> {
+    fn dictionary(&self, id: i64, data_type: &DataType) -> Result<ArrayRef, IpcError> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(values) = known.get(&id) {
             return Ok(Arc::clone(values));
@@ -196,14 +200,14 @@ impl IpcFile {
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    fn measure(&self, roots: &[usize]) -> Result<Vec<Held>, Trouble> {
+    fn measure(&self, roots: &[usize]) -> Result<Vec<Held>, IpcError> {
         let mut found = vec![(Held::default(), 0); roots.len()];
         for block in if roots.is_empty() { &[] } else { &self.batches[..] } {
             let batch = Batch::read(&self.file, block)?;
             for (root, (held, longest)) in roots.iter().zip(&mut found) {
                 let here = self.unpacked(&self.roots[*root], &batch)?;
                 *held = Held { bytes: held.bytes.max(here.bytes), passing: held.passing.max(here.passing) };
-                *longest = lengths::longest_text(&self.file, &self.roots[*root], &batch)?.max(*longest);
+                *longest = reader::longest_text(&self.file, &self.roots[*root], &batch)?.max(*longest);
             }
         }
         let beside = roots.iter().zip(found).map(|(root, (held, longest))| {
@@ -219,7 +223,7 @@ impl IpcFile {
     }
 
     /// Bytes that a column of a batch takes once it is unpacked, and while it is being unpacked.
-    fn unpacked(&self, root: &Root, batch: &Batch) -> Result<Held, Trouble> {
+    fn unpacked(&self, root: &Root, batch: &Batch) -> Result<Held, IpcError> {
         let mut held = Held::default();
         for span in if batch.codec.is_some() { reader::spans(root, batch)? } else { Vec::new() } {
             let cost = cost(&self.file, span, batch.codec)?;
@@ -230,7 +234,7 @@ impl IpcFile {
     }
 
     /// Bytes of a dictionary while it is read: its parts as they are stored and unpacked, and joined.
-    fn dictionary_bytes(&self, id: i64) -> Result<u64, Trouble> {
+    fn dictionary_bytes(&self, id: i64) -> Result<u64, IpcError> {
         let mut bytes = 0u64;
         for block in &self.dictionaries {
             let (number, _, batch) = Batch::dictionary(&self.file, block)?;
@@ -245,7 +249,6 @@ impl IpcFile {
     }
 }
 
-/// Bytes of a row of a column.
 fn row_bytes(root: &Root, width: Option<usize>) -> usize {
     match (&root.form, width) {
         (Form::Numbers { element, .. } | Form::Lists { element, .. }, Some(width)) => element.size() * width,
@@ -256,7 +259,7 @@ fn row_bytes(root: &Root, width: Option<usize>) -> usize {
 
 impl TableFile for IpcFile {
     fn format(&self) -> &'static str {
-        FORMAT
+        NAME
     }
 
     fn schema(&self) -> &Schema {
@@ -335,12 +338,12 @@ fn footer(path: &Path, file: &Positioned) -> Result<Vec<u8>> {
 }
 
 fn damaged(path: &Path, detail: impl Into<String>) -> Error {
-    Error::Malformed { path: path.to_path_buf(), format: FORMAT, detail: detail.into() }
+    Error::Malformed { path: path.to_path_buf(), format: NAME, detail: detail.into() }
 }
 
-fn told(path: &Path, trouble: Trouble) -> Error {
+fn told(path: &Path, trouble: IpcError) -> Error {
     match trouble {
-        Trouble::Damage(detail) => damaged(path, detail),
-        Trouble::Io(source) => Error::io("read", path)(source),
+        IpcError::Damage(detail) => damaged(path, detail),
+        IpcError::Io(source) => Error::io("read", path)(source),
     }
 }

@@ -1,32 +1,31 @@
 //! Reading rows of one column of a record batch.
 
 use super::IpcFile;
-use super::message::{Batch, Form, Node, Root, Span, Trouble};
-use super::stored::{Need, Stored};
+use super::message::{Batch, Block, Form, IpcError, Root, Span};
+use super::stored::Stored;
 use crate::arrow::array::{ArrayData, ArrayRef, ByteView, make_array};
 use crate::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use crate::arrow::compute::{TakeOptions, take};
 use crate::arrow::datatypes::DataType;
-use crate::source::aligned::Aligned;
 use crate::source::column::{self, OddLength};
-use crate::source::positioned::Positioned;
+use crate::source::positioned::{Aligned, Positioned};
 use crate::source::{Element, Strided, Values, View};
 use std::ops::Range;
 
 /// Why a chunk of a column could not be read.
 pub(super) enum Problem {
-    Trouble(Trouble),
+    IpcError(IpcError),
     Odd(OddLength),
 }
 
-impl<E: Into<Trouble>> From<E> for Problem {
+impl<E: Into<IpcError>> From<E> for Problem {
     fn from(error: E) -> Self {
-        Self::Trouble(error.into())
+        Self::IpcError(error.into())
     }
 }
 
 /// The buffers of a column in a batch, as they follow each other.
-pub(super) fn spans(root: &Root, batch: &Batch) -> Result<Vec<Span>, Trouble> {
+pub(super) fn spans(root: &Root, batch: &Batch) -> Result<Vec<Span>, IpcError> {
     let count = match (&root.form, &root.data_type) {
         (Form::Numbers { width: None, .. } | Form::Dictionary { .. }, _) => 2,
         (Form::Numbers { width: Some(_), .. }, _) => 3,
@@ -43,35 +42,7 @@ pub(super) fn spans(root: &Root, batch: &Batch) -> Result<Vec<Span>, Trouble> {
     Ok(spans.ok_or_else(|| format!("a batch without all buffers of column {:?}", root.name))?.to_vec())
 }
 
-/// For each of these buffers, how much of it the rows of a batch need.
-pub(super) fn needs(root: &Root, batch: &Batch, nodes: [Node; 2]) -> Vec<Need> {
-    let [own, items] = nodes;
-    let rows = batch.rows;
-    let bits = |rows: u64| Need::Bytes(rows.div_ceil(8));
-    let bytes = |count: u64, size: usize| Need::Bytes(count.saturating_mul(size as u64));
-    let validity = if own.nulls > 0 { bits(rows) } else { Need::Bytes(0) };
-    let item_validity = if items.nulls > 0 { bits(items.rows) } else { Need::Bytes(0) };
-    match (&root.form, &root.data_type) {
-        (Form::Numbers { element, width: None }, _) => vec![validity, bytes(rows, element.size())],
-        (Form::Numbers { element, width: Some(_) }, _) => {
-            vec![validity, item_validity, bytes(items.rows, element.size())]
-        }
-        (Form::Lists { element, large }, _) => {
-            let offsets = bytes(rows.saturating_add(1), if *large { 8 } else { 4 });
-            vec![validity, offsets, item_validity, bytes(items.rows, element.size())]
-        }
-        (Form::Dictionary { keys, .. }, _) => vec![validity, bytes(rows, keys.primitive_width().unwrap_or(4))],
-        (_, DataType::Boolean) => vec![validity, bits(rows)],
-        (_, DataType::Utf8View | DataType::BinaryView) => vec![validity, bytes(rows, VIEW)],
-        (_, texts) => match offset_bytes(texts) {
-            Some(size) => vec![validity, bytes(rows.saturating_add(1), size as usize), Need::All],
-            None => vec![validity, bytes(rows, value_bytes(texts))],
-        },
-    }
-}
-
-/// Bytes of a view of a text.
-pub(super) const VIEW: usize = 16;
+pub(super) const VIEW_BYTES: usize = 16;
 /// Longest text that stands in the view itself.
 const INLINE: u32 = 12;
 
@@ -87,7 +58,7 @@ pub(super) fn offset_bytes(data_type: &DataType) -> Option<u64> {
 /// Bytes of a value that needs no offset; 0 for types that are not read.
 pub(super) fn value_bytes(data_type: &DataType) -> usize {
     match data_type {
-        DataType::Utf8View | DataType::BinaryView => VIEW,
+        DataType::Utf8View | DataType::BinaryView => VIEW_BYTES,
         DataType::FixedSizeBinary(size) => usize::try_from(*size).unwrap_or(0),
         other => other.primitive_width().unwrap_or(0),
     }
@@ -117,7 +88,7 @@ impl<'a> ColumnReader<'a> {
     }
 
     /// Gets the buffers of a batch ready.
-    pub(super) fn enter(&mut self, file: &Positioned, batch: &Batch) -> Result<(), Trouble> {
+    pub(super) fn enter(&mut self, file: &Positioned, batch: &Batch) -> Result<(), IpcError> {
         let root = self.root;
         let missing = || format!("a batch without column {:?}", root.name);
         let own = *batch.nodes.get(root.node).ok_or_else(missing)?;
@@ -127,15 +98,12 @@ impl<'a> ColumnReader<'a> {
         let listed = matches!(root.form, Form::Lists { .. } | Form::Numbers { width: Some(_), .. });
         let items = if listed { *batch.nodes.get(root.node + 1).ok_or_else(missing)? } else { own };
         self.nulls = [own.nulls, items.nulls];
-        let needs = needs(root, batch, [own, items]);
-        for (i, span) in spans(root, batch)?.into_iter().enumerate() {
-            let need = needs.get(i).copied().unwrap_or(Need::All);
-            self.stored.push(Stored::prepare(file, span, batch.codec, need)?);
+        for span in spans(root, batch)? {
+            self.stored.push(Stored::prepare(file, span, batch.codec)?);
         }
         Ok(())
     }
 
-    /// Reads some rows of the batch.
     pub(super) fn load(&mut self, ipc: &IpcFile, file: &Positioned, rows: Range<u64>) -> Result<(), Problem> {
         match (&self.root.form, self.width) {
             (Form::Numbers { element, width: None }, _) => {
@@ -168,8 +136,7 @@ impl<'a> ColumnReader<'a> {
         Ok(())
     }
 
-    /// Reads numbers into the reused bytes.
-    fn numbers(&mut self, file: &Positioned, slot: usize, element: Element, items: Range<u64>) -> Result<(), Trouble> {
+    fn numbers(&mut self, file: &Positioned, slot: usize, element: Element, items: Range<u64>) -> Result<(), IpcError> {
         let size = element.size() as u64;
         let count = usize::try_from((items.end - items.start) * size).map_err(|_| "a row too long".to_string())?;
         self.stored[slot].copy(file, items.start * size, self.chunk.bytes.room(count))
@@ -212,7 +179,7 @@ impl<'a> ColumnReader<'a> {
         slot: usize,
         nulls: u64,
         items: Range<u64>,
-    ) -> Result<Option<NullBuffer>, Trouble> {
+    ) -> Result<Option<NullBuffer>, IpcError> {
         if nulls == 0 {
             return Ok(None);
         }
@@ -222,8 +189,8 @@ impl<'a> ColumnReader<'a> {
 
     /// The views of some rows, and the texts that they are too short for, in one buffer in the order of the rows: the
     /// buffers of the batch may be of any size, and only these rows are at hand.
-    fn views(&self, file: &Positioned, rows: Range<u64>) -> Result<(Buffer, Buffer), Trouble> {
-        let size = VIEW as u64;
+    fn views(&self, file: &Positioned, rows: Range<u64>) -> Result<(Buffer, Buffer), IpcError> {
+        let size = VIEW_BYTES as u64;
         let stored = self.stored[1].buffer(file, rows.start * size, (rows.end - rows.start) * size)?;
         let mut views = stored.typed_data::<u128>().to_vec();
         let mut texts = Vec::new();
@@ -239,7 +206,7 @@ impl<'a> ColumnReader<'a> {
     }
 
     /// Rows of the range whose texts have `most` bytes together, one at least.
-    pub(super) fn rows_of_text(&self, file: &Positioned, rows: Range<u64>, most: u64) -> Result<u64, Trouble> {
+    pub(super) fn rows_of_text(&self, file: &Positioned, rows: Range<u64>, most: u64) -> Result<u64, IpcError> {
         let mut held = 0u64;
         let mut lengths = self.text_lengths(file, rows.clone())?.into_iter();
         let fits = lengths.position(|length| {
@@ -250,10 +217,10 @@ impl<'a> ColumnReader<'a> {
     }
 
     /// Bytes of the texts of some rows; nothing where they are of one length, or lie in a dictionary.
-    pub(super) fn text_lengths(&self, file: &Positioned, rows: Range<u64>) -> Result<Vec<u64>, Trouble> {
+    pub(super) fn text_lengths(&self, file: &Positioned, rows: Range<u64>) -> Result<Vec<u64>, IpcError> {
         match (&self.root.form, &self.root.data_type) {
             (Form::Values, DataType::Utf8View | DataType::BinaryView) => {
-                let size = VIEW as u64;
+                let size = VIEW_BYTES as u64;
                 let views = self.stored[1].buffer(file, rows.start * size, (rows.end - rows.start) * size)?;
                 Ok(views.typed_data::<u128>().iter().map(|view| u64::from(*view as u32)).collect())
             }
@@ -269,7 +236,7 @@ impl<'a> ColumnReader<'a> {
     }
 
     /// Reads some rows as an Arrow array, checked by the Arrow project's crate.
-    fn array(&self, file: &Positioned, data_type: &DataType, rows: Range<u64>) -> Result<ArrayRef, Trouble> {
+    fn array(&self, file: &Positioned, data_type: &DataType, rows: Range<u64>) -> Result<ArrayRef, IpcError> {
         let nulls = self.validity(file, 0, self.nulls[0], rows.clone())?;
         let count = rows.end - rows.start;
         let mut data = ArrayData::builder(data_type.clone()).len(count as usize).nulls(nulls);
@@ -337,14 +304,14 @@ fn numbers(element: Element, bytes: &[u8]) -> Values<'_> {
 }
 
 /// Some bits of a bitmap as an array of truth values.
-fn bits(stored: &Stored, file: &Positioned, items: Range<u64>) -> Result<BooleanBuffer, Trouble> {
+fn bits(stored: &Stored, file: &Positioned, items: Range<u64>) -> Result<BooleanBuffer, IpcError> {
     let first = items.start / 8;
     let bytes = stored.buffer(file, first, items.end.div_ceil(8) - first)?;
     Ok(BooleanBuffer::new(bytes, (items.start % 8) as usize, (items.end - items.start) as usize))
 }
 
 /// The offsets of some rows and the end of the last, ascending.
-pub(super) fn offsets(stored: &Stored, file: &Positioned, large: bool, rows: Range<u64>) -> Result<Vec<u64>, Trouble> {
+pub(super) fn offsets(stored: &Stored, file: &Positioned, large: bool, rows: Range<u64>) -> Result<Vec<u64>, IpcError> {
     let count = rows.end - rows.start + 1;
     let size = if large { 8 } else { 4 };
     let bytes = stored.buffer(file, rows.start * size, count * size)?;
@@ -359,7 +326,7 @@ pub(super) fn offsets(stored: &Stored, file: &Positioned, large: bool, rows: Ran
 }
 
 /// All rows of a column that is a batch of its own.
-pub(super) fn whole(file: &Positioned, root: &Root, batch: &Batch) -> Result<ArrayRef, Trouble> {
+pub(super) fn whole(file: &Positioned, root: &Root, batch: &Batch) -> Result<ArrayRef, IpcError> {
     let mut column = ColumnReader::new(root, None);
     if root.form == Form::Unread || matches!(root.form, Form::Lists { .. } | Form::Numbers { width: Some(_), .. }) {
         return Err(format!("a dictionary of {} is not read", root.data_type).into());
@@ -369,4 +336,48 @@ pub(super) fn whole(file: &Positioned, root: &Root, batch: &Batch) -> Result<Arr
     }
     column.enter(file, batch)?;
     column.array(file, &root.data_type, 0..batch.rows)
+}
+
+/// Texts of a batch up to this many bytes are not looked at one by one: they may as well be one.
+const SMALL: u64 = 64 << 10;
+/// Rows whose offsets are looked at together.
+const LOOK_ROWS: u64 = 64 << 10;
+
+/// Bytes of the longest text of a column in a batch, or more; 0 for other columns. Offsets tell it, which are a few bytes
+/// for each row.
+pub(super) fn longest_text(file: &Positioned, root: &Root, batch: &Batch) -> Result<u64, IpcError> {
+    if !matches!(root.form, Form::Values)
+        || value_bytes(&root.data_type) != VIEW_BYTES && offset_bytes(&root.data_type).is_none()
+    {
+        return Ok(0);
+    }
+    let spans = spans(root, batch)?;
+    let texts: u64 = spans.iter().skip(2).map(|span| span.length).sum();
+    if texts <= SMALL && batch.codec.is_none() {
+        return Ok(texts.max(1));
+    }
+    let mut column = ColumnReader::new(root, None);
+    for span in spans.into_iter().take(2) {
+        column.stored.push(Stored::prepare(file, span, batch.codec)?);
+    }
+    let (mut longest, mut start) = (1, 0);
+    while start < batch.rows {
+        let end = batch.rows.min(start + LOOK_ROWS);
+        let lengths = column.text_lengths(file, start..end)?;
+        longest = lengths.into_iter().fold(longest, u64::max);
+        start = end;
+    }
+    Ok(longest)
+}
+
+/// Length of the list in the first row of a batch; `None` where there is no list or an empty one.
+pub(super) fn first_length(file: &Positioned, root: &Root, block: &Block) -> Result<Option<usize>, IpcError> {
+    let Form::Lists { large, .. } = root.form else { return Ok(None) };
+    let batch = Batch::read(file, block)?;
+    let mut column = ColumnReader::new(root, None);
+    column.enter(file, &batch)?;
+    let missing = column.validity(file, 0, column.nulls[0], 0..1)?.is_some();
+    let offsets = offsets(&column.stored[1], file, large, 0..1)?;
+    let length = (offsets[1] - offsets[0]) as usize;
+    Ok((length > 0 && !missing).then_some(length))
 }

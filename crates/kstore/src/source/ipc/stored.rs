@@ -1,17 +1,9 @@
 //! The bytes of one buffer of a batch, in the file or unpacked in memory.
 
 use super::super::positioned::Positioned;
-use super::message::{Codec, Span, Trouble, read};
+use super::message::{Codec, IpcError, Span, read};
 use crate::arrow::buffer::{Buffer, MutableBuffer};
 use std::io::Read;
-
-/// The part of a buffer that is needed.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Need {
-    Bytes(u64),
-    /// The whole buffer: the length of texts stands nowhere else.
-    All,
-}
 
 /// A buffer: in the file as it is, or unpacked.
 #[derive(Debug)]
@@ -22,18 +14,13 @@ pub(super) enum Stored {
 
 impl Stored {
     /// Gets a buffer ready: a compressed one is read and unpacked, any other stays where it is.
-    pub(super) fn prepare(file: &Positioned, span: Span, codec: Option<Codec>, need: Need) -> Result<Self, Trouble> {
+    pub(super) fn prepare(file: &Positioned, span: Span, codec: Option<Codec>) -> Result<Self, IpcError> {
         let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(Self::InFile(span)) };
         let (unpacked, packed) = packed(file, span)?;
         let Some(unpacked) = unpacked else { return Ok(Self::InFile(packed)) };
-        let need = match need {
-            Need::Bytes(bytes) if bytes > unpacked => return Err(too_short(bytes, unpacked)),
-            Need::Bytes(bytes) => bytes,
-            Need::All => unpacked,
-        };
         let mut bytes = vec![0; packed.length as usize];
         read(file, &mut bytes, packed.at)?;
-        Ok(Self::InMemory(unpack(codec, &bytes, need)?))
+        Ok(Self::InMemory(unpack(codec, &bytes, unpacked)?))
     }
 
     fn length(&self) -> u64 {
@@ -43,8 +30,7 @@ impl Stored {
         }
     }
 
-    /// Copies bytes from `start` on.
-    pub(super) fn copy(&self, file: &Positioned, start: u64, into: &mut [u8]) -> Result<(), Trouble> {
+    pub(super) fn copy(&self, file: &Positioned, start: u64, into: &mut [u8]) -> Result<(), IpcError> {
         let end = start.checked_add(into.len() as u64).filter(|end| *end <= self.length());
         let Some(end) = end else { return Err(too_short(start.saturating_add(into.len() as u64), self.length())) };
         match self {
@@ -55,7 +41,7 @@ impl Stored {
     }
 
     /// Bytes from `start` on, in memory of their own.
-    pub(super) fn buffer(&self, file: &Positioned, start: u64, length: u64) -> Result<Buffer, Trouble> {
+    pub(super) fn buffer(&self, file: &Positioned, start: u64, length: u64) -> Result<Buffer, IpcError> {
         if start.checked_add(length).is_none_or(|end| end > self.length()) {
             return Err(too_short(start.saturating_add(length), self.length()));
         }
@@ -64,8 +50,13 @@ impl Stored {
         Ok(bytes.into())
     }
 
-    /// Appends bytes from `start` on.
-    pub(super) fn append(&self, file: &Positioned, start: u64, length: usize, to: &mut Vec<u8>) -> Result<(), Trouble> {
+    pub(super) fn append(
+        &self,
+        file: &Positioned,
+        start: u64,
+        length: usize,
+        to: &mut Vec<u8>,
+    ) -> Result<(), IpcError> {
         // a damaged length must not become an allocation
         if start.checked_add(length as u64).is_none_or(|end| end > self.length()) {
             return Err(too_short(start.saturating_add(length as u64), self.length()));
@@ -76,7 +67,7 @@ impl Stored {
     }
 }
 
-fn too_short(needed: u64, length: u64) -> Trouble {
+fn too_short(needed: u64, length: u64) -> IpcError {
     format!("a buffer has {length} bytes where its rows need {needed}").into()
 }
 
@@ -90,7 +81,7 @@ pub(super) struct Cost {
 }
 
 /// The memory that unpacking a buffer takes.
-pub(super) fn cost(file: &Positioned, span: Span, codec: Option<Codec>) -> Result<Cost, Trouble> {
+pub(super) fn cost(file: &Positioned, span: Span, codec: Option<Codec>) -> Result<Cost, IpcError> {
     let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(Cost::default()) };
     let (unpacked, packed) = packed(file, span)?;
     let Some(unpacked) = unpacked else { return Ok(Cost::default()) };
@@ -108,7 +99,7 @@ const ZSTD_STATE: u64 = (96 + 3 * 128) << 10;
 /// Bytes that lz4's decoder allocates: a packed and an unpacked block, and where blocks refer to those before them, two
 /// unpacked ones and the window of 64 KiB. The first bytes of the frame tell (LZ4 Frame Format Description 1.6.4): the
 /// magic number, then the flags, then the size of a block.
-fn lz4_decoder(file: &Positioned, packed: Span) -> Result<u64, Trouble> {
+fn lz4_decoder(file: &Positioned, packed: Span) -> Result<u64, IpcError> {
     const INDEPENDENT: u8 = 0x20;
     let mut frame = [0; 6];
     if packed.length < frame.len() as u64 {
@@ -122,7 +113,7 @@ fn lz4_decoder(file: &Positioned, packed: Span) -> Result<u64, Trouble> {
 }
 
 /// The length in front of a compressed buffer, and what is behind it; -1 stands for bytes that are stored as they are.
-fn packed(file: &Positioned, span: Span) -> Result<(Option<u64>, Span), Trouble> {
+fn packed(file: &Positioned, span: Span) -> Result<(Option<u64>, Span), IpcError> {
     let mut prefix = [0; 8];
     if span.length < 8 {
         return Err("a compressed buffer is shorter than its length field".to_string().into());
@@ -139,13 +130,13 @@ fn packed(file: &Positioned, span: Span) -> Result<(Option<u64>, Span), Trouble>
 }
 
 /// Unpacks the first `need` bytes. Memory grows with what is unpacked, not with what a damaged length promises.
-fn unpack(codec: Codec, packed: &[u8], need: u64) -> Result<Vec<u8>, Trouble> {
+fn unpack(codec: Codec, packed: &[u8], need: u64) -> Result<Vec<u8>, IpcError> {
     // more than lz4 can ever pack; zstd may pack more, and then the vector grows
     const RATIO: u64 = 255;
     let mut bytes = Vec::new();
     let expected = need.min((packed.len() as u64).saturating_mul(RATIO)) as usize;
     bytes.try_reserve_exact(expected).map_err(|_| format!("a buffer claims {need} bytes"))?;
-    let damaged = |error: std::io::Error| Trouble::Damage(format!("a compressed buffer is damaged: {error}"));
+    let damaged = |error: std::io::Error| IpcError::Damage(format!("a compressed buffer is damaged: {error}"));
     match codec {
         Codec::Lz4 => lz4_flex::frame::FrameDecoder::new(packed).take(need).read_to_end(&mut bytes),
         Codec::Zstd => zstd::Decoder::new(packed).map_err(damaged)?.take(need).read_to_end(&mut bytes),
@@ -168,7 +159,7 @@ mod tests {
         assert_eq!(unpack(Codec::Zstd, &packed, 1000).unwrap(), [7; 1000]);
         assert_eq!(unpack(Codec::Zstd, &packed, 10).unwrap(), [7; 10]);
         for need in [1001, 1 << 40, u64::MAX] {
-            assert!(matches!(unpack(Codec::Zstd, &packed, need), Err(Trouble::Damage(_))));
+            assert!(matches!(unpack(Codec::Zstd, &packed, need), Err(IpcError::Damage(_))));
         }
         let mut lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
         lz4.write_all(&[7; 1000]).unwrap();

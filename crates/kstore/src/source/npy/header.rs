@@ -3,7 +3,7 @@
 use super::super::Element;
 
 /// First bytes of every `.npy` file.
-pub const MAGIC: &[u8] = b"\x93NUMPY";
+pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 
 /// Longest header accepted. NumPy's own are 128 bytes; structured types can be longer, and are refused anyway.
 pub(super) const HEADER_LIMIT: usize = 64 << 10;

@@ -6,13 +6,15 @@
 
 mod header;
 
-pub use header::{Header, MAGIC, parse_header};
+pub(crate) use header::MAGIC;
+pub use header::{Header, parse_header};
 
-use super::aligned::Aligned;
-use super::positioned::Positioned;
-use super::{Element, FileCursor, Strided, TableFile, Values, View};
+use super::positioned::{Aligned, Positioned};
+use super::{Element, FileCursor, Format, Strided, TableFile, Values, View};
 use crate::mmap::Mapped;
 use crate::schema::{Column, Kind, Schema};
+use crate::sink::OutputKind;
+use crate::sink::npy::NpySink;
 use crate::{Error, Result};
 use header::HEADER_LIMIT;
 use std::ops::Range;
@@ -26,6 +28,12 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// Bytes per column and read below which the system calls show, and most bytes of a chunk, for arrays stored by column.
 const READ_BYTES: usize = 16 << 10;
 const CHUNK_LIMIT: usize = 4 << 20;
+
+pub(super) const FORMAT: Format =
+    Format::new(&["npy"], |path, file, _| Ok(Arc::new(NpyFile::of(path, file)?))).magic(MAGIC).written(
+        |column| column.time.is_none() && !matches!(column.kind, OutputKind::Text | OutputKind::Binary),
+        |path, columns| Ok(Box::new(NpySink::create(path, columns)?)),
+    );
 
 /// An open `.npy` file.
 #[derive(Debug)]
@@ -110,7 +118,6 @@ impl TableFile for NpyFile {
 }
 
 impl NpyFile {
-    /// Number of rows of a chunk of so many columns.
     fn chunk_rows(&self, columns: usize) -> usize {
         let bytes =
             if self.header.by_column { (columns * READ_BYTES).clamp(CHUNK_BYTES, CHUNK_LIMIT) } else { CHUNK_BYTES };
@@ -134,7 +141,6 @@ struct NpyCursor<'a> {
 }
 
 impl NpyCursor<'_> {
-    /// Fills `bytes` with the next rows.
     fn read(npy: &NpyFile, file: &Positioned, left: &mut Range<u64>, bytes: &mut [u8]) -> Result<usize> {
         let stride = npy.header.stride();
         Self::fill(npy, file, npy.header.data as u64 + left.start * stride as u64, bytes)?;

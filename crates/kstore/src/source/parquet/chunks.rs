@@ -129,7 +129,7 @@ impl Length for Source {
 }
 
 impl ChunkReader for Source {
-    type T = BufReader<From>;
+    type T = Buffered;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
         Ok(BufReader::with_capacity(HEADER_BYTES, From { source: self.clone(), at: start }))
@@ -152,9 +152,11 @@ impl ChunkReader for Source {
     }
 }
 
-/// A reader of the bytes of a file from some place on.
+/// A reader of the bytes of a file from some place on, a page header at a time.
+pub(super) type Buffered = BufReader<From>;
+
 #[derive(Debug)]
-pub(in crate::source) struct From {
+pub(super) struct From {
     source: Source,
     at: u64,
 }

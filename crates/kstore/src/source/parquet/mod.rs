@@ -6,23 +6,20 @@
 //! dictionaries they lie in, so that a text that comes in every row is held once.
 
 mod chunks;
-mod damage;
-mod page_header;
 mod pages;
 mod pruning;
 
-use super::column::{self, Fault, Layout, Loaded, Place};
+use super::column::{self, Layout, ListPlace, LoadError, Loaded};
 use super::guard::guarded;
 use super::positioned::Positioned;
-use super::remote::Distant;
-use super::{FileCursor, TableFile, View};
+use super::{FileCursor, Format, TableFile, View};
 use crate::arrow::array::RecordBatch;
 use crate::arrow::datatypes::{DataType, Schema as ArrowSchema};
 use crate::condition::Bound;
 use crate::schema::{Kind, Schema};
+use crate::sink::parquet::ParquetSink;
 use crate::{Error, Result};
 use chunks::{Groups, Source};
-use damage::{damaged, malformed};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
@@ -36,6 +33,16 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
+
+pub(super) const FORMAT: Format = Format {
+    distant: Some(|path, object| Ok(Arc::new(ParquetFile::new(path, Positioned::distant(object))?))),
+    ..Format::new(&["parquet", "pq"], |path, file, _| Ok(Arc::new(ParquetFile::of(path, file)?)))
+        .magic(MAGIC)
+        .written(|_| true, |path, columns| Ok(Box::new(ParquetSink::create(path, columns)?)))
+};
+
+/// First and last bytes of every file.
+const MAGIC: &[u8] = b"PAR1";
 
 /// Most rows decoded at once: long enough to amortise the per-batch work of the decoder, short enough that a batch of
 /// 32 columns stays in the second-level cache.
@@ -66,11 +73,6 @@ impl ParquetFile {
     /// Reads the footer of an open file; the path is for messages.
     pub fn of(path: &Path, file: std::fs::File) -> Result<Self> {
         Self::new(path, Positioned::of(file).map_err(Error::io("read", path))?)
-    }
-
-    /// Reads the footer of an object at a distance.
-    pub(crate) fn distant(path: &Path, object: Arc<Distant>) -> Result<Self> {
-        Self::new(path, Positioned::distant(object))
     }
 
     fn new(path: &Path, file: Positioned) -> Result<Self> {
@@ -196,11 +198,10 @@ fn check_codecs(path: &Path, metadata: &ArrowReaderMetadata, mask: &ProjectionMa
 /// Checks both ends of a file, to tell one that was never Parquet from one that was cut off, before the decoder says
 /// "corrupt footer" to both.
 fn check_ends(path: &Path, file: &Positioned) -> Result<()> {
-    const MAGIC: &[u8; 4] = b"PAR1";
     let (mut start, mut end) = ([0; 4], [0; 4]);
     file.read_at(&mut start, 0).map_err(Error::io("read", path))?;
     file.read_at(&mut end, file.length().saturating_sub(4)).map_err(Error::io("read", path))?;
-    match (&start == MAGIC, &end == MAGIC) {
+    match (start == MAGIC, end == MAGIC) {
         // encrypted files start and end differently; the decoder tells them
         (_, true) => Ok(()),
         (true, false) => Err(damaged(path, "it is truncated: its footer is missing; copy or write it again")),
@@ -299,23 +300,20 @@ fn overlap(groups: &[RowGroupMetaData], rows: &Range<u64>) -> (Vec<usize>, Optio
 struct ParquetCursor<'a> {
     file: &'a ParquetFile,
     reader: ParquetRecordBatchReader,
-    /// Columns of the file that are read.
     roots: Vec<usize>,
-    places: Vec<Place>,
-    /// Rows still to come.
+    places: Vec<ListPlace>,
     left: Range<u64>,
     chunk: Vec<Loaded>,
 }
 
 impl ParquetCursor<'_> {
-    /// Prepares the columns of a batch.
     fn load(&self, batch: &RecordBatch) -> Result<Vec<Loaded>> {
         let path = &self.file.path;
         let columns = self.roots.iter().zip(batch.columns()).map(|(root, array)| {
             let width = self.file.layout.widths[*root];
             Loaded::new(array, width).map_err(|fault| match fault {
-                Fault::Arrow(error) => damaged(path, &error.to_string()),
-                Fault::Length(odd) => {
+                LoadError::Arrow(error) => damaged(path, &error.to_string()),
+                LoadError::Length(odd) => {
                     let name = self.file.metadata.schema().field(*root).name();
                     column::odd_length(odd, path, self.left.start, name, width.unwrap_or_default())
                 }
@@ -348,11 +346,38 @@ impl FileCursor for ParquetCursor<'_> {
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
-        let (path, Place { root, item }) = (&self.file.path, self.places[index]);
+        let (path, ListPlace { root, item }) = (&self.file.path, self.places[index]);
         let Some(column) = self.chunk.get(root) else { return Err(damaged(path, "a column is missing")) };
         column.view(item).ok_or_else(|| {
             let field = self.file.metadata.schema().field(self.roots[root]);
             damaged(path, &format!("a column of type {}", field.data_type()))
         })
+    }
+}
+
+/// The error of a file that contradicts itself.
+fn damaged(path: &Path, detail: &str) -> Error {
+    Error::Malformed { path: path.to_path_buf(), format: "Parquet", detail: without_origin(detail).to_string() }
+}
+
+/// The decoder's message, without the names of the layers it came through.
+fn without_origin(mut detail: &str) -> &str {
+    const LAYERS: [&str; 6] =
+        ["Parquet argument error: ", "Parquet error: ", "External: ", "Arrow: ", "EOF: ", "NYI: "];
+    while let Some(rest) = LAYERS.iter().find_map(|layer| detail.strip_prefix(layer)) {
+        detail = rest;
+    }
+    detail
+}
+
+/// The error of this crate for one of the decoder: an error of the operating system, or damage.
+fn malformed(path: &Path, error: ParquetError) -> Error {
+    match error {
+        ParquetError::External(source) => match source.downcast::<std::io::Error>() {
+            Ok(source) => Error::io("read", path)(*source),
+            Err(source) => damaged(path, &source.to_string()),
+        },
+        ParquetError::General(detail) | ParquetError::EOF(detail) => damaged(path, &detail),
+        other => damaged(path, &other.to_string()),
     }
 }

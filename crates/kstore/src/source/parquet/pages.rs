@@ -4,10 +4,18 @@
 //! hundred times shorter, and a page of few bytes may stand for many. So they are walked, which reads some hundred bytes
 //! for each page. Where that fails the whole chunk, stored and decompressed, is a bound.
 
-use super::page_header::{PageHeader, headers};
+use super::chunks::{Buffered, Source};
 use crate::source::positioned::Positioned;
+use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, Type};
+use parquet::column::page::PageReader;
+use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+use parquet::file::reader::{ChunkReader, Length};
+use parquet::file::serialized_reader::SerializedPageReader;
+use std::io::BufRead;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of a value of a fixed width; `None` for texts, whose length is not known.
 fn width(column: &ColumnChunkMetaData) -> Option<usize> {
@@ -41,8 +49,7 @@ pub(super) struct Footprint {
     pub(super) per_row: usize,
 }
 
-/// Bytes of a view of a text.
-const VIEW: usize = 16;
+const VIEW_BYTES: usize = 16;
 
 /// Chunks up to this many bytes are not walked: they may as well be one page.
 const SMALL: usize = 64 << 10;
@@ -79,7 +86,7 @@ fn chunk(column: &ColumnChunkMetaData) -> usize {
 }
 
 fn numbers(file: &Positioned, column: &ColumnChunkMetaData, width: usize) -> usize {
-    let Some(pages) = headers(file, column) else { return chunk(column) };
+    let Some(pages) = pages(file, column) else { return chunk(column) };
     let dictionary = pages.iter().filter(|page| page.dictionary).map(|page| page.size).max().unwrap_or(0);
     let longest = pages.iter().filter(|page| !page.dictionary).map(|page| page.values).max().unwrap_or(0);
     // a value takes its width plus at most a byte of level
@@ -92,23 +99,99 @@ fn numbers(file: &Positioned, column: &ColumnChunkMetaData, width: usize) -> usi
 fn texts(file: &Positioned, column: &ColumnChunkMetaData, rows: usize) -> Footprint {
     let all = size(column.uncompressed_size());
     let prefixed = column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY);
-    let whole = PageHeader { dictionary: false, values: rows, size: all, prefixed };
-    let pages = if all <= SMALL { None } else { headers(file, column) };
+    let whole = Page { dictionary: false, values: rows, size: all };
+    let pages = if all <= SMALL { None } else { pages(file, column) };
     let pages = pages.unwrap_or_else(|| vec![whole]);
     let most = |dictionary: bool| {
         pages.iter().filter(|page| page.dictionary == dictionary).map(|page| page.size).max().unwrap_or(0)
     };
     // the dictionary of a row group of few rows comes again with the next
     let dictionary = most(true) / rows.max(1);
-    let per_row = pages.iter().filter(|page| !page.dictionary).map(PageHeader::bytes_per_row).max().unwrap_or(0);
+    // a value that is stored as what differs from the one before it may be as long as the page, and so may each behind it
+    let of_row = |page: &Page| if prefixed { page.size } else { page.size.div_ceil(page.values.max(1)) };
+    let per_row = pages.iter().filter(|page| !page.dictionary).map(of_row).max().unwrap_or(0);
     let fixed = 4 * most(false).saturating_add(most(true));
-    Footprint { fixed, per_row: per_row.saturating_add(dictionary).saturating_add(VIEW) }
+    Footprint { fixed, per_row: per_row.saturating_add(dictionary).saturating_add(VIEW_BYTES) }
 }
 
-impl PageHeader {
-    /// Bytes of a page for each of its rows, rounded up. A value that is stored as what differs from the one before it
-    /// may be as long as the page, and so may each of those behind it.
-    fn bytes_per_row(&self) -> usize {
-        if self.prefixed { self.size } else { self.size.div_ceil(self.values.max(1)) }
+/// A page of a column chunk.
+struct Page {
+    dictionary: bool,
+    /// Number of values, missing ones included; of a dictionary 0.
+    values: usize,
+    /// Bytes once it is decompressed.
+    size: usize,
+}
+
+/// The pages of a column chunk; `None` where their headers cannot be read, or lie at a distance: a request for each would
+/// take longer than the pages.
+fn pages(file: &Positioned, column: &ColumnChunkMetaData) -> Option<Vec<Page>> {
+    if file.object().is_some() {
+        return None;
+    }
+    let headers = Arc::new(Headers { file: Source::of(file), size: AtomicUsize::new(0) });
+    let mut reader = SerializedPageReader::new(Arc::clone(&headers), column, 0, None).ok()?;
+    let mut pages = Vec::new();
+    while let Some(page) = reader.peek_next_page().ok()? {
+        let size = headers.size.load(Ordering::Relaxed);
+        pages.push(Page { dictionary: page.is_dict, values: page.num_levels.unwrap_or(0), size });
+        reader.skip_next_page().ok()?;
+    }
+    Some(pages)
+}
+
+/// A file of which page headers are read. The Parquet crate tells what a page holds, and not its bytes once it is
+/// decompressed, unless it decompresses it; they stand at the beginning of its header.
+struct Headers {
+    file: Source,
+    /// Bytes of the page whose header was read last.
+    size: AtomicUsize,
+}
+
+impl Length for Headers {
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+}
+
+impl ChunkReader for Headers {
+    type T = Buffered;
+
+    fn get_read(&self, start: u64) -> Result<Buffered, ParquetError> {
+        let mut header = self.file.get_read(start)?;
+        let size = decompressed(header.fill_buf()?);
+        let size = size.ok_or_else(|| ParquetError::General("a page header of another form".to_string()))?;
+        self.size.store(size, Ordering::Relaxed);
+        Ok(header)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        self.file.get_bytes(start, length)
+    }
+}
+
+/// The second number of a page header. The first is one byte; each stands behind `0x15`, which names the next field and
+/// its type, in groups of 7 bits with the sign in the lowest (Thrift compact protocol).
+fn decompressed(header: &[u8]) -> Option<usize> {
+    let [0x15, _, 0x15, number @ ..] = header else { return None };
+    let length = 1 + number.iter().take(5).position(|byte| byte & 0x80 == 0)?;
+    let zigzag = number[..length].iter().rev().fold(0u64, |value, byte| value << 7 | u64::from(byte & 0x7f));
+    if zigzag % 2 == 0 { usize::try_from(zigzag / 2).ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decompressed;
+
+    #[test]
+    fn the_size_of_a_page_stands_in_its_header() {
+        // type 0, size 1000, stored 40
+        assert_eq!(decompressed(&[0x15, 0x00, 0x15, 0xd0, 0x0f, 0x15, 80]), Some(1000));
+        assert_eq!(decompressed(&[0x15, 0x00, 0x15, 0x02]), Some(1));
+        for other in
+            [&[][..], &[0x15, 0, 0x15], &[0x15, 0, 0x15, 0x80, 0x80], &[0x15, 0, 0x15, 0x01], &[0x25, 0, 0x15, 2]]
+        {
+            assert_eq!(decompressed(other), None, "{other:?}");
+        }
     }
 }

@@ -1,19 +1,23 @@
-//! Tables written as text: the parts that CSV and svmlight share.
+//! Tables written as text: the parts that CSV, svmlight and JSON lines share.
 //!
-//! A text does not say how many rows it has or where they lie, so opening one reads it once, at the speed of finding
-//! line ends, and remembers the place of every few thousandth row. From then on cursors start anywhere, several at
-//! once, as in any other format.
+//! A text does not say how many rows it has or where they lie, so opening one reads it once and remembers the place of every few thousandth row. From
+//! then on cursors start anywhere, several at once, as in any other format.
 
-#[cfg(any(feature = "csv", feature = "svmlight"))]
-mod places;
-#[cfg(any(feature = "csv", feature = "svmlight"))]
+#[cfg(any(feature = "csv", feature = "jsonl"))]
+mod builder;
+#[cfg(any(feature = "svmlight", feature = "jsonl"))]
+mod lines;
 mod records;
+mod row_starts;
+mod table;
 
-#[cfg(any(feature = "csv", feature = "svmlight"))]
-pub(crate) use {
-    places::Places,
-    records::{BLOCK_BYTES, Place, Records, Scanner},
-};
+#[cfg(any(feature = "csv", feature = "jsonl"))]
+pub(crate) use builder::{Builder, Builders};
+#[cfg(any(feature = "svmlight", feature = "jsonl"))]
+pub(crate) use lines::LineScanner;
+pub(crate) use records::{BLOCK_BYTES, Record, Records, RowStart, Scanner};
+pub(crate) use row_starts::RowStarts;
+pub(crate) use table::{CHUNK_ROWS, Refused, TextChunk, TextFormat, TextTable, Wrong};
 
 /// Most columns of a text table. A line with more is damage, or data so sparse that dense rows are the wrong tool.
 pub(crate) const COLUMN_LIMIT: usize = 100_000;
@@ -41,6 +45,21 @@ pub struct TextOptions {
 impl Default for TextOptions {
     fn default() -> Self {
         Self { delimiter: None, header: true, infer_rows: Self::INFER_ROWS, zero_based: false, width: None }
+    }
+}
+
+/// How text files are read, in words: what is not the default is said.
+impl std::fmt::Display for TextOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let words = [
+            self.delimiter.map(|byte| format!("delimiter '{}'", byte.escape_ascii())),
+            (!self.header).then(|| "no header".to_string()),
+            (self.infer_rows != Self::INFER_ROWS).then(|| format!("types from {} rows", self.infer_rows)),
+            self.zero_based.then(|| "indices from 0".to_string()),
+            self.width.map(|width| format!("width {width}")),
+        ];
+        let words: Vec<String> = words.into_iter().flatten().collect();
+        f.write_str(&if words.is_empty() { "by default".to_string() } else { words.join(", ") })
     }
 }
 

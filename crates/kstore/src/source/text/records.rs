@@ -1,5 +1,6 @@
 //! The rows of a text file one after the other, each whole and in memory.
 
+use super::table::TextFormat;
 use crate::source::positioned::Positioned;
 use crate::{BadLine, Error, Result};
 use std::io;
@@ -12,17 +13,20 @@ pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 /// fill the memory.
 pub(crate) const RECORD_LIMIT: usize = 16 << 20;
 
+/// Most bytes of a row that are kept before its end is known: a longer one is followed to its end first, so that one that is
+/// too long is refused without being held.
+pub(crate) const UNSEEN: usize = 4 * BLOCK_BYTES;
+
 /// The place where a row begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Bytes before it.
+pub(crate) struct RowStart {
     pub(crate) offset: u64,
     /// Its line, counted from 1.
     pub(crate) line: u64,
 }
 
 /// Finds the edges of rows in bytes that come piece by piece. Adds the line ends it passes to `line`.
-pub(crate) trait Scanner {
+pub(crate) trait Scanner: Send {
     /// Place of the next row's first byte; `None` when no row begins in these bytes.
     fn begin(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize>;
     /// Place after the last byte of the row that has begun; `None` when all these bytes belong to it.
@@ -36,27 +40,28 @@ pub(crate) trait Scanner {
 pub(crate) struct Record<'a> {
     /// Its text, without the line end.
     pub(crate) bytes: &'a [u8],
-    /// Where it begins.
-    pub(crate) place: Place,
+    pub(crate) place: RowStart,
 }
 
 /// Why there is no next row.
 #[derive(Debug)]
-pub(crate) enum Fault {
-    /// The operating system refused.
+pub(crate) enum RecordError {
     Io(io::Error),
     /// The file has become shorter.
-    Short { expected: u64, found: u64 },
+    Short {
+        expected: u64,
+        found: u64,
+    },
     /// The row that begins here is longer than [`RECORD_LIMIT`].
-    TooLong(Place),
+    TooLong(RowStart),
     /// The row that begins here does not end before the file does.
-    Unended(Place),
+    Unended(RowStart),
 }
 
-impl Fault {
+impl RecordError {
     /// The fault as an error about row `row` of a file.
-    pub(crate) fn error(self, path: &Path, format: &'static str, row: u64) -> Error {
-        let bad = |place: Place, expected: &str, found: &str| {
+    pub(crate) fn error<F: TextFormat>(self, path: &Path, row: u64) -> Error {
+        let bad = |place: RowStart, expected: &str, found: &str| {
             BadLine {
                 path: path.to_path_buf(),
                 row,
@@ -64,7 +69,7 @@ impl Fault {
                 column: None,
                 expected: expected.to_string(),
                 found: found.to_string(),
-                remedy: "look there for a quote that is not closed".to_string(),
+                remedy: F::UNENDED.to_string(),
             }
             .into()
         };
@@ -72,7 +77,7 @@ impl Fault {
             Self::Io(source) => Error::io("read", path)(source),
             Self::Short { expected, found } => {
                 let detail = format!("it was cut short while being read: expected {expected} bytes, found {found}");
-                Error::Malformed { path: path.to_path_buf(), format, detail }
+                Error::Malformed { path: path.to_path_buf(), format: F::NAME, detail }
             }
             Self::TooLong(place) => bad(place, &format!("a row of at most {RECORD_LIMIT} bytes"), "a longer one"),
             Self::Unended(place) => bad(place, "a closing quote", "the end of the file"),
@@ -96,12 +101,12 @@ pub(crate) struct Records<S> {
 
 impl<S: Scanner> Records<S> {
     /// The rows from `place` on, which must lie between rows or at the first byte of one.
-    pub(crate) fn new(file: Positioned, scanner: S, place: Place) -> Self {
+    pub(crate) fn new(file: Positioned, scanner: S, place: RowStart) -> Self {
         Self { file, scanner, line: place.line, buffer: Vec::new(), base: place.offset, start: 0, end: 0 }
     }
 
     /// The next row; `None` at the end of the file.
-    pub(crate) fn next(&mut self) -> Result<Option<Record<'_>>, Fault> {
+    pub(crate) fn next(&mut self) -> Result<Option<Record<'_>>, RecordError> {
         loop {
             match self.scanner.begin(&self.buffer[self.start..self.end], &mut self.line) {
                 Some(skip) => {
@@ -116,7 +121,7 @@ impl<S: Scanner> Records<S> {
                 }
             }
         }
-        let place = Place { offset: self.base + self.start as u64, line: self.line };
+        let place = RowStart { offset: self.base + self.start as u64, line: self.line };
         let length = self.length(place)?;
         let start = self.start;
         self.start += length;
@@ -124,7 +129,7 @@ impl<S: Scanner> Records<S> {
     }
 
     /// Bytes of the row at `start`, all of which are at hand then.
-    fn length(&mut self, place: Place) -> Result<usize, Fault> {
+    fn length(&mut self, place: RowStart) -> Result<usize, RecordError> {
         let mut scanned = 0;
         loop {
             let rest = &self.buffer[self.start + scanned..self.end];
@@ -132,28 +137,55 @@ impl<S: Scanner> Records<S> {
                 return Ok(scanned + more);
             }
             scanned += rest.len();
-            if scanned > RECORD_LIMIT {
-                return Err(Fault::TooLong(place));
+            if scanned >= UNSEEN {
+                let length = self.follow(place, scanned)?;
+                self.read(length - scanned)?;
+                return Ok(length);
             }
             if !self.fill()? {
-                return if self.scanner.may_end() { Ok(scanned) } else { Err(Fault::Unended(place)) };
+                return if self.scanner.may_end() { Ok(scanned) } else { Err(RecordError::Unended(place)) };
             }
         }
     }
 
-    /// Reads a block behind the bytes at hand, which move to the front; false at the end of the file.
-    fn fill(&mut self) -> Result<bool, Fault> {
+    /// Bytes of the row at `place`, of which so many were scanned. Keeps a block at a time.
+    fn follow(&mut self, place: RowStart, mut scanned: usize) -> Result<usize, RecordError> {
+        let mut block = vec![0; BLOCK_BYTES];
+        loop {
+            let got = self.file.read_at(&mut block, place.offset + scanned as u64).map_err(RecordError::Io)?;
+            let end = self.scanner.end(&block[..got], &mut self.line);
+            scanned += end.unwrap_or(got);
+            if scanned > RECORD_LIMIT {
+                return Err(RecordError::TooLong(place));
+            }
+            if end.is_some() {
+                return Ok(scanned);
+            }
+            if got == 0 {
+                return if self.scanner.may_end() { Ok(scanned) } else { Err(RecordError::Unended(place)) };
+            }
+        }
+    }
+
+    /// Reads a block behind the bytes at hand; false at the end of the file.
+    fn fill(&mut self) -> Result<bool, RecordError> {
+        self.read(BLOCK_BYTES)
+    }
+
+    /// Reads so many bytes behind the bytes at hand, which move to the front; false at the end of the file.
+    fn read(&mut self, bytes: usize) -> Result<bool, RecordError> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.base += self.start as u64;
         (self.start, self.end) = (0, self.end - self.start);
         let at = self.base + self.end as u64;
-        let want = BLOCK_BYTES.min(usize::try_from(self.file.length() - at).unwrap_or(usize::MAX));
+        let want = bytes.min(usize::try_from(self.file.length() - at).unwrap_or(usize::MAX));
         if self.buffer.len() < self.end + want {
+            self.buffer.reserve_exact(self.end + want - self.buffer.len());
             self.buffer.resize(self.end + want, 0);
         }
-        let got = self.file.read_at(&mut self.buffer[self.end..self.end + want], at).map_err(Fault::Io)?;
+        let got = self.file.read_at(&mut self.buffer[self.end..self.end + want], at).map_err(RecordError::Io)?;
         if got < want {
-            return Err(Fault::Short { expected: self.file.length(), found: at + got as u64 });
+            return Err(RecordError::Short { expected: self.file.length(), found: at + got as u64 });
         }
         self.end += got;
         Ok(want > 0)

@@ -11,3 +11,4 @@ pub(crate) mod packed;
 pub(crate) mod rows;
 pub(crate) mod sketch;
 pub(crate) mod tiles;
+pub(crate) mod wide;

@@ -12,6 +12,10 @@
 //! left to rounding, ε‖A‖ beside μ·λ_min(K_mm), moves predictions by little more than its root. K_mm is evaluated in f64:
 //! in f32 it could be indefinite.
 //!
+//! K_nm in f32 is K_nm + E with |E_ij| ≤ 6e-8 k_ij, and no residual tells of E: with A of the true kernel near singular, EᵀE, of the
+//! size n·(6e-8)², is the larger of the two in many directions, so that no refinement by true residuals contracts either. What it does to
+//! the solution is E a: where ‖E a‖ counts beside the error of the fit, the blocks are to be in f64, from [`super::wide`].
+//!
 //! Blocks of K_nm, a tile of rows each, are kept as far as there is room ([`super::blocks`]).
 //!
 //! *Cost of an iteration*: 4nm flops a target with one reading of the kept blocks ([`super::rows`]), m²/2 kernel values in

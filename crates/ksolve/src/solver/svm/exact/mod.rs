@@ -5,6 +5,10 @@
 //! are computed again where there is none, with the same bits. The model keeps the support vectors: the rows that have a multiplier in any
 //! machine.
 //!
+//! A kernel that is not positive definite, such as the sigmoid, is taken, as LIBSVM does, where multipliers have bounds: steps along
+//! which the problem is not convex go to the end of their piece. P − D is 0 where the conditions of the optimum hold and positive elsewhere, with
+//! any kernel (each loss_i(f_i) + h_i(β_i) is at least −β_i f_i), but only with a definite one does it bound how far P is above its minimum.
+//!
 //! Machines of pairs of classes have few rows each, and threads take a pair at a time. Machines that share all rows are solved one after the other,
 //! with the kernel values of those before, and all threads work on each.
 //!
@@ -18,7 +22,8 @@ mod solvers;
 
 pub(super) use solvers::{link, wrong};
 
-use super::lagrangian::{Best, Terms};
+use super::best::Best;
+use super::lagrangian::Terms;
 use super::loss::Row;
 use super::{Solved, fitted, held_out};
 use crate::model::Basis;
@@ -103,7 +108,13 @@ impl<'a, T: Real> Exact<'a, T> {
         let Some(rows) = data.points.and_then(|points| points.memory) else { return Ok(None) };
         let any = data.kernel.build()?;
         let (kernel, wide) = (any.typed::<T>(), any.typed::<f64>());
-        kapprox::kernel::require_positive_definite(&*wide, "a support vector machine")?;
+        if !wide.positive_definite() {
+            data.resources.stages.warn(format!(
+                "the kernel {} may have negative eigenvalues: the dual problem may have several minima, and one of them is found; the gap is 0 \
+                 there, and bounds no distance from the best",
+                wide.spec()
+            ));
+        }
         let mut folds = Vec::new();
         if data.folds.count() > 1 {
             for i in 0..rows.len() {

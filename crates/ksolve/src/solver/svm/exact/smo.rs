@@ -83,7 +83,8 @@ impl<'a, T: Real> Local<'a, T> {
             }
             let (ki, kj) = (self.row(i), self.row(j));
             let (a, b) = (slopes.curvature[i], slopes.curvature[j]);
-            let curvature = (a + b - 2.0 * ki[j].to_f64()).max(FLAT * (a + b)).max(f64::MIN_POSITIVE);
+            let flat = FLAT * (a.abs() + b.abs());
+            let curvature = (a + b - 2.0 * ki[j].to_f64()).max(flat).max(f64::MIN_POSITIVE);
             let excess = self.f[j] + slopes.fall[j] - least;
             let (rising, falling) =
                 (self.loss.piece(self.beta[i], self.rows[i]), self.loss.piece(self.beta[j], self.rows[j]));
@@ -163,7 +164,7 @@ fn shift<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -> (u
 fn second<T: Real>(f: &[f64], slopes: &Slopes, ki: &[T], i: usize, least: f64) -> (usize, f64) {
     let (mut best, mut highest) = (Best::new(), [f64::NEG_INFINITY; LANES]);
     let own = slopes.curvature[i];
-    let flat = (FLAT * own).max(f64::MIN_POSITIVE);
+    let flat = (FLAT * own.abs()).max(f64::MIN_POSITIVE);
     // a step along nothing gains nothing: the excess of a row is 0 where it is not positive
     let gain = |value: f64, curvature: f64, k: f64| {
         let excess = (value - least).max(0.0);

@@ -83,6 +83,13 @@ impl Svm {
         let (Some(classes), Some(codes)) = (data.classes(), exact.rows.class_codes()) else {
             return Err(Error::TooFewClasses { classes: 0 });
         };
+        if self.squared {
+            // its multipliers have no bound, and along a negative eigenvalue the dual has no minimum
+            kapprox::kernel::require_positive_definite(
+                &*exact.wide,
+                "a support vector machine with `loss` squared-hinge",
+            )?;
+        }
         let k = classes.labels().len();
         if let Some(i) = codes.iter().position(|code| *code as usize >= k) {
             return Err(Error::UnknownClass { row: exact.rows.row(i) });
@@ -242,7 +249,7 @@ impl OneClass {
         // scores are of the size of the kernel's diagonal
         let mut diagonal = vec![0.0; exact.rows.len()];
         exact.kernel.diag(exact.x(), &mut diagonal);
-        let unit = diagonal.iter().sum::<f64>() / diagonal.len().max(1) as f64;
+        let unit = diagonal.iter().map(|k| k.abs()).sum::<f64>() / diagonal.len().max(1) as f64;
         Ok(Some(exact.fitted(at_penalty(&sets, &paths, 0), (1.0, None), &[unit])))
     }
 }

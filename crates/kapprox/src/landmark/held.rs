@@ -5,12 +5,11 @@
 
 use super::Scan;
 use super::growth::Growth;
-use crate::map::nystrom::STRIP;
-use crate::matrix::{Pool, eliminate};
+use crate::matrix::{GrowingFactor, Pool};
 use crate::{Error, Real, Result};
-use faer::prelude::*;
-use faer::{Mat, MatMut, MatRef};
+use faer::MatRef;
 use kstore::{Fold, Merge, RowBlock, Workers};
+use std::convert::Infallible;
 
 /// Largest n·m that is held: 512 MiB. A bound on the shape and not on the budget, because residuals that are updated and
 /// residuals computed anew round differently: whoever has memory for it and whoever has not get the same landmarks.
@@ -23,10 +22,7 @@ pub(super) struct HeldColumns {
     /// n x d, row-major.
     x: Vec<f64>,
     d: usize,
-    /// n x m; the leading columns are F.
-    factor: Mat<f64>,
-    /// The residuals r_i.
-    pub(super) residual: Vec<f64>,
+    pub(super) grown: GrowingFactor,
 }
 
 /// Bytes of `n` rows of `d` features with room for `m` columns.
@@ -44,23 +40,22 @@ impl HeldColumns {
         growth.exact().diag(MatRef::from_row_major_slice(&x, rows.len(), d), &mut residual);
         growth.chosen.evaluations += rows.len() as u64;
         crate::kernel::check_finite::<T>(&growth.exact().spec(), &residual)?;
-        Ok(Self { factor: Mat::zeros(rows.len(), m), rows, x, d, residual })
+        Ok(Self { rows, x, d, grown: GrowingFactor::new(residual, m) })
     }
 
-    /// Number of rows.
     pub(super) fn len(&self) -> usize {
         self.rows.len()
     }
 
     /// F, with as many columns as landmarks were added.
     pub(super) fn factor(&self, landmarks: usize) -> MatRef<'_, f64> {
-        self.factor.as_ref().subcols(0, landmarks)
+        self.grown.factor.as_ref().subcols(0, landmarks)
     }
 
     /// A pool of the rows at these places, with their residuals under the landmarks so far.
     pub(super) fn pool<T: Real>(&self, growth: &mut Growth<'_, T>, at: &[usize]) -> Pool {
         let x = at.iter().flat_map(|i| &self.x[i * self.d..(i + 1) * self.d]).copied().collect();
-        let phi = Mat::from_fn(at.len(), growth.len(), |i, j| self.factor[(at[i], j)]);
+        let phi = self.grown.rows(at, growth.len());
         growth.pool_of(at.iter().map(|i| self.rows[*i]).collect(), x, phi)
     }
 
@@ -69,41 +64,20 @@ impl HeldColumns {
         MatRef::from_row_major_slice(&self.x, self.len(), self.d)
     }
 
-    /// Adds the columns of the landmarks beyond the first `before`: F_new = (K_n,new − F L_newᵀ) L_new,new⁻ᵀ.
+    /// Adds the columns of the landmarks beyond the first `before`.
     pub(super) fn extend<T: Real>(&mut self, growth: &mut Growth<'_, T>, before: usize, workers: &Workers) {
         let (n, s) = (self.len(), growth.len());
         growth.chosen.evaluations += (n * (s - before)) as u64;
+        let (exact, lower) = (growth.exact(), growth.lower().subrows(before, s - before));
         let z = MatRef::from_row_major_slice(&growth.wide()[before * self.d..], s - before, self.d);
         let x = MatRef::from_row_major_slice(&self.x, n, self.d);
-        let mut parts = Vec::new();
-        let (mut factor, mut residual) = (self.factor.as_mut().subcols_mut(0, s), &mut self.residual[..]);
-        for start in (0..n).step_by(STRIP) {
-            let rows = STRIP.min(n - start);
-            let (head, tail) = factor.split_at_row_mut(rows);
-            let (left, right) = residual.split_at_mut(rows);
-            parts.push((x.subrows(start, rows), head, left));
-            (factor, residual) = (tail, right);
-        }
-        let growth = &*growth;
-        workers.each(parts, |(x, factor, residual)| extend_strip(growth, x, z, before, factor, residual));
+        let Ok(()) = self.grown.extend(lower, workers, |strip, out| {
+            exact.block(x.subrows(strip.start, strip.len()), z, out);
+            Ok::<_, Infallible>(())
+        });
     }
 }
 
-fn extend_strip<T: Real>(
-    growth: &Growth<'_, T>,
-    x: MatRef<'_, f64>,
-    z: MatRef<'_, f64>,
-    before: usize,
-    factor: MatMut<'_, f64>,
-    residual: &mut [f64],
-) {
-    let (s, lower) = (growth.len(), growth.lower());
-    let (old, mut new) = factor.split_at_col_mut(before);
-    growth.exact().block(x, z, new.rb_mut());
-    eliminate(old.rb(), new, lower.subrows(before, s - before), residual);
-}
-
-/// A fold that keeps every row.
 struct ReadRows;
 
 struct RowsRead {

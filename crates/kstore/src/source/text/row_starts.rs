@@ -1,6 +1,6 @@
 //! Where the rows of a text file lie.
 
-use super::records::{BLOCK_BYTES, Fault, Place, Record, Records, Scanner};
+use super::records::{BLOCK_BYTES, Record, RecordError, Records, RowStart, Scanner, UNSEEN};
 use crate::source::positioned::Positioned;
 
 /// Rows between two remembered places, to begin with: a cursor passes over half as many on average before its first
@@ -12,15 +12,14 @@ const PLACE_LIMIT: usize = 1 << 16;
 
 /// The places of every so-many-th row, found by one pass over the file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
-    places: Vec<Place>,
+pub(crate) struct RowStarts {
+    kept: Vec<RowStart>,
     every: u64,
     rows: u64,
     longest: usize,
 }
 
-impl Places {
-    /// The places of a file without rows yet.
+impl RowStarts {
     pub(crate) fn new() -> Self {
         Self::every(EVERY)
     }
@@ -29,44 +28,45 @@ impl Places {
         Self { every, ..Self::default() }
     }
 
-    /// Adds the next row.
     pub(crate) fn add(&mut self, record: &Record<'_>) {
         if self.rows.is_multiple_of(self.every) {
-            if self.places.len() == PLACE_LIMIT {
-                let mut kept = false;
-                self.places.retain(|_| {
-                    kept = !kept;
-                    kept
+            if self.kept.len() == PLACE_LIMIT {
+                let mut even = false;
+                self.kept.retain(|_| {
+                    even = !even;
+                    even
                 });
                 self.every *= 2;
             }
             // the limit is even, so this row is one of those that are remembered at twice the distance too
-            self.places.push(record.place);
+            self.kept.push(record.place);
         }
         self.rows += 1;
         self.longest = self.longest.max(record.bytes.len());
     }
 
-    /// Number of rows.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Bytes of the longest row.
-    pub(crate) fn longest(&self) -> usize {
+    pub(crate) fn longest_row(&self) -> usize {
         self.longest
     }
 
-    /// Bytes that a [`Records`] over this file holds: a block and the row that straddles it, in a vector that grows by
-    /// doubling.
+    /// Bytes that a [`Records`] over this file holds: a row and the blocks before and behind it, and those of a long row until its end
+    /// is found.
     pub(crate) fn footprint(&self) -> usize {
-        2 * (BLOCK_BYTES + self.longest)
+        2 * BLOCK_BYTES + self.longest.max(UNSEEN.min(2 * self.longest))
     }
 
-    /// A reader of the rows from `row` on.
-    pub(crate) fn records<S: Scanner>(&self, file: Positioned, scanner: S, row: u64) -> Result<Records<S>, Fault> {
-        let Some(place) = self.places.get((row / self.every) as usize) else {
-            let end = Place { offset: file.length(), line: 0 };
+    pub(crate) fn records<S: Scanner>(
+        &self,
+        file: Positioned,
+        scanner: S,
+        row: u64,
+    ) -> Result<Records<S>, RecordError> {
+        let Some(place) = self.kept.get((row / self.every) as usize) else {
+            let end = RowStart { offset: file.length(), line: 0 };
             return Ok(Records::new(file, scanner, end));
         };
         let mut records = Records::new(file, scanner, *place);
@@ -93,15 +93,15 @@ mod tests {
     #[test]
     fn of_many_rows_few_places_are_kept_and_all_are_right() {
         let rows = 3 * PLACE_LIMIT as u64 * 5 / 2;
-        let mut places = Places::every(3);
+        let mut starts = RowStarts::every(3);
         for row in 0..rows {
-            places.add(&Record { bytes: b"", place: Place { offset: 10 * row, line: row + 1 } });
+            starts.add(&Record { bytes: b"", place: RowStart { offset: 10 * row, line: row + 1 } });
         }
-        assert_eq!((places.rows(), places.every), (rows, 4 * 3));
-        assert!(places.places.len() <= PLACE_LIMIT);
-        for (i, place) in places.places.iter().enumerate() {
-            assert_eq!(place.offset, 10 * i as u64 * places.every);
+        assert_eq!((starts.rows(), starts.every), (rows, 4 * 3));
+        assert!(starts.kept.len() <= PLACE_LIMIT);
+        for (i, place) in starts.kept.iter().enumerate() {
+            assert_eq!(place.offset, 10 * i as u64 * starts.every);
         }
-        assert_eq!(places.places.len() as u64, rows.div_ceil(places.every));
+        assert_eq!(starts.kept.len() as u64, rows.div_ceil(starts.every));
     }
 }

@@ -1,8 +1,9 @@
-//! Guesses at what a CSV file does not say about itself: its delimiter and the types of its columns.
+//! What a CSV file does not say about itself, its delimiter and the types of its columns; and its fields as values of
+//! those types.
 
 use super::scan::{RowScanner, Splitter};
 use crate::schema::Kind;
-use crate::source::text::Scanner;
+use crate::source::text::{Builder, Scanner};
 use std::convert::Infallible;
 
 /// Delimiters that are recognised, the likelier first.
@@ -14,7 +15,7 @@ const JUDGED_ROWS: usize = 100;
 /// Fields that stand for a missing value in columns of numbers and truth values, beside the empty field. `NaN` and
 /// `nan` are the number NaN in a column of fractions, and missing in a column of whole numbers. In a column of text
 /// only an empty field is missing.
-pub(super) const MISSING: [&[u8]; 5] = [b"NA", b"N/A", b"null", b"NULL", b"None"];
+const MISSING: [&[u8]; 5] = [b"NA", b"N/A", b"null", b"NULL", b"None"];
 
 /// The delimiter that cuts the rows at the start of a file into the same number of fields; of several, that which makes
 /// the most fields. A comma where none does.
@@ -115,17 +116,56 @@ impl Guess {
 
 /// A number as Rust's standard library reads it: fractions are rounded to the nearest float, whole numbers that do not
 /// fit are none.
-pub(super) fn number<N: std::str::FromStr>(field: &[u8]) -> Option<N> {
+fn number<N: std::str::FromStr>(field: &[u8]) -> Option<N> {
     std::str::from_utf8(field).ok()?.parse().ok()
 }
 
 /// The truth value of `true` or `false`, also with a capital or in capitals.
-pub(super) fn truth(field: &[u8]) -> Option<bool> {
+fn truth(field: &[u8]) -> Option<bool> {
     match field {
         b"true" | b"True" | b"TRUE" => Some(true),
         b"false" | b"False" | b"FALSE" => Some(false),
         _ => None,
     }
+}
+
+/// Appends a field; returns what was expected where the field is something else.
+pub(super) fn push(column: &mut Builder, field: &[u8]) -> Result<(), &'static str> {
+    match column {
+        Builder::Float(values) => match number(field.trim_ascii()) {
+            Some(value) => values.append_value(value),
+            None => values.append_option(missing(field, "a number")?),
+        },
+        Builder::Int(values) => match number(field.trim_ascii()) {
+            Some(value) => values.append_value(value),
+            None => values.append_option(missing_whole(field, "a whole number of 64 bits")?),
+        },
+        Builder::Large(values) => match number(field.trim_ascii()) {
+            Some(value) => values.append_value(value),
+            None => values.append_option(missing_whole(field, "a whole number from 0 to 2^64 - 1")?),
+        },
+        Builder::Bool(values) => match truth(field.trim_ascii()) {
+            Some(value) => values.append_value(value),
+            None => values.append_option(missing_whole(field, "true or false")?),
+        },
+        Builder::Text(values) => match std::str::from_utf8(field) {
+            Ok("") => values.append_null(),
+            Ok(text) => values.append_value(text),
+            Err(_) => return Err("text in UTF-8"),
+        },
+    }
+    Ok(())
+}
+
+/// `None` for a field that stands for a missing value; else `expected` as the error.
+fn missing<V>(field: &[u8], expected: &'static str) -> Result<Option<V>, &'static str> {
+    let field = field.trim_ascii();
+    if field.is_empty() || MISSING.contains(&field) { Ok(None) } else { Err(expected) }
+}
+
+/// [`missing`] for columns without fractions, where `NaN` stands for a missing value too.
+fn missing_whole<V>(field: &[u8], expected: &'static str) -> Result<Option<V>, &'static str> {
+    if matches!(field.trim_ascii(), b"NaN" | b"nan") { Ok(None) } else { missing(field, expected) }
 }
 
 #[cfg(test)]

@@ -37,7 +37,6 @@ pub(super) enum Part {
 pub(super) struct Places {
     /// Number of features of a point.
     of: usize,
-    /// The features that are taken, in their order.
     at: Arc<[usize]>,
 }
 
@@ -120,12 +119,10 @@ impl Part {
 }
 
 impl Places {
-    /// Number of features that are taken.
     pub(super) fn len(&self) -> usize {
         self.at.len()
     }
 
-    /// The features that are taken.
     pub(super) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.at.iter().copied()
     }

@@ -36,10 +36,6 @@ impl<T: Real> FeatureMap<T> for KernelFunctions<T> {
         workers.each(strips(x, out), |(x, out)| self.kernel.kernel().block(x, z, out));
     }
 
-    fn kernel_diag(&self, _: MatRef<'_, T>, _: &mut [f64]) -> Option<()> {
-        None
-    }
-
     fn kernel_rows(&self) -> Option<KernelRows<'_, T>> {
         Some(KernelRows::new(&self.kernel, self.landmarks.as_mat()))
     }

@@ -99,7 +99,6 @@ pub(crate) fn kept_as(kind: &Kind) -> OutputKind {
     }
 }
 
-/// The description of a kept column for a sink.
 pub(crate) fn output_column(name: &str, kind: &Kind) -> OutputColumn {
     let time = match kind {
         Kind::Time(time) => Some(time.clone()),

@@ -1,0 +1,275 @@
+//! Distances: squared Euclidean ones by a matrix product, L1 distances by sums of the larger of two values.
+//!
+//! ‖x − z‖² = ‖x‖² + ‖z‖² − 2 x·z costs one fused multiply-add per feature instead of two operations, and
+//! Σ |x − z| = 2 Σ max(x, z) − Σ x − Σ z a maximum and an addition, where the difference, its sign and the addition cost three on
+//! the units that add; but both cancel: see [`cancelling`](super::cancelling) for the remedy.
+
+use super::cancelling::{Cancelling, Split};
+use super::direct::Plain;
+use super::few;
+use super::fixed::KernelColumns;
+use super::gradient::Slope;
+use super::panel::{Block, Magnitudes, Maxima, Products, Squares};
+use super::points::{Frame, Lengths, inverse, row_norms, row_sums, sum_of_differences};
+use super::profiled::{Argument, Function, Profile, itself, profiled};
+use crate::Real;
+use faer::MatRef;
+use std::fmt::Debug;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// Up to this many features distances are summed from differences, which do not cancel: the loop over them is too short to pay
+/// for what belongs to a row. A guess: not yet measured.
+const FEW_FEATURES: usize = 4;
+
+/// Below how many roundings of ‖x‖² + ‖z‖² a squared distance is computed again, for profiles smooth in it.
+///
+/// The largest error seen was 6.8 roundings in `f32` and 16.4 in `f64` (there with the rounding of the reference; test
+/// `distances_err_by_a_few_roundings`, d up to 784); 64 leaves room, and keeps recomputed pairs rare.
+const SMOOTH: f64 = 64.0;
+/// The share of the points' sizes below which a distance is computed again, for profiles of the distance itself. The square root
+/// at 0 turns an error δ of r² into δ / 2r, which at 2^-10 of the norms is 16 δ; an error of a few roundings of a sum of
+/// magnitudes is a few thousand roundings of the L1 distance at most.
+const ROUGH: f64 = 1.0 / 1024.0;
+
+/// How a profile behaves where the distance vanishes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtZero {
+    /// Differentiable in the squared distance, more than once.
+    Smooth,
+    /// Differentiable in the squared distance, but the derivative has a cusp at 0.
+    Bend,
+    /// A function of the distance itself, with a cusp at 0.
+    Cusp,
+}
+
+impl AtZero {
+    /// The share of the points' sizes below which a distance is computed from differences.
+    fn near<T: Real>(self) -> T {
+        T::from_f64(match self {
+            Self::Smooth | Self::Bend => SMOOTH * T::EPSILON,
+            Self::Cusp => ROUGH,
+        })
+    }
+
+    fn of_derivative(self) -> Self {
+        match self {
+            Self::Smooth => Self::Smooth,
+            Self::Bend | Self::Cusp => Self::Cusp,
+        }
+    }
+}
+
+/// The kernel `profile(Σ ((x − z) / length)²)`, written `text`.
+pub(crate) fn l2<P: Profile>(text: String, lengths: Lengths, at_zero: AtZero, profile: P) -> Arc<dyn super::AnyKernel> {
+    profiled(text, Distances { lengths, at_zero, split: PhantomData::<Euclidean> }, profile)
+}
+
+/// The kernel `profile(‖x − z‖₁ / length)`, written `text`.
+pub(crate) fn l1<P: Profile>(text: String, length: f64, profile: P) -> Arc<dyn super::AnyKernel> {
+    let (lengths, at_zero) = (Lengths::Same(length), AtZero::Cusp);
+    profiled(text, Distances { lengths, at_zero, split: PhantomData::<Spans> }, profile)
+}
+
+/// A distance of points in units of `lengths`.
+#[derive(Debug)]
+struct Distances<S> {
+    lengths: Lengths,
+    at_zero: AtZero,
+    split: PhantomData<S>,
+}
+
+impl<S: Split> Distances<S> {
+    fn fill_near<T: Real>(block: Block<'_, T>, at_zero: AtZero, profile: impl Fn(T) -> T + Copy) {
+        if block.x.ncols() <= FEW_FEATURES {
+            block.fill::<S::Few, _>(&mut Plain(profile));
+        } else {
+            let mut finish = Cancelling::<T, S, _>::new(&block.frame.scale, at_zero.near(), profile);
+            block.fill::<S::Many, _>(&mut finish);
+        }
+    }
+}
+
+impl<S: Split> Argument for Distances<S> {
+    /// Centring costs a rounding of each coordinate and nothing of its own: equal points stay equal.
+    fn frame<T: Real>(&self, z: MatRef<'_, T>) -> Frame<T> {
+        Frame::new(z, &self.lengths, if z.ncols() <= FEW_FEATURES { 1.0 } else { S::UNIT })
+    }
+
+    fn fill<T: Real>(&self, block: Block<'_, T>, profile: impl Fn(T) -> T + Copy) {
+        Self::fill_near(block, self.at_zero, profile);
+    }
+
+    fn fill_arguments<T: Real>(&self, block: Block<'_, T>) {
+        Self::fill_near(block, self.at_zero.of_derivative(), itself);
+    }
+
+    fn columns<T: Real>(
+        &self,
+        frame: Frame<T>,
+        profile: impl Function<T>,
+        z: MatRef<'_, T>,
+    ) -> Box<dyn KernelColumns<T>> {
+        if z.ncols() <= FEW_FEATURES {
+            few::columns::<T, S::Few, _>(frame, Plain(profile), z)
+        } else {
+            let finish = Cancelling::<T, S, _>::new(&frame.scale, self.at_zero.near(), profile);
+            few::columns::<T, S::Many, _>(frame, finish, z)
+        }
+    }
+
+    fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
+        S::slope
+    }
+
+    fn in_units<T: Real>(&self, k: usize, sum: T) -> T {
+        S::in_units(inverse(self.lengths.of(k)), sum)
+    }
+
+    fn lengths(&self) -> Vec<f64> {
+        self.lengths.to_vec()
+    }
+}
+
+/// The squared distance as ‖x‖² + ‖z‖² − 2 x·z.
+#[derive(Debug)]
+struct Euclidean;
+
+impl Split for Euclidean {
+    type Few = Squares;
+    type Many = Products;
+    const UNIT: f64 = 1.0;
+    const ROW: f64 = -2.0;
+    const OFFSET: f64 = 1.0;
+    const SIZE: Option<f64> = None;
+
+    #[inline(always)]
+    fn offset(sum: f64, value: f64) -> f64 {
+        value.mul_add(value, sum)
+    }
+
+    fn columns<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
+        row_norms(z, z.len() / d.max(1), offsets);
+        sizes.clone_from(offsets);
+    }
+
+    #[inline(always)]
+    fn again<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T {
+        sum_of_differences(
+            x,
+            z,
+            scale,
+            #[inline(always)]
+            |sum, difference| difference.mul_plus(difference, sum),
+        )
+    }
+
+    #[inline(always)]
+    fn slope<T: Real>(x: T, z: T) -> T {
+        x - z
+    }
+
+    fn in_units<T: Real>(scale: T, sum: T) -> T {
+        (sum + sum) * scale * scale
+    }
+}
+
+/// Half of the L1 distance, as Σ max(x, z) − Σ x/2 − Σ z/2: in units of half a length, so that sums need no factor 2.
+#[derive(Debug)]
+struct Spans;
+
+impl Split for Spans {
+    type Few = Magnitudes;
+    type Many = Maxima;
+    const UNIT: f64 = 0.5;
+    const ROW: f64 = 1.0;
+    const OFFSET: f64 = -0.5;
+    const SIZE: Option<f64> = Some(0.5);
+
+    #[inline(always)]
+    fn offset(sum: f64, value: f64) -> f64 {
+        sum + value
+    }
+
+    #[inline(always)]
+    fn size(sum: f64, value: f64) -> f64 {
+        sum + value.abs()
+    }
+
+    fn columns<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
+        row_sums(z, d, offsets, sizes);
+    }
+
+    #[inline(always)]
+    fn again<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T {
+        let sum = sum_of_differences(
+            x,
+            z,
+            scale,
+            #[inline(always)]
+            |sum, difference: T| difference.magnitude() + sum,
+        );
+        sum * T::from_f64(0.5)
+    }
+
+    #[inline(always)]
+    fn slope<T: Real>(x: T, z: T) -> T {
+        Magnitudes::slope(x, z)
+    }
+
+    fn in_units<T: Real>(scale: T, sum: T) -> T {
+        sum * scale
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::points::Aligned;
+    use super::*;
+
+    /// The largest error of a distance by a split, in roundings of the points' sizes; `pair` gives the term of two values, and its size.
+    fn roundings<T: Real, S: Split>(d: usize, pair: fn(f64, f64) -> (f64, f64)) -> f64 {
+        let (b, m) = (256, 256);
+        let mut state = d as u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            T::from_f64((state >> 11) as f64 / (1u64 << 52) as f64 - 1.0)
+        };
+        let x: Vec<T> = (0..b * d).map(|_| next()).collect();
+        // half of the rows are nearly those of x: there the products are largest
+        let z: Vec<T> =
+            x.iter().enumerate().map(|(i, &x)| if (i / d).is_multiple_of(2) { next() } else { x }).collect();
+        let (x, z) = (MatRef::from_row_major_slice(&x, b, d), MatRef::from_row_major_slice(&z, m, d));
+        let frame = Frame::new(z, &Lengths::Same(1.0), S::UNIT);
+        // never near: the profile sees what the sums give
+        let mut got = faer::Mat::zeros(b, m);
+        let mut finish = Cancelling::<T, S, _>::new(&frame.scale, T::ZERO - T::ONE, itself);
+        Block { frame: &frame, x, z, out: got.as_mut() }.fill::<S::Many, _>(&mut finish);
+        let (mut x_packed, mut z_packed) = (Aligned::new(), Aligned::new());
+        frame.pack_rows(x, b, &mut x_packed);
+        frame.pack_rows(z, m, &mut z_packed);
+        let mut worst = 0.0f64;
+        for (i, x) in x_packed.chunks(d).enumerate() {
+            for (j, z) in z_packed.chunks(d).enumerate() {
+                let pairs = x.iter().zip(z).map(|(x, z)| pair(x.to_f64(), z.to_f64()));
+                let (exact, size) = pairs.fold((0.0, 0.0), |(sum, all), (term, size)| (sum + term, all + size));
+                worst = worst.max((got[(i, j)].to_f64() - exact).abs() / (size * T::EPSILON));
+            }
+        }
+        worst
+    }
+
+    #[test]
+    fn distances_err_by_a_few_roundings() {
+        let squares = |x: f64, z: f64| ((x - z) * (x - z), x * x + z * z);
+        let spans = |x: f64, z: f64| ((x - z).abs() / 2.0, (x.abs() + z.abs()) / 2.0);
+        for d in [5, 8, 32, 90, 300, 784] {
+            let l2 = (roundings::<f32, Euclidean>(d, squares), roundings::<f64, Euclidean>(d, squares));
+            let l1 = (roundings::<f32, Spans>(d, spans), roundings::<f64, Spans>(d, spans));
+            println!("d={d}: {l2:.2?} {l1:.2?}");
+            assert!(l2.0 < SMOOTH / 2.0 && l2.1 < SMOOTH / 2.0, "d={d}: {l2:?} roundings");
+            assert!(l1.0 < 16.0 && l1.1 < 32.0, "d={d}: {l1:?} roundings");
+            assert!(l2.0 > 0.05 && l1.0 > 0.05, "measures nothing");
+        }
+    }
+}

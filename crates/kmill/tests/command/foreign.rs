@@ -1,0 +1,219 @@
+//! What is in a folder before a run is there after it: a run owns the names that it made, and no others.
+
+use crate::run::{kmill, ok};
+use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// What people keep: files, some with names that a run might give, a folder, links with and without their file.
+const FILES: [&str; 9] = [
+    "thesis.tex",
+    "job",
+    "000001.total",
+    "000001-000000000.0",
+    "x.alive",
+    "manifest.json",
+    "0001.safetensors",
+    ".kmill-notes.tmp",
+    "photographs/summer.jpg",
+];
+
+fn put(folder: &Path) {
+    std::fs::create_dir_all(folder.join("photographs")).unwrap();
+    FILES.iter().for_each(|name| std::fs::write(folder.join(name), name.repeat(100)).unwrap());
+    for (name, target) in [("link", "thesis.tex"), ("album", "photographs"), ("lost", "nowhere")] {
+        symlink(target, folder.join(name)).unwrap();
+    }
+}
+
+/// Every name in a folder with what is there: bytes, where a link leads, or nothing for a folder.
+fn there(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+        let content = match (kind.is_symlink(), kind.is_dir()) {
+            (true, _) => std::fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes(),
+            (_, true) => {
+                found.extend(there(&path));
+                Vec::new()
+            }
+            _ => std::fs::read(&path).unwrap(),
+        };
+        found.insert(path, content);
+    }
+    found
+}
+
+/// Lines of every verb that is given a folder or makes files, and what they leave: everything lies in the folder of the people.
+const LINES: [(&str, &[&str]); 20] = [
+    ("generate friedman1 --rows 300 -o t.parquet", &["t.parquet"]),
+    ("convert ../t.parquet --target y -o t.npy", &["t.npy", "t.y.npy"]),
+    ("fit ridge ../t.parquet --target y --rank 9 --lambda 1e-3 --states . --scratch . -o m", &["m"]),
+    (
+        "fit ridge ../t.parquet --target y --rank 9 --lambda 1e-3 --checkpoint-every 0s -o m --report r.html",
+        &["m", "r.html"],
+    ),
+    ("fit svr ../t.parquet --target y --rank 9 --C 1 --memory 64MiB --scratch . -o m", &["m"]),
+    ("features ../t.parquet --rank 5 --states . --scratch . --model m -o f.csv", &["m", "f.csv"]),
+    (
+        "tune ridge ../t.parquet --target y --factors 1 --rank 9 --states . --checkpoint-every 0s -o m -o s.csv",
+        &["m", "s.csv"],
+    ),
+    ("curve ../t.parquet --methods uniform --ranks 5 --repeats 1 --states . -o c.html", &["c.html"]),
+    ("herd ../t.parquet --count 5 --rank 9 --scratch . -o h.csv", &["h.csv"]),
+    ("test mmd ../t.parquet --by x0>0.5 --permutations 9 --scratch .", &[]),
+    ("plan ridge ../t.parquet --target y --scratch .", &[]),
+    ("predict ../m ../t.parquet -o p.csv", &["p.csv"]),
+    ("evaluate ../m ../t.parquet --target y --report e.html", &["e.html"]),
+    ("inspect ../m", &[]),
+    ("plot ../m ../t.parquet --x x0 --y x1 -o p.svg", &["p.svg"]),
+    ("export ../m -o m.onnx", &["m.onnx"]),
+    ("prepare ridge ../t.parquet --target y --rank 9 --lambda 1e-3 -o j", &["j"]),
+    ("stats ../j ../t.parquet -o s", &["s"]),
+    ("merge ../s -o all", &["all"]),
+    ("solve ../j ../s -o m", &["m"]),
+];
+
+/// A table, a model, and the parts of a job.
+fn inputs(at: &Path) {
+    ok(at, "generate friedman1 --rows 300 -o t.parquet -q");
+    ok(at, "fit ridge t.parquet --target y --rank 9 --lambda 1e-3 -q -o m");
+    ok(at, "prepare ridge t.parquet --target y --rank 9 --lambda 1e-3 -q -o j");
+    ok(at, "stats j t.parquet -q -o s");
+}
+
+#[test]
+fn every_verb_leaves_what_was_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    inputs(at);
+    let mut verbs: Vec<&str> = LINES.iter().filter_map(|(line, _)| line.split(' ').next()).collect();
+    // those that make no files, or the ones of a folder of their own, of which there is a test below
+    verbs.extend(["demo", "completions", "man", "help"]);
+    for verb in kmill::args::command(&[]).get_subcommands() {
+        assert!(verbs.contains(&verb.get_name()), "{} needs a line here", verb.get_name());
+    }
+    for (i, (line, made)) in LINES.iter().enumerate() {
+        let place = at.join(format!("place{i}"));
+        put(&place);
+        let before = there(&place);
+        ok(&place, line);
+        let mut after = there(&place);
+        for name in *made {
+            assert!(after.remove(&place.join(name)).is_some(), "{line}: {name} is missing");
+        }
+        assert!(after == before, "{line}: {:?} became {:?}", before.keys(), after.keys());
+    }
+}
+
+#[test]
+fn folders_that_a_run_would_empty_are_refused_where_they_hold_anything_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    inputs(at);
+    let tune = "tune ridge t.parquet --target y --factors 1 --rank 9 --checkpoint-every 0s -q -o n";
+    for (line, kept) in [
+        ("fit ridge t.parquet --target y --rank 9 --lambda 1e-3 --checkpoint-every 0s -q -o n", "n.checkpoint"),
+        ("features t.parquet --rank 5 --checkpoint-every 0s -q -o n.csv", "n.csv.checkpoint"),
+        (tune, "n.checkpoint"),
+        (tune, "n.search"),
+    ] {
+        let place = at.join(kept);
+        put(&place);
+        for path in there(&place).into_keys() {
+            if path.parent() != Some(&place) {
+                continue;
+            }
+            // each by itself
+            let other = at.join("beside");
+            std::fs::create_dir(&other).unwrap();
+            std::fs::rename(&path, other.join(path.file_name().unwrap())).unwrap();
+            std::fs::rename(&place, at.join("rest")).unwrap();
+            std::fs::rename(&other, &place).unwrap();
+            let before = there(&place);
+            for resume in ["", "--resume"] {
+                let (code, _, stderr) = kmill(at, &format!("{line} {resume}"));
+                assert!(code == 1 && stderr.contains("is no part of one; move it away"), "{line}: {stderr}");
+                assert!(there(&place) == before && !at.join("n").exists(), "{line}: {:?}", before.keys());
+            }
+            std::fs::remove_dir_all(&place).unwrap();
+            std::fs::rename(at.join("rest"), &place).unwrap();
+        }
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+    // the cells of a curve, and the files of the demo
+    let curve = "curve t.parquet --methods uniform --ranks 5 --repeats 1 -q";
+    std::fs::write(at.join("c.html.cells.json"), "years of work").unwrap();
+    symlink("t.parquet", at.join("d.html.cells.json")).unwrap();
+    symlink("nowhere", at.join("e.html.cells.json")).unwrap();
+    std::fs::create_dir(at.join("demo")).unwrap();
+    symlink("nowhere", at.join("demo/train.parquet")).unwrap();
+    let before = there(at);
+    for (line, part) in [
+        (format!("{curve} -o c.html"), "not a file of cells that kmill wrote"),
+        (format!("{curve} -o d.html"), "this is a link"),
+        (format!("{curve} -o e.html"), "this is a link"),
+        (format!("{curve} -o f.html -o ./f.html.cells.json"), "it goes at the end"),
+        ("demo --rows 100 --keep demo -q".to_string(), "it holds train.parquet, which would be lost"),
+    ] {
+        let (code, _, stderr) = kmill(at, &line);
+        assert!(code == 1 && stderr.contains(part), "{line}: {stderr}");
+        assert!(there(at) == before, "{line}");
+    }
+}
+
+#[test]
+fn an_output_that_is_an_input_is_refused_under_every_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    inputs(at);
+    ok(at, "herd t.parquet --features x* --count 9 --rank 9 -q -o l.parquet");
+    ok(at, "fit ridge t.parquet --target y --rank 9 --lambda 1e-3 --metric diagonal -q -o k");
+    std::fs::create_dir(at.join("sub")).unwrap();
+    for (name, target) in [("sub/s", "../s"), ("sub/j", "../j"), ("sub/k", "../k"), ("sub/l.parquet", "../l.parquet")] {
+        symlink(target, at.join(name)).unwrap();
+    }
+    let before = there(at);
+    let ridge = "ridge t.parquet --target y --rank 9 --lambda 1e-3";
+    let absolute = at.join("s").display().to_string();
+    for line in [
+        "merge s -o s".to_string(),
+        "merge s -o ./s".to_string(),
+        "merge s -o sub/../s".to_string(),
+        "merge s -o sub/s".to_string(),
+        "merge sub/s -o s".to_string(),
+        format!("merge s -o {absolute}"),
+        "solve j s -o s".to_string(),
+        "solve j s -o sub/j".to_string(),
+        "stats j t.parquet -o j".to_string(),
+        "features t.parquet --features x* --landmarks l.parquet -o sub/l.parquet".to_string(),
+        format!("fit {ridge} --metric k -o sub/k"),
+        format!("prepare {ridge} --metric k -o k"),
+        "tune ridge t.parquet --target y --factors 1 --rank 9 --metric k -o k".to_string(),
+    ] {
+        let (code, _, stderr) = kmill(at, &line);
+        assert!(code == 1 && stderr.contains("this is also an input, which would be lost"), "{line}: {stderr}");
+        assert!(there(at) == before, "{line}");
+    }
+}
+
+#[test]
+fn a_run_that_failed_leaves_the_folder_of_states_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    std::fs::write(at.join("one.csv"), format!("x,c\n{}", "1,a\n2,a\n3,a\n".repeat(9))).unwrap();
+    std::fs::write(at.join("two.csv"), format!("x,c\n{}", "1,a\n2,b\n3,a\n".repeat(9))).unwrap();
+    put(&at.join("s"));
+    let before = there(&at.join("s"));
+    for line in ["fit ridge", "curve --methods uniform --ranks 2 --repeats 1 --test-where x>2"] {
+        let (verb, more) = line.split_once(' ').unwrap();
+        let more = if verb == "fit" { "ridge FILE --rank 3 -o m" } else { &format!("FILE {more} -o c.csv") };
+        let line = format!("{verb} {more} --target c --task classification --lambda 1e-3 --states s -q");
+        let (code, _, stderr) = kmill(at, &line.replace("FILE", "one.csv"));
+        assert!(code == 1 && stderr.contains("class"), "{stderr}");
+        assert!(there(&at.join("s")) == before, "{line}: {:?}", there(&at.join("s")).keys());
+        ok(at, &line.replace("FILE", "two.csv"));
+        assert!(there(&at.join("s")) == before, "{line}");
+    }
+}

@@ -1,0 +1,251 @@
+//! Rows of segments that a process holds only a part of.
+//!
+//! Floating-point sums depend on their order, so the state of a segment is made of all of its rows, tile by tile from its first. A process
+//! with a part of a segment folds nothing for good: it keeps these rows as the fold sees them, whoever has the rest keeps that, and
+//! the process that brings the states together folds them all, with the bits of a segment that was read at once. What is kept is
+//! less than a segment at either end of a lot, and neither side has more than a tile of it in memory.
+
+use super::run::run;
+use super::{Fold, Pass};
+use crate::checkpoint::{Number, RowsKey};
+use crate::rows::Label;
+use crate::{Error, Footprint, Real, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape, Workers};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where the rows of a lot are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LotRows {
+    /// All of them in the source.
+    Whole,
+    /// These of a single segment in the source: they are to be kept.
+    Begun(Range<u64>),
+    /// All of a single segment among those that were kept, in these tiles, with their places.
+    Kept(Vec<(usize, RowsKey)>),
+}
+
+/// Keeps the rows of segments of which a process holds a part.
+pub trait BegunRows: Sync {
+    /// Where the rows of a lot are.
+    fn of(&self, lot: &Range<u64>) -> LotRows;
+    /// Takes over a tile of rows.
+    ///
+    /// # Errors
+    /// Errors of the medium that carries the rows.
+    fn keep(&self, key: RowsKey, tile: &[u8]) -> Result<()>;
+    /// The tile at a place.
+    ///
+    /// # Errors
+    /// Errors of the medium that carries the rows.
+    fn load(&self, place: usize) -> Result<Vec<u8>>;
+}
+
+/// Keeps the rows `stored`, which lie in one segment. They are folded as well, so that a row that the fold refuses is refused here.
+pub(super) fn keep<T: Real, F: Fold<T>>(
+    pass: &Pass<'_>,
+    source: &dyn RowSource<T>,
+    fold: &F,
+    rows: &dyn BegunRows,
+    stored: Range<u64>,
+) -> Result<(), F::Error> {
+    let keeping = Keeping { fold, rows, end: AtomicU64::new(stored.start) };
+    let end = stored.end;
+    run(&Pass { lanes: 1, ..*pass }, &Clipped { source, stored }, &keeping, 0..u64::MAX, |_| Ok(()))?;
+    let last = keeping.end.into_inner();
+    if last < end {
+        rows.keep(RowsKey { stored: last..end, rows: 0 }, &[])?;
+    }
+    Ok(())
+}
+
+/// Some stored rows of a source.
+#[derive(Debug)]
+struct Clipped<'a, T> {
+    source: &'a dyn RowSource<T>,
+    stored: Range<u64>,
+}
+
+impl<T: Real> RowSource<T> for Clipped<'_, T> {
+    fn shape(&self) -> TableShape {
+        self.source.shape()
+    }
+    fn range(&self) -> Range<u64> {
+        self.stored.clone()
+    }
+    fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
+        self.source.open(segment)
+    }
+    fn footprint(&self) -> Footprint {
+        self.source.footprint()
+    }
+}
+
+/// A fold whose rows are kept.
+struct Keeping<'a, F> {
+    fold: &'a F,
+    rows: &'a dyn BegunRows,
+    /// The row after the last one that is kept.
+    end: AtomicU64,
+}
+
+impl<T: Real, F: Fold<T>> Fold<T> for Keeping<'_, F> {
+    type State = F::State;
+    type Scratch = F::Scratch;
+    type Error = F::Error;
+
+    fn init(&self) -> F::State {
+        self.fold.init()
+    }
+    fn scratch(&self) -> F::Scratch {
+        self.fold.scratch()
+    }
+    fn step(
+        &self,
+        state: &mut F::State,
+        scratch: &mut F::Scratch,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<(), F::Error> {
+        let Some(last) = block.rows.last() else { return Ok(()) };
+        let start = self.end.swap(last + 1, Ordering::Relaxed);
+        self.rows.keep(RowsKey { stored: start..last + 1, rows: block.len() as u64 }, &written(block))?;
+        self.fold.step(state, scratch, block, workers)
+    }
+    fn flush(&self, state: &mut F::State, scratch: &mut F::Scratch, workers: &Workers) -> Result<(), F::Error> {
+        self.fold.flush(state, scratch, workers)
+    }
+}
+
+/// The arrays of a block, one after the other: numbers of the rows, features, targets, codes of classes and folds.
+fn written<T: Real>(block: &RowBlock<'_, T>) -> Vec<u8> {
+    let codes = [&block.classes, &block.groups].map(|coded| coded.map_or(&[][..], |coded| coded.codes));
+    let parts: [&[u8]; 5] = [
+        bytemuck::cast_slice(block.rows),
+        T::bytes(block.x),
+        bytemuck::cast_slice(block.y),
+        bytemuck::cast_slice(codes[0]),
+        bytemuck::cast_slice(codes[1]),
+    ];
+    parts.concat()
+}
+
+/// The rows of a segment that were kept, as a source.
+#[derive(Debug)]
+pub(super) struct Kept<'a, T> {
+    rows: Tiles<'a>,
+    /// Buffer of a source of such rows, with its dictionaries of classes and folds.
+    empty: RowBuf<T>,
+    shape: TableShape,
+}
+
+/// Tiles, and where they are.
+struct Tiles<'a> {
+    keeper: &'a dyn BegunRows,
+    tiles: Vec<(usize, RowsKey)>,
+}
+
+impl std::fmt::Debug for Tiles<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.tiles.fmt(f)
+    }
+}
+
+impl<'a, T: Real> Kept<'a, T> {
+    /// The rows in `tiles`, which `source` would hold if they were there.
+    pub(super) fn new(
+        source: &dyn RowSource<T>,
+        keeper: &'a dyn BegunRows,
+        tiles: Vec<(usize, RowsKey)>,
+    ) -> Result<Self> {
+        let mut empty = RowBuf::new(0);
+        source.open(0..0)?.next(&mut empty)?;
+        Ok(Self { rows: Tiles { keeper, tiles }, empty, shape: source.shape() })
+    }
+}
+
+impl<T: Real> RowSource<T> for Kept<'_, T> {
+    fn shape(&self) -> TableShape {
+        self.shape
+    }
+    fn range(&self) -> Range<u64> {
+        let tiles = &self.rows.tiles;
+        tiles.first().map_or(0, |(_, key)| key.stored.start)..tiles.last().map_or(0, |(_, key)| key.stored.end)
+    }
+    fn open(&self, _: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
+        let code = |labels: &Option<Arc<Vec<Label>>>| labels.as_ref().map_or(0, |_| size_of::<u32>());
+        let (shape, empty) = (&self.shape, &self.empty);
+        let (x, y) = (shape.features * size_of::<T>(), shape.targets * size_of::<f64>());
+        let widths = [size_of::<u64>(), x, y, code(&empty.class_labels), code(&empty.group_labels)];
+        Ok(Box::new(KeptCursor { source: self, widths, next: 0, tile: Vec::new(), place: 0, rows: 0 }))
+    }
+    fn footprint(&self) -> Footprint {
+        Footprint { fixed: 0, per_row: RowBuf::<T>::bytes_per_row(&self.shape) }
+    }
+}
+
+/// A reader of kept rows.
+struct KeptCursor<'a, T> {
+    source: &'a Kept<'a, T>,
+    /// Bytes of a row in each of the arrays.
+    widths: [usize; 5],
+    /// The tile to be loaded next.
+    next: usize,
+    /// The arrays of the tile at hand, one after the other.
+    tile: Vec<u8>,
+    /// Its first row that was not handed out, and its number of rows.
+    place: usize,
+    rows: usize,
+}
+
+impl<T: Real> RowCursor<T> for KeptCursor<'_, T> {
+    fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
+        buf.clear();
+        let empty = &self.source.empty;
+        (buf.class_labels, buf.group_labels) = (empty.class_labels.clone(), empty.group_labels.clone());
+        while buf.rows.len() < buf.capacity && (self.place < self.rows || self.load()?) {
+            let some = self.place..self.rows.min(self.place + buf.capacity - buf.rows.len());
+            append(&mut buf.rows, self.bytes(0, &some));
+            append(&mut buf.x, self.bytes(1, &some));
+            append(&mut buf.y, self.bytes(2, &some));
+            append(&mut buf.classes, self.bytes(3, &some));
+            append(&mut buf.groups, self.bytes(4, &some));
+            self.place = some.end;
+        }
+        Ok(!buf.rows.is_empty())
+    }
+}
+
+impl<T: Real> KeptCursor<'_, T> {
+    /// Reads the next tile that has rows; false where there is none.
+    fn load(&mut self) -> Result<bool> {
+        let Tiles { keeper, tiles } = &self.source.rows;
+        let left = tiles.iter().enumerate().skip(self.next);
+        let Some((at, (place, key))) = left.into_iter().find(|(_, (_, key))| key.rows > 0) else { return Ok(false) };
+        // one tile at a time
+        self.tile = Vec::new();
+        self.tile = keeper.load(*place)?;
+        let (rows, width) = (key.rows as usize, self.widths.iter().sum::<usize>());
+        if Some(self.tile.len()) != rows.checked_mul(width) {
+            let (stored, bytes) = (&key.stored, self.tile.len());
+            let detail = format!("rows {}..{} have {bytes} bytes, not {rows} times {width}", stored.start, stored.end);
+            return Err(Error::Damaged { path: PathBuf::from("kept rows"), detail });
+        }
+        (self.next, self.place, self.rows) = (at + 1, 0, rows);
+        Ok(true)
+    }
+
+    /// The bytes of some rows of the tile in one of the arrays.
+    fn bytes(&self, array: usize, some: &Range<usize>) -> &[u8] {
+        let (first, width) = (self.rows * self.widths[..array].iter().sum::<usize>(), self.widths[array]);
+        &self.tile[first + some.start * width..first + some.end * width]
+    }
+}
+
+/// Appends values that were written as bytes.
+fn append<V: Number>(values: &mut Vec<V>, bytes: &[u8]) {
+    let have = values.len();
+    values.resize(have + bytes.len() / size_of::<V>(), V::zeroed());
+    bytemuck::cast_slice_mut(&mut values[have..]).copy_from_slice(bytes);
+}

@@ -1,0 +1,84 @@
+//! A process of a job that is shared through a medium: its sign of life, and the names of what such processes put there.
+//!
+//! Every name begins with the mark of the job, which is a digest of its options and its files. So a run sees, replaces and removes
+//! what processes of the same job have put there, and nothing else: neither what people keep in the folder, nor another job.
+
+use super::engine::PassKey;
+use super::life::{Life, Lives, Sign};
+use super::medium::Medium;
+use crate::checkpoint::Manifest;
+use crate::digest::Digest;
+use crate::{Error, Result};
+use std::sync::Arc;
+
+/// How the name of a manifest ends.
+const JOB: &str = "-job";
+
+/// This process, as one of those that do a job.
+pub(super) struct Member {
+    /// The mark of the job.
+    pub(super) mark: String,
+    pub(super) sign: Sign,
+}
+
+impl Member {
+    /// Joins the processes that do the job, and gives the first sign of life.
+    ///
+    /// # Errors
+    /// Where processes of another job are at work there; those of the place.
+    pub(super) fn join(medium: &Arc<dyn Medium>, lives: &Lives, job: &Manifest) -> Result<Self> {
+        let mark = job.mark();
+        let name = format!("{mark}{JOB}");
+        if !medium.has(&name)? {
+            refuse_others(&**medium, lives, job)?;
+            medium.create(&name, &serde_json::to_vec(job).unwrap_or_default())?;
+        }
+        let sign = Sign::new(Arc::clone(medium), &mark);
+        sign.begin()?;
+        Ok(Self { mark, sign })
+    }
+
+    /// True for the names of this job.
+    pub(super) fn owns(&self, name: &str) -> bool {
+        name.strip_prefix(&self.mark).is_some_and(|rest| rest.starts_with('-'))
+    }
+
+    pub(super) fn total(&self, pass: &PassKey) -> String {
+        format!("{}-{:06}.total", self.mark, pass.number)
+    }
+
+    pub(super) fn state(&self, pass: &PassKey, segment: u64) -> String {
+        format!("{}-{:06}-{}", self.mark, pass.number, at(segment))
+    }
+
+    pub(super) fn claim(&self, pass: &PassKey, what: &str, generation: u64) -> String {
+        format!("{}-{:06}-{what}.{generation}", self.mark, pass.number)
+    }
+}
+
+/// The node, or the lot, that begins at a segment.
+pub(super) fn at(segment: u64) -> String {
+    format!("{segment:09}")
+}
+
+/// Refuses a place where processes of another job are at work: most likely one of the two was started with wrong options, and they would
+/// share nothing.
+fn refuse_others(medium: &dyn Medium, lives: &Lives, job: &Manifest) -> Result<()> {
+    let names = medium.names()?;
+    for name in names.iter().filter(|name| Digest::behind(name) == Some(JOB)) {
+        let mark = name.trim_end_matches(JOB);
+        let processes = names.iter().filter(|name| name.starts_with(mark)).filter_map(|name| Life::process(name));
+        if let Ok(Some(text)) = medium.read(name)
+            && let Ok(other) = serde_json::from_slice::<Manifest>(&text)
+            && let Some(difference) = job.other_job(&other)
+            && lives.is_any_seen(&processes.collect::<Vec<_>>())?
+        {
+            let why = format!(
+                "another job is at work here: {difference}; start every process with the same options and rows, or name \
+                 another folder"
+            );
+            return Err(Error::Engine { folder: medium.place(), why });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Digests of the values of rows, taken as they are read.
+//!
+//! A row's digest is a sum of products, two halves of a value each plus a key of its column, 32 bits by 32 (the NH hash: Black,
+//! Halevi, Krawczyk, Krovetz, Rogaway, "UMAC", CRYPTO 1999), mixed with the number of the row. That of some rows is the sum of theirs, so
+//! that neither chunks nor order of reading count, and parts can be put together. It notices change and is no protection against forgery.
+
+use crate::checkpoint::{Arrays, Persist, Stored};
+use crate::convert::TILE;
+use crate::digest::Digest;
+use crate::key::mix;
+use crate::real::vectorised;
+use crate::source::{Positions, View};
+use crate::{Result, Selected};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Stored rows that have a digest of their own.
+const PIECE: u64 = 1024;
+
+/// The digests of the selected rows of a table, for each 1,024 stored rows: 8 bytes each.
+#[derive(Debug)]
+pub struct RowDigests {
+    rows: u64,
+    sums: Vec<AtomicU64>,
+    closed: AtomicBool,
+}
+
+impl RowDigests {
+    /// Digests of the first `rows` stored rows, none of which was read yet.
+    pub fn new(rows: u64) -> Self {
+        let sums = (0..rows.div_ceil(PIECE)).map(|_| AtomicU64::new(0)).collect();
+        Self { rows, sums, closed: AtomicBool::new(false) }
+    }
+
+    /// Takes in no more rows: they have all been read.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// The stored rows of a piece.
+    pub fn piece(&self, number: u64) -> Range<u64> {
+        number.saturating_mul(PIECE).min(self.rows)..(number.saturating_add(1).saturating_mul(PIECE)).min(self.rows)
+    }
+
+    /// The pieces that some stored rows have a part of, with the digests of that part, as far as it was read.
+    pub fn of(&self, rows: &Range<u64>) -> Vec<(u64, u64)> {
+        let end = rows.end.min(self.rows);
+        if rows.start >= end {
+            return Vec::new();
+        }
+        let pieces = rows.start / PIECE..end.div_ceil(PIECE);
+        pieces.map(|piece| (piece, self.sum(piece))).collect()
+    }
+
+    /// The digest of a piece; 0 for one that is not there.
+    pub fn sum(&self, piece: u64) -> u64 {
+        let place = usize::try_from(piece).ok();
+        place.and_then(|place| self.sums.get(place)).map_or(0, |sum| sum.load(Ordering::Relaxed))
+    }
+
+    /// Takes in `rows`, which are at places `at` of a chunk with these columns, [`TILE`] at the most.
+    pub(crate) fn add(&self, views: &[View<'_>], keys: &[u64], at: Positions<'_>, rows: &[u64]) {
+        if self.closed.load(Ordering::Relaxed) {
+            return;
+        }
+        let (mut values, mut sums) = ([0.0; TILE], [0; TILE]);
+        let (values, sums) = (&mut values[..rows.len()], &mut sums[..rows.len()]);
+        for (view, key) in views.iter().zip(keys) {
+            load(view, at, values);
+            take(values, *key, sums);
+        }
+        let mut i = 0;
+        while i < rows.len() && rows[i] < self.rows {
+            let piece = rows[i] / PIECE;
+            let mut sum = 0u64;
+            while i < rows.len() && rows[i] < self.rows && rows[i] / PIECE == piece {
+                sum = sum.wrapping_add(mix(sums[i] ^ mix(rows[i])));
+                i += 1;
+            }
+            self.sums[piece as usize].fetch_add(sum, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Selected {
+    /// A copy of the selection whose rows' digests are taken as they are read, until these are closed.
+    #[must_use]
+    pub fn digested(&self, digests: &Arc<RowDigests>) -> Self {
+        Self { table: self.table.digested(digests), ..self.clone() }
+    }
+}
+
+/// Adds the products of a column's values to the digests of their rows.
+fn take(values: &[f64], key: u64, sums: &mut [u64]) {
+    let (low, high) = (key as u32, (key >> 32) as u32);
+    vectorised(
+        #[inline(always)]
+        || {
+            for (sum, value) in sums.iter_mut().zip(values) {
+                let bits = value.to_bits();
+                let (a, b) = ((bits as u32).wrapping_add(low), ((bits >> 32) as u32).wrapping_add(high));
+                *sum = sum.wrapping_add(u64::from(a).wrapping_mul(u64::from(b)));
+            }
+        },
+    );
+}
+
+/// The values as numbers: of texts a digest, and one number for all that are missing.
+fn load(view: &View<'_>, at: Positions<'_>, values: &mut [f64]) {
+    view.load(at, values);
+    for (i, value) in values.iter_mut().enumerate().filter(|(_, value)| value.is_nan()) {
+        let row = at.get(i);
+        *value = match view.bytes(row).filter(|_| !view.is_null(row)) {
+            Some(text) => f64::from_bits(Digest::word_of(text)),
+            None => f64::NAN,
+        };
+    }
+}
+
+/// The key of a column.
+pub(crate) fn key(column: &str) -> u64 {
+    mix(Digest::word_of(column.as_bytes()))
+}
+
+impl Persist for RowDigests {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.own("sums", self.sums.iter().map(|sum| sum.load(Ordering::Relaxed)).collect());
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
+        let mut sums = vec![0; self.sums.len()];
+        from.fill("sums", &mut sums)?;
+        self.sums = sums.into_iter().map(AtomicU64::new).collect();
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! Columns of a chunk of text, value by value.
+
+use super::table::{CHUNK_BYTES, CHUNK_ROWS};
+use crate::arrow::array::{
+    ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, StringViewArray, UInt64Builder,
+};
+use crate::schema::{Column, Kind};
+use crate::source::View;
+use std::sync::Arc;
+
+/// The column of the chunk that is being read.
+#[derive(Debug)]
+pub(crate) enum Builder {
+    Float(Float64Builder),
+    Int(Int64Builder),
+    Large(UInt64Builder),
+    Bool(BooleanBuilder),
+    Text(StringBuilder),
+}
+
+impl Builder {
+    pub(crate) fn new(kind: &Kind) -> Self {
+        match kind {
+            Kind::Float { .. } => Self::Float(Float64Builder::new()),
+            Kind::Int { signed: true, .. } => Self::Int(Int64Builder::new()),
+            Kind::Int { signed: false, .. } => Self::Large(UInt64Builder::new()),
+            Kind::Bool => Self::Bool(BooleanBuilder::new()),
+            // kinds that no text is read as
+            Kind::Text | Kind::Binary | Kind::Time(_) | Kind::Other(_) => Self::Text(StringBuilder::new()),
+        }
+    }
+
+    /// Returns the values so far; the next chunk starts empty.
+    pub(crate) fn finish(&mut self) -> ArrayRef {
+        match self {
+            Self::Float(values) => Arc::new(values.finish()),
+            Self::Int(values) => Arc::new(values.finish()),
+            Self::Large(values) => Arc::new(values.finish()),
+            Self::Bool(values) => Arc::new(values.finish()),
+            Self::Text(values) => Arc::new(StringViewArray::from(&values.finish())),
+        }
+    }
+}
+
+/// The columns of a chunk of text.
+#[derive(Debug)]
+pub(crate) struct Builders {
+    pub(crate) columns: Vec<Builder>,
+    arrays: Vec<ArrayRef>,
+}
+
+impl Builders {
+    pub(crate) fn new(columns: &[Column], wanted: &[usize]) -> Self {
+        let columns = wanted.iter().map(|column| Builder::new(&columns[*column].kind));
+        Self { columns: columns.collect(), arrays: Vec::new() }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.arrays.clear();
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.arrays = self.columns.iter_mut().map(Builder::finish).collect();
+    }
+
+    pub(crate) fn view(&self, slot: usize) -> Option<View<'_>> {
+        crate::source::plain::view(&**self.arrays.get(slot)?)
+    }
+
+    /// Bytes of the longest chunk, twice: columns of numbers have as many values as rows, and texts are as long as the chunk.
+    pub(crate) fn bytes(columns: &[&Column], longest: usize) -> usize {
+        let text = columns.iter().any(|column| column.kind == Kind::Text);
+        2 * (CHUNK_ROWS * columns.len() * 8 + if text { CHUNK_BYTES + longest } else { 0 })
+    }
+}

@@ -1,0 +1,71 @@
+//! Rows that are lines.
+
+use super::Scanner;
+use memchr::memchr;
+
+/// Finds lines that hold more than blanks and, where the format has a mark for it, comment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineScanner {
+    comment: Option<u8>,
+    in_comment: bool,
+}
+
+impl LineScanner {
+    pub(crate) fn new(comment: Option<u8>) -> Self {
+        Self { comment, in_comment: false }
+    }
+}
+
+impl Scanner for LineScanner {
+    fn begin(&mut self, bytes: &[u8], line: &mut u64) -> Option<usize> {
+        let mut at = 0;
+        while let Some(byte) = bytes.get(at) {
+            match byte {
+                b'\n' => (self.in_comment, *line) = (false, *line + 1),
+                _ if self.in_comment => at += memchr(b'\n', &bytes[at..])? - 1,
+                byte if Some(*byte) == self.comment => self.in_comment = true,
+                byte if byte.is_ascii_whitespace() => {}
+                _ => return Some(at),
+            }
+            at += 1;
+        }
+        None
+    }
+
+    fn end(&mut self, bytes: &[u8], _line: &mut u64) -> Option<usize> {
+        memchr(b'\n', bytes)
+    }
+
+    fn may_end(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_found_whatever_the_pieces() {
+        let text = b"# head\n\n1 1:2 # tail\n  \n\t-1 2:3\r\n#\n# end\n5";
+        for piece in 1..text.len() {
+            let (mut scanner, mut line, mut inside, mut found) = (LineScanner::new(Some(b'#')), 1, false, Vec::new());
+            for (chunk, mut bytes) in text.chunks(piece).enumerate() {
+                let mut base = chunk * piece;
+                while !bytes.is_empty() {
+                    let edge = match inside {
+                        true => scanner.end(bytes, &mut line),
+                        false => scanner.begin(bytes, &mut line),
+                    };
+                    if let (Some(at), false) = (edge, inside) {
+                        found.push((base + at, line));
+                    }
+                    inside ^= edge.is_some();
+                    let used = edge.unwrap_or(bytes.len());
+                    (bytes, base) = (&bytes[used..], base + used);
+                }
+            }
+            assert_eq!(found, [(8, 3), (25, 5), (41, 8)], "{piece}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! A table written as text, whatever the format: where its rows are, and a cursor over them.
+
+use super::{Record, Records, RowStart, RowStarts, Scanner};
+use crate::schema::{Column, Kind, Schema};
+use crate::source::positioned::Positioned;
+use crate::source::{FileCursor, TableFile, View};
+use crate::{BadLine, Error, Result};
+use std::fmt::Debug;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Most rows of a chunk.
+pub(crate) const CHUNK_ROWS: usize = 4096;
+/// Bytes of text after which a chunk ends, so that long rows make short chunks.
+pub(super) const CHUNK_BYTES: usize = 1 << 20;
+
+/// What one format of text knows about its rows.
+pub(crate) trait TextFormat: Debug + Send + Sync {
+    const NAME: &'static str;
+    /// What to look at where a row is too long, or does not end.
+    const UNENDED: &'static str;
+    type Scanner: Scanner;
+    type Chunk<'a>: TextChunk
+    where
+        Self: 'a;
+
+    fn scanner(&self) -> Self::Scanner;
+    /// An empty chunk of some columns, each of which comes once.
+    fn chunk<'a>(&'a self, columns: &'a [Column], wanted: &[usize]) -> Self::Chunk<'a>;
+    /// Bytes of a chunk of `columns`; the longest row of the file has `longest`.
+    fn chunk_bytes(&self, columns: &[&Column], longest: usize) -> usize;
+}
+
+/// The rows that were read last, as columns.
+pub(crate) trait TextChunk: Send {
+    /// Forgets its rows; returns the most that the next ones may be.
+    fn begin(&mut self, rows: usize) -> usize;
+    /// Appends a row, which has the number `row`.
+    fn push(&mut self, row: u64, text: &[u8]) -> Result<(), Wrong>;
+    /// Makes the rows ready to be viewed.
+    fn end(&mut self) {}
+    /// Column `slot` of those that were asked for.
+    fn view(&self, slot: usize) -> Option<View<'_>>;
+}
+
+/// What is wrong with a row.
+#[derive(Debug, Default)]
+pub(crate) struct Wrong {
+    pub(crate) column: Option<String>,
+    pub(crate) expected: String,
+    pub(crate) found: String,
+    pub(crate) remedy: String,
+}
+
+impl Wrong {
+    pub(crate) fn new(expected: impl Into<String>, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { column: None, expected: expected.into(), found: found.into(), remedy: remedy.into() }
+    }
+
+    pub(crate) fn of_column(self, column: &str) -> Self {
+        Self { column: Some(column.to_string()), ..self }
+    }
+
+    fn error(self, path: &Path, row: u64, line: u64) -> Error {
+        let Self { column, expected, found, remedy } = self;
+        BadLine { path: path.to_path_buf(), row, line, column, expected, found, remedy }.into()
+    }
+}
+
+/// Why a file cannot be taken as a table: a row, or the file as a whole.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    Row(Wrong),
+    File(String),
+}
+
+impl From<Wrong> for Refused {
+    fn from(wrong: Wrong) -> Self {
+        Self::Row(wrong)
+    }
+}
+
+/// An open file of text.
+#[derive(Debug)]
+pub(crate) struct TextTable<F> {
+    pub(crate) path: PathBuf,
+    pub(crate) file: Positioned,
+    pub(crate) format: F,
+    schema: Schema,
+    starts: RowStarts,
+}
+
+impl<F: TextFormat> TextTable<F> {
+    /// An open file of which nothing is known yet; the path is for messages.
+    pub(crate) fn new(path: &Path, file: std::fs::File, format: F) -> Result<Self> {
+        let file = Positioned::of(file).map_err(Error::io("read", path))?;
+        Ok(Self { path: path.to_path_buf(), file, format, schema: Schema::default(), starts: RowStarts::new() })
+    }
+
+    /// The one pass that finds the rows from `start` on. `take` looks at each, and tells whether it is one.
+    pub(crate) fn index(
+        &mut self,
+        start: u64,
+        mut take: impl FnMut(u64, &[u8]) -> Result<bool, Refused>,
+    ) -> Result<()> {
+        let start = RowStart { offset: start, line: 1 };
+        let mut records = Records::new(self.file.clone(), self.format.scanner(), start);
+        loop {
+            let row = self.starts.rows();
+            let record = records.next().map_err(|fault| fault.error::<F>(&self.path, row))?;
+            let Some(record) = record else { return Ok(()) };
+            match take(row, record.bytes) {
+                Ok(true) => self.starts.add(&record),
+                Ok(false) => {}
+                Err(Refused::Row(wrong)) => return Err(wrong.error(&self.path, row, record.place.line)),
+                Err(Refused::File(detail)) => return Err(self.malformed(detail)),
+            }
+        }
+    }
+
+    /// The file with the columns that were found.
+    pub(crate) fn with_columns(mut self, columns: impl Iterator<Item = (String, Kind)>) -> Self {
+        self.schema.columns = columns.map(|(name, kind)| Column { name, kind }).collect();
+        self
+    }
+
+    pub(crate) fn malformed(&self, detail: impl Into<String>) -> Error {
+        Error::Malformed { path: self.path.clone(), format: F::NAME, detail: detail.into() }
+    }
+}
+
+/// Columns of a file in the order in which they were asked for first, each once, and the place among them of every one
+/// that was asked for.
+fn distinct(columns: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let mut distinct = Vec::new();
+    let mut places = std::collections::HashMap::new();
+    let slot = |column: &usize| {
+        *places.entry(*column).or_insert_with(|| {
+            distinct.push(*column);
+            distinct.len() - 1
+        })
+    };
+    let slots = columns.iter().map(slot).collect();
+    (distinct, slots)
+}
+
+impl<F: TextFormat> TableFile for TextTable<F> {
+    fn format(&self) -> &'static str {
+        F::NAME
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn rows(&self) -> u64 {
+        self.starts.rows()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.length()
+    }
+
+    fn scanned(&self) -> u64 {
+        self.file.length()
+    }
+
+    fn line(&self, row: u64) -> Option<u64> {
+        self.starts.line(&self.file, self.format.scanner(), row)
+    }
+
+    /// Bytes of a block of text, the chunk, and for each column of the file its place in the chunk and in a row.
+    fn footprint(&self, columns: &[usize]) -> usize {
+        let wanted: Vec<&Column> = columns.iter().map(|column| &self.schema.columns[*column]).collect();
+        let chunk = self.format.chunk_bytes(&wanted, self.starts.longest_row());
+        self.starts.footprint() + chunk + self.schema.columns.len() * 3 * size_of::<usize>()
+    }
+
+    fn open<'a>(
+        &'a self,
+        columns: &[usize],
+        rows: Range<u64>,
+        read: &Arc<AtomicU64>,
+    ) -> Result<Box<dyn FileCursor + 'a>> {
+        let records = self.starts.records(self.file.counting(read), self.format.scanner(), rows.start);
+        let records = records.map_err(|fault| fault.error::<F>(&self.path, rows.start))?;
+        let (wanted, slots) = distinct(columns);
+        let chunk = self.format.chunk(&self.schema.columns, &wanted);
+        Ok(Box::new(TextCursor { table: self, records, chunk, slots, left: rows }))
+    }
+}
+
+struct TextCursor<'a, F: TextFormat> {
+    table: &'a TextTable<F>,
+    records: Records<F::Scanner>,
+    chunk: F::Chunk<'a>,
+    /// For each column asked for, its place in the chunk.
+    slots: Vec<usize>,
+    left: Range<u64>,
+}
+
+impl<F: TextFormat> FileCursor for TextCursor<'_, F> {
+    fn advance(&mut self) -> Result<usize> {
+        let (table, first) = (self.table, self.left.start);
+        let left = usize::try_from(self.left.end - first).unwrap_or(usize::MAX);
+        let most = self.chunk.begin(left.min(CHUNK_ROWS)) as u64;
+        let mut bytes = 0;
+        while self.left.start - first < most && bytes < CHUNK_BYTES {
+            let row = self.left.start;
+            let record = self.records.next().map_err(|fault| fault.error::<F>(&table.path, row))?;
+            let Some(Record { bytes: text, place }) = record else {
+                let rows = table.rows();
+                return Err(table.malformed(format!("it changed while being read: it had {rows} rows, now {row}")));
+            };
+            self.chunk.push(row, text).map_err(|wrong| wrong.error(&table.path, row, place.line))?;
+            bytes += text.len();
+            self.left.start += 1;
+        }
+        self.chunk.end();
+        Ok((self.left.start - first) as usize)
+    }
+
+    fn view(&self, index: usize) -> Result<View<'_>> {
+        self.chunk.view(self.slots[index]).ok_or_else(|| self.table.malformed("a column is missing"))
+    }
+}

@@ -1,0 +1,246 @@
+"""The place on the driver where the workers of a cluster meet, and the port through which they reach it.
+
+A message is a short text and bytes with their lengths before them, and a code (HMAC-SHA256) behind them. The code is also of the number of
+the message and of random bytes that both ends gave when the connection began: without the key nobody makes a message, changes one, leaves
+one out or sends one again. Nothing that comes from the port is ever code, a pickle or a path.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+import socket
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+#: The methods of a place.
+METHODS = ("create", "replace", "read", "has", "remove", "names", "put", "get")
+
+#: The longest text and the most bytes of a message: the sums of 20,000 features in float64 have 3.2 GB.
+LONGEST, MOST = 1 << 12, 1 << 33
+
+#: Seconds in which a connection must show that it has the key, and in which a driver must answer a new one.
+STRANGE, REACHED = 10.0, 60.0
+
+#: Connections beside one for each worker: of workers that were started again, and of strangers.
+SPARE = 32
+
+_LENGTHS = struct.Struct(">HQ")
+_NONCE = _CODE = 32
+
+
+class Place:
+    """Texts and files of sums under names, in a folder of the driver; one call at a time."""
+
+    def __init__(self, folder: str):
+        self._folder, self._texts, self._lock = Path(folder), dict[str, bytes](), threading.Lock()
+
+    def call(self, method: str, name: str = "", content: bytes = b"") -> Any:
+        """What a method answers. A wrong call is a ValueError."""
+        if method != "names" and (not re.fullmatch(r"[A-Za-z0-9.-]{1,255}", name) or name in (".", "..")):
+            raise ValueError(f"the name {name[:60]!r} was given where one of letters, digits, '-' and '.' was expected")
+        path = self._folder / name
+        with self._lock:
+            match method:
+                case "create":
+                    return self._texts.setdefault(name, content) is content
+                case "replace":
+                    self._texts[name] = content
+                case "read":
+                    return self._texts.get(name)
+                case "has":
+                    return name in self._texts or path.exists()
+                case "remove":
+                    self._texts.pop(name, None)
+                    path.unlink(missing_ok=True)
+                case "names":
+                    return [*self._texts, *(path.name for path in self._folder.iterdir())]
+                case "put":
+                    path.write_bytes(content)
+                case "get":
+                    return path.read_bytes() if path.exists() else None
+                case _:
+                    raise ValueError(f"the method {method[:60]!r} was called where one of {', '.join(METHODS)} was expected")
+
+    def answer(self, call: str, content: bytes) -> tuple[str, bytes]:
+        """The answer to a call, as a message."""
+        method, _, name = call.partition(" ")
+        try:
+            value = self.call(method, name, content)
+        except OSError as error:
+            return "refused", f"the driver cannot {method} {name}: {error.strerror}".encode()
+        except ValueError as error:
+            return "refused", str(error).encode()
+        if isinstance(value, list):
+            return "names", "\n".join(value).encode()
+        return ("bytes", value) if isinstance(value, bytes) else (str(value), b"")
+
+
+#: What an answer means, by its text.
+_VALUES: dict[str, Callable[[bytes], Any]] = {
+    "None": lambda _: None,
+    "True": lambda _: True,
+    "False": lambda _: False,
+    "bytes": lambda content: content,
+    "names": lambda content: content.decode().split("\n") if content else [],
+}
+
+
+class Channel:
+    """A connection whose ends have the same key. Whatever is wrong with it is an OSError, after which it is of no use."""
+
+    def __init__(self, end: socket.socket):
+        # otherwise a part of a message waits 40 ms for the receipt of the part before it
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._end, self._file = end, end.makefile("rwb")
+        self._keys, self._numbers = [b"", b""], [0, 0]
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._file.close()
+        self._end.close()
+
+    def greet(self, key: bytes, driver: bool) -> None:
+        """Shows the other end that this one has the key, and hears the same of it."""
+        ours = secrets.token_bytes(_NONCE)
+        self._file.write(ours)
+        self._file.flush()
+        theirs = self._bytes(_NONCE)
+        both = ours + theirs if driver else theirs + ours
+        keys = [hmac.digest(key, role + both, "sha256") for role in (b"driver", b"worker")]
+        self._keys = keys if driver else keys[::-1]
+        self.send("")
+        self.receive(0, 0)
+
+    def _bytes(self, count: int) -> bytes:
+        content = self._file.read(count)
+        if len(content) < count:
+            raise ConnectionError("the connection was closed")
+        return content
+
+    def _code(self, end: int, *parts: bytes) -> bytes:
+        """The code of the next message of an end: 0 is this one."""
+        code = hmac.new(self._keys[end], struct.pack(">Q", self._numbers[end]), "sha256")
+        self._numbers[end] += 1
+        for part in parts:
+            code.update(part)
+        return code.digest()
+
+    def send(self, text: str, content: bytes = b"") -> None:
+        parts = _LENGTHS.pack(len(text.encode()), len(content)), text.encode(), content
+        for part in (*parts, self._code(0, *parts)):
+            self._file.write(part)
+        self._file.flush()
+
+    def receive(self, longest: int = LONGEST, most: int = MOST) -> tuple[str, bytes]:
+        lengths = self._bytes(_LENGTHS.size)
+        letters, count = _LENGTHS.unpack(lengths)
+        if letters > longest or count > most:
+            raise ConnectionError(f"a message of {letters} and {count} bytes came where up to {longest} and {most} are taken")
+        text, content = self._bytes(letters), self._bytes(count)
+        if not hmac.compare_digest(self._code(1, lengths, text, content), self._bytes(_CODE)):
+            raise ConnectionError("a message came whose code is not of the key and its number")
+        return text.decode(errors="replace"), content
+
+
+class Server:
+    """Serves a place to workers, in threads of the driver, for as long as it is open."""
+
+    def __init__(self, host: str, workers: int):
+        self._folder = tempfile.TemporaryDirectory(prefix="kmill-states-")
+        self._place, self._key, self._most = Place(self._folder.name), secrets.token_bytes(32), workers + SPARE
+        self._listener = socket.create_server((host, 0), backlog=64)
+        self._listener.settimeout(0.2)
+        # the connections, each with the time until which it is a stranger's
+        self._ends: dict[socket.socket, float] = {}
+        self._open = True
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while self._open:
+            now = time.monotonic()
+            self._end([end for end, until in list(self._ends.items()) if until < now])
+            # whoever comes where there are too many waits until a stranger has gone
+            if len(self._ends) < self._most:
+                with suppress(OSError):
+                    end, _ = self._listener.accept()
+                    self._ends[end] = now + STRANGE
+                    # a caller without the key, or one that says nothing, keeps no other waiting
+                    threading.Thread(target=self._answer, args=(end,), daemon=True).start()
+                    continue
+            time.sleep(0.02)
+
+    def _answer(self, end: socket.socket) -> None:
+        """Answers the calls of a worker that has the key until it has gone."""
+        with suppress(OSError, MemoryError), end, closing(Channel(end)) as channel:
+            channel.greet(self._key, driver=True)
+            self._ends[end] = float("inf")
+            while True:
+                channel.send(*self._place.answer(*channel.receive()))
+        del self._ends[end]
+
+    def _end(self, ends: list[socket.socket]) -> None:
+        for end in ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> RemotePlace:
+        return RemotePlace(self._listener.getsockname()[:2], self._key)
+
+    def __exit__(self, *_: object) -> None:
+        self._open = False
+        self._listener.close()
+        # workers that are still at it hear that nobody waits for them
+        self._end(list(self._ends))
+        self._folder.cleanup()
+
+
+class RemotePlace:
+    """The place of a driver as a worker sees it; can be sent to workers."""
+
+    def __init__(self, address: tuple[str, int], key: bytes):
+        self._address, self._key = address, key
+        self._lock = threading.Lock()
+        self._channel: Channel | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_address": self._address, "_key": self._key}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["_address"], state["_key"])  # type: ignore[misc]
+
+    def __str__(self) -> str:
+        return "the driver at {}:{}".format(*self._address)
+
+    def __getattr__(self, method: str) -> Any:
+        if method not in METHODS:
+            raise AttributeError(method)
+        return partial(self._call, method)
+
+    def _call(self, method: str, name: str, content: bytes = b"") -> Any:
+        with self._lock:
+            try:
+                if self._channel is None:
+                    end = socket.create_connection(self._address, REACHED)
+                    self._channel = Channel(end)
+                    self._channel.greet(self._key, driver=False)
+                    end.settimeout(None)
+                self._channel.send(f"{method} {name}", content)
+                kind, content = self._channel.receive()
+            except OSError as error:
+                if self._channel is not None:
+                    self._channel.close()
+                self._channel = None
+                raise ConnectionError(f"{self} is not reached: {error}") from None
+        if kind not in _VALUES:
+            raise ValueError(content.decode(errors="replace"))
+        return _VALUES[kind](content)
