@@ -180,7 +180,9 @@ fn absent(path: &Path) -> Result<PathBuf> {
         return Err(refusal(path, why, "create it first"));
     }
     writable(folder(&file), path)?;
-    Ok(file)
+    // two names of one file become one path: `a` and `./a`
+    let within = std::fs::canonicalize(folder(&file)).map_err(Error::io("write", path))?;
+    Ok(file.file_name().map_or(file.clone(), |name| within.join(name)))
 }
 
 /// The kind of thing that the metadata describe, in words, such as a folder or a device.

@@ -8,9 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 impl Selected {
-    /// The columns of labels alone, those of classes and of folds; `None` where there are none.
+    /// The columns of labels alone, those of classes and of folds; `None` where there are none. Digests are of whole rows, so a
+    /// reader of the labels takes none.
     pub fn labels(&self) -> Option<Self> {
         (self.class.is_some() || self.group.is_some()).then(|| Self {
+            table: self.table.undigested(),
             features: Vec::new(),
             targets: Vec::new(),
             weighted: false,

@@ -33,9 +33,10 @@ impl RowDigests {
         Self { rows, sums, closed: AtomicBool::new(false) }
     }
 
-    /// Takes in no more rows: they have all been read.
+    /// Takes in no more rows: they have all been read. Digests that took in none so far stay open.
     pub fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
+        let taken = self.sums.iter().any(|sum| sum.load(Ordering::Relaxed) != 0);
+        self.closed.store(taken, Ordering::Relaxed);
     }
 
     /// The stored rows of a piece.

@@ -285,6 +285,11 @@ impl Table {
         Self { digests: Some(Arc::clone(digests)), ..self.clone() }
     }
 
+    /// A copy of the table whose rows' digests are not taken.
+    pub(crate) fn undigested(&self) -> Self {
+        Self { digests: None, ..self.clone() }
+    }
+
     /// The file that holds a stored row, and the row within that file.
     pub fn locate(&self, row: u64) -> Option<(&Path, u64)> {
         let part = self.parts.iter().find(|part| (part.start..part.end()).contains(&row))?;

@@ -137,7 +137,7 @@ fn penalties_of_other_solvers_are_chosen_by_fits_without_the_rows() {
     ] {
         let (x, mut y) = problem(n, k);
         let base = match name {
-            "svr" => Options::new().set("gap", 1e-9).set("epsilon", 0.05),
+            "svr" => Options::new().set("gap", 1e-12).set("epsilon", 0.05),
             _ => Options::new(),
         };
         if name == "svr" {

@@ -13,6 +13,7 @@ pub(crate) use chart::{corners, is_dashed};
 pub use parts::{Heat, Stage, bars, command, facts, stages, table};
 
 use crate::{Result, output};
+use kstore::shown::lines;
 use std::fmt::{self, Write};
 use std::path::Path;
 
@@ -56,10 +57,10 @@ impl Section {
     }
 }
 
-/// Text as HTML shows it, also within an attribute's quotes.
+/// Text as HTML shows it, also within an attribute's quotes; control characters become escapes.
 pub fn text(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len());
-    for letter in raw.chars() {
+    for letter in lines(raw).chars() {
         match letter {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),

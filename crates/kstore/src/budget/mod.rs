@@ -49,7 +49,7 @@ impl Term {
 }
 
 /// Bytes a process holds before it holds rows: code, the allocator's free pages, buffers of the terminal.
-const PROCESS: usize = 24 << 20;
+const PROCESS: usize = 25 << 20;
 
 /// Bytes that each thread adds to [`PROCESS`]: the touched part of its stack and of its arena.
 const THREAD: usize = 128 << 10;
