@@ -163,7 +163,7 @@ fn penalties_of_other_solvers_are_chosen_by_fits_without_the_rows() {
                 sum += (0..n).filter(held).map(|i| loss(k, name, predict(&part, KERNEL, &x[i]), y[i])).sum::<f64>();
             }
             let expected = sum / n as f64;
-            assert!((error / expected - 1.0).abs() < 1e-5, "{name}, {k} classes, {penalty}: {error} {expected}");
+            assert!((error / expected - 1.0).abs() < 1e-5, "{map}, {name}, {k} classes, {penalty}: {error} {expected}");
         }
         let best = errors.iter().copied().fold(f64::INFINITY, f64::min);
         let chosen = errors.iter().position(|error| *error == best).unwrap();

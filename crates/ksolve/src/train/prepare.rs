@@ -91,6 +91,9 @@ impl<T: Real> Prepared<T> {
 /// Bytes of a label and its count, in the state of the pass that counts them.
 const LABEL: usize = 128;
 
+/// Rows of a tile of labels, which are narrow: a segment has 16 tiles, as in the passes over whole rows.
+const LABELS: usize = lanes::SEGMENT as usize / 16;
+
 /// Numbers of targets and of folds. Classes, and folds by a column, are counted first, in a pass over these columns alone.
 ///
 /// Labels of rows that a missing feature leaves out are counted too; too few labels are refused by the survey, which
@@ -109,12 +112,12 @@ pub(crate) fn known(selected: &Selected, options: &TrainOptions, resources: &Res
 /// Counts labels, whatever the budget: in fewer lanes than fit, in one at least, so that a refusal can name what is needed.
 fn count(labels: &Selected, resources: &Resources<'_>) -> Result<Statistics> {
     let (source, workers) = (labels.rows::<f64>(Reading::default())?, resources.workers);
-    let lane = Lane { tile: lanes::TILE, name: "labels", bytes: LABEL_LIMIT * LABEL, shared: Vec::new() };
+    let lane = Lane { tile: LABELS, name: "labels", bytes: LABEL_LIMIT * LABEL, shared: Vec::new() };
     let lanes = lanes::lanes("the count of labels", &source, &lane, resources.memory, workers.threads());
     let range = labels.range();
     let observer = resources.stages.stage("labels", Some(range.end - range.start));
     let pass = lanes::scan(lanes.map_or(1, |lanes| lanes.count), workers, &*observer);
-    let pass = Pass { journal: resources.journal, ..pass };
+    let pass = Pass { tile: LABELS, journal: resources.journal, ..pass };
     let found = pass.resume("labels", &source, &StatisticsFold::new(source.shape()))?.0;
     found.check(labels.class_name().unwrap_or_default(), labels.group_name().unwrap_or_default())?;
     Ok(found)

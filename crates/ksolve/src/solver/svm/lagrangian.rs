@@ -57,6 +57,9 @@ const GROWTH: f64 = 1.5;
 /// σ at most, as a share of the cost: the envelope is then a millionth of a unit wide, and its sums cancel.
 const STEEPEST: f64 = 1e6;
 
+/// Share of what the costs add up to at which a sum of multipliers counts as 0: above the rounding of the sum.
+const FLAT: f64 = 1e-13;
+
 /// The least step at which the inner problem counts as solved: then the multipliers move.
 const WHOLE: f64 = 0.7;
 
@@ -252,8 +255,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
             let (beta, slope) = each.fold((0.0, 0.0), |(beta, slope), (b, s)| (beta + b, slope + s));
             Curve { slope: self.terms.total - beta, curvature: slope }
         };
-        // far below what the costs add up to, and above the rounding of their sum
-        let enough = 1e-13 * self.terms.cost * self.f.len() as f64;
+        let enough = FLAT * self.terms.cost * self.f.len() as f64;
         self.b = search::root(self.b, self.terms.cost / self.sigma, enough, derivative);
     }
 
@@ -277,7 +279,8 @@ impl<T: Real, R: Rows> Problem<T, R> {
         }
         self.best.support = support;
         self.best.dual = self.best.dual.max(dual);
-        if primal < self.best.primal {
+        let best = primal < self.best.primal;
+        if best {
             (self.best.primal, self.best.b) = (primal, self.b);
             self.best.w.copy_from_slice(&self.w);
         }
@@ -285,6 +288,25 @@ impl<T: Real, R: Rows> Problem<T, R> {
         let progress = gap < PROGRESS * self.least;
         (self.least, self.idle) = if progress { (gap, 0) } else { (self.least, self.idle + 1) };
         self.open = gap > self.terms.gap && self.steps < most && self.idle <= self.terms.patience;
+        if best && !self.open {
+            self.centre();
+        }
+    }
+
+    /// Moves the constant of the best point, which is this one, to the middle of those that minimise P for its w, as LIBSVM does:
+    /// where no multiplier is between its bounds there are many, and which of them the steps come to depends on their number.
+    fn centre(&mut self) {
+        if self.terms.intercept != Intercept::Free || !self.terms.loss.has_kink() {
+            return;
+        }
+        let loss = self.terms.loss;
+        let each = || self.f.iter().enumerate().map(|(i, f)| (f.to_f64(), self.rows.row(i)));
+        let slope = |b: f64| self.terms.total + each().map(|(f, row)| loss.slope(f + b, row)).sum::<f64>();
+        let enough = FLAT * self.terms.cost * self.f.len() as f64;
+        let Some(b) = search::middle(self.b, self.terms.cost / self.sigma, enough, slope) else { return };
+        let lost = |b: f64| each().map(|(f, row)| loss.value(f + b, row)).sum::<f64>() + self.terms.total * b;
+        let less = lost(self.b) - lost(b);
+        (self.best.primal, self.best.b) = (self.best.primal - less, b);
     }
 
     /// Computes the direction from Newton's equations; `memory` is p x p.

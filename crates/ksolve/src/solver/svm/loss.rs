@@ -47,6 +47,18 @@ impl Loss {
         }
     }
 
+    /// The derivative of the loss at the value f; at a kink, on one of its sides.
+    #[inline(always)]
+    pub(super) fn slope(self, f: f64, Row { y, c }: Row) -> f64 {
+        let when = |costs: bool, slope: f64| if costs { slope } else { 0.0 };
+        match self {
+            Self::Hinge => when(y * f < 1.0, -y * c),
+            Self::SquaredHinge => -2.0 * y * c * (1.0 - y * f).max(0.0),
+            Self::Insensitive { epsilon } => when((y - f).abs() > epsilon, c.copysign(f - y)),
+            Self::OneSided => when(f < 0.0, -c),
+        }
+    }
+
     /// The conjugate of the loss at −β, h(β) = sup_f −βf − loss(f), for β in its domain.
     #[inline(always)]
     pub(super) fn conjugate(self, beta: f64, Row { y, c }: Row) -> f64 {
@@ -164,6 +176,19 @@ mod tests {
                 let row = Row { y: 1.0, c: 0.0 };
                 let (beta, slope) = loss.step(f, row, 0.0, 0.4);
                 assert_eq!((beta, slope, loss.value(f, row), loss.conjugate(beta, row)), (0.0, 0.0, 0.0, 0.0));
+            }
+        }
+    }
+
+    #[test]
+    fn the_slope_is_the_derivative() {
+        for loss in LOSSES {
+            for row in [Row { y: 1.0, c: 0.75 }, Row { y: -1.0, c: 2.0 }] {
+                for f in [-1.7, -0.3, 0.1, 0.6, 1.9] {
+                    let h = 1e-6;
+                    let difference = (loss.value(f + h, row) - loss.value(f - h, row)) / (2.0 * h);
+                    assert!((difference - loss.slope(f, row)).abs() < 1e-5, "{loss:?} {row:?} f {f}: {difference}");
+                }
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Minimising a convex piecewise quadratic function of one number, by its derivative and Newton steps kept in a bracket.
+//! Minimising a convex piecewise quadratic function of one number, by its derivative and Newton steps kept in a bracket; and the
+//! middle of the minima of a piecewise linear one.
 
 /// The derivative of a convex function at a point, and its slope there.
 #[derive(Clone, Copy, Debug)]
@@ -93,9 +94,62 @@ pub(super) fn descend(derivative: impl Fn(f64) -> Curve) -> f64 {
     if low > 0.0 { low } else { x }
 }
 
+/// The middle of the interval on which a derivative that rises by jumps is 0, up to `enough`; `None` where it has no end.
+/// Begins at `start`, with steps of `width`.
+pub(super) fn middle(start: f64, width: f64, enough: f64, derivative: impl Fn(f64) -> f64) -> Option<f64> {
+    let low = edge(start, width, |x| derivative(x) >= -enough)?;
+    let high = edge(start, width, |x| derivative(x) > enough)?;
+    Some(0.5 * low + 0.5 * high)
+}
+
+/// The point where a condition that holds above it and not below begins to hold, up to the rounding of the point.
+fn edge(start: f64, width: f64, holds: impl Fn(f64) -> bool) -> Option<f64> {
+    let (above, mut step) = (!holds(start), width.max(f64::MIN_POSITIVE));
+    let (mut low, mut high) = (start, start);
+    let mut ends = MOST;
+    while ends > 0 {
+        (low, high) = if above { (high, high + step) } else { (low - step, low) };
+        if holds(if above { high } else { low }) == above {
+            break;
+        }
+        (step, ends) = (2.0 * step, ends - 1);
+    }
+    if ends == 0 || !low.is_finite() || !high.is_finite() {
+        return None;
+    }
+    loop {
+        let x = 0.5 * low + 0.5 * high;
+        if x <= low || x >= high {
+            return Some(high);
+        }
+        if holds(x) { high = x } else { low = x }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Σ a |x − k|: the minima of an even number of kinks lie between the two in the middle, those of an odd number at one.
+    #[test]
+    fn middles_of_medians() {
+        for (kinks, middle_of) in [
+            (&[(1.0, -3.0), (1.0, 2.0), (1.0, 7.0), (1.0, 1e3)][..], 4.5),
+            (&[(1.0, -3.0), (1.0, 2.0), (1.0, 7.0)], 2.0),
+            (&[(0.1, 1e-9), (0.2, 3e-9), (0.3, 5e-9)], 4e-9),
+            (&[(1e8, -2.0)], -2.0),
+        ] {
+            for (start, width) in [(0.0, 1.0), (-1e6, 1e-3), (50.0, 1e3)] {
+                let total: f64 = kinks.iter().map(|(a, _)| a).sum();
+                let slope = |x: f64| kinks.iter().map(|(a, k)| if x < *k { -a } else { *a }).sum::<f64>();
+                let found = middle(start, width, 1e-13 * total, slope).unwrap();
+                assert!((found - middle_of).abs() <= 1e-15 * middle_of.abs(), "{kinks:?}: {found}");
+            }
+        }
+        // what only falls, and what is flat to one side
+        assert_eq!(middle(0.0, 1.0, 1e-13, |_| -1.0), None);
+        assert_eq!(middle(0.0, 1.0, 1e-13, |x| if x < 3.0 { -1.0 } else { 0.0 }), None);
+    }
 
     /// Σ a max(0, x − k)²/2 − slope x: its derivative is piecewise linear.
     fn curve(pieces: &[(f64, f64)], slope: f64) -> impl Fn(f64) -> Curve + '_ {
