@@ -110,14 +110,6 @@ impl Quadratic {
         threads.max(1) * STRIP * 8 * (PANEL + outputs)
     }
 
-    /// True where every number is finite.
-    pub(crate) fn is_finite(&self) -> bool {
-        let finite = |m: &Mat<f64>| m.col_iter().all(|column| column.iter().all(|v| v.is_finite()));
-        finite(&self.factor)
-            && self.features.as_ref().is_none_or(finite)
-            && self.shift.iter().chain(&self.units).chain([&self.residual, &self.constant]).all(|v| v.is_finite())
-    }
-
     /// `out[i]` = g(x_i) by the values `b` of the basis (at most [`STRIP`] rows x m, column-major) and `diag` = k(x_i, x_i), or
     /// ‖φ(x_i)‖² for maps that are no projection.
     pub(crate) fn values<T: Real>(&self, b: MatRef<'_, T>, diag: &[f64], scratch: &mut Scratch, out: &mut [f64]) {

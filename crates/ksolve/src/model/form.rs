@@ -73,15 +73,6 @@ impl Form {
             Self::Plain | Self::Weights { .. } => 0,
         }
     }
-
-    /// True where every number is finite.
-    pub(super) fn is_finite(&self) -> bool {
-        match self {
-            Self::OverDegree { coefficients, floor } => coefficients.iter().chain([floor]).all(|v| v.is_finite()),
-            Self::Paths { lengths, .. } => lengths.col_iter().all(|column| column.iter().all(|v| v.is_finite())),
-            Self::Plain | Self::Weights { .. } => true,
-        }
-    }
 }
 
 /// The functions of another map over a degree that is linear in them.
