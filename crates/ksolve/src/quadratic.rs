@@ -98,7 +98,6 @@ impl Quadratic {
         Self::bytes(m, r) + 8 * (r + 1) * (2 * r + 1)
     }
 
-    /// Bytes that it holds.
     pub(crate) fn held(&self) -> usize {
         let columns = self.factor.ncols() + self.features.as_ref().map_or(0, Mat::ncols);
         8 * (self.factor.nrows() * (columns + 1) + self.shift.len() + 1)
@@ -127,7 +126,6 @@ impl Quadratic {
     }
 }
 
-/// Buffers of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     wide: Vec<f64>,

@@ -40,10 +40,8 @@ pub(super) const FORMAT_VERSION: u64 = 1;
 /// First kmill that reads [`FORMAT_VERSION`]; stands in the file, so that an older kmill can name it.
 const NEEDS_KMILL: &str = "0.1.0";
 
-/// Name of the metadata entry.
 pub(super) const KEY: &str = "kmill";
 
-/// The numbers of a tensor.
 pub(super) enum Tensor<'a, T> {
     /// Points, row-major, of so many features.
     Points(&'a [T], usize),
@@ -116,7 +114,6 @@ fn told(tensor: &str) -> &'static str {
     }
 }
 
-/// The type of points in the file.
 pub(super) fn dtype<T: Real>() -> Dtype {
     if <T as kstore::Real>::NAME == "f32" { Dtype::F32 } else { Dtype::F64 }
 }

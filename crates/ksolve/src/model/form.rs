@@ -65,7 +65,6 @@ impl Form {
         }
     }
 
-    /// Bytes that it holds.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::OverDegree { coefficients, .. } => 8 * coefficients.len(),

@@ -17,7 +17,6 @@ use std::sync::Arc;
 /// Most bytes of a header; larger ones count as damage, as in safetensors itself.
 const MOST_HEADER_BYTES: u64 = 100_000_000;
 
-/// Elements converted at once.
 const CHUNK: usize = 8192;
 
 impl AnyModel {
@@ -239,7 +238,6 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         self.values(count, u64::from_le_bytes)
     }
 
-    /// Reads a row-major matrix.
     fn matrix(&mut self, name: &str, rows: usize, columns: usize) -> Result<Mat<f64>> {
         self.find(name, Dtype::F64, &[rows, columns])?;
         let mut matrix = Mat::zeros(rows, columns);
@@ -296,7 +294,6 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         Ok(())
     }
 
-    /// Reads so many finite numbers and converts them to `V`.
     fn reals<V: kstore::Real>(&mut self, name: &str, dtype: Dtype, count: usize) -> Result<Vec<V>> {
         let values: Vec<V> = if dtype == Dtype::F32 {
             self.values(count, |bytes| V::from_f64(f32::from_le_bytes(bytes).into()))?

@@ -233,7 +233,6 @@ impl<T: Real> Model<T> {
         self.quadratic.as_ref().filter(|_| self.card.task == Task::Novelty)
     }
 
-    /// Refuses rows, predictions and a basis that do not fit the model.
     fn check_shapes(&self, basis: &dyn FeatureMap<T>, x: MatRef<'_, T>, out: &MatMut<'_, f64>) -> Result<()> {
         let (m, d, t) = self.dims();
         same_shapes(&[
@@ -360,7 +359,6 @@ fn add_products(scores: &mut [f64], panel: &[f64], alpha: &[f64]) {
     );
 }
 
-/// Scratch of one thread.
 #[derive(Debug)]
 struct Buffers<T> {
     basis: Vec<T>,

@@ -259,7 +259,6 @@ pub(super) fn own(graph: &mut Graph, x: &str) -> Name {
     row_sums(graph, &square, 1, true)
 }
 
-/// Sums of an array along an axis.
 fn row_sums(graph: &mut Graph, array: &str, axis: i64, keep: bool) -> Name {
     let axis = graph.integers(&[axis]);
     graph.apply_with("ReduceSum", &[array, &axis], &[("keepdims", i64::from(keep))])

@@ -96,7 +96,6 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// The outputs of the task.
     fn answers(&self, graph: &mut Graph, scores: &str, t: usize) {
         let largest = |graph: &mut Graph| graph.apply_with("ArgMax", &[scores], &[("axis", 1), ("keepdims", 0)]);
         match self.card.task {
@@ -166,7 +165,6 @@ fn asinh(graph: &mut Graph, x: &str) -> Name {
     graph.apply("Mul", &[&sign, &logarithm])
 }
 
-/// Labels in the type that holds all of them.
 fn labels(classes: &[Label]) -> Labels {
     let whole = classes.iter().map(|label| if let Label::Int(value) = label { Some(*value) } else { None });
     let truth = classes.iter().map(|label| if let Label::Bool(value) = label { Some(*value) } else { None });

@@ -65,7 +65,6 @@ const POINTS: usize = 2_000;
 /// Standard deviations within which 95 % of a normal distribution lie.
 const NEAR: f64 = 1.959_964;
 
-/// Number of points of a ROC curve that are shown, about.
 const ROC_POINTS: usize = 60;
 
 /// Key and number of a row, with the bits of prediction and truth.
@@ -191,7 +190,6 @@ fn ranked(selected: &Selected, classes: usize) -> Term {
     Term::new("scores to be ranked", bytes, "")
 }
 
-/// Refuses scores that overflow.
 fn finite(scores: &Regression, rows: u64) -> Result<()> {
     let wrong = |(what, value): (_, Option<f64>)| Some((what, value.filter(|value| !value.is_finite())?));
     match scores.named().into_iter().find_map(wrong) {

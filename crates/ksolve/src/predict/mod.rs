@@ -53,7 +53,6 @@ use typed::{SeenRows, Typed};
 #[derive(Clone, Debug)]
 pub struct Predictor(Inner, Option<f64>);
 
-/// Evaluates an expression on the model inside, whatever its precision.
 macro_rules! either {
     ($predictor:expr, $typed:ident => $value:expr) => {
         match &$predictor.0 {
@@ -313,7 +312,6 @@ impl Predictor {
         scores.quadratic.iter().flat_map(|v| noise.iter().map(move |noise| deviation(*noise, v + NOISE))).collect()
     }
 
-    /// Refuses extras that the model does not hold.
     fn check(&self, extras: Extras) -> Result<()> {
         let card = self.card();
         if extras.probabilities && card.link.is_none() {
@@ -352,12 +350,10 @@ impl Predictor {
         }
     }
 
-    /// The model's quadratic function: variances or squared distances.
     fn quadratic(&self) -> Option<&Quadratic> {
         either!(self, typed => typed.model.quadratic.as_ref())
     }
 
-    /// The constants of the outputs.
     fn intercept(&self) -> &[f64] {
         either!(self, typed => &typed.model.intercept)
     }

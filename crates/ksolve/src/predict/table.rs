@@ -41,7 +41,6 @@ pub struct Scores {
 /// row's numbers do not depend on its segment.
 const SEGMENT_BYTES: (usize, usize) = (64 << 20, 8);
 
-/// A model at work on the rows of a table.
 pub(super) struct TableScorer<'a, T: Real> {
     typed: &'a Typed<T>,
     selected: &'a Selected,
@@ -54,8 +53,6 @@ pub(super) struct TableScorer<'a, T: Real> {
 }
 
 impl<'a, T: Real> TableScorer<'a, T> {
-    /// # Errors
-    /// A model that does not hold what the `extras` need.
     pub(super) fn new(typed: &'a Typed<T>, selected: &'a Selected, extras: Extras) -> Result<Self> {
         let model = &typed.model;
         let squares = extras.has_quadratic() || extras.residual || model.distance().is_some();
@@ -66,9 +63,6 @@ impl<'a, T: Real> TableScorer<'a, T> {
     }
 
     /// The number of lanes that fit the memory beside the terms `held` of the caller.
-    ///
-    /// # Errors
-    /// A budget that does not hold one.
     pub(super) fn lanes(&self, memory: usize, threads: usize, held: Vec<Term>) -> Result<Lanes> {
         let model = &self.typed.model;
         let source = self.source()?;
@@ -98,7 +92,6 @@ impl<'a, T: Real> TableScorer<'a, T> {
         numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>()
     }
 
-    /// Number of stored rows of a segment.
     fn segment(&self, targets: usize, memory: usize) -> u64 {
         let bytes = SEGMENT_BYTES.0.min(memory / SEGMENT_BYTES.1);
         let tiles = bytes / self.row_bytes(targets) / lanes::TILE;
@@ -114,9 +107,6 @@ impl<'a, T: Real> TableScorer<'a, T> {
     }
 
     /// Scores every selected row and hands the segments to `deliver`, in row order. Returns the number of rows.
-    ///
-    /// # Errors
-    /// Errors of the source and of `deliver`, and a table without rows.
     pub(super) fn run(
         &self,
         run: &crate::job::Run<'_>,
@@ -138,7 +128,6 @@ impl<'a, T: Real> TableScorer<'a, T> {
         Ok(report.rows)
     }
 
-    /// Tells of values that the fit did not see, and of rows that were left out.
     fn tell(&self, rows: u64, stages: &dyn Stages) {
         for (column, count) in self.selected.unseen() {
             stages.warn(format!(
@@ -224,7 +213,6 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
     }
 }
 
-/// Appends so many zeros, and returns them.
 fn more(values: &mut Vec<f64>, count: usize) -> &mut [f64] {
     let first = values.len();
     values.resize(first + count, 0.0);

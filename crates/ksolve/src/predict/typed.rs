@@ -63,13 +63,11 @@ impl<T: Real> Typed<T> {
         Term::new("model", held + copies, "fit a model of lower `rank`")
     }
 
-    /// Bytes of predictions of slices.
     pub(super) fn scratch_bytes(&self) -> usize {
         let metric = self.model.metric.as_ref().map_or(0, |metric| metric.inputs());
         TILE * size_of::<T>() * (self.model.dims().1 + metric) + self.model.scratch_bytes(1)
     }
 
-    /// Buffers for one row.
     pub(super) fn scratch(&self) -> (SeenRows<T>, PredictScratch<T>) {
         let (d, inside) = (self.scaler.features(), self.model.dims().1);
         let rows = SeenRows { scaled: Vec::with_capacity(d), behind: vec![T::ZERO; inside] };

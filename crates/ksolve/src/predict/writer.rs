@@ -25,10 +25,6 @@ pub(super) struct PredictionWriter {
 
 impl PredictionWriter {
     /// Starts a file with the kept columns and then those of the predictions.
-    ///
-    /// # Errors
-    /// A path that cannot be written, an extension that is not known, text in `.npy`, a kept column that is called as
-    /// the predictions are.
     pub(super) fn create(path: &Path, kept: &[OutputColumn], parts: Vec<Part>) -> Result<Self> {
         let predictions: Vec<OutputColumn> = parts.iter().flat_map(Part::columns).collect();
         if let Some(twice) = kept.iter().find(|column| predictions.iter().any(|p| p.name == column.name)) {
@@ -40,9 +36,6 @@ impl PredictionWriter {
     }
 
     /// Appends the predictions of a segment, beside the columns that are carried along.
-    ///
-    /// # Errors
-    /// Errors of the file system, and of reading what is carried along.
     fn write(&mut self, scores: &Scores, carried: Option<&mut Carried<'_>>) -> Result<()> {
         let (mut carried, mut done) = (carried, 0);
         while done < scores.rows.len() {
@@ -80,9 +73,6 @@ impl PredictionWriter {
     }
 
     /// Completes the file and gives it its name.
-    ///
-    /// # Errors
-    /// Errors of the file system.
     pub(super) fn finish(self) -> Result<()> {
         Ok(self.sink.finish()?)
     }
@@ -157,7 +147,6 @@ impl Predictor {
     }
 }
 
-/// A file that was started.
 pub(super) struct Begun {
     pub(super) out: PredictionWriter,
     /// The terms of the plan beside the lanes.

@@ -7,7 +7,6 @@ pub(crate) const EXACT_ROWS: usize = 1 << 20;
 /// a bin only within 0.2 % of each other; 2 · 2^18 counts are 4 MiB.
 const BITS: u32 = 18;
 
-/// An area under the ROC curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Auc {
     /// P(score of a positive > score of a negative) + ½ P(equal).
@@ -70,7 +69,6 @@ impl RankedScores {
     }
 }
 
-/// Rows by falling scores. Scores that are equal, or share a bin of the histogram, are one step.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranking {
     /// Numbers of positives and of negatives.
@@ -165,7 +163,6 @@ pub(super) fn bin(score: f64) -> usize {
     (ordered >> (32 - BITS)) as usize
 }
 
-/// Number of histogram bins.
 pub(super) const fn bins() -> usize {
     1 << BITS
 }

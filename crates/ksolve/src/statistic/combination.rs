@@ -107,9 +107,6 @@ pub fn combine<T: Real>(
 }
 
 /// The stages of a combination, for the plan of the fit that follows: what they hold, and their passes. Reads the labels, where there are some.
-///
-/// # Errors
-/// The errors of [`combine`], but for a plan that does not fit.
 pub(crate) fn forecast<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -135,13 +132,11 @@ pub(crate) fn forecast<T: Real>(
     Ok(plans.into_iter().zip(passes).map(step).collect())
 }
 
-/// The options of the map of one kernel.
 fn of(options: &TrainOptions, kernel: &Spec) -> TrainOptions {
     let (kernel, rank) = (kernel.clone(), options.rank.min(RANK));
     TrainOptions { kernel, rank, ranks: vec![rank], tolerance: None, folds: FoldSpec::None, ..options.clone() }
 }
 
-/// Refuses what cannot be combined.
 fn check_options(options: &TrainOptions, kernels: &[Spec]) -> Result<()> {
     let refuse = |why: String| Err(Error::option("combine", format!("{} kernels", kernels.len()), why));
     if !options.task.has_target() {

@@ -32,7 +32,6 @@ use kapprox::Real;
 use kapprox::decompose::symmetric_eigenvalues;
 use kstore::Plan;
 
-/// The description of the statistic `mmd`.
 pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     name: "mmd",
     about: "maximum mean discrepancy: do two samples come from the same distribution",

@@ -73,7 +73,6 @@ impl StatisticOptions {
         }
     }
 
-    /// The options of training for the steps that statistics share with it: scaling, kernel and map.
     pub(super) fn training(&self, kernel: &Spec) -> TrainOptions {
         TrainOptions {
             scaling: self.scaling,
@@ -176,7 +175,6 @@ fn chain<T: Real>(rows: &[TableRows<T>]) -> Result<Chained<'_, T>> {
     Ok(Chained::new(rows.iter().map(|rows| rows as &dyn RowSource<T>).collect())?)
 }
 
-/// The sizes of the work.
 fn shape<T: Real>(source: &Chained<'_, T>, training: &TrainOptions, resources: &Resources<'_>) -> Result<Shape> {
     Ok(Shape { keeps: true, ..prepare::shape_of(source, training, resources, 0, 1)? })
 }
@@ -206,7 +204,6 @@ fn survey(
     Ok((survey::of(total, tables[0], training, resources.stages, &draw)?, sizes))
 }
 
-/// The arguments that the steps of a run share.
 struct Run<'a, T: Real> {
     source: &'a dyn RowSource<T>,
     survey: &'a Survey,
