@@ -88,17 +88,17 @@ pub struct StatisticFamily {
 type Division = usize;
 
 /// A function that measures, from the features of all rows, the division and the number of permutations.
-type Of<T> = fn(&Features<'_, T>, Division, usize) -> Result<Measured>;
+type MeasureFeatures<T> = fn(&Features<'_, T>, Division, usize) -> Result<Measured>;
 
 #[derive(Clone, Copy, Debug)]
-struct Measure(Of<f32>, Of<f64>);
+struct Measure(MeasureFeatures<f32>, MeasureFeatures<f64>);
 
 impl PrecisionPair for Measure {
-    type For<T: Real> = Of<T>;
-    fn single(self) -> Of<f32> {
+    type For<T: Real> = MeasureFeatures<T>;
+    fn single(self) -> MeasureFeatures<f32> {
         self.0
     }
-    fn double(self) -> Of<f64> {
+    fn double(self) -> MeasureFeatures<f64> {
         self.1
     }
 }
