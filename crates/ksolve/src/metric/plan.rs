@@ -63,7 +63,7 @@ pub(crate) fn stage<T: Real>(work: &Work<'_>) -> Result<Option<Stage>> {
     let MetricSource::Learned(_) = work.options.metric else { return Ok(None) };
     let plan = plan::<T>(&work.options, &work.shape, work.resources.memory)?;
     let held = sampled(work.shape.n, work.shape.columns);
-    Ok(Some(Stage::new(plan, if held as u64 == work.shape.n { 2 } else { 7 })))
+    Ok(Some(Stage { plan, passes: if held as u64 == work.shape.n { 2 } else { 7 } }))
 }
 
 pub(crate) fn plan<T: Real>(training: &TrainOptions, outer: &Shape, budget: usize) -> Result<Plan> {
