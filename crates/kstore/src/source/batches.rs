@@ -1,6 +1,6 @@
 //! Arrow record batches that are in memory, as a table.
 
-use super::column::{self, Layout, ListPlace, LoadError, Loaded};
+use super::column::{self, Layout, ListPlace, Loaded};
 use super::{FileCursor, TableFile, View};
 use crate::arrow::array::RecordBatch;
 use crate::schema::Schema;
@@ -32,7 +32,8 @@ impl BatchTable {
             let detail = format!("their columns differ: {} and {}", first.schema(), other.schema());
             return Err(malformed(detail));
         }
-        let layout = Layout::new(first.schema().fields(), |root| column::length(first.column(root).as_ref(), 0));
+        let width = |root: usize| Ok::<_, Error>(column::length(first.column(root).as_ref(), 0));
+        let layout = Layout::new(first.schema().fields(), width)?;
         let mut starts = vec![0];
         for batch in &batches {
             starts.push(starts[starts.len() - 1] + batch.num_rows() as u64);
@@ -95,13 +96,9 @@ impl FileCursor for BatchCursor<'_> {
         let rows = (self.left.end.min(table.starts[index + 1]) - first) as usize;
         let batch = table.batches[index].slice((first - table.starts[index]) as usize, rows);
         let load = |root: &usize| {
-            let width = table.layout.widths[*root];
-            Loaded::new(batch.column(*root), width).map_err(|fault| match fault {
-                LoadError::Arrow(error) => malformed(error.to_string()),
-                LoadError::Length(odd) => {
-                    let name = batch.schema_ref().field(*root).name();
-                    column::odd_length(odd, Path::new(FORMAT), first, name, width.unwrap_or_default())
-                }
+            let loaded = Loaded::new(batch.column(*root), table.layout.widths[*root]);
+            loaded.map_err(|error| {
+                error.of_column(Path::new(FORMAT), FORMAT, first, batch.schema_ref().field(*root).name())
             })
         };
         self.chunk = self.roots.iter().map(load).collect::<Result<_>>()?;
