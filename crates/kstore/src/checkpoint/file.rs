@@ -218,14 +218,8 @@ impl<'a> Stored<'a> {
     /// An array as bytes, with its name in the file.
     pub(super) fn bytes(&mut self, name: &str) -> Result<Array<'static>> {
         let (name, info) = self.find(name)?;
-        let (first, end) = info.data_offsets;
-        let mut bytes = vec![0; end - first];
-        let place = SeekFrom::Start(self.base + first as u64);
-        let read = self.input.seek(place).and_then(|_| self.input.read_exact(&mut bytes));
-        read.map_err(Error::io("read", &self.path))?;
-        if self.card.digests.get(&name) != Some(&Digest::of(&bytes)) {
-            return Err(self.damaged(format!("array {name} is not as it was written")));
-        }
+        let mut bytes = vec![0; info.data_offsets.1 - info.data_offsets.0];
+        self.take(&name, &info, &mut bytes)?;
         Ok(Array { name, dtype: info.dtype, length: info.shape.iter().product(), bytes: bytes.into() })
     }
 
@@ -240,14 +234,22 @@ impl<'a> Stored<'a> {
             let (got, shape) = (info.dtype, &info.shape);
             return Err(self.damaged(format!("array {name} is {got:?} {shape:?}, not {dtype:?} [{expected}]")));
         }
+        self.take(&name, &info, bytemuck::cast_slice_mut(out))
+    }
+
+    /// Reads the bytes of an array, of which there are as many, and compares their digest.
+    fn take(&mut self, name: &str, info: &TensorInfo, bytes: &mut [u8]) -> Result<()> {
         let place = SeekFrom::Start(self.base + info.data_offsets.0 as u64);
-        let bytes = bytemuck::cast_slice_mut(out);
         let read = self.input.seek(place).and_then(|_| self.input.read_exact(bytes));
         read.map_err(Error::io("read", &self.path))?;
-        if self.card.digests.get(&name) != Some(&Digest::of(bytes)) {
-            return Err(self.damaged(format!("array {name} is not as it was written")));
+        self.compare(name, Digest::of(bytes))
+    }
+
+    fn compare(&self, name: &str, digest: String) -> Result<()> {
+        match self.card.digests.get(name) == Some(&digest) {
+            true => Ok(()),
+            false => Err(self.damaged(format!("array {name} is not as it was written"))),
         }
-        Ok(())
     }
 
     /// Reads an array of any length.
@@ -310,9 +312,7 @@ impl<'a> Stored<'a> {
                 left -= bytes.len();
             }
             read.map_err(Error::io("read", &self.path))?;
-            if self.card.digests.get(&name) != Some(&digest.finish()) {
-                return Err(self.damaged(format!("array {name} is not as it was written")));
-            }
+            self.compare(&name, digest.finish())?;
         }
         Ok(())
     }

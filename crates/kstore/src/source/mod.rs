@@ -5,17 +5,16 @@
 //! hand out [`Strided`] views of the bytes they read; everything above this interface treats both the same.
 
 mod absent;
-mod arrays;
 mod batches;
 mod chained;
 mod column;
 #[cfg(feature = "csv")]
 mod csv;
+mod extended;
 mod guard;
 mod identity;
 #[cfg(feature = "ipc")]
 pub mod ipc;
-mod joined;
 #[cfg(feature = "jsonl")]
 mod json_lines;
 pub mod memory;
@@ -35,13 +34,12 @@ mod type_name;
 mod view;
 
 pub(crate) use absent::Absent;
-pub(crate) use arrays::ArrayTable;
 pub(crate) use batches::BatchTable;
 pub use chained::Chained;
+pub use extended::TARGET;
+pub(crate) use extended::{Added, Extended};
 pub use guard::is_decoding;
 pub use identity::Identity;
-pub(crate) use joined::Joined;
-pub use joined::TARGET;
 pub use spool::STDIN;
 pub(crate) use spool::standard_input;
 pub use text::TextOptions;
