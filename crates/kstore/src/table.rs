@@ -29,7 +29,6 @@ impl Part {
         Ok(Self { path, file, start, identities: vec![identity] })
     }
 
-    /// Opens an object of a store.
     fn distant(found: &Found, start: u64, options: &TextOptions) -> Result<Self> {
         let (path, file, identity) = remote::open(found, options)?;
         Ok(Self { path, file, start, identities: vec![identity] })

@@ -185,7 +185,6 @@ pub(super) fn kind(data_type: &DataType) -> Kind {
     }
 }
 
-/// Why values could not be read.
 #[derive(Debug)]
 pub(super) enum LoadError {
     /// A list that is not as long as the others, by its row of the chunk.
@@ -199,7 +198,6 @@ pub(super) enum LoadError {
 }
 
 impl LoadError {
-    /// The error about a file.
     pub(super) fn of(self, path: &Path, format: &'static str) -> Error {
         self.of_column(path, format, 0, "")
     }

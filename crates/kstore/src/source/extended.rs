@@ -86,7 +86,6 @@ impl Extended {
         Self { packed: Some(bytes), ..Self::new(file, Vec::new()) }
     }
 
-    /// Number of columns of the file itself.
     fn own(&self) -> usize {
         self.schema.columns.len() - self.added.len()
     }

@@ -49,7 +49,6 @@ fn counts(start: &[u8], delimiter: u8) -> Vec<usize> {
     counts
 }
 
-/// What a field looks like.
 pub(super) fn guess(field: &[u8]) -> Guess {
     let field = field.trim_ascii();
     if is_missing(field, true) {

@@ -112,7 +112,6 @@ fn check_width(delimiter: u8, expected: usize, found: usize) -> Result<(), Wrong
     Err(Wrong::new(fields(expected), fields(found), remedy))
 }
 
-/// A dialect of CSV.
 #[derive(Debug)]
 struct Csv {
     delimiter: u8,

@@ -39,7 +39,6 @@ impl<'a> IpcCursor<'a> {
         }
     }
 
-    /// Moves to the batch that holds the next row.
     fn enter(&mut self) -> Result<(), LoadError> {
         let index = self.ipc.starts.partition_point(|start| *start <= self.left.start).saturating_sub(1);
         let Some(block) = self.ipc.batches.get(index) else {

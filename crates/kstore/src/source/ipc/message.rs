@@ -10,7 +10,6 @@ use super::super::positioned::Positioned;
 use crate::arrow::datatypes::{DataType, Field, UnionMode};
 use crate::arrow::ipc::{self, CompressionType, MetadataVersion, root_as_message};
 
-/// A message and its body in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     at: u64,
@@ -21,7 +20,6 @@ pub(super) struct Block {
 /// Metadata longer than this is damage: a column takes about 50 bytes.
 const METADATA_LIMIT: usize = 64 << 20;
 
-/// Compressions that are read.
 const CODECS: [CompressionType; 2] = [CompressionType::LZ4_FRAME, CompressionType::ZSTD];
 
 impl Block {
@@ -65,7 +63,6 @@ pub(super) fn read(file: &Positioned, buffer: &mut [u8], at: u64) -> Result<(), 
     Ok(())
 }
 
-/// A range of bytes of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) at: u64,

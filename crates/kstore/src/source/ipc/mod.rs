@@ -75,7 +75,6 @@ pub struct IpcFile {
     /// First row of each batch, and behind them the number of rows.
     starts: Vec<u64>,
     dictionaries: Vec<Block>,
-    /// Dictionaries that were asked for, by number.
     known: Mutex<HashMap<i64, ArrayRef>>,
     /// Bytes that the columns of the file hold beside their chunks, as far as they were asked for.
     measured: Mutex<HashMap<usize, Held>>,
@@ -164,7 +163,6 @@ impl IpcFile {
         Ok(values)
     }
 
-    /// Number of rows of a chunk of these columns of the file.
     fn chunk_rows(&self, roots: &[usize]) -> usize {
         let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.widths[*root])).sum();
         let bytes = (roots.len() * READ_BYTES).clamp(CHUNK_BYTES, CHUNK_LIMIT);
@@ -283,7 +281,6 @@ impl TableFile for IpcFile {
     }
 }
 
-/// The blocks of record batches or of dictionaries.
 fn blocks(footer: &Footer<'_>, dictionaries: bool, file: &Positioned) -> Result<Vec<Block>, String> {
     let blocks = if dictionaries { footer.dictionaries() } else { footer.recordBatches() };
     blocks.iter().flatten().map(|block| Block::new(block, file)).collect()

@@ -50,7 +50,6 @@ impl<'a> ColumnReader<'a> {
         Self { root, width, stored: Vec::new(), nulls: Vec::new(), loaded: None }
     }
 
-    /// Gets the buffers of a batch ready.
     pub(super) fn enter(&mut self, file: &Positioned, batch: &Batch) -> Result<(), LoadError> {
         let nodes = self.root.nodes(batch)?;
         if let Some(own) = nodes.first().filter(|own| own.rows != batch.rows) {

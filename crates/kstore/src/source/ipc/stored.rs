@@ -84,7 +84,6 @@ pub(super) struct Cost {
     pub(super) passing: u64,
 }
 
-/// The memory that unpacking a buffer takes.
 pub(super) fn cost(file: &Positioned, span: Span, codec: Option<CompressionType>) -> Result<Cost, LoadError> {
     let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(Cost::default()) };
     let (unpacked, packed) = packed(file, span)?;

@@ -28,7 +28,6 @@ pub(crate) fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Bytes shown of a word that does not fit.
 const SHOWN_BYTES: usize = 40;
 
 /// The beginning of a word, short enough for a message.
