@@ -243,7 +243,7 @@ impl From<std::io::Error> for LoadError {
 pub(super) enum Loaded {
     /// An array of a type that [`view`] knows.
     Array(ArrayRef),
-    /// The numbers of lists of one length, row after row.
+    /// The numbers of lists of one length, row after row; single numbers are lists of 1.
     Block { element: Element, width: usize, bytes: Buffer, nulls: Vec<Option<NullBuffer>> },
 }
 
@@ -262,10 +262,37 @@ impl Loaded {
             Self::Array(array) => super::plain::view(array),
             Self::Block { element, width, bytes, nulls } => {
                 let (offset, stride) = (item * element.size(), width * element.size());
-                let values = Values::Strided(Strided { bytes, element: *element, offset, stride });
+                let strided = Values::Strided(Strided { bytes, element: *element, offset, stride });
+                let values = if *width == 1 { numbers(*element, bytes, strided) } else { strided };
                 Some(View { values, nulls: nulls.get(item).and_then(Option::as_ref) })
             }
         }
+    }
+
+    /// The bytes of a block, to be used for the next one, where nobody else holds them.
+    #[cfg(feature = "ipc")]
+    pub(super) fn into_bytes(self) -> Option<MutableBuffer> {
+        match self {
+            Self::Block { bytes, .. } => bytes.into_mutable().ok(),
+            Self::Array(_) => None,
+        }
+    }
+}
+
+/// Bytes as the numbers that they are; `other` where they are not aligned, or are no numbers of Rust.
+fn numbers<'a>(element: Element, bytes: &'a [u8], other: Values<'a>) -> Values<'a> {
+    match element {
+        Element::F32 => bytemuck::try_cast_slice(bytes).map_or(other, Values::F32),
+        Element::F64 => bytemuck::try_cast_slice(bytes).map_or(other, Values::F64),
+        Element::I8 => bytemuck::try_cast_slice(bytes).map_or(other, Values::I8),
+        Element::I16 => bytemuck::try_cast_slice(bytes).map_or(other, Values::I16),
+        Element::I32 => bytemuck::try_cast_slice(bytes).map_or(other, Values::I32),
+        Element::I64 => bytemuck::try_cast_slice(bytes).map_or(other, Values::I64),
+        Element::U8 => Values::U8(bytes),
+        Element::U16 => bytemuck::try_cast_slice(bytes).map_or(other, Values::U16),
+        Element::U32 => bytemuck::try_cast_slice(bytes).map_or(other, Values::U32),
+        Element::U64 => bytemuck::try_cast_slice(bytes).map_or(other, Values::U64),
+        Element::F16 | Element::Bool => other,
     }
 }
 

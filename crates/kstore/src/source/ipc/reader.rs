@@ -8,7 +8,7 @@ use crate::arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
 use crate::arrow::compute::{TakeOptions, take};
 use crate::arrow::datatypes::DataType;
 use crate::source::Element;
-use crate::source::column::{self, LoadError, Loaded, list_element};
+use crate::source::column::{self, LoadError, Loaded, element, list_element};
 use crate::source::plain::plain;
 use crate::source::positioned::Positioned;
 use std::ops::Range;
@@ -64,25 +64,53 @@ impl<'a> ColumnReader<'a> {
     }
 
     pub(super) fn load(&mut self, ipc: &IpcFile, file: &Positioned, rows: Range<u64>) -> Result<(), LoadError> {
-        // the rows before go first
-        self.loaded = None;
+        // the bytes of the rows before are taken for these: what is allocated anew for each chunk leaves holes behind
+        let bytes = self.loaded.take().and_then(Loaded::into_bytes).unwrap_or_default();
         let data_type = &self.root.data_type;
-        self.loaded = Some(match (list_element(data_type), self.width, data_type) {
-            (Some(element), Some(width), _) => self.lists(file, element, width, rows)?,
-            (_, _, DataType::Dictionary(keys, values)) => {
-                let id = self.root.dictionary.ok_or_else(|| "a dictionary without a number".to_string())?;
-                let (values, keys) = (ipc.dictionary(id, values)?, self.array(file, keys, rows)?);
-                // a key beyond the dictionary is damage, not a panic
-                Loaded::Array(take(&values, &keys, Some(TakeOptions { check_bounds: true }))?)
-            }
-            _ => Loaded::Array(plain(&self.array(file, data_type, rows)?)?),
+        self.loaded = Some(match (list_element(data_type), self.width, element(data_type)) {
+            (Some(element), Some(width), _) => self.lists(file, element, width, rows, bytes)?,
+            (_, _, Some(element)) => self.numbers(file, element, rows, bytes)?,
+            _ => Loaded::Array(self.values(ipc, file, rows)?),
         });
         Ok(())
     }
 
+    /// Reads values that are used as Arrow arrays.
+    fn values(&self, ipc: &IpcFile, file: &Positioned, rows: Range<u64>) -> Result<ArrayRef, LoadError> {
+        let data_type = &self.root.data_type;
+        let DataType::Dictionary(keys, values) = data_type else {
+            return Ok(plain(&self.array(file, data_type, rows)?)?);
+        };
+        let id = self.root.dictionary.ok_or_else(|| "a dictionary without a number".to_string())?;
+        let (values, keys) = (ipc.dictionary(id, values)?, self.array(file, keys, rows)?);
+        // a key beyond the dictionary is damage, not a panic
+        Ok(take(&values, &keys, Some(TakeOptions { check_bounds: true }))?)
+    }
+
+    fn numbers(
+        &self,
+        file: &Positioned,
+        element: Element,
+        rows: Range<u64>,
+        mut bytes: MutableBuffer,
+    ) -> Result<Loaded, LoadError> {
+        let (size, count) = (element.size() as u64, rows.end - rows.start);
+        bytes.resize(usize::try_from(count * size).map_err(|_| "a row too long".to_string())?, 0);
+        self.stored[1].copy(file, rows.start * size, &mut bytes)?;
+        let nulls = vec![self.validity(file, 0, rows)?];
+        Ok(Loaded::Block { element, width: 1, bytes: bytes.into(), nulls })
+    }
+
     /// Reads lists that should all have `width` numbers, row after row; of a missing list the numbers are missing, and are not
     /// read, however many lie there.
-    fn lists(&self, file: &Positioned, element: Element, width: usize, rows: Range<u64>) -> Result<Loaded, LoadError> {
+    fn lists(
+        &self,
+        file: &Positioned,
+        element: Element,
+        width: usize,
+        rows: Range<u64>,
+        mut bytes: MutableBuffer,
+    ) -> Result<Loaded, LoadError> {
         let lists = self.validity(file, 0, rows.clone())?;
         let starts = match &self.root.data_type {
             DataType::FixedSizeList(..) => (rows.start..=rows.end).map(|row| row * width as u64).collect(),
@@ -95,11 +123,13 @@ impl<'a> ColumnReader<'a> {
         let valid = |row: usize, item: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(places[row] + item));
         let nulls = column::item_nulls(rows, width, nulls.is_some(), lists.as_ref(), valid);
         let (size, row_bytes) = (element.size() as u64, width * element.size());
-        let length = rows.checked_mul(row_bytes).ok_or_else(|| "a row too long".to_string())?;
-        let mut bytes = MutableBuffer::from_len_zeroed(length);
-        for (run, _) in column::runs(rows, lists.as_ref()).into_iter().filter(|(_, there)| *there) {
+        bytes.resize(rows.checked_mul(row_bytes).ok_or_else(|| "a row too long".to_string())?, 0);
+        for (run, there) in column::runs(rows, lists.as_ref()) {
             let to = &mut bytes[run.start * row_bytes..run.end * row_bytes];
-            self.stored[self.stored.len() - 1].copy(file, starts[run.start] * size, to)?;
+            match there {
+                true => self.stored[self.stored.len() - 1].copy(file, starts[run.start] * size, to)?,
+                false => to.fill(0),
+            }
         }
         Ok(Loaded::Block { element, width, bytes: bytes.into(), nulls })
     }
