@@ -12,7 +12,7 @@
 use super::direct::raw;
 use super::family::{Domain, KernelFamily};
 use super::linear::Linear;
-use super::panel::HarmonicMeans;
+use super::terms::HarmonicMeans;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,

@@ -185,14 +185,11 @@ impl<T: Real> KernelColumns<T> for CombinedColumns<T> {
 
 /// `out = operation(out, panel)`, entry by entry, for slices.
 fn combine_slices<T: Real>(operation: Operation, out: &mut [T], panel: &[T]) {
-    vectorised(
-        #[inline(always)]
-        || {
-            for (out, &panel) in out.iter_mut().zip(panel) {
-                *out = operation.apply(*out, panel);
-            }
-        },
-    );
+    vectorised!({
+        for (out, &panel) in out.iter_mut().zip(panel) {
+            *out = operation.apply(*out, panel);
+        }
+    });
 }
 
 /// `out = operation(out, panel)`, entry by entry, for blocks.

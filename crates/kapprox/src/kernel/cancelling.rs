@@ -8,9 +8,9 @@
 //! *offset*. The error is a few roundings of the points' *sizes*, however small the distance. So points are centred first, and
 //! pairs whose distance is not well above that error are computed again from differences.
 
-use super::few::Own;
-use super::panel::{Finish, Packed, Term};
+use super::panel::{Finish, Own, Packed};
 use super::points::{fold_panels, fold_row, row};
+use super::terms::Term;
 use crate::{Real, vectorised};
 use faer::MatRef;
 use std::fmt::Debug;
@@ -18,9 +18,9 @@ use std::fmt::Debug;
 /// A distance in two forms: as a sum of parts of each point, and by differences.
 pub(super) trait Split: Debug + Send + Sync + 'static {
     /// The term of the sum over pairs of few features, whose sum is the distance itself.
-    type Few: Term + Send + Sync + 'static;
+    type Few: Term;
     /// The term of the sum over pairs of many features.
-    type Many: Term + Send + Sync + 'static;
+    type Many: Term;
     /// The unit of the distance by parts, in lengths.
     const UNIT: f64;
     /// The factor of a row of x in the sums over pairs.
@@ -39,9 +39,7 @@ pub(super) trait Split: Debug + Send + Sync + 'static {
     fn columns<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>);
     /// The distance by differences: no cancellation, and 0 exactly for equal points.
     fn again<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T;
-    /// The derivative of the distance by a feature of x, but for a factor.
-    fn slope<T: Real>(x: T, z: T) -> T;
-    /// A sum of slopes times that factor, in units of one over `scale`.
+    /// A sum of slopes of the term of few features times their factor, in units of one over `scale`.
     fn in_units<T: Real>(scale: T, sum: T) -> T;
 }
 
@@ -108,10 +106,7 @@ impl<T: Real, S: Split, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<T, S, F> 
             // not so where sizes overflowed
             if !far {
                 let x = row(x, r, &mut spare);
-                *value = vectorised(
-                    #[inline(always)]
-                    || (self.profile)(S::again(x, z, &self.scale)),
-                );
+                *value = vectorised!((self.profile)(S::again(x, z, &self.scale)));
             }
         }
     }
@@ -127,26 +122,20 @@ impl<T: Real, S: Split, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<T, S, F> 
 
     fn row(&self, own: Own<T>, x: &[T], z: MatRef<'_, T>, values: &mut [T]) {
         let (bound, mut far) = (self.near * (own.size + self.z_largest), true);
-        vectorised(
-            #[inline(always)]
-            || {
-                for (value, &z_offset) in values.iter_mut().zip(&self.z_offsets) {
-                    *value = own.offset + z_offset + *value;
-                    far &= *value > bound;
-                }
-            },
-        );
+        vectorised!({
+            for (value, &z_offset) in values.iter_mut().zip(&self.z_offsets) {
+                *value = own.offset + z_offset + *value;
+                far &= *value > bound;
+            }
+        });
         if !far {
             self.repair_row(own, x, z, values);
         }
-        vectorised(
-            #[inline(always)]
-            || {
-                for value in values {
-                    *value = (self.profile)(*value);
-                }
-            },
-        );
+        vectorised!({
+            for value in values {
+                *value = (self.profile)(*value);
+            }
+        });
     }
 }
 
@@ -159,10 +148,7 @@ impl<T: Real, S: Split, F> Cancelling<T, S, F> {
             let far = *distance > self.near * (own.size + z_size);
             if !far {
                 let z = row(z, j, &mut spare);
-                *distance = vectorised(
-                    #[inline(always)]
-                    || S::again(x, z, &self.scale),
-                );
+                *distance = vectorised!(S::again(x, z, &self.scale));
             }
         }
     }

@@ -1,11 +1,11 @@
 //! Kernels of sums over features that have no product form.
 
-use super::few::{self, Own};
+use super::few;
 use super::fixed::KernelColumns;
-use super::gradient::Slope;
-use super::panel::{Block, Finish, Term};
+use super::panel::{Block, Finish, Own};
 use super::points::Frame;
 use super::profiled::{Argument, Function, Profile, profiled};
+use super::terms::Term;
 use crate::{Real, vectorised};
 use faer::MatRef;
 use std::fmt::Debug;
@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// The kernel `profile(Σ_k M(x_k, z_k))` of the values as they are, written `text`; `own` is M(x, x).
-pub(crate) fn raw<M: Term + Slope, P: Profile>(
+pub(crate) fn raw<M: Term, P: Profile>(
     text: String,
     _term: M,
     own: fn(f64) -> f64,
@@ -29,7 +29,7 @@ struct Raw<M> {
     own: fn(f64) -> f64,
 }
 
-impl<M: Term + Slope> Argument for Raw<M> {
+impl<M: Term> Argument for Raw<M> {
     fn fill<T: Real>(&self, block: Block<'_, T>, profile: impl Fn(T) -> T + Copy) {
         block.fill::<M, _>(&mut Plain(profile));
     }
@@ -65,13 +65,10 @@ impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Plain<F> {
     }
 
     fn row(&self, _: Own<T>, _: &[T], _: MatRef<'_, T>, values: &mut [T]) {
-        vectorised(
-            #[inline(always)]
-            || {
-                for value in values {
-                    *value = (self.0)(*value).saturate();
-                }
-            },
-        );
+        vectorised!({
+            for value in values {
+                *value = (self.0)(*value).saturate();
+            }
+        });
     }
 }

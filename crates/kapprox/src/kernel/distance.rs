@@ -38,16 +38,12 @@ struct Between;
 impl Profile for Between {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let half = T::from_f64(-0.5);
-        #[inline(always)]
-        move |squared: T| half * squared.larger(T::ZERO).root()
+        inlined!(|squared: T| half * squared.larger(T::ZERO).root())
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let quarter = T::from_f64(-0.25);
-        Some(
-            #[inline(always)]
-            move |squared: T| if squared > T::ZERO { quarter / squared.root() } else { T::ZERO },
-        )
+        Some(inlined!(|squared: T| if squared > T::ZERO { quarter / squared.root() } else { T::ZERO }))
     }
 }
 

@@ -8,10 +8,10 @@ use super::cancelling::{Cancelling, Split};
 use super::direct::Plain;
 use super::few;
 use super::fixed::KernelColumns;
-use super::gradient::Slope;
-use super::panel::{Block, Magnitudes, Maxima, Products, Squares};
+use super::panel::Block;
 use super::points::{Frame, Lengths, inverse, row_norms, row_sums, sum_of_differences};
 use super::profiled::{Argument, Function, Profile, itself, profiled};
+use super::terms::{Magnitudes, Maxima, Products, Squares, Term};
 use crate::Real;
 use faer::MatRef;
 use std::fmt::Debug;
@@ -119,7 +119,7 @@ impl<S: Split> Argument for Distances<S> {
     }
 
     fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
-        S::slope
+        S::Few::slope
     }
 
     fn in_units<T: Real>(&self, k: usize, sum: T) -> T {
@@ -155,18 +155,7 @@ impl Split for Euclidean {
 
     #[inline(always)]
     fn again<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T {
-        sum_of_differences(
-            x,
-            z,
-            scale,
-            #[inline(always)]
-            |sum, difference| difference.mul_plus(difference, sum),
-        )
-    }
-
-    #[inline(always)]
-    fn slope<T: Real>(x: T, z: T) -> T {
-        x - z
+        sum_of_differences(x, z, scale, inlined!(|sum, difference| difference.mul_plus(difference, sum)))
     }
 
     fn in_units<T: Real>(scale: T, sum: T) -> T {
@@ -202,19 +191,8 @@ impl Split for Spans {
 
     #[inline(always)]
     fn again<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T {
-        let sum = sum_of_differences(
-            x,
-            z,
-            scale,
-            #[inline(always)]
-            |sum, difference: T| difference.magnitude() + sum,
-        );
+        let sum = sum_of_differences(x, z, scale, inlined!(|sum, difference: T| difference.magnitude() + sum));
         sum * T::from_f64(0.5)
-    }
-
-    #[inline(always)]
-    fn slope<T: Real>(x: T, z: T) -> T {
-        Magnitudes::slope(x, z)
     }
 
     fn in_units<T: Real>(scale: T, sum: T) -> T {

@@ -141,6 +141,11 @@ pub struct KernelParameter {
 }
 
 impl KernelParameter {
+    /// A parameter with a number for a default; `reason` says why others than those of `range` are refused.
+    pub const fn number(name: &'static str, default: f64, range: Range, reason: &'static str) -> Self {
+        Self { name, default: Value::Number(default), range, reason }
+    }
+
     /// True for a length scale: only those have a median.
     pub fn is_length(&self) -> bool {
         self.default == Value::Median

@@ -4,8 +4,9 @@
 //! other rows to fill a vector with. Each value comes from the same operations in the same order as in a block.
 
 use super::fixed::{FEW, KernelColumns};
-use super::panel::{Finish, Packed, Tall, Term, accumulate, height, panel_height};
+use super::panel::{Finish, Own, Packed, Tall, accumulate, height, panel_height};
 use super::points::{Aligned, Frame, row};
+use super::terms::Term;
 use crate::{Lanes, Real};
 use faer::MatRef;
 use pulp::{Simd, WithSimd};
@@ -16,26 +17,6 @@ use std::marker::PhantomData;
 const WIDE: usize = 4;
 /// The largest height of a panel: three vectors of sixteen numbers.
 const HIGHEST: usize = 48;
-
-/// The numbers that belong to a row alone, beside its features.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Own<T> {
-    /// The row's part of a sum over features.
-    pub(crate) offset: T,
-    /// The row's part of the size of a sum's terms.
-    pub(crate) size: T,
-}
-
-/// The term `M` with its arguments exchanged.
-#[derive(Debug, Clone, Copy)]
-struct Exchanged<M>(PhantomData<M>);
-
-impl<M: Term> Term for Exchanged<M> {
-    #[inline(always)]
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
-        M::add::<T, S>(simd, sum, z, x)
-    }
-}
 
 /// Fixed points in panels, and `finish` with the numbers that it has prepared for them.
 struct Few<T, M, F> {
@@ -50,7 +31,7 @@ struct Few<T, M, F> {
 pub(crate) fn columns<T, M, F>(frame: Frame<T>, mut finish: F, z: MatRef<'_, T>) -> Box<dyn KernelColumns<T>>
 where
     T: Real,
-    M: Term + Send + Sync + 'static,
+    M: Term,
     F: Finish<T> + Send + Sync + 'static,
 {
     let mut packed = Packed { x: Aligned::new(), z: Aligned::new(), height: panel_height::<T>() };
@@ -72,7 +53,7 @@ pub(crate) fn in_panels<T: Real>(rows: &[T], d: usize, height: usize, out: &mut 
     }
 }
 
-impl<T: Real, M: Term + Send + Sync, F: Finish<T> + Send + Sync> KernelColumns<T> for Few<T, M, F> {
+impl<T: Real, M: Term, F: Finish<T> + Send + Sync> KernelColumns<T> for Few<T, M, F> {
     fn scratch(&self) -> usize {
         FEW * self.frame.width()
     }
@@ -136,7 +117,7 @@ impl<T: Real, M: Term> FewSums<'_, T, M> {
         let out = &mut self.out[first * m..][..COUNT * m];
         let (panels, _) = T::vectors::<S>(self.panels).as_chunks();
         for (j, panel) in (0..m).step_by(height).zip(panels.chunks_exact(d)) {
-            let sums = accumulate::<T, S, Exchanged<M>, COUNT>(simd, panel, &rows);
+            let sums = accumulate::<T, S, M, COUNT, true>(simd, panel, &rows);
             for (c, sums) in sums.iter().enumerate() {
                 let to = &mut out[c * m + j..][..height.min(m - j)];
                 write::<T, S>(sums, to);

@@ -1,11 +1,11 @@
 //! Kernels of the inner product.
 
-use super::few::{self, Own};
+use super::few;
 use super::fixed::KernelColumns;
-use super::gradient::Slope;
-use super::panel::{Block, Finish, Products};
+use super::panel::{Block, Finish, Own};
 use super::points::{Frame, row, squared_norm};
 use super::profiled::{Argument, Function, Profile, profiled};
+use super::terms::{Products, Term};
 use crate::Real;
 use crate::vectorised;
 use faer::MatRef;
@@ -39,10 +39,7 @@ impl Argument for Inner {
     }
 
     fn own<T: Real>(&self, x: &[T]) -> f64 {
-        vectorised(
-            #[inline(always)]
-            || squared_norm(x),
-        )
+        vectorised!(squared_norm(x))
     }
 }
 
@@ -65,10 +62,7 @@ impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Saturated<F> {
         let mut spare = Vec::new();
         for (i, (value, _)) in values.iter_mut().zip(sums).enumerate().filter(|(_, (_, sum))| overflowed(**sum)) {
             let product = scaled_product(row(x, i, &mut spare), z);
-            *value = vectorised(
-                #[inline(always)]
-                || (self.0)(product).saturate(),
-            );
+            *value = vectorised!((self.0)(product).saturate());
         }
     }
 
@@ -77,14 +71,11 @@ impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Saturated<F> {
         for (j, sum) in values.iter_mut().enumerate().filter(|(_, sum)| overflowed(**sum)) {
             *sum = scaled_product(x, row(z, j, &mut spare));
         }
-        vectorised(
-            #[inline(always)]
-            || {
-                for value in values {
-                    *value = (self.0)(*value).saturate();
-                }
-            },
-        );
+        vectorised!({
+            for value in values {
+                *value = (self.0)(*value).saturate();
+            }
+        });
     }
 }
 

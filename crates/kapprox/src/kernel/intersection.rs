@@ -11,7 +11,7 @@
 use super::direct::raw;
 use super::family::{Domain, KernelFamily};
 use super::linear::Linear;
-use super::panel::Minima;
+use super::terms::Minima;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,

@@ -10,10 +10,11 @@
 //! ```
 
 use super::family::{Domain, Facts, KernelFamily};
-use super::few::{self, Own};
+use super::few;
 use super::fixed::KernelColumns;
-use super::panel::{Block, Finish, Packed, Products};
+use super::panel::{Block, Finish, Own, Packed};
 use super::points::{Frame, fold_panels, fold_row, row_norms};
+use super::terms::Products;
 use super::{Kernel, check_shapes};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
@@ -87,14 +88,11 @@ impl<T: Real> Finish<T> for Union<T> {
     }
 
     fn row(&self, own: Own<T>, _: &[T], _: MatRef<'_, T>, values: &mut [T]) {
-        vectorised(
-            #[inline(always)]
-            || {
-                for (value, &z_norm) in values.iter_mut().zip(&self.z_norms) {
-                    *value = ratio(own.offset, z_norm, *value);
-                }
-            },
-        );
+        vectorised!({
+            for (value, &z_norm) in values.iter_mut().zip(&self.z_norms) {
+                *value = ratio(own.offset, z_norm, *value);
+            }
+        });
     }
 }
 

@@ -17,14 +17,10 @@ pub(super) struct Linear;
 
 impl Profile for Linear {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
-        #[inline(always)]
-        |product: T| product
+        inlined!(|product: T| product)
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
-        Some(
-            #[inline(always)]
-            |_: T| T::ONE,
-        )
+        Some(inlined!(|_: T| T::ONE))
     }
 }

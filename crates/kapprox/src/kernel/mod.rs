@@ -41,6 +41,7 @@ mod scan;
 mod spec;
 mod spectrum;
 mod sweep;
+mod terms;
 
 pub mod additive_chi_squared;
 pub mod anova;

@@ -8,8 +8,8 @@
 //! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 34, 2008; as
 //! the number of features is small, there is no blocking over them.)
 
-use super::few::Own;
 use super::points::{Aligned, Frame, row};
+use super::terms::Term;
 use crate::{Lanes, Real};
 use faer::prelude::*;
 use faer::{MatMut, MatRef};
@@ -28,94 +28,6 @@ const TALL: usize = 3;
 /// A column of a panel.
 pub(crate) type Tall<T, S> = [<T as Lanes>::Vector<S>; TALL];
 
-/// One feature's contribution to a sum.
-pub(crate) trait Term: Copy {
-    /// `sum` with the contribution of the feature whose values are `x` and `z`. Must be marked `#[inline(always)]`.
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S>;
-}
-
-/// Σ x z.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Products;
-
-impl Term for Products {
-    #[inline(always)]
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
-        T::multiply_add(simd, x, z, sum)
-    }
-}
-
-/// Σ (x − z)².
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Squares;
-
-impl Term for Squares {
-    #[inline(always)]
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
-        let difference = T::minus(simd, x, z);
-        T::multiply_add(simd, difference, difference, sum)
-    }
-}
-
-/// Σ |x − z|.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Magnitudes;
-
-impl Term for Magnitudes {
-    #[inline(always)]
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
-        T::plus(simd, sum, T::absolute(simd, T::minus(simd, x, z)))
-    }
-}
-
-/// Σ max(x, z).
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Maxima;
-
-impl Term for Maxima {
-    #[inline(always)]
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
-        T::plus(simd, sum, T::greatest(simd, x, z))
-    }
-}
-
-/// Σ (x − z)² / (x + z), where 0/0 is 0.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ChiSquares;
-
-impl Term for ChiSquares {
-    #[inline(always)]
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
-        let difference = T::minus(simd, x, z);
-        let total = T::greatest(simd, T::plus(simd, x, z), T::splat(simd, T::SMALLEST));
-        // the quotient is at most 1: nothing overflows
-        T::multiply_add(simd, difference, T::quotient(simd, difference, total), sum)
-    }
-}
-
-/// Σ 2 x z / (x + z), where 0/0 is 0.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct HarmonicMeans;
-
-impl Term for HarmonicMeans {
-    #[inline(always)]
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
-        let total = T::greatest(simd, T::plus(simd, x, z), T::splat(simd, T::SMALLEST));
-        T::multiply_add(simd, T::plus(simd, x, x), T::quotient(simd, z, total), sum)
-    }
-}
-
-/// Σ min(x, z).
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Minima;
-
-impl Term for Minima {
-    #[inline(always)]
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
-        T::plus(simd, sum, T::least(simd, x, z))
-    }
-}
-
 /// The points of a tile as the loops want them.
 #[derive(Debug)]
 pub(crate) struct Packed<T> {
@@ -125,6 +37,15 @@ pub(crate) struct Packed<T> {
     pub(crate) z: Aligned<T>,
     /// Rows of x per panel.
     pub(crate) height: usize,
+}
+
+/// The numbers that belong to a row alone, beside its features.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Own<T> {
+    /// The row's part of a sum over features.
+    pub(crate) offset: T,
+    /// The row's part of the size of a sum's terms.
+    pub(crate) size: T,
 }
 
 /// The step that makes kernel values of sums over features.
@@ -296,7 +217,7 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
         for (i, panel) in (0..rows).step_by(height).zip(panels.chunks_exact(d)) {
             let (vectors, _) = T::vectors_mut::<S>(sums).as_chunks_mut::<TALL>();
             if let Some(vectors) = vectors.first_chunk_mut::<WIDE>() {
-                *vectors = accumulate::<T, S, M, WIDE>(simd, panel, z_rows);
+                *vectors = accumulate::<T, S, M, WIDE, false>(simd, panel, z_rows);
             }
             for (c, (to, sums)) in to.iter_mut().zip(sums.chunks_exact(height)).enumerate() {
                 match to.get_mut(i..i + height) {
@@ -327,12 +248,12 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
     }
 }
 
-/// The sums of a panel of rows of x with `WIDE` rows of z.
+/// The sums of a panel of rows of x with `WIDE` rows of z; `EXCHANGED` where the panel is of z.
 ///
 /// All loops but that over the features have constant lengths, and no index can fail: one that could would have the
 /// compiler keep the sums in memory, at twice the time.
 #[inline(always)]
-pub(crate) fn accumulate<T: Real, S: Simd, M: Term, const WIDE: usize>(
+pub(crate) fn accumulate<T: Real, S: Simd, M: Term, const WIDE: usize, const EXCHANGED: bool>(
     simd: S,
     panel: &[Tall<T, S>],
     z_rows: &[&[T]; WIDE],
@@ -342,7 +263,8 @@ pub(crate) fn accumulate<T: Real, S: Simd, M: Term, const WIDE: usize>(
         for c in 0..WIDE {
             let z = T::splat(simd, z_rows[c][k]);
             for v in 0..TALL {
-                sums[c][v] = M::add::<T, S>(simd, sums[c][v], panel[k][v], z);
+                let (x, z) = if EXCHANGED { (z, panel[k][v]) } else { (panel[k][v], z) };
+                sums[c][v] = M::add::<T, S>(simd, sums[c][v], x, z);
             }
         }
     }

@@ -75,15 +75,7 @@ impl<F: Features> Argument for Swept<F> {
             for j in 0..z.nrows() {
                 let z = &z_packed[j * d..(j + 1) * d];
                 fill_column(out.rb_mut().subrows_mut(i, rows).col_mut(j), &mut spare, |column| {
-                    column_of(
-                        T::from_f64(F::START),
-                        (next, profile),
-                        column,
-                        &x_packed,
-                        z,
-                        #[inline(always)]
-                        |x, z| x - z,
-                    );
+                    column_of(T::from_f64(F::START), (next, profile), column, &x_packed, z, inlined!(|x, z| x - z));
                 });
             }
         }
@@ -103,8 +95,7 @@ impl<F: Features> Argument for Swept<F> {
 
     fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
         let (slope, scale) = (self.features.slope(), inverse::<T>(self.length));
-        #[inline(always)]
-        move |x, z| slope((x - z) * scale)
+        inlined!(|x, z| slope((x - z) * scale))
     }
 
     fn in_units<T: Real>(&self, _: usize, sum: T) -> T {
@@ -157,8 +148,7 @@ where
                 values,
                 &self.columns,
                 scaled,
-                #[inline(always)]
-                |z, x| x - z,
+                inlined!(|z, x| x - z),
             );
         }
     }
@@ -175,18 +165,15 @@ fn column_of<T: Real>(
     difference: impl Fn(T, T) -> T + Copy,
 ) {
     let rows = column.len();
-    vectorised(
-        #[inline(always)]
-        || {
-            column.fill(start);
-            for (&narrow, tall) in narrow.iter().zip(tall.chunks_exact(rows)) {
-                for (value, &tall) in column.iter_mut().zip(tall) {
-                    *value = next(*value, difference(tall, narrow));
-                }
+    vectorised!({
+        column.fill(start);
+        for (&narrow, tall) in narrow.iter().zip(tall.chunks_exact(rows)) {
+            for (value, &tall) in column.iter_mut().zip(tall) {
+                *value = next(*value, difference(tall, narrow));
             }
-            for value in column.iter_mut() {
-                *value = profile(*value).saturate();
-            }
-        },
-    );
+        }
+        for value in column.iter_mut() {
+            *value = profile(*value).saturate();
+        }
+    });
 }

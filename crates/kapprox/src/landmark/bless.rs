@@ -39,7 +39,7 @@ impl<T: Real> Landmarks<T> for Bless {
         let stream = |purpose, level| Stream::new(seed, purpose, level);
         let (keys, first) = (stream(Purpose::Proposals, 0), (OVERSAMPLING * FIRST).ceil() as usize);
         let uniform = Draw::new(|row, _| Some(keys.uniform(row)));
-        let found = Round::new(kernel.typed::<T>(), None, &uniform, first, data).run("a uniform sample", data)?;
+        let found = Round::run(kernel, None, &uniform, first, "a uniform sample", data)?;
         let (mut passes, mut evaluations, trace) = (1, found.rows, found.sum);
         let share = n / first as f64;
         let mut dictionary = take(found, first, |_| share);

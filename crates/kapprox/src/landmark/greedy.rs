@@ -13,9 +13,10 @@
 
 use super::growth::Growth;
 use super::held::{self, HeldColumns, LARGEST};
-use super::round::{Draw, Round};
+use super::round::Draw;
 use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme};
 use crate::kernel::AnyKernel;
+use crate::map::independent::widened;
 use crate::matrix::{POOL, Pool, largest};
 use crate::{Real, Result};
 use std::sync::Arc;
@@ -76,7 +77,8 @@ impl Greedy {
         held: bool,
     ) -> Result<LandmarkSet<T>> {
         let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
-        let mut largest = if held { Largest::Updated(HeldColumns::read(&mut growth, data, m)?) } else { Largest::Anew };
+        let mut largest =
+            if held { Largest::Updated(HeldColumns::read(&mut growth, data, m, false)?) } else { Largest::Anew };
         let (mut trace, mut capacity) = (None, POOL.0);
         while !growth.is_full() {
             let LargestFound { sum, outside, mut pool } = largest.find(&mut growth, data, capacity)?;
@@ -135,19 +137,12 @@ impl Largest {
                 Ok(LargestFound { sum, outside, pool: columns.pool(growth, &best) })
             }
             Self::Anew => {
-                let map = growth.map(data.pass.workers)?;
-                let kernel = growth.any().typed::<T>();
                 let by_residual = Draw::new(|_, residual| Some(residual));
-                let mut residuals = Round::new(kernel, map, &by_residual, capacity, data)
-                    .run(&format!("residuals of {} landmarks", growth.len()), data)?;
-                growth.chosen.passes += 1;
-                growth.chosen.evaluations += residuals.rows * (growth.len() as u64 + 1);
+                let mut residuals = growth.residuals(&by_residual, capacity, data)?;
                 let entries = residuals.best.sorted();
                 let outside = entries.get(capacity - 1).map_or(0.0, |entry| entry.key);
-                let features = entries.iter().flat_map(|entry| residuals.best.features(entry));
-                let x = features.map(|value| kstore::Real::to_f64(*value)).collect();
-                let rows = entries.iter().map(|entry| entry.row).collect();
-                Ok(LargestFound { sum: residuals.sum, outside, pool: growth.pool(rows, x) })
+                let sample = residuals.best.sample(&entries);
+                Ok(LargestFound { sum: residuals.sum, outside, pool: growth.pool(sample.rows, widened(&sample.x)) })
             }
         }
     }

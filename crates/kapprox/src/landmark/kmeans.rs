@@ -107,22 +107,16 @@ fn plus_plus<T: Real>(x: &[T], d: usize, m: usize, coins: &Stream) -> Vec<T> {
 /// between AVX code, as in here, and the SSE code around it costs a hundred cycles: a call for each row took 17 times as
 /// long (9 features, Sapphire Rapids).
 fn lower<T: Real>(distance: &mut [f64], x: &[T], d: usize, seed: &[T]) {
-    vectorised(
-        #[inline(always)]
-        || {
-            for (distance, row) in distance.iter_mut().zip(x.chunks_exact(d)) {
-                *distance = distance.min(squares(row, seed));
-            }
-        },
-    );
+    vectorised!({
+        for (distance, row) in distance.iter_mut().zip(x.chunks_exact(d)) {
+            *distance = distance.min(squares(row, seed));
+        }
+    });
 }
 
 /// ‖x − z‖², summed in f64.
 fn squared_distance<T: Real>(x: &[T], z: &[T]) -> f64 {
-    vectorised(
-        #[inline(always)]
-        || squares(x, z),
-    )
+    vectorised!(squares(x, z))
 }
 
 #[inline(always)]
@@ -280,16 +274,13 @@ fn find_nearest<T: Real>(products: MatRef<'_, T>, offsets: &[T], nearest: &mut [
     let mut best = vec![T::ZERO - T::LARGEST; nearest.len()];
     for (j, offset) in offsets.iter().enumerate() {
         let column = products.col(j).try_as_col_major().expect("products are column-major").as_slice();
-        vectorised(
-            #[inline(always)]
-            || {
-                for ((best, nearest), product) in best.iter_mut().zip(nearest.iter_mut()).zip(column) {
-                    let score = *product - *offset;
-                    let better = score > *best;
-                    *best = if better { score } else { *best };
-                    *nearest = if better { j as u32 } else { *nearest };
-                }
-            },
-        );
+        vectorised!({
+            for ((best, nearest), product) in best.iter_mut().zip(nearest.iter_mut()).zip(column) {
+                let score = *product - *offset;
+                let better = score > *best;
+                *best = if better { score } else { *best };
+                *nearest = if better { j as u32 } else { *nearest };
+            }
+        });
     }
 }

@@ -18,7 +18,6 @@ mod predictive;
 mod round;
 mod rpcholesky;
 mod sample;
-mod targets;
 mod uniform;
 
 pub use bless::Bless;

@@ -47,18 +47,8 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     name: "additive",
     about: "explicit features of the additive chi-squared and intersection kernels, 2 steps + 1 for each column",
     parameters: &[
-        MapParameter {
-            name: "steps",
-            default: 2.0,
-            range: Range::Whole { from: 0, to: 50 },
-            reason: "it is the number of frequencies beside 0",
-        },
-        MapParameter {
-            name: "interval",
-            default: 0.4,
-            range: Range::Positive,
-            reason: "it is the distance between frequencies",
-        },
+        MapParameter::new("steps", 2.0, Range::Whole { from: 0, to: 50 }, "it is the number of frequencies beside 0"),
+        MapParameter::new("interval", 0.4, Range::Positive, "it is the distance between frequencies"),
     ],
     nested: false,
     passes: 0,

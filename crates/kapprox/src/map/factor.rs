@@ -166,15 +166,12 @@ fn contiguous_ref<'a>(column: faer::ColRef<'a, f64>) -> &'a [f64] {
 pub(crate) fn subtract_columns<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64]) {
     for j in 0..phi.ncols() {
         let column = phi.col(j).try_as_col_major().expect("features are column-major").as_slice();
-        vectorised(
-            #[inline(always)]
-            || {
-                for (r, value) in residual.iter_mut().zip(column) {
-                    let value = kstore::Real::to_f64(*value);
-                    *r -= value * value;
-                }
-            },
-        );
+        vectorised!({
+            for (r, value) in residual.iter_mut().zip(column) {
+                let value = kstore::Real::to_f64(*value);
+                *r -= value * value;
+            }
+        });
     }
 }
 

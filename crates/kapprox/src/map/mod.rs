@@ -4,7 +4,7 @@ pub mod additive;
 pub mod ensemble;
 pub mod factor;
 mod family;
-mod independent;
+pub(crate) mod independent;
 pub(crate) mod inner;
 mod kernel_functions;
 pub mod nystrom;

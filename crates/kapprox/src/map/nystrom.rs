@@ -10,7 +10,7 @@
 
 use super::factor::{MOST_AMPLIFIED, amplification};
 use super::family::{Built, MapFamily, MapShape, OnLandmarks};
-use super::independent::Independent;
+use super::independent::{Independent, widened};
 use super::{Expansion, FeatureMap};
 use crate::kernel::{AnyKernel, Kernel};
 use crate::rows::LandmarkSet;
@@ -140,7 +140,7 @@ impl<T: Real> Nystrom<T> {
         let arithmetic = if own {
             Arithmetic::Own(Mat::from_fn(r, r, |i, j| <T as kstore::Real>::from_f64(lower[(i, j)])))
         } else {
-            Arithmetic::Wide(widened(&landmarks))
+            Arithmetic::Wide(widened(&landmarks.points))
         };
         let (any, exact, kernel) = (kernel.clone(), kernel.typed::<f64>(), kernel.typed::<T>());
         Self { any, kernel, exact, landmarks, lower, arithmetic }
@@ -198,10 +198,6 @@ impl<T: Real> Nystrom<T> {
     }
 }
 
-pub(super) fn widened<T: Real>(landmarks: &LandmarkSet<T>) -> Vec<f64> {
-    landmarks.points.iter().map(|v| kstore::Real::to_f64(*v)).collect()
-}
-
 /// Whether kernel values and features in `T` are accurate enough for landmarks with the factor L.
 ///
 /// A kernel value with relative error ε moves feature j by ε √(a_j k_ii), a_j being its amplification. The residuals of all
@@ -222,22 +218,6 @@ fn suffices<T: Real>(lower: MatRef<'_, f64>, amplified: &[f64]) -> bool {
 pub(super) fn suffices_for_few<T: Real>(amplified: &[f64]) -> bool {
     let largest = amplified.iter().copied().fold(0.0, f64::max);
     amplified.len() > FEW || <T as kstore::Real>::EPSILON / 2.0 * largest.sqrt() <= DRIFT
-}
-
-/// K_SS in f64, full.
-pub(super) fn kernel_matrix<T: Real>(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Result<Mat<f64>> {
-    let m = landmarks.len();
-    let wide = widened(landmarks);
-    let z = MatRef::from_row_major_slice(&wide, m, landmarks.d);
-    let mut k = Mat::<f64>::zeros(m, m);
-    kernel.typed::<f64>().block(z, z, k.as_mut());
-    if (0..m).all(|j| (j..m).all(|i| k[(i, j)].is_finite())) {
-        return Ok(k);
-    }
-    Err(Error::NotFinite {
-        what: format!("the kernel {} between two landmarks", kernel.typed::<f64>().spec()),
-        remedy: "scale the features or lower the kernel's degree or gamma".to_string(),
-    })
 }
 
 impl<T: Real> FeatureMap<T> for Nystrom<T> {
@@ -276,7 +256,7 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
     fn widen(&mut self) -> bool {
         let narrow = size_of::<T>() < size_of::<f64>() && !self.is_wide();
         if narrow {
-            self.arithmetic = Arithmetic::Wide(widened(&self.landmarks));
+            self.arithmetic = Arithmetic::Wide(widened(&self.landmarks.points));
         }
         narrow || self.leave_out()
     }

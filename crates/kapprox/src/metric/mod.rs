@@ -117,10 +117,7 @@ impl Metric {
         for (x, out) in x.chunks(TOGETHER * d).zip(out.chunks_mut(TOGETHER * r)) {
             let sums = &mut sums[..out.len()];
             sums.fill(0.0);
-            vectorised(
-                #[inline(always)]
-                || self.add_products(x, sums),
-            );
+            vectorised!(self.add_products(x, sums));
             out.iter_mut().zip(sums).for_each(|(out, sum)| *out = narrow(*sum));
         }
     }

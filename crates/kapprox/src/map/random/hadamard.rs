@@ -76,10 +76,7 @@ impl<T: Real> Structured<T> {
 }
 
 fn multiply<T: Real>(column: &mut [T], factor: T) {
-    vectorised(
-        #[inline(always)]
-        || column.iter_mut().for_each(|value| *value *= factor),
-    );
+    vectorised!(column.iter_mut().for_each(|value| *value *= factor));
 }
 
 /// The Walsh–Hadamard transform of columns of b numbers, their count a power of two, not normalised.
@@ -88,14 +85,11 @@ fn transform<T: Real>(columns: &mut [T], b: usize) {
     while half < columns.len() {
         for pair in columns.chunks_exact_mut(2 * half) {
             let (left, right) = pair.split_at_mut(half);
-            vectorised(
-                #[inline(always)]
-                || {
-                    for (left, right) in left.iter_mut().zip(right) {
-                        (*left, *right) = (*left + *right, *left - *right);
-                    }
-                },
-            );
+            vectorised!({
+                for (left, right) in left.iter_mut().zip(right) {
+                    (*left, *right) = (*left + *right, *left - *right);
+                }
+            });
         }
         half *= 2;
     }

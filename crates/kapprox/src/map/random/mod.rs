@@ -166,15 +166,12 @@ fn contiguous_mut<T>(column: faer::ColMut<'_, T>) -> &mut [T] {
 
 /// `amplitude` times cosine and sine of angles in turns.
 fn waves<T: Real>(turns: &[T], cosine: &mut [T], sine: &mut [T], amplitude: T) {
-    vectorised(
-        #[inline(always)]
-        || {
-            for ((turns, cosine), sine) in turns.iter().zip(cosine).zip(sine) {
-                let (c, s) = cosine_sine(*turns);
-                (*cosine, *sine) = (amplitude * c, amplitude * s);
-            }
-        },
-    );
+    vectorised!({
+        for ((turns, cosine), sine) in turns.iter().zip(cosine).zip(sine) {
+            let (c, s) = cosine_sine(*turns);
+            (*cosine, *sine) = (amplitude * c, amplitude * s);
+        }
+    });
 }
 
 impl<T: Real> FeatureMap<T> for Fourier<T> {
