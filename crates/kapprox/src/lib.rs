@@ -54,7 +54,6 @@ pub use kstore::vectorised;
 pub use landmark::Landmarks;
 pub use lanes::{Lanes, instruction_set};
 pub use map::{FeatureMap, Fourier, MapSpec, Nystrom};
-pub use real::turns::Turns;
 pub use real::{PrecisionPair, Real};
 pub use rows::LandmarkSet;
 pub use {faer, kstore};

@@ -18,7 +18,7 @@ use super::embedded::{Embedding, embedded};
 use super::family::{Facts, KernelFamily, KernelParameter, Range};
 use super::gaussian;
 use super::{Law, Spectrum};
-use crate::real::turns::{Turns, cosine_sine};
+use crate::real::turns::cosine_sine;
 use crate::{Real, vectorised};
 use rand_distr::{Distribution, Poisson};
 use std::sync::Arc;

@@ -11,7 +11,7 @@
 //! ```
 
 use super::Profile;
-use super::family::{Facts, KernelFamily, KernelParameter, Range, Value};
+use super::family::{Facts, KernelFamily, KernelParameter, Range};
 use super::inner::product;
 use crate::Real;
 

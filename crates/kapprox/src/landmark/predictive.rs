@@ -57,7 +57,7 @@ impl<T: Real> Landmarks<T> for Predictive {
         let workers = data.pass.workers;
         let mut growth = Growth::new(kernel, data.source.shape().features, m + LOOK_AHEAD)?;
         let mut columns = HeldColumns::read(&mut growth, data, m + LOOK_AHEAD, true)?;
-        let y = std::mem::take(&mut columns.targets);
+        let y = std::mem::replace(&mut columns.targets, Mat::new());
         if y.ncols() == 0 {
             return Err(Error::NoTargets { scheme: SCHEME.name });
         }
