@@ -6,7 +6,7 @@ use super::panel::{Block, Finish, Own};
 use super::points::Frame;
 use super::profiled::{Argument, Function, Profile, profiled};
 use super::terms::Term;
-use crate::{Real, vectorised};
+use crate::Real;
 use faer::MatRef;
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -31,7 +31,7 @@ struct Raw<M> {
 
 impl<M: Term> Argument for Raw<M> {
     fn fill<T: Real>(&self, block: Block<'_, T>, profile: impl Fn(T) -> T + Copy) {
-        block.fill::<M, _>(&mut Plain(profile));
+        block.fill::<M, _>(&Plain(profile));
     }
 
     fn columns<T: Real>(
@@ -57,18 +57,10 @@ pub(crate) struct Plain<F>(pub(crate) F);
 
 impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Plain<F> {
     #[inline(always)]
-    fn column(&self, _: usize, _: usize, sums: &[T], values: &mut [T]) -> bool {
+    fn values(&self, _: Own<T>, _: &[T], _: T, sums: &[T], values: &mut [T]) -> bool {
         for (value, &sum) in values.iter_mut().zip(sums) {
             *value = (self.0)(sum).saturate();
         }
         false
-    }
-
-    fn row(&self, _: Own<T>, _: &[T], _: MatRef<'_, T>, values: &mut [T]) {
-        vectorised!({
-            for value in values {
-                *value = (self.0)(*value).saturate();
-            }
-        });
     }
 }

@@ -82,10 +82,10 @@ struct Distances<S> {
 impl<S: Split> Distances<S> {
     fn fill_near<T: Real>(block: Block<'_, T>, at_zero: AtZero, profile: impl Fn(T) -> T + Copy) {
         if block.x.ncols() <= FEW_FEATURES {
-            block.fill::<S::Few, _>(&mut Plain(profile));
+            block.fill::<S::Few, _>(&Plain(profile));
         } else {
-            let mut finish = Cancelling::<T, S, _>::new(&block.frame.scale, at_zero.near(), profile);
-            block.fill::<S::Many, _>(&mut finish);
+            let finish = Cancelling::<T, S, _>::new(&block.frame.scale, at_zero.near(), profile);
+            block.fill::<S::Many, _>(&finish);
         }
     }
 }
@@ -148,7 +148,7 @@ impl Split for Euclidean {
         value.mul_add(value, sum)
     }
 
-    fn columns<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
+    fn rows<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
         row_norms(z, z.len() / d.max(1), offsets);
         sizes.clone_from(offsets);
     }
@@ -185,7 +185,7 @@ impl Split for Spans {
         sum + value.abs()
     }
 
-    fn columns<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
+    fn rows<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
         row_sums(z, d, offsets, sizes);
     }
 
@@ -221,8 +221,8 @@ mod tests {
         let frame = Frame::new(z, &Lengths::Same(1.0), S::UNIT);
         // never near: the profile sees what the sums give
         let mut got = faer::Mat::zeros(b, m);
-        let mut finish = Cancelling::<T, S, _>::new(&frame.scale, T::ZERO - T::ONE, itself);
-        Block { frame: &frame, x, z, out: got.as_mut() }.fill::<S::Many, _>(&mut finish);
+        let finish = Cancelling::<T, S, _>::new(&frame.scale, T::ZERO - T::ONE, itself);
+        Block { frame: &frame, x, z, out: got.as_mut() }.fill::<S::Many, _>(&finish);
         let (mut x_packed, mut z_packed) = (Aligned::new(), Aligned::new());
         frame.pack_rows(x, b, &mut x_packed);
         frame.pack_rows(z, m, &mut z_packed);

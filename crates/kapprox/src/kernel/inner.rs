@@ -3,7 +3,7 @@
 use super::few;
 use super::fixed::KernelColumns;
 use super::panel::{Block, Finish, Own};
-use super::points::{Frame, row, squared_norm};
+use super::points::{Frame, squared_norm};
 use super::profiled::{Argument, Function, Profile, profiled};
 use super::terms::{Products, Term};
 use crate::Real;
@@ -22,7 +22,7 @@ struct Inner;
 
 impl Argument for Inner {
     fn fill<T: Real>(&self, block: Block<'_, T>, profile: impl Fn(T) -> T + Copy) {
-        block.fill::<Products, _>(&mut Saturated(profile));
+        block.fill::<Products, _>(&Saturated(profile));
     }
 
     fn columns<T: Real>(
@@ -48,7 +48,7 @@ struct Saturated<F>(F);
 
 impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Saturated<F> {
     #[inline(always)]
-    fn column(&self, _: usize, _: usize, sums: &[T], values: &mut [T]) -> bool {
+    fn values(&self, _: Own<T>, _: &[T], _: T, sums: &[T], values: &mut [T]) -> bool {
         let mut any = false;
         for (value, &sum) in values.iter_mut().zip(sums) {
             any |= overflowed(sum);
@@ -57,25 +57,11 @@ impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Saturated<F> {
         any
     }
 
-    /// Computes values again from points scaled to at most 1.
-    fn repair(&self, _: usize, _: usize, sums: &[T], x: MatRef<'_, T>, z: &[T], values: &mut [T]) {
-        let mut spare = Vec::new();
-        for (i, (value, _)) in values.iter_mut().zip(sums).enumerate().filter(|(_, (_, sum))| overflowed(**sum)) {
-            let product = scaled_product(row(x, i, &mut spare), z);
-            *value = vectorised!((self.0)(product).saturate());
-        }
-    }
-
-    fn row(&self, _: Own<T>, x: &[T], z: MatRef<'_, T>, values: &mut [T]) {
-        let mut spare = Vec::new();
-        for (j, sum) in values.iter_mut().enumerate().filter(|(_, sum)| overflowed(**sum)) {
-            *sum = scaled_product(x, row(z, j, &mut spare));
-        }
-        vectorised!({
-            for value in values {
-                *value = (self.0)(*value).saturate();
-            }
-        });
+    fn again(&self, _: Own<T>, _: Own<T>, sum: T, x: &[T], z: &[T]) -> Option<T> {
+        overflowed(sum).then(|| {
+            let product = scaled_product(x, z);
+            vectorised!((self.0)(product).saturate())
+        })
     }
 }
 
@@ -86,7 +72,7 @@ fn overflowed<T: Real>(sum: T) -> bool {
     !fits
 }
 
-/// x·z = (Σ (x/‖x‖∞)(z/‖z‖∞)) ‖x‖∞ ‖z‖∞ in `f64`: only the last product can overflow, and is kept finite.
+/// The product from points scaled to at most 1, x·z = (Σ (x/‖x‖∞)(z/‖z‖∞)) ‖x‖∞ ‖z‖∞ in `f64`: only the last product can overflow, and is kept finite.
 fn scaled_product<T: Real>(x: &[T], z: &[T]) -> T {
     let largest = |v: &[T]| v.iter().fold(f64::MIN_POSITIVE, |most, value| most.max(value.to_f64().abs()));
     let (x_largest, z_largest) = (largest(x), largest(z));
