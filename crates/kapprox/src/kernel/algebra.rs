@@ -18,7 +18,6 @@ use std::sync::Arc;
 const PANEL_ROWS: usize = 1024;
 const PANEL_COLUMNS: usize = 128;
 
-/// The operation that combines the values of operands, entry by entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Sum,
@@ -26,7 +25,6 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// The operation on two numbers, kept finite.
     #[inline(always)]
     fn apply<T: Real>(self, a: T, b: T) -> T {
         match self {

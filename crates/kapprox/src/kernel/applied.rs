@@ -13,12 +13,9 @@ use faer::{Mat, MatMut, MatRef, unzip, zip};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// A function that is applied to k(x, z).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum KernelFunction {
-    /// exp(k).
     Exp,
-    /// k to a whole power.
     Power(u32),
     /// k(x, z) / √(k(x, x) k(z, z)).
     Normalised,
@@ -43,7 +40,6 @@ pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {
     }
 }
 
-/// The points' numbers, for many points.
 fn prepared<T: Real>(function: impl PairFunction, kernel: &dyn Kernel<T>, points: MatRef<'_, T>) -> Vec<T> {
     let mut numbers = vec![T::ZERO; points.nrows()];
     function.prepare(kernel, points, &mut vec![0.0; points.nrows()], &mut numbers);
@@ -115,7 +111,6 @@ impl<T: Real, F: PairFunction> Kernel<T> for Applied<F> {
     }
 }
 
-/// Fixed points for a function of a kernel.
 #[derive(Debug)]
 struct AppliedColumns<T: Real, F> {
     function: F,
@@ -147,7 +142,6 @@ impl<T: Real, F: PairFunction> KernelColumns<T> for AppliedColumns<T, F> {
     }
 }
 
-/// The product with a number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times(pub(super) f64);
 

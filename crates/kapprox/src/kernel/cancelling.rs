@@ -107,7 +107,6 @@ fn multiply<T: Real>(x: &mut [T], factor: f64) {
     x.iter_mut().for_each(|value| *value *= factor);
 }
 
-/// The largest of numbers ≥ 0.
 fn largest<T: Real>(sizes: &[T]) -> T {
     sizes.iter().fold(T::ZERO, |largest, &size| size.larger(largest))
 }

@@ -22,7 +22,6 @@ pub(crate) fn raw<M: Term, P: Profile>(
     profiled(text, Raw { term: PhantomData::<M>, own }, profile)
 }
 
-/// Σ_k M(x_k, z_k).
 #[derive(Debug)]
 struct Raw<M> {
     term: PhantomData<M>,
@@ -52,7 +51,6 @@ impl<M: Term> Argument for Raw<M> {
     }
 }
 
-/// k(x, z) = `profile(sum)`.
 pub(crate) struct Plain<F>(pub(crate) F);
 
 impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Plain<F> {

@@ -82,7 +82,6 @@ impl PairFunction for HalfNorms {
     }
 }
 
-/// ‖x‖ of each of the points.
 fn norms<T: Real>(points: MatRef<'_, T>, out: &mut [f64]) {
     let mut spare = Vec::new();
     for (i, out) in out.iter_mut().enumerate() {

@@ -71,7 +71,6 @@ pub(crate) fn l1<P: Profile>(text: String, length: f64, profile: P) -> Arc<dyn s
     profiled(text, Distances { lengths, at_zero, split: PhantomData::<Spans> }, profile)
 }
 
-/// A distance of points in units of `lengths`.
 #[derive(Debug)]
 struct Distances<S> {
     lengths: Lengths,
@@ -131,7 +130,6 @@ impl<S: Split> Argument for Distances<S> {
     }
 }
 
-/// The squared distance as ‖x‖² + ‖z‖² − 2 x·z.
 #[derive(Debug)]
 struct Euclidean;
 
@@ -204,15 +202,13 @@ impl Split for Spans {
 mod tests {
     use super::super::points::Aligned;
     use super::*;
+    use kstore::key::{Purpose, Stream};
 
     /// The largest error of a distance by a split, in roundings of the points' sizes; `pair` gives the term of two values, and its size.
     fn roundings<T: Real, S: Split>(d: usize, pair: fn(f64, f64) -> (f64, f64)) -> f64 {
         let (b, m) = (256, 256);
-        let mut state = d as u64;
-        let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            T::from_f64((state >> 11) as f64 / (1u64 << 52) as f64 - 1.0)
-        };
+        let (stream, mut count) = (Stream::new(d as u64, Purpose::Data, 0), 0..);
+        let mut next = || T::from_f64(2.0 * stream.uniform(count.next().unwrap()) - 1.0);
         let x: Vec<T> = (0..b * d).map(|_| next()).collect();
         // half of the rows are nearly those of x: there the products are largest
         let z: Vec<T> =

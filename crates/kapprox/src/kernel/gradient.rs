@@ -19,7 +19,6 @@ const TILE_COLUMNS: usize = 256;
 const STRIP_ROWS: usize = 96;
 const STRIP_COLUMNS: usize = 32;
 
-/// Points x and z, and a weight for each pair.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Weighted<'a, T> {
     pub(super) x: MatRef<'a, T>,

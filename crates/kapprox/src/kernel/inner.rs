@@ -16,7 +16,6 @@ pub(crate) fn product<P: Profile>(text: String, profile: P) -> Arc<dyn super::An
     profiled(text, Inner, profile)
 }
 
-/// x·z.
 #[derive(Debug)]
 struct Inner;
 

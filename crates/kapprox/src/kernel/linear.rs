@@ -6,11 +6,14 @@
 //! ```
 
 use super::Profile;
-use super::family::KernelFamily;
+use super::family::{Explicit, KernelFamily};
 use super::inner::product;
 use crate::Real;
 
-pub(super) const FAMILY: KernelFamily = KernelFamily::new("linear", "x.z", "linear()", |text, _| product(text, Linear));
+pub(super) const FAMILY: KernelFamily = KernelFamily {
+    explicit: Some(Explicit::Linear),
+    ..KernelFamily::new("linear", "x.z", "linear()", |text, _| product(text, Linear))
+};
 
 #[derive(Debug)]
 pub(super) struct Linear;

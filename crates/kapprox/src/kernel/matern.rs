@@ -24,7 +24,6 @@ use crate::Real;
 use rand_distr::Distribution;
 use std::f64::consts::LN_2;
 
-/// The parameter `nu`, the smoothness.
 pub(super) const NU: KernelParameter =
     KernelParameter::number("nu", 1.5, Range::OneOf(&[0.5, 1.5, 2.5]), "other values need Bessel functions");
 

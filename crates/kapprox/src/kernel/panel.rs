@@ -25,7 +25,6 @@ const WIDEST: usize = 8;
 /// Vectors per panel column.
 const TALL: usize = 3;
 
-/// A column of a panel.
 pub(crate) type Tall<T, S> = [<T as Lanes>::Vector<S>; TALL];
 
 /// The numbers that belong to a point alone, beside its features.
@@ -42,7 +41,6 @@ pub(crate) struct Own<T> {
 pub(crate) struct Owns<T> {
     pub(crate) offsets: Vec<T>,
     pub(crate) sizes: Vec<T>,
-    /// The largest size.
     pub(crate) largest: T,
 }
 
@@ -165,7 +163,6 @@ pub(crate) fn height<T: Real, S: Simd>() -> usize {
     TALL * size_of::<T::Vector<S>>() / size_of::<T>()
 }
 
-/// The computation of a tile, panel by panel.
 struct Sweep<'a, T, M, F> {
     x: MatRef<'a, T>,
     z: MatRef<'a, T>,
@@ -271,7 +268,6 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
         }
     }
 
-    /// Column c of the panel that begins at row i.
     #[inline(always)]
     fn column(&self, i: usize, c: usize, sums: &[T], values: &mut [T]) {
         let (x_owns, z_owns) = self.owns;

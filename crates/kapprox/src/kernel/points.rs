@@ -26,7 +26,6 @@ impl<T: Real> Aligned<T> {
         Self { storage: Vec::new(), start: 0 }
     }
 
-    /// Fills the array with `len` zeros and returns it.
     pub(crate) fn zeros(&mut self, len: usize) -> &mut [T] {
         let slack = Self::LINE / size_of::<T>();
         self.storage.clear();
@@ -51,7 +50,6 @@ impl<T> Deref for Aligned<T> {
     }
 }
 
-/// The length that is the unit of each feature.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Lengths {
     Same(f64),

@@ -10,7 +10,7 @@
 //! ```
 
 use super::Profile;
-use super::family::{KernelFamily, KernelParameter, Range};
+use super::family::{Explicit, KernelFamily, KernelParameter, Range};
 use super::inner::product;
 use crate::Real;
 
@@ -30,6 +30,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         ),
         KernelParameter::number("c0", 1.0, Range::NotNegative, "a negative constant breaks positive definiteness"),
     ],
+    explicit: Some(Explicit::Polynomial),
     ..KernelFamily::new(
         "polynomial",
         "(gamma x.z + c0)^degree",

@@ -18,7 +18,6 @@ use std::sync::Arc;
 /// * the distance in units of the length scale, ‖x−z‖₁/σ, with [`distances::l1`](super::distances::l1);
 /// * the inner product x·z, with [`inner::product`](super::inner::product).
 pub(crate) trait Profile: Debug + Send + Sync + 'static {
-    /// Whether the kernel is positive definite.
     const POSITIVE_DEFINITE: bool = true;
     /// The function with its constants converted to `T`. It is inlined into the loops of every instruction set: return
     /// a closure marked `#[inline(always)]` that calls nothing but [`Real`]'s arithmetic.
@@ -50,7 +49,6 @@ pub(crate) trait Argument: Debug + Send + Sync + 'static {
     fn fill_arguments<T: Real>(&self, block: Block<'_, T>) {
         self.fill(block, itself);
     }
-    /// The points `z` prepared for a few rows at a time.
     fn columns<T: Real>(
         &self,
         frame: Frame<T>,
@@ -64,7 +62,6 @@ pub(crate) trait Argument: Debug + Send + Sync + 'static {
     fn in_units<T: Real>(&self, _k: usize, sum: T) -> T {
         sum
     }
-    /// The argument of a point with itself.
     fn own<T: Real>(&self, _x: &[T]) -> f64 {
         0.0
     }
@@ -74,13 +71,11 @@ pub(crate) trait Argument: Debug + Send + Sync + 'static {
     }
 }
 
-/// The profile of an argument that is wanted itself.
 #[inline(always)]
 pub(super) fn itself<T>(argument: T) -> T {
     argument
 }
 
-/// The kernel `profile(argument)`, written `text`.
 pub(super) fn profiled<A: Argument, P: Profile>(text: String, argument: A, profile: P) -> Arc<dyn AnyKernel> {
     Arc::new(Profiled { text, argument, profile })
 }

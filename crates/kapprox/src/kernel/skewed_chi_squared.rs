@@ -11,7 +11,7 @@
 //! ```
 
 use super::embedded::{Embedding, embedded};
-use super::family::{Domain, Facts, KernelFamily, KernelParameter, Range};
+use super::family::{Domain, Explicit, Facts, KernelFamily, KernelParameter, Range};
 use super::sweep::{Factors, Features, swept};
 use super::terms::sign;
 use crate::Real;
@@ -26,6 +26,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     )],
     domain: Domain::NotNegative,
     facts: Facts::RICH,
+    explicit: Some(Explicit::Skewed),
     ..KernelFamily::new(
         "skewed_chi_squared",
         "product of the features' 2 sqrt((x+skew)(z+skew)) / (x+z+2 skew)",

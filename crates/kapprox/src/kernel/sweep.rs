@@ -108,7 +108,6 @@ impl<F: Features> Argument for Swept<F> {
     }
 }
 
-/// Fixed points, feature by feature.
 struct SweptColumns<T, F, G> {
     frame: Frame<T>,
     columns: Aligned<T>,

@@ -44,7 +44,7 @@ impl<T: Real> Landmarks<T> for Bless {
         let share = n / first as f64;
         let mut dictionary = take(found, first, |_| share);
         let mut mu = trace / FIRST;
-        let floor = <T as kstore::Real>::EPSILON * trace / n;
+        let floor = T::EPSILON * trace / n;
         let mut chosen = dictionary.members.clone();
         for level in 1.. {
             mu /= STEP;

@@ -20,7 +20,6 @@ use crate::{Real, Result};
 use faer::Mat;
 use std::sync::Arc;
 
-/// A weighted sample of rows.
 #[derive(Clone, Debug)]
 pub(super) struct Dictionary<T> {
     /// Rows, in the order they were drawn.
@@ -31,9 +30,6 @@ pub(super) struct Dictionary<T> {
 
 impl<T: Real> Dictionary<T> {
     /// The eigenvalues, descending, of the weighted kernel matrix W K_SS W: they estimate those of K.
-    ///
-    /// # Errors
-    /// [`crate::Error::NotFinite`] where the decomposition does not converge.
     pub(super) fn spectrum(&self, kernel: &Arc<dyn AnyKernel>) -> Result<Vec<f64>> {
         let k = kernel_matrix(kernel, &self.members)?;
         let w = &self.stands_for;

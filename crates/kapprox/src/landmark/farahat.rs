@@ -112,7 +112,6 @@ impl Groups {
 }
 
 impl Sketch {
-    /// ‖S_i‖² of every row.
     fn norms(&self, workers: &Workers) -> Vec<f64> {
         let mut norms = vec![0.0; self.0.ncols()];
         let parts = norms.chunks_mut(STRIP).enumerate().collect();

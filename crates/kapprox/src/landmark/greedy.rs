@@ -111,17 +111,15 @@ impl Greedy {
 
 /// The rounding of a residual that is computed in `T`, as a share of the trace of the kernel matrix of n rows.
 fn rounding<T: Real>(n: u64) -> f64 {
-    ROUNDING * <T as kstore::Real>::EPSILON / n.max(1) as f64
+    ROUNDING * T::EPSILON / n.max(1) as f64
 }
 
-/// The source of the residuals.
 enum Largest {
     Anew,
     Updated(HeldColumns),
 }
 
 struct LargestFound {
-    /// Σr over all rows.
     sum: f64,
     /// No row outside the pool has more left than this.
     outside: f64,
@@ -158,13 +156,8 @@ mod tests {
 
     #[test]
     fn residuals_computed_anew_give_the_same_pivots() {
-        let mut state = 7u64;
-        let x: Vec<f64> = (0..900 * 3)
-            .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 11) as f64 / (1u64 << 53) as f64 * 6.0
-            })
-            .collect();
+        let stream = Stream::new(7, Purpose::Data, 0);
+        let x: Vec<f64> = (0..900 * 3).map(|i| 6.0 * stream.uniform(i)).collect();
         let source = MemoryRows::new(x, 3).unwrap();
         let workers = Workers::new(2);
         let pass = Pass {

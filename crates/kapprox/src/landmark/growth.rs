@@ -20,7 +20,6 @@ use faer::{Mat, MatRef, Par};
 use kstore::Workers;
 use std::sync::Arc;
 
-/// The landmarks chosen so far and their factor.
 pub(super) struct Growth<'a, T: Real> {
     any: &'a Arc<dyn AnyKernel>,
     pub(super) exact: Arc<dyn Kernel<f64>>,
@@ -32,10 +31,7 @@ pub(super) struct Growth<'a, T: Real> {
 }
 
 impl<'a, T: Real> Growth<'a, T> {
-    /// A choice without landmarks yet, with room for `m`.
-    ///
-    /// # Errors
-    /// [`crate::Error::NotPositiveDefinite`]: the factor has roots of residuals on its diagonal.
+    /// A choice without landmarks yet, with room for `m`. The factor has roots of residuals on its diagonal.
     pub(super) fn new(any: &'a Arc<dyn AnyKernel>, d: usize, m: usize) -> Result<Self> {
         let chosen = LandmarkSet { points: Vec::new(), rows: Vec::new(), d, passes: 0, evaluations: 0 };
         let exact = any.typed::<f64>();
@@ -47,7 +43,6 @@ impl<'a, T: Real> Growth<'a, T> {
         self.chosen.len()
     }
 
-    /// Reports the number of landmarks so far to the observer.
     pub(super) fn tell(&self, data: &Scan<'_, T>) {
         data.pass.observer.reached(self.len(), self.chosen.passes, self.chosen.evaluations);
     }
@@ -81,9 +76,6 @@ impl<'a, T: Real> Growth<'a, T> {
     }
 
     /// The map of the landmarks so far; `None` without landmarks.
-    ///
-    /// # Errors
-    /// [`kstore::Error::Interrupted`] where the workers are to stop.
     fn map(&self, workers: &Workers) -> Result<Option<Nystrom<T>>> {
         let map = || Nystrom::from_factor(self.any, self.chosen.clone(), self.lower().to_owned(), workers);
         (self.len() > 0).then(map).transpose()
@@ -121,7 +113,7 @@ impl<'a, T: Real> Growth<'a, T> {
         }
         let x = &pool.x[i * d..(i + 1) * d];
         self.wide.extend_from_slice(x);
-        self.chosen.points.extend(x.iter().map(|v| <T as kstore::Real>::from_f64(*v)));
+        self.chosen.points.extend(x.iter().map(|v| T::from_f64(*v)));
         self.chosen.rows.push(pool.rows[i]);
         pool.eliminate(i);
     }

@@ -66,7 +66,6 @@ impl HeldColumns {
         growth.pool_of(at.iter().map(|i| self.rows[*i]).collect(), x, phi)
     }
 
-    /// All features, n x d.
     pub(super) fn points(&self) -> MatRef<'_, f64> {
         MatRef::from_row_major_slice(&self.x, self.len(), self.d)
     }
@@ -99,7 +98,6 @@ struct RowsRead {
 }
 
 impl RowsRead {
-    /// The targets, less their means or as codes.
     fn centred(&self) -> Mat<f64> {
         let n = self.rows.len();
         if self.classes > 0 {
@@ -132,7 +130,7 @@ impl<T: Real> Fold<T> for ReadRows {
     fn scratch(&self) {}
     fn step(&self, state: &mut RowsRead, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
         state.rows.extend_from_slice(block.rows);
-        state.x.extend(block.x.iter().map(|value| kstore::Real::to_f64(*value)));
+        state.x.extend(block.x.iter().map(|value| value.to_f64()));
         match block.classes.filter(|_| self.targets) {
             Some(Coded { codes, labels }) => {
                 state.codes.extend_from_slice(codes);

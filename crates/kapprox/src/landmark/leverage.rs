@@ -94,7 +94,7 @@ impl<T: Real> Landmarks<T> for Leverage {
 /// The largest residual that rounding in `T` may leave of a row with k(x, x) = `diagonal`: such rows are equally
 /// likely.
 pub(super) fn rounding<T: Real>(diagonal: f64) -> f64 {
-    <T as kstore::Real>::EPSILON * diagonal
+    T::EPSILON * diagonal
 }
 
 /// The best rows of a round as a dictionary, best key first.
@@ -115,7 +115,7 @@ impl<T: Real> Dictionary<T> {
         let values = self.spectrum(kernel)?;
         let trace: f64 = values.iter().map(|value| value.max(0.0)).sum();
         let rest: f64 = values.iter().skip(k).map(|value| value.max(0.0)).sum();
-        Ok((rest / k as f64).max(<T as kstore::Real>::EPSILON * trace / values.len().max(1) as f64))
+        Ok((rest / k as f64).max(T::EPSILON * trace / values.len().max(1) as f64))
     }
 }
 

@@ -36,7 +36,6 @@ pub struct Predictive {
     pub weight: f64,
 }
 
-/// The scheme `predictive`, with equal weight for the trace and the targets.
 pub(super) const SCHEME: Scheme = Scheme {
     seeded: false,
     needs_targets: true,

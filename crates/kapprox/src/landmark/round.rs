@@ -25,7 +25,6 @@ pub(super) struct Draw<F> {
 }
 
 impl<F: Fn(u64, f64) -> Option<f64> + Sync> Draw<F> {
-    /// A draw from all rows.
     pub(super) fn new(key: F) -> Self {
         Self { part: None, least: 0.0, key }
     }

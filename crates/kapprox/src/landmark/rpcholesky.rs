@@ -155,7 +155,7 @@ impl<T: Real> Residuals<T> {
             let entry = &entries[pick];
             proposals.rows.push(entry.row);
             proposals.weights.push(entry.weight);
-            proposals.x.extend(self.best.features(entry).iter().map(|v| kstore::Real::to_f64(*v)));
+            proposals.x.extend(self.best.features(entry).iter().map(|v| v.to_f64()));
         }
         Some(proposals)
     }

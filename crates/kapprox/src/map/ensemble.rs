@@ -75,7 +75,7 @@ impl<T: Real> FeatureMap<T> for Ensemble<T> {
     }
 
     fn apply(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>, workers: &Workers) {
-        let share = <T as kstore::Real>::from_f64((self.parts.len() as f64).sqrt().recip());
+        let share = T::from_f64((self.parts.len() as f64).sqrt().recip());
         let mut first = 0;
         for part in &self.parts {
             let mut own = out.rb_mut().subcols_mut(first, part.rank());

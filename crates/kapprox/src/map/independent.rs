@@ -78,9 +78,8 @@ impl<T: Real> Independent<T> {
     }
 }
 
-/// Numbers in f64.
 pub(crate) fn widened<T: Real>(numbers: &[T]) -> Vec<f64> {
-    numbers.iter().map(|value| kstore::Real::to_f64(*value)).collect()
+    numbers.iter().map(|value| value.to_f64()).collect()
 }
 
 /// K_SS in f64, full.

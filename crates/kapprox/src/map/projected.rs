@@ -35,7 +35,6 @@ use std::sync::Arc;
 /// and costs directions that matter at 1e-13 of the largest.
 const SMALLEST: f64 = 1e3 * f64::EPSILON;
 
-/// The parameter `oversampling`: landmarks for each feature.
 const OVERSAMPLING: MapParameter = MapParameter::new(
     "oversampling",
     2.0,
@@ -120,7 +119,6 @@ pub struct Projected<T: Real> {
     landmarks: LandmarkSet<T>,
     /// W in f64, m x r.
     weights: Mat<f64>,
-    /// The arithmetic of blocks and product: W in `T`, or the landmarks in f64.
     arithmetic: Arithmetic<T>,
     /// Eigenvalues of K_SS along the directions, where they are eigenvectors.
     eigenvalues: Vec<f64>,
@@ -130,10 +128,10 @@ impl<T: Real> Projected<T> {
     /// The map with weights W, which must make K̂ ≼ K.
     fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, weights: Mat<f64>, eigenvalues: Vec<f64>) -> Self {
         let exact = kernel.typed::<f64>();
-        let narrow = |i, j| <T as kstore::Real>::from_f64(weights[(i, j)]);
+        let narrow = |i, j| T::from_f64(weights[(i, j)]);
         let amplified = amplification(&*exact, &landmarks, weights.as_ref());
         // the share of the trace that rounding in `T` takes off or adds
-        let noise = (<T as kstore::Real>::EPSILON / 2.0).powi(2) * amplified.iter().sum::<f64>();
+        let noise = (T::EPSILON / 2.0).powi(2) * amplified.iter().sum::<f64>();
         let own = size_of::<T>() == size_of::<f64>() || (noise <= NOISE && suffices_for_few::<T>(&amplified));
         let arithmetic = match own {
             true => Arithmetic::Own(Mat::from_fn(weights.nrows(), weights.ncols(), narrow)),

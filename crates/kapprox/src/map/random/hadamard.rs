@@ -36,7 +36,7 @@ impl<T: Real> Structured<T> {
     pub(super) fn new(count: usize, scale: &[f64], mixture: &dyn Fn(&mut dyn Rng) -> f64, rng: &mut dyn Rng) -> Self {
         let width = scale.len().next_power_of_two();
         let blocks = count.div_ceil(width);
-        let number = <T as kstore::Real>::from_f64;
+        let number = T::from_f64;
         let signs = (0..3 * blocks * width).map(|_| if rng.random::<bool>() { T::ONE } else { T::ZERO - T::ONE });
         let signs = signs.collect();
         // each transform of length n multiplies lengths by √n
