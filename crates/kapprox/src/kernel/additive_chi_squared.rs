@@ -18,6 +18,6 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,
     explicit: Some(Explicit::Additive(Homogeneous::ChiSquared)),
     ..KernelFamily::new("additive_chi_squared", "sum 2xz/(x+z)", "additive_chi_squared()", |text, _| {
-        raw(text, HarmonicMeans, |x| x, Linear)
+        raw(text, HarmonicMeans, Linear)
     })
 };

@@ -9,9 +9,10 @@
 //! assert!(Spec::parse("anova(sigma=1, degree=2)").is_ok());
 //! ```
 
+use super::direct::swept;
 use super::family::{Facts, KernelFamily, KernelParameter, Range};
 use super::profiled::Profile;
-use super::sweep::{Features, swept};
+use super::sweep::Features;
 use crate::Real;
 use std::f64::consts::LN_2;
 

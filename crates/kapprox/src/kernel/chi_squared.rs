@@ -22,7 +22,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,
     facts: Facts::BOUNDED,
     ..KernelFamily::new("chi_squared", "exp(-sum (x-z)^2/(x+z) / sigma)", "chi_squared(sigma=2)", |text, values| {
-        raw(text, ChiSquares, |_| 0.0, ChiSquared { sigma: values[0] })
+        raw(text, ChiSquares, ChiSquared { sigma: values[0] })
     })
 };
 

@@ -9,8 +9,8 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
+use super::direct::product;
 use super::family::{Facts, KernelFamily, KernelParameter, Range};
-use super::inner::product;
 use super::{Law, Profile};
 use crate::Real;
 

@@ -17,7 +17,7 @@ use crate::Real;
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     // where points lie apart; a law without atoms has the mean 0
     facts: Facts { of: "discrete sets", ..Facts::ALL },
-    ..KernelFamily::new("delta", "1 if x = z, else 0", "delta()", |text, _| raw(text, Magnitudes, |_| 0.0, Delta))
+    ..KernelFamily::new("delta", "1 if x = z, else 0", "delta()", |text, _| raw(text, Magnitudes, Delta))
 };
 
 #[derive(Debug)]

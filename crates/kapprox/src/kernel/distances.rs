@@ -6,11 +6,8 @@
 
 use super::cancelling::{Cancelling, Split};
 use super::direct::Plain;
-use super::few;
-use super::fixed::KernelColumns;
-use super::panel::Block;
 use super::points::{Frame, Lengths, inverse, row_norms, row_sums, sum_of_differences};
-use super::profiled::{Argument, Function, Profile, itself, profiled};
+use super::profiled::{Argument, Engine, Function, Profile, profiled};
 use super::terms::{Magnitudes, Maxima, Products, Squares, Term};
 use crate::Real;
 use faer::MatRef;
@@ -78,43 +75,20 @@ struct Distances<S> {
     split: PhantomData<S>,
 }
 
-impl<S: Split> Distances<S> {
-    fn fill_near<T: Real>(block: Block<'_, T>, at_zero: AtZero, profile: impl Fn(T) -> T + Copy) {
-        if block.x.ncols() <= FEW_FEATURES {
-            block.fill::<S::Few, _>(&Plain(profile));
-        } else {
-            let finish = Cancelling::<T, S, _>::new(&block.frame.scale, at_zero.near(), profile);
-            block.fill::<S::Many, _>(&finish);
-        }
-    }
-}
-
 impl<S: Split> Argument for Distances<S> {
     /// Centring costs a rounding of each coordinate and nothing of its own: equal points stay equal.
     fn frame<T: Real>(&self, z: MatRef<'_, T>) -> Frame<T> {
         Frame::new(z, &self.lengths, if z.ncols() <= FEW_FEATURES { 1.0 } else { S::UNIT })
     }
 
-    fn fill<T: Real>(&self, block: Block<'_, T>, profile: impl Fn(T) -> T + Copy) {
-        Self::fill_near(block, self.at_zero, profile);
-    }
-
-    fn fill_arguments<T: Real>(&self, block: Block<'_, T>) {
-        Self::fill_near(block, self.at_zero.of_derivative(), itself);
-    }
-
-    fn columns<T: Real>(
-        &self,
-        frame: Frame<T>,
-        profile: impl Function<T>,
-        z: MatRef<'_, T>,
-    ) -> Box<dyn KernelColumns<T>> {
-        if z.ncols() <= FEW_FEATURES {
-            few::columns::<T, S::Few, _>(frame, Plain(profile), z)
-        } else {
-            let finish = Cancelling::<T, S, _>::new(&frame.scale, self.at_zero.near(), profile);
-            few::columns::<T, S::Many, _>(frame, finish, z)
+    fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl Function<T>, differentiated: bool) -> E::Made {
+        let scale = &engine.frame().scale;
+        if scale.len() <= FEW_FEATURES {
+            return engine.sums::<S::Few, _>(Plain(profile, PhantomData::<S::Few>));
         }
+        let at_zero = if differentiated { self.at_zero.of_derivative() } else { self.at_zero };
+        let finish = Cancelling::<T, S, _>::new(scale, at_zero.near(), profile);
+        engine.sums::<S::Many, _>(finish)
     }
 
     fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
@@ -200,7 +174,9 @@ impl Split for Spans {
 
 #[cfg(test)]
 mod tests {
+    use super::super::panel::Block;
     use super::super::points::Aligned;
+    use super::super::profiled::itself;
     use super::*;
     use kstore::key::{Purpose, Stream};
 

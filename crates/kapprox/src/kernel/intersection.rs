@@ -16,5 +16,5 @@ use super::terms::Minima;
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,
     explicit: Some(Explicit::Additive(Homogeneous::Intersection)),
-    ..KernelFamily::new("intersection", "sum min(x, z)", "intersection()", |text, _| raw(text, Minima, |x| x, Linear))
+    ..KernelFamily::new("intersection", "sum min(x, z)", "intersection()", |text, _| raw(text, Minima, Linear))
 };

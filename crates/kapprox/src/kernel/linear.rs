@@ -6,8 +6,8 @@
 //! ```
 
 use super::Profile;
+use super::direct::product;
 use super::family::{Explicit, KernelFamily};
-use super::inner::product;
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {

@@ -9,9 +9,10 @@
 //! assert!(Spec::parse("matern_product(nu=1.5, sigma=2)").is_ok());
 //! ```
 
+use super::direct::{Factors, swept};
 use super::family::{Distance, Facts, KernelFamily, SIGMA};
 use super::matern::NU;
-use super::sweep::{Factors, Features, swept};
+use super::sweep::Features;
 use super::terms::sign;
 use crate::Real;
 use std::f64::consts::LN_2;

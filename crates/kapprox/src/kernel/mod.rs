@@ -28,7 +28,6 @@ mod family;
 mod few;
 mod fixed;
 mod gradient;
-mod inner;
 mod median;
 mod node;
 mod panel;

@@ -40,8 +40,9 @@ type Given = (&'static str, Range, f64, &'static str);
 const DEGREE: Given = ("degree", Range::Whole { from: 1, to: 31 }, 2.0, "a positive-definite power is a whole one");
 const ORDER: Given = ("p", Range::NotNegative, 1.0, "only these means keep a kernel positive definite");
 
-/// Functions of kernels: name, parameter, and the function of its value.
-pub(super) const FUNCTIONS: [(&str, Option<Given>, fn(f64) -> KernelFunction); 4] = [
+/// A function of kernels: name, parameter, and the function of its value.
+type Function = (&'static str, Option<Given>, fn(f64) -> KernelFunction);
+pub(super) const FUNCTIONS: [Function; 4] = [
     ("exp", None, |_| KernelFunction::Exp),
     ("power", Some(DEGREE), |degree| KernelFunction::Power(degree as u32)),
     ("normalised", None, |_| KernelFunction::Normalised),

@@ -10,8 +10,8 @@
 //! ```
 
 use super::Profile;
+use super::direct::product;
 use super::family::{Explicit, KernelFamily, KernelParameter, Range};
-use super::inner::product;
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {

@@ -11,8 +11,8 @@
 //! ```
 
 use super::Profile;
+use super::direct::product;
 use super::family::{Facts, KernelFamily, KernelParameter, Range};
-use super::inner::product;
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {

@@ -10,9 +10,10 @@
 //! assert!(Spec::parse("skewed_chi_squared(skew=0.1)").is_ok());
 //! ```
 
+use super::direct::{Factors, swept};
 use super::embedded::{Embedding, embedded};
 use super::family::{Domain, Explicit, Facts, KernelFamily, KernelParameter, Range};
-use super::sweep::{Factors, Features, swept};
+use super::sweep::Features;
 use super::terms::sign;
 use crate::Real;
 use std::f64::consts::LN_2;

@@ -9,8 +9,8 @@
 //! ```
 
 use super::Profile;
+use super::direct::product;
 use super::family::{Domain, Facts, KernelFamily};
-use super::inner::product;
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {

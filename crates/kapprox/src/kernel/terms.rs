@@ -1,6 +1,7 @@
 //! The sums over features that kernels are made of: what a pair's values of a feature add, and the slope of that.
 
-use crate::Real;
+use super::points::squared_norm;
+use crate::{Real, vectorised};
 use pulp::Simd;
 use std::fmt::Debug;
 
@@ -10,11 +11,21 @@ pub(crate) trait Term: Copy + Debug + Send + Sync + 'static {
     fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S>;
     /// ∂M/∂x, but for a factor where the kernel knows of one; at a jump the mean of both sides. Must be marked `#[inline(always)]`.
     fn slope<T: Real>(x: T, z: T) -> T;
+    /// Σ_k M(x_k, x_k).
+    fn own<T: Real>(_x: &[T]) -> f64 {
+        0.0
+    }
+    /// True where the sum may overflow and the kernel yet be of use.
+    const OVERFLOWS: bool = false;
+    /// The sum where it does overflow, kept finite.
+    fn scaled<T: Real>(_x: &[T], _z: &[T]) -> T {
+        T::LARGEST
+    }
 }
 
 /// A term of its two functions.
 macro_rules! term {
-    ($(#[$what:meta])* $name:ident, |$simd:ident, $sum:ident, $x:ident, $z:ident| $add:expr, |$a:pat_param, $b:pat_param| $slope:expr) => {
+    ($(#[$what:meta])* $name:ident, |$simd:ident, $sum:ident, $x:ident, $z:ident| $add:expr, |$a:pat_param, $b:pat_param| $slope:expr $(; $($more:tt)*)?) => {
         $(#[$what])*
         #[derive(Debug, Clone, Copy)]
         pub(crate) struct $name;
@@ -28,6 +39,7 @@ macro_rules! term {
             fn slope<T: Real>($a: T, $b: T) -> T {
                 $slope
             }
+            $($($more)*)?
         }
     };
 }
@@ -36,7 +48,14 @@ term!(
     /// Σ x z.
     Products,
     |simd, sum, x, z| T::multiply_add(simd, x, z, sum),
-    |_, z| z
+    |_, z| z;
+    fn own<T: Real>(x: &[T]) -> f64 {
+        vectorised!(squared_norm(x))
+    }
+    const OVERFLOWS: bool = true;
+    fn scaled<T: Real>(x: &[T], z: &[T]) -> T {
+        scaled_product(x, z)
+    }
 );
 
 term!(
@@ -67,7 +86,10 @@ term!(
     /// Σ min(x, z).
     Minima,
     |simd, sum, x, z| T::plus(simd, sum, T::least(simd, x, z)),
-    |x, z| (T::ONE - sign(x - z)) * T::from_f64(0.5)
+    |x, z| (T::ONE - sign(x - z)) * T::from_f64(0.5);
+    fn own<T: Real>(x: &[T]) -> f64 {
+        x.iter().map(|value| value.to_f64()).sum()
+    }
 );
 
 term!(
@@ -95,6 +117,9 @@ term!(
     |x, z| {
         let quotient = z / (x + z).larger(T::SMALLEST);
         (quotient + quotient) * quotient
+    };
+    fn own<T: Real>(x: &[T]) -> f64 {
+        x.iter().map(|value| value.to_f64()).sum()
     }
 );
 
@@ -102,4 +127,20 @@ term!(
 #[inline(always)]
 pub(super) fn sign<T: Real>(value: T) -> T {
     (value * T::LARGEST).smaller(T::ONE).larger(T::ZERO - T::ONE)
+}
+
+/// True for a sum that is infinite, or NaN because infinities of both signs met.
+#[inline(always)]
+pub(super) fn overflowed<T: Real>(sum: T) -> bool {
+    let fits = sum.magnitude() <= T::LARGEST;
+    !fits
+}
+
+/// The product from points scaled to at most 1, x·z = (Σ (x/‖x‖∞)(z/‖z‖∞)) ‖x‖∞ ‖z‖∞ in `f64`: only the last product can overflow,
+/// and is kept finite.
+fn scaled_product<T: Real>(x: &[T], z: &[T]) -> T {
+    let largest = |v: &[T]| v.iter().fold(f64::MIN_POSITIVE, |most, value| most.max(value.to_f64().abs()));
+    let (x_largest, z_largest) = (largest(x), largest(z));
+    let sum: f64 = x.iter().zip(z).map(|(x, z)| x.to_f64() / x_largest * (z.to_f64() / z_largest)).sum();
+    T::from_f64((sum * x_largest * z_largest).saturate()).saturate()
 }
