@@ -28,7 +28,12 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &Work<'_>) -> (Cut, Vec<Stage
         RidgeMethod::Direct => vec![scan, Stage { plan: direct_plan(shape, budget), passes: 1 }],
         _ => {
             let [choose, make, solve] = iterative_plans::<T>(shape, cut, &work.options, budget);
-            vec![scan, Stage { plan: choose, passes: 1 }, Stage { plan: make, passes: 0 }, Stage { plan: solve, passes: 0 }]
+            vec![
+                scan,
+                Stage { plan: choose, passes: 1 },
+                Stage { plan: make, passes: 0 },
+                Stage { plan: solve, passes: 0 },
+            ]
         }
     };
     (cut, stages)
