@@ -21,7 +21,6 @@ impl Median {
         3 * size_of::<f64>() * rows.min(KEPT) + counts
     }
 
-    /// Adds a number.
     pub(crate) fn push(&mut self, value: f64) {
         if self.counts.is_empty() {
             self.kept.push(value);

@@ -123,8 +123,7 @@ pub(crate) fn forecast<T: Real>(
     // statistics, landmarks and maps kernel by kernel, the moments of all, and the weights
     let mut passes = [1, 0, 0, 1, 0];
     for options in &own {
-        let [choosing, making] =
-            Work::new::<T>(selected, options, resources, known, &MapFeatures)?.passes_of_map();
+        let [choosing, making] = Work::new::<T>(selected, options, resources, known, &MapFeatures)?.passes_of_map();
         passes[1] += choosing;
         passes[2] += making;
     }

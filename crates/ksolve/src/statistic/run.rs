@@ -2,7 +2,7 @@
 
 use super::{Compares, Measured, Outcome, StatisticFamily, exact};
 use crate::gram::{GramScratch, GramState};
-use crate::solver::{Features, Place, kept};
+use crate::solver::{Features, Place, Points, kept};
 use crate::train::landmarks::{self, Mapped};
 use crate::train::plan::{self, Cut, Shape};
 use crate::train::prepare::{self, check};
@@ -256,7 +256,7 @@ impl<T: Real> Run<'_, T> {
             keep,
             spare: 0,
             folds: &Folds::None,
-            points: None,
+            points: Points::Map,
         };
         let measured = T::pick(family.measure)(&features, division, self.options.permutations)?;
         Ok((measured, kernels, ranks, passes))

@@ -2,6 +2,7 @@
 
 use crate::{Error, Result};
 use kstore::shown::number;
+use std::cmp::Ordering;
 
 const PENALTY_HELP: &str = "a positive number (1e-6), a list (1e-8,1e-6), or a range (1e-9..1e-3) with two per decade";
 const RANK_HELP: &str = "a list of positive whole numbers (250,500,1000), or a range (50..2000) that doubles";
@@ -18,10 +19,10 @@ const MOST_LAMBDAS: usize = 2_000;
 /// times a power of ten, correctly rounded: the same numbers whatever the start, equal to what a user types.
 ///
 /// ```
-/// let grid = ksolve::grid::penalties("lambda", "1e-9..1e-3").unwrap();
+/// let grid = ksolve::lists::penalties("lambda", "1e-9..1e-3").unwrap();
 /// assert_eq!((grid.len(), grid[1]), (13, 3.1622776601683795e-9));
-/// assert_eq!(ksolve::grid::penalties("C", "10,0.1").unwrap(), [0.1, 10.0]);
-/// assert!(ksolve::grid::penalties("lambda", "0").is_err());
+/// assert_eq!(ksolve::lists::penalties("C", "10,0.1").unwrap(), [0.1, 10.0]);
+/// assert!(ksolve::lists::penalties("lambda", "0").is_err());
 /// ```
 ///
 /// # Errors
@@ -35,16 +36,24 @@ fn numbers(option: &'static str, help: &str, text: &str, check: impl Fn(f64) -> 
         let wrong = || Error::option(option, part.trim(), format!("not a number; give {help}"));
         part.trim().parse::<f64>().map_err(|_| wrong()).and_then(&check)
     };
+    listed(text, parse, |first, last| half_decades(option, first, last))
+}
+
+/// The values of a list, or of a range by what makes one from its ends: ascending and without repetition.
+fn listed<V: PartialOrd>(
+    text: &str,
+    parse: impl Fn(&str) -> Result<V>,
+    range: impl FnOnce(V, V) -> Result<Vec<V>>,
+) -> Result<Vec<V>> {
     let mut values = match text.split_once("..") {
-        Some((first, last)) => half_decades(option, parse(first)?, parse(last)?)?,
+        Some((first, last)) => range(parse(first)?, parse(last)?)?,
         None => text.split(',').map(parse).collect::<Result<_>>()?,
     };
-    values.sort_by(f64::total_cmp);
+    values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal));
     values.dedup();
     Ok(values)
 }
 
-/// Returns the penalty if it is positive and finite.
 fn check_penalty(name: &'static str, value: f64) -> Result<f64> {
     match value.is_finite() && value > 0.0 {
         true => Ok(value),
@@ -98,7 +107,7 @@ fn power(k: i64) -> f64 {
 /// from its start and ends with its end.
 ///
 /// ```
-/// assert_eq!(ksolve::grid::factors("0.25..3").unwrap(), [0.25, 0.5, 1.0, 2.0, 3.0]);
+/// assert_eq!(ksolve::lists::factors("0.25..3").unwrap(), [0.25, 0.5, 1.0, 2.0, 3.0]);
 /// ```
 ///
 /// # Errors
@@ -110,27 +119,20 @@ pub fn factors(text: &str) -> Result<Vec<f64>> {
         let number = part.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
         number.ok_or_else(|| wrong(part.trim(), help))
     };
-    let mut values: Vec<f64> = match text.split_once("..") {
-        Some((first, last)) => {
-            let (first, last) = (parse(first)?, parse(last)?);
-            if first > last || last / first > MOST_FACTORS {
-                return Err(wrong(text, "the range must start at its smaller end, and span at most a millionfold"));
-            }
-            let steps = std::iter::successors(Some(first), |value| Some(2.0 * value));
-            steps.take_while(|value| *value < last).chain([last]).collect()
+    listed(text, parse, |first, last| {
+        if first > last || last / first > MOST_FACTORS {
+            return Err(wrong(text, "the range must start at its smaller end, and span at most a millionfold"));
         }
-        None => text.split(',').map(parse).collect::<Result<_>>()?,
-    };
-    values.sort_by(f64::total_cmp);
-    values.dedup();
-    Ok(values)
+        let steps = std::iter::successors(Some(first), |value| Some(2.0 * value));
+        Ok(steps.take_while(|value| *value < last).chain([last]).collect())
+    })
 }
 
 /// Parses ranks, and returns them ascending and without repetition. A range doubles from its start and ends with its
 /// end.
 ///
 /// ```
-/// assert_eq!(ksolve::grid::ranks("50..300").unwrap(), [50, 100, 200, 300]);
+/// assert_eq!(ksolve::lists::ranks("50..300").unwrap(), [50, 100, 200, 300]);
 /// ```
 ///
 /// # Errors
@@ -140,13 +142,7 @@ pub fn ranks(text: &str) -> Result<Vec<usize>> {
         Ok(rank) if rank > 0 => Ok(rank),
         _ => Err(Error::option("ranks", format!("{:?}", part.trim()), format!("no rank; give {RANK_HELP}"))),
     };
-    let mut values = match text.split_once("..") {
-        Some((first, last)) => doubling(parse(first)?, parse(last)?)?,
-        None => text.split(',').map(parse).collect::<Result<_>>()?,
-    };
-    values.sort_unstable();
-    values.dedup();
-    Ok(values)
+    listed(text, parse, doubling)
 }
 
 fn doubling(first: usize, last: usize) -> Result<Vec<usize>> {
