@@ -3,7 +3,7 @@
 use super::{Compares, Measured, Outcome, StatisticFamily, exact};
 use crate::gram::{GramScratch, GramState};
 use crate::solver::{Features, Place, Points, kept};
-use crate::train::landmarks::{self, Mapped};
+use crate::train::landmarks::{Mapped, Mapping};
 use crate::train::plan::{self, Cut, Shape};
 use crate::train::prepare::{self, check};
 use crate::train::survey::{self, Survey};
@@ -217,11 +217,13 @@ struct Run<'a, T: Real> {
 
 impl<T: Real> Run<'_, T> {
     fn map(&self, training: &TrainOptions) -> Result<Mapped<T>> {
-        landmarks::map(self.source, self.survey.rows(), &self.survey.reading(), training, self.cut, self.resources)
+        let Self { source, survey, cut, resources, .. } = *self;
+        Mapping { source, n: survey.rows(), reading: &survey.reading(), options: training, cut, resources }.map()
     }
 
     fn kernel(&self, training: &TrainOptions) -> Result<(Spec, u64)> {
-        landmarks::kernel(self.source, self.survey.rows(), &self.survey.reading(), training, self.cut, self.resources)
+        let Self { source, survey, cut, resources, .. } = *self;
+        Mapping { source, n: survey.rows(), reading: &survey.reading(), options: training, cut, resources }.kernel()
     }
 
     /// Measures, and returns the statistic, the kernels, the numbers of features of their maps, and of passes over the

@@ -14,7 +14,7 @@ use kapprox::metric::MetricRows;
 use kapprox::{FeatureMap, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::{Observer, Unobserved};
-use kstore::{MemoryRows, Pass, Reading, RowBlock, RowBuf, RowSource, Selected};
+use kstore::{Pass, Reading, RowBlock, RowBuf, RowSource, Selected};
 use std::sync::Arc;
 
 /// Number of rows the median distance is taken over: half a million pairs, which give the median within 1 %.
@@ -42,107 +42,6 @@ pub(crate) struct SecondView {
     pub(crate) functions: usize,
 }
 
-/// Makes the map, of two views those of both side by side.
-pub(crate) fn map<T: Real>(
-    source: &dyn RowSource<T>,
-    n: u64,
-    reading: &Reading,
-    options: &TrainOptions,
-    cut: Cut,
-    resources: &Resources<'_>,
-) -> Result<Mapped<T>> {
-    let first = view(source, n, reading, options, cut, resources)?;
-    let Some(kernel) = &options.with else { return Ok(first) };
-    let own = TrainOptions { kernel: kernel.clone(), ..options.clone() };
-    let Mapped { map, kernel, passes, .. } = view(source, n, reading, &own, cut, resources)?;
-    let features = map.dims().1;
-    let functions = match map.expand(Mat::zeros(features, 1).as_ref(), resources.workers) {
-        Expansion::Landmarks { landmarks, .. } => landmarks.len(),
-        Expansion::Features { .. } => features,
-    };
-    let with = Some(SecondView { kernel, features, functions });
-    Ok(Mapped { map: Box::new(Joint(vec![first.map, map])), with, passes: first.passes + passes, ..first })
-}
-
-/// Draws candidates, settles the kernel, chooses landmarks where the map has some, and makes the map of one view.
-fn view<T: Real>(
-    source: &dyn RowSource<T>,
-    n: u64,
-    reading: &Reading,
-    options: &TrainOptions,
-    cut: Cut,
-    resources: &Resources<'_>,
-) -> Result<Mapped<T>> {
-    let run = Run { source, n, reading, options, cut, resources };
-    let (d, rank) = (source.shape().features, run.shape()?.p);
-    let make = match options.map.making::<T>() {
-        Making::OnLandmarks(make) => make,
-        Making::WithoutRows(make) => {
-            let Settled { kernel, passes, .. } = run.settle()?;
-            let (spec, seed) = (&options.map, options.seed);
-            let map = make(&WithoutRows { spec, kernel: &kernel, d, rank, seed })?;
-            return Ok(Mapped { map, kernel, with: None, set: None, landmarks: None, passes });
-        }
-        Making::Exact => {
-            return Err(Error::option("map", "exact", crate::solver::NO_EXACT));
-        }
-    };
-    let (Chosen { set, among, mut passes }, kernel) = run.select()?;
-    let (any, count) = (kernel.build()?, set.len());
-    let range = source.range();
-    let observer = resources.stages.stage("factor of the landmarks", Some(range.end - range.start));
-    let data = run.rows(source, run.scan(&*observer), n);
-    let (seed, workers) = (options.seed, resources.workers);
-    let given = OnLandmarks { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
-    passes += options.map.passes();
-    let mut mapped =
-        Mapped { map: make(given)?, kernel, with: None, set: None, landmarks: Some((count, among)), passes };
-    drop(observer);
-    tolerance::cut(&mut mapped, source, options, cut, resources)?;
-    Ok(mapped)
-}
-
-/// Draws candidates, settles the kernel and chooses landmarks, for a solver that combines their kernel functions itself.
-pub(super) fn unmapped<T: Real>(
-    source: &dyn RowSource<T>,
-    n: u64,
-    reading: &Reading,
-    options: &TrainOptions,
-    cut: Cut,
-    resources: &Resources<'_>,
-) -> Result<Mapped<T>> {
-    let (Chosen { set, among, passes }, kernel) = Run { source, n, reading, options, cut, resources }.select()?;
-    let (map, landmarks) = (Box::new(Joint(Vec::new())), Some((set.len(), among)));
-    Ok(Mapped { map, kernel, with: None, set: Some(set), landmarks, passes })
-}
-
-/// Settles the kernel, for a solver that combines the kernel functions of all rows. They were loaded in one pass, and a pass over
-/// memory is none over the table: nothing of it is kept in the journal.
-pub(super) fn of_rows<T: Real>(
-    rows: &MemoryRows<T>,
-    reading: &Reading,
-    options: &TrainOptions,
-    cut: Cut,
-    resources: &Resources<'_>,
-) -> Result<Mapped<T>> {
-    let resources = Resources { journal: None, ..*resources };
-    let (kernel, _) = kernel(rows, rows.len() as u64, reading, options, cut, &resources)?;
-    Ok(Mapped { map: Box::new(Joint(Vec::new())), kernel, with: None, set: None, landmarks: None, passes: 1 })
-}
-
-/// Settles the kernel, so that every parameter is a number; returns it with the number of passes that took.
-pub(crate) fn kernel<T: Real>(
-    source: &dyn RowSource<T>,
-    n: u64,
-    reading: &Reading,
-    options: &TrainOptions,
-    cut: Cut,
-    resources: &Resources<'_>,
-) -> Result<(Spec, u64)> {
-    let Settled { kernel, passes, .. } = Run { source, n, reading, options, cut, resources }.settle()?;
-    Ok((kernel, passes))
-}
-
 struct Settled<T> {
     kernel: Spec,
     sample: Option<RowSample<T>>,
@@ -156,16 +55,84 @@ struct Chosen<T> {
     passes: u64,
 }
 
-struct Run<'a, T: Real> {
-    source: &'a dyn RowSource<T>,
-    n: u64,
-    reading: &'a Reading,
-    options: &'a TrainOptions,
-    cut: Cut,
-    resources: &'a Resources<'a>,
+/// What a map is made of: n rows of a source, as they are read, by passes of this cut.
+pub(crate) struct Mapping<'a, T: Real> {
+    pub(crate) source: &'a dyn RowSource<T>,
+    pub(crate) n: u64,
+    pub(crate) reading: &'a Reading,
+    pub(crate) options: &'a TrainOptions,
+    pub(crate) cut: Cut,
+    pub(crate) resources: &'a Resources<'a>,
 }
 
-impl<T: Real> Run<'_, T> {
+impl<T: Real> Mapping<'_, T> {
+    /// Makes the map, of two views those of both side by side.
+    pub(crate) fn map(&self) -> Result<Mapped<T>> {
+        let first = self.view()?;
+        let Some(kernel) = &self.options.with else { return Ok(first) };
+        let own = TrainOptions { kernel: kernel.clone(), ..self.options.clone() };
+        let Mapped { map, kernel, passes, .. } = Mapping { options: &own, ..*self }.view()?;
+        let features = map.dims().1;
+        let functions = match map.expand(Mat::zeros(features, 1).as_ref(), self.resources.workers) {
+            Expansion::Landmarks { landmarks, .. } => landmarks.len(),
+            Expansion::Features { .. } => features,
+        };
+        let with = Some(SecondView { kernel, features, functions });
+        Ok(Mapped { map: Box::new(Joint(vec![first.map, map])), with, passes: first.passes + passes, ..first })
+    }
+
+    /// Draws candidates, settles the kernel, chooses landmarks where the map has some, and makes the map of one view.
+    fn view(&self) -> Result<Mapped<T>> {
+        let Self { source, n, options, cut, resources, .. } = *self;
+        let (d, rank) = (source.shape().features, self.shape()?.p);
+        let make = match options.map.making::<T>() {
+            Making::OnLandmarks(make) => make,
+            Making::WithoutRows(make) => {
+                let Settled { kernel, passes, .. } = self.settle()?;
+                let (spec, seed) = (&options.map, options.seed);
+                let map = make(&WithoutRows { spec, kernel: &kernel, d, rank, seed })?;
+                return Ok(Mapped { map, kernel, with: None, set: None, landmarks: None, passes });
+            }
+            Making::Exact => {
+                return Err(Error::option("map", "exact", crate::solver::NO_EXACT));
+            }
+        };
+        let (Chosen { set, among, mut passes }, kernel) = self.select()?;
+        let (any, count) = (kernel.build()?, set.len());
+        let range = source.range();
+        let observer = resources.stages.stage("factor of the landmarks", Some(range.end - range.start));
+        let data = self.rows(source, self.scan(&*observer), n);
+        let (seed, workers) = (options.seed, resources.workers);
+        let given = OnLandmarks { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
+        passes += options.map.passes();
+        let mut mapped =
+            Mapped { map: make(given)?, kernel, with: None, set: None, landmarks: Some((count, among)), passes };
+        drop(observer);
+        tolerance::cut(&mut mapped, source, options, cut, resources)?;
+        Ok(mapped)
+    }
+
+    /// Draws candidates, settles the kernel and chooses landmarks, for a solver that combines their kernel functions itself.
+    pub(super) fn unmapped(&self) -> Result<Mapped<T>> {
+        let (Chosen { set, among, passes }, kernel) = self.select()?;
+        let (map, landmarks) = (Box::new(Joint(Vec::new())), Some((set.len(), among)));
+        Ok(Mapped { map, kernel, with: None, set: Some(set), landmarks, passes })
+    }
+
+    /// Settles the kernel, for a solver that combines the kernel functions of all rows, which were loaded in one pass. A pass over memory
+    /// is none over the table: nothing of it is kept in the journal.
+    pub(super) fn of_rows(&self) -> Result<Mapped<T>> {
+        let resources = &Resources { journal: None, ..*self.resources };
+        let (kernel, _) = Mapping { resources, ..*self }.kernel()?;
+        Ok(Mapped { map: Box::new(Joint(Vec::new())), kernel, with: None, set: None, landmarks: None, passes: 1 })
+    }
+
+    /// Settles the kernel, so that every parameter is a number; returns it with the number of passes that took.
+    pub(crate) fn kernel(&self) -> Result<(Spec, u64)> {
+        let Settled { kernel, passes, .. } = self.settle()?;
+        Ok((kernel, passes))
+    }
+
     fn chooses(&self) -> bool {
         !self.options.map.is_without_rows() && matches!(self.options.landmarks, LandmarkSource::Scheme(_))
     }

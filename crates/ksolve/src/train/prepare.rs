@@ -1,7 +1,7 @@
 //! The preparation that every solver begins with: statistics, scaled rows, targets, and the feature map.
 
 use super::cached;
-use super::landmarks::{self, Mapped};
+use super::landmarks::{Mapped, Mapping};
 use super::options::{LandmarkSource, Resources, Scaling, Task, TrainOptions};
 use super::plan::{Cut, Shape};
 use super::stage::View;
@@ -238,10 +238,12 @@ pub(crate) fn prepare<T: Real>(
         View::Features | View::Landmarks => (cached::rows(&rows, cut, resources)?, None),
     };
     let source: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
-    let mapped = match (view, &memory) {
-        (_, Some(memory)) => landmarks::of_rows(memory, &reading, options, cut, resources)?,
-        (View::Landmarks, _) => landmarks::unmapped(source, n, &reading, options, cut, resources)?,
-        _ => landmarks::map(source, n, &reading, options, cut, resources)?,
+    let source = memory.as_ref().map_or(source, |memory| memory);
+    let mapping = Mapping { source, n, reading: &reading, options, cut, resources };
+    let mapped = match view {
+        View::Rows => mapping.of_rows()?,
+        View::Landmarks => mapping.unmapped()?,
+        View::Features => mapping.map()?,
     };
     warn_of_rank(&mapped, &survey, options, resources);
     let options = options.clone();

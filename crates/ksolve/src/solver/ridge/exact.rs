@@ -10,8 +10,9 @@ use super::iterative::low_rank::LowRank;
 use super::{DIRECT_ROWS, Intercept, Ridge, RidgeMethod, pcg};
 use crate::model::Basis;
 use crate::solver::{Features, Figure, Fitted};
+use crate::train::landmarks::Mapping;
 use crate::train::plan::{self, Cut};
-use crate::train::{LandmarkSource, Resources, Shape, Solved, Stage, TrainOptions, Work, explained, landmarks, whole};
+use crate::train::{LandmarkSource, Resources, Shape, Solved, Stage, TrainOptions, Work, explained, whole};
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 use kapprox::Real;
@@ -194,7 +195,8 @@ impl<T: Real> Exact<'_, T> {
         let options = TrainOptions { map, kernel, candidates: None, ..options.clone() };
         // rows in memory are no pass over the table: nothing of them is kept in the journal
         let here = Resources { journal: None, ..*resources };
-        let mapped = landmarks::map(self.rows, n as u64, self.reading, &options, cut, &here)?;
+        let (source, reading, n_all) = (self.rows, self.reading, n as u64);
+        let mapped = Mapping { source, n: n_all, reading, options: &options, cut, resources: &here }.map()?;
         let k = mapped.map.dims().1;
         let preconditioner = {
             let _stage = resources.stages.stage("preconditioner", None);
