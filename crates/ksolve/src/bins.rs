@@ -64,7 +64,6 @@ pub struct Bins<T> {
     d: usize,
     p: usize,
     t: usize,
-    /// True where the rows have weights.
     weighted: bool,
 }
 
@@ -143,7 +142,6 @@ impl<T: Real> Bins<T> {
         Ok(())
     }
 
-    /// Computes the features of a bin.
     pub(crate) fn apply(&mut self, fold: usize, map: &dyn FeatureMap<T>, workers: &Workers) {
         let (bin, p) = (&self.bins[fold], self.p);
         let rows = bin.rows;

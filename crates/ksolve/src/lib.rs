@@ -2,8 +2,6 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
-pub mod agreement;
-pub mod auc;
 pub mod bins;
 pub mod certificate;
 mod cholesky;
@@ -16,7 +14,6 @@ pub mod gram;
 pub mod job;
 mod joint;
 pub mod lists;
-mod median;
 pub mod metric;
 mod mistakes;
 pub mod model;
@@ -46,7 +43,6 @@ pub use model::{AnyModel, Card, Model, PredictScratch};
 pub use moments::{MomentScratch, Moments, RidgeFold, RidgeState};
 pub use preimage::PreImages;
 pub use quadratic::Quadratic;
-pub use score::{ClassificationReport, ClassificationScore, RegressionReport, RegressionScore};
 pub use solver::ridge::surface::{Cell, FoldCoefficients, Surface};
 pub use solver::ridge::{Head, Intercept, RidgeFit, RidgeOptions, fit};
 pub use task::{Classes, Link, Task};
