@@ -96,10 +96,6 @@ impl<T: Real> Bins<T> {
         Self { bins, phi: vec![T::default(); size * p], size, d, p, t, weighted: false }
     }
 
-    pub(crate) fn bytes((d, p): (usize, usize), t: usize, folds: usize, size: usize) -> usize {
-        size * (folds * (size_of::<T>() * d + 8 * (t + 1)) + size_of::<T>() * p)
-    }
-
     /// Sorts the rows of a block into their bins; a full bin goes to `full` with its fold.
     pub(crate) fn push(
         &mut self,
@@ -146,17 +142,16 @@ impl<T: Real> Bins<T> {
         Ok(())
     }
 
-    pub(crate) fn apply(&mut self, fold: usize, map: &dyn FeatureMap<T>, workers: &Workers) -> Filled<'_, T> {
+    pub(crate) fn apply(&mut self, fold: usize, map: &dyn FeatureMap<T>, workers: &Workers) {
         let (bin, p) = (&self.bins[fold], self.p);
         let rows = bin.rows;
         let x = MatRef::from_row_major_slice(&bin.x[..rows * self.d], rows, self.d);
         map.apply(x, MatMut::from_column_major_slice_mut(&mut self.phi[..rows * p], rows, p), workers);
-        self.filled(fold)
     }
 
     /// Multiplies the features and targets of the bin that was applied last by the roots of its weights, so that their
     /// moments are weighted ones. Without weights nothing is changed.
-    pub(crate) fn weigh(&mut self, fold: usize, workers: &Workers) -> Filled<'_, T> {
+    pub fn weigh(&mut self, fold: usize, workers: &Workers) {
         let (bin, size, p) = (&mut self.bins[fold], self.size, self.p);
         let rows = bin.rows;
         if self.weighted {
@@ -169,11 +164,10 @@ impl<T: Real> Bins<T> {
                 bin.y[j * size..][..rows].iter_mut().zip(roots).for_each(|(y, root)| *y *= root);
             }
         }
-        self.filled(fold)
     }
 
     /// The rows, features, targets and weights of the bin that was applied last.
-    fn filled(&self, fold: usize) -> Filled<'_, T> {
+    pub fn filled(&self, fold: usize) -> Filled<'_, T> {
         let (bin, p) = (&self.bins[fold], self.p);
         let rows = bin.rows;
         Filled {

@@ -365,3 +365,29 @@ impl Error {
         Self::Option { option, given: given.to_string(), expected: expected.into() }
     }
 }
+
+/// Implements `Display` and `FromStr` of an enum from one list of words; `$name` is the parameter named in errors.
+macro_rules! enum_of_words {
+    ($type:ty, $name:literal, $($word:literal => $variant:ident),+ $(,)?) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(match self {
+                    $(Self::$variant => $word,)+
+                })
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = crate::Error;
+
+            fn from_str(text: &str) -> crate::Result<Self> {
+                match text {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err(crate::Error::option($name, format!("{text:?}"), concat!("expected one of" $(, " ", $word)+))),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use enum_of_words;

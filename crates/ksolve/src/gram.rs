@@ -47,7 +47,6 @@ impl FoldGram {
         Self { rows: 0, weight: 0.0, g, s: vec![0.0; p], b: vec![0.0; p * t], sy: vec![0.0; t], yy: vec![0.0; t] }
     }
 
-    /// Adds the moments of other rows.
     fn add(&mut self, others: &Self) {
         let p = self.s.len();
         self.rows += others.rows;

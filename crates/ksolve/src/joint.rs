@@ -7,7 +7,7 @@ use kapprox::{FeatureMap, Real};
 use kstore::{Footprint, Workers};
 
 /// The features of the first map, followed by those of the others. They are of no single kernel, so there is no
-/// certificate.
+/// certificate. Of no maps there are no features: the map of a solver that combines kernel functions itself.
 #[derive(Debug)]
 pub(crate) struct Joint<T: Real>(pub(crate) Vec<Box<dyn FeatureMap<T>>>);
 

@@ -97,7 +97,7 @@ impl Task {
     }
 }
 
-crate::words::words!(
+crate::error::enum_of_words!(
     Task,
     "task",
     "regression" => Regression,

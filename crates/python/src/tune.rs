@@ -139,7 +139,7 @@ impl Search {
             lambdas: ridge.lambdas,
             intercept: ridge.intercept,
             kernels: kernels.iter().map(kernel).collect::<Result<_, _>>()?,
-            factors: ksolve::grid::factors(factors)?,
+            factors: ksolve::lists::factors(factors)?,
             score,
             sample: self.sample,
         })

@@ -5,7 +5,7 @@ use crate::solvers::{close, rows};
 use kapprox::{MapSpec, Spec};
 use kmill_tests::table::write;
 use ksolve::Targets;
-use ksolve::solver::{Features, Place};
+use ksolve::solver::{Features, Place, Points};
 use ksolve::statistic::{Compared, Measured, Outcome, StatisticOptions, by_name, herd, measure};
 use ksolve::train::{Cut, LandmarkSource, Resources, Scaling, Task, TrainOptions, Unwatched};
 use kstore::scratch::Scratch;
@@ -355,7 +355,7 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
             keep,
             spare: 0,
             folds: &ksolve::Folds::None,
-            points: None,
+            points: Points::Map,
         };
         herd(&features, 30).unwrap()
     };

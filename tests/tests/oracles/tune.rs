@@ -7,7 +7,7 @@ use kmill_tests::table::{exact, select, write};
 use ksolve::solver::ridge::Ridge;
 use ksolve::train::{Resources, Task, TrainOptions, Unwatched, train};
 use ksolve::tune::{Memory, Score, Search, TuneOptions, Tuned};
-use ksolve::{FoldSpec, Intercept, grid};
+use ksolve::{FoldSpec, Intercept, lists};
 use kstore::key::{Purpose, Stream};
 use kstore::{Selected, Workers};
 
@@ -42,10 +42,10 @@ fn options(task: Task, score: Score) -> TuneOptions {
     TuneOptions {
         training,
         blocks: false,
-        lambdas: grid::penalties("lambda", "1e-7..1e-3").unwrap(),
+        lambdas: lists::penalties("lambda", "1e-7..1e-3").unwrap(),
         intercept: Intercept::Free,
         kernels,
-        factors: grid::factors("0.0625..4").unwrap(),
+        factors: lists::factors("0.0625..4").unwrap(),
         score,
         sample: 1600,
     }

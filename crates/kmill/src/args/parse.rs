@@ -157,7 +157,7 @@ pub fn kernels(text: &str) -> Result<Kernels, String> {
 
 /// Checks `--factors`, a list or range of numbers, before the work begins, and returns its text.
 pub fn factors(text: &str) -> Result<String, String> {
-    ksolve::grid::factors(text).map(|_| text.to_string()).map_err(expected_by_solver)
+    ksolve::lists::factors(text).map(|_| text.to_string()).map_err(expected_by_solver)
 }
 
 /// Parses `--landmarks` of a comparison: the name of a scheme.
@@ -318,7 +318,7 @@ pub(super) fn expected_by_solver(error: ksolve::Error) -> String {
 /// Checks `--lambda` of a curve and returns its text. A number that is no penalty fails later, in the run (exit code
 /// 1); anything else is wrong usage.
 pub fn lambda(text: &str) -> Result<String, String> {
-    match ksolve::grid::penalties("lambda", text) {
+    match ksolve::lists::penalties("lambda", text) {
         Err(error) if text.trim().parse::<f64>().is_err() => Err(expected_by_solver(error)),
         _ => Ok(text.to_string()),
     }
@@ -326,7 +326,7 @@ pub fn lambda(text: &str) -> Result<String, String> {
 
 /// Checks `--ranks` and returns its text, if it is a list or range of ranks.
 pub fn ranks(text: &str) -> Result<String, String> {
-    ksolve::grid::ranks(text).map(|_| text.to_string()).map_err(expected_by_solver)
+    ksolve::lists::ranks(text).map(|_| text.to_string()).map_err(expected_by_solver)
 }
 
 /// Parses `--kernel`, a kernel expression. The message points at the character that cannot be right.

@@ -58,13 +58,13 @@ impl Request {
         let text = data.select.text.options();
         let (table, targets) = convert::open(&data.select.paths, &text, &data.target)?;
         let (train, test, train_where) = rows(args, job, &table, &targets, task)?;
-        let lambda = match ksolve::grid::penalties("lambda", &args.lambda)?[..] {
+        let lambda = match ksolve::lists::penalties("lambda", &args.lambda)?[..] {
             [one] => one,
             _ => return Err(Error::option("--lambda", &args.lambda, "a curve has one", "give one number")),
         };
         let options = CurveOptions {
             methods: args.methods.0.clone(),
-            ranks: ksolve::grid::ranks(&args.ranks)?,
+            ranks: ksolve::lists::ranks(&args.ranks)?,
             repeats: args.repeats,
             landmarks: landmarks(args)?,
             sample: args.sample,

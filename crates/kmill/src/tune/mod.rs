@@ -122,7 +122,7 @@ fn factors(args: &TuneArgs) -> Result<Vec<f64>> {
             let why = "length scales are found with the metric";
             Err(Error::option("--factors", factors, why, "leave it out, or add --metric none"))
         }
-        factors => Ok(ksolve::grid::factors(factors.as_deref().unwrap_or(FACTORS))?),
+        factors => Ok(ksolve::lists::factors(factors.as_deref().unwrap_or(FACTORS))?),
     }
 }
 

@@ -22,7 +22,7 @@ pub enum ElementType {
     F64,
 }
 
-crate::words::words!(ElementType, "precision", "f32" => F32, "f64" => F64);
+crate::error::enum_of_words!(ElementType, "precision", "f32" => F32, "f64" => F64);
 
 /// Rows that landmarks are chosen among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

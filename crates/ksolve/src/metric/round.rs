@@ -4,8 +4,9 @@
 use super::gradient::{OuterProducts, Products};
 use super::plan;
 use super::source::MetricForm;
+use crate::train::landmarks::Mapping;
 use crate::train::plan::{Cut, GRAM};
-use crate::train::{Resources, TrainOptions, landmarks};
+use crate::train::{Resources, TrainOptions};
 use crate::{Error, Folds, Result, RidgeFold, Surface, Targets};
 use faer::Mat;
 use kapprox::decompose::{product, symmetric_eigen};
@@ -67,7 +68,8 @@ impl<T: Real> Rows<'_, T> {
     pub(super) fn fit(&self, metric: Option<Arc<Metric>>, kernel: &Spec) -> Result<Round<T>> {
         let options = TrainOptions { kernel: kernel.clone(), ..self.options.clone() };
         let (source, workers) = (self.through(metric.as_ref()), self.resources.workers);
-        let mapped = landmarks::map(&source, self.n, self.reading, &options, self.cut, self.resources)?;
+        let Self { n, reading, cut, resources, .. } = *self;
+        let mapped = Mapping { source: &source, n, reading, options: &options, cut, resources }.map()?;
         let observer = self.resources.stages.stage(GRAM, Some(self.n));
         // neither the certificate nor the decisions for classes: each would cost a part of every round
         let fold = RidgeFold::new(&*mapped.map, self.folds, self.targets).with_bin(self.cut.tile).without_certificate();

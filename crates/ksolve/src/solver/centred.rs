@@ -6,17 +6,13 @@ use faer::Mat;
 /// Centred moments: G = Σ φ̃φ̃ᵀ, B = Σ φ̃ỹᵀ, and Σ ỹ² of each target.
 #[derive(Debug)]
 pub(super) struct Centred {
-    /// Number of rows n.
     pub(super) rows: f64,
     /// G, p x p, full.
     pub(super) g: Mat<f64>,
     /// B, p x t.
     pub(super) b: Mat<f64>,
-    /// Σ ỹ² of each target.
     pub(super) squares: Vec<f64>,
-    /// The mean of the features that was taken off.
     pub(super) mean: Vec<f64>,
-    /// The mean of the targets that was taken off.
     pub(super) target_mean: Vec<f64>,
 }
 
@@ -69,7 +65,6 @@ impl Centred {
     }
 }
 
-/// The sum of lists of numbers, in their order.
 fn sum<'a>(lists: impl Iterator<Item = &'a [f64]>) -> Vec<f64> {
     let mut total: Vec<f64> = Vec::new();
     for list in lists {

@@ -7,7 +7,7 @@
 //! Gram matrix is made.
 
 use super::parameter::TOLERANCE;
-use super::{Features, Fitted, Settings, Solver, SolverFamily};
+use super::{Features, Fitted, Solver, SolverFamily};
 use crate::train::{Cut, Residuals, Shape, Stage, View, Work, plan};
 use crate::{Result, Task};
 use faer::Mat;
@@ -17,24 +17,16 @@ use kstore::Plan;
 /// The name of the solver.
 pub const FEATURES: &str = "features";
 
-/// The description of the solver `features`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: FEATURES,
     about: "the features of the map themselves, for other learners",
     task: Task::Components,
     parameters: &[TOLERANCE],
-    make: |settings| Ok(Box::new(MapFeatures::new(settings))),
+    make: |_| Ok(Box::new(MapFeatures)),
 };
 
-/// The solver that leaves the features as they are.
 #[derive(Clone, Copy, Debug)]
-pub struct MapFeatures;
-
-impl MapFeatures {
-    fn new(_: &Settings) -> Self {
-        Self
-    }
-}
+pub(crate) struct MapFeatures;
 
 impl<T: Real> Solver<T> for MapFeatures {
     fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {

@@ -29,45 +29,38 @@
 use super::held_out::{self, Chosen};
 use super::kpca::sign;
 use super::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, TOLERANCE};
-use super::{Features, Figure, Fitted, Penalty, Settings, Solver, SolverFamily};
-use crate::passes::CvErrorFold;
+use super::{Features, Figure, Fitted, Penalty, Solver, SolverFamily};
 use crate::train::plan::GRAM;
 use crate::train::{Cut, Shape, TrainOptions, Work};
-use crate::{Error, FoldCoefficients, FoldGram, FoldSpec, GramState, Head, Result, RidgeFold, Task};
+use crate::{CvErrorFold, Error, FoldCoefficients, FoldGram, FoldSpec, GramState, Head, Result, Task};
 use faer::prelude::*;
 use faer::{Mat, Side};
 use kapprox::Real;
 use kapprox::decompose::symmetric_eigen;
 use kstore::Plan;
 
-/// The description of the solver `fisher`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "fisher",
     about: "kernel Fisher discriminants: classes by the nearest class mean, with the classes' shares as priors, along the directions that \
             separate them best",
     task: Task::Classification,
     parameters: &[LAMBDAS, FOLDS, Parameter { default: None, ..COMPONENTS }, TOLERANCE],
-    make: |settings| Ok(Box::new(Fisher::new(settings)?)),
+    make: |settings| Ok(Box::new(Fisher { penalties: settings.compared()?, components: settings.count(&COMPONENTS) })),
 };
 
 /// Discriminants whose ratio is below this many roundings of the largest have no direction: class means that lie in the span of others.
 const NOISE: f64 = 1e3;
 
-/// Kernel Fisher discriminant analysis.
 #[derive(Clone, Debug)]
-pub struct Fisher {
+struct Fisher {
     /// The penalties lambda, strongest first, of which one is added to the diagonal of the scatter within classes; among several one is chosen by
     /// rows held out.
-    pub penalties: Vec<Penalty>,
+    penalties: Vec<Penalty>,
     /// Number of discriminants that the model keeps; `None` for the scores of the classes alone.
-    pub components: Option<usize>,
+    components: Option<usize>,
 }
 
 impl Fisher {
-    fn new(settings: &Settings) -> Result<Self> {
-        Ok(Self { penalties: settings.compared()?, components: settings.count(&COMPONENTS) })
-    }
-
     /// The penalty with the fewest mistakes on rows held out; `None` without folds. One pass.
     fn held_out<T: Real>(&self, data: &Features<'_, T>, gram: &GramState, classes: usize) -> Result<Option<Chosen>> {
         let (p, folds) = (gram.features(), gram.folds());
@@ -96,7 +89,6 @@ impl Fisher {
 
 /// Sizes and feature means of the classes, and the scatter within them.
 struct Scatter {
-    /// Number of rows of each class.
     counts: Vec<f64>,
     /// The means μ_k of the classes, p x k.
     means: Mat<f64>,
@@ -143,7 +135,6 @@ impl Scatter {
         Some(penalised.llt(Side::Lower).ok()?.solve(&self.means))
     }
 
-    /// The scores of the classes.
     fn head(&self, directions: &Mat<f64>) -> Head {
         let (p, classes, n) = (self.means.nrows(), self.counts.len(), self.counts.iter().sum::<f64>());
         let offset = |k: usize| {
@@ -194,8 +185,7 @@ impl<T: Real> Solver<T> for Fisher {
             let why = format!("{classes} classes have {} discriminants; ask for no more", classes.saturating_sub(1));
             return Err(Error::option(COMPONENTS.name, q, why));
         }
-        let fold = RidgeFold::new(data.map, data.folds, data.targets).with_bin(data.cut.tile);
-        let state = data.fold(GRAM, &fold)?;
+        let state = data.moments_of_folds()?;
         let held_out = self.held_out(data, &state.gram, classes)?;
         let lambda = self.penalties[held_out.as_ref().map_or(0, |chosen| chosen.at)].lambda(data.rows);
         let _stage = data.resources.stages.stage("discriminants", None);

@@ -15,7 +15,6 @@ use kapprox::{Kernel, Real};
 use kstore::Plan;
 use std::sync::Arc;
 
-/// Refuses a map whose functions have no gradients here.
 pub(super) fn check(work: &Work<'_>) -> Result<()> {
     match work.options.map.is_without_rows() {
         true => Err(Error::option("map", &work.options.map, WHY)),
@@ -25,7 +24,6 @@ pub(super) fn check(work: &Work<'_>) -> Result<()> {
 
 const WHY: &str = "gradients are those of kernel functions of landmarks; take a map that has some, such as nystrom";
 
-/// Adds what the pass holds to a plan, for t functions.
 pub(super) fn plan(plan: Plan, shape: &Shape, cut: Cut, t: usize) -> Plan {
     let (m, d) = (shape.map.landmarks.unwrap_or(shape.map.p), shape.d);
     plan::rows(plan, shape, cut, cut.gram_lanes, shape.element)
@@ -69,7 +67,6 @@ pub(super) fn products<T: Real>(
     data.fold("gradients", &OuterProducts::new(kernel, &wide, coefficients.as_ref()))
 }
 
-/// √M_jj for each column.
 pub(super) fn slopes(products: &Products) -> Vec<f64> {
     let weight = products.weight.max(f64::MIN_POSITIVE);
     (0..products.sums.nrows()).map(|j| (products.sums[(j, j)] / weight).max(0.0).sqrt()).collect()

@@ -26,19 +26,14 @@ pub(super) struct HeldOut<T> {
     t: usize,
     /// Scores at every penalty, n x t row-major.
     pub(super) scores: Vec<Vec<T>>,
-    /// Passes over the features.
     pub(super) passes: u64,
 }
 
-/// The penalty that was chosen.
 pub(super) struct Chosen {
-    /// Its position.
     pub(super) at: usize,
-    /// What is reported of the comparison.
     pub(super) figures: [Figure; 2],
 }
 
-/// Number of rows that are not of a fold.
 pub(super) fn rows_outside<T: Real>(kept: &Kept<'_, T>, fold: u16) -> u64 {
     kept.folds.iter().filter(|of| **of != fold).count() as u64
 }

@@ -18,49 +18,41 @@
 
 use super::mds::{Scaled, UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
+use super::{Features, Figure, Fitted, Solver, SolverFamily};
 use crate::model::{Basis, Form};
 use crate::neighbours::{Graph, Neighbour, Nodes, neighbours_of_nodes};
-use crate::train::{Cut, Resources, Shape, Stage, View, Work, landmark_stages};
+use crate::train::{Cut, Resources, Shape, View, Work};
 use crate::{Error, Result, Task};
 use faer::Mat;
 use kapprox::Real;
 use kapprox::landmark::LandmarkSet;
 use kstore::Plan;
 
-/// The description of the solver `isomap`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "isomap",
     about: "landmark Isomap: coordinates whose distances are those along the sheet that the rows lie on",
     task: Task::Components,
     parameters: &[EMBEDDED, NEIGHBOURS, Parameter { default: Some("5000"), ..NODES }],
-    make: |settings| Ok(Box::new(LandmarkIsomap::new(settings))),
-};
-
-/// Landmark Isomap.
-#[derive(Clone, Copy, Debug)]
-pub struct LandmarkIsomap {
-    /// Number of coordinates q, below m.
-    pub components: usize,
-    /// Number k of nearest nodes that each node is joined to, below N.
-    pub neighbours: usize,
-}
-
-impl LandmarkIsomap {
-    fn new(settings: &Settings) -> Self {
-        Self {
+    make: |settings| {
+        Ok(Box::new(LandmarkIsomap {
             components: settings.count(&EMBEDDED).unwrap_or_default(),
             neighbours: settings.count(&NEIGHBOURS).unwrap_or_default(),
-        }
-    }
+        }))
+    },
+};
+
+#[derive(Clone, Copy, Debug)]
+struct LandmarkIsomap {
+    /// Number of coordinates q, below m.
+    components: usize,
+    /// Number k of nearest nodes that each node is joined to, below N.
+    neighbours: usize,
 }
 
-/// The number of nodes, for the report.
 pub(super) fn nodes(count: usize) -> Figure {
     Figure { name: "nodes", values: vec![count as f64] }
 }
 
-/// The number of landmarks among them, for the report.
 pub(super) fn landmarks_among(count: usize) -> Figure {
     Figure { name: "landmarks", values: vec![count as f64] }
 }
@@ -127,12 +119,8 @@ impl<T: Real> Solver<T> for LandmarkIsomap {
             .term("distances and their eigenvectors", Scaled::bytes(m), "lower `rank`")
     }
 
-    fn stages(&self, _: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
-        Ok(landmark_stages(work, &|plan, cut| Solver::<T>::plan(self, plan, &work.shape, cut)))
-    }
-
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let (_, set) = landmarks(data)?;
+        let set = landmarks(data)?;
         let m = data.options.landmark_count().min(set.len());
         check_components(self.components, m, "landmarks")?;
         let joined = Joined::new(set, self.neighbours, data.resources)?;

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! With all rows as landmarks this is M = (1/n) Σ D_iᵀ (K + n lambda I)⁻¹ L (K + n lambda I)⁻¹ D_i, D_i the gradients of k(x_l, ·) at x_i and L
-//! the kernel matrix of the targets. Features of the targets are those of [`spca`](super::SupervisedPca): for `gaussian()`, the default for values, dependence
+//! the kernel matrix of the targets. Features of the targets are those of [`spca`](super::spca): for `gaussian()`, the default for values, dependence
 //! of any kind counts, for `linear()` that of the mean alone (the target is taken less its mean); classes have `delta()`.
 //!
 //! A model of it is the projection of the scaled rows, Uᵀx, as its [metric](kapprox::metric): predictions are the coordinates, and any other
@@ -28,9 +28,8 @@ use super::target::{self, TARGET_KERNEL};
 use super::{Features, Figure, Fitted, Penalty, Projection, Settings, Solver, SolverFamily, gradients, ridge};
 use crate::metric::{MetricSource, Products};
 use crate::model::Basis;
-use crate::train::plan::GRAM;
 use crate::train::{Cut, Shape, TrainOptions, Work};
-use crate::{Error, FoldGram, Result, RidgeFold, Task};
+use crate::{Error, FoldGram, Result, Task};
 use faer::prelude::*;
 use faer::{Mat, MatRef, Side};
 use kapprox::decompose::symmetric_eigen;
@@ -40,7 +39,6 @@ use kapprox::{Real, Spec};
 use kstore::Plan;
 use std::sync::Arc;
 
-/// The description of the solver `kdr`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "kdr",
     about: "kernel dimension reduction: the directions of the columns that a target depends on, and what each column counts",
@@ -52,15 +50,14 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
 /// Eigenvalues below this many roundings of the largest are rounding.
 const NOISE: f64 = 64.0;
 
-/// Kernel dimension reduction by gradients.
 #[derive(Clone, Debug)]
-pub struct KernelDimensionReduction {
+struct KernelDimensionReduction {
     /// Number of directions q, at most that of the columns.
-    pub components: usize,
+    components: usize,
     /// The kernel on the targets; `None` for the ±1 codes of classes, which are those of `delta()`.
-    pub target_kernel: Option<Spec>,
+    target_kernel: Option<Spec>,
     /// The penalty of the regression that the gradients are of.
-    pub penalty: Penalty,
+    penalty: Penalty,
 }
 
 impl KernelDimensionReduction {
@@ -104,10 +101,7 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         let kernel = gradients::kernel(data)?;
         let needed = target::needed(self.target_kernel.as_ref(), data.options.task);
         let target = needed.map(|kernel| target::features(kernel, data)).transpose()?;
-        let folds = data.whole()?;
-        let fold = RidgeFold::new(data.map, &folds, data.targets).with_bin(data.cut.tile);
-        let fold = target.iter().fold(fold, |fold, target| fold.with_target_features(&target.map));
-        let state = data.fold(GRAM, &fold)?;
+        let state = data.moments_with(target.as_ref().map(|target| &target.map as _))?;
         let (moments, lambda) = (&state.gram.folds()[0], self.penalty.lambda(data.rows));
         target::require_varying(moments, self.components)?;
         let stage = data.resources.stages.stage("regression", None);
@@ -163,11 +157,9 @@ fn regression(moments: &FoldGram, classes: bool, lambda: f64) -> Option<Mat<f64>
     Some(g.llt(Side::Lower).ok()?.solve(&b))
 }
 
-/// What the gradients say.
 struct Directions {
     /// The leading eigenvalues of M, descending.
     values: Vec<f64>,
-    /// The directions, d x q.
     vectors: Mat<f64>,
     /// The root mean squares of the slopes along the columns.
     slopes: Vec<f64>,

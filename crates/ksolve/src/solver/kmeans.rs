@@ -15,35 +15,29 @@
 use super::kept::{Kept, Wanted};
 use super::lloyd::{self, Space};
 use super::parameter::{self, CLUSTERS, STARTS, TOLERANCE};
-use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
+use super::{Features, Figure, Fitted, Solver, SolverFamily};
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
 use kapprox::Real;
 use kstore::Plan;
 
-/// The description of the solver `kmeans`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "kmeans",
     about: "kernel k-means: groups of rows around their means in feature space",
     task: Task::Clusters,
     parameters: &[CLUSTERS, STARTS, TOLERANCE],
-    make: |settings| Ok(Box::new(KernelKMeans::new(settings)?)),
+    make: |settings| {
+        Ok(Box::new(KernelKMeans {
+            clusters: parameter::clusters(settings)?,
+            starts: settings.count(&STARTS).unwrap_or_default(),
+        }))
+    },
 };
 
-/// Kernel k-means.
 #[derive(Clone, Copy, Debug)]
-pub struct KernelKMeans {
-    /// Number of groups k.
-    pub clusters: usize,
-    /// Number of starts on the sample.
-    pub starts: usize,
-}
-
-impl KernelKMeans {
-    fn new(settings: &Settings) -> Result<Self> {
-        let starts = settings.count(&STARTS).unwrap_or_default();
-        Ok(Self { clusters: parameter::clusters(settings)?, starts })
-    }
+struct KernelKMeans {
+    clusters: usize,
+    starts: usize,
 }
 
 impl<T: Real> Solver<T> for KernelKMeans {

@@ -22,24 +22,30 @@
 //! 10, 1998.
 
 use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, ParameterKind, TOLERANCE, UNCENTRED};
-use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
+use super::{Features, Figure, Fitted, Solver, SolverFamily};
 use crate::quadratic::{OnFeatures, Quadratic};
 use crate::train::plan::GRAM;
 use crate::train::{Cut, Shape, TrainOptions};
-use crate::{Error, FoldGram, GramState, Result, RidgeFold, Task};
+use crate::{Error, FoldGram, GramState, Result, Task};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::Real;
 use kapprox::decompose::symmetric_eigen;
 use kstore::{Plan, Workers};
 
-/// The description of the solver `kpca`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "kpca",
     about: "kernel principal components: the directions of largest variance",
     task: Task::Components,
     parameters: &[COMPONENTS, UNCENTRED, WHITEN, NOVELTY, FOLDS, TOLERANCE],
-    make: |settings| Ok(Box::new(KernelPca::new(settings))),
+    make: |settings| {
+        Ok(Box::new(KernelPca {
+            components: settings.count(&COMPONENTS).unwrap_or_default(),
+            centre: !settings.flag(&UNCENTRED),
+            whiten: settings.flag(&WHITEN),
+            novelty: settings.flag(&NOVELTY),
+        }))
+    },
 };
 
 /// Components whose variance is below this share of the largest are rounding and are left out, not divided by.
@@ -51,33 +57,19 @@ const NOISE: f64 = 16.0;
 const WHITEN: Parameter =
     Parameter { name: "whiten", kind: ParameterKind::Flag, default: None, about: "Coordinates of variance 1" };
 
-/// Kernel principal component analysis.
 #[derive(Clone, Copy, Debug)]
-pub struct KernelPca {
+struct KernelPca {
     /// Number of components q, at most p.
-    pub components: usize,
-    /// True to subtract the mean of the features.
-    pub centre: bool,
-    /// True to divide scores by their standard deviation.
-    pub whiten: bool,
+    components: usize,
+    centre: bool,
+    whiten: bool,
     /// True to keep in the model what gives the distance of a row from the span of the components.
-    pub novelty: bool,
+    novelty: bool,
 }
 
-/// Why there are fewer components than were asked for.
 pub(super) const FEWER: &str = "the features vary in no more directions; more rows, or a higher `rank`, may have some";
 
 impl KernelPca {
-    fn new(settings: &Settings) -> Self {
-        Self {
-            components: settings.count(&COMPONENTS).unwrap_or_default(),
-            centre: !settings.flag(&UNCENTRED),
-            whiten: settings.flag(&WHITEN),
-            novelty: settings.flag(&NOVELTY),
-        }
-    }
-
-    /// The mean that is subtracted from the features.
     fn mean(&self, moments: &FoldGram) -> Vec<f64> {
         let n = moments.rows.max(1) as f64;
         moments.s.iter().map(|s| if self.centre { s / n } else { 0.0 }).collect()
@@ -145,8 +137,7 @@ impl<T: Real> Solver<T> for KernelPca {
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let fold = RidgeFold::new(data.map, data.folds, data.targets).with_bin(data.cut.tile);
-        let state = data.fold(GRAM, &fold)?;
+        let state = data.moments_of_folds()?;
         let _stage = data.resources.stages.stage("eigenvectors", None);
         let held_out = self.held_out(&state.gram, data.resources.workers)?;
         let moments = &*state.gram.sum(None);

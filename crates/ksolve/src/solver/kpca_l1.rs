@@ -25,7 +25,7 @@ mod found;
 use super::kept::{self, Kept, Sums, Tile, Wanted};
 use super::kpca::{FEWER, distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, STEPS, TOLERANCE, UNCENTRED};
-use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
+use super::{Features, Figure, Fitted, Solver, SolverFamily};
 use crate::quadratic::Quadratic;
 use crate::train::{Cut, Shape};
 use crate::{Error, Result, Task};
@@ -36,13 +36,19 @@ use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
 use kstore::key::{Purpose, Stream};
 use kstore::{Merge, Plan};
 
-/// The description of the solver `kpca-l1`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "kpca-l1",
     about: "kernel principal components in the L1 norm, which outliers move less",
     task: Task::Components,
     parameters: &[COMPONENTS, UNCENTRED, NOVELTY, STEPS, TOLERANCE],
-    make: |settings| Ok(Box::new(KernelPcaL1::new(settings))),
+    make: |settings| {
+        Ok(Box::new(KernelPcaL1 {
+            components: settings.count(&COMPONENTS).unwrap_or_default(),
+            centre: !settings.flag(&UNCENTRED),
+            novelty: settings.flag(&NOVELTY),
+            steps: settings.count(&STEPS).unwrap_or_default(),
+        }))
+    },
 };
 
 /// The search ends where the farthest row is below this many rounding errors of the features, relative to the farthest
@@ -52,28 +58,14 @@ const NOISE: f64 = 64.0;
 /// Length of the step away from a direction with rows on its plane.
 const NUDGE: f64 = 1e-3;
 
-/// Kernel principal component analysis in the L1 norm.
 #[derive(Clone, Copy, Debug)]
-pub struct KernelPcaL1 {
+struct KernelPcaL1 {
     /// Number of components q, at most p.
-    pub components: usize,
-    /// True to subtract the mean of the features.
-    pub centre: bool,
+    components: usize,
+    centre: bool,
     /// True to keep in the model what gives the distance of a row from the span of the components.
-    pub novelty: bool,
-    /// Most iterations of a component.
-    pub steps: usize,
-}
-
-impl KernelPcaL1 {
-    fn new(settings: &Settings) -> Self {
-        Self {
-            components: settings.count(&COMPONENTS).unwrap_or_default(),
-            centre: !settings.flag(&UNCENTRED),
-            novelty: settings.flag(&NOVELTY),
-            steps: settings.count(&STEPS).unwrap_or_default(),
-        }
-    }
+    novelty: bool,
+    steps: usize,
 }
 
 impl<T: Real> Solver<T> for KernelPcaL1 {
@@ -147,7 +139,6 @@ fn dot<'a>(x: &[f64], y: impl Iterator<Item = &'a f64>) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
-/// The start of the search for a component.
 struct Start {
     /// The farthest row less the mean and less its part along the components, of length 1.
     row: Vec<f64>,
@@ -182,7 +173,6 @@ impl Persist for Farthest {
     }
 }
 
-/// The search for components, with those found so far.
 struct Search<'s, 'a, T: Real> {
     data: &'s Features<'a, T>,
     kept: &'s Kept<'a, T>,
@@ -328,7 +318,6 @@ impl<T: Real> Search<'_, '_, T> {
         }
     }
 
-    /// The sides of the rows of a plane: one pass.
     fn sides(&mut self, v: &[f64], zero: f64) -> Result<Sides> {
         let (workers, p) = (self.kept.workers(), v.len());
         let weights: Vec<T> = v.iter().map(|v| <T as kstore::Real>::from_f64(*v)).collect();
@@ -366,7 +355,6 @@ impl<T: Real> Search<'_, '_, T> {
     }
 }
 
-/// What a pass finds of the rows beside a plane.
 struct Sides {
     /// Σ sign φ.
     sums: Vec<f64>,
@@ -374,6 +362,5 @@ struct Sides {
     balance: f64,
     /// Σ |score|.
     total: f64,
-    /// True where a row lies on the plane.
     on_plane: bool,
 }

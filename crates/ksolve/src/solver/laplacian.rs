@@ -20,7 +20,7 @@ use super::kept::{Kept, Wanted};
 use super::kpca::sign;
 use super::parameter::{EMBEDDED, TOLERANCE};
 use super::spectral::{self, Normalised, embedding, normalised};
-use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
+use super::{Features, Figure, Fitted, Solver, SolverFamily};
 use crate::model::Form;
 use crate::train::{Cut, Shape};
 use crate::{Error, Result, Task};
@@ -28,26 +28,18 @@ use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
 
-/// The description of the solver `laplacian`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "laplacian",
     about: "Laplacian eigenmaps: coordinates in which rows that the kernel connects are near each other",
     task: Task::Components,
     parameters: &[EMBEDDED, TOLERANCE],
-    make: |settings| Ok(Box::new(LaplacianEigenmaps::new(settings))),
+    make: |settings| Ok(Box::new(LaplacianEigenmaps { components: settings.count(&EMBEDDED).unwrap_or_default() })),
 };
 
-/// Laplacian eigenmaps.
 #[derive(Clone, Copy, Debug)]
-pub struct LaplacianEigenmaps {
+struct LaplacianEigenmaps {
     /// Number of coordinates q, below p.
-    pub components: usize,
-}
-
-impl LaplacianEigenmaps {
-    fn new(settings: &Settings) -> Self {
-        Self { components: settings.count(&EMBEDDED).unwrap_or_default() }
-    }
+    components: usize,
 }
 
 impl<T: Real> Solver<T> for LaplacianEigenmaps {

@@ -19,41 +19,35 @@ use super::isomap::{Joined, nodes};
 use super::kpca::sign;
 use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES};
-use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
+use super::{Features, Figure, Fitted, Solver, SolverFamily};
 use crate::model::{Basis, Form};
 use crate::neighbours::Reconstruction;
-use crate::train::{Cut, Shape, Stage, View, Work, landmark_stages};
+use crate::train::{Cut, Shape, View, Work};
 use crate::{Result, Task};
 use faer::Mat;
 use kapprox::Real;
 use kapprox::decompose::symmetric_eigen;
 use kstore::Plan;
 
-/// The description of the solver `lle`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "lle",
     about: "locally linear embedding: coordinates that keep the weights by which a row is a mixture of its neighbours",
     task: Task::Components,
     parameters: &[EMBEDDED, NEIGHBOURS, NODES],
-    make: |settings| Ok(Box::new(LocallyLinear::new(settings))),
-};
-
-/// Locally linear embedding.
-#[derive(Clone, Copy, Debug)]
-pub struct LocallyLinear {
-    /// Number of coordinates q, below N.
-    pub components: usize,
-    /// Number k of nearest nodes that make up a node, below N.
-    pub neighbours: usize,
-}
-
-impl LocallyLinear {
-    fn new(settings: &Settings) -> Self {
-        Self {
+    make: |settings| {
+        Ok(Box::new(LocallyLinear {
             components: settings.count(&EMBEDDED).unwrap_or_default(),
             neighbours: settings.count(&NEIGHBOURS).unwrap_or_default(),
-        }
-    }
+        }))
+    },
+};
+
+#[derive(Clone, Copy, Debug)]
+struct LocallyLinear {
+    /// Number of coordinates q, below N.
+    components: usize,
+    /// Number k of nearest nodes that make up a node, below N.
+    neighbours: usize,
 }
 
 /// M = (I − W)ᵀ(I − W), N x N, with the weights of each node's neighbours as the rows of W. 2Nk² flops.
@@ -90,12 +84,8 @@ impl<T: Real> Solver<T> for LocallyLinear {
         )
     }
 
-    fn stages(&self, _: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
-        Ok(landmark_stages(work, &|plan, cut| Solver::<T>::plan(self, plan, &work.shape, cut)))
-    }
-
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let (_, set) = landmarks(data)?;
+        let set = landmarks(data)?;
         let q = self.components;
         check_components(q, set.len(), "nodes")?;
         let joined = Joined::new(set, self.neighbours, data.resources)?;

@@ -17,10 +17,10 @@
 
 use super::kpca::sign;
 use super::parameter::{COMPONENTS, EMBEDDED};
-use super::{Features, Figure, Fitted, Points, Settings, Solver, SolverFamily};
+use super::{Features, Figure, Fitted, Points, Solver, SolverFamily};
 use crate::model::Basis;
 use crate::strips::row_strips;
-use crate::train::{Cut, Shape, Stage, View, Work, landmark_stages, needs_wide_for};
+use crate::train::{Cut, Shape, View, Work, needs_wide_for};
 use crate::{Error, Result, Task};
 use faer::{Mat, MatRef};
 use kapprox::decompose::symmetric_eigen;
@@ -28,32 +28,23 @@ use kapprox::landmark::LandmarkSet;
 use kapprox::{Kernel, MapSpec, Real};
 use kstore::{Plan, Workers};
 
-/// The description of the solver `mds`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "mds",
     about: "landmark multidimensional scaling: coordinates whose distances are those of the kernel's feature space",
     task: Task::Components,
     parameters: &[EMBEDDED],
-    make: |settings| Ok(Box::new(LandmarkMds::new(settings))),
+    make: |settings| Ok(Box::new(LandmarkMds { components: settings.count(&EMBEDDED).unwrap_or_default() })),
 };
 
 /// Eigenvalues below this share of the largest, for each landmark, are rounding.
 const NOISE: f64 = 16.0 * f64::EPSILON;
 
-/// Rows of a strip of the matrix of kernel values.
 const STRIP: usize = 256;
 
-/// Landmark multidimensional scaling.
 #[derive(Clone, Copy, Debug)]
-pub struct LandmarkMds {
+struct LandmarkMds {
     /// Number of coordinates q, at most m.
-    pub components: usize,
-}
-
-impl LandmarkMds {
-    fn new(settings: &Settings) -> Self {
-        Self { components: settings.count(&EMBEDDED).unwrap_or_default() }
-    }
+    components: usize,
 }
 
 /// The scheme that chooses the landmarks of embeddings: landmarks of the others would have to be independent as functions, which those of
@@ -71,10 +62,11 @@ pub(super) fn landmark_view(work: &Work<'_>, solver: &str) -> Result<View> {
     }
 }
 
-/// The landmarks of a solver that sees them.
-pub(super) fn landmarks<'a, T: Real>(data: &Features<'a, T>) -> Result<(&'a Points<'a, T>, &'a LandmarkSet<T>)> {
-    let seen = data.points.and_then(|points| Some((points, points.landmarks?)));
-    seen.ok_or_else(|| Error::option("map", &data.options.map, "the solver looks at landmarks; leave it out"))
+pub(super) fn landmarks<'a, T: Real>(data: &Features<'a, T>) -> Result<&'a LandmarkSet<T>> {
+    match data.points {
+        Points::Landmarks(set, _) => Ok(set),
+        _ => Err(Error::option("map", &data.options.map, "the solver looks at landmarks; leave it out")),
+    }
 }
 
 /// Refuses more coordinates than so many points can have.
@@ -99,7 +91,6 @@ pub(super) struct Scaled {
 }
 
 impl Scaled {
-    /// Bytes of the matrix and of its eigenvectors for m points.
     pub(super) fn bytes(m: usize) -> usize {
         m.saturating_mul(m).saturating_mul(5 * 8)
     }
@@ -133,7 +124,6 @@ impl Scaled {
         Ok(Self { weights, eigenvalues, shares })
     }
 
-    /// The numbers for the report.
     pub(super) fn figures(&self) -> Vec<Figure> {
         vec![
             Figure { name: "eigenvalue", values: self.eigenvalues.clone() },
@@ -142,7 +132,6 @@ impl Scaled {
     }
 }
 
-/// Kernel values among the rows of x.
 fn kernel_matrix(kernel: &dyn Kernel<f64>, x: MatRef<'_, f64>, workers: &Workers) -> Mat<f64> {
     let mut k = Mat::zeros(x.nrows(), x.nrows());
     workers.each(row_strips(k.as_mut(), STRIP), |(first, out)| {
@@ -165,12 +154,8 @@ impl<T: Real> Solver<T> for LandmarkMds {
         plan.term("distances and their eigenvectors", Scaled::bytes(m), "lower `rank`")
     }
 
-    fn stages(&self, _: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
-        Ok(landmark_stages(work, &|plan, cut| Solver::<T>::plan(self, plan, &work.shape, cut)))
-    }
-
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let (_, set) = landmarks(data)?;
+        let set = landmarks(data)?;
         let (m, d) = (set.len(), set.d);
         if m == 1 && data.rows > 1 {
             // a scheme that looks at the kernel takes no row twice

@@ -19,7 +19,7 @@
 
 use super::kept::{self, Sums, Values};
 use super::parameter::{NU, TOLERANCE};
-use super::{Features, Figure, Fitted, Kept, Settings, Solver, SolverFamily, Wanted};
+use super::{Features, Figure, Fitted, Kept, Solver, SolverFamily, Wanted};
 use crate::quadratic::OnFeatures;
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
@@ -27,26 +27,17 @@ use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
 
-/// The description of the solver `mean`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "mean",
     about: "kernel mean embedding: squared distance from the mean of all rows, and a score that is negative for the farthest",
     task: Task::Novelty,
     parameters: &[NU, TOLERANCE],
-    make: |settings| Ok(Box::new(MeanEmbedding::new(settings))),
+    make: |settings| Ok(Box::new(MeanEmbedding { nu: settings.number(&NU).unwrap_or_default() })),
 };
 
-/// The mean of the features.
 #[derive(Clone, Copy, Debug)]
-pub struct MeanEmbedding {
-    /// Share of the rows whose score is negative.
-    pub nu: f64,
-}
-
-impl MeanEmbedding {
-    fn new(settings: &Settings) -> Self {
-        Self { nu: settings.number(&NU).unwrap_or_default() }
-    }
+struct MeanEmbedding {
+    nu: f64,
 }
 
 impl<T: Real> Solver<T> for MeanEmbedding {

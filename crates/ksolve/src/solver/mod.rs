@@ -11,7 +11,6 @@ mod class_weight;
 mod features;
 mod fisher;
 mod fitted;
-mod fold;
 mod gradients;
 mod held_out;
 mod isomap;
@@ -28,7 +27,6 @@ mod mds;
 mod mean;
 mod mvu;
 pub mod parameter;
-mod penalty;
 mod perceptron;
 mod pls;
 pub mod ridge;
@@ -39,32 +37,14 @@ mod target;
 pub(crate) mod views;
 
 pub use class_weight::ClassWeight;
-pub use features::{FEATURES, MapFeatures};
-pub use fisher::Fisher;
+pub use features::FEATURES;
+pub(crate) use features::MapFeatures;
 pub use fitted::{Figure, Fitted, Projection};
-pub use fold::{FeatureFold, Filled, Take};
 pub(crate) use held_out::AT_EACH;
-pub use isomap::LandmarkIsomap;
-pub use kdr::KernelDimensionReduction;
 pub use kept::{Gathered, Kept, Place, Sums, Tile, Values, Wanted};
-pub use kmeans::KernelKMeans;
-pub use kpca::KernelPca;
-pub use kpca_l1::KernelPcaL1;
-pub use laplacian::LaplacianEigenmaps;
-pub use lle::LocallyLinear;
-pub use logistic::Logistic;
-pub use mds::LandmarkMds;
-pub use mean::MeanEmbedding;
-pub use mvu::MaximumVariance;
-pub use parameter::{Options, Parameter, Settings, Value};
-pub use penalty::Penalty;
-pub use perceptron::Perceptron;
-pub use pls::PartialLeastSquares;
-pub use spca::SupervisedPca;
-pub use spectral::Spectral;
+pub use parameter::{Options, Parameter, Penalty, Settings, Value};
 pub(crate) use svm::is_machine;
 pub use svm::{OneClass, Svm, Svr};
-pub use views::{CanonicalCorrelations, MaximalCovariance};
 
 use crate::train::plan::GRAM;
 use crate::train::{self, Cut, Resources, Shape, Stage, TrainOptions, View, Work};
@@ -76,17 +56,15 @@ use kstore::named::{Named, Registry};
 use kstore::{Fold, MemoryRows, Merge, Pass, Plan, Reading, RowSource};
 use std::fmt::Debug;
 
-/// The points whose kernel functions a solver combines itself, where it does: see [`View`].
-#[derive(Debug)]
-pub struct Points<'a, T: Real> {
-    /// The landmarks, in [`View::Landmarks`].
-    pub landmarks: Option<&'a LandmarkSet<T>>,
-    /// All rows with their targets, in [`View::Rows`].
-    pub memory: Option<&'a MemoryRows<T>>,
-    /// How the rows are read.
-    pub reading: Reading,
-    /// The shape of the work.
-    pub shape: &'a Shape,
+/// The points whose kernel functions a solver combines: see [`View`].
+#[derive(Clone, Debug)]
+pub enum Points<'a, T: Real> {
+    /// Those of the map: the solver combines its features.
+    Map,
+    /// The landmarks, in [`View::Landmarks`], and the shape of the work.
+    Landmarks(&'a LandmarkSet<T>, &'a Shape),
+    /// All rows with their targets, in [`View::Rows`], the shape of the work, and how the rows were read.
+    Rows(&'a MemoryRows<T>, &'a Shape, Reading),
 }
 
 /// The rows of a table as a solver sees them: what it folds over.
@@ -116,8 +94,8 @@ pub struct Features<'a, T: Real> {
     pub spare: usize,
     /// Which rows are held out together, for solvers that choose by it.
     pub folds: &'a Folds,
-    /// The points whose kernel functions the solver combines itself.
-    pub points: Option<&'a Points<'a, T>>,
+    /// The points whose kernel functions the solver combines.
+    pub points: Points<'a, T>,
 }
 
 impl<T: Real> Features<'_, T> {
@@ -144,7 +122,6 @@ impl<T: Real> Features<'_, T> {
         Ok(self.pass(&*observer).resume(name, self.source, fold)?.0)
     }
 
-    /// A pass over the rows, cut for these features.
     fn pass<'o>(&'o self, observer: &'o dyn kstore::pass::Observer) -> Pass<'o> {
         self.cut.pass(self.cut.gram_lanes, self.resources, observer)
     }
@@ -154,7 +131,6 @@ impl<T: Real> Features<'_, T> {
         Folds::new(&FoldSpec::None, self.options.seed, self.source.range(), &[])
     }
 
-    /// Warns where there are fewer components than were asked for.
     pub(crate) fn warn_of_fewer(&self, asked: usize, there: usize, why: &str) {
         if there < asked {
             self.resources.stages.warn(format!("components reduced from {asked} to {there}: {why}"));
@@ -166,13 +142,22 @@ impl<T: Real> Features<'_, T> {
     /// # Errors
     /// Errors of reading the rows.
     pub fn moments(&self) -> Result<RidgeState> {
+        self.moments_with(None)
+    }
+
+    /// The moments of [`Features::moments`] with features of the targets, where there are some, in the place of the targets.
+    pub(crate) fn moments_with(&self, target_features: Option<&dyn FeatureMap<f64>>) -> Result<RidgeState> {
         let folds = self.whole()?;
-        let fold = RidgeFold::new(self.map, &folds, self.targets).with_bin(self.cut.tile);
-        self.fold(GRAM, &fold)
+        let fold = RidgeFold::new(self.map, &folds, self.targets).with_target_features(target_features);
+        self.fold(GRAM, &fold.with_bin(self.cut.tile))
+    }
+
+    /// The moments of [`Features::moments`], fold by fold.
+    pub(crate) fn moments_of_folds(&self) -> Result<RidgeState> {
+        self.fold(GRAM, &RidgeFold::new(self.map, self.folds, self.targets).with_bin(self.cut.tile))
     }
 }
 
-/// Why a solver does not learn with the kernel itself.
 pub(crate) const NO_EXACT: &str =
     "only ridge, svm, svr and oneclass learn with the kernel itself; leave it out, or raise `rank` of the default map";
 
@@ -234,8 +219,11 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     /// # Errors
     /// Errors of the map.
     fn stages(&self, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
-        debug_assert_eq!(view, View::Features);
-        Ok(train::on_features::<T>(work, &|plan, cut| self.plan(plan, &work.shape, cut), self.own_passes(work)))
+        let add = |plan, cut| self.plan(plan, &work.shape, cut);
+        Ok(match view {
+            View::Landmarks => train::landmark_stages(work, &add),
+            View::Features | View::Rows => train::on_features::<T>(work, &add, self.own_passes(work)),
+        })
     }
     /// Learns.
     ///
@@ -298,7 +286,6 @@ impl SolverFamily {
     }
 }
 
-/// The solvers of this crate, one line each.
 static SOLVERS: Registry<SolverFamily> = Registry::new(&[
     ridge::FAMILY,
     kpca::FAMILY,

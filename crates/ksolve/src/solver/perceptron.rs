@@ -18,7 +18,7 @@
 
 use super::kept::{Kept, Tile, Wanted};
 use super::parameter::{INTERCEPT, Parameter, ParameterKind, STEPS, TOLERANCE};
-use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
+use super::{Features, Figure, Fitted, Solver, SolverFamily};
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
 use faer::Mat;
@@ -26,13 +26,18 @@ use kapprox::{Real, vectorised};
 use kstore::Plan;
 use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
 
-/// The description of the solver `perceptron`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "perceptron",
     about: "the kernel perceptron, averaged",
     task: Task::Classification,
     parameters: &[STEPS, LAST, CONSTANT, TOLERANCE],
-    make: |settings| Ok(Box::new(Perceptron::new(settings))),
+    make: |settings| {
+        Ok(Box::new(Perceptron {
+            sweeps: settings.count(&STEPS).unwrap_or_default(),
+            averaged: !settings.flag(&LAST),
+            constant: settings.word(&CONSTANT) != Some("none"),
+        }))
+    },
 };
 
 /// The parameter that takes the last functions of the search instead of their average.
@@ -46,22 +51,12 @@ const LAST: Parameter = Parameter {
 /// The constant of the functions: learned as w is, or left out.
 const CONSTANT: Parameter = Parameter { kind: ParameterKind::Word(&["free", "none"]), ..INTERCEPT };
 
-/// The kernel perceptron.
 #[derive(Clone, Copy, Debug)]
-pub struct Perceptron {
-    /// Most sweeps over the rows.
-    pub sweeps: usize,
+struct Perceptron {
+    sweeps: usize,
     /// True for the average of w over the rows seen, false for the last w.
-    pub averaged: bool,
-    /// True for functions with a constant.
-    pub constant: bool,
-}
-
-impl Perceptron {
-    fn new(settings: &Settings) -> Self {
-        let constant = settings.word(&CONSTANT) != Some("none");
-        Self { sweeps: settings.count(&STEPS).unwrap_or_default(), averaged: !settings.flag(&LAST), constant }
-    }
+    averaged: bool,
+    constant: bool,
 }
 
 impl<T: Real> Solver<T> for Perceptron {
@@ -131,7 +126,6 @@ struct State {
     late: Vec<f64>,
     seen: u64,
     mistakes: u64,
-    /// Number of mistakes in each whole sweep.
     by_sweep: Vec<f64>,
 }
 

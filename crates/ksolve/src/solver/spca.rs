@@ -23,41 +23,36 @@
 use super::kpca::sign;
 use super::parameter::{COMPONENTS, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily, ridge};
+use super::{Features, Figure, Fitted, Solver, SolverFamily, ridge};
 use crate::train::plan::GRAM;
 use crate::train::{Cut, Shape, TrainOptions, Work};
-use crate::{Error, FoldGram, Result, RidgeFold, Task};
+use crate::{Error, FoldGram, Result, Task};
 use faer::{Mat, MatRef};
 use kapprox::decompose::symmetric_eigen;
 use kapprox::{Real, Spec};
 use kstore::Plan;
 
-/// The description of the solver `spca`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "spca",
     about: "supervised principal components: the directions that depend most on a target",
     task: Task::Regression,
     parameters: &[ridge::TASK, COMPONENTS, TARGET_KERNEL, TOLERANCE],
-    make: |settings| Ok(Box::new(SupervisedPca::new(settings))),
+    make: |settings| {
+        Ok(Box::new(SupervisedPca {
+            components: settings.count(&COMPONENTS).unwrap_or_default(),
+            target_kernel: settings.kernel(&TARGET_KERNEL),
+        }))
+    },
 };
 
-/// Singular values below this many roundings of the first are rounding.
 const NOISE: f64 = 64.0;
 
-/// Supervised principal component analysis.
 #[derive(Clone, Debug)]
-pub struct SupervisedPca {
+struct SupervisedPca {
     /// Number of components q, at most that of the directions which depend on the target.
-    pub components: usize,
+    components: usize,
     /// The kernel on the targets; `None` for `linear()`, or of classes `delta()`.
-    pub target_kernel: Option<Spec>,
-}
-
-impl SupervisedPca {
-    fn new(settings: &Settings) -> Self {
-        let target_kernel = settings.kernel(&TARGET_KERNEL);
-        Self { components: settings.count(&COMPONENTS).unwrap_or_default(), target_kernel }
-    }
+    target_kernel: Option<Spec>,
 }
 
 impl<T: Real> Solver<T> for SupervisedPca {
@@ -92,10 +87,7 @@ impl<T: Real> Solver<T> for SupervisedPca {
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let kernel = target::needed(self.target_kernel.as_ref(), data.options.task);
         let target = kernel.map(|kernel| target::features(kernel, data)).transpose()?;
-        let folds = data.whole()?;
-        let fold = RidgeFold::new(data.map, &folds, data.targets).with_bin(data.cut.tile);
-        let fold = target.iter().fold(fold, |fold, target| fold.with_target_features(&target.map));
-        let state = data.fold(GRAM, &fold)?;
+        let state = data.moments_with(target.as_ref().map(|target| &target.map as _))?;
         let _stage = data.resources.stages.stage("singular vectors", None);
         let moments = &state.gram.folds()[0];
         target::require_varying(moments, self.components)?;

@@ -21,7 +21,7 @@
 use super::kept::{Kept, Sums, Wanted};
 use super::lloyd::{self, Space};
 use super::parameter::{self, CLUSTERS, STARTS, TOLERANCE};
-use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
+use super::{Features, Figure, Fitted, Solver, SolverFamily};
 use crate::strips::for_each_strip;
 use crate::train::{Cut, Shape};
 use crate::{Error, GramScratch, GramState, Result, Task};
@@ -31,33 +31,27 @@ use kapprox::Real;
 use kapprox::decompose::symmetric_eigen;
 use kstore::{Plan, Workers};
 
-/// The description of the solver `spectral`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "spectral",
     about: "spectral clustering: groups of rows that the kernel connects",
     task: Task::Clusters,
     parameters: &[CLUSTERS, STARTS, TOLERANCE],
-    make: |settings| Ok(Box::new(Spectral::new(settings)?)),
+    make: |settings| {
+        Ok(Box::new(Spectral {
+            clusters: parameter::clusters(settings)?,
+            starts: settings.count(&STARTS).unwrap_or_default(),
+        }))
+    },
 };
 
 /// Least degree, as a share of the mean. Rows below it are near no landmark: their degrees are rounding, of either
 /// sign.
 const FLOOR: f64 = 1e-6;
 
-/// Spectral clustering.
 #[derive(Clone, Copy, Debug)]
-pub struct Spectral {
-    /// Number of groups k.
-    pub clusters: usize,
-    /// Number of starts on the sample.
-    pub starts: usize,
-}
-
-impl Spectral {
-    fn new(settings: &Settings) -> Result<Self> {
-        let starts = settings.count(&STARTS).unwrap_or_default();
-        Ok(Self { clusters: parameter::clusters(settings)?, starts })
-    }
+struct Spectral {
+    clusters: usize,
+    starts: usize,
 }
 
 impl<T: Real> Solver<T> for Spectral {
@@ -116,7 +110,6 @@ pub(super) fn embedding(gram: &GramState, k: usize, told: usize, workers: &Worke
     Ok((projection, (0..p).rev().take(told).map(|j| values[j]).collect()))
 }
 
-/// The moments of features over the roots of their degrees.
 pub(super) struct Normalised {
     /// Σ φφᵀ/d.
     pub(super) gram: GramState,
@@ -126,7 +119,6 @@ pub(super) struct Normalised {
     pub(super) floor: f64,
 }
 
-/// What the moments hold beside the features.
 pub(super) fn plan<T: Real>(plan: Plan, shape: &Shape, cut: Cut) -> Plan {
     let p = shape.map.p;
     plan.term("normalised moments and their eigenvectors", 8 * 8 * p * p, "lower `rank`")

@@ -15,7 +15,6 @@ use kstore::{Fold, Merge, Plan, RowBlock, Workers};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The kernel on the targets.
 pub(super) const TARGET_KERNEL: Parameter = Parameter {
     name: "target_kernel",
     kind: ParameterKind::Kernel,
@@ -23,7 +22,6 @@ pub(super) const TARGET_KERNEL: Parameter = Parameter {
     about: "Kernel on the target, such as gaussian() for dependence of any kind [default: for values linear(), of kdr gaussian(); delta() for classes]",
 };
 
-/// Most features of the targets.
 pub(super) const MOST: usize = 200;
 
 /// About so many targets of a uniform sample are looked at.
@@ -41,12 +39,10 @@ pub(super) fn needed(kernel: Option<&Spec>, task: Task) -> Option<&Spec> {
     kernel.filter(|kernel| kernel.name() != Some(plain))
 }
 
-/// Passes over the rows that the features of the targets take.
 pub(super) fn passes(kernel: Option<&Spec>, task: Task) -> u64 {
     u64::from(needed(kernel, task).is_some())
 }
 
-/// Refuses a kernel that the targets have no features of.
 pub(super) fn check(kernel: Option<&Spec>, task: Task) -> Result<()> {
     match needed(kernel, task) {
         Some(kernel) if task == Task::Classification => {
@@ -91,11 +87,9 @@ pub(super) fn plan(plan: Plan, shape: &Shape) -> Plan {
     }
 }
 
-/// The map from targets to features.
 pub(super) struct TargetFeatures {
     /// The map, on the targets less their centres.
     pub(super) map: Nystrom<f64>,
-    /// Number of features.
     pub(super) count: usize,
 }
 
@@ -150,7 +144,6 @@ impl Entries for OfPoints<'_> {
     }
 }
 
-/// The fold that keeps the targets of some of the rows.
 struct SampledTargets<'a> {
     targets: &'a Targets,
     keys: Stream,
@@ -158,7 +151,6 @@ struct SampledTargets<'a> {
     share: f64,
 }
 
-/// Targets, row-major.
 #[derive(Default)]
 struct Values(Vec<f64>);
 

@@ -18,7 +18,7 @@ use super::alignment::CentredMoments;
 use crate::joint::Joint;
 use crate::metric::MetricSource;
 use crate::solver::MapFeatures;
-use crate::train::landmarks;
+use crate::train::landmarks::Mapping;
 use crate::train::plan::{self, Cut};
 use crate::train::prepare::{self, check};
 use crate::train::survey::survey;
@@ -85,7 +85,8 @@ pub fn combine<T: Real>(
     let (source, targets) = (selected.rows::<T>(survey.reading())?, survey.targets_of_regression());
     let (mut maps, mut found, mut passes) = (Vec::new(), Vec::new(), 2);
     for kernel in kernels {
-        let mapped = landmarks::map(&source, survey.rows(), &survey.reading(), &of(options, kernel), cut, resources)?;
+        let (n, reading, options) = (survey.rows(), &survey.reading(), &of(options, kernel));
+        let mapped = Mapping { source: &source, n, reading, options, cut, resources }.map()?;
         passes += mapped.passes;
         found.push(mapped.kernel);
         maps.push(mapped.map);

@@ -17,7 +17,7 @@
 //! "On the equivalence between herding and conditional gradient algorithms", ICML 2012.
 
 use super::StatisticOptions;
-use crate::solver::{Features, Kept, Place, Wanted};
+use crate::solver::{Features, Kept, Place, Points, Wanted};
 use crate::train::plan::{self, Cut, Shape};
 use crate::train::prepare::{self, Prepared};
 use crate::train::{Resources, View};
@@ -84,7 +84,7 @@ pub fn represent<T: Real>(
     let Prepared { survey, mapped, cut, .. } = &prepared;
     let (keep, plan) = place(&shape, *cut);
     keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
-    let features = prepared.features(keep, &plan, None, resources);
+    let features = prepared.features(keep, &plan, Points::Map, resources);
     let herd = herd(&features, count)?;
     let range = prepared.source().range();
     let observer = resources.stages.stage("row numbers", Some(range.end - range.start));

@@ -2,8 +2,8 @@
 
 use super::{Compares, Outcome, StatisticFamily, exact};
 use crate::gram::{GramScratch, GramState};
-use crate::solver::{Features, Place, kept};
-use crate::train::landmarks::{self, Mapped};
+use crate::solver::{Features, Place, Points, kept};
+use crate::train::landmarks::{Mapped, Mapping};
 use crate::train::plan::{self, Cut, Shape};
 use crate::train::prepare::{self, check};
 use crate::train::survey::{self, Survey};
@@ -118,15 +118,16 @@ pub fn measure<T: Real>(
     let (survey, sizes) = survey(&tables, &training, cut, resources)?;
     let scaled = open::<T>(&tables, &survey.reading())?;
     let (source, rows, reading) = (&chain(&scaled)?, survey.rows(), survey.reading());
+    let mapping = Mapping { source, n: rows, reading: &reading, options: &training, cut, resources };
     if options.map.is_exact() {
-        let (kernel, passes) = landmarks::kernel(source, rows, &reading, &training, cut, resources)?;
+        let (kernel, passes) = mapping.kernel()?;
         let measured = exact::measure(&kernel, source, rows, sizes[0], cut, options, resources)?;
         let kernels = vec![kernel.to_string()];
         return Ok(Outcome { measured, rows: sizes, kernels, ranks: Vec::new(), passes: 2 + passes, planned_bytes });
     }
     let (keep, _) = last::<T>(family, &shape, options, cut, resources);
     keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
-    let Mapped { map, kernel, with, passes, .. } = landmarks::map(source, rows, &reading, &training, cut, resources)?;
+    let Mapped { map, kernel, with, passes, .. } = mapping.map()?;
     let passes = 2 + passes + u64::from(keep == Place::Recomputed);
     let second = with.as_ref().map_or(0, |with| with.features);
     let (kernels, ranks): (Vec<String>, Vec<usize>) = std::iter::once((kernel.to_string(), map.dims().1 - second))
@@ -149,7 +150,7 @@ pub fn measure<T: Real>(
         keep,
         spare: 0,
         folds: &Folds::None,
-        points: None,
+        points: Points::Map,
     };
     let measured = T::pick(family.measure)(&features, division, options.permutations)?;
     Ok(Outcome { measured, rows: sizes, kernels, ranks, passes, planned_bytes })

@@ -38,7 +38,6 @@ pub(crate) fn with_targets<T: Real>(
     }
 }
 
-/// A fold that collects the targets of some rows, whose numbers ascend.
 struct Of<'a> {
     rows: &'a [u64],
 }

@@ -95,7 +95,6 @@ fn of<T: Real>(selected: &Selected, solver: &dyn Solver<T>, view: View, work: &W
     Ok(Forecast { rows: work.shape.n, cut, stages, threads: work.shape.threads, row_bytes })
 }
 
-/// Bytes read for a stored row, from the first ones.
 fn row_bytes(selected: &Selected, cut: Cut) -> Result<Option<f64>> {
     let selected = selected.counting_apart();
     let (source, range) = (selected.rows::<f64>(Reading::default())?, selected.range());

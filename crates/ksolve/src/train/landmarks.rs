@@ -1,27 +1,25 @@
 //! The steps from rows to the feature map: candidates, the kernel's length scale, landmarks, map.
 
 use super::candidates;
-use super::no_features::NoFeatures;
 use super::options::{LandmarkSource, Resources, TrainOptions};
 use super::plan::Cut;
-pub(crate) use super::views::{SecondView, map};
 use super::{prepare, tolerance};
+use crate::joint::Joint;
 use crate::{Error, Result};
-use faer::MatRef;
+use faer::{Mat, MatRef};
 use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{self, LandmarkSet, Landmarks, NO_ROW, RowSample, Scan, uniform_sample};
-use kapprox::map::{Making, MapShape, OnLandmarks, WithoutRows};
+use kapprox::map::{Expansion, Making, MapShape, OnLandmarks, WithoutRows};
 use kapprox::metric::MetricRows;
 use kapprox::{FeatureMap, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::{Observer, Unobserved};
-use kstore::{Fold, MemoryRows, Merge, Pass, Reading, RowBlock, RowSource, Selected, Workers};
+use kstore::{Pass, Reading, RowBlock, RowBuf, RowSource, Selected};
 use std::sync::Arc;
 
 /// Number of rows the median distance is taken over: half a million pairs, which give the median within 1 %.
 pub(crate) const MEDIAN_ROWS: usize = 1000;
 
-/// A map with its kernel, its landmarks and the number of passes it took.
 #[derive(Debug)]
 pub(crate) struct Mapped<T: Real> {
     pub(crate) map: Box<dyn FeatureMap<T>>,
@@ -32,131 +30,113 @@ pub(crate) struct Mapped<T: Real> {
     pub(crate) set: Option<LandmarkSet<T>>,
     /// Landmarks, and the rows they were chosen among; `None` for a map without.
     pub(crate) landmarks: Option<(usize, u64)>,
-    /// Passes over the table.
     pub(crate) passes: u64,
 }
 
-/// Draws candidates, settles the kernel, chooses landmarks where the map has some, and makes the map of one view.
-pub(super) fn view<T: Real>(
-    source: &dyn RowSource<T>,
-    n: u64,
-    reading: &Reading,
-    options: &TrainOptions,
-    cut: Cut,
-    resources: &Resources<'_>,
-) -> Result<Mapped<T>> {
-    let run = Run { source, n, reading, options, cut, resources };
-    let (d, rank) = (source.shape().features, run.shape()?.p);
-    let make = match options.map.making::<T>() {
-        Making::OnLandmarks(make) => make,
-        Making::WithoutRows(make) => {
-            let Settled { kernel, passes, .. } = run.settle()?;
-            let (spec, seed) = (&options.map, options.seed);
-            let map = make(&WithoutRows { spec, kernel: &kernel, d, rank, seed })?;
-            return Ok(Mapped { map, kernel, with: None, set: None, landmarks: None, passes });
-        }
-        Making::Exact => {
-            return Err(Error::option("map", "exact", crate::solver::NO_EXACT));
-        }
-    };
-    let Selection { set, kernel, among, mut passes } = run.select()?;
-    let (any, count) = (kernel.build()?, set.len());
-    let range = source.range();
-    let observer = resources.stages.stage("factor of the landmarks", Some(range.end - range.start));
-    let data = run.rows(source, run.scan(&*observer), n);
-    let (seed, workers) = (options.seed, resources.workers);
-    let given = OnLandmarks { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
-    passes += options.map.passes();
-    let mut mapped =
-        Mapped { map: make(given)?, kernel, with: None, set: None, landmarks: Some((count, among)), passes };
-    drop(observer);
-    tolerance::cut(&mut mapped, source, options, cut, resources)?;
-    Ok(mapped)
+#[derive(Clone, Debug)]
+pub(crate) struct SecondView {
+    /// The kernel, every parameter a number.
+    pub(crate) kernel: Spec,
+    pub(crate) features: usize,
+    /// Number of kernel functions that functions of its features are made of.
+    pub(crate) functions: usize,
 }
 
-/// Draws candidates, settles the kernel and chooses landmarks, for a solver that combines their kernel functions itself.
-pub(super) fn unmapped<T: Real>(
-    source: &dyn RowSource<T>,
-    n: u64,
-    reading: &Reading,
-    options: &TrainOptions,
-    cut: Cut,
-    resources: &Resources<'_>,
-) -> Result<Mapped<T>> {
-    let Selection { set, kernel, among, passes } = Run { source, n, reading, options, cut, resources }.select()?;
-    let (map, landmarks) = (Box::new(NoFeatures { d: set.d }), Some((set.len(), among)));
-    Ok(Mapped { map, kernel, with: None, set: Some(set), landmarks, passes })
-}
-
-/// Settles the kernel, for a solver that combines the kernel functions of all rows. They were loaded in one pass, and a pass over
-/// memory is none over the table: nothing of it is kept in the journal.
-pub(super) fn of_rows<T: Real>(
-    rows: &MemoryRows<T>,
-    reading: &Reading,
-    options: &TrainOptions,
-    cut: Cut,
-    resources: &Resources<'_>,
-) -> Result<Mapped<T>> {
-    let resources = Resources { journal: None, ..*resources };
-    let (kernel, _) = kernel(rows, rows.len() as u64, reading, options, cut, &resources)?;
-    let d = RowSource::<T>::shape(rows).features;
-    Ok(Mapped { map: Box::new(NoFeatures { d }), kernel, with: None, set: None, landmarks: None, passes: 1 })
-}
-
-/// Settles the kernel, so that every parameter is a number; returns it with the number of passes that took.
-pub(crate) fn kernel<T: Real>(
-    source: &dyn RowSource<T>,
-    n: u64,
-    reading: &Reading,
-    options: &TrainOptions,
-    cut: Cut,
-    resources: &Resources<'_>,
-) -> Result<(Spec, u64)> {
-    let Settled { kernel, passes, .. } = Run { source, n, reading, options, cut, resources }.settle()?;
-    Ok((kernel, passes))
-}
-
-/// The kernel, and the candidates that were drawn on the way.
 struct Settled<T> {
     kernel: Spec,
     sample: Option<RowSample<T>>,
     passes: u64,
 }
 
-/// Landmarks, and what they were chosen with.
-struct Selection<T> {
-    set: LandmarkSet<T>,
-    kernel: Spec,
-    /// Rows they were chosen among.
-    among: u64,
-    /// Passes over the table.
-    passes: u64,
-}
-
-/// Landmarks, how many rows they were chosen among, and the passes over the table that it took.
+/// Landmarks, the number of rows that they were chosen among, and the passes over the table that it took.
 struct Chosen<T> {
     set: LandmarkSet<T>,
     among: u64,
     passes: u64,
 }
 
-/// The arguments that the steps share.
-struct Run<'a, T: Real> {
-    source: &'a dyn RowSource<T>,
-    n: u64,
-    reading: &'a Reading,
-    options: &'a TrainOptions,
-    cut: Cut,
-    resources: &'a Resources<'a>,
+/// What a map is made of: n rows of a source, as they are read, by passes of this cut.
+pub(crate) struct Mapping<'a, T: Real> {
+    pub(crate) source: &'a dyn RowSource<T>,
+    pub(crate) n: u64,
+    pub(crate) reading: &'a Reading,
+    pub(crate) options: &'a TrainOptions,
+    pub(crate) cut: Cut,
+    pub(crate) resources: &'a Resources<'a>,
 }
 
-impl<T: Real> Run<'_, T> {
-    /// True where a scheme chooses landmarks.
+impl<T: Real> Mapping<'_, T> {
+    /// Makes the map, of two views those of both side by side.
+    pub(crate) fn map(&self) -> Result<Mapped<T>> {
+        let first = self.view()?;
+        let Some(kernel) = &self.options.with else { return Ok(first) };
+        let own = TrainOptions { kernel: kernel.clone(), ..self.options.clone() };
+        let Mapped { map, kernel, passes, .. } = Mapping { options: &own, ..*self }.view()?;
+        let features = map.dims().1;
+        let functions = match map.expand(Mat::zeros(features, 1).as_ref(), self.resources.workers) {
+            Expansion::Landmarks { landmarks, .. } => landmarks.len(),
+            Expansion::Features { .. } => features,
+        };
+        let with = Some(SecondView { kernel, features, functions });
+        Ok(Mapped { map: Box::new(Joint(vec![first.map, map])), with, passes: first.passes + passes, ..first })
+    }
+
+    /// Draws candidates, settles the kernel, chooses landmarks where the map has some, and makes the map of one view.
+    fn view(&self) -> Result<Mapped<T>> {
+        let Self { source, n, options, cut, resources, .. } = *self;
+        let (d, rank) = (source.shape().features, self.shape()?.p);
+        let make = match options.map.making::<T>() {
+            Making::OnLandmarks(make) => make,
+            Making::WithoutRows(make) => {
+                let Settled { kernel, passes, .. } = self.settle()?;
+                let (spec, seed) = (&options.map, options.seed);
+                let map = make(&WithoutRows { spec, kernel: &kernel, d, rank, seed })?;
+                return Ok(Mapped { map, kernel, with: None, set: None, landmarks: None, passes });
+            }
+            Making::Exact => {
+                return Err(Error::option("map", "exact", crate::solver::NO_EXACT));
+            }
+        };
+        let (Chosen { set, among, mut passes }, kernel) = self.select()?;
+        let (any, count) = (kernel.build()?, set.len());
+        let range = source.range();
+        let observer = resources.stages.stage("factor of the landmarks", Some(range.end - range.start));
+        let data = self.rows(source, self.scan(&*observer), n);
+        let (seed, workers) = (options.seed, resources.workers);
+        let given = OnLandmarks { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
+        passes += options.map.passes();
+        let mut mapped =
+            Mapped { map: make(given)?, kernel, with: None, set: None, landmarks: Some((count, among)), passes };
+        drop(observer);
+        tolerance::cut(&mut mapped, source, options, cut, resources)?;
+        Ok(mapped)
+    }
+
+    /// Draws candidates, settles the kernel and chooses landmarks, for a solver that combines their kernel functions itself.
+    pub(super) fn unmapped(&self) -> Result<Mapped<T>> {
+        let (Chosen { set, among, passes }, kernel) = self.select()?;
+        let (map, landmarks) = (Box::new(Joint(Vec::new())), Some((set.len(), among)));
+        Ok(Mapped { map, kernel, with: None, set: Some(set), landmarks, passes })
+    }
+
+    /// Settles the kernel, for a solver that combines the kernel functions of all rows, which were loaded in one pass. A pass over memory
+    /// is none over the table: nothing of it is kept in the journal.
+    pub(super) fn of_rows(&self) -> Result<Mapped<T>> {
+        let resources = &Resources { journal: None, ..*self.resources };
+        let (kernel, _) = Mapping { resources, ..*self }.kernel()?;
+        Ok(Mapped { map: Box::new(Joint(Vec::new())), kernel, with: None, set: None, landmarks: None, passes: 1 })
+    }
+
+    /// Settles the kernel, so that every parameter is a number; returns it with the number of passes that took.
+    pub(crate) fn kernel(&self) -> Result<(Spec, u64)> {
+        let Settled { kernel, passes, .. } = self.settle()?;
+        Ok((kernel, passes))
+    }
+
     fn chooses(&self) -> bool {
         !self.options.map.is_without_rows() && matches!(self.options.landmarks, LandmarkSource::Scheme(_))
     }
 
-    /// Draws candidates where a scheme wants some, and settles the kernel.
     fn settle(&self) -> Result<Settled<T>> {
         self.options.kernel.check_features(self.source.shape().features)?;
         let mut passes = self.check_values()?;
@@ -175,24 +155,21 @@ impl<T: Real> Run<'_, T> {
         Ok(Settled { kernel, sample: among.map(|_| sample), passes })
     }
 
-    /// Settles the kernel and chooses landmarks.
-    fn select(&self) -> Result<Selection<T>> {
+    fn select(&self) -> Result<(Chosen<T>, Spec)> {
         let Settled { kernel, sample, passes } = self.settle()?;
-        let Chosen { set, among, passes: choosing } = self.choose(&kernel.build()?, sample)?;
-        if set.is_empty() {
+        let chosen = self.choose(&kernel.build()?, sample)?;
+        if chosen.set.is_empty() {
             return Err(Error::from(kapprox::Error::NoLandmarks {
                 why: format!("the kernel {kernel} is zero on every row; choose another kernel or scale the features"),
             }));
         }
-        Ok(Selection { set, kernel, among, passes: passes + choosing })
+        Ok((Chosen { passes: passes + chosen.passes, ..chosen }, kernel))
     }
 
-    /// The shape of the map that the options ask for.
     fn shape(&self) -> Result<MapShape> {
         prepare::map_shape::<T>(self.options, self.source.shape().features, self.n)
     }
 
-    /// A pass for folds with a small state.
     fn scan<'o>(&'o self, observer: &'o dyn Observer) -> Pass<'o> {
         self.cut.pass(self.cut.scan_lanes, self.resources, observer)
     }
@@ -201,7 +178,6 @@ impl<T: Real> Run<'_, T> {
         Scan { source, pass, count }
     }
 
-    /// Chooses or reads as many landmarks as the map wants.
     fn choose(&self, kernel: &Arc<dyn AnyKernel>, sample: Option<RowSample<T>>) -> Result<Chosen<T>> {
         let shape = self.shape()?;
         let wanted = shape.landmarks.unwrap_or(shape.p);
@@ -263,19 +239,25 @@ impl<T: Real> Run<'_, T> {
         let source = MetricRows::new(source, self.options.metric.known().cloned());
         let range = source.range();
         let observer = self.resources.stages.stage("landmarks (table)", Some(range.end - range.start));
-        let pass = Pass { journal: None, ..self.scan(&*observer) };
+        let (d, mut buf, mut points) = (source.shape().features, RowBuf::new(self.cut.tile), Vec::new());
+        let mut cursor = source.open(range)?;
         // never more rows than are wanted, whatever the table holds
-        let found = pass.fold(&source, &Leading { wanted })?.0;
-        let (d, count) = (source.shape().features, found.rows.len() as u64);
+        while points.len() < wanted * d && cursor.next(&mut buf)? {
+            let more = buf.rows.len().min(wanted - points.len() / d);
+            points.extend_from_slice(&buf.x[..more * d]);
+            observer.advance(more as u64);
+            if observer.stop() {
+                return Err(kstore::Error::Interrupted.into());
+            }
+        }
+        let count = points.len() / d;
         if count == 0 {
             let why = "the table of landmarks has no row; name another table, or a scheme".to_string();
             return Err(kstore::Error::Empty { what: "`landmarks`".to_string(), why }.into());
         }
-        let points = MatRef::from_row_major_slice(&found.x, found.rows.len(), d);
-        self.options.kernel.check_values(points, 0)?;
-        let rows = vec![NO_ROW; found.rows.len()];
-        let set = LandmarkSet { points: found.x, rows, d, passes: 1, evaluations: 0 };
-        Ok(Chosen { set, among: count, passes: 0 })
+        self.options.kernel.check_values(MatRef::from_row_major_slice(&points, count, d), 0)?;
+        let set = LandmarkSet { points, rows: vec![NO_ROW; count], d, passes: 1, evaluations: 0 };
+        Ok(Chosen { set, among: count as u64, passes: 0 })
     }
 
     /// Checks the values of the rows in one pass, for kernels that are not defined for every number. Returns the number
@@ -305,49 +287,6 @@ pub(crate) fn check_values<T: Real>(source: &dyn RowSource<T>, kernel: &Spec, pa
     Ok(1)
 }
 
-/// A fold that collects the first rows of a table.
-struct Leading {
-    wanted: usize,
-}
-
-struct Points<T> {
-    wanted: usize,
-    d: usize,
-    rows: Vec<u64>,
-    x: Vec<T>,
-}
-
-impl<T: Real> Points<T> {
-    fn extend(&mut self, rows: &[u64], x: &[T], d: usize) {
-        let more = rows.len().min(self.wanted - self.rows.len());
-        self.rows.extend_from_slice(&rows[..more]);
-        self.x.extend_from_slice(&x[..more * d]);
-        self.d = d;
-    }
-}
-
-impl<T: Real> Merge for Points<T> {
-    fn merge(&mut self, later: &Self) {
-        self.extend(&later.rows, &later.x, later.d);
-    }
-}
-
-impl<T: Real> Fold<T> for Leading {
-    type State = Points<T>;
-    type Scratch = ();
-    type Error = Error;
-
-    fn init(&self) -> Points<T> {
-        Points { wanted: self.wanted, d: 0, rows: Vec::new(), x: Vec::new() }
-    }
-    fn scratch(&self) {}
-    fn step(&self, state: &mut Points<T>, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
-        state.extend(block.rows, block.x, block.d);
-        Ok(())
-    }
-}
-
-/// Refuses a value outside the kernel's domain.
 fn check<T: Real>(kernel: &Spec, block: &RowBlock<'_, T>) -> kapprox::Result<()> {
     let x = MatRef::from_row_major_slice(block.x, block.len(), block.d);
     kernel.check_values(x, 0).map_err(|error| match error {

@@ -15,7 +15,6 @@ mod cached;
 pub(crate) mod candidates;
 mod forecast;
 pub(crate) mod landmarks;
-mod no_features;
 mod options;
 pub(crate) mod plan;
 pub(crate) mod prepare;
@@ -24,7 +23,6 @@ mod stage;
 pub(crate) mod survey;
 mod tolerance;
 mod trained;
-mod views;
 pub(crate) mod whole;
 
 pub use forecast::{Forecast, forecast};

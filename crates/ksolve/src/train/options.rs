@@ -27,7 +27,7 @@ pub enum Scaling {
     None,
 }
 
-crate::words::words!(Scaling, "scale", "standard" => Standard, "minmax" => Minmax, "asinh" => Asinh, "none" => None);
+crate::error::enum_of_words!(Scaling, "scale", "standard" => Standard, "minmax" => Minmax, "asinh" => Asinh, "none" => None);
 
 /// Where landmarks come from.
 #[derive(Clone, Debug)]

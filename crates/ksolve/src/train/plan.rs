@@ -27,7 +27,6 @@ const TILE_BYTES: usize = 128 << 20;
 /// and merged once: 24 bytes of traffic per entry and fold against 36,864 rows, about 1 % of the work per fold.
 const TILES_PER_SEGMENT: usize = 16;
 
-/// Tiles per segment where there is one lane.
 const TILES_PER_LARGE_SEGMENT: usize = 32;
 
 /// Features up to which a state is small enough (512 KiB) that every thread gets a lane of its own. Above, one lane
@@ -135,7 +134,6 @@ pub(crate) fn on_features<T: Real>(
     (cut, featured(work, plans, own))
 }
 
-/// The stages of a run on features, of their plans.
 pub(crate) fn featured(work: &Work<'_>, plans: Vec<Plan>, [before, after]: [u64; 2]) -> Vec<Stage> {
     let [choosing, making] = work.passes_of_map();
     let passes = [1, choosing, making, 1 + before, after];
@@ -153,7 +151,6 @@ pub(crate) fn plans<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, cut: Cut
     ]
 }
 
-/// Name of the stage in which moments are gathered.
 pub(crate) const GRAM: &str = "Gram matrix";
 
 const DATA: &str = "read fewer columns (`features`)";
@@ -199,7 +196,6 @@ pub(crate) fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     )
 }
 
-/// Landmark selection by any scheme.
 pub(crate) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     selection(shape, cut, budget, true, RANK)
 }

@@ -1,7 +1,7 @@
 //! The preparation that every solver begins with: statistics, scaled rows, targets, and the feature map.
 
 use super::cached;
-use super::landmarks::{self, Mapped};
+use super::landmarks::{Mapped, Mapping};
 use super::options::{LandmarkSource, Resources, Scaling, Task, TrainOptions};
 use super::plan::{Cut, Shape};
 use super::stage::View;
@@ -19,7 +19,6 @@ use kstore::scratch::Cache;
 use kstore::statistics::{LABEL_LIMIT, LabelCounts, Statistics};
 use kstore::{Footprint, MemoryRows, Pass, Plan, Reading, RowBuf, RowSource, Selected, StatisticsFold, TableRows};
 
-/// The prepared rows, targets and map of a run.
 pub(crate) struct Prepared<T: Real> {
     pub(crate) survey: Survey,
     pub(crate) folds: Folds,
@@ -30,7 +29,6 @@ pub(crate) struct Prepared<T: Real> {
     pub(crate) planned_bytes: usize,
     /// What defines the result, with the metric known.
     pub(crate) options: TrainOptions,
-    /// How the metric was learned.
     pub(crate) learned: Option<Learned>,
     rows: MetricRows<TableRows<T>>,
     cache: Option<Cache<T>>,
@@ -48,11 +46,12 @@ impl<T: Real> Prepared<T> {
         }
     }
 
-    /// The points whose kernel functions a solver combines itself; `None` for one that sees features.
-    pub(crate) fn points<'p>(&'p self, shape: &'p Shape) -> Option<Points<'p, T>> {
-        let (landmarks, memory) = (self.mapped.set.as_ref(), self.memory.as_ref());
-        let reading = self.survey.reading();
-        (landmarks.is_some() || memory.is_some()).then_some(Points { landmarks, memory, reading, shape })
+    pub(crate) fn points<'p>(&'p self, shape: &'p Shape) -> Points<'p, T> {
+        match (&self.mapped.set, &self.memory) {
+            (Some(set), _) => Points::Landmarks(set, shape),
+            (None, Some(rows)) => Points::Rows(rows, shape, self.survey.reading()),
+            (None, None) => Points::Map,
+        }
     }
 
     /// The rows as a solver sees them; `keep` is where it keeps their features, and `plan` what it holds.
@@ -60,7 +59,7 @@ impl<T: Real> Prepared<T> {
         &'p self,
         keep: Place,
         plan: &Plan,
-        points: Option<&'p Points<'p, T>>,
+        points: Points<'p, T>,
         resources: &'p Resources<'p>,
     ) -> Features<'p, T> {
         Features {
@@ -80,7 +79,6 @@ impl<T: Real> Prepared<T> {
         }
     }
 
-    /// Number of passes over the table so far.
     pub(crate) fn passes(&self) -> u64 {
         1 + self.learned.as_ref().map_or(0, |learned| learned.passes)
             + u64::from(self.cache.is_some())
@@ -123,7 +121,6 @@ fn count(labels: &Selected, resources: &Resources<'_>) -> Result<Statistics> {
     Ok(found)
 }
 
-/// The sizes of the work on the selected rows of a table.
 pub(crate) fn shape<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -135,7 +132,6 @@ pub(crate) fn shape<T: Real>(
     shape_of(&source, options, resources, t, folds)
 }
 
-/// The sizes of the work on the rows of any source.
 pub(crate) fn shape_of<T: Real>(
     source: &dyn RowSource<T>,
     options: &TrainOptions,
@@ -242,10 +238,12 @@ pub(crate) fn prepare<T: Real>(
         View::Features | View::Landmarks => (cached::rows(&rows, cut, resources)?, None),
     };
     let source: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
-    let mapped = match (view, &memory) {
-        (_, Some(memory)) => landmarks::of_rows(memory, &reading, options, cut, resources)?,
-        (View::Landmarks, _) => landmarks::unmapped(source, n, &reading, options, cut, resources)?,
-        _ => landmarks::map(source, n, &reading, options, cut, resources)?,
+    let source = memory.as_ref().map_or(source, |memory| memory);
+    let mapping = Mapping { source, n, reading: &reading, options, cut, resources };
+    let mapped = match view {
+        View::Rows => mapping.of_rows()?,
+        View::Landmarks => mapping.unmapped()?,
+        View::Features => mapping.map()?,
     };
     warn_of_rank(&mapped, &survey, options, resources);
     let options = options.clone();

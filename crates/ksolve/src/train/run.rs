@@ -78,8 +78,7 @@ pub fn train<T: Real>(
         keep.warning(&work.shape).into_iter().for_each(|text| resources.stages.warn(text));
     }
     let fit = |prepared: &Prepared<T>| {
-        let points = prepared.points(&work.shape);
-        let fitted = solver.fit(&prepared.features(keep, &plan, points.as_ref(), resources))?;
+        let fitted = solver.fit(&prepared.features(keep, &plan, prepared.points(&work.shape), resources))?;
         let certificates = certified(view, &fitted)?;
         Ok((fitted, certificates))
     };
@@ -100,12 +99,10 @@ pub fn train<T: Real>(
     assemble(prepared, view, fitted, certificates, resources)
 }
 
-/// The plan that holds most.
 fn largest(plans: Vec<Plan>, budget: usize) -> Plan {
     plans.into_iter().max_by_key(Plan::bytes).unwrap_or_else(|| Plan::new("", budget))
 }
 
-/// The certificates of the ranks that are of interest.
 fn certified<T>(view: View, fitted: &Fitted<T>) -> Result<Vec<(usize, Certificate)>> {
     let rank = fitted.weights.nrows();
     match (view, &fitted.certificate) {

@@ -94,12 +94,10 @@ pub struct Stage {
     pub passes: u64,
 }
 
-/// True where every stage fits the budget.
 pub(crate) fn fit(stages: &[Stage]) -> bool {
     stages.iter().all(|stage| stage.plan.bytes() <= stage.plan.budget)
 }
 
-/// What the stages hold.
 pub(crate) fn plans(stages: Vec<Stage>) -> Vec<Plan> {
     stages.into_iter().map(|stage| stage.plan).collect()
 }

@@ -11,7 +11,6 @@ use std::sync::Arc;
 /// Rows that medians of features are taken of: the median of so many lies within 1.5 % of the rows of the true one, mostly.
 pub(crate) const MEDIANS: usize = 2000;
 
-/// The results of the first pass: statistics, scaling and classes.
 #[derive(Debug)]
 pub(crate) struct Survey {
     pub(crate) statistics: Statistics,
@@ -23,7 +22,6 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// Number of selected rows.
     pub(crate) fn rows(&self) -> u64 {
         self.statistics.rows
     }
@@ -33,7 +31,6 @@ impl Survey {
         self.classes.as_ref().map_or(self.numeric().len(), Classes::targets)
     }
 
-    /// Mean variance of the targets of the regression.
     pub(crate) fn variance(&self) -> f64 {
         let variances: Vec<f64> = match &self.classes {
             None => self.numeric().iter().map(|target| target.deviation().powi(2)).collect(),
@@ -73,7 +70,6 @@ impl Survey {
     }
 }
 
-/// Makes the first pass over the rows, in f64.
 pub(crate) fn survey(
     selected: &Selected,
     options: &TrainOptions,
@@ -169,24 +165,20 @@ fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, s
     let constant = |moments: &kstore::statistics::Moments| moments.is_constant();
     let names = selected.feature_names().into_iter().zip(&statistics.features);
     let dull: Vec<String> = names.filter(|(_, f)| constant(f)).map(|(name, _)| name).collect();
+    let shown = |names: &[String]| names[..names.len().min(8)].join(", ") + if names.len() > 8 { ", …" } else { "" };
     match &dull[..] {
         [] => {}
         [one] => stages.warn(format!("feature {one} is constant over the training rows and has no effect")),
-        _ => {
-            let shown = dull[..dull.len().min(8)].join(", ");
-            let more = if dull.len() > 8 { ", …" } else { "" };
-            stages.warn(format!("{} features are constant and have no effect: {shown}{more}", dull.len()));
-        }
+        _ => stages.warn(format!("{} features are constant and have no effect: {}", dull.len(), shown(&dull))),
     }
     let lone: Vec<String> =
         statistics.classes.sorted().into_iter().filter(|(_, n)| *n == 1).map(|(label, _)| label.to_string()).collect();
     if options.task == Task::Classification && !lone.is_empty() {
-        let shown = lone[..lone.len().min(8)].join(", ");
-        let more = if lone.len() > 8 { ", …" } else { "" };
         let what = if lone.len() == 1 { "class has" } else { "classes have" };
         stages.warn(format!(
-            "{} {what} one row only: {shown}{more}; nothing tells how such rows vary: bring more of them, or leave them out by `where`",
-            lone.len()
+            "{} {what} one row only: {}; nothing tells how such rows vary: bring more of them, or leave them out by `where`",
+            lone.len(),
+            shown(&lone)
         ));
     }
     if options.task == Task::Regression {

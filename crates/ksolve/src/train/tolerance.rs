@@ -65,7 +65,6 @@ impl<T: Real> Residuals<'_, T> {
     }
 }
 
-/// Buffers of a lane.
 pub(crate) struct Scratch<T: Real> {
     phi: Mat<T>,
     diag: Vec<f64>,

@@ -57,7 +57,6 @@ pub(super) fn load<T: Real>(
     Ok(all)
 }
 
-/// The codes of a column, and its labels.
 #[derive(Default)]
 struct Codes {
     codes: Vec<u32>,

@@ -30,7 +30,7 @@ impl Score {
     }
 }
 
-crate::words::words!(Score, "score", "cv" => Cv, "gcv" => Gcv, "alignment" => Alignment);
+crate::error::enum_of_words!(Score, "score", "cv" => Cv, "gcv" => Gcv, "alignment" => Alignment);
 
 /// The options of a search, which define the result for given rows.
 #[derive(Clone, Debug)]

@@ -3,9 +3,10 @@
 use super::{Score, TuneOptions};
 use crate::metric::{Learned, MetricSource, RoundReport, as_text, behind};
 use crate::statistic::alignment::centred_alignments;
+use crate::train::landmarks::{Mapping, settle};
 use crate::train::plan::Cut;
 use crate::train::survey::Survey;
-use crate::train::{Resources, Scaling, TrainOptions, landmarks};
+use crate::train::{Resources, Scaling, TrainOptions};
 use crate::{FoldSpec, Folds, GramState, Result, RidgeFold, RidgeOptions, Surface, Targets};
 use kapprox::Real;
 use kapprox::kernel::Spec;
@@ -26,8 +27,8 @@ pub(super) fn candidates_of<T: Real>(
     for kernel in &options.kernels {
         let seed = options.training.seed;
         let settled = match &metric {
-            None => landmarks::settle(kernel, sample, seed)?,
-            Some(metric) => landmarks::settle(kernel, &behind(sample, metric), seed)?,
+            None => settle(kernel, sample, seed)?,
+            Some(metric) => settle(kernel, &behind(sample, metric), seed)?,
         };
         for factor in &options.factors {
             let (kernel, metric, form) = (settled.stretched(*factor)?, metric.clone(), source.to_string());
@@ -160,7 +161,8 @@ impl<T: Real> Measure<'_, T> {
         let training = TrainOptions { kernel: kernel.clone(), metric: known, candidates: None, ..options.clone() };
         let n = self.rows.len() as u64;
         let rows = MetricRows::new(self.rows, metric.clone());
-        let mapped = landmarks::map(&rows, n, self.reading, &training, self.cut, self.resources)?;
+        let Self { reading, cut, resources, .. } = *self;
+        let mapped = Mapping { source: &rows, n, reading, options: &training, cut, resources }.map()?;
         let observer = self.resources.stages.stage("Gram matrix", Some(n));
         // held-out rows are of no use to the scores that need none
         let folds = if self.options.score == Score::Cv { self.folds } else { &Folds::None };

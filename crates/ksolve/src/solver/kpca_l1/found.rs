@@ -2,10 +2,8 @@
 
 use kstore::checkpoint::{Arrays, Persist, Stored};
 
-/// The components that were found, as they are saved.
 #[derive(Default)]
 pub(super) struct SoFar {
-    /// The directions, p numbers each, one after the other.
     pub(super) directions: Vec<f64>,
     pub(super) iterations: Vec<f64>,
     /// Squared length of the row that the first component began with.

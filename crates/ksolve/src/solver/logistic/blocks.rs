@@ -23,7 +23,6 @@ use std::collections::BTreeSet;
 /// ((1 + √(1/m))/(1 − √(1/m)))²: 9.
 const ROWS: f64 = 4.0;
 
-/// Rows whose products are added to a block at once.
 const BIN: usize = 512;
 
 /// Bytes of the blocks of all classes at most: beyond, all share one.
@@ -37,7 +36,6 @@ pub(super) fn bytes(n: usize, p: usize, k: usize, element: usize) -> Option<usiz
     (bytes <= MOST && p.saturating_mul(p) <= n.saturating_mul(16)).then_some(bytes)
 }
 
-/// The sums for the Hessian block of a class.
 struct Block<T> {
     moments: FoldGram,
     /// Rows √(weight) φ that wait for their products.

@@ -7,17 +7,14 @@ use kapprox::Real;
 use kstore::Workers;
 use kstore::pass::Observer;
 
-/// Rows of a strip whose probabilities are computed by one thread.
 const STRIP: usize = 256;
 
 /// The mean loss of the rows, without the penalty, by passes over the features.
 pub(super) struct Loss<'a, 'k, T: Real> {
     pub(super) kept: &'a Kept<'k, T>,
     pub(super) labels: Labels<'a>,
-    /// Number of rows that are not held out.
     pub(super) n: usize,
     pub(super) observer: &'a dyn Observer,
-    /// Number of columns of W.
     pub(super) k: usize,
     pub(super) intercept: Intercept,
     /// Probabilities at the last point that was evaluated, n x k row-major; empty where nobody asks for them.
@@ -29,12 +26,9 @@ pub(super) struct Loss<'a, 'k, T: Real> {
     pub(super) passes: u64,
 }
 
-/// The class and the weight of every row.
 #[derive(Clone, Copy)]
 pub(super) struct Labels<'a> {
-    /// Classes of the rows.
     pub(super) codes: &'a [u32],
-    /// Weight of the rows of each class.
     pub(super) weight: &'a [f64],
     /// Folds of the rows, and the one that is held out, whose rows have weight 0.
     pub(super) held: Option<(&'a [u16], u16)>,
@@ -45,17 +39,14 @@ impl Labels<'_> {
         self.held.is_some_and(|(folds, fold)| folds[i] == fold)
     }
 
-    /// Class and weight of a row.
     pub(super) fn row(&self, i: usize) -> (usize, f64) {
         let code = self.codes[i] as usize;
         (code, if self.is_held(i) { 0.0 } else { self.weight[code] })
     }
 }
 
-/// The loss at some coefficients.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Point {
-    /// The loss (1/n) Σ a_i ℓ_i.
     pub(super) loss: f64,
     /// Gradient of the loss, (p + 1) x k row-major, the constant last.
     pub(super) gradient: Vec<f64>,
@@ -211,7 +202,6 @@ impl<T: Real> Loss<'_, '_, T> {
     }
 }
 
-/// The probabilities at the last point.
 pub(super) struct Probabilities<'p, T> {
     all: &'p mut [T],
     known: &'p mut [bool],
@@ -243,7 +233,6 @@ impl<T: Real> Probabilities<'_, T> {
 }
 
 impl<'a, T: Real> Loss<'a, '_, T> {
-    /// The probabilities at the last point.
     pub(super) fn at_last(&mut self) -> Probabilities<'_, T> {
         let (k, labels) = (self.k, self.labels);
         Probabilities { all: &mut self.probabilities, known: &mut self.known, at: &self.at, k, labels }

@@ -27,7 +27,7 @@ mod newton;
 use super::held_out::{self, Function, HeldOut};
 use super::kept::{self, Kept, Wanted};
 use super::parameter::{CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, STEPS, TOLERANCE};
-use super::{ClassWeight, Features, Figure, Fitted, Penalty, Settings, Solver, SolverFamily};
+use super::{ClassWeight, Features, Figure, Fitted, Penalty, Solver, SolverFamily};
 use crate::train::{Cut, Shape};
 use crate::{Error, FoldGram, GramState, Intercept, Link, Result, Task};
 use faer::Mat;
@@ -36,30 +36,32 @@ use kstore::Plan;
 use loss::{Labels, Loss, link};
 use newton::{Found, newton, tolerance};
 
-/// The description of the solver `logistic`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "logistic",
     about: "logistic regression: probabilities of two or more classes",
     task: Task::Classification,
     parameters: &[LAMBDAS, COSTS, FOLDS, INTERCEPT, CLASS_WEIGHT, STEPS, TOLERANCE],
-    make: |settings| Ok(Box::new(Logistic::new(settings)?)),
+    make: |settings| {
+        Ok(Box::new(Logistic {
+            penalties: settings.compared()?,
+            intercept: settings.intercept(),
+            class_weight: settings.class_weight(),
+            steps: settings.count(&STEPS).unwrap_or_default(),
+        }))
+    },
 };
 
-/// Logistic regression.
 #[derive(Clone, Debug)]
-pub struct Logistic {
+struct Logistic {
     /// The penalties, as lambda or C, strongest first; among several one is chosen by rows held out.
-    pub penalties: Vec<Penalty>,
-    /// Treatment of the constant.
-    pub intercept: Intercept,
-    /// How much the rows of each class count.
-    pub class_weight: ClassWeight,
+    penalties: Vec<Penalty>,
+    intercept: Intercept,
+    class_weight: ClassWeight,
     /// Most Newton steps at the lambda that was asked for.
-    pub steps: usize,
+    steps: usize,
 }
 
 impl Logistic {
-    /// Warns of a gradient above the tolerance of the iteration.
     fn warn_of_gradient<T: Real>(&self, found: &Found, gradient: f64, data: &Features<'_, T>) {
         let remedy = match (found.converged, size_of::<T>() < size_of::<f64>()) {
             _ if gradient <= tolerance::<T>() => return,
@@ -71,15 +73,6 @@ impl Logistic {
             "logistic regression ended after {} Newton steps at a relative gradient norm of {gradient:.1e}, above {:.0e}; {remedy}",
             found.steps, tolerance::<T>()
         ));
-    }
-
-    fn new(settings: &Settings) -> Result<Self> {
-        Ok(Self {
-            penalties: settings.compared()?,
-            intercept: settings.intercept(),
-            class_weight: settings.class_weight(),
-            steps: settings.count(&STEPS).unwrap_or_default(),
-        })
     }
 
     /// Learns from the rows outside every fold at every penalty, and scores the rows of the fold.

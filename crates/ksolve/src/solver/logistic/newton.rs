@@ -22,24 +22,19 @@ const DECREASE: f64 = 10.0;
 /// Residual of the inner iteration, as a share of the gradient, far from the solution.
 const LOOSE: f64 = 0.1;
 
-/// Most inner iterations of a step.
 const INNER: usize = 200;
 
 /// Share of the predicted decrease that a step must reach.
 const ARMIJO: f64 = 1e-4;
 
-/// Most halvings of a step.
 const HALVINGS: usize = 30;
 
-/// The solution of Newton's method.
 pub(super) struct Found {
     /// W and the constant, (p + 1) x k row-major.
     pub(super) w: Vec<f64>,
-    /// Squared norm of the penalised coefficients.
     pub(super) square: f64,
     pub(super) steps: usize,
     pub(super) converged: bool,
-    /// The norm ‖∇F(0)‖ of the gradient at 0.
     start: f64,
 }
 
@@ -108,13 +103,10 @@ pub(super) fn newton<T: Real>(
     }
 }
 
-/// The state between two steps.
 struct Walk {
     /// W and the constant, (p + 1) x k row-major.
     w: Vec<f64>,
-    /// The norm ‖∇F(0)‖ of the gradient at 0.
     start: f64,
-    /// The current lambda, which falls from step to step.
     schedule: f64,
     /// Number of steps at the lambda that was asked for.
     last: usize,
@@ -139,7 +131,6 @@ impl Persist for Walk {
     }
 }
 
-/// Makes a step of Newton's method; returns the solution where no step is left to make.
 fn step<T: Real>(
     loss: &mut Loss<'_, '_, T>,
     moments: &FoldGram,
@@ -196,7 +187,6 @@ fn step<T: Real>(
     Ok(None)
 }
 
-/// Squared norm of the penalised coefficients.
 fn squares<T: Real>(loss: &Loss<'_, '_, T>, w: &[f64]) -> f64 {
     w.iter().enumerate().map(|(i, w)| 0.5 * loss.ridge(i, 1.0) * w * w).sum()
 }
@@ -250,7 +240,6 @@ fn conjugate_gradients<T: Real>(
 /// The numbers that the blocks of a preconditioner share.
 #[derive(Clone, Copy)]
 struct Terms {
-    /// The factor that moments are multiplied by.
     scale: f64,
     lambda: f64,
     intercept: Intercept,
@@ -296,7 +285,6 @@ impl Preconditioner {
     }
 }
 
-/// The Cholesky factor of a block.
 fn factor(moments: &FoldGram, terms: Terms, workers: &Workers) -> Result<Mat<f64>> {
     let (p, Terms { scale, lambda, intercept }) = (moments.s.len(), terms);
     let order = if intercept == Intercept::None { p } else { p + 1 };

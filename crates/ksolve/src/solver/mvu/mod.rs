@@ -26,10 +26,10 @@ use super::kpca::sign;
 use super::lle::alignment;
 use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
+use super::{Features, Figure, Fitted, Solver, SolverFamily};
 use crate::cholesky::{Side, factor, solve};
 use crate::model::{Basis, Form};
-use crate::train::{Cut, Shape, Stage, View, Work, landmark_stages};
+use crate::train::{Cut, Shape, View, Work};
 use crate::{Error, Result, Task};
 use faer::linalg::matmul::matmul;
 use faer::prelude::Reborrow;
@@ -41,19 +41,22 @@ use kstore::pass::Observer;
 use kstore::{Plan, Workers};
 use semidefinite::maximise;
 
-/// The description of the solver `mvu`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "mvu",
     about: "maximum variance unfolding: coordinates as far apart as neighbours allow",
     task: Task::Components,
     parameters: &[EMBEDDED, NEIGHBOURS, Parameter { default: Some("1000"), ..NODES }],
-    make: |settings| Ok(Box::new(MaximumVariance::new(settings))),
+    make: |settings| {
+        Ok(Box::new(MaximumVariance {
+            components: settings.count(&EMBEDDED).unwrap_or_default(),
+            neighbours: settings.count(&NEIGHBOURS).unwrap_or_default(),
+        }))
+    },
 };
 
 /// Most landmarks: the semidefinite programme of more takes minutes.
 const MOST: usize = 100;
 
-/// Landmarks unless a rank is given.
 const USUAL: usize = 50;
 
 /// Share of a squared distance by which a constraint may be exceeded before it is added.
@@ -71,22 +74,12 @@ const WIDE: f64 = 1e-4;
 /// Share of the largest length below which a direction is rounding.
 const ROUNDING: f64 = 1e-10;
 
-/// Maximum variance unfolding.
 #[derive(Clone, Copy, Debug)]
-pub struct MaximumVariance {
+struct MaximumVariance {
     /// Number of coordinates q, below m.
-    pub components: usize,
+    components: usize,
     /// Number k of nearest nodes whose distances are kept, below N.
-    pub neighbours: usize,
-}
-
-impl MaximumVariance {
-    fn new(settings: &Settings) -> Self {
-        Self {
-            components: settings.count(&EMBEDDED).unwrap_or_default(),
-            neighbours: settings.count(&NEIGHBOURS).unwrap_or_default(),
-        }
-    }
+    neighbours: usize,
 }
 
 /// Q, N x m: the nodes as made of the first m of them.
@@ -172,19 +165,16 @@ impl Pairs {
     }
 }
 
-/// What was found.
 struct Unfolded {
     /// R with K = RRᵀ, N x (m − 1).
     rows: Mat<f64>,
     constraints: usize,
     rounds: usize,
-    /// The relative duality gap of the last round.
     gap: f64,
     /// The share by which the distance of two neighbours is exceeded at most.
     beyond: f64,
 }
 
-/// The programme, and the constraints that it takes.
 struct Unfolding<'a> {
     /// Q in centred directions, N x (m − 1).
     made: Mat<f64>,
@@ -283,12 +273,8 @@ impl<T: Real> Solver<T> for MaximumVariance {
             .term("semidefinite programme", semidefinite::bytes(m, HELD * m), "lower `rank`")
     }
 
-    fn stages(&self, _: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
-        Ok(landmark_stages(work, &|plan, cut| Solver::<T>::plan(self, plan, &work.shape, cut)))
-    }
-
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let ((_, set), resources) = (landmarks(data)?, data.resources);
+        let (set, resources) = (landmarks(data)?, data.resources);
         let m = data.options.landmark_count().min(set.len());
         check_components(self.components, m, "landmarks")?;
         let joined = Joined::new(set, self.neighbours, resources)?;

@@ -20,11 +20,11 @@ pub use settings::{Options, Settings};
 pub(super) use shared::clusters;
 pub use shared::{
     C, CLASS_WEIGHT, CLUSTERS, COMPONENTS, COSTS, EMBEDDED, FOLDS, GAP, INTERCEPT, LAMBDA, LAMBDAS, NEIGHBOURS, NODES,
-    NOVELTY, NU, STARTS, STEPS, TOLERANCE, UNCENTRED,
+    NOVELTY, NU, Penalty, STARTS, STEPS, TOLERANCE, UNCENTRED,
 };
 
 use crate::solver::ClassWeight;
-use crate::{Error, FoldSpec, Result, grid};
+use crate::{Error, FoldSpec, Result, lists};
 use kapprox::Spec;
 
 /// The description of a parameter: a number, a word or a list that a solver reads.
@@ -169,13 +169,13 @@ impl Parameter {
             },
             ParameterKind::Penalties { zero: true, .. } if number() == Some(0.0) => Ok(Value::Penalties(vec![0.0])),
             ParameterKind::Penalties { several, .. } => {
-                let values = grid::penalties(self.name, text)?;
+                let values = lists::penalties(self.name, text)?;
                 match several || values.len() == 1 {
                     true => Ok(Value::Penalties(values)),
                     false => Err(wrong("this solver compares no penalties; give one number".to_string())),
                 }
             }
-            ParameterKind::Ranks => grid::ranks(text).map(Value::Ranks),
+            ParameterKind::Ranks => lists::ranks(text).map(Value::Ranks),
             ParameterKind::Folds => FoldSpec::parse(text).map(Value::Folds),
             ParameterKind::Column if text.is_empty() => Err(wrong("expected the name of a column".to_string())),
             ParameterKind::Column => Ok(Value::Column(text.to_string())),

@@ -23,7 +23,6 @@ impl Options {
         self
     }
 
-    /// Leaves a parameter at its default.
     #[must_use]
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.0.remove(name);
@@ -162,7 +161,6 @@ impl Settings {
         Ok(penalties)
     }
 
-    /// The penalty of a solver that takes one.
     pub(crate) fn penalty(&self) -> Penalty {
         self.penalties().first().copied().unwrap_or(Penalty::Lambda(0.0))
     }

@@ -67,7 +67,6 @@ impl Components {
         Ok(Self { functions, targets, squares })
     }
 
-    /// Number of components.
     pub(super) fn count(&self) -> usize {
         self.squares.len()
     }

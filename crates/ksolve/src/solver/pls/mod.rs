@@ -24,47 +24,36 @@ mod components;
 
 use super::centred::Centred;
 use super::parameter::{COMPONENTS, FOLDS, Parameter, TOLERANCE};
-use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily, ridge};
+use super::{Features, Figure, Fitted, Solver, SolverFamily, ridge};
 use crate::train::plan::GRAM;
 use crate::train::{Cut, Shape, TrainOptions, Work, explained};
-use crate::{Error, FoldSpec, GramState, Head, Result, RidgeFold, Task};
+use crate::{Error, FoldSpec, GramState, Head, Result, Task};
 use components::Components;
 use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
 
-/// The description of the solver `pls`.
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "pls",
     about: "partial least squares: values or classes by the components that vary with them",
     task: Task::Regression,
     parameters: &[ridge::TASK, Parameter { default: Some("10"), ..COMPONENTS }, ridge::RANKS, FOLDS, TOLERANCE],
-    make: |settings| Ok(Box::new(PartialLeastSquares::new(settings))),
+    make: |settings| Ok(Box::new(PartialLeastSquares { components: settings.count(&COMPONENTS).unwrap_or_default() })),
 };
 
-/// Partial least squares.
 #[derive(Clone, Copy, Debug)]
-pub struct PartialLeastSquares {
+struct PartialLeastSquares {
     /// Number of components q; with folds the most of them, and the best number is taken.
-    pub components: usize,
+    components: usize,
 }
 
-impl PartialLeastSquares {
-    fn new(settings: &Settings) -> Self {
-        Self { components: settings.count(&COMPONENTS).unwrap_or_default() }
-    }
-}
-
-/// Held-out squared errors: of each rank, of 1, 2, … components.
 struct Held {
-    /// The rank.
     rank: usize,
     /// Mean squared error over the held-out rows and the targets.
     mse: Vec<f64>,
 }
 
 impl Held {
-    /// The number of components of least error, and that error.
     fn best(&self) -> Option<(usize, f64)> {
         let each = self.mse.iter().copied().enumerate().filter(|(_, mse)| mse.is_finite());
         each.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(at, mse)| (at + 1, mse))
@@ -124,8 +113,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let fold = RidgeFold::new(data.map, data.folds, data.targets).with_bin(data.cut.tile);
-        let state = data.fold(GRAM, &fold)?;
+        let state = data.moments_of_folds()?;
         let stages = data.resources.stages;
         let stage = stages.stage("components", None);
         let (gram, p) = (&state.gram, data.map.dims().1);

@@ -7,10 +7,9 @@ use super::surface::{FoldCoefficients, Surface};
 use super::system::System;
 use super::{Criterion, Ridge, RidgeOptions, head, variance};
 use crate::quadratic::Quadratic;
-use crate::solver::{FeatureFold, Features, Figure, Fitted, gradients};
-use crate::train::plan::GRAM;
+use crate::solver::{Features, Figure, Fitted, gradients};
 use crate::train::{Cut, RANK, Shape, Work, explained};
-use crate::{CvErrorFold, Error, GramState, Head, Result, RidgeFold, RidgeState, Targets};
+use crate::{CvErrorFold, Error, FeatureFold, GramState, Head, Result, RidgeState, Targets};
 use kapprox::Real;
 use kstore::Plan;
 
@@ -137,9 +136,7 @@ struct Direct<'a, T: Real> {
 impl<T: Real> Direct<'_, T> {
     /// The pass that fills the Gram matrices.
     fn gram(&self) -> Result<RidgeState> {
-        let Features { map, folds, targets, cut, .. } = *self.data;
-        let fold = RidgeFold::new(map, folds, targets).with_bin(cut.tile);
-        self.data.fold(GRAM, &fold)
+        self.data.moments_of_folds()
     }
 
     /// The ranks of the surface that the map has.
@@ -192,7 +189,7 @@ impl<T: Real> Direct<'_, T> {
     fn leave_one_out(&self, gram: &GramState, ridge: &RidgeOptions, rank: usize, lambda: f64) -> Result<f64> {
         let Features { map, folds, targets, cut, .. } = *self.data;
         let loo = Loo::new(gram, rank, lambda, ridge, self.data.resources.workers)?;
-        let fold = FeatureFold::new(map, folds, targets, cut.tile, &loo);
+        let fold = FeatureFold::over(map, folds, targets, &loo).with_bin(cut.tile);
         Ok(self.data.fold("leave-one-out", &fold)?.mse())
     }
 

@@ -9,13 +9,14 @@ use super::iterative::exact::{self, Dual};
 use super::iterative::low_rank::LowRank;
 use super::{DIRECT_ROWS, Intercept, Ridge, RidgeMethod, pcg};
 use crate::model::Basis;
-use crate::solver::{Features, Figure, Fitted, Points};
+use crate::solver::{Features, Figure, Fitted};
+use crate::train::landmarks::Mapping;
 use crate::train::plan::{self, Cut};
-use crate::train::{LandmarkSource, Resources, Shape, Solved, Stage, TrainOptions, Work, explained, landmarks, whole};
+use crate::train::{LandmarkSource, Resources, Shape, Solved, Stage, TrainOptions, Work, explained, whole};
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 use kapprox::Real;
-use kstore::{MemoryRows, Plan};
+use kstore::{MemoryRows, Plan, Reading, RowSource};
 
 const ROWS: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
 
@@ -80,8 +81,9 @@ fn iterative_plans<T: Real>(shape: &Shape, cut: Cut, options: &TrainOptions, bud
 pub(super) fn fit<T: Real>(
     ridge: &Ridge,
     data: &Features<'_, T>,
-    points: &Points<'_, T>,
     rows: &MemoryRows<T>,
+    shape: &Shape,
+    reading: &Reading,
 ) -> Result<Fitted<T>> {
     let (n, centre) = (rows.len(), data.targets.centre());
     let free = ridge.intercept == Intercept::Free;
@@ -90,8 +92,8 @@ pub(super) fn fit<T: Real>(
     let shift = |j: usize| if free { 0.0 } else { centre[j] };
     let y = Mat::from_fn(n, centre.len(), |i, j| rows.y()[i * centre.len() + j] + shift(j));
     let lambda = ridge.lambda::<T>()?;
-    let exact = Exact { ridge, data, points, rows, y: y.as_ref(), mu: lambda * n as f64 };
-    let (dual, method) = match method(ridge, points.shape, data.resources.memory) {
+    let exact = Exact { ridge, data, reading, rows, y: y.as_ref(), mu: lambda * n as f64 };
+    let (dual, method) = match method(ridge, shape, data.resources.memory) {
         RidgeMethod::Direct => exact.direct()?,
         _ => exact.iterative()?,
     };
@@ -153,7 +155,7 @@ fn score(errors: MatRef<'_, f64>, y: MatRef<'_, f64>) -> (f64, Option<f64>) {
 struct Exact<'a, T: Real> {
     ridge: &'a Ridge,
     data: &'a Features<'a, T>,
-    points: &'a Points<'a, T>,
+    reading: &'a Reading,
     rows: &'a MemoryRows<T>,
     y: MatRef<'a, f64>,
     mu: f64,
@@ -161,7 +163,7 @@ struct Exact<'a, T: Real> {
 
 impl<T: Real> Exact<'_, T> {
     fn x(&self) -> MatRef<'_, T> {
-        MatRef::from_row_major_slice(self.rows.x(), self.rows.len(), self.data.map.dims().0)
+        MatRef::from_row_major_slice(self.rows.x(), self.rows.len(), RowSource::<T>::shape(self.rows).features)
     }
 
     fn constant(&self) -> Constant {
@@ -193,7 +195,8 @@ impl<T: Real> Exact<'_, T> {
         let options = TrainOptions { map, kernel, candidates: None, ..options.clone() };
         // rows in memory are no pass over the table: nothing of them is kept in the journal
         let here = Resources { journal: None, ..*resources };
-        let mapped = landmarks::map(self.rows, n as u64, &self.points.reading, &options, cut, &here)?;
+        let (source, reading, n_all) = (self.rows, self.reading, n as u64);
+        let mapped = Mapping { source, n: n_all, reading, options: &options, cut, resources: &here }.map()?;
         let k = mapped.map.dims().1;
         let preconditioner = {
             let _stage = resources.stages.stage("preconditioner", None);

@@ -8,7 +8,7 @@
 
 use super::system::{Solution, System};
 use crate::strips::for_each_strip;
-use crate::{Error, FoldGram, GramState, Result, grid};
+use crate::{Error, FoldGram, GramState, Result, lists};
 use faer::linalg::matmul::triangular::{self, BlockStructure};
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kstore::Workers;
@@ -30,7 +30,7 @@ pub enum Intercept {
     None,
 }
 
-crate::words::words!(Intercept, "intercept", "free" => Free, "penalised" => Penalised, "none" => None);
+crate::error::enum_of_words!(Intercept, "intercept", "free" => Free, "penalised" => Penalised, "none" => None);
 
 impl Intercept {
     /// Number of constant features that go first: 0 or 1.
@@ -67,7 +67,7 @@ impl RidgeOptions {
         let features = state.features();
         match self.ranks.iter().find(|rank| !(1..=features).contains(*rank)) {
             Some(rank) => Err(Error::Rank { rank: *rank, features }),
-            None => self.lambdas.iter().try_for_each(|lambda| grid::check_lambda(*lambda).map(drop)),
+            None => self.lambdas.iter().try_for_each(|lambda| lists::check_lambda(*lambda).map(drop)),
         }
     }
 

@@ -16,8 +16,8 @@
 
 use super::head::head;
 use super::system::System;
-use crate::bins::Filled;
-use crate::solver::Take;
+use crate::Take;
+use crate::bins::Bins;
 use crate::strips::for_each_strip;
 use crate::{Error, GramState, Head, Result, RidgeOptions, dots};
 use faer::linalg::matmul::matmul;
@@ -111,16 +111,15 @@ impl<T: Real> Take<T> for &Loo {
         LooState { rows: 0.0, squares: vec![0.0; self.centre.len()] }
     }
 
-    fn scratch(&self) {}
-
     fn take(
         &self,
         state: &mut LooState,
         (): &mut (),
-        _fold: usize,
-        filled: &Filled<'_, T>,
+        fold: usize,
+        bins: &mut Bins<T>,
         workers: &Workers,
     ) -> Result<()> {
+        let filled = bins.filled(fold);
         let (rows, t) = (filled.phi.nrows(), self.centre.len());
         let mut parts = vec![0.0; rows.div_ceil(STRIP) * t];
         for_each_strip(workers, &mut parts, t, |strip, sums| {

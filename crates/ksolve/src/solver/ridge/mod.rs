@@ -20,7 +20,7 @@ pub mod surface;
 pub(crate) mod system;
 mod variance;
 
-use super::{Features, Fitted, Penalty, Settings, Solver, gradients};
+use super::{Features, Fitted, Penalty, Points, Settings, Solver, gradients};
 use crate::metric::MetricSource;
 use crate::train::plan::GRAM;
 use crate::train::{self, Cut, Shape, Stage, TrainOptions, View, Work};
@@ -287,13 +287,10 @@ impl<T: Real> Solver<T> for Ridge {
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        match data.points {
-            None => direct::fit(self, data),
-            Some(points) => match (points.landmarks, points.memory) {
-                (Some(landmarks), _) => pcg::fit(self, data, points, landmarks),
-                (None, Some(rows)) => exact::fit(self, data, points, rows),
-                (None, None) => unreachable!("points are landmarks or rows"),
-            },
+        match &data.points {
+            Points::Map => direct::fit(self, data),
+            Points::Landmarks(landmarks, shape) => pcg::fit(self, data, landmarks, shape),
+            Points::Rows(rows, shape, reading) => exact::fit(self, data, rows, shape, reading),
         }
     }
 }

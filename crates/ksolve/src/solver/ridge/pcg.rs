@@ -20,7 +20,7 @@ use super::iterative::tiles::Tiles;
 use super::iterative::wide::WideRows;
 use super::{Intercept, Ridge, RidgeMethod};
 use crate::model::Basis;
-use crate::solver::{Features, Fitted, Points};
+use crate::solver::{Features, Fitted};
 use crate::train::plan::{self, Cut, RANK};
 use crate::train::{Resources, Shape, Solved, Stage, Work, explained, needs_wide_for};
 use crate::{Result, Targets};
@@ -130,8 +130,8 @@ fn on_disk<T: Real>(bytes: u64, shape: &Shape) -> usize {
 pub(super) fn fit<T: Real>(
     ridge: &Ridge,
     data: &Features<'_, T>,
-    points: &Points<'_, T>,
     set: &LandmarkSet<T>,
+    shape: &Shape,
 ) -> Result<Fitted<T>> {
     let Features { source, cut, resources, .. } = *data;
     let kernel = data.kernel.build()?;
@@ -154,12 +154,12 @@ pub(super) fn fit<T: Real>(
         rows: data.rows,
         resources,
     };
-    let mut solved = run.solve(source, set.as_mat(), points.shape, cut)?;
+    let mut solved = run.solve(source, set.as_mat(), shape, cut)?;
     let wide = solved.needs_wide::<T>();
     if wide {
         let passes = solved.passes;
         // of half the rows, tiles of kernel values hold as many bytes
-        let (shape, cut) = (Shape { element: size_of::<f64>(), ..points.shape.clone() }, half(cut));
+        let (shape, cut) = (Shape { element: size_of::<f64>(), ..shape.clone() }, half(cut));
         solved = run.solve(&WideRows(source), z, &shape, cut)?;
         solved.passes += passes;
     }

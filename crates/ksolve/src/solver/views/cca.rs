@@ -22,7 +22,6 @@ use kapprox::Real;
 use kapprox::decompose::singular;
 use kstore::{Plan, Workers};
 
-/// The description of the solver `cca`.
 pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily {
     name: "cca",
     about: "canonical correlations: the directions of two sets of columns that correlate most",
@@ -38,13 +37,12 @@ pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily {
     make: |settings| Ok(Box::new(CanonicalCorrelations::new(settings)?)),
 };
 
-/// Canonical correlation analysis of two views.
 #[derive(Clone, Debug)]
-pub struct CanonicalCorrelations {
+struct CanonicalCorrelations {
     /// Number of pairs q, at most the features of the smaller view.
-    pub components: usize,
+    components: usize,
     /// The penalties lambda, of which folds choose one.
-    pub penalties: Vec<Penalty>,
+    penalties: Vec<Penalty>,
 }
 
 impl CanonicalCorrelations {
@@ -53,7 +51,6 @@ impl CanonicalCorrelations {
         Ok(Self { components: settings.count(&COMPONENTS).unwrap_or_default(), penalties: settings.penalties() })
     }
 
-    /// The correlations on held-out rows, a list for each of `lambdas`; empty without folds.
     fn held_out(&self, gram: &GramState, second: usize, lambdas: &[f64], workers: &Workers) -> Result<Vec<Vec<f64>>> {
         let mut sums = vec![vec![0.0; self.components]; lambdas.len()];
         let mut rows = 0.0;

@@ -15,7 +15,6 @@ use kapprox::Real;
 use kapprox::decompose::singular;
 use kstore::Plan;
 
-/// The description of the solver `covariance`.
 pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily {
     name: "covariance",
     about: "maximal covariance: the directions of two sets of columns that vary together most",
@@ -24,11 +23,10 @@ pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily {
     make: |settings| Ok(Box::new(MaximalCovariance::new(settings)?)),
 };
 
-/// Maximal covariance analysis of two views.
 #[derive(Clone, Debug)]
-pub struct MaximalCovariance {
+struct MaximalCovariance {
     /// Number of pairs q, at most the features of the smaller view.
-    pub components: usize,
+    components: usize,
 }
 
 impl MaximalCovariance {
@@ -37,7 +35,6 @@ impl MaximalCovariance {
         Ok(Self { components: settings.count(&COMPONENTS).unwrap_or_default() })
     }
 
-    /// The leading pairs, fewer where others are rounding.
     fn pairs(&self, moments: &Moments, epsilon: f64) -> Result<Pairs> {
         let (u, values, v) = singular(moments.xy.as_ref())?;
         let floor = super::NOISE * epsilon * (super::trace(&moments.xx) * super::trace(&moments.yy)).max(0.0).sqrt();

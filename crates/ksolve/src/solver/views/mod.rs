@@ -11,25 +11,21 @@
 mod cca;
 mod covariance;
 
-pub use cca::CanonicalCorrelations;
 pub(super) use cca::FAMILY as CCA;
 pub(super) use covariance::FAMILY as COVARIANCE;
-pub use covariance::MaximalCovariance;
 
 use super::centred::Centred;
 use super::kpca::sign;
 use super::parameter::{Parameter, ParameterKind};
 use super::{Features, Figure, Fitted, Settings};
 use crate::metric::MetricSource;
-use crate::train::plan::GRAM;
 use crate::train::{Shape, Work};
-use crate::{Error, FoldGram, GramState, Result, RidgeFold};
+use crate::{Error, FoldGram, GramState, Result};
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use kapprox::decompose::product;
 use kstore::Plan;
 
-/// The columns of the second view.
 pub(crate) const WITH: Parameter = Parameter {
     name: "with",
     kind: ParameterKind::Columns,
@@ -37,7 +33,6 @@ pub(crate) const WITH: Parameter = Parameter {
     about: "Columns of the second view, as names or globs, comma-separated; the first has the other features; has to be given",
 };
 
-/// The kernel on the second view.
 pub(crate) const WITH_KERNEL: Parameter = Parameter {
     name: "with_kernel",
     kind: ParameterKind::Kernel,
@@ -48,13 +43,11 @@ pub(crate) const WITH_KERNEL: Parameter = Parameter {
 /// Correlations of directions that vary by less than this many roundings of their view are none.
 const NOISE: f64 = 64.0;
 
-/// Refuses a solver of two views that was given one.
 fn require_two(settings: &Settings) -> Result<()> {
     let why = "it names the columns of the second view: with 'y*'";
     settings.columns(&WITH).map(|_| ()).ok_or_else(|| Error::missing(WITH.name, settings.solver, why))
 }
 
-/// Refuses what two views do not go with.
 fn check(work: &Work<'_>) -> Result<()> {
     work.refuse_weights("the solver", "only ridge does")?;
     if work.options.map.is_without_rows() {
@@ -89,7 +82,6 @@ struct Moments {
     yy: Mat<f64>,
     /// C_xy, p x r.
     xy: Mat<f64>,
-    /// The means of both views, one after the other.
     mean: Vec<f64>,
 }
 
@@ -134,7 +126,6 @@ fn trace(matrix: &Mat<f64>) -> f64 {
     (0..matrix.nrows()).map(|j| matrix[(j, j)]).sum()
 }
 
-/// Directions of the two views, side by side.
 #[derive(Debug)]
 struct Pairs {
     /// a_1, …, a_q, p x q.
@@ -156,8 +147,7 @@ impl Pairs {
 
 /// Takes the moments of the two views of every fold: one pass.
 fn gather<T: Real>(data: &Features<'_, T>) -> Result<GramState> {
-    let fold = RidgeFold::new(data.map, data.folds, data.targets).with_bin(data.cut.tile);
-    Ok(data.fold(GRAM, &fold)?.gram)
+    Ok(data.moments_of_folds()?.gram)
 }
 
 /// Calls `each` with the moments of the rows outside and inside of every fold that holds rows out.

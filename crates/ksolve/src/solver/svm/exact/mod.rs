@@ -27,6 +27,7 @@ use super::lagrangian::Terms;
 use super::loss::Row;
 use super::{Solved, fitted, held_out};
 use crate::model::Basis;
+use crate::solver::Points::Rows;
 use crate::solver::ridge::iterative::rows::{Rows as KernelRows, kernel_rows};
 use crate::solver::{Features, Fitted};
 use crate::strips::Pool;
@@ -50,6 +51,8 @@ const SCORED: usize = 256;
 struct Exact<'a, T: Real> {
     data: &'a Features<'a, T>,
     rows: &'a MemoryRows<T>,
+    /// Number of features of a row.
+    d: usize,
     kernel: Arc<dyn Kernel<T>>,
     wide: Arc<dyn Kernel<f64>>,
     /// Folds of the rows; empty where there is only one.
@@ -105,7 +108,7 @@ struct Expansion {
 impl<'a, T: Real> Exact<'a, T> {
     /// The rows of `data` and its kernel; `None` where the rows are features of a map.
     fn new(data: &'a Features<'a, T>) -> Result<Option<Self>> {
-        let Some(rows) = data.points.and_then(|points| points.memory) else { return Ok(None) };
+        let Rows(rows, shape, _) = &data.points else { return Ok(None) };
         let any = data.kernel.build()?;
         let (kernel, wide) = (any.typed::<T>(), any.typed::<f64>());
         if !wide.positive_definite() {
@@ -123,11 +126,11 @@ impl<'a, T: Real> Exact<'a, T> {
                 folds.push(data.folds.fold_of(rows.row(i), group)? as u16);
             }
         }
-        Ok(Some(Self { data, rows, kernel, wide, folds, spare: Pool::default() }))
+        Ok(Some(Self { data, rows, d: shape.d, kernel, wide, folds, spare: Pool::default() }))
     }
 
     fn x(&self) -> MatRef<'_, T> {
-        let d = self.data.map.dims().0;
+        let d = self.d;
         MatRef::from_row_major_slice(self.rows.x(), self.rows.len(), d)
     }
 
@@ -138,7 +141,7 @@ impl<'a, T: Real> Exact<'a, T> {
 
     /// Some rows as a matrix in `U`, row-major.
     fn copied<U: Real>(&self, at: &[usize]) -> Vec<U> {
-        let d = self.data.map.dims().0;
+        let d = self.d;
         let rows = at.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]);
         rows.map(|value| <U as kstore::Real>::from_f64(value.to_f64())).collect()
     }
@@ -149,7 +152,7 @@ impl<'a, T: Real> Exact<'a, T> {
         if bytes > self.data.spare {
             return vec![None; classes.len()];
         }
-        let d = self.data.map.dims().0;
+        let d = self.d;
         let mut found = vec![None; classes.len()];
         self.data.resources.workers.each(classes.iter().zip(&mut found).collect(), |(at, found)| {
             let x = self.copied::<T>(at);
@@ -202,7 +205,7 @@ impl<'a, T: Real> Exact<'a, T> {
         workers: &Workers,
         observer: &dyn Observer,
     ) -> Paths {
-        let (n, d, Some(first)) = (set.at.len(), self.data.map.dims().0, asked.terms.first()) else {
+        let (n, d, Some(first)) = (set.at.len(), self.d, asked.terms.first()) else {
             return Vec::new();
         };
         let x = self.copied::<T>(&set.at);
@@ -252,7 +255,7 @@ impl<'a, T: Real> Exact<'a, T> {
 
     /// Scores the rows of a fold: `to` gets the position of a row and its scores.
     fn score(&self, fold: u16, functions: &Expansion, mut to: impl FnMut(usize, &[f64])) {
-        let (d, t) = (self.data.map.dims().0, functions.intercept.len());
+        let (d, t) = (self.d, functions.intercept.len());
         let (workers, m) = (self.data.resources.workers, functions.support.len());
         let held: Vec<usize> = (0..self.rows.len()).filter(|i| self.folds[*i] == fold).collect();
         let z = self.copied::<T>(&functions.support);

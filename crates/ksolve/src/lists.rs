@@ -19,10 +19,10 @@ const MOST_LAMBDAS: usize = 2_000;
 /// times a power of ten, correctly rounded: the same numbers whatever the start, equal to what a user types.
 ///
 /// ```
-/// let grid = ksolve::grid::penalties("lambda", "1e-9..1e-3").unwrap();
+/// let grid = ksolve::lists::penalties("lambda", "1e-9..1e-3").unwrap();
 /// assert_eq!((grid.len(), grid[1]), (13, 3.1622776601683795e-9));
-/// assert_eq!(ksolve::grid::penalties("C", "10,0.1").unwrap(), [0.1, 10.0]);
-/// assert!(ksolve::grid::penalties("lambda", "0").is_err());
+/// assert_eq!(ksolve::lists::penalties("C", "10,0.1").unwrap(), [0.1, 10.0]);
+/// assert!(ksolve::lists::penalties("lambda", "0").is_err());
 /// ```
 ///
 /// # Errors
@@ -55,7 +55,6 @@ fn values<V>(
     Ok(values)
 }
 
-/// Returns the penalty if it is positive and finite.
 fn check_penalty(name: &'static str, value: f64) -> Result<f64> {
     match value.is_finite() && value > 0.0 {
         true => Ok(value),
@@ -109,7 +108,7 @@ fn power(k: i64) -> f64 {
 /// from its start and ends with its end.
 ///
 /// ```
-/// assert_eq!(ksolve::grid::factors("0.25..3").unwrap(), [0.25, 0.5, 1.0, 2.0, 3.0]);
+/// assert_eq!(ksolve::lists::factors("0.25..3").unwrap(), [0.25, 0.5, 1.0, 2.0, 3.0]);
 /// ```
 ///
 /// # Errors
@@ -135,7 +134,7 @@ pub fn factors(text: &str) -> Result<Vec<f64>> {
 /// end.
 ///
 /// ```
-/// assert_eq!(ksolve::grid::ranks("50..300").unwrap(), [50, 100, 200, 300]);
+/// assert_eq!(ksolve::lists::ranks("50..300").unwrap(), [50, 100, 200, 300]);
 /// ```
 ///
 /// # Errors

@@ -1,6 +1,5 @@
-//! A fold over features: rows go through the map in bins of a fixed size.
+//! The fold over features: rows go through the map in bins of a fixed size, and each bin to what adds it up.
 
-pub use crate::bins::Filled;
 use crate::bins::{BIN, Bins};
 use crate::{Error, Folds, Result, Targets};
 use kapprox::{FeatureMap, Real};
@@ -11,12 +10,10 @@ pub trait Take<T: Real>: Sync {
     /// The result of the pass.
     type State: Merge + Send;
     /// Buffers that a lane reuses from bin to bin.
-    type Scratch: Send;
+    type Scratch: Send + Default;
     /// The state of no rows.
     fn init(&self) -> Self::State;
-    /// Empty buffers.
-    fn scratch(&self) -> Self::Scratch;
-    /// Adds the features and targets of some rows of a fold to the state.
+    /// Adds the rows of a fold to the state, whose features were computed: [`Bins::filled`].
     ///
     /// # Errors
     /// Numbers that are not finite.
@@ -25,7 +22,7 @@ pub trait Take<T: Real>: Sync {
         state: &mut Self::State,
         scratch: &mut Self::Scratch,
         fold: usize,
-        filled: &Filled<'_, T>,
+        bins: &mut Bins<T>,
         workers: &Workers,
     ) -> Result<()>;
 }
@@ -37,14 +34,32 @@ pub struct FeatureFold<'a, T, S> {
     folds: &'a Folds,
     targets: &'a Targets,
     bin: usize,
-    take: S,
+    pub(crate) take: S,
 }
 
 impl<'a, T: Real, S: Take<T>> FeatureFold<'a, T, S> {
-    /// A pass over features of `map`, in bins of `bin` rows. The size decides the order of sums: give it from the shape
-    /// of the work.
-    pub fn new(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets, bin: usize, take: S) -> Self {
-        Self { map, folds, targets, bin: if bin == 0 { BIN } else { bin }, take }
+    /// A pass over features of `map`, in bins of [`BIN`] rows.
+    pub fn over(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets, take: S) -> Self {
+        Self { map, folds, targets, bin: BIN, take }
+    }
+
+    /// Sets the number of rows of a bin. It decides the order of sums: give it from the shape of the work, never from
+    /// memory or threads.
+    #[must_use]
+    pub fn with_bin(self, rows: usize) -> Self {
+        Self { bin: rows.max(1), ..self }
+    }
+
+    fn take(
+        &self,
+        state: &mut S::State,
+        scratch: &mut S::Scratch,
+        fold: usize,
+        bins: &mut Bins<T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        bins.apply(fold, self.map, workers);
+        self.take.take(state, scratch, fold, bins, workers)
     }
 }
 
@@ -59,7 +74,7 @@ impl<T: Real, S: Take<T>> Fold<T> for FeatureFold<'_, T, S> {
 
     fn scratch(&self) -> Self::Scratch {
         let bins = Bins::new(self.map.dims(), self.targets.count(), self.folds.count(), self.bin);
-        (bins, self.take.scratch())
+        (bins, S::Scratch::default())
     }
 
     fn step(
@@ -69,12 +84,10 @@ impl<T: Real, S: Take<T>> Fold<T> for FeatureFold<'_, T, S> {
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
-        bins.push(block, self.folds, self.targets, |bins, fold| {
-            self.take.take(state, scratch, fold, &bins.apply(fold, self.map, workers), workers)
-        })
+        bins.push(block, self.folds, self.targets, |bins, fold| self.take(state, scratch, fold, bins, workers))
     }
 
     fn flush(&self, state: &mut S::State, (bins, scratch): &mut Self::Scratch, workers: &Workers) -> Result<()> {
-        bins.flush(|bins, fold| self.take.take(state, scratch, fold, &bins.apply(fold, self.map, workers), workers))
+        bins.flush(|bins, fold| self.take(state, scratch, fold, bins, workers))
     }
 }

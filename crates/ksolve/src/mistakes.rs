@@ -1,0 +1,140 @@
+//! The mistakes on held-out rows of classifications that were learned from moments.
+
+use crate::bins::{Bins, Targets};
+use crate::feature_fold::{FeatureFold, Take};
+use crate::strips::{Pool, for_each_strip};
+use crate::{FoldCoefficients, Folds, Head, Result};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatRef, Par};
+use kapprox::{FeatureMap, Real};
+use kstore::checkpoint::{Arrays, Persist, Stored};
+use kstore::{Merge, Workers};
+
+/// Rows scored at once by one thread: 256 x 4,000 features in f64 are 8 MB.
+const STRIP: usize = 256;
+
+/// The pass that measures `cv_error`: every row is classified by the coefficients that did not see its fold.
+///
+/// *Cost per row*: the map, and 2·rank·t flops for each cell.
+pub type CvErrorFold<'a, T> = FeatureFold<'a, T, Mistakes<'a>>;
+
+/// What [`CvErrorFold`] adds up.
+#[derive(Debug)]
+pub struct Mistakes<'a>(&'a FoldCoefficients);
+
+/// Buffers that a lane reuses from bin to bin.
+#[derive(Debug, Default)]
+pub struct CvErrorScratch(Pool<Vec<f64>>);
+
+/// Counts of rows and of wrong decisions, cell by cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CvErrorState {
+    /// Number of rows scored, per cell.
+    pub rows: Vec<u64>,
+    /// Number of rows classified wrongly, per cell.
+    pub wrong: Vec<u64>,
+}
+
+impl CvErrorState {
+    /// Share of rows that a cell classified wrongly; `None` where it has no coefficients.
+    pub fn error(&self, cell: usize) -> Option<f64> {
+        (self.rows[cell] > 0).then(|| self.wrong[cell] as f64 / self.rows[cell] as f64)
+    }
+}
+
+impl Merge for CvErrorState {
+    fn merge(&mut self, later: &Self) {
+        self.rows.iter_mut().zip(&later.rows).for_each(|(mine, theirs)| *mine += theirs);
+        self.wrong.iter_mut().zip(&later.wrong).for_each(|(mine, theirs)| *mine += theirs);
+    }
+}
+
+impl Persist for CvErrorState {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.put("rows", &self.rows);
+        out.put("wrong", &self.wrong);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        from.fill("rows", &mut self.rows)?;
+        from.fill("wrong", &mut self.wrong)
+    }
+}
+
+impl<'a, T: Real> CvErrorFold<'a, T> {
+    /// A pass with the folds, the map and the targets of training.
+    pub fn new(
+        map: &'a dyn FeatureMap<T>,
+        folds: &'a Folds,
+        targets: &'a Targets,
+        coefficients: &'a FoldCoefficients,
+    ) -> Self {
+        Self::over(map, folds, targets, Mistakes(coefficients))
+    }
+}
+
+impl<T: Real> Take<T> for Mistakes<'_> {
+    type State = CvErrorState;
+    type Scratch = CvErrorScratch;
+
+    fn init(&self) -> CvErrorState {
+        let cells = self.0.cells.len();
+        CvErrorState { rows: vec![0; cells], wrong: vec![0; cells] }
+    }
+
+    fn take(
+        &self,
+        state: &mut CvErrorState,
+        CvErrorScratch(wide): &mut CvErrorScratch,
+        fold: usize,
+        bins: &mut Bins<T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let (filled, heads, wide) = (bins.filled(fold), &self.0.heads[fold], &*wide);
+        let rows = filled.phi.nrows();
+        let mut wrong = vec![0u64; rows.div_ceil(STRIP) * heads.len()];
+        for_each_strip(workers, &mut wrong, heads.len().max(1), |strip, wrong| {
+            let (first, rows) = (strip * STRIP, STRIP.min(rows - strip * STRIP));
+            let (phi, y) = (filled.phi.subrows(first, rows), filled.y.subrows(first, rows));
+            wide.with(Vec::new, |wide| count_wrong(phi, y, heads, wide, wrong));
+        });
+        for (i, wrong) in wrong.iter().enumerate() {
+            state.wrong[i % heads.len()] += wrong;
+        }
+        for (cell, _) in heads.iter().enumerate().filter(|(_, head)| head.is_some()) {
+            state.rows[cell] += rows as u64;
+        }
+        Ok(())
+    }
+}
+
+/// `wrong[cell]` = wrong decisions of each cell's head on some rows.
+fn count_wrong<T: Real>(
+    phi: MatRef<'_, T>,
+    y: MatRef<'_, f64>,
+    heads: &[Option<Head>],
+    wide: &mut Vec<f64>,
+    wrong: &mut [u64],
+) {
+    let (rows, p) = (phi.nrows(), phi.ncols());
+    wide.resize(wide.len().max(STRIP * p), 0.0);
+    crate::dots::widen(phi, &mut wide[..rows * p]);
+    let phi = MatRef::from_column_major_slice(&wide[..rows * p], rows, p);
+    for (head, wrong) in heads.iter().zip(wrong) {
+        let Some(head) = head else { continue };
+        let mut scores = Mat::from_fn(rows, head.intercept.len(), |_, j| head.intercept[j]);
+        let phi = phi.subcols(0, head.weights.nrows());
+        matmul(scores.as_mut(), Accum::Add, phi, head.weights.as_ref(), 1.0, Par::Seq);
+        *wrong = (0..rows).filter(|i| is_wrong(scores.as_ref(), y, *i)).count() as u64;
+    }
+}
+
+/// True where the decision from the scores is not the class that the ±1 codes stand for.
+fn is_wrong(scores: MatRef<'_, f64>, codes: MatRef<'_, f64>, i: usize) -> bool {
+    let largest =
+        |m: MatRef<'_, f64>| (0..m.ncols()).fold(0, |best, j| if m[(i, j)] > m[(i, best)] { j } else { best });
+    match codes.ncols() {
+        1 => (scores[(i, 0)] > 0.0) != (codes[(i, 0)] > 0.0),
+        _ => largest(scores) != largest(codes),
+    }
+}

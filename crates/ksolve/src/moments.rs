@@ -1,0 +1,137 @@
+//! The moments of features and targets, and the certificate, from one pass.
+
+use crate::bins::{Bins, Filled, Targets};
+use crate::feature_fold::{FeatureFold, Take};
+use crate::{CertificateState, Folds, GramScratch, GramState, Result};
+use faer::Mat;
+use kapprox::{FeatureMap, Real};
+use kstore::checkpoint::{Arrays, Persist, Stored};
+use kstore::{Merge, Workers};
+
+/// The pass that ridge regression needs: for every fold the moments of features and targets, and the certificate of
+/// every rank from the same features.
+///
+/// *Cost per row*: the map, p² flops for the Gram matrix, 5·p for the certificate.
+pub type RidgeFold<'a, T> = FeatureFold<'a, T, Moments<'a, T>>;
+
+/// What [`RidgeFold`] adds up.
+#[derive(Debug)]
+pub struct Moments<'a, T> {
+    map: &'a dyn FeatureMap<T>,
+    targets: &'a Targets,
+    folds: usize,
+    certify: bool,
+    /// What makes features of the targets, whose moments are then taken in the place of theirs.
+    target_features: Option<&'a dyn FeatureMap<f64>>,
+}
+
+/// The result of the pass.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RidgeState {
+    /// Second moments of features and targets, fold by fold.
+    pub gram: GramState,
+    /// Residuals at every rank; `None` for a map that is no projection.
+    pub certificate: Option<CertificateState>,
+}
+
+impl Merge for RidgeState {
+    fn merge(&mut self, later: &Self) {
+        self.gram.merge(&later.gram);
+        if let (Some(mine), Some(theirs)) = (&mut self.certificate, &later.certificate) {
+            mine.merge(theirs);
+        }
+    }
+}
+
+impl Persist for RidgeState {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.within("gram", |out| self.gram.save(out));
+        if let Some(certificate) = &self.certificate {
+            out.within("certificate", |out| certificate.save(out));
+        }
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        from.within("gram", |from| self.gram.load(from))?;
+        match &mut self.certificate {
+            Some(certificate) => from.within("certificate", |from| certificate.load(from)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Buffers that a lane reuses from bin to bin.
+#[derive(Debug)]
+pub struct MomentScratch<T> {
+    gram: GramScratch<T>,
+    diag: Vec<f64>,
+    partial: Vec<f64>,
+}
+
+impl<T> Default for MomentScratch<T> {
+    fn default() -> Self {
+        Self { gram: GramScratch::default(), diag: Vec::new(), partial: Vec::new() }
+    }
+}
+
+impl<'a, T: Real> RidgeFold<'a, T> {
+    /// A pass over rows of the map's d features. It certifies where the map knows its kernel's diagonal.
+    pub fn new(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets) -> Self {
+        let certify = map.is_projection();
+        Self::over(map, folds, targets, Moments { map, targets, folds: folds.count(), certify, target_features: None })
+    }
+
+    /// Takes the moments with these features of the targets, where there are some, and not with the targets.
+    #[must_use]
+    pub(crate) fn with_target_features(mut self, target_features: Option<&'a dyn FeatureMap<f64>>) -> Self {
+        self.take.target_features = target_features;
+        self
+    }
+
+    /// Leaves the certificate out.
+    #[must_use]
+    pub fn without_certificate(mut self) -> Self {
+        self.take.certify = false;
+        self
+    }
+}
+
+impl<T: Real> Take<T> for Moments<'_, T> {
+    type State = RidgeState;
+    type Scratch = MomentScratch<T>;
+
+    fn init(&self) -> RidgeState {
+        let p = self.map.dims().1;
+        let columns = self.target_features.map_or(self.targets.count(), |map| map.dims().1);
+        RidgeState {
+            gram: GramState::new(p, columns, self.folds),
+            certificate: self.certify.then(|| CertificateState::new(p)),
+        }
+    }
+
+    fn take(
+        &self,
+        state: &mut RidgeState,
+        MomentScratch { gram, diag, partial }: &mut MomentScratch<T>,
+        fold: usize,
+        bins: &mut Bins<T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        if let Some(certificate) = &mut state.certificate {
+            let Filled { x, phi, .. } = bins.filled(fold);
+            diag.resize(x.nrows(), 0.0);
+            if self.map.kernel_diag(x, diag).is_some() {
+                kapprox::kernel::check_finite::<T>("of this fit", diag)?;
+                certificate.update(phi, diag, partial, workers);
+            }
+        }
+        bins.weigh(fold, workers);
+        let Filled { phi, y, w, .. } = bins.filled(fold);
+        if let Some(map) = self.target_features {
+            let mut features = Mat::zeros(y.nrows(), map.dims().1);
+            map.apply(y, features.as_mut(), workers);
+            return state.gram.update_weighted(fold, phi, features.as_ref(), w, gram, workers);
+        }
+        state.gram.update_weighted(fold, phi, y, w, gram, workers)
+    }
+}
