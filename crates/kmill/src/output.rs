@@ -1,8 +1,8 @@
 //! Standard output: results for people, or one JSON object for programs.
 
 use crate::{Error, Result, colour};
-use kstore::sink::{self, OutputColumn, OutputKind};
-use kstore::{AtomicFile, shown};
+use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kstore::{AtomicFile, KeptColumn, Strings, shown};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
@@ -73,19 +73,105 @@ pub fn spare<'p>(path: &Path, inputs: impl IntoIterator<Item = &'p Path>) -> Res
     Ok(())
 }
 
-/// Checks before the work that every file can be written after it, and returns each path with its kind.
+/// The kinds of files that reports are written to, by the extensions of their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A page of HTML.
+    Page,
+    /// A picture: SVG or PNG.
+    Picture,
+    Json,
+    /// A table of any format.
+    Table,
+    Model,
+}
+
+impl Kind {
+    /// The first of some kinds that the name of a file is right for.
+    ///
+    /// # Errors
+    /// [`Error::Option`] where it is right for none.
+    pub(crate) fn of(path: &Path, kinds: &[Self], why: &'static str, remedy: &'static str) -> Result<Self> {
+        let extension = extension(path);
+        let fits = |kind: &&Self| match (kind, extension.as_deref()) {
+            (Self::Page, Some("html" | "htm")) | (Self::Picture, Some("svg" | "png")) | (Self::Json, Some("json")) => {
+                true
+            }
+            (Self::Table, _) => is_table(path),
+            (Self::Model, _) => is_model(path),
+            _ => false,
+        };
+        kinds.iter().find(fits).copied().ok_or_else(|| Error::option("-o", path.display(), why, remedy))
+    }
+}
+
+/// The output files of a verb, each with its kind.
+#[derive(Debug)]
+pub(crate) struct Outputs(pub(crate) Vec<(PathBuf, Kind)>);
+
+impl Outputs {
+    /// Checks before the work that every file can be written after it.
+    ///
+    /// # Errors
+    /// The errors of [`check`] and [`Kind::of`]; [`Error::Option`] for a file that is named twice.
+    pub(crate) fn new(paths: &[PathBuf], kinds: &[Kind], why: &'static str, remedy: &'static str) -> Result<Self> {
+        let each = |(i, path): (usize, &PathBuf)| {
+            check(path)?;
+            if paths[..i].iter().any(|earlier| is_same(earlier, path)) {
+                return Err(Error::option("-o", path.display(), "it was named twice", "leave one out"));
+            }
+            Ok((path.clone(), Kind::of(path, kinds, why, remedy)?))
+        };
+        Ok(Self(paths.iter().enumerate().map(each).collect::<Result<_>>()?))
+    }
+
+    /// The paths, in the order in which they were named.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().map(|(path, _)| path.as_path())
+    }
+
+    /// The path of the model; `None` where no model was asked for.
+    pub(crate) fn model(&self) -> Option<&Path> {
+        self.0.iter().find(|(_, kind)| *kind == Kind::Model).map(|(path, _)| path.as_path())
+    }
+}
+
+/// The function that reads the value of a column from a row, by the type of the value.
+pub(crate) enum Column<R> {
+    Text(fn(&R) -> Option<&str>),
+    Whole(fn(&R) -> u64),
+    Number(fn(&R) -> Option<f64>),
+}
+
+/// Writes rows as a table.
 ///
 /// # Errors
-/// The errors of [`check`]; [`Error::Option`] for a file that is named twice; the errors of `kind`.
-pub fn kinds<K>(paths: &[PathBuf], kind: impl Fn(&Path) -> Result<K>) -> Result<Vec<(PathBuf, K)>> {
-    let each = |(i, path): (usize, &PathBuf)| {
-        check(path)?;
-        if paths[..i].iter().any(|earlier| is_same(earlier, path)) {
-            return Err(Error::option("-o", path.display(), "it was named twice", "leave one out"));
-        }
-        Ok((path.clone(), kind(path)?))
+/// Errors of the file system.
+pub(crate) fn table<R>(path: &Path, columns: &[(&str, Column<R>)], rows: &[R]) -> Result<()> {
+    enum Values {
+        Text(Strings),
+        Whole(Vec<i64>),
+        Number(KeptColumn),
+    }
+    let values = |(_, column): &(&str, Column<R>)| match column {
+        Column::Text(of) => Values::Text(rows.iter().map(|row| of(row).unwrap_or_default()).collect()),
+        Column::Whole(of) => Values::Whole(rows.iter().map(|row| of(row).try_into().unwrap_or(i64::MAX)).collect()),
+        Column::Number(of) => Values::Number(KeptColumn::optional(&rows.iter().map(of).collect::<Vec<_>>())),
     };
-    paths.iter().enumerate().map(each).collect()
+    let kind = |(name, column): &(&str, Column<R>)| match column {
+        Column::Text(_) => OutputColumn::new(*name, OutputKind::Text),
+        Column::Whole(_) => OutputColumn::new(*name, OutputKind::I64),
+        Column::Number(_) => OutputColumn::new(*name, OutputKind::F64).nullable(),
+    };
+    let values: Vec<Values> = columns.iter().map(values).collect();
+    let outputs = values.iter().map(|values| match values {
+        Values::Text(values) => Output::Text(values),
+        Values::Whole(values) => Output::I64(values),
+        Values::Number(values) => Output::Kept(values),
+    });
+    let mut sink = sink::create(path, &columns.iter().map(kind).collect::<Vec<_>>())?;
+    sink.write(&outputs.collect::<Vec<_>>())?;
+    Ok(sink.finish()?)
 }
 
 /// Writes `value` as one JSON object to a file.

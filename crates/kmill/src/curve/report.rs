@@ -4,12 +4,10 @@ use super::columns::as_objects;
 use super::request::Request;
 use crate::args::run::Run;
 use crate::pipeline::target_names;
-use crate::report::as_map;
-use kapprox::instruction_set;
-use ksolve::curve::{CurveCell, Floor, Method, Tested};
+use crate::report::Spent;
+use kapprox::{Real, instruction_set};
+use ksolve::curve::{CurveCell, Floor, Method, Setting, Tested};
 use ksolve::job::LAMBDA;
-use kstore::Statistics;
-use kstore::budget::Term;
 use std::path::PathBuf;
 
 /// The report of `kmill curve`: every cell, the data, the plan and the costs.
@@ -44,15 +42,9 @@ pub struct CurveReport {
     pub landmarks: &'static str,
     /// The least error of any matrix of a rank; null for kernels that are not positive definite.
     pub floor: Option<Floor>,
-    /// Seconds of each stage before the runs, and of all runs together.
-    #[serde(serialize_with = "as_map")]
-    pub seconds: Vec<(String, f64)>,
-    /// Bytes read from storage by the whole command.
-    pub bytes_read: u64,
-    /// Highest resident memory of the process; null where the system does not tell.
-    pub peak_rss_bytes: Option<usize>,
-    /// The memory budget, in bytes.
-    pub memory_budget_bytes: usize,
+    /// What the whole command took.
+    #[serde(flatten)]
+    pub spent: Spent,
     /// The stages of the run that needs most memory.
     pub plan: Vec<Planned>,
     /// Number of threads.
@@ -67,8 +59,6 @@ pub struct CurveReport {
     pub machine: String,
     /// The command, as it was typed.
     pub command: String,
-    /// The warnings of the run, one sentence each.
-    pub warnings: Vec<String>,
 }
 
 /// The files, rows and features of the table.
@@ -128,12 +118,8 @@ pub struct Planned {
 impl Planned {
     pub(super) fn new(method: &Method, plan: kstore::Plan) -> Self {
         let bytes = plan.bytes();
-        let mut terms: Vec<(String, usize)> = plan
-            .terms
-            .iter()
-            .filter(|term| term.bytes > 0)
-            .map(|term: &Term| (term.name.clone(), term.bytes))
-            .collect();
+        let terms = plan.terms.into_iter().filter(|term| term.bytes > 0);
+        let mut terms: Vec<(String, usize)> = terms.map(|term| (term.name, term.bytes)).collect();
         terms.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         Self { method: method.to_string(), stage: plan.what, bytes, terms }
     }
@@ -144,20 +130,14 @@ impl Planned {
     }
 }
 
-/// The facts of a [`ksolve::curve::Setting`] that go into the report.
-pub(super) struct Context<'a> {
-    pub(super) kernel: String,
-    pub(super) approximated: u64,
-    pub(super) tested: Option<Tested>,
-    pub(super) columns: usize,
-    pub(super) floor: Option<Floor>,
-    pub(super) statistics: &'a Statistics,
-    pub(super) precision: &'static str,
-    pub(super) plan: Vec<Planned>,
-}
-
 impl CurveReport {
-    pub(super) fn new(request: &Request, run: &Run, context: Context<'_>, cells: &[CurveCell]) -> Self {
+    pub(super) fn new<T: Real>(
+        request: &Request,
+        run: &Run,
+        setting: &Setting<'_, T>,
+        plan: Vec<Planned>,
+        cells: &[CurveCell],
+    ) -> Self {
         let options = &request.options;
         let methods: Vec<String> = options.methods.iter().map(ToString::to_string).collect();
         let mut rows: Vec<CurveCell> = cells.iter().filter(|cell| cell.repeat < options.repeats).cloned().collect();
@@ -165,7 +145,7 @@ impl CurveReport {
         rows.sort_by_key(|cell| (place(cell), cell.rank, cell.repeat));
         let table = request.train.table();
         let names = request.train.feature_names();
-        let moments = names.into_iter().zip(&context.statistics.features);
+        let moments = names.into_iter().zip(&setting.statistics().features);
         let feature = |(name, m): (String, &kstore::statistics::Moments)| FeatureReport {
             name,
             min: m.min,
@@ -185,7 +165,7 @@ impl CurveReport {
                 bytes: table.bytes(),
                 format: table.format(),
                 stored_rows: table.stored_rows(),
-                selected_rows: context.statistics.rows,
+                selected_rows: setting.statistics().rows,
                 selected_where: condition(&request.train_where),
                 test_where: condition(&request.test_where),
                 target: target_names(&request.train),
@@ -197,27 +177,30 @@ impl CurveReport {
                     ksolve::train::Scaling::None => "as they are",
                 },
             },
-            approximated_rows: context.approximated,
-            frobenius_columns: context.columns,
-            kernel: context.kernel,
+            approximated_rows: setting.rows(),
+            frobenius_columns: setting.columns(),
+            kernel: setting.kernel().to_string(),
             lambda: options.lambda,
             lambda_convention: LAMBDA,
-            tested: context.tested,
+            tested: setting.tested(),
             landmarks: options.landmarks.name,
-            floor: context.floor,
-            seconds: run.progress.seconds(),
-            bytes_read: table.bytes_read(),
-            peak_rss_bytes: kstore::budget::peak_rss(),
-            memory_budget_bytes: run.memory,
-            plan: context.plan,
+            floor: setting.floor(),
+            spent: Spent::by(run, table.bytes_read()),
+            plan,
             threads: run.threads,
-            precision: context.precision,
+            precision: <T as kstore::Real>::NAME,
             version: env!("CARGO_PKG_VERSION"),
             instruction_set: instruction_set(),
             machine: crate::machine::machine(),
             command: crate::machine::command(),
-            warnings: run.progress.warnings(),
         }
+    }
+}
+
+impl CurveReport {
+    /// The names of the files.
+    pub(super) fn files(&self) -> String {
+        self.table.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -296,10 +279,13 @@ pub(super) mod tests {
                 frobenius: vec![0.1, 0.01],
                 spectral: vec![0.05, 0.005],
             }),
-            seconds: vec![("scaling statistics".to_string(), 0.1), ("curve".to_string(), 2.0)],
-            bytes_read: 10 << 20,
-            peak_rss_bytes: Some(80 << 20),
-            memory_budget_bytes: 1 << 30,
+            spent: Spent {
+                seconds: vec![("scaling statistics".to_string(), 0.1), ("curve".to_string(), 2.0)],
+                bytes_read: 10 << 20,
+                peak_rss_bytes: Some(80 << 20),
+                memory_budget_bytes: 1 << 30,
+                warnings: Vec::new(),
+            },
             plan: vec![Planned {
                 method: "rpcholesky".to_string(),
                 stage: "errors".to_string(),
@@ -312,7 +298,6 @@ pub(super) mod tests {
             instruction_set: "x86-64 AVX2".to_string(),
             machine: "a machine".to_string(),
             command: "kmill curve 'a<b>.parquet'".to_string(),
-            warnings: Vec::new(),
         }
     }
 }

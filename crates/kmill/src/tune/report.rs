@@ -1,16 +1,15 @@
 //! The report of a search: its JSON, the rows of its table, and its text for people.
 
 use crate::args::run::Run;
-use crate::report::{FitReport, as_map};
-use crate::table::{Align, Grid, Table, count, duration, exact, number, percent};
+use crate::output::Column::{self, Number, Text, Whole};
+use crate::report::{FitReport, Spent};
+use crate::table::{self, Align, Grid, Table, count, exact, number, percent};
 use ksolve::job::MetricReport;
 use ksolve::metric::RoundReport;
 use ksolve::train::Scaling;
 use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score, SearchWork};
 use kstore::Selected;
-use kstore::budget::bytes;
 use std::fmt;
-use std::time::Duration;
 
 /// A row of the table of the search: the scores of a kernel at a rank and a lambda, on one sample.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -40,6 +39,22 @@ pub struct Row {
     /// True where the kernel went on, or won.
     pub kept: bool,
 }
+
+/// The columns of the table of rows, named and ordered as the fields of the JSON.
+pub(super) static COLUMNS: [(&str, Column<Row>); 12] = [
+    ("rung", Whole(|row| row.rung as u64)),
+    ("rows", Whole(|row| row.rows)),
+    ("kernel", Text(|row| Some(&row.kernel))),
+    ("metric", Text(|row| Some(&row.metric))),
+    ("scale", Text(|row| Some(&row.scale))),
+    ("rank", Whole(|row| row.rank as u64)),
+    ("lambda", Number(|row| row.lambda)),
+    ("cv_mse", Number(|row| row.cv_mse)),
+    ("gcv", Number(|row| row.gcv)),
+    ("alignment", Number(|row| row.alignment)),
+    ("best", Whole(|row| row.best.into())),
+    ("kept", Whole(|row| row.kept.into())),
+];
 
 /// The kernels of a comparison, each with its score where it has one.
 type Scores = Vec<(String, Option<f64>)>;
@@ -80,19 +95,11 @@ pub struct TuneReport {
     pub fit: Option<FitReport>,
     /// Passes over the table of the search; the fit counts its own.
     pub passes: u64,
-    /// Seconds of each stage, with the stages of the fit.
-    #[serde(serialize_with = "as_map")]
-    pub seconds: Vec<(String, f64)>,
-    /// Bytes read from storage.
-    pub bytes_read: u64,
-    /// Highest resident memory of the process; `None` where the system does not tell.
-    pub peak_rss_bytes: Option<usize>,
-    /// The memory budget, in bytes.
-    pub memory_budget_bytes: usize,
+    /// What the search took, and the fit.
+    #[serde(flatten)]
+    pub spent: Spent,
     /// Bytes of memory that were planned for the search.
     pub planned_bytes: usize,
-    /// The warnings of the run, one sentence each.
-    pub warnings: Vec<String>,
     /// Rows and scores of every kernel, for the terminal.
     #[serde(skip)]
     scores: Vec<(u64, Scores)>,
@@ -146,12 +153,8 @@ impl TuneReport {
             repeat: None,
             history,
             passes: tuned.passes,
-            seconds: run.progress.seconds(),
-            bytes_read: selected.table().bytes_read() + fit.as_ref().map_or(0, |fit| fit.bytes_read),
-            peak_rss_bytes: kstore::budget::peak_rss(),
-            memory_budget_bytes: run.memory,
+            spent: Spent::by(run, selected.table().bytes_read() + fit.as_ref().map_or(0, |fit| fit.bytes_read)),
             planned_bytes: tuned.planned_bytes,
-            warnings: run.progress.warnings(),
             scores: tuned.rungs.iter().map(rung).collect(),
             fit,
         }
@@ -242,16 +245,11 @@ impl fmt::Display for TuneReport {
         if let Some(fit) = &self.fit {
             return write!(f, "{fit}");
         }
-        let mut facts = Table::facts();
-        facts.fact("kernel", self.kernel.as_str());
-        if let Some(best) = self.rows.iter().rfind(|row| row.best && row.kept) {
-            facts.fact("rank", count(best.rank as u64));
-            best.lambda.inspect(|lambda| facts.fact("lambda", exact(*lambda)));
-        }
-        let total = self.seconds.iter().map(|(_, seconds)| seconds).sum::<f64>();
-        facts.fact("time", duration(Duration::from_secs_f64(total.max(0.0))));
-        let peak = self.peak_rss_bytes.map_or("unknown".to_string(), bytes);
-        facts.fact("memory", format!("peak {peak}, budget {}", bytes(self.memory_budget_bytes)));
-        write!(f, "{facts}")
+        let best = self.rows.iter().rfind(|row| row.best && row.kept);
+        let rank = best.map(|best| ("rank", count(best.rank as u64)));
+        let lambda = best.and_then(|best| best.lambda).map(|lambda| ("lambda", exact(lambda)));
+        let [time, _, memory] = self.spent.facts(None, None);
+        let facts = std::iter::once(("kernel", self.kernel.clone())).chain(rank).chain(lambda).chain([time, memory]);
+        write!(f, "{}", table::facts(facts))
     }
 }
