@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// [`Error::BrokenPipe`] when the reader has gone, which ends the run quietly.
-pub fn text(text: impl Display) -> Result<()> {
+pub(crate) fn text(text: impl Display) -> Result<()> {
     let text = text.to_string();
     let mut out = std::io::stdout().lock();
     write!(out, "{}", colour::painted(&shown::lines(&text), &std::io::stdout()))
@@ -21,9 +21,6 @@ pub fn text(text: impl Display) -> Result<()> {
 }
 
 /// Writes bytes to standard output as they are.
-///
-/// # Errors
-/// The errors of [`text()`].
 pub(crate) fn raw(bytes: &[u8]) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(closed)
@@ -38,32 +35,22 @@ pub(crate) fn closed(error: std::io::Error) -> Error {
 }
 
 /// Writes `value` as one JSON object. Numbers that are not finite become null.
-///
-/// # Errors
-/// The errors of [`text()`].
-pub fn json(value: &impl Serialize) -> Result<()> {
+pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     let object = serde_json::to_string(value)?;
     text(format_args!("{}\n", shown::object(&object)))
 }
 
 /// Writes `value` as JSON when `as_json`, else as its table.
-///
-/// # Errors
-/// The errors of [`text()`].
-pub fn report<R: Serialize + Display>(value: &R, as_json: bool) -> Result<()> {
+pub(crate) fn report<R: Serialize + Display>(value: &R, as_json: bool) -> Result<()> {
     if as_json { json(value) } else { text(value) }
 }
 
-/// The files that a table is read from.
-pub fn inputs(table: &kstore::Table) -> impl Iterator<Item = &Path> {
+pub(crate) fn inputs(table: &kstore::Table) -> impl Iterator<Item = &Path> {
     table.files().chain(table.target_file())
 }
 
 /// Refuses an output that is also an input, which it would replace.
-///
-/// # Errors
-/// [`Error::Option`].
-pub fn spare<'p>(path: &Path, inputs: impl IntoIterator<Item = &'p Path>) -> Result<()> {
+pub(crate) fn spare<'p>(path: &Path, inputs: impl IntoIterator<Item = &'p Path>) -> Result<()> {
     let Ok(output) = path.canonicalize() else { return Ok(()) };
     let same = |input: &Path| input.canonicalize().is_ok_and(|input| input == output);
     if inputs.into_iter().any(same) {
@@ -76,12 +63,10 @@ pub fn spare<'p>(path: &Path, inputs: impl IntoIterator<Item = &'p Path>) -> Res
 /// The kinds of files that reports are written to, by the extensions of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A page of HTML.
     Page,
     /// A picture: SVG or PNG.
     Picture,
     Json,
-    /// A table of any format.
     Table,
     Model,
 }
@@ -143,10 +128,6 @@ pub(crate) enum Column<R> {
     Number(fn(&R) -> Option<f64>),
 }
 
-/// Writes rows as a table.
-///
-/// # Errors
-/// Errors of the file system.
 pub(crate) fn table<R>(path: &Path, columns: &[(&str, Column<R>)], rows: &[R]) -> Result<()> {
     enum Values {
         Text(Strings),
@@ -175,17 +156,11 @@ pub(crate) fn table<R>(path: &Path, columns: &[(&str, Column<R>)], rows: &[R]) -
 }
 
 /// Writes `value` as one JSON object to a file.
-///
-/// # Errors
-/// Errors of the file system.
-pub fn json_file(path: &Path, value: &impl Serialize) -> Result<()> {
+pub(crate) fn json_file(path: &Path, value: &impl Serialize) -> Result<()> {
     file(path, format!("{}\n", serde_json::to_string(value)?).as_bytes())
 }
 
 /// Writes a file, whole or not at all.
-///
-/// # Errors
-/// Errors of the file system.
 pub(crate) fn file(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = AtomicFile::create(path)?;
     file.write_all(bytes).map_err(kstore::Error::io("write", path))?;
@@ -196,7 +171,7 @@ pub(crate) fn file(path: &Path, bytes: &[u8]) -> Result<()> {
 ///
 /// # Errors
 /// The errors of [`check`], and [`Error::Option`] for another extension.
-pub fn check_page(path: &Path, other: &Path) -> Result<()> {
+pub(crate) fn check_page(path: &Path, other: &Path) -> Result<()> {
     if is_same(path, other) || !matches!(extension(path).as_deref(), Some("html" | "htm")) {
         let remedy = "give a name that ends with .html";
         return Err(Error::option("--report", path.display(), "a report is a page", remedy));
@@ -205,10 +180,7 @@ pub fn check_page(path: &Path, other: &Path) -> Result<()> {
 }
 
 /// Checks before the work that a file can be put at `path` after it.
-///
-/// # Errors
-/// The errors of [`AtomicFile::destination`].
-pub fn check(path: &Path) -> Result<()> {
+pub(crate) fn check(path: &Path) -> Result<()> {
     AtomicFile::destination(path)?;
     Ok(())
 }
@@ -218,7 +190,7 @@ pub fn check(path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// The errors of [`check`], and [`Error::Option`] for another extension.
-pub fn check_model(path: &Path) -> Result<()> {
+pub(crate) fn check_model(path: &Path) -> Result<()> {
     if is_model(path) {
         return check(path);
     }

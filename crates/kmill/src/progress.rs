@@ -185,7 +185,6 @@ pub struct Stage<'a> {
     progress: &'a Progress,
     name: String,
     bar: Option<ProgressBar>,
-    /// Where the stage stands in the whole run, where that is known.
     whole: Option<Place>,
     started: Instant,
     rows: AtomicU64,

@@ -29,7 +29,6 @@ fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
 
-/// A text that takes so many columns at most: a longer one ends with `…`.
 fn cut(text: String, most: usize) -> String {
     if text.len() <= most || (width(&text) <= most && text.chars().count() <= MARKS * most) {
         return text;
@@ -238,12 +237,10 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// The text of a time in seconds.
 pub(crate) fn seconds(seconds: f64) -> String {
     duration(Duration::from_secs_f64(seconds.max(0.0)))
 }
 
-/// A table of names and values.
 pub(crate) fn facts<'n>(pairs: impl IntoIterator<Item = (&'n str, String)>) -> Table {
     let mut facts = Table::facts();
     pairs.into_iter().for_each(|(name, value)| facts.fact(name, value));

@@ -22,8 +22,7 @@ const RANK: usize = 300;
 
 /// The report of `kmill test`: the statistic, its p-values and the costs.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct TestReport {
-    /// Name of the statistic.
+pub(crate) struct TestReport {
     pub statistic: &'static str,
     /// Number of rows of each sample, or of the only one.
     pub rows: Vec<u64>,
@@ -41,18 +40,14 @@ pub struct TestReport {
     pub permutations: u64,
     /// The kernels with every parameter a number.
     pub kernels: Vec<String>,
-    /// The feature map, such as `nystrom`.
     pub map: String,
     /// Number of features of each map; empty for the kernel itself.
     pub ranks: Vec<usize>,
     /// The relative trace error over all rows; `None` for two maps, and maps that are no projection.
     pub certificate: Option<Certificate>,
-    /// What the run took.
     #[serde(flatten)]
     pub spent: Spent,
-    /// Passes over the rows.
     pub passes: u64,
-    /// Bytes of memory that were planned before the work started.
     pub planned_bytes: usize,
     /// The type of rows and features: `f32` or `f64`.
     pub precision: &'static str,
@@ -96,7 +91,7 @@ impl Rows {
 ///
 /// # Errors
 /// Options that contradict each other, and all errors of the test.
-pub fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
+pub(crate) fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
     let families = statistic::registry();
     let family = families.iter().find(|family| family.name == args.statistic).unwrap_or(&families[0]);
     convert::only_convert_keeps(args.data.missing)?;
@@ -107,7 +102,6 @@ pub fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
     }
 }
 
-/// Runs `kmill test` and prints its report.
 pub(crate) fn main(args: &TestArgs) -> Result<()> {
     let context = args.run.resolve();
     output::report(&run(args, &context)?, context.json)

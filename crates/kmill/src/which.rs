@@ -109,7 +109,6 @@ pub(crate) fn ask() -> io::Result<()> {
     }
 }
 
-/// The questions from a node on, those that follow an answer below it.
 fn tree(node: &Node, depth: usize) -> String {
     let indent = "  ".repeat(depth);
     match node {

@@ -7,10 +7,8 @@ use kstore::checkpoint::Manifest;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Version of the format of the file.
 const FORMAT: u64 = 1;
 
-/// The content of the file: its version, the options it belongs to, and the cells.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     format: u64,
@@ -80,7 +78,6 @@ impl CellsFile {
         Ok(kept.cells)
     }
 
-    /// The finished cells, in the order of their runs.
     pub(super) fn cells(&self) -> &[CurveCell] {
         &self.cells
     }
@@ -114,7 +111,6 @@ impl CellsFile {
         error
     }
 
-    /// Removes the file at the end of the curve.
     pub(super) fn finish(self, progress: &Progress) {
         if let Some((path, _)) = self.place
             && self.saved

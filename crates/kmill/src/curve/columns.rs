@@ -5,7 +5,6 @@ use crate::table::{count, number};
 use ksolve::curve::CurveCell;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// The names of the columns and how each is read, in the order of the output.
 pub(super) static COLUMNS: [(&str, Column<CurveCell>); 20] = [
     ("method", Text(|cell| Some(&cell.method))),
     ("rank", Whole(|cell| cell.rank as u64)),
@@ -29,7 +28,6 @@ pub(super) static COLUMNS: [(&str, Column<CurveCell>); 20] = [
     ("test_error", Number(|cell| cell.test_error)),
 ];
 
-/// The values of a cell as people read them.
 pub(super) fn shown(cell: &CurveCell) -> Vec<String> {
     let value = |(_, column): &(&str, Column<CurveCell>)| match column {
         Text(of) => of(cell).unwrap_or("–").to_string(),

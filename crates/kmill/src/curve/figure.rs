@@ -7,10 +7,8 @@ use crate::drawing::{Anchor, Canvas, Drawing, Point};
 use crate::page::{self, Chart, Edges};
 use crate::table::{count, rounded};
 
-/// Width and height of a panel.
 const PANEL: Point = (400.0, 310.0);
 
-/// The area between the axes of a panel.
 const PLANE: Edges = Edges { left: 72.0, right: 386.0, top: 44.0, bottom: 264.0 };
 
 /// Height of a line of the legend, and of the caption.
@@ -25,7 +23,6 @@ pub(super) struct Figure {
     /// The lines of the legend: names with their places in the palette, and where they begin.
     legend: Vec<Vec<(String, usize, f64)>>,
     caption: Vec<String>,
-    /// Panels beside each other.
     columns: usize,
 }
 

@@ -7,7 +7,6 @@ use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series};
 use crate::table::{count, exact, number, seconds};
 use kstore::budget::bytes;
 
-/// Makes the page of a report.
 pub(super) fn page(report: &CurveReport) -> Page {
     let (rows, features) = (count(report.approximated_rows), count(report.table.features.len() as u64));
     Page {
@@ -25,7 +24,6 @@ pub(super) fn page(report: &CurveReport) -> Page {
     }
 }
 
-/// The style rules that show the chosen errors, costs and methods, without a script.
 fn switches(report: &CurveReport) -> String {
     let costs = Cost::ALL.map(|cost| (format!("at-{}", cost.key()), format!("at-{}", cost.key())));
     let methods = (0..report.methods.len()).map(|i| (format!("show-{i}"), format!("s{i}")));

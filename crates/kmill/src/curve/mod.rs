@@ -13,7 +13,7 @@ mod report;
 mod request;
 mod summary;
 
-pub use report::CurveReport;
+pub(crate) use report::CurveReport;
 
 use crate::args::CurveArgs;
 use crate::args::run::Run;
@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// # Errors
 /// All errors of a run; the cells that are finished by then are kept beside the first output. Processes that share the passes
 /// and have other cells left to do.
-pub fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
+pub(crate) fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
     let kinds = [Kind::Page, Kind::Picture, Kind::Json, Kind::Table];
     let remedy = "end it with .html, .svg, .png, .json, .csv, .tsv, .parquet or .arrow";
     let outputs = Outputs::new(&args.output, &kinds, "its extension names no kind of report", remedy)?;
@@ -61,7 +61,6 @@ pub fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
     }
 }
 
-/// Runs `kmill curve` and prints its report.
 pub(crate) fn main(args: &CurveArgs) -> Result<()> {
     let context = args.run.resolve();
     output::report(&run(args, &context)?, context.json)
@@ -69,10 +68,10 @@ pub(crate) fn main(args: &CurveArgs) -> Result<()> {
 
 fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Outputs) -> Result<CurveReport> {
     let first = outputs.paths().next();
-    let cells = CellsFile::open(first, request.manifest::<T>(), args.resume, &run.progress)?;
+    let cells = CellsFile::open(first, request.manifest.clone(), args.resume, &run.progress)?;
     let engine = args.engine.open()?;
     if let Some(engine) = &engine {
-        engine.join(&request.shared::<T>(&left(request, &cells)))?;
+        engine.join(&request.shared(&left(request, &cells)))?;
     }
     let report = measured::<T>(request, run, outputs, cells, engine.as_ref());
     let over = !report.as_ref().err().and_then(Error::stored).is_some_and(kstore::Error::may_pass);
@@ -110,12 +109,10 @@ fn write(report: &CurveReport, path: &Path, kind: Kind) -> Result<()> {
     }
 }
 
-/// The runs that have no finished cells yet.
 fn left(request: &Request, cells: &CellsFile) -> Vec<ksolve::curve::CurveRun> {
     request.options.runs().into_iter().filter(|run| !cells.hold(run)).collect()
 }
 
-/// Does every run that is left.
 fn all_runs<T: Real>(
     setting: &Setting<'_, T>,
     request: &Request,

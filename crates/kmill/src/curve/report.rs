@@ -12,29 +12,23 @@ use std::path::PathBuf;
 
 /// The report of `kmill curve`: every cell, the data, the plan and the costs.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct CurveReport {
+pub(crate) struct CurveReport {
     /// A cell for every method, rank and repeat, in this order; flat objects in JSON.
     #[serde(serialize_with = "as_objects")]
     pub rows: Vec<CurveCell>,
-    /// Methods, in the order they were asked for.
     pub methods: Vec<String>,
-    /// Ranks, ascending.
     pub ranks: Vec<usize>,
     /// Number of seeds that were tried.
     pub repeats: u64,
     /// The first seed; the others follow it.
     pub seed: u64,
-    /// The files, rows and columns of the table.
     pub table: TableReport,
-    /// Rows whose kernel matrix is approximated.
     pub approximated_rows: u64,
     /// Rows whose columns of the matrix were formed for the Frobenius error; all where it is exact.
     pub frobenius_columns: usize,
     /// The kernel with every parameter a number.
     pub kernel: String,
-    /// The penalty of the test error.
     pub lambda: f64,
-    /// [`LAMBDA`].
     pub lambda_convention: &'static str,
     /// The kind of test error: `mse` (squared error) or `error` (share of wrong classes); null without test rows.
     pub tested: Option<Tested>,
@@ -42,44 +36,33 @@ pub struct CurveReport {
     pub landmarks: &'static str,
     /// The least error of any matrix of a rank; null for kernels that are not positive definite.
     pub floor: Option<Floor>,
-    /// What the whole command took.
     #[serde(flatten)]
     pub spent: Spent,
-    /// The stages of the run that needs most memory.
     pub plan: Vec<Planned>,
-    /// Number of threads.
     pub threads: usize,
     /// The type of rows and features: `f32` or `f64`.
     pub precision: &'static str,
-    /// Version of kmill.
     pub version: &'static str,
-    /// The instruction set of the processor that was used.
     pub instruction_set: String,
     /// Processor and operating system.
     pub machine: String,
-    /// The command, as it was typed.
     pub command: String,
 }
 
-/// The files, rows and features of the table.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct TableReport {
+pub(crate) struct TableReport {
     /// Files, as they were named.
     #[serde(serialize_with = "kstore::lossy::paths")]
     pub files: Vec<PathBuf>,
     /// Bytes on disk.
     pub bytes: u64,
-    /// Name of the file format.
     pub format: &'static str,
     /// Rows in all files.
     pub stored_rows: u64,
     /// Rows that the condition selects.
     pub selected_rows: u64,
-    /// Condition of those rows.
     pub selected_where: Option<String>,
-    /// Condition of the test rows.
     pub test_where: Option<String>,
-    /// Target columns.
     pub target: Vec<String>,
     /// Features, before scaling.
     pub features: Vec<FeatureReport>,
@@ -89,27 +72,20 @@ pub struct TableReport {
 
 /// A feature, with its statistics over the selected rows.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct FeatureReport {
-    /// Name of the column.
+pub(crate) struct FeatureReport {
     pub name: String,
     /// Smallest value among the selected rows.
     pub min: f64,
-    /// Mean.
     pub mean: f64,
-    /// Standard deviation.
     pub deviation: f64,
     /// Largest value.
     pub max: f64,
 }
 
-/// A stage of the plan, with the memory that it needs.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Planned {
-    /// The method that needs it.
+pub(crate) struct Planned {
     pub method: String,
-    /// The name of the stage.
     pub stage: String,
-    /// Bytes of memory that the stage needs.
     pub bytes: usize,
     /// The name and the bytes of each part of that memory, largest first.
     pub terms: Vec<(String, usize)>,
@@ -124,7 +100,6 @@ impl Planned {
         Self { method: method.to_string(), stage: plan.what, bytes, terms }
     }
 
-    /// Bytes of the stage that needs most.
     pub(super) fn largest(stages: &[Self]) -> usize {
         stages.iter().map(|stage| stage.bytes).max().unwrap_or(0)
     }
@@ -198,7 +173,6 @@ impl CurveReport {
 }
 
 impl CurveReport {
-    /// The names of the files.
     pub(super) fn files(&self) -> String {
         self.table.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
     }

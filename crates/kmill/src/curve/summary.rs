@@ -7,7 +7,6 @@ use std::fmt;
 
 const NONE: &str = "–";
 
-/// The kinds of error that methods are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Metric {
     Trace,
@@ -28,7 +27,6 @@ impl Metric {
         }
     }
 
-    /// The least error at each rank.
     pub(super) fn floor(self, report: &CurveReport) -> Option<&[f64]> {
         let floor = report.floor.as_ref()?;
         match self {
@@ -49,7 +47,6 @@ impl Metric {
         }
     }
 
-    /// The name for headings.
     pub(super) fn title(self, report: &CurveReport) -> &'static str {
         match self {
             Self::Trace => "Relative trace error",
@@ -107,7 +104,6 @@ impl Cost {
     }
 }
 
-/// Median and quartiles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) low: f64,
@@ -134,7 +130,6 @@ fn spread(mut values: Vec<f64>) -> Option<Spread> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
     pub(super) rank: usize,
-    /// Median cost.
     pub(super) cost: f64,
     pub(super) error: Spread,
 }
@@ -153,7 +148,6 @@ fn round_numbers(low: f64, high: f64) -> Vec<f64> {
     chosen
 }
 
-/// Most budgets that are shown.
 const BUDGETS: usize = 7;
 
 impl CurveReport {
@@ -242,7 +236,6 @@ impl CurveReport {
         })
     }
 
-    /// Bytes planned for the run that needs most.
     pub(super) fn planned_bytes(&self) -> usize {
         self.rows.iter().map(|row| row.planned_bytes).max().unwrap_or(0)
     }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-/// The look of a shape: its colours and lines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ink {
     pub(super) fill: Option<[u8; 3]>,

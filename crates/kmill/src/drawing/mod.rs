@@ -28,11 +28,9 @@ fn own_style() -> String {
 /// The position of a word relative to its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
-    /// The word begins at the point.
     Start,
     /// The middle of the word is at the point.
     Middle,
-    /// The word ends at the point.
     End,
     /// The word runs upwards, and its middle is at the point.
     Upwards,
@@ -47,7 +45,6 @@ pub(crate) trait Canvas {
     fn lines(&mut self, class: &str, pieces: &[[Point; 2]], says: Option<&str>);
     /// Draws a line through points, or the area within it where it is closed.
     fn path(&mut self, class: &str, points: &[Point], closed: bool, says: Option<&str>);
-    /// Draws a circle.
     fn circle(&mut self, class: &str, centre: Point, radius: f64, says: Option<&str>);
     /// Draws a word whose baseline is at the height of `place`.
     fn word(&mut self, class: &str, word: &str, place: Point, anchor: Anchor);
@@ -55,7 +52,6 @@ pub(crate) trait Canvas {
     fn mark(&mut self, _attributes: String) {}
     /// Begins a group of shapes with attributes, for the script of a page.
     fn begin(&mut self, _attributes: String) {}
-    /// Ends the group.
     fn end(&mut self) {}
 }
 
@@ -88,18 +84,11 @@ pub(crate) fn svg(picture: &dyn Drawing) -> String {
     alone(picture, Svg::new("picture", &picture.name(), picture.size(), &own_style())).finish()
 }
 
-/// The picture as a file of PNG.
-///
-/// # Errors
-/// None in practice: the file is written to memory.
 pub(crate) fn png(picture: &dyn Drawing) -> std::io::Result<Vec<u8>> {
     alone(picture, Pixels::new(picture.size())).png()
 }
 
 /// Writes a picture, as SVG where the name ends with .svg and as PNG elsewhere.
-///
-/// # Errors
-/// Errors of the file system.
 pub(crate) fn write(picture: &dyn Drawing, path: &Path) -> Result<()> {
     let bytes = match output::extension(path).as_deref() {
         Some("svg") => svg(picture).into_bytes(),

@@ -13,7 +13,6 @@ use tiny_skia::{FillRule, LineCap, Paint, PathBuilder, Pixmap, Rect, Stroke, Str
 /// Pixels in a unit of the drawing: sharp on screens of twice the usual density.
 const DENSITY: f32 = 2.0;
 
-/// The pixels drawn so far.
 #[derive(Debug)]
 pub(crate) struct Pixels {
     map: Pixmap,
@@ -44,10 +43,6 @@ impl Pixels {
         }
     }
 
-    /// The bytes of the PNG file.
-    ///
-    /// # Errors
-    /// None in practice: the file is written to memory.
     pub(crate) fn png(&self) -> io::Result<Vec<u8>> {
         let (width, height) = (self.map.width(), self.map.height());
         let mut rows = ZlibEncoder::new(Vec::new(), Compression::default());
@@ -70,7 +65,6 @@ impl Pixels {
     }
 }
 
-/// The pixels of a unit.
 fn scaled() -> Transform {
     Transform::from_scale(DENSITY, DENSITY)
 }

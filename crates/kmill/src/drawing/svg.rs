@@ -37,7 +37,6 @@ impl Svg {
         self.elements
     }
 
-    /// Ends the drawing and returns the SVG element.
     pub(crate) fn finish(self) -> String {
         self.elements + "</svg>\n"
     }

@@ -3,7 +3,7 @@
 mod page;
 mod report;
 
-pub use report::EvaluateReport;
+pub(crate) use report::EvaluateReport;
 
 use crate::args::EvaluateArgs;
 use crate::args::run::Run;
@@ -14,7 +14,7 @@ use ksolve::Task;
 ///
 /// # Errors
 /// Files that cannot be read or do not fit the model.
-pub fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
+pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
     if let Some(page) = &args.report {
         output::check_page(page, &args.model)?;
     }
@@ -52,7 +52,6 @@ pub fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
     Ok(report)
 }
 
-/// Runs `kmill evaluate` and prints its report.
 pub(crate) fn main(args: &EvaluateArgs) -> Result<()> {
     let context = args.run.resolve();
     output::report(&run(args, &context)?, context.json)

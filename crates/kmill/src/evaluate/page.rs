@@ -9,7 +9,6 @@ use std::path::Path;
 /// Most classes with which the confusion matrix is shown.
 const CLASSES: usize = 30;
 
-/// Makes the page of a report.
 pub(super) fn page(report: &EvaluateReport, details: &Details, model: &Path) -> Page {
     let (mut sections, rows) = match report {
         EvaluateReport::Target(Evaluation::Regression(report)) => (regression(report, details), report.rows),
@@ -48,7 +47,6 @@ fn regression(report: &RegressionScores, details: &Details) -> Vec<Section> {
     std::iter::once(scores).chain(charts).collect()
 }
 
-/// The charts of truth and residual against the prediction, for a sample of the rows, as HTML.
 fn residuals(report: &RegressionScores, details: &Details) -> Option<String> {
     let cloud = |id: &str, title: &str, y: &str, points: Vec<(f64, f64)>, line: [(f64, f64); 2]| {
         let heights = points.iter().map(|point| point.1).chain(line.map(|end| end.1));
@@ -107,7 +105,6 @@ fn classification(report: &ClassificationScores, details: &Details) -> Vec<Secti
     sections
 }
 
-/// The chart of predicted probabilities against shares of rows.
 fn calibration(report: &ClassificationScores, details: &Details) -> Option<Section> {
     let bins = details.calibration.as_ref()?;
     let (x, y) = match &report.classes[..] {

@@ -5,10 +5,9 @@ use ksolve::predict::{ClassificationScores, Evaluation, NoveltyScores, Regressio
 use ksolve::score::Regression;
 use std::fmt;
 
-/// The report of `kmill evaluate`.
 #[derive(Clone, Debug, serde::Serialize)]
 #[serde(untagged)]
-pub enum EvaluateReport {
+pub(crate) enum EvaluateReport {
     /// The scores of predictions of the target.
     Target(Evaluation),
     /// The scores of a ranking by how unusual rows are.
@@ -32,7 +31,6 @@ impl fmt::Display for EvaluateReport {
     }
 }
 
-/// Names of the scores of a regression, and their values.
 fn named(scores: &Regression) -> [(&'static str, Option<f64>); 7] {
     [
         ("mse", scores.mse),
@@ -45,7 +43,6 @@ fn named(scores: &Regression) -> [(&'static str, Option<f64>); 7] {
     ]
 }
 
-/// The scores of a regression as people read them.
 pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, String)> {
     let mut facts = vec![("rows", count(scores.rows))];
     facts.extend(named(&scores.scores).map(|(name, value)| match name {
@@ -57,7 +54,6 @@ pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, 
     facts
 }
 
-/// The scores of a classification as people read them.
 pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'static str, String)> {
     let agreement = &scores.agreement;
     let mut facts = vec![
@@ -78,7 +74,6 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
     facts
 }
 
-/// The scores of a model of novelty as people read them.
 pub(super) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String)> {
     let share = |share: Option<f64>| share.map_or("–".to_string(), percent);
     let NoveltyScores { precision, recall, precision_at, auc, average_precision, .. } = *scores;
@@ -114,7 +109,6 @@ fn classification(scores: &ClassificationScores, f: &mut fmt::Formatter<'_>) -> 
     write!(f, "{}", confusions(scores))
 }
 
-/// The confusion matrix.
 pub(super) fn confusions(scores: &ClassificationScores) -> Grid {
     let rows = scores.classes.iter().zip(&scores.confusion);
     Grid {

@@ -15,7 +15,6 @@ use kstore::shown::number;
 
 pub(crate) use surfaces::FRIEDMAN1;
 
-/// The generators of this crate, in the order of the help text.
 static GENERATORS: Registry<&Generator> = Registry::new(&[
     &FRIEDMAN1,
     &surfaces::HIDDEN,
@@ -193,7 +192,6 @@ pub fn fill(generator: &Generator, recipe: &Recipe, first: u64, x: &mut [f64], y
 pub(crate) mod tests {
     use super::*;
 
-    /// All rows of a small table.
     pub(crate) fn table(generator: &Generator, rows: u64, noise: Option<f64>) -> (Vec<f64>, Vec<f64>) {
         let recipe = Recipe::new(generator, rows, 3, None, noise).unwrap();
         let (mut x, mut y) = (vec![0.0; rows as usize * recipe.features], vec![0.0; rows as usize]);

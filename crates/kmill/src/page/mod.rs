@@ -19,7 +19,6 @@ use kstore::shown::lines;
 use std::fmt::{self, Write};
 use std::path::Path;
 
-/// The style rules of the page.
 const STYLE: &str = include_str!("style.css");
 
 /// The colours of a light page, by the names of their variables.

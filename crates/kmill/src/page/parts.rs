@@ -52,7 +52,6 @@ pub(crate) fn bars(head: [&str; 2], shares: &[(String, f64, String)]) -> String 
     sheet(&format!("<th>{name}</th><th>{value}</th><th></th>"), &rows)
 }
 
-/// A command line for copying, as HTML.
 pub(crate) fn command(line: &str) -> String {
     format!("<pre class=\"command\">{}</pre>", text(line))
 }
@@ -172,7 +171,6 @@ pub(crate) fn data<const N: usize>(
     beside(&self::facts(facts), &details(title, &(table(&head, &rows) + &more)))
 }
 
-/// Most features that are shown.
 pub(crate) const FEATURES: usize = 100;
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use crate::drawing::{Anchor, Canvas, LETTERS};
 use crate::page::{Axis, COLOURS, Edges};
 use std::collections::HashMap;
 
-/// Height of a line of the legend.
 const LINE: f64 = 21.0;
 
 /// Letters of a name that are shown.

@@ -22,7 +22,6 @@ struct Function {
     values: Vec<f64>,
 }
 
-/// The parts of the picture.
 struct Line<'a> {
     feature: &'a str,
     what: String,

@@ -37,18 +37,13 @@ const GRID: (usize, usize) = (200, 150);
 
 /// The report of `kmill plot`: the features, rows and scores of the picture.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct PlotReport {
-    /// The feature along the horizontal axis.
+pub(crate) struct PlotReport {
     pub x: String,
-    /// The feature along the vertical axis.
     pub y: String,
-    /// Number of rows of the table.
     pub rows: u64,
-    /// Number of rows that are drawn.
     pub drawn: usize,
     /// Smallest and largest score on the grid, for each output.
     pub scores: Vec<(f64, f64)>,
-    /// The path of the picture.
     #[serde(serialize_with = "kstore::lossy::path")]
     pub output: std::path::PathBuf,
 }
@@ -72,7 +67,7 @@ struct Axes {
 ///
 /// # Errors
 /// Columns that the model or the table does not have, and errors of reading them.
-pub fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
+pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     output::check(&args.output)?;
     output::spare(&args.output, [args.model.as_path()])?;
     let why = "its extension names no kind of picture";
@@ -87,7 +82,6 @@ pub fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     draw(&predictor, kind, axes, &points, args, run)
 }
 
-/// Runs `kmill plot` and prints its report.
 pub(crate) fn main(args: &PlotArgs) -> Result<()> {
     let context = args.run.resolve();
     output::report(&run(args, &context)?, context.json)
@@ -146,7 +140,6 @@ fn draw(
     Ok(PlotReport { x, y, rows: points.rows, drawn: points.drawn.len(), scores, output: args.output.clone() })
 }
 
-/// The smallest and the largest of some numbers.
 fn extent(values: &[f64]) -> (f64, f64) {
     values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)))
 }
@@ -201,7 +194,6 @@ fn evaluate(predictor: &Predictor, axes: &Axes, bounds: [(f64, f64); 2]) -> Resu
     Ok(scores)
 }
 
-/// Writes a picture, alone or on a page.
 fn write(picture: &dyn Drawing, kind: Kind, card: &Card, args: &PlotArgs) -> Result<()> {
     if kind == Kind::Picture {
         return drawing::write(picture, &args.output);

@@ -10,7 +10,6 @@ use crate::table::number;
 /// Number of shades between the smallest and the largest value.
 const SHADES: usize = 12;
 
-/// The parts of a picture: grid, scores, rows and axes.
 pub(super) struct Picture<'a> {
     pub(super) names: &'a [String; 2],
     pub(super) bounds: [(f64, f64); 2],
@@ -18,7 +17,6 @@ pub(super) struct Picture<'a> {
     pub(super) grids: &'a [Grid],
     /// The class at every grid point, for a classifier; `None` for other models.
     pub(super) regions: Option<Vec<usize>>,
-    /// Names of the classes; none for other models.
     pub(super) classes: Vec<String>,
     /// Number of the output that is drawn where there are no classes, from 0.
     pub(super) component: usize,
@@ -75,7 +73,6 @@ impl Picture<'_> {
         }
     }
 
-    /// Draws the bar of the shades with its numbers.
     fn bar(&self, canvas: &mut dyn Canvas) {
         let Some(grid) = self.grids.get(self.component) else { return };
         legend::shades(canvas, range(grid), SHADES, PLANE);
@@ -108,7 +105,6 @@ impl Picture<'_> {
         }
     }
 
-    /// Draws the values of the component as shades.
     fn shades(&self, canvas: &mut dyn Canvas) {
         let Some(grid) = self.grids.get(self.component) else { return };
         let (low, high) = range(grid);

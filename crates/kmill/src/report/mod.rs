@@ -61,7 +61,6 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// What a run took that has just ended.
     pub(crate) fn by(run: &Run, bytes_read: u64) -> Self {
         let progress = &run.progress;
         Self {
@@ -73,12 +72,10 @@ impl Spent {
         }
     }
 
-    /// Seconds of all stages.
     pub(crate) fn total(&self) -> f64 {
         self.seconds.iter().map(|(_, seconds)| seconds).sum()
     }
 
-    /// Time, reading and memory as people read them.
     pub(crate) fn facts(&self, passes: Option<u64>, planned: Option<usize>) -> [(&'static str, String); 3] {
         let passes = passes.map_or(String::new(), |passes| format!(" in {passes} passes"));
         let read = bytes(usize::try_from(self.bytes_read).unwrap_or(usize::MAX));
@@ -101,7 +98,6 @@ pub struct ModelFile {
 }
 
 impl ModelFile {
-    /// The file at `path`, with its size.
     pub(crate) fn at(path: &Path) -> Self {
         Self { path: path.to_path_buf(), bytes: std::fs::metadata(path).map_or(0, |metadata| metadata.len()) }
     }
@@ -114,7 +110,6 @@ impl fmt::Display for ModelFile {
 }
 
 impl FitReport {
-    /// The report of a fit that has just ended.
     pub(crate) fn new(mut fit: job::FitReport, run: &Run, table: &kstore::Table, model: Option<&Path>) -> Self {
         if let Some(method) = &mut fit.method {
             method.why = flags(&method.why);
@@ -134,7 +129,6 @@ impl FitReport {
 }
 
 impl FitReport {
-    /// What the run took.
     fn spent(&self) -> Spent {
         Spent {
             seconds: self.seconds.clone(),

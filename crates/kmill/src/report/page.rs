@@ -31,7 +31,6 @@ impl FitReport {
         }
     }
 
-    /// The cross-validated errors as a heat map; `None` without folds.
     fn surface(&self) -> Option<String> {
         let heat =
             Heat { title: "Surface", grid: self.surface_grid()?, shading: Scale::Log, scores: self.surface_scores() };
@@ -85,7 +84,6 @@ impl FitReport {
     }
 }
 
-/// What every feature counts in the metric, and the rounds in which it was learned.
 fn importance(metric: &MetricReport) -> String {
     let shown = |(name, share, spread): (&str, f64, Option<f64>)| (name.to_string(), share, counted(share, spread));
     let most: Vec<_> = metric.shares().take(FEATURES).map(shown).collect();

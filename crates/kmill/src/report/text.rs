@@ -23,7 +23,6 @@ fn about_the_best(mut grid: Grid) -> (Grid, String) {
     (grid, format!("; -v shows all {all} rows"))
 }
 
-/// The distances of models of graphs.
 pub(crate) const DISTANCES: &str = "Euclidean, of the scaled features";
 
 /// How a graph is made.
@@ -31,7 +30,6 @@ pub(crate) fn joined(neighbours: usize) -> String {
     format!("each joined to its {} nearest", count(neighbours as u64))
 }
 
-/// The figure that tells the number of nodes.
 const NODES: &str = "nodes";
 
 impl FitReport {
@@ -43,7 +41,6 @@ impl FitReport {
         }
     }
 
-    /// The number of nodes of a graph.
     fn nodes(&self) -> Option<u64> {
         let figure = self.fit.figures.iter().find(|figure| figure.name == NODES)?;
         figure.values.first().map(|nodes| *nodes as u64)
@@ -105,7 +102,6 @@ impl FitReport {
         facts(std::iter::once(time).chain(stages).chain([read, memory]))
     }
 
-    /// Time and memory in a few words.
     fn in_all(&self) -> String {
         let peak = self.peak_rss_bytes.map_or(String::new(), |peak| format!(" and at most {} of memory", bytes(peak)));
         format!("{}{peak}", seconds(self.spent().total()))

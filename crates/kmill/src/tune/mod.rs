@@ -3,7 +3,7 @@
 mod report;
 mod search;
 
-pub use report::TuneReport;
+pub(crate) use report::TuneReport;
 
 use crate::args::TuneArgs;
 use crate::args::parse::{Landmarks, Metric};
@@ -28,7 +28,7 @@ use std::path::PathBuf;
 ///
 /// # Errors
 /// Options that contradict each other, and all errors of the search and the fit; nothing is written then.
-pub fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
+pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     let outputs = outputs(&args.output)?;
     if args.disk.resume && outputs.model().is_none() {
         let why = "only the fit keeps a checkpoint, and without a model nothing is fitted";
@@ -84,7 +84,6 @@ fn outputs(paths: &[PathBuf]) -> Result<Outputs> {
     Ok(outputs)
 }
 
-/// Runs `kmill tune` and prints its report.
 pub(crate) fn main(args: &TuneArgs) -> Result<()> {
     let context = args.run.resolve();
     output::report(&run(args, &context)?, context.json)
@@ -134,7 +133,6 @@ fn scalings(args: &TuneArgs) -> &'static [Scaling] {
     if free { &[Scaling::Asinh] } else { &[] }
 }
 
-/// The factors of the length scales.
 fn factors(args: &TuneArgs) -> Result<Vec<f64>> {
     match &args.factors {
         Some(factors) if learns(args) => {
