@@ -18,7 +18,6 @@ pub(crate) fn painted<'t>(text: &'t str, stream: &impl IsTerminal) -> Cow<'t, st
     Cow::Owned(text.split_inclusive('\n').map(line).collect())
 }
 
-/// A line with its colours.
 fn line(line: &str) -> String {
     for (start, colour) in [("error:", RED), ("warning:", YELLOW)] {
         if let Some(rest) = line.strip_prefix(start) {

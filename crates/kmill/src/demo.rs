@@ -4,7 +4,7 @@ use crate::args::run::Run;
 use crate::args::{Cli, Command, DemoArgs};
 use crate::evaluate::EvaluateReport;
 use crate::generate;
-use crate::generators::{self, Recipe};
+use crate::generators::{FRIEDMAN1, Recipe};
 use crate::report::FitReport;
 use crate::table::count;
 use crate::{Error, Result, evaluate, fit, inspect, output, predict};
@@ -98,9 +98,8 @@ fn contents(path: &Path, run: &Run) -> Result<inspect::TableReport> {
 /// Writes a generated table into the folder and returns its path.
 fn table(folder: &Path, name: &str, rows: u64, seed: u64, run: &Run) -> Result<PathBuf> {
     let path = folder.join(name);
-    let generator = generators::find("friedman1").unwrap_or(&generators::Friedman1);
-    let recipe = Recipe::new(generator, rows, seed, None, None)?;
-    generate::write::<f32>(generator, &recipe, &path, &run.progress)?;
+    let recipe = Recipe::new(&FRIEDMAN1, rows, seed, None, None)?;
+    generate::write::<f32>(&FRIEDMAN1, &recipe, &path, &run.progress)?;
     Ok(path)
 }
 

@@ -39,14 +39,14 @@ impl Element for f64 {
 /// # Errors
 /// Errors of the file system, and an interruption; then nothing is written.
 pub fn write<T: Element>(
-    generator: &dyn Generator,
+    generator: &Generator,
     recipe: &Recipe,
     path: &Path,
     progress: &Progress,
 ) -> Result<Vec<PathBuf>> {
     let d = recipe.features;
     let features: Vec<_> = (0..d).map(|column| OutputColumn::new(format!("x{column}"), T::KIND)).collect();
-    let classes = generator.target() == Target::Class;
+    let classes = generator.target == Target::Class;
     let target = OutputColumn::new("y", if classes { OutputKind::I64 } else { OutputKind::F64 });
     let mut out = TableWriter::create(path, &features, &[target])?;
     let stage = progress.stage("generate", Some(recipe.rows));
@@ -85,6 +85,6 @@ pub(crate) fn main(args: &GenerateArgs) -> Result<()> {
         ElementType::F32 => write::<f32>(generator, &recipe, &args.output, &progress)?,
         ElementType::F64 => write::<f64>(generator, &recipe, &args.output, &progress)?,
     };
-    progress.note(&format!("{} rows of {} in {}", count(recipe.rows), generator.name(), writer::named(&files)));
+    progress.note(&format!("{} rows of {} in {}", count(recipe.rows), generator.name, writer::named(&files)));
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 use crate::table::{Align, Table, count, number, percent};
 use ksolve::job::MetricReport;
-use kstore::shown;
 
 /// Features whose importance is shown in a table, and in a line.
 const MOST_IMPORTANT: usize = 12;
@@ -27,33 +26,29 @@ pub(crate) fn described(metric: &MetricReport) -> String {
     if tried.is_empty() { features } else { format!("{features} (held-out mse: {})", tried.join(", ")) }
 }
 
-/// The features that count most in the metric, with bars.
-pub(crate) fn importance(metric: &MetricReport) -> Table {
-    let mut table = Table::new([("feature", Align::Left), ("importance", Align::Right), ("", Align::Left)]);
-    for (name, share, spread) in metric.shares().take(MOST_IMPORTANT) {
-        table.row(vec![
-            shown::line(name).to_string(),
-            counted(share, spread),
-            "#".repeat((share * BAR).round() as usize),
-        ]);
+/// The features that count most, each with its share of 1 and what is said of it, with bars.
+fn bars<'n>(title: &str, features: impl Iterator<Item = (&'n str, f64, String)>) -> Table {
+    let mut table = Table::new([("feature", Align::Left), (title, Align::Right), ("", Align::Left)]);
+    for (name, share, shown) in features.take(MOST_IMPORTANT) {
+        table.row([name.to_string(), shown, "#".repeat((share * BAR).round() as usize)]);
     }
     table
+}
+
+/// The features that count most in the metric.
+pub(crate) fn importance(metric: &MetricReport) -> Table {
+    bars("importance", metric.shares().map(|(name, share, spread)| (name, share, counted(share, spread))))
+}
+
+/// The features with the largest slopes: shares of the sum of the squares.
+pub(crate) fn slopes(features: &[(String, f64)]) -> Table {
+    let total = features.iter().map(|(_, slope)| slope * slope).sum::<f64>().max(f64::MIN_POSITIVE);
+    bars("slope", features.iter().map(|(name, slope)| (&name[..], slope * slope / total, number(*slope, 4))))
 }
 
 /// What a feature counts: its share, and how far that differs from fold to fold.
 pub(crate) fn counted(share: f64, spread: Option<f64>) -> String {
     spread.map_or(percent(share), |spread| format!("{} +- {:.1}", percent(share), 100.0 * spread))
-}
-
-/// The features with the largest slopes, with bars: shares of the sum of the squares.
-pub(crate) fn slopes(features: &[(String, f64)]) -> Table {
-    let total: f64 = features.iter().map(|(_, slope)| slope * slope).sum();
-    let mut table = Table::new([("feature", Align::Left), ("slope", Align::Right), ("", Align::Left)]);
-    for (name, slope) in features.iter().take(MOST_IMPORTANT) {
-        let share = slope * slope / total.max(f64::MIN_POSITIVE);
-        table.row(vec![shown::line(name).to_string(), number(*slope, 4), "#".repeat((share * BAR).round() as usize)]);
-    }
-    table
 }
 
 /// The features that count most in the metric, in a line.

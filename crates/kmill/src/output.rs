@@ -1,8 +1,8 @@
 //! Standard output: results for people, or one JSON object for programs.
 
 use crate::{Error, Result, colour};
-use kstore::sink::{self, OutputColumn, OutputKind};
-use kstore::{AtomicFile, shown};
+use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kstore::{AtomicFile, KeptColumn, Strings, shown};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// [`Error::BrokenPipe`] when the reader has gone, which ends the run quietly.
-pub fn text(text: impl Display) -> Result<()> {
+pub(crate) fn text(text: impl Display) -> Result<()> {
     let text = text.to_string();
     let mut out = std::io::stdout().lock();
     write!(out, "{}", colour::painted(&shown::lines(&text), &std::io::stdout()))
@@ -21,9 +21,6 @@ pub fn text(text: impl Display) -> Result<()> {
 }
 
 /// Writes bytes to standard output as they are.
-///
-/// # Errors
-/// The errors of [`text()`].
 pub(crate) fn raw(bytes: &[u8]) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(closed)
@@ -38,32 +35,22 @@ pub(crate) fn closed(error: std::io::Error) -> Error {
 }
 
 /// Writes `value` as one JSON object. Numbers that are not finite become null.
-///
-/// # Errors
-/// The errors of [`text()`].
-pub fn json(value: &impl Serialize) -> Result<()> {
+pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     let object = serde_json::to_string(value)?;
     text(format_args!("{}\n", shown::object(&object)))
 }
 
 /// Writes `value` as JSON when `as_json`, else as its table.
-///
-/// # Errors
-/// The errors of [`text()`].
-pub fn report<R: Serialize + Display>(value: &R, as_json: bool) -> Result<()> {
+pub(crate) fn report<R: Serialize + Display>(value: &R, as_json: bool) -> Result<()> {
     if as_json { json(value) } else { text(value) }
 }
 
-/// The files that a table is read from.
-pub fn inputs(table: &kstore::Table) -> impl Iterator<Item = &Path> {
+pub(crate) fn inputs(table: &kstore::Table) -> impl Iterator<Item = &Path> {
     table.files().chain(table.target_file())
 }
 
 /// Refuses an output that is also an input, which it would replace.
-///
-/// # Errors
-/// [`Error::Option`].
-pub fn spare<'p>(path: &Path, inputs: impl IntoIterator<Item = &'p Path>) -> Result<()> {
+pub(crate) fn spare<'p>(path: &Path, inputs: impl IntoIterator<Item = &'p Path>) -> Result<()> {
     let Ok(output) = path.canonicalize() else { return Ok(()) };
     let same = |input: &Path| input.canonicalize().is_ok_and(|input| input == output);
     if inputs.into_iter().any(same) {
@@ -73,33 +60,107 @@ pub fn spare<'p>(path: &Path, inputs: impl IntoIterator<Item = &'p Path>) -> Res
     Ok(())
 }
 
-/// Checks before the work that every file can be written after it, and returns each path with its kind.
-///
-/// # Errors
-/// The errors of [`check`]; [`Error::Option`] for a file that is named twice; the errors of `kind`.
-pub fn kinds<K>(paths: &[PathBuf], kind: impl Fn(&Path) -> Result<K>) -> Result<Vec<(PathBuf, K)>> {
-    let each = |(i, path): (usize, &PathBuf)| {
-        check(path)?;
-        if paths[..i].iter().any(|earlier| is_same(earlier, path)) {
-            return Err(Error::option("-o", path.display(), "it was named twice", "leave one out"));
-        }
-        Ok((path.clone(), kind(path)?))
+/// The kinds of files that reports are written to, by the extensions of their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Page,
+    /// A picture: SVG or PNG.
+    Picture,
+    Json,
+    Table,
+    Model,
+}
+
+impl Kind {
+    /// The first of some kinds that the name of a file is right for.
+    ///
+    /// # Errors
+    /// [`Error::Option`] where it is right for none.
+    pub(crate) fn of(path: &Path, kinds: &[Self], why: &'static str, remedy: &'static str) -> Result<Self> {
+        let extension = extension(path);
+        let fits = |kind: &&Self| match (kind, extension.as_deref()) {
+            (Self::Page, Some("html" | "htm")) | (Self::Picture, Some("svg" | "png")) | (Self::Json, Some("json")) => {
+                true
+            }
+            (Self::Table, _) => is_table(path),
+            (Self::Model, _) => is_model(path),
+            _ => false,
+        };
+        kinds.iter().find(fits).copied().ok_or_else(|| Error::option("-o", path.display(), why, remedy))
+    }
+}
+
+/// The output files of a verb, each with its kind.
+#[derive(Debug)]
+pub(crate) struct Outputs(pub(crate) Vec<(PathBuf, Kind)>);
+
+impl Outputs {
+    /// Checks before the work that every file can be written after it.
+    ///
+    /// # Errors
+    /// The errors of [`check`] and [`Kind::of`]; [`Error::Option`] for a file that is named twice.
+    pub(crate) fn new(paths: &[PathBuf], kinds: &[Kind], why: &'static str, remedy: &'static str) -> Result<Self> {
+        let each = |(i, path): (usize, &PathBuf)| {
+            check(path)?;
+            if paths[..i].iter().any(|earlier| is_same(earlier, path)) {
+                return Err(Error::option("-o", path.display(), "it was named twice", "leave one out"));
+            }
+            Ok((path.clone(), Kind::of(path, kinds, why, remedy)?))
+        };
+        Ok(Self(paths.iter().enumerate().map(each).collect::<Result<_>>()?))
+    }
+
+    /// The paths, in the order in which they were named.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().map(|(path, _)| path.as_path())
+    }
+
+    /// The path of the model; `None` where no model was asked for.
+    pub(crate) fn model(&self) -> Option<&Path> {
+        self.0.iter().find(|(_, kind)| *kind == Kind::Model).map(|(path, _)| path.as_path())
+    }
+}
+
+/// The function that reads the value of a column from a row, by the type of the value.
+pub(crate) enum Column<R> {
+    Text(fn(&R) -> Option<&str>),
+    Whole(fn(&R) -> u64),
+    Number(fn(&R) -> Option<f64>),
+}
+
+pub(crate) fn table<R>(path: &Path, columns: &[(&str, Column<R>)], rows: &[R]) -> Result<()> {
+    enum Values {
+        Text(Strings),
+        Whole(Vec<i64>),
+        Number(KeptColumn),
+    }
+    let values = |(_, column): &(&str, Column<R>)| match column {
+        Column::Text(of) => Values::Text(rows.iter().map(|row| of(row).unwrap_or_default()).collect()),
+        Column::Whole(of) => Values::Whole(rows.iter().map(|row| of(row).try_into().unwrap_or(i64::MAX)).collect()),
+        Column::Number(of) => Values::Number(KeptColumn::optional(&rows.iter().map(of).collect::<Vec<_>>())),
     };
-    paths.iter().enumerate().map(each).collect()
+    let kind = |(name, column): &(&str, Column<R>)| match column {
+        Column::Text(_) => OutputColumn::new(*name, OutputKind::Text),
+        Column::Whole(_) => OutputColumn::new(*name, OutputKind::I64),
+        Column::Number(_) => OutputColumn::new(*name, OutputKind::F64).nullable(),
+    };
+    let values: Vec<Values> = columns.iter().map(values).collect();
+    let outputs = values.iter().map(|values| match values {
+        Values::Text(values) => Output::Text(values),
+        Values::Whole(values) => Output::I64(values),
+        Values::Number(values) => Output::Kept(values),
+    });
+    let mut sink = sink::create(path, &columns.iter().map(kind).collect::<Vec<_>>())?;
+    sink.write(&outputs.collect::<Vec<_>>())?;
+    Ok(sink.finish()?)
 }
 
 /// Writes `value` as one JSON object to a file.
-///
-/// # Errors
-/// Errors of the file system.
-pub fn json_file(path: &Path, value: &impl Serialize) -> Result<()> {
+pub(crate) fn json_file(path: &Path, value: &impl Serialize) -> Result<()> {
     file(path, format!("{}\n", serde_json::to_string(value)?).as_bytes())
 }
 
 /// Writes a file, whole or not at all.
-///
-/// # Errors
-/// Errors of the file system.
 pub(crate) fn file(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = AtomicFile::create(path)?;
     file.write_all(bytes).map_err(kstore::Error::io("write", path))?;
@@ -110,7 +171,7 @@ pub(crate) fn file(path: &Path, bytes: &[u8]) -> Result<()> {
 ///
 /// # Errors
 /// The errors of [`check`], and [`Error::Option`] for another extension.
-pub fn check_page(path: &Path, other: &Path) -> Result<()> {
+pub(crate) fn check_page(path: &Path, other: &Path) -> Result<()> {
     if is_same(path, other) || !matches!(extension(path).as_deref(), Some("html" | "htm")) {
         let remedy = "give a name that ends with .html";
         return Err(Error::option("--report", path.display(), "a report is a page", remedy));
@@ -119,10 +180,7 @@ pub fn check_page(path: &Path, other: &Path) -> Result<()> {
 }
 
 /// Checks before the work that a file can be put at `path` after it.
-///
-/// # Errors
-/// The errors of [`AtomicFile::destination`].
-pub fn check(path: &Path) -> Result<()> {
+pub(crate) fn check(path: &Path) -> Result<()> {
     AtomicFile::destination(path)?;
     Ok(())
 }
@@ -132,7 +190,7 @@ pub fn check(path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// The errors of [`check`], and [`Error::Option`] for another extension.
-pub fn check_model(path: &Path) -> Result<()> {
+pub(crate) fn check_model(path: &Path) -> Result<()> {
     if is_model(path) {
         return check(path);
     }

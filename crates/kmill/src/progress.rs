@@ -2,16 +2,13 @@
 
 use crate::table::{count, duration};
 use crate::{colour, interrupt};
-use bars::{pass_bar, spinner, style};
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kstore::pass::Observer;
 use kstore::shown;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-mod bars;
 
 /// Time between two plain lines of one stage: often enough to see life in a log, seldom enough to read it.
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
@@ -62,8 +59,10 @@ impl Progress {
     pub fn stage(&self, name: impl Into<String>, rows: Option<u64>) -> Stage<'_> {
         let name = name.into();
         let bar = self.bars.then(|| match rows {
-            Some(rows) => pass_bar(&name, rows),
-            None => spinner(&name),
+            Some(_) => {
+                bar(&name, rows, "{prefix:<24} {bar:20} {human_pos:>11}/{human_len} rows  {per_sec}  {eta} left")
+            }
+            None => bar(&name, None, "{prefix:<24} {spinner} {elapsed}"),
         });
         if !self.bars {
             self.detail(&match rows {
@@ -73,24 +72,28 @@ impl Progress {
         }
         let started = Instant::now();
         let (rows, expected) = (AtomicU64::new(0), rows);
-        Stage { progress: self, name, bar, started, rows, spoken: AtomicU64::new(0), expected }
+        let spoken = AtomicU64::new(0);
+        Stage { progress: self, name, bar, started, rows, spoken, expected, watched: false }
     }
 
     /// A stage that ends when its observer is dropped, for callers that know observers only.
     pub fn watch<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
-        Box::new(Watched(Some(self.stage(name, rows))))
+        let mut stage = self.stage(name, rows);
+        stage.watched = true;
+        Box::new(stage)
     }
 
-    /// Begins work that consists of `runs` runs, each of which takes a while.
-    pub fn work(&self, name: &str, runs: u64) -> Work<'_> {
-        let bar = self.bars.then(|| {
-            let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr());
-            bar.set_style(style("{prefix} {bar:24} {pos}/{len} runs  {msg}"));
-            bar.set_prefix(shown::line(name).into_owned());
-            bar.enable_steady_tick(Duration::from_millis(250));
-            bar
-        });
-        Work { progress: self, name: name.to_string(), bar, started: Instant::now(), runs, done: AtomicU64::new(0) }
+    /// Begins work that consists of `runs` runs, each of which takes a while; `done` of them were done before.
+    pub fn work(&self, name: &str, runs: u64, done: u64) -> Work<'_> {
+        let bar = bar(name, Some(runs), "{prefix} {bar:24} {pos}/{len} runs  {eta} left  {msg}");
+        bar.set_position(done);
+        bar.reset_eta();
+        match self.bars {
+            true => bar.enable_steady_tick(TICK),
+            // it counts, and knows the time that is left
+            false => bar.set_draw_target(ProgressDrawTarget::hidden()),
+        }
+        Work { progress: self, name: name.to_string(), bar, started: Instant::now() }
     }
 
     /// Says `warning: text` on stderr and keeps it for the report.
@@ -161,18 +164,18 @@ pub struct Stage<'a> {
     /// Milliseconds after the start at which the last plain line was written.
     spoken: AtomicU64,
     expected: Option<u64>,
+    /// True for a stage that ends when it is dropped.
+    watched: bool,
 }
 
 impl Stage<'_> {
-    /// Replaces the text at the end of the bar, such as `landmarks 800/1000`.
-    pub fn message(&self, text: impl Into<String>) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(text.into());
-        }
+    /// Ends the stage: its time goes to the report, and one line says what it did.
+    pub fn finish(mut self) {
+        self.watched = false;
+        self.end();
     }
 
-    /// Ends the stage: its time goes to the report, and one line says what it did.
-    pub fn finish(self) {
+    fn end(&self) {
         let elapsed = self.started.elapsed();
         self.progress.record(&self.name, elapsed);
         if let Some(bar) = &self.bar {
@@ -217,6 +220,9 @@ impl Observer for Stage<'_> {
 
 impl Drop for Stage<'_> {
     fn drop(&mut self) {
+        if self.watched && !interrupt::requested() {
+            self.end();
+        }
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -228,82 +234,54 @@ impl Drop for Stage<'_> {
 pub struct Work<'a> {
     progress: &'a Progress,
     name: String,
-    bar: Option<ProgressBar>,
+    bar: ProgressBar,
     started: Instant,
-    runs: u64,
-    done: AtomicU64,
 }
 
 impl Work<'_> {
-    /// Counts runs that were done before.
-    pub fn skip(&self, runs: u64) {
-        self.done.fetch_add(runs, Ordering::Relaxed);
-        if let Some(bar) = &self.bar {
-            bar.inc(runs);
-        }
+    /// Shows the run that begins.
+    pub fn begin(&self, what: &str) {
+        self.bar.set_message(shown::line(what).into_owned());
     }
 
-    /// Shows the run that begins, and the time that is left.
-    pub fn begin(&self, what: &str, left: Option<Duration>) {
-        if let Some(bar) = &self.bar {
-            let what = shown::line(what);
-            bar.set_message(left.map_or(what.to_string(), |left| format!("{} left  {what}", duration(left))));
-        }
-    }
-
-    /// Shows that a run has ended, the time it took, and the time that is left.
-    pub fn end(&self, what: &str, took: Duration, left: Option<Duration>) {
-        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-        match &self.bar {
-            Some(bar) => bar.inc(1),
-            None => {
-                let left = left.map_or(String::new(), |left| format!(", {} left", duration(left)));
-                let (name, runs, took) = (&self.name, self.runs, duration(took));
-                self.progress.note(&format!("{name}: {done} of {runs} runs{left} ({what}: {took})"));
-            }
+    /// Shows that a run has ended, the time it took, and the time that is left at the pace of the runs so far.
+    pub fn end(&self, what: &str, took: Duration) {
+        self.bar.inc(1);
+        if !self.progress.bars {
+            let (name, done, runs) = (&self.name, self.bar.position(), self.bar.length().unwrap_or_default());
+            let (left, took) = (duration(self.bar.eta()), duration(took));
+            self.progress.note(&format!("{name}: {done} of {runs} runs, {left} left ({what}: {took})"));
         }
     }
 
     /// All runs are done: their time goes to the report.
     pub fn finish(self) {
-        let elapsed = self.started.elapsed();
+        let (elapsed, runs) = (self.started.elapsed(), self.bar.length().unwrap_or_default());
         self.progress.record(&self.name, elapsed);
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-        self.progress.note(&format!("{}: {} runs in {}", self.name, self.runs, duration(elapsed)));
+        self.bar.finish_and_clear();
+        self.progress.note(&format!("{}: {runs} runs in {}", self.name, duration(elapsed)));
     }
 }
 
 impl Drop for Work<'_> {
     fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.bar.finish_and_clear();
     }
 }
 
-/// An observer that ends its stage when it is dropped.
-struct Watched<'a>(Option<Stage<'a>>);
+/// Time between two signs of life where no rows go by.
+const TICK: Duration = Duration::from_millis(200);
 
-impl Observer for Watched<'_> {
-    fn advance(&self, rows: u64) {
-        if let Some(stage) = &self.0 {
-            stage.advance(rows);
-        }
+/// A bar on stderr, or a sign of life where nobody knows how long it takes.
+fn bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
+    // a template that indicatif refuses would be a bug of this file; the plain bar still works
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_prefix(shown::line(name).into_owned());
+    if length.is_none() {
+        bar.enable_steady_tick(TICK);
     }
-    fn stop(&self) -> bool {
-        interrupt::requested()
-    }
-}
-
-impl Drop for Watched<'_> {
-    fn drop(&mut self) {
-        match self.0.take() {
-            Some(stage) if !interrupt::requested() => stage.finish(),
-            _ => {}
-        }
-    }
+    bar
 }
 
 /// The line of a stage at work: `gram: 120,000 of 284,217 rows (42 %), 31,000 rows/s, 5.3 s left`.

@@ -29,7 +29,6 @@ fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
 
-/// A text that takes so many columns at most: a longer one ends with `…`.
 fn cut(text: String, most: usize) -> String {
     if text.len() <= most || (width(&text) <= most && text.chars().count() <= MARKS * most) {
         return text;
@@ -182,6 +181,12 @@ pub fn exact(value: f64) -> String {
     if power.len() < plain.len() { power } else { plain }
 }
 
+/// The text of a lambda in a table: its shortest digits, or three digits for a half decade such as 3.16e-7.
+pub(crate) fn short(lambda: f64) -> String {
+    let text = exact(lambda);
+    if text.len() <= 8 { text } else { format!("{lambda:.2e}") }
+}
+
 /// Most numbers of a list that are shown.
 const SHOWN: usize = 8;
 
@@ -230,6 +235,16 @@ pub fn duration(time: Duration) -> String {
         s if s < 7170.0 => format!("{} min {:02} s", whole / 60, whole % 60),
         _ => format!("{} h {:02} min", whole / 3600, whole / 60 % 60),
     }
+}
+
+pub(crate) fn seconds(seconds: f64) -> String {
+    duration(Duration::from_secs_f64(seconds.max(0.0)))
+}
+
+pub(crate) fn facts<'n>(pairs: impl IntoIterator<Item = (&'n str, String)>) -> Table {
+    let mut facts = Table::facts();
+    pairs.into_iter().for_each(|(name, value)| facts.fact(name, value));
+    facts
 }
 
 /// The text of a share as a percentage: `3.12 %` for 0.0312. Above one half the share that is left has the three digits, so that an

@@ -4,28 +4,25 @@ use crate::args::TestArgs;
 use crate::args::parse::Landmarks;
 use crate::args::run::Run;
 use crate::progress::Progress;
-use crate::report::as_map;
-use crate::table::{Table, count, duration, number};
+use crate::report::Spent;
+use crate::table::{self, Table, count, number};
 use crate::{Error, Result, convert, interrupt, output, pipeline};
 use kapprox::Spec;
 use ksolve::Certificate;
 use ksolve::job::{self, Candidates, ElementType};
 use ksolve::statistic::{self, Compared, Compares, Outcome, PValues, StatisticFamily, StatisticOptions};
 use ksolve::train::LandmarkSource;
-use kstore::budget::bytes;
 use kstore::condition::Condition;
 use kstore::{Selected, Selection, Workers};
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Number of features of each map by default: few eigenvalues of a covariance matter.
 const RANK: usize = 300;
 
 /// The report of `kmill test`: the statistic, its p-values and the costs.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct TestReport {
-    /// Name of the statistic.
+pub(crate) struct TestReport {
     pub statistic: &'static str,
     /// Number of rows of each sample, or of the only one.
     pub rows: Vec<u64>,
@@ -43,29 +40,17 @@ pub struct TestReport {
     pub permutations: u64,
     /// The kernels with every parameter a number.
     pub kernels: Vec<String>,
-    /// The feature map, such as `nystrom`.
     pub map: String,
     /// Number of features of each map; empty for the kernel itself.
     pub ranks: Vec<usize>,
     /// The relative trace error over all rows; `None` for two maps, and maps that are no projection.
     pub certificate: Option<Certificate>,
-    /// Seconds of each stage, in the order of the stages.
-    #[serde(serialize_with = "as_map")]
-    pub seconds: Vec<(String, f64)>,
-    /// Passes over the rows.
+    #[serde(flatten)]
+    pub spent: Spent,
     pub passes: u64,
-    /// Bytes read from storage over all passes.
-    pub bytes_read: u64,
-    /// Highest resident memory of the process; `None` where the system does not tell.
-    pub peak_rss_bytes: Option<usize>,
-    /// The memory budget, in bytes.
-    pub memory_budget_bytes: usize,
-    /// Bytes of memory that were planned before the work started.
     pub planned_bytes: usize,
     /// The type of rows and features: `f32` or `f64`.
     pub precision: &'static str,
-    /// The warnings of the run, one sentence each.
-    pub warnings: Vec<String>,
 }
 
 /// The rows of a test, by the kind of its samples.
@@ -106,7 +91,7 @@ impl Rows {
 ///
 /// # Errors
 /// Options that contradict each other, and all errors of the test.
-pub fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
+pub(crate) fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
     let families = statistic::registry();
     let family = families.iter().find(|family| family.name == args.statistic).unwrap_or(&families[0]);
     convert::only_convert_keeps(args.data.missing)?;
@@ -117,11 +102,9 @@ pub fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
     }
 }
 
-/// Runs `kmill test` and prints its report.
 pub(crate) fn main(args: &TestArgs) -> Result<()> {
     let context = args.run.resolve();
-    let report = run(args, &context)?;
-    output::report(&report, context.json)
+    output::report(&run(args, &context)?, context.json)
 }
 
 fn measure<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Run) -> Result<TestReport> {
@@ -286,14 +269,10 @@ fn report<T: kapprox::Real>(
         map: args.map.to_string(),
         ranks,
         certificate: measured.certificate,
-        seconds: run.progress.seconds(),
+        spent: Spent::by(run, rows.bytes_read()),
         passes,
-        bytes_read: rows.bytes_read(),
-        peak_rss_bytes: kstore::budget::peak_rss(),
-        memory_budget_bytes: run.memory,
         planned_bytes,
         precision: <T as kstore::Real>::NAME,
-        warnings: run.progress.warnings(),
     }
 }
 
@@ -335,14 +314,6 @@ impl fmt::Display for TestReport {
             facts.fact(title, format!("{value} {of}"));
             title = "";
         }
-        write!(f, "{facts}")?;
-        let mut facts = Table::facts();
-        let total = self.seconds.iter().map(|(_, seconds)| seconds).sum::<f64>();
-        facts.fact("time", duration(Duration::from_secs_f64(total.max(0.0))));
-        let read = bytes(usize::try_from(self.bytes_read).unwrap_or(usize::MAX));
-        facts.fact("read", format!("{read} in {} passes", self.passes));
-        let peak = self.peak_rss_bytes.map_or("unknown".to_string(), bytes);
-        facts.fact("memory", format!("peak {peak}, budget {}", bytes(self.memory_budget_bytes)));
-        write!(f, "\n{facts}")
+        write!(f, "{facts}\n{}", table::facts(self.spent.facts(Some(self.passes), None)))
     }
 }

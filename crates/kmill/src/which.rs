@@ -8,83 +8,75 @@ enum Node {
     Use { solver: &'static str, why: &'static str, line: &'static str },
 }
 
-static START: Node = Node::Ask { question: "Is there a column to be predicted?", yes: &TARGET, no: &NO_TARGET };
+const fn question(question: &'static str, yes: &'static Node, no: &'static Node) -> Node {
+    Node::Ask { question, yes, no }
+}
 
-static TARGET: Node = Node::Ask { question: "Does it hold numbers, such as prices?", yes: &NUMBERS, no: &CLASSES };
+const fn take(solver: &'static str, why: &'static str, line: &'static str) -> Node {
+    Node::Use { solver, why, line }
+}
 
-static NUMBERS: Node = Node::Ask {
-    question: "Are some of the numbers far off, so that they must not count too much?",
-    yes: &Node::Use {
-        solver: "svr",
-        why: "large errors count by their size, not by its square",
-        line: "kmill fit svr train.parquet --target y --epsilon 0.1 -o model.safetensors",
-    },
-    no: &Node::Ask {
-        question: "Should a few coordinates explain the prediction?",
-        yes: &Node::Use {
-            solver: "pls",
-            why: "components of the rows that vary with the target",
-            line: "kmill fit pls train.parquet --target y --components 5 -o model.safetensors",
-        },
-        no: &Node::Use {
-            solver: "ridge",
-            why: "the usual choice: penalties and ranks are compared in one pass",
-            line: "kmill fit ridge train.parquet --target y -o model.safetensors",
-        },
-    },
-};
+static START: Node = question("Is there a column to be predicted?", &TARGET, &NO_TARGET);
+static TARGET: Node = question("Does it hold numbers, such as prices?", &NUMBERS, &CLASSES);
+static NUMBERS: Node =
+    question("Are some of the numbers far off, so that they must not count too much?", &SVR, &EXPLAINED);
+static EXPLAINED: Node = question("Should a few coordinates explain the prediction?", &PLS, &RIDGE);
+static CLASSES: Node = question("Is the probability of each class wanted?", &LOGISTIC, &SHOWN);
+static SHOWN: Node = question("Should a few coordinates show how classes lie, for a picture?", &FISHER, &SVM);
+static NO_TARGET: Node = question("Are unusual rows looked for?", &ONECLASS, &GROUPS);
+static GROUPS: Node = question("Are groups of similar rows looked for?", &BENT, &KPCA);
+static BENT: Node = question("May groups be long or bent, such as two moons?", &SPECTRAL, &KMEANS);
 
-static CLASSES: Node = Node::Ask {
-    question: "Is the probability of each class wanted?",
-    yes: &Node::Use {
-        solver: "logistic",
-        why: "probabilities for two or more classes",
-        line: "kmill fit logistic train.parquet --target label -o model.safetensors",
-    },
-    no: &Node::Ask {
-        question: "Should a few coordinates show how classes lie, for a picture?",
-        yes: &Node::Use {
-            solver: "fisher",
-            why: "the directions that tell classes apart",
-            line: "kmill fit fisher train.parquet --target label --components 2 -o model.safetensors",
-        },
-        no: &Node::Use {
-            solver: "svm",
-            why: "the widest margin; for many classes ridge --task classification is faster",
-            line: "kmill fit svm train.parquet --target label -o model.safetensors",
-        },
-    },
-};
-
-static NO_TARGET: Node = Node::Ask {
-    question: "Are unusual rows looked for?",
-    yes: &Node::Use {
-        solver: "oneclass",
-        why: "a score that is negative for the most unusual rows; nu is their share",
-        line: "kmill fit oneclass train.parquet --nu 0.01 -o model.safetensors",
-    },
-    no: &Node::Ask {
-        question: "Are groups of similar rows looked for?",
-        yes: &Node::Ask {
-            question: "May groups be long or bent, such as two moons?",
-            yes: &Node::Use {
-                solver: "spectral",
-                why: "groups of rows that the kernel connects",
-                line: "kmill fit spectral train.parquet --clusters 5 -o model.safetensors",
-            },
-            no: &Node::Use {
-                solver: "kmeans",
-                why: "groups of rows around their means",
-                line: "kmill fit kmeans train.parquet --clusters 5 -o model.safetensors",
-            },
-        },
-        no: &Node::Use {
-            solver: "kpca",
-            why: "a few coordinates that keep most of what the rows differ in",
-            line: "kmill fit kpca train.parquet --components 5 -o model.safetensors",
-        },
-    },
-};
+static SVR: Node = take(
+    "svr",
+    "large errors count by their size, not by its square",
+    "kmill fit svr train.parquet --target y --epsilon 0.1 -o model.safetensors",
+);
+static PLS: Node = take(
+    "pls",
+    "components of the rows that vary with the target",
+    "kmill fit pls train.parquet --target y --components 5 -o model.safetensors",
+);
+static RIDGE: Node = take(
+    "ridge",
+    "the usual choice: penalties and ranks are compared in one pass",
+    "kmill fit ridge train.parquet --target y -o model.safetensors",
+);
+static LOGISTIC: Node = take(
+    "logistic",
+    "probabilities for two or more classes",
+    "kmill fit logistic train.parquet --target label -o model.safetensors",
+);
+static FISHER: Node = take(
+    "fisher",
+    "the directions that tell classes apart",
+    "kmill fit fisher train.parquet --target label --components 2 -o model.safetensors",
+);
+static SVM: Node = take(
+    "svm",
+    "the widest margin; for many classes ridge --task classification is faster",
+    "kmill fit svm train.parquet --target label -o model.safetensors",
+);
+static ONECLASS: Node = take(
+    "oneclass",
+    "a score that is negative for the most unusual rows; nu is their share",
+    "kmill fit oneclass train.parquet --nu 0.01 -o model.safetensors",
+);
+static SPECTRAL: Node = take(
+    "spectral",
+    "groups of rows that the kernel connects",
+    "kmill fit spectral train.parquet --clusters 5 -o model.safetensors",
+);
+static KMEANS: Node = take(
+    "kmeans",
+    "groups of rows around their means",
+    "kmill fit kmeans train.parquet --clusters 5 -o model.safetensors",
+);
+static KPCA: Node = take(
+    "kpca",
+    "a few coordinates that keep most of what the rows differ in",
+    "kmill fit kpca train.parquet --components 5 -o model.safetensors",
+);
 
 /// Where nobody knows: the verb that tries.
 const OR: &str = "Or let kmill try: kmill tune any train.parquet --target y --time 5min -o model.safetensors\n";
@@ -117,7 +109,6 @@ pub(crate) fn ask() -> io::Result<()> {
     }
 }
 
-/// The questions from a node on, those that follow an answer below it.
 fn tree(node: &Node, depth: usize) -> String {
     let indent = "  ".repeat(depth);
     match node {

@@ -36,6 +36,10 @@ fn close(found: f64, expected: f64, by: f64) -> bool {
     (found - expected).abs() <= by * expected.abs()
 }
 
+fn holds(measure: Measure, number: f64) -> bool {
+    measure.low <= number && number <= measure.high
+}
+
 fn norm(values: &[f64]) -> f64 {
     values.iter().fold(0.0f64, |most, value| most.max(value.abs()))
 }
@@ -70,9 +74,6 @@ fn exact_measures_are_those_of_the_dense_matrix() {
             let trace = (0..180).map(|i| e[i][i]).sum::<f64>() / 180.0;
             assert!(errors.trace.is_none_or(|found| close(found, trace, 1e-9)), "{errors:?} {trace}");
             assert_eq!(errors.trace.is_some(), projection);
-            let entry = e.iter().flatten().fold(0.0f64, |most, v| most.max(v.abs()));
-            assert!(close(errors.largest_entry.value, entry, 1e-9), "{errors:?} {entry}");
-            assert_eq!(errors.largest_entry.evidence, Evidence::Exact);
             let column = e.iter().map(|c| frobenius(std::slice::from_ref(c))).fold(0.0, f64::max);
             assert!(close(errors.largest_column, column, 1e-9), "{errors:?} {column}");
             let options = SpectralOptions { tolerance: 1e-3, ..SpectralOptions::default() };
@@ -123,8 +124,8 @@ fn sampled_columns_give_unbiased_norms_and_fair_intervals() {
     let standard = (mean - error * error) / (deviation / (seeds as f64).sqrt());
     assert!(standard.abs() < 4.0, "off by {standard} standard errors");
     for (name, hits) in [
-        ("absolute", found.iter().filter(|f| f.frobenius_norm.error.holds(error)).count()),
-        ("relative", found.iter().filter(|f| f.frobenius.holds(relative)).count()),
+        ("absolute", found.iter().filter(|f| holds(f.frobenius_norm.error, error)).count()),
+        ("relative", found.iter().filter(|f| holds(f.frobenius, relative)).count()),
     ] {
         let share = hits as f64 / seeds as f64;
         eprintln!("{name}: {share:.3} of the intervals hold; bias {standard:.2} standard errors");
@@ -141,9 +142,6 @@ fn sampled_columns_give_unbiased_norms_and_fair_intervals() {
         eprintln!("standard error {:.4e}, said to be {said:.4e}", variance.sqrt());
         assert!((said / variance.sqrt() - 1.0).abs() < 0.12, "{said} {}", variance.sqrt());
     }
-    // a projection's largest entry is on the diagonal, whatever the sample
-    let entry = e.iter().flatten().fold(0.0f64, |most, v| most.max(v.abs()));
-    assert!(found.iter().all(|f| close(f.largest_entry.value, entry, 1e-9)));
 }
 
 /// Without a product with K the norms are enclosed, for projections and for random features, in f32 as in f64.
@@ -166,26 +164,12 @@ fn bounds_hold_for_every_map_and_both_precisions() {
             let e = left(map, &points, &k, p);
             let approximation = Approximation { data: rows_of(&points, &workers), kernel: &any, map };
             let errors = approximation.errors(&[p], 80, 4).unwrap().remove(0);
-            let gram = approximation.gram_spectrum(p).unwrap();
-            let norms = errors.spectral_bounds(gram.values[0]);
-            let exact = norm(&eigenvalues(e.clone()));
+            let norms = errors.spectral_bounds(approximation.largest_eigenvalue().unwrap());
+            let exact = norm(&eigenvalues(e));
             eprintln!("{spec} {}: {exact:.4e} in {:?}, {:.4e} in {:?}", T::NAME, norms.error, values[0], norms.whole);
             let slack = 1e-6 * values[0];
             for (measure, exact) in [(norms.error, exact), (norms.whole, values[0])] {
                 assert!(measure.low <= exact + slack && exact <= measure.high + slack, "{measure:?} {exact}");
-            }
-            let entry = e.iter().flatten().fold(0.0f64, |most, v| most.max(v.abs()));
-            let found = errors.largest_entry;
-            assert!(found.low <= entry * (1.0 + 1e-9) && entry <= found.high * (1.0 + 1e-9), "{found:?} {entry}");
-            for lambda in [1e-6, 1e-4, 1e-2, 1.0] {
-                let ridge = 150.0 * lambda;
-                let exact: f64 = values.iter().map(|v| v.max(0.0) / (v.max(0.0) + ridge)).sum();
-                let found = gram.effective_dimension(lambda, &errors);
-                assert!(found.low <= exact * (1.0 + 1e-4) && exact <= found.high * (1.0 + 1e-4), "{found:?} {exact}");
-                if errors.trace.is_some() && lambda >= 1e-2 {
-                    // a good approximation knows the dimension of a large ridge
-                    assert!(found.high - found.low < 0.2 * exact, "{lambda}: {found:?} {exact}");
-                }
             }
         }
     }
@@ -220,8 +204,6 @@ fn no_approximation_is_better_than_the_floor() {
             assert!((found - expected).abs() < 1e-13 + 1e-9 * expected, "rank {rank}: {found} {expected}");
         }
     }
-    let exact: f64 = values.iter().map(|v| v.max(0.0) / (v.max(0.0) + 260.0 * 1e-3)).sum();
-    assert!(close(spectrum.effective_dimension(1e-3), exact, 1e-9));
     let map = Nystrom::new(&any, select(&points, &RpCholesky, spec, 60, 1, WHOLE), &Workers::sequential()).unwrap();
     let ranks = [5, 10, 20, 40, map.rank()];
     let approximation = Approximation { data, kernel: &any, map: &map };

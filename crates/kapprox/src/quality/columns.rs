@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// The errors of an approximation as a fold. [`ColumnFold::take`] is for passes that do more with the features than to
 /// measure them, and takes features that were computed already; as a [`Fold`] it computes them itself.
 ///
-/// With c columns and p features a row costs c kernel evaluations and 2cp flops; a state holds c(2r + 1) numbers for r
+/// With c columns and p features a row costs c kernel evaluations and 2cp flops; a state holds c(r + 1) numbers for r
 /// ranks, a lane pb for tiles of b rows, and as many again as a [`Fold`]. Holds c(d + p) numbers itself.
 #[derive(Debug)]
 pub struct ColumnFold<'a, T: Real> {
@@ -23,7 +23,6 @@ pub struct ColumnFold<'a, T: Real> {
     pub(super) map: &'a dyn FeatureMap<T>,
     /// The ranks, ascending; the leading r columns of Φ are the map of rank r.
     pub(super) ranks: &'a [usize],
-    /// The rows whose columns are measured.
     pub(super) held: MeasuredRows,
     pub(super) tile: usize,
     /// True where E has no negative eigenvalue.
@@ -34,21 +33,10 @@ pub struct ColumnFold<'a, T: Real> {
 #[derive(Debug)]
 pub struct ColumnSums {
     pub(super) rows: u64,
-    /// For each column Σ_i K_ij², then Σ_i E_ij² at each rank.
-    pub(super) squares: Vec<f64>,
-    /// For each column max_i |E_ij| at each rank.
-    pub(super) largest: Vec<f64>,
-    pub(super) diagonal: Diagonal,
-}
-
-/// Sums over the diagonals of K and of E.
-#[derive(Debug)]
-pub(super) struct Diagonal {
     /// tr K.
     pub(super) trace: f64,
-    /// max_i k(x_i, x_i).
-    pub(super) largest: f64,
-    /// Sums over the residuals at each rank.
+    /// For each column Σ_i K_ij², then Σ_i E_ij² at each rank.
+    pub(super) squares: Vec<f64>,
     pub(super) left: Vec<Left>,
 }
 
@@ -63,20 +51,16 @@ pub(super) struct Left {
     pub(super) squares: f64,
     /// max_i |r_i|.
     pub(super) largest: f64,
-    /// max_i ‖phi(x_i)‖².
-    pub(super) largest_square: f64,
 }
 
 impl Left {
-    /// Adds rows with their k(x, x) in `whole` and their residuals in `rest`.
-    fn add(&mut self, whole: &[f64], rest: &[f64]) {
-        for (k, r) in whole.iter().zip(rest) {
+    fn add(&mut self, rest: &[f64]) {
+        for r in rest {
             // written so that a NaN goes into the positive sum
             self.positive += if *r < 0.0 { 0.0 } else { *r };
             self.negative += if *r < 0.0 { -r } else { 0.0 };
             self.squares += r * r;
             self.largest = self.largest.max(r.abs());
-            self.largest_square = self.largest_square.max(k - r);
         }
     }
 
@@ -85,10 +69,9 @@ impl Left {
         self.negative += later.negative;
         self.squares += later.squares;
         self.largest = self.largest.max(later.largest);
-        self.largest_square = self.largest_square.max(later.largest_square);
     }
-    fn numbers(&self) -> [f64; 5] {
-        [self.positive, self.negative, self.squares, self.largest, self.largest_square]
+    fn numbers(&self) -> [f64; 4] {
+        [self.positive, self.negative, self.squares, self.largest]
     }
 }
 
@@ -96,10 +79,8 @@ impl Merge for ColumnSums {
     fn merge(&mut self, later: &Self) {
         self.rows += later.rows;
         self.squares.iter_mut().zip(&later.squares).for_each(|(sum, part)| *sum += part);
-        self.largest.iter_mut().zip(&later.largest).for_each(|(most, part)| *most = most.max(*part));
-        self.diagonal.trace += later.diagonal.trace;
-        self.diagonal.largest = self.diagonal.largest.max(later.diagonal.largest);
-        self.diagonal.left.iter_mut().zip(&later.diagonal.left).for_each(|(sum, part)| sum.merge(part));
+        self.trace += later.trace;
+        self.left.iter_mut().zip(&later.left).for_each(|(sum, part)| sum.merge(part));
     }
 }
 
@@ -107,22 +88,19 @@ impl Persist for ColumnSums {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
         out.one("rows", self.rows);
         out.put("squares", &self.squares);
-        out.put("largest", &self.largest);
-        out.own("diagonal", vec![self.diagonal.trace, self.diagonal.largest]);
-        out.own("left", self.diagonal.left.iter().flat_map(Left::numbers).collect());
+        out.one("trace", self.trace);
+        out.own("left", self.left.iter().flat_map(Left::numbers).collect());
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
         self.rows = from.one("rows")?;
         from.fill("squares", &mut self.squares)?;
-        from.fill("largest", &mut self.largest)?;
-        let (mut diagonal, mut left) = ([0.0; 2], vec![0.0; 5 * self.diagonal.left.len()]);
-        from.fill("diagonal", &mut diagonal)?;
+        self.trace = from.one("trace")?;
+        let mut left = vec![0.0; 4 * self.left.len()];
         from.fill("left", &mut left)?;
-        [self.diagonal.trace, self.diagonal.largest] = diagonal;
-        for (sums, stored) in self.diagonal.left.iter_mut().zip(left.as_chunks::<5>().0) {
-            let [positive, negative, squares, largest, largest_square] = *stored;
-            *sums = Left { positive, negative, squares, largest, largest_square };
+        for (sums, stored) in self.left.iter_mut().zip(left.as_chunks::<4>().0) {
+            let [positive, negative, squares, largest] = *stored;
+            *sums = Left { positive, negative, squares, largest };
         }
         Ok(())
     }
@@ -168,8 +146,7 @@ impl<T: Real> ColumnFold<'_, T> {
     /// Returns the state before any row.
     pub fn begin(&self) -> ColumnSums {
         let (c, r) = (self.held.phi.nrows(), self.ranks.len());
-        let diagonal = Diagonal { trace: 0.0, largest: 0.0, left: vec![Left::default(); r] };
-        ColumnSums { rows: 0, squares: vec![0.0; c * (r + 1)], largest: vec![0.0; c * r], diagonal }
+        ColumnSums { rows: 0, trace: 0.0, squares: vec![0.0; c * (r + 1)], left: vec![Left::default(); r] }
     }
 
     /// Returns the buffers for one lane.
@@ -202,13 +179,15 @@ impl<T: Real> ColumnFold<'_, T> {
         left.resize(b * self.ranks.len(), 0.0);
         let mut wide = wide.as_mut().subrows_mut(0, b);
         self.widen(phi, wide.as_mut(), diag, left, workers);
-        self.add_diagonal(&mut state.diagonal, diag, left);
-        let (wide, r) = (wide.as_ref(), self.ranks.len());
-        let largest = state.largest.chunks_mut((PANEL * r).max(1));
-        let parts = state.squares.chunks_mut(PANEL * (r + 1)).zip(largest).enumerate().collect();
-        workers.each(parts, |(panel, (squares, largest)): (usize, (&mut [f64], &mut [f64]))| {
-            self.panel(panel * PANEL, x, wide, squares, largest);
-        });
+        state.trace += diag.iter().sum::<f64>();
+        for (at, sums) in state.left.iter_mut().enumerate() {
+            for (diag, left) in diag.chunks(STRIP).zip(left.chunks((STRIP * self.ranks.len()).max(1))) {
+                sums.add(&left[at * diag.len()..(at + 1) * diag.len()]);
+            }
+        }
+        let wide = wide.as_ref();
+        let panels = state.squares.chunks_mut(PANEL * (self.ranks.len() + 1)).enumerate().collect();
+        workers.each(panels, |(panel, squares): (usize, &mut [f64])| self.panel(panel * PANEL, x, wide, squares));
         Ok(())
     }
 
@@ -230,18 +209,8 @@ impl<T: Real> ColumnFold<'_, T> {
         });
     }
 
-    fn add_diagonal(&self, sums: &mut Diagonal, diag: &[f64], left: &[f64]) {
-        sums.trace += diag.iter().sum::<f64>();
-        sums.largest = diag.iter().copied().fold(sums.largest, f64::max);
-        for (at, sums) in sums.left.iter_mut().enumerate() {
-            for (k, left) in diag.chunks(STRIP).zip(left.chunks((STRIP * self.ranks.len()).max(1))) {
-                sums.add(k, &left[at * k.len()..(at + 1) * k.len()]);
-            }
-        }
-    }
-
     /// Adds the columns from `first` on, for the rows of a tile, strip by strip.
-    fn panel(&self, first: usize, x: MatRef<'_, f64>, phi: MatRef<'_, f64>, squares: &mut [f64], largest: &mut [f64]) {
+    fn panel(&self, first: usize, x: MatRef<'_, f64>, phi: MatRef<'_, f64>, squares: &mut [f64]) {
         let (width, ranks) = (squares.len() / (self.ranks.len() + 1), self.ranks.len());
         let (z, phi_z) = (self.held.points().subrows(first, width), self.held.phi.as_ref().subrows(first, width));
         let mut e = Mat::zeros(STRIP.min(x.nrows()), width);
@@ -255,20 +224,12 @@ impl<T: Real> ColumnFold<'_, T> {
             let (phi, mut done) = (phi.subrows(start, rows), 0);
             for (at, rank) in self.ranks.iter().enumerate() {
                 let (left, right) = (phi.subcols(done, rank - done), phi_z.subcols(done, rank - done));
-                subtract_product(e.as_mut(), left, right);
+                matmul(e.as_mut(), Accum::Add, left, right.transpose(), -1.0, Par::Seq);
                 done = *rank;
                 for j in 0..width {
-                    let column = e.as_ref().col(j);
-                    squares[j * (ranks + 1) + at + 1] += column.squared_norm_l2();
-                    let most = &mut largest[j * ranks + at];
-                    *most = most.max(column.norm_max());
+                    squares[j * (ranks + 1) + at + 1] += e.as_ref().col(j).squared_norm_l2();
                 }
             }
         }
     }
-}
-
-/// E −= A Bᵀ.
-fn subtract_product(e: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>) {
-    matmul(e, Accum::Add, a, b.transpose(), -1.0, Par::Seq);
 }

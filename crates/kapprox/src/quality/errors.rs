@@ -1,6 +1,6 @@
 //! Trace, Frobenius and entry errors from one pass over the columns of a sample of rows.
 
-use super::columns::{ColumnFold, ColumnSums, Left};
+use super::columns::{ColumnFold, ColumnSums};
 use super::measure::share;
 use super::{Approximation, CONFIDENCE, Evidence, Measure};
 use crate::{Real, Result};
@@ -44,9 +44,6 @@ pub struct Errors {
     pub frobenius: Measure,
     /// The norms ‖E‖_F and ‖K‖_F themselves.
     pub frobenius_norm: Norm,
-    /// max |E_ij|, not relative. Exact over all pairs, and for projections, whose largest entry is on the diagonal: there
-    /// |E_ij| ≤ √(E_ii E_jj). Else at least the largest of the measured columns, at most max k(x, x) + max ‖phi(x)‖².
-    pub largest_entry: Measure,
 }
 
 /// The two-sided quantile of the normal law at [`CONFIDENCE`].
@@ -57,7 +54,7 @@ impl<T: Real> Approximation<'_, T> {
     /// maps), or all of them.
     ///
     /// `columns` rows are drawn uniformly and their columns of E formed; all rows where there are no more, which makes
-    /// everything exact. Two passes. Costs c kernel evaluations and 2cp flops a row; holds c(d + 2p + 2 ranks) numbers
+    /// everything exact. Two passes. Costs c kernel evaluations and 2cp flops a row; holds c(d + 2p + ranks) numbers
     /// and 2p for each row of a tile and lane.
     ///
     /// Sampled columns estimate ‖E‖²_F by (n/c) Σ‖E e_j‖², without bias, and the ratio to ‖K‖²_F by that of the sums. The
@@ -107,7 +104,7 @@ impl<T: Real> ColumnFold<'_, T> {
 }
 
 fn errors<T: Real>(sums: &ColumnSums, at: usize, rank: usize, ranks: usize, projection: bool) -> Errors {
-    let (n, left, trace) = (sums.rows as f64, sums.diagonal.left[at], sums.diagonal.trace);
+    let (n, left, trace) = (sums.rows as f64, sums.left[at], sums.trace);
     let whole: Vec<f64> = sums.squares.iter().step_by(ranks + 1).copied().collect();
     let error: Vec<f64> = sums.squares.iter().skip(at + 1).step_by(ranks + 1).copied().collect();
     let floor = <T as kstore::Real>::EPSILON * (rank as f64 + 1.0).sqrt() + share(left.negative, trace);
@@ -126,18 +123,6 @@ fn errors<T: Real>(sums: &ColumnSums, at: usize, rank: usize, ranks: usize, proj
             error: total(&error, n).within(left.squares.max(0.0).sqrt(), most),
             whole: total(&whole, n).within(0.0, trace),
         },
-        largest_entry: largest_entry(sums, at, ranks, left, projection),
-    }
-}
-
-fn largest_entry(sums: &ColumnSums, at: usize, ranks: usize, left: Left, projection: bool) -> Measure {
-    let seen = sums.largest.iter().skip(at).step_by(ranks).copied().fold(0.0, f64::max);
-    if sums.squares.len() as u64 == sums.rows * (ranks as u64 + 1) {
-        Measure::exact(seen)
-    } else if projection {
-        Measure::exact(seen.max(left.largest))
-    } else {
-        Measure::bounds(seen.max(left.largest), sums.diagonal.largest + left.largest_square)
     }
 }
 

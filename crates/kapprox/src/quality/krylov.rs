@@ -28,7 +28,6 @@ pub(super) const BLOCK: usize = 8;
 /// Relative error of sums over n² squares by rounding: a few thousand units in the last place.
 const ROUNDING: f64 = 1e-12;
 
-/// The norms of A that are known beforehand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     /// ‖A‖_F, or an upper bound.
@@ -37,7 +36,6 @@ pub(super) struct Known {
     pub(super) trace: Option<f64>,
 }
 
-/// Bounds on ‖A‖₂.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) low: f64,
@@ -54,7 +52,6 @@ pub(super) struct Krylov {
     basis: Mat<f64>,
     /// W = AQ.
     images: Mat<f64>,
-    /// The next columns of Q.
     next: Mat<f64>,
     /// QᵀW.
     inner: Mat<f64>,
@@ -146,7 +143,6 @@ fn largest_eigenvalue(matrix: MatRef<'_, f64>) -> Result<f64> {
     Ok(symmetric_eigenvalues(matrix)?.last().copied().unwrap_or(0.0))
 }
 
-/// The matrix [A B].
 fn beside(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     let mut out = Mat::zeros(b.nrows(), a.ncols() + b.ncols());
     out.as_mut().subcols_mut(0, a.ncols()).copy_from(a);

@@ -49,11 +49,6 @@ impl Measure {
             evidence,
         }
     }
-
-    /// True where `number` lies in the interval.
-    pub fn holds(&self, number: f64) -> bool {
-        self.low <= number && number <= self.high
-    }
 }
 
 /// part/whole; 0 where both are 0, so that a kernel that is zero everywhere has no error.

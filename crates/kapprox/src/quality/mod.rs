@@ -6,9 +6,7 @@
 //! |---|---|---|---|
 //! | [`Errors::trace`] | tr E / tr K, projections only | exact | exact |
 //! | [`Errors::frobenius`] | ‖E‖_F / ‖K‖_F | exact | sampled columns, a confidence interval |
-//! | [`Errors::largest_entry`] | max \|E_ij\| | exact | projections exact, others bounds from sampled columns |
 //! | [`Approximation::spectral`] | ‖E‖₂ / ‖K‖₂ | block Krylov: a lower bound, and an interval | bounds |
-//! | [`GramSpectrum::effective_dimension`] | tr K(K + nλI)⁻¹ | bounds | bounds |
 //! | [`SampleSpectrum`] | the least error of any rank-k matrix | dense eigenvalues | those of a sample |
 //!
 //! Everything here holds K̂ as the map computes it, in `T`, against K in f64: the rounding of features is a part of the
@@ -35,7 +33,6 @@
 //! ```
 
 mod columns;
-mod dimension;
 mod errors;
 mod krylov;
 mod measure;
@@ -43,7 +40,6 @@ mod spectral;
 mod spectrum;
 
 pub use columns::{ColumnFold, ColumnScratch, ColumnSums};
-pub use dimension::GramSpectrum;
 pub use errors::{Errors, Norm};
 pub use measure::{Evidence, Measure};
 pub use spectral::SpectralOptions;
@@ -64,10 +60,6 @@ use std::sync::Arc;
 /// It takes n² kernel evaluations and 2n²p flops: at 10,000 rows and 1,000 features 10⁸ and 2·10¹¹, some ten seconds on
 /// two cores. The spectral norm takes ten times the evaluations. Four times as many rows would be minutes.
 pub const EXACT_ROWS: usize = 10_000;
-
-/// Columns of E that are sampled beyond [`EXACT_ROWS`]: ‖E‖²_F is then known to about 3 % of the columns' coefficient of
-/// variation.
-pub const SAMPLED_COLUMNS: usize = 1_000;
 
 /// Probability that a confidence interval holds, where the measure leaves it open.
 pub const CONFIDENCE: f64 = 0.95;

@@ -357,8 +357,7 @@ fn solvers_help() -> String {
 
 /// The names of the generators, as the values that clap accepts, each with its help sentence.
 fn generator_names() -> PossibleValuesParser {
-    let value =
-        |generator: &'static dyn generators::Generator| PossibleValue::new(generator.name()).help(generator.about());
+    let value = |generator: &generators::Generator| PossibleValue::new(generator.name).help(generator.about);
     PossibleValuesParser::new(generators::all().into_iter().map(value))
 }
 

@@ -1,18 +1,14 @@
 //! The file of finished cells beside the output, with which a stopped curve can go on.
 
 use crate::progress::Progress;
-use crate::{Error, Result, pipeline};
+use crate::{Error, Result, output, pipeline};
 use ksolve::curve::{CurveCell, CurveRun};
-use kstore::AtomicFile;
 use kstore::checkpoint::Manifest;
 use serde::{Deserialize, Serialize};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Version of the format of the file.
 const FORMAT: u64 = 1;
 
-/// The content of the file: its version, the options it belongs to, and the cells.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     format: u64,
@@ -29,64 +25,59 @@ pub(super) struct CellsFile {
 }
 
 impl CellsFile {
-    /// An empty list of cells that is kept in no file.
-    pub(super) fn nowhere() -> Self {
-        Self { place: None, cells: Vec::new(), saved: false }
-    }
-
     /// The file `OUT.cells.json` beside the output OUT.
     pub(super) fn path(output: &Path) -> PathBuf {
         pipeline::beside(output, ".cells.json")
     }
 
-    /// The file `OUT.cells.json` for the output OUT, with the cells that it holds where the curve is resumed.
+    /// The file beside an output, with the cells that it holds where the curve is resumed; none without an output.
     ///
     /// # Errors
     /// A file of another curve under `--resume`, and a file that is none of kmill's.
-    pub(super) fn open(output: &Path, manifest: Manifest, resume: bool, progress: &Progress) -> Result<Self> {
-        let path = Self::path(output);
-        let new = |cells: Vec<CurveCell>, manifest| {
-            let saved = !cells.is_empty();
-            Self { place: Some((path.clone(), manifest)), cells, saved }
+    pub(super) fn open(output: Option<&Path>, manifest: Manifest, resume: bool, progress: &Progress) -> Result<Self> {
+        let Some(path) = output.map(Self::path) else {
+            return Ok(Self { place: None, cells: Vec::new(), saved: false });
         };
-        let refuse = |why: String, remedy: &str| Err(Error::option("--resume", path.display(), why, remedy));
+        let cells = Self::held(&path, &manifest, resume, progress)?;
+        let saved = !cells.is_empty();
+        Ok(Self { place: Some((path, manifest)), cells, saved })
+    }
+
+    /// The cells of a file that the curve goes on with.
+    fn held(path: &Path, manifest: &Manifest, resume: bool, progress: &Progress) -> Result<Vec<CurveCell>> {
+        let refuse = |why: &str, remedy: &str| Err(Error::option("--resume", path.display(), why, remedy));
+        let another = "move it, or give -o another name";
         if path.is_symlink() {
-            let why = "finished cells are kept here, and this is a link".to_string();
-            return refuse(why, "move it, or give -o another name");
+            return refuse("finished cells are kept here, and this is a link", another);
         }
-        let bytes = match std::fs::read(&path) {
+        let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 if resume {
                     progress.note(&format!("note: there is no {}: starting afresh", path.display()));
                 }
-                return Ok(new(Vec::new(), manifest));
+                return Ok(Vec::new());
             }
-            Err(error) => return Err(kstore::Error::io("read", &path)(error).into()),
+            Err(error) => return Err(kstore::Error::io("read", path)(error).into()),
         };
-        let kept: Kept = match serde_json::from_slice(&bytes) {
-            Ok(kept) => kept,
-            Err(_) => {
-                let why = "this is not a file of cells that kmill wrote".to_string();
-                return refuse(why, "move it, or give -o another name");
-            }
+        let Ok(kept) = serde_json::from_slice::<Kept>(&bytes) else {
+            return refuse("this is not a file of cells that kmill wrote", another);
         };
         if !resume {
             progress.note(&format!("note: {} of an earlier curve is replaced (--resume would use it)", path.display()));
-            return Ok(new(Vec::new(), manifest));
+            return Ok(Vec::new());
         }
         if kept.format != FORMAT {
             let why = format!("it has format {}, this kmill reads {FORMAT}", kept.format);
-            return refuse(why, "start afresh without --resume");
+            return refuse(&why, "start afresh without --resume");
         }
         if let Some(difference) = manifest.difference(&kept.manifest) {
-            return refuse(difference, "resume with the same command, or start afresh without --resume");
+            return refuse(&difference, "resume with the same command, or start afresh without --resume");
         }
         progress.note(&format!("note: {} cells are in {}", kept.cells.len(), path.display()));
-        Ok(new(kept.cells, manifest))
+        Ok(kept.cells)
     }
 
-    /// The finished cells, in the order of their runs.
     pub(super) fn cells(&self) -> &[CurveCell] {
         &self.cells
     }
@@ -105,10 +96,7 @@ impl CellsFile {
         self.cells.extend(cells);
         let Some((path, manifest)) = &self.place else { return Ok(()) };
         let kept = Kept { format: FORMAT, manifest: manifest.clone(), cells: self.cells.clone() };
-        let text = serde_json::to_vec(&kept).map_err(|error| kstore::Error::io("write", path)(error.into()))?;
-        let mut file = AtomicFile::create(path)?;
-        file.write_all(&text).map_err(kstore::Error::io("write", path))?;
-        file.commit()?;
+        output::file(path, &serde_json::to_vec(&kept)?)?;
         self.saved = true;
         Ok(())
     }
@@ -123,7 +111,6 @@ impl CellsFile {
         error
     }
 
-    /// Removes the file at the end of the curve.
     pub(super) fn finish(self, progress: &Progress) {
         if let Some((path, _)) = self.place
             && self.saved

@@ -1,39 +1,41 @@
-//! The columns of the table of cells, one list for JSON, CSV and Parquet.
+//! The columns of the table of cells, one list for JSON, CSV, Parquet and the page.
 
+use crate::output::Column::{self, Number, Text, Whole};
+use crate::table::{count, number};
 use ksolve::curve::CurveCell;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// The function that reads the value of a column from a cell, by the type of the value.
-#[derive(Clone, Copy)]
-pub(super) enum Column {
-    Text(fn(&CurveCell) -> Option<&str>),
-    Whole(fn(&CurveCell) -> u64),
-    Number(fn(&CurveCell) -> Option<f64>),
-}
-
-/// The names of the columns and how each is read, in the order of the output.
-pub(super) const COLUMNS: [(&str, Column); 20] = [
-    ("method", Column::Text(|cell| Some(&cell.method))),
-    ("rank", Column::Whole(|cell| cell.rank as u64)),
-    ("repeat", Column::Whole(|cell| cell.repeat)),
-    ("features", Column::Whole(|cell| cell.features as u64)),
-    ("seconds", Column::Number(|cell| Some(cell.seconds))),
-    ("kernel_evaluations", Column::Whole(|cell| cell.kernel_evaluations)),
-    ("passes", Column::Whole(|cell| cell.passes)),
-    ("bytes_read", Column::Whole(|cell| cell.bytes_read)),
-    ("planned_bytes", Column::Whole(|cell| cell.planned_bytes as u64)),
-    ("trace_error", Column::Number(|cell| cell.trace_error)),
-    ("trace_rounding", Column::Number(|cell| Some(cell.trace_rounding))),
-    ("frobenius_error", Column::Number(|cell| Some(cell.frobenius.value))),
-    ("frobenius_low", Column::Number(|cell| Some(cell.frobenius.low))),
-    ("frobenius_high", Column::Number(|cell| cell.frobenius.high)),
-    ("frobenius_evidence", Column::Text(|cell| Some(&cell.frobenius.evidence))),
-    ("spectral_error", Column::Number(|cell| cell.spectral.as_ref().map(|spectral| spectral.value))),
-    ("spectral_low", Column::Number(|cell| cell.spectral.as_ref().map(|spectral| spectral.low))),
-    ("spectral_high", Column::Number(|cell| cell.spectral.as_ref().and_then(|spectral| spectral.high))),
-    ("spectral_evidence", Column::Text(|cell| cell.spectral.as_ref().map(|spectral| &*spectral.evidence))),
-    ("test_error", Column::Number(|cell| cell.test_error)),
+pub(super) static COLUMNS: [(&str, Column<CurveCell>); 20] = [
+    ("method", Text(|cell| Some(&cell.method))),
+    ("rank", Whole(|cell| cell.rank as u64)),
+    ("repeat", Whole(|cell| cell.repeat)),
+    ("features", Whole(|cell| cell.features as u64)),
+    ("seconds", Number(|cell| Some(cell.seconds))),
+    ("kernel_evaluations", Whole(|cell| cell.kernel_evaluations)),
+    ("passes", Whole(|cell| cell.passes)),
+    ("bytes_read", Whole(|cell| cell.bytes_read)),
+    ("planned_bytes", Whole(|cell| cell.planned_bytes as u64)),
+    ("trace_error", Number(|cell| cell.trace_error)),
+    ("trace_rounding", Number(|cell| Some(cell.trace_rounding))),
+    ("frobenius_error", Number(|cell| Some(cell.frobenius.value))),
+    ("frobenius_low", Number(|cell| Some(cell.frobenius.low))),
+    ("frobenius_high", Number(|cell| cell.frobenius.high)),
+    ("frobenius_evidence", Text(|cell| Some(&cell.frobenius.evidence))),
+    ("spectral_error", Number(|cell| cell.spectral.as_ref().map(|spectral| spectral.value))),
+    ("spectral_low", Number(|cell| cell.spectral.as_ref().map(|spectral| spectral.low))),
+    ("spectral_high", Number(|cell| cell.spectral.as_ref().and_then(|spectral| spectral.high))),
+    ("spectral_evidence", Text(|cell| cell.spectral.as_ref().map(|spectral| &*spectral.evidence))),
+    ("test_error", Number(|cell| cell.test_error)),
 ];
+
+pub(super) fn shown(cell: &CurveCell) -> Vec<String> {
+    let value = |(_, column): &(&str, Column<CurveCell>)| match column {
+        Text(of) => of(cell).unwrap_or("–").to_string(),
+        Whole(of) => count(of(cell)),
+        Number(of) => of(cell).map_or("–".to_string(), |value| number(value, 4)),
+    };
+    COLUMNS.iter().map(value).collect()
+}
 
 /// Serialises cells as flat objects with the names of the columns.
 pub(super) fn as_objects<S: Serializer>(cells: &[CurveCell], serializer: S) -> Result<S::Ok, S::Error> {
@@ -45,11 +47,11 @@ struct Object<'a>(&'a CurveCell);
 impl Serialize for Object<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(COLUMNS.len()))?;
-        for (name, column) in COLUMNS {
+        for (name, column) in &COLUMNS {
             match column {
-                Column::Text(of) => map.serialize_entry(name, &of(self.0))?,
-                Column::Whole(of) => map.serialize_entry(name, &of(self.0))?,
-                Column::Number(of) => map.serialize_entry(name, &of(self.0))?,
+                Text(of) => map.serialize_entry(name, &of(self.0))?,
+                Whole(of) => map.serialize_entry(name, &of(self.0))?,
+                Number(of) => map.serialize_entry(name, &of(self.0))?,
             }
         }
         map.end()

@@ -9,31 +9,29 @@ mod cells;
 mod columns;
 mod figure;
 mod html;
-mod outputs;
-mod pace;
 mod report;
 mod request;
 mod summary;
-mod terminal;
 
-pub use report::CurveReport;
+pub(crate) use report::CurveReport;
 
 use crate::args::CurveArgs;
 use crate::args::run::Run;
+use crate::output::{self, Kind, Outputs};
 use crate::progress::Progress;
-use crate::{Error, Result, interrupt, output};
+use crate::{Error, Result, drawing, interrupt};
 use cells::CellsFile;
+use figure::Figure;
 use kapprox::Real;
-use ksolve::curve::{Setting, Tested};
+use ksolve::curve::Setting;
 use ksolve::job::ElementType;
 use ksolve::train::{Resources, Stages};
 use kstore::Workers;
 use kstore::checkpoint::Journal;
 use kstore::pass::{Engine, Observer, SharedEngine};
-use outputs::Outputs;
-use pace::Pace;
-use report::{Context, Planned};
+use report::Planned;
 use request::Request;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Measures every method, and writes the outputs.
@@ -41,36 +39,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// # Errors
 /// All errors of a run; the cells that are finished by then are kept beside the first output. Processes that share the passes
 /// and have other cells left to do.
-pub fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
-    let outputs = Outputs::new(&args.output)?;
-    if args.resume && outputs.is_empty() {
+pub(crate) fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
+    let kinds = [Kind::Page, Kind::Picture, Kind::Json, Kind::Table];
+    let remedy = "end it with .html, .svg, .png, .json, .csv, .tsv, .parquet or .arrow";
+    let outputs = Outputs::new(&args.output, &kinds, "its extension names no kind of report", remedy)?;
+    if let Some(cells) = outputs.paths().next().map(CellsFile::path)
+        && outputs.paths().any(|path| output::is_same(path, &cells))
+    {
+        let why = "finished cells are kept there, and it goes at the end";
+        return Err(Error::option("-o", cells.display(), why, "give it another name"));
+    }
+    if args.resume && args.output.is_empty() {
         let remedy = "give the -o of the curve that was stopped";
         return Err(Error::option("--resume", "", "finished cells are kept beside an output", remedy));
     }
     let request = Request::new(args, run)?;
-    outputs.spare(request.train.table())?;
-    let report = match args.precision {
+    outputs.paths().try_for_each(|path| output::spare(path, output::inputs(request.train.table())))?;
+    match args.precision {
         ElementType::F32 => measure::<f32>(&request, args, run, &outputs),
         ElementType::F64 => measure::<f64>(&request, args, run, &outputs),
-    }?;
-    Ok(report)
+    }
 }
 
-/// Runs `kmill curve` and prints its report.
 pub(crate) fn main(args: &CurveArgs) -> Result<()> {
     let context = args.run.resolve();
-    let report = run(args, &context)?;
-    output::report(&report, context.json)
+    output::report(&run(args, &context)?, context.json)
 }
 
 fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Outputs) -> Result<CurveReport> {
-    let cells = match outputs.first() {
-        Some(path) => CellsFile::open(path, request.manifest::<T>(), args.resume, &run.progress)?,
-        None => CellsFile::nowhere(),
-    };
+    let first = outputs.paths().next();
+    let cells = CellsFile::open(first, request.manifest.clone(), args.resume, &run.progress)?;
     let engine = args.engine.open()?;
     if let Some(engine) = &engine {
-        engine.join(&request.shared::<T>(&left(request, &cells)))?;
+        engine.join(&request.shared(&left(request, &cells)))?;
     }
     let report = measured::<T>(request, run, outputs, cells, engine.as_ref());
     let over = !report.as_ref().err().and_then(Error::stored).is_some_and(kstore::Error::may_pass);
@@ -93,28 +94,25 @@ fn measured<T: Real>(
     watch.silence();
     all_runs(&setting, request, &mut cells, &run.progress).map_err(|error| cells.kept(error, &run.progress))?;
     let plan = plan(&setting, request)?;
-    let context = Context {
-        kernel: setting.kernel().to_string(),
-        approximated: setting.rows(),
-        tested: setting.tested(),
-        columns: setting.columns(),
-        floor: setting.floor(),
-        statistics: setting.statistics(),
-        precision: <T as kstore::Real>::NAME,
-        plan,
-    };
-    let report = CurveReport::new(request, run, context, cells.cells());
-    outputs.write(&report)?;
+    let report = CurveReport::new(request, run, &setting, plan, cells.cells());
+    outputs.0.iter().try_for_each(|(path, kind)| write(&report, path, *kind))?;
     cells.finish(&run.progress);
     Ok(report)
 }
 
-/// The runs that have no finished cells yet.
+fn write(report: &CurveReport, path: &Path, kind: Kind) -> Result<()> {
+    match kind {
+        Kind::Page => html::page(report).write(path),
+        Kind::Picture => drawing::write(&Figure::new(report), path),
+        Kind::Json => output::json_file(path, report),
+        Kind::Table | Kind::Model => output::table(path, &columns::COLUMNS, &report.rows),
+    }
+}
+
 fn left(request: &Request, cells: &CellsFile) -> Vec<ksolve::curve::CurveRun> {
     request.options.runs().into_iter().filter(|run| !cells.hold(run)).collect()
 }
 
-/// Does every run that is left.
 fn all_runs<T: Real>(
     setting: &Setting<'_, T>,
     request: &Request,
@@ -122,17 +120,13 @@ fn all_runs<T: Real>(
     progress: &Progress,
 ) -> Result<()> {
     let (all, left) = (request.options.runs().len(), left(request, cells));
-    let work = progress.work("curve", all as u64);
-    let mut pace = Pace::new(left.iter());
-    work.skip((all - left.len()) as u64);
+    let work = progress.work("curve", all as u64, (all - left.len()) as u64);
     for run in &left {
         interrupt::check()?;
-        work.begin(&run.to_string(), pace.left());
+        work.begin(&run.to_string());
         let started = std::time::Instant::now();
-        let found = setting.run(run)?;
-        pace.took(run, started.elapsed());
-        cells.add(found)?;
-        work.end(&run.to_string(), started.elapsed(), pace.left());
+        cells.add(setting.run(run)?)?;
+        work.end(&run.to_string(), started.elapsed());
     }
     work.finish();
     Ok(())
@@ -185,13 +179,5 @@ impl Stages for Watch<'_> {
     }
     fn warn(&self, text: String) {
         Stages::warn(self.progress, text);
-    }
-}
-
-/// The name of the test error in the report.
-fn test_name(tested: Tested) -> &'static str {
-    match tested {
-        Tested::Mse => "test mean squared error",
-        Tested::Error => "test share of wrong classes",
     }
 }

@@ -4,39 +4,31 @@ use super::columns::as_objects;
 use super::request::Request;
 use crate::args::run::Run;
 use crate::pipeline::target_names;
-use crate::report::as_map;
-use kapprox::instruction_set;
-use ksolve::curve::{CurveCell, Floor, Method, Tested};
+use crate::report::Spent;
+use kapprox::{Real, instruction_set};
+use ksolve::curve::{CurveCell, Floor, Method, Setting, Tested};
 use ksolve::job::LAMBDA;
-use kstore::Statistics;
-use kstore::budget::Term;
 use std::path::PathBuf;
 
 /// The report of `kmill curve`: every cell, the data, the plan and the costs.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct CurveReport {
+pub(crate) struct CurveReport {
     /// A cell for every method, rank and repeat, in this order; flat objects in JSON.
     #[serde(serialize_with = "as_objects")]
     pub rows: Vec<CurveCell>,
-    /// Methods, in the order they were asked for.
     pub methods: Vec<String>,
-    /// Ranks, ascending.
     pub ranks: Vec<usize>,
     /// Number of seeds that were tried.
     pub repeats: u64,
     /// The first seed; the others follow it.
     pub seed: u64,
-    /// The files, rows and columns of the table.
     pub table: TableReport,
-    /// Rows whose kernel matrix is approximated.
     pub approximated_rows: u64,
     /// Rows whose columns of the matrix were formed for the Frobenius error; all where it is exact.
     pub frobenius_columns: usize,
     /// The kernel with every parameter a number.
     pub kernel: String,
-    /// The penalty of the test error.
     pub lambda: f64,
-    /// [`LAMBDA`].
     pub lambda_convention: &'static str,
     /// The kind of test error: `mse` (squared error) or `error` (share of wrong classes); null without test rows.
     pub tested: Option<Tested>,
@@ -44,52 +36,33 @@ pub struct CurveReport {
     pub landmarks: &'static str,
     /// The least error of any matrix of a rank; null for kernels that are not positive definite.
     pub floor: Option<Floor>,
-    /// Seconds of each stage before the runs, and of all runs together.
-    #[serde(serialize_with = "as_map")]
-    pub seconds: Vec<(String, f64)>,
-    /// Bytes read from storage by the whole command.
-    pub bytes_read: u64,
-    /// Highest resident memory of the process; null where the system does not tell.
-    pub peak_rss_bytes: Option<usize>,
-    /// The memory budget, in bytes.
-    pub memory_budget_bytes: usize,
-    /// The stages of the run that needs most memory.
+    #[serde(flatten)]
+    pub spent: Spent,
     pub plan: Vec<Planned>,
-    /// Number of threads.
     pub threads: usize,
     /// The type of rows and features: `f32` or `f64`.
     pub precision: &'static str,
-    /// Version of kmill.
     pub version: &'static str,
-    /// The instruction set of the processor that was used.
     pub instruction_set: String,
     /// Processor and operating system.
     pub machine: String,
-    /// The command, as it was typed.
     pub command: String,
-    /// The warnings of the run, one sentence each.
-    pub warnings: Vec<String>,
 }
 
-/// The files, rows and features of the table.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct TableReport {
+pub(crate) struct TableReport {
     /// Files, as they were named.
     #[serde(serialize_with = "kstore::lossy::paths")]
     pub files: Vec<PathBuf>,
     /// Bytes on disk.
     pub bytes: u64,
-    /// Name of the file format.
     pub format: &'static str,
     /// Rows in all files.
     pub stored_rows: u64,
     /// Rows that the condition selects.
     pub selected_rows: u64,
-    /// Condition of those rows.
     pub selected_where: Option<String>,
-    /// Condition of the test rows.
     pub test_where: Option<String>,
-    /// Target columns.
     pub target: Vec<String>,
     /// Features, before scaling.
     pub features: Vec<FeatureReport>,
@@ -99,27 +72,20 @@ pub struct TableReport {
 
 /// A feature, with its statistics over the selected rows.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct FeatureReport {
-    /// Name of the column.
+pub(crate) struct FeatureReport {
     pub name: String,
     /// Smallest value among the selected rows.
     pub min: f64,
-    /// Mean.
     pub mean: f64,
-    /// Standard deviation.
     pub deviation: f64,
     /// Largest value.
     pub max: f64,
 }
 
-/// A stage of the plan, with the memory that it needs.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Planned {
-    /// The method that needs it.
+pub(crate) struct Planned {
     pub method: String,
-    /// The name of the stage.
     pub stage: String,
-    /// Bytes of memory that the stage needs.
     pub bytes: usize,
     /// The name and the bytes of each part of that memory, largest first.
     pub terms: Vec<(String, usize)>,
@@ -128,36 +94,25 @@ pub struct Planned {
 impl Planned {
     pub(super) fn new(method: &Method, plan: kstore::Plan) -> Self {
         let bytes = plan.bytes();
-        let mut terms: Vec<(String, usize)> = plan
-            .terms
-            .iter()
-            .filter(|term| term.bytes > 0)
-            .map(|term: &Term| (term.name.clone(), term.bytes))
-            .collect();
+        let terms = plan.terms.into_iter().filter(|term| term.bytes > 0);
+        let mut terms: Vec<(String, usize)> = terms.map(|term| (term.name, term.bytes)).collect();
         terms.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         Self { method: method.to_string(), stage: plan.what, bytes, terms }
     }
 
-    /// Bytes of the stage that needs most.
     pub(super) fn largest(stages: &[Self]) -> usize {
         stages.iter().map(|stage| stage.bytes).max().unwrap_or(0)
     }
 }
 
-/// The facts of a [`ksolve::curve::Setting`] that go into the report.
-pub(super) struct Context<'a> {
-    pub(super) kernel: String,
-    pub(super) approximated: u64,
-    pub(super) tested: Option<Tested>,
-    pub(super) columns: usize,
-    pub(super) floor: Option<Floor>,
-    pub(super) statistics: &'a Statistics,
-    pub(super) precision: &'static str,
-    pub(super) plan: Vec<Planned>,
-}
-
 impl CurveReport {
-    pub(super) fn new(request: &Request, run: &Run, context: Context<'_>, cells: &[CurveCell]) -> Self {
+    pub(super) fn new<T: Real>(
+        request: &Request,
+        run: &Run,
+        setting: &Setting<'_, T>,
+        plan: Vec<Planned>,
+        cells: &[CurveCell],
+    ) -> Self {
         let options = &request.options;
         let methods: Vec<String> = options.methods.iter().map(ToString::to_string).collect();
         let mut rows: Vec<CurveCell> = cells.iter().filter(|cell| cell.repeat < options.repeats).cloned().collect();
@@ -165,7 +120,7 @@ impl CurveReport {
         rows.sort_by_key(|cell| (place(cell), cell.rank, cell.repeat));
         let table = request.train.table();
         let names = request.train.feature_names();
-        let moments = names.into_iter().zip(&context.statistics.features);
+        let moments = names.into_iter().zip(&setting.statistics().features);
         let feature = |(name, m): (String, &kstore::statistics::Moments)| FeatureReport {
             name,
             min: m.min,
@@ -185,7 +140,7 @@ impl CurveReport {
                 bytes: table.bytes(),
                 format: table.format(),
                 stored_rows: table.stored_rows(),
-                selected_rows: context.statistics.rows,
+                selected_rows: setting.statistics().rows,
                 selected_where: condition(&request.train_where),
                 test_where: condition(&request.test_where),
                 target: target_names(&request.train),
@@ -197,27 +152,29 @@ impl CurveReport {
                     ksolve::train::Scaling::None => "as they are",
                 },
             },
-            approximated_rows: context.approximated,
-            frobenius_columns: context.columns,
-            kernel: context.kernel,
+            approximated_rows: setting.rows(),
+            frobenius_columns: setting.columns(),
+            kernel: setting.kernel().to_string(),
             lambda: options.lambda,
             lambda_convention: LAMBDA,
-            tested: context.tested,
+            tested: setting.tested(),
             landmarks: options.landmarks.name,
-            floor: context.floor,
-            seconds: run.progress.seconds(),
-            bytes_read: table.bytes_read(),
-            peak_rss_bytes: kstore::budget::peak_rss(),
-            memory_budget_bytes: run.memory,
-            plan: context.plan,
+            floor: setting.floor(),
+            spent: Spent::by(run, table.bytes_read()),
+            plan,
             threads: run.threads,
-            precision: context.precision,
+            precision: <T as kstore::Real>::NAME,
             version: env!("CARGO_PKG_VERSION"),
             instruction_set: instruction_set(),
             machine: crate::machine::machine(),
             command: crate::machine::command(),
-            warnings: run.progress.warnings(),
         }
+    }
+}
+
+impl CurveReport {
+    pub(super) fn files(&self) -> String {
+        self.table.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -296,10 +253,13 @@ pub(super) mod tests {
                 frobenius: vec![0.1, 0.01],
                 spectral: vec![0.05, 0.005],
             }),
-            seconds: vec![("scaling statistics".to_string(), 0.1), ("curve".to_string(), 2.0)],
-            bytes_read: 10 << 20,
-            peak_rss_bytes: Some(80 << 20),
-            memory_budget_bytes: 1 << 30,
+            spent: Spent {
+                seconds: vec![("scaling statistics".to_string(), 0.1), ("curve".to_string(), 2.0)],
+                bytes_read: 10 << 20,
+                peak_rss_bytes: Some(80 << 20),
+                memory_budget_bytes: 1 << 30,
+                warnings: Vec::new(),
+            },
             plan: vec![Planned {
                 method: "rpcholesky".to_string(),
                 stage: "errors".to_string(),
@@ -312,7 +272,6 @@ pub(super) mod tests {
             instruction_set: "x86-64 AVX2".to_string(),
             machine: "a machine".to_string(),
             command: "kmill curve 'a<b>.parquet'".to_string(),
-            warnings: Vec::new(),
         }
     }
 }

@@ -10,24 +10,18 @@ use ksolve::Task;
 use ksolve::curve::{CurveOptions, CurveRun, Method};
 use kstore::checkpoint::Manifest;
 use kstore::condition::Condition;
-use kstore::{Real, Selected, Selection, Table};
-use std::collections::BTreeMap;
+use kstore::{Selected, Selection, Table};
 
-/// The rows and options that define the numbers of a curve.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) options: CurveOptions,
-    /// Rows that are approximated and learned from.
     pub(super) train: Selected,
-    /// Rows that are tested on.
     pub(super) test: Option<Selected>,
-    /// The condition that selects the test rows.
     pub(super) test_where: Option<Condition>,
-    /// Condition of the rows that are approximated.
     pub(super) train_where: Option<Condition>,
-    rows: String,
-    missing: String,
-    text: String,
+    /// What tells which curve a file of cells belongs to. The number of repeats is no part of it: with more repeats the first ones
+    /// stay the same.
+    pub(super) manifest: Manifest,
 }
 
 impl Request {
@@ -75,35 +69,11 @@ impl Request {
             intercept: args.intercept,
             seed: args.seed,
         };
-        Ok(Self {
-            options,
-            train,
-            test,
-            test_where: args.test_where.clone(),
-            train_where,
-            rows: data.select.rows.as_ref().map_or("all".to_string(), |rows| format!("{}..{}", rows.start, rows.end)),
-            missing: data.select.treated().name().to_string(),
-            text: text.to_string(),
-        })
-    }
-
-    /// The manifest of processes that share the runs that are left.
-    pub(super) fn shared<T: Real>(&self, left: &[CurveRun]) -> Manifest {
-        let mut manifest = self.manifest::<T>();
-        let left: Vec<String> = left.iter().map(ToString::to_string).collect();
-        manifest.options.insert("runs that are left".to_string(), left.join("; "));
-        manifest
-    }
-
-    /// The manifest that tells which curve a file of cells belongs to. The number of repeats is no part of it: with
-    /// more repeats the first ones stay the same.
-    pub(super) fn manifest<T: Real>(&self) -> Manifest {
-        let o = &self.options;
-        let condition = |condition: &Option<Condition>| condition.as_ref().map_or("none".into(), ToString::to_string);
-        let list = |names: Vec<String>| names.join(", ");
+        let condition = |condition: Option<&Condition>| condition.map_or("none".into(), ToString::to_string);
+        let o = &options;
         let named: [(&str, String); 18] = [
-            ("--methods", list(o.methods.iter().map(ToString::to_string).collect())),
-            ("--ranks", list(o.ranks.iter().map(ToString::to_string).collect())),
+            ("--methods", joined(&o.methods)),
+            ("--ranks", joined(&o.ranks)),
             ("--landmarks", o.landmarks.name.to_string()),
             ("--sample", o.sample.map_or("all".to_string(), |rows| rows.to_string())),
             ("--scale", o.scaling.to_string()),
@@ -112,22 +82,38 @@ impl Request {
             ("--lambda", o.lambda.to_string()),
             ("--intercept", o.intercept.to_string()),
             ("--seed", o.seed.to_string()),
-            ("--precision", T::NAME.to_string()),
-            ("features", list(self.train.feature_names())),
-            ("target", list(target_names(&self.train))),
-            ("--rows", self.rows.clone()),
-            ("--where", condition(&self.train_where)),
-            ("--test-where", condition(&self.test_where)),
-            ("--missing", self.missing.clone()),
-            ("reading of text files", self.text.clone()),
+            ("--precision", args.precision.to_string()),
+            ("features", joined(&train.feature_names())),
+            ("target", joined(&target_names(&train))),
+            (
+                "--rows",
+                data.select.rows.as_ref().map_or("all".to_string(), |rows| format!("{}..{}", rows.start, rows.end)),
+            ),
+            ("--where", condition(train_where.as_ref())),
+            ("--test-where", condition(args.test_where.as_ref())),
+            ("--missing", data.select.treated().name().to_string()),
+            ("reading of text files", text.to_string()),
         ];
-        Manifest {
+        let manifest = Manifest {
             version: env!("CARGO_PKG_VERSION").to_string(),
             instruction_set: instruction_set(),
-            options: named.into_iter().map(|(name, value)| (name.to_string(), value)).collect::<BTreeMap<_, _>>(),
-            files: self.train.table().identities(),
-        }
+            options: named.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
+            files: train.table().identities(),
+        };
+        Ok(Self { options, train, test, test_where: args.test_where.clone(), train_where, manifest })
     }
+
+    /// The manifest of processes that share the runs that are left.
+    pub(super) fn shared(&self, left: &[CurveRun]) -> Manifest {
+        let mut manifest = self.manifest.clone();
+        let left: Vec<String> = left.iter().map(ToString::to_string).collect();
+        manifest.options.insert("runs that are left".to_string(), left.join("; "));
+        manifest
+    }
+}
+
+fn joined(values: &[impl ToString]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The landmark scheme for maps that have landmarks; an error where it was named and no map has any.

@@ -1,10 +1,12 @@
-//! Medians over repeats, and methods at equal rank, equal evaluations and equal time.
+//! Medians over repeats, methods at equal rank, equal evaluations and equal time, and the text of a curve for the terminal.
 
 use super::report::CurveReport;
-use super::test_name;
-use ksolve::curve::CurveCell;
+use crate::table::{Grid, count, exact, facts, number, seconds};
+use ksolve::curve::{CurveCell, SPECTRAL_ROWS, Tested};
+use std::fmt;
 
-/// The kinds of error that methods are compared by.
+const NONE: &str = "–";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Metric {
     Trace,
@@ -16,12 +18,22 @@ pub(super) enum Metric {
 impl Metric {
     pub(super) const ALL: [Self; 4] = [Self::Trace, Self::Frobenius, Self::Spectral, Self::Test];
 
-    pub(super) fn of(self, cell: &CurveCell) -> Option<f64> {
+    fn of(self, cell: &CurveCell) -> Option<f64> {
         match self {
             Self::Trace => cell.trace_error,
             Self::Frobenius => Some(cell.frobenius.value),
             Self::Spectral => cell.spectral.as_ref().map(|spectral| spectral.value),
             Self::Test => cell.test_error,
+        }
+    }
+
+    pub(super) fn floor(self, report: &CurveReport) -> Option<&[f64]> {
+        let floor = report.floor.as_ref()?;
+        match self {
+            Self::Trace => Some(&floor.trace),
+            Self::Frobenius => Some(&floor.frobenius),
+            Self::Spectral => Some(&floor.spectral),
+            Self::Test => None,
         }
     }
 
@@ -35,17 +47,13 @@ impl Metric {
         }
     }
 
-    /// The name for headings.
-    pub(super) fn title(self, report: &CurveReport) -> String {
+    pub(super) fn title(self, report: &CurveReport) -> &'static str {
         match self {
-            Self::Trace => "Relative trace error".to_string(),
-            Self::Frobenius => "Relative Frobenius error".to_string(),
-            Self::Spectral => "Relative spectral error".to_string(),
-            Self::Test => {
-                let name = report.tested.map_or("test error", test_name);
-                let mut letters = name.chars();
-                letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
-            }
+            Self::Trace => "Relative trace error",
+            Self::Frobenius => "Relative Frobenius error",
+            Self::Spectral => "Relative spectral error",
+            Self::Test if report.tested == Some(Tested::Error) => "Test share of wrong classes",
+            Self::Test => "Test mean squared error",
         }
     }
 
@@ -57,11 +65,8 @@ impl Metric {
             Self::Frobenius if all => "exact, all pairs of rows".to_string(),
             Self::Frobenius => format!("estimated from {} columns of all rows", report.frobenius_columns),
             Self::Spectral if all => "block Krylov iterations on all rows".to_string(),
-            Self::Spectral => {
-                let rows = crate::table::count(ksolve::curve::SPECTRAL_ROWS as u64);
-                format!("estimated on {rows} rows, within bounds of all")
-            }
-            Self::Test => format!("ridge regression, lambda {}", crate::table::exact(report.lambda)),
+            Self::Spectral => format!("estimated on {} rows, within bounds of all", count(SPECTRAL_ROWS as u64)),
+            Self::Test => format!("ridge regression, lambda {}", exact(report.lambda)),
         }
     }
 }
@@ -77,7 +82,7 @@ pub(super) enum Cost {
 impl Cost {
     pub(super) const ALL: [Self; 3] = [Self::Rank, Self::Evaluations, Self::Seconds];
 
-    pub(super) fn of(self, cell: &CurveCell) -> f64 {
+    fn of(self, cell: &CurveCell) -> f64 {
         match self {
             Self::Rank => cell.rank as f64,
             Self::Evaluations => cell.kernel_evaluations as f64,
@@ -85,14 +90,7 @@ impl Cost {
         }
     }
 
-    pub(super) fn key(self) -> &'static str {
-        match self {
-            Self::Rank => "rank",
-            Self::Evaluations => "evaluations",
-            Self::Seconds => "seconds",
-        }
-    }
-
+    /// The name on axes; its last word is that in identifiers.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Rank => "rank",
@@ -100,9 +98,12 @@ impl Cost {
             Self::Seconds => "seconds",
         }
     }
+
+    pub(super) fn key(self) -> &'static str {
+        self.label().rsplit(' ').next().unwrap_or_default()
+    }
 }
 
-/// Median and quartiles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) low: f64,
@@ -112,80 +113,25 @@ pub(super) struct Spread {
 
 /// The median and quartiles of some numbers, interpolated between neighbours (Hyndman and Fan's type 7); `None` without
 /// numbers.
-pub(super) fn spread(mut values: Vec<f64>) -> Option<Spread> {
+fn spread(mut values: Vec<f64>) -> Option<Spread> {
     values.sort_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;
     let at = |share: f64| {
         let place = share * last as f64;
         let (below, part) = (place.floor() as usize, place.fract());
-        let above = (below + 1).min(last);
+        let (low, high) = (values[below], values[(below + 1).min(last)]);
         // equal neighbours give their value to the last bit
-        if values[below] == values[above] {
-            values[below]
-        } else {
-            values[below] + part * (values[above] - values[below])
-        }
+        if low == high { low } else { low + part * (high - low) }
     };
     Some(Spread { low: at(0.25), median: at(0.5), high: at(0.75) })
-}
-
-impl CurveReport {
-    /// The names of methods that make no random choice and were run once, where the others were repeated.
-    pub(super) fn run_once(&self) -> Vec<&str> {
-        let repeated = |method: &&str| self.rows.iter().any(|cell| cell.method == **method && cell.repeat > 0);
-        let methods = self.methods.iter().map(String::as_str);
-        if self.repeats > 1 { methods.filter(|method| !repeated(method)).collect() } else { Vec::new() }
-    }
 }
 
 /// The error of a method at a rank, summarised over the repeats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
     pub(super) rank: usize,
-    /// Median cost.
     pub(super) cost: f64,
     pub(super) error: Spread,
-}
-
-/// The points of a method, by ascending rank; ranks without an error are left out.
-pub(super) fn points(report: &CurveReport, method: &str, metric: Metric, cost: Cost) -> Vec<Point> {
-    let at = |rank: &usize| {
-        let rows = || report.rows.iter().filter(|row| row.method == method && row.rank == *rank);
-        let error = spread(rows().filter_map(|row| metric.of(row)).collect())?;
-        let cost = spread(rows().map(|row| cost.of(row)).collect())?.median;
-        Some(Point { rank: *rank, cost, error })
-    };
-    report.ranks.iter().filter_map(at).collect()
-}
-
-/// The least error of each method within budgets: for each budget the least median error among the ranks whose median
-/// cost is within it.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Within {
-    pub(super) budgets: Vec<f64>,
-    /// For each method, in order, the error and the rank at each budget.
-    pub(super) reached: Vec<Vec<Option<(f64, usize)>>>,
-}
-
-/// Most budgets that are shown.
-const BUDGETS: usize = 7;
-
-/// Compares the methods at equal cost; `None` where no method has that cost, as random features need no kernel
-/// evaluations.
-pub(super) fn within(report: &CurveReport, metric: Metric, cost: Cost) -> Option<Within> {
-    let curves: Vec<Vec<Point>> = report.methods.iter().map(|method| points(report, method, metric, cost)).collect();
-    let costs = || curves.iter().flatten().map(|point| point.cost).filter(|cost| *cost > 0.0);
-    let (low, high) = (costs().fold(f64::INFINITY, f64::min), costs().fold(0.0, f64::max));
-    if low > high {
-        return None;
-    }
-    let budgets = round_numbers(low, high);
-    let best = |curve: &Vec<Point>, budget: f64| {
-        let there = curve.iter().filter(|point| point.cost <= budget && point.cost > 0.0);
-        there.map(|point| (point.error.median, point.rank)).min_by(|a, b| a.0.total_cmp(&b.0))
-    };
-    let reached = curves.iter().map(|curve| budgets.iter().map(|budget| best(curve, *budget)).collect()).collect();
-    Some(Within { budgets, reached })
 }
 
 /// 1, 2 and 5 times powers of ten from the first that is not below `low` to the first that is not below `high`, thinned to
@@ -200,6 +146,141 @@ fn round_numbers(low: f64, high: f64) -> Vec<f64> {
     let mut chosen: Vec<f64> = (start..=end).rev().step_by(every).map(|i| all[i]).collect();
     chosen.reverse();
     chosen
+}
+
+const BUDGETS: usize = 7;
+
+impl CurveReport {
+    /// The names of methods that make no random choice and were run once, where the others were repeated.
+    pub(super) fn run_once(&self) -> Vec<&str> {
+        let repeated = |method: &&str| self.rows.iter().any(|cell| cell.method == **method && cell.repeat > 0);
+        let methods = self.methods.iter().map(String::as_str);
+        if self.repeats > 1 { methods.filter(|method| !repeated(method)).collect() } else { Vec::new() }
+    }
+
+    /// The points of a method, by ascending rank; ranks without an error are left out.
+    pub(super) fn points(&self, method: &str, metric: Metric, cost: Cost) -> Vec<Point> {
+        let at = |rank: &usize| {
+            let rows = || self.rows.iter().filter(|row| row.method == method && row.rank == *rank);
+            let error = spread(rows().filter_map(|row| metric.of(row)).collect())?;
+            let cost = spread(rows().map(|row| cost.of(row)).collect())?.median;
+            Some(Point { rank: *rank, cost, error })
+        };
+        self.ranks.iter().filter_map(at).collect()
+    }
+
+    /// A grid with a row for each method; methods without any value are left out.
+    fn grid(&self, over: &str, columns: Vec<String>, row: impl Fn(&str) -> Vec<Option<String>>) -> Grid {
+        let rows = self.methods.iter().map(|method| (method, row(method)));
+        let rows = rows.filter(|(_, cells)| cells.iter().any(Option::is_some)).map(|(method, cells)| {
+            (method.clone(), cells.into_iter().map(|cell| cell.unwrap_or_else(|| NONE.to_string())).collect())
+        });
+        Grid { corner: format!("method \\ {over}"), columns, rows: rows.collect(), marked: None }
+    }
+
+    /// A grid of something for every method and rank; `None` where no method has it.
+    fn by_rank(&self, metric: Metric, cost: Cost, value: impl Fn(&Point) -> Option<String>) -> Option<Grid> {
+        let ranks = self.ranks.iter().map(ToString::to_string).collect();
+        let grid = self.grid("rank", ranks, |method| {
+            let points = self.points(method, metric, cost);
+            self.ranks.iter().map(|rank| points.iter().find(|point| point.rank == *rank).and_then(&value)).collect()
+        });
+        (!grid.rows.is_empty()).then_some(grid)
+    }
+
+    /// The median errors, and the least that any matrix has.
+    pub(super) fn errors(&self, metric: Metric) -> Option<Grid> {
+        let mut grid = self.by_rank(metric, Cost::Rank, |point| Some(number(point.error.median, 3)))?;
+        if let Some(floor) = metric.floor(self) {
+            grid.rows.push(("floor".to_string(), floor.iter().map(|floor| number(*floor, 3)).collect()));
+        }
+        Some(grid)
+    }
+
+    fn costs(&self, cost: Cost) -> Option<Grid> {
+        let shown =
+            |cost: Cost, found: f64| if cost == Cost::Seconds { seconds(found) } else { format!("{found:.2e}") };
+        // every row has a Frobenius error
+        self.by_rank(Metric::Frobenius, cost, |point| (point.cost > 0.0).then(|| shown(cost, point.cost)))
+    }
+
+    /// The least median error of each method among the ranks whose median cost is within a budget, for some budgets; `None` where no
+    /// method has that cost, as random features need no kernel evaluations.
+    pub(super) fn within(&self, metric: Metric, cost: Cost) -> Option<Grid> {
+        let curves: Vec<_> = self.methods.iter().map(|method| self.points(method, metric, cost)).collect();
+        let costs = || curves.iter().flatten().map(|point| point.cost).filter(|cost| *cost > 0.0);
+        let (low, high) = (costs().fold(f64::INFINITY, f64::min), costs().fold(0.0, f64::max));
+        let budgets = if low > high { return None } else { round_numbers(low, high) };
+        let shown = |budget: &f64| if cost == Cost::Seconds { seconds(*budget) } else { exact(*budget) };
+        Some(self.grid(cost.label(), budgets.iter().map(shown).collect(), |method| {
+            let points = self.points(method, metric, cost);
+            let best = |budget: &f64| {
+                let there = points.iter().filter(|point| point.cost <= *budget && point.cost > 0.0);
+                there.map(|point| point.error.median).min_by(f64::total_cmp).map(|error| number(error, 3))
+            };
+            budgets.iter().map(best).collect()
+        }))
+    }
+
+    /// The kind of error that methods are compared by: the test error where there is one, else an error of the matrix.
+    pub(super) fn compared(&self) -> Metric {
+        if self.rows.iter().any(|row| row.test_error.is_some()) { Metric::Test } else { Metric::Frobenius }
+    }
+
+    /// The rows whose spectrum gives the floor, in words.
+    pub(super) fn floor_rows(&self) -> Option<String> {
+        let rows = self.floor.as_ref()?.rows as u64;
+        Some(match rows == self.approximated_rows {
+            true => "all rows".to_string(),
+            false => format!("a sample of {} rows; too low at ranks near this number", count(rows)),
+        })
+    }
+
+    pub(super) fn planned_bytes(&self) -> usize {
+        self.rows.iter().map(|row| row.planned_bytes).max().unwrap_or(0)
+    }
+}
+
+impl fmt::Display for CurveReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rows, features) = (count(self.approximated_rows), count(self.table.features.len() as u64));
+        let of = match self.approximated_rows == self.table.selected_rows {
+            true => String::new(),
+            false => format!(" of {}", count(self.table.selected_rows)),
+        };
+        let once = match &self.run_once()[..] {
+            [] => String::new(),
+            methods => format!("; {} once, without chance in it", methods.join(", ")),
+        };
+        let repeats = match self.repeats {
+            1 => "1 repeat".to_string(),
+            repeats => format!("medians of {repeats} repeats{once}"),
+        };
+        let cells = format!("{} ({repeats})", count(self.rows.len() as u64));
+        writeln!(f, "error against rank on {rows} rows{of}, {features} features\n")?;
+        write!(f, "{}", facts([("kernel", self.kernel.clone()), ("cells", cells)]))?;
+        let compared = self.compared();
+        let errors = Metric::ALL
+            .map(|metric| (format!("{} ({})", metric.title(self), metric.evidence(self)), self.errors(metric)));
+        let costs = [
+            ("Time to have the features of every row", Cost::Seconds),
+            ("Kernel evaluations of the same", Cost::Evaluations),
+        ];
+        let costs = costs.map(|(title, cost)| (title.to_string(), self.costs(cost)));
+        let within = [Cost::Seconds, Cost::Evaluations].map(|cost| {
+            let title = format!("{} at equal {}: the best rank within", compared.title(self), cost.label());
+            (title, self.within(compared, cost))
+        });
+        for (title, grid) in errors.into_iter().chain(costs).chain(within) {
+            grid.map_or(Ok(()), |grid| write!(f, "\n{title}\n\n{grid}"))?;
+        }
+        let floor = self
+            .floor_rows()
+            .map(|rows| ("floor", format!("no matrix of this rank has a smaller error; from the spectrum of {rows}")));
+        let spent = self.spent.facts(None, Some(self.planned_bytes()));
+        writeln!(f, "\n{}", facts(floor.into_iter().chain(spent)))?;
+        if self.tested.is_some() { writeln!(f, "{}", self.lambda_convention) } else { Ok(()) }
+    }
 }
 
 #[cfg(test)]
@@ -226,14 +307,44 @@ mod tests {
     #[test]
     fn a_method_reaches_what_its_best_rank_within_the_budget_does() {
         let report = report();
-        let seconds = within(&report, Metric::Trace, Cost::Seconds).unwrap();
+        let seconds = report.within(Metric::Trace, Cost::Seconds).unwrap();
+        let row = |name: &str, cells: [&str; 4]| (name.to_string(), cells.map(str::to_string).to_vec());
         // uniform: 0.1 s and 0.4 s; rpcholesky: 0.2 s and 0.8 s; fourier has no trace error
-        assert_eq!(seconds.budgets, [0.1, 0.2, 0.5, 1.0]);
-        assert_eq!(seconds.reached[0], [Some((0.5, 50)), Some((0.5, 50)), Some((0.25, 100)), Some((0.25, 100))]);
-        assert_eq!(seconds.reached[1], [None, Some((0.4, 50)), Some((0.4, 50)), Some((0.1, 100))]);
-        assert_eq!(seconds.reached[2], [None; 4]);
+        assert_eq!(seconds.columns, ["100 ms", "200 ms", "500 ms", "1.0 s"]);
+        let (uniform, rpcholesky) = (["0.500", "0.500", "0.250", "0.250"], [NONE, "0.400", "0.400", "0.100"]);
+        assert_eq!(seconds.rows, [row("uniform", uniform), row("rpcholesky", rpcholesky)]);
         // random features evaluate no kernel
-        let evaluations = within(&report, Metric::Frobenius, Cost::Evaluations).unwrap();
-        assert!(evaluations.reached[2].iter().all(Option::is_none));
+        let evaluations = report.within(Metric::Frobenius, Cost::Evaluations).unwrap();
+        assert!(evaluations.rows.iter().all(|(method, _)| method != "fourier"), "{evaluations}");
+    }
+
+    #[test]
+    fn the_terminal_shows_errors_costs_and_methods_at_equal_cost() {
+        let text = report().to_string();
+        let expected = "\
+error against rank on 900 rows, 1 features
+
+  kernel  gaussian(sigma=1)
+  cells   6 (1 repeat)
+
+Relative trace error (exact, all rows; projections only)
+
+  method \\ rank     50     100
+        uniform  0.500   0.250
+     rpcholesky  0.400   0.100
+          floor  0.300  0.0500
+
+Relative Frobenius error (exact, all pairs of rows)
+
+  method \\ rank     50     100
+        uniform  0.300   0.200
+     rpcholesky  0.200  0.0500
+        fourier  0.600   0.400
+          floor  0.100  0.0100
+";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.contains("method \\ seconds  100 ms  200 ms  500 ms   1.0 s"), "{text}");
+        assert!(text.contains("rpcholesky       –   0.200   0.200  0.0500"), "{text}");
+        assert!(!text.contains("lambda is per row"), "nothing was learned");
     }
 }

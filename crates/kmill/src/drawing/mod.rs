@@ -1,61 +1,98 @@
 //! Pictures of shapes and words, as SVG and as pixels, with one look: the rules of `drawing.css`.
 
-mod canvas;
 mod ink;
 mod letters;
 mod pixels;
 mod svg;
 
-pub(crate) use canvas::{Anchor, Canvas};
 pub(crate) use pixels::Pixels;
 pub(crate) use svg::Svg;
 
-use crate::{Result, output};
+use crate::{Result, output, page};
 use std::path::Path;
+
+/// A point in units of the drawing, y downwards.
+pub(crate) type Point = (f64, f64);
 
 /// Size of letters in units of the drawing, as in the style rules.
 pub(crate) const LETTERS: f64 = 12.0;
 
-/// Style rules of a picture that stands alone: the colours of the page on white.
+/// Style rules of pictures, on a page and alone; their colours are variables of the page.
 pub(crate) const STYLE: &str = include_str!("drawing.css");
+
+/// The style rules of a picture that stands alone: with the colours of a light page.
+fn own_style() -> String {
+    page::colours().fold(STYLE.to_string(), |style, (name, colour)| style.replace(&format!("var({name})"), colour))
+}
+
+/// The position of a word relative to its point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Anchor {
+    Start,
+    /// The middle of the word is at the point.
+    Middle,
+    End,
+    /// The word runs upwards, and its middle is at the point.
+    Upwards,
+}
+
+/// Draws shapes. The rules of `drawing.css` for `class` set the look of a shape; `says` is the text under the pointer, where there is
+/// one.
+pub(crate) trait Canvas {
+    /// Draws a rectangle, from its upper left corner.
+    fn rectangle(&mut self, class: &str, corner: Point, size: Point, says: Option<&str>);
+    /// Draws pieces of lines.
+    fn lines(&mut self, class: &str, pieces: &[[Point; 2]], says: Option<&str>);
+    /// Draws a line through points, or the area within it where it is closed.
+    fn path(&mut self, class: &str, points: &[Point], closed: bool, says: Option<&str>);
+    fn circle(&mut self, class: &str, centre: Point, radius: f64, says: Option<&str>);
+    /// Draws a word whose baseline is at the height of `place`.
+    fn word(&mut self, class: &str, word: &str, place: Point, anchor: Anchor);
+    /// Gives attributes to the next shape, for the script of a page.
+    fn mark(&mut self, _attributes: String) {}
+    /// Begins a group of shapes with attributes, for the script of a page.
+    fn begin(&mut self, _attributes: String) {}
+    fn end(&mut self) {}
+}
 
 /// A picture that can be drawn on any canvas.
 pub(crate) trait Drawing {
     /// Width and height, in units of the drawing.
-    fn size(&self) -> (f64, f64);
+    fn size(&self) -> Point;
     /// The title, in a line.
     fn name(&self) -> String;
-    /// Draws everything, from the back to the front, also the title.
+    /// The middle of the title where the picture stands alone; `None` where nothing has to be said above it.
+    fn heading(&self) -> Option<Point> {
+        None
+    }
+    /// Draws everything but the title, from the back to the front.
     fn draw(&self, canvas: &mut dyn Canvas);
 }
 
-/// The picture as a file of SVG, with its own rules and a ground of paper.
+/// Draws a picture that stands alone, on a ground of paper.
+fn alone<C: Canvas>(picture: &dyn Drawing, mut canvas: C) -> C {
+    canvas.rectangle("paper", (0.0, 0.0), picture.size(), None);
+    picture.draw(&mut canvas);
+    if let Some(place) = picture.heading() {
+        canvas.word("title", &picture.name(), place, Anchor::Middle);
+    }
+    canvas
+}
+
+/// The picture as a file of SVG, with its own rules.
 pub(crate) fn svg(picture: &dyn Drawing) -> String {
-    let mut svg = Svg::new(&picture.name(), picture.size(), true);
-    svg.rectangle("paper", (0.0, 0.0), picture.size());
-    picture.draw(&mut svg);
-    svg.finish()
+    alone(picture, Svg::new("picture", &picture.name(), picture.size(), &own_style())).finish()
+}
+
+pub(crate) fn png(picture: &dyn Drawing) -> std::io::Result<Vec<u8>> {
+    alone(picture, Pixels::new(picture.size())).png()
 }
 
 /// Writes a picture, as SVG where the name ends with .svg and as PNG elsewhere.
-///
-/// # Errors
-/// Errors of the file system.
 pub(crate) fn write(picture: &dyn Drawing, path: &Path) -> Result<()> {
     let bytes = match output::extension(path).as_deref() {
         Some("svg") => svg(picture).into_bytes(),
         _ => png(picture).map_err(kstore::Error::io("write", path))?,
     };
     output::file(path, &bytes)
-}
-
-/// The picture as a file of PNG.
-///
-/// # Errors
-/// None in practice: the file is written to memory.
-pub(crate) fn png(picture: &dyn Drawing) -> std::io::Result<Vec<u8>> {
-    let mut pixels = Pixels::new(picture.size());
-    pixels.rectangle("paper", (0.0, 0.0), picture.size());
-    picture.draw(&mut pixels);
-    pixels.png()
 }

@@ -2,88 +2,71 @@
 //!
 //! Reference: W3C, "Portable Network Graphics (PNG) Specification (Third Edition)", 2025, sections 5 and 11.
 
-use super::LETTERS;
-use super::canvas::{Anchor, Canvas};
 use super::ink::Ink;
 use super::letters::Letters;
+use super::{Anchor, Canvas, LETTERS, Point};
 use flate2::write::ZlibEncoder;
 use flate2::{Compression, Crc};
 use std::io::{self, Write};
-use tiny_skia::{FillRule, LineCap, Paint, Path, PathBuilder, Pixmap, Rect, Stroke, StrokeDash, Transform};
+use tiny_skia::{FillRule, LineCap, Paint, PathBuilder, Pixmap, Rect, Stroke, StrokeDash, Transform};
 
 /// Pixels in a unit of the drawing: sharp on screens of twice the usual density.
 const DENSITY: f32 = 2.0;
 
-/// The pixels drawn so far.
 #[derive(Debug)]
 pub(crate) struct Pixels {
     map: Pixmap,
     letters: Letters,
+    style: String,
 }
 
 impl Pixels {
     /// A sheet of this width and height, in units of the drawing.
-    pub(crate) fn new((width, height): (f64, f64)) -> Self {
+    pub(crate) fn new((width, height): Point) -> Self {
         let pixels = |length: f64| (f64::from(DENSITY) * length) as u32;
         let map = Pixmap::new(pixels(width), pixels(height)).expect("a picture has a size");
-        Self { map, letters: Letters::new() }
+        Self { map, letters: Letters::new(), style: super::own_style() }
     }
 
-    fn fill(&mut self, path: &Path, ink: Ink, to: Transform) {
-        if let Some(paint) = paint(ink.fill, ink.opacity) {
-            self.map.fill_path(path, &paint, FillRule::Winding, to, None);
+    /// Fills a shape, and draws its rim: before it, or after it.
+    fn shape(&mut self, path: PathBuilder, class: &str, to: Transform, rim_first: bool) {
+        let Some(path) = path.finish() else { return };
+        let ink = Ink::of(&self.style, class);
+        let dash = StrokeDash::new(ink.dash.to_vec(), 0.0).filter(|_| ink.dash[0] > 0.0);
+        let stroke = Stroke { width: ink.width, line_cap: LineCap::Round, dash, ..Stroke::default() };
+        for rim in [rim_first, !rim_first] {
+            match (rim, paint(if rim { ink.stroke } else { ink.fill }, ink.opacity)) {
+                (true, Some(paint)) => self.map.stroke_path(&path, &paint, &stroke, to, None),
+                (false, Some(paint)) => self.map.fill_path(&path, &paint, FillRule::Winding, to, None),
+                (_, None) => {}
+            }
         }
     }
 
-    fn stroke(&mut self, path: &Path, ink: Ink) {
-        if let Some(paint) = paint(ink.stroke, ink.opacity) {
-            let dash = StrokeDash::new(ink.dash.to_vec(), 0.0).filter(|_| ink.dash[0] > 0.0);
-            let stroke = Stroke { width: ink.width, line_cap: LineCap::Round, dash, ..Stroke::default() };
-            self.map.stroke_path(path, &paint, &stroke, Transform::from_scale(DENSITY, DENSITY), None);
-        }
-    }
-
-    /// Fills a shape, and draws its rim.
-    fn shape(&mut self, path: PathBuilder, class: &str) {
-        if let Some(path) = path.finish() {
-            let ink = Ink::of(class);
-            self.fill(&path, ink, Transform::from_scale(DENSITY, DENSITY));
-            self.stroke(&path, ink);
-        }
-    }
-
-    /// The bytes of the PNG file.
-    ///
-    /// # Errors
-    /// None in practice: the file is written to memory.
     pub(crate) fn png(&self) -> io::Result<Vec<u8>> {
         let (width, height) = (self.map.width(), self.map.height());
         let mut rows = ZlibEncoder::new(Vec::new(), Compression::default());
         for row in self.map.data().chunks_exact(4 * width as usize) {
             // no filter; the ground is opaque, so that there is no transparency to keep
-            rows.write_all(&[0])?;
             let colours: Vec<u8> = row.chunks_exact(4).flat_map(|pixel| &pixel[..3]).copied().collect();
+            rows.write_all(&[0])?;
             rows.write_all(&colours)?;
         }
-        let mut header = [width.to_be_bytes(), height.to_be_bytes()].concat();
         // eight bits for each of red, green and blue; deflate, adaptive filters, not interlaced
-        header.extend([8, 2, 0, 0, 0]);
+        let header = [&width.to_be_bytes()[..], &height.to_be_bytes(), &[8, 2, 0, 0, 0]].concat();
         let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
         for (kind, data) in [(b"IHDR", header), (b"IDAT", rows.finish()?), (b"IEND", Vec::new())] {
-            chunk(&mut file, kind, &data);
+            let mut sum = Crc::new();
+            sum.update(kind);
+            sum.update(&data);
+            file.extend([&(data.len() as u32).to_be_bytes()[..], kind, &data, &sum.sum().to_be_bytes()].concat());
         }
         Ok(file)
     }
 }
 
-fn chunk(file: &mut Vec<u8>, kind: &[u8; 4], data: &[u8]) {
-    let mut sum = Crc::new();
-    sum.update(kind);
-    sum.update(data);
-    file.extend((data.len() as u32).to_be_bytes());
-    file.extend(kind);
-    file.extend(data);
-    file.extend(sum.sum().to_be_bytes());
+fn scaled() -> Transform {
+    Transform::from_scale(DENSITY, DENSITY)
 }
 
 fn paint(colour: Option<[u8; 3]>, opacity: f32) -> Option<Paint<'static>> {
@@ -94,44 +77,44 @@ fn paint(colour: Option<[u8; 3]>, opacity: f32) -> Option<Paint<'static>> {
 }
 
 impl Canvas for Pixels {
-    fn rectangle(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
-        let ink = Ink::of(class);
+    fn rectangle(&mut self, class: &str, (x, y): Point, (width, height): Point, _: Option<&str>) {
+        let ink = Ink::of(&self.style, class);
         let there = Rect::from_xywh(x as f32, y as f32, width as f32, height as f32);
         if let (Some(there), Some(paint)) = (there, paint(ink.fill, ink.opacity)) {
             // crisp: blurred edges of neighbours would show as seams
             let paint = Paint { anti_alias: false, ..paint };
-            self.map.fill_rect(there, &paint, Transform::from_scale(DENSITY, DENSITY), None);
+            self.map.fill_rect(there, &paint, scaled(), None);
         }
     }
 
-    fn lines(&mut self, class: &str, pieces: &[[(f64, f64); 2]], _: Option<&str>) {
+    fn lines(&mut self, class: &str, pieces: &[[Point; 2]], _: Option<&str>) {
         let mut path = PathBuilder::new();
         for [(x0, y0), (x1, y1)] in pieces {
             path.move_to(*x0 as f32, *y0 as f32);
             path.line_to(*x1 as f32, *y1 as f32);
         }
-        if let Some(path) = path.finish() {
-            self.stroke(&path, Ink::of(class));
-        }
+        self.shape(path, class, scaled(), false);
     }
 
-    fn circle(&mut self, class: &str, (x, y): (f64, f64), radius: f64, _: Option<&str>) {
+    fn path(&mut self, class: &str, points: &[Point], closed: bool, _: Option<&str>) {
         let mut path = PathBuilder::new();
-        path.push_circle(x as f32, y as f32, radius as f32);
-        self.shape(path, class);
-    }
-
-    fn area(&mut self, class: &str, corners: &[(f64, f64)], _: Option<&str>) {
-        let mut path = PathBuilder::new();
-        for (i, (x, y)) in corners.iter().enumerate() {
+        for (i, (x, y)) in points.iter().enumerate() {
             let (x, y) = (*x as f32, *y as f32);
             if i == 0 { path.move_to(x, y) } else { path.line_to(x, y) }
         }
-        path.close();
-        self.shape(path, class);
+        if closed {
+            path.close();
+        }
+        self.shape(path, class, scaled(), false);
     }
 
-    fn word(&mut self, class: &str, word: &str, (x, y): (f64, f64), anchor: Anchor) {
+    fn circle(&mut self, class: &str, (x, y): Point, radius: f64, _: Option<&str>) {
+        let mut path = PathBuilder::new();
+        path.push_circle(x as f32, y as f32, radius as f32);
+        self.shape(path, class, scaled(), false);
+    }
+
+    fn word(&mut self, class: &str, word: &str, (x, y): Point, anchor: Anchor) {
         let size = LETTERS as f32;
         let width = self.letters.width(word, size);
         let start = match anchor {
@@ -144,15 +127,8 @@ impl Canvas for Pixels {
             .post_rotate(turn)
             .post_translate(x as f32, y as f32)
             .post_scale(DENSITY, DENSITY);
-        if let Some(path) = self.letters.outline(word, size).finish() {
-            let ink = Ink::of(class);
-            // a ground of the paper's colour behind the letters, where they have one
-            if let Some(paint) = paint(ink.stroke, ink.opacity) {
-                let stroke = Stroke { width: ink.width, line_cap: LineCap::Round, ..Stroke::default() };
-                self.map.stroke_path(&path, &paint, &stroke, to, None);
-            }
-            self.fill(&path, ink, to);
-        }
+        // a ground of the paper's colour lies behind the letters, where they have one
+        self.shape(self.letters.outline(word, size), class, to, true);
     }
 }
 
@@ -163,11 +139,11 @@ mod tests {
     #[test]
     fn shapes_are_where_they_were_drawn() {
         let mut pixels = Pixels::new((760.0, 520.0));
-        pixels.rectangle("paper", (0.0, 0.0), (760.0, 520.0));
-        pixels.rectangle("shade h11", (10.0, 10.0), (20.0, 5.0));
+        pixels.rectangle("paper", (0.0, 0.0), (760.0, 520.0), None);
+        pixels.rectangle("shade h11", (10.0, 10.0), (20.0, 5.0), None);
         pixels.lines("border", &[[(100.0, 50.0), (200.0, 50.0)]], None);
         pixels.circle("row c1", (300.0, 100.0), 4.0, None);
-        pixels.area("mark c2", &[(600.0, 300.0), (640.0, 300.0), (640.0, 340.0), (600.0, 340.0)], Some("a square"));
+        pixels.path("mark c2", &[(600.0, 300.0), (640.0, 300.0), (640.0, 340.0), (600.0, 340.0)], true, None);
         pixels.word("name", "x0", (400.0, 200.0), Anchor::Middle);
         pixels.word("name", "x0", (500.0, 200.0), Anchor::Upwards);
         let at = |x: f64, y: f64| {
@@ -194,16 +170,14 @@ mod tests {
     #[test]
     fn the_file_is_made_of_chunks_that_add_up() {
         let png = Pixels::new((760.0, 520.0)).png().unwrap();
-        assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
-        let (mut at, mut kinds) = (8, Vec::new());
-        while at < png.len() {
-            let length = u32::from_be_bytes(png[at..at + 4].try_into().unwrap()) as usize;
-            let body = &png[at + 4..at + 8 + length];
+        let (mut rest, mut kinds) = (png.strip_prefix(b"\x89PNG\r\n\x1a\n").unwrap(), Vec::new());
+        while let Some((length, chunk)) = rest.split_first_chunk::<4>() {
+            let (body, behind) = chunk.split_at(4 + u32::from_be_bytes(*length) as usize);
             let mut sum = Crc::new();
             sum.update(body);
-            assert_eq!(sum.sum().to_be_bytes(), png[at + 8 + length..at + 12 + length]);
+            assert_eq!(sum.sum().to_be_bytes(), behind[..4]);
             kinds.push((String::from_utf8_lossy(&body[..4]).into_owned(), body[4..].to_vec()));
-            at += 12 + length;
+            rest = &behind[4..];
         }
         assert_eq!(kinds.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), ["IHDR", "IDAT", "IEND"]);
         assert_eq!(kinds[0].1, [0, 0, 5, 240, 0, 0, 4, 16, 8, 2, 0, 0, 0], "1520 x 1040 in colour");

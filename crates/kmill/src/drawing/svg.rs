@@ -1,74 +1,75 @@
 //! A picture as SVG.
 
-use super::STYLE;
-use super::canvas::{Anchor, Canvas};
+use super::{Anchor, Canvas, Point};
 use crate::page::text;
 use std::fmt::Write;
 
-/// The SVG elements drawn so far. Writing to a string cannot fail.
-#[derive(Debug)]
-pub(crate) struct Svg(String);
+/// The SVG elements drawn so far, and the attributes of the next one. Writing to a string cannot fail.
+#[derive(Debug, Default)]
+pub(crate) struct Svg {
+    elements: String,
+    next: String,
+}
 
 impl Svg {
-    /// An empty drawing with a name; a drawing that stands alone holds its style rules.
-    pub(crate) fn new(name: &str, (width, height): (f64, f64), alone: bool) -> Self {
-        let style = if alone { format!("<style>{STYLE}</style>") } else { String::new() };
-        Self(format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" id=\"picture\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
+    /// An empty drawing with an identifier and a name; a drawing that stands alone holds its style rules.
+    pub(crate) fn new(id: &str, name: &str, (width, height): Point, style: &str) -> Self {
+        let style = if style.is_empty() { String::new() } else { format!("<style>{style}</style>") };
+        let elements = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" id=\"{id}\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
              aria-label=\"{}\">{style}\n",
             text(name)
-        ))
+        );
+        Self { elements, next: String::new() }
     }
 
-    /// Ends the element that was begun, with the text under the pointer.
-    fn end(&mut self, element: &str, says: Option<&str>) {
+    fn element(&mut self, element: &str, class: &str, shape: &str, says: Option<&str>) {
+        let next = std::mem::take(&mut self.next);
+        let _ = write!(self.elements, "<{element} class=\"{class}\" {shape}{next}");
         let _ = match says {
-            Some(says) => writeln!(self.0, "><title>{}</title></{element}>", text(says)),
-            None => writeln!(self.0, "/>"),
+            Some(says) => writeln!(self.elements, "><title>{}</title></{element}>", text(says)),
+            None => writeln!(self.elements, "/>"),
         };
     }
 
-    /// Ends the drawing and returns the SVG element.
+    /// The elements alone, without the drawing they belong to.
+    pub(crate) fn elements(self) -> String {
+        self.elements
+    }
+
     pub(crate) fn finish(self) -> String {
-        self.0 + "</svg>\n"
+        self.elements + "</svg>\n"
     }
 }
 
 impl Canvas for Svg {
-    fn rectangle(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
+    fn rectangle(&mut self, class: &str, (x, y): Point, (width, height): Point, says: Option<&str>) {
         // corners are rounded, not lengths, so that neighbours meet without a seam
         let round = |v: f64| (100.0 * v).round() / 100.0;
         let (width, height) = (round(x + width) - round(x), round(y + height) - round(y));
-        let _ = writeln!(
-            self.0,
-            "<rect class=\"{class}\" x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"/>"
-        );
+        let shape = format!("x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\"");
+        self.element("rect", class, &shape, says);
     }
 
-    fn lines(&mut self, class: &str, pieces: &[[(f64, f64); 2]], says: Option<&str>) {
-        let _ = write!(self.0, "<path class=\"{class}\" d=\"");
-        for [(x0, y0), (x1, y1)] in pieces {
-            let _ = write!(self.0, "M{x0:.1} {y0:.1}L{x1:.1} {y1:.1}");
-        }
-        self.0.push('"');
-        self.end("path", says);
+    fn lines(&mut self, class: &str, pieces: &[[Point; 2]], says: Option<&str>) {
+        let piece = |[from, to]: &[Point; 2]| {
+            let to = if from == to { "h0".to_string() } else { format!("L{:.1} {:.1}", to.0, to.1) };
+            format!("M{:.1} {:.1}{to}", from.0, from.1)
+        };
+        self.element("path", class, &format!("d=\"{}\"", pieces.iter().map(piece).collect::<String>()), says);
     }
 
-    fn circle(&mut self, class: &str, (x, y): (f64, f64), radius: f64, says: Option<&str>) {
-        let _ = write!(self.0, "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"");
-        self.end("circle", says);
+    fn path(&mut self, class: &str, points: &[Point], closed: bool, says: Option<&str>) {
+        let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+        let (start, end) = if points.is_empty() { ("", "") } else { ("M", if closed { "Z" } else { "" }) };
+        self.element("path", class, &format!("d=\"{start}{}{end}\"", points.join("L")), says);
     }
 
-    fn area(&mut self, class: &str, corners: &[(f64, f64)], says: Option<&str>) {
-        let _ = write!(self.0, "<path class=\"{class}\" d=\"");
-        for (i, (x, y)) in corners.iter().enumerate() {
-            let _ = write!(self.0, "{}{x:.1} {y:.1}", if i == 0 { 'M' } else { 'L' });
-        }
-        self.0.push_str("Z\"");
-        self.end("path", says);
+    fn circle(&mut self, class: &str, (x, y): Point, radius: f64, says: Option<&str>) {
+        self.element("circle", class, &format!("cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\""), says);
     }
 
-    fn word(&mut self, class: &str, word: &str, (x, y): (f64, f64), anchor: Anchor) {
+    fn word(&mut self, class: &str, word: &str, (x, y): Point, anchor: Anchor) {
         let end = match anchor {
             Anchor::Start => "start",
             Anchor::End => "end",
@@ -76,9 +77,21 @@ impl Canvas for Svg {
         };
         let turn = if anchor == Anchor::Upwards { " rotate(-90)" } else { "" };
         let _ = writeln!(
-            self.0,
+            self.elements,
             "<text class=\"{class}\" transform=\"translate({x:.1} {y:.1}){turn}\" text-anchor=\"{end}\">{}</text>",
             text(word)
         );
+    }
+
+    fn mark(&mut self, attributes: String) {
+        self.next = format!(" {attributes}");
+    }
+
+    fn begin(&mut self, attributes: String) {
+        let _ = writeln!(self.elements, "<g {attributes}>");
+    }
+
+    fn end(&mut self) {
+        self.elements.push_str("</g>\n");
     }
 }

@@ -1,55 +1,47 @@
 //! Generated tables: each row a pure function of (seed, row number), so any number of rows streams in the memory of
 //! one chunk, and every chunking gives the same table.
 //!
-//! To add one: a file with a unit struct implementing [`Generator`], and a line in `GENERATORS`.
+//! To add one: a static [`Generator`] with its facts and its rule, and a line in `GENERATORS`.
 
-mod blobs;
-mod circle;
-mod friedman1;
-mod hidden;
-mod moons;
-mod parabolas;
-mod robspiral;
-mod scurve;
-mod smile;
-mod swissroll;
+mod classes;
+mod crowded;
+mod sheets;
+mod surfaces;
 
 use crate::{Error, Result};
 use kstore::key::{Purpose, Stream};
 use kstore::named::{Named, Registry};
 use kstore::shown::number;
-use std::fmt::Debug;
 
-pub(crate) use friedman1::Friedman1;
+pub(crate) use surfaces::FRIEDMAN1;
 
-/// The generators of this crate, in the order of the help text.
-static GENERATORS: Registry<&dyn Generator> = Registry::new(&[
-    &friedman1::Friedman1,
-    &hidden::Hidden,
-    &moons::Moons,
-    &blobs::Blobs,
-    &smile::Smile,
-    &robspiral::Robspiral,
-    &parabolas::Parabolas,
-    &circle::Circle,
-    &swissroll::SwissRoll,
-    &scurve::SCurve,
+static GENERATORS: Registry<&Generator> = Registry::new(&[
+    &FRIEDMAN1,
+    &surfaces::HIDDEN,
+    &classes::MOONS,
+    &classes::BLOBS,
+    &crowded::SMILE,
+    &crowded::ROBSPIRAL,
+    &classes::PARABOLAS,
+    &classes::CIRCLE,
+    &sheets::SWISSROLL,
+    &sheets::SCURVE,
 ]);
 
-impl Named for &'static dyn Generator {
+impl Named for &'static Generator {
     const WHAT: &'static str = "generator";
     fn name(&self) -> &'static str {
-        Generator::name(*self)
+        self.name
     }
 }
 
 /// Every generator: those of this crate, then those that were registered.
-pub fn all() -> Vec<&'static dyn Generator> {
+pub fn all() -> Vec<&'static Generator> {
     GENERATORS.all().into_iter().copied().collect()
 }
 
 /// The generator with the given name; `None` where there is none.
-pub fn find(name: &str) -> Option<&'static dyn Generator> {
+pub fn find(name: &str) -> Option<&'static Generator> {
     GENERATORS.by_name(name).copied()
 }
 
@@ -57,7 +49,7 @@ pub fn find(name: &str) -> Option<&'static dyn Generator> {
 ///
 /// # Errors
 /// [`kstore::Error::Register`] for a name that is taken or is no word.
-pub fn register(generator: &'static &'static dyn Generator) -> Result<()> {
+pub fn register(generator: &'static &'static Generator) -> Result<()> {
     Ok(GENERATORS.register(generator)?)
 }
 
@@ -83,30 +75,38 @@ pub struct Recipe {
     pub noise: f64,
 }
 
-/// A rule that makes row `i` of a table.
-pub trait Generator: Debug + Sync {
+/// A rule that makes row `i` of a table, and the facts about it.
+#[derive(Debug)]
+pub struct Generator {
     /// The name on the command line.
-    fn name(&self) -> &'static str;
+    pub name: &'static str,
     /// One sentence for the help text.
-    fn about(&self) -> &'static str;
+    pub about: &'static str,
     /// Number of features unless asked otherwise.
-    fn features(&self) -> usize;
+    pub features: usize,
     /// Fewest features, where their number can be chosen; `None` where it is fixed.
-    fn fewest_features(&self) -> Option<usize> {
-        None
-    }
+    pub fewest_features: Option<usize>,
     /// Noise unless asked otherwise; `None` where there is no place for noise.
-    fn noise(&self) -> Option<f64> {
-        None
-    }
+    pub noise: Option<f64>,
     /// Fewest rows that make the shape.
-    fn fewest_rows(&self) -> u64 {
-        1
-    }
+    pub fewest_rows: u64,
     /// Kind of the target column.
-    fn target(&self) -> Target;
-    /// Writes the features of row `row` to `x` and returns its target.
-    fn row(&self, recipe: &Recipe, row: u64, x: &mut [f64]) -> f64;
+    pub target: Target,
+    /// Writes the features of a row, by its number, and returns its target.
+    pub row: fn(&Recipe, u64, &mut [f64]) -> f64,
+}
+
+impl Generator {
+    /// A generator of any number of rows, with so many features and without noise.
+    pub const fn new(
+        name: &'static str,
+        about: &'static str,
+        features: usize,
+        target: Target,
+        row: fn(&Recipe, u64, &mut [f64]) -> f64,
+    ) -> Self {
+        Self { name, about, features, fewest_features: None, noise: None, fewest_rows: 1, target, row }
+    }
 }
 
 impl Recipe {
@@ -115,32 +115,31 @@ impl Recipe {
     /// # Errors
     /// [`Error::Option`] for too few rows or features, and for options the generator has no use for.
     pub fn new(
-        generator: &dyn Generator,
+        generator: &Generator,
         rows: u64,
         seed: u64,
         features: Option<usize>,
         noise: Option<f64>,
     ) -> Result<Self> {
-        let name = generator.name();
-        if rows < generator.fewest_rows() {
-            let fewest = generator.fewest_rows();
-            let why = format!("{name} needs at least {fewest}");
+        let name = generator.name;
+        if rows < generator.fewest_rows {
+            let why = format!("{name} needs at least {}", generator.fewest_rows);
             return Err(Error::option("--rows", rows, why, "ask for more rows"));
         }
-        let features = match (features, generator.fewest_features()) {
-            (None, _) => generator.features(),
+        let features = match (features, generator.fewest_features) {
+            (None, _) => generator.features,
             (Some(d), Some(fewest)) if d >= fewest => d,
             (Some(d), Some(fewest)) => {
                 let why = format!("{name} has at least {fewest} features");
                 return Err(Error::option("--features", d, why, format!("ask for {fewest} or more")));
             }
-            (Some(d), None) if d == generator.features() => d,
+            (Some(d), None) if d == generator.features => d,
             (Some(d), None) => {
-                let why = format!("{name} always has {} features", generator.features());
+                let why = format!("{name} always has {} features", generator.features);
                 return Err(Error::option("--features", d, why, "leave the option out"));
             }
         };
-        let noise = match (noise, generator.noise()) {
+        let noise = match (noise, generator.noise) {
             (None, default) => default.unwrap_or(0.0),
             (Some(noise), Some(_)) if noise >= 0.0 && noise.is_finite() => noise,
             (Some(noise), Some(_)) => {
@@ -153,6 +152,13 @@ impl Recipe {
             }
         };
         Ok(Self { rows, features, seed, noise })
+    }
+
+    /// Writes the features of a point with noise in each.
+    fn near(&self, point: &[f64], row: u64, x: &mut [f64]) {
+        for ((axis, x), at) in (0..).zip(x).zip(point) {
+            *x = at + self.noise * self.normal(axis, row);
+        }
     }
 
     /// A uniform number in (0, 1) for draw `draw` of row `row`.
@@ -176,9 +182,9 @@ fn spaced(i: u64, points: u64, from: f64, to: f64) -> f64 {
 }
 
 /// Fills `x` (row-major) and `y` with rows `first..first + y.len()`.
-pub fn fill(generator: &dyn Generator, recipe: &Recipe, first: u64, x: &mut [f64], y: &mut [f64]) {
+pub fn fill(generator: &Generator, recipe: &Recipe, first: u64, x: &mut [f64], y: &mut [f64]) {
     for ((row, x), y) in (first..).zip(x.chunks_exact_mut(recipe.features)).zip(y) {
-        *y = generator.row(recipe, row, x);
+        *y = (generator.row)(recipe, row, x);
     }
 }
 
@@ -186,8 +192,7 @@ pub fn fill(generator: &dyn Generator, recipe: &Recipe, first: u64, x: &mut [f64
 pub(crate) mod tests {
     use super::*;
 
-    /// All rows of a small table.
-    pub(crate) fn table(generator: &dyn Generator, rows: u64, noise: Option<f64>) -> (Vec<f64>, Vec<f64>) {
+    pub(crate) fn table(generator: &Generator, rows: u64, noise: Option<f64>) -> (Vec<f64>, Vec<f64>) {
         let recipe = Recipe::new(generator, rows, 3, None, noise).unwrap();
         let (mut x, mut y) = (vec![0.0; rows as usize * recipe.features], vec![0.0; rows as usize]);
         fill(generator, &recipe, 0, &mut x, &mut y);
@@ -206,7 +211,7 @@ pub(crate) mod tests {
                 for (i, (x, y)) in parts.collect::<Vec<_>>().into_iter().rev() {
                     fill(generator, &recipe, (i * chunk) as u64, x, y);
                 }
-                assert_eq!((&x, &y), (&whole_x, &whole_y), "{} in chunks of {chunk}", generator.name());
+                assert_eq!((&x, &y), (&whole_x, &whole_y), "{} in chunks of {chunk}", generator.name);
             }
         }
     }
@@ -214,19 +219,19 @@ pub(crate) mod tests {
     #[test]
     fn seeds_matter_only_where_there_is_chance() {
         for generator in all() {
-            let mut row = [vec![0.0; generator.features()], vec![0.0; generator.features()]];
+            let mut row = [vec![0.0; generator.features], vec![0.0; generator.features]];
             for (seed, x) in row.iter_mut().enumerate() {
                 let recipe = Recipe::new(generator, 1000, seed as u64, None, None).unwrap();
-                generator.row(&recipe, 0, x);
+                (generator.row)(&recipe, 0, x);
             }
-            assert_eq!(row[0] == row[1], generator.name() == "robspiral", "{}", generator.name());
+            assert_eq!(row[0] == row[1], generator.name == "robspiral", "{}", generator.name);
         }
     }
 
     #[test]
     fn names_are_unique_and_found() {
         for generator in all() {
-            assert_eq!(find(generator.name()).unwrap().about(), generator.about());
+            assert_eq!(find(generator.name).unwrap().about, generator.about);
         }
         assert!(find("spiral").is_none());
     }

@@ -46,6 +46,11 @@ impl Axis {
         Some(Self { label, scale, low, high, ticks })
     }
 
+    /// A linear axis that begins and ends with these numbers.
+    pub(crate) fn within(label: impl Into<String>, (low, high): (f64, f64)) -> Self {
+        Self { label: label.into(), scale: Scale::Linear, low, high, ticks: linear_ticks(low, high) }
+    }
+
     /// The numbers at the axis with their texts, all in one notation: where one of them needs an exponent, all have one.
     pub fn written(&self) -> impl Iterator<Item = (f64, String)> {
         let exponents = self.ticks.iter().any(|tick| needs_exponent(*tick));

@@ -1,20 +1,73 @@
-//! Lines with bands over two axes, as SVG.
+//! Charts: lines with bands, points and bars over two axes, on any canvas.
 
 use super::axis::Axis;
 use super::{COLOURS, text};
+use crate::drawing::{Anchor, Canvas, LETTERS, Point, Svg};
 use crate::table::number;
 use std::f64::consts::FRAC_1_SQRT_2;
-use std::fmt::{self, Write};
+use std::fmt;
 
-/// Width of the drawing, in its own units. Style rules set the size of letters for narrow and wide screens.
-const WIDTH: f64 = 480.0;
-const HEIGHT: f64 = 330.0;
+/// Width and height of a chart on a page, in units of the drawing. Style rules set the size of letters for narrow and wide screens.
+const SIZE: Point = (480.0, 330.0);
+
+/// The area between the axes of a chart on a page.
+const PLANE: Edges = Edges { left: 66.0, right: SIZE.0 - 14.0, top: 14.0, bottom: SIZE.1 - 52.0 };
 
 /// Series with whole lines and shapes of their own; the lines of further series are dashed.
 const WHOLE: usize = 7;
 
-/// The edges of the area between the axes: left, right, top, bottom.
-const PLANE: (f64, f64, f64, f64) = (66.0, WIDTH - 14.0, 14.0, HEIGHT - 52.0);
+/// The edges of the area between two axes, in units of the drawing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Edges {
+    pub(crate) left: f64,
+    pub(crate) right: f64,
+    pub(crate) top: f64,
+    pub(crate) bottom: f64,
+}
+
+/// Two axes and the area between them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plane<'a> {
+    pub(crate) x: &'a Axis,
+    pub(crate) y: &'a Axis,
+    pub(crate) edges: Edges,
+}
+
+impl Plane<'_> {
+    /// The place of a point; `None` where an axis has none for it.
+    pub(crate) fn place(&self, (x, y): (f64, f64)) -> Option<Point> {
+        let Edges { left, right, top, bottom } = self.edges;
+        Some((self.x.place(x, left, right)?, self.y.place(y, bottom, top)?))
+    }
+
+    /// Draws the lines behind everything else.
+    pub(crate) fn grid(&self, canvas: &mut dyn Canvas) {
+        let Edges { left, right, top, bottom } = self.edges;
+        let across = self.x.ticks.iter().filter_map(|tick| self.x.place(*tick, left, right));
+        let up = self.y.ticks.iter().filter_map(|tick| self.y.place(*tick, bottom, top));
+        let lines = across.map(|x| [(x, top), (x, bottom)]).chain(up.map(|y| [(left, y), (right, y)]));
+        canvas.lines("grid", &lines.collect::<Vec<_>>(), None);
+    }
+
+    /// Draws the axes with their numbers, and the name of the horizontal one.
+    pub(crate) fn axes(&self, canvas: &mut dyn Canvas) {
+        let Edges { left, right, top, bottom } = self.edges;
+        canvas.path("axis", &[(left, top), (left, bottom), (right, bottom)], false, None);
+        for (words, x) in self.x.written().filter_map(|(tick, words)| Some((words, self.x.place(tick, left, right)?))) {
+            canvas.word("tick", &words, (x, bottom + 18.0), Anchor::Middle);
+        }
+        for (words, y) in self.y.written().filter_map(|(tick, words)| Some((words, self.y.place(tick, bottom, top)?))) {
+            // the middle of a digit is a third of its size above the line
+            canvas.word("tick", &words, (left - 7.0, y + 0.34 * LETTERS), Anchor::End);
+        }
+        canvas.word("name", &self.x.label, ((left + right) / 2.0, bottom + 40.0), Anchor::Middle);
+    }
+
+    /// Draws the name of the vertical axis at a distance from the left edge of the drawing.
+    pub(crate) fn name_upwards(&self, canvas: &mut dyn Canvas, name: &str, x: f64) {
+        canvas.word("name", name, (x, (self.edges.top + self.edges.bottom) / 2.0), Anchor::Upwards);
+    }
+}
 
 /// A point of a line: a value with its spread.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +82,13 @@ pub struct Mark {
     pub note: String,
 }
 
+impl Mark {
+    /// A value without a spread.
+    pub(crate) fn new((x, y): (f64, f64), note: String) -> Self {
+        Self { x, y, band: (y, y), note }
+    }
+}
+
 /// A line of a chart: marks that belong together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
@@ -40,7 +100,7 @@ pub struct Series {
     pub marks: Vec<Mark>,
 }
 
-/// A chart with lines, bands and points over two axes; displayed as SVG.
+/// A chart with lines, bands and points over two axes; displayed as a figure of HTML.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
     /// Identifier, unique on the page; also the name of the file when the chart is saved.
@@ -62,151 +122,105 @@ pub struct Chart {
 }
 
 impl Chart {
-    fn x(&self, value: f64) -> Option<f64> {
-        self.x.place(value, PLANE.0, PLANE.1)
+    /// Two axes with nothing between them yet.
+    pub fn new(id: impl Into<String>, title: impl Into<String>, x: Axis, y: Axis) -> Self {
+        let (id, title) = (id.into(), title.into());
+        Self { id, title, x, y, series: Vec::new(), cloud: Vec::new(), bars: Vec::new(), floor: None }
     }
 
-    fn y(&self, value: f64) -> Option<f64> {
-        self.y.place(value, PLANE.3, PLANE.2)
-    }
-
-    fn axes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (left, right, top, bottom) = PLANE;
-        f.write_str("<g class=\"grid\">")?;
-        for x in self.x.ticks.iter().filter_map(|tick| self.x(*tick)) {
-            write!(f, "<path d=\"M{x:.1} {top}V{bottom}\"/>")?;
-        }
-        for y in self.y.ticks.iter().filter_map(|tick| self.y(*tick)) {
-            write!(f, "<path d=\"M{left} {y:.1}H{right}\"/>")?;
-        }
-        write!(f, "</g>\n<path class=\"axis\" d=\"M{left} {top}V{bottom}H{right}\"/>\n<g class=\"ticks\">")?;
-        for (tick, words) in self.x.written() {
-            if let Some(x) = self.x(tick) {
-                write!(f, "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>", bottom + 18.0, words)?;
+    /// Draws the chart between edges, without its title and the name of the vertical axis.
+    pub(crate) fn draw(&self, canvas: &mut dyn Canvas, edges: Edges) {
+        let plane = Plane { x: &self.x, y: &self.y, edges };
+        plane.grid(canvas);
+        plane.axes(canvas);
+        self.draw_bars(canvas, plane);
+        self.draw_cloud(canvas, plane);
+        if let Some((name, points)) = &self.floor {
+            // at the rim it would look like a floor that ends there
+            let shown = points.iter().filter(|(x, y)| self.x.holds(*x) && self.y.holds(*y));
+            let places: Vec<Point> = shown.filter_map(|point| plane.place(*point)).collect();
+            if places.len() > 1 {
+                canvas.path("floor", &places, false, Some(name));
             }
         }
-        for (tick, words) in self.y.written() {
-            if let Some(y) = self.y(tick) {
-                let at = left - 7.0;
-                write!(f, "<text x=\"{at:.1}\" y=\"{y:.1}\" dy=\".34em\" text-anchor=\"end\">{words}</text>")?;
-            }
-        }
-        let (middle, below) = ((left + right) / 2.0, HEIGHT - 9.0);
-        writeln!(
-            f,
-            "</g>\n<text class=\"name\" x=\"{middle}\" y=\"{below}\" text-anchor=\"middle\">{}</text>",
-            text(&self.x.label)
-        )
+        self.series.iter().for_each(|series| series.draw(canvas, plane));
     }
 
     /// Draws the points without a line as lines of no length with round ends, which takes a few letters a point.
-    fn cloud(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let placed = |(x, y): &(f64, f64)| Some(((*x, *y), (self.x(*x)?, self.y(*y)?)));
-        let points: Vec<_> = self.cloud.iter().filter_map(placed).collect();
-        if points.is_empty() {
-            return Ok(());
+    fn draw_cloud(&self, canvas: &mut dyn Canvas, plane: Plane<'_>) {
+        let placed: Vec<_> = self.cloud.iter().filter_map(|point| Some((point, plane.place(*point)?))).collect();
+        if placed.is_empty() {
+            return;
         }
-        f.write_str("<path class=\"cloud\" d=\"")?;
-        points.iter().try_for_each(|(_, (x, y))| write!(f, "M{x:.1} {y:.1}h0"))?;
         // the numbers, in the same order, for the box under the pointer
-        write!(f, "\" data-names=\"{}|{}\" data-values=\"", text(&self.x.label), text(&self.y.label))?;
-        points.iter().try_for_each(|((x, y), _)| write!(f, "{} {} ", number(*x, 4), number(*y, 4)))?;
-        f.write_str("\"/>\n")
+        let numbers: String =
+            placed.iter().map(|((x, y), _)| format!("{} {} ", number(*x, 4), number(*y, 4))).collect();
+        let names = [&self.x.label, &self.y.label].map(|name| text(name)).join("|");
+        canvas.mark(format!("data-names=\"{names}\" data-values=\"{numbers}\""));
+        canvas.lines("cloud", &placed.iter().map(|(_, place)| [*place; 2]).collect::<Vec<_>>(), None);
     }
 
-    fn bars(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn draw_bars(&self, canvas: &mut dyn Canvas, plane: Plane<'_>) {
         for (low, high, height) in &self.bars {
-            let (Some(left), Some(right), Some(top)) = (self.x(*low), self.x(*high), self.y(*height)) else { continue };
-            let ends = [low, high].map(|end| number(*end, 3));
-            writeln!(
-                f,
-                "<rect class=\"bar c0\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\">\
-                 <title>{} to {}: {}</title></rect>",
-                // a gap between neighbours
-                (right - left - 1.0).max(0.5),
-                (PLANE.3 - top).max(0.0),
-                ends[0],
-                ends[1],
-                number(*height, 4),
-            )?;
+            let ends = (plane.place((*low, *height)), plane.place((*high, *height)));
+            let (Some((left, top)), Some((right, _))) = ends else { continue };
+            let says = format!("{} to {}: {}", number(*low, 3), number(*high, 3), number(*height, 4));
+            // a gap between neighbours
+            let size = ((right - left - 1.0).max(0.5), (plane.edges.bottom - top).max(0.0));
+            canvas.rectangle("bar c0", (left, top), size, Some(&says));
         }
-        Ok(())
     }
+}
 
-    fn floor(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some((name, points)) = &self.floor else { return Ok(()) };
-        // at the rim it would look like a floor that ends there
-        let shown = points.iter().filter(|(x, y)| self.x.holds(*x) && self.y.holds(*y));
-        let places: Vec<(f64, f64)> = shown.filter_map(|(x, y)| Some((self.x(*x)?, self.y(*y)?))).collect();
-        if places.len() > 1 {
-            writeln!(f, "<path class=\"floor\" d=\"{}\"><title>{}</title></path>", path(&places), text(name))?;
+impl Series {
+    /// Draws the band, the line and the marks.
+    fn draw(&self, canvas: &mut dyn Canvas, plane: Plane<'_>) {
+        let (place, name, colour) = (self.place, text(&self.name), colour(self.place));
+        canvas.begin(format!("class=\"series s{place}\" data-name=\"{name}\""));
+        let placed: Vec<(&Mark, Point)> =
+            self.marks.iter().filter_map(|mark| Some((mark, plane.place((mark.x, mark.y))?))).collect();
+        if placed.len() > 1 && placed.iter().any(|(mark, _)| mark.band.0 < mark.band.1) {
+            let end = |mark: &Mark, value: f64, own: Point| plane.place((mark.x, value)).unwrap_or(own);
+            let upper = placed.iter().map(|(mark, own)| end(mark, mark.band.1, *own));
+            let lower = placed.iter().rev().map(|(mark, own)| end(mark, mark.band.0, *own));
+            canvas.path(&format!("band {colour}"), &upper.chain(lower).collect::<Vec<_>>(), true, None);
         }
-        Ok(())
-    }
-
-    fn line(&self, f: &mut fmt::Formatter<'_>, series: &Series) -> fmt::Result {
-        let place = series.place;
-        let dashed = if is_dashed(place) { " dashed" } else { "" };
-        let name = text(&series.name);
-        write!(f, "<g class=\"series s{place} c{}{dashed}\" data-name=\"{name}\">", place % COLOURS)?;
-        let placed: Vec<(&Mark, f64, f64)> =
-            series.marks.iter().filter_map(|mark| Some((mark, self.x(mark.x)?, self.y(mark.y)?))).collect();
-        let end = |value: f64, own: f64| self.y(value).unwrap_or(own);
-        if placed.len() > 1 && placed.iter().any(|(mark, ..)| mark.band.0 < mark.band.1) {
-            let upper = placed.iter().map(|(mark, x, y)| (*x, end(mark.band.1, *y)));
-            let lower = placed.iter().rev().map(|(mark, x, y)| (*x, end(mark.band.0, *y)));
-            write!(f, "<path class=\"band\" d=\"{}Z\"/>", path(&upper.chain(lower).collect::<Vec<_>>()))?;
+        let line: Vec<Point> = placed.iter().map(|(_, place)| *place).collect();
+        canvas.path(&stroke(place), &line, false, None);
+        for (Mark { x, y, band: (low, high), note }, (cx, cy)) in placed {
+            canvas.mark(format!(
+                "data-cx=\"{cx:.1}\" data-cy=\"{cy:.1}\" data-x=\"{x:e}\" data-y=\"{y:e}\" data-low=\"{low:e}\" \
+                 data-high=\"{high:e}\" data-note=\"{}\"",
+                text(note)
+            ));
+            shape(canvas, place, (cx, cy), Some(&format!("{}, {note}: {}", self.name, number(*y, 3))));
         }
-        let line: Vec<(f64, f64)> = placed.iter().map(|(_, x, y)| (*x, *y)).collect();
-        write!(f, "<path class=\"line\" d=\"{}\"/>", path(&line))?;
-        for (mark, x, y) in &placed {
-            let Mark { x: value_x, y: value, band: (low, high), note } = mark;
-            write!(
-                f,
-                "<path class=\"mark\" d=\"{}\" data-cx=\"{x:.1}\" data-cy=\"{y:.1}\" data-x=\"{value_x:e}\" \
-                 data-y=\"{value:e}\" data-low=\"{low:e}\" data-high=\"{high:e}\" data-note=\"{note}\">\
-                 <title>{name}, {note}: {shown}</title></path>",
-                shape(place, *x, *y),
-                note = text(note),
-                shown = number(*value, 3),
-            )?;
-        }
-        f.write_str("</g>\n")
+        canvas.end();
     }
 }
 
 impl fmt::Display for Chart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (id, title, y) = (text(&self.id), text(&self.title), text(&self.y.label));
-        writeln!(
-            f,
-            "<figure class=\"chart\">\n<figcaption>{title}<small>{y}</small></figcaption>\n\
-             <svg xmlns=\"http://www.w3.org/2000/svg\" id=\"{id}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
-             aria-label=\"{title}: {y} against {x}\">",
-            x = text(&self.x.label),
-        )?;
-        self.axes(f)?;
-        self.bars(f)?;
-        self.cloud(f)?;
-        self.floor(f)?;
-        for series in &self.series {
-            self.line(f, series)?;
-        }
-        f.write_str("</svg>\n</figure>")
+        let (title, y) = (text(&self.title), text(&self.y.label));
+        let name = format!("{}: {} against {}", self.title, self.y.label, self.x.label);
+        let mut svg = Svg::new(&text(&self.id), &name, SIZE, "");
+        self.draw(&mut svg, PLANE);
+        let drawing = svg.finish();
+        write!(f, "<figure class=\"chart\">\n<figcaption>{title}<small>{y}</small></figcaption>\n{drawing}</figure>")
     }
 }
 
-/// The points as the path of an SVG line: `M0.0 1.0L2.0 3.0`.
-fn path(points: &[(f64, f64)]) -> String {
-    points.iter().enumerate().fold(String::new(), |mut path, (i, (x, y))| {
-        // writing to a string cannot fail
-        let _ = write!(path, "{}{x:.1} {y:.1}", if i == 0 { 'M' } else { 'L' });
-        path
-    })
+fn colour(place: usize) -> String {
+    format!("c{}", place % COLOURS)
+}
+
+/// The classes of a line: those beyond the shapes are dashed.
+fn stroke(place: usize) -> String {
+    format!("line {}{}", colour(place), if place >= WHOLE { " dashed" } else { "" })
 }
 
 /// Corners of a cross with arms of one width.
-const CROSS: [(f64, f64); 12] = [
+const CROSS: [Point; 12] = [
     (-1.4, -4.6),
     (1.4, -4.6),
     (1.4, -1.4),
@@ -221,48 +235,35 @@ const CROSS: [(f64, f64); 12] = [
     (-1.4, -1.4),
 ];
 
-/// True for the lines that are dashed: those beyond the shapes.
-pub(crate) fn is_dashed(place: usize) -> bool {
-    place >= WHOLE
-}
-
-/// The mark of a line at a point, as SVG; its shape tells lines apart without colour.
-fn shape(place: usize, x: f64, y: f64) -> String {
+/// Draws the mark of a line at a point; its shape tells lines apart without colour.
+fn shape(canvas: &mut dyn Canvas, place: usize, (x, y): Point, says: Option<&str>) {
+    let class = format!("mark {}", colour(place));
+    let mut corners = |points: &[Point]| {
+        let points: Vec<Point> = points.iter().map(|(dx, dy)| (x + dx, y + dy)).collect();
+        canvas.path(&class, &points, true, says);
+    };
     match place % WHOLE {
-        0 => format!("M{:.1} {y:.1}a{ROUND} {ROUND} 0 1 0 7.2 0a{ROUND} {ROUND} 0 1 0 -7.2 0Z", x - ROUND),
-        _ => format!("{}Z", path(&corners(place, x, y))),
+        0 => canvas.circle(&class, (x, y), 3.6, says),
+        1 => corners(&[(-3.3, -3.3), (3.3, -3.3), (3.3, 3.3), (-3.3, 3.3)]),
+        2 => corners(&[(0.0, -4.4), (4.2, 3.2), (-4.2, 3.2)]),
+        3 => corners(&[(0.0, -4.6), (4.6, 0.0), (0.0, 4.6), (-4.6, 0.0)]),
+        4 => corners(&[(0.0, 4.4), (4.2, -3.2), (-4.2, -3.2)]),
+        5 => corners(&CROSS.map(|(x, y)| ((x - y) * FRAC_1_SQRT_2, (x + y) * FRAC_1_SQRT_2))),
+        _ => corners(&CROSS),
     }
 }
 
-/// Radius of a round mark.
-const ROUND: f64 = 3.6;
-
-/// The corners of the mark of a line at a point; those of a round one are many.
-pub(crate) fn corners(place: usize, x: f64, y: f64) -> Vec<(f64, f64)> {
-    let at = |points: &[(f64, f64)]| points.iter().map(|(dx, dy)| (x + dx, y + dy)).collect();
-    match place % WHOLE {
-        0 => at(&std::array::from_fn::<_, 24, _>(|i| {
-            let (sin, cos) = (std::f64::consts::TAU * i as f64 / 24.0).sin_cos();
-            (ROUND * cos, ROUND * sin)
-        })),
-        1 => at(&[(-3.3, -3.3), (3.3, -3.3), (3.3, 3.3), (-3.3, 3.3)]),
-        2 => at(&[(0.0, -4.4), (4.2, 3.2), (-4.2, 3.2)]),
-        3 => at(&[(0.0, -4.6), (4.6, 0.0), (0.0, 4.6), (-4.6, 0.0)]),
-        4 => at(&[(0.0, 4.4), (4.2, -3.2), (-4.2, -3.2)]),
-        5 => at(&CROSS.map(|(x, y)| ((x - y) * FRAC_1_SQRT_2, (x + y) * FRAC_1_SQRT_2))),
-        _ => at(&CROSS),
-    }
+/// Draws a short line with the mark of a place in the palette, for a legend.
+pub(crate) fn key(canvas: &mut dyn Canvas, place: usize, (x, y): Point) {
+    canvas.path(&stroke(place), &[(x, y), (x + 24.0, y)], false, None);
+    shape(canvas, place, (x + 12.0, y), None);
 }
 
-/// A short line with the mark of a place in the palette, for a legend.
+/// The key of a place in the palette, as HTML.
 pub fn swatch(place: usize) -> String {
-    let dashed = if is_dashed(place) { " dashed" } else { "" };
-    format!(
-        "<svg viewBox=\"0 0 24 12\" aria-hidden=\"true\" class=\"c{}{dashed}\"><path class=\"line\" d=\"M0 6H24\"/>\
-         <path class=\"mark\" d=\"{}\"/></svg>",
-        place % COLOURS,
-        shape(place, 12.0, 6.0)
-    )
+    let mut svg = Svg::default();
+    key(&mut svg, place, (0.0, 6.0));
+    format!("<svg viewBox=\"0 0 24 12\" aria-hidden=\"true\">{}</svg>", svg.elements())
 }
 
 #[cfg(test)]
@@ -272,23 +273,22 @@ mod tests {
 
     fn chart(values: &[(f64, f64)]) -> Chart {
         let mark = |(x, y): &(f64, f64)| Mark { x: *x, y: *y, band: (y / 2.0, y * 2.0), note: format!("rank {x}") };
+        let x = Axis::new("rank", Scale::Log, [50.0, 2000.0]).unwrap();
+        let y = Axis::new("error", Scale::Log, [1e-3, 1.0]).unwrap();
         Chart {
-            id: "c".to_string(),
-            title: "<b>".to_string(),
-            x: Axis::new("rank", Scale::Log, [50.0, 2000.0]).unwrap(),
-            y: Axis::new("error", Scale::Log, [1e-3, 1.0]).unwrap(),
             series: vec![Series { name: "a&b".to_string(), place: 8, marks: values.iter().map(mark).collect() }],
             cloud: vec![(50.0, 0.1), (f64::NAN, 1.0)],
             bars: vec![(100.0, 200.0, 0.1)],
             floor: Some(("floor".to_string(), vec![(50.0, 0.1), (100.0, 0.0), (200.0, 0.01)])),
+            ..Chart::new("c", "<b>", x, y)
         }
     }
 
     #[test]
     fn what_has_no_place_is_left_out_and_the_rest_is_there() {
         let svg = chart(&[(50.0, 0.5), (100.0, 0.0), (200.0, 0.1), (2000.0, f64::NAN)]).to_string();
-        assert_eq!(svg.matches("class=\"mark\"").count(), 2, "{svg}");
-        assert!(svg.contains("data-name=\"a&amp;b\"") && svg.contains("s8 c8 dashed") && svg.contains("&lt;b&gt;"));
+        assert_eq!(svg.matches("class=\"mark c8\"").count(), 2, "{svg}");
+        assert!(svg.contains("data-name=\"a&amp;b\"") && svg.contains("line c8 dashed") && svg.contains("&lt;b&gt;"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         assert!(svg.contains(">50</text>") && svg.contains(">2000</text>") && svg.contains("class=\"floor\""));
         // of the points and the bars too
@@ -300,8 +300,10 @@ mod tests {
 
     #[test]
     fn larger_numbers_are_higher_and_to_the_right() {
-        let c = chart(&[]);
-        assert!(c.x(100.0).unwrap() > c.x(50.0).unwrap() && c.y(0.5).unwrap() < c.y(0.1).unwrap());
-        assert!(c.x(1e9).unwrap() <= PLANE.1 && c.y(1e9).unwrap() >= PLANE.2, "clamped to the plane");
+        let chart = chart(&[]);
+        let plane = Plane { x: &chart.x, y: &chart.y, edges: PLANE };
+        let place = |x, y| plane.place((x, y)).unwrap();
+        assert!(place(100.0, 0.5).0 > place(50.0, 0.5).0 && place(50.0, 0.5).1 < place(50.0, 0.1).1);
+        assert!(place(1e9, 1e9) == (PLANE.right, PLANE.top), "clamped to the plane");
     }
 }

@@ -9,16 +9,28 @@ mod parts;
 
 pub use axis::{Axis, Scale, label as tick};
 pub use chart::{Chart, Mark, Series, swatch};
-pub(crate) use chart::{corners, is_dashed};
-pub use parts::{Heat, Stage, bars, command, facts, stages, table};
+pub(crate) use chart::{Edges, Plane, key};
+pub(crate) use parts::{FEATURES, bars, beside, charts, data, details, grid, note, run};
+pub use parts::{Heat, facts, table};
 
+use crate::drawing::STYLE as DRAWING;
 use crate::{Result, output};
 use kstore::shown::lines;
 use std::fmt::{self, Write};
 use std::path::Path;
 
-/// The style rules of the page and of its charts.
 const STYLE: &str = include_str!("style.css");
+
+/// The colours of a light page, by the names of their variables.
+pub(crate) fn colours() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let first = STYLE.split('}').next().unwrap_or_default();
+    let pair = |one: &'static str| {
+        let (name, colour) = one.split_once(':')?;
+        Some((&name[name.find("--")?..], colour.trim()))
+    };
+    // before them stands `:root {`
+    first.split_once('{').map_or("", |(_, rules)| rules).split(';').filter_map(pair)
+}
 
 /// The script that shows values under the pointer and saves charts.
 const SCRIPT: &str = include_str!("script.js");
@@ -100,7 +112,7 @@ impl fmt::Display for Page {
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
-             <link rel=\"icon\" href=\"data:,\">\n<style>\n{STYLE}{style}</style>\n</head>\n<body>\n<main>\n\
+             <link rel=\"icon\" href=\"data:,\">\n<style>\n{STYLE}{DRAWING}{style}</style>\n</head>\n<body>\n<main>\n\
              <header>\n<h1>{title}</h1>\n<p>{subtitle}</p>\n</header>\n{sections}</main>\n\
              <script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
             style = self.style,

@@ -1,9 +1,10 @@
 //! Parts of a page: tables, lists of facts, the command, grids and the bar of stages.
 
-use super::{COLOURS, Scale, text};
-use crate::table::{Grid, duration};
-use std::fmt::{self, Write};
-use std::time::Duration;
+use super::{COLOURS, Chart, Scale, Section, text};
+use crate::drawing::{Canvas, Svg};
+use crate::machine;
+use crate::table::{self, Grid, count};
+use std::fmt;
 
 /// A list of names and values, as HTML.
 pub fn facts<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
@@ -13,41 +14,45 @@ pub fn facts<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
 
 /// A table as HTML: the first column names the row, the others are numbers.
 pub fn table<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
-    let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| {
-        cells.enumerate().fold(String::new(), |mut out, (i, cell)| {
-            let (tag, scope) = if i == 0 { ("th", " scope=\"row\"") } else { (tag, "") };
-            // writing to a string cannot fail
-            let _ = write!(out, "<{tag}{scope}>{}</{tag}>", text(cell));
-            out
-        })
+    let heads: String = head.iter().map(|head| format!("<th>{}</th>", text(head.as_ref()))).collect();
+    let cell = |(i, cell): (usize, &String)| match i {
+        0 => format!("<th scope=\"row\">{}</th>", text(cell)),
+        _ => format!("<td>{}</td>", text(cell)),
     };
-    let heads = cells("th", &mut head.iter().map(AsRef::as_ref)).replace(" scope=\"row\"", "");
-    let body: String =
-        rows.iter().map(|row| format!("<tr>{}</tr>\n", cells("td", &mut row.iter().map(String::as_str)))).collect();
-    format!("<div class=\"scroll\"><table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>")
+    let row = |row: &Vec<String>| format!("<tr>{}</tr>\n", row.iter().enumerate().map(cell).collect::<String>());
+    sheet(&heads, &rows.iter().map(row).collect::<String>())
+}
+
+/// A table from its cells in HTML.
+fn sheet(heads: &str, rows: &str) -> String {
+    format!("<div class=\"scroll\"><table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>")
+}
+
+/// A grid as HTML, without shades.
+pub(crate) fn grid(grid: &Grid) -> String {
+    let head: Vec<&String> = std::iter::once(&grid.corner).chain(&grid.columns).collect();
+    let row = |(name, cells): &(String, Vec<String>)| std::iter::once(name).chain(cells).cloned().collect();
+    table(&head, &grid.rows.iter().map(row).collect::<Vec<_>>())
 }
 
 /// Names with their shares of 1, each with a bar as long as its share of the largest, as HTML.
-pub fn bars(head: [&str; 2], shares: &[(String, f64, String)]) -> String {
+pub(crate) fn bars(head: [&str; 2], shares: &[(String, f64, String)]) -> String {
     let largest = shares.iter().map(|(_, share, _)| *share).fold(0.0, f64::max);
     let row = |(name, share, shown): &(String, f64, String)| {
         let width = if largest > 0.0 { 100.0 * share.max(0.0) / largest } else { 0.0 };
         format!(
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"share\"><svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 100 10\" \
-             preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect class=\"c0\" width=\"{width:.1}\" height=\"10\"/></svg></td></tr>\n",
+            "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"share\"><svg viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" \
+             aria-hidden=\"true\"><rect class=\"c0\" width=\"{width:.1}\" height=\"10\"/></svg></td></tr>\n",
             text(name),
             text(shown)
         )
     };
     let rows: String = shares.iter().map(row).collect();
     let [name, value] = head.map(text);
-    format!(
-        "<div class=\"scroll\"><table>\n<thead><tr><th>{name}</th><th>{value}</th><th></th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>"
-    )
+    sheet(&format!("<th>{name}</th><th>{value}</th><th></th>"), &rows)
 }
 
-/// A command line for copying, as HTML.
-pub fn command(line: &str) -> String {
+pub(crate) fn command(line: &str) -> String {
     format!("<pre class=\"command\">{}</pre>", text(line))
 }
 
@@ -78,62 +83,95 @@ impl fmt::Display for Heat {
             share.is_finite().then_some(share)
         };
         let heads: String = self.grid.columns.iter().map(|head| format!("<th>{}</th>", text(head))).collect();
-        let corner = text(&self.grid.corner);
-        writeln!(f, "<figure class=\"sheet\" aria-label=\"{}\"><div class=\"scroll\"><table>", self.title)?;
-        write!(f, "<thead><tr><th>{corner}</th>{heads}</tr></thead>\n<tbody>\n")?;
-        for (i, (name, cells)) in self.grid.rows.iter().enumerate() {
-            write!(f, "<tr><th scope=\"row\">{}</th>", text(name))?;
-            for (j, cell) in cells.iter().enumerate() {
-                let score = self.scores.get(i).and_then(|row| row.get(j)).copied().flatten();
-                let share = shade(score).unwrap_or(0.0);
-                let chosen = if self.grid.marked == Some((i, j)) { " data-chosen" } else { "" };
-                write!(f, "<td class=\"heat\"{chosen} style=\"--heat: {:.0}%\">{}</td>", 70.0 * share, text(cell))?;
-            }
-            f.write_str("</tr>\n")?;
-        }
-        f.write_str("</tbody>\n</table></div></figure>")
+        let cell = |i: usize, j: usize, cell: &String| {
+            let score = self.scores.get(i).and_then(|row| row.get(j)).copied().flatten();
+            let share = shade(score).unwrap_or(0.0);
+            let chosen = if self.grid.marked == Some((i, j)) { " data-chosen" } else { "" };
+            format!("<td class=\"heat\"{chosen} style=\"--heat: {:.0}%\">{}</td>", 70.0 * share, text(cell))
+        };
+        let row = |(i, (name, cells)): (usize, &(String, Vec<String>))| {
+            let cells: String = cells.iter().enumerate().map(|(j, text)| cell(i, j, text)).collect();
+            format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", text(name))
+        };
+        let rows: String = self.grid.rows.iter().enumerate().map(row).collect();
+        let sheet = sheet(&format!("<th>{}</th>{heads}", text(&self.grid.corner)), &rows);
+        write!(f, "<figure class=\"sheet\" aria-label=\"{}\">{sheet}</figure>", self.title)
     }
-}
-
-/// A stage of a run with its time.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Stage {
-    /// Name of the stage.
-    pub name: String,
-    /// Time of the stage, in seconds.
-    pub seconds: f64,
 }
 
 /// Width of the whole bar, in units of the drawing.
 const BAR: f64 = 1000.0;
 
-/// A bar of the times of the stages, with a table of them, as HTML.
-pub fn stages(stages: &[Stage]) -> String {
-    let total: f64 = stages.iter().map(|stage| stage.seconds.max(0.0)).sum();
+/// A bar of the times of the stages, by their names, in seconds, with a table of them, as HTML.
+fn stages(stages: &[(String, f64)]) -> String {
+    let total: f64 = stages.iter().map(|(_, seconds)| seconds.max(0.0)).sum();
     if total <= 0.0 {
         return String::new();
     }
-    let (mut bar, mut at, mut rows) = (String::new(), 0.0, Vec::new());
-    for (i, Stage { name, seconds }) in stages.iter().enumerate() {
-        let (width, time) = (seconds.max(0.0) / total * BAR, duration(Duration::from_secs_f64(seconds.max(0.0))));
-        // writing to a string cannot fail
-        let _ = write!(
-            bar,
-            "<rect class=\"c{}\" x=\"{at:.1}\" y=\"0\" width=\"{width:.1}\" height=\"26\"><title>{}: {time}</title></rect>",
-            i % COLOURS,
-            text(name)
-        );
-        at += width;
-        rows.push(vec![name.clone(), time, format!("{:.1} %", 100.0 * seconds.max(0.0) / total)]);
+    let (mut bar, mut at, mut rows) = (Svg::default(), 0.0, Vec::new());
+    for (i, (name, seconds)) in stages.iter().enumerate() {
+        let (share, time) = (seconds.max(0.0) / total, table::seconds(*seconds));
+        let (class, says) = (format!("c{}", i % COLOURS), format!("{name}: {time}"));
+        bar.rectangle(&class, (at, 0.0), (share * BAR, 26.0), Some(&says));
+        at += share * BAR;
+        rows.push(vec![name.clone(), time, format!("{:.1} %", 100.0 * share)]);
     }
     let label = "Stages of the run";
     format!(
         "<figure class=\"sheet\" aria-label=\"{label}\">\
          <svg xmlns=\"http://www.w3.org/2000/svg\" class=\"bar\" viewBox=\"0 0 {BAR} 26\" preserveAspectRatio=\"none\" \
-         role=\"img\" aria-label=\"{label}\">{bar}</svg>\n{}</figure>",
+         role=\"img\" aria-label=\"{label}\">{}</svg>\n{}</figure>",
+        bar.elements(),
         table(&["stage", "time", "share"], &rows)
     )
 }
+
+/// The section on the run behind a page: its command line where one made it, the program and the machine, other facts and the times
+/// of its stages.
+pub(crate) fn run(by_command: bool, more: Vec<(&str, String)>, seconds: &[(String, f64)]) -> Section {
+    let command = if by_command { command(&machine::command()) } else { String::new() };
+    let own = [("kmill", env!("CARGO_PKG_VERSION").to_string()), ("machine", machine::machine())];
+    let facts = facts(own.into_iter().chain(more));
+    Section::new("Run", format!("{command}\n{}", beside(&facts, &stages(seconds))))
+}
+
+/// Two parts beside each other where there is room, as HTML.
+pub(crate) fn beside(left: &str, right: &str) -> String {
+    format!("<div class=\"pair\"><div>{left}</div><div>{right}</div></div>")
+}
+
+/// Charts beside each other where there is room, as HTML.
+pub(crate) fn charts<'c>(charts: impl IntoIterator<Item = &'c Chart>) -> String {
+    let charts: Vec<String> = charts.into_iter().map(ToString::to_string).collect();
+    format!("<div class=\"charts\">\n{}\n</div>", charts.join("\n"))
+}
+
+/// A remark, as HTML.
+pub(crate) fn note(words: &str) -> String {
+    format!("<p class=\"note\">{}</p>", text(words))
+}
+
+/// A part that is shown when its title is clicked, as HTML.
+pub(crate) fn details(title: &str, body: &str) -> String {
+    format!("<details><summary>{}</summary>{body}</details>", text(title))
+}
+
+/// Facts beside a table of the first features, as HTML.
+pub(crate) fn data<const N: usize>(
+    facts: Vec<(&str, String)>,
+    title: &str,
+    head: [&str; N],
+    features: impl ExactSizeIterator<Item = [String; N]>,
+) -> String {
+    let more = match features.len().saturating_sub(FEATURES) {
+        0 => String::new(),
+        more => note(&format!("and {} more", count(more as u64))),
+    };
+    let rows: Vec<Vec<String>> = features.take(FEATURES).map(|row| row.to_vec()).collect();
+    beside(&self::facts(facts), &details(title, &(table(&head, &rows) + &more)))
+}
+
+pub(crate) const FEATURES: usize = 100;
 
 #[cfg(test)]
 mod tests {
@@ -177,9 +215,8 @@ mod tests {
 
     #[test]
     fn stages_share_the_bar() {
-        let stage = |name: &str, seconds| Stage { name: name.to_string(), seconds };
-        let html = stages(&[stage("a", 1.0), stage("b", 3.0)]);
-        assert!(html.contains("x=\"250.0\" y=\"0\" width=\"750.0\"") && html.contains("75.0 %"), "{html}");
+        let html = stages(&[("a".to_string(), 1.0), ("b".to_string(), 3.0)]);
+        assert!(html.contains("x=\"250.00\" y=\"0.00\" width=\"750.00\"") && html.contains("75.0 %"), "{html}");
         assert_eq!(stages(&[]), "");
     }
 }

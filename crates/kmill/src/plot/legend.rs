@@ -1,10 +1,9 @@
 //! What colours mean: the names of classes, and the numbers of shades.
 
 use crate::drawing::{Anchor, Canvas, LETTERS};
-use crate::page::{Axis, COLOURS, Scale};
+use crate::page::{Axis, COLOURS, Edges};
 use std::collections::HashMap;
 
-/// Height of a line of the legend.
 const LINE: f64 = 21.0;
 
 /// Letters of a name that are shown.
@@ -19,9 +18,9 @@ pub(super) fn short(name: &str) -> String {
     if letters <= SHOWN { name.to_string() } else { name.chars().take(SHOWN - 1).chain(['…']).collect() }
 }
 
-/// Draws the names of the classes beside their colours, to the right of the plane: left, right, top, bottom.
-pub(super) fn classes(canvas: &mut dyn Canvas, names: &[String], plane: (f64, f64, f64, f64)) {
-    let (_, right, top, bottom) = plane;
+/// Draws the names of the classes beside their colours, to the right of the plane.
+pub(super) fn classes(canvas: &mut dyn Canvas, names: &[String], plane: Edges) {
+    let Edges { right, top, bottom, .. } = plane;
     let most = ((bottom - top) / LINE) as usize;
     let shown = if names.len() > most { most - 1 } else { names.len() };
     let at = |line: usize| top + LINE * (line as f64 + 0.5);
@@ -36,17 +35,15 @@ pub(super) fn classes(canvas: &mut dyn Canvas, names: &[String], plane: (f64, f6
 }
 
 /// Draws a bar of the shades from the smallest to the largest value, with numbers, to the right of the plane.
-pub(super) fn shades(canvas: &mut dyn Canvas, (low, high): (f64, f64), shades: usize, plane: (f64, f64, f64, f64)) {
-    let (_, right, top, bottom) = plane;
+pub(super) fn shades(canvas: &mut dyn Canvas, range: (f64, f64), shades: usize, plane: Edges) {
+    let Edges { right, top, bottom, .. } = plane;
     let height = (bottom - top) / shades as f64;
     for shade in 0..shades {
         let corner = (right + 16.0, bottom - (shade + 1) as f64 * height);
-        canvas.rectangle(&format!("shade h{shade}"), corner, (16.0, height));
+        canvas.rectangle(&format!("shade h{shade}"), corner, (16.0, height), None);
     }
-    let axis = Axis::new("", Scale::Linear, [low, high]);
-    let ticks: Vec<(f64, String)> = axis.map_or(Vec::new(), |axis| axis.written().collect());
-    for (value, words) in ticks.into_iter().filter(|(value, _)| (low..=high).contains(value)) {
-        let y = bottom - (value - low) / (high - low) * (bottom - top);
+    let axis = Axis::within("", range);
+    for (y, words) in axis.written().filter_map(|(value, words)| Some((axis.place(value, bottom, top)?, words))) {
         canvas.word("tick", &words, (right + 38.0, y + 0.34 * LETTERS), Anchor::Start);
     }
 }

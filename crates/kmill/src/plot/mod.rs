@@ -12,10 +12,11 @@ mod points;
 
 use crate::args::PlotArgs;
 use crate::args::run::Run;
-use crate::drawing::{self, Drawing, Svg};
-use crate::page::{self, Page, Section};
+use crate::drawing::{self, Drawing, Point, Svg};
+use crate::output::{self, Kind};
+use crate::page::{self, Edges, Page, Section};
 use crate::table::rounded;
-use crate::{Error, Result, machine, output, predictor};
+use crate::{Error, Result, predictor};
 use contour::Grid;
 use ksolve::predict::Predictor;
 use ksolve::{Card, Classes, Task};
@@ -23,25 +24,26 @@ use kstore::budget::Term;
 use kstore::shown;
 use picture::Picture;
 use points::Points;
-use std::path::Path;
+
+/// Width and height of a picture, and the edges of the area between its axes.
+const SIZE: Point = (760.0, 520.0);
+const PLANE: Edges = Edges { left: 76.0, right: 626.0, top: 34.0, bottom: 460.0 };
+
+/// The middle of the title of a picture that stands alone.
+const HEADING: Point = ((PLANE.left + PLANE.right) / 2.0, PLANE.top - 14.0);
 
 /// Grid points along the two features: a cell is some three pixels wide.
 const GRID: (usize, usize) = (200, 150);
 
 /// The report of `kmill plot`: the features, rows and scores of the picture.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct PlotReport {
-    /// The feature along the horizontal axis.
+pub(crate) struct PlotReport {
     pub x: String,
-    /// The feature along the vertical axis.
     pub y: String,
-    /// Number of rows of the table.
     pub rows: u64,
-    /// Number of rows that are drawn.
     pub drawn: usize,
     /// Smallest and largest score on the grid, for each output.
     pub scores: Vec<(f64, f64)>,
-    /// The path of the picture.
     #[serde(serialize_with = "kstore::lossy::path")]
     pub output: std::path::PathBuf,
 }
@@ -65,10 +67,11 @@ struct Axes {
 ///
 /// # Errors
 /// Columns that the model or the table does not have, and errors of reading them.
-pub fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
+pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     output::check(&args.output)?;
     output::spare(&args.output, [args.model.as_path()])?;
-    let kind = kind(&args.output)?;
+    let why = "its extension names no kind of picture";
+    let kind = Kind::of(&args.output, &[Kind::Picture, Kind::Page], why, "end it with .png, .svg or .html")?;
     let predictor = predictor::load(&args.model, run)?;
     if let [feature] = &predictor.card().features[..] {
         return line::run(&predictor, kind, feature, args, run);
@@ -79,26 +82,6 @@ pub fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     draw(&predictor, kind, axes, &points, args, run)
 }
 
-/// The kinds of pictures, by the extensions of their files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// SVG or PNG.
-    Alone,
-    Page,
-}
-
-fn kind(path: &Path) -> Result<Kind> {
-    match output::extension(path).as_deref() {
-        Some("png" | "svg") => Ok(Kind::Alone),
-        Some("html" | "htm") => Ok(Kind::Page),
-        _ => {
-            let why = "its extension names no kind of picture";
-            Err(Error::option("-o", path.display(), why, "end it with .png, .svg or .html"))
-        }
-    }
-}
-
-/// Runs `kmill plot` and prints its report.
 pub(crate) fn main(args: &PlotArgs) -> Result<()> {
     let context = args.run.resolve();
     output::report(&run(args, &context)?, context.json)
@@ -151,20 +134,14 @@ fn draw(
     let border = (card.task == Task::Novelty).then_some(0.0);
     let picture =
         Picture { names: &axes.names, bounds, points, grids: &grids, regions, classes, component, what, border };
-    match kind {
-        Kind::Alone => drawing::write(&picture, &args.output)?,
-        Kind::Page => {
-            let mut drawing = Svg::new(&picture.name(), picture.size(), false);
-            picture.parts(&mut drawing);
-            page(&picture, drawing, predictor.card(), args).write(&args.output)?;
-        }
-    }
-    let range = |grid: &Grid| {
-        grid.values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)))
-    };
+    write(&picture, kind, card, args)?;
     let [x, y] = axes.names;
-    let (rows, drawn, scores) = (points.rows, points.drawn.len(), grids.iter().map(range).collect());
-    Ok(PlotReport { x, y, rows, drawn, scores, output: args.output.clone() })
+    let scores = grids.iter().map(|grid| extent(&grid.values)).collect();
+    Ok(PlotReport { x, y, rows: points.rows, drawn: points.drawn.len(), scores, output: args.output.clone() })
+}
+
+fn extent(values: &[f64]) -> (f64, f64) {
+    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)))
 }
 
 /// The number of the output that is drawn, from 0.
@@ -217,18 +194,20 @@ fn evaluate(predictor: &Predictor, axes: &Axes, bounds: [(f64, f64); 2]) -> Resu
     Ok(scores)
 }
 
-fn page(picture: &dyn Drawing, drawing: Svg, card: &Card, args: &PlotArgs) -> Page {
-    let facts =
-        [("model", args.model.display().to_string()), ("kernel", card.kernel.clone()), ("machine", machine::machine())];
+fn write(picture: &dyn Drawing, kind: Kind, card: &Card, args: &PlotArgs) -> Result<()> {
+    if kind == Kind::Picture {
+        return drawing::write(picture, &args.output);
+    }
+    let facts = vec![("model", args.model.display().to_string()), ("kernel", card.kernel.clone())];
+    let mut drawing = Svg::new("picture", &picture.name(), picture.size(), "");
+    picture.draw(&mut drawing);
     let caption = format!("<figcaption>{}</figcaption>", page::text(&picture.name()));
-    let drawing = drawing.finish();
-    let body = format!("<div class=\"charts\"><figure class=\"chart\">{caption}{drawing}</figure></div>");
-    let run = format!("{}{}", page::command(&machine::command()), page::facts(facts));
-    Page {
+    let body = format!("<div class=\"charts\"><figure class=\"chart\">{caption}{}</figure></div>", drawing.finish());
+    let page = Page {
         title: picture.name(),
         subtitle: format!("{} by {}", card.solver, rounded(&card.kernel)),
-        sections: vec![Section::new("Picture", body), Section::new("Run", run)],
-        style: picture::page_style(),
+        sections: vec![Section::new("Picture", body), page::run(true, facts, &[])],
         ..Page::default()
-    }
+    };
+    page.write(&args.output)
 }

@@ -1,36 +1,15 @@
 //! The drawing: shades or regions, lines, rows, axes.
 
 use super::contour::Grid;
-use super::legend;
 use super::points::{Drawn, Points};
-use crate::drawing::{Anchor, Canvas, Drawing, LETTERS, STYLE};
-use crate::page::{Axis, COLOURS, Scale, tick};
+use super::{HEADING, PLANE, SIZE, extent, legend};
+use crate::drawing::{Anchor, Canvas, Drawing, LETTERS, Point};
+use crate::page::{Axis, COLOURS, Plane, Scale, tick};
 use crate::table::number;
-
-/// Width and height of the drawing in its own units; below, the edges of the area between the axes.
-pub(super) const SIZE: (f64, f64) = (760.0, 520.0);
-const PLANE: (f64, f64, f64, f64) = (66.0, 626.0, 34.0, 460.0);
 
 /// Number of shades between the smallest and the largest value.
 const SHADES: usize = 12;
 
-/// The rules of the picture on a page, which has its own for axes and letters.
-pub(super) fn page_style() -> String {
-    let own = [
-        ".region", ".shade", ".h", ".border", ".contour", ".row", ".key", ".tick", ".label", ".line", ".floor", ".grid",
-    ];
-    let rules = STYLE.split_inclusive('}').map(str::trim).filter(|rule| own.iter().any(|name| rule.starts_with(name)));
-    let fills = (0..COLOURS).map(|i| format!("#picture .c{i} {{ color: var(--c{i}); }}\n"));
-    let named = |rule: &str| {
-        // colours of the page, which has two sets of them
-        [("#1b1e23", "--ink"), ("#5a626e", "--soft"), ("#0b62a4", "--c0"), ("#fff", "--paper"), ("#e9ecf0", "--grid")]
-            .iter()
-            .fold(format!("#picture {rule}\n"), |rule, (colour, name)| rule.replace(colour, &format!("var({name})")))
-    };
-    rules.map(named).chain(fills).collect()
-}
-
-/// The parts of a picture: grid, scores, rows and axes.
 pub(super) struct Picture<'a> {
     pub(super) names: &'a [String; 2],
     pub(super) bounds: [(f64, f64); 2],
@@ -38,7 +17,6 @@ pub(super) struct Picture<'a> {
     pub(super) grids: &'a [Grid],
     /// The class at every grid point, for a classifier; `None` for other models.
     pub(super) regions: Option<Vec<usize>>,
-    /// Names of the classes; none for other models.
     pub(super) classes: Vec<String>,
     /// Number of the output that is drawn where there are no classes, from 0.
     pub(super) component: usize,
@@ -58,29 +36,34 @@ impl Drawing for Picture<'_> {
         format!("{} over {y} against {x}", self.what)
     }
 
-    fn draw(&self, canvas: &mut dyn Canvas) {
-        self.parts(canvas);
-        canvas.word("title", &self.name(), ((PLANE.0 + PLANE.1) / 2.0, PLANE.2 - 14.0), Anchor::Middle);
+    fn heading(&self) -> Option<Point> {
+        Some(HEADING)
     }
-}
 
-impl Picture<'_> {
-    /// Draws all parts but the title, from the back to the front.
-    pub(super) fn parts(&self, canvas: &mut dyn Canvas) {
+    fn draw(&self, canvas: &mut dyn Canvas) {
         match &self.regions {
             Some(regions) => self.cells(canvas, regions, &|class| format!("region c{}", class % COLOURS)),
             None => self.shades(canvas),
         }
         self.lines(canvas);
-        self.rows(canvas);
+        let [x, y] = [0, 1].map(|axis| Axis::within(&self.names[axis], self.bounds[axis]));
+        let plane = Plane { x: &x, y: &y, edges: PLANE };
+        for drawn in &self.points.drawn {
+            let class = drawn.class.map_or("row".to_string(), |class| format!("row c{}", class % COLOURS));
+            let place = plane.place(drawn.place.into());
+            place.into_iter().for_each(|place| canvas.circle(&class, place, 2.2, Some(&self.says(drawn))));
+        }
         self.labels(canvas);
-        self.axes(canvas);
+        plane.axes(canvas);
+        plane.name_upwards(canvas, &y.label, 16.0);
         match self.regions {
             Some(_) => legend::classes(canvas, &self.classes, PLANE),
             None => self.bar(canvas),
         }
     }
+}
 
+impl Picture<'_> {
     /// Writes the name of each class where its region is widest, so that nobody has to know it by its colour.
     fn labels(&self, canvas: &mut dyn Canvas) {
         let (Some(regions), Some(grid)) = (&self.regions, self.grids.first()) else { return };
@@ -90,17 +73,17 @@ impl Picture<'_> {
         }
     }
 
-    /// Draws the bar of the shades with its numbers.
     fn bar(&self, canvas: &mut dyn Canvas) {
         let Some(grid) = self.grids.get(self.component) else { return };
         legend::shades(canvas, range(grid), SHADES, PLANE);
     }
 
-    fn place(&self, column: f64, row: f64) -> (f64, f64) {
+    /// The place of a point of the grid.
+    fn place(&self, column: f64, row: f64) -> Point {
         let Some(grid) = self.grids.first() else { return (0.0, 0.0) };
         let share = |at: f64, count: usize| at / (count - 1) as f64;
-        let (left, right, top, bottom) = PLANE;
-        (left + share(column, grid.width) * (right - left), bottom - share(row, grid.height) * (bottom - top))
+        let (width, height) = (PLANE.right - PLANE.left, PLANE.bottom - PLANE.top);
+        (PLANE.left + share(column, grid.width) * width, PLANE.bottom - share(row, grid.height) * height)
     }
 
     /// Draws the cells of the grid; runs of equal cells in a row become one rectangle.
@@ -116,13 +99,12 @@ impl Picture<'_> {
                 let right = if end == grid.width { last.0 as f64 } else { edge(end, last.0) };
                 let top = if row == last.1 { last.1 as f64 } else { row as f64 + 0.5 };
                 let ((x0, y0), (x1, y1)) = (self.place(edge(start, last.0), edge(row, last.1)), self.place(right, top));
-                canvas.rectangle(&class(run[0]), (x0, y1), (x1 - x0, y0 - y1));
+                canvas.rectangle(&class(run[0]), (x0, y1), (x1 - x0, y0 - y1), None);
                 start = end;
             }
         }
     }
 
-    /// Draws the values of the component as shades.
     fn shades(&self, canvas: &mut dyn Canvas) {
         let Some(grid) = self.grids.get(self.component) else { return };
         let (low, high) = range(grid);
@@ -177,17 +159,6 @@ impl Picture<'_> {
         }
     }
 
-    fn rows(&self, canvas: &mut dyn Canvas) {
-        let share = |v: f64, (low, high): (f64, f64)| (v - low) / (high - low);
-        let (left, right, top, bottom) = PLANE;
-        for drawn in &self.points.drawn {
-            let x = left + share(drawn.place[0], self.bounds[0]) * (right - left);
-            let y = bottom - share(drawn.place[1], self.bounds[1]) * (bottom - top);
-            let class = drawn.class.map_or("row".to_string(), |class| format!("row c{}", class % COLOURS));
-            canvas.circle(&class, (x, y), 2.2, Some(&self.says(drawn)));
-        }
-    }
-
     /// What is said of a row under the pointer: its two features, and its class where it is known.
     fn says(&self, drawn: &Drawn) -> String {
         let [x, y] = self.names;
@@ -196,34 +167,10 @@ impl Picture<'_> {
             drawn.class.and_then(|class| self.classes.get(class)).map_or(String::new(), |class| format!("{class}: "));
         format!("{class}{x} {at}, {y} {up}")
     }
-
-    fn axes(&self, canvas: &mut dyn Canvas) {
-        let (left, right, top, bottom) = PLANE;
-        canvas.lines("axis", &[[(left, top), (left, bottom)], [(left, bottom), (right, bottom)]], None);
-        // the plane is what the rows reach: the ticks within it
-        let ticks = |(low, high): (f64, f64)| {
-            let axis = Axis::new("", Scale::Linear, [low, high]);
-            let all: Vec<(f64, String)> = axis.map_or(Vec::new(), |axis| axis.written().collect());
-            all.into_iter().filter(move |(tick, _)| (low..=high).contains(tick))
-        };
-        let share = |v: f64, (low, high): (f64, f64)| (v - low) / (high - low);
-        for (v, words) in ticks(self.bounds[0]) {
-            let x = left + share(v, self.bounds[0]) * (right - left);
-            canvas.word("tick", &words, (x, bottom + 18.0), Anchor::Middle);
-        }
-        for (v, words) in ticks(self.bounds[1]) {
-            // the middle of a digit is a third of its size above the line
-            let y = bottom - share(v, self.bounds[1]) * (bottom - top) + 0.34 * LETTERS;
-            canvas.word("tick", &words, (left - 7.0, y), Anchor::End);
-        }
-        let [x, y] = self.names;
-        canvas.word("name", x, ((left + right) / 2.0, SIZE.1 - 18.0), Anchor::Middle);
-        canvas.word("name", y, (16.0, (top + bottom) / 2.0), Anchor::Upwards);
-    }
 }
 
+/// The range of the values of a grid, not empty.
 fn range(grid: &Grid) -> (f64, f64) {
-    let (low, high) =
-        grid.values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)));
+    let (low, high) = extent(&grid.values);
     if high > low { (low, high) } else { (low, low + 1.0) }
 }

@@ -16,7 +16,6 @@ const DRAWN: usize = 2_000;
 /// Share of the rows' range that is left free around them.
 const MARGIN: f64 = 0.05;
 
-/// A row that is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Drawn {
     key: u64,

@@ -1,16 +1,16 @@
 //! `kmill tune`: the kernel of a fit by successive halving on growing samples, its solver by trials, and then the fit.
 
-mod outputs;
 mod report;
 mod search;
 
-pub use report::TuneReport;
+pub(crate) use report::TuneReport;
 
 use crate::args::TuneArgs;
 use crate::args::parse::{Landmarks, Metric};
 use crate::args::run::Run;
 use crate::fit::FitOptions;
-use crate::{Error, Result, convert, output, pipeline};
+use crate::output::{self, Kind, Outputs};
+use crate::{Error, Result, convert, pipeline};
 use kapprox::Spec;
 use ksolve::job::{Checkpoint, ElementType, Fit};
 use ksolve::metric::MetricForm;
@@ -21,15 +21,15 @@ use ksolve::tune::{
 };
 use kstore::Selected;
 use kstore::checkpoint::Journal;
-use outputs::Outputs;
 use search::Watch;
+use std::path::PathBuf;
 
 /// Searches, fits, and writes the outputs.
 ///
 /// # Errors
 /// Options that contradict each other, and all errors of the search and the fit; nothing is written then.
-pub fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
-    let outputs = Outputs::new(&args.output)?;
+pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
+    let outputs = outputs(&args.output)?;
     if args.disk.resume && outputs.model().is_none() {
         let why = "only the fit keeps a checkpoint, and without a model nothing is fitted";
         return Err(Error::option("--resume", "", why, "leave it out, or name a model with -o"));
@@ -60,15 +60,33 @@ pub fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
         ElementType::F32 => tune::<f32>(args, (options, &ranks), &kernels, run, &outputs),
         ElementType::F64 => tune::<f64>(args, (options, &ranks), &kernels, run, &outputs),
     }?;
-    outputs.write(&report)?;
+    for (path, kind) in &outputs.0 {
+        match kind {
+            Kind::Json => output::json_file(path, &report)?,
+            Kind::Table => output::table(path, &report::COLUMNS, &report.rows)?,
+            // the fit has written it
+            _ => {}
+        }
+    }
     Ok(report)
 }
 
-/// Runs `kmill tune` and prints its report.
+/// The output files, of which one is a model at most.
+fn outputs(paths: &[PathBuf]) -> Result<Outputs> {
+    let remedy = "end it with .safetensors for the model, or with .csv, .tsv, .parquet, .arrow or .json";
+    let why = "its extension names neither a model nor a table";
+    let outputs = Outputs::new(paths, &[Kind::Json, Kind::Table, Kind::Model], why, remedy)?;
+    if let Some((path, _)) = outputs.0.iter().filter(|(_, kind)| *kind == Kind::Model).nth(1) {
+        let why = "one model was named already, and this names no table either";
+        let remedy = "end it with .csv, .tsv, .parquet, .arrow or .json";
+        return Err(Error::option("-o", path.display(), why, remedy));
+    }
+    Ok(outputs)
+}
+
 pub(crate) fn main(args: &TuneArgs) -> Result<()> {
     let context = args.run.resolve();
-    let report = run(args, &context)?;
-    output::report(&report, context.json)
+    output::report(&run(args, &context)?, context.json)
 }
 
 /// True where the target is a column of text or truth values: its values are classes.
@@ -115,7 +133,6 @@ fn scalings(args: &TuneArgs) -> &'static [Scaling] {
     if free { &[Scaling::Asinh] } else { &[] }
 }
 
-/// The factors of the length scales.
 fn factors(args: &TuneArgs) -> Result<Vec<f64>> {
     match &args.factors {
         Some(factors) if learns(args) => {
@@ -135,7 +152,8 @@ fn tune<T: kapprox::Real>(
 ) -> Result<TuneReport> {
     let (score, pace) = (args.score, Pace::new(args.time));
     let selected = pipeline::select(&options, run)?;
-    outputs.spare(selected.table(), &options)?;
+    let inputs = || output::inputs(selected.table()).chain(options.files());
+    outputs.paths().try_for_each(|path| output::spare(path, inputs()))?;
     let stand_in = FitOptions { fit: stand_in(&options.fit, score)?, ..options.clone() };
     let ridge = Ridge::new(&stand_in.fit.settings()?);
     let search = TuneOptions {

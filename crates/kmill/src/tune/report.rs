@@ -1,25 +1,22 @@
 //! The report of a search: its JSON, the rows of its table, and its text for people.
 
 use crate::args::run::Run;
-use crate::report::{FitReport, as_map};
-use crate::table::{Align, Grid, Table, count, duration, exact, number, percent};
+use crate::output::Column::{self, Number, Text, Whole};
+use crate::report::{FitReport, Spent};
+use crate::table::{self, Align, Grid, Table, count, exact, number, percent};
 use ksolve::job::MetricReport;
 use ksolve::metric::RoundReport;
 use ksolve::train::Scaling;
 use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score, SearchWork};
 use kstore::Selected;
-use kstore::budget::bytes;
 use std::fmt;
-use std::time::Duration;
 
 /// A row of the table of the search: the scores of a kernel at a rank and a lambda, on one sample.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// Number of the comparison, from 0.
     pub rung: usize,
-    /// Number of rows of the sample.
     pub rows: u64,
-    /// The kernel expression.
     pub kernel: String,
     /// The metric before it: none, given, full, diagonal, low-rank(5).
     pub metric: String,
@@ -29,11 +26,8 @@ pub struct Row {
     pub rank: usize,
     /// Penalty; `None` for an alignment.
     pub lambda: Option<f64>,
-    /// Cross-validated squared error.
     pub cv_mse: Option<f64>,
-    /// Generalised cross-validation.
     pub gcv: Option<f64>,
-    /// Centred kernel-target alignment.
     pub alignment: Option<f64>,
     /// True where this is the cell by which the kernel was compared.
     pub best: bool,
@@ -41,15 +35,27 @@ pub struct Row {
     pub kept: bool,
 }
 
-/// The kernels of a comparison, each with its score where it has one.
-type Scores = Vec<(String, Option<f64>)>;
+/// The columns of the table of rows, named and ordered as the fields of the JSON.
+pub(super) static COLUMNS: [(&str, Column<Row>); 12] = [
+    ("rung", Whole(|row| row.rung as u64)),
+    ("rows", Whole(|row| row.rows)),
+    ("kernel", Text(|row| Some(&row.kernel))),
+    ("metric", Text(|row| Some(&row.metric))),
+    ("scale", Text(|row| Some(&row.scale))),
+    ("rank", Whole(|row| row.rank as u64)),
+    ("lambda", Number(|row| row.lambda)),
+    ("cv_mse", Number(|row| row.cv_mse)),
+    ("gcv", Number(|row| row.gcv)),
+    ("alignment", Number(|row| row.alignment)),
+    ("best", Whole(|row| row.best.into())),
+    ("kept", Whole(|row| row.kept.into())),
+];
 
 /// The report of `kmill tune`: the kernel that won, all scores, and the fit.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct TuneReport {
+pub(crate) struct TuneReport {
     /// Name of the solver: the one that won, for `any`.
     pub solver: String,
-    /// The score that kernels were compared by.
     pub score: Score,
     /// The kernel that won, every parameter a number.
     pub kernel: String,
@@ -60,7 +66,6 @@ pub struct TuneReport {
     /// The rounds in which the metric of each kernel was learned.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<RoundReport>,
-    /// The folds by which kernels were compared.
     pub folds: String,
     /// Every cell of every comparison.
     pub rows: Vec<Row>,
@@ -80,22 +85,9 @@ pub struct TuneReport {
     pub fit: Option<FitReport>,
     /// Passes over the table of the search; the fit counts its own.
     pub passes: u64,
-    /// Seconds of each stage, with the stages of the fit.
-    #[serde(serialize_with = "as_map")]
-    pub seconds: Vec<(String, f64)>,
-    /// Bytes read from storage.
-    pub bytes_read: u64,
-    /// Highest resident memory of the process; `None` where the system does not tell.
-    pub peak_rss_bytes: Option<usize>,
-    /// The memory budget, in bytes.
-    pub memory_budget_bytes: usize,
-    /// Bytes of memory that were planned for the search.
+    #[serde(flatten)]
+    pub spent: Spent,
     pub planned_bytes: usize,
-    /// The warnings of the run, one sentence each.
-    pub warnings: Vec<String>,
-    /// Rows and scores of every kernel, for the terminal.
-    #[serde(skip)]
-    scores: Vec<(u64, Scores)>,
 }
 
 impl TuneReport {
@@ -129,8 +121,6 @@ impl TuneReport {
                 }));
             }
         }
-        let entry = |entry: &ksolve::tune::Entry| (candidate(&entry.kernel, &entry.metric, &entry.scale), entry.score);
-        let rung = |rung: &ksolve::tune::Rung| (rung.rows, rung.entries.iter().map(entry).collect());
         Self {
             solver: winner.family().name.to_string(),
             score,
@@ -146,39 +136,38 @@ impl TuneReport {
             repeat: None,
             history,
             passes: tuned.passes,
-            seconds: run.progress.seconds(),
-            bytes_read: selected.table().bytes_read() + fit.as_ref().map_or(0, |fit| fit.bytes_read),
-            peak_rss_bytes: kstore::budget::peak_rss(),
-            memory_budget_bytes: run.memory,
+            spent: Spent::by(run, selected.table().bytes_read() + fit.as_ref().map_or(0, |fit| fit.bytes_read)),
             planned_bytes: tuned.planned_bytes,
-            warnings: run.progress.warnings(),
-            scores: tuned.rungs.iter().map(rung).collect(),
             fit,
         }
     }
 
     /// A grid of the score of every kernel on every sample, with the last score of the winner marked.
     fn grid(&self) -> Option<Grid> {
-        let (_, first) = self.scores.first()?;
-        let shown = |kernel: &str, (_, entries): &(u64, Scores)| {
-            let found = entries.iter().find(|(name, _)| name == kernel);
-            found.and_then(|(_, score)| *score).map_or("–".to_string(), |score| number(score, 4))
+        let score = |row: &Row| match self.score {
+            Score::Cv => row.cv_mse,
+            Score::Gcv => row.gcv,
+            Score::Alignment => row.alignment,
         };
-        let row = |(kernel, _): &(String, Option<f64>)| {
-            (kernel.clone(), self.scores.iter().map(|rung| shown(kernel, rung)).collect())
+        let name = |row: &Row| candidate(&row.kernel, &row.metric, &row.scale);
+        let rungs: Vec<&[Row]> = self.rows.chunk_by(|a, b| a.rung == b.rung).collect();
+        let mut names: Vec<String> = rungs.first()?.iter().map(name).collect();
+        names.dedup();
+        let shown = |kernel: &str, rung: &[Row]| {
+            let best = rung.iter().find(|row| row.best && name(row) == kernel);
+            best.and_then(score).map_or("–".to_string(), |score| number(score, 4))
         };
-        let winner = self.rows.iter().rfind(|row| row.kept).map(|row| candidate(&row.kernel, &row.metric, &row.scale));
-        let winner = first.iter().position(|(name, _)| Some(name) == winner.as_ref());
+        let winner = self.rows.iter().rfind(|row| row.kept).map(name);
+        let winner = names.iter().position(|name| Some(name) == winner.as_ref());
+        let row = |kernel: &String| (kernel.clone(), rungs.iter().map(|rung| shown(kernel, rung)).collect());
         Some(Grid {
             corner: "kernel \\ rows".to_string(),
-            columns: self.scores.iter().map(|(rows, _)| count(*rows)).collect(),
-            rows: first.iter().map(row).collect(),
-            marked: winner.map(|row| (row, self.scores.len() - 1)),
+            columns: rungs.iter().map(|rung| count(rung[0].rows)).collect(),
+            rows: names.iter().map(row).collect(),
+            marked: winner.map(|row| (row, rungs.len() - 1)),
         })
     }
-}
 
-impl TuneReport {
     /// The solvers that were tried, with their mean error and its spread over folds.
     fn leaderboard(&self) -> Option<Table> {
         if self.contenders.len() < 2 {
@@ -242,16 +231,11 @@ impl fmt::Display for TuneReport {
         if let Some(fit) = &self.fit {
             return write!(f, "{fit}");
         }
-        let mut facts = Table::facts();
-        facts.fact("kernel", self.kernel.as_str());
-        if let Some(best) = self.rows.iter().rfind(|row| row.best && row.kept) {
-            facts.fact("rank", count(best.rank as u64));
-            best.lambda.inspect(|lambda| facts.fact("lambda", exact(*lambda)));
-        }
-        let total = self.seconds.iter().map(|(_, seconds)| seconds).sum::<f64>();
-        facts.fact("time", duration(Duration::from_secs_f64(total.max(0.0))));
-        let peak = self.peak_rss_bytes.map_or("unknown".to_string(), bytes);
-        facts.fact("memory", format!("peak {peak}, budget {}", bytes(self.memory_budget_bytes)));
-        write!(f, "{facts}")
+        let best = self.rows.iter().rfind(|row| row.best && row.kept);
+        let rank = best.map(|best| ("rank", count(best.rank as u64)));
+        let lambda = best.and_then(|best| best.lambda).map(|lambda| ("lambda", exact(lambda)));
+        let [time, _, memory] = self.spent.facts(None, None);
+        let facts = std::iter::once(("kernel", self.kernel.clone())).chain(rank).chain(lambda).chain([time, memory]);
+        write!(f, "{}", table::facts(facts))
     }
 }

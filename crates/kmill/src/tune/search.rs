@@ -53,17 +53,17 @@ impl SearchListener for Watch<'_> {
         // the first part is the search
         self.trials.store(kind != SEARCH, Ordering::Relaxed);
         self.began.store(true, Ordering::Relaxed);
-        *self.work.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.run.progress.work(kind, steps));
+        *self.work.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.run.progress.work(kind, steps, 0));
     }
     fn next(&self, what: &str) -> ksolve::Result<()> {
         if interrupt::requested() {
             return Err(kstore::Error::Interrupted.into());
         }
-        self.work(|work| work.begin(what, None));
+        self.work(|work| work.begin(what));
         Ok(())
     }
     fn done(&self, what: &str, took: Duration) {
-        self.work(|work| work.end(what, took, None));
+        self.work(|work| work.end(what, took));
     }
     fn end(&self) {
         self.take().into_iter().for_each(Work::finish);

@@ -115,14 +115,10 @@ fn a_model_with_one_feature_is_a_line() {
         part.split(&format!(" {name}=\"")).nth(1).and_then(|rest| rest.split('"').next()?.parse::<f64>().ok())
     };
     let line = svg.split("<path class=\"line c0\" d=\"M").nth(1).unwrap().split('"').next().unwrap();
-    let starts: Vec<(f64, f64)> = line
-        .split('M')
-        .map(|piece| {
-            let (x, y) = piece.split('L').next().unwrap().split_once(' ').unwrap();
-            (x.parse().unwrap(), y.parse().unwrap())
-        })
-        .collect();
-    assert_eq!(starts.len(), 299);
+    let number_of = |word: &str| word.parse::<f64>().unwrap();
+    let point = |words: &str| words.split_once(' ').map(|(x, y)| (number_of(x), number_of(y))).unwrap();
+    let points: Vec<(f64, f64)> = line.split('L').map(point).collect();
+    assert_eq!(points.len(), 300);
     let rows: Vec<(f64, f64)> = svg
         .split("<circle class=\"row\"")
         .skip(1)
@@ -130,7 +126,7 @@ fn a_model_with_one_feature_is_a_line() {
         .collect();
     assert_eq!(rows.len(), 500);
     for (x, y) in rows {
-        let near = starts.iter().min_by(|a, b| (a.0 - x).abs().total_cmp(&(b.0 - x).abs())).unwrap();
+        let near = points.iter().min_by(|a, b| (a.0 - x).abs().total_cmp(&(b.0 - x).abs())).unwrap();
         assert!((near.1 - y).abs() < 3.0, "{x} {y} {near:?}");
     }
     assert!(svg.contains("<title>x 0.0") && svg.contains(">y against x</text>"), "{svg}");

@@ -8,7 +8,6 @@ use kstore::{Pass, RowSource, Table};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// A cost: seconds, kernel evaluations, passes over the table, and bytes read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Cost {
     pub(super) seconds: f64,
@@ -28,7 +27,6 @@ impl Cost {
     }
 }
 
-/// Measures the time and the bytes read since it was started.
 pub(super) struct Meter<'a> {
     started: Instant,
     table: &'a Table,
@@ -65,7 +63,6 @@ impl<'a> Milestones<'a> {
         reached.iter().find(|(landmarks, _)| *landmarks >= count).map_or(whole, |(_, cost)| *cost)
     }
 
-    /// The cost of the whole choice, which has just ended.
     pub(super) fn whole(&self, passes: u64, evaluations: u64) -> Cost {
         self.meter.cost(passes, evaluations)
     }

@@ -2,8 +2,8 @@
 
 use crate::bins::Targets;
 use crate::dots::widen;
-use crate::strips::{Pool, for_each_strip};
-use crate::{Classes, Error, Head, Result};
+use crate::strips::for_each_strip;
+use crate::{Error, Head, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::{FeatureMap, Real};
@@ -23,7 +23,6 @@ pub(super) struct HeldOut<'a, T: Real> {
     pub(super) tile: usize,
 }
 
-/// Sums over the rows so far.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sums {
     rows: u64,
@@ -61,41 +60,28 @@ impl Merge for Sums {
     }
 }
 
-/// Buffers that a lane reuses from tile to tile.
-pub(super) struct Scratch<T> {
-    phi: Mat<T>,
-    wide: Pool<Vec<f64>>,
-}
-
 impl<T: Real> Fold<T> for HeldOut<'_, T> {
     type State = Sums;
-    type Scratch = Scratch<T>;
+    type Scratch = Mat<T>;
     type Error = Error;
 
     fn init(&self) -> Sums {
         Sums { rows: 0, losses: vec![0.0; self.heads.len()] }
     }
 
-    fn scratch(&self) -> Scratch<T> {
-        Scratch { phi: Mat::zeros(self.tile, self.map.dims().1), wide: Pool::default() }
+    fn scratch(&self) -> Mat<T> {
+        Mat::zeros(self.tile, self.map.dims().1)
     }
 
-    fn step(
-        &self,
-        state: &mut Sums,
-        scratch: &mut Scratch<T>,
-        block: &RowBlock<'_, T>,
-        workers: &Workers,
-    ) -> Result<()> {
+    fn step(&self, state: &mut Sums, phi: &mut Mat<T>, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
         let (b, heads) = (block.len(), self.heads.len());
-        let Scratch { phi, wide } = scratch;
         let mut phi = phi.as_mut().subrows_mut(0, b);
         self.map.apply(MatRef::from_row_major_slice(block.x, b, block.d), phi.as_mut(), workers);
-        let (phi, wide) = (phi.as_ref(), &*wide);
+        let phi = phi.as_ref();
         let mut losses = vec![0.0; b.div_ceil(STRIP) * heads];
         for_each_strip(workers, &mut losses, heads.max(1), |strip, losses| {
             let rows = strip * STRIP..((strip + 1) * STRIP).min(b);
-            wide.with(Vec::new, |wide| self.score(phi, block, rows, wide, losses));
+            self.score(phi, block, rows, losses);
         });
         // strips in their order: threads never change a sum
         for (i, loss) in losses.iter().enumerate() {
@@ -108,18 +94,11 @@ impl<T: Real> Fold<T> for HeldOut<'_, T> {
 
 impl<T: Real> HeldOut<'_, T> {
     /// Adds the errors of some rows of a block to `losses`, one number per head.
-    fn score(
-        &self,
-        phi: MatRef<'_, T>,
-        block: &RowBlock<'_, T>,
-        rows: std::ops::Range<usize>,
-        wide: &mut Vec<f64>,
-        losses: &mut [f64],
-    ) {
+    fn score(&self, phi: MatRef<'_, T>, block: &RowBlock<'_, T>, rows: std::ops::Range<usize>, losses: &mut [f64]) {
         let (count, p) = (rows.len(), phi.ncols());
-        wide.resize(wide.len().max(STRIP * p), 0.0);
-        widen(phi.subrows(rows.start, count), &mut wide[..count * p]);
-        let phi = MatRef::from_column_major_slice(&wide[..count * p], count, p);
+        let mut wide = vec![0.0; count * p];
+        widen(phi.subrows(rows.start, count), &mut wide);
+        let phi = MatRef::from_column_major_slice(&wide, count, p);
         for (head, loss) in self.heads.iter().zip(losses) {
             let mut scores = Mat::from_fn(count, head.intercept.len(), |_, j| head.intercept[j]);
             let leading = phi.subcols(0, head.weights.nrows());
@@ -134,18 +113,12 @@ impl<T: Real> HeldOut<'_, T> {
                 let y = &block.y[row * block.t..(row + 1) * block.t];
                 scores.zip(y).map(|(score, y)| (y - score).powi(2)).sum()
             }
-            Targets::Classes(classes) => f64::from(u8::from(is_wrong(classes, scores, block, row))),
+            // a label that the training rows do not have is never predicted rightly
+            Targets::Classes(classes) => {
+                let code = block.classes.as_ref().map_or(Coded::UNKNOWN, |coded| coded.codes[row]);
+                let is_wrong = code == Coded::UNKNOWN || classes.decide(scores) != code as usize;
+                f64::from(u8::from(is_wrong))
+            }
         }
     }
-}
-
-/// True where the predicted class is wrong. A label that the training rows do not have is never predicted rightly.
-fn is_wrong<T: Real>(
-    classes: &Classes,
-    scores: impl Iterator<Item = f64>,
-    block: &RowBlock<'_, T>,
-    row: usize,
-) -> bool {
-    let code = block.classes.as_ref().map_or(Coded::UNKNOWN, |coded| coded.codes[row]);
-    code == Coded::UNKNOWN || classes.decide(scores) != code as usize
 }

@@ -19,7 +19,6 @@ pub(super) struct Measuring<'a, T: Real> {
     pub(super) tile: usize,
 }
 
-/// The result of the pass.
 pub(super) struct Measured {
     pub(super) columns: ColumnSums,
     pub(super) gram: Option<GramState>,
@@ -56,7 +55,6 @@ impl Persist for Measured {
     }
 }
 
-/// Buffers that a lane reuses from tile to tile.
 pub(super) struct Scratch<T> {
     phi: Mat<T>,
     columns: ColumnScratch,

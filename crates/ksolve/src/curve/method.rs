@@ -34,7 +34,6 @@ impl Method {
         }
     }
 
-    /// The map of the method.
     pub(super) fn map(&self) -> MapSpec {
         match self {
             Self::Scheme(_) => MapSpec::default(),
@@ -45,11 +44,7 @@ impl Method {
 
 impl PartialEq for Method {
     fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Scheme(a), Self::Scheme(b)) => a.name == b.name,
-            (Self::Map(a), Self::Map(b)) => a == b,
-            _ => false,
-        }
+        self.to_string() == other.to_string()
     }
 }
 

@@ -8,10 +8,8 @@ use kapprox::Real;
 use kapprox::quality::SpectralOptions;
 use kstore::{Plan, Selected};
 
-/// Columns of the blocks of a Krylov space.
 const KRYLOV: usize = 8;
 
-/// The options of a training run on the features of a method at a rank.
 pub(super) fn training(options: &CurveOptions, method: &Method, rank: usize) -> TrainOptions {
     let scheme = match method {
         Method::Scheme(scheme) => scheme.name,

@@ -33,7 +33,6 @@ struct Made<T: Real> {
 /// The settings of a run that are fixed before it starts.
 struct Task<'s, 'a, T: Real> {
     setting: &'s Setting<'a, T>,
-    /// The resources of passes over the rows of the setting.
     resources: Resources<'s>,
     run: &'s CurveRun,
     seed: u64,
@@ -70,13 +69,11 @@ impl<T: Real> Task<'_, '_, T> {
         Ok(Cost { evaluations: self.setting.n * landmarks as u64, ..cost })
     }
 
-    /// The shape of the map that a rank asks for.
     fn shape(&self, spec: &MapSpec, rank: usize) -> Result<MapShape> {
         let (d, rows) = (self.setting.source().shape().features, usize::try_from(self.setting.n).unwrap_or(usize::MAX));
         Ok(spec.shape(MapRequest { d, rank, rows, element: size_of::<T>() })?)
     }
 
-    /// Chooses `count` landmarks, and returns them with their cost.
     fn choose(&self, scheme: &Scheme, count: usize, milestones: &Milestones<'_>) -> Result<(LandmarkSet<T>, Cost)> {
         let chooser = scheme.landmarks::<T>();
         let set = chooser.select(&self.data(milestones), &self.setting.any, count, self.seed)?;
@@ -118,7 +115,6 @@ impl<T: Real> Task<'_, '_, T> {
         Ok(Made { map: Box::new(map), costs, whole: all, landmarks: count })
     }
 
-    /// Makes a map that is not on nested landmarks.
     fn by_map(&self, spec: &MapSpec, rank: usize) -> Result<Made<T>> {
         let Setting { options, any, resources, selected, .. } = self.setting;
         let (d, table, seed) = (self.setting.source().shape().features, selected.table(), self.seed);
@@ -145,7 +141,6 @@ impl<T: Real> Task<'_, '_, T> {
         }
     }
 
-    /// The cells of the run: errors and costs at every rank.
     fn cells(&self, mut made: Made<T>, planned: usize) -> Result<Vec<CurveCell>> {
         let Setting { options, any, .. } = self.setting;
         let p = made.map.dims().1;

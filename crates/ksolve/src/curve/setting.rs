@@ -233,7 +233,6 @@ pub(super) fn pass<'o>(cut: Cut, resources: &'o Resources<'o>, observer: &'o dyn
     cut.pass(1, resources, observer)
 }
 
-/// The arguments that the steps of [`Setting::open`] share.
 struct Opening<'a> {
     options: &'a CurveOptions,
     resources: &'a Resources<'a>,
@@ -305,12 +304,10 @@ impl Opening<'_> {
             let map = Nystrom::new(any, set, &Workers::sequential())?;
             let approximation = Approximation { data, kernel: any, map: &map };
             let errors = approximation.errors(&[map.rank()], SAMPLED_COLUMNS, seed)?;
-            let gram = approximation.gram_spectrum(map.rank())?;
-            Ok(errors[0].spectral_bounds(gram.values.first().copied().unwrap_or(0.0)).whole)
+            Ok(errors[0].spectral_bounds(approximation.largest_eigenvalue()?).whole)
         })
     }
 
-    /// The sample of rows that spectral errors are estimated on.
     fn few<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<MemoryRows<T>> {
         self.stage("rows of the spectral error", source, n, |data| {
             candidates::in_row_order(uniform_sample(&data, SPECTRAL_ROWS, Purpose::Quality, self.options.seed)?)

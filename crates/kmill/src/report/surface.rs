@@ -1,12 +1,12 @@
 //! The surface of a fit: its errors over rank x lambda, and fold by fold.
 
-use crate::report::FitReport;
-use crate::table::{Grid, exact, number};
+use super::FitReport;
+use crate::table::{Grid, number, short};
 use ksolve::Cell;
 
 impl FitReport {
     /// The surface with its best cell marked: by `cv_error` where every cell has one, else by `cv_mse`.
-    pub fn surface_grid(&self) -> Option<Grid> {
+    pub(super) fn surface_grid(&self) -> Option<Grid> {
         let scores = self.surface_scores();
         if self.fit.surface.len() < 2 || scores.iter().flatten().all(Option::is_none) {
             return None;
@@ -23,7 +23,7 @@ impl FitReport {
     }
 
     /// The numbers that the cells of [`Self::surface_grid`] show, lambda by lambda.
-    pub(crate) fn surface_scores(&self) -> Vec<Vec<Option<f64>>> {
+    pub(super) fn surface_scores(&self) -> Vec<Vec<Option<f64>>> {
         let by_error = self.is_chosen_by_error();
         let score = |cell: &Cell| if by_error { cell.cv_error } else { cell.cv_mse };
         let cell = |rank: usize, lambda: f64| {
@@ -35,7 +35,7 @@ impl FitReport {
 
     /// A grid of the errors of every fold, at the best lambda of each rank, with the chosen rank marked, and its
     /// numbers; `None` without folds.
-    pub(crate) fn folds_grid(&self) -> Option<(Grid, Vec<Vec<Option<f64>>>)> {
+    pub(super) fn folds_grid(&self) -> Option<(Grid, Vec<Vec<Option<f64>>>)> {
         let best = |rank: &usize| {
             let own = self.fit.surface.iter().filter(|cell| cell.rank == *rank && !cell.fold_mse.is_empty());
             // the chosen cell speaks for its rank, by whatever it was chosen
@@ -61,11 +61,11 @@ impl FitReport {
     }
 
     /// True where every cell has a `cv_error`, which then chooses.
-    pub(crate) fn is_chosen_by_error(&self) -> bool {
+    pub(super) fn is_chosen_by_error(&self) -> bool {
         self.fit.surface.iter().all(|cell| cell.cv_error.is_some())
     }
 
-    pub(crate) fn chosen(&self) -> Option<&Cell> {
+    pub(super) fn chosen(&self) -> Option<&Cell> {
         self.fit.surface.iter().find(|cell| cell.rank == self.fit.rank && Some(cell.lambda) == self.fit.lambda)
     }
 
@@ -87,15 +87,9 @@ fn shown(scores: &[Option<f64>]) -> Vec<String> {
     scores.iter().map(|score| score.map_or("–".to_string(), |score| number(score, 4))).collect()
 }
 
-/// The text of a lambda in a table: its shortest digits, or three digits for a half decade such as 3.16e-7.
-pub(crate) fn short(lambda: f64) -> String {
-    let text = exact(lambda);
-    if text.len() <= 8 { text } else { format!("{lambda:.2e}") }
-}
-
 #[cfg(test)]
 mod tests {
-    use crate::report::tests::report;
+    use super::super::tests::report;
 
     #[test]
     fn folds_are_those_of_the_best_cell_of_each_rank() {

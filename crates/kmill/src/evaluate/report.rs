@@ -1,18 +1,13 @@
-//! `kmill evaluate`: a model's scores on a table that has the target.
+//! The report of an evaluation, and its text.
 
-use crate::args::EvaluateArgs;
-use crate::args::run::Run;
-use crate::table::{Align, Grid, Table, count, number, percent};
-use crate::{Error, Result, evaluate_page, output, pipeline, predictor};
-use ksolve::Task;
+use crate::table::{Align, Grid, Table, count, facts, number, percent};
 use ksolve::predict::{ClassificationScores, Evaluation, NoveltyScores, RegressionScores, TargetScores};
 use ksolve::score::Regression;
 use std::fmt;
 
-/// The report of `kmill evaluate`.
 #[derive(Clone, Debug, serde::Serialize)]
 #[serde(untagged)]
-pub enum EvaluateReport {
+pub(crate) enum EvaluateReport {
     /// The scores of predictions of the target.
     Target(Evaluation),
     /// The scores of a ranking by how unusual rows are.
@@ -31,19 +26,11 @@ impl fmt::Display for EvaluateReport {
         match self {
             Self::Target(Evaluation::Regression(scores)) => regression(scores, f),
             Self::Target(Evaluation::Classification(scores)) => classification(scores, f),
-            Self::Novelty(scores) => write!(f, "{}", facts(&novelty_facts(scores))),
+            Self::Novelty(scores) => write!(f, "{}", facts(novelty_facts(scores))),
         }
     }
 }
 
-/// A table of names and values.
-fn facts(pairs: &[(&'static str, String)]) -> Table {
-    let mut facts = Table::facts();
-    pairs.iter().for_each(|(name, value)| facts.fact(name, value.as_str()));
-    facts
-}
-
-/// Names of the scores of a regression, and their values.
 fn named(scores: &Regression) -> [(&'static str, Option<f64>); 7] {
     [
         ("mse", scores.mse),
@@ -56,8 +43,7 @@ fn named(scores: &Regression) -> [(&'static str, Option<f64>); 7] {
     ]
 }
 
-/// The scores of a regression as people read them.
-pub(crate) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, String)> {
+pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, String)> {
     let mut facts = vec![("rows", count(scores.rows))];
     facts.extend(named(&scores.scores).map(|(name, value)| match name {
         "mape" => (name, value.map_or("–".to_string(), percent)),
@@ -68,8 +54,7 @@ pub(crate) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, 
     facts
 }
 
-/// The scores of a classification as people read them.
-pub(crate) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'static str, String)> {
+pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("rows", count(scores.rows)),
         ("accuracy", percent(scores.accuracy.unwrap_or(f64::NAN))),
@@ -88,8 +73,7 @@ pub(crate) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
     facts
 }
 
-/// The scores of a model of novelty as people read them.
-pub(crate) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String)> {
+pub(super) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String)> {
     let share = |share: Option<f64>| share.map_or("–".to_string(), percent);
     let NoveltyScores { precision, recall, precision_at, auc, average_precision, .. } = *scores;
     vec![
@@ -113,29 +97,31 @@ fn regression(scores: &RegressionScores, f: &mut fmt::Formatter<'_>) -> fmt::Res
         }
         writeln!(f, "{table}")?;
     }
-    write!(f, "{}", facts(&regression_facts(scores)))
+    write!(f, "{}", facts(regression_facts(scores)))
 }
 
 fn classification(scores: &ClassificationScores, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(f, "{}", facts(&classification_facts(scores)))?;
+    writeln!(f, "{}", facts(classification_facts(scores)))?;
     if scores.classes.len() > SHOWN {
         return write!(f, "{}", by_class(scores));
     }
+    write!(f, "{}", confusions(scores))
+}
+
+pub(super) fn confusions(scores: &ClassificationScores) -> Grid {
     let rows = scores.classes.iter().zip(&scores.confusion);
-    let grid = Grid {
+    Grid {
         corner: "true \\ predicted".to_string(),
         columns: scores.classes.iter().map(ToString::to_string).collect(),
         rows: rows.map(|(label, row)| (label.to_string(), row.iter().map(|n| count(*n)).collect())).collect(),
         marked: None,
-    };
-    write!(f, "{grid}")
+    }
 }
 
 /// A table of the classes: rows, recall and precision of each, and the class it is mistaken for most often.
 fn by_class(scores: &ClassificationScores) -> Table {
-    let heads = ["class", "rows", "recall", "precision", "most often taken for"];
-    let align = |i: usize| if i == 4 { Align::Left } else { Align::Right };
-    let mut table = Table::new(heads.iter().enumerate().map(|(i, head)| (*head, align(i))));
+    let heads = ["class", "rows", "recall", "precision"].map(|head| (head, Align::Right));
+    let mut table = Table::new(heads.into_iter().chain([("most often taken for", Align::Left)]));
     for (k, (label, row)) in scores.classes.iter().zip(&scores.confusion).enumerate() {
         let total: u64 = row.iter().sum();
         let predicted: u64 = scores.confusion.iter().map(|row| row[k]).sum();
@@ -151,54 +137,6 @@ fn by_class(scores: &ClassificationScores) -> Table {
         ]);
     }
     table
-}
-
-/// Scores a model.
-///
-/// # Errors
-/// Files that cannot be read or do not fit the model.
-pub fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
-    if let Some(page) = &args.report {
-        output::check_page(page, &args.model)?;
-    }
-    let predictor = predictor::load(&args.model, run)?;
-    let predictor = match args.threshold {
-        Some(threshold) => predictor.above(threshold)?,
-        None => predictor,
-    };
-    let card = predictor.card();
-    let novelty = card.task == Task::Novelty;
-    if novelty && args.target.is_empty() {
-        let why = "the column that is 0 for usual rows and 1 for unusual ones: --target label";
-        return Err(Error::Missing { option: "--target", solver: format!("evaluate with {}", card.solver), why });
-    }
-    if args.top.is_some() && !novelty {
-        let why = "only models of oneclass and mean rank rows by how unusual they are";
-        return Err(Error::option("--top", "", why, "leave it out"));
-    }
-    if !card.task.has_target() && !novelty {
-        let why = format!("a model of {} has no truth to be compared with", card.task);
-        return Err(Error::option("MODEL", args.model.display(), why, "use kmill predict"));
-    }
-    let names = if args.target.is_empty() { card.targets.clone() } else { args.target.clone() };
-    let selected = predictor::select(&predictor, &args.data, &names)?;
-    let (report, details) = if novelty {
-        let (scores, details) = predictor.novelty(&selected, args.top.map(|top| top as u64), &pipeline::job(run))?;
-        (EvaluateReport::Novelty(scores), details)
-    } else {
-        let (scores, details) = predictor.evaluate(&selected, &pipeline::job(run))?;
-        (EvaluateReport::Target(scores), details)
-    };
-    if let Some(page) = &args.report {
-        evaluate_page::page(&report, &details, &args.model).write(page)?;
-    }
-    Ok(report)
-}
-
-/// Runs `kmill evaluate` and prints its report.
-pub(crate) fn main(args: &EvaluateArgs) -> Result<()> {
-    let context = args.run.resolve();
-    output::report(&run(args, &context)?, context.json)
 }
 
 #[cfg(test)]

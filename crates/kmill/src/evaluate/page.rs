@@ -1,0 +1,164 @@
+//! Scores as a page: residuals of a regression; confusions, curves of the ranking and calibration of a classification.
+
+use super::report::{self, EvaluateReport};
+use crate::page::{self, Axis, Chart, Heat, Mark, Page, Scale, Section, Series};
+use crate::table::{count, number};
+use ksolve::predict::{CalibrationBin, ClassificationScores, Details, Evaluation, NoveltyScores, RegressionScores};
+use std::path::Path;
+
+/// Most classes with which the confusion matrix is shown.
+const CLASSES: usize = 30;
+
+pub(super) fn page(report: &EvaluateReport, details: &Details, model: &Path) -> Page {
+    let (mut sections, rows) = match report {
+        EvaluateReport::Target(Evaluation::Regression(report)) => (regression(report, details), report.rows),
+        EvaluateReport::Target(Evaluation::Classification(report)) => (classification(report, details), report.rows),
+        EvaluateReport::Novelty(report) => (novelty(report, details), report.rows),
+    };
+    sections.push(page::run(true, vec![("model", model.display().to_string())], &[]));
+    Page {
+        title: "Evaluation".to_string(),
+        subtitle: format!("{} on {} rows", model.display(), count(rows)),
+        // a curve is a line; its points are there for the values under the pointer
+        style: "#roc .mark, #precision .mark { opacity: 0; }\n".to_string(),
+        sections,
+        data: serde_json::to_value(report).unwrap_or_default(),
+    }
+}
+
+/// An axis of numbers as they are.
+fn linear(label: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Option<Axis> {
+    Axis::new(label, Scale::Linear, values)
+}
+
+/// The line that something is compared with.
+fn against(name: &str, line: [(f64, f64); 2]) -> Option<(String, Vec<(f64, f64)>)> {
+    Some((name.to_string(), line.to_vec()))
+}
+
+/// A line through marks.
+fn model(marks: impl Iterator<Item = Mark>) -> Vec<Series> {
+    vec![Series { name: "model".to_string(), place: 0, marks: marks.collect() }]
+}
+
+fn regression(report: &RegressionScores, details: &Details) -> Vec<Section> {
+    let scores = Section::new("Scores", page::facts(report::regression_facts(report)));
+    let charts = residuals(report, details).map(|charts| Section::new("Residuals", charts));
+    std::iter::once(scores).chain(charts).collect()
+}
+
+fn residuals(report: &RegressionScores, details: &Details) -> Option<String> {
+    let cloud = |id: &str, title: &str, y: &str, points: Vec<(f64, f64)>, line: [(f64, f64); 2]| {
+        let heights = points.iter().map(|point| point.1).chain(line.map(|end| end.1));
+        let (x, y) = (linear("prediction", points.iter().map(|point| point.0))?, linear(y, heights)?);
+        Some(Chart { cloud: points, floor: against("no error", line), ..Chart::new(id, title, x, y) })
+    };
+    let points = &details.points;
+    let ends = |of: fn(f64, f64) -> f64, start: f64| points.iter().map(|point| point.0).fold(start, of);
+    let (low, high) = (ends(f64::min, f64::INFINITY), ends(f64::max, f64::NEG_INFINITY));
+    let truth = cloud("truth", "Truth against prediction", "truth", points.clone(), [(low, low), (high, high)])?;
+    let left: Vec<(f64, f64)> = points.iter().map(|(prediction, truth)| (*prediction, truth - prediction)).collect();
+    let histogram = histogram(left.iter().map(|point| point.1).collect())?;
+    let left =
+        cloud("residuals", "Residual against prediction", "truth − prediction", left, [(low, 0.0), (high, 0.0)])?;
+    let of = match points.len() as u64 == report.rows {
+        true => "All rows".to_string(),
+        false => format!("{} rows at random", count(points.len() as u64)),
+    };
+    let which = report.by_target.first().map_or(String::new(), |first| format!(" of the target {}", first.target));
+    Some(page::charts([&truth, &left, &histogram]) + &page::note(&format!("{of}{which}.")))
+}
+
+/// Standard deviations around the mean that the histogram shows.
+const SHOWN: f64 = 4.0;
+
+/// The histogram of truth − prediction; the first and the last bar also have what is beyond.
+fn histogram(residuals: Vec<f64>) -> Option<Chart> {
+    let n = residuals.len() as f64;
+    let mean = residuals.iter().sum::<f64>() / n.max(1.0);
+    let deviation = (residuals.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / n.max(1.0)).sqrt();
+    let (least, most) = residuals.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, m), r| (l.min(*r), m.max(*r)));
+    let (low, high) = (least.max(mean - SHOWN * deviation), most.min(mean + SHOWN * deviation));
+    // residuals that are all the same have no width
+    let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };
+    // about the root of their number (Velleman)
+    let count = (n.sqrt() as usize).clamp(5, 40);
+    let width = (high - low) / count as f64;
+    let mut rows = vec![0u64; count];
+    for residual in &residuals {
+        rows[(((residual - low) / width).max(0.0) as usize).min(count - 1)] += 1;
+    }
+    let bar = |(i, rows): (usize, &u64)| (low + i as f64 * width, low + (i + 1) as f64 * width, *rows as f64);
+    let bars: Vec<(f64, f64, f64)> = rows.iter().enumerate().map(bar).collect();
+    let x = linear("truth − prediction", [low, high])?;
+    let y = linear("rows; the outer bars have all beyond", bars.iter().map(|bar| bar.2).chain([0.0]))?;
+    Some(Chart { bars, ..Chart::new("histogram", "Histogram of the residuals", x, y) })
+}
+
+fn classification(report: &ClassificationScores, details: &Details) -> Vec<Section> {
+    let mut sections = vec![Section::new("Scores", page::facts(report::classification_facts(report)))];
+    if report.classes.len() <= CLASSES {
+        sections.push(Section::new("Confusions", confusions(report)));
+    }
+    sections.extend(ranking(details));
+    sections.extend(calibration(report, details));
+    sections
+}
+
+fn calibration(report: &ClassificationScores, details: &Details) -> Option<Section> {
+    let bins = details.calibration.as_ref()?;
+    let (x, y) = match &report.classes[..] {
+        [_, second] => (format!("predicted probability of {second}"), format!("share of the rows that are {second}")),
+        _ => ("probability of the predicted class".to_string(), "share of the rows that are of it".to_string()),
+    };
+    let mark = |bin: &CalibrationBin| {
+        let note = format!("predicted {}, {} rows", number(bin.predicted, 3), count(bin.rows));
+        Mark::new((bin.predicted, bin.observed), note)
+    };
+    let chart = Chart {
+        series: model(bins.iter().map(mark)),
+        floor: against("probabilities that are right", [(0.0, 0.0), (1.0, 1.0)]),
+        ..Chart::new("calibration", "Calibration curve", linear(x, [0.0, 1.0])?, linear(y, [0.0, 1.0])?)
+    };
+    let brier = report.brier.map_or(String::new(), |brier| format!(" Brier score {}.", number(brier, 4)));
+    let note = "Each mark is the rows of nearly one probability. On the dotted line probabilities are right: of the rows with 30 %, \
+        30 % have the class.";
+    Some(Section::new("Calibration", page::charts([&chart]) + &page::note(&format!("{note}{brier}"))))
+}
+
+fn novelty(report: &NoveltyScores, details: &Details) -> Vec<Section> {
+    let scores = Section::new("Scores", page::facts(report::novelty_facts(report)));
+    std::iter::once(scores).chain(ranking(details)).collect()
+}
+
+/// The curves of a ranking of the rows: ROC, and precision against recall.
+fn ranking(details: &Details) -> Option<Section> {
+    let curve = |points: &[(f64, f64)], of: &str| {
+        model(points.iter().map(|point| Mark::new(*point, format!("{of} {}", number(point.0, 3)))))
+    };
+    let chart = |id, title, x, y| Some(Chart::new(id, title, linear(x, [0.0, 1.0])?, linear(y, [0.0, 1.0])?));
+    let roc = details.roc.as_ref().and_then(|points| {
+        let x = "false positive rate: of the first class";
+        let y = "true positive rate: share of the second class that is found";
+        let floor = against("chance", [(0.0, 0.0), (1.0, 1.0)]);
+        Some(Chart { series: curve(points, "false positive rate"), floor, ..chart("roc", "ROC curve", x, y)? })
+    });
+    let precision = details.precision.as_ref().and_then(|points| {
+        let x = "recall: share of the second class that is found";
+        let y = "precision: share of what is found that is right";
+        let chance = points.last()?.1;
+        let floor = against("chance", [(0.0, chance), (1.0, chance)]);
+        let chart = chart("precision", "Precision against recall", x, y)?;
+        Some(Chart { series: curve(points, "recall"), floor, ..chart })
+    });
+    let charts: Vec<Chart> = roc.into_iter().chain(precision).collect();
+    (!charts.is_empty()).then(|| Section::new("Ranking", page::charts(&charts)))
+}
+
+/// The confusion matrix as HTML, in shares of each true class, strongest where most rows are.
+fn confusions(report: &ClassificationScores) -> String {
+    let share = |row: &Vec<u64>, n: u64| Some(n as f64 / row.iter().sum::<u64>().max(1) as f64);
+    let scores = report.confusion.iter().map(|row| row.iter().map(|n| share(row, *n)).collect()).collect();
+    let heat = Heat { title: "Confusion matrix", grid: report::confusions(report), shading: Scale::Linear, scores };
+    format!("{heat}{}", page::note("The stronger the colour, the larger the share of the true class."))
+}

@@ -1,0 +1,114 @@
+//! Targets that are classes: groups of points in the plane, with noise in both coordinates.
+
+use super::{Generator, Target};
+use std::f64::consts::PI;
+
+/// Class 0: (cos t, sin t); class 1: (1 − cos t, ½ − sin t); t uniform in (0, π).
+pub(super) static MOONS: Generator = Generator {
+    noise: Some(0.1),
+    ..Generator::new(
+        "moons",
+        "two classes: interleaved half circles of radius 1, with noise",
+        2,
+        Target::Class,
+        |recipe, row, x| {
+            let lower = recipe.uniform(0, row) < 0.5;
+            let t = PI * recipe.uniform(1, row);
+            let point = if lower { [1.0 - t.cos(), 0.5 - t.sin()] } else { [t.cos(), t.sin()] };
+            recipe.near(&point, row, x);
+            f64::from(u8::from(lower))
+        },
+    )
+};
+
+/// Number of clusters of `blobs`.
+const CENTRES: u64 = 3;
+
+/// Number of the first random draw for the centres, far above those of the rows.
+const CENTRE: u64 = 1 << 40;
+
+/// Three classes with centres uniform in (−10, 10)^d, and points normal around them with standard deviation `noise`.
+pub(super) static BLOBS: Generator = Generator {
+    fewest_features: Some(1),
+    noise: Some(1.0),
+    ..Generator::new(
+        "blobs",
+        "three classes: normal clusters around centres uniform in (-10, 10)^d",
+        2,
+        Target::Class,
+        |recipe, row, x| {
+            let class = ((recipe.uniform(0, row) * CENTRES as f64) as u64).min(CENTRES - 1);
+            for (axis, x) in (0..).zip(x) {
+                let centre = 20.0 * recipe.uniform(CENTRE + axis, class) - 10.0;
+                *x = centre + recipe.noise * recipe.normal(axis, row);
+            }
+            class as f64
+        },
+    )
+};
+
+/// (t, t² + class), t uniform in (-2, 2): no line parts them, a function of degree two does.
+pub(super) static PARABOLAS: Generator = Generator {
+    noise: Some(0.05),
+    ..Generator::new(
+        "parabolas",
+        "two classes: the parabolas x1 = x0^2 and x1 = x0^2 + 1 for x0 in (-2, 2), with noise",
+        2,
+        Target::Class,
+        |recipe, row, x| {
+            let upper = f64::from(u8::from(recipe.uniform(0, row) < 0.5));
+            let t = 4.0 * recipe.uniform(1, row) - 2.0;
+            recipe.near(&[t, t * t + upper], row, x);
+            upper
+        },
+    )
+};
+
+/// Class 0: (cos t, sin t); class 1: half of that; t uniform in (0, 2π).
+pub(super) static CIRCLE: Generator = Generator {
+    noise: Some(0.05),
+    ..Generator::new(
+        "circle",
+        "two classes: a circle of radius 1/2 inside one of radius 1, with noise",
+        2,
+        Target::Class,
+        |recipe, row, x| {
+            let inner = recipe.uniform(0, row) < 0.5;
+            let (t, radius) = (2.0 * PI * recipe.uniform(1, row), if inner { 0.5 } else { 1.0 });
+            recipe.near(&[radius * t.cos(), radius * t.sin()], row, x);
+            f64::from(u8::from(inner))
+        },
+    )
+};
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::table;
+    use super::*;
+
+    #[test]
+    fn without_noise_points_lie_where_their_class_is() {
+        let away = |generator: &Generator, away: fn(&[f64], f64) -> f64| {
+            let (x, y) = table(generator, 1000, Some(0.0));
+            assert!(x.chunks_exact(2).zip(&y).all(|(x, class)| away(x, *class).abs() < 1e-12), "{}", generator.name);
+            let ones = y.iter().sum::<f64>();
+            assert!((420.0..580.0).contains(&ones), "{}: {ones} of 1000 in class 1", generator.name);
+            x
+        };
+        let moons = away(&MOONS, |x, class| (x[0] - class).hypot(x[1] - 0.5 * class) - 1.0);
+        assert!(moons.chunks_exact(2).all(|x| (-0.5..=1.0).contains(&x[1])), "halves of circles");
+        away(&CIRCLE, |x, class| x[0].hypot(x[1]) - 1.0 / (1.0 + class));
+        let parabolas = away(&PARABOLAS, |x, class| x[1] - x[0] * x[0] - class);
+        assert!(parabolas.chunks_exact(2).all(|x| x[0].abs() < 2.0));
+    }
+
+    #[test]
+    fn without_noise_there_are_three_blobs() {
+        let (x, y) = table(&BLOBS, 300, Some(0.0));
+        for class in 0..CENTRES {
+            let rows: Vec<&[f64]> =
+                x.chunks_exact(2).zip(&y).filter(|(_, y)| **y == class as f64).map(|(x, _)| x).collect();
+            assert!(rows.len() > 60 && rows.iter().all(|x| *x == rows[0] && x.iter().all(|v| v.abs() < 10.0)));
+        }
+    }
+}

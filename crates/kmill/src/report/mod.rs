@@ -1,0 +1,210 @@
+//! The report of a fit: its JSON, which scripts rely on; its text for people and its page are made from the same facts.
+
+mod page;
+mod surface;
+mod text;
+
+pub(crate) use text::{DISTANCES, joined};
+
+use crate::args::run::Run;
+use crate::error::flags;
+use crate::progress::Voice;
+use crate::table::seconds;
+use ksolve::job;
+use kstore::budget::bytes;
+use kstore::shown;
+use serde::ser::{SerializeMap, Serializer};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The report of `kmill fit`: that of the library, with the time, memory and files of the process.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct FitReport {
+    /// The report of the library: what was learned, and from what.
+    #[serde(flatten)]
+    pub fit: job::FitReport,
+    /// Seconds of each stage, in the order in which they ended.
+    #[serde(serialize_with = "as_map")]
+    pub seconds: Vec<(String, f64)>,
+    /// Bytes read from storage over all passes.
+    pub bytes_read: u64,
+    /// Highest resident memory of the process, everything counted; `None` where the system does not tell.
+    pub peak_rss_bytes: Option<usize>,
+    /// The memory budget, in bytes.
+    pub memory_budget_bytes: usize,
+    /// Number of threads; it never changes the result.
+    pub threads: usize,
+    /// The warnings of the run, one sentence each: rank reduced, constant feature, tolerance not reached, …
+    pub warnings: Vec<String>,
+    /// The model file; absent where none was written.
+    #[serde(flatten)]
+    pub model: Option<ModelFile>,
+    /// How much of this people are shown.
+    #[serde(skip)]
+    pub voice: Voice,
+}
+
+/// What a run took, and its warnings.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Spent {
+    /// Seconds of each stage, in the order in which they ended.
+    #[serde(serialize_with = "as_map")]
+    pub seconds: Vec<(String, f64)>,
+    /// Bytes read from storage over all passes.
+    pub bytes_read: u64,
+    /// Highest resident memory of the process, everything counted; `None` where the system does not tell.
+    pub peak_rss_bytes: Option<usize>,
+    /// The memory budget, in bytes.
+    pub memory_budget_bytes: usize,
+    /// The warnings, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+impl Spent {
+    pub(crate) fn by(run: &Run, bytes_read: u64) -> Self {
+        let progress = &run.progress;
+        Self {
+            seconds: progress.seconds(),
+            bytes_read,
+            peak_rss_bytes: kstore::budget::peak_rss(),
+            memory_budget_bytes: run.memory,
+            warnings: progress.warnings(),
+        }
+    }
+
+    pub(crate) fn total(&self) -> f64 {
+        self.seconds.iter().map(|(_, seconds)| seconds).sum()
+    }
+
+    pub(crate) fn facts(&self, passes: Option<u64>, planned: Option<usize>) -> [(&'static str, String); 3] {
+        let passes = passes.map_or(String::new(), |passes| format!(" in {passes} passes"));
+        let read = bytes(usize::try_from(self.bytes_read).unwrap_or(usize::MAX));
+        let peak = self.peak_rss_bytes.map_or("unknown".to_string(), bytes);
+        let planned = planned.map_or(String::new(), |planned| format!(", planned {}", bytes(planned)));
+        let memory = format!("peak {peak}{planned}, budget {}", bytes(self.memory_budget_bytes));
+        [("time", seconds(self.total())), ("read", format!("{read}{passes}")), ("memory", memory)]
+    }
+}
+
+/// A model file that was written.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct ModelFile {
+    /// The path of the model file.
+    #[serde(rename = "model", serialize_with = "kstore::lossy::path")]
+    pub path: PathBuf,
+    /// Size of the model file, in bytes.
+    #[serde(rename = "model_bytes")]
+    pub bytes: u64,
+}
+
+impl ModelFile {
+    pub(crate) fn at(path: &Path) -> Self {
+        Self { path: path.to_path_buf(), bytes: std::fs::metadata(path).map_or(0, |metadata| metadata.len()) }
+    }
+}
+
+impl fmt::Display for ModelFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", shown::path(&self.path), bytes(self.bytes as usize))
+    }
+}
+
+impl FitReport {
+    pub(crate) fn new(mut fit: job::FitReport, run: &Run, table: &kstore::Table, model: Option<&Path>) -> Self {
+        if let Some(method) = &mut fit.method {
+            method.why = flags(&method.why);
+        }
+        Self {
+            fit,
+            seconds: run.progress.seconds(),
+            bytes_read: table.bytes_read(),
+            peak_rss_bytes: kstore::budget::peak_rss(),
+            memory_budget_bytes: run.memory,
+            threads: run.threads,
+            warnings: run.progress.warnings(),
+            model: model.map(ModelFile::at),
+            voice: run.progress.voice(),
+        }
+    }
+}
+
+impl FitReport {
+    fn spent(&self) -> Spent {
+        Spent {
+            seconds: self.seconds.clone(),
+            bytes_read: self.bytes_read,
+            peak_rss_bytes: self.peak_rss_bytes,
+            memory_budget_bytes: self.memory_budget_bytes,
+            warnings: self.warnings.clone(),
+        }
+    }
+}
+
+/// Serialises pairs as an object that keeps their order.
+pub(crate) fn as_map<S: Serializer>(pairs: &[(String, f64)], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(pairs.len()))?;
+    for (name, seconds) in pairs {
+        map.serialize_entry(name, &((seconds * 1e6).round() / 1e6))?;
+    }
+    map.end()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use ksolve::Certificate;
+
+    pub(crate) fn report() -> FitReport {
+        let mut surface = Vec::new();
+        for (rank, base) in [(250, 0.3), (1000, 0.2)] {
+            for (i, lambda) in [1e-8, 1e-8 * 10f64.sqrt(), 1e-7].into_iter().enumerate() {
+                surface.push(ksolve::Cell {
+                    rank,
+                    lambda,
+                    cv_mse: Some(base - 0.01 * i as f64),
+                    gcv: Some(0.25),
+                    cv_error: None,
+                    fold_mse: Vec::new(),
+                });
+            }
+        }
+        let mut fit = job::FitReport::default();
+        (fit.solver, fit.rows, fit.features, fit.targets) = ("ridge", 284_217, 29, 1);
+        (fit.target_names, fit.map) = (vec!["y".to_string()], "nystrom".to_string());
+        let scheme = "rpcholesky".to_string();
+        fit.landmarks = Some(job::LandmarkReport { scheme, count: 1000, candidates: 50_000 });
+        (fit.kernel, fit.folds) = ("gaussian(sigma=5)".to_string(), "5".to_string());
+        (fit.rank, fit.lambda, fit.passes) = (1000, Some(1e-7), 4);
+        fit.certificate = Some(Certificate { trace_error: 0.012_34, overshoot: 0.0, floor: 1e-7 });
+        fit.surface = surface;
+        fit.train = Some(job::Train { mse: 0.17, rmse: 0.412_3, r2: Some(0.83), loo_mse: None });
+        FitReport {
+            fit,
+            seconds: vec![("scale".to_string(), 0.5), ("gram".to_string(), 4.0)],
+            bytes_read: 17 << 20,
+            peak_rss_bytes: Some(400 << 20),
+            memory_budget_bytes: 512 << 20,
+            threads: 2,
+            warnings: vec!["feature x3 is constant".to_string()],
+            model: Some(ModelFile { path: PathBuf::from("m.safetensors"), bytes: 120 << 10 }),
+            voice: Voice::Brief,
+        }
+    }
+
+    #[test]
+    fn the_json_of_a_fit_has_the_contracts_keys() {
+        let text = serde_json::to_string(&report()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let own = "solver rows features targets map kernel rank lambda certificate surface train";
+        let spent = "seconds passes bytes_read peak_rss_bytes memory_budget_bytes";
+        let keys = [own, spent].map(|keys| keys.split(' ')).into_iter().flatten();
+        keys.for_each(|key| assert!(json.get(key).is_some(), "{key}: {text}"));
+        assert_eq!(json["certificate"]["trace_error"], 0.012_34);
+        assert_eq!(
+            json["surface"][5],
+            serde_json::json!({"rank": 1000, "lambda": 1e-7, "cv_mse": 0.2 - 0.01 * 2.0, "gcv": 0.25})
+        );
+        // stages keep their order in the text
+        assert!(text.contains(r#""seconds":{"scale":0.5,"gram":4.0}"#), "{text}");
+    }
+}

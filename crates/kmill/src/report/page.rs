@@ -1,0 +1,120 @@
+//! The report of a fit as an HTML page: the surface, the certificate, the scaling and the times.
+
+use super::FitReport;
+use crate::importance::counted;
+use crate::page::{self, Axis, Chart, FEATURES, Heat, Mark, Page, Scale, Section, Series};
+use crate::table::{count, number, rounded};
+use ksolve::job::MetricReport;
+use ksolve::metric::RoundReport;
+
+impl FitReport {
+    /// The report as an HTML page, which is what `--report` writes.
+    pub fn page(&self) -> Page {
+        let fit = &self.fit;
+        let mut result = self.results();
+        result.extend(self.means());
+        result.extend(self.model.iter().map(|model| ("model", model.to_string())));
+        let convention = fit.lambda.map_or(String::new(), |_| page::note(fit.lambda_convention));
+        let mut sections = vec![Section::new("Result", page::facts(result) + &convention)];
+        sections.extend(self.surface().map(|surface| Section::new("Surface", surface)));
+        sections.extend(self.certificates().map(|chart| Section::new("Certificate", page::charts([&chart]))));
+        sections.extend(fit.metric.as_ref().map(|metric| Section::new("Metric", importance(metric))));
+        sections.push(Section::new("Data", self.data()));
+        sections.push(self.run());
+        let (rows, features, targets) = (count(fit.rows), count(fit.features as u64), self.targets());
+        Page {
+            title: format!("{} fit", fit.solver),
+            subtitle: format!("{rows} rows, {features} features{targets}, {}", rounded(&fit.kernel)),
+            style: String::new(),
+            sections,
+            data: serde_json::to_value(self).unwrap_or_default(),
+        }
+    }
+
+    fn surface(&self) -> Option<String> {
+        let heat =
+            Heat { title: "Surface", grid: self.surface_grid()?, shading: Scale::Log, scores: self.surface_scores() };
+        let (score, folds) = (if self.is_chosen_by_error() { "error" } else { "mse" }, &self.fit.folds);
+        let note =
+            format!("Cross-validated {score}, folds {folds}; the fainter the better, the chosen cell is outlined.");
+        let folds = self.folds_grid().map_or(String::new(), |(grid, scores)| {
+            let heat = Heat { title: "Fold by fold", grid, shading: Scale::Log, scores };
+            let note = "Mean squared error on the rows of each fold, at the best lambda of each rank; the worst fold of the \
+                chosen cell is outlined.";
+            format!("<h3>Fold by fold</h3>\n{heat}{}", page::note(note))
+        });
+        Some(format!("{heat}{}{folds}", page::note(&note)))
+    }
+
+    /// A chart of the relative trace error at every rank of the surface; `None` without certificates.
+    fn certificates(&self) -> Option<Chart> {
+        if self.fit.certificates.len() < 2 {
+            return None;
+        }
+        let points = || self.fit.certificates.iter().map(|(rank, error)| (*rank as f64, *error));
+        let x = Axis::new("rank", Scale::Log, points().map(|(rank, _)| rank))?;
+        let y = Axis::new("exact, all rows", Scale::Log, points().map(|(_, error)| error))?;
+        let marks = points().map(|(rank, error)| Mark::new((rank, error), format!("rank {rank}"))).collect();
+        let series = vec![Series { name: self.fit.map.clone(), place: 0, marks }];
+        Some(Chart { series, ..Chart::new("certificate", "Relative trace error", x, y) })
+    }
+
+    fn data(&self) -> String {
+        let fit = &self.fit;
+        let mut facts = vec![("rows", count(fit.rows)), ("features", count(fit.features as u64))];
+        facts.extend((!fit.target_names.is_empty()).then(|| ("target", fit.target_names.join(", "))));
+        facts.extend(fit.classes.as_ref().map(|classes| {
+            let labels: Vec<String> = classes.iter().map(ToString::to_string).collect();
+            ("classes", labels.join(", "))
+        }));
+        let row = |(name, centre, scale): &(String, f64, f64)| [name.clone(), number(*centre, 4), number(*scale, 4)];
+        let head = ["feature", "taken off", "divided by"];
+        page::data(facts, "scaling of the features", head, fit.scaling.iter().map(row))
+    }
+
+    fn run(&self) -> Section {
+        let mut facts = vec![
+            ("precision", format!("{}, {}", self.fit.precision, self.fit.instruction_set)),
+            ("threads", self.threads.to_string()),
+        ];
+        facts.extend(self.spent().facts(Some(self.fit.passes), Some(self.fit.planned_bytes)));
+        facts.extend(self.warnings.iter().map(|warning| ("warning", warning.clone())));
+        // a fit without a file is one of another program, which no command line repeats
+        page::run(self.model.is_some(), facts, &self.seconds)
+    }
+}
+
+fn importance(metric: &MetricReport) -> String {
+    let shown = |(name, share, spread): (&str, f64, Option<f64>)| (name.to_string(), share, counted(share, spread));
+    let most: Vec<_> = metric.shares().take(FEATURES).map(shown).collect();
+    let row = |round: &RoundReport| {
+        let r2 = round.cv_r2.map_or("–".to_string(), |r2| number(r2, 4));
+        vec![round.form.clone(), round.kernel.clone(), count(round.rows), number(round.cv_mse, 4), r2]
+    };
+    let rounds: Vec<Vec<String>> = metric.rounds.iter().map(row).collect();
+    let features = page::bars(["feature", "importance"], &most);
+    if rounds.is_empty() {
+        return features;
+    }
+    page::beside(&features, &page::table(&["metric", "kernel", "rows", "held-out mse", "held-out r2"], &rounds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::report;
+
+    #[test]
+    fn the_page_of_a_fit_has_its_surface_and_its_scaling() {
+        let mut report = report();
+        report.fit.certificates = vec![(250, 0.05), (1000, 0.012_34)];
+        report.fit.scaling = vec![("<x0>".to_string(), 1.5, 2.0)];
+        let html = report.page().to_string();
+        assert!(html.contains("id=\"certificate\"") && html.contains("&lt;x0&gt;") && html.contains("0.2800"));
+        assert_eq!(html.matches("class=\"heat\"").count(), 6, "every cell of the surface");
+        assert_eq!(html.matches(" data-chosen").count(), 1, "the cell of the model");
+        assert!(!html.contains("Fold by fold"), "there are none");
+        report.fit.surface.iter_mut().for_each(|cell| cell.fold_mse = vec![Some(0.1), Some(0.4)]);
+        let html = report.page().to_string();
+        assert_eq!(html.matches("class=\"heat\"").count(), 6 + 2 * 2, "two folds at either rank");
+    }
+}

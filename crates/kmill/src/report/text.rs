@@ -1,0 +1,201 @@
+//! The report of a fit as text, and the facts that its page has too.
+
+use super::FitReport;
+use crate::importance::{described, importance, most_important, slopes};
+use crate::progress::Voice;
+use crate::table::{Grid, Table, count, facts, list, number, percent, rounded, seconds, short};
+use ksolve::job::LAMBDA;
+use kstore::budget::bytes;
+use kstore::shown;
+use std::fmt;
+
+/// Rows of a surface on either side of the chosen one that are shown, where the whole has more than [`WHOLE_SURFACE`].
+const AROUND: usize = 1;
+const WHOLE_SURFACE: usize = 4;
+
+/// The rows of a surface about the marked one, and what is said of the others.
+fn about_the_best(mut grid: Grid) -> (Grid, String) {
+    let all = grid.rows.len();
+    let Some((row, column)) = grid.marked.filter(|_| all > WHOLE_SURFACE) else { return (grid, String::new()) };
+    let first = row.saturating_sub(AROUND).min(all.saturating_sub(2 * AROUND + 1));
+    grid.rows = grid.rows.into_iter().skip(first).take(2 * AROUND + 1).collect();
+    grid.marked = Some((row - first, column));
+    (grid, format!("; -v shows all {all} rows"))
+}
+
+pub(crate) const DISTANCES: &str = "Euclidean, of the scaled features";
+
+/// How a graph is made.
+pub(crate) fn joined(neighbours: usize) -> String {
+    format!("each joined to its {} nearest", count(neighbours as u64))
+}
+
+const NODES: &str = "nodes";
+
+impl FitReport {
+    /// The targets after a comma; nothing where there are none.
+    pub(super) fn targets(&self) -> String {
+        match &self.fit.target_names[..] {
+            [] => String::new(),
+            names => format!(", target {}", shown::line(&names.join(", "))),
+        }
+    }
+
+    fn nodes(&self) -> Option<u64> {
+        let figure = self.fit.figures.iter().find(|figure| figure.name == NODES)?;
+        figure.values.first().map(|nodes| *nodes as u64)
+    }
+
+    /// What was learned with, and how good the approximation is.
+    pub(super) fn means(&self) -> Vec<(&'static str, String)> {
+        let (fit, whole) = (&self.fit, self.voice == Voice::Full);
+        let kernel = |kernel: &String| if whole { kernel.clone() } else { rounded(kernel) };
+        let mut facts = vec![match fit.neighbours {
+            Some(_) => ("distances", DISTANCES.to_string()),
+            None => ("kernel", kernel(&fit.kernel)),
+        }];
+        facts.extend(fit.with_kernel.iter().map(|with| ("with kernel", kernel(with))));
+        facts.extend(fit.metric.iter().map(|metric| ("metric", described(metric))));
+        facts.extend(fit.metric.iter().filter(|_| !whole).map(|metric| ("features", most_important(metric))));
+        facts.extend(fit.landmarks.iter().map(|landmarks| {
+            let by = format!("by {} among {} rows", landmarks.scheme, count(landmarks.candidates));
+            match (fit.neighbours, self.nodes()) {
+                (Some(k), Some(nodes)) => ("nodes", format!("{} {by}, {}", count(nodes), joined(k))),
+                _ => ("landmarks", format!("{} {by}", count(landmarks.count as u64))),
+            }
+        }));
+        facts.extend(fit.method.iter().map(|method| ("method", method.why.clone())));
+        facts.extend(fit.certificate.iter().map(|certificate| {
+            let (error, floor) = (number(certificate.trace_error, 3), number(certificate.floor, 2));
+            ("certificate", format!("relative trace error {error} on all rows (rounding floor {floor})"))
+        }));
+        facts
+    }
+
+    /// What was chosen, and how good it is.
+    pub(super) fn results(&self) -> Vec<(&'static str, String)> {
+        let fit = &self.fit;
+        let mut facts = Vec::new();
+        facts.extend(fit.neighbours.is_none().then(|| ("rank", count(fit.rank as u64))));
+        facts.extend(fit.lambda.map(|lambda| ("lambda", short(lambda))));
+        if let Some(cell) = self.chosen() {
+            facts.extend(cell.cv_mse.map(|mse| ("cv mse", number(mse, 4))));
+            facts.extend(cell.cv_error.map(|error| ("cv error", percent(error))));
+            facts.extend(cell.gcv.map(|gcv| ("gcv", number(gcv, 4))));
+        }
+        if let Some(train) = &fit.train {
+            let r2 = train.r2.map_or("–".to_string(), |r2| number(r2, 4));
+            facts.push(("train mse", format!("{} (r2 {r2})", number(train.mse, 4))));
+            facts.extend(train.loo_mse.map(|mse| ("loo mse", number(mse, 4))));
+        }
+        let told = fit.figures.iter().filter(|figure| figure.name != NODES);
+        facts.extend(told.map(|figure| (figure.name, list(&figure.values))));
+        facts
+    }
+
+    /// A table of time, passes and memory, stage by stage.
+    fn cost(&self) -> Table {
+        let [time, read, memory] = self.spent().facts(Some(self.fit.passes), None);
+        let stage = |(name, took): &(String, f64)| (format!("  {name}"), seconds(*took));
+        let stages: Vec<(String, String)> = self.seconds.iter().map(stage).collect();
+        let stages = stages.iter().map(|(name, took)| (name.as_str(), took.clone()));
+        facts(std::iter::once(time).chain(stages).chain([read, memory]))
+    }
+
+    fn in_all(&self) -> String {
+        let peak = self.peak_rss_bytes.map_or(String::new(), |peak| format!(" and at most {} of memory", bytes(peak)));
+        format!("{}{peak}", seconds(self.spent().total()))
+    }
+}
+
+impl fmt::Display for FitReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (fit, whole) = (&self.fit, self.voice == Voice::Full);
+        let (rows, features, targets) = (count(fit.rows), count(fit.features as u64), self.targets());
+        let classes = fit.classes.as_ref().map_or(String::new(), |classes| format!(" ({} classes)", classes.len()));
+        writeln!(f, "{} on {rows} rows, {features} features{targets}{classes}\n", fit.solver)?;
+        write!(f, "{}", facts(self.means()))?;
+        if let Some(grid) = self.surface_grid() {
+            let score = if self.is_chosen_by_error() { "error" } else { "mse" };
+            let (grid, rest) = if whole { (grid, String::new()) } else { about_the_best(grid) };
+            write!(f, "\ncross-validated {score}, folds {} (* chosen{rest})\n{grid}", fit.folds)?;
+        }
+        writeln!(f, "\n{}", facts(self.results()))?;
+        if let Some(metric) = fit.metric.as_ref().filter(|_| whole) {
+            writeln!(f, "{}", importance(metric))?;
+        }
+        if !fit.importance.is_empty() {
+            writeln!(f, "{}", slopes(&fit.importance))?;
+        }
+        if whole {
+            writeln!(f, "{}\n{LAMBDA}", self.cost())?;
+        }
+        // whoever is not quiet has read them on stderr
+        for warning in self.warnings.iter().filter(|_| self.voice == Voice::Quiet) {
+            writeln!(f, "warning: {}", shown::line(warning))?;
+        }
+        self.model.iter().try_for_each(|model| writeln!(f, "model: {model}, in {}", self.in_all()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::report;
+    use super::*;
+
+    #[test]
+    fn the_table_of_a_fit() {
+        let expected = "\
+ridge on 284,217 rows, 29 features, target y
+
+  kernel       gaussian(sigma=5)
+  landmarks    1,000 by rpcholesky among 50,000 rows
+  certificate  relative trace error 0.0123 on all rows (rounding floor 1.0e-7)
+
+cross-validated mse, folds 5 (* chosen)
+  lambda \\ rank     250     1000
+           1e-8  0.3000   0.2000
+        3.16e-8  0.2900   0.1900
+           1e-7  0.2800   0.1800*
+
+  rank       1,000
+  lambda     1e-7
+  cv mse     0.1800
+  gcv        0.2500
+  train mse  0.1700 (r2 0.8300)
+
+model: m.safetensors (120 KiB), in 4.5 s and at most 400 MiB of memory
+";
+        assert_eq!(report().to_string(), expected);
+    }
+
+    #[test]
+    fn all_is_said_where_it_is_wanted_and_warnings_where_stderr_is_silent() {
+        let full = FitReport { voice: Voice::Full, ..report() }.to_string();
+        for part in ["\n    gram   4.0 s\n", "17.0 MiB in 4 passes", "budget 512 MiB", LAMBDA] {
+            assert!(full.contains(part), "{part}: {full}");
+        }
+        assert!(!full.contains("warning"), "{full}");
+        let quiet = FitReport { voice: Voice::Quiet, ..report() }.to_string();
+        assert!(quiet.contains("warning: feature x3 is constant\n"), "{quiet}");
+    }
+
+    #[test]
+    fn a_report_has_twenty_lines_at_most() {
+        let mut report = report();
+        let rank = |lambda: i32| ksolve::Cell { lambda: 10f64.powi(lambda), ..report.fit.surface[0].clone() };
+        report.fit.surface = (-9..4).map(rank).collect();
+        (report.fit.rank, report.fit.lambda) = (250, Some(1e-9));
+        report.fit.kernel = "gaussian(sigma=5.80593116055527)".to_string();
+        let text = report.to_string();
+        assert!(text.lines().count() <= 20, "{text}");
+        assert!(text.contains("gaussian(sigma=5.806)") && text.contains("-v shows all 13 rows"), "{text}");
+        let shown: Vec<&str> = text.lines().filter(|line| line.contains("0.3000")).collect();
+        assert_eq!(
+            shown,
+            ["           1e-9  0.3000*", "           1e-8  0.3000", "           1e-7  0.3000", "  cv mse     0.3000"]
+        );
+        let whole = FitReport { voice: Voice::Full, ..report }.to_string();
+        assert!(whole.contains("5.80593116055527") && whole.matches("0.3000").count() == 14, "{whole}");
+    }
+}
