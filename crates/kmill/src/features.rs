@@ -54,7 +54,7 @@ pub fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     }
     let selected = pipeline::select(&options, run)?;
     for path in args.model.iter().chain([&args.output]) {
-        output::spare(path, output::inputs(selected.table()).chain(options.files()))?;
+        output::spare(path, output::inputs(selected.table()).chain(options.fit.files()))?;
     }
     let kept = match args.keep.is_empty() {
         true => None,

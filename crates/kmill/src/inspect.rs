@@ -16,8 +16,6 @@ use kstore::statistics::Moments;
 use kstore::{Kind, Missing, Plan, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers};
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Statistics come without being asked for up to this many numbers in a table: they take a fraction of a second.
@@ -309,22 +307,11 @@ fn shortened(names: impl ExactSizeIterator<Item = String>) -> String {
     if all > SHOWN { format!("{}, … ({all})", shown.join(", ")) } else { shown.join(", ") }
 }
 
-/// True for a file that starts as safetensors does: the length of a header, and its opening brace.
-pub(crate) fn is_model(path: &Path) -> bool {
-    let mut start = [0; 9];
-    // opening a pipe without a writer would wait for ever
-    if !path.is_file() {
-        return false;
-    }
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    read.is_ok() && start[8] == b'{'
-}
-
 /// Runs `kmill inspect` and prints its report.
 pub(crate) fn main(args: &InspectArgs) -> Result<()> {
     let run = args.run.resolve();
     if let [path] = &args.paths[..]
-        && is_model(path)
+        && ksolve::job::is_model(path)
     {
         let bytes = std::fs::metadata(path).map_err(kstore::Error::io("read", path))?.len();
         let predictor = predictor::load(path, &run)?;

@@ -60,11 +60,10 @@ pub(crate) fn prepare(args: &PrepareArgs) -> Result<()> {
     let context = args.run.resolve();
     let options = FitOptions::new(&args.solver, &args.data, &args.learn)?;
     output::check(&args.output)?;
-    let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
-    output::spare(&args.output, output::inputs(&table).chain(options.files()))?;
-    let selection = options.selection(targets)?;
+    let (table, selection) = options.open()?;
+    output::spare(&args.output, output::inputs(&table).chain(options.fit.files()))?;
     let selected = pipeline::job(&context).coded(&table.select(&selection)?)?;
-    let fit = pipeline::with_files(&options, &selected)?;
+    let fit = options.job(&selected)?;
     let Selection { features, categories, encoding, .. } = selected.same_features();
     let selection = Selection { features, categories, encoding, ..selection };
     let job = fit.prepare(&table, &selection, &pipeline::job(&context), &args.output)?;

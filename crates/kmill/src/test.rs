@@ -1,7 +1,6 @@
 //! `kmill test`: do two samples come from the same distribution, do two sets of columns depend on each other.
 
 use crate::args::TestArgs;
-use crate::args::parse::Landmarks;
 use crate::args::run::Run;
 use crate::progress::Progress;
 use crate::report::as_map;
@@ -187,7 +186,7 @@ fn columns(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
         let why = format!("{} compares columns of one sample", args.statistic);
         return Err(Error::option("--by", by, why, "leave it out, or take --where or mmd"));
     }
-    if let Some(Landmarks::File(path)) = &args.landmarks {
+    if let Some(LandmarkSource::File(path)) = &args.landmarks {
         let why = format!("{} has two maps, whose landmarks are of other columns", args.statistic);
         return Err(Error::option("--landmarks", path.display(), why, "name a scheme"));
     }
@@ -214,8 +213,7 @@ fn check_landmarks(args: &TestArgs) -> Result<()> {
     let why = format!("--map {} has no landmarks", args.map.family().name);
     let remedy = "leave it out, or take a map that has, such as nystrom";
     match (&args.landmarks, args.candidates) {
-        (Some(Landmarks::Scheme(name)), _) => Err(Error::option("--landmarks", name, why, remedy)),
-        (Some(Landmarks::File(path)), _) => Err(Error::option("--landmarks", path.display(), why, remedy)),
+        (Some(landmarks), _) => Err(Error::option("--landmarks", landmarks, why, remedy)),
         (None, Some(candidates)) => Err(Error::option("--candidates", candidates, why, remedy)),
         (None, None) => Ok(()),
     }
@@ -249,15 +247,7 @@ fn options(args: &TestArgs, rows: &Rows, progress: &Progress) -> Result<Statisti
         kernel: first,
         other: second,
         map: args.map.clone(),
-        landmarks: match &args.landmarks {
-            None => LandmarkSource::default(),
-            Some(Landmarks::Scheme(name)) => LandmarkSource::Scheme(name.clone()),
-            Some(Landmarks::File(path)) => {
-                let (table, _) = convert::open(std::slice::from_ref(path), &args.data.text.options(), &[])?;
-                let selection = tables[0].same_features();
-                LandmarkSource::Rows(Box::new(table.select(&selection)?))
-            }
-        },
+        landmarks: args.landmarks.clone().unwrap_or_default().opened(tables[0], &args.data.text.options())?,
         candidates: args.candidates.unwrap_or(Candidates::of_rank(rank)).rows(),
         rank,
         permutations: usize::try_from(args.permutations).unwrap_or(usize::MAX),

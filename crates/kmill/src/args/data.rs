@@ -3,7 +3,7 @@
 use super::parse;
 use clap::{Args, ValueEnum};
 use kstore::condition::Condition;
-use kstore::{Categories, Selection, TextOptions};
+use kstore::{Selection, TextOptions};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -113,20 +113,10 @@ pub struct CategoryArgs {
 }
 
 impl CategoryArgs {
-    /// The categories that were asked for.
-    pub fn categories(&self) -> Categories {
-        match self.categories.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-            [] => Categories::default(),
-            ["all"] => Categories::All,
-            ["none"] => Categories::None,
-            _ => Categories::Named(self.categories.clone()),
-        }
-    }
-
     /// A selection with these categories.
     pub fn of(&self, selection: Selection) -> Selection {
         let hash = self.hash.map(|buckets| u32::try_from(buckets).unwrap_or(u32::MAX));
-        Selection { categories: self.categories(), hash, ..selection }
+        Selection { categories: self.categories.clone().into(), hash, ..selection }
     }
 }
 
@@ -134,11 +124,6 @@ impl SelectArgs {
     /// How missing values are treated, as far as that was said.
     pub fn treated(&self) -> kstore::Missing {
         self.missing.map_or(kstore::Missing::Fitted, kstore::Missing::from)
-    }
-
-    /// The numbers of the stored rows to use; they go up to `u64::MAX` where no end was given.
-    pub fn range(&self) -> Range<u64> {
-        self.rows.clone().unwrap_or(0..u64::MAX)
     }
 }
 

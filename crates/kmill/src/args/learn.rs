@@ -1,6 +1,6 @@
 //! The options that define what is learned: the kernel, the map, the landmarks and the parameters of the solver.
 
-use super::parse::{self, Landmarks};
+use super::parse;
 use super::solver::SolverArgs;
 use crate::error::flags;
 use clap::Args;
@@ -8,7 +8,8 @@ use kapprox::Spec;
 use kapprox::kernel::{Facts, KernelFamily, registry};
 use kapprox::map::MapSpec;
 use ksolve::job::{Candidates, ElementType};
-use ksolve::train::Scaling;
+use ksolve::metric::MetricSource;
+use ksolve::train::{LandmarkSource, Scaling};
 use std::ops::Deref;
 
 /// The help of `--kernel` in a line.
@@ -66,8 +67,8 @@ pub struct MapArgs {
     pub scale: Option<Scaling>,
     /// Metric before the kernel, learned from the target: learn, diagonal, full or low-rank(R); or that of a MODEL, or the
     /// numbers in a table FILE (one row: a factor for each feature; more: a matrix) [default: none; learn in tune]
-    #[arg(long, value_name = "FORM|FILE", value_parser = parse::metric)]
-    pub metric: Option<parse::Metric>,
+    #[arg(long, value_name = "FORM|FILE", value_parser = parse::word::<MetricSource>)]
+    pub metric: Option<MetricSource>,
     /// The kernel expression.
     #[arg(long, help = KERNEL, long_help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)", value_parser = parse::kernel)]
     pub kernel: Spec,
@@ -79,9 +80,9 @@ pub struct MapArgs {
     pub rank: Option<usize>,
     /// The landmark scheme, or the file with the landmarks.
     #[arg(long, help = landmarks_help(), value_parser = parse::LandmarksParser, value_name = "SCHEME|FILE")]
-    pub landmarks: Option<Landmarks>,
+    pub landmarks: Option<LandmarkSource>,
     /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
-    #[arg(long, value_name = "N|all", value_parser = parse::candidates)]
+    #[arg(long, value_name = "N|all", value_parser = parse::word::<Candidates>)]
     pub candidates: Option<Candidates>,
     /// Seed of every random choice
     #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0)]

@@ -1,7 +1,7 @@
 //! The command line: every verb and its options. It is a contract; scripts rely on it.
 //!
-//! The types here hold the options as typed; a verb's file turns them into plain options
-//! ([`crate::fit::FitOptions`]) and checks those that depend on each other.
+//! The types here hold the options as typed; a verb's file turns them into a job ([`ksolve::job::Fit`]) and checks those that
+//! depend on each other.
 
 mod command;
 pub mod curve;
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(fit.data.select.paths.len(), 2);
         assert_eq!(fit.data.target, ["y", "z"]);
         assert_eq!(fit.data.features, ["x*", "t"]);
-        assert_eq!(fit.data.select.range(), 0..100);
+        assert_eq!(fit.data.select.rows, Some(0..100));
         assert_eq!(fit.data.select.condition.unwrap().to_string(), "fold != 3");
         assert_eq!(fit.run.memory, Some(512 << 20));
     }

@@ -2,7 +2,7 @@
 
 use super::data::{CategoryArgs, SelectArgs};
 use super::learn::kernel_help;
-use super::parse::{self, Landmarks};
+use super::parse;
 use super::run::{RunArgs, ScratchArgs};
 use crate::error::flags;
 use clap::Args;
@@ -10,7 +10,7 @@ use clap::builder::PossibleValuesParser;
 use kapprox::Spec;
 use kapprox::map::MapSpec;
 use ksolve::job::{Candidates, ElementType};
-use ksolve::train::Scaling;
+use ksolve::train::{LandmarkSource, Scaling};
 use kstore::condition::Condition;
 
 /// Options of `kmill test`.
@@ -66,9 +66,9 @@ pub struct TestArgs {
     pub rank: Option<usize>,
     /// How landmarks are chosen, as fit --help lists; or the rows of a table, FILE (mmd) [default: rpcholesky]
     #[arg(long, value_parser = parse::LandmarksParser, value_name = "SCHEME|FILE", help_heading = "Test")]
-    pub landmarks: Option<Landmarks>,
+    pub landmarks: Option<LandmarkSource>,
     /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
-    #[arg(long, value_name = "N|all", value_parser = parse::candidates, help_heading = "Test")]
+    #[arg(long, value_name = "N|all", value_parser = parse::word::<Candidates>, help_heading = "Test")]
     pub candidates: Option<Candidates>,
     /// Number of random assignments of rows to samples; 0 for the limit distributions alone
     #[arg(long, value_name = "N", value_parser = parse::permutations, default_value = "1000", help_heading = "Test")]

@@ -7,15 +7,14 @@ mod search;
 pub use report::TuneReport;
 
 use crate::args::TuneArgs;
-use crate::args::parse::{Landmarks, Metric};
 use crate::args::run::Run;
 use crate::fit::FitOptions;
 use crate::{Error, Result, convert, output, pipeline};
 use kapprox::Spec;
 use ksolve::job::{Checkpoint, ElementType, Fit};
-use ksolve::metric::MetricForm;
+use ksolve::metric::{MetricForm, MetricSource};
 use ksolve::solver::ridge::Ridge;
-use ksolve::train::Scaling;
+use ksolve::train::{LandmarkSource, Scaling};
 use ksolve::tune::{
     ANY, Choice, Chosen, FACTORS, KERNELS, Memory, Pace, Score, TuneOptions, at_ranks, listed, stand_in,
 };
@@ -43,12 +42,12 @@ pub fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     if any && !options.fit.gives("task") && holds_labels(&options)? {
         options.fit = options.fit.set("task", "classification");
     }
-    if learns(args) && options.metric.is_none() {
-        options.metric = Some(Metric::Learned(MetricForm::Best));
+    if learns(args) && args.learn.metric.is_none() {
+        options.fit = options.fit.metric(MetricSource::Learned(MetricForm::Best));
     }
     // behind a metric few directions matter: schemes that look for what is left of the kernel search long for it, and predict no better
-    if learns(args) && options.landmarks.is_none() && !args.learn.map.is_without_rows() {
-        options.landmarks = Some(Landmarks::Scheme("uniform".to_string()));
+    if learns(args) && args.learn.landmarks.is_none() && !args.learn.map.is_without_rows() {
+        options.fit = options.fit.landmarks(LandmarkSource::Scheme("uniform".to_string()));
     }
     let ranks = options.fit.clone();
     if args.work.is_some() {
@@ -73,7 +72,7 @@ pub(crate) fn main(args: &TuneArgs) -> Result<()> {
 
 /// True where the target is a column of text or truth values: its values are classes.
 fn holds_labels(options: &FitOptions) -> Result<bool> {
-    let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
+    let (table, targets) = convert::open(&options.paths, &options.text, &options.fit.selected_rows().targets)?;
     let schema = table.schema();
     let label = |name: &String| {
         let kind = schema.position(name).map(|place| &schema.columns[place].kind);
@@ -103,7 +102,7 @@ fn kernels(args: &TuneArgs) -> Result<Vec<Spec>> {
 /// True where the metric of every kernel is learned: unless another one was asked for, whenever errors are compared.
 fn learns(args: &TuneArgs) -> bool {
     match &args.learn.metric {
-        Some(metric) => matches!(metric, Metric::Learned(_)),
+        Some(metric) => matches!(metric, MetricSource::Learned(_)),
         None => args.score != Score::Alignment && args.factors.is_none(),
     }
 }
@@ -135,11 +134,11 @@ fn tune<T: kapprox::Real>(
 ) -> Result<TuneReport> {
     let (score, pace) = (args.score, Pace::new(args.time));
     let selected = pipeline::select(&options, run)?;
-    outputs.spare(selected.table(), &options)?;
+    outputs.spare(selected.table(), &options.fit)?;
     let stand_in = FitOptions { fit: stand_in(&options.fit, score)?, ..options.clone() };
-    let ridge = Ridge::new(&stand_in.fit.settings()?);
+    let ridge = Ridge::new(stand_in.fit.settings()?);
     let search = TuneOptions {
-        training: pipeline::with_files(&stand_in, &selected)?.training(&selected)?,
+        training: stand_in.job(&selected)?.training(&selected)?,
         blocks: !stand_in.fit.gives("folds"),
         lambdas: ridge.lambdas,
         intercept: ridge.intercept,
@@ -148,7 +147,7 @@ fn tune<T: kapprox::Real>(
         score,
         sample: args.sample,
     };
-    let base = pipeline::with_files(&options, &selected)?;
+    let base = options.job(&selected)?;
     let checkpoint = outputs.model().map(|model| Checkpoint {
         folder: pipeline::beside(model, ".search"),
         every: args.disk.checkpoint_every,
@@ -180,11 +179,10 @@ fn tune<T: kapprox::Real>(
     let mut repeat = None;
     let fit = match outputs.model() {
         Some(path) => {
-            let metric = found.metric.clone().map(Metric::Found).or(Some(Metric::None));
-            let scaling = found.tuned.scaling;
-            let fit = found.fit.clone().scaling(scaling);
+            let metric = found.metric.clone().map_or(MetricSource::None, MetricSource::of);
+            let fit = found.fit.clone().scaling(found.tuned.scaling).metric(metric);
             let fit = if args.work.is_some() { fit.with_ranks_of(ranks) } else { fit };
-            let options = FitOptions { fit, metric, ..options };
+            let options = FitOptions { fit, ..options };
             let options = in_time(&pace, options, &found, &selected, run, &mut repeat)?;
             Some(pipeline::fit(&options, run, path, &args.disk, &args.engine)?)
         }
@@ -206,7 +204,7 @@ fn in_time(
     run: &Run,
     repeat: &mut Option<String>,
 ) -> Result<FitOptions> {
-    let ranks = pace.ranks(&pipeline::with_files(&options, selected)?, found, selected, &pipeline::job(run))?;
+    let ranks = pace.ranks(&options.job(selected)?, found, selected, &pipeline::job(run))?;
     let Some(ranks) = ranks else { return Ok(options) };
     let told = match options.fit.family().name {
         "ridge" => format!("--ranks {}", listed(&ranks)),

@@ -1,8 +1,8 @@
 //! The output files of a search: its model and its tables, by their extensions.
 
 use super::report::{Row, TuneReport};
-use crate::fit::FitOptions;
 use crate::{Error, Result, output};
+use ksolve::job::Fit;
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{KeptColumn, Strings};
 use std::path::{Path, PathBuf};
@@ -43,8 +43,8 @@ impl Outputs {
     ///
     /// # Errors
     /// [`Error::Option`].
-    pub(super) fn spare(&self, table: &kstore::Table, options: &FitOptions) -> Result<()> {
-        let inputs = || output::inputs(table).chain(options.files());
+    pub(super) fn spare(&self, table: &kstore::Table, fit: &Fit) -> Result<()> {
+        let inputs = || output::inputs(table).chain(fit.files());
         self.0.iter().try_for_each(|(path, _)| output::spare(path, inputs()))
     }
 

@@ -89,7 +89,7 @@ fn bits<T: kapprox::Real>(trained: &Trained<T>) -> Vec<u64> {
     let (rows, columns) = (trained.coefficients.nrows(), trained.coefficients.ncols());
     bits.extend((0..columns).flat_map(|j| (0..rows).map(move |i| (i, j))).map(|at| trained.coefficients[at].to_bits()));
     bits.extend(trained.intercept.iter().map(|v| v.to_bits()));
-    let cells = trained.surface.cells.iter().flat_map(|cell| [cell.cv_mse, cell.cv_error]);
+    let cells = trained.report.surface.iter().flat_map(|cell| [cell.cv_mse, cell.cv_error]);
     bits.extend(cells.map(|v| v.map_or(0, f64::to_bits)));
     let certificate = trained.certificate.unwrap();
     bits.extend([certificate.trace_error, certificate.overshoot, certificate.floor].map(f64::to_bits));
@@ -98,7 +98,7 @@ fn bits<T: kapprox::Real>(trained: &Trained<T>) -> Vec<u64> {
         trained.passes,
         trained.rank as u64,
         trained.lambda.unwrap().to_bits(),
-        trained.landmarks.unwrap().1,
+        trained.report.landmarks.as_ref().unwrap().candidates,
     ]);
     bits
 }
