@@ -25,11 +25,7 @@ const PARTS: [&str; 6] = ["fold", "folds", "split", "partition", "cv", "cv_fold"
 
 /// Says in one line which of the columns that were asked for are features and which are not, or in a table where everything is said, and warns of features
 /// that look like names or numbers of rows.
-pub(crate) fn tell(
-    selection: &Selection,
-    (asked, selected): (&Selected, &Selected),
-    progress: &Progress,
-) {
+pub(crate) fn tell(selection: &Selection, (asked, selected): (&Selected, &Selected), progress: &Progress) {
     let features = selected.feature_columns();
     let others = left_out(selection, (asked, selected), &features);
     let told = told(selected, &features);

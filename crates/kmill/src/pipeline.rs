@@ -9,9 +9,9 @@ use crate::report::FitReport;
 use crate::{Error, Result, columns, output};
 use ksolve::job::{self, Checkpoint, Fit, Fitted};
 use ksolve::train::{Forecast, Stages, Step};
+use kstore::Selected;
 use kstore::checkpoint::Listener;
 use kstore::pass::Observer;
-use kstore::Selected;
 use std::path::{Path, PathBuf};
 
 impl Stages for Progress {

@@ -198,8 +198,7 @@ impl Model {
         let run = request.run.run(scratch.as_ref())?;
         let predictor = &self.predictor;
         let written = watched(py, show, |progress| {
-            let carried =
-                Selection { without_features: true, missing: kstore::Missing::Mean, ..selection.clone() };
+            let carried = Selection { without_features: true, missing: kstore::Missing::Mean, ..selection.clone() };
             let kept = (!carried.keep.is_empty()).then(|| table.0.select(&carried)).transpose()?;
             let selected = predictor.select(&table.0, Selection { keep: Vec::new(), ..selection })?;
             predictor.write(&selected, kept.as_ref(), extras, &output, &progress.of(&run))

@@ -63,7 +63,8 @@ fn the_held_out_share_of_variance_is_that_of_components_without_the_rows() {
     };
     let (trained, again) = (fitted(2), fitted(1));
     assert!(trained.report.figures == again.report.figures && trained.model.coefficients == again.model.coefficients);
-    let shares = &trained.report.figures.iter().find(|figure| figure.name == "held-out share of variance").unwrap().values;
+    let shares =
+        &trained.report.figures.iter().find(|figure| figure.name == "held-out share of variance").unwrap().values;
     let mut left = vec![0.0; q + 1];
     for fold in 0..3 {
         let (held, inside): (Vec<usize>, Vec<usize>) = (0..N).partition(|i| i / 30 == fold);

@@ -136,9 +136,12 @@ fn lambdas_are_chosen_by_fits_without_the_rows() {
         let path = ["10", "0.01", "0.0001"];
         let trained = fit(&x, &y, FoldSpec::Blocks(3), &path.join(","), 2);
         let again = fit(&x, &y, FoldSpec::Blocks(3), &path.join(","), 1);
-        assert!(trained.model.coefficients == again.model.coefficients && trained.report.figures == again.report.figures);
+        assert!(
+            trained.model.coefficients == again.model.coefficients && trained.report.figures == again.report.figures
+        );
         assert_eq!(trained.report.passes, 1 + fit(&x, &y, FoldSpec::None, "0.01", 1).report.passes);
-        let errors = &trained.report.figures.iter().find(|figure| figure.name == "held-out error at each").unwrap().values;
+        let errors =
+            &trained.report.figures.iter().find(|figure| figure.name == "held-out error at each").unwrap().values;
         let classes = Classes::new((0..k as i64).map(Label::Int).collect()).unwrap();
         for (lambda, error) in path.iter().zip(errors) {
             let mut wrong = 0;

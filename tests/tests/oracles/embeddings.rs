@@ -38,9 +38,7 @@ fn refused(x: &Rows, options: &TrainOptions, name: &str, given: &Options) -> Str
 
 /// The coordinates of rows by the model, which is written to bytes and read again.
 fn coordinates(trained: &Trained<f64>, x: &Rows) -> Rows {
-    let mut saved = model(trained);
-    // outputs of another number than the targets are those of components
-    saved.card.task = Task::Components;
+    let saved = model(trained);
     let AnyModel::F64(read) = AnyModel::from_bytes(&saved.to_bytes().unwrap()).unwrap() else { panic!("f32") };
     assert!(read == saved, "the file has another model");
     let flat: Vec<f64> = x.concat();

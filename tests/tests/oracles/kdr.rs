@@ -85,7 +85,10 @@ fn directions_are_those_of_the_dense_form() {
         let options = exact(task, KERNEL, x.len());
         let trained = fitted(&x, y, &options, &given, 1).unwrap();
         let again = fitted(&x, y, &options, &given, 3).unwrap();
-        assert!(trained.model.metric == again.model.metric && trained.report.figures == again.report.figures, "other bits");
+        assert!(
+            trained.model.metric == again.model.metric && trained.report.figures == again.report.figures,
+            "other bits"
+        );
         let l: Rows = y.iter().map(|a| y.iter().map(|b| on_target(*a, *b)).collect()).collect();
         let m = gradients(&x, &l, 1e-3);
         let (d, trace) = (m.len(), (0..m.len()).map(|j| m[j][j]).sum::<f64>());
@@ -95,7 +98,12 @@ fn directions_are_those_of_the_dense_form() {
         let metric = trained.model.metric.clone().unwrap();
         let expected = dense::eigenvalues(m.clone());
         for (k, u) in metric.numbers().chunks(d).enumerate() {
-            close(trained.report.figures[0].values[k], expected[k] / trace, 1e-8, &format!("{name} {kernel}: share {k}"));
+            close(
+                trained.report.figures[0].values[k],
+                expected[k] / trace,
+                1e-8,
+                &format!("{name} {kernel}: share {k}"),
+            );
             close(dot(u, u), 1.0, 1e-12, "directions have length 1");
             for (j, row) in m.iter().enumerate() {
                 assert!((dot(row, u) - expected[k] * u[j]).abs() < 1e-8 * trace, "{name} {kernel}: direction {k}");

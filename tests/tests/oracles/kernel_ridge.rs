@@ -81,7 +81,11 @@ fn the_exact_kernel_is_scikit_learns_kernel_ridge() {
         let trained = fit::<f64>(&selected, &options, 2, 1 << 30);
         assert_eq!((trained.report.rank, trained.model.intercept[0]), (200, 0.0));
         assert_eq!(trained.report.train.and_then(|train| train.loo_mse).is_some(), method == RidgeMethod::Direct);
-        trained.report.train.and_then(|train| train.loo_mse).inspect(|found| assert!((found / loo - 1.0).abs() < 1e-8, "{found} {loo}"));
+        trained
+            .report
+            .train
+            .and_then(|train| train.loo_mse)
+            .inspect(|found| assert!((found / loo - 1.0).abs() < 1e-8, "{found} {loo}"));
         for (x, expected) in new.iter().zip(&expected) {
             let got = predict(&trained, spec, x)[0];
             assert!((got - expected).abs() < 1e-8 * expected.abs().max(1.0), "{method:?}: {got} {expected}");

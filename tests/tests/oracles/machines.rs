@@ -38,7 +38,10 @@ fn fit_in<T: kapprox::Real>(
     let options = TrainOptions { rank: x.len(), map, ..exact(task, &golden.kernel, x.len()) };
     let trained = solve::<T>(&selected, &options, name, solver, 1);
     let again = solve::<T>(&selected, &options, name, solver, 3);
-    assert!(trained.model.coefficients == again.model.coefficients && trained.model.intercept == again.model.intercept, "{name}: other bits");
+    assert!(
+        trained.model.coefficients == again.model.coefficients && trained.model.intercept == again.model.intercept,
+        "{name}: other bits"
+    );
     trained
 }
 
@@ -206,7 +209,9 @@ fn objectives_are_those_of_the_model() {
             };
             let rows = trained.model.basis.landmarks().unwrap().1.iter().enumerate();
             let square: f64 = rows
-                .map(|(j, row)| trained.model.coefficients[(j, 0)] * (scores[*row as usize] - trained.model.intercept[0]))
+                .map(|(j, row)| {
+                    trained.model.coefficients[(j, 0)] * (scores[*row as usize] - trained.model.intercept[0])
+                })
                 .sum();
             let expected = scores.iter().zip(y).map(loss).sum::<f64>() / n + trained.report.lambda.unwrap() * square;
             let reported = figure(&trained, "objective")[0];

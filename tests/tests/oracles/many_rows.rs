@@ -31,7 +31,10 @@ fn fit(x: &[Vec<f64>], y: &[f64], name: &str, solver: &Options) -> Trained<f64> 
     let solver = solver.clone().set("lambda", LAMBDA);
     let trained = solve::<f64>(&selected, &options, name, &solver, 1);
     let again = solve::<f64>(&selected, &options, name, &solver, 3);
-    assert!(trained.model.coefficients == again.model.coefficients && trained.model.intercept == again.model.intercept, "{name}: other bits");
+    assert!(
+        trained.model.coefficients == again.model.coefficients && trained.model.intercept == again.model.intercept,
+        "{name}: other bits"
+    );
     trained
 }
 
@@ -47,7 +50,8 @@ fn gradient(trained: &Trained<f64>, x: &[Vec<f64>], derivatives: impl Fn(usize, 
             let (r, k, landmarks) = (&r, &k, &landmarks);
             (0..t).map(move |j| {
                 let rows: f64 = x.iter().zip(r).map(|(x, r)| r[j] * k(z, x)).sum::<f64>() / n;
-                let own: f64 = landmarks.iter().enumerate().map(|(l, y)| k(z, y) * trained.model.coefficients[(l, j)]).sum();
+                let own: f64 =
+                    landmarks.iter().enumerate().map(|(l, y)| k(z, y) * trained.model.coefficients[(l, j)]).sum();
                 rows + scale * 2.0 * LAMBDA * own
             })
         });

@@ -128,7 +128,11 @@ fn kernel_partial_least_squares_is_that_of_the_dual() {
         let options = exact(task, kernel, n);
         let trained = fitted(&x, &y, &options, &given, 1);
         let again = fitted(&x, &y, &options, &given, 3);
-        assert!(trained.model.coefficients == again.model.coefficients && trained.model.components == again.model.components, "other bits");
+        assert!(
+            trained.model.coefficients == again.model.coefficients
+                && trained.model.components == again.model.components,
+            "other bits"
+        );
         let k = kernels::kernel(kernel);
         let mut gram: Rows = x.iter().map(|a| x.iter().map(|b| k(a, b)).collect()).collect();
         gram = centred(&gram, &means(&gram));
@@ -162,7 +166,8 @@ fn the_surface_of_components_is_that_of_refitting_without_each_fold() {
     let spec = FoldSpec::Blocks(4);
     let options = TrainOptions { folds: spec.clone(), ..exact(Task::Regression, "linear()", n) };
     let trained = fitted(&x, &y, &options, &Options::new().set("components", d), 2);
-    let figure = |name: &str| &trained.report.figures.iter().find(|figure| figure.name.starts_with(name)).unwrap().values;
+    let figure =
+        |name: &str| &trained.report.figures.iter().find(|figure| figure.name.starts_with(name)).unwrap().values;
     let got = figure("held-out mse");
     let folds = Folds::new(&spec, 0, 0..n as u64, &[]).unwrap();
     let fold = |row: usize| folds.fold_of(row as u64, 0).unwrap();

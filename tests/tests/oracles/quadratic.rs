@@ -98,7 +98,8 @@ fn with_few_landmarks_they_are_the_subset_of_regressors_and_what_it_leaves_out()
     let k = kernels::kernel(spec);
     for intercept in INTERCEPTS {
         let trained = fit(&rows, &y, spec, "nystrom", 20, intercept);
-        let landmarks: Vec<Vec<f64>> = trained.model.basis.landmarks().unwrap().0.chunks(2).map(<[f64]>::to_vec).collect();
+        let landmarks: Vec<Vec<f64>> =
+            trained.model.basis.landmarks().unwrap().0.chunks(2).map(<[f64]>::to_vec).collect();
         assert_eq!(landmarks.len(), 20);
         let among = kernel_matrix(&landmarks, &*k);
         let column = |x: &[f64]| landmarks.iter().map(|z| k(x, z)).collect::<Vec<f64>>();

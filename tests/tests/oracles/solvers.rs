@@ -48,7 +48,10 @@ fn fit(golden: &Golden, name: &str, task: Task, solver: &Options, keep: impl Fn(
     let options = TrainOptions { rank: golden.x.len(), ..exact(task, &golden.kernel, golden.x.len()) };
     let trained = solve::<f64>(&selected, &options, name, solver, 1);
     let again = solve::<f64>(&selected, &options, name, solver, 3);
-    assert!(trained.model.coefficients == again.model.coefficients && trained.model.intercept == again.model.intercept, "{name}: other bits");
+    assert!(
+        trained.model.coefficients == again.model.coefficients && trained.model.intercept == again.model.intercept,
+        "{name}: other bits"
+    );
     trained
 }
 

@@ -58,7 +58,10 @@ fn components_solve_their_equation() {
         let given = if kernel.is_empty() { given } else { given.set("target_kernel", kernel) };
         let trained = fitted(&x, y, task, &given, 1).unwrap();
         let again = fitted(&x, y, task, &given, 3).unwrap();
-        assert!(trained.model.coefficients == again.model.coefficients && trained.model.card.task == Task::Components, "other bits");
+        assert!(
+            trained.model.coefficients == again.model.coefficients && trained.model.card.task == Task::Components,
+            "other bits"
+        );
         let l = centred(y.iter().map(|a| y.iter().map(|b| on_target(*a, *b)).collect()).collect());
         let scores: Rows = x.iter().map(|row| predict(&trained, KERNEL, row)).collect();
         let covariance = &trained.report.figures[0].values;

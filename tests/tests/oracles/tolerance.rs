@@ -45,7 +45,12 @@ fn the_smallest_rank_within_the_tolerance_by_every_solver() {
             }
             let points = trained.model.basis.landmarks().unwrap().0;
             let landmarks: Vec<Vec<f64>> = points.chunks(golden.x[0].len()).map(<[f64]>::to_vec).collect();
-            assert!(landmarks.len() == trained.report.rank && trained.report.rank < n, "{} {}", family.name, trained.report.rank);
+            assert!(
+                landmarks.len() == trained.report.rank && trained.report.rank < n,
+                "{} {}",
+                family.name,
+                trained.report.rank
+            );
             let error = |r: usize| dense::trace_error(&golden.x, &landmarks[..r], &*k, 1e-14);
             let (enough, fewer) = (error(trained.report.rank), error(trained.report.rank - 1));
             assert!(enough <= tolerance && fewer > tolerance, "{} {scheme}: {enough}, {fewer}", family.name);
@@ -73,7 +78,11 @@ fn maps_of_directions_are_cut_too_and_growth_ends_early() {
         let values = dense::eigenvalues(dense::kernel_matrix(&golden.x, &*k));
         let total: f64 = values.iter().sum();
         let left = |r: usize| values[r..].iter().sum::<f64>() / total;
-        assert!(left(trained.report.rank) <= 0.05 && left(trained.report.rank - 1) > 0.05, "{map}: rank {}", trained.report.rank);
+        assert!(
+            left(trained.report.rank) <= 0.05 && left(trained.report.rank - 1) > 0.05,
+            "{map}: rank {}",
+            trained.report.rank
+        );
         assert!((certificate - left(trained.report.rank)).abs() < 1e-9, "{map}: {certificate}");
     }
     // the choice ends long before the largest rank

@@ -102,7 +102,10 @@ fn weights_are_repetitions() {
             assert!((a / b - 1.0).abs() < 1e-7, "{intercept}: {a} {b}");
         }
         let (a, b) = (weighted.report.train.unwrap(), plain.report.train.unwrap());
-        assert!((a.mse / b.mse - 1.0).abs() < 1e-7 && (a.r2.unwrap() / b.r2.unwrap() - 1.0).abs() < 1e-7, "{a:?} {b:?}");
+        assert!(
+            (a.mse / b.mse - 1.0).abs() < 1e-7 && (a.r2.unwrap() / b.r2.unwrap() - 1.0).abs() < 1e-7,
+            "{a:?} {b:?}"
+        );
         for row in rows.iter().step_by(11) {
             let [a, b] = [&weighted, &plain].map(|trained| table::predict(trained, KERNEL, &row[..2])[0]);
             assert!((a / b - 1.0).abs() < 1e-7, "{intercept}: {a} {b}");

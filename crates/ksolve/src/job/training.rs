@@ -1,7 +1,7 @@
 //! The training options of a fit: fills in every default and refuses every contradiction.
 
-use super::fit::Checked;
 use super::Fit;
+use super::fit::Checked;
 use crate::folds::FoldSpec;
 use crate::metric::MetricSource;
 use crate::solver::parameter::{FOLDS, NODES, TOLERANCE};

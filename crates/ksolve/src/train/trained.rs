@@ -8,8 +8,8 @@ use crate::model::{Basis, Form, Model, SecondView};
 use crate::solver::Fitted;
 use crate::{Card, Certificate, Head, Intercept};
 use faer::{Mat, MatRef};
-use kapprox::map::MapSpec;
 use kapprox::Real;
+use kapprox::map::MapSpec;
 use kstore::encoding::Code;
 use kstore::{Selected, Workers};
 use std::sync::Arc;
@@ -79,7 +79,8 @@ impl<T: Real> Parts<'_, T> {
             components,
             card,
         };
-        let model = Model { card: Card { rank: model.card.rank.min(model.coefficients.nrows()), ..model.card }, ..model };
+        let model =
+            Model { card: Card { rank: model.card.rank.min(model.coefficients.nrows()), ..model.card }, ..model };
         Trained { model, report, wide }
     }
 

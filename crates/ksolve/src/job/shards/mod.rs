@@ -96,7 +96,9 @@ impl Fit {
             return Err(self.passes("making this `map` takes another; choose another map"));
         }
         match &training.landmarks {
-            LandmarkSource::File(_) | LandmarkSource::Rows(_) => Err(self.passes("a table of landmarks is no part of a job; name a scheme")),
+            LandmarkSource::File(_) | LandmarkSource::Rows(_) => {
+                Err(self.passes("a table of landmarks is no part of a job; name a scheme"))
+            }
             source if source.scheme().is_some_and(|scheme| scheme.needs_targets) => {
                 Err(self.passes("these `landmarks` look at targets in another; choose another scheme"))
             }
