@@ -3,7 +3,7 @@
 use crate::args::learn::MapArgs;
 use crate::args::parse;
 use crate::args::run::Run;
-use crate::args::{DataArgs, FitArgs, LearnArgs};
+use crate::args::{DataArgs, FitArgs, JobArgs};
 use crate::report::FitReport;
 use crate::{Error, Result, convert, output, pipeline};
 use kapprox::Spec;
@@ -14,32 +14,23 @@ use std::path::PathBuf;
 
 /// A job of the library, and the table that it is of.
 #[derive(Clone, Debug)]
-pub struct FitOptions {
-    /// Files, folders and globs of the table.
-    pub paths: Vec<PathBuf>,
-    /// How text files among them are read.
-    pub text: TextOptions,
+pub(crate) struct FitOptions {
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) text: TextOptions,
     /// The kernels to combine, where weights of a sum are to be learned.
-    pub combine: Option<Vec<Spec>>,
+    pub(crate) combine: Option<Vec<Spec>>,
     /// The job, whose target may be one `.npy` file.
-    pub fit: Fit,
+    pub(crate) fit: Fit,
 }
 
 impl FitOptions {
     /// The options of a fit, from the parsed command line.
-    ///
-    /// # Errors
-    /// [`Error::Missing`] and [`ksolve::Error::Missing`] for a target and parameters that the solver needs; [`ksolve::Error::Option`]
-    /// for parameters of another solver.
-    pub fn new(solver: &str, data: &DataArgs, learn: &LearnArgs) -> Result<Self> {
-        Self::with(solver, data, &learn.features, learn.solver.0.clone())
+    pub(crate) fn new(job: &JobArgs) -> Result<Self> {
+        Self::with(&job.solver, &job.data, &job.learn.features, job.learn.solver.0.clone())
     }
 
     /// The options of a fit whose solver is given these parameters.
-    ///
-    /// # Errors
-    /// The errors of [`FitOptions::new`].
-    pub fn with(solver: &str, data: &DataArgs, learn: &MapArgs, given: Options) -> Result<Self> {
+    pub(crate) fn with(solver: &str, data: &DataArgs, learn: &MapArgs, given: Options) -> Result<Self> {
         let rows = convert::selection(&data.select, &data.features, data.target.clone());
         let fit = Fit::solver(solver)?
             .options(given)
@@ -63,14 +54,11 @@ impl FitOptions {
 
     /// The options with kernels whose weights are to be learned.
     #[must_use]
-    pub fn combining(self, kernels: Option<&parse::Kernels>) -> Self {
+    pub(crate) fn combining(self, kernels: Option<&parse::Kernels>) -> Self {
         Self { combine: kernels.map(|kernels| kernels.0.clone()), ..self }
     }
 
     /// The table, and the selection of the rows and columns that were asked for.
-    ///
-    /// # Errors
-    /// Files that cannot be opened, and a number of targets that the solver cannot learn from.
     pub(crate) fn open(&self) -> Result<(Table, Selection)> {
         let rows = self.fit.selected_rows();
         let (table, targets) = convert::open(&self.paths, &self.text, &rows.targets)?;
@@ -78,20 +66,14 @@ impl FitOptions {
     }
 
     /// The job with the files open that it reads beside the table.
-    ///
-    /// # Errors
-    /// Files that cannot be read, or that hold other columns.
     pub(crate) fn job(&self, selected: &Selected) -> Result<Fit> {
         Ok(self.fit.clone().opened(selected, &self.text)?)
     }
 }
 
 /// Fits a model, writes it and its page, and returns the report.
-///
-/// # Errors
-/// All errors of the fit; nothing is written then.
-pub fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
-    let options = FitOptions::new(&args.solver, &args.data, &args.learn)?.combining(args.combine.as_ref());
+pub(crate) fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
+    let options = FitOptions::new(&args.job)?.combining(args.combine.as_ref());
     output::check_model(&args.output)?;
     if let Some(page) = &args.report {
         output::check_page(page, &args.output)?;
@@ -126,7 +108,7 @@ mod tests {
         std::fs::write(&path, "x0,y,fold\n1,2,0\n3,5,1\n").unwrap();
         let line = format!("kmill fit ridge {} --target y -o m {line}", path.display());
         let Command::Fit(fit) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else { panic!() };
-        let options = FitOptions::new(&fit.solver, &fit.data, &fit.learn)?;
+        let options = FitOptions::new(&fit.job)?;
         let selected = pipeline::select(&options, &fit.run.resolve())?;
         let training = options.fit.training(&selected)?;
         Ok((options, training))

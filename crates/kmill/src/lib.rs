@@ -4,24 +4,26 @@
 //! else (progress, stage times, warnings, errors) to stderr. Exit code 0: done; 1: it failed, and one sentence says
 //! why; 2: wrong usage.
 
+#![allow(missing_docs, reason = "options are documented by their help; beside it this is a command, not a library")]
+
 pub mod allocator;
 pub mod args;
 mod colour;
 mod columns;
 pub mod convert;
 pub mod curve;
-pub mod demo;
+mod demo;
 mod drawing;
 mod error;
 pub mod evaluate;
 mod evaluate_page;
 mod export;
-pub mod features;
-pub mod fit;
+mod features;
+mod fit;
 mod fit_page;
 pub mod generate;
 pub mod generators;
-pub mod herd;
+mod herd;
 mod importance;
 pub mod inspect;
 pub mod interrupt;
@@ -29,14 +31,14 @@ pub mod machine;
 mod manual;
 pub mod output;
 pub mod page;
-pub mod pipeline;
-pub mod plan;
+mod pipeline;
+mod plan;
 pub mod plot;
-pub mod predict;
-pub mod predictor;
+mod predict;
+mod predictor;
 pub mod progress;
 pub mod report;
-pub mod shards;
+mod shards;
 pub mod surface;
 pub mod table;
 pub mod test;

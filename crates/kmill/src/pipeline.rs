@@ -43,10 +43,13 @@ impl Listener for Progress {
 }
 
 /// Fits a model, writes it to `path` and returns the report.
-///
-/// # Errors
-/// All errors of the fit; nothing is written then.
-pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs, engine: &EngineArgs) -> Result<FitReport> {
+pub(crate) fn fit(
+    options: &FitOptions,
+    run: &Run,
+    path: &Path,
+    args: &DiskArgs,
+    engine: &EngineArgs,
+) -> Result<FitReport> {
     let selected = select(options, run)?;
     output::spare(path, output::inputs(selected.table()).chain(options.fit.files()))?;
     let fitted = learn(options, &selected, run, path, args, engine, |fit, job| fit.run_and_save(&selected, job, path))?;
@@ -54,9 +57,6 @@ pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs, engine
 }
 
 /// Fits a model and returns it with the report of the library. The checkpoint stands beside `path`.
-///
-/// # Errors
-/// All errors of the fit.
 pub(crate) fn fitted(
     options: &FitOptions,
     selected: &Selected,
@@ -115,10 +115,7 @@ fn in_terms_of_columns(error: ksolve::Error, selected: &Selected) -> Error {
 }
 
 /// The plan of a fit: the passes, time and memory of each of its stages.
-///
-/// # Errors
-/// Files and columns that are not there, bad values among the rows that are tried.
-pub fn plan(options: &FitOptions, run: &Run, scratch: &ScratchArgs) -> Result<PlanReport> {
+pub(crate) fn plan(options: &FitOptions, run: &Run, scratch: &ScratchArgs) -> Result<PlanReport> {
     let selected = select(options, run)?;
     let (fit, scratch) = (options.job(&selected)?, scratch.open()?);
     let job = scratch.iter().fold(job(run), job::Run::scratch);

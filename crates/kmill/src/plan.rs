@@ -1,7 +1,6 @@
 //! `kmill plan`: what a fit would need, without running it; `kmill fit` says the same before it starts.
 
 use crate::args::PlanArgs;
-use crate::args::run::Run;
 use crate::fit::FitOptions;
 use crate::table::{Align, Table, count, duration};
 use crate::{Result, output, pipeline};
@@ -13,34 +12,20 @@ use std::time::Duration;
 
 /// The plan of a fit, and whether it fits the memory budget.
 #[derive(Clone, Debug)]
-pub struct PlanReport {
-    /// The stages of the fit with their memory, passes and times.
-    pub forecast: Forecast,
-    /// The memory budget, in bytes.
-    pub budget: usize,
-    /// Number of threads.
-    pub threads: usize,
+pub(crate) struct PlanReport {
+    pub(crate) forecast: Forecast,
+    pub(crate) budget: usize,
+    pub(crate) threads: usize,
 }
 
-/// Plans a fit from the command line: adds up its memory and estimates its time.
-///
-/// # Errors
-/// Options that contradict each other, files that cannot be opened, bad values among the rows that are tried. A plan over
-/// the budget is an answer here.
-pub fn run(args: &PlanArgs, run: &Run) -> Result<PlanReport> {
-    let options = FitOptions::new(&args.solver, &args.data, &args.learn)?.combining(args.combine.as_ref());
-    pipeline::plan(&options, run, &args.scratch)
-}
-
-/// Runs `kmill plan` and prints its report.
+/// Runs `kmill plan`: adds up the memory of a fit and estimates its time. A plan over the budget is an answer here.
 pub(crate) fn main(args: &PlanArgs) -> Result<()> {
-    let context = args.run.resolve();
-    let report = run(args, &context)?;
-    output::report(&report, context.json)
+    let run = args.run.resolve();
+    let options = FitOptions::new(&args.job)?.combining(args.combine.as_ref());
+    output::report(&pipeline::plan(&options, &run, &args.scratch)?, run.json)
 }
 
 impl PlanReport {
-    /// Makes the report of a forecast.
     pub(crate) fn new(forecast: Forecast) -> Self {
         let budget = forecast.steps.first().map_or(0, |step| step.plan.budget);
         Self { budget, threads: forecast.threads, forecast }

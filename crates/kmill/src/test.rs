@@ -5,7 +5,7 @@ use crate::args::run::Run;
 use crate::progress::Progress;
 use crate::report::as_map;
 use crate::table::{Table, count, duration, number};
-use crate::{Error, Result, convert, interrupt, output, pipeline};
+use crate::{Error, Result, convert, output, pipeline};
 use kapprox::Spec;
 use ksolve::Certificate;
 use ksolve::job::{self, Candidates, ElementType};
@@ -13,7 +13,7 @@ use ksolve::statistic::{self, Compared, Compares, Outcome, PValues, StatisticFam
 use ksolve::train::LandmarkSource;
 use kstore::budget::bytes;
 use kstore::condition::Condition;
-use kstore::{Selected, Selection, Workers};
+use kstore::{Selected, Selection};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -129,9 +129,9 @@ fn measure<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Ru
         Compares::Columns => columns(args, &pipeline::job(run))?,
     };
     let options = options(args, &rows, &run.progress)?;
-    let (scratch, workers) = (args.scratch.open()?, Workers::new(run.threads).heeding(interrupt::token()));
-    let resources = run.resources(&workers, scratch.as_ref());
-    let outcome = statistic::measure::<T>(family, rows.compared(), &options, &resources)?;
+    let scratch = args.scratch.open()?;
+    let job = scratch.iter().fold(pipeline::job(run), job::Run::scratch);
+    let outcome = statistic::measure::<T>(family, rows.compared(), &options, &job.resources())?;
     Ok(report::<T>(family, args, run, &rows, outcome))
 }
 

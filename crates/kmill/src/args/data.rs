@@ -94,7 +94,6 @@ pub struct SelectArgs {
     /// so) [default: error; of a model: as it was fitted]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "HOW")]
     pub missing: Option<Missing>,
-    /// The options for text files.
     #[command(flatten)]
     pub text: TextArgs,
 }
@@ -138,10 +137,8 @@ pub struct DataArgs {
     /// numbers or text but the target]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub features: Vec<String>,
-    /// Which columns are categories.
     #[command(flatten)]
     pub category: CategoryArgs,
-    /// The files, and the rows of them.
     #[command(flatten)]
     pub select: SelectArgs,
 }
@@ -159,7 +156,6 @@ pub struct ConvertDataArgs {
     /// Columns to leave out, as names or globs, comma-separated: also those that the other format has no place for
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub drop: Vec<String>,
-    /// The files, and the rows of them.
     #[command(flatten)]
     pub select: SelectArgs,
 }

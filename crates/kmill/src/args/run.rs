@@ -4,8 +4,6 @@ use super::parse;
 use crate::Result;
 use crate::progress::{Progress, Voice};
 use clap::Args;
-use ksolve::train::Resources;
-use kstore::Workers;
 use kstore::pass::SharedEngine;
 use kstore::scratch::Scratch;
 use std::path::PathBuf;
@@ -42,7 +40,6 @@ pub struct DiskArgs {
     /// Time between two saves of the checkpoint; 0s saves after every segment
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "30s")]
     pub checkpoint_every: Duration,
-    /// The scratch folder, for numbers that do not fit the memory.
     #[command(flatten)]
     pub scratch: ScratchArgs,
 }
@@ -107,13 +104,6 @@ pub struct Run {
     pub json: bool,
     /// The stages with their times, and the warnings so far.
     pub progress: Progress,
-}
-
-impl Run {
-    /// The memory, threads, progress and scratch folder that the library may use, without a journal.
-    pub(crate) fn resources<'r>(&'r self, workers: &'r Workers, scratch: Option<&'r Scratch>) -> Resources<'r> {
-        Resources { memory: self.memory, workers, stages: &self.progress, journal: None, scratch }
-    }
 }
 
 /// Memory budget in bytes where the operating system does not say how much memory there is: 2 GiB.

@@ -38,7 +38,12 @@ pub fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
         return Err(Error::option("--states", "", why, "leave it out, or name a model with -o"));
     }
     let any = args.solver == ANY;
-    let mut options = FitOptions::new(if any { "ridge" } else { &args.solver }, &args.data, &args.learn)?;
+    let mut options = FitOptions::with(
+        if any { "ridge" } else { &args.solver },
+        &args.data,
+        &args.learn.features,
+        args.learn.solver.0.clone(),
+    )?;
     if any && !options.fit.gives("task") && holds_labels(&options)? {
         options.fit = options.fit.set("task", "classification");
     }
