@@ -14,15 +14,12 @@ use std::path::{Path, PathBuf};
 /// The fit of the demo, beside its files: a surface of four ranks and thirteen lambdas in one pass.
 const LEARN: &str = "--target y --ranks 100..800";
 
-/// The files of the demo.
 const FILES: [&str; 4] = ["train.parquet", "test.parquet", "model.safetensors", "predictions.parquet"];
 
 /// The reports of the demo, for `--json`.
 #[derive(Debug, serde::Serialize)]
 struct DemoReport {
-    /// The report of the fit.
     fit: FitReport,
-    /// The scores on the test table.
     evaluate: EvaluateReport,
 }
 

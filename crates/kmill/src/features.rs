@@ -99,7 +99,7 @@ pub(crate) fn main(args: &FeaturesArgs) -> Result<()> {
     };
     let start = kstore::budget::rss().unwrap_or(0);
     let beside = args.model.as_ref().unwrap_or(&args.output);
-    let fitted = pipeline::fitted(&options, &selected, run, beside, &args.disk, &args.engine)?;
+    let fitted = pipeline::fitted(&options, &selected, run, (beside, false), &args.disk, &args.engine)?;
     if let Some(model) = &args.model {
         fitted.save(model)?;
     }

@@ -7,8 +7,8 @@ use crate::plan::PlanReport;
 use crate::progress::Progress;
 use crate::report::FitReport;
 use crate::{Error, Result, columns, output};
-use ksolve::job::{self, Checkpoint, Fit, Fitted};
-use ksolve::train::{Forecast, Stages, Step};
+use ksolve::job::{self, Checkpoint, Fitted};
+use ksolve::train::{Forecast, Stages};
 use kstore::Selected;
 use kstore::checkpoint::Listener;
 use kstore::pass::Observer;
@@ -22,14 +22,10 @@ impl Stages for Progress {
         Self::warn(self, flags(&text));
     }
     fn wants_plan(&self) -> bool {
-        self.wants_forecast()
+        self.is_full()
     }
     fn planned(&self, forecast: &Forecast) {
-        let timed = |step: &Step| Some((step.plan.what.clone(), step.seconds?));
-        forecast.steps.iter().map(timed).collect::<Option<Vec<_>>>().into_iter().for_each(|steps| self.expect(steps));
-        if self.is_full() {
-            PlanReport::new(forecast.clone()).to_string().lines().for_each(|line| self.detail(line));
-        }
+        PlanReport(forecast.clone()).to_string().lines().for_each(|line| self.detail(line));
     }
 }
 
@@ -52,31 +48,19 @@ pub(crate) fn fit(
 ) -> Result<FitReport> {
     let selected = select(options, run)?;
     output::spare(path, output::inputs(selected.table()).chain(options.fit.files()))?;
-    let fitted = learn(options, &selected, run, path, args, engine, |fit, job| fit.run_and_save(&selected, job, path))?;
+    let fitted = fitted(options, &selected, run, (path, true), args, engine)?;
     Ok(FitReport::new(fitted.report, run, selected.table(), Some(path)))
 }
 
-/// Fits a model and returns it with the report of the library. The checkpoint stands beside `path`.
+/// Fits a model and returns it with the report of the library. The checkpoint stands beside a path, to which the model goes if it is to be
+/// saved.
 pub(crate) fn fitted(
     options: &FitOptions,
     selected: &Selected,
     run: &Run,
-    path: &Path,
+    (path, save): (&Path, bool),
     args: &DiskArgs,
     engine: &EngineArgs,
-) -> Result<Fitted> {
-    learn(options, selected, run, path, args, engine, |fit, job| fit.run(selected, job))
-}
-
-/// Calls `work` with the job of a fit, and with the resources and the checkpoint that it may use.
-fn learn(
-    options: &FitOptions,
-    selected: &Selected,
-    run: &Run,
-    path: &Path,
-    args: &DiskArgs,
-    engine: &EngineArgs,
-    work: impl FnOnce(&Fit, &job::Run<'_>) -> ksolve::Result<Fitted>,
 ) -> Result<Fitted> {
     let (fit, scratch) = (options.job(selected)?, args.scratch.open()?);
     let fit = match &options.combine {
@@ -98,7 +82,8 @@ fn learn(
     let job = job(run).checkpoint(checkpoint);
     let job = engine.iter().fold(job, |job, engine| job.engine(engine));
     let job = scratch.iter().fold(job, job::Run::scratch);
-    work(&fit, &job).map_err(|error| in_terms_of_columns(error, selected))
+    let fitted = if save { fit.run_and_save(selected, &job, path) } else { fit.run(selected, &job) };
+    fitted.map_err(|error| in_terms_of_columns(error, selected))
 }
 
 /// The error of a kernel that is restricted to a column of the table which is no feature says why it is none.
@@ -114,12 +99,12 @@ fn in_terms_of_columns(error: ksolve::Error, selected: &Selected) -> Error {
     error.into()
 }
 
-/// The plan of a fit: the passes, time and memory of each of its stages.
+/// The plan of a fit: the passes and memory of each of its stages.
 pub(crate) fn plan(options: &FitOptions, run: &Run, scratch: &ScratchArgs) -> Result<PlanReport> {
     let selected = select(options, run)?;
     let (fit, scratch) = (options.job(&selected)?, scratch.open()?);
     let job = scratch.iter().fold(job(run), job::Run::scratch);
-    Ok(PlanReport::new(match &options.combine {
+    Ok(PlanReport(match &options.combine {
         Some(kernels) => fit.plan_combined(kernels, &selected, &job)?,
         None => fit.plan(&selected, &job)?,
     }))

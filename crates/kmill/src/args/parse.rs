@@ -92,7 +92,6 @@ pub fn factors(text: &str) -> Result<String, String> {
     ksolve::grid::factors(text).map(|_| text.to_string()).map_err(expected_by_solver)
 }
 
-/// Parses `--landmarks` of a comparison: the name of a scheme.
 pub fn scheme(text: &str) -> Result<&'static Scheme, String> {
     kapprox::landmark::by_name(text).ok_or_else(|| {
         let known: Vec<&str> = kapprox::landmark::registry().iter().map(|scheme| scheme.name).collect();
@@ -100,17 +99,14 @@ pub fn scheme(text: &str) -> Result<&'static Scheme, String> {
     })
 }
 
-/// Parses `--repeats`, a number of repetitions from 1 on.
 pub fn repeats(text: &str) -> Result<u64, String> {
     between(text, 1, MOST_REPEATS)
 }
 
-/// Parses `--permutations`, a number of random labels from 0 on.
 pub fn permutations(text: &str) -> Result<u64, String> {
     between(text, 0, MOST_PERMUTATIONS)
 }
 
-/// Parses `--features` of a generator, a number of columns.
 pub fn features(text: &str) -> Result<usize, String> {
     between(text, 1, MOST_FEATURES).map(|n| n as usize)
 }
@@ -128,7 +124,6 @@ pub fn number(text: &str) -> Result<f64, String> {
     text.trim().parse().map_err(|_| "expected a number, such as 0.1 or 1e-3".to_string())
 }
 
-/// Parses `--map`: the name of a map, with its parameters in parentheses.
 pub fn map(text: &str) -> Result<MapSpec, String> {
     text.parse().map_err(|error: kapprox::Error| flags(&error.to_string()))
 }
@@ -146,7 +141,6 @@ pub fn whole(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses a whole number that is at least `fewest`.
 fn at_least(text: &str, fewest: u64) -> Result<usize, String> {
     match whole(text)? {
         n if n >= fewest => usize::try_from(n).map_err(|_| "expected a smaller number".to_string()),
@@ -154,7 +148,6 @@ fn at_least(text: &str, fewest: u64) -> Result<usize, String> {
     }
 }
 
-/// Parses a whole number from `fewest` to `most`.
 fn between(text: &str, fewest: u64, most: u64) -> Result<u64, String> {
     match whole(text)? {
         n if (fewest..=most).contains(&n) => Ok(n),
@@ -162,12 +155,10 @@ fn between(text: &str, fewest: u64, most: u64) -> Result<u64, String> {
     }
 }
 
-/// Parses `--rank`, a number of features.
 pub fn rank(text: &str) -> Result<usize, String> {
     at_least(text, 1)
 }
 
-/// Parses `--threads`, a number of threads.
 pub fn threads(text: &str) -> Result<usize, String> {
     match at_least(text, 1)? {
         n if n <= MOST_THREADS => Ok(n),
@@ -216,7 +207,6 @@ pub fn delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
-/// Parses `--infer-rows`, a number of rows or `all`.
 pub fn infer_rows(text: &str) -> Result<u64, String> {
     if text == "all" { Ok(u64::MAX) } else { at_least(text, 1).map(|rows| rows as u64) }
 }
@@ -226,7 +216,6 @@ pub fn condition(text: &str) -> Result<Condition, String> {
     Condition::parse(text).map_err(expected)
 }
 
-/// Parses one of the words that the type `W` accepts.
 pub fn word<W: FromStr<Err = ksolve::Error>>(text: &str) -> Result<W, String> {
     text.parse().map_err(expected_by_solver)
 }

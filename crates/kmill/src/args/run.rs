@@ -9,7 +9,6 @@ use kstore::scratch::Scratch;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The options for memory, threads and printing.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct RunArgs {
@@ -96,9 +95,7 @@ impl ScratchArgs {
 /// [`RunArgs`] with their defaults filled in.
 #[derive(Debug)]
 pub struct Run {
-    /// Memory budget of the whole process, in bytes.
     pub memory: usize,
-    /// Number of threads.
     pub threads: usize,
     /// True where one JSON object is printed instead of tables.
     pub json: bool,
