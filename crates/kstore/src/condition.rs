@@ -183,7 +183,6 @@ impl From<Condition> for String {
     }
 }
 
-/// The value that a column is compared with.
 #[derive(Clone, Debug)]
 enum Comparand {
     /// A whole number, compared exactly with integers of any size.

@@ -47,7 +47,6 @@ impl From<Categories> for Vec<String> {
     }
 }
 
-/// The columns that are wanted as categories.
 pub(crate) struct Wanted {
     /// Columns of text are, too.
     text: bool,
@@ -56,7 +55,6 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// True for a column that is wanted as categories.
     pub(crate) fn takes(&self, table: &Table, column: usize) -> bool {
         self.named.contains(&column) || self.text && table.schema().columns[column].kind == Kind::Text
     }
@@ -249,7 +247,6 @@ impl Selected {
         Ok(Self { features, coding: Coding::known(encoding), ..self.clone() })
     }
 
-    /// The selection as one of numbers.
     pub(crate) fn plain(&self) -> Self {
         Self { coding: Coding::Plain, ..self.clone() }
     }

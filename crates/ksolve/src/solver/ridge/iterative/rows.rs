@@ -94,14 +94,11 @@ impl<T: Real> Rows<'_, T> {
         for_each_strip(workers, s, STRIP * t, |strip, s| {
             let k = &self.k[strip * STRIP * m..][..s.len() / t * m];
             // closures given to a function would be compiled for the oldest machine: loops are written out, here and below
-            kapprox::vectorised(
-                #[inline(always)]
-                || {
-                    for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
-                        dots(k, v, s);
-                    }
-                },
-            );
+            kapprox::vectorised!({
+                for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
+                    dots(k, v, s);
+                }
+            });
         });
     }
 
@@ -109,14 +106,11 @@ impl<T: Real> Rows<'_, T> {
     pub(crate) fn add_transposed(&self, s: &mut [f64], out: MatMut<'_, f64>, workers: &Workers) {
         let (m, t) = (self.m, out.ncols());
         self.strips(s, out, workers, |k, s, mut sums| {
-            kapprox::vectorised(
-                #[inline(always)]
-                || {
-                    for (k, s) in k.chunks(GROUP * m).zip(s.chunks(GROUP * t)) {
-                        add(k, s, sums.rb_mut());
-                    }
-                },
-            );
+            kapprox::vectorised!({
+                for (k, s) in k.chunks(GROUP * m).zip(s.chunks(GROUP * t)) {
+                    add(k, s, sums.rb_mut());
+                }
+            });
         });
     }
 
@@ -131,18 +125,15 @@ impl<T: Real> Rows<'_, T> {
     ) {
         let (m, t) = (self.m, out.ncols());
         self.strips(s, out, workers, |k, s, mut sums| {
-            kapprox::vectorised(
-                #[inline(always)]
-                || {
-                    for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
-                        dots(k, v, s);
-                        for s in s.chunks_exact_mut(t) {
-                            s.iter_mut().zip(shift).for_each(|(s, shift)| *s -= shift);
-                        }
-                        add(k, s, sums.rb_mut());
+            kapprox::vectorised!({
+                for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
+                    dots(k, v, s);
+                    for s in s.chunks_exact_mut(t) {
+                        s.iter_mut().zip(shift).for_each(|(s, shift)| *s -= shift);
                     }
-                },
-            );
+                    add(k, s, sums.rb_mut());
+                }
+            });
         });
     }
 
