@@ -1,8 +1,7 @@
 //! Tables on disk and runs over them.
 
 use kapprox::Spec;
-use ksolve::Intercept;
-use ksolve::model::{Card, Model};
+use ksolve::model::Model;
 use ksolve::train::{LandmarkSource, Resources, Scaling, Task, TrainOptions, Trained, Unwatched};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Selected, Selection, Table, Workers};
@@ -70,12 +69,12 @@ pub fn try_solve<T: kapprox::Real>(
 
 /// f(x) = Σ α_j k(x, z_j) + c from the formula, one number for each output.
 pub fn predict<T: kapprox::Real>(trained: &Trained<T>, kernel: &str, x: &[f64]) -> Vec<f64> {
-    combined(trained, kernel, x, &trained.coefficients, &trained.intercept)
+    combined(trained, kernel, x, &trained.model.coefficients, &trained.model.intercept)
 }
 
 /// The components beside the predictions, as [`predict`] has those.
 pub fn components<T: kapprox::Real>(trained: &Trained<T>, kernel: &str, x: &[f64]) -> Vec<f64> {
-    let head = trained.components.as_ref().unwrap();
+    let head = trained.model.components.as_ref().unwrap();
     combined(trained, kernel, x, &head.weights, &head.intercept)
 }
 
@@ -87,7 +86,7 @@ fn combined<T: kapprox::Real>(
     intercept: &[f64],
 ) -> Vec<f64> {
     let k = crate::kernels::kernel(kernel);
-    let (points, _) = trained.basis.landmarks().unwrap();
+    let (points, _) = trained.model.basis.landmarks().unwrap();
     let values: Vec<f64> =
         points.chunks(x.len()).map(|z| k(x, &z.iter().map(|v| kstore::Real::to_f64(*v)).collect::<Vec<_>>())).collect();
     let output = |j: usize| {
@@ -97,43 +96,7 @@ fn combined<T: kapprox::Real>(
     (0..intercept.len()).map(output).collect()
 }
 
-/// The model of a run on features x0 … as they are; `map` is its map.
-pub fn model(trained: &Trained<f64>, map: &str) -> Model<f64> {
-    let d = trained.scaler.features();
-    let card = Card {
-        task: Task::Regression,
-        solver: "ridge".into(),
-        kernel: trained.kernel.to_string(),
-        with: None,
-        precision: "f64".into(),
-        map: map.into(),
-        rank: trained.rank,
-        lambda: trained.lambda,
-        intercept: Intercept::Free,
-        encoding: None,
-        features: (0..d).map(|j| format!("x{j}")).collect(),
-        targets: vec!["y".into()],
-        classes: vec![],
-        link: None,
-        pairs: false,
-        certificate: None,
-        rows: trained.rows,
-        seed: 0,
-        landmarks: None,
-        asinh: false,
-        options: serde_json::Value::Null,
-    };
-    Model {
-        card,
-        basis: trained.basis.clone(),
-        form: trained.form.clone(),
-        coefficients: trained.coefficients.clone(),
-        intercept: trained.intercept.clone(),
-        centre: vec![0.0; d],
-        scale: vec![1.0; d],
-        mean: vec![0.0; d],
-        metric: trained.metric.clone(),
-        quadratic: trained.quadratic.clone(),
-        components: trained.components.clone(),
-    }
+/// The model of a run on features as they are.
+pub fn model(trained: &Trained<f64>) -> Model<f64> {
+    trained.model.clone()
 }

@@ -1,6 +1,5 @@
 //! What is said of the columns of a table: which are features, which are not and why, and which are hardly meant to be.
 
-use crate::fit::FitOptions;
 use crate::inspect::follows;
 use crate::progress::Progress;
 use crate::table::{Align, Table as Listing, count};
@@ -26,21 +25,16 @@ const PARTS: [&str; 6] = ["fold", "folds", "split", "partition", "cv", "cv_fold"
 
 /// Says in one line which of the columns that were asked for are features and which are not, or in a table where everything is said, and warns of features
 /// that look like names or numbers of rows.
-pub(crate) fn tell(
-    options: &FitOptions,
-    selection: &Selection,
-    (asked, selected): (&Selected, &Selected),
-    progress: &Progress,
-) {
+pub(crate) fn tell(selection: &Selection, (asked, selected): (&Selected, &Selected), progress: &Progress) {
     let features = selected.feature_columns();
-    let others = left_out(options, selection, (asked, selected), &features);
+    let others = left_out(selection, (asked, selected), &features);
     let told = told(selected, &features);
     if progress.is_full() {
         table(&told, &others).to_string().lines().for_each(|line| progress.detail(line));
     } else if !progress.is_quiet() {
         progress.note(&sentence(&told, selected.shape().features, &others));
     }
-    for (name, why) in suspects(options, selected, &features) {
+    for (name, why) in suspects(selection, selected, &features) {
         let rest = "if it says nothing about the target, leave it out with";
         progress.warn(format!("column {name} {why}; {rest} --features '*,!{name}'"));
     }
@@ -58,7 +52,6 @@ fn told(selected: &Selected, features: &[String]) -> Vec<String> {
 
 /// The columns that are no features, each with the reason.
 fn left_out(
-    options: &FitOptions,
     selection: &Selection,
     (asked, selected): (&Selected, &Selected),
     features: &[String],
@@ -68,7 +61,7 @@ fn left_out(
     let taken: HashSet<&str> = features.iter().map(String::as_str).collect();
     let targets = selected.target_names();
     let named = |role: &Option<String>, name: &str| role.as_deref() == Some(name);
-    let condition = options.condition.as_ref().map(|condition| condition.column.clone());
+    let condition = selection.filter.as_ref().map(|condition| condition.column.clone());
     let why = |at: usize, name: &str| match &schema.columns[at].kind {
         _ if targets.iter().any(|target| target == name) || selected.class_name() == Some(name) => "target",
         _ if named(&selection.weight, name) => "weighs rows",
@@ -76,7 +69,7 @@ fn left_out(
         _ if named(&condition, name) => "chooses rows",
         _ if schema.row_labels.contains(&at) => "the index of a pandas table",
         Kind::Text if asked.iter().any(|asked| asked == name) => "text of too many values",
-        Kind::Text if options.features.is_empty() => "text",
+        Kind::Text if selection.features.is_empty() => "text",
         Kind::Time(_) => "time",
         Kind::Binary => "bytes",
         Kind::Other(_) => "of a type that cannot be read",
@@ -127,14 +120,14 @@ fn table(features: &[String], others: &[(String, &'static str)]) -> Listing {
 }
 
 /// Features that were not named and look like names or numbers of rows, each with what is odd about it.
-fn suspects(options: &FitOptions, selected: &Selected, features: &[String]) -> Vec<(String, String)> {
+fn suspects(selection: &Selection, selected: &Selected, features: &[String]) -> Vec<(String, String)> {
     let schema = selected.table().schema();
     let places = schema.places();
     let whole = |name: &String| {
         places.get(name.as_str()).is_some_and(|at| matches!(schema.columns[*at].kind, Kind::Int { .. }))
     };
     let names: Vec<String> =
-        features.iter().filter(|name| whole(name) && !options.features.contains(name)).take(MOST).cloned().collect();
+        features.iter().filter(|name| whole(name) && !selection.features.contains(name)).take(MOST).cloned().collect();
     if names.is_empty() {
         return Vec::new();
     }

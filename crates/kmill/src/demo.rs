@@ -14,15 +14,12 @@ use std::path::{Path, PathBuf};
 /// The fit of the demo, beside its files: a surface of four ranks and thirteen lambdas in one pass.
 const LEARN: &str = "--target y --ranks 100..800";
 
-/// The files of the demo.
 const FILES: [&str; 4] = ["train.parquet", "test.parquet", "model.safetensors", "predictions.parquet"];
 
 /// The reports of the demo, for `--json`.
 #[derive(Debug, serde::Serialize)]
 struct DemoReport {
-    /// The report of the fit.
     fit: FitReport,
-    /// The scores on the test table.
     evaluate: EvaluateReport,
 }
 
@@ -158,8 +155,8 @@ mod tests {
         let words: Vec<&str> = ["fit", "ridge"].into_iter().chain(LEARN.split(' ')).collect();
         let (data, model) = (Path::new("a b.parquet"), Path::new("m"));
         let Command::Fit(fit) = parsed(&words, &[("", data), ("-o", model)], &args).unwrap() else { panic!() };
-        assert_eq!(fit.data.select.paths, [data]);
-        let options = fit::FitOptions::new(&fit.solver, &fit.data, &fit.learn).unwrap();
+        assert_eq!(fit.job.data.select.paths, [data]);
+        let options = fit::FitOptions::new(&fit.job).unwrap();
         assert_eq!(options.fit.settings().unwrap().to_json()["ranks"], serde_json::json!([100, 200, 400, 800]));
         assert!(matches!(parsed(&["evaluate"], &[("", model), ("", data)], &args), Ok(Command::Evaluate(_))));
         let line = parsed(&["predict"], &[("", model), ("", data), ("-o", model)], &args);

@@ -1,15 +1,56 @@
 //! `kmill features`: the features of a map, for every row of a table, in a file.
 
-use crate::args::run::Run;
-use crate::args::{DataArgs, FeaturesArgs};
+use crate::args::data::{CategoryArgs, SelectArgs};
+use crate::args::learn::MapArgs;
+use crate::args::{DataArgs, DiskArgs, EngineArgs, RunArgs, parse};
 use crate::fit::FitOptions;
 use crate::report::FitReport;
 use crate::table::count;
 use crate::{Error, Result, output, pipeline, predictor};
+use clap::Args;
 use ksolve::predict::{Extras, Predictor};
 use ksolve::solver::{FEATURES, Options};
 use std::fmt;
 use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill features train.parquet --features 'x*' --rank 500 --keep y -o phi.parquet --model map.safetensors\n  \
+    kmill predict map.safetensors test.parquet --keep y -o phi_test.parquet\n\n\
+    Columns phi_0, phi_1, …: their inner products are kernel values, so that any linear method on them is a kernel method.\n\
+    With --residual the column residual too: the length of what lies outside their span, squared k(x, x) - |phi|^2.")]
+pub struct FeaturesArgs {
+    #[command(flatten)]
+    pub data: SelectArgs,
+    /// Feature columns as names or globs, comma-separated [default: every column of numbers or text]
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
+    pub features: Vec<String>,
+    #[command(flatten)]
+    pub category: CategoryArgs,
+    #[command(flatten)]
+    pub learn: MapArgs,
+    /// Take the smallest rank, up to --rank (then 4000 by default), with a relative trace error below this
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, help_heading = "Learning")]
+    pub tolerance: Option<String>,
+    /// The coordinate outside the span of the features too, as `residual` (maps on landmarks)
+    #[arg(long, help_heading = "Run")]
+    pub residual: bool,
+    /// Columns to carry along, before the features, comma-separated
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
+    pub keep: Vec<String>,
+    /// Where the features go: .parquet, .arrow, .csv, .tsv or .npy
+    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
+    pub output: PathBuf,
+    /// Also write the map as a model: predict gives the same features of new rows by it
+    #[arg(long, value_name = "MODEL", help_heading = "Run")]
+    pub model: Option<PathBuf>,
+    #[command(flatten)]
+    pub disk: DiskArgs,
+    #[command(flatten)]
+    pub engine: EngineArgs,
+    #[command(flatten)]
+    pub run: RunArgs,
+}
 
 /// What a fit leaves behind is counted in steps of so many bytes: it differs a little from run to run, and a budget that a
 /// refusal names has room for it the next time.
@@ -17,22 +58,18 @@ const LEFT: usize = 4 << 20;
 
 /// The report of `kmill features`: that of the map, and what was written.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct FeaturesReport {
-    /// The report of the map: kernel, landmarks, certificate, costs.
+pub(crate) struct FeaturesReport {
     #[serde(flatten)]
-    pub map: FitReport,
+    pub(crate) map: FitReport,
     /// True where the coordinate outside the span was written too.
-    pub residual: bool,
-    /// The file that the features were written to.
+    pub(crate) residual: bool,
     #[serde(serialize_with = "kstore::lossy::path")]
-    pub output: PathBuf,
+    pub(crate) output: PathBuf,
 }
 
-/// Makes the map, writes the features of all rows, and the map where that is asked for.
-///
-/// # Errors
-/// All errors of a fit and of a prediction; nothing is written where the map cannot be made.
-pub fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
+/// Runs `kmill features`: makes the map, writes the features of all rows, and the map where that is asked for.
+pub(crate) fn main(args: &FeaturesArgs) -> Result<()> {
+    let run = &args.run.resolve();
     let data = DataArgs {
         select: args.data.clone(),
         target: Vec::new(),
@@ -54,7 +91,7 @@ pub fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     }
     let selected = pipeline::select(&options, run)?;
     for path in args.model.iter().chain([&args.output]) {
-        output::spare(path, output::inputs(selected.table()).chain(options.files()))?;
+        output::spare(path, output::inputs(selected.table()).chain(options.fit.files()))?;
     }
     let kept = match args.keep.is_empty() {
         true => None,
@@ -62,7 +99,7 @@ pub fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     };
     let start = kstore::budget::rss().unwrap_or(0);
     let beside = args.model.as_ref().unwrap_or(&args.output);
-    let fitted = pipeline::fitted(&options, &selected, run, beside, &args.disk, &args.engine)?;
+    let fitted = pipeline::fitted(&options, &selected, run, (beside, false), &args.disk, &args.engine)?;
     if let Some(model) = &args.model {
         fitted.save(model)?;
     }
@@ -74,14 +111,7 @@ pub fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     let written = predictor.write(&selected, kept.as_ref(), extras, &args.output, &job);
     written.map_err(|error| error.beside(left))?;
     let map = FitReport::new(report, run, selected.table(), args.model.as_deref());
-    Ok(FeaturesReport { map, residual: args.residual, output: args.output.clone() })
-}
-
-/// Runs `kmill features` and prints its report.
-pub(crate) fn main(args: &FeaturesArgs) -> Result<()> {
-    let context = args.run.resolve();
-    let report = run(args, &context)?;
-    output::report(&report, context.json)
+    output::report(&FeaturesReport { map, residual: args.residual, output: args.output.clone() }, run.json)
 }
 
 impl fmt::Display for FeaturesReport {

@@ -1,143 +1,79 @@
 //! `kmill fit`: turns the command line into a job of the library, and prints the report.
 
-use crate::args::data::{CategoryArgs, Missing};
 use crate::args::learn::MapArgs;
-use crate::args::parse::{self, Landmarks};
+use crate::args::parse;
 use crate::args::run::Run;
-use crate::args::{DataArgs, FitArgs, LearnArgs};
+use crate::args::{DataArgs, FitArgs, JobArgs};
 use crate::report::FitReport;
 use crate::{Error, Result, convert, output, pipeline};
 use kapprox::Spec;
 use ksolve::job::Fit;
 use ksolve::solver::Options;
-use kstore::condition::Condition;
-use kstore::{Selection, TextOptions};
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use kstore::{Selected, Selection, Table, TextOptions};
+use std::path::PathBuf;
 
-/// The options of a fit: a table, the job of the library, and the source of its landmarks.
+/// A job of the library, and the table that it is of.
 #[derive(Clone, Debug)]
-pub struct FitOptions {
-    /// Files, folders and globs of the table.
-    pub paths: Vec<PathBuf>,
-    /// How text files among them are read.
-    pub text: TextOptions,
-    /// Names and globs of the features; empty for every column of numbers or text but the target.
-    pub features: Vec<String>,
-    /// Target columns, or one `.npy` file.
-    pub target: Vec<String>,
-    /// The stored rows to use; up to `u64::MAX` where no end was given.
-    pub rows: Range<u64>,
-    /// The condition on one column that selects rows.
-    pub condition: Option<Condition>,
-    /// What to do with missing values.
-    pub missing: Missing,
-    /// Which columns are categories.
-    pub category: CategoryArgs,
-    /// The landmark scheme, or the table with the landmarks, where one was named.
-    pub landmarks: Option<Landmarks>,
+pub(crate) struct FitOptions {
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) text: TextOptions,
     /// The kernels to combine, where weights of a sum are to be learned.
-    pub combine: Option<Vec<Spec>>,
-    /// The metric, where one is asked for.
-    pub metric: Option<parse::Metric>,
-    /// The job of the library. Its landmarks and its metric are set once the table is open.
-    pub fit: Fit,
+    pub(crate) combine: Option<Vec<Spec>>,
+    /// The job, whose target may be one `.npy` file.
+    pub(crate) fit: Fit,
 }
 
 impl FitOptions {
     /// The options of a fit, from the parsed command line.
-    ///
-    /// # Errors
-    /// [`Error::Missing`] and [`ksolve::Error::Missing`] for a target and parameters that the solver needs; [`ksolve::Error::Option`]
-    /// for parameters of another solver.
-    pub fn new(solver: &str, data: &DataArgs, learn: &LearnArgs) -> Result<Self> {
-        Self::with(solver, data, &learn.features, learn.solver.0.clone())
+    pub(crate) fn new(job: &JobArgs) -> Result<Self> {
+        Self::with(&job.solver, &job.data, &job.learn.features, job.learn.solver.0.clone())
     }
 
     /// The options of a fit whose solver is given these parameters.
-    ///
-    /// # Errors
-    /// The errors of [`FitOptions::new`].
-    pub fn with(solver: &str, data: &DataArgs, learn: &MapArgs, given: Options) -> Result<Self> {
-        let (rows, missing) = (data.select.range(), data.select.missing.unwrap_or_default());
+    pub(crate) fn with(solver: &str, data: &DataArgs, learn: &MapArgs, given: Options) -> Result<Self> {
+        let rows = convert::selection(&data.select, &data.features, data.target.clone());
         let fit = Fit::solver(solver)?
             .options(given)
+            .rows(data.category.of(rows))
             .scaling(learn.scale.unwrap_or_default())
+            .metric(learn.metric.clone().unwrap_or_default())
             .kernel(learn.kernel.clone())
             .map(learn.map.clone())
             .seed(learn.seed)
-            .precision(learn.precision)
-            .note("missing", serde_json::json!(missing))
-            .note("rows", rows_text(&rows).into())
-            .note("where", data.select.condition.as_ref().map(ToString::to_string).into());
+            .precision(learn.precision);
+        let fit = learn.landmarks.iter().cloned().fold(fit, Fit::landmarks);
         let fit = learn.rank.into_iter().fold(fit, Fit::rank);
         let fit = learn.candidates.into_iter().fold(fit, Fit::candidates);
         if fit.task()?.has_target() && data.target.is_empty() {
             let why = "it learns from a target; name its column: --target y";
             return Err(Error::Missing { option: "--target", solver: solver.to_string(), why });
         }
-        // a solver that lacks a parameter says so before the table is opened
-        fit.family().solver(&fit.settings()?)?;
         convert::only_convert_keeps(data.select.missing)?;
-        Ok(Self {
-            paths: data.select.paths.clone(),
-            text: data.select.text.options(),
-            features: data.features.clone(),
-            target: data.target.clone(),
-            rows,
-            condition: data.select.condition.clone(),
-            missing,
-            category: data.category.clone(),
-            landmarks: learn.landmarks.clone(),
-            combine: None,
-            metric: learn.metric.clone(),
-            fit,
-        })
-    }
-
-    /// The files beside the table: landmarks and a metric.
-    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
-        let landmarks = self.landmarks.iter().filter_map(|landmarks| match landmarks {
-            Landmarks::File(path) => Some(path.as_path()),
-            Landmarks::Scheme(_) => None,
-        });
-        let metric = self.metric.iter().filter_map(|metric| match metric {
-            parse::Metric::File(path) => Some(path.as_path()),
-            _ => None,
-        });
-        landmarks.chain(metric)
+        Ok(Self { paths: data.select.paths.clone(), text: data.select.text.options(), combine: None, fit })
     }
 
     /// The options with kernels whose weights are to be learned.
     #[must_use]
-    pub fn combining(self, kernels: Option<&parse::Kernels>) -> Self {
+    pub(crate) fn combining(self, kernels: Option<&parse::Kernels>) -> Self {
         Self { combine: kernels.map(|kernels| kernels.0.clone()), ..self }
     }
 
-    /// The selection of the rows and columns that were asked for.
-    ///
-    /// # Errors
-    /// A number of targets that the solver cannot learn from.
-    pub(crate) fn selection(&self, targets: Vec<String>) -> Result<Selection> {
-        let (features, rows) = (self.features.clone(), Some(self.rows.clone()));
-        let (filter, missing) = (self.condition.clone(), self.missing.into());
-        let selection = Selection { features, targets, rows, filter, missing, ..Selection::default() };
-        Ok(self.fit.selection(self.category.of(selection))?)
+    /// The table, and the selection of the rows and columns that were asked for.
+    pub(crate) fn open(&self) -> Result<(Table, Selection)> {
+        let rows = self.fit.selected_rows();
+        let (table, targets) = convert::open(&self.paths, &self.text, &rows.targets)?;
+        Ok((table, self.fit.selection(Selection { targets, ..rows })?))
+    }
+
+    /// The job with the files open that it reads beside the table.
+    pub(crate) fn job(&self, selected: &Selected) -> Result<Fit> {
+        Ok(self.fit.clone().opened(selected, &self.text)?)
     }
 }
 
-/// A range of rows as `--rows` takes it: `0..284217`, `284217..`.
-fn rows_text(rows: &Range<u64>) -> String {
-    let end = if rows.end == u64::MAX { String::new() } else { rows.end.to_string() };
-    format!("{}..{end}", rows.start)
-}
-
 /// Fits a model, writes it and its page, and returns the report.
-///
-/// # Errors
-/// All errors of the fit; nothing is written then.
-pub fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
-    let options = FitOptions::new(&args.solver, &args.data, &args.learn)?.combining(args.combine.as_ref());
+pub(crate) fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
+    let options = FitOptions::new(&args.job)?.combining(args.combine.as_ref());
     output::check_model(&args.output)?;
     if let Some(page) = &args.report {
         output::check_page(page, &args.output)?;
@@ -172,7 +108,7 @@ mod tests {
         std::fs::write(&path, "x0,y,fold\n1,2,0\n3,5,1\n").unwrap();
         let line = format!("kmill fit ridge {} --target y -o m {line}", path.display());
         let Command::Fit(fit) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else { panic!() };
-        let options = FitOptions::new(&fit.solver, &fit.data, &fit.learn)?;
+        let options = FitOptions::new(&fit.job)?;
         let selected = pipeline::select(&options, &fit.run.resolve())?;
         let training = options.fit.training(&selected)?;
         Ok((options, training))
@@ -185,14 +121,14 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_contract() {
         let (o, t) = options("").unwrap();
-        let ridge = Ridge::new(&o.fit.settings().unwrap());
+        let ridge = Ridge::new(o.fit.settings().unwrap());
         assert_eq!((t.rank, t.ranks.len(), ridge.lambdas.len(), t.folds), (1000, 1, 13, FoldSpec::Hash(5)));
         assert_eq!((t.kernel.to_string().as_str(), t.candidates), ("gaussian(sigma=median)", Some(50_000)));
         assert_eq!(
             (t.scaling.to_string().as_str(), ridge.intercept.to_string().as_str(), t.seed),
             ("standard", "free", 0)
         );
-        assert_eq!((o.rows, o.fit.element_type().to_string().as_str()), (0..u64::MAX, "f32"));
+        assert_eq!((o.fit.selected_rows().rows, o.fit.element_type().to_string().as_str()), (None, "f32"));
     }
 
     #[test]

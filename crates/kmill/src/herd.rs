@@ -1,47 +1,86 @@
 //! `kmill herd`: a few rows whose mean in feature space is that of all rows.
 
-use crate::args::HerdArgs;
-use crate::args::run::Run;
+use crate::args::data::{CategoryArgs, SelectArgs};
+use crate::args::learn::kernel_help;
+use crate::args::parse;
+use crate::args::run::{Run, RunArgs, ScratchArgs};
 use crate::report::as_map;
 use crate::table::{Table, count, number};
-use crate::{Error, Result, convert, interrupt, output, pipeline, writer};
-use kapprox::Real;
-use ksolve::job::{Candidates, ElementType};
+use crate::{Error, Result, convert, output, pipeline, writer};
+use clap::Args;
+use kapprox::{Real, Spec};
+use ksolve::job::{self, Candidates, ElementType};
 use ksolve::statistic::{Represented, StatisticOptions, represent};
+use ksolve::train::Scaling;
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
-use kstore::{Reading, Selected, Workers};
+use kstore::{Reading, Selected};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The report of `kmill herd`: the rows that were picked, and the costs.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct HerdReport {
-    /// The rows that were picked, their distances to the mean of all rows, and the kernel.
-    #[serde(flatten)]
-    pub picked: Represented,
-    /// Number of features of a row.
-    pub features: usize,
-    /// Seconds of each stage, in the order of the stages.
-    #[serde(serialize_with = "as_map")]
-    pub seconds: Vec<(String, f64)>,
-    /// Bytes read from storage over all passes.
-    pub bytes_read: u64,
-    /// Highest resident memory of the process; `None` where the system does not tell.
-    pub peak_rss_bytes: Option<usize>,
-    /// The memory budget, in bytes.
-    pub memory_budget_bytes: usize,
-    /// The warnings of the run, one sentence each.
-    pub warnings: Vec<String>,
-    /// The file that the rows were written to.
-    #[serde(serialize_with = "kstore::lossy::path")]
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill herd all.parquet --count 100 -o few.parquet\n  \
+    kmill herd all.parquet --features 'x*' --count 500 -o landmarks.parquet\n  \
+    kmill fit ridge all.parquet --target y --landmarks landmarks.parquet -o model.safetensors\n\n\
+    Rows are picked one after the other so that their mean in feature space comes near that of all rows; each pick is\n\
+    the best step from those before it. Column row holds their numbers in the table, from 0.")]
+pub struct HerdArgs {
+    #[command(flatten)]
+    pub data: SelectArgs,
+    /// Feature columns as names or globs, comma-separated [default: every column of numbers or text]
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
+    pub features: Vec<String>,
+    #[command(flatten)]
+    pub category: CategoryArgs,
+    /// Rows to pick
+    #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Herding")]
+    pub count: usize,
+    /// Scaling learned from all rows: standard, minmax, asinh (for long tails) or none; the rows are written as they are
+    #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Herding")]
+    pub scale: Scaling,
+    #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
+        value_parser = parse::kernel, help_heading = "Herding")]
+    pub kernel: Spec,
+    /// Features of the map, nystrom on landmarks by rpcholesky
+    #[arg(long, value_name = "M", value_parser = parse::rank, default_value = "300", help_heading = "Herding")]
+    pub rank: usize,
+    /// Seed of every random choice
+    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0, help_heading = "Herding")]
+    pub seed: u64,
+    /// Type of rows and features: f32 or f64 (sums are f64)
+    #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Herding")]
+    pub precision: ElementType,
+    /// Where the rows go: .parquet, .arrow, .csv, .tsv or .npy (features alone)
+    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
     pub output: PathBuf,
+    #[command(flatten)]
+    pub scratch: ScratchArgs,
+    #[command(flatten)]
+    pub run: RunArgs,
 }
 
-/// Picks rows and writes them.
-///
-/// # Errors
-/// All errors of picking and reading; nothing is written then.
-pub fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
+/// The report of `kmill herd`: the rows that were picked, and the costs.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(crate) struct HerdReport {
+    #[serde(flatten)]
+    pub(crate) picked: Represented,
+    pub(crate) features: usize,
+    #[serde(serialize_with = "as_map")]
+    pub(crate) seconds: Vec<(String, f64)>,
+    pub(crate) bytes_read: u64,
+    pub(crate) peak_rss_bytes: Option<usize>,
+    pub(crate) memory_budget_bytes: usize,
+    pub(crate) warnings: Vec<String>,
+    #[serde(serialize_with = "kstore::lossy::path")]
+    pub(crate) output: PathBuf,
+}
+
+/// Name of the column with the row numbers.
+const ROW: &str = "row";
+
+/// Runs `kmill herd`: picks rows and writes them.
+pub(crate) fn main(args: &HerdArgs) -> Result<()> {
+    let run = &args.run.resolve();
     convert::only_convert_keeps(args.data.missing)?;
     output::check(&args.output)?;
     let (table, _) = convert::open(&args.data.paths, &args.data.text.options(), &[])?;
@@ -57,7 +96,7 @@ pub fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
         ElementType::F64 => pick::<f64>(args, &selected, run)?,
     };
     write(&args.output, &selected, &picked.rows)?;
-    Ok(HerdReport {
+    let report = HerdReport {
         features: selected.shape().features,
         seconds: run.progress.seconds(),
         bytes_read: selected.table().bytes_read(),
@@ -66,17 +105,8 @@ pub fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
         warnings: run.progress.warnings(),
         output: args.output.clone(),
         picked,
-    })
-}
-
-/// Name of the column with the row numbers.
-const ROW: &str = "row";
-
-/// Runs `kmill herd` and prints its report.
-pub(crate) fn main(args: &HerdArgs) -> Result<()> {
-    let context = args.run.resolve();
-    let report = run(args, &context)?;
-    output::report(&report, context.json)
+    };
+    output::report(&report, run.json)
 }
 
 fn pick<T: Real>(args: &HerdArgs, selected: &Selected, run: &Run) -> Result<Represented> {
@@ -89,9 +119,9 @@ fn pick<T: Real>(args: &HerdArgs, selected: &Selected, run: &Run) -> Result<Repr
         seed: args.seed,
         ..StatisticOptions::new(kernel)
     };
-    let (scratch, workers) = (args.scratch.open()?, Workers::new(run.threads).heeding(interrupt::token()));
-    let resources = run.resources(&workers, scratch.as_ref());
-    Ok(represent::<T>(selected, &options, args.count, &resources)?)
+    let scratch = args.scratch.open()?;
+    let job = scratch.iter().fold(pipeline::job(run), job::Run::scratch);
+    Ok(represent::<T>(selected, &options, args.count, &job.resources())?)
 }
 
 /// Writes the picked rows with the values of the table, in the order of the picks.

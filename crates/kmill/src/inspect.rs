@@ -16,35 +16,24 @@ use kstore::statistics::Moments;
 use kstore::{Kind, Missing, Plan, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers};
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Statistics come without being asked for up to this many numbers in a table: they take a fraction of a second.
 const FREE_STATISTICS: u64 = 1_000_000;
 
-/// The files, size and columns of a table.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TableReport {
-    /// Name of the file format.
     pub format: &'static str,
-    /// The files, in the order they are read.
     #[serde(serialize_with = "kstore::lossy::paths")]
     pub files: Vec<PathBuf>,
-    /// Size of the files, in bytes.
     pub bytes: u64,
-    /// Number of rows.
     pub rows: u64,
-    /// Columns, in the order of the file.
     pub columns: Vec<ColumnReport>,
 }
 
-/// The name, type and statistics of a column.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ColumnReport {
-    /// Name of the column.
     pub name: String,
-    /// Type of its values.
     #[serde(rename = "type")]
     pub kind: String,
     /// Number of different values of a column of text, such as `12` or `more than 1000`; `None` where it was not counted.
@@ -55,18 +44,13 @@ pub struct ColumnReport {
     pub statistics: Option<ColumnStatistics>,
 }
 
-/// Statistics of a numeric column.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct ColumnStatistics {
-    /// Smallest value.
     pub min: Option<f64>,
-    /// Mean.
     pub mean: Option<f64>,
     /// Standard deviation of the population.
     pub sd: Option<f64>,
-    /// Largest value.
     pub max: Option<f64>,
-    /// Number of rows without a value.
     pub missing: u64,
 }
 
@@ -219,15 +203,11 @@ fn values(table: &Table, run: &Run) -> Result<HashMap<String, Distinct>> {
     Ok(search.columns().into_iter().zip(found.distinct().into_iter().map(|(values, _)| values)).collect())
 }
 
-/// The contents of a model file.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ModelReport {
-    /// The path of the model file.
     #[serde(serialize_with = "kstore::lossy::path")]
     pub model: PathBuf,
-    /// Size of the file, in bytes.
     pub bytes: u64,
-    /// The options, names and classes of the model.
     #[serde(flatten)]
     pub card: Card,
     /// The metric before the kernel, where the model has one.
@@ -239,7 +219,6 @@ pub struct ModelReport {
     /// Numbers of nodes and of nearest nodes that a row is placed by, of a model of a graph.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<(usize, usize)>,
-    /// [`ksolve::job::LAMBDA`].
     pub lambda_convention: &'static str,
 }
 
@@ -309,22 +288,11 @@ fn shortened(names: impl ExactSizeIterator<Item = String>) -> String {
     if all > SHOWN { format!("{}, … ({all})", shown.join(", ")) } else { shown.join(", ") }
 }
 
-/// True for a file that starts as safetensors does: the length of a header, and its opening brace.
-pub(crate) fn is_model(path: &Path) -> bool {
-    let mut start = [0; 9];
-    // opening a pipe without a writer would wait for ever
-    if !path.is_file() {
-        return false;
-    }
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    read.is_ok() && start[8] == b'{'
-}
-
 /// Runs `kmill inspect` and prints its report.
 pub(crate) fn main(args: &InspectArgs) -> Result<()> {
     let run = args.run.resolve();
     if let [path] = &args.paths[..]
-        && is_model(path)
+        && ksolve::job::is_model(path)
     {
         let bytes = std::fs::metadata(path).map_err(kstore::Error::io("read", path))?.len();
         let predictor = predictor::load(path, &run)?;

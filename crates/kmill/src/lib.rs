@@ -4,6 +4,8 @@
 //! else (progress, stage times, warnings, errors) to stderr. Exit code 0: done; 1: it failed, and one sentence says
 //! why; 2: wrong usage.
 
+#![allow(missing_docs, reason = "options are documented by their help; beside it this is a command, not a library")]
+
 pub mod allocator;
 pub mod args;
 mod colour;
@@ -15,11 +17,11 @@ mod drawing;
 mod error;
 mod evaluate;
 mod export;
-pub mod features;
-pub mod fit;
+mod features;
+mod fit;
 pub mod generate;
 pub mod generators;
-pub mod herd;
+mod herd;
 mod importance;
 pub mod inspect;
 pub mod interrupt;
@@ -27,14 +29,14 @@ pub mod machine;
 mod manual;
 mod output;
 pub mod page;
-pub mod pipeline;
-pub mod plan;
+mod pipeline;
+mod plan;
 mod plot;
-pub mod predict;
-pub mod predictor;
+mod predict;
+mod predictor;
 pub mod progress;
 pub mod report;
-pub mod shards;
+mod shards;
 pub mod table;
 mod test;
 mod tune;

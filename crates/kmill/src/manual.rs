@@ -1,7 +1,27 @@
 //! `kmill completions` and `kmill man`: what shells and `man` want to know, made from the definition of the command line.
 
-use crate::args::{self, CompletionsArgs, ManArgs};
-use crate::{Result, output};
+use crate::{Result, args, output};
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill completions bash > ~/.local/share/bash-completion/completions/kmill\n  \
+    kmill completions zsh > ~/.zfunc/_kmill\n  \
+    kmill completions fish > ~/.config/fish/completions/kmill.fish")]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_name = "SHELL", value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  kmill man ~/.local/share/man/man1")]
+pub struct ManArgs {
+    /// The folder that the pages go to; it has to be there
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+}
 
 /// Prints the script that completes verbs and options in a shell.
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<()> {

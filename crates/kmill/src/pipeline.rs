@@ -1,20 +1,17 @@
 //! A fit of the command: opens the table, runs the job of the library and makes the report.
 
-use crate::args::parse::{Landmarks, Metric};
 use crate::args::run::{DiskArgs, EngineArgs, Run, ScratchArgs};
 use crate::error::flags;
 use crate::fit::FitOptions;
 use crate::plan::PlanReport;
 use crate::progress::Progress;
 use crate::report::FitReport;
-use crate::{Error, Result, columns, convert, inspect, output};
-use ksolve::AnyModel;
-use ksolve::job::{self, Checkpoint, Fit, Fitted};
-use ksolve::metric::MetricSource;
-use ksolve::train::{Forecast, LandmarkSource, Stages};
+use crate::{Error, Result, columns, output};
+use ksolve::job::{self, Checkpoint, Fitted};
+use ksolve::train::{Forecast, Stages};
+use kstore::Selected;
 use kstore::checkpoint::Listener;
 use kstore::pass::Observer;
-use kstore::{Categories, Selected, Selection};
 use std::path::{Path, PathBuf};
 
 impl Stages for Progress {
@@ -42,42 +39,30 @@ impl Listener for Progress {
 }
 
 /// Fits a model, writes it to `path` and returns the report.
-///
-/// # Errors
-/// All errors of the fit; nothing is written then.
-pub fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs, engine: &EngineArgs) -> Result<FitReport> {
+pub(crate) fn fit(
+    options: &FitOptions,
+    run: &Run,
+    path: &Path,
+    args: &DiskArgs,
+    engine: &EngineArgs,
+) -> Result<FitReport> {
     let selected = select(options, run)?;
-    output::spare(path, output::inputs(selected.table()).chain(options.files()))?;
-    let fitted = learn(options, &selected, run, path, args, engine, |fit, job| fit.run_and_save(&selected, job, path))?;
+    output::spare(path, output::inputs(selected.table()).chain(options.fit.files()))?;
+    let fitted = fitted(options, &selected, run, (path, true), args, engine)?;
     Ok(FitReport::new(fitted.report, run, selected.table(), Some(path)))
 }
 
-/// Fits a model and returns it with the report of the library. The checkpoint stands beside `path`.
-///
-/// # Errors
-/// All errors of the fit.
+/// Fits a model and returns it with the report of the library. The checkpoint stands beside a path, to which the model goes if it is to be
+/// saved.
 pub(crate) fn fitted(
     options: &FitOptions,
     selected: &Selected,
     run: &Run,
-    path: &Path,
+    (path, save): (&Path, bool),
     args: &DiskArgs,
     engine: &EngineArgs,
 ) -> Result<Fitted> {
-    learn(options, selected, run, path, args, engine, |fit, job| fit.run(selected, job))
-}
-
-/// Calls `work` with the job of a fit, and with the resources and the checkpoint that it may use.
-fn learn(
-    options: &FitOptions,
-    selected: &Selected,
-    run: &Run,
-    path: &Path,
-    args: &DiskArgs,
-    engine: &EngineArgs,
-    work: impl FnOnce(&Fit, &job::Run<'_>) -> ksolve::Result<Fitted>,
-) -> Result<Fitted> {
-    let (fit, scratch) = (with_files(options, selected)?, args.scratch.open()?);
+    let (fit, scratch) = (options.job(selected)?, args.scratch.open()?);
     let fit = match &options.combine {
         None => fit,
         Some(kernels) => {
@@ -97,7 +82,8 @@ fn learn(
     let job = job(run).checkpoint(checkpoint);
     let job = engine.iter().fold(job, |job, engine| job.engine(engine));
     let job = scratch.iter().fold(job, job::Run::scratch);
-    work(&fit, &job).map_err(|error| in_terms_of_columns(error, selected))
+    let fitted = if save { fit.run_and_save(selected, &job, path) } else { fit.run(selected, &job) };
+    fitted.map_err(|error| in_terms_of_columns(error, selected))
 }
 
 /// The error of a kernel that is restricted to a column of the table which is no feature says why it is none.
@@ -114,12 +100,9 @@ fn in_terms_of_columns(error: ksolve::Error, selected: &Selected) -> Error {
 }
 
 /// The plan of a fit: the passes and memory of each of its stages.
-///
-/// # Errors
-/// Files and columns that are not there, bad values among the rows that are tried.
-pub fn plan(options: &FitOptions, run: &Run, scratch: &ScratchArgs) -> Result<PlanReport> {
+pub(crate) fn plan(options: &FitOptions, run: &Run, scratch: &ScratchArgs) -> Result<PlanReport> {
     let selected = select(options, run)?;
-    let (fit, scratch) = (with_files(options, &selected)?, scratch.open()?);
+    let (fit, scratch) = (options.job(&selected)?, scratch.open()?);
     let job = scratch.iter().fold(job(run), job::Run::scratch);
     Ok(PlanReport(match &options.combine {
         Some(kernels) => fit.plan_combined(kernels, &selected, &job)?,
@@ -141,44 +124,11 @@ pub(crate) fn beside(output: &Path, ending: &str) -> PathBuf {
 
 /// Opens the table, selects the rows and columns of the fit, and finds the values of its categories.
 pub(crate) fn select(options: &FitOptions, run: &Run) -> Result<Selected> {
-    let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
-    let selection = options.selection(targets)?;
+    let (table, selection) = options.open()?;
     let asked = table.select(&selection)?;
     let selected = job(run).coded(&asked)?;
-    columns::tell(options, &selection, (&asked, &selected), &run.progress);
+    columns::tell(&selection, (&asked, &selected), &run.progress);
     Ok(selected)
-}
-
-/// Opens a table of landmarks, or of a metric, and selects columns of it.
-fn beside_rows(options: &FitOptions, path: &Path, columns: &Selection) -> Result<Selected> {
-    let (table, _) = convert::open(&[path.to_path_buf()], &options.text, &[])?;
-    Ok(table.select(columns)?)
-}
-
-/// The job with the landmarks and the metric that were asked for, of which both may be files with the columns of the features.
-pub(crate) fn with_files(options: &FitOptions, selected: &Selected) -> Result<Fit> {
-    let fit = options.fit.clone();
-    let fit = match &options.landmarks {
-        None => fit,
-        Some(Landmarks::Scheme(name)) => fit.landmarks(LandmarkSource::Scheme(name.clone())),
-        Some(Landmarks::File(path)) => {
-            fit.landmarks(LandmarkSource::Rows(Box::new(beside_rows(options, path, &selected.same_features())?)))
-        }
-    };
-    Ok(match &options.metric {
-        None | Some(Metric::None) => fit,
-        Some(Metric::Learned(form)) => fit.metric(MetricSource::Learned(*form)),
-        Some(Metric::Found(metric)) => fit.metric(MetricSource::of(metric.clone())),
-        Some(Metric::File(path)) if inspect::is_model(path) => {
-            fit.metric(MetricSource::of_model(&AnyModel::load(path)?, &selected.feature_names())?)
-        }
-        Some(Metric::File(path)) => {
-            // a number for every feature, those of categories too
-            let features = selected.feature_names();
-            let columns = Selection { features, categories: Categories::None, ..Selection::default() };
-            fit.metric(MetricSource::of_table(&beside_rows(options, path, &columns)?)?)
-        }
-    })
 }
 
 /// Names of the targets, or of the class column.

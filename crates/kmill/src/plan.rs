@@ -1,7 +1,6 @@
 //! `kmill plan`: what a fit would need, without running it; `kmill fit --verbose` says the same before it starts.
 
 use crate::args::PlanArgs;
-use crate::args::run::Run;
 use crate::fit::FitOptions;
 use crate::table::{Align, Table, count};
 use crate::{Result, output, pipeline};
@@ -12,27 +11,16 @@ use std::fmt;
 
 /// The plan of a fit: its stages with their memory and passes, and whether it fits the memory budget.
 #[derive(Clone, Debug)]
-pub struct PlanReport(pub Forecast);
+pub(crate) struct PlanReport(pub(crate) Forecast);
 
-/// Plans a fit from the command line: adds up its memory and its passes.
-///
-/// # Errors
-/// Options that contradict each other, files that cannot be opened, bad values among the rows that are tried. A plan over
-/// the budget is an answer here.
-pub fn run(args: &PlanArgs, run: &Run) -> Result<PlanReport> {
-    let options = FitOptions::new(&args.solver, &args.data, &args.learn)?.combining(args.combine.as_ref());
-    pipeline::plan(&options, run, &args.scratch)
-}
-
-/// Runs `kmill plan` and prints its report.
+/// Runs `kmill plan`: adds up the memory and the passes of a fit. A plan over the budget is an answer here.
 pub(crate) fn main(args: &PlanArgs) -> Result<()> {
-    let context = args.run.resolve();
-    let report = run(args, &context)?;
-    output::report(&report, context.json)
+    let run = args.run.resolve();
+    let options = FitOptions::new(&args.job)?.combining(args.combine.as_ref());
+    output::report(&pipeline::plan(&options, &run, &args.scratch)?, run.json)
 }
 
 impl PlanReport {
-    /// The memory budget, in bytes.
     fn budget(&self) -> usize {
         self.0.stages.first().map_or(0, |stage| stage.plan.budget)
     }

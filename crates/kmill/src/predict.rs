@@ -1,16 +1,66 @@
 //! `kmill predict`: a model's predictions for a table, in the order of its rows.
 
-use crate::args::PredictArgs;
 use crate::args::run::Run;
+use crate::args::{RunArgs, data, parse};
 use crate::table::count;
 use crate::{Result, output, pipeline, predictor, writer};
+use clap::Args;
 use ksolve::predict::Extras;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill predict model.safetensors new.parquet -o predictions.parquet\n  \
+    kmill predict model.safetensors new.csv --keep id,time -o predictions.csv\n  \
+    kmill predict anomalies.safetensors new.csv --top 100 --keep '*' -o strange.csv\n\n\
+    Columns are matched by name; the target may be absent. Rows keep their order.")]
+pub struct PredictArgs {
+    /// A model written by `kmill fit`
+    #[arg(value_name = "MODEL")]
+    pub model: PathBuf,
+    #[command(flatten)]
+    pub data: data::SelectArgs,
+    /// The scores that classes are decided by too: `score_<label>` for each, the largest wins; `score` for two classes, positive for
+    /// the second in the order of `inspect`; `score_<a>_<b>` for each pair (fit svm --pairs), positive for b
+    #[arg(long, help_heading = "Run")]
+    pub scores: bool,
+    /// Probabilities of the classes too, in columns `probability_<label>` (logistic)
+    #[arg(long, help_heading = "Run")]
+    pub probabilities: bool,
+    /// Coordinates along the components too, as `component_0`, … (models of fit pls, fit fisher --components)
+    #[arg(long, help_heading = "Run")]
+    pub components: bool,
+    /// Standard deviations too: `std` of a new observation and `std_mean` of the prediction itself (models of fit --std)
+    #[arg(long, help_heading = "Run")]
+    pub std: bool,
+    /// The squared distance of a row from what the components span, as `novelty` (models of fit kpca --novelty)
+    #[arg(long, help_heading = "Run")]
+    pub novelty: bool,
+    /// The row nearest to a row's projection on the components, as `preimage_<feature>`: rows without their noise (Gaussian kernel,
+    /// models of fit kpca --novelty)
+    #[arg(long, help_heading = "Run")]
+    pub preimage: bool,
+    /// The coordinate outside the span of the features, sqrt(k(x, x) - |phi|^2), as `residual` (models of features or of fit features)
+    #[arg(long, help_heading = "Run")]
+    pub residual: bool,
+    /// Decide for the second of two classes above this probability, or above this score in a model without probabilities
+    #[arg(long, value_name = "NUMBER", value_parser = parse::number, allow_negative_numbers = true, help_heading = "Run")]
+    pub threshold: Option<f64>,
+    /// Only the N most unusual rows, the strangest first, with their number as `row` (oneclass, mean)
+    #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Run")]
+    pub top: Option<usize>,
+    /// Columns to carry along, before the predictions: names or globs, comma-separated; !NAME leaves one out
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
+    pub keep: Vec<String>,
+    /// Where the predictions go: .parquet, .csv, .tsv (column `prediction`) or .npy
+    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub run: RunArgs,
+}
 
 /// Writes the predictions of a model and returns the number of rows.
-///
-/// # Errors
-/// Files that cannot be read or do not fit the model; then nothing is written.
-pub fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
+pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
     output::check(&args.output)?;
     let predictor = predictor::load(&args.model, run)?;
     let predictor = match args.threshold {

@@ -8,10 +8,7 @@ use kstore::{Plan, Selected, Selection};
 use std::path::Path;
 
 /// Loads a model, unless its file alone is larger than the memory budget.
-///
-/// # Errors
-/// [`kstore::Error::OverBudget`], and files that hold no model.
-pub fn load(path: &Path, run: &Run) -> Result<Predictor> {
+pub(crate) fn load(path: &Path, run: &Run) -> Result<Predictor> {
     let bytes = std::fs::metadata(path).map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX));
     let remedy = "fit a model of lower `rank`";
     Plan::process("the model", run.memory, run.threads, 0).term("its file", bytes, remedy).check()?;
@@ -19,20 +16,14 @@ pub fn load(path: &Path, run: &Run) -> Result<Predictor> {
 }
 
 /// Opens the files as one table and selects the columns that the model knows by name, and these targets, if any.
-///
-/// # Errors
-/// Files that cannot be opened, and columns that are not there.
-pub fn select(predictor: &Predictor, args: &SelectArgs, targets: &[String]) -> Result<Selected> {
+pub(crate) fn select(predictor: &Predictor, args: &SelectArgs, targets: &[String]) -> Result<Selected> {
     convert::only_convert_keeps(args.missing)?;
     let (table, targets) = convert::open(&args.paths, &args.text.options(), targets)?;
     Ok(predictor.select(&table, convert::selection(args, &predictor.card().features, targets))?)
 }
 
 /// Selects the columns `keep` of the rows of `selected`, which are only carried along.
-///
-/// # Errors
-/// Columns that are not there, or hold what cannot be carried.
-pub fn kept(selected: &Selected, args: &SelectArgs, keep: &[String]) -> Result<Selected> {
+pub(crate) fn kept(selected: &Selected, args: &SelectArgs, keep: &[String]) -> Result<Selected> {
     let all = Selection {
         keep: keep.to_vec(),
         without_features: true,

@@ -1,29 +1,115 @@
 //! `kmill prepare`, `stats`, `merge` and `solve`: a fit in parts, on several machines or at several times.
 
-use crate::args::shards::{MergeArgs, PrepareArgs, SolveArgs, StatsArgs};
+use crate::args::{JobArgs, RunArgs, data, parse};
 use crate::fit::FitOptions;
 use crate::report::FitReport;
 use crate::table::{Table, count};
 use crate::{Error, Result, convert, output, pipeline};
+use clap::Args;
 use ksolve::job::shards::{Merged, PreparedJob, merge};
 use kstore::Selection;
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example, a table in two parts:\n  \
+    kmill prepare ridge parts/ --target y -o job.safetensors\n  \
+    kmill stats job.safetensors parts/ --part 1/2 -o a.safetensors   (on one machine)\n  \
+    kmill stats job.safetensors parts/ --part 2/2 -o b.safetensors   (on another)\n  \
+    kmill merge a.safetensors b.safetensors -o all.safetensors\n  \
+    kmill solve job.safetensors all.safetensors -o model.safetensors\n\n\
+    Rows that come later, with the scaling, landmarks and folds of the job:\n  \
+    kmill stats job.safetensors tuesday.parquet --after all.safetensors -o tuesday.safetensors\n\n\
+    The model has the bytes of `kmill fit ridge parts/ --target y`. Solvers whose fit makes one pass: ridge, kpca, fisher.")]
+pub struct PrepareArgs {
+    #[command(flatten)]
+    pub job: JobArgs,
+    /// Where the job goes: what every shard needs
+    #[arg(short, long, value_name = "JOB", help_heading = "Run")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct StatsArgs {
+    /// A job written by `kmill prepare`
+    #[arg(value_name = "JOB")]
+    pub job: PathBuf,
+    /// Files, folders or globs: the whole table, or with --first-row or --after a part of it
+    #[arg(value_name = "DATA", required = true)]
+    pub paths: Vec<PathBuf>,
+    /// Stored rows of the whole table to fold, half-open [default: all that are there]
+    #[arg(long, value_name = "A..B", value_parser = parse::rows, allow_hyphen_values = true)]
+    pub rows: Option<Range<u64>>,
+    /// Fold part I of K of the whole table, I from 1 to K: parts of about equal size
+    #[arg(long, value_name = "I/K", value_parser = parse::part, conflicts_with_all = ["rows", "first_row", "after"])]
+    pub part: Option<(u64, u64)>,
+    /// DATA is the part of the whole table that begins with this stored row
+    #[arg(long, value_name = "N", value_parser = parse::whole)]
+    pub first_row: Option<u64>,
+    /// DATA are the rows that come next after those of these statistics, such as what was merged the day before
+    #[arg(long, value_name = "STATS", conflicts_with = "first_row")]
+    pub after: Option<PathBuf>,
+    /// FILE.npy with the target of .npy tables
+    #[arg(long, value_name = "FILE.npy", value_parser = parse::name)]
+    pub target: Vec<String>,
+    #[command(flatten)]
+    pub text: data::TextArgs,
+    /// Where the statistics go
+    #[arg(short, long, value_name = "STATS", help_heading = "Run")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct MergeArgs {
+    /// Files of statistics of one job, in any order
+    #[arg(value_name = "STATS", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Stored rows to take away, as if they had never been there; several, comma-separated
+    #[arg(long, value_name = "A..B", value_delimiter = ',', value_parser = parse::rows)]
+    pub without: Vec<Range<u64>>,
+    /// Where the merged statistics go
+    #[arg(short, long, value_name = "STATS", help_heading = "Run")]
+    pub output: PathBuf,
+    /// One JSON object on stdout, and nothing else there
+    #[arg(long)]
+    pub json: bool,
+    /// Neither progress nor warnings on stderr
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SolveArgs {
+    /// A job written by `kmill prepare`
+    #[arg(value_name = "JOB")]
+    pub job: PathBuf,
+    /// Statistics of all of its rows
+    #[arg(value_name = "STATS")]
+    pub statistics: PathBuf,
+    /// Where the model goes: a name that ends with .safetensors, or one without an extension
+    #[arg(short, long, value_name = "MODEL", help_heading = "Run")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub run: RunArgs,
+}
 
 /// What was written.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct ShardReport {
-    /// The file.
+pub(crate) struct ShardReport {
     #[serde(serialize_with = "kstore::lossy::path")]
-    pub output: PathBuf,
-    /// Its size.
-    pub bytes: u64,
+    pub(crate) output: PathBuf,
+    pub(crate) bytes: u64,
     /// Shards that begin and end at multiples of so many rows are states, and others keep rows beside; absent from a merge.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub segment_rows: Option<u64>,
+    pub(crate) segment_rows: Option<u64>,
     /// What was merged; absent from a job and from the statistics of a shard.
     #[serde(flatten)]
-    pub merged: Option<Merged>,
+    pub(crate) merged: Option<Merged>,
 }
 
 impl ShardReport {
@@ -58,13 +144,12 @@ impl fmt::Display for ShardReport {
 /// `kmill prepare`.
 pub(crate) fn prepare(args: &PrepareArgs) -> Result<()> {
     let context = args.run.resolve();
-    let options = FitOptions::new(&args.solver, &args.data, &args.learn)?;
+    let options = FitOptions::new(&args.job)?;
     output::check(&args.output)?;
-    let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
-    output::spare(&args.output, output::inputs(&table).chain(options.files()))?;
-    let selection = options.selection(targets)?;
+    let (table, selection) = options.open()?;
+    output::spare(&args.output, output::inputs(&table).chain(options.fit.files()))?;
     let selected = pipeline::job(&context).coded(&table.select(&selection)?)?;
-    let fit = pipeline::with_files(&options, &selected)?;
+    let fit = options.job(&selected)?;
     let Selection { features, categories, encoding, .. } = selected.same_features();
     let selection = Selection { features, categories, encoding, ..selection };
     let job = fit.prepare(&table, &selection, &pipeline::job(&context), &args.output)?;

@@ -1,19 +1,18 @@
 //! `kmill test`: do two samples come from the same distribution, do two sets of columns depend on each other.
 
 use crate::args::TestArgs;
-use crate::args::parse::Landmarks;
 use crate::args::run::Run;
 use crate::progress::Progress;
 use crate::report::Spent;
 use crate::table::{self, Table, count, number};
-use crate::{Error, Result, convert, interrupt, output, pipeline};
+use crate::{Error, Result, convert, output, pipeline};
 use kapprox::Spec;
 use ksolve::Certificate;
 use ksolve::job::{self, Candidates, ElementType};
 use ksolve::statistic::{self, Compared, Compares, Outcome, PValues, StatisticFamily, StatisticOptions};
 use ksolve::train::LandmarkSource;
 use kstore::condition::Condition;
-use kstore::{Selected, Selection, Workers};
+use kstore::{Selected, Selection};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -113,9 +112,9 @@ fn measure<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Ru
         Compares::Columns => columns(args, &pipeline::job(run))?,
     };
     let options = options(args, &rows, &run.progress)?;
-    let (scratch, workers) = (args.scratch.open()?, Workers::new(run.threads).heeding(interrupt::token()));
-    let resources = run.resources(&workers, scratch.as_ref());
-    let outcome = statistic::measure::<T>(family, rows.compared(), &options, &resources)?;
+    let scratch = args.scratch.open()?;
+    let job = scratch.iter().fold(pipeline::job(run), job::Run::scratch);
+    let outcome = statistic::measure::<T>(family, rows.compared(), &options, &job.resources())?;
     Ok(report::<T>(family, args, run, &rows, outcome))
 }
 
@@ -170,7 +169,7 @@ fn columns(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
         let why = format!("{} compares columns of one sample", args.statistic);
         return Err(Error::option("--by", by, why, "leave it out, or take --where or mmd"));
     }
-    if let Some(Landmarks::File(path)) = &args.landmarks {
+    if let Some(LandmarkSource::File(path)) = &args.landmarks {
         let why = format!("{} has two maps, whose landmarks are of other columns", args.statistic);
         return Err(Error::option("--landmarks", path.display(), why, "name a scheme"));
     }
@@ -197,8 +196,7 @@ fn check_landmarks(args: &TestArgs) -> Result<()> {
     let why = format!("--map {} has no landmarks", args.map.family().name);
     let remedy = "leave it out, or take a map that has, such as nystrom";
     match (&args.landmarks, args.candidates) {
-        (Some(Landmarks::Scheme(name)), _) => Err(Error::option("--landmarks", name, why, remedy)),
-        (Some(Landmarks::File(path)), _) => Err(Error::option("--landmarks", path.display(), why, remedy)),
+        (Some(landmarks), _) => Err(Error::option("--landmarks", landmarks, why, remedy)),
         (None, Some(candidates)) => Err(Error::option("--candidates", candidates, why, remedy)),
         (None, None) => Ok(()),
     }
@@ -232,15 +230,7 @@ fn options(args: &TestArgs, rows: &Rows, progress: &Progress) -> Result<Statisti
         kernel: first,
         other: second,
         map: args.map.clone(),
-        landmarks: match &args.landmarks {
-            None => LandmarkSource::default(),
-            Some(Landmarks::Scheme(name)) => LandmarkSource::Scheme(name.clone()),
-            Some(Landmarks::File(path)) => {
-                let (table, _) = convert::open(std::slice::from_ref(path), &args.data.text.options(), &[])?;
-                let selection = tables[0].same_features();
-                LandmarkSource::Rows(Box::new(table.select(&selection)?))
-            }
-        },
+        landmarks: args.landmarks.clone().unwrap_or_default().opened(tables[0], &args.data.text.options())?,
         candidates: args.candidates.unwrap_or(Candidates::of_rank(rank)).rows(),
         rank,
         permutations: usize::try_from(args.permutations).unwrap_or(usize::MAX),

@@ -139,8 +139,8 @@ mod tests {
         let mut seen = Vec::new();
         leaves(&START, 0, &mut |solver, line, asked| {
             let Command::Fit(fit) = Cli::try_parse_from(line.split(' ')).unwrap().command else { panic!("{line}") };
-            assert_eq!(fit.solver, solver);
-            crate::fit::FitOptions::new(&fit.solver, &fit.data, &fit.learn).unwrap();
+            assert_eq!(fit.job.solver, solver);
+            crate::fit::FitOptions::new(&fit.job).unwrap();
             assert!(asked <= 5 && !seen.contains(&solver.to_string()), "{solver}");
             seen.push(solver.to_string());
         });

@@ -48,7 +48,8 @@ impl Operator {
 ///
 /// A missing value fulfils no condition, not even `!=`. Numbers are compared in the precision of the column, so that
 /// `x == 0.1` finds the 0.1 of a float32 column; text is compared by its characters' codes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Condition {
     /// The column.
     pub column: String,
@@ -169,6 +170,19 @@ impl std::fmt::Display for Condition {
     }
 }
 
+impl TryFrom<String> for Condition {
+    type Error = Error;
+    fn try_from(text: String) -> Result<Self> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Condition> for String {
+    fn from(condition: Condition) -> Self {
+        condition.to_string()
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Comparand {
     /// A whole number, compared exactly with integers of any size.
@@ -251,6 +265,26 @@ pub fn parse_rows(text: &str) -> Result<Range<u64>> {
         return Err(syntax("the range holds no row"));
     }
     Ok(rows)
+}
+
+/// The text of a range of rows, which [`parse_rows`] reads.
+pub fn shown_rows(rows: &Range<u64>) -> String {
+    let end = if rows.end == u64::MAX { String::new() } else { rows.end.to_string() };
+    format!("{}..{end}", rows.start)
+}
+
+/// Ranges of rows as text in JSON.
+pub(crate) mod rows_text {
+    use super::{Range, parse_rows, shown_rows};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(rows: &Option<Range<u64>>, to: S) -> Result<S::Ok, S::Error> {
+        rows.as_ref().map(shown_rows).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Range<u64>>, D::Error> {
+        Option::<String>::deserialize(from)?.map(|text| parse_rows(&text).map_err(D::Error::custom)).transpose()
+    }
 }
 
 #[cfg(test)]

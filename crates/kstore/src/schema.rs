@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::fmt;
 
 /// The type of the values of a column.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Kind {
     /// Binary floating point numbers of 16, 32 or 64 bits.
@@ -28,6 +29,7 @@ pub enum Kind {
     Binary,
     /// Dates, times of day, timestamps and durations, as Arrow calls them: read as the integers that store them, and
     /// features only where they are named.
+    #[serde(skip)]
     Time(DataType),
     /// Anything else, by the name its format gives it; cannot be read.
     Other(String),
@@ -83,7 +85,7 @@ fn symbol(unit: TimeUnit) -> &'static str {
 }
 
 /// A column of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Column {
     /// Name of the column.
     pub name: String,

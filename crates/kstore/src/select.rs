@@ -13,7 +13,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// How rows with a missing, NaN or infinite value are treated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "&'static str")]
 pub enum Missing {
     /// As the rows of the model's fit were, where a model reads the rows; else as [`Missing::Error`].
     #[default]
@@ -54,6 +55,20 @@ impl Missing {
     }
 }
 
+impl TryFrom<String> for Missing {
+    type Error = Error;
+    fn try_from(name: String) -> Result<Self> {
+        let expected = || Self::ALL.map(Self::name).join(", ");
+        Self::named(&name).ok_or_else(|| Error::Syntax { what: "`missing`", text: name, expected: expected() })
+    }
+}
+
+impl From<Missing> for &'static str {
+    fn from(missing: Missing) -> Self {
+        missing.name()
+    }
+}
+
 /// A choice of columns and rows of a table, by name.
 ///
 /// `features` may be exact names, names of list columns, which stand for all their columns `name[0]`, `name[1]`, …, or
@@ -65,28 +80,39 @@ impl Missing {
 ///
 /// Columns of text are categories, a feature for each value, where `categories` does not say otherwise: see [`crate::encoding`]. A selection
 /// with some is read once for their values before its rows can be used ([`Selected::search`]).
-#[derive(Clone, Debug, Default)]
+///
+/// As JSON it has the texts that people type: `"rows": "0..284217"`, `"where": "fold != 3"`. The roles that a solver gives to columns,
+/// and what is only carried along without features, are no part of that.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Selection {
     /// Names or patterns of features.
     pub features: Vec<String>,
     /// Names of targets; none for prediction.
     pub targets: Vec<String>,
     /// The single target is a column of classes, not a quantity.
+    #[serde(skip)]
     pub class_target: bool,
     /// A column of numbers that say how much each row counts.
+    #[serde(skip)]
     pub weight: Option<String>,
     /// A column whose values name folds.
+    #[serde(skip)]
     pub group: Option<String>,
     /// Names or patterns of columns that are only carried along, and are no features unless named as such.
     pub keep: Vec<String>,
     /// An empty list of features stands for none: only the kept columns are wanted.
+    #[serde(skip)]
     pub without_features: bool,
     /// Numbers in kept columns must be there, as those of features must: [`Missing::Error`] and [`Missing::Drop`] see
     /// them, and [`Missing::Mean`] is an error for them.
+    #[serde(skip)]
     pub kept_complete: bool,
     /// Range of stored rows; `None` for all. An end beyond the table stands for its end.
+    #[serde(with = "crate::condition::rows_text")]
     pub rows: Option<Range<u64>>,
     /// A condition on one column.
+    #[serde(rename = "where")]
     pub filter: Option<Condition>,
     /// How missing values are treated.
     pub missing: Missing,

@@ -1,7 +1,7 @@
 //! The error of approximations against their rank.
 
 use crate::error::raised;
-use crate::job::{RowsText, RunText, described};
+use crate::job::{RunText, described};
 use crate::table::Table;
 use crate::watch::watched;
 use kapprox::Real;
@@ -9,7 +9,7 @@ use ksolve::curve::{CurveCell, CurveOptions, Method, Setting};
 use ksolve::job::ElementType;
 use ksolve::train::{Resources, Scaling};
 use ksolve::{Intercept, Task};
-use kstore::Selected;
+use kstore::{Selected, Selection};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -27,7 +27,7 @@ struct Curve {
     seed: u64,
     precision: String,
     #[serde(default)]
-    rows: RowsText,
+    rows: Selection,
     #[serde(default)]
     run: RunText,
 }
@@ -37,9 +37,9 @@ struct Curve {
 #[pyo3(signature = (curve, table, show=None))]
 pub(crate) fn curve(py: Python<'_>, curve: &str, table: &Table, show: Option<Py<PyAny>>) -> PyResult<String> {
     let curve: Curve = described(curve)?;
-    let (selection, run) = (curve.rows.selection()?, curve.run.run(None)?);
+    let run = curve.run.run(None)?;
     let cells = watched(py, show, |progress| {
-        let selected = run.coded(&table.0.select(&selection)?)?;
+        let selected = run.coded(&table.0.select(&curve.rows)?)?;
         let (options, precision) = (options(&curve, &selected)?, curve.precision.parse::<ElementType>()?);
         let run = progress.of(&run);
         match precision {

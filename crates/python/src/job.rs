@@ -6,116 +6,42 @@ use crate::model::Model;
 use crate::page::Contents;
 use crate::table::Table;
 use crate::watch::watched;
-use kapprox::metric::Metric;
-use ksolve::AnyModel;
-use ksolve::job::{Candidates, Fit, Fitted, Run};
-use ksolve::metric::MetricSource;
-use ksolve::solver::Options;
+use ksolve::job::{Fit, Fitted, Run};
 use ksolve::train::LandmarkSource;
 use kstore::scratch::Scratch;
-use kstore::{Categories, Missing, Selected, Selection};
+use kstore::{Selected, Selection, TextOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde::Deserialize;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::path::PathBuf;
 
-/// The description of a fit; texts are those of the command, and what is left out has the command's default.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A fit with what it may use.
 pub(crate) struct Job {
-    solver: String,
-    #[serde(default)]
-    options: Options,
-    kernel: Option<String>,
-    scale: Option<String>,
-    map: Option<String>,
-    pub(crate) landmarks: Option<String>,
-    /// A number of rows, or `all`.
-    candidates: Option<String>,
-    rank: Option<usize>,
-    seed: Option<u64>,
-    precision: Option<String>,
-    pub(crate) metric: Option<MetricText>,
-    #[serde(default)]
-    pub(crate) rows: RowsText,
-    #[serde(default)]
+    pub(crate) fit: Fit,
     pub(crate) run: RunText,
+    /// True where a metric was named, and where landmarks were.
+    pub(crate) has: (bool, bool),
 }
 
-/// Where a metric comes from.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum MetricText {
-    /// `none`, `learn`, `diagonal`, `full`, `low-rank(5)`, or the path of a model.
-    Name(String),
-    /// A factor for each feature.
-    Diagonal(Vec<f64>),
-    /// The rows of a matrix.
-    Matrix(Vec<Vec<f64>>),
-}
-
-/// The rows and columns that take part.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RowsText {
-    features: Vec<String>,
-    targets: Vec<String>,
-    keep: Vec<String>,
-    /// `A..B`.
-    rows: Option<String>,
-    /// A condition on a column.
-    r#where: Option<String>,
-    /// `error`, `drop`, `mean` or `indicator`; of a model, without it, as it was fitted.
-    missing: Option<String>,
-    /// Names or patterns of columns that are categories, or `all` or `none` alone; without it columns of text with few values.
-    categories: Vec<String>,
-    /// Features for a column of text with many values.
-    hash: Option<u32>,
-}
-
-impl RowsText {
-    /// The selection of the command.
-    pub(crate) fn selection(&self) -> PyResult<Selection> {
-        let missing = match self.missing.as_deref() {
-            None => Missing::Fitted,
-            Some(name) => Missing::named(name).ok_or_else(|| {
-                PyValueError::new_err(format!("`missing` {name:?}: expected error, drop, mean or indicator"))
-            })?,
-        };
-        let categories = match self.categories.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-            [] => Categories::default(),
-            ["all"] => Categories::All,
-            ["none"] => Categories::None,
-            _ => Categories::Named(self.categories.clone()),
-        };
-        Ok(Selection {
-            features: self.features.clone(),
-            targets: self.targets.clone(),
-            keep: self.keep.clone(),
-            rows: self.rows.as_deref().map(kstore::condition::parse_rows).transpose().map_err(stored)?,
-            filter: self.r#where.as_deref().map(kstore::condition::Condition::parse).transpose().map_err(stored)?,
-            missing,
-            categories,
-            hash: self.hash,
-            ..Selection::default()
-        })
+impl Job {
+    /// The job in JSON: that of [`Fit`], and under `run` what may be used.
+    pub(crate) fn told(text: &str) -> PyResult<Self> {
+        let mut told: serde_json::Map<String, Value> = described(text)?;
+        let has = |name| told.get(name).is_some_and(|value: &Value| !value.is_null());
+        let has = (has("metric"), has("landmarks"));
+        let run = told.remove("run").map_or(Ok(RunText::default()), understood)?;
+        Ok(Self { fit: understood(told.into())?, run, has })
     }
 }
 
-impl RowsText {
-    /// The fit with notes of the rows in its model file, as the command writes them: the same fit is the same file.
-    fn noted(&self, fit: Fit) -> PyResult<Fit> {
-        let selection = self.selection()?;
-        let rows = match selection.rows {
-            None => "0..".to_string(),
-            Some(rows) if rows.end == u64::MAX => format!("{}..", rows.start),
-            Some(rows) => format!("{}..{}", rows.start, rows.end),
-        };
-        let condition = selection.filter.map(|condition| condition.to_string());
-        let missing = self.missing.as_deref().unwrap_or("error");
-        Ok(fit.note("missing", missing.into()).note("rows", rows.into()).note("where", condition.into()))
-    }
+/// The fit with landmarks that were given as rows, and with its files open.
+pub(crate) fn opened(fit: Fit, selected: &Selected, landmarks: Option<&Table>) -> ksolve::Result<Fit> {
+    let columns = Selection { features: selected.feature_names(), ..Selection::default() };
+    let rows = landmarks.map(|table| table.0.select(&columns)).transpose()?;
+    let fit = rows.into_iter().map(|rows| LandmarkSource::Rows(Box::new(rows))).fold(fit, Fit::landmarks);
+    fit.opened(selected, &TextOptions::default())
 }
 
 /// What a job may use.
@@ -153,68 +79,17 @@ impl RunText {
     }
 }
 
-/// A value of a text in the language of the command.
-fn parsed<V: std::str::FromStr>(text: Option<&str>) -> PyResult<Option<V>>
-where
-    ksolve::Error: From<V::Err>,
-{
-    text.map(str::parse).transpose().map_err(|error: V::Err| raised(error.into()))
-}
-
-impl Job {
-    /// The fit, but for landmarks and a metric that need the selected rows.
-    pub(crate) fn fit(&self) -> PyResult<Fit> {
-        let fit = Fit::solver(&self.solver).map_err(raised)?.options(self.options.clone());
-        let fit = self.rows.noted(fit)?;
-        let fit = parsed(self.kernel.as_deref())?.into_iter().fold(fit, Fit::kernel);
-        let fit = parsed(self.scale.as_deref())?.into_iter().fold(fit, Fit::scaling);
-        let fit = parsed(self.map.as_deref())?.into_iter().fold(fit, Fit::map);
-        let fit = parsed(self.precision.as_deref())?.into_iter().fold(fit, Fit::precision);
-        let fit = self.rank.into_iter().fold(fit, Fit::rank);
-        let fit = self.seed.into_iter().fold(fit, Fit::seed);
-        let fit = self.landmarks.iter().cloned().map(LandmarkSource::Scheme).fold(fit, Fit::landmarks);
-        Ok(match self.candidates.as_deref() {
-            None => fit,
-            Some("all") => fit.candidates(Candidates::All),
-            Some(text) => match text.parse() {
-                Ok(rows) if rows > 0 => fit.candidates(Candidates::Rows(rows)),
-                _ => {
-                    return Err(PyValueError::new_err(format!(
-                        "`candidates` {text}: expected a number of rows, or all"
-                    )));
-                }
-            },
-        })
-    }
-
-    /// The fit with landmarks that were given as rows.
-    pub(crate) fn landmarks(&self, fit: Fit, selected: &Selected, given: Option<&Table>) -> ksolve::Result<Fit> {
-        let Some(table) = given else { return Ok(fit) };
-        let columns = Selection { features: selected.feature_names(), ..Selection::default() };
-        Ok(fit.landmarks(LandmarkSource::Rows(Box::new(table.0.select(&columns)?))))
-    }
-
-    /// The metric for these rows.
-    pub(crate) fn metric(&self, selected: &Selected) -> ksolve::Result<MetricSource> {
-        let known = |metric: kapprox::Result<Metric>| Ok(MetricSource::of(Arc::new(metric?)));
-        match &self.metric {
-            None => Ok(MetricSource::None),
-            Some(MetricText::Name(name)) if name == "none" => Ok(MetricSource::None),
-            Some(MetricText::Diagonal(factors)) => known(Metric::diagonal(factors.clone())),
-            Some(MetricText::Matrix(rows)) => known(Metric::matrix(&rows.concat(), rows.len())),
-            Some(MetricText::Name(name)) if Path::new(name).is_file() => {
-                MetricSource::of_model(&AnyModel::load(Path::new(name))?, &selected.feature_names())
-            }
-            Some(MetricText::Name(name)) => Ok(MetricSource::Learned(name.parse()?)),
-        }
-    }
-}
-
 /// JSON from the Python side.
-pub(crate) fn described<V: for<'de> Deserialize<'de>>(text: &str) -> PyResult<V> {
-    serde_json::from_str(text).map_err(|error| {
-        PyValueError::new_err(format!("the description of the job is not understood: {}", kstore::shown::json(&error)))
-    })
+pub(crate) fn described<V: DeserializeOwned>(text: &str) -> PyResult<V> {
+    understood(serde_json::from_str(text).map_err(|error| {
+        let why = kstore::shown::json(&error);
+        PyValueError::new_err(format!("the description of the job is not understood: {why}"))
+    })?)
+}
+
+/// What a description says; where it cannot be so, the sentence of the engine.
+fn understood<V: DeserializeOwned>(told: Value) -> PyResult<V> {
+    serde_json::from_value(told).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// Fits a model on a table; returns it with the report as JSON.
@@ -232,17 +107,15 @@ pub(crate) fn fit(
     states: Option<&Bound<'_, PyAny>>,
     patience: f64,
 ) -> PyResult<(Model, String)> {
-    let job: Job = described(job)?;
-    let fit = job.fit()?;
-    let selection = fit.selection(job.rows.selection()?).map_err(raised)?;
+    let job = Job::told(job)?;
+    let selection = job.fit.selection(job.fit.selected_rows()).map_err(raised)?;
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
     let engine = states.map(|states| engine(states, patience)).transpose()?;
     let run = engine.iter().fold(run, |run, engine| run.engine(engine));
     let fitted = watched(py, show, |progress| {
         let selected = run.coded(&table.0.select(&selection)?)?;
-        let fit = job.landmarks(fit.clone(), &selected, landmarks)?.metric(job.metric(&selected)?);
-        fit.run(&selected, &progress.of(&run))
+        opened(job.fit.clone(), &selected, landmarks)?.run(&selected, &progress.of(&run))
     })?
     .map_err(raised)?;
     learned(fitted, table, &run, job.run.threads(), None)

@@ -1,6 +1,6 @@
 //! The extension module of the Python package `kmill`: jobs of `ksolve` on numpy arrays, Arrow streams and files.
 //!
-//! It holds no algorithm and no default of one: a job comes as JSON from the Python side ([`job::Job`]), which makes it of what
+//! It holds no algorithm and no default of one: a job comes as JSON from the Python side ([`ksolve::job::Fit`]), which makes it of what
 //! the registries say. Everything here is private to the package; users see `kmill/*.py`.
 
 mod curve;

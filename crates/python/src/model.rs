@@ -1,13 +1,13 @@
 //! A fitted model in Python: its file, its card and its predictions.
 
 use crate::error::raised;
-use crate::job::{RowsText, RunText, described};
+use crate::job::{RunText, described};
 use crate::table::Table;
 use crate::watch::watched;
 use ksolve::AnyModel;
 use ksolve::job::Predictor;
 use ksolve::predict::Extras;
-use kstore::Real;
+use kstore::{Real, Selection};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -156,7 +156,7 @@ impl Model {
         request: &str,
     ) -> PyResult<(Matrix<'py>, Option<Matrix<'py>>)> {
         let request: Request = described(request)?;
-        let (selection, run, extras) = (request.rows.selection()?, request.run.run(None)?, request.extras()?);
+        let (selection, run, extras) = (request.rows.clone(), request.run.run(None)?, request.extras()?);
         let predictor = &self.predictor;
         let (scores, more, n) = watched(py, None, |progress| {
             let (mut scores, mut more) = (Vec::new(), Vec::new());
@@ -194,14 +194,13 @@ impl Model {
         show: Option<Py<PyAny>>,
     ) -> PyResult<u64> {
         let request: Request = described(request)?;
-        let (selection, extras, scratch) = (request.rows.selection()?, request.extras()?, request.run.scratch()?);
+        let (selection, extras, scratch) = (request.rows.clone(), request.extras()?, request.run.scratch()?);
         let run = request.run.run(scratch.as_ref())?;
         let predictor = &self.predictor;
         let written = watched(py, show, |progress| {
-            let carried =
-                kstore::Selection { without_features: true, missing: kstore::Missing::Mean, ..selection.clone() };
+            let carried = Selection { without_features: true, missing: kstore::Missing::Mean, ..selection.clone() };
             let kept = (!carried.keep.is_empty()).then(|| table.0.select(&carried)).transpose()?;
-            let selected = predictor.select(&table.0, kstore::Selection { keep: Vec::new(), ..selection })?;
+            let selected = predictor.select(&table.0, Selection { keep: Vec::new(), ..selection })?;
             predictor.write(&selected, kept.as_ref(), extras, &output, &progress.of(&run))
         })?
         .map_err(raised)?;
@@ -216,7 +215,7 @@ type Matrix<'py> = Bound<'py, PyArray2<f64>>;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Request {
-    rows: RowsText,
+    rows: Selection,
     run: RunText,
     extras: Vec<String>,
 }

@@ -2,14 +2,14 @@
 
 use crate::error::{raised, stored};
 use crate::foreign::{ArrayBytes, batches};
-use crate::job::{RowsText, RunText, described};
+use crate::job::{RunText, described};
 use crate::rows::{ArrayRows, Features, SparseRows};
 use crate::watch::watched;
 use ksolve::train::Stages;
 use kstore::arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use kstore::arrow::datatypes::{Field, Schema};
 use kstore::source::Element;
-use kstore::{Pass, Reading, RowSource, Selected, StatisticsFold, Workers};
+use kstore::{Pass, Reading, RowSource, Selected, Selection, StatisticsFold, Workers};
 use numpy::{PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -102,7 +102,7 @@ impl Table {
         run: &str,
         variance: bool,
     ) -> PyResult<(Vec<String>, Option<u64>, Option<f64>)> {
-        let selection = described::<RowsText>(rows)?.selection()?;
+        let selection: Selection = described(rows)?;
         let run = described::<RunText>(run)?;
         let (threads, run) = (run.threads(), run.run(None)?);
         let selected = self.0.select(&selection).map_err(stored)?;

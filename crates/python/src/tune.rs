@@ -1,7 +1,7 @@
 //! The whole choice: kernels, metrics, solvers and penalties on a sample, then the fit of the winner on all rows.
 
 use crate::error::raised;
-use crate::job::{Job, described, learned};
+use crate::job::{Job, described, learned, opened};
 use crate::model::Model;
 use crate::table::Table;
 use crate::watch::{Progress, watched};
@@ -79,9 +79,8 @@ pub(crate) fn tune(
     landmarks: Option<&Table>,
     show: Option<Py<PyAny>>,
 ) -> PyResult<(Model, String)> {
-    let (job, search): (Job, Search) = (described(job)?, described(search)?);
-    let base = job.fit()?;
-    let selection = base.selection(job.rows.selection()?).map_err(raised)?;
+    let (job, search): (Job, Search) = (Job::told(job)?, described(search)?);
+    let selection = job.fit.selection(job.fit.selected_rows()).map_err(raised)?;
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
     let (fitted, chosen, warnings) = watched(py, show, |progress| {
@@ -89,11 +88,16 @@ pub(crate) fn tune(
         let run = progress.of(&run);
         let pace = Pace::new(search.time.filter(|time| time.is_finite() && *time > 0.0).map(Duration::from_secs_f64));
         let watch = Watch { progress, pace: &pace, trials: AtomicBool::new(false), warnings: Mutex::new(Vec::new()) };
-        let base = job.landmarks(base.clone(), &selected, landmarks)?.metric(search.metric(&job, &selected)?);
+        let base = match search.learns(&job) {
+            true => job.fit.clone().metric(MetricSource::Learned(MetricForm::Best)),
+            false => job.fit.clone(),
+        };
+        let base = opened(base, &selected, landmarks)?;
         let asked = Asked { search: &search, base: &base, selected: &selected, run: &run, watch: &watch };
+        let free = !job.has.1 && landmarks.is_none();
         let (fitted, chosen) = match base.element_type() {
-            ElementType::F32 => asked.fit::<f32>(job.landmarks.is_none() && landmarks.is_none()),
-            ElementType::F64 => asked.fit::<f64>(job.landmarks.is_none() && landmarks.is_none()),
+            ElementType::F32 => asked.fit::<f32>(free),
+            ElementType::F64 => asked.fit::<f64>(free),
         }?;
         Ok::<_, Error>((fitted, chosen, watch.warnings.into_inner().unwrap_or_else(PoisonError::into_inner)))
     })?
@@ -117,15 +121,11 @@ pub(crate) fn tune(
 impl Search {
     /// True where the metric of every kernel is learned: whenever errors are compared, unless it was said otherwise.
     fn learns(&self, job: &Job) -> bool {
-        job.metric.is_none() && self.score != "alignment" && self.factors.is_none()
-    }
-
-    fn metric(&self, job: &Job, selected: &Selected) -> ksolve::Result<MetricSource> {
-        if self.learns(job) { Ok(MetricSource::Learned(MetricForm::Best)) } else { job.metric(selected) }
+        !job.has.0 && self.score != "alignment" && self.factors.is_none()
     }
 
     fn options(&self, stand_in: &Fit, score: Score, learns: bool, selected: &Selected) -> ksolve::Result<TuneOptions> {
-        let ridge = Ridge::new(&stand_in.settings()?);
+        let ridge = Ridge::new(stand_in.settings()?);
         let named = self.kernels.clone();
         let kernels = named.unwrap_or_else(|| match learns {
             true => KERNELS.map(String::from).to_vec(),

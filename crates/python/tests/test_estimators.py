@@ -202,7 +202,7 @@ def test_a_metric_makes_a_better_model():
     learned.fit(X[:1500], y[:1500])
     assert learned.score(X[1500:], y[1500:]) > plain.score(X[1500:], y[1500:]) + 0.05
     assert {name for name, _ in learned.model_.importance()[:3]} == {"x0", "x1", "x2"}
-    with pytest.raises(ValueError, match="expected learn, diagonal"):
+    with pytest.raises(ValueError, match="expected none, learn, diagonal"):
         kmill.KernelRidge(metric="other").fit(X, y)
 
 

@@ -62,8 +62,9 @@ fn the_held_out_share_of_variance_is_that_of_components_without_the_rows() {
         table::solve::<f64>(&table::select(&path, Task::Components), &options, "kpca", &solver, threads)
     };
     let (trained, again) = (fitted(2), fitted(1));
-    assert!(trained.figures == again.figures && trained.coefficients == again.coefficients);
-    let shares = &trained.figures.iter().find(|figure| figure.name == "held-out share of variance").unwrap().values;
+    assert!(trained.report.figures == again.report.figures && trained.model.coefficients == again.model.coefficients);
+    let shares =
+        &trained.report.figures.iter().find(|figure| figure.name == "held-out share of variance").unwrap().values;
     let mut left = vec![0.0; q + 1];
     for fold in 0..3 {
         let (held, inside): (Vec<usize>, Vec<usize>) = (0..N).partition(|i| i / 30 == fold);
@@ -80,7 +81,7 @@ fn the_held_out_share_of_variance_is_that_of_components_without_the_rows() {
         let expected = (left[j] - left[j + 1]) / left[0];
         assert!((share - expected).abs() < 1e-7, "component {j}: {share} and {expected}");
     }
-    let train = &trained.figures.iter().find(|figure| figure.name == "share of variance").unwrap().values;
+    let train = &trained.report.figures.iter().find(|figure| figure.name == "share of variance").unwrap().values;
     assert!(shares.iter().sum::<f64>() < train.iter().sum::<f64>(), "{shares:?} {train:?}");
 }
 
@@ -92,7 +93,7 @@ fn the_distance_from_components_is_what_they_cannot_reconstruct() {
     let matrix = kernel_matrix(&rows, &*k);
     for (whiten, components) in [(false, 5), (true, 3)] {
         let solver = Options::new().set("components", components).set("whiten", whiten).set("novelty", true);
-        let model = table::model(&fit(&rows, spec, "kpca", &solver), "nystrom");
+        let model = table::model(&fit(&rows, spec, "kpca", &solver));
         let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
         let at: Vec<Vec<f64>> =
             rows[..3].iter().cloned().chain(Lcg(23).normals(10, 2)).chain([vec![6.0, 6.0]]).collect();
@@ -148,7 +149,7 @@ fn pre_images_are_the_fixed_point() {
         })
         .collect();
     let solver = Options::new().set("components", 4).set("novelty", true);
-    let model = table::model(&fit(&rows, "gaussian(sigma=1.5)", "kpca", &solver), "nystrom");
+    let model = table::model(&fit(&rows, "gaussian(sigma=1.5)", "kpca", &solver));
     let at = [vec![3.4, 0.3], vec![-2.0, 1.8], vec![0.2, -2.5]];
     let (x, mut found) = (flat(&at), vec![0.0; 6]);
     let (x, basis) = (MatRef::from_row_major_slice(&x, 3, 2), model.functions().unwrap());
@@ -162,10 +163,10 @@ fn pre_images_are_the_fixed_point() {
         assert!(off(found) < 0.8 * off(at), "{at:?} is pulled to the circle: {found:?}");
     }
     // and where there are none, that is told
-    let other = table::model(&fit(&rows, "laplacian(sigma=1)", "kpca", &solver), "nystrom");
+    let other = table::model(&fit(&rows, "laplacian(sigma=1)", "kpca", &solver));
     assert!(PreImages::new(&other).unwrap_err().to_string().contains("only a Gaussian kernel"));
     let plain = Options::new().set("components", 4);
-    let without = table::model(&fit(&rows, "gaussian(sigma=1.5)", "kpca", &plain), "nystrom");
+    let without = table::model(&fit(&rows, "gaussian(sigma=1.5)", "kpca", &plain));
     assert!(PreImages::new(&without).unwrap_err().to_string().contains("`novelty`"));
 }
 
@@ -205,9 +206,9 @@ fn components_of_the_l1_norm_are_those_of_kernel_values_alone() {
         let scores: Vec<Vec<f64>> = rows.iter().map(|row| table::predict(&trained, spec, row)).collect();
         for (j, (expected, mean)) in expected.iter().enumerate() {
             assert!(
-                (trained.figures[0].values[j] / mean - 1.0).abs() < 1e-9,
+                (trained.report.figures[0].values[j] / mean - 1.0).abs() < 1e-9,
                 "{spec}, {j}: {:?} {mean}",
-                trained.figures
+                trained.report.figures
             );
             let sign = if scores[0][j] * expected[0] < 0.0 { -1.0 } else { 1.0 };
             for (i, expected) in expected.iter().enumerate() {
@@ -228,12 +229,12 @@ fn components_of_the_l1_norm_leave_a_plane_with_rows_on_it() {
     let solver = Options::new().set("components", 2).set("uncentred", true);
     let trained = fit(&rows, "linear()", "kpca-l1", &solver);
     // (3, 2)/√13: (2·9 + 2·4)/(4√13), where the axis has 1.5
-    let means = &trained.figures[0].values;
+    let means = &trained.report.figures[0].values;
     assert!((means[0] - 13f64.sqrt() / 2.0).abs() < 1e-12, "{means:?}");
     // the other one is orthogonal: every row is 6/√13 away
     assert!((means[1] - 6.0 / 13f64.sqrt()).abs() < 1e-12, "{means:?}");
     let again = fit(&rows, "linear()", "kpca-l1", &solver);
-    assert_eq!(again.figures, trained.figures);
+    assert_eq!(again.report.figures, trained.report.figures);
 }
 
 /// One row far away turns the first component of variance, and hardly that of distance.

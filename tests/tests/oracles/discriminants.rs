@@ -24,7 +24,7 @@ fn fitted(kernel: &str, q: usize) -> (Rows, Vec<f64>, Trained<f64>) {
     let solver = Options::new().set("lambda", LAMBDA).set("components", q);
     let trained = solve::<f64>(&select(&path, Task::Classification), &options, "fisher", &solver, 1);
     let again = solve::<f64>(&select(&path, Task::Classification), &options, "fisher", &solver, 3);
-    assert!(trained.components == again.components, "other bits on three threads");
+    assert!(trained.model.components == again.model.components, "other bits on three threads");
     (golden.x, golden.y, trained)
 }
 
@@ -52,13 +52,13 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 fn discriminants_solve_their_equation() {
     for kernel in ["gaussian(sigma=2)", "linear()"] {
         let (x, y, trained) = fitted(kernel, 2);
-        let head = trained.components.as_ref().unwrap();
+        let head = trained.model.components.as_ref().unwrap();
         assert_eq!(head.intercept.len(), 2, "{kernel}");
         let (n_matrix, b_matrix) = scatters(&y);
         let k = kernels::kernel(kernel);
         let gram: Rows = x.iter().map(|a| x.iter().map(|b| k(a, b)).collect()).collect();
         let coordinates: Rows = x.iter().map(|row| components(&trained, kernel, row)).collect();
-        let ratios = &trained.figures.iter().find(|figure| figure.name == "discriminant ratio").unwrap().values;
+        let ratios = &trained.report.figures.iter().find(|figure| figure.name == "discriminant ratio").unwrap().values;
         for j in 0..2 {
             let centred: Vec<f64> = coordinates.iter().map(|row| row[j]).collect();
             assert!(centred.iter().sum::<f64>().abs() < 1e-7, "{kernel}: not centred");
@@ -89,7 +89,7 @@ fn discriminants_solve_their_equation() {
         (0..d).map(|a| (0..d).map(|b| inner(&n_matrix, a, b) + if a == b { LAMBDA } else { 0.0 }).collect()).collect();
     let trace: f64 =
         (0..d).map(|b| dense_solve(&within, &(0..d).map(|a| inner(&b_matrix, a, b)).collect::<Vec<_>>())[b]).sum();
-    let ratios = &trained.figures.iter().find(|figure| figure.name == "discriminant ratio").unwrap().values;
+    let ratios = &trained.report.figures.iter().find(|figure| figure.name == "discriminant ratio").unwrap().values;
     close(ratios.iter().sum::<f64>(), trace, 1e-9, "sum of the ratios");
 }
 
@@ -110,11 +110,11 @@ fn there_are_fewer_discriminants_than_classes() {
     // means of three classes on a line span one direction
     let line: Rows = golden.x.iter().map(|row| vec![row[0]]).collect();
     let trained = refused(&line, 2).unwrap();
-    assert_eq!(trained.components.unwrap().intercept.len(), 1);
+    assert_eq!(trained.model.components.unwrap().intercept.len(), 1);
     // without being asked for, there are none
     write(&path, &golden.x, &golden.y);
     let plain = solve::<f64>(&select(&path, Task::Classification), &options, "fisher", &Options::new(), 1);
-    assert!(plain.components.is_none());
+    assert!(plain.model.components.is_none());
 }
 
 /// The error that every lambda is chosen by is that of fits to tables without the rows of each fold.
@@ -136,9 +136,12 @@ fn lambdas_are_chosen_by_fits_without_the_rows() {
         let path = ["10", "0.01", "0.0001"];
         let trained = fit(&x, &y, FoldSpec::Blocks(3), &path.join(","), 2);
         let again = fit(&x, &y, FoldSpec::Blocks(3), &path.join(","), 1);
-        assert!(trained.coefficients == again.coefficients && trained.figures == again.figures);
-        assert_eq!(trained.passes, 1 + fit(&x, &y, FoldSpec::None, "0.01", 1).passes);
-        let errors = &trained.figures.iter().find(|figure| figure.name == "held-out error at each").unwrap().values;
+        assert!(
+            trained.model.coefficients == again.model.coefficients && trained.report.figures == again.report.figures
+        );
+        assert_eq!(trained.report.passes, 1 + fit(&x, &y, FoldSpec::None, "0.01", 1).report.passes);
+        let errors =
+            &trained.report.figures.iter().find(|figure| figure.name == "held-out error at each").unwrap().values;
         let classes = Classes::new((0..k as i64).map(Label::Int).collect()).unwrap();
         for (lambda, error) in path.iter().zip(errors) {
             let mut wrong = 0;
@@ -155,7 +158,7 @@ fn lambdas_are_chosen_by_fits_without_the_rows() {
         let best = errors.iter().copied().fold(f64::INFINITY, f64::min);
         assert!(errors.iter().any(|error| *error > best), "nothing to choose: {errors:?}");
         let chosen = path[errors.iter().position(|error| *error == best).unwrap()];
-        assert_eq!(trained.lambda, Some(chosen.parse().unwrap()), "{errors:?}");
+        assert_eq!(trained.report.lambda, Some(chosen.parse().unwrap()), "{errors:?}");
         // what is chosen is learned as if there had been no choice, but for the order of the sums
         let alone = fit(&x, &y, FoldSpec::None, chosen, 2);
         let (got, expected) = (predict(&trained, kernel, &x[7]), predict(&alone, kernel, &x[7]));

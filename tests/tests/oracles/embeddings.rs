@@ -24,7 +24,7 @@ fn fitted(x: &Rows, options: &TrainOptions, name: &str, given: &Options) -> Trai
     let selected = select(&path, Task::Components);
     let trained = solve::<f64>(&selected, options, name, given, 1);
     let again = solve::<f64>(&selected, options, name, given, 3);
-    let bits = |trained: &Trained<f64>| model(trained, "nystrom").to_bytes().unwrap();
+    let bits = |trained: &Trained<f64>| model(trained).to_bytes().unwrap();
     assert!(bits(&trained) == bits(&again), "{name}: other bits on three threads");
     trained
 }
@@ -38,14 +38,12 @@ fn refused(x: &Rows, options: &TrainOptions, name: &str, given: &Options) -> Str
 
 /// The coordinates of rows by the model, which is written to bytes and read again.
 fn coordinates(trained: &Trained<f64>, x: &Rows) -> Rows {
-    let mut saved = model(trained, "nystrom");
-    // outputs of another number than the targets are those of components
-    saved.card.task = Task::Components;
+    let saved = model(trained);
     let AnyModel::F64(read) = AnyModel::from_bytes(&saved.to_bytes().unwrap()).unwrap() else { panic!("f32") };
     assert!(read == saved, "the file has another model");
     let flat: Vec<f64> = x.concat();
     let basis = read.functions().unwrap();
-    let mut out = Mat::zeros(x.len(), trained.intercept.len());
+    let mut out = Mat::zeros(x.len(), trained.model.intercept.len());
     let rows = MatRef::from_row_major_slice(&flat, x.len(), x[0].len());
     read.predict(&*basis, rows, out.as_mut(), &Workers::sequential()).unwrap();
     (0..x.len()).map(|i| out.row(i).iter().copied().collect()).collect()
@@ -79,7 +77,7 @@ fn eigenmaps_are_those_of_the_dense_matrix() {
     let expected: Rows =
         (0..n).map(|i| (0..q).map(|j| vectors[(i, n - 2 - j)] / degrees[i].sqrt()).collect()).collect();
     same_up_to_signs(&coordinates(&trained, &x), &expected, 1e-8, "eigenmaps");
-    for (j, value) in trained.figures[0].values.iter().enumerate() {
+    for (j, value) in trained.report.figures[0].values.iter().enumerate() {
         close(*value, values[n - 1 - j], 1e-10, "eigenvalue");
     }
     // the coordinates of a new row are the mean of those of the rows by the kernel, over the eigenvalue
@@ -107,7 +105,7 @@ fn scaling_is_the_classical_one_and_with_a_linear_kernel_principal_components() 
         for m in [n, 40] {
             let options = TrainOptions { rank: m, ranks: vec![m], ..exact(Task::Components, kernel, n) };
             let trained = fitted(x, &options, "mds", &Options::new().set("components", q));
-            let (points, _) = trained.basis.landmarks().unwrap();
+            let (points, _) = trained.model.basis.landmarks().unwrap();
             let z: Rows = points.chunks(x[0].len()).map(<[f64]>::to_vec).collect();
             let means: Vec<f64> = z.iter().map(|a| z.iter().map(|b| distance(a, b)).sum::<f64>() / m as f64).collect();
             let mean = means.iter().sum::<f64>() / m as f64;
@@ -156,9 +154,9 @@ fn embeddings_by_neighbours_are_those_of_scikit_learn() {
             "isomap" => coordinates(&trained, &x),
             // the coordinates of the nodes are the coefficients
             _ => {
-                let (_, order) = trained.basis.landmarks().unwrap();
+                let (_, order) = trained.model.basis.landmarks().unwrap();
                 let place = |row: usize| order.iter().position(|at| *at == row as u64).unwrap();
-                let of = |i: usize| trained.coefficients.row(place(i)).iter().copied().collect();
+                let of = |i: usize| trained.model.coefficients.row(place(i)).iter().copied().collect();
                 (0..x.len()).map(of).collect()
             }
         };
@@ -184,8 +182,8 @@ fn paths_from_fewer_landmarks_are_those_of_the_formula() {
     let (x, new, m, k) = (rows(&golden["x"]), rows(&golden["new"]), 60, 8);
     let options = TrainOptions { ranks: vec![m], ..exact(Task::Components, "linear()", x.len()) };
     let trained = fitted(&x, &options, "isomap", &Options::new().set("neighbours", k));
-    let (points, order) = trained.basis.landmarks().unwrap();
-    assert_eq!((trained.rank, order.len()), (m, x.len()));
+    let (points, order) = trained.model.basis.landmarks().unwrap();
+    assert_eq!((trained.report.rank, order.len()), (m, x.len()));
     let nodes: Rows = points.chunks(3).map(<[f64]>::to_vec).collect();
     let n = nodes.len();
     // all shortest paths by Floyd and Warshall
@@ -225,9 +223,9 @@ fn paths_from_fewer_landmarks_are_those_of_the_formula() {
 
 /// The coordinates of the nodes of a model that has one coefficient for each, and the nodes.
 fn placed(trained: &Trained<f64>) -> (Rows, Rows) {
-    let (points, order) = trained.basis.landmarks().unwrap();
+    let (points, order) = trained.model.basis.landmarks().unwrap();
     let nodes: Rows = points.chunks(points.len() / order.len()).map(<[f64]>::to_vec).collect();
-    (nodes, (0..order.len()).map(|i| trained.coefficients.row(i).iter().copied().collect()).collect())
+    (nodes, (0..order.len()).map(|i| trained.model.coefficients.row(i).iter().copied().collect()).collect())
 }
 
 #[test]
@@ -247,7 +245,7 @@ fn a_chain_unfolds_to_a_line() {
     (1..x.len()).for_each(|i| place[i] = place[i - 1] + apart(&x[i], &x[i - 1]));
     let mean = place.iter().sum::<f64>() / x.len() as f64;
     let squares: f64 = place.iter().map(|s| (s - mean) * (s - mean)).sum();
-    let figure = |name: &str| trained.figures.iter().find(|figure| figure.name == name).unwrap().values.clone();
+    let figure = |name: &str| trained.report.figures.iter().find(|figure| figure.name == name).unwrap().values.clone();
     eprintln!("sum of squares {:e}", figure("sum of squares")[0] / squares - 1.0);
     close(figure("sum of squares")[0] / squares, 1.0, 1e-8, "sum of squares");
     close(figure("share of variance")[0], 1.0, 1e-8, "all on a line");

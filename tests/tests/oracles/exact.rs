@@ -119,19 +119,19 @@ fn training_at_full_rank_is_dual_kernel_ridge() {
     for (map, spec) in ["nystrom", "eigen"].iter().flat_map(|map| KERNELS[..3].iter().map(move |spec| (map, spec))) {
         for lambda in [1e-5, 1e-2] {
             let trained = fit(map, &rows, &y, spec, &[lambda], FoldSpec::None);
-            assert_eq!(trained.rank, 120);
-            let certificate = trained.certificate.unwrap();
+            assert_eq!(trained.report.rank, 120);
+            let certificate = trained.report.certificate.unwrap();
             assert!(certificate.trace_error < 1e-12, "{certificate:?}");
             let expected = mse(&dual(&rows, &y, spec, lambda, &rows), &y);
             assert!(
-                (trained.train.unwrap().0 / expected - 1.0).abs() < 1e-8,
+                (trained.report.train.unwrap().mse / expected - 1.0).abs() < 1e-8,
                 "{map}, {spec}, {lambda:e}: {} {expected}",
-                trained.train.unwrap().0
+                trained.report.train.unwrap().mse
             );
         }
         // features know of the held-out rows, the coefficients do not: (K + λn'I)⁻¹y of the n' others
         let trained = fit(map, &rows, &y, spec, &[1e-5, 1e-2], FoldSpec::Blocks(3));
-        for cell in &trained.surface.cells {
+        for cell in &trained.report.surface {
             let mut sum = 0.0;
             for fold in 0..3 {
                 let out = |i: usize| i / 40 == fold;

@@ -85,17 +85,25 @@ fn directions_are_those_of_the_dense_form() {
         let options = exact(task, KERNEL, x.len());
         let trained = fitted(&x, y, &options, &given, 1).unwrap();
         let again = fitted(&x, y, &options, &given, 3).unwrap();
-        assert!(trained.metric == again.metric && trained.figures == again.figures, "other bits");
+        assert!(
+            trained.model.metric == again.model.metric && trained.report.figures == again.report.figures,
+            "other bits"
+        );
         let l: Rows = y.iter().map(|a| y.iter().map(|b| on_target(*a, *b)).collect()).collect();
         let m = gradients(&x, &l, 1e-3);
         let (d, trace) = (m.len(), (0..m.len()).map(|j| m[j][j]).sum::<f64>());
-        for (j, slope) in trained.figures[1].values.iter().enumerate() {
+        for (j, slope) in trained.report.figures[1].values.iter().enumerate() {
             close(slope * slope / trace, m[j][j] / trace, 1e-8, &format!("{name} {kernel}: slope of column {j}"));
         }
-        let metric = trained.metric.clone().unwrap();
+        let metric = trained.model.metric.clone().unwrap();
         let expected = dense::eigenvalues(m.clone());
         for (k, u) in metric.numbers().chunks(d).enumerate() {
-            close(trained.figures[0].values[k], expected[k] / trace, 1e-8, &format!("{name} {kernel}: share {k}"));
+            close(
+                trained.report.figures[0].values[k],
+                expected[k] / trace,
+                1e-8,
+                &format!("{name} {kernel}: share {k}"),
+            );
             close(dot(u, u), 1.0, 1e-12, "directions have length 1");
             for (j, row) in m.iter().enumerate() {
                 assert!((dot(row, u) - expected[k] * u[j]).abs() < 1e-8 * trace, "{name} {kernel}: direction {k}");
@@ -118,11 +126,12 @@ fn a_direction_of_the_rows_is_found() {
         TrainOptions { rank: 300, candidates: Some(2000), ..exact(Task::Regression, "gaussian(sigma=3)", 300) };
     let options = TrainOptions { ranks: vec![300], ..options };
     let trained = fitted(&x, &y, &options, &given, 2).unwrap();
-    let u = trained.metric.unwrap().numbers();
+    let u = trained.model.metric.unwrap().numbers();
     let angle = (1.0 - ((u[0] + u[1]) / 2f64.sqrt()).powi(2)).max(0.0).sqrt();
     assert!(1.0 - (u[0] + u[1]) / 2f64.sqrt() < 1e-3, "{u:?}, an angle of {angle}");
-    let importance = trained.importance.unwrap();
-    assert!(importance[0] + importance[1] > 0.9, "{importance:?}");
+    let importance = trained.report.metric.unwrap().importance;
+    let own = importance.iter().filter(|(name, _)| name == "x0" || name == "x1").map(|(_, share)| share);
+    assert!(own.sum::<f64>() > 0.9, "{importance:?}");
 }
 
 #[test]
@@ -146,5 +155,5 @@ fn what_has_no_direction_is_said() {
     assert!(refused(&y, &given, &Options::new()).contains("the columns as they are"));
     // there are no more directions than columns
     let many = fitted(&x, &y, &options, &Options::new().set("components", 10), 1).unwrap();
-    assert_eq!(many.intercept.len(), x[0].len());
+    assert_eq!(many.model.intercept.len(), x[0].len());
 }

@@ -80,9 +80,13 @@ fn everywhere<T: kapprox::Real>(name: &str) {
         assert!(heard.iter().any(|name| name == stage), "{stage}: {heard:?}");
         let warned = heard.iter().any(|text| text.contains("computed anew in every pass"));
         assert_eq!(warned, scratch.is_none(), "{heard:?}");
-        let same = memory.coefficients == other.coefficients && memory.intercept == other.intercept;
-        assert!(same && memory.figures == other.figures, "{name}, {stage}, {threads} threads: other bits");
-        assert_eq!(memory.certificate, other.certificate);
+        let same =
+            memory.model.coefficients == other.model.coefficients && memory.model.intercept == other.model.intercept;
+        assert!(
+            same && memory.report.figures == other.report.figures,
+            "{name}, {stage}, {threads} threads: other bits"
+        );
+        assert_eq!(memory.report.certificate, other.report.certificate);
     }
 }
 

@@ -44,7 +44,7 @@ fn fit<T: kapprox::Real>(selected: &Selected, (options, ridge): &Job, threads: u
 }
 
 fn figure<'a, T: kapprox::Real>(trained: &'a Trained<T>, name: &str) -> &'a [f64] {
-    &trained.figures.iter().find(|figure| figure.name == name).unwrap().values
+    &trained.report.figures.iter().find(|figure| figure.name == name).unwrap().values
 }
 
 fn largest(v: &[f64]) -> f64 {
@@ -78,9 +78,13 @@ fn the_exact_kernel_is_scikit_learns_kernel_ridge() {
         let mut options = on_all_rows(Task::Regression, spec, x.len(), lambda, method, Intercept::None);
         options.1.leave_one_out = method == RidgeMethod::Direct;
         let trained = fit::<f64>(&selected, &options, 2, 1 << 30);
-        assert_eq!((trained.rank, trained.intercept[0]), (200, 0.0));
-        assert_eq!(trained.left_out.is_some(), method == RidgeMethod::Direct);
-        trained.left_out.inspect(|found| assert!((found / loo - 1.0).abs() < 1e-8, "{found} {loo}"));
+        assert_eq!((trained.report.rank, trained.model.intercept[0]), (200, 0.0));
+        assert_eq!(trained.report.train.and_then(|train| train.loo_mse).is_some(), method == RidgeMethod::Direct);
+        trained
+            .report
+            .train
+            .and_then(|train| train.loo_mse)
+            .inspect(|found| assert!((found / loo - 1.0).abs() < 1e-8, "{found} {loo}"));
         for (x, expected) in new.iter().zip(&expected) {
             let got = predict(&trained, spec, x)[0];
             assert!((got - expected).abs() < 1e-8 * expected.abs().max(1.0), "{method:?}: {got} {expected}");
@@ -134,7 +138,7 @@ fn the_residual_bounds_the_error_of_fitted_values_in_both_precisions() {
             let trained = fit::<T>(&selected, &options, 2, 1 << 30);
             let fitted = |a: &dyn Fn(usize) -> f64, i: usize| (0..n).map(|j| matrix[i][j] * a(j)).sum::<f64>();
             let off = |i: usize| {
-                let found = fitted(&|j| trained.coefficients[(j, 0)], i) + trained.intercept[0];
+                let found = fitted(&|j| trained.model.coefficients[(j, 0)], i) + trained.model.intercept[0];
                 found - fitted(&|j| alpha[j], i) - c
             };
             let error = (0..n).map(|i| off(i).powi(2)).sum::<f64>().sqrt() / length;
@@ -183,10 +187,10 @@ fn the_dual_is_that_of_dense_systems_for_every_intercept_and_its_residual_is_tru
                     let (got, expected) = (predict(&trained, spec, z)[0], at(z));
                     assert!((got - expected).abs() < 1e-7 * (1.0 + expected.abs()), "{method:?}: {got} {expected}");
                 }
-                let found = trained.train.unwrap().0;
+                let found = trained.report.train.unwrap().mse;
                 assert!((found / mse - 1.0).abs() < 1e-6, "{method:?}, {intercept}: {found} {mse}");
                 if method == RidgeMethod::Pcg && intercept == Intercept::None {
-                    let a = trained.coefficients.col_as_slice(0);
+                    let a = trained.model.coefficients.col_as_slice(0);
                     let row = |i: usize| matrix[i].iter().zip(a).map(|(k, a)| k * a).sum::<f64>();
                     let r = (0..n).map(|i| (y[i] - row(i) - lambda * n as f64 * a[i]).powi(2)).sum::<f64>();
                     let outside = (r / y.iter().map(|y| y * y).sum::<f64>()).sqrt();
@@ -223,11 +227,11 @@ fn leave_one_out_is_that_of_refits_on_the_exact_kernel_and_on_landmarks() {
         let mut primal = on_landmarks(110, 110, lambda, Ridge::default(), intercept);
         for job in [&mut dual, &mut primal] {
             job.1.leave_one_out = true;
-            let found = fit::<f64>(&selected, job, 2, 1 << 30).left_out.unwrap();
+            let found = fit::<f64>(&selected, job, 2, 1 << 30).report.train.and_then(|train| train.loo_mse).unwrap();
             assert!((found / expected - 1.0).abs() < 1e-8, "{intercept}, {}: {found} {expected}", job.0.map);
         }
-        let again = fit::<f64>(&selected, &primal, 1, 1 << 30).left_out;
-        assert_eq!(again, fit::<f64>(&selected, &primal, 3, 1 << 30).left_out);
+        let again = fit::<f64>(&selected, &primal, 1, 1 << 30).report.train.and_then(|train| train.loo_mse);
+        assert_eq!(again, fit::<f64>(&selected, &primal, 3, 1 << 30).report.train.and_then(|train| train.loo_mse));
     }
 }
 
@@ -241,14 +245,14 @@ fn classes_are_solved_together_and_threads_and_memory_change_no_bit() {
     let options = on_all_rows(Task::Classification, spec, 900, lambda, RidgeMethod::Pcg, Intercept::Free);
     let trained = fit::<f64>(&selected, &options, 1, 1 << 30);
     let again = fit::<f64>(&selected, &options, 3, 100 << 20);
-    assert!(trained.coefficients == again.coefficients && trained.intercept == again.intercept);
-    assert_eq!((trained.coefficients.ncols(), figure(&trained, "iterations").len()), (3, 3));
+    assert!(trained.model.coefficients == again.model.coefficients && trained.model.intercept == again.model.intercept);
+    assert_eq!((trained.model.coefficients.ncols(), figure(&trained, "iterations").len()), (3, 3));
     for class in 0..3 {
         let codes: Vec<f64> = labels.iter().map(|l| if *l == class as f64 { 1.0 } else { -1.0 }).collect();
         let (alpha, c) = dense(&x[..], &codes, spec, lambda, Intercept::Free);
-        assert!((trained.intercept[class] - c).abs() < 1e-6, "{class}");
+        assert!((trained.model.intercept[class] - c).abs() < 1e-6, "{class}");
         let difference: Vec<f64> =
-            alpha.iter().zip(trained.coefficients.col_as_slice(class)).map(|(a, b)| a - b).collect();
+            alpha.iter().zip(trained.model.coefficients.col_as_slice(class)).map(|(a, b)| a - b).collect();
         assert!(largest(&difference) < 1e-6 * largest(&alpha), "{class}: {:e}", largest(&difference));
     }
 }
@@ -271,7 +275,7 @@ fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
             let direct = Ridge { method: RidgeMethod::Direct, ..Ridge::default() };
             let direct = on_landmarks(1500, m, lambda, direct, intercept);
             let direct = fit::<f64>(&selected, &direct, 2, 1 << 30);
-            assert!(direct.method.is_none());
+            assert!(direct.report.method.is_none());
             for preconditioner in [Preconditioner::Krill, Preconditioner::Falkon] {
                 let residual = Some(1e-10);
                 let pcg = Ridge { method: RidgeMethod::Pcg, preconditioner, residual, ..Ridge::default() };
@@ -285,7 +289,7 @@ fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
                 let case = format!("m {m}, {lambda:e}, {intercept}, {preconditioner:?}");
                 eprintln!("{case}: {iterations} iterations, {error:.1e}");
                 assert!(error < 1e-7, "{case}: {error:e}");
-                let (a, b) = (direct.train.unwrap().0, pcg.train.unwrap().0);
+                let (a, b) = (direct.report.train.unwrap().mse, pcg.report.train.unwrap().mse);
                 assert!((a / b - 1.0).abs() < 1e-6, "{case}: {a} {b}");
                 // a condition number of 9 halves the error in each, and 1e-10 takes 34
                 assert!(preconditioner == Preconditioner::Falkon || iterations <= 34.0, "{case}: {iterations}");
@@ -297,12 +301,12 @@ fn conjugate_gradient_on_landmarks_is_the_direct_solution() {
 /// (1/n) Σ (y − f(x))² + lambda‖f‖² of a model, and its minimum over the functions of the same landmarks, from the kernel's formula
 /// in f64: in coordinates along the eigenvectors of the landmarks' matrix, where nothing is squared.
 fn objectives<T: kapprox::Real>(found: &Trained<T>, spec: &str, x: &[Vec<f64>], y: &[f64], lambda: f64) -> [f64; 2] {
-    let (n, k, (points, _)) = (y.len(), kernel(spec), found.basis.landmarks().unwrap());
+    let (n, k, (points, _)) = (y.len(), kernel(spec), found.model.basis.landmarks().unwrap());
     let wide = |z: &[T]| z.iter().map(|v| kstore::Real::to_f64(*v)).collect::<Vec<_>>();
     let z: Vec<Vec<f64>> = points.chunks(x[0].len()).map(wide).collect();
     let square = Mat::from_fn(z.len(), z.len(), |i, j| k(&z[i], &z[j]));
     let errors = x.iter().zip(y).map(|(x, y)| (predict(found, spec, x)[0] - y).powi(2)).sum::<f64>();
-    let a = &found.coefficients;
+    let a = &found.model.coefficients;
     let of_model = errors / n as f64 + lambda * (a.transpose() * &square * a)[(0, 0)];
 
     let eigen = square.self_adjoint_eigen(Side::Lower).unwrap();
@@ -343,7 +347,7 @@ fn conjugate_gradient_in_f32_comes_to_the_optimum() {
             let (landmarks, kernel) = (LandmarkSource::default(), kapprox::Spec::parse(spec).unwrap());
             let found = fit::<f32>(&selected, &(TrainOptions { landmarks, kernel, ..options }, ridge), 2, 1 << 30);
             let [objective, best] = objectives(&found, spec, &x, &y, lambda);
-            let (why, residual) = (&found.method.as_ref().unwrap().why, figure(&found, "residual")[0]);
+            let (why, residual) = (&found.report.method.as_ref().unwrap().why, figure(&found, "residual")[0]);
             let case = format!("{spec}, m {m}, lambda {lambda:e}, {preconditioner:?}");
             let excess = objective / best - 1.0;
             eprintln!("{case}: {excess:.1e} above the optimum, residual {residual:.1e}, {why}");
@@ -370,7 +374,7 @@ fn blocks_in_memory_in_scratch_and_computed_again_are_the_same() {
     let kept = last.terms.last().unwrap();
     assert!(kept.name.contains("all kept"), "{}", kept.name);
     let trained = fit::<f32>(&selected, &job, 1, budget);
-    assert!(trained.method.as_ref().unwrap().why.contains("all rows"), "{:?}", trained.method);
+    assert!(trained.report.method.as_ref().unwrap().why.contains("all rows"), "{:?}", trained.report.method);
     // the stage before holds the blocks too
     let memory = plans.iter().map(kstore::Plan::bytes).max().unwrap() - kept.bytes / 2;
     // computed each time, in scratch, and some of both
@@ -380,14 +384,14 @@ fn blocks_in_memory_in_scratch_and_computed_again_are_the_same() {
         let (workers, scratch) = (Workers::new(3), (bytes > 0).then_some(&scratch));
         let resources = Resources { memory, workers: &workers, stages: &Unwatched, journal: None, scratch };
         let again = train::<f32>(&selected, &options, &ridge, &resources).unwrap();
-        let why = &again.method.as_ref().unwrap().why;
+        let why = &again.report.method.as_ref().unwrap().why;
         assert_eq!((why.contains("in scratch"), why.contains("computed each time")), (in_scratch, computed), "{why}");
         assert!(!why.contains("all rows"), "{why}");
         assert!(
-            trained.coefficients == again.coefficients && trained.intercept == again.intercept,
+            trained.model.coefficients == again.model.coefficients && trained.model.intercept == again.model.intercept,
             "other bits: {why}"
         );
-        assert!(again.passes > trained.passes, "{} {}", again.passes, trained.passes);
+        assert!(again.report.passes > trained.report.passes, "{} {}", again.report.passes, trained.report.passes);
         assert_eq!(scratch.map_or(bytes, kstore::scratch::Scratch::left), bytes, "scratch is given back");
     }
 }

@@ -38,12 +38,15 @@ fn fit_in<T: kapprox::Real>(
     let options = TrainOptions { rank: x.len(), map, ..exact(task, &golden.kernel, x.len()) };
     let trained = solve::<T>(&selected, &options, name, solver, 1);
     let again = solve::<T>(&selected, &options, name, solver, 3);
-    assert!(trained.coefficients == again.coefficients && trained.intercept == again.intercept, "{name}: other bits");
+    assert!(
+        trained.model.coefficients == again.model.coefficients && trained.model.intercept == again.model.intercept,
+        "{name}: other bits"
+    );
     trained
 }
 
 fn figure<'a, T: Real>(trained: &'a Trained<T>, name: &str) -> &'a [f64] {
-    &trained.figures.iter().find(|figure| figure.name == name).unwrap().values
+    &trained.report.figures.iter().find(|figure| figure.name == name).unwrap().values
 }
 
 fn number(value: &Value) -> f64 {
@@ -75,7 +78,7 @@ fn logistic_regression() {
         }
         let intercept = numbers(&case["intercept"]);
         (0..intercept.len())
-            .for_each(|j| close(reference(&trained.intercept, j), reference(&intercept, j), 1e-5, "intercept"));
+            .for_each(|j| close(reference(&trained.model.intercept, j), reference(&intercept, j), 1e-5, "intercept"));
         let lambda = number(&case["lambda"]);
         let square = (figure(&trained, "objective")[0] - figure(&trained, "log-loss")[0]) / lambda;
         close(square, number(&case["square"]), 1e-5, "squared norm of the coefficients");
@@ -84,7 +87,7 @@ fn logistic_regression() {
 
 /// The objective in LIBSVM's units, P = ½‖w‖² + C Σ loss, of problem `j`.
 fn libsvm<T: Real>(trained: &Trained<T>, j: usize) -> f64 {
-    figure(trained, "objective")[j] / (2.0 * trained.lambda.unwrap())
+    figure(trained, "objective")[j] / (2.0 * trained.report.lambda.unwrap())
 }
 
 /// The reported gap is true: the optimum that another program found lies within it.
@@ -204,11 +207,13 @@ fn objectives_are_those_of_the_model() {
                 "svr" => ((y - f).abs() - 0.1).max(0.0),
                 _ => (-y * f).exp().ln_1p(),
             };
-            let rows = trained.basis.landmarks().unwrap().1.iter().enumerate();
+            let rows = trained.model.basis.landmarks().unwrap().1.iter().enumerate();
             let square: f64 = rows
-                .map(|(j, row)| trained.coefficients[(j, 0)] * (scores[*row as usize] - trained.intercept[0]))
+                .map(|(j, row)| {
+                    trained.model.coefficients[(j, 0)] * (scores[*row as usize] - trained.model.intercept[0])
+                })
                 .sum();
-            let expected = scores.iter().zip(y).map(loss).sum::<f64>() / n + trained.lambda.unwrap() * square;
+            let expected = scores.iter().zip(y).map(loss).sum::<f64>() / n + trained.report.lambda.unwrap() * square;
             let reported = figure(&trained, "objective")[0];
             let off = (reported - expected).abs() / expected;
             eprintln!(

@@ -46,7 +46,7 @@ fn fit_by(
 }
 
 fn figure<'a>(trained: &'a Trained<f64>, name: &str) -> &'a [f64] {
-    &trained.figures.iter().find(|figure| figure.name == name).unwrap().values
+    &trained.report.figures.iter().find(|figure| figure.name == name).unwrap().values
 }
 
 fn classes(k: i64) -> Classes {
@@ -60,7 +60,7 @@ fn pairs_are_those_of_libsvm() {
     let solver = Options::new().set("C", case["c"].as_f64().unwrap()).set("pairs", true).set("gap", 1e-8);
     for map in MAPS {
         let trained = fit(map, &golden.x, &golden.y, &golden.kernel, FoldSpec::None, &solver, 2);
-        assert!(trained.pairs && trained.intercept.len() == 3);
+        assert!(trained.model.card.pairs && trained.model.intercept.len() == 3);
         for (x, expected) in golden.new.iter().zip(rows(&case["scores"])) {
             let got = predict(&trained, &golden.kernel, x);
             got.iter().zip(&expected).for_each(|(got, expected)| close(*got, *expected, 2e-3, "pairs"));
@@ -93,7 +93,9 @@ fn errors_of_rows_held_out_are_those_of_fits_without_them() {
         let solver = base.clone().set("C", "0.1,1,30");
         let trained = fit(map, &x, &y, KERNEL, FoldSpec::Blocks(3), &solver, 2);
         let again = fit(map, &x, &y, KERNEL, FoldSpec::Blocks(3), &solver, 1);
-        assert!(trained.coefficients == again.coefficients && trained.figures == again.figures);
+        assert!(
+            trained.model.coefficients == again.model.coefficients && trained.report.figures == again.report.figures
+        );
         assert_eq!(figure(&trained, "C"), [0.1, 1.0, 30.0]);
         let errors = figure(&trained, "held-out error at each");
         let classes = if pairs { classes(k as i64).in_pairs() } else { classes(k as i64) };
@@ -115,12 +117,14 @@ fn errors_of_rows_held_out_are_those_of_fits_without_them() {
         }
         let best = errors.iter().copied().fold(f64::INFINITY, f64::min);
         let chosen = errors.iter().position(|error| *error == best).unwrap();
-        assert_eq!(trained.lambda, Some(0.5 / (path[chosen] * n as f64)));
+        assert_eq!(trained.report.lambda, Some(0.5 / (path[chosen] * n as f64)));
         // what is chosen is learned as if there had been no choice
         let alone = base.set("C", path[chosen]);
         let alone = fit(map, &x, &y, KERNEL, FoldSpec::None, &alone, 2);
-        assert!(alone.coefficients == trained.coefficients && alone.intercept == trained.intercept);
-        assert!(alone.link.is_none() && trained.link.is_none());
+        assert!(
+            alone.model.coefficients == trained.model.coefficients && alone.model.intercept == trained.model.intercept
+        );
+        assert!(alone.model.card.link.is_none() && trained.model.card.link.is_none());
     }
 }
 
@@ -150,7 +154,9 @@ fn penalties_of_other_solvers_are_chosen_by_fits_without_the_rows() {
         let solver = base.clone().set("C", "0.05,1,50");
         let trained = by(&x, &y, FoldSpec::Blocks(3), &solver, 2);
         let again = by(&x, &y, FoldSpec::Blocks(3), &solver, 1);
-        assert!(trained.coefficients == again.coefficients && trained.figures == again.figures);
+        assert!(
+            trained.model.coefficients == again.model.coefficients && trained.report.figures == again.report.figures
+        );
         let what = if name == "svr" { "held-out mse at each" } else { "held-out log-loss at each" };
         let errors = figure(&trained, what);
         for (penalty, error) in path.into_iter().zip(errors) {
@@ -167,10 +173,12 @@ fn penalties_of_other_solvers_are_chosen_by_fits_without_the_rows() {
         }
         let best = errors.iter().copied().fold(f64::INFINITY, f64::min);
         let chosen = errors.iter().position(|error| *error == best).unwrap();
-        assert_eq!(trained.lambda, Some(0.5 / (path[chosen] * n as f64)), "{name}: {errors:?}");
+        assert_eq!(trained.report.lambda, Some(0.5 / (path[chosen] * n as f64)), "{name}: {errors:?}");
         // what is chosen is learned as if there had been no choice
         let alone = by(&x, &y, FoldSpec::None, &base.set("C", path[chosen]), 2);
-        assert!(alone.coefficients == trained.coefficients && alone.intercept == trained.intercept);
+        assert!(
+            alone.model.coefficients == trained.model.coefficients && alone.model.intercept == trained.model.intercept
+        );
     }
 }
 
@@ -200,9 +208,11 @@ fn probabilities_are_calibrated() {
     let solver = Options::new().set("C", 1.0).set("probabilities", true);
     for map in MAPS {
         let trained = fit(map, &x, &y, "gaussian(sigma=3)", FoldSpec::Hash(5), &solver, 2);
-        let Some(Link::Platt { a, b }) = &trained.link else { panic!("{map}: {:?}", trained.link) };
+        let Some(Link::Platt { a, b }) = &trained.model.card.link else {
+            panic!("{map}: {:?}", trained.model.card.link)
+        };
         assert!(a[0] < 0.0 && b[0].is_finite(), "{a:?} {b:?}");
-        let link = trained.link.as_ref().unwrap();
+        let link = trained.model.card.link.as_ref().unwrap();
         let off = |x: &Vec<f64>| {
             let mut out = Vec::new();
             link.probabilities(&predict(&trained, "gaussian(sigma=3)", x), &mut out);

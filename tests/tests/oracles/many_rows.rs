@@ -31,14 +31,17 @@ fn fit(x: &[Vec<f64>], y: &[f64], name: &str, solver: &Options) -> Trained<f64> 
     let solver = solver.clone().set("lambda", LAMBDA);
     let trained = solve::<f64>(&selected, &options, name, &solver, 1);
     let again = solve::<f64>(&selected, &options, name, &solver, 3);
-    assert!(trained.coefficients == again.coefficients && trained.intercept == again.intercept, "{name}: other bits");
+    assert!(
+        trained.model.coefficients == again.model.coefficients && trained.model.intercept == again.model.intercept,
+        "{name}: other bits"
+    );
     trained
 }
 
 /// The largest entry of the gradient, as a share of the same at f = 0; `derivatives` gives those of a row's losses.
 fn gradient(trained: &Trained<f64>, x: &[Vec<f64>], derivatives: impl Fn(usize, &[f64]) -> Vec<f64>) -> f64 {
-    let (k, t, n) = (kernel(KERNEL), trained.intercept.len(), x.len() as f64);
-    let (points, _) = trained.basis.landmarks().unwrap();
+    let (k, t, n) = (kernel(KERNEL), trained.model.intercept.len(), x.len() as f64);
+    let (points, _) = trained.model.basis.landmarks().unwrap();
     let landmarks: Vec<&[f64]> = points.chunks(x[0].len()).collect();
     let at = |f: &dyn Fn(usize) -> Vec<f64>, scale: f64| -> Vec<f64> {
         let r: Vec<Vec<f64>> = (0..x.len()).map(|i| derivatives(i, &f(i))).collect();
@@ -47,7 +50,8 @@ fn gradient(trained: &Trained<f64>, x: &[Vec<f64>], derivatives: impl Fn(usize, 
             let (r, k, landmarks) = (&r, &k, &landmarks);
             (0..t).map(move |j| {
                 let rows: f64 = x.iter().zip(r).map(|(x, r)| r[j] * k(z, x)).sum::<f64>() / n;
-                let own: f64 = landmarks.iter().enumerate().map(|(l, y)| k(z, y) * trained.coefficients[(l, j)]).sum();
+                let own: f64 =
+                    landmarks.iter().enumerate().map(|(l, y)| k(z, y) * trained.model.coefficients[(l, j)]).sum();
                 rows + scale * 2.0 * LAMBDA * own
             })
         });
@@ -92,16 +96,16 @@ fn the_hinge_keeps_its_certificate() {
     for k in [2, 4] {
         let (x, y) = problem(k);
         let trained = fit(&x, &y, "svm", &Options::new().set("gap", 1e-6));
-        let figure = |name: &str| &trained.figures.iter().find(|figure| figure.name == name).unwrap().values;
+        let figure = |name: &str| &trained.report.figures.iter().find(|figure| figure.name == name).unwrap().values;
         let scores: Vec<Vec<f64>> = x.iter().map(|x| predict(&trained, KERNEL, x)).collect();
-        let (points, _) = trained.basis.landmarks().unwrap();
+        let (points, _) = trained.model.basis.landmarks().unwrap();
         let landmarks: Vec<&[f64]> = points.chunks(2).collect();
         let kernel = kernel(KERNEL);
-        for j in 0..trained.intercept.len() {
+        for j in 0..trained.model.intercept.len() {
             let class = if k == 2 { 1 } else { j };
             let side = |y: &f64| if *y as usize == class { 1.0 } else { -1.0 };
             let loss: f64 = scores.iter().zip(&y).map(|(f, y)| (1.0 - side(y) * f[j]).max(0.0)).sum();
-            let a = |l: usize| trained.coefficients[(l, j)];
+            let a = |l: usize| trained.model.coefficients[(l, j)];
             let products = landmarks
                 .iter()
                 .enumerate()

@@ -128,7 +128,11 @@ fn kernel_partial_least_squares_is_that_of_the_dual() {
         let options = exact(task, kernel, n);
         let trained = fitted(&x, &y, &options, &given, 1);
         let again = fitted(&x, &y, &options, &given, 3);
-        assert!(trained.coefficients == again.coefficients && trained.components == again.components, "other bits");
+        assert!(
+            trained.model.coefficients == again.model.coefficients
+                && trained.model.components == again.model.components,
+            "other bits"
+        );
         let k = kernels::kernel(kernel);
         let mut gram: Rows = x.iter().map(|a| x.iter().map(|b| k(a, b)).collect()).collect();
         gram = centred(&gram, &means(&gram));
@@ -151,7 +155,7 @@ fn kernel_partial_least_squares_is_that_of_the_dual() {
         // what is explained, and the error on the rows of the fit
         let left = |i: usize, j: usize| wide[i][j] - mean[j] - expected[i][j];
         let residual: f64 = (0..n).map(|i| (0..mean.len()).map(|j| left(i, j).powi(2)).sum::<f64>()).sum();
-        close(trained.train.unwrap().0, residual / (n * mean.len()) as f64, 1e-8, "train mse");
+        close(trained.report.train.unwrap().mse, residual / (n * mean.len()) as f64, 1e-8, "train mse");
     }
 }
 
@@ -162,7 +166,8 @@ fn the_surface_of_components_is_that_of_refitting_without_each_fold() {
     let spec = FoldSpec::Blocks(4);
     let options = TrainOptions { folds: spec.clone(), ..exact(Task::Regression, "linear()", n) };
     let trained = fitted(&x, &y, &options, &Options::new().set("components", d), 2);
-    let figure = |name: &str| &trained.figures.iter().find(|figure| figure.name.starts_with(name)).unwrap().values;
+    let figure =
+        |name: &str| &trained.report.figures.iter().find(|figure| figure.name.starts_with(name)).unwrap().values;
     let got = figure("held-out mse");
     let folds = Folds::new(&spec, 0, 0..n as u64, &[]).unwrap();
     let fold = |row: usize| folds.fold_of(row as u64, 0).unwrap();
@@ -214,5 +219,5 @@ fn what_cannot_be_learned_is_said() {
     let (x, y, _) = targets(Task::Regression);
     let trained =
         fitted(&x, &y, &exact(Task::Regression, "linear()", x.len()), &Options::new().set("components", 40), 1);
-    assert!(trained.components.unwrap().intercept.len() <= x[0].len());
+    assert!(trained.model.components.unwrap().intercept.len() <= x[0].len());
 }

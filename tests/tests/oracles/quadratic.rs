@@ -58,8 +58,8 @@ fn dense(prior: &Prior<'_>, rows: &[Vec<f64>], y: &[f64], intercept: Intercept, 
 }
 
 fn agrees(trained: &Trained<f64>, map: &str, prior: &Prior<'_>, rows: &[Vec<f64>], y: &[f64], intercept: Intercept) {
-    let model = table::model(trained, map);
-    let Quadratic { units: noise, residual, .. } = trained.quadratic.as_ref().unwrap();
+    let model = table::model(trained);
+    let Quadratic { units: noise, residual, .. } = trained.model.quadratic.as_ref().unwrap();
     // near the rows, between them, and far away
     let at: Vec<Vec<f64>> = rows[..5].iter().cloned().chain(Lcg(22).normals(20, 2)).chain([vec![9.0, -7.0]]).collect();
     let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
@@ -84,7 +84,7 @@ fn with_every_row_a_landmark_they_are_those_of_the_exact_process() {
         let k = kernels::kernel(spec);
         for intercept in INTERCEPTS {
             let trained = fit(&rows, &y, spec, "nystrom", N, intercept);
-            assert_eq!(trained.rank, N);
+            assert_eq!(trained.report.rank, N);
             let prior = Prior { q: &*k, rest: &|_| 0.0 };
             agrees(&trained, "nystrom", &prior, &rows, &y, intercept);
         }
@@ -98,7 +98,8 @@ fn with_few_landmarks_they_are_the_subset_of_regressors_and_what_it_leaves_out()
     let k = kernels::kernel(spec);
     for intercept in INTERCEPTS {
         let trained = fit(&rows, &y, spec, "nystrom", 20, intercept);
-        let landmarks: Vec<Vec<f64>> = trained.basis.landmarks().unwrap().0.chunks(2).map(<[f64]>::to_vec).collect();
+        let landmarks: Vec<Vec<f64>> =
+            trained.model.basis.landmarks().unwrap().0.chunks(2).map(<[f64]>::to_vec).collect();
         assert_eq!(landmarks.len(), 20);
         let among = kernel_matrix(&landmarks, &*k);
         let column = |x: &[f64]| landmarks.iter().map(|z| k(x, z)).collect::<Vec<f64>>();
@@ -114,8 +115,8 @@ fn random_features_have_the_variances_of_their_own_kernel() {
     let (rows, y) = problem();
     for intercept in INTERCEPTS {
         let trained = fit(&rows, &y, "gaussian(sigma=1)", "fourier", 40, intercept);
-        assert!(trained.quadratic.as_ref().unwrap().features.is_none());
-        let functions = table::model(&trained, "fourier").functions().unwrap();
+        assert!(trained.model.quadratic.as_ref().unwrap().features.is_none());
+        let functions = table::model(&trained).functions().unwrap();
         let phi = |x: &[f64]| {
             let mut out = Mat::<f64>::zeros(1, 40);
             functions.apply(MatRef::from_row_major_slice(x, 1, 2), out.as_mut(), &Workers::sequential());
@@ -130,7 +131,7 @@ fn random_features_have_the_variances_of_their_own_kernel() {
 #[test]
 fn far_from_the_rows_the_variance_is_that_of_the_prior() {
     let (rows, y) = problem();
-    let model = table::model(&fit(&rows, &y, "gaussian(sigma=1)", "nystrom", 20, Intercept::None), "nystrom");
+    let model = table::model(&fit(&rows, &y, "gaussian(sigma=1)", "nystrom", 20, Intercept::None));
     let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
     let mut out = [0.0];
     let far = Mat::from_fn(1, 2, |_, _| 100.0);

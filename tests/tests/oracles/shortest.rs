@@ -37,7 +37,7 @@ fn all_rows_are_met_by_the_shortest_function() {
     let options = exact(Task::Regression, KERNEL, n);
     let trained = fitted(&x, &y, &options, &without(), 1).unwrap();
     let again = fitted(&x, &y, &options, &without(), 3).unwrap();
-    assert!(trained.coefficients == again.coefficients && trained.lambda == Some(0.0));
+    assert!(trained.model.coefficients == again.model.coefficients && trained.report.lambda == Some(0.0));
     let k = kernels::kernel(KERNEL);
     let gram = dense::kernel_matrix(&x, &*k);
     let (mean_y, nf) = (y.iter().sum::<f64>() / n as f64, n as f64);
@@ -72,7 +72,7 @@ fn directions_that_are_rounding_are_left_out() {
         let expected = mean_y + w[0] * (row[0] - means[0]) + w[1] * (row[1] - means[1]);
         close(predict(&trained, "linear()", row)[0], expected, 1e-8, "least squares");
     }
-    assert!(trained.figures[0].values[0] <= 2.0, "{:?}", trained.figures);
+    assert!(trained.report.figures[0].values[0] <= 2.0, "{:?}", trained.report.figures);
 }
 
 #[test]

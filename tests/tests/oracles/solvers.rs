@@ -48,12 +48,15 @@ fn fit(golden: &Golden, name: &str, task: Task, solver: &Options, keep: impl Fn(
     let options = TrainOptions { rank: golden.x.len(), ..exact(task, &golden.kernel, golden.x.len()) };
     let trained = solve::<f64>(&selected, &options, name, solver, 1);
     let again = solve::<f64>(&selected, &options, name, solver, 3);
-    assert!(trained.coefficients == again.coefficients && trained.intercept == again.intercept, "{name}: other bits");
+    assert!(
+        trained.model.coefficients == again.model.coefficients && trained.model.intercept == again.model.intercept,
+        "{name}: other bits"
+    );
     trained
 }
 
 fn figure<'a>(trained: &'a Trained<f64>, name: &str) -> &'a [f64] {
-    &trained.figures.iter().find(|figure| figure.name == name).unwrap().values
+    &trained.report.figures.iter().find(|figure| figure.name == name).unwrap().values
 }
 
 pub(crate) fn close(got: f64, expected: f64, tolerance: f64, what: &str) {
@@ -103,7 +106,7 @@ fn uncentred_components_are_those_of_the_kernel_matrix() {
         v = w.iter().map(|w| w / value).collect();
     }
     close(figure(&trained, "variance")[0] * n as f64, value, 1e-9, "the first eigenvalue");
-    assert!(trained.intercept.iter().all(|c| *c == 0.0));
+    assert!(trained.model.intercept.iter().all(|c| *c == 0.0));
 }
 
 #[test]
@@ -264,7 +267,7 @@ fn the_perceptron_makes_the_mistakes_of_its_dual_form() {
         let total: f64 = figure(&trained, "mistakes of each sweep").iter().sum();
         let counted: f64 = alpha.iter().flatten().map(|a| a.max(0.0)).sum();
         assert_eq!(total, counted, "mistakes");
-        assert!(intercept == "free" || trained.intercept.iter().all(|c| *c == 0.0));
+        assert!(intercept == "free" || trained.model.intercept.iter().all(|c| *c == 0.0));
         let k = kmill_tests::kernels::kernel(&golden.kernel);
         for x in &golden.new {
             let got = predict(&trained, &golden.kernel, x);

@@ -58,16 +58,19 @@ fn components_solve_their_equation() {
         let given = if kernel.is_empty() { given } else { given.set("target_kernel", kernel) };
         let trained = fitted(&x, y, task, &given, 1).unwrap();
         let again = fitted(&x, y, task, &given, 3).unwrap();
-        assert!(trained.coefficients == again.coefficients && trained.task == Some(Task::Components), "other bits");
+        assert!(
+            trained.model.coefficients == again.model.coefficients && trained.model.card.task == Task::Components,
+            "other bits"
+        );
         let l = centred(y.iter().map(|a| y.iter().map(|b| on_target(*a, *b)).collect()).collect());
         let scores: Rows = x.iter().map(|row| predict(&trained, KERNEL, row)).collect();
-        let covariance = &trained.figures[0].values;
+        let covariance = &trained.report.figures[0].values;
         // ±1 codes are twice the indicators of the classes
         let codes = if task == Task::Classification { 2.0 } else { 1.0 };
         let mut dependence = 0.0;
         for j in 0..q {
             // the mean is taken off the scores; H takes it off anyway
-            let z: Vec<f64> = scores.iter().map(|row| row[j] - trained.intercept[j]).collect();
+            let z: Vec<f64> = scores.iter().map(|row| row[j] - trained.model.intercept[j]).collect();
             let mean = scores.iter().map(|row| row[j]).sum::<f64>() / n as f64;
             assert!(mean.abs() < 1e-9, "{kernel} component {j} is not centred: {mean}");
             let square = (covariance[j] * n as f64 / codes).powi(2);
@@ -86,7 +89,7 @@ fn components_solve_their_equation() {
         }
         // no other direction depends more: Σσ² of all is tr K HLH
         let trace: f64 = (0..n).map(|i| dot(&gram[i], &l[i])).sum();
-        let share: f64 = trained.figures[1].values.iter().sum();
+        let share: f64 = trained.report.figures[1].values.iter().sum();
         close(dependence, share * trace, 1e-8, &format!("{kernel} share of the dependence"));
         if kernel != "gaussian(sigma=0.3)" {
             close(share, 1.0, 1e-8, "linear targets and classes have no more directions");
@@ -115,11 +118,11 @@ fn what_has_no_direction_is_said() {
     // two classes have one direction, whatever is asked for
     let given = Options::new().set("task", "classification").set("components", 5);
     let two: Vec<f64> = golden.y.iter().map(|y| f64::from(*y > 0.0)).collect();
-    assert_eq!(fitted(&golden.x, &two, Task::Classification, &given, 1).unwrap().intercept.len(), 1);
+    assert_eq!(fitted(&golden.x, &two, Task::Classification, &given, 1).unwrap().model.intercept.len(), 1);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, &golden.x, &golden.y);
     let options = exact(Task::Regression, KERNEL, golden.x.len());
     let median = Options::new().set("target_kernel", "gaussian()").set("components", 2);
-    assert_eq!(solve::<f64>(&select(&path, Task::Regression), &options, "spca", &median, 2).intercept.len(), 2);
+    assert_eq!(solve::<f64>(&select(&path, Task::Regression), &options, "spca", &median, 2).model.intercept.len(), 2);
 }

@@ -116,19 +116,19 @@ fn check(name: &str, (x, y): (Vec<Vec<f64>>, Vec<f64>), kernel: &str, intercept:
     table::write(&path, &x, &y);
     let options = options(kernel, intercept, folds);
     // the largest rank alone gives all landmarks; landmarks do not depend on the surface
-    let basis = fit(&path, &one_cell(&options), 1).0.basis;
+    let basis = fit(&path, &one_cell(&options), 1).0.model.basis;
     let (trained, _) = fit(&path, &options, 2);
-    assert_eq!(trained.passes, 3, "statistics, candidates, and one pass for the whole surface");
+    assert_eq!(trained.report.passes, 3, "statistics, candidates, and one pass for the whole surface");
 
     let scaled: Vec<Vec<f64>> = x
         .iter()
-        .map(|row| (0..row.len()).map(|j| (row[j] - trained.scaler.centre[j]) / trained.scaler.scale[j]).collect())
+        .map(|row| (0..row.len()).map(|j| (row[j] - trained.model.centre[j]) / trained.model.scale[j]).collect())
         .collect();
     let points: Vec<Vec<f64>> = basis.landmarks().unwrap().0.chunks(x[0].len()).map(<[f64]>::to_vec).collect();
     let phi = features(&scaled, &points, kernel);
     let cut = Folds::new(&options.0.folds, options.0.seed, 0..y.len() as u64, &[]).unwrap();
     let fold: Vec<usize> = (0..y.len()).map(|i| cut.fold_of(i as u64, 0).unwrap()).collect();
-    for cell in &trained.surface.cells {
+    for cell in &trained.report.surface {
         let sum: f64 = (0..cut.count())
             .map(|f| {
                 let out: Vec<bool> = fold.iter().map(|g| *g == f).collect();
@@ -159,6 +159,6 @@ fn more_cells_read_no_more_bytes() {
     let many = options("gaussian(sigma=1.5)", Intercept::Free, "5");
     let single = one_cell(&many);
     let ((a, read_many), (b, read_single)) = (fit(&path, &many, 1), fit(&path, &single, 1));
-    assert_eq!((a.passes, read_many), (b.passes, read_single));
-    assert_eq!(a.surface.cells.len(), 9);
+    assert_eq!((a.report.passes, read_many), (b.report.passes, read_single));
+    assert_eq!(a.report.surface.len(), 9);
 }

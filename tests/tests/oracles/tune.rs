@@ -77,7 +77,7 @@ fn badness(selected: &Selected, options: &TuneOptions, kernel: &Spec, points: &P
     let training = TrainOptions { kernel: kernel.clone(), folds, ..options.training.clone() };
     let ridge = Ridge { lambdas: options.lambdas.clone(), ..Ridge::default() };
     let trained = train::<f64>(selected, &training, &ridge, &resources).unwrap();
-    trained.surface.best().unwrap().cv_mse.unwrap()
+    trained.report.surface.iter().filter_map(|cell| cell.cv_mse).min_by(f64::total_cmp).unwrap()
 }
 
 fn dense_alignment(kernel: &Spec, points: &Points, classes: bool) -> f64 {

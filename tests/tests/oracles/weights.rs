@@ -78,7 +78,7 @@ fn weighted_ridge_regression_is_the_dense_one() {
     let rows = problem(100);
     let weight: f64 = rows.iter().map(|row| row[3]).sum();
     let trained = fit(&rows, true, 100, FoldSpec::Blocks(4), Intercept::None).unwrap();
-    let lambda = trained.lambda.unwrap();
+    let lambda = trained.report.lambda.unwrap();
     for row in rows.iter().step_by(7) {
         let expected = dense(&rows, lambda * weight, &row[..2]);
         let found = table::predict(&trained, KERNEL, &row[..2])[0];
@@ -96,19 +96,22 @@ fn weights_are_repetitions() {
         let folds = || FoldSpec::Column("g".to_string());
         let weighted = fit(&rows, true, 90, folds(), intercept).unwrap();
         let plain = fit(&repeated, false, repeated.len(), folds(), intercept).unwrap();
-        assert_eq!((weighted.rows, plain.rows), (90, repeated.len() as u64));
-        for (a, b) in weighted.surface.cells.iter().zip(&plain.surface.cells) {
+        assert_eq!((weighted.report.rows, plain.report.rows), (90, repeated.len() as u64));
+        for (a, b) in weighted.report.surface.iter().zip(&plain.report.surface) {
             let (a, b) = (a.cv_mse.unwrap(), b.cv_mse.unwrap());
             assert!((a / b - 1.0).abs() < 1e-7, "{intercept}: {a} {b}");
         }
-        let (a, b) = (weighted.train.unwrap(), plain.train.unwrap());
-        assert!((a.0 / b.0 - 1.0).abs() < 1e-7 && (a.1.unwrap() / b.1.unwrap() - 1.0).abs() < 1e-7, "{a:?} {b:?}");
+        let (a, b) = (weighted.report.train.unwrap(), plain.report.train.unwrap());
+        assert!(
+            (a.mse / b.mse - 1.0).abs() < 1e-7 && (a.r2.unwrap() / b.r2.unwrap() - 1.0).abs() < 1e-7,
+            "{a:?} {b:?}"
+        );
         for row in rows.iter().step_by(11) {
             let [a, b] = [&weighted, &plain].map(|trained| table::predict(trained, KERNEL, &row[..2])[0]);
             assert!((a / b - 1.0).abs() < 1e-7, "{intercept}: {a} {b}");
         }
         // the noise is per observation of weight 1; the repeated table has more of those, and as many residuals
-        let [a, b] = [&weighted, &plain].map(|trained| trained.quadratic.as_ref().unwrap());
+        let [a, b] = [&weighted, &plain].map(|trained| trained.model.quadratic.as_ref().unwrap());
         let free = f64::from(u8::from(intercept == Intercept::Free));
         let counts = (repeated.len() as f64 - free) / (90.0 - free);
         assert!((a.units[0] / (b.units[0] * counts) - 1.0).abs() < 1e-6, "{:?} {:?} {counts}", a.units, b.units);
@@ -121,7 +124,7 @@ fn weights_are_repetitions() {
 fn left_out_errors_are_those_of_fits_without_the_row() {
     let rows = problem(40);
     let trained = fit(&rows, true, 40, FoldSpec::Blocks(2), Intercept::None).unwrap();
-    let (lambda, weight) = (trained.lambda.unwrap(), rows.iter().map(|row| row[3]).sum::<f64>());
+    let (lambda, weight) = (trained.report.lambda.unwrap(), rows.iter().map(|row| row[3]).sum::<f64>());
     let mut sum = 0.0;
     for i in (0..40).filter(|i| rows[*i][3] > 0.0) {
         let mut without = rows.clone();
@@ -129,7 +132,7 @@ fn left_out_errors_are_those_of_fits_without_the_row() {
         // the penalty stays that of all rows
         sum += rows[i][3] * (rows[i][2] - dense(&without, lambda * weight, &rows[i][..2])).powi(2);
     }
-    let found = trained.left_out.unwrap();
+    let found = trained.report.train.and_then(|train| train.loo_mse).unwrap();
     assert!((found / (sum / weight) - 1.0).abs() < 1e-7, "{found} {}", sum / weight);
 }
 

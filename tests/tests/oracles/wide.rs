@@ -41,8 +41,8 @@ fn smooth_kernels_fit_in_f32_as_in_f64() {
         assert_eq!(single.wide, wide, "sigma = {sigma}");
         assert!(!double.wide);
         let (a, b) = (error(&single, &x, &y, sigma), error(&double, &x, &y, sigma));
-        let said = single.train.unwrap().0;
-        eprintln!("sigma {sigma}: rank {} mse f32 {a:.6e} (said {:.6e}), f64 {b:.6e}", single.rank, said);
+        let said = single.report.train.unwrap().mse;
+        eprintln!("sigma {sigma}: rank {} mse f32 {a:.6e} (said {:.6e}), f64 {b:.6e}", single.report.rank, said);
         assert!((a / said - 1.0).abs() < 1e-2, "sigma {sigma}: the fit says {}, it is {a}", said);
         assert!((a / b - 1.0).abs() < 0.1, "sigma {sigma}: f32 {a}, f64 {b}");
     }

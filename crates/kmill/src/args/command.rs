@@ -37,7 +37,7 @@ const FIRST: [&str; 20] = [
 const SHORT: [&str; 2] = ["solver", "paths"];
 
 /// The verbs that people need first, as the help of the command lists them; the others stand below.
-const FIRST_VERBS: [&str; 8] = ["demo", "tune", "fit", "predict", "evaluate", "inspect", "plot", "curve"];
+const FIRST_VERBS: [&str; 8] = ["fit", "predict", "evaluate", "tune", "curve", "inspect", "convert", "demo"];
 
 /// The verbs whose first word is a solver.
 const LEARNING: [&str; 2] = ["fit", "plan"];

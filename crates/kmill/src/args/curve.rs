@@ -13,7 +13,6 @@ use ksolve::train::{Scaling, Task};
 use kstore::condition::Condition;
 use std::path::PathBuf;
 
-/// Options of `kmill curve`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     kmill curve train.parquet -o curve.html\n  \
@@ -24,7 +23,6 @@ use std::path::PathBuf;
     features of every row once. Schemes with nested landmarks run once for all ranks. A stopped curve keeps its \
     finished cells in OUT.cells.json; the same command with --resume goes on.")]
 pub struct CurveArgs {
-    /// The files, rows and columns of the table.
     #[command(flatten)]
     pub data: DataArgs,
     /// Rows to test ridge regression on: 'fold == 0'. Without --where all others are approximated and learned from
@@ -49,7 +47,6 @@ pub struct CurveArgs {
     /// Scaling learned from the rows: standard, minmax, asinh (for long tails) or none
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Comparison")]
     pub scale: Scaling,
-    /// The kernel expression.
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Comparison")]
     pub kernel: Spec,
@@ -75,10 +72,8 @@ pub struct CurveArgs {
     /// Go on with the cells that a stopped curve left beside the first output
     #[arg(long, help_heading = "Run")]
     pub resume: bool,
-    /// Processes that share the passes.
     #[command(flatten)]
     pub engine: EngineArgs,
-    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }

@@ -3,7 +3,7 @@
 use super::parse;
 use clap::{Args, ValueEnum};
 use kstore::condition::Condition;
-use kstore::{Categories, Selection, TextOptions};
+use kstore::{Selection, TextOptions};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -94,7 +94,6 @@ pub struct SelectArgs {
     /// so) [default: error; of a model: as it was fitted]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "HOW")]
     pub missing: Option<Missing>,
-    /// The options for text files.
     #[command(flatten)]
     pub text: TextArgs,
 }
@@ -113,20 +112,10 @@ pub struct CategoryArgs {
 }
 
 impl CategoryArgs {
-    /// The categories that were asked for.
-    pub fn categories(&self) -> Categories {
-        match self.categories.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-            [] => Categories::default(),
-            ["all"] => Categories::All,
-            ["none"] => Categories::None,
-            _ => Categories::Named(self.categories.clone()),
-        }
-    }
-
     /// A selection with these categories.
     pub fn of(&self, selection: Selection) -> Selection {
         let hash = self.hash.map(|buckets| u32::try_from(buckets).unwrap_or(u32::MAX));
-        Selection { categories: self.categories(), hash, ..selection }
+        Selection { categories: self.categories.clone().into(), hash, ..selection }
     }
 }
 
@@ -134,11 +123,6 @@ impl SelectArgs {
     /// How missing values are treated, as far as that was said.
     pub fn treated(&self) -> kstore::Missing {
         self.missing.map_or(kstore::Missing::Fitted, kstore::Missing::from)
-    }
-
-    /// The numbers of the stored rows to use; they go up to `u64::MAX` where no end was given.
-    pub fn range(&self) -> Range<u64> {
-        self.rows.clone().unwrap_or(0..u64::MAX)
     }
 }
 
@@ -153,10 +137,8 @@ pub struct DataArgs {
     /// numbers or text but the target]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub features: Vec<String>,
-    /// Which columns are categories.
     #[command(flatten)]
     pub category: CategoryArgs,
-    /// The files, and the rows of them.
     #[command(flatten)]
     pub select: SelectArgs,
 }
@@ -174,7 +156,6 @@ pub struct ConvertDataArgs {
     /// Columns to leave out, as names or globs, comma-separated: also those that the other format has no place for
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub drop: Vec<String>,
-    /// The files, and the rows of them.
     #[command(flatten)]
     pub select: SelectArgs,
 }

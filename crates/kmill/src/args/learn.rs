@@ -1,14 +1,14 @@
 //! The options that define what is learned: the kernel, the map, the landmarks and the parameters of the solver.
 
-use super::parse::{self, Landmarks};
 use super::solver::SolverArgs;
-use crate::error::flags;
+use super::{explained, parse};
 use clap::Args;
 use kapprox::Spec;
 use kapprox::kernel::{Facts, KernelFamily, registry};
 use kapprox::map::MapSpec;
 use ksolve::job::{Candidates, ElementType};
-use ksolve::train::Scaling;
+use ksolve::metric::MetricSource;
+use ksolve::train::{LandmarkSource, Scaling};
 use std::ops::Deref;
 
 /// The help of `--kernel` in a line.
@@ -16,7 +16,7 @@ pub(super) const KERNEL: &str =
     "Kernel, such as gaussian(sigma=2), matern(nu=1.5), laplacian or 1 + linear(); --help has all";
 
 /// The help text of `--kernel`: the names of all kernels.
-pub(super) fn kernel_help() -> String {
+pub(crate) fn kernel_help() -> String {
     let listed = |known: fn(&Facts) -> bool, shown: &dyn Fn(&KernelFamily) -> String| {
         let families = registry().iter().filter(|family| known(&family.facts));
         families.map(shown).collect::<Vec<_>>().join(", ")
@@ -42,18 +42,16 @@ pub(super) fn kernel_help() -> String {
     )
 }
 
-/// The help text of `--landmarks`: the name and the description of every landmark scheme.
 fn landmarks_help() -> String {
-    let scheme = |scheme: &kapprox::landmark::Scheme| format!("{} ({})", scheme.name, flags(scheme.about));
-    let schemes: Vec<String> = kapprox::landmark::registry().iter().map(scheme).collect();
-    format!("How landmarks are chosen: {}; or the rows of a table, FILE [default: rpcholesky]", schemes.join("; "))
+    let schemes = explained(kapprox::landmark::registry().iter().map(|scheme| (scheme.name, scheme.about)));
+    format!("How landmarks are chosen: {schemes}; or the rows of a table, FILE [default: rpcholesky]")
 }
 
-/// The help text of `--map`: the name and the description of every map.
 fn map_help() -> String {
-    let maps: Vec<String> =
-        kapprox::map::families().map(|family| format!("{} ({})", family.name, flags(family.about))).collect();
-    format!("How rows become features: {}", maps.join("; "))
+    format!(
+        "How rows become features: {}",
+        explained(kapprox::map::families().map(|family| (family.name, family.about)))
+    )
 }
 
 /// The options that define the features of the rows, beside the table.
@@ -66,22 +64,19 @@ pub struct MapArgs {
     pub scale: Option<Scaling>,
     /// Metric before the kernel, learned from the target: learn, diagonal, full or low-rank(R); or that of a MODEL, or the
     /// numbers in a table FILE (one row: a factor for each feature; more: a matrix) [default: none; learn in tune]
-    #[arg(long, value_name = "FORM|FILE", value_parser = parse::metric)]
-    pub metric: Option<parse::Metric>,
-    /// The kernel expression.
+    #[arg(long, value_name = "FORM|FILE", value_parser = parse::word::<MetricSource>)]
+    pub metric: Option<MetricSource>,
     #[arg(long, help = KERNEL, long_help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)", value_parser = parse::kernel)]
     pub kernel: Spec,
-    /// The map from rows to features.
     #[arg(long, help = map_help(), value_name = "MAP", default_value = "nystrom", value_parser = parse::map)]
     pub map: MapSpec,
     /// Number of features that the map makes; for nystrom the number of landmarks [default: 1000, or the rows of --landmarks FILE]
     #[arg(long, value_name = "M", value_parser = parse::rank)]
     pub rank: Option<usize>,
-    /// The landmark scheme, or the file with the landmarks.
     #[arg(long, help = landmarks_help(), value_parser = parse::LandmarksParser, value_name = "SCHEME|FILE")]
-    pub landmarks: Option<Landmarks>,
+    pub landmarks: Option<LandmarkSource>,
     /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
-    #[arg(long, value_name = "N|all", value_parser = parse::candidates)]
+    #[arg(long, value_name = "N|all", value_parser = parse::word::<Candidates>)]
     pub candidates: Option<Candidates>,
     /// Seed of every random choice
     #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0)]
@@ -95,10 +90,8 @@ pub struct MapArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Learning")]
 pub struct LearnArgs {
-    /// The kernel, the map and the landmarks.
     #[command(flatten)]
     pub features: MapArgs,
-    /// The parameters of the solver.
     #[command(flatten)]
     pub solver: SolverArgs,
 }

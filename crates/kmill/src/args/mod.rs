@@ -1,34 +1,29 @@
 //! The command line: every verb and its options. It is a contract; scripts rely on it.
 //!
-//! The types here hold the options as typed; a verb's file turns them into plain options
-//! ([`crate::fit::FitOptions`]) and checks those that depend on each other.
+//! The types here hold the options as typed; a verb's file turns them into a job ([`ksolve::job::Fit`]) and checks those that
+//! depend on each other.
 
 mod command;
 pub mod curve;
 pub mod data;
 pub(crate) mod elsewhere;
-pub mod export;
-pub mod features;
-pub mod herd;
 pub mod learn;
-pub mod manual;
 pub mod parse;
-pub mod predict;
 pub mod run;
-pub mod shards;
 pub mod solver;
 pub mod test;
 pub mod tune;
 
+pub use crate::export::ExportArgs;
+pub use crate::features::FeaturesArgs;
+pub use crate::herd::HerdArgs;
+pub use crate::manual::{CompletionsArgs, ManArgs};
+pub use crate::predict::PredictArgs;
+pub use crate::shards::{MergeArgs, PrepareArgs, SolveArgs, StatsArgs};
 pub use command::command;
 pub use curve::CurveArgs;
 pub use data::DataArgs;
-pub use export::ExportArgs;
-pub use features::FeaturesArgs;
-pub use herd::HerdArgs;
 pub use learn::LearnArgs;
-pub use manual::{CompletionsArgs, ManArgs};
-pub use predict::PredictArgs;
 pub use run::{DiskArgs, EngineArgs, RunArgs, ScratchArgs};
 pub use test::TestArgs;
 pub use tune::TuneArgs;
@@ -91,13 +86,13 @@ pub enum Command {
     /// Compare two samples, or look for dependence between two sets of columns
     Test(TestArgs),
     /// Begin a fit in shards, parts of the table: write what every shard needs
-    Prepare(shards::PrepareArgs),
+    Prepare(PrepareArgs),
     /// Read the rows of a shard, and write their statistics
-    Stats(shards::StatsArgs),
+    Stats(StatsArgs),
     /// Put statistics of shards together, or take some away
-    Merge(shards::MergeArgs),
+    Merge(MergeArgs),
     /// Make the model of a job from the statistics of its shards
-    Solve(shards::SolveArgs),
+    Solve(SolveArgs),
     /// Generate data, fit, evaluate, and explain: the first thing to run
     Demo(DemoArgs),
     /// Print what a shell needs to complete options by the tab key
@@ -106,7 +101,18 @@ pub enum Command {
     Man(ManArgs),
 }
 
-/// Options of `kmill fit`.
+/// What a fit learns, and from what.
+#[derive(Clone, Debug, Args)]
+pub struct JobArgs {
+    #[arg(value_name = "SOLVER", hide_possible_values = true, help = solvers_in_short(), long_help = solvers_help(),
+        value_parser = solvers())]
+    pub solver: String,
+    #[command(flatten)]
+    pub data: DataArgs,
+    #[command(flatten)]
+    pub learn: LearnArgs,
+}
+
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  \
@@ -124,16 +130,8 @@ pub enum Command {
     and C of LIBSVM and of scikit-learn's logistic regression is 1/(2 n lambda)."
 )]
 pub struct FitArgs {
-    /// What to minimise
-    #[arg(value_name = "SOLVER", hide_possible_values = true, help = solvers_in_short(), long_help = solvers_help(),
-        value_parser = solvers())]
-    pub solver: String,
-    /// The files, rows and columns of the table.
     #[command(flatten)]
-    pub data: DataArgs,
-    /// The kernel, the map, the landmarks and the parameters of the solver.
-    #[command(flatten)]
-    pub learn: LearnArgs,
+    pub job: JobArgs,
     /// Learn the weights of a sum of kernels from the target, in the place of --kernel: expressions with commas between
     #[arg(long, value_name = "EXPRS", value_parser = parse::kernels, conflicts_with = "kernel", help_heading = "Learning")]
     pub combine: Option<parse::Kernels>,
@@ -143,44 +141,29 @@ pub struct FitArgs {
     /// Also write a page: surface, certificate, scaling, times
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
     pub report: Option<PathBuf>,
-    /// The options for the checkpoint and the scratch folder.
     #[command(flatten)]
     pub disk: DiskArgs,
-    /// Other processes of the same fit.
     #[command(flatten)]
     pub engine: EngineArgs,
-    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// Options of `kmill plan`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  \
     kmill plan ridge train.parquet --target y --rank 4000 --memory 512MiB")]
 pub struct PlanArgs {
-    /// What would be minimised
-    #[arg(value_name = "SOLVER", hide_possible_values = true, help = solvers_in_short(), long_help = solvers_help(),
-        value_parser = solvers())]
-    pub solver: String,
-    /// The files, rows and columns of the table.
     #[command(flatten)]
-    pub data: DataArgs,
-    /// The kernel, the map, the landmarks and the parameters of the solver.
-    #[command(flatten)]
-    pub learn: LearnArgs,
+    pub job: JobArgs,
     /// Learn the weights of a sum of kernels from the target, in the place of --kernel: expressions with commas between
     #[arg(long, value_name = "EXPRS", value_parser = parse::kernels, conflicts_with = "kernel", help_heading = "Learning")]
     pub combine: Option<parse::Kernels>,
-    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
-    /// The scratch folder, for numbers that would not fit the memory.
     #[command(flatten)]
     pub scratch: ScratchArgs,
 }
 
-/// Options of `kmill evaluate`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     kmill evaluate model.safetensors all.parquet --rows 427500..\n  \
@@ -191,7 +174,6 @@ pub struct EvaluateArgs {
     /// A model written by `kmill fit`
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
-    /// The files, rows and columns of the table.
     #[command(flatten)]
     pub data: data::SelectArgs,
     /// The target columns, where they are named otherwise than at the fit; FILE.npy for .npy tables
@@ -206,12 +188,10 @@ pub struct EvaluateArgs {
     /// Also write a page: residuals, or confusions and the ROC curve
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
     pub report: Option<PathBuf>,
-    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// Options of `kmill plot`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     kmill plot model.safetensors moons.parquet -o moons.svg\n  \
@@ -222,7 +202,6 @@ pub struct PlotArgs {
     /// A model written by `kmill fit`
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
-    /// The files, rows and columns of the table.
     #[command(flatten)]
     pub data: data::SelectArgs,
     /// The feature along the horizontal axis [default: the first of two]
@@ -237,12 +216,10 @@ pub struct PlotArgs {
     /// Where the picture goes: .png, .svg, or .html for a page
     #[arg(short, long, value_name = "OUT", help_heading = "Run")]
     pub output: PathBuf,
-    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// Options of `kmill inspect`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     kmill inspect train.parquet --stats\n  \
@@ -255,15 +232,12 @@ pub struct InspectArgs {
     /// up to a million numbers
     #[arg(long)]
     pub stats: bool,
-    /// The options for text files.
     #[command(flatten)]
     pub text: data::TextArgs,
-    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// Options of `kmill generate`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     kmill generate friedman1 --rows 1e6 -o friedman1.parquet\n  \
@@ -299,7 +273,6 @@ pub struct GenerateArgs {
     pub verbose: bool,
 }
 
-/// Options of `kmill convert`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     kmill convert table.parquet --target y -o table.npy      (target beside it, in table.y.npy)\n  \
@@ -309,7 +282,6 @@ pub struct GenerateArgs {
     Columns keep their type: integers of every size become int64, text stays text where the format has it (.npy has\n\
     not), and no integer is rounded. --missing keep leaves missing values missing; by default they stop the run.")]
 pub struct ConvertArgs {
-    /// The files, rows and columns of the table.
     #[command(flatten)]
     pub data: data::ConvertDataArgs,
     /// Where the table goes: .parquet, .csv, .tsv or .npy
@@ -318,12 +290,10 @@ pub struct ConvertArgs {
     /// Type of the fractions among the features [default: their own; of all features in .npy the smallest exact one]
     #[arg(long, value_parser = parse::word::<ElementType>, value_name = "f32|f64")]
     pub precision: Option<ElementType>,
-    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// Options of `kmill demo`.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
     /// Rows to generate for training; a fifth as many for the test
@@ -332,30 +302,31 @@ pub struct DemoArgs {
     /// Keep the tables, the model and the predictions in this folder [default: a temporary one, removed at the end]
     #[arg(long, value_name = "DIR")]
     pub keep: Option<PathBuf>,
-    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// The names of the solvers, as the values that clap accepts.
 fn solvers() -> PossibleValuesParser {
     PossibleValuesParser::new(ksolve::solver::registry().into_iter().map(|family| family.name))
 }
 
-/// The help of the solver argument in short: the names.
 fn solvers_in_short() -> String {
     let names: Vec<&str> = ksolve::solver::registry().into_iter().map(|family| family.name).collect();
     format!("What to learn: {}", names.join(", "))
 }
 
-/// The help text of the solver argument: the name and the description of every solver.
 fn solvers_help() -> String {
-    let each =
-        ksolve::solver::registry().into_iter().map(|family| format!("{} ({})", family.name, flags(family.about)));
-    format!("What to learn: {}", each.collect::<Vec<_>>().join("; "))
+    format!(
+        "What to learn: {}",
+        explained(ksolve::solver::registry().into_iter().map(|family| (family.name, family.about)))
+    )
 }
 
-/// The names of the generators, as the values that clap accepts, each with its help sentence.
+/// Names, each with what it is.
+pub(crate) fn explained(all: impl Iterator<Item = (&'static str, &'static str)>) -> String {
+    all.map(|(name, about)| format!("{name} ({})", flags(about))).collect::<Vec<_>>().join("; ")
+}
+
 fn generator_names() -> PossibleValuesParser {
     let value = |generator: &generators::Generator| PossibleValue::new(generator.name).help(generator.about);
     PossibleValuesParser::new(generators::all().into_iter().map(value))
@@ -377,11 +348,11 @@ mod tests {
             --kernel gaussian(sigma=2) --lambda 1e-9..1e-3 --ranks 50..400 --folds blocks:6 --memory 512MiB -o m";
         let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
         let Command::Fit(fit) = cli.command else { panic!("not a fit") };
-        assert_eq!(fit.data.select.paths.len(), 2);
-        assert_eq!(fit.data.target, ["y", "z"]);
-        assert_eq!(fit.data.features, ["x*", "t"]);
-        assert_eq!(fit.data.select.range(), 0..100);
-        assert_eq!(fit.data.select.condition.unwrap().to_string(), "fold != 3");
+        assert_eq!(fit.job.data.select.paths.len(), 2);
+        assert_eq!(fit.job.data.target, ["y", "z"]);
+        assert_eq!(fit.job.data.features, ["x*", "t"]);
+        assert_eq!(fit.job.data.select.rows, Some(0..100));
+        assert_eq!(fit.job.data.select.condition.unwrap().to_string(), "fold != 3");
         assert_eq!(fit.run.memory, Some(512 << 20));
     }
 

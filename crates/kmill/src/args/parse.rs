@@ -7,14 +7,12 @@ use kapprox::Spec;
 use kapprox::landmark::Scheme;
 use kapprox::map::MapSpec;
 use ksolve::curve::Method;
-use ksolve::job::Candidates;
-use ksolve::metric::MetricForm;
+use ksolve::train::LandmarkSource;
 use kstore::condition::Condition;
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Most threads: more than any machine has cores for, fewer than take minutes to start.
@@ -29,130 +27,64 @@ const MOST_PERMUTATIONS: u64 = 1_000_000;
 /// Most features of a generated table: as many columns as are read from text.
 const MOST_FEATURES: u64 = 100_000;
 
-/// The value of `--landmarks`: a scheme, or a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Landmarks {
-    /// A scheme of [`kapprox::landmark::registry`].
-    Scheme(String),
-    /// The rows of a table.
-    File(PathBuf),
-}
-
-impl std::fmt::Display for Landmarks {
-    /// Writes the name of the scheme, or "a table" without its path: the landmarks are in the model.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Scheme(name) => f.write_str(name),
-            Self::File(_) => f.write_str("a table"),
-        }
-    }
-}
-
-/// Parses `--landmarks`: the name of a scheme; a text with a dot or a slash is a file.
-pub fn landmarks(text: &str) -> Result<Landmarks, String> {
-    if kapprox::landmark::by_name(text).is_some() {
-        return Ok(Landmarks::Scheme(text.to_string()));
-    }
-    if text.contains(['.', '/']) {
-        return Ok(Landmarks::File(text.into()));
-    }
-    let known: Vec<&str> = kapprox::landmark::registry().iter().map(|scheme| scheme.name).collect();
-    Err(format!("expected one of {}, or a file such as landmarks.parquet", known.join(", ")))
-}
-
-/// The value of `--metric`: how one is learned, or a file.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Metric {
-    /// None: the kernel sees the scaled features.
-    None,
-    /// Learned from the target.
-    Learned(MetricForm),
-    /// A model, or a table with the numbers.
-    File(PathBuf),
-    /// Found by a search.
-    Found(Arc<kapprox::metric::Metric>),
-}
-
-/// Parses `--metric`: a form that is learned; a text with a dot or a slash is a file.
-pub fn metric(text: &str) -> Result<Metric, String> {
-    match text.parse() {
-        _ if text == "none" => Ok(Metric::None),
-        Ok(form) => Ok(Metric::Learned(form)),
-        Err(_) if text.contains(['.', '/']) => Ok(Metric::File(text.into())),
-        Err(_) => {
-            Err("expected none, learn, diagonal, full, low-rank(5), or a file such as model.safetensors".to_string())
-        }
-    }
-}
-
 /// The landmark schemes and maps to compare, without repetition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Methods(pub Vec<Method>);
 
-/// The parser of clap for `--landmarks`: it calls [`landmarks`], and takes a file name that is not UTF-8 too.
+/// The parser of clap for `--landmarks`, which takes a file name that is not UTF-8 too.
 #[derive(Clone, Copy, Debug)]
 pub struct LandmarksParser;
 
 impl TypedValueParser for LandmarksParser {
-    type Value = Landmarks;
+    type Value = LandmarkSource;
 
     fn parse_ref(
         &self,
         command: &clap::Command,
         arg: Option<&clap::Arg>,
         value: &OsStr,
-    ) -> Result<Landmarks, clap::Error> {
+    ) -> Result<LandmarkSource, clap::Error> {
         match value.to_str() {
-            Some(_) => landmarks.parse_ref(command, arg, value),
-            None => Ok(Landmarks::File(value.into())),
+            Some(_) => word::<LandmarkSource>.parse_ref(command, arg, value),
+            None => Ok(LandmarkSource::File(value.into())),
         }
     }
 }
 
-/// Parses `--methods`: a list of names, where maps may have parameters in parentheses.
-pub fn methods(text: &str) -> Result<Methods, String> {
-    let (mut methods, mut depth, mut start) = (Vec::new(), 0usize, 0);
-    for (at, letter) in text.char_indices().chain([(text.len(), ',')]) {
+/// The values of a list, none of which may be named twice; commas in parentheses and brackets are theirs.
+fn distinct<V: PartialEq + Display>(text: &str, parse: impl Fn(&str) -> Result<V, String>) -> Result<Vec<V>, String> {
+    let mut depth = 0usize;
+    let parts = text.split(|letter: char| {
         match letter {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            ',' if depth == 0 || at == text.len() => {
-                let method: Method = text[start..at].parse().map_err(expected_by_solver)?;
-                if methods.contains(&method) {
-                    return Err(format!("{method} is named twice"));
-                }
-                methods.push(method);
-                start = at + 1;
-            }
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth = depth.saturating_sub(1),
             _ => {}
         }
+        letter == ',' && depth == 0
+    });
+    let mut values = Vec::new();
+    for part in parts {
+        let value = parse(part.trim())?;
+        if values.contains(&value) {
+            return Err(format!("{value} is named twice"));
+        }
+        values.push(value);
     }
-    Ok(Methods(methods))
+    Ok(values)
+}
+
+/// Parses `--methods`: a list of names, where maps may have parameters in parentheses.
+pub fn methods(text: &str) -> Result<Methods, String> {
+    distinct(text, word).map(Methods)
 }
 
 /// The kernels to try, without repetition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernels(pub Vec<Spec>);
 
-/// Parses `--kernels`: a list of kernel expressions, which may hold commas in parentheses and brackets.
+/// Parses `--kernels`: a list of kernel expressions.
 pub fn kernels(text: &str) -> Result<Kernels, String> {
-    let (mut kernels, mut depth, mut start) = (Vec::new(), 0usize, 0);
-    for (at, letter) in text.char_indices().chain([(text.len(), ',')]) {
-        match letter {
-            '(' | '[' => depth += 1,
-            ')' | ']' => depth = depth.saturating_sub(1),
-            ',' if depth == 0 || at == text.len() => {
-                let spec = kernel(text[start..at].trim())?;
-                if kernels.contains(&spec) {
-                    return Err(format!("{spec} is named twice"));
-                }
-                kernels.push(spec);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    Ok(Kernels(kernels))
+    distinct(text, kernel).map(Kernels)
 }
 
 /// Checks `--factors`, a list or range of numbers, before the work begins, and returns its text.
@@ -160,7 +92,6 @@ pub fn factors(text: &str) -> Result<String, String> {
     ksolve::lists::factors(text).map(|_| text.to_string()).map_err(expected_by_solver)
 }
 
-/// Parses `--landmarks` of a comparison: the name of a scheme.
 pub fn scheme(text: &str) -> Result<&'static Scheme, String> {
     kapprox::landmark::by_name(text).ok_or_else(|| {
         let known: Vec<&str> = kapprox::landmark::registry().iter().map(|scheme| scheme.name).collect();
@@ -168,17 +99,14 @@ pub fn scheme(text: &str) -> Result<&'static Scheme, String> {
     })
 }
 
-/// Parses `--repeats`, a number of repetitions from 1 on.
 pub fn repeats(text: &str) -> Result<u64, String> {
     between(text, 1, MOST_REPEATS)
 }
 
-/// Parses `--permutations`, a number of random labels from 0 on.
 pub fn permutations(text: &str) -> Result<u64, String> {
     between(text, 0, MOST_PERMUTATIONS)
 }
 
-/// Parses `--features` of a generator, a number of columns.
 pub fn features(text: &str) -> Result<usize, String> {
     between(text, 1, MOST_FEATURES).map(|n| n as usize)
 }
@@ -196,7 +124,6 @@ pub fn number(text: &str) -> Result<f64, String> {
     text.trim().parse().map_err(|_| "expected a number, such as 0.1 or 1e-3".to_string())
 }
 
-/// Parses `--map`: the name of a map, with its parameters in parentheses.
 pub fn map(text: &str) -> Result<MapSpec, String> {
     text.parse().map_err(|error: kapprox::Error| flags(&error.to_string()))
 }
@@ -214,7 +141,6 @@ pub fn whole(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses a whole number that is at least `fewest`.
 fn at_least(text: &str, fewest: u64) -> Result<usize, String> {
     match whole(text)? {
         n if n >= fewest => usize::try_from(n).map_err(|_| "expected a smaller number".to_string()),
@@ -222,7 +148,6 @@ fn at_least(text: &str, fewest: u64) -> Result<usize, String> {
     }
 }
 
-/// Parses a whole number from `fewest` to `most`.
 fn between(text: &str, fewest: u64, most: u64) -> Result<u64, String> {
     match whole(text)? {
         n if (fewest..=most).contains(&n) => Ok(n),
@@ -230,12 +155,10 @@ fn between(text: &str, fewest: u64, most: u64) -> Result<u64, String> {
     }
 }
 
-/// Parses `--rank`, a number of features.
 pub fn rank(text: &str) -> Result<usize, String> {
     at_least(text, 1)
 }
 
-/// Parses `--threads`, a number of threads.
 pub fn threads(text: &str) -> Result<usize, String> {
     match at_least(text, 1)? {
         n if n <= MOST_THREADS => Ok(n),
@@ -284,7 +207,6 @@ pub fn delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
-/// Parses `--infer-rows`, a number of rows or `all`.
 pub fn infer_rows(text: &str) -> Result<u64, String> {
     if text == "all" { Ok(u64::MAX) } else { at_least(text, 1).map(|rows| rows as u64) }
 }
@@ -294,7 +216,6 @@ pub fn condition(text: &str) -> Result<Condition, String> {
     Condition::parse(text).map_err(expected)
 }
 
-/// Parses one of the words that the type `W` accepts.
 pub fn word<W: FromStr<Err = ksolve::Error>>(text: &str) -> Result<W, String> {
     text.parse().map_err(expected_by_solver)
 }
@@ -334,19 +255,10 @@ pub fn kernel(text: &str) -> Result<Spec, String> {
     Spec::parse(text).map_err(|error| elsewhere::kernel(text).unwrap_or_else(|| flags(&error.to_string())))
 }
 
-/// Parses `--candidates`, a number of rows or `all`.
-pub fn candidates(text: &str) -> Result<Candidates, String> {
-    match text {
-        "all" => Ok(Candidates::All),
-        _ => at_least(text, 1)
-            .map(|n| Candidates::Rows(n as u64))
-            .map_err(|_| "expected a number of rows, or all".into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ksolve::job::Candidates;
 
     #[test]
     fn whole_numbers() {
@@ -392,8 +304,7 @@ mod tests {
 
     #[test]
     fn candidates_print_as_they_were_typed() {
-        assert_eq!(candidates("all").unwrap(), Candidates::All);
-        assert_eq!(candidates("1e5").unwrap().to_string(), "100000");
-        assert!(candidates("0").is_err());
+        assert_eq!(["all", "1e5"].map(|text| word::<Candidates>(text).unwrap().to_string()), ["all", "100000"]);
+        assert!(word::<Candidates>("0").is_err());
     }
 }

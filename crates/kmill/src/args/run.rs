@@ -4,14 +4,11 @@ use super::parse;
 use crate::Result;
 use crate::progress::{Progress, Voice};
 use clap::Args;
-use ksolve::train::Resources;
-use kstore::Workers;
 use kstore::pass::SharedEngine;
 use kstore::scratch::Scratch;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The options for memory, threads and printing.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct RunArgs {
@@ -42,7 +39,6 @@ pub struct DiskArgs {
     /// Time between two saves of the checkpoint; 0s saves after every segment
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "30s")]
     pub checkpoint_every: Duration,
-    /// The scratch folder, for numbers that do not fit the memory.
     #[command(flatten)]
     pub scratch: ScratchArgs,
 }
@@ -99,21 +95,12 @@ impl ScratchArgs {
 /// [`RunArgs`] with their defaults filled in.
 #[derive(Debug)]
 pub struct Run {
-    /// Memory budget of the whole process, in bytes.
     pub memory: usize,
-    /// Number of threads.
     pub threads: usize,
     /// True where one JSON object is printed instead of tables.
     pub json: bool,
     /// The stages with their times, and the warnings so far.
     pub progress: Progress,
-}
-
-impl Run {
-    /// The memory, threads, progress and scratch folder that the library may use, without a journal.
-    pub(crate) fn resources<'r>(&'r self, workers: &'r Workers, scratch: Option<&'r Scratch>) -> Resources<'r> {
-        Resources { memory: self.memory, workers, stages: &self.progress, journal: None, scratch }
-    }
 }
 
 /// Memory budget in bytes where the operating system does not say how much memory there is: 2 GiB.

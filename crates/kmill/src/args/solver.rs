@@ -15,7 +15,6 @@ fn option(parameter: &Parameter) -> String {
     parameter.name.replace('_', "-")
 }
 
-/// The parameters of all solvers, each once.
 fn distinct() -> Vec<&'static Parameter> {
     let mut distinct: Vec<&'static Parameter> = Vec::new();
     for parameter in solver::parameters() {
@@ -50,18 +49,15 @@ fn help(parameter: &Parameter) -> String {
     format!("{} ({}){defaults}", flags(parameter.about), all.join(", "))
 }
 
-/// The help text of a parameter of one solver.
 pub(super) fn own_help(parameter: &Parameter) -> String {
     let default = parameter.default.map_or(String::new(), |default| format!(" [default: {default}]"));
     format!("{}{default}", flags(parameter.about))
 }
 
-/// True for the name of a parameter of any solver.
 pub(super) fn is_parameter(name: &str) -> bool {
     solver::parameters().into_iter().any(|parameter| parameter.name == name)
 }
 
-/// The option of a parameter, as an argument of clap.
 fn arg(parameter: &'static Parameter) -> Arg {
     let arg = Arg::new(parameter.name).long(option(parameter)).help(help(parameter)).help_heading("Solver");
     let name = match parameter.kind {

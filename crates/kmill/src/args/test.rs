@@ -2,18 +2,16 @@
 
 use super::data::{CategoryArgs, SelectArgs};
 use super::learn::kernel_help;
-use super::parse::{self, Landmarks};
 use super::run::{RunArgs, ScratchArgs};
-use crate::error::flags;
+use super::{explained, parse};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use kapprox::Spec;
 use kapprox::map::MapSpec;
 use ksolve::job::{Candidates, ElementType};
-use ksolve::train::Scaling;
+use ksolve::train::{LandmarkSource, Scaling};
 use kstore::condition::Condition;
 
-/// Options of `kmill test`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     kmill test mmd january.parquet july.parquet\n  \
@@ -23,17 +21,14 @@ use kstore::condition::Condition;
     A p-value is the probability of a statistic at least as large if there were no difference, or no dependence. There are\n\
     three: by permutations, which is exact, by the limit distribution, and by a gamma distribution.")]
 pub struct TestArgs {
-    /// What to measure
     #[arg(value_name = "STATISTIC", hide_possible_values = true, help = statistics_help(), value_parser = statistics())]
     pub statistic: String,
-    /// The table; of mmd without --by two: files, folders or globs in quotes.
     #[command(flatten)]
     pub data: SelectArgs,
     /// Columns to compare, as names or globs, comma-separated [default: every column of numbers or text but those of --by
     /// and --with]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub features: Vec<String>,
-    /// Which columns are categories.
     #[command(flatten)]
     pub category: CategoryArgs,
     /// The first sample of mmd: rows with 'column == value' (== != < <= > >=); the second is the others
@@ -51,7 +46,6 @@ pub struct TestArgs {
     /// Scaling learned from all rows of the test: standard, minmax, asinh (for long tails) or none
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Test")]
     pub scale: Scaling,
-    /// The kernel expression.
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Test")]
     pub kernel: Spec,
@@ -66,9 +60,9 @@ pub struct TestArgs {
     pub rank: Option<usize>,
     /// How landmarks are chosen, as fit --help lists; or the rows of a table, FILE (mmd) [default: rpcholesky]
     #[arg(long, value_parser = parse::LandmarksParser, value_name = "SCHEME|FILE", help_heading = "Test")]
-    pub landmarks: Option<Landmarks>,
+    pub landmarks: Option<LandmarkSource>,
     /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
-    #[arg(long, value_name = "N|all", value_parser = parse::candidates, help_heading = "Test")]
+    #[arg(long, value_name = "N|all", value_parser = parse::word::<Candidates>, help_heading = "Test")]
     pub candidates: Option<Candidates>,
     /// Number of random assignments of rows to samples; 0 for the limit distributions alone
     #[arg(long, value_name = "N", value_parser = parse::permutations, default_value = "1000", help_heading = "Test")]
@@ -79,24 +73,17 @@ pub struct TestArgs {
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Test")]
     pub precision: ElementType,
-    /// The scratch folder, for features that do not fit the memory.
     #[command(flatten)]
     pub scratch: ScratchArgs,
-    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-/// The names of the statistics, as the values that clap accepts.
 fn statistics() -> PossibleValuesParser {
     PossibleValuesParser::new(ksolve::statistic::registry().iter().map(|family| family.name))
 }
 
-/// The help text of the statistic argument: the name and the description of every statistic.
 fn statistics_help() -> String {
-    let all: Vec<String> = ksolve::statistic::registry()
-        .iter()
-        .map(|family| format!("{} ({})", family.name, flags(family.about)))
-        .collect();
-    format!("What to measure: {}", all.join("; "))
+    let all = ksolve::statistic::registry().iter().map(|family| (family.name, family.about));
+    format!("What to measure: {}", explained(all))
 }

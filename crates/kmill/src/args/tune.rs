@@ -9,7 +9,6 @@ use clap::builder::PossibleValuesParser;
 use ksolve::tune::{Score, SearchWork};
 use std::path::PathBuf;
 
-/// Options of `kmill tune`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     kmill tune ridge train.parquet --target y -o model.safetensors\n  \
@@ -23,7 +22,6 @@ pub struct TuneArgs {
     /// What learns with the kernel that is found: a solver that has a target, or any, which tries ridge, svm and logistic on rows held out
     #[arg(value_name = "SOLVER", hide_possible_values = true, value_parser = solvers())]
     pub solver: String,
-    /// The files, rows and columns of the table.
     #[command(flatten)]
     pub data: DataArgs,
     /// Kernels to try, comma-separated [default: gaussian, exponential and matern, or --kernel alone]
@@ -47,20 +45,16 @@ pub struct TuneArgs {
     /// Rows of the last comparison, of two kernels; those before have half as many each
     #[arg(long, value_name = "N", value_parser = parse::rank, default_value = "20000", help_heading = "Search")]
     pub sample: usize,
-    /// The kernel, the map, the landmarks and the parameters of the solver.
     #[command(flatten)]
     pub learn: LearnArgs,
     /// Where the model goes (safetensors), and the table of the search: .csv, .tsv, .parquet, .arrow or .json; may be
     /// given several times. Without a model nothing is fitted
     #[arg(short, long, value_name = "MODEL|OUT", required = true, help_heading = "Run")]
     pub output: Vec<PathBuf>,
-    /// The options for the checkpoint and the scratch folder.
     #[command(flatten)]
     pub disk: DiskArgs,
-    /// Other processes of the same search: they share the passes of the fit.
     #[command(flatten)]
     pub engine: EngineArgs,
-    /// Memory, threads, and the form of the output.
     #[command(flatten)]
     pub run: RunArgs,
 }

@@ -19,14 +19,13 @@ use crate::args::CurveArgs;
 use crate::args::run::Run;
 use crate::output::{self, Kind, Outputs};
 use crate::progress::Progress;
-use crate::{Error, Result, drawing, interrupt};
+use crate::{Error, Result, drawing, interrupt, pipeline};
 use cells::CellsFile;
 use figure::Figure;
 use kapprox::Real;
 use ksolve::curve::Setting;
 use ksolve::job::ElementType;
 use ksolve::train::{Resources, Stages};
-use kstore::Workers;
 use kstore::checkpoint::Journal;
 use kstore::pass::{Engine, Observer, SharedEngine};
 use report::Planned;
@@ -88,8 +87,8 @@ fn measured<T: Real>(
     engine: Option<&SharedEngine>,
 ) -> Result<CurveReport> {
     let journal = engine.map(|engine| Journal::through(engine));
-    let (watch, workers) = (Watch::new(&run.progress), Workers::new(run.threads).heeding(interrupt::token()));
-    let resources = Resources { stages: &watch, journal: journal.as_ref(), ..run.resources(&workers, None) };
+    let (watch, job) = (Watch::new(&run.progress), pipeline::job(run));
+    let resources = Resources { stages: &watch, journal: journal.as_ref(), ..job.resources() };
     let setting = Setting::<T>::open(&request.train, request.test.as_ref(), &request.options, &resources)?;
     watch.silence();
     all_runs(&setting, request, &mut cells, &run.progress).map_err(|error| cells.kept(error, &run.progress))?;

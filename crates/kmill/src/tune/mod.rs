@@ -6,16 +6,15 @@ mod search;
 pub(crate) use report::TuneReport;
 
 use crate::args::TuneArgs;
-use crate::args::parse::{Landmarks, Metric};
 use crate::args::run::Run;
 use crate::fit::FitOptions;
 use crate::output::{self, Kind, Outputs};
 use crate::{Error, Result, convert, pipeline};
 use kapprox::Spec;
 use ksolve::job::{Checkpoint, ElementType, Fit};
-use ksolve::metric::MetricForm;
+use ksolve::metric::{MetricForm, MetricSource};
 use ksolve::solver::ridge::Ridge;
-use ksolve::train::Scaling;
+use ksolve::train::{LandmarkSource, Scaling};
 use ksolve::tune::{
     ANY, Choice, Chosen, FACTORS, KERNELS, Memory, Pace, Score, TuneOptions, at_ranks, listed, stand_in,
 };
@@ -39,16 +38,21 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
         return Err(Error::option("--states", "", why, "leave it out, or name a model with -o"));
     }
     let any = args.solver == ANY;
-    let mut options = FitOptions::new(if any { "ridge" } else { &args.solver }, &args.data, &args.learn)?;
+    let mut options = FitOptions::with(
+        if any { "ridge" } else { &args.solver },
+        &args.data,
+        &args.learn.features,
+        args.learn.solver.0.clone(),
+    )?;
     if any && !options.fit.gives("task") && holds_labels(&options)? {
         options.fit = options.fit.set("task", "classification");
     }
-    if learns(args) && options.metric.is_none() {
-        options.metric = Some(Metric::Learned(MetricForm::Best));
+    if learns(args) && args.learn.metric.is_none() {
+        options.fit = options.fit.metric(MetricSource::Learned(MetricForm::Best));
     }
     // behind a metric few directions matter: schemes that look for what is left of the kernel search long for it, and predict no better
-    if learns(args) && options.landmarks.is_none() && !args.learn.map.is_without_rows() {
-        options.landmarks = Some(Landmarks::Scheme("uniform".to_string()));
+    if learns(args) && args.learn.landmarks.is_none() && !args.learn.map.is_without_rows() {
+        options.fit = options.fit.landmarks(LandmarkSource::Scheme("uniform".to_string()));
     }
     let ranks = options.fit.clone();
     if args.work.is_some() {
@@ -91,7 +95,7 @@ pub(crate) fn main(args: &TuneArgs) -> Result<()> {
 
 /// True where the target is a column of text or truth values: its values are classes.
 fn holds_labels(options: &FitOptions) -> Result<bool> {
-    let (table, targets) = convert::open(&options.paths, &options.text, &options.target)?;
+    let (table, targets) = convert::open(&options.paths, &options.text, &options.fit.selected_rows().targets)?;
     let schema = table.schema();
     let label = |name: &String| {
         let kind = schema.position(name).map(|place| &schema.columns[place].kind);
@@ -121,7 +125,7 @@ fn kernels(args: &TuneArgs) -> Result<Vec<Spec>> {
 /// True where the metric of every kernel is learned: unless another one was asked for, whenever errors are compared.
 fn learns(args: &TuneArgs) -> bool {
     match &args.learn.metric {
-        Some(metric) => matches!(metric, Metric::Learned(_)),
+        Some(metric) => matches!(metric, MetricSource::Learned(_)),
         None => args.score != Score::Alignment && args.factors.is_none(),
     }
 }
@@ -152,12 +156,12 @@ fn tune<T: kapprox::Real>(
 ) -> Result<TuneReport> {
     let (score, pace) = (args.score, Pace::new(args.time));
     let selected = pipeline::select(&options, run)?;
-    let inputs = || output::inputs(selected.table()).chain(options.files());
+    let inputs = || output::inputs(selected.table()).chain(options.fit.files());
     outputs.paths().try_for_each(|path| output::spare(path, inputs()))?;
     let stand_in = FitOptions { fit: stand_in(&options.fit, score)?, ..options.clone() };
-    let ridge = Ridge::new(&stand_in.fit.settings()?);
+    let ridge = Ridge::new(stand_in.fit.settings()?);
     let search = TuneOptions {
-        training: pipeline::with_files(&stand_in, &selected)?.training(&selected)?,
+        training: stand_in.job(&selected)?.training(&selected)?,
         blocks: !stand_in.fit.gives("folds"),
         lambdas: ridge.lambdas,
         intercept: ridge.intercept,
@@ -166,7 +170,7 @@ fn tune<T: kapprox::Real>(
         score,
         sample: args.sample,
     };
-    let base = pipeline::with_files(&options, &selected)?;
+    let base = options.job(&selected)?;
     let checkpoint = outputs.model().map(|model| Checkpoint {
         folder: pipeline::beside(model, ".search"),
         every: args.disk.checkpoint_every,
@@ -198,11 +202,10 @@ fn tune<T: kapprox::Real>(
     let mut repeat = None;
     let fit = match outputs.model() {
         Some(path) => {
-            let metric = found.metric.clone().map(Metric::Found).or(Some(Metric::None));
-            let scaling = found.tuned.scaling;
-            let fit = found.fit.clone().scaling(scaling);
+            let metric = found.metric.clone().map_or(MetricSource::None, MetricSource::of);
+            let fit = found.fit.clone().scaling(found.tuned.scaling).metric(metric);
             let fit = if args.work.is_some() { fit.with_ranks_of(ranks) } else { fit };
-            let options = FitOptions { fit, metric, ..options };
+            let options = FitOptions { fit, ..options };
             let options = in_time(&pace, options, &found, &selected, run, &mut repeat)?;
             Some(pipeline::fit(&options, run, path, &args.disk, &args.engine)?)
         }
@@ -224,7 +227,7 @@ fn in_time(
     run: &Run,
     repeat: &mut Option<String>,
 ) -> Result<FitOptions> {
-    let ranks = pace.ranks(&pipeline::with_files(&options, selected)?, found, selected, &pipeline::job(run))?;
+    let ranks = pace.ranks(&options.job(selected)?, found, selected, &pipeline::job(run))?;
     let Some(ranks) = ranks else { return Ok(options) };
     let told = match options.fit.family().name {
         "ridge" => format!("--ranks {}", listed(&ranks)),

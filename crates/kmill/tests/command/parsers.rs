@@ -2,7 +2,9 @@
 
 use clap::{CommandFactory, Parser};
 use kmill::args::{Cli, parse};
+use ksolve::job::Candidates;
 use ksolve::solver::{parameter, ridge};
+use ksolve::train::LandmarkSource;
 use proptest::prelude::*;
 
 /// A parser, whatever it gives: its refusal.
@@ -22,9 +24,9 @@ const PARSERS: &[(&str, Refusal, &str)] = &[
     ("kernels", |text| parse::kernels(text).err(), "gaussian(), matern(nu=1.5)"),
     ("map", |text| parse::map(text).err(), "additive(steps=3, interval=0.5)"),
     ("methods", |text| parse::methods(text).err(), "uniform,additive(steps=3,interval=0.5),greedy"),
-    ("landmarks", |text| parse::landmarks(text).err(), "rpcholesky"),
+    ("landmarks", |text| parse::word::<LandmarkSource>(text).err(), "rpcholesky"),
     ("scheme", |text| parse::scheme(text).err(), "uniform"),
-    ("candidates", |text| parse::candidates(text).err(), "1e5"),
+    ("candidates", |text| parse::word::<Candidates>(text).err(), "1e5"),
     ("rank", |text| parse::rank(text).err(), "1_000"),
     ("ranks", |text| parse::ranks(text).err(), "50..2000"),
     ("lambda", |text| parse::lambda(text).err(), "1e-6"),

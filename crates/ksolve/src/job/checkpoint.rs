@@ -2,7 +2,7 @@
 
 use super::{Fit, Run};
 use crate::metric::MetricSource;
-use crate::train::TrainOptions;
+use crate::train::{TrainOptions, target_names};
 use crate::{Error, Result};
 use kstore::checkpoint::{Journal, Listener, Manifest};
 use kstore::{Digest, Selected};
@@ -49,7 +49,7 @@ fn manifest(fit: &Fit, selected: &Selected, training: &TrainOptions, notes: &[(S
         other => other.to_string(),
     };
     let mut options: Vec<(String, String)> = notes.to_vec();
-    if let Value::Object(map) = fit.canonical(&fit.settings()?, training) {
+    if let Value::Object(map) = fit.canonical(training)? {
         options.extend(map.into_iter().map(|(name, value)| (name, text(value))));
     }
     options.push(("features".to_string(), text(selected.feature_names().into())));
@@ -59,7 +59,7 @@ fn manifest(fit: &Fit, selected: &Selected, training: &TrainOptions, notes: &[(S
             .map_err(|error| Error::Damaged { path: "the encoding".into(), detail: error.to_string() })?;
         options.push(("values of the columns".to_string(), Digest::of(&values)));
     }
-    options.push(("target".to_string(), text(super::fitted::target_names(selected).into())));
+    options.push(("target".to_string(), text(target_names(selected).into())));
     if let MetricSource::Given(given) = &training.metric {
         options.push(("numbers of the metric".to_string(), given.digest()));
     }

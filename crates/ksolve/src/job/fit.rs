@@ -1,16 +1,16 @@
 //! The description of a fit: solver, kernel, map and landmarks.
 
-use super::{Fitted, Run, fitted};
+use super::{Candidates, text};
 use crate::metric::MetricSource;
 use crate::solver::views::WITH;
-use crate::solver::{self, Options, Settings, SolverFamily, parameter, ridge};
-use crate::statistic::combination::{self, Combination, combine};
-use crate::train::{self, Forecast, LandmarkSource, Scaling};
-use crate::{AnyModel, Error, Result, Task};
+use crate::solver::{self, AnySolver, Options, Settings, SolverFamily, parameter, ridge};
+use crate::train::{LandmarkSource, Scaling};
+use crate::{Error, FoldSpec, Result, Task};
 use kapprox::Spec;
 use kapprox::map::MapSpec;
 use kstore::{Selected, Selection, Table};
-use std::path::Path;
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, OnceLock};
 
 /// Type of rows, kernel values and features. Sums over rows are in f64 either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,50 +24,62 @@ pub enum ElementType {
 
 crate::error::enum_of_words!(ElementType, "precision", "f32" => F32, "f64" => F64);
 
-/// Rows that landmarks are chosen among.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Candidates {
-    /// Every row: a pass for each round of the scheme.
-    All,
-    /// A uniform sample of so many rows, held in memory.
-    Rows(u64),
-}
-
-impl std::fmt::Display for Candidates {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::All => f.write_str("all"),
-            Self::Rows(n) => write!(f, "{n}"),
-        }
-    }
-}
-
-/// A fit to be run: a solver with its parameters, a kernel, a map and its landmarks.
+/// A fit to be run: the rows it is of, a solver with its parameters, a kernel, a map and its landmarks.
 ///
-/// It holds everything that changes a bit of the result; [`Run`] holds memory, threads and scratch, which do not.
+/// It holds everything that changes a bit of the result; [`Run`] holds memory, threads and scratch, which do not. As JSON it has the texts that
+/// people type, and what is left out has its default; it is what the command, Python and the jobs of shards are told. What the texts say is
+/// parsed and checked once, and kept.
 ///
 /// ```
 /// use ksolve::job::Fit;
 /// let fit = Fit::solver("svm")?.set("C", "0.1..10").set("probabilities", true).rank(500).seed(7);
+/// let same: Fit = serde_json::from_str(r#"{"solver": "svm", "options": {"C": "0.1..10", "probabilities": "true"}, "rank": 500, "seed": 7}"#)
+///     .map_err(|error| ksolve::Error::option("job", "", error))?;
+/// assert_eq!(same.settings()?, fit.settings()?);
 /// # Ok::<(), ksolve::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Fit {
+    #[serde(rename = "solver", with = "text::family")]
     pub(super) family: &'static SolverFamily,
-    pub(super) given: Options,
+    #[serde(rename = "options", default)]
+    given: Options,
+    #[serde(rename = "scale", default, with = "text")]
     pub(super) scaling: Scaling,
+    #[serde(default, skip_serializing, deserialize_with = "text::metric")]
     pub(crate) metric: MetricSource,
+    #[serde(default, with = "text")]
     pub(super) kernel: Spec,
+    #[serde(default, with = "text")]
     pub(super) map: MapSpec,
     /// What chooses the landmarks; `None` where nothing was said, which is randomly pivoted Cholesky.
+    #[serde(default, with = "text::optional")]
     pub(super) landmarks: Option<LandmarkSource>,
+    #[serde(default, with = "text::optional")]
     pub(super) candidates: Option<Candidates>,
+    #[serde(default)]
     pub(super) rank: Option<usize>,
+    #[serde(default)]
     pub(super) seed: u64,
+    #[serde(default, with = "text")]
     pub(super) precision: ElementType,
+    /// `None` where the caller selects rows.
+    #[serde(default)]
+    pub(super) rows: Option<Selection>,
     /// Further options that the caller wants in the model file.
+    #[serde(default)]
     pub(super) notes: serde_json::Map<String, serde_json::Value>,
+    #[serde(skip)]
+    checked: OnceLock<Arc<Checked>>,
+}
+
+/// What the parameters of a solver say.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) settings: Settings,
+    pub(super) solver: Box<dyn AnySolver>,
 }
 
 impl Fit {
@@ -84,7 +96,9 @@ impl Fit {
             rank: None,
             seed: 0,
             precision: ElementType::default(),
+            rows: None,
             notes: serde_json::Map::new(),
+            checked: OnceLock::new(),
         }
     }
 
@@ -106,13 +120,20 @@ impl Fit {
     /// Sets a parameter of the solver to a value, as it would be typed: `set("C", 10)`, `set("folds", "blocks:6")`.
     #[must_use]
     pub fn set(self, name: &str, value: impl ToString) -> Self {
-        Self { given: self.given.set(name, value), ..self }
+        let given = self.given.clone().set(name, value);
+        self.options(given)
     }
 
     /// Sets all parameters of the solver at once.
     #[must_use]
     pub fn options(self, given: Options) -> Self {
-        Self { given, ..self }
+        Self { given, checked: OnceLock::new(), ..self }
+    }
+
+    /// Sets the rows and columns that it is of, for a fit that is run by [`Fit::select`]. The model file says which rows they are.
+    #[must_use]
+    pub fn rows(self, rows: Selection) -> Self {
+        Self { rows: Some(rows), ..self }
     }
 
     /// Sets the kernel; `sigma=median` is found on a sample of the rows. The default is `gaussian(sigma=median)`.
@@ -183,19 +204,20 @@ impl Fit {
     /// # Errors
     /// [`Error::Option`] for a name that no solver has.
     pub fn for_solver(&self, name: &str) -> Result<Self> {
-        Ok(Self { family: Self::solver(name)?.family, given: Options::new(), ..self.clone() })
+        Ok(Self { family: Self::solver(name)?.family, ..self.clone() }.options(Options::new()))
     }
 
     /// The fit at one rank, where it may have compared several.
     pub(crate) fn at_rank(self, rank: usize) -> Self {
-        let given = self.given.without(ridge::RANKS.name).without(parameter::TOLERANCE.name);
-        Self { given, rank: Some(rank), ..self }
+        let given = self.given.clone().without(ridge::RANKS.name).without(parameter::TOLERANCE.name);
+        Self { rank: Some(rank), ..self }.options(given)
     }
 
     /// The fit without the rank and the ranks that were asked for.
     #[must_use]
     pub fn without_ranks(self) -> Self {
-        Self { given: self.given.without(ridge::RANKS.name), rank: None, ..self }
+        let given = self.given.clone().without(ridge::RANKS.name);
+        Self { rank: None, ..self }.options(given)
     }
 
     /// The fit with the rank and, where its solver compares some, the ranks of another one.
@@ -204,8 +226,8 @@ impl Fit {
         let compares = self.family.parameters.iter().any(|parameter| parameter.name == ridge::RANKS.name);
         let ranks = other.given.get(ridge::RANKS.name).filter(|_| compares);
         let fit = self.without_ranks();
-        let given = ranks.into_iter().fold(fit.given, |given, ranks| given.set(ridge::RANKS.name, ranks));
-        Self { given, rank: other.rank, ..fit }
+        let fit = ranks.into_iter().fold(fit, |fit, ranks| fit.set(ridge::RANKS.name, ranks));
+        Self { rank: other.rank, ..fit }
     }
 
     /// The fit with as many landmarks by a scheme, where they come from a table: that is in the units of another one.
@@ -250,12 +272,28 @@ impl Fit {
         self.precision
     }
 
+    /// The rows and columns that it is of; all of them where nothing was said.
+    pub fn selected_rows(&self) -> Selection {
+        self.rows.clone().unwrap_or_default()
+    }
+
+    /// What the parameters say, parsed the first time that it is asked for.
+    pub(super) fn checked(&self) -> Result<&Checked> {
+        if self.checked.get().is_none() {
+            let settings = self.family.settings(&self.given)?;
+            let solver = self.family.solver(&settings)?;
+            let _ = self.checked.set(Arc::new(Checked { settings, solver }));
+        }
+        self.checked.get().map(|checked| &**checked).ok_or(Error::Store(kstore::Error::Worker))
+    }
+
     /// The values of the solver's parameters.
     ///
     /// # Errors
-    /// [`Error::Option`] for a parameter that the solver does not read, or a value that it does not accept.
-    pub fn settings(&self) -> Result<Settings> {
-        self.family.settings(&self.given)
+    /// [`Error::Option`] for a parameter that the solver does not read, or a value that it does not accept; [`Error::Missing`] for one that it
+    /// needs.
+    pub fn settings(&self) -> Result<&Settings> {
+        Ok(&self.checked()?.settings)
     }
 
     /// The task of the solver with these parameters, such as regression or components.
@@ -263,7 +301,15 @@ impl Fit {
     /// # Errors
     /// The errors of [`Fit::settings`].
     pub fn task(&self) -> Result<Task> {
-        Ok(self.family.task(&self.settings()?))
+        Ok(self.family.task(self.settings()?))
+    }
+
+    /// The rows and columns of the fit in a table.
+    ///
+    /// # Errors
+    /// The errors of [`Fit::selection`], and columns that are not there.
+    pub fn select(&self, table: &Table) -> Result<Selected> {
+        Ok(table.select(&self.selection(self.selected_rows())?)?)
     }
 
     /// A selection with the columns that the solver reads beside features and targets: class, weights, folds.
@@ -273,7 +319,7 @@ impl Fit {
     /// many.
     pub fn selection(&self, selection: Selection) -> Result<Selection> {
         let settings = self.settings()?;
-        let task = self.family.task(&settings);
+        let task = self.family.task(settings);
         let named = selection.targets.join(",");
         match (task, selection.targets.len()) {
             (Task::Regression | Task::Classification, 0) => {
@@ -298,96 +344,10 @@ impl Fit {
             class_target: task == Task::Classification,
             weight: settings.column(&ridge::WEIGHTS),
             group: match settings.folds(&solver::parameter::FOLDS) {
-                Some(crate::FoldSpec::Column(name)) => Some(name),
+                Some(FoldSpec::Column(name)) => Some(name),
                 _ => None,
             },
             ..selection
         })
-    }
-
-    /// Learns the weights of a sum of kernels from the target, for [`Fit::kernel`]: see [`crate::statistic::combination`].
-    ///
-    /// # Errors
-    /// Options that contradict each other; those of [`combine`].
-    pub fn combined(&self, kernels: &[Spec], selected: &Selected, run: &Run<'_>) -> Result<Combination> {
-        let selected = &run.coded(selected)?;
-        let (training, names) = (self.training(selected)?, selected.feature_names());
-        let kernels = kernels.iter().map(|kernel| Ok(kernel.resolve_columns(&names)?)).collect::<Result<Vec<_>>>()?;
-        match self.precision {
-            ElementType::F32 => combine::<f32>(selected, &training, &kernels, &run.resources()),
-            ElementType::F64 => combine::<f64>(selected, &training, &kernels, &run.resources()),
-        }
-    }
-
-    /// The plan of the run: the passes and memory of each stage. Counts the classes, and reads the first rows to tell the bytes of a pass.
-    ///
-    /// # Errors
-    /// Options that contradict each other; errors of reading these rows. A plan over the budget is no error here.
-    pub fn plan(&self, selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
-        let (selected, resources) = (&run.coded(selected)?, &run.resources());
-        let training = self.training(selected)?;
-        let solver = self.family.solver(&self.settings()?)?;
-        match self.precision {
-            ElementType::F32 => train::forecast::<f32>(selected, &training, &*solver, resources),
-            ElementType::F64 => train::forecast::<f64>(selected, &training, &*solver, resources),
-        }
-    }
-
-    /// The plan of a run that learns the weights of a sum of kernels first ([`Fit::combined`]): the stages of both.
-    ///
-    /// # Errors
-    /// The errors of [`Fit::plan`] and [`Fit::combined`].
-    pub fn plan_combined(&self, kernels: &[Spec], selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
-        let selected = &run.coded(selected)?;
-        let (training, names, resources) = (self.training(selected)?, selected.feature_names(), run.resources());
-        let found = kernels.iter().map(|kernel| Ok(kernel.resolve_columns(&names)?)).collect::<Result<Vec<_>>>()?;
-        let mut stages = match self.precision {
-            ElementType::F32 => combination::forecast::<f32>(selected, &training, &found, &resources)?,
-            ElementType::F64 => combination::forecast::<f64>(selected, &training, &found, &resources)?,
-        };
-        // a sum needs as much whatever its weights are
-        let sum = kernels.iter().cloned().reduce(std::ops::Add::add);
-        let fit = sum.into_iter().fold(self.clone(), Self::kernel).plan(selected, run)?;
-        stages.extend(fit.stages);
-        Ok(Forecast { stages, ..fit })
-    }
-
-    /// Learns from the selected rows, and returns the model with its report.
-    ///
-    /// # Errors
-    /// Options that contradict each other; a plan that does not fit the memory, before the first pass; bad rows with
-    /// their place; errors of the solver. [`Error::is_interrupted`] tells a run that was asked to stop.
-    pub fn run(&self, selected: &Selected, run: &Run<'_>) -> Result<Fitted> {
-        self.run_and(selected, run, &|_| Ok(()))
-    }
-
-    /// Learns as [`Fit::run`] does, and writes the model to `path` before the run's checkpoint is removed.
-    ///
-    /// # Errors
-    /// The errors of [`Fit::run`] and of the file system.
-    pub fn run_and_save(&self, selected: &Selected, run: &Run<'_>, path: &Path) -> Result<Fitted> {
-        self.run_and(selected, run, &|fitted| {
-            let _stage = run.stages().stage("write model", None);
-            fitted.save(path)
-        })
-    }
-
-    fn run_and(&self, selected: &Selected, run: &Run<'_>, keep: &dyn Fn(&Fitted) -> Result<()>) -> Result<Fitted> {
-        let selected = &run.coded(selected)?;
-        let training = self.training(selected)?;
-        let solver = self.family.solver(&self.settings()?)?;
-        match self.precision {
-            ElementType::F32 => fitted::fit::<f32>(self, &*solver, AnyModel::F32, selected, &training, run, keep),
-            ElementType::F64 => fitted::fit::<f64>(self, &*solver, AnyModel::F64, selected, &training, run, keep),
-        }
-    }
-
-    /// Learns from all rows of a table, with every column of numbers or text but the targets as a feature.
-    ///
-    /// # Errors
-    /// Columns that are not there, and the errors of [`Fit::run`].
-    pub fn on(&self, table: &Table, targets: &[&str], run: &Run<'_>) -> Result<Fitted> {
-        let targets = targets.iter().map(ToString::to_string).collect();
-        self.run(&table.select(&self.selection(Selection { targets, ..Selection::default() })?)?, run)
     }
 }

@@ -17,16 +17,21 @@
 
 mod checkpoint;
 mod coded;
+mod files;
 mod fit;
 mod fitted;
 mod run;
 pub mod shards;
+mod text;
 mod training;
 mod verdict;
 
 pub use crate::predict::{Predictor, RowScratch};
+pub use crate::train::{FitReport, LAMBDA, LandmarkReport, MetricReport, Train};
 pub use checkpoint::Checkpoint;
-pub use fit::{Candidates, ElementType, Fit};
-pub use fitted::{FitReport, Fitted, LAMBDA, LandmarkReport, MetricReport, Train};
+pub use files::is_model;
+pub use fit::{ElementType, Fit};
+pub use fitted::Fitted;
 pub use kstore::CancelToken;
 pub use run::Run;
+pub use training::Candidates;

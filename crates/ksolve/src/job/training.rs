@@ -1,6 +1,7 @@
 //! The training options of a fit: fills in every default and refuses every contradiction.
 
-use super::{Candidates, Fit};
+use super::Fit;
+use super::fit::Checked;
 use crate::folds::FoldSpec;
 use crate::metric::MetricSource;
 use crate::solver::parameter::{FOLDS, NODES, TOLERANCE};
@@ -10,7 +11,9 @@ use crate::train::{LandmarkSource, TrainOptions};
 use crate::{Error, Result, Task};
 use kapprox::Spec;
 use kapprox::landmark::Effort;
-use kstore::Selected;
+use kstore::condition::shown_rows;
+use kstore::{Selected, TextOptions};
+use std::str::FromStr;
 
 /// Default rank.
 const RANK: usize = 1000;
@@ -22,6 +25,39 @@ const FOLD_COUNT: usize = 5;
 const CANDIDATES_PER_RANK: u64 = 20;
 /// Fewest candidate rows by default.
 const FEWEST_CANDIDATES: u64 = 50_000;
+
+/// Rows that landmarks are chosen among.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Candidates {
+    /// Every row: a pass for each round of the scheme.
+    All,
+    /// A uniform sample of so many rows, held in memory.
+    Rows(u64),
+}
+
+impl std::fmt::Display for Candidates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Rows(n) => write!(f, "{n}"),
+        }
+    }
+}
+
+impl FromStr for Candidates {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let rows = || text.replace('_', "").parse().ok().filter(|n: &f64| *n >= 1.0 && n.fract() == 0.0 && *n <= 9e15);
+        match text {
+            "all" => Ok(Self::All),
+            _ => rows()
+                .map(|n| Self::Rows(n as u64))
+                .ok_or_else(|| Error::option("candidates", text, "expected a number of rows, or all")),
+        }
+    }
+}
 
 impl Candidates {
     /// The default number of rows that landmarks are chosen among: max(20·rank, 50,000).
@@ -44,25 +80,27 @@ impl Fit {
     /// # Errors
     /// [`Error::Option`] for options that contradict each other or the rows.
     pub fn training(&self, selected: &Selected) -> Result<TrainOptions> {
-        let settings = self.settings()?;
-        let solver = self.family.solver(&settings)?;
-        let solver: &dyn Solver<f64> = &*solver;
-        check_iteration(&settings, self.map.is_exact())?;
-        self.check_landmarks(&settings)?;
+        if self.files().next().is_some() {
+            return self.clone().opened(selected, &TextOptions::default())?.training(selected);
+        }
+        let Checked { settings, solver } = self.checked()?;
+        let solver: &dyn Solver<f64> = &**solver;
+        check_iteration(settings, self.map.is_exact())?;
+        self.check_landmarks(settings)?;
         let usual = self.rank.or(solver.usual_rank());
-        let (rank, ranks) = self.ranks(&settings, usual)?;
+        let (rank, ranks) = self.ranks(settings, usual)?;
         let usual = solver.usual_landmarks().map(|name| LandmarkSource::Scheme(name.to_string()));
         let landmarks = self.landmarks.clone().or(usual).unwrap_or_default();
         if self.family.parameters.iter().any(|parameter| parameter.name == NODES.name) {
-            return self.on_nodes(&settings, rank, landmarks, selected);
+            return self.on_nodes(settings, rank, landmarks, selected);
         }
-        let folds = self.folds(&settings, ranks.len() * settings.penalties().len())?;
-        let task = self.family.task(&settings);
+        let folds = self.folds(settings, ranks.len() * settings.penalties().len())?;
+        let task = self.family.task(settings);
         if settings.word(&ridge::SELECT) == Some("error") && task == Task::Regression {
             let why = "only classes can be wrong; learn a classification (`task`), or leave it out";
             return Err(Error::option(ridge::SELECT.name, "error", why));
         }
-        let (kernel, with) = self.kernels(&settings, selected)?;
+        let (kernel, with) = self.kernels(settings, selected)?;
         Ok(TrainOptions {
             task,
             scaling: self.scaling,
@@ -201,11 +239,11 @@ impl Fit {
         }
         let Some(mut ranks) = ranks else {
             let rank = usual.unwrap_or_else(|| match &self.landmarks {
-                None | Some(LandmarkSource::Scheme(_)) => RANK,
                 Some(LandmarkSource::Rows(table)) => {
                     let range = table.range();
                     usize::try_from(range.end - range.start).unwrap_or(usize::MAX).max(1)
                 }
+                _ => RANK,
             });
             return Ok((rank, vec![rank]));
         };
@@ -224,16 +262,15 @@ impl Fit {
     }
 
     /// The options that define the result, as JSON with sorted keys for the model file; without paths.
-    pub(super) fn canonical(&self, settings: &Settings, training: &TrainOptions) -> serde_json::Value {
-        let mut solver_options = settings.to_json();
+    pub(super) fn canonical(&self, training: &TrainOptions) -> Result<serde_json::Value> {
+        let mut solver_options = self.settings()?.to_json();
         solver_options["folds"] = training.folds.to_string().into();
         if training.folds == FoldSpec::None
             && let Some(options) = solver_options.as_object_mut()
         {
             options.remove("folds");
         }
-        let mut canonical = self.notes.clone();
-        let own = serde_json::json!({
+        let mut canonical = serde_json::json!({
             "candidates": training.candidates.map_or("all".to_string(), |n| n.to_string()),
             "kernel": self.kernel.to_string(),
             "landmarks": training.landmarks.to_string(),
@@ -246,11 +283,20 @@ impl Fit {
             "solver_options": solver_options,
             "task": training.task,
         });
-        canonical.extend(own.as_object().cloned().unwrap_or_default());
         if training.metric != MetricSource::None {
-            canonical.insert("metric".to_string(), training.metric.to_string().into());
+            canonical["metric"] = training.metric.to_string().into();
         }
-        canonical.into()
+        if let Some(rows) = &self.rows {
+            canonical["missing"] = rows.missing.name().into();
+            canonical["rows"] = rows.rows.as_ref().map_or("0..".to_string(), shown_rows).into();
+            canonical["where"] = rows.filter.as_ref().map(ToString::to_string).into();
+        }
+        for (name, value) in &self.notes {
+            if canonical.get(name).is_none() {
+                canonical[name] = value.clone();
+            }
+        }
+        Ok(canonical)
     }
 }
 

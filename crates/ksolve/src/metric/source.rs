@@ -5,6 +5,7 @@ use crate::{Error, Result};
 use kapprox::metric::Metric;
 use kstore::Scaler;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -62,6 +63,8 @@ pub enum MetricSource {
     Given(KnownMetric),
     /// It is learned from the target.
     Learned(MetricForm),
+    /// It is in this file, a model or a table of numbers, which [`crate::job::Fit::opened`] reads.
+    File(PathBuf),
 }
 
 impl MetricSource {
@@ -73,7 +76,7 @@ impl MetricSource {
     pub(crate) fn known(&self) -> Option<&Arc<Metric>> {
         match self {
             Self::Given(given) => Some(&given.metric),
-            Self::None | Self::Learned(_) => None,
+            Self::None | Self::Learned(_) | Self::File(_) => None,
         }
     }
 
@@ -81,16 +84,16 @@ impl MetricSource {
     pub(crate) fn known_for(&self, scaler: &Scaler) -> Result<Option<Arc<Metric>>> {
         match self {
             Self::Given(given) => given.scaled(scaler).map(Some),
-            Self::None | Self::Learned(_) => Ok(None),
+            Self::None | Self::Learned(_) | Self::File(_) => Ok(None),
         }
     }
 
     /// Number of features that the kernel sees, of rows with d.
     pub(crate) fn outputs(&self, d: usize) -> usize {
         match self {
-            Self::None | Self::Learned(MetricForm::Best | MetricForm::Diagonal | MetricForm::Full) => d,
             Self::Learned(MetricForm::LowRank(r)) => *r.min(&d),
             Self::Given(given) => given.metric.outputs(),
+            Self::None | Self::Learned(_) | Self::File(_) => d,
         }
     }
 }
@@ -99,8 +102,24 @@ impl fmt::Display for MetricSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("none"),
-            Self::Given(_) => f.write_str("given"),
+            Self::Given(_) | Self::File(_) => f.write_str("given"),
             Self::Learned(form) => form.fmt(f),
+        }
+    }
+}
+
+impl FromStr for MetricSource {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text.parse() {
+            _ if text == "none" => Ok(Self::None),
+            Ok(form) => Ok(Self::Learned(form)),
+            Err(_) if text.contains(['.', '/']) || Path::new(text).is_file() => Ok(Self::File(text.into())),
+            Err(_) => {
+                let expected = "expected none, learn, diagonal, full, low-rank(5), or a file such as model.safetensors";
+                Err(Error::option("metric", format!("{text:?}"), expected))
+            }
         }
     }
 }

@@ -86,6 +86,8 @@ impl<T> Default for Fitted<T> {
 /// Directions of the scaled rows that a solver found: the metric of a model whose outputs are its features.
 #[derive(Debug)]
 pub struct Projection {
+    /// Name of the solver that found them.
+    pub solver: &'static str,
     /// The directions, as the rows of a metric.
     pub metric: Arc<Metric>,
     /// The share of each feature in what the directions were found by, d numbers that sum to 1.

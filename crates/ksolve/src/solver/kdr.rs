@@ -201,6 +201,6 @@ impl Directions {
         let (d, q) = self.vectors.shape();
         let rows: Vec<f64> = (0..q).flat_map(|k| (0..d).map(move |j| self.vectors[(j, k)])).collect();
         let importance = self.slopes.iter().map(|slope| slope * slope / self.total()).collect();
-        Ok(Projection { metric: Arc::new(Metric::matrix(&rows, q)?), importance })
+        Ok(Projection { solver: FAMILY.name, metric: Arc::new(Metric::matrix(&rows, q)?), importance })
     }
 }

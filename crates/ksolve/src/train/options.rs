@@ -12,6 +12,8 @@ use kstore::checkpoint::Journal;
 use kstore::pass::Observer;
 use kstore::scratch::Scratch;
 use kstore::{Selected, Workers};
+use std::path::PathBuf;
+use std::str::FromStr;
 
 /// How features are scaled before the kernel sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +37,8 @@ crate::error::enum_of_words!(Scaling, "scale", "standard" => Standard, "minmax" 
 pub enum LandmarkSource {
     /// Chosen among the training rows by the scheme of this name, from [`kapprox::landmark::registry`].
     Scheme(String),
+    /// The rows of the table in this file, which [`crate::job::Fit::opened`] opens.
+    File(PathBuf),
     /// The first rows of a table that has the features of the training table, in its units.
     Rows(Box<Selected>),
 }
@@ -44,26 +48,42 @@ impl LandmarkSource {
     pub(crate) fn scheme(&self) -> Option<&'static Scheme> {
         match self {
             Self::Scheme(name) => landmark::by_name(name),
-            Self::Rows(_) => None,
+            Self::File(_) | Self::Rows(_) => None,
         }
     }
 
     /// The table of landmarks; `None` for a scheme.
     pub fn table(&self) -> Option<&Selected> {
         match self {
-            Self::Scheme(_) => None,
+            Self::Scheme(_) | Self::File(_) => None,
             Self::Rows(table) => Some(table),
         }
     }
 }
 
 impl std::fmt::Display for LandmarkSource {
-    /// Writes the name of the scheme, or "a table" without its path: the landmarks are in the model.
+    /// Writes the name of the scheme, or "a table" without its path once it is open: the landmarks are in the model.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Scheme(name) => f.write_str(name),
+            Self::File(path) => path.display().fmt(f),
             Self::Rows(_) => f.write_str("a table"),
         }
+    }
+}
+
+impl FromStr for LandmarkSource {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        if landmark::by_name(text).is_some() {
+            return Ok(Self::Scheme(text.to_string()));
+        }
+        if text.contains(['.', '/']) {
+            return Ok(Self::File(text.into()));
+        }
+        let known: Vec<&str> = landmark::registry().iter().map(|scheme| scheme.name).collect();
+        let expected = format!("give one of {}, or a file such as landmarks.parquet", known.join(", "));
+        Err(Error::option("landmarks", format!("{text:?}"), expected))
     }
 }
 
@@ -126,9 +146,6 @@ impl TrainOptions {
     }
 
     /// Refuses options that the map cannot follow.
-    ///
-    /// # Errors
-    /// [`Error::Option`].
     pub(crate) fn check(&self) -> Result<()> {
         self.check_metric()?;
         let name = self.map.family().name;
@@ -147,9 +164,7 @@ impl TrainOptions {
         }
         Ok(())
     }
-}
 
-impl TrainOptions {
     /// Number of landmarks of a solver whose largest rank is the number of its nodes: the landmarks are the first of these.
     pub(crate) fn landmark_count(&self) -> usize {
         self.ranks.first().map_or(self.rank, |rank| (*rank).min(self.rank))
@@ -160,6 +175,7 @@ impl TrainOptions {
         let refuse = |why: &str| Err(Error::option("metric", &self.metric, why));
         let combines = match &self.metric {
             MetricSource::None => return Ok(()),
+            MetricSource::File(_) => return refuse("its file is not open"),
             MetricSource::Given(given) => !given.metric.is_diagonal(),
             MetricSource::Learned(_) if !self.task.has_target() => {
                 return refuse(

@@ -196,8 +196,8 @@ pub(crate) fn shape_of<T: Real>(
 /// Plans take n from the stored rows, runs from those that are left.
 pub(crate) fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<kapprox::map::MapShape> {
     let rows = match &options.landmarks {
-        LandmarkSource::Scheme(_) => options.candidates.map_or(n, |candidates| n.min(candidates as u64)),
         LandmarkSource::Rows(table) => table.range().end - table.range().start,
+        _ => options.candidates.map_or(n, |candidates| n.min(candidates as u64)),
     };
     let rows = usize::try_from(rows).unwrap_or(usize::MAX);
     Ok(options.map.shape(MapRequest { d, rank: options.rank, rows, element: size_of::<T>() })?)

@@ -5,12 +5,10 @@ use super::options::{Resources, TrainOptions};
 use super::plan::{self, Cut, Shape};
 use super::prepare::{self, Prepared};
 use super::stage::{Stage, View, Work, plans};
-use super::trained::{Trained, needs_wide_for};
+use super::trained::{Parts, Trained};
 use crate::metric;
-use crate::model::{Basis, Form, SecondView};
 use crate::solver::{Fitted, Place, Solver};
-use crate::{Certificate, Error, FoldSpec, Head, Result};
-use faer::Mat;
+use crate::{Certificate, Error, FoldSpec, Result};
 use kapprox::Real;
 use kstore::{Plan, Selected};
 use std::borrow::Cow;
@@ -59,11 +57,11 @@ pub fn train<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Trained<T>> {
     options.check()?;
-    let options = &*own_folds(options, solver);
-    let work = |known| Work::new::<T>(selected, options, resources, known, solver);
+    let own = &*own_folds(options, solver);
+    let work = |known| Work::new::<T>(selected, own, resources, known, solver);
     // what contradicts itself is refused before a row is read
     solver.check(&work((1, 1))?)?;
-    let planned = work(prepare::known(selected, options, resources)?)?;
+    let planned = work(prepare::known(selected, own, resources)?)?;
     let view = solver.view(&planned)?;
     let (cut, stages) = all_stages(solver, view, &planned)?;
     forecast::announce(selected, solver, view, &planned)?;
@@ -96,7 +94,7 @@ pub fn train<T: Real>(
         resources.stages.warn(format!("rank reduced from {asked} to {kept}: {why}"));
     }
     fitted.passes += prepared.passes() + again;
-    assemble(prepared, view, fitted, certificates, resources)
+    Ok(Parts { selected, options, prepared: &prepared, view, fitted, certificates }.assemble(resources.workers))
 }
 
 fn largest(plans: Vec<Plan>, budget: usize) -> Plan {
@@ -114,82 +112,4 @@ fn certified<T>(view: View, fitted: &Fitted<T>) -> Result<Vec<(usize, Certificat
             ranks.iter().map(|rank| Ok((*rank, state.sound(*rank)?))).collect()
         }
     }
-}
-
-/// Functions of the rows from functions of the features.
-fn assemble<T: Real>(
-    prepared: Prepared<T>,
-    view: View,
-    fitted: Fitted<T>,
-    certificates: Vec<(usize, Certificate)>,
-    resources: &Resources<'_>,
-) -> Result<Trained<T>> {
-    let Prepared { survey, mapped, planned_bytes, .. } = &prepared;
-    let (map, rank) = (&*mapped.map, fitted.weights.nrows());
-    // a projection is learned from all features of the map, and keeps none of them
-    let rank = if fitted.projection.is_some() { map.dims().1 } else { rank };
-    let certificate = certificates.iter().find(|(at, _)| *at == rank).map(|(_, certificate)| *certificate);
-    let (basis, coefficients, wide) = match fitted.basis {
-        Some(basis) => (basis, fitted.weights, fitted.wide),
-        None => {
-            let expansion = map.expand(fitted.weights.as_ref(), resources.workers);
-            let wide = expansion.is_wide();
-            let (basis, coefficients) = Basis::of(expansion, map);
-            (basis, coefficients, wide)
-        }
-    };
-    let on_landmarks = matches!(basis, Basis::Landmarks { .. });
-    let errors = fitted.train.map_or(Vec::new(), |(mse, _)| vec![mse.sqrt(); coefficients.ncols()]);
-    let wide = wide || on_landmarks && needs_wide_for::<T>(coefficients.as_ref(), &errors);
-    let components = fitted.components.map(|Head { weights, intercept }| {
-        let (_, weights) = Basis::of(map.expand(weights.as_ref(), resources.workers), map);
-        Head { weights, intercept }
-    });
-    let form = match fitted.form {
-        // the degree is a function of the features too
-        Form::OverDegree { coefficients, floor } => {
-            let weights = Mat::from_fn(coefficients.len(), 1, |i, _| coefficients[i]);
-            let (_, weights) = Basis::of(map.expand(weights.as_ref(), resources.workers), map);
-            Form::OverDegree { coefficients: weights.col_as_slice(0).to_vec(), floor }
-        }
-        form => form,
-    };
-    Ok(Trained {
-        components,
-        form,
-        rows: survey.rows(),
-        scaler: survey.scaler.clone(),
-        classes: survey.classes.clone().filter(|_| fitted.task.is_none()),
-        task: fitted.task,
-        kernel: mapped.kernel.clone(),
-        with: mapped
-            .with
-            .as_ref()
-            .map(|with| SecondView { kernel: with.kernel.to_string(), functions: with.functions }),
-        largest_rank: if view == View::Features { map.dims().1 } else { rank },
-        spread: prepared.learned.as_ref().and_then(|learned| learned.spread.clone()),
-        metric: fitted.projection.as_ref().map(|found| &found.metric).or(prepared.options.metric.known()).cloned(),
-        importance: fitted.projection.map(|found| found.importance),
-        slopes: fitted.slopes,
-        learned: prepared.learned.as_ref().map_or(Vec::new(), |learned| learned.rounds.clone()),
-        basis,
-        coefficients,
-        wide,
-        intercept: fitted.intercept,
-        rank,
-        link: fitted.link,
-        pairs: fitted.pairs,
-        lambda: fitted.lambda,
-        certificate,
-        certificates,
-        surface: fitted.surface,
-        method: fitted.method,
-        figures: fitted.figures,
-        left_out: fitted.left_out,
-        quadratic: fitted.quadratic.map(|q| q.expand(map, certificate.is_some(), resources.workers)),
-        train: fitted.train,
-        landmarks: mapped.landmarks,
-        passes: fitted.passes,
-        planned_bytes: *planned_bytes,
-    })
 }

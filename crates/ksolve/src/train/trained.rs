@@ -1,97 +1,213 @@
-//! The result of a training run.
+//! The result of a training run: a model in terms of the rows, and its report.
 
-use crate::metric::RoundReport;
-use crate::model::{Basis, Form, SecondView};
-use crate::quadratic::Quadratic;
-use crate::solver::Figure;
-use crate::solver::ridge::surface::Surface;
-use crate::{Certificate, Classes, Head, Link, Task};
+use super::options::TrainOptions;
+use super::prepare::Prepared;
+use super::report::{FitReport, LAMBDA, LandmarkReport, MetricReport, Train};
+use super::stage::View;
+use crate::model::{Basis, Form, Model, SecondView};
+use crate::solver::Fitted;
+use crate::{Card, Certificate, Head, Intercept};
 use faer::{Mat, MatRef};
 use kapprox::Real;
-use kapprox::kernel::Spec;
-use kapprox::metric::Metric;
-use kstore::Scaler;
+use kapprox::map::MapSpec;
+use kstore::encoding::Code;
+use kstore::{Selected, Workers};
 use std::sync::Arc;
 
-/// The method by which a system was solved.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Solved {
-    /// Name of the method: `direct` or `pcg`.
-    pub name: &'static str,
-    /// Why this method was taken, and with what settings; a sentence for the report.
-    pub why: String,
-}
-
-/// The result of training: functions, coefficients and scores.
+/// A model and its report. The solver's name, its constant and the caller's options in the card are for the caller to add.
 #[derive(Debug)]
 pub struct Trained<T: Real> {
-    /// Number of rows learned from.
-    pub rows: u64,
-    /// How features are scaled.
-    pub scaler: Arc<Scaler>,
-    /// The metric before the kernel.
-    pub metric: Option<Arc<Metric>>,
-    /// The share of each feature in what a projection was found by: then the metric is the model, and its basis the features behind it.
-    pub importance: Option<Vec<f64>>,
-    /// The root mean square of the slope of the functions along each feature, where it was asked for.
-    pub slopes: Option<Vec<f64>>,
-    /// The rounds in which the metric was learned.
-    pub learned: Vec<RoundReport>,
-    /// The deviation of each feature's share in the metric over folds; `None` where none was learned.
-    pub spread: Option<Vec<f64>>,
-    /// The classes; `None` for regression.
-    pub classes: Option<Classes>,
-    /// The kernel of the features that were learned from, every parameter a number.
-    pub kernel: Spec,
-    /// The second of two views.
-    pub with: Option<SecondView>,
-    /// The basis functions of the model.
-    pub basis: Basis<T>,
-    /// What is made of them before coefficients multiply it.
-    pub form: Form,
-    /// Coefficients of the basis functions, m x t, in f64: f(x) = basis(x)·coefficients + intercept.
-    pub coefficients: Mat<f64>,
+    /// The model.
+    pub model: Model<T>,
+    /// The report of the run.
+    pub report: FitReport,
     /// True where predictions need the basis in f64 though the rows are f32: see [`kapprox::Nystrom::needs_wide`].
     pub wide: bool,
-    /// The constant of each target.
-    pub intercept: Vec<f64>,
-    /// What the functions mean, where that is not the task of the fit.
-    pub task: Option<Task>,
-    /// How scores become probabilities; `None` where they do not.
-    pub link: Option<Link>,
-    /// True where the scores are those of pairs of classes.
-    pub pairs: bool,
-    /// The chosen rank.
-    pub rank: usize,
-    /// The chosen lambda; `None` for solvers without.
-    pub lambda: Option<f64>,
-    /// The certificate at the chosen rank; `None` for maps that are no projection.
-    pub certificate: Option<Certificate>,
-    /// The ranks of the surface, each with its certificate.
-    pub certificates: Vec<(usize, Certificate)>,
-    /// Cross-validated errors, for ridge regression.
-    pub surface: Surface,
-    /// The method by which the system was solved, and why; `None` where it was solved from a Gram matrix.
-    pub method: Option<Solved>,
-    /// Numbers that the solver reports about its result, such as eigenvalues.
-    pub figures: Vec<Figure>,
-    /// Mean squared error of every training row by the fit to all others at the same penalty, over all targets; where it was
-    /// asked for.
-    pub left_out: Option<f64>,
-    /// Variances, or distances from the components; where they were asked for.
-    pub quadratic: Option<Quadratic>,
-    /// Coordinates beside the predictions: coefficients of the basis functions, and constants.
-    pub components: Option<Head>,
-    /// Training mean squared error and r2 over all targets, for ridge regression; r2 is `None` where the targets are constant.
-    pub train: Option<(f64, Option<f64>)>,
-    /// Number of features of the map, which is its largest rank.
-    pub largest_rank: usize,
-    /// Number of landmarks of the map, and of the rows they were chosen among; `None` for a map without.
-    pub landmarks: Option<(usize, u64)>,
-    /// Number of passes over the table.
-    pub passes: u64,
-    /// Bytes of memory that were planned: those of the stage that needs most.
-    pub planned_bytes: usize,
+}
+
+/// What a run was given, and what its solver found.
+pub(super) struct Parts<'a, T: Real> {
+    pub(super) selected: &'a Selected,
+    pub(super) options: &'a TrainOptions,
+    pub(super) prepared: &'a Prepared<T>,
+    pub(super) view: View,
+    pub(super) fitted: Fitted<T>,
+    /// Those of the ranks that are of interest.
+    pub(super) certificates: Vec<(usize, Certificate)>,
+}
+
+impl<T: Real> Parts<'_, T> {
+    /// Functions of the rows from functions of the features.
+    pub(super) fn assemble(mut self, workers: &Workers) -> Trained<T> {
+        let map = &*self.prepared.mapped.map;
+        let card = self.card();
+        let report = self.report(&card);
+        let Self { prepared, fitted, .. } = self;
+        let (basis, coefficients, wide) = match fitted.basis {
+            Some(basis) => (basis, fitted.weights, fitted.wide),
+            None => {
+                let expansion = map.expand(fitted.weights.as_ref(), workers);
+                let wide = expansion.is_wide();
+                let (basis, coefficients) = Basis::of(expansion, map);
+                (basis, coefficients, wide)
+            }
+        };
+        let on_landmarks = matches!(basis, Basis::Landmarks { .. });
+        let errors = fitted.train.map_or(Vec::new(), |(mse, _)| vec![mse.sqrt(); coefficients.ncols()]);
+        let wide = wide || on_landmarks && needs_wide_for::<T>(coefficients.as_ref(), &errors);
+        let expanded = |weights: MatRef<'_, f64>| Basis::of(map.expand(weights, workers), map).1;
+        let form = match fitted.form {
+            // the degree is a function of the features too
+            Form::OverDegree { coefficients, floor } => {
+                let weights = Mat::from_fn(coefficients.len(), 1, |i, _| coefficients[i]);
+                Form::OverDegree { coefficients: expanded(weights.as_ref()).col_as_slice(0).to_vec(), floor }
+            }
+            form => form,
+        };
+        let components = fitted.components.map(|head| Head { weights: expanded(head.weights.as_ref()), ..head });
+        let scaler = &prepared.survey.scaler;
+        let model = Model {
+            basis,
+            form,
+            coefficients,
+            intercept: fitted.intercept,
+            centre: scaler.centre.clone(),
+            scale: scaler.scale.clone(),
+            mean: scaler.mean.clone(),
+            metric: fitted.projection.map(|found| found.metric).or(prepared.options.metric.known().cloned()),
+            quadratic: fitted.quadratic.map(|q| q.expand(map, card.certificate.is_some(), workers)),
+            components,
+            card,
+        };
+        let model =
+            Model { card: Card { rank: model.card.rank.min(model.coefficients.nrows()), ..model.card }, ..model };
+        Trained { model, report, wide }
+    }
+
+    /// The rank of the result. A projection is learned from all features of the map, and keeps none of them.
+    fn rank(&self) -> usize {
+        match self.fitted.projection {
+            Some(_) => self.prepared.mapped.map.dims().1,
+            None => self.fitted.weights.nrows(),
+        }
+    }
+
+    fn card(&self) -> Card {
+        let Self { selected, options, prepared: Prepared { survey, mapped, .. }, fitted, certificates, .. } = self;
+        let rank = self.rank();
+        let classes = survey.classes.as_ref().filter(|_| fitted.task.is_none());
+        Card {
+            task: fitted.task.unwrap_or(options.task),
+            solver: String::new(),
+            kernel: match fitted.projection {
+                Some(_) => "linear()".to_string(),
+                None => mapped.kernel.to_string(),
+            },
+            with: mapped
+                .with
+                .as_ref()
+                .map(|with| SecondView { kernel: with.kernel.to_string(), functions: with.functions }),
+            map: options.map.to_string(),
+            precision: <T as kstore::Real>::NAME.to_string(),
+            rank,
+            lambda: fitted.lambda,
+            intercept: Intercept::default(),
+            features: selected.feature_names(),
+            encoding: selected.encoding().cloned().map(Arc::new),
+            targets: target_names(selected),
+            classes: classes.map_or(Vec::new(), |classes| classes.labels().to_vec()),
+            link: fitted.link.clone(),
+            pairs: fitted.pairs,
+            certificate: certificates.iter().find(|(at, _)| *at == rank).map(|(_, certificate)| *certificate),
+            rows: survey.rows(),
+            seed: options.seed,
+            landmarks: mapped.landmarks.map(|_| options.landmarks.to_string()),
+            asinh: survey.scaler.asinh,
+            options: serde_json::Value::Null,
+        }
+    }
+
+    /// The report; what it says alone is taken out of what the solver found.
+    fn report(&mut self, card: &Card) -> FitReport {
+        let (rank, metric) = (self.rank(), self.metric());
+        let Self { selected, options, prepared: Prepared { survey, mapped, planned_bytes, .. }, fitted, .. } = self;
+        let names = selected.feature_names();
+        let scales = survey.scaler.centre.iter().zip(&survey.scaler.scale);
+        // those that depend on others were left out
+        let kept = match options.map == MapSpec::default() {
+            true if self.view == View::Features => mapped.map.dims().1,
+            true => rank,
+            false => usize::MAX,
+        };
+        FitReport {
+            rows: survey.rows(),
+            features: selected.shape().features,
+            columns: selected.encoding().map_or(Vec::new(), |encoding| {
+                let told = encoding.columns().iter().filter(|column| column.missing || column.code != Code::Number);
+                told.map(|column| (column.name.clone(), column.to_string())).collect()
+            }),
+            targets: card.targets.len(),
+            target_names: card.targets.clone(),
+            classes: (!card.classes.is_empty()).then(|| card.classes.clone()),
+            map: card.map.clone(),
+            landmarks: mapped.landmarks.map(|(count, candidates)| LandmarkReport {
+                scheme: options.landmarks.to_string(),
+                count: count.min(kept),
+                candidates,
+            }),
+            kernel: mapped.kernel.to_string(),
+            neighbours: fitted.form.neighbours(),
+            with_kernel: card.with.as_ref().map(|with| with.kernel.clone()),
+            rank,
+            lambda: fitted.lambda,
+            lambda_convention: LAMBDA,
+            folds: options.folds.to_string(),
+            certificate: card.certificate,
+            surface: std::mem::take(&mut fitted.surface.cells),
+            train: fitted.train.map(|(mse, r2)| Train { mse, rmse: mse.max(0.0).sqrt(), r2, loo_mse: fitted.left_out }),
+            method: fitted.method.take(),
+            figures: std::mem::take(&mut fitted.figures),
+            passes: fitted.passes,
+            planned_bytes: *planned_bytes,
+            instruction_set: kapprox::instruction_set(),
+            precision: <T as kstore::Real>::NAME,
+            scaling: names.iter().cloned().zip(scales).map(|(name, (centre, scale))| (name, *centre, *scale)).collect(),
+            metric,
+            importance: by_size(names, fitted.slopes.as_deref().unwrap_or(&[])),
+            certificates: self.certificates.iter().map(|(rank, c)| (*rank, c.trace_error)).collect(),
+            ..FitReport::default()
+        }
+    }
+
+    fn metric(&self) -> Option<MetricReport> {
+        let (options, learned) = (&self.prepared.options, self.prepared.learned.as_ref());
+        let (source, metric, shares) = match &self.fitted.projection {
+            Some(found) => (found.solver.to_string(), &found.metric, found.importance.clone()),
+            None => {
+                let metric = options.metric.known()?;
+                (self.options.metric.to_string(), metric, metric.importance())
+            }
+        };
+        let spread = learned.and_then(|learned| learned.spread.as_deref()).unwrap_or(&[]);
+        let rounds = learned.map_or(Vec::new(), |learned| learned.rounds.clone());
+        let shares = self.selected.feature_names().into_iter().zip(shares).collect();
+        Some(MetricReport::new(source, metric.outputs(), shares, spread, rounds))
+    }
+}
+
+/// Names of the targets, or of the class column.
+pub(crate) fn target_names(selected: &Selected) -> Vec<String> {
+    match selected.class_name() {
+        Some(name) => vec![name.to_string()],
+        None => selected.target_names(),
+    }
+}
+
+/// The features with these numbers, the largest first.
+fn by_size(names: Vec<String>, numbers: &[f64]) -> Vec<(String, f64)> {
+    let mut named: Vec<(String, f64)> = names.into_iter().zip(numbers.iter().copied()).collect();
+    named.sort_by(|a, b| b.1.total_cmp(&a.1));
+    named
 }
 
 /// Mean squared error over targets, and the share of their variance that is explained, from sums over the targets.

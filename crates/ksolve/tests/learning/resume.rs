@@ -83,22 +83,24 @@ impl Listener for Heard {
 
 /// Every number of the result.
 fn bits<T: kapprox::Real>(trained: &Trained<T>) -> Vec<u64> {
-    let (points, rows) = trained.basis.landmarks().unwrap();
+    let (points, rows) = trained.model.basis.landmarks().unwrap();
     let mut bits = rows.to_vec();
     bits.extend(points.iter().map(|v| kstore::Real::to_f64(*v).to_bits()));
-    let (rows, columns) = (trained.coefficients.nrows(), trained.coefficients.ncols());
-    bits.extend((0..columns).flat_map(|j| (0..rows).map(move |i| (i, j))).map(|at| trained.coefficients[at].to_bits()));
-    bits.extend(trained.intercept.iter().map(|v| v.to_bits()));
-    let cells = trained.surface.cells.iter().flat_map(|cell| [cell.cv_mse, cell.cv_error]);
+    let (rows, columns) = (trained.model.coefficients.nrows(), trained.model.coefficients.ncols());
+    bits.extend(
+        (0..columns).flat_map(|j| (0..rows).map(move |i| (i, j))).map(|at| trained.model.coefficients[at].to_bits()),
+    );
+    bits.extend(trained.model.intercept.iter().map(|v| v.to_bits()));
+    let cells = trained.report.surface.iter().flat_map(|cell| [cell.cv_mse, cell.cv_error]);
     bits.extend(cells.map(|v| v.map_or(0, f64::to_bits)));
-    let certificate = trained.certificate.unwrap();
+    let certificate = trained.report.certificate.unwrap();
     bits.extend([certificate.trace_error, certificate.overshoot, certificate.floor].map(f64::to_bits));
     bits.extend([
-        trained.rows,
-        trained.passes,
-        trained.rank as u64,
-        trained.lambda.unwrap().to_bits(),
-        trained.landmarks.unwrap().1,
+        trained.report.rows,
+        trained.report.passes,
+        trained.report.rank as u64,
+        trained.report.lambda.unwrap().to_bits(),
+        trained.report.landmarks.as_ref().unwrap().candidates,
     ]);
     bits
 }
@@ -217,9 +219,13 @@ fn iterates(name: &str, solver: &Options, looks: u64, least: u64) {
             Err(error) => assert!(error.to_string().contains("interrupted"), "{error}"),
             Ok(trained) => {
                 assert!(stops >= least, "{name}: stopped {stops} times only");
-                assert_eq!(trained.coefficients, whole.coefficients, "{name}");
-                assert_eq!((trained.intercept, trained.passes), (whole.intercept, whole.passes), "{name}");
-                assert_eq!(trained.figures, whole.figures, "{name}");
+                assert_eq!(trained.model.coefficients, whole.model.coefficients, "{name}");
+                assert_eq!(
+                    (trained.model.intercept, trained.report.passes),
+                    (whole.model.intercept, whole.report.passes),
+                    "{name}"
+                );
+                assert_eq!(trained.report.figures, whole.report.figures, "{name}");
                 return;
             }
         }

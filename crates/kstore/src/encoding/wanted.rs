@@ -10,8 +10,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Which columns are taken as categories.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Which columns are taken as categories; as text a list of names and patterns, or `all` or `none` alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(from = "Vec<String>", into = "Vec<String>")]
 pub enum Categories {
     /// The columns of text with up to [`CATEGORY_LIMIT`] values; those with more are left out.
     #[default]
@@ -22,6 +23,28 @@ pub enum Categories {
     None,
     /// The columns of these names and patterns, of whole numbers and truth values too, with up to [`LABEL_LIMIT`] values each; no other column of text.
     Named(Vec<String>),
+}
+
+impl From<Vec<String>> for Categories {
+    fn from(names: Vec<String>) -> Self {
+        match names.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            [] => Self::default(),
+            ["all"] => Self::All,
+            ["none"] => Self::None,
+            _ => Self::Named(names),
+        }
+    }
+}
+
+impl From<Categories> for Vec<String> {
+    fn from(categories: Categories) -> Self {
+        match categories {
+            Categories::Few => Self::new(),
+            Categories::All => vec!["all".to_string()],
+            Categories::None => vec!["none".to_string()],
+            Categories::Named(names) => names,
+        }
+    }
 }
 
 pub(crate) struct Wanted {

@@ -196,7 +196,8 @@ class KernelEstimator(Described, BaseEstimator):
             return self
         table = _kmill.Table.open(paths_of(paths))
         targets = [target] if isinstance(target, str) else list(target or [])
-        selection = {"features": features or [], "targets": targets, "missing": missing}
+        selection: dict[str, Any] = {"features": features or [], "targets": targets}
+        selection.update({"missing": missing} if missing else {})
         selection.update({"where": where} if where else {})
         selection.update({"rows": rows} if rows else {})
         selection.update({"categories": [categories] if isinstance(categories, str) else list(categories)} if categories else {})

@@ -18,7 +18,7 @@ pub use merge::{Merged, merge};
 
 use super::{Fit, Fitted, Run};
 use crate::metric::MetricSource;
-use crate::solver::{self, AnySolver, Options, Settings, Solver, SolverFamily};
+use crate::solver::{self, Solver};
 use crate::train::{LandmarkSource, TrainOptions};
 use crate::{AnyModel, Error, Result};
 use card::JobCard;
@@ -82,16 +82,10 @@ impl Fit {
     /// The pass that shards are folded in. Refuses what makes another pass over features, or one that is not found in a
     /// file.
     fn only_pass(&self, training: &TrainOptions) -> Result<&'static str> {
-        let pass = |family: &SolverFamily, settings: Settings| {
-            let solver = family.solver(&settings)?;
-            Ok::<_, Error>(<dyn AnySolver as Solver<f64>>::only_pass(&*solver, training))
-        };
-        let only = pass(self.family, self.settings()?)?.map_err(|why| {
-            let can = |family: &&SolverFamily| {
-                let pass = family.settings(&Options::new()).and_then(|settings| pass(family, settings));
-                matches!(pass, Ok(Ok(_)))
-            };
-            let able: Vec<&str> = solver::registry().into_iter().filter(can).map(|family| family.name).collect();
+        let pass = |fit: &Self| Ok::<_, Error>(Solver::<f64>::only_pass(&*fit.checked()?.solver, training));
+        let only = pass(self)?.map_err(|why| {
+            let can = |name: &&str| matches!(self.for_solver(name).and_then(|fit| pass(&fit)), Ok(Ok(_)));
+            let able: Vec<&str> = solver::registry().into_iter().map(|family| family.name).filter(can).collect();
             self.passes(&format!("{why} ({} can do with one)", able.join(", ")))
         })?;
         if training.metric != MetricSource::None {
@@ -102,7 +96,9 @@ impl Fit {
             return Err(self.passes("making this `map` takes another; choose another map"));
         }
         match &training.landmarks {
-            LandmarkSource::Rows(_) => Err(self.passes("a table of landmarks is no part of a job; name a scheme")),
+            LandmarkSource::File(_) | LandmarkSource::Rows(_) => {
+                Err(self.passes("a table of landmarks is no part of a job; name a scheme"))
+            }
             source if source.scheme().is_some_and(|scheme| scheme.needs_targets) => {
                 Err(self.passes("these `landmarks` look at targets in another; choose another scheme"))
             }
@@ -264,7 +260,7 @@ impl PreparedJob {
         // rows that are elsewhere cannot be cached, and those that are here are read once
         let mut run = run.clone();
         run.scratch = None;
-        self.about.job.fit()?.run(selected, &run)
+        self.about.job.fit.run(selected, &run)
     }
 
     /// What statistics say of themselves.

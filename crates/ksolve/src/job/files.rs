@@ -1,0 +1,71 @@
+//! The files beside the table that a fit reads: landmarks, and a metric.
+
+use super::Fit;
+use crate::metric::MetricSource;
+use crate::train::LandmarkSource;
+use crate::{AnyModel, Result};
+use kstore::{Categories, Selected, Selection, Table, TextOptions};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// True for a file that starts as safetensors does: the length of a header, and its opening brace.
+pub fn is_model(path: &Path) -> bool {
+    let mut start = [0; 9];
+    // opening a pipe without a writer would wait for ever
+    if !path.is_file() {
+        return false;
+    }
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start[8] == b'{'
+}
+
+fn open(path: &Path, columns: &Selection, text: &TextOptions) -> Result<Selected> {
+    Ok(Table::open_with(&[path], text)?.select(columns)?)
+}
+
+impl LandmarkSource {
+    /// The landmarks with their file open, which has the columns of the features; `text` says how text is read.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that holds other columns.
+    pub fn opened(self, selected: &Selected, text: &TextOptions) -> Result<Self> {
+        match self {
+            Self::File(path) => Ok(Self::Rows(Box::new(open(&path, &selected.same_features(), text)?))),
+            open => Ok(open),
+        }
+    }
+}
+
+impl Fit {
+    /// The files that landmarks and a metric are still to be read from.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let landmarks = match &self.landmarks {
+            Some(LandmarkSource::File(path)) => Some(path.as_path()),
+            _ => None,
+        };
+        let metric = match &self.metric {
+            MetricSource::File(path) => Some(path.as_path()),
+            _ => None,
+        };
+        landmarks.into_iter().chain(metric)
+    }
+
+    /// The fit with these files open, which have the columns of the features; `text` says how text is read.
+    ///
+    /// # Errors
+    /// Files that cannot be read, or that hold other columns.
+    pub fn opened(mut self, selected: &Selected, text: &TextOptions) -> Result<Self> {
+        self.landmarks = self.landmarks.map(|landmarks| landmarks.opened(selected, text)).transpose()?;
+        let MetricSource::File(path) = &self.metric else { return Ok(self) };
+        let features = selected.feature_names();
+        let metric = if is_model(path) {
+            MetricSource::of_model(&AnyModel::load(path)?, &features)?
+        } else {
+            // a number for every feature, those of categories too
+            let columns = Selection { features, categories: Categories::None, ..Selection::default() };
+            MetricSource::of_table(&open(path, &columns, text)?)?
+        };
+        Ok(self.metric(metric))
+    }
+}

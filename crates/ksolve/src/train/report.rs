@@ -1,0 +1,166 @@
+//! The report of a training run: what was learned, from what, and at what cost.
+
+use crate::metric::RoundReport;
+use crate::solver::Figure;
+use crate::{Cell, Certificate};
+use kstore::Label;
+
+/// The convention of every output that names a lambda.
+pub const LAMBDA: &str = "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)";
+
+/// The report of a fit: what was learned, from what, and at what cost.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+#[non_exhaustive]
+pub struct FitReport {
+    /// Name of the solver.
+    pub solver: &'static str,
+    /// Number of rows learned from.
+    pub rows: u64,
+    /// Number of features, d.
+    pub features: usize,
+    /// The columns of categories, and of numbers with a feature for missing values, each with how it becomes features, such as `12 values`; empty
+    /// where every feature is a column of numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<(String, String)>,
+    /// Number of target columns; for classes 1.
+    pub targets: usize,
+    /// Names of the target columns, or of the class column.
+    pub target_names: Vec<String>,
+    /// Labels of a classification, in code order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classes: Option<Vec<Label>>,
+    /// The feature map, such as `nystrom`.
+    pub map: String,
+    /// How landmarks were chosen, and among how many rows.
+    pub landmarks: Option<LandmarkReport>,
+    /// The kernel with every parameter a number.
+    pub kernel: String,
+    /// Number of nearest nodes that each node of a graph, and a new row, is joined to; the kernel then has no part in distances.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub neighbours: Option<usize>,
+    /// The kernel of the second of two views.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub with_kernel: Option<String>,
+    /// Rank of the chosen cell.
+    pub rank: usize,
+    /// Lambda of the chosen cell; `None` for solvers without.
+    pub lambda: Option<f64>,
+    /// [`LAMBDA`].
+    pub lambda_convention: &'static str,
+    /// The folds of cross-validation, such as `5` or `blocks:6`; `none` without cross-validation.
+    pub folds: String,
+    /// The relative trace error over all rows; `None` for maps that are no projection.
+    pub certificate: Option<Certificate>,
+    /// The cells, by rank, then lambda.
+    pub surface: Vec<Cell>,
+    /// Scores of ridge regression on the training rows.
+    pub train: Option<Train>,
+    /// The method by which ridge regression was solved, where not from a Gram matrix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<Solved>,
+    /// Numbers that the solver reports about its result, such as eigenvalues.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<Figure>,
+    /// Number of passes over the rows.
+    pub passes: u64,
+    /// Bytes of memory that were planned before the work started.
+    pub planned_bytes: usize,
+    /// The instruction set of the processor that was used; results have the same bits on processors with the same one.
+    pub instruction_set: String,
+    /// The type of rows and features: `f32` or `f64`.
+    pub precision: &'static str,
+    /// Seconds of each stage, in the order in which they ended.
+    #[serde(skip)]
+    pub seconds: Vec<(String, f64)>,
+    /// The warnings of the run, one sentence each: rank reduced, constant feature, tolerance not reached, …
+    #[serde(skip)]
+    pub warnings: Vec<String>,
+    /// Name, shift and divisor of each feature.
+    #[serde(skip)]
+    pub scaling: Vec<(String, f64, f64)>,
+    /// The metric before the kernel, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<MetricReport>,
+    /// Each feature with the root mean square of the slope along it, the largest first, where that was asked for: in units of the targets for
+    /// one of the scaled feature.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub importance: Vec<(String, f64)>,
+    /// Relative trace error at each rank of the surface.
+    #[serde(skip)]
+    pub certificates: Vec<(usize, f64)>,
+}
+
+/// The metric of a fit.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct MetricReport {
+    /// How it was come to: `given`, `learn`, `full`, `diagonal`, `low-rank(5)`.
+    pub source: String,
+    /// Number of features that the kernel sees.
+    pub features: usize,
+    /// Each feature with its share in the metric, the largest first; the shares sum to 1.
+    pub importance: Vec<(String, f64)>,
+    /// In the same order, the standard deviation of the share over folds of the sample: of the averages of the gradients of one function
+    /// over the rows of each fold. Empty where the metric was not learned here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub spread: Vec<f64>,
+    /// The rounds in which it was learned.
+    pub rounds: Vec<RoundReport>,
+}
+
+impl MetricReport {
+    /// The report of a metric of so many outputs, from the shares of the features in any order, and the deviations of these where they are
+    /// known.
+    pub fn new(
+        source: String,
+        features: usize,
+        shares: Vec<(String, f64)>,
+        deviations: &[f64],
+        rounds: Vec<RoundReport>,
+    ) -> Self {
+        let mut order: Vec<usize> = (0..shares.len()).collect();
+        order.sort_by(|a, b| shares[*b].1.total_cmp(&shares[*a].1));
+        let importance = order.iter().map(|j| shares[*j].clone()).collect();
+        let spread = order.iter().filter_map(|j| deviations.get(*j)).copied().collect();
+        Self { source, features, importance, spread, rounds }
+    }
+
+    /// Each feature with its share and the deviation of that, where it is known.
+    pub fn shares(&self) -> impl Iterator<Item = (&str, f64, Option<f64>)> {
+        let spread = self.spread.iter().copied().map(Some).chain(std::iter::repeat(None));
+        self.importance.iter().zip(spread).map(|((name, share), spread)| (name.as_str(), *share, spread))
+    }
+}
+
+/// How landmarks were chosen.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct LandmarkReport {
+    /// Name of the scheme.
+    pub scheme: String,
+    /// Number of landmarks kept, which is the largest rank of the surface.
+    pub count: usize,
+    /// Number of rows they were chosen among.
+    pub candidates: u64,
+}
+
+/// Scores on the training rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Train {
+    /// Mean squared error (±1 codes for classes).
+    pub mse: f64,
+    /// Square root of the mean squared error.
+    pub rmse: f64,
+    /// Share of variance explained; `None` for a constant target.
+    pub r2: Option<f64>,
+    /// Mean squared error of every row by the fit to all others, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loo_mse: Option<f64>,
+}
+
+/// The method by which a system was solved.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Solved {
+    /// Name of the method: `direct` or `pcg`.
+    pub name: &'static str,
+    /// Why this method was taken, and with what settings; a sentence for the report.
+    pub why: String,
+}
