@@ -62,7 +62,6 @@ pub use perceptron::Perceptron;
 pub use pls::PartialLeastSquares;
 pub use spca::SupervisedPca;
 pub use spectral::Spectral;
-pub(crate) use svm::is_machine;
 pub use svm::{OneClass, Svm, Svr};
 pub use views::{CanonicalCorrelations, MaximalCovariance};
 

@@ -39,7 +39,6 @@ impl<'d, S> Segments<'d, S> {
         Ok(state)
     }
 
-    /// Delivers the last state.
     pub(super) fn finish(self) -> Result<()> {
         self.open.map_or(Ok(()), |(at, rows, state)| (self.deliver)(at, rows, state))
     }
@@ -69,7 +68,6 @@ impl<T: Real> Kept<'_, T> {
         Ok(fold_lots(self.engine(), (name, cut), observer, &|| init(), &mut lot)?.0)
     }
 
-    /// True where other processes fold these rows too.
     pub(in crate::solver) fn is_shared(&self) -> bool {
         self.engine().is_some()
     }
@@ -79,7 +77,6 @@ impl<T: Real> Kept<'_, T> {
         self.ways.engine().filter(|_| self.own)
     }
 
-    /// The number of the segment of the row at a position.
     pub(super) fn segment_of(&self, position: usize) -> u64 {
         let after = self.segments.partition_point(|(first, _)| *first <= position);
         after.checked_sub(1).map_or(0, |place| self.segments[place].1)

@@ -40,7 +40,6 @@ struct Found {
     codes: Vec<u32>,
     y: Vec<f64>,
     folds: Vec<u16>,
-    /// Number of rows of every tile.
     tiles: Vec<u32>,
     /// Number and rows of every segment that has rows.
     segments: Vec<u64>,
@@ -153,7 +152,6 @@ impl<'a, T: Real> Kept<'a, T> {
     }
 }
 
-/// The pass at work.
 struct Gather<'a, T: Real> {
     data: &'a Features<'a, T>,
     squares: bool,

@@ -9,10 +9,8 @@
 
 mod fold;
 mod gather;
-mod only;
 mod pick;
 mod place;
-mod sample;
 mod stored;
 mod tile;
 mod wide;
@@ -20,8 +18,8 @@ mod wide;
 pub(crate) use fold::{STATES, values_bytes};
 pub use fold::{Sums, Values};
 pub use gather::{Gathered, Wanted};
-use only::Only;
-pub(crate) use only::bytes as only_bytes;
+use pick::ClassRows;
+pub(crate) use pick::class_rows_bytes;
 pub use place::Place;
 pub(super) use stored::Quiet;
 use stored::Stored;
@@ -42,20 +40,16 @@ const TURNED: usize = 64;
 
 /// The features of all rows, by the place where they are kept.
 enum Phi<'a, T: Real> {
-    /// Those of the rows of the run, in memory, in scratch, or nowhere.
     Stored(Stored<'a, T>),
     /// Rows that were picked out, n x p row-major.
     Picked(Vec<T>),
-    /// Some of the rows of other kept features.
-    Only(Only<'a, T>),
+    Classes(ClassRows<'a, T>),
     /// The features of another type, converted when they are read.
     Wide(&'a dyn Widen<T>),
 }
 
-/// A function that is called with every tile.
 type Work<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
 
-/// The means of visiting the features: cut, resources and seed.
 #[derive(Clone, Copy)]
 struct Ways<'a> {
     cut: Cut,
@@ -126,7 +120,7 @@ impl<'a, T: Real> Kept<'a, T> {
                 let rows = lot.map_or(0..self.n, |lot| self.position(lot.start)..self.position(lot.end));
                 self.visit_memory(rows, observer, work, |rows| Some(&phi[rows.start * self.p..rows.end * self.p]))
             }
-            Phi::Only(only) => only.visit(observer, work),
+            Phi::Classes(rows) => rows.visit(observer, work),
             Phi::Wide(of) => of.widen(lot, observer, work),
         }
     }
@@ -212,7 +206,7 @@ impl<'a, T: Real> Kept<'a, T> {
         match &self.phi {
             Phi::Stored(stored) => self.in_memory(stored, i..i + 1),
             Phi::Picked(phi) => phi.get(i * self.p..(i + 1) * self.p),
-            Phi::Only(_) | Phi::Wide(_) => None,
+            Phi::Classes(_) | Phi::Wide(_) => None,
         }
     }
 

@@ -14,7 +14,6 @@ use std::ops::Range;
 const ROWS: usize = 1024;
 const STRIP: usize = 128;
 
-/// Bytes of the rows in f64.
 pub(super) fn bytes(p: usize) -> usize {
     8 * ROWS * p
 }

@@ -46,7 +46,6 @@ pub(super) fn plan(ridge: &Ridge, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
     plan.term("features of a tile", tile, RANK).term("leverages", Loo::scratch_bytes(p, t, shape.threads), RANK)
 }
 
-/// Fills the Gram matrices, computes the surface, and solves its best cell on all rows.
 pub(super) fn fit<T: Real>(ridge: &Ridge, data: &Features<'_, T>) -> Result<Fitted<T>> {
     let run = Direct { ridge, data };
     let sums = run.gram()?;
@@ -128,21 +127,18 @@ fn train_score(gram: &GramState, mse: &[f64]) -> (f64, Option<f64>) {
     explained(mse.iter().sum(), variance, mse.len())
 }
 
-/// What the passes share.
 struct Direct<'a, T: Real> {
     ridge: &'a Ridge,
     data: &'a Features<'a, T>,
 }
 
 impl<T: Real> Direct<'_, T> {
-    /// The pass that fills the Gram matrices.
     fn gram(&self) -> Result<RidgeState> {
         let Features { map, folds, targets, cut, .. } = *self.data;
         let fold = RidgeFold::new(map, folds, targets).with_bin(cut.tile);
         self.data.fold(GRAM, &fold)
     }
 
-    /// The ranks of the surface that the map has.
     fn ranks(&self) -> Vec<usize> {
         let (largest, options) = (self.data.map.dims().1, self.data.options);
         if !options.map.family().nested {
@@ -157,7 +153,7 @@ impl<T: Real> Direct<'_, T> {
     fn surface(&self, gram: &GramState, ridge: &RidgeOptions) -> Result<(Surface, u64)> {
         let workers = self.data.resources.workers;
         let stage = self.data.resources.stages.stage("surface", None);
-        let mut surface = Surface::watched(gram, ridge, workers, &*stage)?;
+        let mut surface = Surface::compute(gram, ridge, workers, &*stage)?;
         if surface.folds < 2 || !matches!(self.data.targets, Targets::Classes(_)) {
             return Ok((surface, 0));
         }
@@ -169,7 +165,7 @@ impl<T: Real> Direct<'_, T> {
         if cells.is_empty() {
             return Ok((surface, 0));
         }
-        let coefficients = FoldCoefficients::watched(gram, &cells, ridge, workers, &*stage)?;
+        let coefficients = FoldCoefficients::compute(gram, &cells, ridge, workers, &*stage)?;
         drop(stage);
         self.score(&mut surface, &coefficients)?;
         Ok((surface, 1))
@@ -196,7 +192,6 @@ impl<T: Real> Direct<'_, T> {
         Ok(self.data.fold("leave-one-out", &fold)?.mse())
     }
 
-    /// The cell to fit on all rows.
     fn choose(&self, surface: &Surface, ridge: &RidgeOptions, gram: &GramState) -> Result<(usize, f64)> {
         let none = || Error::NoCell { precision: gram.precision() };
         if surface.folds < 2 {

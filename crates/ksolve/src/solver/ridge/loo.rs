@@ -17,9 +17,10 @@
 use super::head::head;
 use super::system::System;
 use crate::bins::Filled;
+use crate::dots::widened;
 use crate::solver::Take;
 use crate::strips::for_each_strip;
-use crate::{Error, GramState, Head, Result, RidgeOptions, dots};
+use crate::{Error, GramState, Head, Result, RidgeOptions};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, Par};
 use kapprox::Real;
@@ -41,7 +42,6 @@ pub(crate) struct Loo {
     rank: usize,
 }
 
-/// Sums of squared leave-one-out errors.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LooState {
     /// Number of rows, or the sum of their weights.
@@ -51,7 +51,6 @@ pub(crate) struct LooState {
 }
 
 impl LooState {
-    /// The mean squared error over rows and targets.
     pub(crate) fn mse(&self) -> f64 {
         self.squares.iter().sum::<f64>() / (self.rows.max(f64::MIN_POSITIVE) * self.squares.len().max(1) as f64)
     }
@@ -125,13 +124,7 @@ impl<T: Real> Take<T> for &Loo {
         let mut parts = vec![0.0; rows.div_ceil(STRIP) * t];
         for_each_strip(workers, &mut parts, t, |strip, sums| {
             let (first, rows) = (strip * STRIP, STRIP.min(rows - strip * STRIP));
-            let mut phi = Mat::<f64>::zeros(rows, self.rank);
-            for (j, column) in phi.col_iter_mut().enumerate() {
-                let from = filled.phi.subrows(first, rows).subcols(j, 1);
-                if let Some(column) = column.try_as_col_major_mut() {
-                    dots::widen(from, column.as_slice_mut());
-                }
-            }
+            let phi = widened(filled.phi.submatrix(first, 0, rows, self.rank));
             let mut fitted = Mat::<f64>::zeros(rows, t);
             matmul(fitted.as_mut(), Accum::Replace, phi.as_ref(), self.head.weights.as_ref(), 1.0, Par::Seq);
             let mut leverages = vec![0.0; rows];

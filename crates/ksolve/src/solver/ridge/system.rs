@@ -41,7 +41,6 @@ pub(crate) struct System {
     mean_y: Vec<f64>,
 }
 
-/// Coefficients for several ranks at one lambda.
 pub(crate) struct Solution {
     /// Coefficients, p x (ranks·t), rank after rank; rows beyond the rank are zero.
     pub(crate) weights: Mat<f64>,
@@ -246,7 +245,6 @@ impl System {
         (0..order).map(|i| (0..blocks).map(|block| parts[block * order + i]).sum()).collect()
     }
 
-    /// Rows of the training set, or the sum of their weights.
     pub(crate) fn rows(&self) -> f64 {
         self.rows
     }

@@ -8,15 +8,11 @@ pub(super) enum Loss {
     /// c max(0, 1 − yf)², y = ±1.
     SquaredHinge,
     /// c max(0, |y − f| − epsilon).
-    Insensitive {
-        /// Half the width of the tube.
-        epsilon: f64,
-    },
+    Insensitive { epsilon: f64 },
     /// c max(0, −f): rows that lie on the wrong side of the origin.
     OneSided,
 }
 
-/// Target and cost of a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) y: f64,
@@ -36,7 +32,6 @@ pub(super) struct Piece {
 }
 
 impl Loss {
-    /// The loss of a row at the value f.
     #[inline(always)]
     pub(super) fn value(self, f: f64, Row { y, c }: Row) -> f64 {
         match self {
@@ -100,7 +95,6 @@ impl Loss {
         }
     }
 
-    /// The piece of h around the multiplier β.
     pub(super) fn piece(self, beta: f64, Row { y, c }: Row) -> Piece {
         let (below, above) = match self {
             _ if c <= 0.0 => (0.0, 0.0),

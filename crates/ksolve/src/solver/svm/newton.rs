@@ -16,14 +16,11 @@
 //!
 //! Near the solution few rows are free, and steps over rows cost next to nothing.
 
+use crate::cholesky::{self, factor_at_once};
 use crate::dots::dot;
 use crate::gram;
-use crate::strips::Pool;
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::cholesky::llt::factor as llt;
-use faer::linalg::triangular_solve as triangular;
-use faer::prelude::ReborrowMut;
-use faer::{MatMut, MatRef, Par, Spec};
+use crate::strips::{Pool, par};
+use faer::{MatMut, MatRef};
 use kapprox::Real;
 use kstore::Workers;
 
@@ -40,10 +37,8 @@ pub(super) fn bytes(p: usize) -> usize {
     8 * p * p + held(p) * (8 * p + 8)
 }
 
-/// The treatment of the constant in the equations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Constant {
-    /// No constant.
     None,
     /// A free constant: κ = 0 and e = 0.
     Free,
@@ -70,14 +65,12 @@ impl<T: Real> Newton<T> {
         Self { p, products: vec![0.0; p * p], rows, roots: Vec::with_capacity(held(p)), over_features: false }
     }
 
-    /// Forgets all rows.
     pub(super) fn clear(&mut self) {
         self.rows.clear();
         self.roots.clear();
         self.over_features = false;
     }
 
-    /// Adds a free row.
     pub(super) fn push(&mut self, phi: &[T], slope: f64, panels: &Pool<Vec<T>>, workers: &Workers) {
         if self.roots.len() == held(self.p) {
             self.flush(panels, workers);
@@ -88,7 +81,6 @@ impl<T: Real> Newton<T> {
         self.roots.push(root);
     }
 
-    /// Moves the rows that are held into the products.
     fn flush(&mut self, panels: &Pool<Vec<T>>, workers: &Workers) {
         if !self.over_features {
             self.products.fill(0.0);
@@ -202,22 +194,14 @@ fn damped(shift: f64, trace: f64) -> f64 {
 
 /// Replaces the lower triangle of `matrix` (order x order, column-major) by its factor; false where it is not definite.
 fn cholesky(matrix: &mut [f64], order: usize, workers: &Workers) -> bool {
-    let mut matrix = MatMut::from_column_major_slice_mut(matrix, order, order);
-    workers.install(|| {
-        let (params, par) = (Spec::default(), kapprox::map::par(workers));
-        let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par, params));
-        let stack = MemStack::new(&mut memory);
-        let done = llt::cholesky_in_place(matrix.rb_mut(), Default::default(), par, stack, params).is_ok();
-        done && (0..order).all(|i| matrix[(i, i)].is_finite())
-    })
+    let matrix = MatMut::from_column_major_slice_mut(matrix, order, order);
+    workers.install(|| factor_at_once(matrix, par(workers)).is_ok())
 }
 
 /// Replaces `right` by the solution of LLᵀx = right.
 fn substitute(factor: &[f64], order: usize, right: &mut [f64]) {
     let factor = MatRef::from_column_major_slice(factor, order, order);
-    let mut column = MatMut::from_column_major_slice_mut(right, order, 1);
-    triangular::solve_lower_triangular_in_place(factor, column.rb_mut(), Par::Seq);
-    triangular::solve_upper_triangular_in_place(factor.transpose(), column, Par::Seq);
+    cholesky::substitute(factor, MatMut::from_column_major_slice_mut(right, order, 1));
 }
 
 #[cfg(test)]

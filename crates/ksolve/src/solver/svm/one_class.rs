@@ -10,7 +10,6 @@ use crate::{Intercept, Result, Targets, Task};
 use kapprox::Real;
 use kstore::Plan;
 
-/// The description of the solver `oneclass`.
 pub(in crate::solver) const ONE_CLASS: SolverFamily = SolverFamily {
     name: "oneclass",
     about: "one-class support vector machine: a score that is negative for novel rows",

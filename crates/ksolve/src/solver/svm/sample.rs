@@ -3,8 +3,7 @@
 //! The first steps of a cold start see most rows free, and cost p² flops for each of them. On an eighth of the rows, or a few
 //! for every feature, they cost next to nothing, and end near enough that on all rows few are free.
 
-use super::best::Best;
-use super::group::{NAME, Space, Watch, solve_group};
+use super::group::{Best, NAME, Space, Watch, solve_group};
 use super::lagrangian::{Problem, Rows, Terms};
 use super::loss::Row;
 use crate::Result;

@@ -21,7 +21,6 @@ pub(crate) const READ_AHEAD: usize = 1;
 /// The numbers of rows whose blocks may be kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room<'a> {
-    /// Number of rows in memory.
     pub(crate) memory: usize,
     /// The scratch folder, and the number of rows, behind those in memory, that may be kept in it.
     pub(crate) scratch: Option<(&'a Scratch, u64)>,
@@ -41,11 +40,9 @@ pub(crate) struct Blocks<'a, T: Real> {
     stored: Option<Cache<T>>,
     /// Number of blocks of the table, known after the first pass.
     count: Option<usize>,
-    /// Number of blocks in the scratch folder.
     written: usize,
 }
 
-/// A block in memory.
 struct Block<T> {
     rows: Vec<u64>,
     k: Vec<T>,
@@ -59,7 +56,6 @@ type Work<'w, T> = &'w mut (dyn FnMut(Rows<'_, T>, MatRef<'_, f64>) + Send);
 type RowWork<'w, T> = &'w mut (dyn FnMut(&[u64], &[&[T]]) + Send);
 
 impl<'a, T: Real> Blocks<'a, T> {
-    /// Prepares the blocks for the rows of a table and landmarks.
     pub(crate) fn new(
         source: &'a dyn RowSource<T>,
         targets: &'a Targets,
@@ -76,7 +72,6 @@ impl<'a, T: Real> Blocks<'a, T> {
         m * size_of::<T>() + 8 * t + 8
     }
 
-    /// Landmarks, m.
     pub(crate) fn landmarks(&self) -> usize {
         self.z.nrows()
     }

@@ -74,16 +74,12 @@ fn turn<T: Copy>(columns: &[T], b: usize, rows: &mut [T], stride: usize) {
     }
 }
 
-/// A strip of rows, its share of a b x t matrix, and its own sums.
-type Strip<'s, T> = (&'s [T], &'s mut [f64], Mat<f64>);
-
 impl<T: Real> Rows<'_, T> {
     /// Bytes of the sums of a tile's strips, for t targets.
     pub(crate) fn bytes(tile: usize, m: usize, t: usize) -> usize {
         8 * (tile.div_ceil(STRIP) * m * t + tile * t)
     }
 
-    /// Number of rows b.
     pub(crate) fn len(&self) -> usize {
         self.k.len().checked_div(self.m).unwrap_or(0)
     }
@@ -107,17 +103,7 @@ impl<T: Real> Rows<'_, T> {
 
     /// `out` (m x t) += Kᵀ s for s b x t row-major. 2bmt flops.
     pub(crate) fn add_transposed(&self, s: &mut [f64], out: MatMut<'_, f64>, workers: &Workers) {
-        let (m, t) = (self.m, out.ncols());
-        self.strips(s, out, workers, |k, s, mut sums| {
-            kapprox::vectorised(
-                #[inline(always)]
-                || {
-                    for (k, s) in k.chunks(GROUP * m).zip(s.chunks(GROUP * t)) {
-                        add(k, s, sums.rb_mut());
-                    }
-                },
-            );
-        });
+        self.sums(None, s, out, workers);
     }
 
     /// `s` (b x t row-major) = K v − 1 shiftᵀ, and `out` (m x t) += Kᵀ s. 4bmt flops.
@@ -129,38 +115,37 @@ impl<T: Real> Rows<'_, T> {
         out: MatMut<'_, f64>,
         workers: &Workers,
     ) {
+        self.sums(Some((v, shift)), s, out, workers);
+    }
+
+    /// `out` += Kᵀ s, where `s` = K v − 1 shiftᵀ is computed before, or is there. Every strip has its own sums.
+    fn sums(
+        &self,
+        product: Option<(MatRef<'_, f64>, &[f64])>,
+        s: &mut [f64],
+        mut out: MatMut<'_, f64>,
+        workers: &Workers,
+    ) {
         let (m, t) = (self.m, out.ncols());
-        self.strips(s, out, workers, |k, s, mut sums| {
+        let parts: Vec<_> = self.k.chunks(STRIP * m).zip(s.chunks_mut(STRIP * t)).collect();
+        let mut sums: Vec<Mat<f64>> = parts.iter().map(|_| Mat::zeros(m, t)).collect();
+        workers.each(parts.into_iter().zip(&mut sums).collect(), |((k, s), sums)| {
             kapprox::vectorised(
                 #[inline(always)]
                 || {
                     for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
-                        dots(k, v, s);
-                        for s in s.chunks_exact_mut(t) {
-                            s.iter_mut().zip(shift).for_each(|(s, shift)| *s -= shift);
+                        if let Some((v, shift)) = product {
+                            dots(k, v, s);
+                            for s in s.chunks_exact_mut(t) {
+                                s.iter_mut().zip(shift).for_each(|(s, shift)| *s -= shift);
+                            }
                         }
-                        add(k, s, sums.rb_mut());
+                        add(k, s, sums.as_mut());
                     }
                 },
             );
         });
-    }
-
-    /// Gives every strip of rows to `work`, with its part of `s` and its own sums, and adds up the sums.
-    fn strips(
-        &self,
-        s: &mut [f64],
-        mut out: MatMut<'_, f64>,
-        workers: &Workers,
-        work: impl Fn(&[T], &mut [f64], MatMut<'_, f64>) + Sync + Send,
-    ) {
-        let (m, t) = (self.m, out.ncols());
-        let parts = self.k.chunks(STRIP * m).zip(s.chunks_mut(STRIP * t));
-        let mut strips: Vec<Strip<'_, T>> = parts.map(|(k, s)| (k, s, Mat::zeros(m, t))).collect();
-        for_each_strip(workers, &mut strips, 1, |_, strip| {
-            strip.iter_mut().for_each(|(k, s, sums)| work(k, s, sums.as_mut()));
-        });
-        for (_, _, sums) in &strips {
+        for sums in &sums {
             for (out, sums) in out.rb_mut().col_iter_mut().zip(sums.col_iter()) {
                 out.iter_mut().zip(sums.iter()).for_each(|(out, sum)| *out += sum);
             }

@@ -44,17 +44,14 @@ const PROOFS: usize = 6;
 /// Evaluations of P in the search for b: the bracket is then a billionth as wide.
 const SEARCH: usize = 44;
 
-/// What a machine was found to be.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
-    /// Multipliers of its rows.
     pub(super) beta: Vec<f64>,
     pub(super) b: f64,
     pub(super) primal: f64,
     pub(super) dual: f64,
     /// The relative gap before every round, and at the end.
     pub(super) gaps: Vec<f64>,
-    /// Number of rounds.
     pub(super) rounds: usize,
 }
 
@@ -66,7 +63,6 @@ pub(super) struct Dual {
     f: Vec<f64>,
 }
 
-/// A point's certificate.
 #[derive(Clone, Copy, Debug)]
 struct Certificate {
     b: f64,
@@ -84,7 +80,6 @@ impl Certificate {
     }
 }
 
-/// The kernel in f64, and the rows in f64.
 #[derive(Clone, Copy)]
 pub(super) struct Exactly<'a> {
     pub(super) kernel: &'a dyn Kernel<f64>,
@@ -93,7 +88,6 @@ pub(super) struct Exactly<'a> {
 }
 
 impl Dual {
-    /// The machine whose multipliers are 0.
     pub(super) fn new(rows: Vec<Row>, terms: Terms) -> Self {
         let n = rows.len();
         Self { rows, terms, beta: vec![0.0; n], f: vec![0.0; n] }
@@ -162,7 +156,6 @@ impl Dual {
         if self.balanced() { at.highest - at.least } else { at.highest.max(-at.least) }
     }
 
-    /// The slopes of rising and falling at row i.
     fn slopes(&self, i: usize) -> (f64, f64) {
         let piece = self.terms.loss.piece(self.beta[i], self.rows[i]);
         (self.f[i] + piece.rise, self.f[i] + piece.fall)
@@ -217,7 +210,6 @@ impl Dual {
         }
     }
 
-    /// A round on the rows at work.
     fn part<T: Real>(
         &mut self,
         cache: &mut Cache<'_, T>,

@@ -22,15 +22,12 @@ const SQUARE: usize = 64;
 /// Rows whose kernel values are made at once.
 const MADE: usize = 128;
 
-/// Kernel values between the rows of a machine.
 pub(super) enum Gram<'a, T: Real> {
-    /// All of them, n x n.
     Whole(Vec<T>),
     /// Rows of the matrix, those used last.
     Some(Cache<'a, T>),
 }
 
-/// The rows of a machine.
 #[derive(Clone, Copy)]
 pub(super) struct Points<'a, T: Real> {
     pub(super) kernel: &'a dyn Kernel<T>,
@@ -142,7 +139,6 @@ fn mirror<T: Copy>(k: &mut [T], n: usize, columns: &Range<usize>, top: usize) {
 /// Rows of the kernel matrix of a machine, those that were used last.
 pub(super) struct Cache<'a, T: Real> {
     points: Points<'a, T>,
-    /// Most rows that are kept.
     most: usize,
     /// Rows, n numbers each.
     kept: Vec<Vec<T>>,
@@ -201,7 +197,6 @@ impl<'a, T: Real> Cache<'a, T> {
         true
     }
 
-    /// A row of the matrix that was brought here.
     pub(super) fn row(&self, row: usize) -> &[T] {
         self.place[row].map_or(&[], |place| &self.kept[place as usize])
     }

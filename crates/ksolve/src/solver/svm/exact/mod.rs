@@ -20,9 +20,7 @@ mod gram;
 mod smo;
 mod solvers;
 
-pub(super) use solvers::{link, wrong};
-
-use super::best::Best;
+use super::group::Best;
 use super::lagrangian::Terms;
 use super::loss::Row;
 use super::{Solved, fitted, held_out};
@@ -46,7 +44,6 @@ const PART: usize = 512;
 /// Rows that are scored at once.
 const SCORED: usize = 256;
 
-/// All rows, and the kernel.
 struct Exact<'a, T: Real> {
     data: &'a Features<'a, T>,
     rows: &'a MemoryRows<T>,
@@ -60,12 +57,10 @@ struct Exact<'a, T: Real> {
 
 /// Machines that have the same rows.
 struct Machines<'m, T> {
-    /// Positions of the rows.
     at: Vec<usize>,
     /// Rows of each part, whose kernel matrices may be known.
     parts: Vec<usize>,
     known: Vec<Option<&'m [T]>>,
-    /// Number of machines.
     count: usize,
     /// Target and cost of a row: of a machine, at a penalty, by its position.
     row: Box<dyn Fn(usize, usize, usize) -> Row + Sync + Send + 'm>,
@@ -79,10 +74,8 @@ impl<'m, T> Machines<'m, T> {
     }
 }
 
-/// How machines are solved.
 #[derive(Clone, Copy)]
 struct Asked<'s> {
-    /// The terms at each penalty, strongest first.
     terms: &'s [Terms],
     /// Most sweeps: as many rounds as bring all rows of a machine to work.
     steps: usize,
@@ -95,9 +88,7 @@ type Paths = Vec<Vec<Found>>;
 
 /// Functions of the support vectors of some machines.
 struct Expansion {
-    /// Positions of the support vectors.
     support: Vec<usize>,
-    /// One column for each machine.
     coefficients: Mat<f64>,
     intercept: Vec<f64>,
 }
@@ -133,7 +124,7 @@ impl<'a, T: Real> Exact<'a, T> {
 
     /// Positions of the rows outside a fold, or of all.
     fn outside(&self, held: Option<u16>) -> Vec<usize> {
-        (0..self.rows.len()).filter(|i| held.is_none_or(|fold| self.folds[*i] != fold)).collect()
+        (0..self.rows.len()).filter(|i| held.is_none_or(|fold| self.folds.get(*i) != Some(&fold))).collect()
     }
 
     /// Some rows as a matrix in `U`, row-major.

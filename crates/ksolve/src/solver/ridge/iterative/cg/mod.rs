@@ -61,10 +61,8 @@ pub(crate) trait Positive {
     fn precondition(&mut self, r: MatRef<'_, f64>, z: MatMut<'_, f64>) -> Result<()>;
 }
 
-/// The norm of residuals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Norm {
-    /// ‖r‖₂.
     Euclidean,
     /// √(rᵀM⁻¹r), which is about the energy norm √(eᵀAe) of the error e where M is near A.
     Preconditioned,
@@ -75,9 +73,7 @@ pub(crate) enum Norm {
 pub(crate) struct Until<'a> {
     /// Residual at which a column has converged, as a share of the norm of its right side.
     pub(crate) tolerance: f64,
-    /// The observer, which may stop the iteration.
     pub(crate) observer: &'a dyn Observer,
-    /// The journal that saves the iteration and finds it again.
     pub(crate) journal: Option<&'a Journal<'a>>,
 }
 
@@ -86,7 +82,6 @@ pub(crate) struct Until<'a> {
 pub(crate) struct Found {
     /// The solution x, n x t.
     pub(crate) x: Mat<f64>,
-    /// Number of iterations of each column.
     pub(crate) iterations: Vec<usize>,
     /// True residual of each column in the norm asked for, as a share of the norm of its right side.
     pub(crate) residuals: Vec<f64>,
@@ -95,7 +90,6 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// The largest residual of all columns.
     pub(crate) fn residual(&self) -> f64 {
         self.residuals.iter().copied().fold(0.0, f64::max)
     }

@@ -6,9 +6,7 @@ use kstore::checkpoint::{Arrays, Persist, Stored};
 
 /// The state of a right side whose iteration still runs.
 pub(super) struct Column {
-    /// Number of the right side.
     pub(super) j: usize,
-    /// Norm of the right side.
     pub(super) scale: f64,
     /// rᵀz; 0 where the directions begin anew.
     pub(super) rz: f64,
