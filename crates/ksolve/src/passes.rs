@@ -6,7 +6,6 @@ use crate::{CertificateState, Error, FoldCoefficients, Folds, GramScratch, GramS
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::{FeatureMap, Real};
-use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Fold, Merge, RowBlock, Workers};
 
 /// Rows scored at once by one thread: 256 x 4,000 features in f64 are 8 MB.
@@ -46,22 +45,7 @@ impl Merge for RidgeState {
     }
 }
 
-impl Persist for RidgeState {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.within("gram", |out| self.gram.save(out));
-        if let Some(certificate) = &self.certificate {
-            out.within("certificate", |out| certificate.save(out));
-        }
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        from.within("gram", |from| self.gram.load(from))?;
-        match &mut self.certificate {
-            Some(certificate) => from.within("certificate", |from| certificate.load(from)),
-            None => Ok(()),
-        }
-    }
-}
+kstore::persist!(RidgeState { part "gram": gram, some "certificate": certificate });
 
 /// Buffers that a lane reuses from bin to bin.
 #[derive(Debug)]
@@ -222,17 +206,7 @@ impl Merge for CvErrorState {
     }
 }
 
-impl Persist for CvErrorState {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("rows", &self.rows);
-        out.put("wrong", &self.wrong);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        from.fill("rows", &mut self.rows)?;
-        from.fill("wrong", &mut self.wrong)
-    }
-}
+kstore::persist!(CvErrorState { fill "rows": rows, fill "wrong": wrong });
 
 /// Buffers that a lane reuses from bin to bin.
 #[derive(Debug)]

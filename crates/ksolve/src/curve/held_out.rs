@@ -7,7 +7,6 @@ use crate::{Classes, Error, Head, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::{FeatureMap, Real};
-use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Coded, Fold, Merge, RowBlock, Workers};
 
 /// Rows scored at once by one thread: 256 x 2,000 features in f64 are 4 MB.
@@ -42,17 +41,7 @@ impl Sums {
     }
 }
 
-impl Persist for Sums {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.one("rows", self.rows);
-        out.put("losses", &self.losses);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.rows = from.one("rows")?;
-        from.fill("losses", &mut self.losses)
-    }
-}
+kstore::persist!(Sums { one "rows": rows, fill "losses": losses });
 
 impl Merge for Sums {
     fn merge(&mut self, later: &Self) {

@@ -32,7 +32,7 @@ use crate::{Error, Result, Task};
 use faer::Mat;
 use found::{Component, SoFar};
 use kapprox::Real;
-use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
+use kstore::checkpoint::{Persist, Steps};
 use kstore::key::{Purpose, Stream};
 use kstore::{Merge, Plan};
 
@@ -170,17 +170,7 @@ impl Merge for Farthest {
     }
 }
 
-impl Persist for Farthest {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.one("outside", self.outside);
-        out.put("row", &self.row);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.outside = from.one("outside")?;
-        from.fill("row", &mut self.row)
-    }
-}
+kstore::persist!(Farthest { one "outside": outside, fill "row": row });
 
 /// The search for components, with those found so far.
 struct Search<'s, 'a, T: Real> {

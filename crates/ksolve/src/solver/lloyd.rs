@@ -23,7 +23,7 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use groups::Groups;
 use kapprox::Real;
-use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
+use kstore::checkpoint::Steps;
 use kstore::key::{Purpose, Stream};
 use kstore::{Merge, Plan, Workers};
 
@@ -239,17 +239,7 @@ struct Lloyd {
     before: f64,
 }
 
-impl Persist for Lloyd {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("centroids", &self.centroids);
-        out.one("before", self.before);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.before = from.one("before")?;
-        from.fill("centroids", &mut self.centroids)
-    }
-}
+kstore::persist!(Lloyd { fill "centroids": centroids, one "before": before });
 
 /// The clusters in order of their sizes, the largest first; of equal ones the earlier first.
 fn ordered(centroids: &[f64], groups: &Groups, q: usize, passes: u64) -> Clusters {

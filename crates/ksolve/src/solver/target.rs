@@ -9,7 +9,6 @@ use kapprox::kernel::{Kernel, Spec};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
 use kapprox::matrix::{self, Entries};
 use kapprox::{FeatureMap, Nystrom, Real};
-use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::key::{Purpose, Stream};
 use kstore::{Fold, Merge, Plan, RowBlock, Workers};
 use std::ops::Range;
@@ -168,15 +167,7 @@ impl Merge for Values {
     }
 }
 
-impl Persist for Values {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("values", &self.0);
-    }
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.0 = from.read("values")?;
-        Ok(())
-    }
-}
+kstore::persist!(Values { read "values": 0 });
 
 impl<T: Real> Fold<T> for SampledTargets<'_> {
     type State = Values;

@@ -5,7 +5,7 @@ use super::{Kept, Tile};
 use crate::Result;
 use kapprox::Real;
 use kstore::Merge;
-use kstore::checkpoint::{Arrays, Cut, Number, Persist, Stored};
+use kstore::checkpoint::{Cut, Number, Persist};
 use kstore::pass::{Deliver, Engine, Observer, fold_lots};
 use std::ops::Range;
 
@@ -106,15 +106,7 @@ impl Merge for Sums {
     }
 }
 
-impl Persist for Sums {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("sums", &self.0);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        from.fill("sums", &mut self.0)
-    }
-}
+kstore::persist!(Sums { fill "sums": 0 });
 
 /// Numbers of the rows, in the order of the rows.
 #[derive(Clone, Debug)]
@@ -132,13 +124,4 @@ impl<V: Number + Send + Sync> Merge for Values<V> {
     }
 }
 
-impl<V: Number + Send + Sync> Persist for Values<V> {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("values", &self.0);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.0 = from.read("values")?;
-        Ok(())
-    }
-}
+kstore::persist!([V: Number + Send + Sync] Values<V> { read "values": 0 });

@@ -9,7 +9,6 @@ use crate::solver::Features;
 use crate::{Error, Result, Targets};
 use faer::MatRef;
 use kapprox::Real;
-use kstore::checkpoint::{Arrays, Persist};
 use kstore::pass::{Deliver, fold_lots};
 use kstore::{Coded, Merge, RowBlock};
 use std::ops::Range;
@@ -63,38 +62,16 @@ impl Merge for Found {
     }
 }
 
-impl Persist for Found {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("codes", &self.codes);
-        out.put("y", &self.y);
-        out.put("folds", &self.folds);
-        out.put("tiles", &self.tiles);
-        out.put("segments", &self.segments);
-        out.put("squares", &self.sums.squares);
-        if let Some(certificate) = &self.sums.certificate {
-            out.within("certificate", |out| certificate.save(out));
-        }
-        if let Some(moments) = &self.sums.moments {
-            out.within("moments", |out| moments.save(out));
-        }
-    }
-
-    fn load(&mut self, from: &mut kstore::checkpoint::Stored<'_>) -> kstore::Result<()> {
-        self.codes = from.read("codes")?;
-        self.y = from.read("y")?;
-        self.folds = from.read("folds")?;
-        self.tiles = from.read("tiles")?;
-        self.segments = from.read("segments")?;
-        self.sums.squares = from.read("squares")?;
-        if let Some(certificate) = &mut self.sums.certificate {
-            from.within("certificate", |from| certificate.load(from))?;
-        }
-        match &mut self.sums.moments {
-            Some(moments) => from.within("moments", |from| moments.load(from)),
-            None => Ok(()),
-        }
-    }
-}
+kstore::persist!(Found {
+    read "codes": codes,
+    read "y": y,
+    read "folds": folds,
+    read "tiles": tiles,
+    read "segments": segments,
+    read "squares": sums.squares,
+    some "certificate": sums.certificate,
+    some "moments": sums.moments,
+});
 
 /// The positions at which parts of so many rows begin, and the number of all rows.
 fn positions(rows: impl Iterator<Item = u64>) -> Vec<usize> {

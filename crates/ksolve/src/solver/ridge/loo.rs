@@ -24,7 +24,6 @@ use crate::{Error, GramState, Head, Result, RidgeOptions};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, Par};
 use kapprox::Real;
-use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Merge, Workers};
 
 /// Rows whose leverages one thread computes at a time.
@@ -63,17 +62,7 @@ impl Merge for LooState {
     }
 }
 
-impl Persist for LooState {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.one("rows", self.rows);
-        out.put("squares", &self.squares);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.rows = from.one("rows")?;
-        from.fill("squares", &mut self.squares)
-    }
-}
+kstore::persist!(LooState { one "rows": rows, fill "squares": squares });
 
 impl Loo {
     /// Factors the system of all rows at a rank and lambda.

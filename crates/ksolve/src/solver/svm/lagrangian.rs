@@ -33,7 +33,7 @@
 
 use super::group::{Best, Space};
 use super::loss::{Loss, Row};
-use super::newton::{Constant, Newton};
+use super::newton::Newton;
 use super::search::{self, Curve};
 use crate::Intercept;
 use crate::solver::kept::Tile;
@@ -288,13 +288,10 @@ impl<T: Real, R: Rows> Problem<T, R> {
         // Σ slope and Σ β⁺ belong to the constant feature
         let each = (0..self.f.len()).map(|i| self.at(i, self.f[i].to_f64() + self.b));
         let (total, weight) = each.fold((0.0, 0.0), |(beta, slope), (b, t)| (beta + b, slope + t));
-        let constant = match self.terms.intercept {
-            Intercept::None => Constant::None,
-            Intercept::Free => Constant::Free,
-            Intercept::Penalised => Constant::Penalised(self.b - total),
-        };
+        let intercept = self.terms.intercept;
+        let e = if intercept == Intercept::Penalised { self.b - total } else { 0.0 };
         let g = v.iter().zip(&self.w).map(|(v, w)| v - w).collect();
-        self.direction = self.newton.solve(g, constant, (s, weight), memory, panels, workers);
+        self.direction = self.newton.solve(g, (intercept, e), (s, weight), memory, panels, workers);
     }
 
     /// Walks along the direction to the minimum of the inner problem; moves the multipliers where the step is whole.

@@ -142,24 +142,13 @@ mod tests {
     /// Values of f and of β in its domain, on a grid.
     fn grid(loss: Loss, Row { y, c }: Row) -> (Vec<f64>, Vec<f64>) {
         let f: Vec<f64> = (-4000..=4000).map(|i| f64::from(i) / 500.0).collect();
-        let (low, high) = match loss {
-            Loss::Hinge => {
-                if y > 0.0 {
-                    (0.0, c)
-                } else {
-                    (-c, 0.0)
-                }
-            }
-            Loss::SquaredHinge => {
-                if y > 0.0 {
-                    (0.0, 10.0 * c)
-                } else {
-                    (-10.0 * c, 0.0)
-                }
-            }
+        let (one, other): (f64, f64) = match loss {
+            Loss::Hinge => (0.0, y * c),
+            Loss::SquaredHinge => (0.0, y * 10.0 * c),
             Loss::Insensitive { .. } => (-c, c),
             Loss::OneSided => (0.0, c),
         };
+        let (low, high) = (one.min(other), one.max(other));
         (f, (0..=4000).map(|i| low + (high - low) * f64::from(i) / 4000.0).collect())
     }
 

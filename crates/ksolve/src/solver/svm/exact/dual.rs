@@ -18,7 +18,7 @@
 
 use super::super::lagrangian::Terms;
 use super::super::loss::Row;
-use super::gram::{Cache, Gram, WORKING};
+use super::gram::{Cache, Gram, Points, WORKING};
 use super::smo::{Local, add};
 use crate::Intercept;
 use crate::strips::{Pool, for_each_strip};
@@ -80,13 +80,6 @@ impl Certificate {
     }
 }
 
-#[derive(Clone, Copy)]
-pub(super) struct Exactly<'a> {
-    pub(super) kernel: &'a dyn Kernel<f64>,
-    pub(super) x: MatRef<'a, f64>,
-    pub(super) shift: f64,
-}
-
 impl Dual {
     pub(super) fn new(rows: Vec<Row>, terms: Terms) -> Self {
         let n = rows.len();
@@ -94,7 +87,7 @@ impl Dual {
     }
 
     /// Gives the first rows the multipliers that sum to the s of the terms; f is then computed from them.
-    pub(super) fn fill(&mut self, exactly: Exactly<'_>, workers: &Workers, stop: &(dyn Fn() -> bool + Sync)) {
+    pub(super) fn fill(&mut self, exactly: Points<'_, f64>, workers: &Workers, stop: &(dyn Fn() -> bool + Sync)) {
         let mut left = self.terms.total;
         for (beta, row) in self.beta.iter_mut().zip(&self.rows) {
             *beta = row.c.min(left);
@@ -112,7 +105,7 @@ impl Dual {
     pub(super) fn solve<T: Real>(
         &mut self,
         gram: &mut Gram<'_, T>,
-        exactly: Option<Exactly<'_>>,
+        exactly: Option<Points<'_, f64>>,
         most: usize,
         workers: &Workers,
         stop: &(dyn Fn() -> bool + Sync),
@@ -278,7 +271,7 @@ impl Dual {
     /// Computes f anew with kernel values in f64; where `stop` says so, it ends early, and f is of no use.
     fn prove(
         &mut self,
-        Exactly { kernel, x, shift }: Exactly<'_>,
+        Points { kernel, x, shift }: Points<'_, f64>,
         workers: &Workers,
         stop: &(dyn Fn() -> bool + Sync),
     ) {

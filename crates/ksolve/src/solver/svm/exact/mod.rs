@@ -30,7 +30,7 @@ use crate::solver::{Features, Fitted};
 use crate::strips::Pool;
 use crate::train::{self, Cut, Stage, Work, needs_wide_for, whole};
 use crate::{Intercept, Result};
-use dual::{Dual, Exactly, Found};
+use dual::{Dual, Found};
 use faer::{Mat, MatRef};
 use gram::{Gram, Points};
 use kapprox::{Kernel, Real};
@@ -201,7 +201,7 @@ impl<'a, T: Real> Exact<'a, T> {
         let starts = first.total != 0.0;
         let exact = if asked.prove || starts { self.copied::<f64>(&set.at) } else { Vec::new() };
         let shift = points.shift.to_f64();
-        let exactly = || Exactly { kernel: &*self.wide, x: MatRef::from_row_major_slice(&exact, n, d), shift };
+        let exactly = || Points { kernel: &*self.wide, x: MatRef::from_row_major_slice(&exact, n, d), shift };
         let mut gram = Gram::new(points, (&set.parts, &set.known), std::mem::take(memory), room, workers);
         let stop = || self.stops(observer);
         let machine = |machine: usize| {
