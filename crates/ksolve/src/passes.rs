@@ -6,7 +6,7 @@ use crate::{CertificateState, Error, FoldCoefficients, Folds, GramScratch, GramS
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::{FeatureMap, Real};
-use kstore::{Fold, Merge, RowBlock, Workers};
+use kstore::{Fold, RowBlock, Workers};
 
 /// Rows scored at once by one thread: 256 x 4,000 features in f64 are 8 MB.
 const STRIP: usize = 256;
@@ -36,16 +36,7 @@ pub struct RidgeState {
     pub certificate: Option<CertificateState>,
 }
 
-impl Merge for RidgeState {
-    fn merge(&mut self, later: &Self) {
-        self.gram.merge(&later.gram);
-        if let (Some(mine), Some(theirs)) = (&mut self.certificate, &later.certificate) {
-            mine.merge(theirs);
-        }
-    }
-}
-
-kstore::persist!(RidgeState { part "gram": gram, some "certificate": certificate });
+kstore::summed!(RidgeState { part "gram": gram, some "certificate": certificate });
 
 /// Buffers that a lane reuses from bin to bin.
 #[derive(Debug)]
@@ -199,14 +190,7 @@ impl CvErrorState {
     }
 }
 
-impl Merge for CvErrorState {
-    fn merge(&mut self, later: &Self) {
-        self.rows.iter_mut().zip(&later.rows).for_each(|(mine, theirs)| *mine += theirs);
-        self.wrong.iter_mut().zip(&later.wrong).for_each(|(mine, theirs)| *mine += theirs);
-    }
-}
-
-kstore::persist!(CvErrorState { fill "rows": rows, fill "wrong": wrong });
+kstore::summed!(CvErrorState { fill "rows": rows, fill "wrong": wrong });
 
 /// Buffers that a lane reuses from bin to bin.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use crate::{Classes, Error, Head, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::{FeatureMap, Real};
-use kstore::{Coded, Fold, Merge, RowBlock, Workers};
+use kstore::{Coded, Fold, RowBlock, Workers};
 
 /// Rows scored at once by one thread: 256 x 2,000 features in f64 are 4 MB.
 const STRIP: usize = 256;
@@ -41,14 +41,7 @@ impl Sums {
     }
 }
 
-kstore::persist!(Sums { one "rows": rows, fill "losses": losses });
-
-impl Merge for Sums {
-    fn merge(&mut self, later: &Self) {
-        self.rows += later.rows;
-        self.losses.iter_mut().zip(&later.losses).for_each(|(sum, part)| *sum += part);
-    }
-}
+kstore::summed!(Sums { one "rows": rows, fill "losses": losses });
 
 /// Buffers that a lane reuses from tile to tile.
 pub(super) struct Scratch<T> {

@@ -10,7 +10,7 @@ use kapprox::landmark::{LandmarkSet, NO_ROW};
 use kapprox::matrix::{self, Entries};
 use kapprox::{FeatureMap, Nystrom, Real};
 use kstore::key::{Purpose, Stream};
-use kstore::{Fold, Merge, Plan, RowBlock, Workers};
+use kstore::{Fold, Plan, RowBlock, Workers};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -161,13 +161,7 @@ struct SampledTargets<'a> {
 #[derive(Default)]
 struct Values(Vec<f64>);
 
-impl Merge for Values {
-    fn merge(&mut self, later: &Self) {
-        self.0.extend_from_slice(&later.0);
-    }
-}
-
-kstore::persist!(Values { read "values": 0 });
+kstore::summed!(Values { read "values": 0 });
 
 impl<T: Real> Fold<T> for SampledTargets<'_> {
     type State = Values;

@@ -60,7 +60,7 @@ macro_rules! persist {
     (@load some, $from:ident, $name:literal, $field:expr) => {
         if let Some(part) = $field { $crate::persist!(@load part, $from, $name, part) }
     };
-    ($([$($generic:tt)*])? $type:ty { $($how:ident $name:literal: $($field:tt).+),+ $(,)? }) => {
+    ($(where [$($generic:tt)*])? $type:ty { $($how:ident $name:literal: $($field:tt).+),+ $(,)? }) => {
         impl$(<$($generic)*>)? $crate::checkpoint::Persist for $type {
             fn save<'a>(&'a self, out: &mut $crate::checkpoint::Arrays<'a>) {
                 $($crate::persist!(@save $how, out, $name, &self.$($field).+);)+
@@ -74,7 +74,29 @@ macro_rules! persist {
     };
 }
 
-persist!([A: Persist, B: Persist] (A, B) { part "0": 0, part "1": 1 });
+/// Implements [`Persist`] as [`persist!`](crate::persist) does, and [`Merge`](crate::Merge) of a state that is a sum: numbers, and
+/// arrays of a known length, are added; other arrays are appended.
+#[macro_export]
+macro_rules! summed {
+    (@merge one, $mine:expr, $later:expr) => { *$mine += *$later };
+    (@merge fill, $mine:expr, $later:expr) => { $mine.iter_mut().zip($later).for_each(|(sum, later)| *sum += later) };
+    (@merge read, $mine:expr, $later:expr) => { $mine.extend_from_slice($later) };
+    (@merge part, $mine:expr, $later:expr) => { $crate::Merge::merge($mine, $later) };
+    (@merge some, $mine:expr, $later:expr) => {
+        if let (Some(mine), Some(later)) = ($mine, $later) { $crate::Merge::merge(mine, later) }
+    };
+    ($(where [$($generic:tt)*])? $type:ty { $($how:ident $name:literal: $($field:tt).+),+ $(,)? }) => {
+        $crate::persist!($(where [$($generic)*])? $type { $($how $name: $($field).+),+ });
+
+        impl$(<$($generic)*>)? $crate::Merge for $type {
+            fn merge(&mut self, later: &Self) {
+                $($crate::summed!(@merge $how, &mut self.$($field).+, &later.$($field).+);)+
+            }
+        }
+    };
+}
+
+persist!(where [A: Persist, B: Persist] (A, B) { part "0": 0, part "1": 1 });
 
 mod sealed {
     pub trait Sealed {}

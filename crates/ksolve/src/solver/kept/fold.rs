@@ -100,13 +100,7 @@ impl Sums {
     }
 }
 
-impl Merge for Sums {
-    fn merge(&mut self, later: &Self) {
-        self.0.iter_mut().zip(&later.0).for_each(|(sum, later)| *sum += later);
-    }
-}
-
-kstore::persist!(Sums { fill "sums": 0 });
+kstore::summed!(Sums { fill "sums": 0 });
 
 /// Numbers of the rows, in the order of the rows.
 #[derive(Clone, Debug)]
@@ -118,10 +112,4 @@ impl<V> Default for Values<V> {
     }
 }
 
-impl<V: Number + Send + Sync> Merge for Values<V> {
-    fn merge(&mut self, later: &Self) {
-        self.0.extend_from_slice(&later.0);
-    }
-}
-
-kstore::persist!([V: Number + Send + Sync] Values<V> { read "values": 0 });
+kstore::summed!(where [V: Number + Send + Sync] Values<V> { read "values": 0 });

@@ -10,7 +10,7 @@ use crate::{Error, Result, Targets};
 use faer::MatRef;
 use kapprox::Real;
 use kstore::pass::{Deliver, fold_lots};
-use kstore::{Coded, Merge, RowBlock};
+use kstore::{Coded, RowBlock};
 use std::ops::Range;
 
 /// The sums that the pass that keeps the features is to compute beside them.
@@ -45,24 +45,7 @@ struct Found {
     sums: Gathered,
 }
 
-impl Merge for Found {
-    fn merge(&mut self, later: &Self) {
-        self.codes.extend_from_slice(&later.codes);
-        self.y.extend_from_slice(&later.y);
-        self.folds.extend_from_slice(&later.folds);
-        self.tiles.extend_from_slice(&later.tiles);
-        self.segments.extend_from_slice(&later.segments);
-        self.sums.squares.extend_from_slice(&later.sums.squares);
-        if let (Some(mine), Some(theirs)) = (&mut self.sums.certificate, &later.sums.certificate) {
-            mine.merge(theirs);
-        }
-        if let (Some(mine), Some(theirs)) = (&mut self.sums.moments, &later.sums.moments) {
-            mine.merge(theirs);
-        }
-    }
-}
-
-kstore::persist!(Found {
+kstore::summed!(Found {
     read "codes": codes,
     read "y": y,
     read "folds": folds,

@@ -24,7 +24,7 @@ use crate::{Error, GramState, Head, Result, RidgeOptions};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, Par};
 use kapprox::Real;
-use kstore::{Merge, Workers};
+use kstore::Workers;
 
 /// Rows whose leverages one thread computes at a time.
 const STRIP: usize = 288;
@@ -55,14 +55,7 @@ impl LooState {
     }
 }
 
-impl Merge for LooState {
-    fn merge(&mut self, later: &Self) {
-        self.rows += later.rows;
-        self.squares.iter_mut().zip(&later.squares).for_each(|(sum, later)| *sum += later);
-    }
-}
-
-kstore::persist!(LooState { one "rows": rows, fill "squares": squares });
+kstore::summed!(LooState { one "rows": rows, fill "squares": squares });
 
 impl Loo {
     /// Factors the system of all rows at a rank and lambda.
