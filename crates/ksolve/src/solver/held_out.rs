@@ -6,7 +6,7 @@
 //!
 //! *Cost*: that of one fit for every fold and penalty, and of one more. *Bytes*: the scores of all rows for every penalty.
 
-use super::kept::{self, Kept, Values};
+use super::kept::{self, StoredFeatures, Values};
 use super::{Features, Figure, Penalty};
 use crate::Result;
 use crate::train::Shape;
@@ -45,7 +45,7 @@ pub(super) struct Compared<T> {
 }
 
 /// Number of rows that are not of a fold.
-pub(super) fn rows_outside<T: Real>(kept: &Kept<'_, T>, fold: u16) -> u64 {
+pub(super) fn rows_outside<T: Real>(kept: &StoredFeatures<'_, T>, fold: u16) -> u64 {
     kept.folds.iter().filter(|of| **of != fold).count() as u64
 }
 
@@ -74,7 +74,7 @@ impl<T: Real> HeldOut<T> {
     /// Scores the rows of a fold by the functions from `first` on, which were found at a penalty: one pass.
     pub(super) fn score(
         &mut self,
-        kept: &Kept<'_, T>,
+        kept: &StoredFeatures<'_, T>,
         penalty: usize,
         first: usize,
         functions: &[Function<'_>],

@@ -22,7 +22,7 @@
 
 mod found;
 
-use super::kept::{self, Kept, Sums, Tile, Wanted};
+use super::kept::{self, StoredFeatures, Sums, Tile, Wanted};
 use super::kpca::{FEWER, distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, STEPS, TOLERANCE, UNCENTRED};
 use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
@@ -95,7 +95,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
+        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let mut search = Search { data, kept: &kept, mean: vec![0.0; kept.p], found: Vec::new(), passes: 1 };
         if self.centre {
             search.find_mean()?;
@@ -175,7 +175,7 @@ kstore::persist!(Farthest { one "outside": outside, fill "row": row });
 /// The search for components, with those found so far.
 struct Search<'s, 'a, T: Real> {
     data: &'s Features<'a, T>,
-    kept: &'s Kept<'a, T>,
+    kept: &'s StoredFeatures<'a, T>,
     mean: Vec<f64>,
     found: Vec<Vec<f64>>,
     passes: u64,

@@ -15,7 +15,7 @@
 mod groups;
 
 use super::Features;
-use super::kept::{self, Kept, Tile};
+use super::kept::{self, StoredFeatures, Tile};
 use crate::strips::Pool;
 use crate::train::{Cut, Shape};
 use crate::{Error, Result};
@@ -193,7 +193,7 @@ impl Assign<'_> {
 /// [`Error::Clusters`] for fewer distinct points than clusters; errors of reading the rows.
 pub(super) fn cluster<T: Real>(
     data: &Features<'_, T>,
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     space: Space<'_>,
     k: usize,
     starts: usize,
@@ -257,7 +257,12 @@ fn ordered(centroids: &[f64], groups: &Groups, q: usize, passes: u64) -> Cluster
 ///
 /// Selection sampling: row i of n is taken with probability (rows still wanted)/(n − i), which gives every subset of that
 /// size alike (Knuth, *The Art of Computer Programming* 2, 3.4.2, algorithm S).
-fn sample<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>, space: Space<'_>, k: usize) -> Result<Vec<f64>> {
+fn sample<T: Real>(
+    data: &Features<'_, T>,
+    kept: &StoredFeatures<'_, T>,
+    space: Space<'_>,
+    k: usize,
+) -> Result<Vec<f64>> {
     let stage = data.resources.stages.stage("sample for clusters", Some(data.rows));
     let (coins, mut wanted) = (Stream::new(data.options.seed, Purpose::Clusters, 0), rows_of_sample(k).min(kept.n));
     let mut at = Vec::with_capacity(wanted);

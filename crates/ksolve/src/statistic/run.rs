@@ -2,7 +2,7 @@
 
 use super::{Compares, Measured, Outcome, StatisticFamily, exact};
 use crate::gram::{GramScratch, GramState};
-use crate::solver::{Features, Place, kept};
+use crate::solver::{FeatureTier, Features, kept};
 use crate::train::landmarks::{self, Mapped};
 use crate::train::plan::{self, Cut, Shape};
 use crate::train::prepare::{self, check};
@@ -154,7 +154,7 @@ fn last<T: Real>(
     options: &StatisticOptions,
     cut: Cut,
     resources: &Resources<'_>,
-) -> (Place, Plan) {
+) -> (FeatureTier, Plan) {
     let p = shape.map.p;
     let moments = kept::STATES * GramState::bytes(p, 0, 1) + GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads);
     let plan =
@@ -163,9 +163,12 @@ fn last<T: Real>(
     if family.keeps && options.permutations > 0 {
         let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let bytes = rows.saturating_mul(p).saturating_mul(shape.element);
-        return (Place::Memory, plan.term("features of all rows", bytes, "lower `rank`, or take `permutations` 0"));
+        return (
+            FeatureTier::Memory,
+            plan.term("features of all rows", bytes, "lower `rank`, or take `permutations` 0"),
+        );
     }
-    Place::choose(plan, shape, resources)
+    FeatureTier::choose(plan, shape, resources)
 }
 
 fn open<T: Real>(tables: &[&Selected], reading: &Reading) -> Result<Vec<TableRows<T>>> {
@@ -230,11 +233,11 @@ impl<T: Real> Run<'_, T> {
         &self,
         family: &StatisticFamily,
         training: &TrainOptions,
-        keep: Place,
+        keep: FeatureTier,
         first_rows: u64,
     ) -> Result<(Measured, Vec<String>, Vec<usize>, u64)> {
         let Mapped { map, kernel, with, passes, .. } = self.map(training)?;
-        let passes = passes + 1 + u64::from(keep == Place::Recomputed);
+        let passes = passes + 1 + u64::from(keep == FeatureTier::Recomputed);
         let second = with.as_ref().map_or(0, |with| with.features);
         let (kernels, ranks): (Vec<String>, Vec<usize>) = std::iter::once((kernel.to_string(), map.dims().1 - second))
             .chain(with.map(|with| (with.kernel.to_string(), with.features)))

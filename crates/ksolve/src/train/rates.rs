@@ -3,7 +3,7 @@
 use super::options::{Resources, TrainOptions};
 use super::plan::Cut;
 use super::survey;
-use crate::solver::ridge::iterative::rows::Rows;
+use crate::solver::ridge::iterative::rows::KernelRows;
 use crate::{CertificateState, GramScratch, GramState, Intercept, Result, RidgeOptions};
 use faer::{Mat, MatRef};
 use kapprox::landmark::LandmarkSet;
@@ -212,7 +212,7 @@ impl Products {
         let system = fastest(|| drop(crate::fit(&gram, p, 1e-6, &ridge, workers)));
         let (k, v) = (vec![T::ZERO; b * p], Mat::<f64>::zeros(p, 1));
         let (mut s, mut out) = (vec![0.0; b], Mat::<f64>::zeros(p, 1));
-        let rows = Rows { k: &k, m: p };
+        let rows = KernelRows { k: &k, m: p };
         let sweep = fastest(|| rows.sweep(v.as_ref(), &[0.0], &mut s, out.as_mut(), workers)) / b as f64;
         let (apply, gram) = (apply / b as f64, update / b as f64);
         let (linear, solve) = (values + certificate, (apply - values).max(0.0));

@@ -8,7 +8,7 @@ use super::stage::{Stage, View, Work, plans};
 use super::trained::{Trained, needs_wide_for};
 use crate::metric;
 use crate::model::{Basis, Form, SecondView};
-use crate::solver::{Fitted, Place, Solver};
+use crate::solver::{FeatureTier, Fitted, Solver};
 use crate::{Certificate, Error, FoldSpec, Head, Result};
 use faer::Mat;
 use kapprox::Real;
@@ -37,10 +37,10 @@ pub(super) fn last(
     add: &dyn Fn(Plan, Cut) -> Plan,
     cut: Cut,
     resources: &Resources<'_>,
-) -> (Place, Plan) {
+) -> (FeatureTier, Plan) {
     match shape.keeps {
-        true => Place::choose(add(plan::features("solve", shape, cut, resources.memory), cut), shape, resources),
-        false => (Place::Recomputed, add(plan::solve(shape, cut, resources.memory), cut)),
+        true => FeatureTier::choose(add(plan::features("solve", shape, cut, resources.memory), cut), shape, resources),
+        false => (FeatureTier::Recomputed, add(plan::solve(shape, cut, resources.memory), cut)),
     }
 }
 
@@ -71,7 +71,7 @@ pub fn train<T: Real>(
     let work = work((prepared.targets.count(), prepared.folds.count()))?;
     let add = |plan, cut| solver.plan(plan, &work.shape, cut);
     let (keep, plan) = match view {
-        View::Rows => (Place::Recomputed, largest(plans(all_stages(solver, view, &work)?.1), resources.memory)),
+        View::Rows => (FeatureTier::Recomputed, largest(plans(all_stages(solver, view, &work)?.1), resources.memory)),
         View::Features | View::Landmarks => last(&work.shape, &add, prepared.cut, resources),
     };
     if solver.keeps() && view == View::Features {

@@ -4,7 +4,7 @@ use super::landmarks::{Mapped, view};
 use super::options::{Resources, TrainOptions};
 use super::plan::Cut;
 use crate::Result;
-use crate::joint::Joint;
+use crate::stacked::StackedMaps;
 use faer::Mat;
 use kapprox::map::Expansion;
 use kapprox::{Real, Spec};
@@ -40,5 +40,5 @@ pub(crate) fn map<T: Real>(
         Expansion::Features { .. } => features,
     };
     let with = Some(SecondView { kernel, features, functions });
-    Ok(Mapped { map: Box::new(Joint(vec![first.map, map])), with, passes: first.passes + passes, ..first })
+    Ok(Mapped { map: Box::new(StackedMaps(vec![first.map, map])), with, passes: first.passes + passes, ..first })
 }

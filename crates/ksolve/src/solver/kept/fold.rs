@@ -1,7 +1,7 @@
 //! Passes over the features whose result is a state: one state for every segment of the stored rows, merged along the tree of all passes. So the
 //! bits are the same wherever the features are kept; and processes that share a run share these passes too, and exchange the states.
 
-use super::{Kept, Tile};
+use super::{StoredFeatures, Tile};
 use crate::Result;
 use kapprox::Real;
 use kstore::Merge;
@@ -44,7 +44,7 @@ impl<'d, S> Segments<'d, S> {
     }
 }
 
-impl<T: Real> Kept<'_, T> {
+impl<T: Real> StoredFeatures<'_, T> {
     /// Folds all tiles into one state; `init` gives that of no rows, and `step` adds a tile. The name says what the pass finds.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl<T: Real> Kept<'_, T> {
         mut step: impl FnMut(&mut S, &Tile<'_, T>) -> Result<()> + Send,
     ) -> Result<S> {
         let Range { start, end } = self.range.clone();
-        let cut = Cut { tile: self.ways.cut.tile, segment: self.ways.cut.segment, start, end };
+        let cut = Cut { tile: self.context.cut.tile, segment: self.context.cut.segment, start, end };
         let mut lot = |lot: Range<u64>, deliver: Deliver<'_, S, crate::Error>| {
             let mut segments = Segments::new(deliver);
             self.visit_lot(Some(&lot), observer, &mut |tile| {
@@ -74,7 +74,7 @@ impl<T: Real> Kept<'_, T> {
 
     /// Who shares the passes over these rows.
     fn engine(&self) -> Option<&dyn Engine> {
-        self.ways.engine().filter(|_| self.own)
+        self.context.engine().filter(|_| self.own)
     }
 
     pub(super) fn segment_of(&self, position: usize) -> u64 {

@@ -1,7 +1,7 @@
 //! Some of the rows, picked out by their positions: those of some classes, or a random sample.
 
 use super::stored::Quiet;
-use super::{Kept, Phi, Tile, Values, Work, values_bytes};
+use super::{Phi, StoredFeatures, Tile, Values, Work, values_bytes};
 use crate::Result;
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};
@@ -29,7 +29,7 @@ pub(crate) fn class_rows_bytes(p: usize, element: usize) -> usize {
 
 /// The rows of some classes among other features, of which no copy is kept.
 pub(super) struct ClassRows<'a, T: Real> {
-    of: &'a Kept<'a, T>,
+    of: &'a StoredFeatures<'a, T>,
     /// Positions of the rows, ascending.
     at: Vec<usize>,
 }
@@ -40,7 +40,7 @@ impl<T: Real> ClassRows<'_, T> {
     }
 }
 
-impl<'a, T: Real> Kept<'a, T> {
+impl<'a, T: Real> StoredFeatures<'a, T> {
     /// The rows that `takes` chooses by their class, with their classes, targets and folds.
     ///
     /// They are copied, in one pass, where the plan leaves room; otherwise every visit picks them out again. Both give
@@ -48,14 +48,14 @@ impl<'a, T: Real> Kept<'a, T> {
     ///
     /// # Errors
     /// Errors of reading the rows.
-    pub fn only<'k>(&'k self, takes: impl Fn(u32) -> bool, observer: &dyn Observer) -> Result<Kept<'k, T>> {
+    pub fn only<'k>(&'k self, takes: impl Fn(u32) -> bool, observer: &dyn Observer) -> Result<StoredFeatures<'k, T>> {
         let at: Vec<usize> = (0..self.n).filter(|i| self.codes.get(*i).is_some_and(|code| takes(*code))).collect();
         let t = self.y.len() / self.n.max(1);
-        let phi = match at.len() * self.p * size_of::<T>() <= self.ways.spare {
+        let phi = match at.len() * self.p * size_of::<T>() <= self.context.spare {
             true => Phi::Picked(self.copied(&at, observer)?),
             false => Phi::Classes(ClassRows { of: self, at: at.clone() }),
         };
-        Ok(Kept {
+        Ok(StoredFeatures {
             codes: at.iter().map(|i| self.codes[*i]).collect(),
             y: at.iter().flat_map(|i| &self.y[i * t..(i + 1) * t]).copied().collect(),
             folds: at.iter().filter_map(|i| self.folds.get(*i)).copied().collect(),
@@ -70,7 +70,7 @@ impl<'a, T: Real> Kept<'a, T> {
     /// # Errors
     /// Errors of reading the rows.
     pub fn sample(&self, m: usize, observer: &dyn Observer) -> Result<(Self, Vec<usize>)> {
-        let keys = Stream::new(self.ways.seed, Purpose::Candidates, 1);
+        let keys = Stream::new(self.context.seed, Purpose::Candidates, 1);
         let (n, m) = (self.n as u128, m.min(self.n));
         let stratum = |i: usize| (i as u128 * n / m as u128) as usize;
         let draw = |i: usize| {
@@ -92,13 +92,13 @@ impl<'a, T: Real> Kept<'a, T> {
     }
 
     /// n rows that were picked out, whose segments are numbered by their positions; without classes, targets and folds.
-    fn part<'k>(&self, n: usize, phi: Phi<'k, T>) -> Kept<'k, T>
+    fn part<'k>(&self, n: usize, phi: Phi<'k, T>) -> StoredFeatures<'k, T>
     where
         'a: 'k,
     {
-        let step = (self.ways.cut.segment as usize).div_ceil(TILE).max(1) * TILE;
-        Kept {
-            ways: self.ways,
+        let step = (self.context.cut.segment as usize).div_ceil(TILE).max(1) * TILE;
+        StoredFeatures {
+            context: self.context,
             phi,
             n,
             p: self.p,
@@ -116,7 +116,7 @@ impl<'a, T: Real> Kept<'a, T> {
     /// share the run exchange the features of the rows: none computes those that another has.
     ///
     /// # Errors
-    /// As [`Kept::visit`].
+    /// As [`StoredFeatures::visit`].
     pub(in crate::solver) fn pick(
         &self,
         at: &[usize],
@@ -140,7 +140,7 @@ impl<'a, T: Real> Kept<'a, T> {
         Ok(())
     }
 
-    /// [`Kept::pick`] without an exchange: features that another process has are computed.
+    /// [`StoredFeatures::pick`] without an exchange: features that another process has are computed.
     fn pick_here(&self, at: &[usize], observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
         let p = self.p;
         let (mut phi, mut done): (Vec<T>, usize) = (Vec::with_capacity(TILE.min(at.len()) * p), 0);

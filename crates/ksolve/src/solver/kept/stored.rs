@@ -3,7 +3,7 @@
 //! A process keeps the features of the segments that it has folded. Of segments that another process of a shared run has folded it has none,
 //! until it visits them: then it computes them, and keeps them too.
 
-use super::{Buffers, Place, Ways};
+use super::{Buffers, FeatureTier, VisitContext};
 use crate::Result;
 use crate::solver::Features;
 use kapprox::{FeatureMap, Real};
@@ -40,8 +40,8 @@ impl<'a, T: Real> Stored<'a, T> {
         let cut = Cut { tile: data.cut.tile, segment: data.cut.segment, start, end };
         let all = cut.segments();
         let held = match (data.keep, data.resources.scratch) {
-            (Place::Memory, _) => Held::Memory(all.map(|_| OnceLock::new()).collect()),
-            (Place::Scratch, Some(scratch)) => Held::Scratch(scratch, Mutex::default()),
+            (FeatureTier::Memory, _) => Held::Memory(all.map(|_| OnceLock::new()).collect()),
+            (FeatureTier::Scratch, Some(scratch)) => Held::Scratch(scratch, Mutex::default()),
             _ => Held::Nowhere,
         };
         Self { source: data.source, map: data.map, cut, held }
@@ -65,21 +65,22 @@ impl<'a, T: Real> Stored<'a, T> {
         parts
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> FeatureTier {
         match self.held {
-            Held::Memory(_) => Place::Memory,
-            Held::Scratch(..) => Place::Scratch,
-            Held::Nowhere => Place::Recomputed,
+            Held::Memory(_) => FeatureTier::Memory,
+            Held::Scratch(..) => FeatureTier::Scratch,
+            Held::Nowhere => FeatureTier::Recomputed,
         }
     }
 
     /// Computes the features of a lot that are kept, but were folded by another process.
-    pub(super) fn fill(&self, lot: &Range<u64>, ways: &Ways<'_>, observer: &dyn Observer) -> Result<()> {
+    pub(super) fn fill(&self, lot: &Range<u64>, context: &VisitContext<'_>, observer: &dyn Observer) -> Result<()> {
         let mut buffers = Buffers::default();
         for run in self.missing(lot) {
             let mut writer = self.writer(run.clone())?;
-            ways.pass(&Quiet(observer))
-                .visit_lot(self.source, &run, |block| writer.add(block, &mut buffers, ways.resources.workers))?;
+            context
+                .pass(&Quiet(observer))
+                .visit_lot(self.source, &run, |block| writer.add(block, &mut buffers, context.resources.workers))?;
             writer.finish()?;
         }
         Ok(())

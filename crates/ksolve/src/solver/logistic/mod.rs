@@ -25,7 +25,7 @@ mod loss;
 mod newton;
 
 use super::held_out::{self, Function, HeldOut};
-use super::kept::{self, Kept, Wanted};
+use super::kept::{self, StoredFeatures, Wanted};
 use super::parameter::{CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, STEPS, TOLERANCE};
 use super::{ClassWeight, Features, Figure, Fitted, Penalty, Settings, Solver, SolverFamily};
 use crate::train::{Cut, Shape};
@@ -85,7 +85,7 @@ impl Logistic {
     /// Learns from the rows outside every fold at every penalty, and scores the rows of the fold.
     fn held_out<T: Real>(
         &self,
-        kept: &Kept<'_, T>,
+        kept: &StoredFeatures<'_, T>,
         data: &Features<'_, T>,
         weight: &[f64],
         k: usize,
@@ -143,7 +143,7 @@ impl<T: Real> Solver<T> for Logistic {
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let Some(named) = data.classes() else { return Err(Error::TooFewClasses { classes: 0 }) };
         let classes = named.labels().len();
-        let (kept, gathered) = Kept::gather(data, Wanted { moments: true, ..Wanted::default() })?;
+        let (kept, gathered) = StoredFeatures::gather(data, Wanted { moments: true, ..Wanted::default() })?;
         let weight = self.class_weight.of(&kept.codes, named)?;
         let columns = if classes == 2 { 1 } else { classes };
         let moments = gathered.moments.as_ref().map(|state| &state.folds()[0]);

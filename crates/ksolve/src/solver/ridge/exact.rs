@@ -3,9 +3,9 @@
 //! The rows are read into memory once and stay there: they are the model. See [`super::iterative::exact`] for the problem and
 //! both ways to solve it. A run that is resumed makes its preconditioner anew, and goes on behind its last iteration.
 
-use super::iterative::cg::Found;
+use super::iterative::cg::CgSolution;
 use super::iterative::constant::Constant;
-use super::iterative::exact::{self, Dual, Problem};
+use super::iterative::exact::{self, Dual, ExactProblem};
 use super::iterative::low_rank::LowRank;
 use super::{DIRECT_ROWS, Intercept, Ridge, RidgeMethod, pcg};
 use crate::model::Basis;
@@ -85,7 +85,7 @@ pub(super) fn fit<T: Real>(
     let lambda = ridge.lambda::<T>()?;
     let mu = lambda * n as f64;
     let constant = Constant::new(ridge.intercept, n, mu);
-    let problem = Problem { y: y.as_ref(), mu, constant, workers: data.resources.workers };
+    let problem = ExactProblem { y: y.as_ref(), mu, constant, workers: data.resources.workers };
     let exact = Exact { ridge, data, points, rows, problem };
     let (dual, method) = match method(ridge, points.shape, data.resources.memory) {
         RidgeMethod::Direct => exact.direct()?,
@@ -121,7 +121,7 @@ pub(super) fn check(work: &Work<'_>) -> Result<()> {
     }
 }
 
-pub(super) fn figures(found: &Found) -> Vec<Figure> {
+pub(super) fn figures(found: &CgSolution) -> Vec<Figure> {
     vec![
         Figure { name: "iterations", values: found.iterations.iter().map(|i| *i as f64).collect() },
         Figure { name: "residual", values: found.residuals.clone() },
@@ -143,7 +143,7 @@ struct Exact<'a, T: Real> {
     data: &'a Features<'a, T>,
     points: &'a Points<'a, T>,
     rows: &'a MemoryRows<T>,
-    problem: Problem<'a>,
+    problem: ExactProblem<'a>,
 }
 
 impl<T: Real> Exact<'_, T> {
@@ -170,7 +170,7 @@ impl<T: Real> Exact<'_, T> {
 
     fn iterative(&self) -> Result<(Dual, Solved)> {
         let Features { options, cut, resources, .. } = *self.data;
-        let (n, Problem { mu, constant, workers, .. }) = (self.rows.len(), self.problem);
+        let (n, ExactProblem { mu, constant, workers, .. }) = (self.rows.len(), self.problem);
         let (map, kernel) = (kapprox::MapSpec::default(), self.data.kernel.clone());
         let options = TrainOptions { map, kernel, candidates: None, ..options.clone() };
         // rows in memory are no pass over the table: nothing of them is kept in the journal

@@ -12,9 +12,9 @@ use super::exact::figures;
 use super::iterative::blocks::{Blocks, READ_AHEAD, Room};
 use super::iterative::cg::{self, Norm, Until};
 use super::iterative::constant::Constant;
-use super::iterative::nystrom::{Normal, Problem, Sums, squared_errors};
+use super::iterative::nystrom::{FirstMoments, Normal, NystromProblem, squared_errors};
 use super::iterative::packed::PackedLower;
-use super::iterative::rows::Rows;
+use super::iterative::rows::KernelRows;
 use super::iterative::sketch::{self, Preconditioner};
 use super::iterative::tiles::Tiles;
 use super::iterative::wide::WideRows;
@@ -116,7 +116,7 @@ fn products<T: Real>(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan
         .term("rows of a tile", cut.tile * shape.d * size_of::<f64>() / 2, "read fewer columns (`features`)")
         .term("preconditioner", PackedLower::bytes(m), RANK)
         .term("kernel block of a tile", cut.tile * (m * e + 16 * shape.t), RANK)
-        .term("sums of its strips", Rows::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
+        .term("sums of its strips", KernelRows::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
 }
 
 /// The plans of the preconditioner and of the iteration, both with as many kernel blocks as there is room for.
@@ -228,11 +228,11 @@ struct Run<'a, T: Real> {
 
 /// A solution, its coefficients in `found`.
 struct Solution {
-    found: cg::Found,
+    found: cg::CgSolution,
     intercept: Vec<f64>,
     /// Σ (y − f)² over the rows, for every target.
     errors: Vec<f64>,
-    sums: Sums,
+    sums: FirstMoments,
     /// Numbers of rows whose kernel values were in memory and in scratch.
     kept: [usize; 2],
     passes: u64,
@@ -265,11 +265,11 @@ impl<N: Real> Run<'_, N> {
         let scratch = resources.scratch.filter(|_| tiers.scratch > 0).map(|scratch| (scratch, behind(scratch)));
         let mut blocks = Blocks::new(source, targets, &*own, landmarks, pass, Room { memory: tiers.memory, scratch });
         let stored = source.range().end - source.range().start;
-        let mut sums = Sums::of(&mut blocks, &*resources.stages.stage("kernel blocks", Some(stored)))?;
+        let mut sums = FirstMoments::of(&mut blocks, &*resources.stages.stage("kernel blocks", Some(stored)))?;
         sums.shifted(self.shift);
         let mu = self.lambda * sums.rows as f64;
         let constant = Constant::new(self.ridge.intercept, sums.rows, mu);
-        let problem = Problem { kernel: &*exact, z: self.z, sums: &sums, mu, constant };
+        let problem = NystromProblem { kernel: &*exact, z: self.z, sums: &sums, mu, constant };
         let (factor, sketched) = {
             let observer = resources.stages.stage("preconditioner", None);
             self.ridge.preconditioner.factor(problem, options.seed, &mut blocks, &*observer)?
@@ -288,7 +288,7 @@ impl<N: Real> Run<'_, N> {
     }
 }
 
-pub(super) fn warn_of_residual(found: &cg::Found, asked: f64, remedy: &str, resources: &Resources<'_>) {
+pub(super) fn warn_of_residual(found: &cg::CgSolution, asked: f64, remedy: &str, resources: &Resources<'_>) {
     if !found.converged {
         resources.stages.warn(format!(
             "conjugate gradient ended at a relative residual of {:.1e}, above the {asked:.1e} asked for; {remedy}",

@@ -62,7 +62,7 @@ impl Surface {
     ) -> Result<Self> {
         options.check(state)?;
         let folds = state.folds().len();
-        let mut sums = Sums::new(options, folds);
+        let mut sums = CellErrors::new(options, folds);
         let mut system = System::new(state.features(), &options.target_centre, options.intercept);
         if folds > 1 {
             check_folds(state)?;
@@ -131,14 +131,14 @@ fn check_folds(state: &GramState) -> Result<()> {
     Err(Error::Folds { folds: state.folds().len().to_string(), why: why.to_string() })
 }
 
-/// Sums of squared errors over rows and targets, cell by cell and fold by fold.
-struct Sums {
+/// CellErrors of squared errors over rows and targets, cell by cell and fold by fold.
+struct CellErrors {
     folds: usize,
     lambdas: usize,
     errors: Vec<Option<f64>>,
 }
 
-impl Sums {
+impl CellErrors {
     fn new(options: &RidgeOptions, folds: usize) -> Self {
         let lambdas = options.lambdas.len();
         Self { folds, lambdas, errors: vec![None; options.ranks.len() * lambdas * folds] }

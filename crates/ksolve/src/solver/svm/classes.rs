@@ -2,7 +2,7 @@
 //! probabilities.
 //!
 //! A machine against the rest sees rows that are held out with cost 0, so that all machines share the passes over the features. That of
-//! a pair has the rows of its two classes to itself ([`Kept::only`]). Along a path of penalties each begins at the multipliers of the stronger one before, which
+//! a pair has the rows of its two classes to itself ([`StoredFeatures::only`]). Along a path of penalties each begins at the multipliers of the stronger one before, which
 //! its wider bounds allow. Held-out rows are scored by the machines that have not seen them; the penalty with the
 //! fewest errors is taken, of equal ones the strongest, and learned anew on all rows. Their scores also give the probabilities
 //! ([Platt scaling](crate::platt)).
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::solver::ClassWeight;
 use crate::solver::held_out::{self, Compared, Function, HeldOut};
-use crate::solver::kept::{self, Kept, Wanted};
+use crate::solver::kept::{self, StoredFeatures, Wanted};
 use crate::solver::parameter::{FOLDS, GAP, STEPS};
 use crate::solver::{Features, Fitted, Penalty, Settings, Solver};
 use crate::train::{Cut, Shape, Stage, View, Work};
@@ -121,7 +121,7 @@ impl Svm {
     #[expect(clippy::too_many_arguments, reason = "a problem, and where it is solved")]
     fn along_path<'k, T: Real>(
         &self,
-        kept: &Kept<'k, T>,
+        kept: &StoredFeatures<'k, T>,
         sample: &mut Option<Sample<'k, T>>,
         data: &Features<'_, T>,
         machines: &[u32],
@@ -158,7 +158,7 @@ impl Svm {
     /// Solves every fold's machines at every penalty, and scores the rows of the fold with them.
     fn held_out<T: Real>(
         &self,
-        kept: &Kept<'_, T>,
+        kept: &StoredFeatures<'_, T>,
         data: &Features<'_, T>,
         classes: &Classes,
         weights: &[f64],
@@ -231,7 +231,7 @@ impl Svm {
 
     fn final_fit<T: Real>(
         &self,
-        kept: &Kept<'_, T>,
+        kept: &StoredFeatures<'_, T>,
         data: &Features<'_, T>,
         c: f64,
         costs: &[f64],
@@ -294,7 +294,7 @@ impl<T: Real> Solver<T> for Svm {
         if let Some(fitted) = self.fit_exactly(data)? {
             return Ok(fitted);
         }
-        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
+        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let Some(classes) = data.classes() else { return Err(crate::Error::TooFewClasses { classes: 0 }) };
         let k = classes.labels().len();
         let weights = self.class_weight.of(&kept.codes, classes)?;

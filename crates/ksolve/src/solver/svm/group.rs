@@ -4,7 +4,7 @@ use super::lagrangian::{Mark, Problem, Rows, Terms};
 use super::newton::Newton;
 use super::passes;
 use crate::Result;
-use crate::solver::kept::Kept;
+use crate::solver::kept::StoredFeatures;
 use crate::strips::Pool;
 use kapprox::Real;
 use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
@@ -96,7 +96,7 @@ impl<T> Space<T> {
 
 /// Starts the problems at other solutions, where there are some: one pass.
 pub(super) fn begin<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
     starts: &[Best],
     observer: &dyn Observer,
@@ -110,7 +110,7 @@ pub(super) fn begin<T: Real, R: Rows + Send>(
 
 /// Starts the problems at the points in their directions: one pass.
 fn stand<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
     observer: &dyn Observer,
 ) -> Result<()> {
@@ -123,7 +123,7 @@ fn stand<T: Real, R: Rows + Send>(
 /// Where a gap turns out larger than the one asked for, the problem goes on from there, in f64. So what is reported of a
 /// machine is true of it.
 pub(super) fn prove<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     problems: Vec<Problem<T, R>>,
     terms: Terms,
     most: usize,
@@ -155,7 +155,7 @@ pub(super) fn prove<T: Real, R: Rows + Send>(
 /// Solves all problems by common passes over the features, with `most` steps each. With a journal, steps are saved in
 /// it, and a run that is resumed goes on behind the last one, with the same bits.
 pub(super) fn solve_group<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
     most: usize,
     space: &mut Space<T>,
@@ -186,7 +186,7 @@ impl<T: Real, R: Rows + Send> Group<'_, T, R> {
     /// Makes a step of all problems that are open; returns false where none was.
     fn step(
         &mut self,
-        kept: &Kept<'_, T>,
+        kept: &StoredFeatures<'_, T>,
         most: usize,
         Space { matrix, panels, .. }: &mut Space<T>,
         observer: &dyn Observer,

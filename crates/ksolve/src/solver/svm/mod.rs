@@ -41,7 +41,7 @@ pub(super) use svr::SVR;
 pub use svr::Svr;
 
 use super::held_out;
-use super::kept::{self, Kept};
+use super::kept::{self, StoredFeatures};
 use super::parameter::{
     CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE,
 };
@@ -141,7 +141,7 @@ impl Solved {
 
 /// Solves a problem for each of `rows`, and warns of those that ran out of steps.
 fn solve<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     data: &Features<'_, T>,
     terms: Terms,
     steps: usize,
@@ -156,7 +156,7 @@ fn solve<T: Real, R: Rows + Send>(
 
 /// Solves a problem for each of `rows`, in groups, on a sample of the rows first.
 fn solve_all<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     terms: Terms,
     steps: usize,
     rows: Vec<R>,

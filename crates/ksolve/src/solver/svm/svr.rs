@@ -4,7 +4,7 @@ use super::lagrangian::{Rows, Terms};
 use super::loss::{Loss, Row};
 use super::{Solved, fitted, solve, stages, view};
 use crate::solver::held_out::{self, Function, HeldOut};
-use crate::solver::kept::{Kept, Wanted};
+use crate::solver::kept::{StoredFeatures, Wanted};
 use crate::solver::parameter::{
     COSTS, FOLDS, GAP, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE,
 };
@@ -60,7 +60,7 @@ impl Svr {
     /// The function of target `j` from the rows outside a fold, or from all, at the cost C.
     fn machine<T: Real>(
         &self,
-        kept: &Kept<'_, T>,
+        kept: &StoredFeatures<'_, T>,
         data: &Features<'_, T>,
         j: usize,
         held: Option<(&[u16], u16)>,
@@ -81,7 +81,7 @@ impl Svr {
     }
 
     /// Learns from the rows outside every fold at every penalty, and scores the rows of the fold.
-    fn held_out<T: Real>(&self, kept: &Kept<'_, T>, data: &Features<'_, T>) -> Result<HeldOut<T>> {
+    fn held_out<T: Real>(&self, kept: &StoredFeatures<'_, T>, data: &Features<'_, T>) -> Result<HeldOut<T>> {
         let t = data.targets.count();
         let mut found = HeldOut::new(kept.n, t, self.penalties.len());
         for fold in 0..data.folds.count() as u16 {
@@ -144,7 +144,7 @@ impl<T: Real> Solver<T> for Svr {
         if let Some(fitted) = self.fit_exactly(data)? {
             return Ok(fitted);
         }
-        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
+        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let t = data.targets.count();
         let square = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
             let squares = scores.zip(&kept.y[i * t..]).map(|(score, y)| (score - y) * (score - y));

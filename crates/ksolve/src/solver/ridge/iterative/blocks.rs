@@ -3,7 +3,7 @@
 //! The blocks of the first rows are kept in memory as far as there is room, those of the next ones in the scratch folder,
 //! and the others are computed again in every visit. All have the same bits and come in the order of the rows.
 
-use super::rows::{Rows, kernel_rows};
+use super::rows::{KernelRows, kernel_rows};
 use crate::{Error, Result, Targets};
 use faer::{Mat, MatRef};
 use kapprox::{Kernel, Real};
@@ -50,7 +50,7 @@ struct Block<T> {
 }
 
 /// A function that is called with every block of the kernel matrix (b x m) and its targets (b x t).
-type Work<'w, T> = &'w mut (dyn FnMut(Rows<'_, T>, MatRef<'_, f64>) + Send);
+type Work<'w, T> = &'w mut (dyn FnMut(KernelRows<'_, T>, MatRef<'_, f64>) + Send);
 
 /// A function that is called with some rows of the kernel matrix: their row numbers, and m values each.
 type RowWork<'w, T> = &'w mut (dyn FnMut(&[u64], &[&[T]]) + Send);
@@ -94,13 +94,13 @@ impl<'a, T: Real> Blocks<'a, T> {
             if observer.stop() {
                 return Err(kstore::Error::Interrupted.into());
             }
-            work(Rows { k: &block.k, m: self.landmarks() }, block.y.as_ref());
+            work(KernelRows { k: &block.k, m: self.landmarks() }, block.y.as_ref());
         }
         let pass = self.pass(observer);
         if let Some(cache) = &self.stored {
             let targets = self.targets;
             Pass { prefetch: READ_AHEAD, ..pass }.visit(cache, |rows| {
-                work(Rows { k: rows.x, m: rows.d }, targets_of(targets, rows)?.as_ref());
+                work(KernelRows { k: rows.x, m: rows.d }, targets_of(targets, rows)?.as_ref());
                 Ok::<(), Error>(())
             })?;
         }
@@ -113,7 +113,7 @@ impl<'a, T: Real> Blocks<'a, T> {
             at += 1;
             if at > skipped {
                 blocks.compute(rows, &mut buffer);
-                work(Rows { k: &buffer, m: blocks.landmarks() }, targets_of(blocks.targets, rows)?.as_ref());
+                work(KernelRows { k: &buffer, m: blocks.landmarks() }, targets_of(blocks.targets, rows)?.as_ref());
             }
             Ok::<(), Error>(())
         })?;
@@ -142,13 +142,13 @@ impl<'a, T: Real> Blocks<'a, T> {
                 // zeros that nobody wrote: the threads that fill the pages are the first to touch them
                 let mut k = vec![T::ZERO; b * m];
                 blocks.values(rows, &mut k);
-                work(Rows { k: &k, m }, y.as_ref());
+                work(KernelRows { k: &k, m }, y.as_ref());
                 room -= b;
                 kept.push(Block { rows: rows.rows.to_vec(), k, y });
                 return Ok::<(), Error>(());
             }
             blocks.compute(rows, &mut buffer);
-            work(Rows { k: &buffer, m }, y.as_ref());
+            work(KernelRows { k: &buffer, m }, y.as_ref());
             if let Some(writer) = writer.as_mut().filter(|writer| open[1] && writer.left() >= b as u64) {
                 writer.push(&RowBlock { x: &buffer, d: m, ..*rows })?;
                 written += 1;

@@ -21,7 +21,7 @@
 //! Reference: Díaz, Epperly, Frangella, Tropp, Webber, "Robust, randomized preconditioning for kernel ridge regression",
 //! arXiv 2304.12465, 2023 (RPCholesky preconditioning, section 2).
 
-use super::cg::{self, Found, Norm, Positive, Until};
+use super::cg::{self, CgSolution, Norm, Positive, Until};
 use super::constant::Constant;
 use super::low_rank::LowRank;
 use super::packed::{INVERTED, PackedLower};
@@ -41,21 +41,21 @@ pub(crate) struct Dual {
     pub(crate) intercept: Vec<f64>,
     /// The residuals y − c − f at the rows, n x t.
     pub(crate) errors: Mat<f64>,
-    pub(crate) found: Option<Found>,
+    pub(crate) found: Option<CgSolution>,
     /// Mean squared leave-one-out error, averaged over targets, where it was asked for.
     pub(crate) left_out: Option<f64>,
 }
 
 /// The problem that is solved: targets (n x t), μ, and the treatment of the constant.
 #[derive(Clone, Copy)]
-pub(crate) struct Problem<'p> {
+pub(crate) struct ExactProblem<'p> {
     pub(crate) y: MatRef<'p, f64>,
     pub(crate) mu: f64,
     pub(crate) constant: Constant,
     pub(crate) workers: &'p Workers,
 }
 
-impl Problem<'_> {
+impl ExactProblem<'_> {
     /// H y.
     fn right(&self) -> Mat<f64> {
         let mut right = self.y.to_owned();
@@ -152,7 +152,7 @@ fn inverse_diagonal(factor: &PackedLower, theta: f64, workers: &Workers) -> Vec<
     diagonal
 }
 
-/// Bytes of [`Problem::direct`] for n rows of d features and t targets.
+/// Bytes of [`ExactProblem::direct`] for n rows of d features and t targets.
 pub(crate) fn direct_bytes(n: usize, d: usize, t: usize, threads: usize) -> usize {
     // columns of the inverse, for leave-one-out
     let inverse = threads.max(1) * 8 * n * INVERTED;
@@ -166,13 +166,13 @@ struct System<'a, T: Real> {
     /// The tiles of K in f64, for true residuals.
     exact: Tiles<'a, f64>,
     preconditioner: &'a LowRank<T>,
-    problem: Problem<'a>,
+    problem: ExactProblem<'a>,
 }
 
 impl<T: Real> System<'_, T> {
     /// `out` = (H K H + μI) v, with K by its tiles.
     fn product<U: Real>(&self, tiles: &Tiles<'_, U>, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
-        let Problem { mu, constant, .. } = self.problem;
+        let ExactProblem { mu, constant, .. } = self.problem;
         let mut centred = v.to_owned();
         constant.apply(centred.as_mut());
         tiles.apply(centred.as_ref(), out.rb_mut());
@@ -200,7 +200,7 @@ impl<T: Real> Positive for System<'_, T> {
     }
 }
 
-/// Bytes of [`Problem::iterative`] beside rows, targets and preconditioner.
+/// Bytes of [`ExactProblem::iterative`] beside rows, targets and preconditioner.
 pub(crate) fn iterative_bytes(n: usize, d: usize, t: usize, threads: usize) -> usize {
     // the rows and the tiles of true residuals are in f64
     cg::bytes(n, t) + 8 * 3 * n * t + 8 * n * d + Tiles::<f64>::bytes(threads, t)

@@ -36,7 +36,7 @@ use kstore::pass::Observer;
 
 /// First moments of the blocks of K_nm and of the targets.
 #[derive(Clone, Debug)]
-pub(crate) struct Sums {
+pub(crate) struct FirstMoments {
     pub(crate) rows: usize,
     /// Means of the columns of K_nm, m.
     pub(crate) means: Vec<f64>,
@@ -47,7 +47,7 @@ pub(crate) struct Sums {
     pub(crate) squares: Vec<f64>,
 }
 
-impl Sums {
+impl FirstMoments {
     /// Computes the sums in one pass.
     pub(crate) fn of<T: Real>(blocks: &mut Blocks<'_, T>, observer: &dyn Observer) -> Result<Self> {
         let (m, t, workers) = (blocks.landmarks(), blocks.targets.count(), blocks.pass.workers);
@@ -93,26 +93,26 @@ impl Sums {
 
 /// The problem that is solved: the kernel in f64, and landmarks, first moments, penalty and constant.
 #[derive(Clone, Copy)]
-pub(crate) struct Problem<'p> {
+pub(crate) struct NystromProblem<'p> {
     pub(crate) kernel: &'p dyn Kernel<f64>,
     /// Landmarks, m x d.
     pub(crate) z: MatRef<'p, f64>,
-    pub(crate) sums: &'p Sums,
+    pub(crate) sums: &'p FirstMoments,
     pub(crate) mu: f64,
     pub(crate) constant: Constant,
 }
 
-impl Problem<'_> {
+impl NystromProblem<'_> {
     /// The right side of the system, (H K_nm)ᵀ H y, m x t.
     pub(crate) fn right(&self) -> Mat<f64> {
-        let Sums { rows, means, products, mean_y, .. } = self.sums;
+        let FirstMoments { rows, means, products, mean_y, .. } = self.sums;
         let shift = |i: usize, j: usize| self.constant.gamma * *rows as f64 * mean_y[j] * means[i];
         Mat::from_fn(products.nrows(), products.ncols(), |i, j| products[(i, j)] - shift(i, j))
     }
 
     /// The constants of the functions with these coefficients, t numbers.
     pub(crate) fn intercept(&self, a: MatRef<'_, f64>) -> Vec<f64> {
-        let Sums { means, mean_y, .. } = self.sums;
+        let FirstMoments { means, mean_y, .. } = self.sums;
         let mean = |j: usize| mean_y[j] - a.col(j).iter().zip(means).map(|(a, mean)| a * mean).sum::<f64>();
         (0..a.ncols()).map(|j| self.constant.gamma * mean(j)).collect()
     }
@@ -120,7 +120,7 @@ impl Problem<'_> {
 
 /// The matrix A of the normal equations, with its preconditioner.
 pub(crate) struct Normal<'n, 'a, T: Real> {
-    pub(crate) problem: Problem<'n>,
+    pub(crate) problem: NystromProblem<'n>,
     pub(crate) blocks: &'n mut Blocks<'a, T>,
     pub(crate) k_mm: Tiles<'n, f64>,
     pub(crate) factor: &'n PackedLower,
@@ -130,7 +130,7 @@ pub(crate) struct Normal<'n, 'a, T: Real> {
 
 impl<T: Real> Positive for Normal<'_, '_, T> {
     fn apply(&mut self, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) -> Result<()> {
-        let (workers, Problem { sums: Sums { means, .. }, mu, constant, .. }) =
+        let (workers, NystromProblem { sums: FirstMoments { means, .. }, mu, constant, .. }) =
             (self.blocks.pass.workers, self.problem);
         self.k_mm.apply(v, out.rb_mut());
         out.rb_mut().col_iter_mut().for_each(|column| column.iter_mut().for_each(|v| *v *= mu));

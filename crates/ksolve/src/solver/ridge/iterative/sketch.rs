@@ -18,7 +18,7 @@
 //! matrix, m³/3 for the factor.
 
 use super::blocks::{Blocks, TOGETHER};
-use super::nystrom::Problem;
+use super::nystrom::NystromProblem;
 use super::packed::PackedLower;
 use super::rows::kernel_rows;
 use crate::strips::for_each_strip;
@@ -89,7 +89,7 @@ impl Preconditioner {
     /// Errors of reading the rows; [`Error::Indefinite`] where no jitter makes P definite.
     pub(crate) fn factor<T: Real>(
         self,
-        problem: Problem<'_>,
+        problem: NystromProblem<'_>,
         seed: u64,
         blocks: &mut Blocks<'_, T>,
         observer: &dyn Observer,
@@ -113,7 +113,7 @@ impl Preconditioner {
     }
 }
 
-impl Problem<'_> {
+impl NystromProblem<'_> {
     fn regulariser(&self, workers: &Workers) -> PackedLower {
         let mut p = PackedLower::zeros(self.z.nrows());
         p.fill(workers, |row, column, mut out| {

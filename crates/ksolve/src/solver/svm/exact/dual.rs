@@ -18,7 +18,7 @@
 
 use super::super::lagrangian::Terms;
 use super::super::loss::Row;
-use super::gram::{Cache, Gram, Points, WORKING};
+use super::gram::{Gram, Points, RowCache, WORKING};
 use super::smo::{Local, add};
 use crate::Intercept;
 use crate::strips::{Pool, for_each_strip};
@@ -45,7 +45,7 @@ const PROOFS: usize = 6;
 const SEARCH: usize = 44;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct SolvedMachine {
     pub(super) beta: Vec<f64>,
     pub(super) b: f64,
     pub(super) primal: f64,
@@ -109,7 +109,7 @@ impl Dual {
         most: usize,
         workers: &Workers,
         stop: &(dyn Fn() -> bool + Sync),
-    ) -> Found {
+    ) -> SolvedMachine {
         let (mut gaps, mut rounds, mut working, mut proofs) = (Vec::new(), 0, Vec::new(), 0);
         let mut at = self.certificate();
         loop {
@@ -138,7 +138,7 @@ impl Dual {
         }
         gaps.push(at.gap());
         let b = if self.terms.intercept == Intercept::Penalised { self.beta.iter().sum() } else { at.b };
-        Found { beta: self.beta.clone(), b, primal: at.primal, dual: at.dual, gaps, rounds }
+        SolvedMachine { beta: self.beta.clone(), b, primal: at.primal, dual: at.dual, gaps, rounds }
     }
 
     fn balanced(&self) -> bool {
@@ -205,7 +205,7 @@ impl Dual {
 
     fn part<T: Real>(
         &mut self,
-        cache: &mut Cache<'_, T>,
+        cache: &mut RowCache<'_, T>,
         working: &[usize],
         tolerance: f64,
         workers: &Workers,

@@ -25,7 +25,7 @@ const MADE: usize = 128;
 pub(super) enum Gram<'a, T: Real> {
     Whole(Vec<T>),
     /// Rows of the matrix, those used last.
-    Some(Cache<'a, T>),
+    Some(RowCache<'a, T>),
 }
 
 #[derive(Clone, Copy)]
@@ -66,7 +66,7 @@ impl<'a, T: Real> Gram<'a, T> {
                 whole(points, parts, known, &mut memory, workers);
                 Self::Whole(memory)
             }
-            false => Self::Some(Cache::new(points, room / (n * size_of::<T>()))),
+            false => Self::Some(RowCache::new(points, room / (n * size_of::<T>()))),
         }
     }
 
@@ -137,7 +137,7 @@ fn mirror<T: Copy>(k: &mut [T], n: usize, columns: &Range<usize>, top: usize) {
 }
 
 /// Rows of the kernel matrix of a machine, those that were used last.
-pub(super) struct Cache<'a, T: Real> {
+pub(super) struct RowCache<'a, T: Real> {
     points: Points<'a, T>,
     most: usize,
     /// Rows, n numbers each.
@@ -149,7 +149,7 @@ pub(super) struct Cache<'a, T: Real> {
     now: u64,
 }
 
-impl<'a, T: Real> Cache<'a, T> {
+impl<'a, T: Real> RowCache<'a, T> {
     pub(super) fn new(points: Points<'a, T>, most: usize) -> Self {
         let n = points.x.nrows();
         let most = most.clamp(WORKING, n);
@@ -254,7 +254,7 @@ mod tests {
         let kernel = kapprox::Spec::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
         let (n, all) = (WORKING + 300, points(WORKING + 300));
         let points = Points { kernel: &*kernel, x: MatRef::from_row_major_slice(&all, n, 3), shift: 0.0 };
-        let (mut small, mut large) = (Cache::new(points, 0), Cache::new(points, n));
+        let (mut small, mut large) = (RowCache::new(points, 0), RowCache::new(points, n));
         for (first, step, count) in [(0, 1, WORKING), (300, 1, WORKING), (1, 3, 400), (0, 1, WORKING)] {
             let rows: Vec<usize> = (0..count).map(|i| first + i * step).collect();
             assert!(small.bring(&rows, &Workers::sequential(), &|| false));

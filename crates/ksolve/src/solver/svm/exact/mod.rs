@@ -25,12 +25,12 @@ use super::lagrangian::Terms;
 use super::loss::Row;
 use super::{Solved, fitted, held_out};
 use crate::model::Basis;
-use crate::solver::ridge::iterative::rows::{Rows as KernelRows, kernel_rows};
+use crate::solver::ridge::iterative::rows::{KernelRows, kernel_rows};
 use crate::solver::{Features, Fitted};
 use crate::strips::Pool;
 use crate::train::{self, Cut, Stage, Work, needs_wide_for, whole};
 use crate::{Intercept, Result};
-use dual::{Dual, Found};
+use dual::{Dual, SolvedMachine};
 use faer::{Mat, MatRef};
 use gram::{Gram, Points};
 use kapprox::{Kernel, Real};
@@ -84,7 +84,7 @@ struct Asked<'s> {
 }
 
 /// The machines of some rows: for each machine, what was found at each penalty.
-type Paths = Vec<Vec<Found>>;
+type Paths = Vec<Vec<SolvedMachine>>;
 
 /// Functions of the support vectors of some machines.
 struct Expansion {
@@ -227,9 +227,9 @@ impl<'a, T: Real> Exact<'a, T> {
     }
 
     /// The support vectors of machines, in the order of the rows, and their coefficients.
-    fn expansion<'f>(&self, machines: impl Iterator<Item = (&'f [usize], &'f Found)> + Clone) -> Expansion {
+    fn expansion<'f>(&self, machines: impl Iterator<Item = (&'f [usize], &'f SolvedMachine)> + Clone) -> Expansion {
         let mut place = vec![usize::MAX; self.rows.len()];
-        let each = |(at, found): (&'f [usize], &'f Found)| at.iter().copied().zip(found.beta.iter().copied());
+        let each = |(at, found): (&'f [usize], &'f SolvedMachine)| at.iter().copied().zip(found.beta.iter().copied());
         machines.clone().flat_map(each).filter(|(_, beta)| *beta != 0.0).for_each(|(i, _)| place[i] = 0);
         let support: Vec<usize> = (0..place.len()).filter(|i| place[*i] == 0).collect();
         support.iter().enumerate().for_each(|(j, i)| place[*i] = j);
@@ -269,7 +269,7 @@ impl<'a, T: Real> Exact<'a, T> {
     /// The functions of solved machines, with their report. `deviations` are those of the targets.
     fn fitted<'f>(
         &self,
-        machines: impl Iterator<Item = (&'f [usize], &'f Found)> + Clone,
+        machines: impl Iterator<Item = (&'f [usize], &'f SolvedMachine)> + Clone,
         (unit, lambda): (f64, Option<f64>),
         deviations: &[f64],
     ) -> Fitted<T> {

@@ -81,7 +81,7 @@ fn at_penalty<'f, T>(
     sets: &'f [Machines<'_, T>],
     paths: &'f [Paths],
     penalty: usize,
-) -> impl Iterator<Item = (&'f [usize], &'f super::Found)> + Clone {
+) -> impl Iterator<Item = (&'f [usize], &'f super::SolvedMachine)> + Clone {
     let of = move |(set, path): (&'f Machines<'_, T>, &'f Paths)| {
         path.iter().map(move |penalties| (&set.at[..], &penalties[penalty]))
     };

@@ -79,7 +79,7 @@ pub(crate) struct Until<'a> {
 
 /// The solution, and how the iteration went.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct CgSolution {
     /// The solution x, n x t.
     pub(crate) x: Mat<f64>,
     pub(crate) iterations: Vec<usize>,
@@ -89,7 +89,7 @@ pub(crate) struct Found {
     pub(crate) converged: bool,
 }
 
-impl Found {
+impl CgSolution {
     pub(crate) fn residual(&self) -> f64 {
         self.residuals.iter().copied().fold(0.0, f64::max)
     }
@@ -115,7 +115,7 @@ pub(crate) fn bytes(n: usize, t: usize) -> usize {
 ///
 /// # Errors
 /// Errors of the products; [`kstore::Error::Interrupted`]; [`Error::NotFinite`] for numbers that overflow.
-pub(crate) fn solve(system: &mut dyn Positive, b: MatRef<'_, f64>, norm: Norm, until: Until<'_>) -> Result<Found> {
+pub(crate) fn solve(system: &mut dyn Positive, b: MatRef<'_, f64>, norm: Norm, until: Until<'_>) -> Result<CgSolution> {
     let Until { tolerance, observer, journal } = until;
     let (mut steps, state) = Steps::begin(journal, "conjugate gradient", || State::new(b));
     if steps.is_complete() {

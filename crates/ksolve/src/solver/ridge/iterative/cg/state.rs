@@ -1,6 +1,6 @@
 //! The state of conjugate gradient between iterations, and how it is saved.
 
-use super::Found;
+use super::CgSolution;
 use faer::{Mat, MatRef};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 
@@ -20,7 +20,7 @@ pub(super) struct Column {
 
 /// The state of the iteration between two steps.
 pub(super) struct State {
-    pub(super) found: Found,
+    pub(super) found: CgSolution,
     /// The x of the smallest true residual, by right side.
     pub(super) best: Mat<f64>,
     /// Residuals, by right side.
@@ -36,7 +36,7 @@ impl State {
         let (n, t) = b.shape();
         let column = |j| Column { j, scale: 0.0, rz: 0.0, claimed: 0.0, proven: 1.0, stalls: 0 };
         Self {
-            found: Found { x: Mat::zeros(n, t), iterations: vec![0; t], residuals: vec![0.0; t], converged: true },
+            found: CgSolution { x: Mat::zeros(n, t), iterations: vec![0; t], residuals: vec![0.0; t], converged: true },
             best: Mat::zeros(n, t),
             r: b.to_owned(),
             p: Mat::zeros(n, t),

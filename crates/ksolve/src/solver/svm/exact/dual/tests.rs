@@ -39,8 +39,8 @@ fn a_machine_by_parts_is_the_machine_of_the_whole_matrix() {
         let mut k = Vec::new();
         whole(points, &[n], &[], &mut k, &Workers::sequential());
         let one = solve(Gram::Whole(k), &Workers::sequential());
-        let parts = solve(Gram::Some(Cache::new(points, 0)), &Workers::sequential());
-        let again = solve(Gram::Some(Cache::new(points, n)), &Workers::new(3));
+        let parts = solve(Gram::Some(RowCache::new(points, 0)), &Workers::sequential());
+        let again = solve(Gram::Some(RowCache::new(points, n)), &Workers::new(3));
         assert!(parts.beta == again.beta && parts.b == again.b, "{loss:?} {intercept}: other bits");
         for found in [&one, &parts] {
             assert!(found.primal - found.dual <= 1e-6 * found.primal.abs().max(found.dual.abs()), "{loss:?}");
