@@ -5,7 +5,7 @@
 use super::loo::Loo;
 use super::surface::{FoldCoefficients, Surface};
 use super::system::System;
-use super::{Criterion, Ridge, RidgeOptions, head, variance};
+use super::{Criterion, Ridge, RidgeFit, RidgeOptions, head, variance};
 use crate::quadratic::Quadratic;
 use crate::solver::{FeatureFold, Features, Figure, Fitted, gradients};
 use crate::train::plan::GRAM;
@@ -56,6 +56,16 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &Features<'_, T>) -> Result<Fitt
     let (lambdas, target_centre) = (ridge.lambdas.clone(), data.targets.centre());
     let options = RidgeOptions { ranks, lambdas, intercept: ridge.intercept, target_centre };
     let (stages, workers) = (data.resources.stages, data.resources.workers);
+    let fitted = |RidgeFit { head: Head { weights, intercept }, train_mse, .. }: RidgeFit, lambda: f64| Fitted {
+        weights,
+        intercept,
+        certificate,
+        ranks: options.ranks.clone(),
+        lambda: Some(lambda),
+        train: Some(train_score(&gram, &train_mse)),
+        passes: 1,
+        ..Fitted::default()
+    };
     if ridge.is_shortest() {
         let (rank, stage) = (options.ranks.last().copied().unwrap_or_default(), stages.stage("eigenvectors", None));
         let (fit, directions) = head::shortest(&gram, rank, &options, workers)?;
@@ -66,18 +76,8 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &Features<'_, T>) -> Result<Fitt
                 "without a penalty {left} of {rank} directions of the features are left out: what they say of the target is rounding"
             ));
         }
-        let Head { weights, intercept } = fit.head;
-        return Ok(Fitted {
-            weights,
-            intercept,
-            certificate,
-            ranks: options.ranks,
-            lambda: Some(0.0),
-            train: Some(train_score(&gram, &fit.train_mse)),
-            figures: vec![Figure { name: "directions", values: vec![directions as f64] }],
-            passes: 1,
-            ..Fitted::default()
-        });
+        let figures = vec![Figure { name: "directions", values: vec![directions as f64] }];
+        return Ok(Fitted { figures, ..fitted(fit, 0.0) });
     }
     let (surface, scoring) = run.surface(&gram, &options)?;
     let (rank, lambda) = run.choose(&surface, &options, &gram)?;
@@ -98,21 +98,8 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &Features<'_, T>) -> Result<Fitt
         false => None,
     };
     surface.warnings.iter().for_each(|warning| stages.warn(warning.clone()));
-    let Head { weights, intercept } = fit.head;
-    Ok(Fitted {
-        weights,
-        intercept,
-        quadratic,
-        certificate,
-        ranks: options.ranks,
-        lambda: Some(lambda),
-        surface,
-        passes: 1 + scoring + u64::from(left_out.is_some()) + u64::from(slopes.is_some()),
-        left_out,
-        slopes,
-        train: Some(train_score(&gram, &fit.train_mse)),
-        ..Fitted::default()
-    })
+    let passes = 1 + scoring + u64::from(left_out.is_some()) + u64::from(slopes.is_some());
+    Ok(Fitted { quadratic, surface, left_out, slopes, passes, ..fitted(fit, lambda) })
 }
 
 /// Mean squared error over targets, and the share of their variance that is explained.
