@@ -213,7 +213,8 @@ impl Products {
         let (k, v) = (vec![T::ZERO; b * p], Mat::<f64>::zeros(p, 1));
         let (mut s, mut out) = (vec![0.0; b], Mat::<f64>::zeros(p, 1));
         let rows = KernelRows { k: &k, m: p };
-        let sweep = fastest(|| rows.sweep(v.as_ref(), &[0.0], &mut s, out.as_mut(), workers)) / b as f64;
+        let sweep =
+            fastest(|| rows.add_transposed(Some((v.as_ref(), &[0.0])), &mut s, out.as_mut(), workers)) / b as f64;
         let (apply, gram) = (apply / b as f64, update / b as f64);
         let (linear, solve) = (values + certificate, (apply - values).max(0.0));
         Ok(Self { m: p, linear, solve, gram, factor, system, sweep })

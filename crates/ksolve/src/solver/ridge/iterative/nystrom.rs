@@ -56,7 +56,7 @@ impl FirstMoments {
         blocks.visit(observer, &mut |k, y| {
             let mut right: Vec<f64> = Vec::with_capacity(y.nrows() * (t + 1));
             y.row_iter().for_each(|y| right.extend(y.iter().chain(&[1.0])));
-            k.add_transposed(&mut right, sums.as_mut(), workers);
+            k.add_transposed(None, &mut right, sums.as_mut(), workers);
             rows += y.nrows();
             for j in 0..t {
                 totals[j] += y.col(j).iter().sum::<f64>();
@@ -140,7 +140,7 @@ impl<T: Real> Positive for Normal<'_, '_, T> {
         let (mut totals, mut s) = (vec![0.0; v.ncols()], Vec::new());
         self.passes += self.blocks.visit(self.observer, &mut |k, _| {
             s.resize(k.len() * totals.len(), 0.0);
-            k.sweep(v, &shift, &mut s, out.rb_mut(), workers);
+            k.add_transposed(Some((v, &shift)), &mut s, out.rb_mut(), workers);
             s.chunks_exact(totals.len()).for_each(|s| totals.iter_mut().zip(s).for_each(|(total, s)| *total += s));
         })?;
         for (j, column) in out.col_iter_mut().enumerate() {

@@ -101,25 +101,9 @@ impl<T: Real> KernelRows<'_, T> {
         });
     }
 
-    /// `out` (m x t) += Kᵀ s for s b x t row-major. 2bmt flops.
-    pub(crate) fn add_transposed(&self, s: &mut [f64], out: MatMut<'_, f64>, workers: &Workers) {
-        self.sums(None, s, out, workers);
-    }
-
-    /// `s` (b x t row-major) = K v − 1 shiftᵀ, and `out` (m x t) += Kᵀ s. 4bmt flops.
-    pub(crate) fn sweep(
-        &self,
-        v: MatRef<'_, f64>,
-        shift: &[f64],
-        s: &mut [f64],
-        out: MatMut<'_, f64>,
-        workers: &Workers,
-    ) {
-        self.sums(Some((v, shift)), s, out, workers);
-    }
-
-    /// `out` += Kᵀ s, where `s` = K v − 1 shiftᵀ is computed before, or is there. Every strip has its own sums.
-    fn sums(
+    /// `out` (m x t) += Kᵀ s for `s` b x t row-major, which with a `product` (v, shift) is K v − 1 shiftᵀ and written first: 2bmt flops
+    /// for either, with one reading of K. Every strip has its own sums.
+    pub(crate) fn add_transposed(
         &self,
         product: Option<(MatRef<'_, f64>, &[f64])>,
         s: &mut [f64],
@@ -249,9 +233,9 @@ mod tests {
                     assert!(close(*s, product[(i / t, i % t)]), "{b} x {m}, {t}: {i}");
                 }
                 s.fill(f64::NAN);
-                rows.sweep(v.as_ref(), &shift, &mut s, out.as_mut(), workers);
+                rows.add_transposed(Some((v.as_ref(), &shift)), &mut s, out.as_mut(), workers);
                 let mut again = Mat::<f64>::from_fn(m, t, number);
-                rows.add_transposed(&mut s, again.as_mut(), workers);
+                rows.add_transposed(None, &mut s, again.as_mut(), workers);
                 assert_eq!(again, out, "{b} x {m}, {t}");
                 (s, out)
             };
