@@ -4,7 +4,7 @@ use super::round::Rows;
 use super::search::{Lengths, RoundReport, Search};
 use super::source::{MetricForm, MetricSource};
 use super::{neighbours, plan, sample};
-use crate::train::landmarks::Stop;
+use crate::solver::kept::Quiet;
 use crate::train::survey::Survey;
 use crate::train::{Resources, Stages, TrainOptions};
 use crate::{Error, Folds, Result, Targets};
@@ -154,7 +154,7 @@ struct Silent<'a>(&'a dyn Observer);
 
 impl Stages for Silent<'_> {
     fn stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
-        Box::new(Stop(self.0))
+        Box::new(Quiet(self.0))
     }
     fn warn(&self, _: String) {}
 }

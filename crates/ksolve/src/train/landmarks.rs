@@ -6,6 +6,7 @@ use super::options::{LandmarkSource, Resources, TrainOptions};
 use super::plan::Cut;
 pub(crate) use super::views::{SecondView, map};
 use super::{prepare, tolerance};
+use crate::solver::kept::Quiet;
 use crate::{Error, Result};
 use faer::MatRef;
 use kapprox::kernel::{AnyKernel, Domain, Spec};
@@ -14,7 +15,7 @@ use kapprox::map::{Making, MapShape, OnLandmarks, WithoutRows};
 use kapprox::metric::MetricRows;
 use kapprox::{FeatureMap, Real};
 use kstore::key::{Purpose, Stream};
-use kstore::pass::{Observer, Unobserved};
+use kstore::pass::Observer;
 use kstore::{Fold, MemoryRows, Merge, Pass, Reading, RowBlock, RowSource, Selected, Workers};
 use std::sync::Arc;
 
@@ -233,7 +234,7 @@ impl<T: Real> Run<'_, T> {
             passes = 1;
         }
         let count = candidates.len() as u64;
-        let watch = Stop(&*observer);
+        let watch = Quiet(&*observer);
         // rows in memory cost nothing to read: all threads go into the products, as in the Gram pass; and nothing to do
         // again: they are the same rows in every run
         let memory = Pass { lanes: 1, journal: None, ..self.scan(&watch) };
@@ -371,18 +372,6 @@ pub(crate) fn settle<T: Real>(kernel: &Spec, sample: &RowSample<T>, seed: u64) -
     let wide: Vec<f64> =
         order.iter().flat_map(|i| &sample.x[i * d..(i + 1) * d]).map(|v| kstore::Real::to_f64(*v)).collect();
     Ok(kernel.resolve_median(MatRef::from_row_major_slice(&wide, order.len(), d))?)
-}
-
-/// An observer that lets work on rows in memory be interrupted. It counts no rows: they were counted when sampled.
-pub(crate) struct Stop<'a>(pub(crate) &'a dyn Observer);
-
-impl Observer for Stop<'_> {
-    fn advance(&self, rows: u64) {
-        Unobserved.advance(rows);
-    }
-    fn stop(&self) -> bool {
-        self.0.stop()
-    }
 }
 
 fn unknown_scheme(name: &str) -> Error {

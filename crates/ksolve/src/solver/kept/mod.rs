@@ -20,7 +20,7 @@ pub use fold::{Sums, Values};
 pub use gather::{Gathered, Wanted};
 use pick::ClassRows;
 pub(crate) use pick::class_rows_bytes;
-pub(super) use stored::Quiet;
+pub(crate) use stored::Quiet;
 use stored::Stored;
 pub use tier::FeatureTier;
 pub use tile::Tile;

@@ -185,8 +185,8 @@ impl<T: Real> Writer<'_, T> {
     }
 }
 
-/// An observer that has heard of these rows.
-pub(in crate::solver) struct Quiet<'o>(pub(in crate::solver) &'o dyn Observer);
+/// An observer that has heard of these rows, and may interrupt work on them.
+pub(crate) struct Quiet<'o>(pub(crate) &'o dyn Observer);
 
 impl Observer for Quiet<'_> {
     fn advance(&self, _: u64) {}
