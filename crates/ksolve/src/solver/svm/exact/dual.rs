@@ -23,7 +23,7 @@ use super::smo::{Local, add};
 use crate::Intercept;
 use crate::strips::{Pool, for_each_strip};
 use faer::{MatMut, MatRef};
-use kapprox::{Kernel, Real};
+use kapprox::Real;
 use kstore::Workers;
 
 /// Share of the violation at which a round ends.
