@@ -11,7 +11,7 @@ use crate::{Error, Result, columns, convert, inspect, output};
 use ksolve::AnyModel;
 use ksolve::job::{self, Checkpoint, Fit, Fitted};
 use ksolve::metric::MetricSource;
-use ksolve::train::{Forecast, LandmarkSource, Stages, Step};
+use ksolve::train::{Forecast, LandmarkSource, Stages};
 use kstore::checkpoint::Listener;
 use kstore::pass::Observer;
 use kstore::{Categories, Selected, Selection};
@@ -25,14 +25,10 @@ impl Stages for Progress {
         Self::warn(self, flags(&text));
     }
     fn wants_plan(&self) -> bool {
-        self.wants_forecast()
+        self.is_full()
     }
     fn planned(&self, forecast: &Forecast) {
-        let timed = |step: &Step| Some((step.plan.what.clone(), step.seconds?));
-        forecast.steps.iter().map(timed).collect::<Option<Vec<_>>>().into_iter().for_each(|steps| self.expect(steps));
-        if self.is_full() {
-            PlanReport::new(forecast.clone()).to_string().lines().for_each(|line| self.detail(line));
-        }
+        PlanReport(forecast.clone()).to_string().lines().for_each(|line| self.detail(line));
     }
 }
 
@@ -117,7 +113,7 @@ fn in_terms_of_columns(error: ksolve::Error, selected: &Selected) -> Error {
     error.into()
 }
 
-/// The plan of a fit: the passes, time and memory of each of its stages.
+/// The plan of a fit: the passes and memory of each of its stages.
 ///
 /// # Errors
 /// Files and columns that are not there, bad values among the rows that are tried.
@@ -125,7 +121,7 @@ pub fn plan(options: &FitOptions, run: &Run, scratch: &ScratchArgs) -> Result<Pl
     let selected = select(options, run)?;
     let (fit, scratch) = (with_files(options, &selected)?, scratch.open()?);
     let job = scratch.iter().fold(job(run), job::Run::scratch);
-    Ok(PlanReport::new(match &options.combine {
+    Ok(PlanReport(match &options.combine {
         Some(kernels) => fit.plan_combined(kernels, &selected, &job)?,
         None => fit.plan(&selected, &job)?,
     }))

@@ -2,18 +2,16 @@
 
 use crate::table::{count, duration};
 use crate::{colour, interrupt};
-use bars::{BAR, pass_bar, run_bar, spinner, style};
+use bars::{pass_bar, spinner, style};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use kstore::pass::Observer;
 use kstore::shown;
-use outlook::{Outlook, Place};
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 mod bars;
-mod outlook;
 
 /// Time between two plain lines of one stage: often enough to see life in a log, seldom enough to read it.
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
@@ -47,8 +45,6 @@ pub struct Progress {
     voice: Voice,
     /// Bars, because stderr is a terminal.
     bars: bool,
-    /// What the whole run is expected to take; empty where nobody knows.
-    outlook: Mutex<Outlook>,
     seconds: Mutex<Vec<(String, f64)>>,
     warnings: Mutex<Vec<String>>,
 }
@@ -57,21 +53,7 @@ impl Progress {
     /// No stages yet.
     pub fn new(voice: Voice) -> Self {
         let bars = voice != Voice::Quiet && std::io::stderr().is_terminal();
-        Self { voice, bars, outlook: Mutex::default(), seconds: Mutex::default(), warnings: Mutex::default() }
-    }
-
-    /// Takes the stages of the run with their expected seconds: from now on the time left is that of the whole run.
-    pub fn expect(&self, stages: Vec<(String, f64)>) {
-        *self.outlook() = Outlook::new(stages);
-    }
-
-    fn outlook(&self) -> MutexGuard<'_, Outlook> {
-        self.outlook.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// True where a bar or a plan is shown, for which the forecast of the run is worth making.
-    pub fn wants_forecast(&self) -> bool {
-        self.bars || self.is_full()
+        Self { voice, bars, seconds: Mutex::default(), warnings: Mutex::default() }
     }
 
     /// Begins a stage over `rows` rows; `None` for work that is no pass over rows, such as a factorisation.
@@ -79,9 +61,7 @@ impl Progress {
     /// A stage that appears several times (the rounds of a landmark scheme) adds up under one name.
     pub fn stage(&self, name: impl Into<String>, rows: Option<u64>) -> Stage<'_> {
         let name = name.into();
-        let whole = self.outlook().begin(&name);
         let bar = self.bars.then(|| match rows {
-            _ if whole.is_some() => run_bar(&name),
             Some(rows) => pass_bar(&name, rows),
             None => spinner(&name),
         });
@@ -93,9 +73,7 @@ impl Progress {
         }
         let started = Instant::now();
         let (rows, expected) = (AtomicU64::new(0), rows);
-        let stage = Stage { progress: self, name, bar, whole, started, rows, spoken: AtomicU64::new(0), expected };
-        stage.show(0);
-        stage
+        Stage { progress: self, name, bar, started, rows, spoken: AtomicU64::new(0), expected }
     }
 
     /// A stage that ends when its observer is dropped, for callers that know observers only.
@@ -178,8 +156,6 @@ pub struct Stage<'a> {
     progress: &'a Progress,
     name: String,
     bar: Option<ProgressBar>,
-    /// Where the stage stands in the whole run, where that is known.
-    whole: Option<Place>,
     started: Instant,
     rows: AtomicU64,
     /// Milliseconds after the start at which the last plain line was written.
@@ -211,15 +187,6 @@ impl Stage<'_> {
         });
     }
 
-    /// Moves the bar to where the run is after so many rows of the stage.
-    fn show(&self, rows: u64) {
-        let (Some(bar), Some(whole)) = (&self.bar, &self.whole) else { return };
-        let (share, left) = whole.after(self.started.elapsed(), rows, self.expected);
-        bar.set_position((share * BAR as f64) as u64);
-        let of = self.expected.map_or(String::new(), |all| format!("{} of {} rows  ", count(rows), count(all)));
-        bar.set_message(format!("{of}{} left", duration(left)));
-    }
-
     /// Writes a line in the middle of a long stage, unless the last one was written a moment ago.
     fn speak(&self, rows: u64) {
         let elapsed = self.started.elapsed();
@@ -228,9 +195,7 @@ impl Stage<'_> {
         let mine = now >= last + PLAIN_EVERY.as_millis() as u64
             && self.spoken.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if mine {
-            let all = self.whole.as_ref().map(|whole| whole.after(elapsed, rows, self.expected).1);
-            let all = all.map_or(String::new(), |left| format!(", {} in all", duration(left)));
-            say(&(plain_line(&self.name, rows, self.expected, elapsed) + &all));
+            say(&plain_line(&self.name, rows, self.expected, elapsed));
         }
     }
 }
@@ -239,7 +204,6 @@ impl Observer for Stage<'_> {
     fn advance(&self, rows: u64) {
         let total = self.rows.fetch_add(rows, Ordering::Relaxed) + rows;
         match &self.bar {
-            Some(_) if self.whole.is_some() => self.show(total),
             Some(bar) => bar.inc(rows),
             None if self.progress.is_quiet() => {}
             None => self.speak(total),

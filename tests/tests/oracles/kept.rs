@@ -9,7 +9,6 @@ use kstore::pass::{Observer, Unobserved};
 use kstore::scratch::Scratch;
 use kstore::{Selected, Workers};
 use std::sync::Mutex;
-use std::time::Duration;
 
 /// Remembers the names of the stages and the warnings.
 #[derive(Default)]
@@ -42,7 +41,7 @@ fn tight<T: kapprox::Real>(selected: &Selected, options: &TrainOptions, name: &s
     let solver = solver(name);
     let fits = |memory: &usize| {
         let resources = Resources { memory: *memory, workers: &workers, stages: &heard, journal: None, scratch: None };
-        forecast(selected, options, T::pick(&*solver), &resources, Duration::MAX).unwrap().fits()
+        forecast(selected, options, T::pick(&*solver), &resources).unwrap().fits()
     };
     (16..1024).map(|mebibytes| mebibytes << 20).find(fits).unwrap()
 }

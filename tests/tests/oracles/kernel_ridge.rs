@@ -13,7 +13,6 @@ use ksolve::train::{LandmarkSource, Resources, Task, TrainOptions, Trained, Unwa
 use kstore::{Selected, Workers};
 use serde_json::Value;
 use std::path::Path;
-use std::time::Duration;
 use tempfile::TempDir;
 
 const INTERCEPTS: [Intercept; 3] = [Intercept::Free, Intercept::Penalised, Intercept::None];
@@ -365,8 +364,8 @@ fn blocks_in_memory_in_scratch_and_computed_again_are_the_same() {
     let budget = 1 << 30;
     let workers = Workers::new(2);
     let resources = Resources { memory: budget, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
-    let found = forecast::<f32>(&selected, &options, &ridge, &resources, Duration::MAX).unwrap();
-    let plans: Vec<kstore::Plan> = found.steps.into_iter().map(|step| step.plan).collect();
+    let found = forecast::<f32>(&selected, &options, &ridge, &resources).unwrap();
+    let plans: Vec<kstore::Plan> = found.stages.into_iter().map(|stage| stage.plan).collect();
     let last = plans.last().unwrap();
     let kept = last.terms.last().unwrap();
     assert!(kept.name.contains("all kept"), "{}", kept.name);

@@ -4,21 +4,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kstore::shown;
 use std::time::Duration;
 
-/// Positions of the bar of a whole run.
-pub(super) const BAR: u64 = 1000;
-
 /// The bar of a pass over rows.
 pub(super) fn pass_bar(name: &str, rows: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(rows), ProgressDrawTarget::stderr());
     bar.set_style(style("{prefix:<24} {bar:20} {human_pos:>11}/{human_len} rows  {per_sec}  {eta} left  {msg}"));
-    bar.set_prefix(shown::line(name).into_owned());
-    bar
-}
-
-/// The bar of the whole run, at the stage of this name.
-pub(super) fn run_bar(name: &str) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(BAR), ProgressDrawTarget::stderr());
-    bar.set_style(style("{prefix:<24} {bar:20} {percent:>3} %  {msg}"));
     bar.set_prefix(shown::line(name).into_owned());
     bar
 }

@@ -65,7 +65,7 @@ fn a_plan_runs_nothing_and_a_budget_too_small_is_refused() {
     let plan = ok(at, "plan ridge t.parquet --target y --rank 500 --json");
     assert!(plan["planned_bytes"].as_u64().unwrap() > 1 << 20 && plan["fits"] == true, "{plan}");
     assert_eq!((&plan["passes"], plan["stages"].as_array().unwrap().len()), (&3.into(), 5));
-    assert!(plan["bytes_read"].as_u64().unwrap() > 0 && plan["seconds"].as_f64().unwrap() > 0.0, "{plan}");
+    assert!(plan["bytes_read"].as_u64().unwrap() > 0, "{plan}");
     assert!(plan["tile"].as_u64().unwrap() > 0 && plan["lanes"]["scan"].as_u64().unwrap() > 0, "{plan}");
     // a plan leaves nothing behind, and rows that are few or rare are no reason to fail
     let count = || std::fs::read_dir(at).unwrap().count();
@@ -75,13 +75,13 @@ fn a_plan_runs_nothing_and_a_budget_too_small_is_refused() {
         assert_eq!(plan["fits"], true, "{options}");
     }
     assert_eq!(count(), before);
-    // what fits is said before it is done, what a fit reads does not count the calibration
+    // what fits is said before it is done, what a fit reads does not count the rows that the plan was made from
     let (_, fit, stderr) = kmill(at, "fit ridge t.parquet --target y --rank 20 --lambda 1e-6 --json -v -o m");
     assert!(stderr.contains("plan for 2,000 rows") && stderr.contains("Gram matrix"), "{stderr}");
     assert!(fit["bytes_read"].as_u64().unwrap() > 0, "{fit}");
     std::fs::remove_file(at.join("m")).unwrap();
     let plan = ok(at, "plan ridge t.parquet --target y --rank 500 --memory 1MiB --json");
-    assert!(plan["seconds"].is_null(), "{plan}");
+    assert!(plan["bytes_read"].is_null(), "{plan}");
     assert_eq!(plan["fits"], false);
     let (code, _, stderr) = kmill(at, "fit ridge t.parquet --target y --rank 500 --memory 1MiB -o m");
     assert!(code == 1 && stderr.contains("--memory") && stderr.contains("raise"), "{stderr}");

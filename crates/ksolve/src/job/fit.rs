@@ -11,7 +11,6 @@ use kapprox::Spec;
 use kapprox::map::MapSpec;
 use kstore::{Selected, Selection, Table};
 use std::path::Path;
-use std::time::Duration;
 
 /// Type of rows, kernel values and features. Sums over rows are in f64 either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -320,7 +319,7 @@ impl Fit {
         }
     }
 
-    /// The plan of the run: the passes, memory and time of each stage. Counts the classes, and reads a few rows to estimate the time.
+    /// The plan of the run: the passes and memory of each stage. Counts the classes, and reads the first rows to tell the bytes of a pass.
     ///
     /// # Errors
     /// Options that contradict each other; errors of reading these rows. A plan over the budget is no error here.
@@ -329,13 +328,12 @@ impl Fit {
         let training = self.training(selected)?;
         let solver = self.family.solver(&self.settings()?)?;
         match self.precision {
-            ElementType::F32 => train::forecast::<f32>(selected, &training, &*solver, resources, Duration::ZERO),
-            ElementType::F64 => train::forecast::<f64>(selected, &training, &*solver, resources, Duration::ZERO),
+            ElementType::F32 => train::forecast::<f32>(selected, &training, &*solver, resources),
+            ElementType::F64 => train::forecast::<f64>(selected, &training, &*solver, resources),
         }
     }
 
-    /// The plan of a run that learns the weights of a sum of kernels first ([`Fit::combined`]): the stages of both. How long the weights take is not
-    /// told.
+    /// The plan of a run that learns the weights of a sum of kernels first ([`Fit::combined`]): the stages of both.
     ///
     /// # Errors
     /// The errors of [`Fit::plan`] and [`Fit::combined`].
@@ -343,15 +341,15 @@ impl Fit {
         let selected = &run.coded(selected)?;
         let (training, names, resources) = (self.training(selected)?, selected.feature_names(), run.resources());
         let found = kernels.iter().map(|kernel| Ok(kernel.resolve_columns(&names)?)).collect::<Result<Vec<_>>>()?;
-        let mut steps = match self.precision {
+        let mut stages = match self.precision {
             ElementType::F32 => combination::forecast::<f32>(selected, &training, &found, &resources)?,
             ElementType::F64 => combination::forecast::<f64>(selected, &training, &found, &resources)?,
         };
-        // a sum takes as long whatever its weights are
+        // a sum needs as much whatever its weights are
         let sum = kernels.iter().cloned().reduce(std::ops::Add::add);
         let fit = sum.into_iter().fold(self.clone(), Self::kernel).plan(selected, run)?;
-        steps.extend(fit.steps);
-        Ok(Forecast { steps, ..fit })
+        stages.extend(fit.stages);
+        Ok(Forecast { stages, ..fit })
     }
 
     /// Learns from the selected rows, and returns the model with its report.

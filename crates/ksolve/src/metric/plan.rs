@@ -65,7 +65,7 @@ pub(crate) fn stage<T: Real>(work: &Work<'_>) -> Result<Option<Stage>> {
     let MetricSource::Learned(_) = work.options.metric else { return Ok(None) };
     let plan = plan::<T>(&work.options, &work.shape, work.resources.memory)?;
     let held = sample::rows(work.shape.n, work.shape.columns);
-    Ok(Some(Stage::new(plan, if held as u64 == work.shape.n { 2 } else { 7 })))
+    Ok(Some(Stage { plan, passes: if held as u64 == work.shape.n { 2 } else { 7 } }))
 }
 
 /// What the learning of a metric holds.

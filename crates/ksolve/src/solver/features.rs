@@ -47,7 +47,7 @@ impl<T: Real> Solver<T> for MapFeatures {
         let (shape, budget) = (Shape { keeps: true, ..work.shape.clone() }, work.resources.memory);
         let last = |cut: Cut| Solver::<T>::plan(self, plan::features("solve", &shape, cut, budget), &shape, cut);
         let (cut, plans) = plan::cut::<T>(&shape, &last, budget);
-        Ok((cut, Solver::<T>::costs(self, work).on_features(plans, cut)))
+        Ok((cut, plan::featured(work, plans, [0, 0])))
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {

@@ -32,7 +32,7 @@ use super::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, TOLERANCE};
 use super::{Features, Figure, Fitted, Penalty, Settings, Solver, SolverFamily};
 use crate::passes::CvErrorFold;
 use crate::train::plan::GRAM;
-use crate::train::{Costs, Cut, Shape, TrainOptions, Work};
+use crate::train::{Cut, Shape, TrainOptions, Work};
 use crate::{Error, FoldCoefficients, FoldGram, FoldSpec, GramState, Head, Result, RidgeFold, Task};
 use faer::prelude::*;
 use faer::{Mat, Side};
@@ -184,8 +184,8 @@ impl<T: Real> Solver<T> for Fisher {
         }
     }
 
-    fn costs(&self, work: &Work<'_>) -> Costs {
-        Costs::new(work).with_passes(0, u64::from(work.shape.folds > 1))
+    fn own_passes(&self, work: &Work<'_>) -> [u64; 2] {
+        [0, u64::from(work.shape.folds > 1)]
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {

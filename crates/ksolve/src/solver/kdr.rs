@@ -29,7 +29,7 @@ use super::{Features, Figure, Fitted, Penalty, Projection, Settings, Solver, Sol
 use crate::metric::{MetricSource, Products};
 use crate::model::Basis;
 use crate::train::plan::GRAM;
-use crate::train::{Costs, Cut, Shape, TrainOptions, Work};
+use crate::train::{Cut, Shape, TrainOptions, Work};
 use crate::{Error, FoldGram, Result, RidgeFold, Task};
 use faer::prelude::*;
 use faer::{Mat, MatRef, Side};
@@ -96,8 +96,8 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         target::plan(gradients::plan(plan, shape, cut, t), shape)
     }
 
-    fn costs(&self, work: &Work<'_>) -> Costs {
-        Costs::new(work).with_passes(target::passes(self.target_kernel.as_ref(), work.options.task), 1)
+    fn own_passes(&self, work: &Work<'_>) -> [u64; 2] {
+        [target::passes(self.target_kernel.as_ref(), work.options.task), 1]
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {

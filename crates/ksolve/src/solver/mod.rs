@@ -66,7 +66,7 @@ pub use svm::{OneClass, Svm, Svr};
 pub use views::{CanonicalCorrelations, MaximalCovariance};
 
 use crate::train::plan::GRAM;
-use crate::train::{self, Costs, Cut, Resources, Shape, Stage, TrainOptions, View, Work};
+use crate::train::{self, Cut, Resources, Shape, Stage, TrainOptions, View, Work};
 use crate::{Classes, Error, FoldSpec, Folds, Result, RidgeFold, RidgeState, Targets, Task};
 use kapprox::landmark::LandmarkSet;
 use kapprox::{FeatureMap, PrecisionPair, Real, Spec};
@@ -224,9 +224,9 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     }
     /// Adds what the solver holds beside rows and map to the plan of its stage.
     fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan;
-    /// What the stages of a run on features cost, where that is known: see [`Solver::stages`].
-    fn costs(&self, work: &Work<'_>) -> Costs {
-        Costs::new(work)
+    /// The solver's own passes over the table before the one over the features, and after it.
+    fn own_passes(&self, _work: &Work<'_>) -> [u64; 2] {
+        [0, 0]
     }
     /// The stages of a run, and how its passes are cut: what is planned, forecast and done.
     ///
@@ -234,11 +234,7 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     /// Errors of the map.
     fn stages(&self, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
         debug_assert_eq!(view, View::Features);
-        Ok(train::on_features::<T>(work, &|plan, cut| self.plan(plan, &work.shape, cut), self.costs(work)))
-    }
-    /// The other way to solve for the same numbers, and what to ask for, where there is one.
-    fn other(&self, _view: View, _work: &Work<'_>) -> Option<(&'static str, Box<dyn Solver<T>>)> {
-        None
+        Ok(train::on_features::<T>(work, &|plan, cut| self.plan(plan, &work.shape, cut), self.own_passes(work)))
     }
     /// Learns.
     ///

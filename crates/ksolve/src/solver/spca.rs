@@ -25,7 +25,7 @@ use super::parameter::{COMPONENTS, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
 use super::{Features, Figure, Fitted, Settings, Solver, SolverFamily, ridge};
 use crate::train::plan::GRAM;
-use crate::train::{Costs, Cut, Shape, TrainOptions, Work};
+use crate::train::{Cut, Shape, TrainOptions, Work};
 use crate::{Error, FoldGram, Result, RidgeFold, Task};
 use faer::{Mat, MatRef};
 use kapprox::decompose::symmetric_eigen;
@@ -85,8 +85,8 @@ impl<T: Real> Solver<T> for SupervisedPca {
         target::plan(plan, shape)
     }
 
-    fn costs(&self, work: &Work<'_>) -> Costs {
-        Costs::new(work).with_passes(target::passes(self.target_kernel.as_ref(), work.options.task), 0)
+    fn own_passes(&self, work: &Work<'_>) -> [u64; 2] {
+        [target::passes(self.target_kernel.as_ref(), work.options.task), 0]
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {

@@ -21,7 +21,7 @@ use crate::train::landmarks;
 use crate::train::plan::{self, Cut};
 use crate::train::prepare::{self, check};
 use crate::train::survey::survey;
-use crate::train::{Costs, Resources, Step, TrainOptions, Work};
+use crate::train::{Resources, Stage, TrainOptions, Work};
 use crate::{Error, FoldSpec, Folds, GramState, Result, RidgeFold};
 use faer::prelude::*;
 use faer::{Mat, Side};
@@ -115,7 +115,7 @@ pub(crate) fn forecast<T: Real>(
     options: &TrainOptions,
     kernels: &[Spec],
     resources: &Resources<'_>,
-) -> Result<Vec<Step>> {
+) -> Result<Vec<Stage>> {
     check_options(options, kernels)?;
     let own: Vec<TrainOptions> = kernels.iter().map(|kernel| of(options, kernel)).collect();
     let known = prepare::known(selected, &own[0], resources)?;
@@ -123,16 +123,15 @@ pub(crate) fn forecast<T: Real>(
     // statistics, landmarks and maps kernel by kernel, the moments of all, and the weights
     let mut passes = [1, 0, 0, 1, 0];
     for options in &own {
-        let [choosing, making] =
-            Costs::new(&Work::new::<T>(selected, options, resources, known, &MapFeatures)?).of_map();
+        let [choosing, making] = Work::new::<T>(selected, options, resources, known, &MapFeatures)?.passes_of_map();
         passes[1] += choosing;
         passes[2] += making;
     }
-    let step = |(plan, passes): (kstore::Plan, u64)| {
+    let stage = |(plan, passes): (kstore::Plan, u64)| {
         let plan = kstore::Plan { what: format!("combination: {}", plan.what), ..plan };
-        Step { plan, passes, bytes_read: None, seconds: None }
+        Stage { plan, passes }
     };
-    Ok(plans.into_iter().zip(passes).map(step).collect())
+    Ok(plans.into_iter().zip(passes).map(stage).collect())
 }
 
 /// The options of the map of one kernel.

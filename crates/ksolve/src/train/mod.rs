@@ -6,7 +6,7 @@
 //! | 2 | a uniform sample of candidate rows (each round of a scheme that selects among all rows is one pass more) |
 //! | 3 and more | what the [solver](crate::solver) looks for |
 //!
-//! There is one run for all solvers: [`train`] makes it, [`forecast()`] says what it would hold and how long it would take. Both
+//! There is one run for all solvers: [`train`] makes it, [`forecast()`] says what it would hold and read. Both
 //! walk the list of stages that the solver gives.
 //!
 //! With a scratch folder one more pass, after the first, writes the rows there, decoded and scaled, for all that follow.
@@ -19,7 +19,6 @@ mod no_features;
 mod options;
 pub(crate) mod plan;
 pub(crate) mod prepare;
-mod rates;
 mod run;
 mod stage;
 pub(crate) mod survey;
@@ -28,7 +27,7 @@ mod trained;
 mod views;
 pub(crate) mod whole;
 
-pub use forecast::{Costs, Forecast, Step, forecast};
+pub use forecast::{Forecast, forecast};
 pub use options::{LandmarkSource, Resources, Scaling, Stages, Task, TrainOptions, Unwatched};
 pub use plan::{Cut, Shape, tile_rows};
 pub(crate) use plan::{RANK, landmark_stages, on_features};

@@ -205,7 +205,7 @@ pub trait Stages: Sync {
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a>;
     /// Takes a warning for the user; the run goes on.
     fn warn(&self, text: String);
-    /// True where [`Stages::planned`] should be called, whose forecast may take a second.
+    /// True where [`Stages::planned`] should be called.
     fn wants_plan(&self) -> bool {
         false
     }

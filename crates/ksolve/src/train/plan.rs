@@ -3,7 +3,6 @@
 //! Tiles and segments are functions of the shape of the work and define the order of every sum. Lanes and prefetch
 //! come from the budget and define nothing.
 
-use super::forecast::Costs;
 use super::landmarks::MEDIAN_ROWS;
 use super::options::{LandmarkSource, Resources};
 use super::run;
@@ -14,7 +13,6 @@ use crate::solver::kept;
 use kapprox::landmark::{Effort, RpCholesky};
 use kapprox::map::nystrom::STRIP;
 use kapprox::{Nystrom, Real};
-use kstore::budget::Term;
 use kstore::pass::Observer;
 use kstore::{Footprint, Pass, Plan};
 
@@ -126,15 +124,22 @@ pub(crate) fn cut<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, budget: us
 }
 
 /// The stages of a run on features: statistics, landmarks, map, the solver's first pass over the features, and what it does then,
-/// to whose plan `add` brings what the solver holds.
+/// to whose plan `add` brings what the solver holds. `own` are passes of the solver before that first one, and after it.
 pub(crate) fn on_features<T: Real>(
     work: &Work<'_>,
     add: &dyn Fn(Plan, Cut) -> Plan,
-    costs: Costs,
+    own: [u64; 2],
 ) -> (Cut, Vec<Stage>) {
     let (cut, plans) =
         cut::<T>(&work.shape, &|cut| run::last(&work.shape, add, cut, work.resources).1, work.resources.memory);
-    (cut, costs.on_features(plans, cut))
+    (cut, featured(work, plans, own))
+}
+
+/// The stages of a run on features, of their plans.
+pub(crate) fn featured(work: &Work<'_>, plans: Vec<Plan>, [before, after]: [u64; 2]) -> Vec<Stage> {
+    let [choosing, making] = work.passes_of_map();
+    let passes = [1, choosing, making, 1 + before, after];
+    plans.into_iter().zip(passes).map(|(plan, passes)| Stage { plan, passes }).collect()
 }
 
 /// What is resident in each stage; `last` is what the solver does after its pass.
@@ -196,11 +201,11 @@ pub(crate) fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
 
 /// Landmark selection by any scheme.
 pub(crate) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
-    selection(shape, cut, budget, true)
+    selection(shape, cut, budget, true, RANK)
 }
 
-/// Landmark selection; `factor` where a factor of the landmarks is made.
-fn selection(shape: &Shape, cut: Cut, budget: usize, factor: bool) -> Plan {
+/// Landmark selection; `factor` where a factor of the landmarks is made, against whose size the remedy helps.
+fn selection(shape: &Shape, cut: Cut, budget: usize, factor: bool, remedy: &'static str) -> Plan {
     let (e, n) = (shape.element, usize::try_from(shape.n).unwrap_or(usize::MAX));
     let plan = rows(base("landmark selection", shape, budget), shape, cut, cut.scan_lanes, e);
     let few = MEDIAN_ROWS.min(n);
@@ -218,12 +223,12 @@ fn selection(shape: &Shape, cut: Cut, budget: usize, factor: bool) -> Plan {
     if !factor {
         return products(plan);
     }
-    let plan = plan.term("factor of the landmarks", m * m * (3 * 8 + e), RANK).term(
+    let plan = plan.term("factor of the landmarks", m * m * (3 * 8 + e), remedy).term(
         "features of a tile",
         cut.scan_lanes * cut.tile * (m * e + 8) + strips(shape),
-        RANK,
+        remedy,
     );
-    products(plan).term("proposals", RpCholesky::proposal_bytes(m, shape.d, e, cut.scan_lanes), RANK)
+    products(plan).term("proposals", RpCholesky::proposal_bytes(m, shape.d, e, cut.scan_lanes), remedy)
 }
 
 /// The cut of passes that are no sums of features: one lane, with all threads inside the products.
@@ -236,23 +241,19 @@ pub(crate) fn one_lane(shape: &Shape) -> Cut {
 /// the solver holds.
 pub(crate) fn landmark_stages(work: &Work<'_>, add: &dyn Fn(Plan, Cut) -> Plan) -> (Cut, Vec<Stage>) {
     let (shape, memory) = (&work.shape, work.resources.memory);
-    let (cut, costs) = (one_lane(shape), Costs::new(work));
+    let (cut, [rounds, _]) = (one_lane(shape), work.passes_of_map());
     let count = shape.map.landmarks.unwrap_or_default();
     let held = count.saturating_mul(shape.d * shape.element + 8);
     let solve = add(base("solve", shape, memory).term("landmarks", held, RANK), cut);
     let choose = choosing(shape, cut, &work.options.landmarks, memory).term("landmarks", held, RANK);
-    (cut, vec![costs.scan(scan(shape, cut, memory)), costs.choose(choose, cut), Stage::new(solve, 0)])
+    let stages = [(scan(shape, cut, memory), 1), (choose, rounds), (solve, 0)];
+    (cut, stages.map(|(plan, passes)| Stage { plan, passes }).into())
 }
 
 /// Landmark selection: schemes that are no pivoted Cholesky make no factor.
 pub(crate) fn choosing(shape: &Shape, cut: Cut, landmarks: &LandmarkSource, budget: usize) -> Plan {
     let factor = landmarks.scheme().is_some_and(|scheme| scheme.effort == Effort::Factor);
-    let plan = selection(shape, cut, budget, factor);
-    let remedy = |term: Term| match term.remedy {
-        RANK => Term { remedy: UNIFORM, ..term },
-        _ => term,
-    };
-    Plan { terms: plan.terms.into_iter().map(remedy).collect(), ..plan }
+    selection(shape, cut, budget, factor, UNIFORM)
 }
 
 fn map(shape: &Shape, budget: usize) -> Plan {

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 /// Ranks that the time chooses among.
 const RANKS: [usize; 6] = [500, 1_000, 2_000, 4_000, 8_000, 16_000];
 
-/// Power of the rank by which the time of a fit grows that has no estimate of its own: between that of features, which grow with
-/// the rank, and that of products of features, which grow with its square.
-const GROWTH: f64 = 1.5;
+/// Power of the rank by which the time of a fit is taken to grow: that of products of features. Features alone grow with the rank, and
+/// such a fit ends sooner.
+const GROWTH: f64 = 2.0;
 
 /// Share of the time by which the search among kernels ends, and that by which the trials of solvers do.
 const SEARCHED: f64 = 0.3;
@@ -38,7 +38,8 @@ impl Pace {
         self.time.is_some_and(|time| self.started.elapsed() > time.mul_f64(share))
     }
 
-    /// The largest rank at which `fit` is likely to end in time and fits the memory, with all smaller ones; `None` without a time.
+    /// The largest rank at which `fit` is likely to end in time and fits the memory, with all smaller ones; the least where no fit was
+    /// tested, which tells the time; `None` without a time.
     /// Which that is depends on the machine; the ranks give the same bits on any.
     ///
     /// # Errors
@@ -51,8 +52,7 @@ impl Pace {
         for rank in RANKS.into_iter().filter(|rank| *rank <= rows.max(RANKS[0])) {
             ranks.push(rank);
             let forecast = at_ranks(fit.clone(), &ranks).plan(selected, run)?;
-            let seconds = forecast.seconds().or_else(|| likely(found, rank, rows as f64));
-            let late = seconds.is_some_and(|seconds| seconds > left);
+            let late = likely(found, rank, rows as f64).is_none_or(|seconds| seconds > left);
             if ranks.len() > 1 && (late || !forecast.fits()) {
                 ranks.pop();
                 break;
@@ -76,7 +76,7 @@ pub fn listed(ranks: &[usize]) -> String {
     ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Seconds of a fit that has no estimate, from those of the fit that was tested.
+/// Seconds of a fit, from those of the fit that was tested.
 fn likely(found: &Chosen, rank: usize, rows: f64) -> Option<f64> {
     let (apart, seconds) = found.test.as_ref()?;
     let by_rank = (rank as f64 / found.rank as f64).powf(GROWTH);

@@ -23,12 +23,17 @@ const ROWS: &str = "learn from fewer rows (`rows`), or approximate the kernel (`
 pub(super) fn stages<T: Real>(ridge: &Ridge, work: &Work<'_>) -> (Cut, Vec<Stage>) {
     let (shape, budget) = (&work.shape, work.resources.memory);
     let cut = whole::cut(shape);
-    let scan = Stage::new(plan::scan(shape, cut, budget), 1);
+    let scan = Stage { plan: plan::scan(shape, cut, budget), passes: 1 };
     let stages = match method(ridge, shape, budget) {
-        RidgeMethod::Direct => vec![scan, Stage::new(direct_plan(shape, budget), 1)],
+        RidgeMethod::Direct => vec![scan, Stage { plan: direct_plan(shape, budget), passes: 1 }],
         _ => {
             let [choose, make, solve] = iterative_plans::<T>(shape, cut, &work.options, budget);
-            vec![scan, Stage::new(choose, 1), Stage::new(make, 0), Stage::new(solve, 0)]
+            vec![
+                scan,
+                Stage { plan: choose, passes: 1 },
+                Stage { plan: make, passes: 0 },
+                Stage { plan: solve, passes: 0 },
+            ]
         }
     };
     (cut, stages)

@@ -23,7 +23,7 @@ mod variance;
 use super::{Features, Fitted, Penalty, Settings, Solver, gradients};
 use crate::metric::MetricSource;
 use crate::train::plan::GRAM;
-use crate::train::{self, Costs, Cut, Shape, Stage, TrainOptions, View, Work};
+use crate::train::{self, Cut, Shape, Stage, TrainOptions, View, Work};
 use crate::{Error, FoldSpec, Result, Task};
 pub(crate) use family::FAMILY;
 pub use family::{IMPORTANCE, LOO, METHOD, PRECONDITIONER, RANKS, RESIDUAL, SELECT, STD, TASK, WEIGHTS};
@@ -266,10 +266,9 @@ impl<T: Real> Solver<T> for Ridge {
         direct::plan(self, plan, shape, cut)
     }
 
-    fn costs(&self, work: &Work<'_>) -> Costs {
-        Costs::new(work)
-            .of_surface(work, self.lambdas.len())
-            .with_passes(0, u64::from(self.leave_one_out) + u64::from(self.importance))
+    fn own_passes(&self, work: &Work<'_>) -> [u64; 2] {
+        let crossed = work.shape.folds > 1 && work.options.task == Task::Classification;
+        [0, [self.leave_one_out, self.importance, crossed].into_iter().map(u64::from).sum()]
     }
 
     fn stages(&self, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
@@ -277,22 +276,11 @@ impl<T: Real> Solver<T> for Ridge {
             View::Features => train::on_features::<T>(
                 work,
                 &|plan, cut| direct::plan(self, plan, &work.shape, cut),
-                Solver::<T>::costs(self, work),
+                Solver::<T>::own_passes(self, work),
             ),
             View::Landmarks => pcg::stages::<T>(self, work),
             View::Rows => exact::stages::<T>(self, work),
         })
-    }
-
-    fn other(&self, view: View, work: &Work<'_>) -> Option<(&'static str, Box<dyn Solver<T>>)> {
-        let (name, method) = match view {
-            View::Features => ("pcg", RidgeMethod::Pcg),
-            View::Landmarks => ("direct", RidgeMethod::Direct),
-            View::Rows => return None,
-        };
-        let other = Self { method, ..self.clone() };
-        let can = !work.weighted && !self.leave_one_out && !self.importance && Solver::<T>::check(&other, work).is_ok();
-        can.then(|| (name, Box::new(other) as Box<dyn Solver<T>>))
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {

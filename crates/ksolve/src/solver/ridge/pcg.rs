@@ -23,7 +23,7 @@ use crate::Result;
 use crate::model::Basis;
 use crate::solver::{Features, Fitted, Points};
 use crate::train::plan::{self, Cut, RANK};
-use crate::train::{Costs, Resources, Shape, Solved, Stage, Work, needs_wide_for};
+use crate::train::{Resources, Shape, Solved, Stage, Work, needs_wide_for};
 use faer::MatRef;
 use kapprox::Real;
 use kapprox::kernel::AnyKernel;
@@ -32,12 +32,6 @@ use kstore::pass::{Observer, Unobserved};
 use kstore::scratch::{Cache, Scratch};
 use kstore::{Pass, Plan, RowSource, TableShape};
 use std::sync::Arc;
-
-/// Time of f64 products for that of f32; of adding a row to eight rows of a sketch for that of a sweep: as measured. Bytes
-/// per second from scratch: between a disk and the system's cache of it.
-const DOUBLE: f64 = 2.5;
-const SCATTER: f64 = 5.0;
-const SCRATCH: f64 = 4e9;
 
 /// The numbers of rows whose kernel blocks are in memory and in scratch.
 #[derive(Clone, Copy, Debug)]
@@ -50,61 +44,22 @@ struct Tiers {
 /// The stages: statistics, landmarks, preconditioner, iteration.
 pub(super) fn stages<T: Real>(ridge: &Ridge, work: &Work<'_>) -> (Cut, Vec<Stage>) {
     let (shape, memory) = (&work.shape, work.resources.memory);
-    let (cut, costs) = (plan::one_lane(shape), Costs::new(work).of_surface(work, 1));
+    let cut = plan::one_lane(shape);
     let ([make, solve], tiers) = solving::<T>(shape, cut, work.resources);
     let choose = plan::choosing(shape, cut, &work.options.landmarks, memory);
-    let [made, iterated] = Time { costs, tiers, preconditioner: ridge.preconditioner }.of::<T>(make, solve, ridge);
-    (cut, vec![costs.scan(plan::scan(shape, cut, memory)), costs.choose(choose, cut), made, iterated])
-}
-
-/// What the time of the preconditioner and of the iteration depends on.
-#[derive(Clone, Copy)]
-struct Time {
-    costs: Costs,
-    tiers: Tiers,
-    preconditioner: Preconditioner,
-}
-
-impl Time {
-    /// The share of all rows that `rows` are.
-    fn share(&self, rows: usize) -> f64 {
-        rows as f64 / (self.tiers.memory + self.tiers.scratch + self.tiers.computed).max(1) as f64
-    }
-
-    fn of<T: Real>(self, make: Plan, solve: Plan, ridge: &Ridge) -> [Stage; 2] {
-        let Self { costs, tiers, preconditioner } = self;
-        let computed = u64::from(tiers.computed > 0);
-        // passes, rows that are added to a sketch, rows whose kernel values are computed again, rows of the Gram matrix
-        let (groups, sketched, again, added) = match (preconditioner, sketch::groups_of(costs.rows as usize, costs.m)) {
-            (Preconditioner::Falkon, _) => (0, 0.0, 0.0, costs.m as f64),
-            (Preconditioner::Krill, None) => (computed, 0.0, self.share(tiers.computed), costs.rows),
-            (Preconditioner::Krill, Some(groups)) => {
-                let elsewhere = 1.0 - self.share(tiers.memory);
-                (if elsewhere > 0.0 { groups } else { 0 }, 1.0, elsewhere, 4.0 * costs.m as f64)
-            }
-        };
-        // as many iterations as halvings; a product more where the true residual is taken, and one for the training error
-        let visits = (-ridge.tolerated::<T>().clamp(f64::EPSILON, 0.5).log2()).ceil() + 3.0;
-        let m = costs.m as f64;
-        let made = costs.stage(make, 1 + groups, move |rates| {
-            let scale = costs.scale(rates);
-            let (kernel, sweep, rows) = (scale * rates.linear, scale * rates.sweep, costs.rows * rates.selected);
-            let gram = added * scale * scale * rates.gram * DOUBLE;
-            let first = (costs.rows * rates.decode).max(rows * kernel);
-            first + rows * (sketched * SCATTER * sweep + again * kernel) + gram + scale.powi(3) * rates.system
-        });
-        let iterated = costs.stage(solve, computed * visits as u64, move |rates| {
-            let scale = costs.scale(rates);
-            let (kernel, sweep, rows) = (scale * rates.linear, scale * rates.sweep, costs.rows * rates.selected);
-            let read = m * size_of::<T>() as f64 / SCRATCH;
-            let again = (costs.rows * rates.decode).max(rows * self.share(tiers.computed) * kernel);
-            let visit =
-                rows * (sweep + self.share(tiers.scratch) * read) + if tiers.computed > 0 { again } else { 0.0 };
-            // K_mm in f64, half of it
-            visits * (visit + m / 2.0 * kernel * DOUBLE)
-        });
-        [made, iterated]
-    }
+    let (computed, n) = (u64::from(tiers.computed > 0), usize::try_from(shape.n).unwrap_or(usize::MAX));
+    // passes over the rows whose blocks are not in memory, for the sketch
+    let again = match (ridge.preconditioner, sketch::groups_of(n, work.options.rank.min(n).max(1))) {
+        (Preconditioner::Falkon, _) => 0,
+        (Preconditioner::Krill, None) => computed,
+        (Preconditioner::Krill, Some(groups)) => groups * u64::from(tiers.scratch + tiers.computed > 0),
+    };
+    // as many iterations as halvings; a product more where the true residual is taken, and one for the training error
+    let visits = (-ridge.tolerated::<T>().clamp(f64::EPSILON, 0.5).log2()).ceil() + 3.0;
+    let [choosing, _] = work.passes_of_map();
+    let passes = [1, choosing, 1 + again, computed * visits as u64];
+    let plans = [plan::scan(shape, cut, memory), choose, make, solve];
+    (cut, plans.into_iter().zip(passes).map(|(plan, passes)| Stage { plan, passes }).collect())
 }
 
 /// The plan of a stage of products with the kernel's blocks, without the blocks that are kept.

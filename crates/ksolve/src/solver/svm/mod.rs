@@ -252,6 +252,6 @@ fn stages<T: Real>(
 ) -> (Cut, Vec<Stage>) {
     match view {
         View::Rows => exact::stages(work, problems, at_once, penalties),
-        _ => train::on_features::<T>(work, &|plan, cut| solver.plan(plan, &work.shape, cut), solver.costs(work)),
+        _ => train::on_features::<T>(work, &|plan, cut| solver.plan(plan, &work.shape, cut), solver.own_passes(work)),
     }
 }

@@ -311,5 +311,5 @@ pub(super) fn stages(work: &Work<'_>, problems: usize, at_once: usize, penalties
         .term("coefficients of all machines", n.saturating_mul(8 * problems * (2 + penalties)), fewer)
         .term("rows that are scored", SCORED.saturating_mul(n * e + 8 * problems), fewer);
     let plan = held_out::plan(plan, shape, problems, penalties);
-    (cut, vec![Stage::new(train::plan::scan(shape, cut, budget), 1), Stage::new(plan, 1)])
+    (cut, vec![Stage { plan: train::plan::scan(shape, cut, budget), passes: 1 }, Stage { plan, passes: 1 }])
 }
