@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 pub fn open(paths: &[PathBuf], text: &TextOptions, target: &[String]) -> Result<(Table, Vec<String>)> {
     let table = Table::open_with(paths, text)?;
     match target {
-        [file] if file.to_ascii_lowercase().ends_with(".npy") => {
+        [file] if writer::is_npy(Path::new(file)) => {
             let table = table.with_target_file(Path::new(file))?;
             Ok((table, vec![kstore::source::TARGET.to_string()]))
         }

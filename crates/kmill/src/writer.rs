@@ -4,14 +4,15 @@ use crate::Result;
 use kstore::sink::{self, Output, OutputColumn, Sink};
 use std::path::{Path, PathBuf};
 
-/// True for `.npy`, which holds one matrix of one type and no names.
+/// True for a format that holds one matrix of one type and no names, as `.npy` does.
 pub fn is_npy(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
+    kstore::source::by_extension(path).is_some_and(kstore::source::Format::is_matrix)
 }
 
 /// The path of the target of an `.npy` table: `table.npy` has `table.y.npy` beside it.
 pub fn target_file(path: &Path) -> Option<PathBuf> {
-    is_npy(path).then(|| path.with_extension("y.npy"))
+    let format = kstore::source::by_extension(path).filter(|format| format.is_matrix())?;
+    Some(path.with_extension(format!("{}.{}", kstore::source::TARGET, format.extensions[0])))
 }
 
 /// Number of rows of a batch, chosen so that a batch holds about a million numbers.

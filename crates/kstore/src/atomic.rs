@@ -30,7 +30,6 @@ pub fn remove_temporaries() {
     });
 }
 
-/// How the names of temporary files begin and end.
 const PREFIX: &str = ".kmill-";
 const SUFFIX: &str = ".tmp";
 

@@ -169,7 +169,6 @@ impl std::fmt::Display for Condition {
     }
 }
 
-/// The value that a column is compared with.
 #[derive(Clone, Debug)]
 enum Comparand {
     /// A whole number, compared exactly with integers of any size.

@@ -7,7 +7,6 @@ use std::ops::Range;
 /// Longest gap between rows that is read rather than skipped: starting anew in the middle of a file costs about as much
 /// as reading so many rows.
 const GAP: u64 = 256;
-/// Rows that are read at once.
 const TILE: usize = 1024;
 
 impl<T: Real> TableRows<T> {
@@ -50,7 +49,6 @@ impl<T: Real> TableRows<T> {
         found.arranged(places.collect(), &RowSource::<T>::shape(self), rows)
     }
 
-    /// Appends the rows of a run that are selected.
     fn gather_run(&self, wanted: &[u64], found: &mut Gathered<T>) -> Result<()> {
         let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Ok(()) };
         let shape = RowSource::<T>::shape(self);

@@ -34,12 +34,10 @@ pub(crate) struct Coder {
     fixed: bool,
 }
 
-/// The reason why a value is no label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
     /// Not a whole number, or too large for one.
     Fraction(f64),
-    /// Too many distinct labels.
     TooMany,
 }
 
@@ -68,7 +66,6 @@ impl Coder {
         coder
     }
 
-    /// The dictionary so far.
     pub(crate) fn labels(&self) -> Arc<Vec<Label>> {
         Arc::clone(&self.labels)
     }

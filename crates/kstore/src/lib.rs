@@ -81,7 +81,6 @@ mod strings;
 mod system_error;
 mod table;
 mod table_rows;
-mod table_views;
 
 pub use atomic::{AtomicFile, remove_temporaries};
 pub use budget::{Footprint, Plan};

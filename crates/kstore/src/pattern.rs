@@ -8,11 +8,8 @@ pub(crate) fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?', '['])
 }
 
-/// A component of a path with patterns.
 enum Step {
-    /// A name without a pattern.
     Fixed(PathBuf),
-    /// A pattern for one name.
     Name(Pattern),
     /// Any number of folders.
     Folders,

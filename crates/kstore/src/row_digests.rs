@@ -119,7 +119,6 @@ fn load(view: &View<'_>, at: Positions<'_>, values: &mut [f64]) {
     }
 }
 
-/// The key of a column.
 pub(crate) fn key(column: &str) -> u64 {
     mix(Digest::word_of(column.as_bytes()))
 }

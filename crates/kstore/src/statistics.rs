@@ -321,7 +321,6 @@ impl StatisticsScratch {
         self.extremes(x, columns);
     }
 
-    /// Adds the extremes and merges.
     fn extremes<V: Real>(&self, x: &[V], columns: &mut [Moments]) {
         let d = columns.len();
         let mut tile: Vec<Moments> = (0..d)

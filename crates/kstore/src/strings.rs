@@ -21,7 +21,6 @@ impl Strings {
         self.ends.push(self.bytes.len());
     }
 
-    /// Appends the strings `rows` of another list.
     pub(crate) fn extend_from(&mut self, other: &Self, rows: Range<usize>) {
         let (first, before) = (other.start(rows.start), self.bytes.len());
         self.bytes.extend_from_slice(&other.bytes[first..other.start(rows.end)]);

@@ -2,9 +2,9 @@
 
 use crate::pattern;
 use crate::schema::{Schema, nearest};
-use crate::source::partitioned::{self, Partitioned};
+use crate::source::partitioned;
 use crate::source::remote::{self, Found};
-use crate::source::{self, Absent, ArrayTable, BatchTable, Identity, Joined, TableFile, TextOptions};
+use crate::source::{self, Absent, Added, BatchTable, Extended, Identity, TableFile, TextOptions};
 use crate::{Error, Real, Result, RowDigests};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,7 +29,6 @@ impl Part {
         Ok(Self { path, file, start, identities: vec![identity] })
     }
 
-    /// Opens an object of a store.
     fn distant(found: &Found, start: u64, options: &TextOptions) -> Result<Self> {
         let (path, file, identity) = remote::open(found, options)?;
         Ok(Self { path, file, start, identities: vec![identity] })
@@ -112,7 +111,7 @@ impl Table {
         for (part, constants) in
             parts.iter_mut().zip(partitioned::constants(&values)).filter(|(_, some)| !some.is_empty())
         {
-            part.file = Arc::new(Partitioned::new(Arc::clone(&part.file), constants));
+            part.file = Arc::new(Extended::new(Arc::clone(&part.file), constants));
         }
         for part in &parts {
             same_columns(&parts[0], &part.path, part.file.schema())?;
@@ -145,7 +144,7 @@ impl Table {
     /// # Errors
     /// [`Error::Syntax`] for slices that do not fit each other.
     pub fn from_rows<T: Real>(x: &[T], d: usize, y: &[f64]) -> Result<Self> {
-        Ok(Self::of("memory", Arc::new(ArrayTable::new(x, d, y)?)))
+        Ok(Self::of("memory", Arc::new(BatchTable::of_rows(x, d, y)?)))
     }
 
     /// A table of Arrow record batches in memory; nothing is copied.
@@ -216,15 +215,15 @@ impl Table {
             let difference = format!("the table has a column {:?} already", source::TARGET);
             return Err(Error::SchemaMismatch { first: self.first_path(), second: path, difference });
         }
-        let schema = Joined::schema(&self.schema);
         let join = |part: &Part| {
-            let (left, right) = (Arc::clone(&part.file), Arc::clone(&right));
-            let joined = Joined { left, right, right_path: path.clone(), start: part.start, schema: schema.clone() };
+            let numbers = Added::Numbers { file: Arc::clone(&right), path: path.clone(), start: part.start };
+            let joined = Extended::new(Arc::clone(&part.file), vec![(source::TARGET.to_string(), numbers)]);
             let identities = [&part.identities[..], std::slice::from_ref(&identity)].concat();
             Part { file: Arc::new(joined), identities, ..part.clone() }
         };
-        let parts = Arc::new(self.parts.iter().map(join).collect());
-        Ok(Self { parts, schema: Arc::new(schema), target: Some(path), ..self })
+        let parts: Vec<Part> = self.parts.iter().map(join).collect();
+        let schema = parts.first().map_or_else(Arc::default, |part| Arc::new(part.file.schema().clone()));
+        Ok(Self { parts: Arc::new(parts), schema, target: Some(path), ..self })
     }
 
     /// Columns.

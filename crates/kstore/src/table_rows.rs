@@ -90,7 +90,6 @@ impl<T: Real> TableRows<T> {
         &self.selected
     }
 
-    /// The first feature of a column.
     pub(crate) fn feature(&self, column: usize) -> usize {
         match &self.selected.coding {
             Coding::Known(coded, _) => coded.starts[column],
@@ -161,7 +160,6 @@ pub(crate) struct Open<'a> {
 
 struct TableCursor<'a, T: Real> {
     source: &'a TableRows<T>,
-    /// Stored rows not opened yet.
     left: Range<u64>,
     open: Option<Open<'a>>,
     /// Selected rows of the chunk; `None` where all are.
@@ -202,7 +200,6 @@ impl<T: Real> RowCursor<T> for TableCursor<'_, T> {
 }
 
 impl<T: Real> TableCursor<'_, T> {
-    /// Selected rows of the chunk at hand.
     fn chunk_rows(&self) -> usize {
         match (&self.open, &self.picked) {
             (None, _) => 0,
@@ -282,7 +279,6 @@ impl<T: Real> TableCursor<'_, T> {
         Ok(())
     }
 
-    /// The next selected rows of the chunk.
     fn positions(&self, take: usize) -> Positions<'_> {
         match &self.picked {
             Some(picked) => Positions::At(&picked[self.place..self.place + take]),

@@ -18,17 +18,14 @@ pub(crate) struct Entry<'j> {
 }
 
 impl Entry<'_> {
-    /// True where nothing is left to read.
     pub(crate) fn is_complete(&self) -> bool {
         self.head.complete
     }
 
-    /// Segments merged so far.
     pub(crate) fn done(&self) -> u64 {
         self.head.done
     }
 
-    /// Rows folded in the merged segments.
     pub(crate) fn rows(&self) -> u64 {
         self.head.rows
     }

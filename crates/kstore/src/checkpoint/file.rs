@@ -14,7 +14,6 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Name of the metadata entry.
 const KEY: &str = "kmill";
 
 /// Largest header that is believed: states have tens of arrays, each with some hundred bytes of header.
@@ -43,7 +42,7 @@ impl Cut {
 
     /// The stored rows of some segments.
     pub fn rows(&self, segments: &std::ops::Range<u64>) -> std::ops::Range<u64> {
-        let row = |segment: u64| segment.saturating_mul(self.segment).clamp(self.start, self.end);
+        let row = |segment: u64| segment.saturating_mul(self.segment.max(1)).clamp(self.start, self.end);
         row(segments.start)..row(segments.end)
     }
 }
@@ -53,15 +52,10 @@ impl Cut {
 pub(super) struct Head {
     /// The manifest of the run that wrote it, as a digest.
     pub(super) run: String,
-    /// Name of the pass.
     pub(super) pass: String,
-    /// How the pass cuts the rows.
     pub(super) cut: Cut,
-    /// Segments merged.
     pub(super) done: u64,
-    /// Rows folded in the merged segments.
     pub(super) rows: u64,
-    /// True after the last segment.
     pub(super) complete: bool,
 }
 
@@ -90,7 +84,6 @@ pub(super) fn ordered<H: Serialize>(head: &H, arrays: &mut Arrays<'_>) -> Result
     listed.header(head)
 }
 
-/// Writes the header and the bytes of the arrays.
 pub(super) fn write_to(out: &mut (impl Write + ?Sized), header: &[u8], arrays: &Arrays<'_>) -> std::io::Result<()> {
     out.write_all(header)?;
     arrays.list.iter().try_for_each(|array| out.write_all(&array.bytes))
@@ -156,7 +149,6 @@ impl Debug for Stored<'_> {
 }
 
 impl<'a> Stored<'a> {
-    /// Opens an entry and reads its header.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(Error::io("read", path))?;
         let length = file.metadata().map_err(Error::io("read", path))?.len();
@@ -218,14 +210,8 @@ impl<'a> Stored<'a> {
     /// An array as bytes, with its name in the file.
     pub(super) fn bytes(&mut self, name: &str) -> Result<Array<'static>> {
         let (name, info) = self.find(name)?;
-        let (first, end) = info.data_offsets;
-        let mut bytes = vec![0; end - first];
-        let place = SeekFrom::Start(self.base + first as u64);
-        let read = self.input.seek(place).and_then(|_| self.input.read_exact(&mut bytes));
-        read.map_err(Error::io("read", &self.path))?;
-        if self.card.digests.get(&name) != Some(&Digest::of(&bytes)) {
-            return Err(self.damaged(format!("array {name} is not as it was written")));
-        }
+        let mut bytes = vec![0; info.data_offsets.1 - info.data_offsets.0];
+        self.take(&name, &info, &mut bytes)?;
         Ok(Array { name, dtype: info.dtype, length: info.shape.iter().product(), bytes: bytes.into() })
     }
 
@@ -240,14 +226,22 @@ impl<'a> Stored<'a> {
             let (got, shape) = (info.dtype, &info.shape);
             return Err(self.damaged(format!("array {name} is {got:?} {shape:?}, not {dtype:?} [{expected}]")));
         }
+        self.take(&name, &info, bytemuck::cast_slice_mut(out))
+    }
+
+    /// Reads the bytes of an array, of which there are as many, and compares their digest.
+    fn take(&mut self, name: &str, info: &TensorInfo, bytes: &mut [u8]) -> Result<()> {
         let place = SeekFrom::Start(self.base + info.data_offsets.0 as u64);
-        let bytes = bytemuck::cast_slice_mut(out);
         let read = self.input.seek(place).and_then(|_| self.input.read_exact(bytes));
         read.map_err(Error::io("read", &self.path))?;
-        if self.card.digests.get(&name) != Some(&Digest::of(bytes)) {
-            return Err(self.damaged(format!("array {name} is not as it was written")));
+        self.compare(name, Digest::of(bytes))
+    }
+
+    fn compare(&self, name: &str, digest: String) -> Result<()> {
+        match self.card.digests.get(name) == Some(&digest) {
+            true => Ok(()),
+            false => Err(self.damaged(format!("array {name} is not as it was written"))),
         }
-        Ok(())
     }
 
     /// Reads an array of any length.
@@ -310,9 +304,7 @@ impl<'a> Stored<'a> {
                 left -= bytes.len();
             }
             read.map_err(Error::io("read", &self.path))?;
-            if self.card.digests.get(&name) != Some(&digest.finish()) {
-                return Err(self.damaged(format!("array {name} is not as it was written")));
-            }
+            self.compare(&name, digest.finish())?;
         }
         Ok(())
     }

@@ -77,7 +77,6 @@ pub trait Listener: Sync {
     fn warn(&self, text: String);
 }
 
-/// Hears nothing.
 struct Unheard;
 
 impl Listener for Unheard {
@@ -143,31 +142,23 @@ impl<'a> Journal<'a> {
         if resume && !there {
             listener.note(format!("there is no checkpoint {}: starting afresh", folder.display()));
         }
-        Ok(Self {
-            mark,
-            folder,
-            page,
-            every,
-            listener,
-            engine: None,
-            resumed,
-            begun: Once::new(),
-            next: AtomicU64::new(1),
-            saved: AtomicBool::new(resumed),
-            speed: Mutex::new(SPEED),
-        })
+        Ok(Self { mark, page, every, resumed, saved: AtomicBool::new(resumed), ..Self::at(folder, listener, None) })
     }
 
     /// A journal whose passes go through an engine: what is not folded here is found by other processes. Nothing is saved
     /// for a later run.
     pub fn through(engine: &'a dyn Engine) -> Self {
+        Self::at(PathBuf::new(), &Unheard, Some(engine))
+    }
+
+    fn at(folder: PathBuf, listener: &'a dyn Listener, engine: Option<&'a dyn Engine>) -> Self {
         Self {
-            folder: PathBuf::new(),
+            folder,
             page: String::new(),
             mark: String::new(),
             every: EVERY,
-            listener: &Unheard,
-            engine: Some(engine),
+            listener,
+            engine,
             resumed: false,
             begun: Once::new(),
             next: AtomicU64::new(1),
@@ -237,7 +228,6 @@ impl<'a> Journal<'a> {
         self.resumed && path.exists() && verify(&path, &self.head(pass, cut)).is_ok()
     }
 
-    /// Where the entry of a pass lies.
     fn path(&self, number: u64) -> PathBuf {
         self.folder.join(format!("{}-{number:04}.safetensors", self.mark))
     }
@@ -277,7 +267,6 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// Seconds that saving so many bytes is expected to take.
     fn cost(&self, bytes: usize) -> Duration {
         let speed = *self.speed.lock().unwrap_or_else(PoisonError::into_inner);
         Duration::from_secs_f64(FIXED + bytes as f64 / speed)

@@ -159,7 +159,6 @@ impl<'a> Arrays<'a> {
         self.prefix.truncate(length);
     }
 
-    /// Bytes of all arrays.
     pub(super) fn bytes(&self) -> usize {
         self.list.iter().map(|array| array.bytes.len()).sum()
     }

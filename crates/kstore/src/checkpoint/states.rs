@@ -16,7 +16,6 @@ use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Version of the layout.
 const FORMAT: u64 = 1;
 
 /// What a state is of.
@@ -29,7 +28,6 @@ pub struct StateKey {
 }
 
 impl StateKey {
-    /// How the names of its arrays begin.
     fn prefix(&self) -> String {
         format!("{}.{}", self.pass.number, self.node.segments.start)
     }
@@ -45,13 +43,11 @@ pub struct RowsKey {
 }
 
 impl RowsKey {
-    /// The name of their array.
     fn name(&self) -> String {
         format!("rows.{}", self.stored.start)
     }
 }
 
-/// The metadata of the file.
 #[derive(Serialize, Deserialize)]
 struct StatesHead {
     states_format: u64,

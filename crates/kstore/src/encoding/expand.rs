@@ -14,11 +14,9 @@ pub(crate) struct Coded {
     pub(crate) encoding: Encoding,
     pub(crate) names: Vec<String>,
     lookups: Vec<Lookup>,
-    /// The first feature of each column.
     pub(crate) starts: Vec<usize>,
 }
 
-/// How the code of a value is found.
 #[derive(Debug)]
 enum Lookup {
     Number,
@@ -71,7 +69,6 @@ impl Dictionary {
     }
 }
 
-/// A value of a column of categories.
 enum Value<'a> {
     Text(&'a str),
     Int(i64),

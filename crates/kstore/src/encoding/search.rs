@@ -45,12 +45,10 @@ impl std::fmt::Display for Distinct {
     }
 }
 
-/// What was found of a column of categories.
 #[derive(Clone, Debug, Default)]
 struct Found {
     values: HashSet<Label>,
     texts: HashSet<Arc<str>>,
-    /// Bytes of the texts.
     bytes: usize,
     more: bool,
     repeat: bool,

@@ -24,7 +24,6 @@ pub enum Categories {
     Named(Vec<String>),
 }
 
-/// The columns that are wanted as categories.
 pub(crate) struct Wanted {
     /// Columns of text are, too.
     text: bool,
@@ -33,7 +32,6 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// True for a column that is wanted as categories.
     pub(crate) fn takes(&self, table: &Table, column: usize) -> bool {
         self.named.contains(&column) || self.text && table.schema().columns[column].kind == Kind::Text
     }
@@ -226,7 +224,6 @@ impl Selected {
         Ok(Self { features, coding: Coding::known(encoding), ..self.clone() })
     }
 
-    /// The selection as one of numbers.
     pub(crate) fn plain(&self) -> Self {
         Self { coding: Coding::Plain, ..self.clone() }
     }

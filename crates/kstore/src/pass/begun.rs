@@ -60,7 +60,6 @@ pub(super) fn keep<T: Real, F: Fold<T>>(
     Ok(())
 }
 
-/// Some stored rows of a source.
 #[derive(Debug)]
 struct Clipped<'a, T> {
     source: &'a dyn RowSource<T>,
@@ -140,7 +139,6 @@ pub(super) struct Kept<'a, T> {
     shape: TableShape,
 }
 
-/// Tiles, and where they are.
 struct Tiles<'a> {
     keeper: &'a dyn BegunRows,
     tiles: Vec<(usize, RowsKey)>,
@@ -185,12 +183,10 @@ impl<T: Real> RowSource<T> for Kept<'_, T> {
     }
 }
 
-/// A reader of kept rows.
 struct KeptCursor<'a, T> {
     source: &'a Kept<'a, T>,
     /// Bytes of a row in each of the arrays.
     widths: [usize; 5],
-    /// The tile to be loaded next.
     next: usize,
     /// The arrays of the tile at hand, one after the other.
     tile: Vec<u8>,

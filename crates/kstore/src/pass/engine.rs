@@ -137,8 +137,7 @@ impl Pass<'_> {
         F: Fold<T>,
         F::State: Merge + Persist,
     {
-        let range = source.range();
-        let cut = Cut { tile: self.tile, segment: self.segment, start: range.start, end: range.end };
+        let cut = self.cut(&source.range());
         let (all, mut starved) = (cut.segments(), Duration::ZERO);
         let mut lot = |lot: Range<u64>, deliver: Deliver<'_, F::State, F::Error>| {
             let kept;
@@ -283,7 +282,6 @@ struct Giving<'e, S> {
 }
 
 impl<S: Merge + Persist> Giving<'_, S> {
-    /// Takes in the state of a segment.
     fn add(&mut self, segment: u64, rows: u64, state: S) -> Result<()> {
         while self.nodes.front().is_some_and(|node| node.end <= segment) {
             self.close()?;
@@ -293,7 +291,6 @@ impl<S: Merge + Persist> Giving<'_, S> {
         Ok(())
     }
 
-    /// Gives the first node away.
     fn close(&mut self) -> Result<()> {
         let (rows, state) = (std::mem::take(&mut self.rows), self.state.take());
         let Some(segments) = self.nodes.pop_front() else { return Ok(()) };

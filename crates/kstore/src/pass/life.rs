@@ -15,10 +15,8 @@ pub(super) const BEAT: Duration = Duration::from_secs(1);
 /// Beats for which an unknown process is watched: one that is at work gives a sign meanwhile.
 const WATCH: u32 = 3;
 
-/// How the name of a sign ends.
 const SUFFIX: &str = ".alive";
 
-/// What a process says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Life {
     /// Grows by one with every sign.
@@ -75,7 +73,6 @@ impl Sign {
         Self { inner: Arc::new(inner), heart: Mutex::default() }
     }
 
-    /// The name of the process.
     pub(super) fn name(&self) -> &str {
         &self.inner.name
     }

@@ -11,12 +11,10 @@ use crate::digest::Digest;
 use crate::{Error, Result};
 use std::sync::Arc;
 
-/// How the name of a manifest ends.
 const JOB: &str = "-job";
 
 /// This process, as one of those that do a job.
 pub(super) struct Member {
-    /// The mark of the job.
     pub(super) mark: String,
     pub(super) sign: Sign,
 }

@@ -157,6 +157,11 @@ impl<'a> Pass<'a> {
         Self { tile, segment, lanes: 1, prefetch: 2, workers, observer: &Unobserved, journal: None }
     }
 
+    /// How the stored rows `range` are cut: at multiples of the segment, so that pruned rows never shift one.
+    fn cut(&self, range: &Range<u64>) -> Cut {
+        Cut { tile: self.tile, segment: self.segment, start: range.start, end: range.end }
+    }
+
     /// Folds every selected row and merges the segments' states; [`Fold::init`] for a source without rows.
     ///
     /// Holds as many states as [`states`] says.
@@ -202,8 +207,7 @@ impl<'a> Pass<'a> {
         if let Some(engine) = journal.engine() {
             return self.share(engine, name, source, fold);
         }
-        let range = source.range();
-        let cut = Cut { tile: self.tile, segment: self.segment, start: range.start, end: range.end };
+        let cut = self.cut(&source.range());
         let (mut entry, tree) = journal.entry(name, cut, "rows", || Tree::with_room(|| fold.init()));
         let mut tree = tree.unwrap_or_default();
         let restored = entry.rows();

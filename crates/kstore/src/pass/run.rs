@@ -4,6 +4,7 @@
 //! element.
 
 use super::{Fold, Pass, PassReport, Workers};
+use crate::checkpoint::Cut;
 use crate::{Error, Real, RowBlock, RowBuf, RowSource, TableShape};
 use std::any::Any;
 use std::ops::Range;
@@ -14,7 +15,6 @@ use std::time::{Duration, Instant};
 
 /// The state of a segment on its way to whoever merges it.
 pub(super) struct Delivery<S> {
-    /// Stored rows of the segment.
     pub(super) rows: Range<u64>,
     /// Number of segments of the pass up to this one, itself included.
     pub(super) done: u64,
@@ -22,30 +22,7 @@ pub(super) struct Delivery<S> {
     pub(super) segment: u64,
     /// Selected rows that were folded.
     pub(super) folded: u64,
-    /// The state of these rows.
     pub(super) state: S,
-}
-
-/// The segments of `range`, cut at multiples of `size`: pruned rows never shift a segment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Segments {
-    range: (u64, u64),
-    size: u64,
-    first: u64,
-}
-
-impl Segments {
-    pub(super) fn new(range: Range<u64>, size: u64) -> Self {
-        let size = size.max(1);
-        Self { first: range.start / size, range: (range.start, range.end), size }
-    }
-    fn count(&self) -> u64 {
-        if self.range.0 >= self.range.1 { 0 } else { self.range.1.div_ceil(self.size) - self.first }
-    }
-    fn get(&self, index: u64) -> Range<u64> {
-        let start = (self.first + index) * self.size;
-        start.max(self.range.0)..(start + self.size).min(self.range.1)
-    }
 }
 
 /// Folds the segments of the pass whose places among its segments are in `part`, and hands each state to `deliver`, in
@@ -78,9 +55,7 @@ type Failure = Box<dyn Any + Send>;
 
 /// A fold as a lane works on it.
 trait Lane<T> {
-    /// Takes in one tile.
     fn step(&mut self, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), Failure>;
-    /// Ends a segment.
     fn flush(&mut self, workers: &Workers) -> Result<(), Failure>;
     /// Gives the state of a segment away, if it had rows: its stored rows, the segments done with it, its number.
     fn deliver(&mut self, rows: Range<u64>, done: u64, segment: u64) -> Result<(), Failure>;
@@ -124,7 +99,6 @@ fn boxed<E: Send + 'static>(error: E) -> Failure {
     Box::new(error)
 }
 
-/// What makes a lane.
 type MakeLane<'a, T> = &'a (dyn Fn() -> Box<dyn Lane<T> + 'a> + Sync);
 
 fn work<T: Real>(
@@ -133,8 +107,9 @@ fn work<T: Real>(
     part: Range<u64>,
     lane: MakeLane<'_, T>,
 ) -> Result<PassReport, Failure> {
-    let segments = Segments::new(source.range(), pass.segment);
-    let Range { start: first, end } = part.start..part.end.min(segments.count());
+    let cut = pass.cut(&source.range());
+    let all = cut.segments();
+    let Range { start: first, end } = part.start..part.end.min(all.end - all.start);
     let left = end.saturating_sub(first);
     let lanes = pass.lanes.clamp(1, usize::try_from(left).unwrap_or(usize::MAX).max(1));
     let sequential = pass.workers.alone();
@@ -144,7 +119,7 @@ fn work<T: Real>(
         lane,
         workers: if lanes > 1 { &sequential } else { pass.workers },
         shape: source.shape(),
-        segments,
+        cut,
         next: AtomicU64::new(first),
         end,
         order: Mutex::new(Order { turn: first, failed: None }),
@@ -185,7 +160,7 @@ struct Run<'a, 'f, T> {
     lane: MakeLane<'f, T>,
     workers: &'a Workers,
     shape: TableShape,
-    segments: Segments,
+    cut: Cut,
     next: AtomicU64,
     /// The place after the last segment to fold.
     end: u64,
@@ -197,6 +172,12 @@ struct Run<'a, 'f, T> {
 }
 
 impl<T: Real> Run<'_, '_, T> {
+    /// The stored rows of a segment, by its place in the pass.
+    fn rows(&self, segment: u64) -> Range<u64> {
+        let number = self.cut.segments().start + segment;
+        self.cut.rows(&(number..number + 1))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Order> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -259,7 +240,7 @@ impl<T: Real> Run<'_, '_, T> {
         buffers: &Receiver<RowBuf<T>>,
         spare: &mut Option<RowBuf<T>>,
     ) -> Result<bool, Error> {
-        let mut cursor = self.source.open(self.segments.get(segment))?;
+        let mut cursor = self.source.open(self.rows(segment))?;
         loop {
             let Some(mut buffer) = spare.take().or_else(|| buffers.recv().ok()) else { return Ok(false) };
             if self.pass.observer.stop() {
@@ -331,7 +312,7 @@ impl<T: Real> Run<'_, '_, T> {
         buffer: &mut RowBuf<T>,
         lane: &mut (dyn Lane<T> + '_),
     ) -> Result<bool, Failure> {
-        let mut cursor = self.source.open(self.segments.get(segment)).map_err(boxed)?;
+        let mut cursor = self.source.open(self.rows(segment)).map_err(boxed)?;
         loop {
             if self.pass.observer.stop() {
                 return Err(boxed(Error::Interrupted));
@@ -373,7 +354,7 @@ impl<T: Real> Run<'_, '_, T> {
             }
             order = self.turned.wait(order).unwrap_or_else(PoisonError::into_inner);
         }
-        lane.deliver(self.segments.get(segment), segment + 1, self.segments.first + segment)?;
+        lane.deliver(self.rows(segment), segment + 1, self.cut.segments().start + segment)?;
         order.turn += 1;
         self.turned.notify_all();
         Ok(())

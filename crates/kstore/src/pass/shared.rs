@@ -63,7 +63,6 @@ impl std::fmt::Debug for SharedEngine {
 /// What this process knows of the lots of the pass.
 #[derive(Default)]
 struct Lots {
-    /// How the pass is cut.
     cut: Option<Cut>,
     /// The first segments of the lots that this process folded when rows were last cut like this: it may have kept what it made of them.
     own: BTreeSet<u64>,
@@ -96,7 +95,6 @@ fn lot(cut: Cut, segment: u64) -> Range<u64> {
     start.max(all.start)..(start + length).min(all.end)
 }
 
-/// The first segments of all lots.
 fn starts(cut: Cut) -> impl Iterator<Item = u64> {
     let all = cut.segments();
     std::iter::successors(Some(all.start), move |start| Some(lot(cut, *start).end))

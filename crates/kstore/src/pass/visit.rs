@@ -74,7 +74,6 @@ impl Pass<'_> {
     }
 }
 
-/// What is done with a block.
 type Work<'w, T, E> = &'w mut (dyn FnMut(&RowBlock<'_, T>) -> Result<(), E> + Send);
 
 struct Each<B, W> {

@@ -60,7 +60,6 @@ impl IpcSink {
         (BATCH_BYTES / row.max(1)).clamp(1, BATCH_ROWS)
     }
 
-    /// Writes what was gathered as one batch.
     fn flush(&mut self) -> Result<()> {
         let gathered = std::mem::replace(&mut self.gathered, Gathered { batches: Vec::new(), rows: 0, bytes: 0 });
         if gathered.batches.is_empty() {

@@ -34,7 +34,6 @@ fn per_second(unit: TimeUnit) -> i64 {
     }
 }
 
-/// The text of a time of day.
 fn clock(value: i64, unit: TimeUnit) -> String {
     let (seconds, rest) = (value.div_euclid(per_second(unit)), value.rem_euclid(per_second(unit)));
     let (hours, minutes) = (seconds.div_euclid(3600), seconds.div_euclid(60).rem_euclid(60));

@@ -138,10 +138,8 @@ pub trait Sink: Send {
 /// Starts a file with these columns.
 pub type Create = fn(&Path, &[OutputColumn]) -> Result<Box<dyn Sink>>;
 
-/// How a format is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
-    /// Whether the format can hold a column.
     pub(crate) holds: fn(&OutputColumn) -> bool,
     pub(crate) create: Create,
 }

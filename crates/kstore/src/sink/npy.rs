@@ -15,7 +15,6 @@ const GATHERED_BYTES: usize = 64 << 10;
 /// The largest integer up to which float64 holds all of them.
 const LARGEST_WHOLE: u64 = 1 << 53;
 
-/// The type of all values of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Element {
     F32,

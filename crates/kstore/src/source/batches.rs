@@ -1,16 +1,19 @@
 //! Arrow record batches that are in memory, as a table.
 
-use super::column::{self, Layout, ListPlace, LoadError, Loaded};
-use super::{FileCursor, TableFile, View};
-use crate::arrow::array::RecordBatch;
+use super::column::{self, Layout, ListPlace, Loaded, element};
+use super::{Element, FileCursor, TARGET, TableFile, View};
+use crate::arrow::array::{ArrayRef, Float32Array, Float64Array, RecordBatch};
 use crate::schema::Schema;
-use crate::{Error, Result};
+use crate::{Error, Real, Result};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 const FORMAT: &str = "record batches";
+
+/// Most rows of a chunk: what is converted, and what is noted of each row, is for a few hundred kilobytes.
+const CHUNK: u64 = 8192;
 
 /// Record batches of one schema, one after the other, as a table.
 #[derive(Debug)]
@@ -32,12 +35,44 @@ impl BatchTable {
             let detail = format!("their columns differ: {} and {}", first.schema(), other.schema());
             return Err(malformed(detail));
         }
-        let layout = Layout::new(first.schema().fields(), |root| column::length(first.column(root).as_ref(), 0));
+        let width = |root: usize| Ok::<_, Error>(column::length(first.column(root).as_ref(), 0));
+        let layout = Layout::new(first.schema().fields(), width)?;
         let mut starts = vec![0];
         for batch in &batches {
             starts.push(starts[starts.len() - 1] + batch.num_rows() as u64);
         }
         Ok(Self { layout, batches, starts })
+    }
+
+    /// Copies `x` (n x d, row-major) to columns `x0`, `x1`, …, and `y` (n x t, row-major; may be empty) to `y`, or `y0`, `y1`, … where
+    /// there are several.
+    pub(crate) fn of_rows<T: Real>(x: &[T], d: usize, y: &[f64]) -> Result<Self> {
+        let shape = |text: String| {
+            let expected = "n rows of d features, and n targets, a multiple of n, or none".to_string();
+            Error::Syntax { what: "arrays", text, expected }
+        };
+        if d == 0 || x.is_empty() || !x.len().is_multiple_of(d) {
+            return Err(shape(format!("{} values are no whole rows of {d} features", x.len())));
+        }
+        let n = x.len() / d;
+        if !y.len().is_multiple_of(n) {
+            return Err(shape(format!("{} targets for {n} rows", y.len())));
+        }
+        let t = y.len() / n;
+        let target = |k: usize| if t == 1 { TARGET.to_string() } else { format!("{TARGET}{k}") };
+        let features = (0..d).map(|j| (format!("x{j}"), column(x, j, d)));
+        let columns = features.chain((0..t).map(|k| (target(k), column(y, k, t))));
+        Self::new(vec![RecordBatch::try_from_iter(columns).map_err(|error| malformed(error.to_string()))?])
+    }
+}
+
+/// Column `j` of rows of `d`.
+fn column<T: Real>(rows: &[T], j: usize, d: usize) -> ArrayRef {
+    let values = rows.iter().skip(j).step_by(d).map(|value| value.to_f64());
+    match T::ELEMENT {
+        // to f64 and back is exact
+        Element::F32 => Arc::new(Float32Array::from_iter_values(values.map(|value| value as f32))),
+        _ => Arc::new(Float64Array::from_iter_values(values)),
     }
 }
 
@@ -65,8 +100,11 @@ impl TableFile for BatchTable {
     /// Bytes of the converted columns: those that are no plain numbers are converted batch by batch.
     fn footprint(&self, columns: &[usize]) -> usize {
         let roots = self.layout.roots(columns);
-        let bytes =
-            |batch: &RecordBatch| roots.iter().map(|root| batch.column(*root).get_array_memory_size()).sum::<usize>();
+        let bytes = |batch: &RecordBatch| {
+            let columns = roots.iter().map(|root| batch.column(*root));
+            let converted = columns.filter(|column| element(column.data_type()).is_none());
+            converted.map(|column| column.get_array_memory_size()).sum::<usize>()
+        };
         self.batches.iter().map(bytes).max().unwrap_or(0)
     }
 
@@ -92,16 +130,12 @@ impl FileCursor for BatchCursor<'_> {
         }
         let (table, first) = (self.table, self.left.start);
         let index = table.starts.partition_point(|start| *start <= first) - 1;
-        let rows = (self.left.end.min(table.starts[index + 1]) - first) as usize;
+        let rows = (self.left.end.min(table.starts[index + 1]) - first).min(CHUNK) as usize;
         let batch = table.batches[index].slice((first - table.starts[index]) as usize, rows);
         let load = |root: &usize| {
-            let width = table.layout.widths[*root];
-            Loaded::new(batch.column(*root), width).map_err(|fault| match fault {
-                LoadError::Arrow(error) => malformed(error.to_string()),
-                LoadError::Length(odd) => {
-                    let name = batch.schema_ref().field(*root).name();
-                    column::odd_length(odd, Path::new(FORMAT), first, name, width.unwrap_or_default())
-                }
+            let loaded = Loaded::new(batch.column(*root), table.layout.widths[*root]);
+            loaded.map_err(|error| {
+                error.of_column(Path::new(FORMAT), FORMAT, first, batch.schema_ref().field(*root).name())
             })
         };
         self.chunk = self.roots.iter().map(load).collect::<Result<_>>()?;

@@ -91,7 +91,6 @@ struct Open<'a, T> {
 
 struct ChainedCursor<'a, T: Real> {
     source: &'a Chained<'a, T>,
-    /// Rows not opened yet.
     left: Range<u64>,
     open: Option<Open<'a, T>>,
     spare: RowBuf<T>,

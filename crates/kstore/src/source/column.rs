@@ -49,23 +49,23 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout of these fields; `width` returns the length of the lists of a column whose type does not tell it, or
+    /// The layout of these fields; `width` finds the length of the lists of a column whose type does not tell it, or
     /// `None`.
-    pub(super) fn new(fields: &Fields, mut width: impl FnMut(usize) -> Option<usize>) -> Self {
+    pub(super) fn new<E>(fields: &Fields, width: impl Fn(usize) -> Result<Option<usize>, E>) -> Result<Self, E> {
         let mut layout = Self { schema: Schema::default(), places: Vec::new(), widths: Vec::new() };
         for (root, field) in fields.iter().enumerate() {
             let width = match field.data_type() {
                 DataType::FixedSizeList(..) if list_element(field.data_type()).is_some() => {
                     fixed_size(field.data_type())
                 }
-                other if list_element(other).is_some() => width(root),
+                other if list_element(other).is_some() => width(root)?,
                 _ => None,
             };
             let width = width.filter(|width| *width <= LONGEST_LIST);
             layout.push(root, field.name(), field.data_type(), width);
             layout.widths.push(width);
         }
-        layout
+        Ok(layout)
     }
 
     /// Notes which columns are the index of a pandas table, as its metadata say.
@@ -185,38 +185,56 @@ pub(super) fn kind(data_type: &DataType) -> Kind {
     }
 }
 
-/// A list that is not as long as the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OddLength {
-    /// Row of the chunk.
-    pub(super) row: usize,
-    /// Length of the list.
-    pub(super) got: usize,
-}
-
-/// Why a column of a chunk could not be prepared.
 #[derive(Debug)]
 pub(super) enum LoadError {
-    Length(OddLength),
-    Arrow(ArrowError),
+    /// A list that is not as long as the others, by its row of the chunk.
+    Length {
+        row: usize,
+        expected: usize,
+        got: usize,
+    },
+    Damaged(String),
+    Io(std::io::Error),
 }
 
-/// The error for a list of odd length in a chunk whose first row is `first`.
-pub(super) fn odd_length(odd: OddLength, path: &Path, first: u64, name: &str, expected: usize) -> Error {
-    Error::ListLength {
-        path: path.to_path_buf(),
-        row: first + odd.row as u64,
-        column: name.to_string(),
-        expected,
-        got: odd.got,
-        remedy: "lists become columns only where all have one length; mend the data or leave the column out with \
-                 `features`",
+impl LoadError {
+    pub(super) fn of(self, path: &Path, format: &'static str) -> Error {
+        self.of_column(path, format, 0, "")
+    }
+
+    /// The error about a column of a file, in a chunk whose first row is `first`.
+    pub(super) fn of_column(self, path: &Path, format: &'static str, first: u64, name: &str) -> Error {
+        match self {
+            Self::Length { row, expected, got } => Error::ListLength {
+                path: path.to_path_buf(),
+                row: first + row as u64,
+                column: name.to_string(),
+                expected,
+                got,
+                remedy: "lists become columns only where all have one length; mend the data or leave the column out \
+                         with `features`",
+            },
+            Self::Damaged(detail) => Error::Malformed { path: path.to_path_buf(), format, detail },
+            Self::Io(source) => Error::io("read", path)(source),
+        }
     }
 }
 
 impl From<ArrowError> for LoadError {
     fn from(error: ArrowError) -> Self {
-        Self::Arrow(error)
+        Self::Damaged(error.to_string())
+    }
+}
+
+impl From<String> for LoadError {
+    fn from(detail: String) -> Self {
+        Self::Damaged(detail)
+    }
+}
+
+impl From<std::io::Error> for LoadError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
     }
 }
 
@@ -225,7 +243,7 @@ impl From<ArrowError> for LoadError {
 pub(super) enum Loaded {
     /// An array of a type that [`view`] knows.
     Array(ArrayRef),
-    /// The numbers of lists of one length, row after row.
+    /// The numbers of lists of one length, row after row; single numbers are lists of 1.
     Block { element: Element, width: usize, bytes: Buffer, nulls: Vec<Option<NullBuffer>> },
 }
 
@@ -233,7 +251,7 @@ impl Loaded {
     /// Prepares a column whose lists, if it has any, should have `width` numbers.
     pub(super) fn new(array: &ArrayRef, width: Option<usize>) -> Result<Self, LoadError> {
         match (width, list_element(array.data_type())) {
-            (Some(width), Some(element)) => block(array.as_ref(), element, width).map_err(LoadError::Length),
+            (Some(width), Some(element)) => block(array.as_ref(), element, width),
             _ => Ok(Self::Array(super::plain::plain(array)?)),
         }
     }
@@ -244,15 +262,42 @@ impl Loaded {
             Self::Array(array) => super::plain::view(array),
             Self::Block { element, width, bytes, nulls } => {
                 let (offset, stride) = (item * element.size(), width * element.size());
-                let values = Values::Strided(Strided { bytes, element: *element, offset, stride });
+                let strided = Values::Strided(Strided { bytes, element: *element, offset, stride });
+                let values = if *width == 1 { numbers(*element, bytes, strided) } else { strided };
                 Some(View { values, nulls: nulls.get(item).and_then(Option::as_ref) })
             }
         }
     }
+
+    /// The bytes of a block, to be used for the next one, where nobody else holds them.
+    #[cfg(feature = "ipc")]
+    pub(super) fn into_bytes(self) -> Option<MutableBuffer> {
+        match self {
+            Self::Block { bytes, .. } => bytes.into_mutable().ok(),
+            Self::Array(_) => None,
+        }
+    }
+}
+
+/// Bytes as the numbers that they are; `other` where they are not aligned, or are no numbers of Rust.
+fn numbers<'a>(element: Element, bytes: &'a [u8], other: Values<'a>) -> Values<'a> {
+    match element {
+        Element::F32 => bytemuck::try_cast_slice(bytes).map_or(other, Values::F32),
+        Element::F64 => bytemuck::try_cast_slice(bytes).map_or(other, Values::F64),
+        Element::I8 => bytemuck::try_cast_slice(bytes).map_or(other, Values::I8),
+        Element::I16 => bytemuck::try_cast_slice(bytes).map_or(other, Values::I16),
+        Element::I32 => bytemuck::try_cast_slice(bytes).map_or(other, Values::I32),
+        Element::I64 => bytemuck::try_cast_slice(bytes).map_or(other, Values::I64),
+        Element::U8 => Values::U8(bytes),
+        Element::U16 => bytemuck::try_cast_slice(bytes).map_or(other, Values::U16),
+        Element::U32 => bytemuck::try_cast_slice(bytes).map_or(other, Values::U32),
+        Element::U64 => bytemuck::try_cast_slice(bytes).map_or(other, Values::U64),
+        Element::F16 | Element::Bool => other,
+    }
 }
 
 /// Lists as one block of numbers, where all have `width`; a missing list becomes `width` missing numbers.
-fn block(array: &dyn Array, element: Element, width: usize) -> Result<Loaded, OddLength> {
+fn block(array: &dyn Array, element: Element, width: usize) -> Result<Loaded, LoadError> {
     let (items, starts): (_, Vec<usize>) = match array.data_type() {
         DataType::List(_) => {
             let list = array.as_list::<i32>();
@@ -316,11 +361,11 @@ pub(super) fn length(array: &dyn Array, row: usize) -> Option<usize> {
 }
 
 /// Finds a list that has another length than `width`, by where each begins and the last ends.
-pub(super) fn check_lengths(starts: &[usize], lists: Option<&NullBuffer>, width: usize) -> Result<(), OddLength> {
+pub(super) fn check_lengths(starts: &[usize], lists: Option<&NullBuffer>, width: usize) -> Result<(), LoadError> {
     let lengths = starts.windows(2).map(|pair| pair[1] - pair[0]).enumerate();
     let mut there = lengths.filter(|(row, _)| lists.is_none_or(|lists| lists.is_valid(*row)));
     match there.find(|(_, length)| *length != width) {
-        Some((row, got)) => Err(OddLength { row, got }),
+        Some((row, got)) => Err(LoadError::Length { row, expected: width, got }),
         None => Ok(()),
     }
 }

@@ -5,11 +5,11 @@
 //! once, to find its rows and columns. Rows are counted without empty lines.
 
 use super::text::{
-    Builder, Builders, COLUMN_LIMIT, LineScanner, Refused, TextChunk, TextFormat, TextOptions, TextTable, Wrong,
+    Builder, Builders, COLUMN_LIMIT, Guess, LineScanner, Refused, TextChunk, TextFormat, TextOptions, TextTable, Wrong,
 };
 use super::{Format, TableFile, View};
 use crate::Result;
-use crate::schema::{Column, Kind};
+use crate::schema::Column;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -23,23 +23,23 @@ pub(super) const FORMAT: Format = Format::new(&["jsonl", "ndjson"], open).text()
 /// Reads an open file of JSON lines once, to find its rows and what its columns hold; the path is for messages.
 fn open(path: &Path, file: File, _: &TextOptions) -> Result<Arc<dyn TableFile>> {
     let mut table = TextTable::new(path, file, JsonLines)?;
-    let (mut columns, mut places) = (Vec::<(String, Holds)>::new(), HashMap::<String, usize>::new());
+    let (mut columns, mut places) = (Vec::<(String, Guess)>::new(), HashMap::<String, usize>::new());
     table.index(0, |_, line| {
         for (name, value) in pairs(line)? {
-            let Some(new) = Holds::of(&value) else {
+            let Some(new) = guess(&value) else {
                 let remedy = "write its parts as columns of their own, or leave it out";
                 let expected = "a number, text, true, false or null";
                 return Err(Refused::Row(Wrong::new(expected, "a list or an object", remedy).of_column(&name)));
             };
             let place = places.get(&*name).copied().unwrap_or_else(|| {
                 places.insert(name.to_string(), columns.len());
-                columns.push((name.to_string(), Holds::Nothing));
+                columns.push((name.to_string(), Guess::Missing));
                 columns.len() - 1
             });
             let before = columns[place].1;
             columns[place].1 = before.with(new).ok_or_else(|| {
                 let remedy = "write the values of a column in one type";
-                Wrong::new(before.name(), new.name(), remedy).of_column(&name)
+                Wrong::new(named(before), named(new), remedy).of_column(&name)
             })?;
         }
         match columns.len() > COLUMN_LIMIT {
@@ -52,7 +52,7 @@ fn open(path: &Path, file: File, _: &TextOptions) -> Result<Arc<dyn TableFile>> 
     })?;
     match columns.is_empty() {
         true => Err(table.malformed("it is empty")),
-        false => Ok(Arc::new(table.with_columns(columns.into_iter().map(|(name, holds)| (name, holds.kind()))))),
+        false => Ok(Arc::new(table.with_columns(columns.into_iter().map(|(name, guess)| (name, guess.kind()))))),
     }
 }
 
@@ -84,55 +84,24 @@ fn pairs(line: &[u8]) -> Result<Vec<(Cow<'_, str>, Value)>, Wrong> {
     })
 }
 
-/// What the values of a column are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holds {
-    /// Nothing yet but missing values.
-    Nothing,
-    Truths,
-    Integers,
-    Numbers,
-    Text,
+/// What a value looks like; `None` for a list or an object. Whole numbers beyond int64 are read as float64.
+fn guess(value: &Value) -> Option<Guess> {
+    match value {
+        Value::Null => Some(Guess::Missing),
+        Value::Bool(_) => Some(Guess::Bool),
+        Value::Number(number) if number.is_i64() => Some(Guess::Int),
+        Value::Number(_) => Some(Guess::Float),
+        Value::String(_) => Some(Guess::Text),
+        Value::Array(_) | Value::Object(_) => None,
+    }
 }
 
-impl Holds {
-    fn of(value: &Value) -> Option<Self> {
-        match value {
-            Value::Null => Some(Self::Nothing),
-            Value::Bool(_) => Some(Self::Truths),
-            Value::Number(number) if number.is_i64() => Some(Self::Integers),
-            Value::Number(_) => Some(Self::Numbers),
-            Value::String(_) => Some(Self::Text),
-            Value::Array(_) | Value::Object(_) => None,
-        }
-    }
-
-    /// What holds both; `None` where nothing does.
-    fn with(self, other: Self) -> Option<Self> {
-        match (self, other) {
-            (one, two) if one == two => Some(one),
-            (Self::Nothing, other) | (other, Self::Nothing) => Some(other),
-            (Self::Integers, Self::Numbers) | (Self::Numbers, Self::Integers) => Some(Self::Numbers),
-            _ => None,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Nothing => "null",
-            Self::Truths => "true or false",
-            Self::Integers | Self::Numbers => "a number",
-            Self::Text => "text",
-        }
-    }
-
-    fn kind(self) -> Kind {
-        match self {
-            Self::Truths => Kind::Bool,
-            Self::Integers => Kind::Int { bits: 64, signed: true },
-            Self::Nothing | Self::Numbers => Kind::Float { bits: 64 },
-            Self::Text => Kind::Text,
-        }
+fn named(guess: Guess) -> &'static str {
+    match guess {
+        Guess::Missing => "null",
+        Guess::Bool => "true or false",
+        Guess::Int | Guess::Signed | Guess::Large | Guess::Float => "a number",
+        Guess::Text => "text",
     }
 }
 

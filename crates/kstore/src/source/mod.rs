@@ -5,17 +5,16 @@
 //! hand out [`Strided`] views of the bytes they read; everything above this interface treats both the same.
 
 mod absent;
-mod arrays;
 mod batches;
 mod chained;
 mod column;
 #[cfg(feature = "csv")]
 mod csv;
+mod extended;
 mod guard;
 mod identity;
 #[cfg(feature = "ipc")]
 pub mod ipc;
-mod joined;
 #[cfg(feature = "jsonl")]
 mod json_lines;
 pub mod memory;
@@ -35,13 +34,12 @@ mod type_name;
 mod view;
 
 pub(crate) use absent::Absent;
-pub(crate) use arrays::ArrayTable;
 pub(crate) use batches::BatchTable;
 pub use chained::Chained;
+pub use extended::TARGET;
+pub(crate) use extended::{Added, Extended};
 pub use guard::is_decoding;
 pub use identity::Identity;
-pub(crate) use joined::Joined;
-pub use joined::TARGET;
 pub use spool::STDIN;
 pub(crate) use spool::standard_input;
 pub use text::TextOptions;
@@ -140,6 +138,7 @@ pub struct Format {
     pub extensions: &'static [&'static str],
     magic: &'static [u8],
     is_text: bool,
+    is_matrix: bool,
     open: Open,
     /// Reads parts of an object at a distance; other formats are copied first.
     distant: Option<OpenDistant>,
@@ -149,7 +148,7 @@ pub struct Format {
 impl Format {
     /// A format that is known by its extensions, and read.
     pub const fn new(extensions: &'static [&'static str], open: Open) -> Self {
-        Self { extensions, magic: b"", is_text: false, open, distant: None, written: None }
+        Self { extensions, magic: b"", is_text: false, is_matrix: false, open, distant: None, written: None }
     }
 
     /// This format, each file of which begins with these bytes.
@@ -160,6 +159,16 @@ impl Format {
     /// This format, which is text and may be compressed as a whole.
     pub const fn text(self) -> Self {
         Self { is_text: true, ..self }
+    }
+
+    /// This format, whose files hold one matrix of one type, without names: targets stand in a file of their own.
+    pub const fn matrix(self) -> Self {
+        Self { is_matrix: true, ..self }
+    }
+
+    /// Whether a file holds one matrix of one type, without names.
+    pub fn is_matrix(&self) -> bool {
+        self.is_matrix
     }
 
     /// This format, which is written too: `holds` tells whether it can hold a column, `create` starts a file.

@@ -3,16 +3,14 @@
 //! They are written out once, into a file without a name in the folder for temporary files (`TMPDIR`), and read from there like any other file. The
 //! operating system removes that file when the table is dropped or the process ends. *Bytes on disk*: those of the plain text.
 
-use super::{FileCursor, Format, Identity, TableFile, TextOptions, by_extension, by_magic, known};
-use crate::condition::Bound;
-use crate::schema::Schema;
+#[cfg(feature = "compressed")]
+use super::{Extended, Format};
+use super::{Identity, TableFile, TextOptions, by_extension, by_magic, known};
 use crate::{Error, Result};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 /// Name that stands for standard input.
 pub const STDIN: &str = "-";
@@ -47,7 +45,7 @@ fn compressed(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn 
         return Err(Error::UnknownFormat { path: path.to_path_buf(), known });
     };
     let inner = (format.open)(path, plain, options)?;
-    Ok(Arc::new(Spooled { inner, bytes }))
+    Ok(Arc::new(Extended::unpacked(inner, bytes)))
 }
 
 /// Opens what standard input brings: any format, known by its first bytes; text is taken as JSON lines where it begins with a brace, else as CSV.
@@ -97,61 +95,4 @@ fn written(mut reader: impl Read) -> Result<File, CopyError> {
     }
     out.rewind().map_err(failed)?;
     Ok(out)
-}
-
-/// A table that is read from another file than the one it came in.
-#[cfg(feature = "compressed")]
-#[derive(Debug)]
-struct Spooled {
-    inner: Arc<dyn TableFile>,
-    /// Bytes of the compressed file.
-    bytes: u64,
-}
-
-#[cfg(feature = "compressed")]
-impl TableFile for Spooled {
-    fn format(&self) -> &'static str {
-        self.inner.format()
-    }
-
-    fn schema(&self) -> &Schema {
-        self.inner.schema()
-    }
-
-    fn rows(&self) -> u64 {
-        self.inner.rows()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn scanned(&self) -> u64 {
-        self.bytes + self.inner.scanned()
-    }
-
-    fn line(&self, row: u64) -> Option<u64> {
-        self.inner.line(row)
-    }
-
-    fn held(&self) -> usize {
-        self.inner.held()
-    }
-
-    fn footprint(&self, columns: &[usize]) -> usize {
-        self.inner.footprint(columns)
-    }
-
-    fn candidates(&self, column: usize, condition: &Bound) -> Vec<Range<u64>> {
-        self.inner.candidates(column, condition)
-    }
-
-    fn open<'a>(
-        &'a self,
-        columns: &[usize],
-        rows: Range<u64>,
-        read: &Arc<AtomicU64>,
-    ) -> Result<Box<dyn FileCursor + 'a>> {
-        self.inner.open(columns, rows, read)
-    }
 }

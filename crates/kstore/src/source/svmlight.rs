@@ -9,7 +9,9 @@
 //! Format: T. Joachims, SVM-light (svmlight.joachims.org); C.-C. Chang and C.-J. Lin, "LIBSVM: a library for support
 //! vector machines", ACM Transactions on Intelligent Systems and Technology 2:3 (2011), 27.
 
-use super::text::{CHUNK_ROWS, COLUMN_LIMIT, LineScanner, TextChunk, TextFormat, TextOptions, TextTable, Wrong};
+use super::text::{
+    CHUNK_ROWS, COLUMN_LIMIT, LineScanner, TextChunk, TextFormat, TextOptions, TextTable, Wrong, number, shown, slots,
+};
 use super::{Element, Format, Strided, TableFile, Values, View};
 use crate::schema::{Column, Kind};
 use crate::{Error, Result};
@@ -86,17 +88,8 @@ fn whole(digits: &[u8]) -> Option<u64> {
     digits.first()?.is_ascii_digit().then(|| number(digits))?
 }
 
-fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
-    std::str::from_utf8(text).ok()?.parse().ok()
-}
-
 fn float(text: &[u8]) -> Result<f64, Wrong> {
     number(text).ok_or_else(|| Wrong::new("a number", shown(text), "correct the line"))
-}
-
-/// The beginning of a word, short enough for a message.
-fn shown(word: &[u8]) -> String {
-    format!("{:?}", String::from_utf8_lossy(&word[..word.len().min(40)]))
 }
 
 fn too_wide(most: usize, place: u64) -> Wrong {
@@ -125,8 +118,7 @@ impl TextFormat for Svmlight {
     }
 
     fn chunk(&self, columns: &[Column], wanted: &[usize]) -> Dense {
-        let mut slots = vec![None; columns.len()];
-        wanted.iter().enumerate().for_each(|(slot, column)| slots[*column] = Some(slot));
+        let slots = slots(columns.len(), wanted);
         Dense { zero_based: self.zero_based, slots, width: wanted.len(), rows: Vec::new(), filled: 0 }
     }
 

@@ -2,8 +2,7 @@
 //! those types.
 
 use super::scan::{RowScanner, Splitter};
-use crate::schema::Kind;
-use crate::source::text::{Builder, Scanner};
+use crate::source::text::{Builder, Guess, Scanner, number};
 use std::convert::Infallible;
 
 /// Delimiters that are recognised, the likelier first.
@@ -50,74 +49,21 @@ fn counts(start: &[u8], delimiter: u8) -> Vec<usize> {
     counts
 }
 
-/// The narrowest type that all values of a column so far have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Guess {
-    /// Nothing but missing values.
-    #[default]
-    Missing,
-    Bool,
-    /// Whole numbers of int64, none negative.
-    Int,
-    /// Whole numbers of int64, some negative.
-    Signed,
-    /// Whole numbers, none negative and some beyond int64.
-    Large,
-    Float,
-    Text,
-}
-
-impl Guess {
-    /// Takes the next value of the column into account.
-    pub(super) fn observe(&mut self, field: &[u8]) {
-        if *self == Self::Text {
-            return;
-        }
-        let value = Self::of(field);
-        *self = match (*self, value) {
-            (known, Self::Missing) => known,
-            (Self::Missing, value) => value,
-            (known, value) if known == value => known,
-            (Self::Text | Self::Bool, _) | (_, Self::Text | Self::Bool) => Self::Text,
-            (Self::Int, Self::Signed) | (Self::Signed, Self::Int) => Self::Signed,
-            (Self::Int, Self::Large) | (Self::Large, Self::Int) => Self::Large,
-            _ => Self::Float,
-        };
+pub(super) fn guess(field: &[u8]) -> Guess {
+    let field = field.trim_ascii();
+    if is_missing(field, true) {
+        Guess::Missing
+    } else if truth(field).is_some() {
+        Guess::Bool
+    } else if let Some(value) = number::<i64>(field) {
+        if value < 0 { Guess::Signed } else { Guess::Int }
+    } else if number::<u64>(field).is_some() {
+        Guess::Large
+    } else if number::<f64>(field).is_some() {
+        Guess::Float
+    } else {
+        Guess::Text
     }
-
-    fn of(field: &[u8]) -> Self {
-        let field = field.trim_ascii();
-        if field.is_empty() || MISSING.contains(&field) || field == b"NaN" || field == b"nan" {
-            Self::Missing
-        } else if truth(field).is_some() {
-            Self::Bool
-        } else if let Some(value) = number::<i64>(field) {
-            if value < 0 { Self::Signed } else { Self::Int }
-        } else if number::<u64>(field).is_some() {
-            Self::Large
-        } else if number::<f64>(field).is_some() {
-            Self::Float
-        } else {
-            Self::Text
-        }
-    }
-
-    /// The kind that a column of such values is read as.
-    pub(super) fn kind(self) -> Kind {
-        match self {
-            Self::Bool => Kind::Bool,
-            Self::Int | Self::Signed => Kind::Int { bits: 64, signed: true },
-            Self::Large => Kind::Int { bits: 64, signed: false },
-            Self::Missing | Self::Float => Kind::Float { bits: 64 },
-            Self::Text => Kind::Text,
-        }
-    }
-}
-
-/// A number as Rust's standard library reads it: fractions are rounded to the nearest float, whole numbers that do not
-/// fit are none.
-fn number<N: std::str::FromStr>(field: &[u8]) -> Option<N> {
-    std::str::from_utf8(field).ok()?.parse().ok()
 }
 
 /// The truth value of `true` or `false`, also with a capital or in capitals.
@@ -131,23 +77,16 @@ fn truth(field: &[u8]) -> Option<bool> {
 
 /// Appends a field; returns what was expected where the field is something else.
 pub(super) fn push(column: &mut Builder, field: &[u8]) -> Result<(), &'static str> {
+    let text = field.trim_ascii();
     match column {
-        Builder::Float(values) => match number(field.trim_ascii()) {
-            Some(value) => values.append_value(value),
-            None => values.append_option(missing(field, "a number")?),
-        },
-        Builder::Int(values) => match number(field.trim_ascii()) {
-            Some(value) => values.append_value(value),
-            None => values.append_option(missing_whole(field, "a whole number of 64 bits")?),
-        },
-        Builder::Large(values) => match number(field.trim_ascii()) {
-            Some(value) => values.append_value(value),
-            None => values.append_option(missing_whole(field, "a whole number from 0 to 2^64 - 1")?),
-        },
-        Builder::Bool(values) => match truth(field.trim_ascii()) {
-            Some(value) => values.append_value(value),
-            None => values.append_option(missing_whole(field, "true or false")?),
-        },
+        Builder::Float(values) => values.append_option(optional(number(text), text, false, "a number")?),
+        Builder::Int(values) => {
+            values.append_option(optional(number(text), text, true, "a whole number of 64 bits")?);
+        }
+        Builder::Large(values) => {
+            values.append_option(optional(number(text), text, true, "a whole number from 0 to 2^64 - 1")?);
+        }
+        Builder::Bool(values) => values.append_option(optional(truth(text), text, true, "true or false")?),
         Builder::Text(values) => match std::str::from_utf8(field) {
             Ok("") => values.append_null(),
             Ok(text) => values.append_value(text),
@@ -157,15 +96,14 @@ pub(super) fn push(column: &mut Builder, field: &[u8]) -> Result<(), &'static st
     Ok(())
 }
 
-/// `None` for a field that stands for a missing value; else `expected` as the error.
-fn missing<V>(field: &[u8], expected: &'static str) -> Result<Option<V>, &'static str> {
-    let field = field.trim_ascii();
-    if field.is_empty() || MISSING.contains(&field) { Ok(None) } else { Err(expected) }
+/// The value, or `None` for a field that stands for a missing one; else `expected` as the error.
+fn optional<V>(value: Option<V>, field: &[u8], whole: bool, expected: &'static str) -> Result<Option<V>, &'static str> {
+    if value.is_some() || is_missing(field, whole) { Ok(value) } else { Err(expected) }
 }
 
-/// [`missing`] for columns without fractions, where `NaN` stands for a missing value too.
-fn missing_whole<V>(field: &[u8], expected: &'static str) -> Result<Option<V>, &'static str> {
-    if matches!(field.trim_ascii(), b"NaN" | b"nan") { Ok(None) } else { missing(field, expected) }
+/// True for a field that stands for a missing value; in columns without fractions, `whole`, `NaN` does too.
+fn is_missing(field: &[u8], whole: bool) -> bool {
+    field.is_empty() || MISSING.contains(&field) || whole && matches!(field, b"NaN" | b"nan")
 }
 
 #[cfg(test)]
@@ -204,9 +142,9 @@ mod tests {
             (&["", "NA"], "float64"),
             (&["1,5"], "text"),
         ] {
-            let mut guess = Guess::default();
-            values.iter().for_each(|value| guess.observe(value.as_bytes()));
-            assert_eq!(guess.kind().to_string(), expected, "{values:?}");
+            let found = values.iter().map(|value| guess(value.as_bytes()));
+            let found = found.fold(Guess::Missing, |found, guess| found.with(guess).unwrap_or(Guess::Text));
+            assert_eq!(found.kind().to_string(), expected, "{values:?}");
         }
     }
 }

@@ -12,21 +12,19 @@
 mod fields;
 mod scan;
 
-use super::text::{BLOCK_BYTES, Builders, COLUMN_LIMIT, Refused, TextChunk, TextFormat, TextOptions, TextTable, Wrong};
+use super::text::{
+    self, BLOCK_BYTES, Builders, COLUMN_LIMIT, Guess, Refused, TextChunk, TextFormat, TextOptions, TextTable, Wrong,
+};
 use super::{Format, TableFile, View};
 use crate::schema::{Column, Kind};
 use crate::sink::OutputKind;
 use crate::sink::csv::CsvSink;
 use crate::{Error, Result};
-use fields::Guess;
 use scan::{QUOTE, RowScanner, Splitter};
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Bytes shown of a field that does not fit.
-const SHOWN_BYTES: usize = 40;
 
 pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
     .text()
@@ -64,8 +62,8 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
         if row < options.infer_rows {
             let width = guesses.len();
             let Ok(found) = splitter.split(text, |i, field| {
-                if let Some(guess) = guesses.get_mut(i) {
-                    guess.observe(field);
+                if let Some(guess) = guesses.get_mut(i).filter(|guess| **guess != Guess::Text) {
+                    *guess = guess.with(fields::guess(field)).unwrap_or(Guess::Text);
                 }
                 Ok::<(), Infallible>(())
             });
@@ -92,7 +90,7 @@ fn first_row(splitter: &mut Splitter, first: &[u8], header: bool) -> Result<Vec<
             (true, Err(_)) => return Err("its first line is not UTF-8; convert it with iconv".to_string()),
         };
         names.push(name);
-        data.observe(field);
+        data = data.with(fields::guess(field)).unwrap_or(Guess::Text);
         Ok(())
     })?;
     // different whole numbers may be names, such as years
@@ -114,7 +112,6 @@ fn check_width(delimiter: u8, expected: usize, found: usize) -> Result<(), Wrong
     Err(Wrong::new(fields(expected), fields(found), remedy))
 }
 
-/// A dialect of CSV.
 #[derive(Debug)]
 struct Csv {
     delimiter: u8,
@@ -125,8 +122,7 @@ impl Csv {
     #[cold]
     fn misfit(&self, column: &Column, row: u64, expected: &str, field: &[u8]) -> Wrong {
         let infer = self.infer_rows;
-        let shown = String::from_utf8_lossy(&field[..field.len().min(SHOWN_BYTES)]).into_owned();
-        let found = if field.len() > SHOWN_BYTES { format!("{shown:?} …") } else { format!("{shown:?}") };
+        let found = text::shown(field);
         let wrong = match column.kind {
             Kind::Text => Wrong::new(expected, found, "convert the file to UTF-8 with iconv"),
             _ => Wrong::new(
@@ -150,8 +146,7 @@ impl TextFormat for Csv {
     }
 
     fn chunk<'a>(&'a self, columns: &'a [Column], wanted: &[usize]) -> CsvChunk<'a> {
-        let mut slots = vec![None; columns.len()];
-        wanted.iter().enumerate().for_each(|(slot, column)| slots[*column] = Some(slot));
+        let slots = text::slots(columns.len(), wanted);
         let (splitter, builders) = (Splitter::new(self.delimiter), Builders::new(columns, wanted));
         CsvChunk { csv: self, splitter, columns, slots, builders }
     }

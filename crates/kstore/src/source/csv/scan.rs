@@ -72,11 +72,9 @@ impl Scanner for RowScanner {
     }
 }
 
-/// The edge that was found in a field without quotes.
 enum Edge {
     /// A field, or the bytes, begin or end here.
     Field(usize),
-    /// The row ends here.
     Row(usize),
 }
 

@@ -1,10 +1,10 @@
 //! A cursor over the rows of an Arrow IPC file.
 
-use super::message::{Batch, Form, IpcError};
-use super::reader::{ColumnReader, Problem};
-use super::{IpcFile, TEXT_CHUNK, damaged, told};
+use super::message::Batch;
+use super::reader::ColumnReader;
+use super::{IpcFile, NAME, TEXT_CHUNK, damaged};
 use crate::Result;
-use crate::source::column::{self, ListPlace};
+use crate::source::column::{ListPlace, LoadError};
 use crate::source::guard::guarded;
 use crate::source::positioned::Positioned;
 use crate::source::{Element, FileCursor, View};
@@ -39,8 +39,7 @@ impl<'a> IpcCursor<'a> {
         }
     }
 
-    /// Moves to the batch that holds the next row.
-    fn enter(&mut self) -> Result<(), IpcError> {
+    fn enter(&mut self) -> Result<(), LoadError> {
         let index = self.ipc.starts.partition_point(|start| *start <= self.left.start).saturating_sub(1);
         let Some(block) = self.ipc.batches.get(index) else {
             return Err(format!("it has no row {}", self.left.start).into());
@@ -74,13 +73,12 @@ impl<'a> IpcCursor<'a> {
         let rows = self.by_text(self.next_rows(x.len() / stride))?;
         let column = &self.columns[block];
         // lists that may be missing, or hold missing numbers, need a look at each
-        let (Form::Numbers { .. }, Some(values)) = (&column.root.form, column.stored.last()) else { return Ok(None) };
-        if column.nulls != [0; 2] {
+        let Some(values) = column.stored.last().filter(|_| column.nulls.iter().all(|nulls| *nulls == 0)) else {
             return Ok(None);
-        }
+        };
         let x = &mut x[..(rows.end - rows.start) as usize * stride];
         let copied = values.copy(&self.file, rows.start * stride as u64, x);
-        copied.map_err(|trouble| told(&self.ipc.path, trouble))?;
+        copied.map_err(|error| error.of(&self.ipc.path, NAME))?;
         self.load_columns(rows.clone(), Some(block))?;
         Ok(Some(self.pass(rows)))
     }
@@ -89,7 +87,7 @@ impl<'a> IpcCursor<'a> {
         if self.batch.contains(&self.left.start) {
             return Ok(());
         }
-        self.enter().map_err(|trouble| told(&self.ipc.path, trouble))
+        self.enter().map_err(|error| error.of(&self.ipc.path, NAME))
     }
 
     /// The next rows, at most `most`, counted from the start of the batch.
@@ -104,7 +102,7 @@ impl<'a> IpcCursor<'a> {
         let mut end = rows.end;
         for column in &self.columns {
             let fits = column.rows_of_text(&self.file, rows.start..end, TEXT_CHUNK);
-            end = rows.start + fits.map_err(|trouble| told(&self.ipc.path, trouble))?;
+            end = rows.start + fits.map_err(|error| error.of(&self.ipc.path, NAME))?;
         }
         Ok(rows.start..end)
     }
@@ -116,15 +114,10 @@ impl<'a> IpcCursor<'a> {
     }
 
     fn load_columns(&mut self, rows: Range<u64>, but: Option<usize>) -> Result<()> {
-        let path = &self.ipc.path;
         let first = self.batch.start + rows.start;
         for (_, column) in self.columns.iter_mut().enumerate().filter(|(index, _)| Some(*index) != but) {
-            column.load(self.ipc, &self.file, rows.clone()).map_err(|problem| match problem {
-                Problem::IpcError(trouble) => told(path, trouble),
-                Problem::Odd(odd) => {
-                    column::odd_length(odd, path, first, &column.root.name, column.width.unwrap_or_default())
-                }
-            })?;
+            let loaded = column.load(self.ipc, &self.file, rows.clone());
+            loaded.map_err(|error| error.of_column(&self.ipc.path, NAME, first, &column.root.name))?;
         }
         Ok(())
     }
@@ -133,9 +126,7 @@ impl<'a> IpcCursor<'a> {
     fn block(&self, element: Element, count: usize) -> Option<usize> {
         let places = self.places.get(..count)?;
         let root = places.first()?.root;
-        let column = &self.columns[root];
-        let fits = column.width.unwrap_or(1) == count
-            && matches!(column.root.form, Form::Numbers { element: stored, .. } if stored == element);
+        let fits = self.columns[root].root.numbers() == Some((element, count));
         let ordered = places.iter().enumerate().all(|(item, place)| place.root == root && place.item == item);
         // a column that is asked for twice is viewed as well
         let once = self.places[count..].iter().all(|place| place.root != root);
@@ -164,6 +155,6 @@ impl FileCursor for IpcCursor<'_> {
         let ListPlace { root, item } = self.places[index];
         let column = &self.columns[root];
         let unread = || damaged(&self.ipc.path, format!("a column of type {}", column.root.data_type));
-        column.view(item).ok_or_else(unread)
+        column.loaded.as_ref().and_then(|loaded| loaded.view(item)).ok_or_else(unread)
     }
 }

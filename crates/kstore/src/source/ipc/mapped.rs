@@ -1,7 +1,7 @@
 //! Columns of a mapped file, in place.
 
-use super::message::{Batch, Form};
-use super::{IpcFile, damaged, reader, told};
+use super::message::Batch;
+use super::{IpcFile, NAME, damaged};
 use crate::mmap::{Mapped, sealed::Plain};
 use crate::{Error, Result};
 
@@ -52,31 +52,28 @@ impl MappedIpc<'_> {
             let hint = file.layout.schema.hint(name);
             return Err(Error::NoSuchColumn { path: path.clone(), name: name.to_string(), hint });
         };
-        let (slot, width) = match root.form {
-            Form::Numbers { element, width } if element == V::ELEMENT => (if width.is_some() { 2 } else { 1 }, width),
-            _ => {
-                return Err(Error::WrongType {
-                    path: path.clone(),
-                    column: name.to_string(),
-                    got: root.data_type.to_string(),
-                    expected: format!("{:?} was asked for", V::ELEMENT),
-                });
-            }
+        let Some((_, width)) = root.numbers().filter(|(element, _)| *element == V::ELEMENT) else {
+            return Err(Error::WrongType {
+                path: path.clone(),
+                column: name.to_string(),
+                got: root.data_type.to_string(),
+                expected: format!("{:?} was asked for", V::ELEMENT),
+            });
         };
         let block = file.batches.get(batch);
         let block = block.ok_or_else(|| damaged(path, format!("it has {} batches", file.batches.len())))?;
-        let batch = Batch::read(&file.file, block).map_err(|trouble| told(path, trouble))?;
+        let batch = Batch::read(&file.file, block).map_err(|error| error.of(path, NAME))?;
         if batch.codec.is_some() {
             return Err(damaged(path, "it is compressed and cannot be used in place; write it uncompressed"));
         }
-        let nodes = batch.nodes.get(root.node..=root.node + usize::from(width.is_some())).unwrap_or_default();
+        let nodes = root.nodes(&batch).map_err(|detail| damaged(path, detail))?;
         if nodes.iter().any(|node| node.nulls > 0) {
             return Err(damaged(path, format!("column {name:?} has missing values and cannot be used in place")));
         }
-        let spans = reader::spans(root, &batch).map_err(|trouble| told(path, trouble))?;
-        let count = usize::try_from(batch.rows).ok().and_then(|rows| rows.checked_mul(width.unwrap_or(1)));
-        let count = count.filter(|count| (*count as u64).saturating_mul(size_of::<V>() as u64) <= spans[slot].length);
-        let place = usize::try_from(spans[slot].at).ok().zip(count);
+        let values = root.spans(&batch).map_err(|detail| damaged(path, detail))?.last().copied().unwrap_or_default();
+        let count = usize::try_from(batch.rows).ok().and_then(|rows| rows.checked_mul(width));
+        let count = count.filter(|count| (*count as u64).saturating_mul(size_of::<V>() as u64) <= values.length);
+        let place = usize::try_from(values.at).ok().zip(count);
         let values = place.and_then(|(at, count)| self.map.slice(at, count));
         values.ok_or_else(|| damaged(path, format!("column {name:?} is too short or lies at an odd address")))
     }

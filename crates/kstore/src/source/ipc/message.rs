@@ -5,19 +5,11 @@
 //! crate; lengths and offsets in them are checked here against the file before anything is read or allocated.
 
 use super::super::Element;
-use super::super::column::{element, list_element};
+use super::super::column::{LoadError, element, list_element};
 use super::super::positioned::Positioned;
 use crate::arrow::datatypes::{DataType, Field, UnionMode};
 use crate::arrow::ipc::{self, CompressionType, MetadataVersion, root_as_message};
 
-/// How buffers are compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Codec {
-    Lz4,
-    Zstd,
-}
-
-/// A message and its body in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     at: u64,
@@ -27,6 +19,8 @@ pub(super) struct Block {
 
 /// Metadata longer than this is damage: a column takes about 50 bytes.
 const METADATA_LIMIT: usize = 64 << 20;
+
+const CODECS: [CompressionType; 2] = [CompressionType::LZ4_FRAME, CompressionType::ZSTD];
 
 impl Block {
     /// Checks that the block lies within the file.
@@ -42,7 +36,7 @@ impl Block {
         Ok(Self { at, metadata, body })
     }
 
-    pub(super) fn metadata(&self, file: &Positioned) -> Result<Vec<u8>, IpcError> {
+    pub(super) fn metadata(&self, file: &Positioned) -> Result<Vec<u8>, LoadError> {
         let mut bytes = vec![0; self.metadata];
         read(file, &mut bytes, self.at)?;
         // the length follows a marker, except in files from before Arrow 0.15
@@ -59,27 +53,8 @@ impl Block {
     }
 }
 
-/// An error while metadata or values were read: damage, or an error of the operating system.
-#[derive(Debug)]
-pub(super) enum IpcError {
-    Damage(String),
-    Io(std::io::Error),
-}
-
-impl From<String> for IpcError {
-    fn from(detail: String) -> Self {
-        Self::Damage(detail)
-    }
-}
-
-impl From<std::io::Error> for IpcError {
-    fn from(error: std::io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
 /// Fills `buffer` from `at` on.
-pub(super) fn read(file: &Positioned, buffer: &mut [u8], at: u64) -> Result<(), IpcError> {
+pub(super) fn read(file: &Positioned, buffer: &mut [u8], at: u64) -> Result<(), LoadError> {
     let got = file.read_at(buffer, at)?;
     if got < buffer.len() {
         let (expected, found) = (at + buffer.len() as u64, at + got as u64);
@@ -88,7 +63,6 @@ pub(super) fn read(file: &Positioned, buffer: &mut [u8], at: u64) -> Result<(), 
     Ok(())
 }
 
-/// A range of bytes of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) at: u64,
@@ -110,11 +84,11 @@ pub(super) struct Batch {
     pub(super) buffers: Vec<Span>,
     /// Number of data buffers of each view column.
     pub(super) variadic: Vec<usize>,
-    pub(super) codec: Option<Codec>,
+    pub(super) codec: Option<CompressionType>,
 }
 
 impl Batch {
-    pub(super) fn read(file: &Positioned, block: &Block) -> Result<Self, IpcError> {
+    pub(super) fn read(file: &Positioned, block: &Block) -> Result<Self, LoadError> {
         let bytes = block.metadata(file)?;
         let message = root_as_message(&bytes).map_err(|_| "a message is damaged".to_string())?;
         let batch = message.header_as_record_batch().ok_or_else(|| "a block holds no record batch".to_string())?;
@@ -122,16 +96,12 @@ impl Batch {
     }
 
     /// Reads the metadata of a dictionary: its number, its values, and whether they continue earlier ones.
-    pub(super) fn dictionary(file: &Positioned, block: &Block) -> Result<(i64, bool, Self), IpcError> {
+    pub(super) fn dictionary(file: &Positioned, block: &Block) -> Result<(i64, bool, Self), LoadError> {
         let bytes = block.metadata(file)?;
         let message = root_as_message(&bytes).map_err(|_| "a message is damaged".to_string())?;
         let header = message.header_as_dictionary_batch().ok_or_else(|| "a block holds no dictionary".to_string())?;
         let batch = header.data().ok_or_else(|| "a dictionary holds no values".to_string())?;
         Ok((header.id(), header.isDelta(), Self::new(batch, block)?))
-    }
-
-    pub(super) fn rows(file: &Positioned, block: &Block) -> Result<u64, IpcError> {
-        Ok(Self::read(file, block)?.rows)
     }
 
     fn new(batch: ipc::RecordBatch<'_>, block: &Block) -> Result<Self, String> {
@@ -152,47 +122,54 @@ impl Batch {
         for count in batch.variadicBufferCounts().iter().flatten() {
             variadic.push(size(count)? as usize);
         }
-        let codec = match batch.compression().map(|compression| compression.codec()) {
-            None => None,
-            Some(CompressionType::LZ4_FRAME) => Some(Codec::Lz4),
-            Some(CompressionType::ZSTD) => Some(Codec::Zstd),
-            Some(other) => return Err(format!("compression {other:?} is not read; lz4 and zstd are")),
-        };
+        let codec = batch.compression().map(|compression| compression.codec());
+        if let Some(other) = codec.filter(|codec| !CODECS.contains(codec)) {
+            return Err(format!("compression {other:?} is not read; lz4 and zstd are"));
+        }
         Ok(Self { rows: size(batch.length())?, nodes, buffers, variadic, codec })
     }
 }
 
-/// How the values of a column are stored.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Form {
-    /// Numbers of a fixed width, in lists of a fixed length or not in lists.
-    Numbers { element: Element, width: Option<usize> },
-    /// Lists of numbers with offsets, which are of 8 bytes if `large`.
-    Lists { element: Element, large: bool },
-    /// Truth values, text and decimals.
-    Values,
-    /// Keys into the dictionary with this number.
-    Dictionary { id: i64, keys: DataType },
-    /// Values of a type that is not read.
-    Unread,
-}
-
-/// A column of the file and the place of its first node, buffer and count of data buffers in a batch.
+/// A column of the file, and where its nodes, buffers and counts of data buffers are in a batch.
 #[derive(Clone, Debug)]
 pub(super) struct Root {
     pub(super) name: String,
     pub(super) data_type: DataType,
-    pub(super) form: Form,
-    pub(super) node: usize,
-    pub(super) buffer: usize,
-    pub(super) variadic: usize,
+    pub(super) dictionary: Option<i64>,
+    at: Counts,
+    size: Counts,
 }
 
 impl Root {
     /// A column on its own, as the values of a dictionary are.
     pub(super) fn alone(name: &str, data_type: &DataType) -> Self {
-        let form = form(data_type, None);
-        Self { name: name.to_string(), data_type: data_type.clone(), form, node: 0, buffer: 0, variadic: 0 }
+        let (at, size) = (Counts::default(), Counts::of(data_type, false));
+        Self { name: name.to_string(), data_type: data_type.clone(), dictionary: None, at, size }
+    }
+
+    /// The type of its numbers and how many a row has, where all lie side by side in its last buffer: numbers of a fixed width,
+    /// and lists of them that all have the length of the type.
+    pub(super) fn numbers(&self) -> Option<(Element, usize)> {
+        match &self.data_type {
+            DataType::FixedSizeList(_, size) if *size > 0 => Some((list_element(&self.data_type)?, *size as usize)),
+            other => Some((element(other)?, 1)),
+        }
+    }
+
+    /// Its nodes in a batch, its own first.
+    pub(super) fn nodes<'b>(&self, batch: &'b Batch) -> Result<&'b [Node], String> {
+        let nodes = batch.nodes.get(self.at.nodes..self.at.nodes + self.size.nodes);
+        nodes.ok_or_else(|| format!("a batch without column {:?}", self.name))
+    }
+
+    /// Its buffers in a batch, as they follow each other.
+    pub(super) fn spans<'b>(&self, batch: &'b Batch) -> Result<&'b [Span], String> {
+        let data = |skip: usize, count: usize| batch.variadic.iter().skip(skip).take(count).sum::<usize>();
+        // the data buffers of the view columns before this one, and its own
+        let start = self.at.buffers + data(0, self.at.variadic);
+        let end = start.checked_add(self.size.buffers + data(self.at.variadic, self.size.variadic));
+        let spans = end.and_then(|end| batch.buffers.get(start..end));
+        spans.ok_or_else(|| format!("a batch without all buffers of column {:?}", self.name))
     }
 }
 
@@ -204,44 +181,14 @@ pub(super) fn roots<'a>(
 ) -> Vec<Root> {
     // files from before Arrow 1.0 give unions a validity bitmap
     let old_unions = version < MetadataVersion::V5;
-    let mut next = Counts::default();
-    let mut roots = Vec::new();
-    for (index, field) in fields.enumerate() {
-        let Counts { nodes: node, buffers: buffer, variadic } = next;
-        let form = form(field.data_type(), dictionary(index));
+    let mut at = Counts::default();
+    let root = |(index, field): (usize, &Field)| {
+        let (start, size) = (at, Counts::of(field.data_type(), old_unions));
+        at.add(field.data_type(), old_unions);
         let (name, data_type) = (field.name().clone(), field.data_type().clone());
-        roots.push(Root { name, data_type, form, node, buffer, variadic });
-        next.add(field.data_type(), old_unions);
-    }
-    roots
-}
-
-fn form(data_type: &DataType, dictionary: Option<i64>) -> Form {
-    match (data_type, dictionary, list_element(data_type), element(data_type)) {
-        (DataType::Dictionary(keys, _), Some(id), ..) => Form::Dictionary { id, keys: (**keys).clone() },
-        (DataType::FixedSizeList(_, size), _, Some(element), _) if *size > 0 => {
-            Form::Numbers { element, width: Some(*size as usize) }
-        }
-        (DataType::List(_), _, Some(element), _) => Form::Lists { element, large: false },
-        (DataType::LargeList(_), _, Some(element), _) => Form::Lists { element, large: true },
-        (_, _, _, Some(element)) => Form::Numbers { element, width: None },
-        (
-            DataType::Boolean
-            | DataType::Utf8
-            | DataType::LargeUtf8
-            | DataType::Utf8View
-            | DataType::Binary
-            | DataType::LargeBinary
-            | DataType::BinaryView
-            | DataType::FixedSizeBinary(_)
-            | DataType::Decimal32(..)
-            | DataType::Decimal64(..)
-            | DataType::Decimal128(..)
-            | DataType::Decimal256(..),
-            ..,
-        ) => Form::Values,
-        _ => Form::Unread,
-    }
+        Root { name, data_type, dictionary: dictionary(index), at: start, size }
+    };
+    fields.enumerate().map(root).collect()
 }
 
 /// The numbers of nodes and buffers that the columns so far take up in a batch.
@@ -253,6 +200,12 @@ struct Counts {
 }
 
 impl Counts {
+    fn of(data_type: &DataType, old_unions: bool) -> Self {
+        let mut counts = Self::default();
+        counts.add(data_type, old_unions);
+        counts
+    }
+
     fn add(&mut self, data_type: &DataType, old_unions: bool) {
         self.nodes += 1;
         self.buffers += match data_type {

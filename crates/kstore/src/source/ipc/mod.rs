@@ -15,9 +15,9 @@ mod stored;
 pub use mapped::MappedIpc;
 
 use self::cursor::IpcCursor;
-use self::message::{Batch, Block, Form, IpcError, Root, read};
+use self::message::{Batch, Block, Root, read};
 use self::stored::cost;
-use super::column::{self, Layout};
+use super::column::{self, Layout, LoadError, element, list_element};
 use super::guard::guarded;
 use super::positioned::Positioned;
 use super::{FileCursor, Format, TableFile};
@@ -75,7 +75,6 @@ pub struct IpcFile {
     /// First row of each batch, and behind them the number of rows.
     starts: Vec<u64>,
     dictionaries: Vec<Block>,
-    /// Dictionaries that were asked for, by number.
     known: Mutex<HashMap<i64, ArrayRef>>,
     /// Bytes that the columns of the file hold beside their chunks, as far as they were asked for.
     measured: Mutex<HashMap<usize, Held>>,
@@ -92,10 +91,10 @@ impl IpcFile {
         let file = Positioned::of(file).map_err(Error::io("read", path))?;
         let footer = footer(path, &file)?;
         let parsed = guarded(|| Self::parse(path, file, &footer));
-        parsed.map_err(|panic| damaged(path, panic))?.map_err(|trouble| told(path, trouble))
+        parsed.map_err(|panic| damaged(path, panic))?.map_err(|error| error.of(path, NAME))
     }
 
-    fn parse(path: &Path, file: Positioned, footer: &[u8]) -> Result<Self, IpcError> {
+    fn parse(path: &Path, file: Positioned, footer: &[u8]) -> Result<Self, LoadError> {
         let footer = root_as_footer(footer).map_err(|_| "its footer is damaged".to_string())?;
         let stored = footer.schema().ok_or_else(|| "its footer names no columns".to_string())?;
         if stored.endianness() == Endianness::Big || cfg!(target_endian = "big") {
@@ -107,27 +106,15 @@ impl IpcFile {
         let batches = blocks(&footer, false, &file)?;
         let mut starts = vec![0u64];
         for block in &batches {
-            let rows = Batch::rows(&file, block)?;
+            let rows = Batch::read(&file, block)?.rows;
             let end = starts.last().and_then(|start| start.checked_add(rows));
             starts.push(end.filter(|end| *end <= i64::MAX as u64).ok_or_else(|| format!("a batch of {rows} rows"))?);
         }
         let first = batches.iter().zip(starts.windows(2)).find(|(_, rows)| rows[0] < rows[1]).map(|(block, _)| block);
-        let (mut trouble, mut width) = (None, None);
-        let layout = Layout::new(schema.fields(), |root| {
-            // the length of lists that have offsets is that of the first row
-            width = first.and_then(|block| match reader::first_length(&file, &roots[root], block) {
-                Ok(width) => width,
-                Err(error) => {
-                    trouble = Some(error);
-                    None
-                }
-            });
-            width
-        })
-        .with_pandas(schema.metadata().get(column::PANDAS).map(String::as_str));
-        if let Some(trouble) = trouble {
-            return Err(trouble);
-        }
+        // the length of lists that have offsets is that of the first row
+        let width = |root: usize| first.map_or(Ok(None), |block| reader::first_length(&file, &roots[root], block));
+        let layout = Layout::new(schema.fields(), width)?;
+        let layout = layout.with_pandas(schema.metadata().get(column::PANDAS).map(String::as_str));
         let dictionaries = blocks(&footer, true, &file)?;
         Ok(Self {
             path: path.to_path_buf(),
@@ -148,7 +135,7 @@ impl IpcFile {
     }
 
     /// The values that keys into dictionary `id` stand for; read once and kept.
-    fn dictionary(&self, id: i64, data_type: &DataType) -> Result<ArrayRef, IpcError> {
+    fn dictionary(&self, id: i64, data_type: &DataType) -> Result<ArrayRef, LoadError> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(values) = known.get(&id) {
             return Ok(Arc::clone(values));
@@ -176,7 +163,6 @@ impl IpcFile {
         Ok(values)
     }
 
-    /// Number of rows of a chunk of these columns of the file.
     fn chunk_rows(&self, roots: &[usize]) -> usize {
         let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.widths[*root])).sum();
         let bytes = (roots.len() * READ_BYTES).clamp(CHUNK_BYTES, CHUNK_LIMIT);
@@ -200,7 +186,7 @@ impl IpcFile {
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    fn measure(&self, roots: &[usize]) -> Result<Vec<Held>, IpcError> {
+    fn measure(&self, roots: &[usize]) -> Result<Vec<Held>, LoadError> {
         let mut found = vec![(Held::default(), 0); roots.len()];
         for block in if roots.is_empty() { &[] } else { &self.batches[..] } {
             let batch = Batch::read(&self.file, block)?;
@@ -211,10 +197,7 @@ impl IpcFile {
             }
         }
         let beside = roots.iter().zip(found).map(|(root, (held, longest))| {
-            let dictionary = match &self.roots[*root].form {
-                Form::Dictionary { id, .. } => self.dictionary_bytes(*id)?,
-                _ => 0,
-            };
+            let dictionary = self.roots[*root].dictionary.map_or(Ok(0), |id| self.dictionary_bytes(id))?;
             // a chunk's texts as they are read, and once more while they are made an array
             let texts = if longest > 0 { 2 * longest.saturating_add(TEXT_CHUNK) } else { 0 };
             Ok(Held { bytes: held.bytes.saturating_add(texts).saturating_add(dictionary), ..held })
@@ -223,10 +206,10 @@ impl IpcFile {
     }
 
     /// Bytes that a column of a batch takes once it is unpacked, and while it is being unpacked.
-    fn unpacked(&self, root: &Root, batch: &Batch) -> Result<Held, IpcError> {
+    fn unpacked(&self, root: &Root, batch: &Batch) -> Result<Held, LoadError> {
         let mut held = Held::default();
-        for span in if batch.codec.is_some() { reader::spans(root, batch)? } else { Vec::new() } {
-            let cost = cost(&self.file, span, batch.codec)?;
+        for span in if batch.codec.is_some() { root.spans(batch)? } else { &[] } {
+            let cost = cost(&self.file, *span, batch.codec)?;
             held.bytes = held.bytes.saturating_add(cost.unpacked);
             held.passing = held.passing.max(cost.passing);
         }
@@ -234,7 +217,7 @@ impl IpcFile {
     }
 
     /// Bytes of a dictionary while it is read: its parts as they are stored and unpacked, and joined.
-    fn dictionary_bytes(&self, id: i64) -> Result<u64, IpcError> {
+    fn dictionary_bytes(&self, id: i64) -> Result<u64, LoadError> {
         let mut bytes = 0u64;
         for block in &self.dictionaries {
             let (number, _, batch) = Batch::dictionary(&self.file, block)?;
@@ -250,10 +233,10 @@ impl IpcFile {
 }
 
 fn row_bytes(root: &Root, width: Option<usize>) -> usize {
-    match (&root.form, width) {
-        (Form::Numbers { element, .. } | Form::Lists { element, .. }, Some(width)) => element.size() * width,
-        (Form::Numbers { element, .. }, None) => element.size(),
-        _ => TEXT_BYTES,
+    match (list_element(&root.data_type), width, element(&root.data_type)) {
+        (Some(element), Some(width), _) => element.size() * width,
+        (_, _, Some(element)) => element.size(),
+        _ => TEXT_BYTES.max(reader::value_bytes(&root.data_type)),
     }
 }
 
@@ -298,7 +281,6 @@ impl TableFile for IpcFile {
     }
 }
 
-/// The blocks of record batches or of dictionaries.
 fn blocks(footer: &Footer<'_>, dictionaries: bool, file: &Positioned) -> Result<Vec<Block>, String> {
     let blocks = if dictionaries { footer.dictionaries() } else { footer.recordBatches() };
     blocks.iter().flatten().map(|block| Block::new(block, file)).collect()
@@ -333,17 +315,10 @@ fn footer(path: &Path, file: &Positioned) -> Result<Vec<u8>> {
     let size = u64::try_from(size).ok().filter(|size| *size <= room);
     let Some(size) = size else { return Err(damaged(path, "its footer has an impossible length")) };
     let mut footer = vec![0; size as usize];
-    read(file, &mut footer, length - 10 - size).map_err(|trouble| told(path, trouble))?;
+    read(file, &mut footer, length - 10 - size).map_err(|error| error.of(path, NAME))?;
     Ok(footer)
 }
 
 fn damaged(path: &Path, detail: impl Into<String>) -> Error {
     Error::Malformed { path: path.to_path_buf(), format: NAME, detail: detail.into() }
-}
-
-fn told(path: &Path, trouble: IpcError) -> Error {
-    match trouble {
-        IpcError::Damage(detail) => damaged(path, detail),
-        IpcError::Io(source) => Error::io("read", path)(source),
-    }
 }

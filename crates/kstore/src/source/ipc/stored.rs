@@ -1,8 +1,10 @@
 //! The bytes of one buffer of a batch, in the file or unpacked in memory.
 
+use super::super::column::LoadError;
 use super::super::positioned::Positioned;
-use super::message::{Codec, IpcError, Span, read};
+use super::message::{Span, read};
 use crate::arrow::buffer::{Buffer, MutableBuffer};
+use crate::arrow::ipc::CompressionType;
 use std::io::Read;
 
 /// A buffer: in the file as it is, or unpacked.
@@ -14,7 +16,7 @@ pub(super) enum Stored {
 
 impl Stored {
     /// Gets a buffer ready: a compressed one is read and unpacked, any other stays where it is.
-    pub(super) fn prepare(file: &Positioned, span: Span, codec: Option<Codec>) -> Result<Self, IpcError> {
+    pub(super) fn prepare(file: &Positioned, span: Span, codec: Option<CompressionType>) -> Result<Self, LoadError> {
         let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(Self::InFile(span)) };
         let (unpacked, packed) = packed(file, span)?;
         let Some(unpacked) = unpacked else { return Ok(Self::InFile(packed)) };
@@ -30,21 +32,26 @@ impl Stored {
         }
     }
 
-    pub(super) fn copy(&self, file: &Positioned, start: u64, into: &mut [u8]) -> Result<(), IpcError> {
-        let end = start.checked_add(into.len() as u64).filter(|end| *end <= self.length());
-        let Some(end) = end else { return Err(too_short(start.saturating_add(into.len() as u64), self.length())) };
+    /// An error where there are not so many bytes from `start` on: a damaged length must not become an allocation.
+    fn check(&self, start: u64, length: u64) -> Result<(), LoadError> {
+        match start.checked_add(length).filter(|end| *end <= self.length()) {
+            Some(_) => Ok(()),
+            None => Err(too_short(start.saturating_add(length), self.length())),
+        }
+    }
+
+    pub(super) fn copy(&self, file: &Positioned, start: u64, into: &mut [u8]) -> Result<(), LoadError> {
+        self.check(start, into.len() as u64)?;
         match self {
             Self::InFile(span) => read(file, into, span.at + start)?,
-            Self::InMemory(bytes) => into.copy_from_slice(&bytes[start as usize..end as usize]),
+            Self::InMemory(bytes) => into.copy_from_slice(&bytes[start as usize..][..into.len()]),
         }
         Ok(())
     }
 
     /// Bytes from `start` on, in memory of their own.
-    pub(super) fn buffer(&self, file: &Positioned, start: u64, length: u64) -> Result<Buffer, IpcError> {
-        if start.checked_add(length).is_none_or(|end| end > self.length()) {
-            return Err(too_short(start.saturating_add(length), self.length()));
-        }
+    pub(super) fn buffer(&self, file: &Positioned, start: u64, length: u64) -> Result<Buffer, LoadError> {
+        self.check(start, length)?;
         let mut bytes = MutableBuffer::from_len_zeroed(length as usize);
         self.copy(file, start, &mut bytes)?;
         Ok(bytes.into())
@@ -56,18 +63,15 @@ impl Stored {
         start: u64,
         length: usize,
         to: &mut Vec<u8>,
-    ) -> Result<(), IpcError> {
-        // a damaged length must not become an allocation
-        if start.checked_add(length as u64).is_none_or(|end| end > self.length()) {
-            return Err(too_short(start.saturating_add(length as u64), self.length()));
-        }
+    ) -> Result<(), LoadError> {
+        self.check(start, length as u64)?;
         let have = to.len();
         to.resize(have + length, 0);
         self.copy(file, start, &mut to[have..])
     }
 }
 
-fn too_short(needed: u64, length: u64) -> IpcError {
+fn too_short(needed: u64, length: u64) -> LoadError {
     format!("a buffer has {length} bytes where its rows need {needed}").into()
 }
 
@@ -80,15 +84,14 @@ pub(super) struct Cost {
     pub(super) passing: u64,
 }
 
-/// The memory that unpacking a buffer takes.
-pub(super) fn cost(file: &Positioned, span: Span, codec: Option<Codec>) -> Result<Cost, IpcError> {
+pub(super) fn cost(file: &Positioned, span: Span, codec: Option<CompressionType>) -> Result<Cost, LoadError> {
     let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(Cost::default()) };
     let (unpacked, packed) = packed(file, span)?;
     let Some(unpacked) = unpacked else { return Ok(Cost::default()) };
     let decoder = match codec {
-        Codec::Lz4 => lz4_decoder(file, packed)?,
+        CompressionType::LZ4_FRAME => lz4_decoder(file, packed)?,
         // the window is as long as what is unpacked, if that is told, and never filled beyond it
-        Codec::Zstd => ZSTD_STATE + unpacked,
+        _ => ZSTD_STATE + unpacked,
     };
     Ok(Cost { unpacked, passing: packed.length.saturating_add(decoder) })
 }
@@ -99,7 +102,7 @@ const ZSTD_STATE: u64 = (96 + 3 * 128) << 10;
 /// Bytes that lz4's decoder allocates: a packed and an unpacked block, and where blocks refer to those before them, two
 /// unpacked ones and the window of 64 KiB. The first bytes of the frame tell (LZ4 Frame Format Description 1.6.4): the
 /// magic number, then the flags, then the size of a block.
-fn lz4_decoder(file: &Positioned, packed: Span) -> Result<u64, IpcError> {
+fn lz4_decoder(file: &Positioned, packed: Span) -> Result<u64, LoadError> {
     const INDEPENDENT: u8 = 0x20;
     let mut frame = [0; 6];
     if packed.length < frame.len() as u64 {
@@ -113,7 +116,7 @@ fn lz4_decoder(file: &Positioned, packed: Span) -> Result<u64, IpcError> {
 }
 
 /// The length in front of a compressed buffer, and what is behind it; -1 stands for bytes that are stored as they are.
-fn packed(file: &Positioned, span: Span) -> Result<(Option<u64>, Span), IpcError> {
+fn packed(file: &Positioned, span: Span) -> Result<(Option<u64>, Span), LoadError> {
     let mut prefix = [0; 8];
     if span.length < 8 {
         return Err("a compressed buffer is shorter than its length field".to_string().into());
@@ -130,16 +133,16 @@ fn packed(file: &Positioned, span: Span) -> Result<(Option<u64>, Span), IpcError
 }
 
 /// Unpacks the first `need` bytes. Memory grows with what is unpacked, not with what a damaged length promises.
-fn unpack(codec: Codec, packed: &[u8], need: u64) -> Result<Vec<u8>, IpcError> {
+fn unpack(codec: CompressionType, packed: &[u8], need: u64) -> Result<Vec<u8>, LoadError> {
     // more than lz4 can ever pack; zstd may pack more, and then the vector grows
     const RATIO: u64 = 255;
     let mut bytes = Vec::new();
     let expected = need.min((packed.len() as u64).saturating_mul(RATIO)) as usize;
     bytes.try_reserve_exact(expected).map_err(|_| format!("a buffer claims {need} bytes"))?;
-    let damaged = |error: std::io::Error| IpcError::Damage(format!("a compressed buffer is damaged: {error}"));
+    let damaged = |error: std::io::Error| LoadError::Damaged(format!("a compressed buffer is damaged: {error}"));
     match codec {
-        Codec::Lz4 => lz4_flex::frame::FrameDecoder::new(packed).take(need).read_to_end(&mut bytes),
-        Codec::Zstd => zstd::Decoder::new(packed).map_err(damaged)?.take(need).read_to_end(&mut bytes),
+        CompressionType::LZ4_FRAME => lz4_flex::frame::FrameDecoder::new(packed).take(need).read_to_end(&mut bytes),
+        _ => zstd::Decoder::new(packed).map_err(damaged)?.take(need).read_to_end(&mut bytes),
     }
     .map_err(damaged)?;
     if (bytes.len() as u64) < need {
@@ -156,16 +159,16 @@ mod tests {
     #[test]
     fn a_damaged_length_allocates_nothing() {
         let packed = zstd::encode_all(&[7u8; 1000][..], 0).unwrap();
-        assert_eq!(unpack(Codec::Zstd, &packed, 1000).unwrap(), [7; 1000]);
-        assert_eq!(unpack(Codec::Zstd, &packed, 10).unwrap(), [7; 10]);
+        assert_eq!(unpack(CompressionType::ZSTD, &packed, 1000).unwrap(), [7; 1000]);
+        assert_eq!(unpack(CompressionType::ZSTD, &packed, 10).unwrap(), [7; 10]);
         for need in [1001, 1 << 40, u64::MAX] {
-            assert!(matches!(unpack(Codec::Zstd, &packed, need), Err(IpcError::Damage(_))));
+            assert!(matches!(unpack(CompressionType::ZSTD, &packed, need), Err(LoadError::Damaged(_))));
         }
         let mut lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
         lz4.write_all(&[7; 1000]).unwrap();
         let packed = lz4.finish().unwrap();
-        assert_eq!(unpack(Codec::Lz4, &packed, 1000).unwrap(), [7; 1000]);
-        assert!(unpack(Codec::Lz4, &packed, u64::MAX).is_err());
+        assert_eq!(unpack(CompressionType::LZ4_FRAME, &packed, 1000).unwrap(), [7; 1000]);
+        assert!(unpack(CompressionType::LZ4_FRAME, &packed, u64::MAX).is_err());
     }
 
     #[test]
@@ -183,9 +186,9 @@ mod tests {
             let frame = FrameInfo::new().block_mode(mode).block_size(BlockSize::Max1MB);
             let mut lz4 = FrameEncoder::with_frame_info(frame, Vec::new());
             lz4.write_all(&[7; 1000]).unwrap();
-            assert_eq!(cost_of(&lz4.finish().unwrap(), Codec::Lz4), (1000, bytes));
+            assert_eq!(cost_of(&lz4.finish().unwrap(), CompressionType::LZ4_FRAME), (1000, bytes));
         }
         let packed = zstd::encode_all(&[7u8; 1000][..], 0).unwrap();
-        assert_eq!(cost_of(&packed, Codec::Zstd), (1000, 1000 + (480 << 10)));
+        assert_eq!(cost_of(&packed, CompressionType::ZSTD), (1000, 1000 + (480 << 10)));
     }
 }

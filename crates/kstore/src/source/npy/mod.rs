@@ -30,7 +30,7 @@ const READ_BYTES: usize = 16 << 10;
 const CHUNK_LIMIT: usize = 4 << 20;
 
 pub(super) const FORMAT: Format =
-    Format::new(&["npy"], |path, file, _| Ok(Arc::new(NpyFile::of(path, file)?))).magic(MAGIC).written(
+    Format::new(&["npy"], |path, file, _| Ok(Arc::new(NpyFile::of(path, file)?))).magic(MAGIC).matrix().written(
         |column| column.time.is_none() && !matches!(column.kind, OutputKind::Text | OutputKind::Binary),
         |path, columns| Ok(Box::new(NpySink::create(path, columns)?)),
     );

@@ -9,7 +9,7 @@ mod chunks;
 mod pages;
 mod pruning;
 
-use super::column::{self, Layout, ListPlace, LoadError, Loaded};
+use super::column::{self, Layout, ListPlace, Loaded};
 use super::guard::guarded;
 use super::positioned::Positioned;
 use super::{FileCursor, Format, TableFile, View};
@@ -40,6 +40,8 @@ pub(super) const FORMAT: Format = Format {
         .magic(MAGIC)
         .written(|_| true, |path, columns| Ok(Box::new(ParquetSink::create(path, columns)?)))
 };
+
+const NAME: &str = "Parquet";
 
 /// First and last bytes of every file.
 const MAGIC: &[u8] = b"PAR1";
@@ -84,23 +86,12 @@ impl ParquetFile {
             let more = u64::try_from(group.num_rows()).ok().and_then(|more| rows.checked_add(more));
             rows = more.ok_or_else(|| damaged(path, "a row group with an impossible number of rows"))?;
         }
-        let mut failed = None;
         let pairs = metadata.metadata().file_metadata().key_value_metadata().into_iter().flatten();
         let pandas = pairs.filter(|pair| pair.key == column::PANDAS).find_map(|pair| pair.value.as_deref());
-        let layout = Layout::new(metadata.schema().fields(), |root| {
-            first_length(path, &file, &metadata, root).unwrap_or_else(|error| {
-                failed = Some(error);
-                None
-            })
-        })
-        .with_pandas(pandas);
-        match failed {
-            Some(error) => Err(error),
-            None => {
-                let (path, groups, footprints) = (path.to_path_buf(), Arc::default(), Mutex::default());
-                Ok(Self { path, layout, file, metadata, rows, groups, footprints })
-            }
-        }
+        let width = |root: usize| first_length(path, &file, &metadata, root);
+        let layout = Layout::new(metadata.schema().fields(), width)?.with_pandas(pandas);
+        let (path, groups, footprints) = (path.to_path_buf(), Arc::default(), Mutex::default());
+        Ok(Self { path, layout, file, metadata, rows, groups, footprints })
     }
 
     /// Top-level columns as the projection wants them: places of the leaves below them.
@@ -212,7 +203,7 @@ fn check_ends(path: &Path, file: &Positioned) -> Result<()> {
 
 impl TableFile for ParquetFile {
     fn format(&self) -> &'static str {
-        "Parquet"
+        NAME
     }
 
     fn schema(&self) -> &Schema {
@@ -310,14 +301,9 @@ impl ParquetCursor<'_> {
     fn load(&self, batch: &RecordBatch) -> Result<Vec<Loaded>> {
         let path = &self.file.path;
         let columns = self.roots.iter().zip(batch.columns()).map(|(root, array)| {
-            let width = self.file.layout.widths[*root];
-            Loaded::new(array, width).map_err(|fault| match fault {
-                LoadError::Arrow(error) => damaged(path, &error.to_string()),
-                LoadError::Length(odd) => {
-                    let name = self.file.metadata.schema().field(*root).name();
-                    column::odd_length(odd, path, self.left.start, name, width.unwrap_or_default())
-                }
-            })
+            let name = self.file.metadata.schema().field(*root).name();
+            let loaded = Loaded::new(array, self.file.layout.widths[*root]);
+            loaded.map_err(|error| error.of_column(path, NAME, self.left.start, name))
         });
         columns.collect()
     }
@@ -357,7 +343,7 @@ impl FileCursor for ParquetCursor<'_> {
 
 /// The error of a file that contradicts itself.
 fn damaged(path: &Path, detail: &str) -> Error {
-    Error::Malformed { path: path.to_path_buf(), format: "Parquet", detail: without_origin(detail).to_string() }
+    Error::Malformed { path: path.to_path_buf(), format: NAME, detail: without_origin(detail).to_string() }
 }
 
 /// The decoder's message, without the names of the layers it came through.

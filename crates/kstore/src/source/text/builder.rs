@@ -8,6 +8,48 @@ use crate::schema::{Column, Kind};
 use crate::source::View;
 use std::sync::Arc;
 
+/// The narrowest type that all values of a column so far have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Guess {
+    /// Nothing but missing values.
+    #[default]
+    Missing,
+    Bool,
+    /// Whole numbers of int64, none negative.
+    Int,
+    /// Whole numbers of int64, some negative.
+    Signed,
+    /// Whole numbers, none negative and some beyond int64.
+    Large,
+    Float,
+    Text,
+}
+
+impl Guess {
+    /// The type that has the values of both; `None` where they are a mixture.
+    pub(crate) fn with(self, other: Self) -> Option<Self> {
+        Some(match (self, other) {
+            (known, other) if known == other => known,
+            (Self::Missing, known) | (known, Self::Missing) => known,
+            (Self::Text | Self::Bool, _) | (_, Self::Text | Self::Bool) => return None,
+            (Self::Int, Self::Signed) | (Self::Signed, Self::Int) => Self::Signed,
+            (Self::Int, Self::Large) | (Self::Large, Self::Int) => Self::Large,
+            _ => Self::Float,
+        })
+    }
+
+    /// The kind that a column of such values is read as.
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Self::Bool => Kind::Bool,
+            Self::Int | Self::Signed => Kind::Int { bits: 64, signed: true },
+            Self::Large => Kind::Int { bits: 64, signed: false },
+            Self::Missing | Self::Float => Kind::Float { bits: 64 },
+            Self::Text => Kind::Text,
+        }
+    }
+}
+
 /// The column of the chunk that is being read.
 #[derive(Debug)]
 pub(crate) enum Builder {

@@ -12,7 +12,7 @@ mod row_starts;
 mod table;
 
 #[cfg(any(feature = "csv", feature = "jsonl"))]
-pub(crate) use builder::{Builder, Builders};
+pub(crate) use builder::{Builder, Builders, Guess};
 #[cfg(any(feature = "svmlight", feature = "jsonl"))]
 pub(crate) use lines::LineScanner;
 pub(crate) use records::{BLOCK_BYTES, Record, Records, RowStart, Scanner};
@@ -21,6 +21,27 @@ pub(crate) use table::{CHUNK_ROWS, Refused, TextChunk, TextFormat, TextTable, Wr
 
 /// Most columns of a text table. A line with more is damage, or data so sparse that dense rows are the wrong tool.
 pub(crate) const COLUMN_LIMIT: usize = 100_000;
+
+/// A number as Rust's standard library reads it: fractions are rounded to the nearest float, whole numbers that do not
+/// fit are none.
+pub(crate) fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+const SHOWN_BYTES: usize = 40;
+
+/// The beginning of a word, short enough for a message.
+pub(crate) fn shown(word: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&word[..word.len().min(SHOWN_BYTES)]);
+    if word.len() > SHOWN_BYTES { format!("{text:?} …") } else { format!("{text:?}") }
+}
+
+/// For each column of a file, its place among those that are wanted.
+pub(crate) fn slots(columns: usize, wanted: &[usize]) -> Vec<Option<usize>> {
+    let mut slots = vec![None; columns];
+    wanted.iter().enumerate().for_each(|(slot, column)| slots[*column] = Some(slot));
+    slots
+}
 
 /// How text files are read. Formats that describe themselves ignore it.
 ///

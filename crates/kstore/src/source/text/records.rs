@@ -17,7 +17,6 @@ pub(crate) const RECORD_LIMIT: usize = 16 << 20;
 /// too long is refused without being held.
 pub(crate) const UNSEEN: usize = 4 * BLOCK_BYTES;
 
-/// The place where a row begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowStart {
     pub(crate) offset: u64,
@@ -35,7 +34,6 @@ pub(crate) trait Scanner: Send {
     fn may_end(&self) -> bool;
 }
 
-/// One row of a text file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
     /// Its text, without the line end.
@@ -43,11 +41,9 @@ pub(crate) struct Record<'a> {
     pub(crate) place: RowStart,
 }
 
-/// Why there is no next row.
 #[derive(Debug)]
 pub(crate) enum RecordError {
     Io(io::Error),
-    /// The file has become shorter.
     Short {
         expected: u64,
         found: u64,

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Most rows of a chunk.
 pub(crate) const CHUNK_ROWS: usize = 4096;
 /// Bytes of text after which a chunk ends, so that long rows make short chunks.
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
@@ -33,7 +32,6 @@ pub(crate) trait TextFormat: Debug + Send + Sync {
     fn chunk_bytes(&self, columns: &[&Column], longest: usize) -> usize;
 }
 
-/// The rows that were read last, as columns.
 pub(crate) trait TextChunk: Send {
     /// Forgets its rows; returns the most that the next ones may be.
     fn begin(&mut self, rows: usize) -> usize;
@@ -45,7 +43,6 @@ pub(crate) trait TextChunk: Send {
     fn view(&self, slot: usize) -> Option<View<'_>>;
 }
 
-/// What is wrong with a row.
 #[derive(Debug, Default)]
 pub(crate) struct Wrong {
     pub(crate) column: Option<String>,
@@ -82,7 +79,6 @@ impl From<Wrong> for Refused {
     }
 }
 
-/// An open file of text.
 #[derive(Debug)]
 pub(crate) struct TextTable<F> {
     pub(crate) path: PathBuf,
@@ -120,7 +116,6 @@ impl<F: TextFormat> TextTable<F> {
         }
     }
 
-    /// The file with the columns that were found.
     pub(crate) fn with_columns(mut self, columns: impl Iterator<Item = (String, Kind)>) -> Self {
         self.schema.columns = columns.map(|(name, kind)| Column { name, kind }).collect();
         self
@@ -196,7 +191,6 @@ struct TextCursor<'a, F: TextFormat> {
     table: &'a TextTable<F>,
     records: Records<F::Scanner>,
     chunk: F::Chunk<'a>,
-    /// For each column asked for, its place in the chunk.
     slots: Vec<usize>,
     left: Range<u64>,
 }

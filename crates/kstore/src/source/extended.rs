@@ -1,0 +1,258 @@
+//! Files as a table takes them: with further columns behind their own, or unpacked from what lies on the disk.
+
+use super::{Element, FileCursor, Positions, TableFile, Values, View, plain};
+use crate::arrow::array::{Array, ArrayRef, Int64Array, StringViewArray};
+use crate::condition::Bound;
+use crate::schema::{Column, Kind, Schema};
+use crate::{Error, Result};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Name of the column that a target file brings.
+pub const TARGET: &str = "y";
+
+/// Most rows of a chunk that readers hand out, for the plan of memory.
+const CHUNK_ROWS: usize = 256 << 10;
+
+/// Values of a column that a file does not hold itself.
+#[derive(Clone, Debug)]
+pub(crate) enum Added {
+    /// The same whole number, or text, in every row; `None` for a missing one.
+    Integer(Option<i64>),
+    Text(Option<String>),
+    /// The numbers of a file of one column, from row `start` on. Whatever their type there, they are handed out as f64.
+    Numbers {
+        file: Arc<dyn TableFile>,
+        path: PathBuf,
+        start: u64,
+    },
+}
+
+impl Added {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Integer(_) => Kind::Int { bits: 64, signed: true },
+            Self::Text(_) => Kind::Text,
+            Self::Numbers { .. } => Kind::Float { bits: 64 },
+        }
+    }
+
+    /// The same value in so many rows; `None` where rows differ.
+    fn repeated(&self, rows: usize) -> Option<ArrayRef> {
+        match self {
+            Self::Integer(value) => Some(Arc::new(std::iter::repeat_n(*value, rows).collect::<Int64Array>())),
+            Self::Text(value) => {
+                Some(Arc::new(std::iter::repeat_n(value.as_deref(), rows).collect::<StringViewArray>()))
+            }
+            Self::Numbers { .. } => None,
+        }
+    }
+
+    fn footprint(&self) -> usize {
+        match self {
+            Self::Integer(_) | Self::Text(_) => 16 * CHUNK_ROWS,
+            Self::Numbers { file, .. } => file.footprint(&[0]),
+        }
+    }
+}
+
+/// A file with columns behind its own.
+#[derive(Debug)]
+pub(crate) struct Extended {
+    file: Arc<dyn TableFile>,
+    added: Vec<Added>,
+    schema: Schema,
+    /// Bytes on the disk of a file that was unpacked.
+    packed: Option<u64>,
+}
+
+impl Extended {
+    /// Adds the columns that the file does not have itself.
+    pub(crate) fn new(file: Arc<dyn TableFile>, columns: Vec<(String, Added)>) -> Self {
+        let (mut schema, mut added) = (file.schema().clone(), Vec::new());
+        let own: Vec<_> = columns.into_iter().filter(|(name, _)| schema.position(name).is_none()).collect();
+        for (name, values) in own {
+            schema.columns.push(Column { name, kind: values.kind() });
+            added.push(values);
+        }
+        Self { file, added, schema, packed: None }
+    }
+
+    /// A file of which `bytes` lie on the disk.
+    #[cfg(feature = "compressed")]
+    pub(super) fn unpacked(file: Arc<dyn TableFile>, bytes: u64) -> Self {
+        Self { packed: Some(bytes), ..Self::new(file, Vec::new()) }
+    }
+
+    fn own(&self) -> usize {
+        self.schema.columns.len() - self.added.len()
+    }
+}
+
+impl TableFile for Extended {
+    fn format(&self) -> &'static str {
+        self.file.format()
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn rows(&self) -> u64 {
+        self.file.rows()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.packed.unwrap_or_else(|| self.file.bytes())
+    }
+
+    fn scanned(&self) -> u64 {
+        self.packed.unwrap_or(0) + self.file.scanned()
+    }
+
+    fn line(&self, row: u64) -> Option<u64> {
+        self.file.line(row)
+    }
+
+    fn held(&self) -> usize {
+        self.file.held()
+    }
+
+    fn footprint(&self, columns: &[usize]) -> usize {
+        let (own, added): (Vec<usize>, Vec<usize>) = columns.iter().partition(|column| **column < self.own());
+        self.file.footprint(&own)
+            + added.iter().map(|column| self.added[column - self.own()].footprint()).sum::<usize>()
+    }
+
+    /// A condition on a value that all rows share rules out the whole file, or nothing.
+    fn candidates(&self, column: usize, condition: &Bound) -> Vec<Range<u64>> {
+        let Some(added) = column.checked_sub(self.own()).map(|at| &self.added[at]) else {
+            return self.file.candidates(column, condition);
+        };
+        let mut found = Vec::new();
+        if let Some(view) = added.repeated(1).as_deref().and_then(plain::view) {
+            condition.select(&view, 1, &mut found);
+            if found.is_empty() {
+                return Vec::new();
+            }
+        }
+        std::iter::once(0..self.rows()).collect()
+    }
+
+    fn open<'a>(
+        &'a self,
+        columns: &[usize],
+        rows: Range<u64>,
+        read: &Arc<AtomicU64>,
+    ) -> Result<Box<dyn FileCursor + 'a>> {
+        let (mut own, mut added, mut places) = (Vec::new(), Vec::<(usize, Reading<'a>)>::new(), Vec::new());
+        for column in columns {
+            places.push(match column.checked_sub(self.own()) {
+                None => {
+                    own.push(*column);
+                    Place::Own(own.len() - 1)
+                }
+                Some(at) => Place::Added(match added.iter().position(|(other, _)| *other == at) {
+                    Some(place) => place,
+                    None => {
+                        added.push((at, Reading::open(&self.added[at], &rows, read)?));
+                        added.len() - 1
+                    }
+                }),
+            });
+        }
+        let added = added.into_iter().map(|(_, reading)| reading).collect();
+        Ok(Box::new(ExtendedCursor { file: self.file.open(&own, rows, read)?, added, places }))
+    }
+}
+
+/// The place of a column that was asked for: among the file's own, or the added ones.
+#[derive(Clone, Copy)]
+enum Place {
+    Own(usize),
+    Added(usize),
+}
+
+/// An added column of the chunk at hand.
+enum Reading<'a> {
+    /// The same value in as many rows as the longest chunk so far.
+    Repeated(&'a Added, Option<ArrayRef>),
+    /// Numbers, and of the chunk that they come from the rows used up and all rows.
+    Numbers { cursor: Box<dyn FileCursor + 'a>, path: &'a Path, values: Vec<f64>, used: usize, rows: usize },
+}
+
+impl<'a> Reading<'a> {
+    fn open(added: &'a Added, rows: &Range<u64>, read: &Arc<AtomicU64>) -> Result<Self> {
+        let Added::Numbers { file, path, start } = added else {
+            return Ok(Self::Repeated(added, added.repeated(0)));
+        };
+        let cursor = file.open(&[0], rows.start + start..rows.end + start, read)?;
+        Ok(Self::Numbers { cursor, path, values: Vec::new(), used: 0, rows: 0 })
+    }
+
+    /// Gets the values of the next `chunk` rows.
+    fn advance(&mut self, chunk: usize) -> Result<()> {
+        match self {
+            Self::Repeated(added, array) => {
+                if array.as_ref().is_none_or(|array| array.len() < chunk) {
+                    *array = added.repeated(chunk);
+                }
+            }
+            Self::Numbers { cursor, path, values, used, rows } => {
+                values.clear();
+                while values.len() < chunk {
+                    if used == rows {
+                        (*used, *rows) = (0, cursor.advance()?);
+                        if *rows == 0 {
+                            let detail = "it ended before the table it belongs to".to_string();
+                            return Err(Error::Malformed { path: path.to_path_buf(), format: "target file", detail });
+                        }
+                    }
+                    let (have, take) = (values.len(), (chunk - values.len()).min(*rows - *used));
+                    values.resize(have + take, 0.0);
+                    cursor.view(0)?.load(Positions::From(*used), &mut values[have..]);
+                    *used += take;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn view(&self) -> View<'_> {
+        let none = View { values: Values::F64(&[]), nulls: None };
+        match self {
+            Self::Repeated(_, array) => array.as_deref().and_then(plain::view).unwrap_or(none),
+            Self::Numbers { values, .. } => View { values: Values::F64(values), nulls: None },
+        }
+    }
+}
+
+struct ExtendedCursor<'a> {
+    file: Box<dyn FileCursor + 'a>,
+    added: Vec<Reading<'a>>,
+    places: Vec<Place>,
+}
+
+impl FileCursor for ExtendedCursor<'_> {
+    fn advance(&mut self) -> Result<usize> {
+        let rows = self.file.advance()?;
+        self.added.iter_mut().try_for_each(|added| added.advance(rows))?;
+        Ok(rows)
+    }
+
+    fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
+        let own = self.places.iter().take(columns).all(|place| matches!(place, Place::Own(_)));
+        let rows = if own { self.file.advance_into(element, columns, x)? } else { None };
+        self.added.iter_mut().try_for_each(|added| rows.map_or(Ok(()), |rows| added.advance(rows)))?;
+        Ok(rows)
+    }
+
+    fn view(&self, index: usize) -> Result<View<'_>> {
+        match self.places[index] {
+            Place::Own(place) => self.file.view(place),
+            Place::Added(place) => Ok(self.added[place].view()),
+        }
+    }
+}
