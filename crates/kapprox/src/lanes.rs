@@ -82,32 +82,14 @@ macro_rules! lanes {
     };
 }
 
-lanes!(
-    f32,
-    f32s,
-    splat_f32s,
-    add_f32s,
-    sub_f32s,
-    div_f32s,
-    mul_add_f32s,
-    min_f32s,
-    max_f32s,
-    as_simd_f32s,
-    as_mut_simd_f32s
-);
-lanes!(
-    f64,
-    f64s,
-    splat_f64s,
-    add_f64s,
-    sub_f64s,
-    div_f64s,
-    mul_add_f64s,
-    min_f64s,
-    max_f64s,
-    as_simd_f64s,
-    as_mut_simd_f64s
-);
+lanes! {
+    f32, f32s, splat_f32s, add_f32s, sub_f32s, div_f32s,
+    mul_add_f32s, min_f32s, max_f32s, as_simd_f32s, as_mut_simd_f32s
+}
+lanes! {
+    f64, f64s, splat_f64s, add_f64s, sub_f64s, div_f64s,
+    mul_add_f64s, min_f64s, max_f64s, as_simd_f64s, as_mut_simd_f64s
+}
 
 /// The instruction set that kernels and products use on this machine: the same bits are promised within one.
 pub fn instruction_set() -> String {

@@ -27,6 +27,14 @@
 //! Points are row-major (`n x d`, a row is contiguous), as they come from storage. Kernel blocks and features are
 //! column-major (`b x m`, a column is contiguous): the triangular solve and the Gram product both run fastest so.
 
+/// A closure that is compiled into the loops of every instruction set.
+macro_rules! inlined {
+    (|$($name:tt $(: $of:ty)?),*| $body:expr) => {
+        #[inline(always)]
+        move |$($name $(: $of)?),*| $body
+    };
+}
+
 pub mod decompose;
 mod error;
 pub mod kernel;
@@ -46,7 +54,6 @@ pub use kstore::vectorised;
 pub use landmark::Landmarks;
 pub use lanes::{Lanes, instruction_set};
 pub use map::{FeatureMap, Fourier, MapSpec, Nystrom};
-pub use real::turns::Turns;
 pub use real::{PrecisionPair, Real};
 pub use rows::LandmarkSet;
 pub use {faer, kstore};

@@ -11,7 +11,7 @@ use crate::Lanes;
 /// `f32` or `f64` with the arithmetic that kernels need, written so that loops over it vectorise.
 ///
 /// The names differ from faer's (`sqrt`, `abs`, `fmax`, …), so that both can be in scope.
-pub trait Real: kstore::Real + faer::traits::RealField + Lanes + turns::Turns {
+pub trait Real: kstore::Real + faer::traits::RealField + Lanes {
     /// An integer type whose order is that of the numbers ≥ 0.
     type Order: Ord + Copy;
 
@@ -45,6 +45,10 @@ pub trait Real: kstore::Real + faer::traits::RealField + Lanes + turns::Turns {
     /// The exponent, and the logarithm of the mantissa m between √½ and √2: in `f32` a polynomial fitted as that of
     /// [`exponential`](Self::exponential), in `f64` 2/ln 2 · artanh((m − 1)/(m + 1)) by its power series.
     fn logarithm(self) -> Self;
+    /// The nearest whole number, to even in the middle, of one that is small beside the largest that this type tells apart.
+    fn whole(self) -> Self;
+    /// Its cosine and its sine, for an angle of at most π/4.
+    fn cosine_and_sine(self) -> (Self, Self);
     /// A whole number that orders numbers ≥ 0 as they are, with every number < 0 below them and NaN above. Comparing
     /// those leaves the units for sums and products free, and vectorises as a minimum over NaNs does not.
     fn order(self) -> Self::Order;
@@ -81,18 +85,32 @@ pub trait PrecisionPair {
     fn double(self) -> Self::For<f64>;
 }
 
-/// Everything but the constants of `exponential` is the same text for both types.
+/// Σ c_i x^i, the constant first.
+macro_rules! polynomial {
+    ($type:ident, $x:expr, $first:expr) => { $first };
+    ($type:ident, $x:expr, $first:expr, $($rest:expr),+) => {
+        $type::mul_add(polynomial!($type, $x, $($rest),+), $x, $first)
+    };
+}
+
+/// Everything but constants and the logarithm is the same text for both types.
 macro_rules! shared {
-    ($type:ty, $order:ty, $pick:ident) => {
+    (
+        $type:ident, $order:ty, $pick:ident,
+        to_whole $to_whole:literal, mantissa $mantissa:literal,
+        exponential $lowest:literal, $highest:literal, $ln2_high:literal, $ln2_low:literal, [$($exponential:expr),+],
+        halvings $most:literal, [$($halvings:expr),+],
+        waves [$($cosine:expr),+], [$($sine:expr),+]
+    ) => {
         type Order = $order;
         const ZERO: Self = 0.0;
         const ONE: Self = 1.0;
-        const LARGEST: Self = <$type>::MAX;
-        const SMALLEST: Self = <$type>::MIN_POSITIVE;
+        const LARGEST: Self = $type::MAX;
+        const SMALLEST: Self = $type::MIN_POSITIVE;
 
         #[inline(always)]
         fn mul_plus(self, factor: Self, addend: Self) -> Self {
-            <$type>::mul_add(self, factor, addend)
+            $type::mul_add(self, factor, addend)
         }
         #[inline(always)]
         fn order(self) -> $order {
@@ -100,11 +118,11 @@ macro_rules! shared {
         }
         #[inline(always)]
         fn is_number(self) -> bool {
-            !<$type>::is_nan(self)
+            !$type::is_nan(self)
         }
         #[inline(always)]
         fn root(self) -> Self {
-            <$type>::sqrt(self)
+            $type::sqrt(self)
         }
         #[inline(always)]
         fn larger(self, other: Self) -> Self {
@@ -116,7 +134,7 @@ macro_rules! shared {
         }
         #[inline(always)]
         fn magnitude(self) -> Self {
-            <$type>::abs(self)
+            $type::abs(self)
         }
         #[inline(always)]
         fn power(self, exponent: u32) -> Self {
@@ -128,56 +146,64 @@ macro_rules! shared {
             }
             result
         }
+        #[inline(always)]
+        fn whole(self) -> Self {
+            (self + $to_whole) - $to_whole
+        }
+        #[inline(always)]
+        fn exponential(self) -> Self {
+            let shifted = self.mul_add(std::$type::consts::LOG2_E, $to_whole);
+            let n = shifted - $to_whole;
+            let r = n.mul_add(-$ln2_high, self);
+            let r = n.mul_add(-$ln2_low, r);
+            let q = polynomial!($type, r, $($exponential),+);
+            let p = (q * r).mul_add(r, r) + 1.0;
+            // · 2^n through the exponent field
+            let scaled = $type::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << $mantissa));
+            let scaled = if self < $lowest { 0.0 } else { scaled };
+            if self > $highest { $type::INFINITY } else { scaled }
+        }
+        #[inline(always)]
+        fn halvings(self) -> Self {
+            const MOST: $type = $most;
+            let x = $type::from_bits(self.order().min(MOST.order()).cast_unsigned());
+            let shifted = $to_whole - x;
+            let n = shifted - $to_whole;
+            let r = x + n;
+            let q = polynomial!($type, r, $($halvings),+);
+            let p = q.mul_add(r, 1.0);
+            $type::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << $mantissa))
+        }
+        #[inline(always)]
+        fn cosine_and_sine(self) -> (Self, Self) {
+            let square = self * self;
+            (polynomial!($type, square, $($cosine),+), self * polynomial!($type, square, $($sine),+))
+        }
         fn pick<P: PrecisionPair>(pair: P) -> P::For<Self> {
             pair.$pick()
         }
     };
 }
 
+// The constants of `shared`:
+// * adding `to_whole`, 1.5 · 2^23 or 1.5 · 2^52, leaves the nearest whole number in the low bits of the sum;
+// * between the first two numbers of `exponential` the result is normal: ln 2^-126 and ln 2^128, ln 2^-1022 and ln 2^1024, rounded
+//   inwards. ln 2 comes in two parts, the first of 15 or 32 significant bits, so that its product with n is exact.
+//   exp(r) = 1 + r + r² q(r), |r| ≤ ln 2 / 2: relative error 3.1e-9 or 3.6e-18 before rounding;
+// * at the first number of `halvings` 2^-r = 1 exactly, and the exponent field becomes 0. 2^-r = 1 + r q(r), |r| ≤ 1/2: the
+//   polynomial of `exponential`, in -r ln 2;
+// * the power series of cosine and sine go as far as the type sees them.
+
 impl Real for f32 {
-    shared!(f32, i32, single);
-
-    #[inline(always)]
-    fn exponential(self) -> Self {
-        // 1.5 · 2^23: adding it leaves the nearest whole number in the low bits of the sum.
-        const TO_WHOLE: f32 = 12_582_912.0;
-        // ln 2 in two parts; the first has 15 significant bits, so that n · LN2_HIGH is exact.
-        const LN2_HIGH: f32 = 6.931_457_5e-1;
-        const LN2_LOW: f32 = 1.428_606_8e-6;
-        // Between these the result is a normal number: ln 2^-126 and ln 2^128, rounded inwards.
-        const LOWEST: f32 = -87.336_54;
-        const HIGHEST: f32 = 88.722_83;
-        // exp(r) = 1 + r + r² q(r), |r| ≤ ln 2 / 2: relative error 3.1e-9 before rounding.
-        const Q: [f32; 5] = [4.999_999_4e-1, 1.666_652_1e-1, 4.166_839e-2, 8.368_717e-3, 1.381_459_6e-3];
-
-        let shifted = self.mul_add(std::f32::consts::LOG2_E, TO_WHOLE);
-        let n = shifted - TO_WHOLE;
-        let r = n.mul_add(-LN2_HIGH, self);
-        let r = n.mul_add(-LN2_LOW, r);
-        let q = Q[4].mul_add(r, Q[3]).mul_add(r, Q[2]).mul_add(r, Q[1]).mul_add(r, Q[0]);
-        let p = (q * r).mul_add(r, r) + 1.0;
-        // · 2^n through the exponent field
-        let scaled = f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23));
-        let scaled = if self < LOWEST { 0.0 } else { scaled };
-        if self > HIGHEST { f32::INFINITY } else { scaled }
-    }
-
-    #[inline(always)]
-    fn halvings(self) -> Self {
-        const TO_WHOLE: f32 = 12_582_912.0;
-        // here 2^-r = 1 exactly, and the exponent field becomes 0
-        const MOST: f32 = 127.0;
-        // 2^-r = 1 + r q(r), |r| ≤ 1/2: the polynomial of `exponential`, in -r ln 2
-        const Q: [f32; 6] =
-            [-std::f32::consts::LN_2, 2.402_264_8e-1, -5.550_362_5e-2, 9.618_526e-3, -1.339_017_4e-3, 1.532_113_7e-4];
-
-        let x = f32::from_bits(self.order().min(MOST.order()).cast_unsigned());
-        let shifted = TO_WHOLE - x;
-        let n = shifted - TO_WHOLE;
-        let r = x + n;
-        let q = Q[5].mul_add(r, Q[4]).mul_add(r, Q[3]).mul_add(r, Q[2]).mul_add(r, Q[1]).mul_add(r, Q[0]);
-        let p = q.mul_add(r, 1.0);
-        f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23))
+    shared! {
+        f32, i32, single,
+        to_whole 12_582_912.0, mantissa 23,
+        exponential -87.336_54, 88.722_83, 6.931_457_5e-1, 1.428_606_8e-6,
+        [4.999_999_4e-1, 1.666_652_1e-1, 4.166_839e-2, 8.368_717e-3, 1.381_459_6e-3],
+        halvings 127.0,
+        [-std::f32::consts::LN_2, 2.402_264_8e-1, -5.550_362_5e-2, 9.618_526e-3, -1.339_017_4e-3, 1.532_113_7e-4],
+        waves [1.0, -1.0 / 2.0, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40_320.0],
+        [1.0, -1.0 / 6.0, 1.0 / 120.0, -1.0 / 5_040.0, 1.0 / 362_880.0]
     }
 
     #[inline(always)]
@@ -209,20 +235,11 @@ impl Real for f32 {
 }
 
 impl Real for f64 {
-    shared!(f64, i64, double);
-
-    #[inline(always)]
-    fn exponential(self) -> Self {
-        // 1.5 · 2^52: adding it leaves the nearest whole number in the low bits of the sum.
-        const TO_WHOLE: f64 = 6_755_399_441_055_744.0;
-        // ln 2 in two parts; the first has 32 significant bits.
-        const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;
-        const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
-        // ln 2^-1022 and ln 2^1024, rounded inwards.
-        const LOWEST: f64 = -708.396_418_532_264_1;
-        const HIGHEST: f64 = 709.782_712_893_384;
-        // exp(r) = 1 + r + r² q(r), |r| ≤ ln 2 / 2: relative error 3.6e-18 before rounding.
-        const Q: [f64; 10] = [
+    shared! {
+        f64, i64, double,
+        to_whole 6_755_399_441_055_744.0, mantissa 52,
+        exponential -708.396_418_532_264_1, 709.782_712_893_384, 6.931_471_803_691_238e-1, 1.908_214_929_270_587_7e-10,
+        [
             5.000_000_000_000_001e-1,
             1.666_666_666_666_641_3e-1,
             4.166_666_666_653_013_5e-2,
@@ -232,28 +249,10 @@ impl Real for f64 {
             2.480_149_309_346_542_8e-5,
             2.755_758_606_654_660_7e-6,
             2.763_025_013_082_236e-7,
-            2.500_016_524_515_085e-8,
-        ];
-
-        let shifted = self.mul_add(std::f64::consts::LOG2_E, TO_WHOLE);
-        let n = shifted - TO_WHOLE;
-        let r = n.mul_add(-LN2_HIGH, self);
-        let r = n.mul_add(-LN2_LOW, r);
-        let q = Q[9].mul_add(r, Q[8]).mul_add(r, Q[7]).mul_add(r, Q[6]).mul_add(r, Q[5]);
-        let q = q.mul_add(r, Q[4]).mul_add(r, Q[3]).mul_add(r, Q[2]).mul_add(r, Q[1]).mul_add(r, Q[0]);
-        let p = (q * r).mul_add(r, r) + 1.0;
-        let scaled = f64::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 52));
-        let scaled = if self < LOWEST { 0.0 } else { scaled };
-        if self > HIGHEST { f64::INFINITY } else { scaled }
-    }
-
-    #[inline(always)]
-    fn halvings(self) -> Self {
-        const TO_WHOLE: f64 = 6_755_399_441_055_744.0;
-        // here 2^-r = 1 exactly, and the exponent field becomes 0
-        const MOST: f64 = 1023.0;
-        // 2^-r = 1 + r q(r), |r| ≤ 1/2: the polynomial of `exponential`, in -r ln 2
-        const Q: [f64; 11] = [
+            2.500_016_524_515_085e-8
+        ],
+        halvings 1023.0,
+        [
             -std::f64::consts::LN_2,
             2.402_265_069_591_012_5e-1,
             -5.550_410_866_482_074e-2,
@@ -264,17 +263,31 @@ impl Real for f64 {
             1.321_543_659_149_472_4e-6,
             -1.017_818_456_550_752_2e-7,
             7.073_582_562_556_167e-9,
-            -4.436_320_875_291_994e-10,
-        ];
-
-        let x = f64::from_bits(self.order().min(MOST.order()).cast_unsigned());
-        let shifted = TO_WHOLE - x;
-        let n = shifted - TO_WHOLE;
-        let r = x + n;
-        let q = Q[10].mul_add(r, Q[9]).mul_add(r, Q[8]).mul_add(r, Q[7]).mul_add(r, Q[6]).mul_add(r, Q[5]);
-        let q = q.mul_add(r, Q[4]).mul_add(r, Q[3]).mul_add(r, Q[2]).mul_add(r, Q[1]).mul_add(r, Q[0]);
-        let p = q.mul_add(r, 1.0);
-        f64::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 52))
+            -4.436_320_875_291_994e-10
+        ],
+        waves
+        [
+            1.0,
+            -1.0 / 2.0,
+            1.0 / 24.0,
+            -1.0 / 720.0,
+            1.0 / 40_320.0,
+            -1.0 / 3_628_800.0,
+            1.0 / 479_001_600.0,
+            -1.0 / 87_178_291_200.0,
+            1.0 / 20_922_789_888_000.0
+        ],
+        [
+            1.0,
+            -1.0 / 6.0,
+            1.0 / 120.0,
+            -1.0 / 5_040.0,
+            1.0 / 362_880.0,
+            -1.0 / 39_916_800.0,
+            1.0 / 6_227_020_800.0,
+            -1.0 / 1_307_674_368_000.0,
+            1.0 / 355_687_428_096_000.0
+        ]
     }
 
     #[inline(always)]

@@ -66,7 +66,6 @@ pub fn add_transposed<T: Real>(x: &[T], p: usize, first: usize, right: &[T], sum
     }
 }
 
-/// Numbers of a vector.
 #[inline(always)]
 const fn lanes<T: Real, S: Simd>() -> usize {
     size_of::<T::Vector<S>>() / size_of::<T>()
@@ -185,7 +184,6 @@ impl<T: Real> Dots<'_, T> {
     }
 }
 
-/// The columns of a product from `first` on.
 struct Group<'a, T> {
     x: &'a [T],
     p: usize,
@@ -277,7 +275,6 @@ impl<T: Real> WithSimd for Transposed<'_, T> {
 }
 
 impl<T: Real> Transposed<'_, T> {
-    /// The sums of columns `column..column + width`.
     #[inline(always)]
     fn run<S: Simd, const COLUMNS: usize, const TALL: usize>(
         &mut self,

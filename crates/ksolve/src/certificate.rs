@@ -163,21 +163,18 @@ impl Persist for CertificateState {
 /// `out` = positive sums, negative sums, largest last residual of one strip; `residual` starts as k(x, x).
 fn strip_sums<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64], out: &mut [f64]) {
     let p = phi.ncols();
-    kapprox::vectorised(
-        #[inline(always)]
-        || {
-            let (positive, rest) = out.split_at_mut(p);
-            for j in 0..p {
-                let Some(column) = phi.col(j).try_as_col_major() else {
-                    // a strided column would be read wrongly; the sums say so instead
-                    (positive[j], rest[j]) = (f64::NAN, f64::NAN);
-                    continue;
-                };
-                (positive[j], rest[j]) = column_step(residual, column.as_slice());
-            }
-            rest[p] = residual.iter().copied().fold(0.0, f64::max);
-        },
-    );
+    kapprox::vectorised!({
+        let (positive, rest) = out.split_at_mut(p);
+        for j in 0..p {
+            let Some(column) = phi.col(j).try_as_col_major() else {
+                // a strided column would be read wrongly; the sums say so instead
+                (positive[j], rest[j]) = (f64::NAN, f64::NAN);
+                continue;
+            };
+            (positive[j], rest[j]) = column_step(residual, column.as_slice());
+        }
+        rest[p] = residual.iter().copied().fold(0.0, f64::max);
+    });
 }
 
 /// Subtracts φ_ij² from every residual, and returns the sums of the positive and of the negative residuals.

@@ -9,18 +9,15 @@ const LANES: usize = 16;
 /// `out[j + width·k]` = Σ_i phi_ij right_ik in f64, for a few columns of `right`.
 pub(crate) fn dot_products<T: Real>(phi: MatRef<'_, T>, right: MatRef<'_, f64>, out: &mut [f64]) {
     let width = phi.ncols();
-    kapprox::vectorised(
-        #[inline(always)]
-        || {
-            for k in 0..right.ncols() {
-                let Some(target) = right.col(k).try_as_col_major() else { continue };
-                for j in 0..width {
-                    let Some(column) = phi.col(j).try_as_col_major() else { continue };
-                    out[j + width * k] = dot(column.as_slice(), target.as_slice());
-                }
+    kapprox::vectorised!({
+        for k in 0..right.ncols() {
+            let Some(target) = right.col(k).try_as_col_major() else { continue };
+            for j in 0..width {
+                let Some(column) = phi.col(j).try_as_col_major() else { continue };
+                out[j + width * k] = dot(column.as_slice(), target.as_slice());
             }
-        },
-    );
+        }
+    });
 }
 
 /// Σ x_i y_i in f64, in an order that depends on the length alone.

@@ -303,16 +303,13 @@ fn panel_product<T: Real>(phi: MatRef<'_, T>, first: usize, width: usize, produc
 /// Adds the part of a panel that lies on or below the diagonal; the part above it holds whatever was there before.
 fn add_panel<T: Real>(g: &mut [f64], product: &[T], p: usize, first: usize) {
     let height = p - first;
-    kapprox::vectorised(
-        #[inline(always)]
-        || {
-            for (j, (g, product)) in g.chunks_exact_mut(p).zip(product.chunks_exact(height)).enumerate() {
-                for (g, product) in g[first + j..].iter_mut().zip(&product[j..]) {
-                    *g += product.to_f64();
-                }
+    kapprox::vectorised!({
+        for (j, (g, product)) in g.chunks_exact_mut(p).zip(product.chunks_exact(height)).enumerate() {
+            for (g, product) in g[first + j..].iter_mut().zip(&product[j..]) {
+                *g += product.to_f64();
             }
-        },
-    );
+        }
+    });
 }
 
 /// Σφ, Σφyᵀ, Σy and Σy² in f64: `[s b] += phiᵀ·[1 y]`, a few columns of phi at a time.

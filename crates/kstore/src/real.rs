@@ -35,7 +35,18 @@ pub trait Real: Number + Debug + Display + Default + PartialOrd + Send + Sync {
     }
 }
 
-/// Runs `loops` compiled for the best instruction set of this machine.
+/// Runs loops compiled for the best instruction set of this machine: `vectorised!(loops)` is their value.
+#[macro_export]
+macro_rules! vectorised {
+    ($loops:expr) => {
+        $crate::vectorised(
+            #[inline(always)]
+            || $loops,
+        )
+    };
+}
+
+/// What [`vectorised!`](crate::vectorised!) calls.
 ///
 /// `loops` must be a closure marked `#[inline(always)]`. The bound says `FnOnce`, so that the compiler makes the closure
 /// that and nothing else: of a closure it takes for `FnMut` only the body would be inlined, not the shim around it, and
@@ -81,10 +92,7 @@ impl Real for f32 {
         // one more than the largest exponent carries into the sign
         const EXPONENT: u32 = 0x7f80_0000;
         const ONE: u32 = 0x0080_0000;
-        vectorised(
-            #[inline(always)]
-            || values.iter().fold(0, |all, value| all | ((value.to_bits() & EXPONENT) + ONE)) >> 31 == 0,
-        )
+        vectorised!(values.iter().fold(0, |all, value| all | ((value.to_bits() & EXPONENT) + ONE)) >> 31 == 0)
     }
     /// Four rows at a time in registers: left to itself the compiler moves every value alone.
     #[cfg(target_arch = "x86_64")]
@@ -149,9 +157,6 @@ impl Real for f64 {
     fn all_finite(values: &[Self]) -> bool {
         const EXPONENT: u64 = 0x7ff0_0000_0000_0000;
         const ONE: u64 = 0x0010_0000_0000_0000;
-        vectorised(
-            #[inline(always)]
-            || values.iter().fold(0, |all, value| all | ((value.to_bits() & EXPONENT) + ONE)) >> 63 == 0,
-        )
+        vectorised!(values.iter().fold(0, |all, value| all | ((value.to_bits() & EXPONENT) + ONE)) >> 63 == 0)
     }
 }

@@ -8,8 +8,8 @@ use crate::checkpoint::{Arrays, Persist, Stored};
 use crate::convert::TILE;
 use crate::digest::Digest;
 use crate::key::mix;
-use crate::real::vectorised;
 use crate::source::{Positions, View};
+use crate::vectorised;
 use crate::{Result, Selected};
 use std::ops::Range;
 use std::sync::Arc;
@@ -95,16 +95,13 @@ impl Selected {
 /// Adds the products of a column's values to the digests of their rows.
 fn take(values: &[f64], key: u64, sums: &mut [u64]) {
     let (low, high) = (key as u32, (key >> 32) as u32);
-    vectorised(
-        #[inline(always)]
-        || {
-            for (sum, value) in sums.iter_mut().zip(values) {
-                let bits = value.to_bits();
-                let (a, b) = ((bits as u32).wrapping_add(low), ((bits >> 32) as u32).wrapping_add(high));
-                *sum = sum.wrapping_add(u64::from(a).wrapping_mul(u64::from(b)));
-            }
-        },
-    );
+    vectorised!({
+        for (sum, value) in sums.iter_mut().zip(values) {
+            let bits = value.to_bits();
+            let (a, b) = ((bits as u32).wrapping_add(low), ((bits >> 32) as u32).wrapping_add(high));
+            *sum = sum.wrapping_add(u64::from(a).wrapping_mul(u64::from(b)));
+        }
+    });
 }
 
 /// The values as numbers: of texts a digest, and one number for all that are missing.

@@ -10,13 +10,14 @@
 //! ```
 
 use super::direct::raw;
-use super::family::{Domain, KernelFamily};
+use super::family::{Domain, Explicit, Homogeneous, KernelFamily};
 use super::linear::Linear;
-use super::panel::HarmonicMeans;
+use super::terms::HarmonicMeans;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,
+    explicit: Some(Explicit::Additive(Homogeneous::ChiSquared)),
     ..KernelFamily::new("additive_chi_squared", "sum 2xz/(x+z)", "additive_chi_squared()", |text, _| {
-        raw(text, HarmonicMeans, |x| x, Linear)
+        raw(text, HarmonicMeans, Linear)
     })
 };

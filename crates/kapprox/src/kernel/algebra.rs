@@ -18,7 +18,6 @@ use std::sync::Arc;
 const PANEL_ROWS: usize = 1024;
 const PANEL_COLUMNS: usize = 128;
 
-/// The operation that combines the values of operands, entry by entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Sum,
@@ -26,7 +25,6 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// The operation on two numbers, kept finite.
     #[inline(always)]
     fn apply<T: Real>(self, a: T, b: T) -> T {
         match self {
@@ -185,14 +183,11 @@ impl<T: Real> KernelColumns<T> for CombinedColumns<T> {
 
 /// `out = operation(out, panel)`, entry by entry, for slices.
 fn combine_slices<T: Real>(operation: Operation, out: &mut [T], panel: &[T]) {
-    vectorised(
-        #[inline(always)]
-        || {
-            for (out, &panel) in out.iter_mut().zip(panel) {
-                *out = operation.apply(*out, panel);
-            }
-        },
-    );
+    vectorised!({
+        for (out, &panel) in out.iter_mut().zip(panel) {
+            *out = operation.apply(*out, panel);
+        }
+    });
 }
 
 /// `out = operation(out, panel)`, entry by entry, for blocks.

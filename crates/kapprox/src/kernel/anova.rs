@@ -9,26 +9,22 @@
 //! assert!(Spec::parse("anova(sigma=1, degree=2)").is_ok());
 //! ```
 
-use super::family::{Facts, KernelFamily, KernelParameter, Range, Value};
+use super::direct::swept;
+use super::family::{Facts, KernelFamily, KernelParameter, Range};
 use super::profiled::Profile;
-use super::sweep::{Features, swept};
+use super::sweep::Features;
 use crate::Real;
 use std::f64::consts::LN_2;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        KernelParameter {
-            name: "sigma",
-            default: Value::Number(1.0),
-            range: Range::Positive,
-            reason: "it is a length that differences are divided by",
-        },
-        KernelParameter {
-            name: "degree",
-            default: Value::Number(2.0),
-            range: Range::Whole { from: 1, to: 31 },
-            reason: "a positive-definite power is a whole one, and higher ones overflow",
-        },
+        KernelParameter::number("sigma", 1.0, Range::Positive, "it is a length that differences are divided by"),
+        KernelParameter::number(
+            "degree",
+            2.0,
+            Range::Whole { from: 1, to: 31 },
+            "a positive-definite power is a whole one, and higher ones overflow",
+        ),
     ],
     facts: Facts::INVARIANT,
     ..KernelFamily::new(
@@ -49,16 +45,12 @@ struct Power {
 impl Profile for Power {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let degree = self.degree;
-        #[inline(always)]
-        move |sum: T| sum.power(degree)
+        inlined!(|sum: T| sum.power(degree))
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let (rate, lower) = (T::from_f64(self.degree.into()), self.degree - 1);
-        Some(
-            #[inline(always)]
-            move |sum: T| rate * sum.power(lower),
-        )
+        Some(inlined!(|sum: T| rate * sum.power(lower)))
     }
 }
 
@@ -73,16 +65,14 @@ impl Features for Gaussians {
     const START: f64 = 0.0;
 
     fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
-        #[inline(always)]
-        |value: T, difference: T| value + (difference * difference).halvings()
+        inlined!(|value: T, difference: T| value + (difference * difference).halvings())
     }
 
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         let (rate, far) = (T::from_f64(-2.0 * LN_2), T::from_f64(FAR));
-        #[inline(always)]
-        move |difference: T| {
+        inlined!(|difference: T| {
             let a = difference.smaller(far).larger(T::ZERO - far);
             rate * a * (a * a).halvings()
-        }
+        })
     }
 }

@@ -13,12 +13,9 @@ use faer::{Mat, MatMut, MatRef, unzip, zip};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// A function that is applied to k(x, z).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum KernelFunction {
-    /// exp(k).
     Exp,
-    /// k to a whole power.
     Power(u32),
     /// k(x, z) / √(k(x, x) k(z, z)).
     Normalised,
@@ -43,7 +40,6 @@ pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {
     }
 }
 
-/// The points' numbers, for many points.
 fn prepared<T: Real>(function: impl PairFunction, kernel: &dyn Kernel<T>, points: MatRef<'_, T>) -> Vec<T> {
     let mut numbers = vec![T::ZERO; points.nrows()];
     function.prepare(kernel, points, &mut vec![0.0; points.nrows()], &mut numbers);
@@ -82,14 +78,11 @@ impl<T: Real, F: PairFunction> Kernel<T> for Applied<F> {
         let mut spare = Vec::new();
         for (column, &z) in out.col_iter_mut().zip(&z) {
             fill_column(column, &mut spare, |column| {
-                vectorised(
-                    #[inline(always)]
-                    || {
-                        for (value, &x) in column.iter_mut().zip(&x) {
-                            *value = function.value(*value, x, z);
-                        }
-                    },
-                );
+                vectorised!({
+                    for (value, &x) in column.iter_mut().zip(&x) {
+                        *value = function.value(*value, x, z);
+                    }
+                });
             });
         }
     }
@@ -118,7 +111,6 @@ impl<T: Real, F: PairFunction> Kernel<T> for Applied<F> {
     }
 }
 
-/// Fixed points for a function of a kernel.
 #[derive(Debug)]
 struct AppliedColumns<T: Real, F> {
     function: F,
@@ -141,19 +133,15 @@ impl<T: Real, F: PairFunction> KernelColumns<T> for AppliedColumns<T, F> {
         let (mut own, mut prepared, function) = ([0.0; FEW], [T::ZERO; FEW], self.function);
         function.prepare(self.fixed.kernel(), x, &mut own[..x.nrows()], &mut prepared);
         for (values, x) in out.chunks_exact_mut(z.nrows().max(1)).zip(prepared) {
-            vectorised(
-                #[inline(always)]
-                || {
-                    for (value, &z) in values.iter_mut().zip(&self.z) {
-                        *value = function.value(*value, x, z);
-                    }
-                },
-            );
+            vectorised!({
+                for (value, &z) in values.iter_mut().zip(&self.z) {
+                    *value = function.value(*value, x, z);
+                }
+            });
         }
     }
 }
 
-/// The product with a number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times(pub(super) f64);
 
@@ -281,15 +269,12 @@ impl KernelFunction {
         for ((column, weights), &z) in values.col_iter_mut().zip(pairs.weights.col_iter()).zip(z_prepared) {
             let weights = row(weights.as_mat().transpose(), 0, &mut spare);
             let points = column.iter_mut().zip(weights).zip(x_prepared).zip(own_weights.iter_mut());
-            vectorised(
-                #[inline(always)]
-                || {
-                    for (((k, &weight), &x), own_weight) in points {
-                        *own_weight += (weight * self.value(*k, x, z)).saturate().to_f64() * self.own_share(x, z);
-                        *k = (weight * self.derivative(*k, x, z)).saturate();
-                    }
-                },
-            );
+            vectorised!({
+                for (((k, &weight), &x), own_weight) in points {
+                    *own_weight += (weight * self.value(*k, x, z)).saturate().to_f64() * self.own_share(x, z);
+                    *k = (weight * self.derivative(*k, x, z)).saturate();
+                }
+            });
         }
         values
     }

@@ -8,19 +8,18 @@
 //! *offset*. The error is a few roundings of the points' *sizes*, however small the distance. So points are centred first, and
 //! pairs whose distance is not well above that error are computed again from differences.
 
-use super::few::Own;
-use super::panel::{Finish, Packed, Term};
-use super::points::{fold_panels, fold_row, row};
+use super::panel::{Finish, Own, Owns};
+use super::points::{fold_panels, fold_row};
+use super::terms::Term;
 use crate::{Real, vectorised};
-use faer::MatRef;
 use std::fmt::Debug;
 
 /// A distance in two forms: as a sum of parts of each point, and by differences.
 pub(super) trait Split: Debug + Send + Sync + 'static {
     /// The term of the sum over pairs of few features, whose sum is the distance itself.
-    type Few: Term + Send + Sync + 'static;
+    type Few: Term;
     /// The term of the sum over pairs of many features.
-    type Many: Term + Send + Sync + 'static;
+    type Many: Term;
     /// The unit of the distance by parts, in lengths.
     const UNIT: f64;
     /// The factor of a row of x in the sums over pairs.
@@ -36,12 +35,10 @@ pub(super) trait Split: Debug + Send + Sync + 'static {
         Self::offset(sum, value)
     }
     /// Offsets and sizes of packed rows of z, of `d` features.
-    fn columns<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>);
+    fn rows<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>);
     /// The distance by differences: no cancellation, and 0 exactly for equal points.
     fn again<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T;
-    /// The derivative of the distance by a feature of x, but for a factor.
-    fn slope<T: Real>(x: T, z: T) -> T;
-    /// A sum of slopes times that factor, in units of one over `scale`.
+    /// A sum of slopes of the term of few features times their factor, in units of one over `scale`.
     fn in_units<T: Real>(scale: T, sum: T) -> T;
 }
 
@@ -51,72 +48,27 @@ pub(crate) struct Cancelling<T, S, F> {
     /// Share of the points' sizes below which a distance is computed from differences.
     near: T,
     profile: F,
-    x_offsets: Vec<T>,
-    x_sizes: Vec<T>,
-    x_largest: T,
-    z_offsets: Vec<T>,
-    z_sizes: Vec<T>,
-    z_largest: T,
     split: std::marker::PhantomData<S>,
 }
 
 impl<T: Real, S: Split, F: Fn(T) -> T + Copy> Cancelling<T, S, F> {
     pub(crate) fn new(scale: &[T], near: T, profile: F) -> Self {
-        let (x_offsets, x_sizes, z_offsets, z_sizes) = (vec![], vec![], vec![], vec![]);
-        let (x_largest, z_largest, split) = (T::ZERO, T::ZERO, std::marker::PhantomData);
-        let scale = scale.to_vec();
-        Self { scale, near, profile, x_offsets, x_sizes, x_largest, z_offsets, z_sizes, z_largest, split }
+        Self { scale: scale.to_vec(), near, profile, split: std::marker::PhantomData }
     }
 }
 
 impl<T: Real, S: Split, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<T, S, F> {
-    fn rows(&mut self, packed: &mut Packed<T>) {
-        let (d, height) = (self.scale.len(), packed.height);
-        fold_panels(&packed.x, height, d, (S::offset, S::OFFSET), &mut self.x_offsets);
-        match S::SIZE {
-            Some(factor) => fold_panels(&packed.x, height, d, (S::size, factor), &mut self.x_sizes),
-            None => self.x_sizes.clone_from(&self.x_offsets),
-        }
-        multiply(&mut packed.x, S::ROW);
-        self.x_largest = largest(&self.x_sizes);
-    }
-
-    fn columns(&mut self, packed: &Packed<T>) {
-        S::columns(&packed.z, self.scale.len(), &mut self.z_offsets, &mut self.z_sizes);
-        self.z_largest = largest(&self.z_sizes);
-    }
-
-    /// A bound for the largest size of the tile costs one operation for each pair, where each pair's own would cost
-    /// three. Where sizes overflowed, so does the bound, and the column is suspect.
-    #[inline(always)]
-    fn column(&self, i: usize, j: usize, sums: &[T], values: &mut [T]) -> bool {
-        let (z_offset, bound) = (self.z_offsets[j], self.near * (self.x_largest + self.z_sizes[j]));
-        let (mut far, x_offsets) = (true, &self.x_offsets[i..][..sums.len()]);
-        for ((value, &sum), &x_offset) in values.iter_mut().zip(sums).zip(x_offsets) {
-            let distance = x_offset + z_offset + sum;
-            far &= distance > bound;
-            *value = (self.profile)(distance);
-        }
-        !far
-    }
-
-    fn repair(&self, i: usize, j: usize, sums: &[T], x: MatRef<'_, T>, z: &[T], values: &mut [T]) {
-        let (z_offset, z_size, mut spare) = (self.z_offsets[j], self.z_sizes[j], Vec::new());
-        for (r, (value, &sum)) in values.iter_mut().zip(sums).enumerate() {
-            let distance = self.x_offsets[i + r] + z_offset + sum;
-            let far = distance > self.near * (self.x_sizes[i + r] + z_size);
-            // not so where sizes overflowed
-            if !far {
-                let x = row(x, r, &mut spare);
-                *value = vectorised(
-                    #[inline(always)]
-                    || (self.profile)(S::again(x, z, &self.scale)),
-                );
-            }
-        }
-    }
-
     const OWN: usize = 2;
+
+    fn panels(&self, panels: &mut [T], height: usize, d: usize, owns: &mut Owns<T>) {
+        fold_panels(panels, height, d, (S::offset, S::OFFSET), &mut owns.offsets);
+        match S::SIZE {
+            Some(factor) => fold_panels(panels, height, d, (S::size, factor), &mut owns.sizes),
+            None => owns.sizes.clone_from(&owns.offsets),
+        }
+        multiply(panels, S::ROW);
+        owns.largest = largest(&owns.sizes);
+    }
 
     fn own(&self, x: &mut [T]) -> Own<T> {
         let offset = fold_row(x, (S::offset, S::OFFSET));
@@ -125,46 +77,28 @@ impl<T: Real, S: Split, F: Fn(T) -> T + Copy> Finish<T> for Cancelling<T, S, F> 
         Own { offset, size }
     }
 
-    fn row(&self, own: Own<T>, x: &[T], z: MatRef<'_, T>, values: &mut [T]) {
-        let (bound, mut far) = (self.near * (own.size + self.z_largest), true);
-        vectorised(
-            #[inline(always)]
-            || {
-                for (value, &z_offset) in values.iter_mut().zip(&self.z_offsets) {
-                    *value = own.offset + z_offset + *value;
-                    far &= *value > bound;
-                }
-            },
-        );
-        if !far {
-            self.repair_row(own, x, z, values);
-        }
-        vectorised(
-            #[inline(always)]
-            || {
-                for value in values {
-                    *value = (self.profile)(*value);
-                }
-            },
-        );
+    fn rows(&self, rows: &[T], d: usize, owns: &mut Owns<T>) {
+        S::rows(rows, d, &mut owns.offsets, &mut owns.sizes);
+        owns.largest = largest(&owns.sizes);
     }
-}
 
-impl<T: Real, S: Split, F> Cancelling<T, S, F> {
-    /// Computes anew those of a row's `distances` that are not well above their error.
-    #[cold]
-    fn repair_row(&self, own: Own<T>, x: &[T], z: MatRef<'_, T>, distances: &mut [T]) {
-        let mut spare = Vec::new();
-        for (j, (distance, &z_size)) in distances.iter_mut().zip(&self.z_sizes).enumerate() {
-            let far = *distance > self.near * (own.size + z_size);
-            if !far {
-                let z = row(z, j, &mut spare);
-                *distance = vectorised(
-                    #[inline(always)]
-                    || S::again(x, z, &self.scale),
-                );
-            }
+    /// A bound for the largest size of the others costs one operation for each pair, where each pair's own would cost
+    /// three. Where sizes overflowed, so does the bound, and the values are suspect.
+    #[inline(always)]
+    fn values(&self, one: Own<T>, others: &[T], largest: T, sums: &[T], values: &mut [T]) -> bool {
+        let (bound, mut far) = (self.near * (largest + one.size), true);
+        for ((value, &sum), &other) in values.iter_mut().zip(sums).zip(others) {
+            let distance = other + one.offset + sum;
+            far &= distance > bound;
+            *value = (self.profile)(distance);
         }
+        !far
+    }
+
+    fn again(&self, one: Own<T>, other: Own<T>, sum: T, x: &[T], z: &[T]) -> Option<T> {
+        let far = other.offset + one.offset + sum > self.near * (other.size + one.size);
+        // not so where sizes overflowed
+        (!far).then(|| vectorised!((self.profile)(S::again(x, z, &self.scale))))
     }
 }
 
@@ -173,7 +107,6 @@ fn multiply<T: Real>(x: &mut [T], factor: f64) {
     x.iter_mut().for_each(|value| *value *= factor);
 }
 
-/// The largest of numbers ≥ 0.
 fn largest<T: Real>(sizes: &[T]) -> T {
     sizes.iter().fold(T::ZERO, |largest, &size| size.larger(largest))
 }

@@ -30,18 +30,14 @@ struct Cauchy;
 
 impl Profile for Cauchy {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
-        #[inline(always)]
-        |squared: T| T::ONE / (T::ONE + squared)
+        inlined!(|squared: T| T::ONE / (T::ONE + squared))
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
-        Some(
-            #[inline(always)]
-            |squared: T| {
-                let value = T::ONE / (T::ONE + squared);
-                T::ZERO - value * value
-            },
-        )
+        Some(inlined!(|squared: T| {
+            let value = T::ONE / (T::ONE + squared);
+            T::ZERO - value * value
+        }))
     }
 
     fn law(&self) -> Option<Law> {

@@ -12,7 +12,7 @@
 use super::Profile;
 use super::direct::raw;
 use super::family::{Distance, Domain, Facts, KernelFamily, SIGMA};
-use super::panel::ChiSquares;
+use super::terms::ChiSquares;
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
@@ -22,7 +22,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,
     facts: Facts::BOUNDED,
     ..KernelFamily::new("chi_squared", "exp(-sum (x-z)^2/(x+z) / sigma)", "chi_squared(sigma=2)", |text, values| {
-        raw(text, ChiSquares, |_| 0.0, ChiSquared { sigma: values[0] })
+        raw(text, ChiSquares, ChiSquared { sigma: values[0] })
     })
 };
 
@@ -34,15 +34,11 @@ struct ChiSquared {
 impl Profile for ChiSquared {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let rate = T::from_f64(std::f64::consts::LOG2_E / self.sigma).saturate();
-        #[inline(always)]
-        move |distance: T| (distance * rate).halvings()
+        inlined!(|distance: T| (distance * rate).halvings())
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let (rate, value) = (T::from_f64(-1.0 / self.sigma).saturate(), self.function::<T>());
-        Some(
-            #[inline(always)]
-            move |distance: T| rate * value(distance),
-        )
+        Some(inlined!(|distance: T| rate * value(distance)))
     }
 }

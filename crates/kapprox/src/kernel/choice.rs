@@ -22,7 +22,6 @@ pub(super) struct ColumnChoice {
     places: Option<Places>,
 }
 
-/// A column, a pattern or a range of columns, by name.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Part {
     /// A column; where none is called so, the items of a list column, the values of a column of categories, or a pattern. `!` before it
@@ -32,7 +31,6 @@ pub(super) enum Part {
     Range(String, String),
 }
 
-/// Some of the features of a point.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Places {
     /// Number of features of a point.

@@ -9,18 +9,18 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-use super::family::{Facts, KernelFamily, KernelParameter, Range, Value};
-use super::inner::product;
+use super::direct::product;
+use super::family::{Facts, KernelFamily, KernelParameter, Range};
 use super::{Law, Profile};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
-    parameters: &[KernelParameter {
-        name: "value",
-        default: Value::Number(1.0),
-        range: Range::NotNegative,
-        reason: "a negative constant breaks positive definiteness",
-    }],
+    parameters: &[KernelParameter::number(
+        "value",
+        1.0,
+        Range::NotNegative,
+        "a negative constant breaks positive definiteness",
+    )],
     facts: Facts::INVARIANT,
     ..KernelFamily::new("constant", "value", "constant(value=0.5)", |text, values| product(text, Constant(values[0])))
 };
@@ -31,15 +31,11 @@ struct Constant(f64);
 impl Profile for Constant {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let value = T::from_f64(self.0).saturate();
-        #[inline(always)]
-        move |_: T| value
+        inlined!(|_: T| value)
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
-        Some(
-            #[inline(always)]
-            |_: T| T::ZERO,
-        )
+        Some(inlined!(|_: T| T::ZERO))
     }
 
     /// Waves of frequency 0.

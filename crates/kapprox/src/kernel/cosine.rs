@@ -7,9 +7,9 @@
 //! assert!(Spec::parse("cosine()").is_ok());
 //! ```
 
+use super::direct::product;
 use super::embedded::{Embedding, embedded};
 use super::family::{Facts, KernelFamily};
-use super::inner::product;
 use super::linear::Linear;
 use crate::Real;
 

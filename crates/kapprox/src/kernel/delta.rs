@@ -11,13 +11,13 @@
 use super::Profile;
 use super::direct::raw;
 use super::family::{Facts, KernelFamily};
-use super::panel::Magnitudes;
+use super::terms::Magnitudes;
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     // where points lie apart; a law without atoms has the mean 0
     facts: Facts { of: "discrete sets", ..Facts::ALL },
-    ..KernelFamily::new("delta", "1 if x = z, else 0", "delta()", |text, _| raw(text, Magnitudes, |_| 0.0, Delta))
+    ..KernelFamily::new("delta", "1 if x = z, else 0", "delta()", |text, _| raw(text, Magnitudes, Delta))
 };
 
 #[derive(Debug)]
@@ -26,7 +26,6 @@ struct Delta;
 impl Profile for Delta {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         // different numbers never have a difference of 0
-        #[inline(always)]
-        |distance: T| if distance == T::ZERO { T::ONE } else { T::ZERO }
+        inlined!(|distance: T| if distance == T::ZERO { T::ONE } else { T::ZERO })
     }
 }

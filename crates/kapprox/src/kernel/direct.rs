@@ -1,46 +1,33 @@
-//! Kernels of sums over features that have no product form.
+//! Kernels of numbers that are combined feature by feature: sums of terms, and what is swept over the features.
 
-use super::few::{self, Own};
-use super::fixed::KernelColumns;
-use super::gradient::Slope;
-use super::panel::{Block, Finish, Term};
-use super::points::Frame;
-use super::profiled::{Argument, Function, Profile, profiled};
+use super::panel::{Finish, Own};
+use super::points::{Frame, Lengths, inverse};
+use super::profiled::{Argument, Engine, Function, Profile, itself, profiled};
+use super::sweep::Features;
+use super::terms::{Products, Term, overflowed};
 use crate::{Real, vectorised};
 use faer::MatRef;
-use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// The kernel `profile(Σ_k M(x_k, z_k))` of the values as they are, written `text`; `own` is M(x, x).
-pub(crate) fn raw<M: Term + Slope, P: Profile>(
-    text: String,
-    _term: M,
-    own: fn(f64) -> f64,
-    profile: P,
-) -> Arc<dyn super::AnyKernel> {
-    profiled(text, Raw { term: PhantomData::<M>, own }, profile)
+/// The kernel `profile(Σ_k M(x_k, z_k))` of the values as they are, written `text`.
+pub(crate) fn raw<M: Term, P: Profile>(text: String, _term: M, profile: P) -> Arc<dyn super::AnyKernel> {
+    profiled(text, Raw { term: PhantomData::<M> }, profile)
 }
 
-/// Σ_k M(x_k, z_k).
+/// The kernel `profile(x·z)`, written `text`.
+pub(crate) fn product<P: Profile>(text: String, profile: P) -> Arc<dyn super::AnyKernel> {
+    raw(text, Products, profile)
+}
+
 #[derive(Debug)]
 struct Raw<M> {
     term: PhantomData<M>,
-    own: fn(f64) -> f64,
 }
 
-impl<M: Term + Slope> Argument for Raw<M> {
-    fn fill<T: Real>(&self, block: Block<'_, T>, profile: impl Fn(T) -> T + Copy) {
-        block.fill::<M, _>(&mut Plain(profile));
-    }
-
-    fn columns<T: Real>(
-        &self,
-        frame: Frame<T>,
-        profile: impl Function<T>,
-        z: MatRef<'_, T>,
-    ) -> Box<dyn KernelColumns<T>> {
-        few::columns::<T, M, _>(frame, Plain(profile), z)
+impl<M: Term> Argument for Raw<M> {
+    fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl Function<T>, _: bool) -> E::Made {
+        engine.sums::<M, _>(Plain(profile, PhantomData::<M>))
     }
 
     fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
@@ -48,30 +35,83 @@ impl<M: Term + Slope> Argument for Raw<M> {
     }
 
     fn own<T: Real>(&self, x: &[T]) -> f64 {
-        x.iter().map(|value| (self.own)(value.to_f64())).sum()
+        M::own(x)
     }
 }
 
-/// k(x, z) = `profile(sum)`.
-pub(crate) struct Plain<F>(pub(crate) F);
+/// k(x, z) = `profile(sum)`, kept finite, also where the sum overflows.
+pub(crate) struct Plain<F, M>(pub(crate) F, pub(crate) PhantomData<M>);
 
-impl<T: Real, F: Fn(T) -> T + Copy> Finish<T> for Plain<F> {
+impl<T: Real, F: Fn(T) -> T + Copy, M: Term> Finish<T> for Plain<F, M> {
     #[inline(always)]
-    fn column(&self, _: usize, _: usize, sums: &[T], values: &mut [T]) -> bool {
+    fn values(&self, _: Own<T>, _: &[T], _: T, sums: &[T], values: &mut [T]) -> bool {
+        let mut any = false;
         for (value, &sum) in values.iter_mut().zip(sums) {
+            any |= M::OVERFLOWS && overflowed(sum);
             *value = (self.0)(sum).saturate();
         }
-        false
+        any
     }
 
-    fn row(&self, _: Own<T>, _: &[T], _: MatRef<'_, T>, values: &mut [T]) {
-        vectorised(
-            #[inline(always)]
-            || {
-                for value in values {
-                    *value = (self.0)(*value).saturate();
-                }
-            },
-        );
+    fn again(&self, _: Own<T>, _: Own<T>, sum: T, x: &[T], z: &[T]) -> Option<T> {
+        (M::OVERFLOWS && overflowed(sum)).then(|| {
+            let sum = M::scaled(x, z);
+            vectorised!((self.0)(sum).saturate())
+        })
+    }
+}
+
+/// The kernel that `profile` makes of what `features` makes of (x − z) / `length`, written `text`.
+pub(crate) fn swept<F: Features, P: Profile>(
+    text: String,
+    length: f64,
+    features: F,
+    profile: P,
+) -> Arc<dyn super::AnyKernel> {
+    profiled(text, Swept { length, features: Arc::new(features) }, profile)
+}
+
+/// The number that `features` makes of the features' differences in units of `length`.
+#[derive(Debug)]
+struct Swept<F> {
+    length: f64,
+    features: Arc<F>,
+}
+
+/// k = Π, and its derivative by the logarithm of a factor.
+#[derive(Debug)]
+pub(crate) struct Factors;
+
+impl Profile for Factors {
+    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
+        itself
+    }
+
+    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
+        Some(itself)
+    }
+}
+
+impl<F: Features> Argument for Swept<F> {
+    fn frame<T: Real>(&self, z: MatRef<'_, T>) -> Frame<T> {
+        Frame::new(z, &Lengths::Same(self.length), 1.0)
+    }
+
+    fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl Function<T>, _: bool) -> E::Made {
+        engine.sweep(&self.features, profile)
+    }
+
+    fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
+        let (slope, scale) = (self.features.slope(), inverse::<T>(self.length));
+        inlined!(|x, z| slope((x - z) * scale))
+    }
+
+    fn in_units<T: Real>(&self, _: usize, sum: T) -> T {
+        sum * inverse::<T>(self.length)
+    }
+
+    fn own<T: Real>(&self, x: &[T]) -> f64 {
+        let next = self.features.next::<f64>();
+        x.iter().fold(F::START, |value, _| next(value, 0.0))
     }
 }

@@ -38,16 +38,12 @@ struct Between;
 impl Profile for Between {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let half = T::from_f64(-0.5);
-        #[inline(always)]
-        move |squared: T| half * squared.larger(T::ZERO).root()
+        inlined!(|squared: T| half * squared.larger(T::ZERO).root())
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let quarter = T::from_f64(-0.25);
-        Some(
-            #[inline(always)]
-            move |squared: T| if squared > T::ZERO { quarter / squared.root() } else { T::ZERO },
-        )
+        Some(inlined!(|squared: T| if squared > T::ZERO { quarter / squared.root() } else { T::ZERO }))
     }
 }
 
@@ -86,7 +82,6 @@ impl PairFunction for HalfNorms {
     }
 }
 
-/// ‖x‖ of each of the points.
 fn norms<T: Real>(points: MatRef<'_, T>, out: &mut [f64]) {
     let mut spare = Vec::new();
     for (i, out) in out.iter_mut().enumerate() {

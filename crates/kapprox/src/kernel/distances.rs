@@ -6,12 +6,9 @@
 
 use super::cancelling::{Cancelling, Split};
 use super::direct::Plain;
-use super::few;
-use super::fixed::KernelColumns;
-use super::gradient::Slope;
-use super::panel::{Block, Magnitudes, Maxima, Products, Squares};
 use super::points::{Frame, Lengths, inverse, row_norms, row_sums, sum_of_differences};
-use super::profiled::{Argument, Function, Profile, itself, profiled};
+use super::profiled::{Argument, Engine, Function, Profile, profiled};
+use super::terms::{Magnitudes, Maxima, Products, Squares, Term};
 use crate::Real;
 use faer::MatRef;
 use std::fmt::Debug;
@@ -71,23 +68,11 @@ pub(crate) fn l1<P: Profile>(text: String, length: f64, profile: P) -> Arc<dyn s
     profiled(text, Distances { lengths, at_zero, split: PhantomData::<Spans> }, profile)
 }
 
-/// A distance of points in units of `lengths`.
 #[derive(Debug)]
 struct Distances<S> {
     lengths: Lengths,
     at_zero: AtZero,
     split: PhantomData<S>,
-}
-
-impl<S: Split> Distances<S> {
-    fn fill_near<T: Real>(block: Block<'_, T>, at_zero: AtZero, profile: impl Fn(T) -> T + Copy) {
-        if block.x.ncols() <= FEW_FEATURES {
-            block.fill::<S::Few, _>(&mut Plain(profile));
-        } else {
-            let mut finish = Cancelling::<T, S, _>::new(&block.frame.scale, at_zero.near(), profile);
-            block.fill::<S::Many, _>(&mut finish);
-        }
-    }
 }
 
 impl<S: Split> Argument for Distances<S> {
@@ -96,30 +81,18 @@ impl<S: Split> Argument for Distances<S> {
         Frame::new(z, &self.lengths, if z.ncols() <= FEW_FEATURES { 1.0 } else { S::UNIT })
     }
 
-    fn fill<T: Real>(&self, block: Block<'_, T>, profile: impl Fn(T) -> T + Copy) {
-        Self::fill_near(block, self.at_zero, profile);
-    }
-
-    fn fill_arguments<T: Real>(&self, block: Block<'_, T>) {
-        Self::fill_near(block, self.at_zero.of_derivative(), itself);
-    }
-
-    fn columns<T: Real>(
-        &self,
-        frame: Frame<T>,
-        profile: impl Function<T>,
-        z: MatRef<'_, T>,
-    ) -> Box<dyn KernelColumns<T>> {
-        if z.ncols() <= FEW_FEATURES {
-            few::columns::<T, S::Few, _>(frame, Plain(profile), z)
-        } else {
-            let finish = Cancelling::<T, S, _>::new(&frame.scale, self.at_zero.near(), profile);
-            few::columns::<T, S::Many, _>(frame, finish, z)
+    fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl Function<T>, differentiated: bool) -> E::Made {
+        let scale = &engine.frame().scale;
+        if scale.len() <= FEW_FEATURES {
+            return engine.sums::<S::Few, _>(Plain(profile, PhantomData::<S::Few>));
         }
+        let at_zero = if differentiated { self.at_zero.of_derivative() } else { self.at_zero };
+        let finish = Cancelling::<T, S, _>::new(scale, at_zero.near(), profile);
+        engine.sums::<S::Many, _>(finish)
     }
 
     fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
-        S::slope
+        S::Few::slope
     }
 
     fn in_units<T: Real>(&self, k: usize, sum: T) -> T {
@@ -131,7 +104,6 @@ impl<S: Split> Argument for Distances<S> {
     }
 }
 
-/// The squared distance as ‖x‖² + ‖z‖² − 2 x·z.
 #[derive(Debug)]
 struct Euclidean;
 
@@ -148,25 +120,14 @@ impl Split for Euclidean {
         value.mul_add(value, sum)
     }
 
-    fn columns<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
+    fn rows<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
         row_norms(z, z.len() / d.max(1), offsets);
         sizes.clone_from(offsets);
     }
 
     #[inline(always)]
     fn again<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T {
-        sum_of_differences(
-            x,
-            z,
-            scale,
-            #[inline(always)]
-            |sum, difference| difference.mul_plus(difference, sum),
-        )
-    }
-
-    #[inline(always)]
-    fn slope<T: Real>(x: T, z: T) -> T {
-        x - z
+        sum_of_differences(x, z, scale, inlined!(|sum, difference| difference.mul_plus(difference, sum)))
     }
 
     fn in_units<T: Real>(scale: T, sum: T) -> T {
@@ -196,25 +157,14 @@ impl Split for Spans {
         sum + value.abs()
     }
 
-    fn columns<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
+    fn rows<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
         row_sums(z, d, offsets, sizes);
     }
 
     #[inline(always)]
     fn again<T: Real>(x: &[T], z: &[T], scale: &[T]) -> T {
-        let sum = sum_of_differences(
-            x,
-            z,
-            scale,
-            #[inline(always)]
-            |sum, difference: T| difference.magnitude() + sum,
-        );
+        let sum = sum_of_differences(x, z, scale, inlined!(|sum, difference: T| difference.magnitude() + sum));
         sum * T::from_f64(0.5)
-    }
-
-    #[inline(always)]
-    fn slope<T: Real>(x: T, z: T) -> T {
-        Magnitudes::slope(x, z)
     }
 
     fn in_units<T: Real>(scale: T, sum: T) -> T {
@@ -224,17 +174,17 @@ impl Split for Spans {
 
 #[cfg(test)]
 mod tests {
+    use super::super::panel::Block;
     use super::super::points::Aligned;
+    use super::super::profiled::itself;
     use super::*;
+    use kstore::key::{Purpose, Stream};
 
     /// The largest error of a distance by a split, in roundings of the points' sizes; `pair` gives the term of two values, and its size.
     fn roundings<T: Real, S: Split>(d: usize, pair: fn(f64, f64) -> (f64, f64)) -> f64 {
         let (b, m) = (256, 256);
-        let mut state = d as u64;
-        let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            T::from_f64((state >> 11) as f64 / (1u64 << 52) as f64 - 1.0)
-        };
+        let (stream, mut count) = (Stream::new(d as u64, Purpose::Data, 0), 0..);
+        let mut next = || T::from_f64(2.0 * stream.uniform(count.next().unwrap()) - 1.0);
         let x: Vec<T> = (0..b * d).map(|_| next()).collect();
         // half of the rows are nearly those of x: there the products are largest
         let z: Vec<T> =
@@ -243,8 +193,8 @@ mod tests {
         let frame = Frame::new(z, &Lengths::Same(1.0), S::UNIT);
         // never near: the profile sees what the sums give
         let mut got = faer::Mat::zeros(b, m);
-        let mut finish = Cancelling::<T, S, _>::new(&frame.scale, T::ZERO - T::ONE, itself);
-        Block { frame: &frame, x, z, out: got.as_mut() }.fill::<S::Many, _>(&mut finish);
+        let finish = Cancelling::<T, S, _>::new(&frame.scale, T::ZERO - T::ONE, itself);
+        Block { frame: &frame, x, z, out: got.as_mut() }.fill::<S::Many, _>(&finish);
         let (mut x_packed, mut z_packed) = (Aligned::new(), Aligned::new());
         frame.pack_rows(x, b, &mut x_packed);
         frame.pack_rows(z, m, &mut z_packed);

@@ -14,7 +14,6 @@ use std::sync::Arc;
 /// Rows of x that are changed at once.
 const TILE: usize = 1152;
 
-/// A function of a point.
 pub(crate) trait Embedding: Debug + Send + Sync + 'static {
     /// Number of features of the image of a point of d features.
     fn features(&self, d: usize) -> usize;
@@ -43,7 +42,6 @@ pub(crate) fn embedded<E: Embedding>(text: String, embedding: E, kernel: Arc<dyn
 }
 
 impl<E: Embedding> Embedded<E> {
-    /// The images of points: n x d', row-major.
     fn images<T: Real>(&self, points: MatRef<'_, T>) -> Vec<T> {
         let p = self.embedding.features(points.ncols());
         let mut images = vec![T::ZERO; points.nrows() * p];
@@ -130,7 +128,6 @@ impl<T: Real, E: Embedding> Kernel<T> for Embedded<E> {
     }
 }
 
-/// The images of fixed points.
 #[derive(Debug)]
 struct EmbeddedColumns<T: Real, E> {
     embedding: Arc<E>,

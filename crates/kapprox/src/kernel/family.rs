@@ -22,6 +22,8 @@ pub struct KernelFamily {
     pub positive_definite: bool,
     /// What else is known of k.
     pub facts: Facts,
+    /// What its explicit features are made of; `None` where no map but those of its spectrum and of landmarks knows any.
+    pub explicit: Option<Explicit>,
     /// The values its features may have.
     pub domain: Domain,
     /// An expression that gives every parameter.
@@ -43,8 +45,46 @@ impl KernelFamily {
     pub const fn new(name: &'static str, formula: &'static str, example: &'static str, build: Build) -> Self {
         let (positive_definite, facts, domain) = (true, Facts::NONE, Domain::Any);
         let (parameters, metric, rate, each): (&[KernelParameter], _, _, _) = (&[], None, None, None);
-        Self { name, formula, parameters, metric, rate, positive_definite, facts, domain, example, build, each }
+        let explicit = None;
+        Self {
+            name,
+            formula,
+            parameters,
+            metric,
+            rate,
+            positive_definite,
+            facts,
+            explicit,
+            domain,
+            example,
+            build,
+            each,
+        }
     }
+}
+
+/// Forms of kernels whose features can be written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Explicit {
+    /// x·z: the exponential of it is universal.
+    Linear,
+    /// (γ x·z + c₀)^q, with the parameters q, γ and c₀.
+    Polynomial,
+    /// Σ k(x_c, z_c) with a homogeneous kernel of two numbers.
+    Additive(Homogeneous),
+    /// Π 1/cosh of half the difference of ln(x + skew), with the parameter skew.
+    Skewed,
+}
+
+/// A homogeneous kernel of two numbers, k(ax, az) = a k(x, z); κ is the Fourier transform of k(x, z)/√(xz) as a function of ln(z/x).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Homogeneous {
+    /// 2xz/(x + z), κ(λ) = 1/cosh πλ.
+    ChiSquared,
+    /// min(x, z), κ(λ) = 2/(π(1 + 4λ²)).
+    Intersection,
 }
 
 /// Properties of a kernel, for every allowed parameter and all values of its domain; false where they do not hold, or are not known to.
@@ -141,6 +181,11 @@ pub struct KernelParameter {
 }
 
 impl KernelParameter {
+    /// A parameter with a number for a default; `reason` says why others than those of `range` are refused.
+    pub const fn number(name: &'static str, default: f64, range: Range, reason: &'static str) -> Self {
+        Self { name, default: Value::Number(default), range, reason }
+    }
+
     /// True for a length scale: only those have a median.
     pub fn is_length(&self) -> bool {
         self.default == Value::Median
@@ -213,7 +258,6 @@ impl fmt::Display for Range {
 /// The name of the [rate](KernelFamily::rate) that stands for a length scale.
 pub(super) const GAMMA: &str = "gamma";
 
-/// The length scale of most kernels.
 pub(super) const SIGMA: KernelParameter = KernelParameter {
     name: "sigma",
     default: Value::Median,

@@ -4,9 +4,10 @@
 //! other rows to fill a vector with. Each value comes from the same operations in the same order as in a block.
 
 use super::fixed::{FEW, KernelColumns};
-use super::panel::{Finish, Packed, Tall, Term, accumulate, height, panel_height};
+use super::panel::{Finish, Own, Owns, Suspects, Tall, accumulate, height, panel_height};
 use super::points::{Aligned, Frame, row};
-use crate::{Lanes, Real};
+use super::terms::Term;
+use crate::{Lanes, Real, vectorised};
 use faer::MatRef;
 use pulp::{Simd, WithSimd};
 use std::fmt;
@@ -16,50 +17,32 @@ use std::marker::PhantomData;
 const WIDE: usize = 4;
 /// The largest height of a panel: three vectors of sixteen numbers.
 const HIGHEST: usize = 48;
+/// Sums of a row that become values at once.
+const AT_ONCE: usize = 128;
 
-/// The numbers that belong to a row alone, beside its features.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Own<T> {
-    /// The row's part of a sum over features.
-    pub(crate) offset: T,
-    /// The row's part of the size of a sum's terms.
-    pub(crate) size: T,
-}
-
-/// The term `M` with its arguments exchanged.
-#[derive(Debug, Clone, Copy)]
-struct Exchanged<M>(PhantomData<M>);
-
-impl<M: Term> Term for Exchanged<M> {
-    #[inline(always)]
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
-        M::add::<T, S>(simd, sum, z, x)
-    }
-}
-
-/// Fixed points in panels, and `finish` with the numbers that it has prepared for them.
+/// Fixed points in panels, and the numbers that `finish` has prepared for them.
 struct Few<T, M, F> {
     frame: Frame<T>,
     finish: F,
-    /// The points in the layout of [`Packed::x`].
+    /// The points in the layout of [`Frame::pack_panels`].
     panels: Aligned<T>,
+    owns: Owns<T>,
     term: PhantomData<M>,
 }
 
 /// The points `z` in `frame`, for the kernel that `finish` makes of Σ_k M(x_k, z_k).
-pub(crate) fn columns<T, M, F>(frame: Frame<T>, mut finish: F, z: MatRef<'_, T>) -> Box<dyn KernelColumns<T>>
+pub(crate) fn columns<T, M, F>(frame: Frame<T>, finish: F, z: MatRef<'_, T>) -> Box<dyn KernelColumns<T>>
 where
     T: Real,
-    M: Term + Send + Sync + 'static,
+    M: Term,
     F: Finish<T> + Send + Sync + 'static,
 {
-    let mut packed = Packed { x: Aligned::new(), z: Aligned::new(), height: panel_height::<T>() };
+    let (mut rows, mut panels, mut owns) = (Aligned::new(), Aligned::new(), Owns::new());
     // as rows, as a block packs them: the sums of a point's own values have their order
-    frame.pack_rows(z, z.nrows(), &mut packed.z);
-    finish.columns(&packed);
-    let mut panels = Aligned::new();
-    in_panels(&packed.z, frame.width(), packed.height, &mut panels);
-    Box::new(Few { frame, finish, panels, term: PhantomData::<M> })
+    frame.pack_rows(z, z.nrows(), &mut rows);
+    finish.rows(&rows, frame.width(), &mut owns);
+    in_panels(&rows, frame.width(), panel_height::<T>(), &mut panels);
+    Box::new(Few { frame, finish, panels, owns, term: PhantomData::<M> })
 }
 
 /// Packed rows of d numbers as panels of `height`; see [`Packed::x`].
@@ -72,7 +55,7 @@ pub(crate) fn in_panels<T: Real>(rows: &[T], d: usize, height: usize, out: &mut 
     }
 }
 
-impl<T: Real, M: Term + Send + Sync, F: Finish<T> + Send + Sync> KernelColumns<T> for Few<T, M, F> {
+impl<T: Real, M: Term, F: Finish<T> + Send + Sync> KernelColumns<T> for Few<T, M, F> {
     fn scratch(&self) -> usize {
         FEW * self.frame.width()
     }
@@ -91,7 +74,23 @@ impl<T: Real, M: Term + Send + Sync, F: Finish<T> + Send + Sync> KernelColumns<T
         }
         pulp::Arch::new().dispatch(FewSums { rows: scaled, panels: &self.panels, d, m, out, term: self.term });
         for (i, (own, values)) in own.iter().zip(out.chunks_exact_mut(m.max(1))).enumerate() {
-            self.finish.row(*own, row(x, i, &mut spare), z, values);
+            self.finish_row(*own, row(x, i, &mut spare), z, values);
+        }
+    }
+}
+
+impl<T: Real, M: Term, F: Finish<T>> Few<T, M, F> {
+    /// Replaces the sums of row `x` with all points by kernel values.
+    fn finish_row(&self, own: Own<T>, x: &[T], z: MatRef<'_, T>, values: &mut [T]) {
+        let mut sums = [T::ZERO; AT_ONCE];
+        for (first, values) in (0..).step_by(AT_ONCE).zip(values.chunks_mut(AT_ONCE)) {
+            let (count, sums) = (values.len(), &mut sums[..values.len()]);
+            sums.copy_from_slice(values);
+            let (others, largest) = (self.owns.offsets(first, count), self.owns.largest);
+            if vectorised!(self.finish.values(own, others, largest, sums, values)) {
+                let suspects = Suspects { one: x, others: z.subrows(first, count), exchanged: true, sums };
+                self.finish.repair(own, &self.owns, first, suspects, values);
+            }
         }
     }
 }
@@ -136,7 +135,7 @@ impl<T: Real, M: Term> FewSums<'_, T, M> {
         let out = &mut self.out[first * m..][..COUNT * m];
         let (panels, _) = T::vectors::<S>(self.panels).as_chunks();
         for (j, panel) in (0..m).step_by(height).zip(panels.chunks_exact(d)) {
-            let sums = accumulate::<T, S, Exchanged<M>, COUNT>(simd, panel, &rows);
+            let sums = accumulate::<T, S, M, COUNT, true>(simd, panel, &rows);
             for (c, sums) in sums.iter().enumerate() {
                 let to = &mut out[c * m + j..][..height.min(m - j)];
                 write::<T, S>(sums, to);

@@ -41,16 +41,12 @@ struct Gaussian;
 
 impl Profile for Gaussian {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
-        #[inline(always)]
-        |squared: T| squared.halvings()
+        inlined!(|squared: T| squared.halvings())
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let rate = T::from_f64(-std::f64::consts::LN_2);
-        Some(
-            #[inline(always)]
-            move |squared: T| rate * squared.halvings(),
-        )
+        Some(inlined!(|squared: T| rate * squared.halvings()))
     }
 
     fn law(&self) -> Option<Law> {

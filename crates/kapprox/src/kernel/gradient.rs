@@ -8,11 +8,9 @@
 //! So a gradient is a block of factors, computed as blocks of kernel values are, and a sum over the points z for each feature.
 //! Slopes are taken of the values as they are, for each pair: a sum of x and a sum of z would cancel where points are close.
 
-use super::panel::{ChiSquares, HarmonicMeans, Magnitudes, Minima, Products};
 use super::points::{Aligned, fill_column, row};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
-use std::fmt::Debug;
 
 /// Rows of x and of z whose factors are computed at once: 600 kB in `f64`.
 const TILE_ROWS: usize = 288;
@@ -21,58 +19,6 @@ const TILE_COLUMNS: usize = 256;
 const STRIP_ROWS: usize = 96;
 const STRIP_COLUMNS: usize = 32;
 
-/// The derivative of a term of a sum over features by its first value. At a jump it is the mean of both sides.
-pub(crate) trait Slope: Debug + Send + Sync + 'static {
-    /// ∂M/∂x. Must be marked `#[inline(always)]`.
-    fn slope<T: Real>(x: T, z: T) -> T;
-}
-
-impl Slope for Products {
-    #[inline(always)]
-    fn slope<T: Real>(_: T, z: T) -> T {
-        z
-    }
-}
-
-impl Slope for Magnitudes {
-    #[inline(always)]
-    fn slope<T: Real>(x: T, z: T) -> T {
-        sign(x - z)
-    }
-}
-
-impl Slope for ChiSquares {
-    /// q (2 − q) with q = (x − z) / (x + z), where 0/0 is 0.
-    #[inline(always)]
-    fn slope<T: Real>(x: T, z: T) -> T {
-        let quotient = (x - z) / (x + z).larger(T::SMALLEST);
-        quotient * (T::ONE + T::ONE - quotient)
-    }
-}
-
-impl Slope for HarmonicMeans {
-    /// 2 q² with q = z / (x + z), where 0/0 is 0.
-    #[inline(always)]
-    fn slope<T: Real>(x: T, z: T) -> T {
-        let quotient = z / (x + z).larger(T::SMALLEST);
-        (quotient + quotient) * quotient
-    }
-}
-
-impl Slope for Minima {
-    #[inline(always)]
-    fn slope<T: Real>(x: T, z: T) -> T {
-        (T::ONE - sign(x - z)) * T::from_f64(0.5)
-    }
-}
-
-/// −1, 0 or 1; between them where the number is not normal.
-#[inline(always)]
-pub(super) fn sign<T: Real>(value: T) -> T {
-    (value * T::LARGEST).smaller(T::ONE).larger(T::ZERO - T::ONE)
-}
-
-/// Points x and z, and a weight for each pair.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Weighted<'a, T> {
     pub(super) x: MatRef<'a, T>,
@@ -113,14 +59,11 @@ pub(super) fn weigh<T: Real>(derivative: impl Fn(T) -> T + Copy, weights: MatRef
     for (j, column) in arguments.col_iter_mut().enumerate() {
         let weights = row(weights.transpose(), j, &mut weights_spare);
         fill_column(column, &mut spare, |column| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    for (value, &weight) in column.iter_mut().zip(weights) {
-                        *value = (weight * derivative(*value).saturate()).saturate();
-                    }
-                },
-            );
+            vectorised!({
+                for (value, &weight) in column.iter_mut().zip(weights) {
+                    *value = (weight * derivative(*value).saturate()).saturate();
+                }
+            });
         });
     }
 }
@@ -184,21 +127,16 @@ impl<T: Real> Tile<T> {
     }
 
     fn add(&self, slope: impl Fn(T, T) -> T + Copy, sums: &mut [T]) {
-        self.sweep(
-            #[inline(always)]
-            |sum, factor, x, z| slope(x, z).mul_plus(factor, sum),
-            sums,
-        );
+        self.sweep(inlined!(|sum, factor, x, z| slope(x, z).mul_plus(factor, sum)), sums);
     }
 
     /// As [`add`](Self::add), kept finite; a pair without a factor adds nothing, also where its slope is infinite.
     fn add_guarded(&self, slope: impl Fn(T, T) -> T + Copy, sums: &mut [T]) {
         self.sweep(
-            #[inline(always)]
-            |sum, factor, x, z| {
+            inlined!(|sum, factor, x, z| {
                 let more = slope(x, z).saturate().mul_plus(factor, sum).saturate();
                 if factor == T::ZERO { sum } else { more }
-            },
+            }),
             sums,
         );
     }
@@ -207,36 +145,33 @@ impl<T: Real> Tile<T> {
     /// a sum; iterators, as an index that could fail would keep the loop from being vectorised (seven times slower).
     fn sweep(&self, term: impl Fn(T, T, T, T) -> T + Copy, sums: &mut [T]) {
         let (rows, columns) = (self.rows, self.columns);
-        vectorised(
-            #[inline(always)]
-            || {
-                for i in (0..rows).step_by(STRIP_ROWS) {
-                    let height = STRIP_ROWS.min(rows - i);
-                    for j in (0..columns).step_by(STRIP_COLUMNS) {
-                        let width = STRIP_COLUMNS.min(columns - j);
-                        let features = sums.chunks_exact_mut(rows).zip(self.x.chunks_exact(rows));
-                        for ((sums, x), z) in features.zip(self.z.chunks_exact(columns)) {
-                            let (sums, x, z) = (&mut sums[i..][..height], &x[i..][..height], &z[j..][..width]);
-                            let column = |j: usize| &self.factors[j * rows + i..][..height];
-                            let (fours, rest) = z.as_chunks::<4>();
-                            for (j, z) in (j..).step_by(4).zip(fours) {
-                                let others = column(j + 1).iter().zip(column(j + 2)).zip(column(j + 3));
-                                let factors = column(j).iter().zip(others);
-                                for ((sum, &x), (&a, ((&b, &c), &e))) in sums.iter_mut().zip(x).zip(factors) {
-                                    let half = term(term(*sum, a, x, z[0]), b, x, z[1]);
-                                    *sum = term(term(half, c, x, z[2]), e, x, z[3]);
-                                }
+        vectorised!({
+            for i in (0..rows).step_by(STRIP_ROWS) {
+                let height = STRIP_ROWS.min(rows - i);
+                for j in (0..columns).step_by(STRIP_COLUMNS) {
+                    let width = STRIP_COLUMNS.min(columns - j);
+                    let features = sums.chunks_exact_mut(rows).zip(self.x.chunks_exact(rows));
+                    for ((sums, x), z) in features.zip(self.z.chunks_exact(columns)) {
+                        let (sums, x, z) = (&mut sums[i..][..height], &x[i..][..height], &z[j..][..width]);
+                        let column = |j: usize| &self.factors[j * rows + i..][..height];
+                        let (fours, rest) = z.as_chunks::<4>();
+                        for (j, z) in (j..).step_by(4).zip(fours) {
+                            let others = column(j + 1).iter().zip(column(j + 2)).zip(column(j + 3));
+                            let factors = column(j).iter().zip(others);
+                            for ((sum, &x), (&a, ((&b, &c), &e))) in sums.iter_mut().zip(x).zip(factors) {
+                                let half = term(term(*sum, a, x, z[0]), b, x, z[1]);
+                                *sum = term(term(half, c, x, z[2]), e, x, z[3]);
                             }
-                            for (j, &z) in (j + width - rest.len()..).zip(rest) {
-                                for ((sum, &x), &factor) in sums.iter_mut().zip(x).zip(column(j)) {
-                                    *sum = term(*sum, factor, x, z);
-                                }
+                        }
+                        for (j, &z) in (j + width - rest.len()..).zip(rest) {
+                            for ((sum, &x), &factor) in sums.iter_mut().zip(x).zip(column(j)) {
+                                *sum = term(*sum, factor, x, z);
                             }
                         }
                     }
                 }
-            },
-        );
+            }
+        });
     }
 }
 

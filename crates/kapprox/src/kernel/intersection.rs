@@ -9,11 +9,12 @@
 //! ```
 
 use super::direct::raw;
-use super::family::{Domain, KernelFamily};
+use super::family::{Domain, Explicit, Homogeneous, KernelFamily};
 use super::linear::Linear;
-use super::panel::Minima;
+use super::terms::Minima;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,
-    ..KernelFamily::new("intersection", "sum min(x, z)", "intersection()", |text, _| raw(text, Minima, |x| x, Linear))
+    explicit: Some(Explicit::Additive(Homogeneous::Intersection)),
+    ..KernelFamily::new("intersection", "sum min(x, z)", "intersection()", |text, _| raw(text, Minima, Linear))
 };

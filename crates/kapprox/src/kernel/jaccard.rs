@@ -10,12 +10,13 @@
 //! ```
 
 use super::family::{Domain, Facts, KernelFamily};
-use super::few::{self, Own};
+use super::few;
 use super::fixed::KernelColumns;
-use super::panel::{Block, Finish, Packed, Products};
+use super::panel::{Block, Finish, Own, Owns};
 use super::points::{Frame, fold_panels, fold_row, row_norms};
+use super::terms::Products;
 use super::{Kernel, check_shapes};
-use crate::{Real, vectorised};
+use crate::Real;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;
 
@@ -38,15 +39,11 @@ impl<T: Real> Kernel<T> for Jaccard {
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
         check_shapes(x, z, &out);
-        let d = x.ncols();
-        let finish = &mut Union { d, x_norms: Vec::new(), z_norms: Vec::new() };
-        Block { frame: &Frame::identity(d), x, z, out }.fill::<Products, _>(finish);
+        Block { frame: &Frame::identity(x.ncols()), x, z, out }.fill::<Products, _>(&Union);
     }
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        let d = z.ncols();
-        let finish = Union { d, x_norms: Vec::new(), z_norms: Vec::new() };
-        Some(few::columns::<T, Products, _>(Frame::identity(d), finish, z))
+        Some(few::columns::<T, Products, _>(Frame::identity(z.ncols()), Union, z))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
@@ -56,57 +53,35 @@ impl<T: Real> Kernel<T> for Jaccard {
 }
 
 /// The step that makes |A∩B| / |A∪B| of |A∩B|, |A| and |B|.
-struct Union<T> {
-    d: usize,
-    x_norms: Vec<T>,
-    z_norms: Vec<T>,
-}
+struct Union;
 
-impl<T: Real> Finish<T> for Union<T> {
-    fn rows(&mut self, packed: &mut Packed<T>) {
-        fold_panels(&packed.x, packed.height, self.d, (square, 1.0), &mut self.x_norms);
-    }
-
-    fn columns(&mut self, packed: &Packed<T>) {
-        row_norms(&packed.z, packed.z.len() / self.d.max(1), &mut self.z_norms);
-    }
-
-    #[inline(always)]
-    fn column(&self, i: usize, j: usize, sums: &[T], values: &mut [T]) -> bool {
-        let (z_norm, x_norms) = (self.z_norms[j], &self.x_norms[i..][..sums.len()]);
-        for ((value, &shared), &x_norm) in values.iter_mut().zip(sums).zip(x_norms) {
-            *value = ratio(x_norm, z_norm, shared);
-        }
-        false
-    }
-
+impl<T: Real> Finish<T> for Union {
     const OWN: usize = 1;
+
+    fn panels(&self, panels: &mut [T], height: usize, d: usize, owns: &mut Owns<T>) {
+        fold_panels(panels, height, d, (square, 1.0), &mut owns.offsets);
+    }
 
     fn own(&self, x: &mut [T]) -> Own<T> {
         Own { offset: fold_row(x, (square, 1.0)), size: T::ZERO }
     }
 
-    fn row(&self, own: Own<T>, _: &[T], _: MatRef<'_, T>, values: &mut [T]) {
-        vectorised(
-            #[inline(always)]
-            || {
-                for (value, &z_norm) in values.iter_mut().zip(&self.z_norms) {
-                    *value = ratio(own.offset, z_norm, *value);
-                }
-            },
-        );
+    fn rows(&self, rows: &[T], d: usize, owns: &mut Owns<T>) {
+        row_norms(rows, rows.len() / d, &mut owns.offsets);
+    }
+
+    #[inline(always)]
+    fn values(&self, one: Own<T>, others: &[T], _: T, sums: &[T], values: &mut [T]) -> bool {
+        for ((value, &shared), &other) in values.iter_mut().zip(sums).zip(others) {
+            let union = other + one.offset - shared;
+            // whole numbers: below 1 is 0
+            *value = if union > T::ZERO { (shared / union).saturate() } else { T::ONE };
+        }
+        false
     }
 }
 
 #[inline(always)]
 fn square(sum: f64, value: f64) -> f64 {
     value.mul_add(value, sum)
-}
-
-/// |A∩B| / |A∪B|.
-#[inline(always)]
-fn ratio<T: Real>(x_norm: T, z_norm: T, shared: T) -> T {
-    let union = x_norm + z_norm - shared;
-    // whole numbers: below 1 is 0
-    if union > T::ZERO { (shared / union).saturate() } else { T::ONE }
 }

@@ -31,16 +31,12 @@ struct Laplacian;
 
 impl Profile for Laplacian {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
-        #[inline(always)]
-        |distance: T| distance.halvings()
+        inlined!(|distance: T| distance.halvings())
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let rate = T::from_f64(-std::f64::consts::LN_2);
-        Some(
-            #[inline(always)]
-            move |distance: T| rate * distance.halvings(),
-        )
+        Some(inlined!(|distance: T| rate * distance.halvings()))
     }
 
     fn law(&self) -> Option<Law> {

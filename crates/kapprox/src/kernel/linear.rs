@@ -6,25 +6,24 @@
 //! ```
 
 use super::Profile;
-use super::family::KernelFamily;
-use super::inner::product;
+use super::direct::product;
+use super::family::{Explicit, KernelFamily};
 use crate::Real;
 
-pub(super) const FAMILY: KernelFamily = KernelFamily::new("linear", "x.z", "linear()", |text, _| product(text, Linear));
+pub(super) const FAMILY: KernelFamily = KernelFamily {
+    explicit: Some(Explicit::Linear),
+    ..KernelFamily::new("linear", "x.z", "linear()", |text, _| product(text, Linear))
+};
 
 #[derive(Debug)]
 pub(super) struct Linear;
 
 impl Profile for Linear {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
-        #[inline(always)]
-        |product: T| product
+        inlined!(|product: T| product)
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
-        Some(
-            #[inline(always)]
-            |_: T| T::ONE,
-        )
+        Some(inlined!(|_: T| T::ONE))
     }
 }

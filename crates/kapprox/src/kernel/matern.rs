@@ -18,19 +18,14 @@
 use super::Law;
 use super::Profile;
 use super::distances::{AtZero, l2};
-use super::family::{Distance, Facts, KernelFamily, KernelParameter, Range, SIGMA, Value};
+use super::family::{Distance, Facts, KernelFamily, KernelParameter, Range, SIGMA};
 use super::points::Lengths;
 use crate::Real;
 use rand_distr::Distribution;
 use std::f64::consts::LN_2;
 
-/// The parameter `nu`, the smoothness.
-pub(super) const NU: KernelParameter = KernelParameter {
-    name: "nu",
-    default: Value::Number(1.5),
-    range: Range::OneOf(&[0.5, 1.5, 2.5]),
-    reason: "other values need Bessel functions",
-};
+pub(super) const NU: KernelParameter =
+    KernelParameter::number("nu", 1.5, Range::OneOf(&[0.5, 1.5, 2.5]), "other values need Bessel functions");
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
@@ -67,21 +62,17 @@ pub(super) struct Half;
 
 impl Profile for Half {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
-        #[inline(always)]
-        |squared: T| squared.root().halvings()
+        inlined!(|squared: T| squared.root().halvings())
     }
 
     /// −exp(−r) / 2r, but for the argument; 0 where its square is no normal number.
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let rate = T::from_f64(-0.5 * LN_2);
-        Some(
-            #[inline(always)]
-            move |squared: T| {
-                let root = squared.root();
-                let derivative = rate * root.halvings() / root;
-                if squared >= T::SMALLEST { derivative } else { T::ZERO }
-            },
-        )
+        Some(inlined!(|squared: T| {
+            let root = squared.root();
+            let derivative = rate * root.halvings() / root;
+            if squared >= T::SMALLEST { derivative } else { T::ZERO }
+        }))
     }
 
     fn law(&self) -> Option<Law> {
@@ -96,19 +87,15 @@ struct ThreeHalves;
 impl Profile for ThreeHalves {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let (unit, far) = (T::from_f64(LN_2), T::from_f64(FAR));
-        #[inline(always)]
-        move |squared: T| {
+        inlined!(|squared: T| {
             let a = squared.root().smaller(far);
             a.mul_plus(unit, T::ONE) * a.halvings()
-        }
+        })
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let rate = T::from_f64(-0.5 * LN_2 * LN_2);
-        Some(
-            #[inline(always)]
-            move |squared: T| rate * squared.root().halvings(),
-        )
+        Some(inlined!(|squared: T| rate * squared.root().halvings()))
     }
 
     fn law(&self) -> Option<Law> {
@@ -123,22 +110,18 @@ struct FiveHalves;
 impl Profile for FiveHalves {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let (unit, third, far) = (T::from_f64(LN_2), T::from_f64(LN_2 * LN_2 / 3.0), T::from_f64(FAR));
-        #[inline(always)]
-        move |squared: T| {
+        inlined!(|squared: T| {
             let b = squared.root().smaller(far);
             third.mul_plus(b, unit).mul_plus(b, T::ONE) * b.halvings()
-        }
+        })
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let (unit, rate, far) = (T::from_f64(LN_2), T::from_f64(LN_2 * LN_2 / -6.0), T::from_f64(FAR));
-        Some(
-            #[inline(always)]
-            move |squared: T| {
-                let b = squared.root().smaller(far);
-                rate * b.mul_plus(unit, T::ONE) * b.halvings()
-            },
-        )
+        Some(inlined!(|squared: T| {
+            let b = squared.root().smaller(far);
+            rate * b.mul_plus(unit, T::ONE) * b.halvings()
+        }))
     }
 
     fn law(&self) -> Option<Law> {

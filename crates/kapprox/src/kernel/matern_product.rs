@@ -9,10 +9,11 @@
 //! assert!(Spec::parse("matern_product(nu=1.5, sigma=2)").is_ok());
 //! ```
 
+use super::direct::{Factors, swept};
 use super::family::{Distance, Facts, KernelFamily, SIGMA};
-use super::gradient::sign;
 use super::matern::NU;
-use super::sweep::{Factors, Features, swept};
+use super::sweep::Features;
+use super::terms::sign;
 use crate::Real;
 use std::f64::consts::LN_2;
 
@@ -51,11 +52,10 @@ impl Features for Matern {
 
     fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
         let (linear, square, far) = (T::from_f64(self.linear), T::from_f64(self.square), T::from_f64(FAR));
-        #[inline(always)]
-        move |value: T, difference: T| {
+        inlined!(|value: T, difference: T| {
             let a = difference.magnitude().smaller(far);
             value * (square.mul_plus(a, linear).mul_plus(a, T::ONE) * a.halvings())
-        }
+        })
     }
 
     /// (ln M)' = (linear + 2 square a) / (1 + linear a + square a²) − ln 2, over one denominator: what cancels is left out.
@@ -64,11 +64,10 @@ impl Features for Matern {
         let constant = T::from_f64(self.linear - LN_2);
         let first = T::from_f64(2.0 * self.square - LN_2 * self.linear);
         let second = T::from_f64(-LN_2 * self.square);
-        #[inline(always)]
-        move |difference: T| {
+        inlined!(|difference: T| {
             let a = difference.magnitude().smaller(far);
             let above = second.mul_plus(a, first).mul_plus(a, constant);
             sign(difference) * above / square.mul_plus(a, linear).mul_plus(a, T::ONE)
-        }
+        })
     }
 }

@@ -28,7 +28,6 @@ mod family;
 mod few;
 mod fixed;
 mod gradient;
-mod inner;
 mod median;
 mod node;
 mod panel;
@@ -41,6 +40,7 @@ mod scan;
 mod spec;
 mod spectrum;
 mod sweep;
+mod terms;
 
 pub mod additive_chi_squared;
 pub mod anova;
@@ -69,7 +69,7 @@ pub mod skewed_chi_squared;
 pub mod subset;
 
 pub use expression::Expression;
-pub use family::{Build, Distance, Domain, Facts, KernelFamily, KernelParameter, Range, Value};
+pub use family::{Build, Distance, Domain, Explicit, Facts, Homogeneous, KernelFamily, KernelParameter, Range, Value};
 pub(crate) use fixed::Fixed;
 pub use fixed::{FEW, KernelColumns, KernelRows};
 pub(crate) use points::Aligned;
@@ -190,10 +190,10 @@ pub fn require_positive_definite<T: Real>(kernel: &dyn Kernel<T>, what: &'static
 /// # Errors
 /// [`crate::Error::NotFinite`].
 pub fn check_finite<T: crate::Real>(kernel: &str, diag: &[f64]) -> crate::Result<()> {
-    if diag.iter().all(|value| <T as kstore::Real>::from_f64(*value).is_finite()) {
+    if diag.iter().all(|value| T::from_f64(*value).is_finite()) {
         return Ok(());
     }
-    let precision = <T as kstore::Real>::NAME;
+    let precision = T::NAME;
     let wider = if precision == "f32" { ", or use `precision` f64" } else { "" };
     Err(crate::Error::NotFinite {
         what: format!("the kernel {kernel} of a row with itself, in {precision},"),

@@ -5,7 +5,7 @@ use super::algebra::{Combined, Operation};
 use super::applied::{KernelFunction, Times, applied};
 use super::choice::{ColumnChoice, Places};
 use super::embedded::embedded;
-use super::family::{Distance, GAMMA, KernelFamily, KernelParameter, Value};
+use super::family::{Distance, Explicit, GAMMA, KernelFamily, KernelParameter, Value};
 use crate::Result;
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use std::sync::Arc;
 /// An expression in canonical form.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Node {
-    /// A kernel of the registry.
     Call(Call),
     /// A number ≥ 0 other than 1, times what is no `Scaled` itself.
     Scaled(f64, Box<Node>),
@@ -24,7 +23,6 @@ pub(super) enum Node {
     Sum(Vec<Node>),
 }
 
-/// A kernel of the registry, with a value for each of its parameters.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
     pub(super) family: &'static KernelFamily,
@@ -79,7 +77,7 @@ impl Node {
             Self::Call(call) => call.family.facts.characteristic && (!universal || call.family.facts.universal),
             Self::Scaled(factor, node) => *factor > 0.0 && node.characteristic(universal),
             Self::Applied(KernelFunction::Exp, node) => {
-                matches!(&**node, Self::Call(call) if call.family.name == "linear")
+                matches!(&**node, Self::Call(call) if call.family.explicit == Some(Explicit::Linear))
             }
             Self::Applied(..) => false,
             Self::Product(nodes) => nodes.iter().all(|node| node.characteristic(true)),
@@ -140,7 +138,6 @@ impl Call {
         self.columns.as_ref().and_then(ColumnChoice::places)
     }
 
-    /// Whether a parameter waits for the number of features.
     pub(super) fn needs_count(&self) -> bool {
         self.values.iter().any(|value| matches!(value, Value::Share(_)))
     }
@@ -158,7 +155,6 @@ impl Call {
         Self { values: self.values.into_iter().zip(self.family.parameters).map(value).collect(), ..self }
     }
 
-    /// Whether its columns are still to be found.
     pub(super) fn needs_columns(&self) -> bool {
         self.columns.is_some() && self.places().is_none()
     }
@@ -177,7 +173,6 @@ impl Call {
         embedded(text, places.clone(), whole.build_whole(whole.to_string()))
     }
 
-    /// The kernel on all features that it is given.
     fn build_whole(&self, text: String) -> Arc<dyn AnyKernel> {
         match (self.values.as_slice(), self.family.each) {
             ([Value::Each(list)], Some(each)) => each(text, list),

@@ -8,8 +8,8 @@
 //! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 34, 2008; as
 //! the number of features is small, there is no blocking over them.)
 
-use super::few::Own;
 use super::points::{Aligned, Frame, row};
+use super::terms::Term;
 use crate::{Lanes, Real};
 use faer::prelude::*;
 use faer::{MatMut, MatRef};
@@ -25,131 +25,85 @@ const WIDEST: usize = 8;
 /// Vectors per panel column.
 const TALL: usize = 3;
 
-/// A column of a panel.
 pub(crate) type Tall<T, S> = [<T as Lanes>::Vector<S>; TALL];
 
-/// One feature's contribution to a sum.
-pub(crate) trait Term: Copy {
-    /// `sum` with the contribution of the feature whose values are `x` and `z`. Must be marked `#[inline(always)]`.
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S>;
-}
-
-/// Σ x z.
+/// The numbers that belong to a point alone, beside its features.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Products;
-
-impl Term for Products {
-    #[inline(always)]
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
-        T::multiply_add(simd, x, z, sum)
-    }
+pub(crate) struct Own<T> {
+    /// The point's part of a sum over features.
+    pub(crate) offset: T,
+    /// The point's part of the size of a sum's terms.
+    pub(crate) size: T,
 }
 
-/// Σ (x − z)².
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Squares;
-
-impl Term for Squares {
-    #[inline(always)]
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
-        let difference = T::minus(simd, x, z);
-        T::multiply_add(simd, difference, difference, sum)
-    }
-}
-
-/// Σ |x − z|.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Magnitudes;
-
-impl Term for Magnitudes {
-    #[inline(always)]
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
-        T::plus(simd, sum, T::absolute(simd, T::minus(simd, x, z)))
-    }
-}
-
-/// Σ max(x, z).
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Maxima;
-
-impl Term for Maxima {
-    #[inline(always)]
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
-        T::plus(simd, sum, T::greatest(simd, x, z))
-    }
-}
-
-/// Σ (x − z)² / (x + z), where 0/0 is 0.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ChiSquares;
-
-impl Term for ChiSquares {
-    #[inline(always)]
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
-        let difference = T::minus(simd, x, z);
-        let total = T::greatest(simd, T::plus(simd, x, z), T::splat(simd, T::SMALLEST));
-        // the quotient is at most 1: nothing overflows
-        T::multiply_add(simd, difference, T::quotient(simd, difference, total), sum)
-    }
-}
-
-/// Σ 2 x z / (x + z), where 0/0 is 0.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct HarmonicMeans;
-
-impl Term for HarmonicMeans {
-    #[inline(always)]
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
-        let total = T::greatest(simd, T::plus(simd, x, z), T::splat(simd, T::SMALLEST));
-        T::multiply_add(simd, T::plus(simd, x, x), T::quotient(simd, z, total), sum)
-    }
-}
-
-/// Σ min(x, z).
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Minima;
-
-impl Term for Minima {
-    #[inline(always)]
-    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S> {
-        T::plus(simd, sum, T::least(simd, x, z))
-    }
-}
-
-/// The points of a tile as the loops want them.
+/// The own numbers of some points; none where the kernel has no use for them.
 #[derive(Debug)]
-pub(crate) struct Packed<T> {
-    /// Panels of `height` rows of x, each feature by feature: `x[(p·d + k)·height + i]`.
-    pub(crate) x: Aligned<T>,
-    /// Rows of z: `z[j·d + k]`.
-    pub(crate) z: Aligned<T>,
-    /// Rows of x per panel.
-    pub(crate) height: usize,
+pub(crate) struct Owns<T> {
+    pub(crate) offsets: Vec<T>,
+    pub(crate) sizes: Vec<T>,
+    pub(crate) largest: T,
+}
+
+impl<T: Real> Owns<T> {
+    pub(super) fn new() -> Self {
+        Self { offsets: Vec::new(), sizes: Vec::new(), largest: T::ZERO }
+    }
+
+    /// The offsets of `count` points from point i on.
+    #[inline(always)]
+    pub(super) fn offsets(&self, i: usize, count: usize) -> &[T] {
+        if self.offsets.is_empty() { &[] } else { &self.offsets[i..][..count] }
+    }
+
+    #[inline(always)]
+    pub(super) fn of(&self, i: usize) -> Own<T> {
+        let number = |numbers: &[T]| numbers.get(i).copied().unwrap_or(T::ZERO);
+        Own { offset: number(&self.offsets), size: number(&self.sizes) }
+    }
 }
 
 /// The step that makes kernel values of sums over features.
 pub(crate) trait Finish<T: Real> {
-    /// Prepares for the rows of `x` in `packed` (again for every tile of rows).
-    fn rows(&mut self, _packed: &mut Packed<T>) {}
-    /// Prepares for the rows of `z` in `packed` (again for every tile).
-    fn columns(&mut self, _packed: &Packed<T>) {}
-    /// Kernel values of a panel's rows of `x`, from row i of the tile on, with row j of `z`, from their sums. True where
-    /// some pair is suspect: [`repair`](Self::repair) will look at the column. Must be marked `#[inline(always)]`: it is
-    /// compiled into the loops of every instruction set, for the number of rows that a panel has there.
-    fn column(&self, i: usize, j: usize, sums: &[T], values: &mut [T]) -> bool;
-    /// Computes the suspect pairs of a column anew: `x` are the rows of the panel that there are, `z` is row j. Which pairs
-    /// those are must depend on each pair alone, or the bits of a block would depend on how it is cut.
-    fn repair(&self, _i: usize, _j: usize, _sums: &[T], _x: MatRef<'_, T>, _z: &[T], _values: &mut [T]) {}
-
-    /// How many numbers it keeps for each row of `z`.
+    /// How many own numbers it keeps for a point.
     const OWN: usize = 0;
-    /// The numbers that belong to a row of `x` alone, in the frame; may change the row for the sums over pairs.
+    /// The own numbers of rows of x in panels of `height`, as [`Frame::pack_panels`] writes them; may change the rows for the sums over
+    /// pairs.
+    fn panels(&self, _panels: &mut [T], _height: usize, _d: usize, _owns: &mut Owns<T>) {}
+    /// The own numbers of a single row of x, with the bits of [`panels`](Self::panels); may change the row as well.
     fn own(&self, _x: &mut [T]) -> Own<T> {
         Own { offset: T::ZERO, size: T::ZERO }
     }
-    /// Replaces the sums of row `x` with all rows of `z`, those that [`columns`](Self::columns) prepared for, by kernel values:
-    /// the bits of [`column`](Self::column) and [`repair`](Self::repair).
-    fn row(&self, own: Own<T>, x: &[T], z: MatRef<'_, T>, values: &mut [T]);
+    /// The own numbers of rows of z, of `d` features.
+    fn rows(&self, _rows: &[T], _d: usize, _owns: &mut Owns<T>) {}
+    /// Kernel values of one point with others, from the `sums` of the pairs; `largest` is the largest size among the others. True where
+    /// some pair is suspect: [`again`](Self::again) will look at all. Must be marked `#[inline(always)]`: it is
+    /// compiled into the loops of every instruction set, for the number of rows that a panel has there.
+    fn values(&self, one: Own<T>, others: &[T], largest: T, sums: &[T], values: &mut [T]) -> bool;
+    /// The value of a suspect pair, computed anew; `None` for another pair. Which pairs are suspect must depend on each pair alone, or
+    /// the bits of a block would depend on how it is cut.
+    fn again(&self, _one: Own<T>, _other: Own<T>, _sum: T, _x: &[T], _z: &[T]) -> Option<T> {
+        None
+    }
+    /// Computes anew the suspect values of one point with `others`, from number `first` on.
+    #[cold]
+    fn repair(&self, one: Own<T>, owns: &Owns<T>, first: usize, pairs: Suspects<'_, T>, values: &mut [T]) {
+        let Suspects { one: point, others, exchanged, sums } = pairs;
+        let mut spare = Vec::new();
+        for (i, (value, &sum)) in values.iter_mut().zip(sums).enumerate() {
+            let other = row(others, i, &mut spare);
+            let (x, z) = if exchanged { (point, other) } else { (other, point) };
+            *value = self.again(one, owns.of(first + i), sum, x, z).unwrap_or(*value);
+        }
+    }
+}
+
+/// One point with others, as they are, and the sums of the pairs.
+pub(crate) struct Suspects<'a, T> {
+    pub(super) one: &'a [T],
+    pub(super) others: MatRef<'a, T>,
+    /// True where the one is of x and the others are of z.
+    pub(super) exchanged: bool,
+    pub(super) sums: &'a [T],
 }
 
 /// A block of values to be filled: a row for each of the points `x`, a column for each of `z`.
@@ -162,27 +116,28 @@ pub(crate) struct Block<'a, T> {
 
 impl<T: Real> Block<'_, T> {
     /// `out[i, j]` = the value that `finish` makes of Σ_k M(x_ik, z_jk), for the points in `frame`.
-    pub(crate) fn fill<M: Term, F: Finish<T>>(self, finish: &mut F) {
+    pub(crate) fn fill<M: Term, F: Finish<T>>(self, finish: &F) {
         let Self { frame, x, z, mut out } = self;
         let height = panel_height::<T>();
-        let mut packed = Packed { x: Aligned::new(), z: Aligned::new(), height };
+        let (mut x_packed, mut z_packed) = (Aligned::new(), Aligned::new());
+        let (mut x_owns, mut z_owns) = (Owns::new(), Owns::new());
         let (mut sums, mut values, mut spare) = (Aligned::new(), Aligned::new(), Vec::new());
         sums.zeros(WIDEST * height);
         values.zeros(height);
         for i in (0..x.nrows()).step_by(TILE_ROWS) {
             let rows = TILE_ROWS.min(x.nrows() - i);
             let x = x.subrows(i, rows);
-            frame.pack_panels(x, height, &mut packed.x);
-            finish.rows(&mut packed);
+            frame.pack_panels(x, height, &mut x_packed);
+            finish.panels(&mut x_packed, height, frame.width(), &mut x_owns);
             for j in (0..z.nrows()).step_by(TILE_COLUMNS) {
                 let columns = TILE_COLUMNS.min(z.nrows() - j);
                 let z = z.subrows(j, columns);
-                frame.pack_rows(z, columns.next_multiple_of(WIDEST), &mut packed.z);
-                finish.columns(&packed);
-                let (packed, finish, term) = (&packed, &*finish, PhantomData::<M>);
+                frame.pack_rows(z, columns.next_multiple_of(WIDEST), &mut z_packed);
+                finish.rows(&z_packed, frame.width(), &mut z_owns);
+                let (packed, owns, term) = ((&*x_packed, &*z_packed), (&x_owns, &z_owns), PhantomData::<M>);
                 let (sums, values, spare) = (&mut *sums, &mut *values, &mut spare);
                 let out = out.rb_mut().submatrix_mut(i, j, rows, columns);
-                pulp::Arch::new().dispatch(Sweep { x, z, packed, finish, out, sums, values, spare, term });
+                pulp::Arch::new().dispatch(Sweep { x, z, packed, owns, finish, out, sums, values, spare, term });
             }
         }
     }
@@ -208,11 +163,12 @@ pub(crate) fn height<T: Real, S: Simd>() -> usize {
     TALL * size_of::<T::Vector<S>>() / size_of::<T>()
 }
 
-/// The computation of a tile, panel by panel.
 struct Sweep<'a, T, M, F> {
     x: MatRef<'a, T>,
     z: MatRef<'a, T>,
-    packed: &'a Packed<T>,
+    /// Panels of rows of x, feature by feature, and rows of z.
+    packed: (&'a [T], &'a [T]),
+    owns: (&'a Owns<T>, &'a Owns<T>),
     finish: &'a F,
     out: MatMut<'a, T>,
     /// The sums of a panel, column by column.
@@ -238,8 +194,8 @@ impl<T: Real, M: Term, F: Finish<T>> Sweep<'_, T, M, F> {
     #[inline(always)]
     fn run<S: Simd, const WIDE: usize>(mut self, simd: S) {
         let (d, columns) = (self.x.ncols().max(1), self.out.ncols());
-        let (panels, _) = T::vectors::<S>(&self.packed.x).as_chunks::<TALL>();
-        for (j, z) in (0..columns).step_by(WIDE).zip(self.packed.z.chunks_exact(WIDE * d)) {
+        let (panels, _) = T::vectors::<S>(self.packed.0).as_chunks::<TALL>();
+        for (j, z) in (0..columns).step_by(WIDE).zip(self.packed.1.chunks_exact(WIDE * d)) {
             let mut z_rows = [z; WIDE];
             for (c, row) in z_rows.iter_mut().enumerate() {
                 *row = &z[c * d..][..d];
@@ -247,7 +203,7 @@ impl<T: Real, M: Term, F: Finish<T>> Sweep<'_, T, M, F> {
             let width = WIDE.min(columns - j);
             let mut out = self.out.rb_mut().subcols_mut(j, width);
             // kernel values go where they belong without a copy, unless the columns of the block have strides
-            let group = Group { x: self.x, z: self.z, finish: self.finish, term: self.term, j };
+            let group = Group { x: self.x, z: self.z, owns: self.owns, finish: self.finish, term: self.term, j };
             match contiguous::<T, WIDE>(out.rb_mut()) {
                 Some(mut to) => group.fill(simd, panels, &z_rows, (self.sums, self.values), &mut to[..width]),
                 None => {
@@ -275,6 +231,7 @@ fn contiguous<T, const WIDE: usize>(out: MatMut<'_, T>) -> Option<[&mut [T]; WID
 struct Group<'a, T, M, F> {
     x: MatRef<'a, T>,
     z: MatRef<'a, T>,
+    owns: (&'a Owns<T>, &'a Owns<T>),
     finish: &'a F,
     term: PhantomData<M>,
     j: usize,
@@ -296,7 +253,7 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
         for (i, panel) in (0..rows).step_by(height).zip(panels.chunks_exact(d)) {
             let (vectors, _) = T::vectors_mut::<S>(sums).as_chunks_mut::<TALL>();
             if let Some(vectors) = vectors.first_chunk_mut::<WIDE>() {
-                *vectors = accumulate::<T, S, M, WIDE>(simd, panel, z_rows);
+                *vectors = accumulate::<T, S, M, WIDE, false>(simd, panel, z_rows);
             }
             for (c, (to, sums)) in to.iter_mut().zip(sums.chunks_exact(height)).enumerate() {
                 match to.get_mut(i..i + height) {
@@ -311,28 +268,25 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
         }
     }
 
-    /// Column c of the panel that begins at row i.
     #[inline(always)]
     fn column(&self, i: usize, c: usize, sums: &[T], values: &mut [T]) {
-        if self.finish.column(i, self.j + c, sums, values) {
-            self.repair(i, self.j + c, sums, values);
+        let (x_owns, z_owns) = self.owns;
+        let one = z_owns.of(self.j + c);
+        if self.finish.values(one, x_owns.offsets(i, sums.len()), x_owns.largest, sums, values) {
+            let (rows, mut spare) = (sums.len().min(self.x.nrows() - i), Vec::new());
+            let (others, one_point) = (self.x.subrows(i, rows), row(self.z, self.j + c, &mut spare));
+            let suspects = Suspects { one: one_point, others, exchanged: false, sums };
+            self.finish.repair(one, x_owns, i, suspects, &mut values[..rows]);
         }
-    }
-
-    #[cold]
-    fn repair(&self, i: usize, j: usize, sums: &[T], values: &mut [T]) {
-        let rows = sums.len().min(self.x.nrows() - i);
-        let (mut spare, x) = (Vec::new(), self.x.subrows(i, rows));
-        self.finish.repair(i, j, &sums[..rows], x, row(self.z, j, &mut spare), &mut values[..rows]);
     }
 }
 
-/// The sums of a panel of rows of x with `WIDE` rows of z.
+/// The sums of a panel of rows of x with `WIDE` rows of z; `EXCHANGED` where the panel is of z.
 ///
 /// All loops but that over the features have constant lengths, and no index can fail: one that could would have the
 /// compiler keep the sums in memory, at twice the time.
 #[inline(always)]
-pub(crate) fn accumulate<T: Real, S: Simd, M: Term, const WIDE: usize>(
+pub(crate) fn accumulate<T: Real, S: Simd, M: Term, const WIDE: usize, const EXCHANGED: bool>(
     simd: S,
     panel: &[Tall<T, S>],
     z_rows: &[&[T]; WIDE],
@@ -342,7 +296,8 @@ pub(crate) fn accumulate<T: Real, S: Simd, M: Term, const WIDE: usize>(
         for c in 0..WIDE {
             let z = T::splat(simd, z_rows[c][k]);
             for v in 0..TALL {
-                sums[c][v] = M::add::<T, S>(simd, sums[c][v], panel[k][v], z);
+                let (x, z) = if EXCHANGED { (z, panel[k][v]) } else { (panel[k][v], z) };
+                sums[c][v] = M::add::<T, S>(simd, sums[c][v], x, z);
             }
         }
     }

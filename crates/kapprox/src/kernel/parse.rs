@@ -40,13 +40,21 @@ type Given = (&'static str, Range, f64, &'static str);
 const DEGREE: Given = ("degree", Range::Whole { from: 1, to: 31 }, 2.0, "a positive-definite power is a whole one");
 const ORDER: Given = ("p", Range::NotNegative, 1.0, "only these means keep a kernel positive definite");
 
+/// A function of kernels: name, parameter, and the function of its value.
+type Function = (&'static str, Option<Given>, fn(f64) -> KernelFunction);
+pub(super) const FUNCTIONS: [Function; 4] = [
+    ("exp", None, |_| KernelFunction::Exp),
+    ("power", Some(DEGREE), |degree| KernelFunction::Power(degree as u32)),
+    ("normalised", None, |_| KernelFunction::Normalised),
+    // of order 0 it is the geometric mean
+    ("mean", Some(ORDER), |p| if p == 0.0 { KernelFunction::Normalised } else { KernelFunction::Mean(p) }),
+];
+
 /// The least order of a mean beside 0, whose powers are still told from 1 in f32.
 const LEAST_ORDER: f64 = 0.01;
 
-/// The parameter that every kernel has: its columns.
 const ON: &str = "on";
 
-/// A factor of a product: a kernel, or a plain number.
 enum ParsedFactor {
     Kernel(Node),
     Number(f64),
@@ -157,11 +165,8 @@ impl Parser<'_> {
 
     /// Reads a function of a kernel, if `name` is one.
     fn applied(&mut self, name: &str) -> Result<Option<Node>> {
-        let parameter = match name {
-            "exp" | "normalised" => None,
-            "power" => Some(&DEGREE),
-            "mean" => Some(&ORDER),
-            _ => return Ok(None),
+        let Some((_, parameter, function)) = FUNCTIONS.iter().find(|function| function.0 == name) else {
+            return Ok(None);
         };
         self.expect('(', &format!("'(' and a kernel, as in {name}(linear())"))?;
         if self.depth == DEEPEST {
@@ -170,8 +175,8 @@ impl Parser<'_> {
         self.depth += 1;
         let node = Box::new(self.sum()?);
         self.depth -= 1;
-        let mut number = parameter.map_or(0.0, |parameter| parameter.2);
-        if let Some((wanted, range, _, reason)) = parameter.filter(|_| self.take(',')) {
+        let mut number = parameter.as_ref().map_or(0.0, |parameter| parameter.2);
+        if let Some((wanted, range, _, reason)) = parameter.as_ref().filter(|_| self.take(',')) {
             self.skip_space();
             let start = self.at;
             if self.name() != *wanted {
@@ -191,15 +196,7 @@ impl Parser<'_> {
             }
         }
         self.expect(')', "')' or an operator")?;
-        let function = match name {
-            "exp" => KernelFunction::Exp,
-            "normalised" => KernelFunction::Normalised,
-            "power" => KernelFunction::Power(number as u32),
-            // the geometric mean
-            _ if number == 0.0 => KernelFunction::Normalised,
-            _ => KernelFunction::Mean(number),
-        };
-        Ok(Some(Node::Applied(function, node)))
+        Ok(Some(Node::Applied(function(number), node)))
     }
 
     fn argument(
@@ -253,7 +250,6 @@ impl Parser<'_> {
         Ok(if self.over_d()? { Value::Share(number) } else { Value::Number(of(number)) })
     }
 
-    /// Takes `/d`, if it is next.
     fn over_d(&mut self) -> Result<bool> {
         if !self.take('/') {
             return Ok(false);
@@ -266,7 +262,6 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads the columns after `on=`.
     fn columns(&mut self) -> Result<ColumnChoice> {
         if !self.take('[') {
             return Ok(ColumnChoice::new(vec![self.part()?]));

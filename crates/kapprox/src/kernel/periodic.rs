@@ -15,28 +15,18 @@
 //! ```
 
 use super::embedded::{Embedding, embedded};
-use super::family::{Facts, KernelFamily, KernelParameter, Range, Value};
+use super::family::{Facts, KernelFamily, KernelParameter, Range};
 use super::gaussian;
 use super::{Law, Spectrum};
-use crate::real::turns::{Turns, cosine_sine};
+use crate::real::turns::cosine_sine;
 use crate::{Real, vectorised};
 use rand_distr::{Distribution, Poisson};
 use std::sync::Arc;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        KernelParameter {
-            name: "period",
-            default: Value::Number(1.0),
-            range: Range::Positive,
-            reason: "it is a length that distances are divided by",
-        },
-        KernelParameter {
-            name: "sigma",
-            default: Value::Number(1.0),
-            range: Range::Positive,
-            reason: "it is a length on the unit circle",
-        },
+        KernelParameter::number("period", 1.0, Range::Positive, "it is a length that distances are divided by"),
+        KernelParameter::number("sigma", 1.0, Range::Positive, "it is a length on the unit circle"),
     ],
     facts: Facts::INVARIANT,
     ..KernelFamily::new(
@@ -67,19 +57,16 @@ impl Embedding for Circles {
     }
 
     fn apply<T: Real>(&self, x: &[T], image: &mut [T]) {
-        vectorised(
-            #[inline(always)]
-            || {
-                let (images, _) = image.as_chunks_mut::<2>();
-                for (image, value) in images.iter_mut().zip(x) {
-                    let value = value.to_f64();
-                    // the remainder is rounded once: large values keep their phase
-                    let turns = (value / self.period).whole().mul_add(-self.period, value) / self.period;
-                    let (cosine, sine) = cosine_sine(turns.saturate());
-                    *image = [T::from_f64(cosine), T::from_f64(sine)];
-                }
-            },
-        );
+        vectorised!({
+            let (images, _) = image.as_chunks_mut::<2>();
+            for (image, value) in images.iter_mut().zip(x) {
+                let value = value.to_f64();
+                // the remainder is rounded once: large values keep their phase
+                let turns = (value / self.period).whole().mul_add(-self.period, value) / self.period;
+                let (cosine, sine) = cosine_sine(turns.saturate());
+                *image = [T::from_f64(cosine), T::from_f64(sine)];
+            }
+        });
     }
 
     /// The image turned by a right angle, times by it: d(cos, sin) = (−sin, cos) 2π/period dx.

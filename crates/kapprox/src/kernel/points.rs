@@ -26,7 +26,6 @@ impl<T: Real> Aligned<T> {
         Self { storage: Vec::new(), start: 0 }
     }
 
-    /// Fills the array with `len` zeros and returns it.
     pub(crate) fn zeros(&mut self, len: usize) -> &mut [T] {
         let slack = Self::LINE / size_of::<T>();
         self.storage.clear();
@@ -51,7 +50,6 @@ impl<T> Deref for Aligned<T> {
     }
 }
 
-/// The length that is the unit of each feature.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Lengths {
     Same(f64),
@@ -92,16 +90,13 @@ impl<T: Real> Frame<T> {
         let weight = 1.0 / z.nrows().div_ceil(stride).max(1) as f64;
         let mut mean = vec![0.0; z.ncols()];
         let mut spare = Vec::new();
-        vectorised(
-            #[inline(always)]
-            || {
-                for j in (0..z.nrows()).step_by(stride) {
-                    for (mean, &value) in mean.iter_mut().zip(row(z, j, &mut spare)) {
-                        *mean = value.to_f64().mul_add(weight, *mean);
-                    }
+        vectorised!({
+            for j in (0..z.nrows()).step_by(stride) {
+                for (mean, &value) in mean.iter_mut().zip(row(z, j, &mut spare)) {
+                    *mean = value.to_f64().mul_add(weight, *mean);
                 }
-            },
-        );
+            }
+        });
         Self {
             centre: mean.into_iter().map(|m| T::from_f64(m).saturate()).collect(),
             scale: (0..z.ncols()).map(|k| inverse(lengths.of(k) * unit)).collect(),
@@ -200,24 +195,21 @@ pub(crate) fn row_norms<T: Real>(packed: &[T], rows: usize, norms: &mut Vec<T>) 
     norms.clear();
     norms.resize(rows, T::ZERO);
     let d = packed.len() / rows.max(1);
-    vectorised(
-        #[inline(always)]
-        || {
-            for (norm, row) in norms.iter_mut().zip(packed.chunks_exact(d.max(1))) {
-                let mut sums = [T::ZERO; 16];
-                let (chunks, rest) = row.as_chunks::<16>();
-                for chunk in chunks {
-                    for (sum, &value) in sums.iter_mut().zip(chunk) {
-                        *sum = value.mul_plus(value, *sum);
-                    }
-                }
-                for (sum, &value) in sums.iter_mut().zip(rest) {
+    vectorised!({
+        for (norm, row) in norms.iter_mut().zip(packed.chunks_exact(d.max(1))) {
+            let mut sums = [T::ZERO; 16];
+            let (chunks, rest) = row.as_chunks::<16>();
+            for chunk in chunks {
+                for (sum, &value) in sums.iter_mut().zip(chunk) {
                     *sum = value.mul_plus(value, *sum);
                 }
-                *norm = pairwise(sums);
             }
-        },
-    );
+            for (sum, &value) in sums.iter_mut().zip(rest) {
+                *sum = value.mul_plus(value, *sum);
+            }
+            *norm = pairwise(sums);
+        }
+    });
 }
 
 /// A sum over the features of each row of packed panels of `height` rows with d features, times a factor: summed in `f64`,
@@ -233,48 +225,39 @@ pub(super) fn fold_panels<T: Real>(
     let mut sums = vec![0.0; height];
     for panel in packed.chunks_exact(height * d.max(1)) {
         sums.fill(0.0);
-        vectorised(
-            #[inline(always)]
-            || {
-                for column in panel.chunks_exact(height) {
-                    for (sum, &value) in sums.iter_mut().zip(column) {
-                        *sum = add(*sum, value.to_f64());
-                    }
+        vectorised!({
+            for column in panel.chunks_exact(height) {
+                for (sum, &value) in sums.iter_mut().zip(column) {
+                    *sum = add(*sum, value.to_f64());
                 }
-            },
-        );
+            }
+        });
         out.extend(sums.iter().map(|&sum| T::from_f64(sum * factor)));
     }
 }
 
 /// The sum of one row, with the bits of [`fold_panels`].
 pub(super) fn fold_row<T: Real>(row: &[T], (add, factor): (impl Fn(f64, f64) -> f64, f64)) -> T {
-    vectorised(
-        #[inline(always)]
-        || T::from_f64(row.iter().fold(0.0, |sum, value| add(sum, value.to_f64())) * factor),
-    )
+    vectorised!(T::from_f64(row.iter().fold(0.0, |sum, value| add(sum, value.to_f64())) * factor))
 }
 
 /// −Σ x/2 and Σ |x|/2 of packed rows with d features each, in eight interleaved sums.
 pub(crate) fn row_sums<T: Real>(packed: &[T], d: usize, halves: &mut Vec<T>, sizes: &mut Vec<T>) {
     halves.clear();
     sizes.clear();
-    vectorised(
-        #[inline(always)]
-        || {
-            for row in packed.chunks_exact(d.max(1)) {
-                let (mut sums, mut magnitudes) = ([0.0f64; 8], [0.0f64; 8]);
-                for values in row.chunks(8) {
-                    for ((sum, magnitude), &value) in sums.iter_mut().zip(&mut magnitudes).zip(values) {
-                        *sum += value.to_f64();
-                        *magnitude += value.to_f64().abs();
-                    }
+    vectorised!({
+        for row in packed.chunks_exact(d.max(1)) {
+            let (mut sums, mut magnitudes) = ([0.0f64; 8], [0.0f64; 8]);
+            for values in row.chunks(8) {
+                for ((sum, magnitude), &value) in sums.iter_mut().zip(&mut magnitudes).zip(values) {
+                    *sum += value.to_f64();
+                    *magnitude += value.to_f64().abs();
                 }
-                halves.push(T::from_f64(-pairwise(sums) / 2.0));
-                sizes.push(T::from_f64(pairwise(magnitudes) / 2.0));
             }
-        },
-    );
+            halves.push(T::from_f64(-pairwise(sums) / 2.0));
+            sizes.push(T::from_f64(pairwise(magnitudes) / 2.0));
+        }
+    });
 }
 
 /// Σ v², in `f64` and in eight interleaved sums: the rounding error of `f32` values is that of the last conversion.

@@ -35,9 +35,8 @@ impl<F> fmt::Debug for Pointwise<F> {
     }
 }
 
-/// The points in f64, row-major.
 fn wide<T: Real>(points: MatRef<'_, T>) -> Vec<Vec<f64>> {
-    points.row_iter().map(|row| row.iter().map(|value| kstore::Real::to_f64(*value)).collect()).collect()
+    points.row_iter().map(|row| row.iter().map(|value| value.to_f64()).collect()).collect()
 }
 
 impl<T: Real, F: Fn(&[f64], &[f64]) -> f64 + Send + Sync> Kernel<T> for Pointwise<F> {
@@ -50,7 +49,7 @@ impl<T: Real, F: Fn(&[f64], &[f64]) -> f64 + Send + Sync> Kernel<T> for Pointwis
         let (x, z) = (wide(x), wide(z));
         for (j, z) in z.iter().enumerate() {
             for (i, x) in x.iter().enumerate() {
-                out[(i, j)] = <T as kstore::Real>::from_f64((self.function)(x, z));
+                out[(i, j)] = T::from_f64((self.function)(x, z));
             }
         }
     }

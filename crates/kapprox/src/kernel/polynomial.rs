@@ -10,31 +10,27 @@
 //! ```
 
 use super::Profile;
-use super::family::{KernelFamily, KernelParameter, Range, Value};
-use super::inner::product;
+use super::direct::product;
+use super::family::{Explicit, KernelFamily, KernelParameter, Range};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        KernelParameter {
-            name: "degree",
-            default: Value::Number(3.0),
-            range: Range::Whole { from: 1, to: MOST },
-            reason: "a positive-definite power is a whole one, and higher ones overflow",
-        },
-        KernelParameter {
-            name: "gamma",
-            default: Value::Number(1.0),
-            range: Range::Positive,
-            reason: "a negative factor breaks positive definiteness, and 0 leaves a constant",
-        },
-        KernelParameter {
-            name: "c0",
-            default: Value::Number(1.0),
-            range: Range::NotNegative,
-            reason: "a negative constant breaks positive definiteness",
-        },
+        KernelParameter::number(
+            "degree",
+            3.0,
+            Range::Whole { from: 1, to: MOST },
+            "a positive-definite power is a whole one, and higher ones overflow",
+        ),
+        KernelParameter::number(
+            "gamma",
+            1.0,
+            Range::Positive,
+            "a negative factor breaks positive definiteness, and 0 leaves a constant",
+        ),
+        KernelParameter::number("c0", 1.0, Range::NotNegative, "a negative constant breaks positive definiteness"),
     ],
+    explicit: Some(Explicit::Polynomial),
     ..KernelFamily::new(
         "polynomial",
         "(gamma x.z + c0)^degree",
@@ -57,16 +53,12 @@ impl Profile for Polynomial {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let degree = self.degree;
         let (gamma, c0) = (T::from_f64(self.gamma).saturate(), T::from_f64(self.c0).saturate());
-        #[inline(always)]
-        move |product: T| product.mul_plus(gamma, c0).power(degree)
+        inlined!(|product: T| product.mul_plus(gamma, c0).power(degree))
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let rate = T::from_f64(f64::from(self.degree) * self.gamma).saturate();
         let lower = Self { degree: self.degree - 1, ..*self }.function::<T>();
-        Some(
-            #[inline(always)]
-            move |product: T| rate * lower(product),
-        )
+        Some(inlined!(|product: T| rate * lower(product)))
     }
 }

@@ -1,9 +1,12 @@
 //! Kernels that are a profile of one number of two points: of a distance, of an inner product, or of another sum over features.
 
+use super::few;
 use super::fixed::KernelColumns;
 use super::gradient::{self, Weighted, weigh};
-use super::panel::Block;
+use super::panel::{Block, Finish};
 use super::points::{Frame, row};
+use super::sweep::{self, Features};
+use super::terms::Term;
 use super::{AnyKernel, Kernel, Law, Spectrum, check_shapes};
 use crate::Real;
 use faer::prelude::*;
@@ -16,9 +19,8 @@ use std::sync::Arc;
 /// This is all a new kernel has to supply: the engines bring the blocks. The argument is
 /// * the squared distance in units of the length scale, (‖x−z‖₂/σ)², with [`distances::l2`](super::distances::l2);
 /// * the distance in units of the length scale, ‖x−z‖₁/σ, with [`distances::l1`](super::distances::l1);
-/// * the inner product x·z, with [`inner::product`](super::inner::product).
+/// * the inner product x·z, with [`direct::product`](super::direct::product).
 pub(crate) trait Profile: Debug + Send + Sync + 'static {
-    /// Whether the kernel is positive definite.
     const POSITIVE_DEFINITE: bool = true;
     /// The function with its constants converted to `T`. It is inlined into the loops of every instruction set: return
     /// a closure marked `#[inline(always)]` that calls nothing but [`Real`]'s arithmetic.
@@ -38,25 +40,59 @@ pub(crate) trait Function<T>: Fn(T) -> T + Copy + Send + Sync + 'static {}
 
 impl<T, F: Fn(T) -> T + Copy + Send + Sync + 'static> Function<T> for F {}
 
+/// One of the two things that are made of the way in which kernel values are computed: a block, or points prepared for a few rows.
+pub(crate) trait Engine<T: Real> {
+    type Made;
+    fn frame(&self) -> &Frame<T>;
+    /// From the values that `finish` makes of Σ_k M(x_k, z_k).
+    fn sums<M: Term, F: Finish<T> + Send + Sync + 'static>(self, finish: F) -> Self::Made;
+    /// From `profile` of what `features` makes of all differences.
+    fn sweep<F: Features>(self, features: &Arc<F>, profile: impl Function<T>) -> Self::Made;
+}
+
+impl<T: Real> Engine<T> for Block<'_, T> {
+    type Made = ();
+
+    fn frame(&self) -> &Frame<T> {
+        self.frame
+    }
+    fn sums<M: Term, F: Finish<T> + Send + Sync + 'static>(self, finish: F) {
+        self.fill::<M, _>(&finish);
+    }
+    fn sweep<F: Features>(self, features: &Arc<F>, profile: impl Function<T>) {
+        sweep::fill(self, &**features, profile);
+    }
+}
+
+/// Points that are to be prepared for a few rows at a time.
+struct Prepare<'a, T> {
+    frame: Frame<T>,
+    z: MatRef<'a, T>,
+}
+
+impl<T: Real> Engine<T> for Prepare<'_, T> {
+    type Made = Box<dyn KernelColumns<T>>;
+
+    fn frame(&self) -> &Frame<T> {
+        &self.frame
+    }
+    fn sums<M: Term, F: Finish<T> + Send + Sync + 'static>(self, finish: F) -> Self::Made {
+        few::columns::<T, M, _>(self.frame, finish, self.z)
+    }
+    fn sweep<F: Features>(self, features: &Arc<F>, profile: impl Function<T>) -> Self::Made {
+        sweep::columns(self.frame, features, profile, self.z)
+    }
+}
+
 /// The number of two points that a profile is taken of.
 pub(crate) trait Argument: Debug + Send + Sync + 'static {
     /// The shift and the units of points, for distances from the points `z`.
     fn frame<T: Real>(&self, z: MatRef<'_, T>) -> Frame<T> {
         Frame::identity(z.ncols())
     }
-    /// Fills the block with `profile(argument)`.
-    fn fill<T: Real>(&self, block: Block<'_, T>, profile: impl Fn(T) -> T + Copy);
-    /// Fills the block with the arguments, as exact as a derivative needs it. Compiled once, and shared by all profiles.
-    fn fill_arguments<T: Real>(&self, block: Block<'_, T>) {
-        self.fill(block, itself);
-    }
-    /// The points `z` prepared for a few rows at a time.
-    fn columns<T: Real>(
-        &self,
-        frame: Frame<T>,
-        profile: impl Function<T>,
-        z: MatRef<'_, T>,
-    ) -> Box<dyn KernelColumns<T>>;
+    /// Has an engine make what it makes of `profile(argument)`; of arguments as exact as a derivative needs them where that is
+    /// `differentiated`.
+    fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl Function<T>, differentiated: bool) -> E::Made;
     /// The derivative of the argument by a feature of x, from the values of the feature, but for a factor. At a jump it is the
     /// mean of both sides. Return a closure marked `#[inline(always)]`.
     fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy;
@@ -64,7 +100,6 @@ pub(crate) trait Argument: Debug + Send + Sync + 'static {
     fn in_units<T: Real>(&self, _k: usize, sum: T) -> T {
         sum
     }
-    /// The argument of a point with itself.
     fn own<T: Real>(&self, _x: &[T]) -> f64 {
         0.0
     }
@@ -74,13 +109,11 @@ pub(crate) trait Argument: Debug + Send + Sync + 'static {
     }
 }
 
-/// The profile of an argument that is wanted itself.
 #[inline(always)]
 pub(super) fn itself<T>(argument: T) -> T {
     argument
 }
 
-/// The kernel `profile(argument)`, written `text`.
 pub(super) fn profiled<A: Argument, P: Profile>(text: String, argument: A, profile: P) -> Arc<dyn AnyKernel> {
     Arc::new(Profiled { text, argument, profile })
 }
@@ -108,11 +141,11 @@ impl<T: Real, A: Argument, P: Profile> Kernel<T> for Profiled<A, P> {
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: MatMut<'_, T>) {
         check_shapes(x, z, &out);
-        self.argument.fill(Block { frame: &self.argument.frame(z), x, z, out }, self.profile.function());
+        self.argument.run(Block { frame: &self.argument.frame(z), x, z, out }, self.profile.function(), false);
     }
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        Some(self.argument.columns(self.argument.frame(z), self.profile.function(), z))
+        Some(self.argument.run(Prepare { frame: self.argument.frame(z), z }, self.profile.function(), false))
     }
 
     fn differentiable(&self) -> bool {
@@ -124,7 +157,7 @@ impl<T: Real, A: Argument, P: Profile> Kernel<T> for Profiled<A, P> {
         let Some(derivative) = self.profile.derivative() else { return false };
         let frame = self.argument.frame(z);
         let factors = |Weighted { x, z, weights }: Weighted<'_, T>, mut out: MatMut<'_, T>| {
-            self.argument.fill_arguments(Block { frame: &frame, x, z, out: out.rb_mut() });
+            self.argument.run(Block { frame: &frame, x, z, out: out.rb_mut() }, itself, true);
             weigh(derivative, weights, out);
         };
         gradient::add(pairs, out, &factors, self.argument.slope(), &|k, sum| self.argument.in_units(k, sum));

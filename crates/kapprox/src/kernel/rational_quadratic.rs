@@ -11,19 +11,14 @@
 use super::Law;
 use super::Profile;
 use super::distances::{AtZero, l2};
-use super::family::{Distance, Facts, KernelFamily, KernelParameter, Range, SIGMA, Value};
+use super::family::{Distance, Facts, KernelFamily, KernelParameter, Range, SIGMA};
 use super::points::Lengths;
 use crate::Real;
 use rand_distr::Distribution;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        KernelParameter {
-            name: "alpha",
-            default: Value::Number(1.0),
-            range: Range::Positive,
-            reason: "it is the shape of a gamma distribution",
-        },
+        KernelParameter::number("alpha", 1.0, Range::Positive, "it is the shape of a gamma distribution"),
         SIGMA,
     ],
     metric: Some(Distance::L2),
@@ -48,22 +43,18 @@ struct RationalQuadratic {
 impl Profile for RationalQuadratic {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let alpha = T::from_f64(self.alpha).saturate();
-        #[inline(always)]
-        move |squared: T| {
+        inlined!(|squared: T| {
             let base = (T::ONE + squared).larger(T::ONE).smaller(T::LARGEST);
             (base.logarithm() * alpha).halvings()
-        }
+        })
     }
 
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let (rate, exponent) = (T::from_f64(-self.alpha).saturate(), T::from_f64(self.alpha + 1.0).saturate());
-        Some(
-            #[inline(always)]
-            move |squared: T| {
-                let base = (T::ONE + squared).larger(T::ONE).smaller(T::LARGEST);
-                rate * (base.logarithm() * exponent).halvings()
-            },
-        )
+        Some(inlined!(|squared: T| {
+            let base = (T::ONE + squared).larger(T::ONE).smaller(T::LARGEST);
+            rate * (base.logarithm() * exponent).halvings()
+        }))
     }
 
     fn law(&self) -> Option<Law> {

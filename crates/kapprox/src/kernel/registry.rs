@@ -1,5 +1,6 @@
 //! The kernels there are. To add one: a file with a [`Profile`](super::Profile) and a `FAMILY`, and a line here.
 
+use super::parse::FUNCTIONS;
 use super::{
     KernelFamily, additive_chi_squared, anova, cauchy, chi_squared, constant, cosine, delta, distance, exponential,
     gaussian, intersection, jaccard, laplacian, linear, matern, matern_product, periodic, polynomial,
@@ -43,13 +44,9 @@ pub fn by_name(name: &str) -> Option<&'static KernelFamily> {
     FAMILIES.by_name(name)
 }
 
-/// The names of all kernels, of this crate and registered.
 pub(super) fn names() -> Vec<&'static str> {
     FAMILIES.all().iter().map(|family| family.name).collect()
 }
-
-/// Functions of kernels in expressions.
-pub(super) const FUNCTIONS: [&str; 4] = ["exp", "power", "normalised", "mean"];
 
 /// Makes a kernel of another crate known by its name, in this process and from now on: expressions with it are read, sums
 /// and products with other kernels too, and models with it are saved and loaded.
@@ -59,7 +56,7 @@ pub(super) const FUNCTIONS: [&str; 4] = ["exp", "power", "normalised", "mean"];
 /// # Errors
 /// [`kstore::Error::Register`] for a name that a kernel or a function of kernels has, or that is no word.
 pub fn register(family: &'static KernelFamily) -> Result<()> {
-    if FUNCTIONS.contains(&family.name) {
+    if FUNCTIONS.iter().any(|function| function.0 == family.name) {
         let (what, why) = (KernelFamily::WHAT, "a function of kernels has this name");
         return Err(kstore::Error::Register { what, name: family.name, why }.into());
     }

@@ -7,7 +7,6 @@ use kstore::shown;
 /// The sign between the first and the last column of a range.
 pub(super) const RANGE: [char; 2] = ['.', '.'];
 
-/// An expression and how far it has been read.
 pub(super) struct Parser<'a> {
     pub(super) text: &'a str,
     pub(super) characters: Vec<char>,
@@ -20,7 +19,6 @@ impl<'a> Parser<'a> {
         Self { text, characters: text.chars().collect(), at: 0, depth: 0 }
     }
 
-    /// Reads the name of a column, or a pattern.
     pub(super) fn column(&mut self) -> Result<String> {
         self.skip_space();
         let start = self.at;
@@ -49,7 +47,6 @@ impl<'a> Parser<'a> {
         self.fail_at(start, "this quote is not closed")
     }
 
-    /// Reads a decimal number with an optional sign and exponent.
     pub(super) fn number(&mut self) -> Result<f64> {
         let start = self.at;
         self.take_any(&['+', '-']);

@@ -11,19 +11,19 @@
 //! ```
 
 use super::Profile;
-use super::family::{Facts, KernelFamily, KernelParameter, Range, Value};
-use super::inner::product;
+use super::direct::product;
+use super::family::{Facts, KernelFamily, KernelParameter, Range};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        KernelParameter {
-            name: "gamma",
-            default: Value::Number(1.0),
-            range: Range::Positive,
-            reason: "a negative slope has even more negative eigenvalues, and 0 leaves a constant",
-        },
-        KernelParameter { name: "c0", default: Value::Number(1.0), range: Range::Any, reason: "it is a number" },
+        KernelParameter::number(
+            "gamma",
+            1.0,
+            Range::Positive,
+            "a negative slope has even more negative eigenvalues, and 0 leaves a constant",
+        ),
+        KernelParameter::number("c0", 1.0, Range::Any, "it is a number"),
     ],
     positive_definite: false,
     facts: Facts::BOUNDED,
@@ -44,25 +44,21 @@ impl Profile for Sigmoid {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         let (gamma, c0) = (T::from_f64(self.gamma).saturate(), T::from_f64(self.c0).saturate());
         let twice = T::from_f64(2.0 * std::f64::consts::LOG2_E);
-        #[inline(always)]
-        move |product: T| {
+        inlined!(|product: T| {
             let u = product.mul_plus(gamma, c0);
             let power = (u.magnitude() * twice).halvings();
             let positive = (T::ONE - power) / (T::ONE + power);
             if u < T::ZERO { T::ZERO - positive } else { positive }
-        }
+        })
     }
 
     /// γ / cosh²(u).
     fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
         let (gamma, c0) = (T::from_f64(self.gamma).saturate(), T::from_f64(self.c0).saturate());
         let (twice, rate) = (T::from_f64(2.0 * std::f64::consts::LOG2_E), T::from_f64(4.0 * self.gamma).saturate());
-        Some(
-            #[inline(always)]
-            move |product: T| {
-                let power = (product.mul_plus(gamma, c0).magnitude() * twice).halvings();
-                rate * power / ((T::ONE + power) * (T::ONE + power))
-            },
-        )
+        Some(inlined!(|product: T| {
+            let power = (product.mul_plus(gamma, c0).magnitude() * twice).halvings();
+            rate * power / ((T::ONE + power) * (T::ONE + power))
+        }))
     }
 }

@@ -10,22 +10,24 @@
 //! assert!(Spec::parse("skewed_chi_squared(skew=0.1)").is_ok());
 //! ```
 
+use super::direct::{Factors, swept};
 use super::embedded::{Embedding, embedded};
-use super::family::{Domain, Facts, KernelFamily, KernelParameter, Range, Value};
-use super::gradient::sign;
-use super::sweep::{Factors, Features, swept};
+use super::family::{Domain, Explicit, Facts, KernelFamily, KernelParameter, Range};
+use super::sweep::Features;
+use super::terms::sign;
 use crate::Real;
 use std::f64::consts::LN_2;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
-    parameters: &[KernelParameter {
-        name: "skew",
-        default: Value::Number(1.0),
-        range: Range::Positive,
-        reason: "it is added to values that may be 0, and their logarithm is taken",
-    }],
+    parameters: &[KernelParameter::number(
+        "skew",
+        1.0,
+        Range::Positive,
+        "it is added to values that may be 0, and their logarithm is taken",
+    )],
     domain: Domain::NotNegative,
     facts: Facts::RICH,
+    explicit: Some(Explicit::Skewed),
     ..KernelFamily::new(
         "skewed_chi_squared",
         "product of the features' 2 sqrt((x+skew)(z+skew)) / (x+z+2 skew)",
@@ -75,21 +77,19 @@ impl Features for HyperbolicSecants {
     const START: f64 = 1.0;
 
     fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
-        #[inline(always)]
-        |value: T, difference: T| {
+        inlined!(|value: T, difference: T| {
             let half = difference.magnitude().halvings();
             value * (half + half) / half.mul_plus(half, T::ONE)
-        }
+        })
     }
 
     /// The derivative of the logarithm, −ln 2 (1 − h²) / (1 + h²).
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy {
         let rate = T::from_f64(-LN_2);
-        #[inline(always)]
-        move |difference: T| {
+        inlined!(|difference: T| {
             let half = difference.magnitude().halvings();
             let square = half * half;
             rate * sign(difference) * (T::ONE - square) / (T::ONE + square)
-        }
+        })
     }
 }

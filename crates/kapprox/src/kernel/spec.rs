@@ -2,7 +2,7 @@
 
 use super::applied::KernelFunction;
 use super::choice::schema;
-use super::family::{Domain, KernelParameter, Value};
+use super::family::{Domain, Explicit, KernelParameter, Value};
 use super::median::median_distance;
 use super::node::{Call, Node};
 use super::parse;
@@ -256,14 +256,15 @@ impl Spec {
         }
     }
 
-    /// Name and numbers of an expression that is a single kernel of the registry, on all features, without lists or medians.
-    pub fn call(&self) -> Option<(&'static str, Vec<f64>)> {
+    /// The explicit features of an expression that is a single kernel of the registry, on all features and without lists or medians,
+    /// and its numbers.
+    pub(crate) fn explicit(&self) -> Option<(Explicit, Vec<f64>)> {
         let Node::Call(Call { family, values, columns: None }) = &self.0 else { return None };
         let number = |value: &Value| match value {
             Value::Number(number) => Some(*number),
             Value::Each(_) | Value::Share(_) | Value::Median => None,
         };
-        Some((family.name, values.iter().map(number).collect::<Option<_>>()?))
+        Some((family.explicit?, values.iter().map(number).collect::<Option<_>>()?))
     }
 
     /// Whether k is positive definite whatever the points, as far as the rules of sums, products and multiples tell.

@@ -9,8 +9,8 @@
 //! ```
 
 use super::Profile;
+use super::direct::product;
 use super::family::{Domain, Facts, KernelFamily};
-use super::inner::product;
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
@@ -26,7 +26,6 @@ struct Subset;
 impl Profile for Subset {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
         // exact for whole numbers; 1/0 saturates
-        #[inline(always)]
-        |shared: T| T::ONE / shared.larger(T::ZERO).halvings()
+        inlined!(|shared: T| T::ONE / shared.larger(T::ZERO).halvings())
     }
 }

@@ -6,8 +6,7 @@
 use super::few::in_panels;
 use super::fixed::{FEW, KernelColumns};
 use super::panel::Block;
-use super::points::{Aligned, Frame, Lengths, fill_column, inverse, row};
-use super::profiled::{Argument, Function, Profile, itself, profiled};
+use super::points::{Aligned, Frame, fill_column, row};
 use crate::Real;
 use crate::vectorised;
 use faer::MatRef;
@@ -21,103 +20,44 @@ const TILE_ROWS: usize = 288;
 pub(crate) trait Features: Debug + Send + Sync + 'static {
     /// The value before the first feature.
     const START: f64;
-    /// The function of the value so far and the difference of the next feature, in units of its length. Return a
+    /// The function of the value so far and the difference of the next feature, of either sign, in units of its length. Return a
     /// closure marked `#[inline(always)]`.
     fn next<T: Real>(&self) -> impl Fn(T, T) -> T + Copy;
     /// The function of a difference that times the derivative of the profile is the derivative by it; 0 at a cusp.
     fn slope<T: Real>(&self) -> impl Fn(T) -> T + Copy;
 }
 
-/// The number that `features` makes of the features' differences in units of `length`.
-#[derive(Debug)]
-struct Swept<F> {
-    length: f64,
-    features: Arc<F>,
-}
-
-/// The kernel that `profile` makes of what `features` makes of (x − z) / `length`, written `text`.
-pub(crate) fn swept<F: Features, P: Profile>(
-    text: String,
-    length: f64,
-    features: F,
-    profile: P,
-) -> Arc<dyn super::AnyKernel> {
-    profiled(text, Swept { length, features: Arc::new(features) }, profile)
-}
-
-/// k = Π, and its derivative by the logarithm of a factor.
-#[derive(Debug)]
-pub(crate) struct Factors;
-
-impl Profile for Factors {
-    fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {
-        itself
-    }
-
-    fn derivative<T: Real>(&self) -> Option<impl Fn(T) -> T + Copy + use<T>> {
-        Some(itself)
-    }
-}
-
-impl<F: Features> Argument for Swept<F> {
-    fn frame<T: Real>(&self, z: MatRef<'_, T>) -> Frame<T> {
-        Frame::new(z, &Lengths::Same(self.length), 1.0)
-    }
-
-    fn fill<T: Real>(&self, block: Block<'_, T>, profile: impl Fn(T) -> T + Copy) {
-        let Block { frame, x, z, mut out } = block;
-        let (d, next) = (x.ncols(), self.features.next());
-        let (mut x_packed, mut z_packed, mut spare) = (Aligned::new(), Aligned::new(), Vec::new());
-        frame.pack_rows(z, z.nrows(), &mut z_packed);
-        for i in (0..x.nrows()).step_by(TILE_ROWS) {
-            let rows = TILE_ROWS.min(x.nrows() - i);
-            frame.pack_panels(x.subrows(i, rows), rows, &mut x_packed);
-            for j in 0..z.nrows() {
-                let z = &z_packed[j * d..(j + 1) * d];
-                fill_column(out.rb_mut().subrows_mut(i, rows).col_mut(j), &mut spare, |column| {
-                    column_of(
-                        T::from_f64(F::START),
-                        (next, profile),
-                        column,
-                        &x_packed,
-                        z,
-                        #[inline(always)]
-                        |x, z| x - z,
-                    );
-                });
-            }
+/// Fills the block with `profile` of what `features` makes of the differences.
+pub(super) fn fill<T: Real, F: Features>(block: Block<'_, T>, features: &F, profile: impl Fn(T) -> T + Copy) {
+    let Block { frame, x, z, mut out } = block;
+    let (d, next) = (x.ncols(), features.next());
+    let (mut x_packed, mut z_packed, mut spare) = (Aligned::new(), Aligned::new(), Vec::new());
+    frame.pack_rows(z, z.nrows(), &mut z_packed);
+    for i in (0..x.nrows()).step_by(TILE_ROWS) {
+        let rows = TILE_ROWS.min(x.nrows() - i);
+        frame.pack_panels(x.subrows(i, rows), rows, &mut x_packed);
+        for j in 0..z.nrows() {
+            let z = &z_packed[j * d..(j + 1) * d];
+            fill_column(out.rb_mut().subrows_mut(i, rows).col_mut(j), &mut spare, |column| {
+                column_of(T::from_f64(F::START), (next, profile), column, &x_packed, z);
+            });
         }
     }
-
-    fn columns<T: Real>(
-        &self,
-        frame: Frame<T>,
-        profile: impl Function<T>,
-        z: MatRef<'_, T>,
-    ) -> Box<dyn KernelColumns<T>> {
-        let (mut rows, mut columns) = (Aligned::new(), Aligned::new());
-        frame.pack_rows(z, z.nrows(), &mut rows);
-        in_panels(&rows, frame.width(), z.nrows(), &mut columns);
-        Box::new(SweptColumns { frame, columns, features: self.features.clone(), profile })
-    }
-
-    fn slope<T: Real>(&self) -> impl Fn(T, T) -> T + Copy {
-        let (slope, scale) = (self.features.slope(), inverse::<T>(self.length));
-        #[inline(always)]
-        move |x, z| slope((x - z) * scale)
-    }
-
-    fn in_units<T: Real>(&self, _: usize, sum: T) -> T {
-        sum * inverse::<T>(self.length)
-    }
-
-    fn own<T: Real>(&self, x: &[T]) -> f64 {
-        let next = self.features.next::<f64>();
-        x.iter().fold(F::START, |value, _| next(value, 0.0))
-    }
 }
 
-/// Fixed points, feature by feature.
+/// The points `z` feature by feature.
+pub(super) fn columns<T: Real, F: Features>(
+    frame: Frame<T>,
+    features: &Arc<F>,
+    profile: impl Fn(T) -> T + Copy + Send + Sync + 'static,
+    z: MatRef<'_, T>,
+) -> Box<dyn KernelColumns<T>> {
+    let (mut rows, mut columns) = (Aligned::new(), Aligned::new());
+    frame.pack_rows(z, z.nrows(), &mut rows);
+    in_panels(&rows, frame.width(), z.nrows(), &mut columns);
+    Box::new(SweptColumns { frame, columns, features: features.clone(), profile })
+}
+
 struct SweptColumns<T, F, G> {
     frame: Frame<T>,
     columns: Aligned<T>,
@@ -151,42 +91,29 @@ where
         for (i, values) in out.chunks_exact_mut(z.nrows().max(1)).enumerate() {
             let scaled = &mut scratch[..d];
             self.frame.pack_row(row(x, i, &mut spare), scaled);
-            column_of(
-                T::from_f64(F::START),
-                (next, self.profile),
-                values,
-                &self.columns,
-                scaled,
-                #[inline(always)]
-                |z, x| x - z,
-            );
+            column_of(T::from_f64(F::START), (next, self.profile), values, &self.columns, scaled);
         }
     }
 }
 
-/// The values of points that lie feature by feature in `tall` with one other point; `difference` takes a feature of the
-/// former first.
+/// The values of points that lie feature by feature in `tall` with one other point.
 fn column_of<T: Real>(
     start: T,
     (next, profile): (impl Fn(T, T) -> T + Copy, impl Fn(T) -> T + Copy),
     column: &mut [T],
     tall: &[T],
     narrow: &[T],
-    difference: impl Fn(T, T) -> T + Copy,
 ) {
     let rows = column.len();
-    vectorised(
-        #[inline(always)]
-        || {
-            column.fill(start);
-            for (&narrow, tall) in narrow.iter().zip(tall.chunks_exact(rows)) {
-                for (value, &tall) in column.iter_mut().zip(tall) {
-                    *value = next(*value, difference(tall, narrow));
-                }
+    vectorised!({
+        column.fill(start);
+        for (&narrow, tall) in narrow.iter().zip(tall.chunks_exact(rows)) {
+            for (value, &tall) in column.iter_mut().zip(tall) {
+                *value = next(*value, tall - narrow);
             }
-            for value in column.iter_mut() {
-                *value = profile(*value).saturate();
-            }
-        },
-    );
+        }
+        for value in column.iter_mut() {
+            *value = profile(*value).saturate();
+        }
+    });
 }

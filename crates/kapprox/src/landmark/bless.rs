@@ -39,12 +39,12 @@ impl<T: Real> Landmarks<T> for Bless {
         let stream = |purpose, level| Stream::new(seed, purpose, level);
         let (keys, first) = (stream(Purpose::Proposals, 0), (OVERSAMPLING * FIRST).ceil() as usize);
         let uniform = Draw::new(|row, _| Some(keys.uniform(row)));
-        let found = Round::new(kernel.typed::<T>(), None, &uniform, first, data).run("a uniform sample", data)?;
+        let found = Round::run(kernel, None, &uniform, first, "a uniform sample", data)?;
         let (mut passes, mut evaluations, trace) = (1, found.rows, found.sum);
         let share = n / first as f64;
         let mut dictionary = take(found, first, |_| share);
         let mut mu = trace / FIRST;
-        let floor = <T as kstore::Real>::EPSILON * trace / n;
+        let floor = T::EPSILON * trace / n;
         let mut chosen = dictionary.members.clone();
         for level in 1.. {
             mu /= STEP;

@@ -14,12 +14,12 @@ use super::{LandmarkSet, Scan};
 use crate::decompose::symmetric_eigenvalues;
 use crate::kernel::AnyKernel;
 use crate::map::factor::factor;
+use crate::map::independent::kernel_matrix;
 use crate::map::nystrom::Nystrom;
 use crate::{Real, Result};
-use faer::{Mat, MatRef};
+use faer::Mat;
 use std::sync::Arc;
 
-/// A weighted sample of rows.
 #[derive(Clone, Debug)]
 pub(super) struct Dictionary<T> {
     /// Rows, in the order they were drawn.
@@ -29,21 +29,9 @@ pub(super) struct Dictionary<T> {
 }
 
 impl<T: Real> Dictionary<T> {
-    /// K_SS in f64.
-    pub(super) fn kernel_matrix(&self, kernel: &Arc<dyn AnyKernel>) -> Mat<f64> {
-        let wide: Vec<f64> = self.members.points.iter().map(|v| kstore::Real::to_f64(*v)).collect();
-        let z = MatRef::from_row_major_slice(&wide, self.members.len(), self.members.d);
-        let mut k = Mat::zeros(z.nrows(), z.nrows());
-        kernel.typed::<f64>().block(z, z, k.as_mut());
-        k
-    }
-
     /// The eigenvalues, descending, of the weighted kernel matrix W K_SS W: they estimate those of K.
-    ///
-    /// # Errors
-    /// [`crate::Error::NotFinite`] where the decomposition does not converge.
     pub(super) fn spectrum(&self, kernel: &Arc<dyn AnyKernel>) -> Result<Vec<f64>> {
-        let k = self.kernel_matrix(kernel);
+        let k = kernel_matrix(kernel, &self.members)?;
         let w = &self.stands_for;
         let weighted = Mat::from_fn(w.len(), w.len(), |i, j| k[(i, j)] * (w[i] * w[j]).sqrt());
         let mut values = symmetric_eigenvalues(weighted.as_ref())?;
@@ -60,7 +48,7 @@ impl<T: Real> Dictionary<T> {
         capacity: usize,
         data: &Scan<'_, T>,
     ) -> Result<Residuals<T>> {
-        let mut regularised = self.kernel_matrix(kernel);
+        let mut regularised = kernel_matrix(kernel, &self.members)?;
         for (j, stands_for) in self.stands_for.iter().enumerate() {
             regularised[(j, j)] += mu / stands_for;
         }
@@ -68,7 +56,7 @@ impl<T: Real> Dictionary<T> {
         // μ makes the matrix definite: no row is left out
         let f = factor(regularised, 0.0, workers)?;
         let map = Nystrom::from_factor(kernel, self.members.keep(&f.kept), f.lower, workers)?;
-        Round::new(kernel.typed::<T>(), Some(map), draw, capacity, data).run("leverage scores", data)
+        Round::run(kernel, Some(map), draw, capacity, "leverage scores", data)
     }
 }
 

@@ -14,10 +14,10 @@ use super::held::{self, HeldColumns};
 use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme};
 use crate::kernel::AnyKernel;
 use crate::map::factor::PIVOT_FLOOR;
-use crate::map::nystrom::STRIP;
+use crate::map::nystrom::{STRIP, strips};
 use crate::{Real, Result};
 use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatMut, MatRef, Par};
+use faer::{Accum, Mat, MatRef, Par};
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl<T: Real> Landmarks<T> for Farahat {
     fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
         let workers = data.pass.workers;
         let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
-        let mut columns = HeldColumns::read(&mut growth, data, m)?;
+        let mut columns = HeldColumns::read(&mut growth, data, m, false)?;
         let floors: Vec<f64> = columns.grown.residual.iter().map(|residual| PIVOT_FLOOR * residual).collect();
         let groups = Groups::new(&columns.rows, &Stream::new(seed, Purpose::Proposals, 0));
         let mut sketch = groups.sketch(&columns, &growth, workers);
@@ -93,17 +93,16 @@ impl Groups {
     fn sketch<T: Real>(&self, columns: &HeldColumns, growth: &Growth<'_, T>, workers: &Workers) -> Sketch {
         let (n, x) = (columns.len(), columns.points());
         let mut sketch = Mat::zeros(GROUPS, n);
-        workers.each(strips(sketch.as_mut()), |(start, mut strip)| {
-            let mine = x.subrows(start, strip.ncols());
-            let mut k = Mat::zeros(strip.ncols(), PANEL.min(n));
+        workers.each(strips(x, sketch.as_mut().transpose_mut()), |(mine, mut strip)| {
+            let mut k = Mat::zeros(mine.nrows(), PANEL.min(n));
             for first in (0..n).step_by(PANEL) {
                 let width = PANEL.min(n - first);
                 let mut k = k.as_mut().subcols_mut(0, width);
-                growth.exact().block(mine, x.subrows(first, width), k.as_mut());
+                growth.exact.block(mine, x.subrows(first, width), k.as_mut());
                 for c in 0..width {
                     let (group, sign) = (self.group[first + c], self.sign[first + c]);
                     for (i, value) in k.as_ref().col(c).iter().enumerate() {
-                        strip[(group, i)] += sign * value;
+                        strip[(i, group)] += sign * value;
                     }
                 }
             }
@@ -113,7 +112,6 @@ impl Groups {
 }
 
 impl Sketch {
-    /// ‖S_i‖² of every row.
     fn norms(&self, workers: &Workers) -> Vec<f64> {
         let mut norms = vec![0.0; self.0.ncols()];
         let parts = norms.chunks_mut(STRIP).enumerate().collect();
@@ -131,23 +129,10 @@ impl Sketch {
         for (i, value) in omega.col(0).iter().enumerate() {
             sums[(groups.group[i], 0)] += groups.sign[i] * value;
         }
-        workers.each(strips(self.0.as_mut()), |(start, strip)| {
-            let omega = omega.subrows(start, strip.ncols());
-            matmul(strip, Accum::Add, sums.as_ref(), omega.transpose(), -1.0, Par::Seq);
+        workers.each(strips(omega, self.0.as_mut().transpose_mut()), |(omega, strip)| {
+            matmul(strip.transpose_mut(), Accum::Add, sums.as_ref(), omega.transpose(), -1.0, Par::Seq);
         });
     }
-}
-
-/// Columns of the sketch, [`STRIP`] at a time, with the place of the first.
-fn strips(sketch: MatMut<'_, f64>) -> Vec<(usize, MatMut<'_, f64>)> {
-    let (mut parts, mut rest, mut start) = (Vec::new(), sketch, 0);
-    while rest.ncols() > STRIP {
-        let (head, tail) = rest.split_at_col_mut(STRIP);
-        parts.push((start, head));
-        (rest, start) = (tail, start + STRIP);
-    }
-    parts.push((start, rest));
-    parts
 }
 
 #[cfg(test)]
@@ -166,7 +151,7 @@ mod tests {
         let data = Scan { source: &source, pass: Pass::new(64, 128, &workers), count: n as u64 };
         let kernel = Spec::parse("gaussian(sigma=1)").unwrap().build().unwrap();
         let mut growth = Growth::new(&kernel, 2, 4).unwrap();
-        let mut columns = HeldColumns::read(&mut growth, &data, 4).unwrap();
+        let mut columns = HeldColumns::read(&mut growth, &data, 4, false).unwrap();
         let (rows, points) = (columns.rows.clone(), columns.points().to_owned());
         let square = |i: usize, j: usize| (0..2).map(|c| (points[(i, c)] - points[(j, c)]).powi(2)).sum::<f64>();
         let mut e = Mat::from_fn(n, n, |i, j| (-square(i, j) / 2.0).exp());

@@ -13,9 +13,10 @@
 
 use super::growth::Growth;
 use super::held::{self, HeldColumns, LARGEST};
-use super::round::{Draw, Round};
+use super::round::Draw;
 use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme};
 use crate::kernel::AnyKernel;
+use crate::map::independent::widened;
 use crate::matrix::{POOL, Pool, largest};
 use crate::{Real, Result};
 use std::sync::Arc;
@@ -76,7 +77,8 @@ impl Greedy {
         held: bool,
     ) -> Result<LandmarkSet<T>> {
         let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
-        let mut largest = if held { Largest::Updated(HeldColumns::read(&mut growth, data, m)?) } else { Largest::Anew };
+        let mut largest =
+            if held { Largest::Updated(HeldColumns::read(&mut growth, data, m, false)?) } else { Largest::Anew };
         let (mut trace, mut capacity) = (None, POOL.0);
         while !growth.is_full() {
             let LargestFound { sum, outside, mut pool } = largest.find(&mut growth, data, capacity)?;
@@ -109,17 +111,15 @@ impl Greedy {
 
 /// The rounding of a residual that is computed in `T`, as a share of the trace of the kernel matrix of n rows.
 fn rounding<T: Real>(n: u64) -> f64 {
-    ROUNDING * <T as kstore::Real>::EPSILON / n.max(1) as f64
+    ROUNDING * T::EPSILON / n.max(1) as f64
 }
 
-/// The source of the residuals.
 enum Largest {
     Anew,
     Updated(HeldColumns),
 }
 
 struct LargestFound {
-    /// Σr over all rows.
     sum: f64,
     /// No row outside the pool has more left than this.
     outside: f64,
@@ -135,19 +135,12 @@ impl Largest {
                 Ok(LargestFound { sum, outside, pool: columns.pool(growth, &best) })
             }
             Self::Anew => {
-                let map = growth.map(data.pass.workers)?;
-                let kernel = growth.any().typed::<T>();
                 let by_residual = Draw::new(|_, residual| Some(residual));
-                let mut residuals = Round::new(kernel, map, &by_residual, capacity, data)
-                    .run(&format!("residuals of {} landmarks", growth.len()), data)?;
-                growth.chosen.passes += 1;
-                growth.chosen.evaluations += residuals.rows * (growth.len() as u64 + 1);
+                let mut residuals = growth.residuals(&by_residual, capacity, data)?;
                 let entries = residuals.best.sorted();
                 let outside = entries.get(capacity - 1).map_or(0.0, |entry| entry.key);
-                let features = entries.iter().flat_map(|entry| residuals.best.features(entry));
-                let x = features.map(|value| kstore::Real::to_f64(*value)).collect();
-                let rows = entries.iter().map(|entry| entry.row).collect();
-                Ok(LargestFound { sum: residuals.sum, outside, pool: growth.pool(rows, x) })
+                let sample = residuals.best.sample(&entries);
+                Ok(LargestFound { sum: residuals.sum, outside, pool: growth.pool(sample.rows, widened(&sample.x)) })
             }
         }
     }
@@ -163,13 +156,8 @@ mod tests {
 
     #[test]
     fn residuals_computed_anew_give_the_same_pivots() {
-        let mut state = 7u64;
-        let x: Vec<f64> = (0..900 * 3)
-            .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 11) as f64 / (1u64 << 53) as f64 * 6.0
-            })
-            .collect();
+        let stream = Stream::new(7, Purpose::Data, 0);
+        let x: Vec<f64> = (0..900 * 3).map(|i| 6.0 * stream.uniform(i)).collect();
         let source = MemoryRows::new(x, 3).unwrap();
         let workers = Workers::new(2);
         let pass = Pass {

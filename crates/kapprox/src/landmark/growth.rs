@@ -8,6 +8,7 @@
 //! Whatever proposes rows, the decision about each is taken in f64 on the pool's own Schur complement, so that what is
 //! left of a row that earlier landmarks span is told from rounding.
 
+use super::round::{Draw, Residuals, Round};
 use super::{LandmarkSet, Scan};
 use crate::kernel::{AnyKernel, Kernel};
 use crate::map::factor::PIVOT_FLOOR;
@@ -19,22 +20,18 @@ use faer::{Mat, MatRef, Par};
 use kstore::Workers;
 use std::sync::Arc;
 
-/// The landmarks chosen so far and their factor.
 pub(super) struct Growth<'a, T: Real> {
     any: &'a Arc<dyn AnyKernel>,
-    exact: Arc<dyn Kernel<f64>>,
+    pub(super) exact: Arc<dyn Kernel<f64>>,
     pub(super) chosen: LandmarkSet<T>,
     /// The landmarks in f64, row-major.
-    wide: Vec<f64>,
+    pub(super) wide: Vec<f64>,
     /// m x m, the leading part is L.
     lower: Mat<f64>,
 }
 
 impl<'a, T: Real> Growth<'a, T> {
-    /// A choice without landmarks yet, with room for `m`.
-    ///
-    /// # Errors
-    /// [`crate::Error::NotPositiveDefinite`]: the factor has roots of residuals on its diagonal.
+    /// A choice without landmarks yet, with room for `m`. The factor has roots of residuals on its diagonal.
     pub(super) fn new(any: &'a Arc<dyn AnyKernel>, d: usize, m: usize) -> Result<Self> {
         let chosen = LandmarkSet { points: Vec::new(), rows: Vec::new(), d, passes: 0, evaluations: 0 };
         let exact = any.typed::<f64>();
@@ -46,7 +43,6 @@ impl<'a, T: Real> Growth<'a, T> {
         self.chosen.len()
     }
 
-    /// Reports the number of landmarks so far to the observer.
     pub(super) fn tell(&self, data: &Scan<'_, T>) {
         data.pass.observer.reached(self.len(), self.chosen.passes, self.chosen.evaluations);
     }
@@ -61,48 +57,40 @@ impl<'a, T: Real> Growth<'a, T> {
         self.wide.truncate(s * self.chosen.d);
     }
 
-    pub(super) fn any(&self) -> &'a Arc<dyn AnyKernel> {
-        self.any
-    }
-
-    pub(super) fn exact(&self) -> &dyn Kernel<f64> {
-        &*self.exact
-    }
-
     pub(super) fn lower(&self) -> MatRef<'_, f64> {
         self.lower.submatrix(0, 0, self.len(), self.len())
     }
 
-    /// The landmarks in f64, row-major.
-    pub(super) fn wide(&self) -> &[f64] {
-        &self.wide
+    /// The residuals of all rows under the landmarks so far: one pass, which keeps the `capacity` rows with the best keys.
+    pub(super) fn residuals(
+        &mut self,
+        draw: &Draw<impl Fn(u64, f64) -> Option<f64> + Sync>,
+        capacity: usize,
+        data: &Scan<'_, T>,
+    ) -> Result<Residuals<T>> {
+        let (map, name) = (self.map(data.pass.workers)?, format!("residuals of {} landmarks", self.len()));
+        let residuals = Round::run(self.any, map, draw, capacity, &name, data)?;
+        self.chosen.passes += 1;
+        self.chosen.evaluations += residuals.rows * (self.len() as u64 + 1);
+        Ok(residuals)
     }
 
     /// The map of the landmarks so far; `None` without landmarks.
-    ///
-    /// # Errors
-    /// [`kstore::Error::Interrupted`] where the workers are to stop.
-    pub(super) fn map(&self, workers: &Workers) -> Result<Option<Nystrom<T>>> {
+    fn map(&self, workers: &Workers) -> Result<Option<Nystrom<T>>> {
         let map = || Nystrom::from_factor(self.any, self.chosen.clone(), self.lower().to_owned(), workers);
         (self.len() > 0).then(map).transpose()
     }
 
-    /// Features of points under the landmarks so far, in f64: b x s. Costs 2bsd + bs² flops.
-    fn project(&self, x: MatRef<'_, f64>) -> Mat<f64> {
-        let s = self.len();
-        let mut phi = Mat::zeros(x.nrows(), s);
+    /// A pool of some rows, which may repeat, with their residual matrix under the landmarks so far: 2bsd + bs² flops.
+    pub(super) fn pool(&mut self, rows: Vec<u64>, x: Vec<f64>) -> Pool {
+        let (b, s, d) = (rows.len(), self.len(), self.chosen.d);
+        let mut phi = Mat::zeros(b, s);
         if s > 0 {
-            let z = MatRef::from_row_major_slice(&self.wide, s, self.chosen.d);
-            self.exact.block(x, z, phi.as_mut());
+            let z = MatRef::from_row_major_slice(&self.wide, s, d);
+            self.exact.block(MatRef::from_row_major_slice(&x, b, d), z, phi.as_mut());
             solve_lower_triangular_in_place(self.lower(), phi.as_mut().transpose_mut(), Par::Seq);
         }
-        phi
-    }
-
-    /// A pool of some rows, which may repeat, with their residual matrix under the landmarks so far.
-    pub(super) fn pool(&mut self, rows: Vec<u64>, x: Vec<f64>) -> Pool {
-        let phi = self.project(MatRef::from_row_major_slice(&x, rows.len(), self.chosen.d));
-        self.chosen.evaluations += (phi.nrows() * phi.ncols()) as u64;
+        self.chosen.evaluations += (b * s) as u64;
         self.pool_of(rows, x, phi)
     }
 
@@ -125,7 +113,7 @@ impl<'a, T: Real> Growth<'a, T> {
         }
         let x = &pool.x[i * d..(i + 1) * d];
         self.wide.extend_from_slice(x);
-        self.chosen.points.extend(x.iter().map(|v| <T as kstore::Real>::from_f64(*v)));
+        self.chosen.points.extend(x.iter().map(|v| T::from_f64(*v)));
         self.chosen.rows.push(pool.rows[i]);
         pool.eliminate(i);
     }

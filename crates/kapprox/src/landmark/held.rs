@@ -7,8 +7,8 @@ use super::Scan;
 use super::growth::Growth;
 use crate::matrix::{GrowingFactor, Pool};
 use crate::{Error, Real, Result};
-use faer::MatRef;
-use kstore::{Fold, Merge, RowBlock, Workers};
+use faer::{Mat, MatRef};
+use kstore::{Coded, Fold, Merge, RowBlock, Workers};
 use std::convert::Infallible;
 
 /// Largest n·m that is held: 512 MiB. A bound on the shape and not on the budget, because residuals that are updated and
@@ -23,6 +23,8 @@ pub(super) struct HeldColumns {
     x: Vec<f64>,
     d: usize,
     pub(super) grown: GrowingFactor,
+    /// n x t, where they were asked for: numbers less their means, or ±1 codes of the classes, a column for each.
+    pub(super) targets: Mat<f64>,
 }
 
 /// Bytes of `n` rows of `d` features with room for `m` columns.
@@ -31,16 +33,21 @@ pub(super) fn bytes(n: u64, d: usize, m: usize) -> usize {
 }
 
 impl HeldColumns {
-    /// Reads all rows: one pass.
-    pub(super) fn read<T: Real>(growth: &mut Growth<'_, T>, data: &Scan<'_, T>, m: usize) -> Result<Self> {
+    /// Reads all rows, and their targets where those are wanted: one pass. A table without targets gives no column of them.
+    pub(super) fn read<T: Real>(
+        growth: &mut Growth<'_, T>,
+        data: &Scan<'_, T>,
+        m: usize,
+        targets: bool,
+    ) -> Result<Self> {
         let d = data.source.shape().features;
-        let RowsRead { rows, x } = data.pass.fold(data.source, &ReadRows)?.0;
+        let read = data.pass.fold(data.source, &ReadRows { targets })?.0;
         growth.chosen.passes += 1;
-        let mut residual = vec![0.0; rows.len()];
-        growth.exact().diag(MatRef::from_row_major_slice(&x, rows.len(), d), &mut residual);
-        growth.chosen.evaluations += rows.len() as u64;
-        crate::kernel::check_finite::<T>(&growth.exact().spec(), &residual)?;
-        Ok(Self { rows, x, d, grown: GrowingFactor::new(residual, m) })
+        let mut residual = vec![0.0; read.rows.len()];
+        growth.exact.diag(MatRef::from_row_major_slice(&read.x, read.rows.len(), d), &mut residual);
+        growth.chosen.evaluations += read.rows.len() as u64;
+        crate::kernel::check_finite::<T>(&growth.exact.spec(), &residual)?;
+        Ok(Self { targets: read.centred(), rows: read.rows, x: read.x, d, grown: GrowingFactor::new(residual, m) })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -59,7 +66,6 @@ impl HeldColumns {
         growth.pool_of(at.iter().map(|i| self.rows[*i]).collect(), x, phi)
     }
 
-    /// All features, n x d.
     pub(super) fn points(&self) -> MatRef<'_, f64> {
         MatRef::from_row_major_slice(&self.x, self.len(), self.d)
     }
@@ -68,8 +74,8 @@ impl HeldColumns {
     pub(super) fn extend<T: Real>(&mut self, growth: &mut Growth<'_, T>, before: usize, workers: &Workers) {
         let (n, s) = (self.len(), growth.len());
         growth.chosen.evaluations += (n * (s - before)) as u64;
-        let (exact, lower) = (growth.exact(), growth.lower().subrows(before, s - before));
-        let z = MatRef::from_row_major_slice(&growth.wide()[before * self.d..], s - before, self.d);
+        let (exact, lower) = (&growth.exact, growth.lower().subrows(before, s - before));
+        let z = MatRef::from_row_major_slice(&growth.wide[before * self.d..], s - before, self.d);
         let x = MatRef::from_row_major_slice(&self.x, n, self.d);
         let Ok(()) = self.grown.extend(lower, workers, |strip, out| {
             exact.block(x.subrows(strip.start, strip.len()), z, out);
@@ -78,17 +84,38 @@ impl HeldColumns {
     }
 }
 
-struct ReadRows;
+struct ReadRows {
+    targets: bool,
+}
 
+#[derive(Default)]
 struct RowsRead {
     rows: Vec<u64>,
     x: Vec<f64>,
+    y: Vec<f64>,
+    codes: Vec<u32>,
+    classes: usize,
+}
+
+impl RowsRead {
+    fn centred(&self) -> Mat<f64> {
+        let n = self.rows.len();
+        if self.classes > 0 {
+            return Mat::from_fn(n, self.classes, |i, j| if self.codes[i] as usize == j { 1.0 } else { -1.0 });
+        }
+        let t = self.y.len().checked_div(n).unwrap_or(0);
+        let mean: Vec<f64> = (0..t).map(|j| self.y.iter().skip(j).step_by(t).sum::<f64>() / n as f64).collect();
+        Mat::from_fn(n, t, |i, j| self.y[i * t + j] - mean[j])
+    }
 }
 
 impl Merge for RowsRead {
     fn merge(&mut self, later: &Self) {
         self.rows.extend_from_slice(&later.rows);
         self.x.extend_from_slice(&later.x);
+        self.y.extend_from_slice(&later.y);
+        self.codes.extend_from_slice(&later.codes);
+        self.classes = self.classes.max(later.classes);
     }
 }
 
@@ -98,12 +125,20 @@ impl<T: Real> Fold<T> for ReadRows {
     type Error = Error;
 
     fn init(&self) -> RowsRead {
-        RowsRead { rows: Vec::new(), x: Vec::new() }
+        RowsRead::default()
     }
     fn scratch(&self) {}
     fn step(&self, state: &mut RowsRead, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
         state.rows.extend_from_slice(block.rows);
-        state.x.extend(block.x.iter().map(|value| kstore::Real::to_f64(*value)));
+        state.x.extend(block.x.iter().map(|value| value.to_f64()));
+        match block.classes.filter(|_| self.targets) {
+            Some(Coded { codes, labels }) => {
+                state.codes.extend_from_slice(codes);
+                state.classes = labels.len();
+            }
+            None if self.targets => state.y.extend_from_slice(block.y),
+            None => {}
+        }
         Ok(())
     }
 }

@@ -7,16 +7,17 @@
 //! References: Zhang, Kwok, "Clustered Nyström method", IEEE TNN 21, 2010; Arthur, Vassilvitskii, "k-means++", SODA
 //! 2007; Lloyd, "Least squares quantization in PCM", 1982.
 
-use super::sample::BestRows;
+use super::clusters::ClusterSums;
 use super::{ChoiceSize, Effort, LandmarkSet, Landmarks, NO_ROW, Scan, Scheme, uniform_sample};
 use crate::kernel::AnyKernel;
-use crate::map::nystrom::STRIP;
+use crate::map::contiguous;
+use crate::map::independent::widened;
+use crate::map::nystrom::{STRIP, strips};
 use crate::{Error, Real, Result, vectorised};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
-use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::key::{Purpose, Stream};
-use kstore::{Fold, Merge, RowBlock, Workers};
+use kstore::{Fold, RowBlock, Workers};
 use std::sync::Arc;
 
 /// K-means landmarks.
@@ -51,22 +52,21 @@ impl<T: Real> Landmarks<T> for KMeans {
         let sample = uniform_sample(data, SAMPLE.saturating_mul(m), Purpose::Landmarks, seed)?;
         let mut centroids = plus_plus(&sample.x, d, m, &Stream::new(seed, Purpose::Proposals, 0));
         let mut passes = 1;
-        let (mut sizes, mut before) = (vec![0; centroids.len() / d.max(1)], f64::INFINITY);
+        let (mut order, mut before) = (Vec::new(), f64::INFINITY);
         for _ in 0..ITERATIONS {
             let fold = Assign::new(&centroids, d, data.pass.tile);
             let assigned = data.pass.resume("nearest centroids", data.source, &fold)?.0;
             passes += 1;
-            let squares = assigned.squares;
-            (centroids, sizes) = assigned.means(&centroids, d);
-            if squares >= before * (1.0 - GAIN) {
+            let means = assigned.next(&widened(&centroids), |sum, size| sum.iter().map(|v| v / size as f64).collect());
+            centroids = means.into_iter().map(T::from_f64).collect();
+            order = assigned.by_size();
+            if assigned.squares >= before * (1.0 - GAIN) {
                 break;
             }
-            before = squares;
+            before = assigned.squares;
         }
-        let mut order: Vec<usize> = (0..sizes.len()).collect();
-        order.sort_by_key(|j| std::cmp::Reverse(sizes[*j]));
         let points = order.iter().flat_map(|j| &centroids[j * d..(j + 1) * d]).copied().collect();
-        Ok(LandmarkSet { points, rows: vec![NO_ROW; sizes.len()], d, passes, evaluations: 0 })
+        Ok(LandmarkSet { points, rows: vec![NO_ROW; order.len()], d, passes, evaluations: 0 })
     }
 }
 
@@ -107,28 +107,22 @@ fn plus_plus<T: Real>(x: &[T], d: usize, m: usize, coins: &Stream) -> Vec<T> {
 /// between AVX code, as in here, and the SSE code around it costs a hundred cycles: a call for each row took 17 times as
 /// long (9 features, Sapphire Rapids).
 fn lower<T: Real>(distance: &mut [f64], x: &[T], d: usize, seed: &[T]) {
-    vectorised(
-        #[inline(always)]
-        || {
-            for (distance, row) in distance.iter_mut().zip(x.chunks_exact(d)) {
-                *distance = distance.min(squares(row, seed));
-            }
-        },
-    );
+    vectorised!({
+        for (distance, row) in distance.iter_mut().zip(x.chunks_exact(d)) {
+            *distance = distance.min(squares(row, seed));
+        }
+    });
 }
 
 /// ‖x − z‖², summed in f64.
 fn squared_distance<T: Real>(x: &[T], z: &[T]) -> f64 {
-    vectorised(
-        #[inline(always)]
-        || squares(x, z),
-    )
+    vectorised!(squares(x, z))
 }
 
 #[inline(always)]
 fn squares<T: Real>(x: &[T], z: &[T]) -> f64 {
     x.iter().zip(z).fold(0.0, |sum, (x, z)| {
-        let difference = kstore::Real::to_f64(*x) - kstore::Real::to_f64(*z);
+        let difference = x.to_f64() - z.to_f64();
         sum + difference * difference
     })
 }
@@ -145,17 +139,6 @@ struct Assign<'a, T> {
     tile: usize,
 }
 
-/// Sums over the rows of each cluster.
-struct Clusters<T> {
-    /// Sum of the rows of each cluster, m x d, row-major.
-    sums: Vec<f64>,
-    sizes: Vec<u64>,
-    /// Σ_i min_j ‖x_i − z_j‖².
-    squares: f64,
-    /// Rows that are far from every centroid, for clusters without rows.
-    far: BestRows<T>,
-}
-
 struct AssignScratch<T> {
     products: Mat<T>,
     nearest: Vec<u32>,
@@ -164,73 +147,28 @@ struct AssignScratch<T> {
 impl<'a, T: Real> Assign<'a, T> {
     fn new(centroids: &'a [T], d: usize, tile: usize) -> Self {
         let m = centroids.len() / d;
-        let wide = |j: usize, c: usize| kstore::Real::to_f64(centroids[j * d + c]);
+        let wide = |j: usize, c: usize| centroids[j * d + c].to_f64();
         let centre: Vec<f64> = (0..d).map(|c| (0..m).map(|j| wide(j, c)).sum::<f64>() / m as f64).collect();
         let (mut centred, mut offsets) = (Vec::with_capacity(m * d), Vec::with_capacity(m));
         for j in 0..m {
             let away = |c: usize| wide(j, c) - centre[c];
-            centred.extend((0..d).map(|c| <T as kstore::Real>::from_f64(away(c))));
+            centred.extend((0..d).map(|c| T::from_f64(away(c))));
             let offset: f64 = (0..d).map(|c| away(c) * (centre[c] + away(c) / 2.0)).sum();
-            offsets.push(<T as kstore::Real>::from_f64(offset));
+            offsets.push(T::from_f64(offset));
         }
         Self { centroids: MatRef::from_row_major_slice(centroids, m, d), centred, offsets, tile }
     }
 }
 
-impl<T: Real> Merge for Clusters<T> {
-    fn merge(&mut self, later: &Self) {
-        self.sums.iter_mut().zip(&later.sums).for_each(|(a, b)| *a += b);
-        self.sizes.iter_mut().zip(&later.sizes).for_each(|(a, b)| *a += b);
-        self.squares += later.squares;
-        self.far.merge(&later.far);
-    }
-}
-
-impl<T: Real> Persist for Clusters<T> {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("sums", &self.sums);
-        out.put("sizes", &self.sizes);
-        out.one("squares", self.squares);
-        out.within("far", |out| self.far.save(out));
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        from.fill("sums", &mut self.sums)?;
-        from.fill("sizes", &mut self.sizes)?;
-        self.squares = from.one("squares")?;
-        from.within("far", |from| self.far.load(from))
-    }
-}
-
-impl<T: Real> Clusters<T> {
-    /// The means, and the number of rows of each; a cluster without rows takes the farthest row that is left.
-    fn means(mut self, centroids: &[T], d: usize) -> (Vec<T>, Vec<u64>) {
-        let far = self.far.sorted();
-        let mut far = far.iter().map(|entry| self.far.features(entry));
-        let mut means = Vec::with_capacity(centroids.len());
-        for (j, size) in self.sizes.iter().enumerate() {
-            let old = &centroids[j * d..(j + 1) * d];
-            match *size {
-                0 => means.extend_from_slice(far.next().unwrap_or(old)),
-                size => means.extend(
-                    self.sums[j * d..(j + 1) * d].iter().map(|sum| <T as kstore::Real>::from_f64(sum / size as f64)),
-                ),
-            }
-        }
-        (means, self.sizes)
-    }
-}
-
 impl<T: Real> Fold<T> for Assign<'_, T> {
-    type State = Clusters<T>;
+    type State = ClusterSums;
     type Scratch = AssignScratch<T>;
     type Error = Error;
 
     fn init(&self) -> Self::State {
         let (m, d) = self.centroids.shape();
         // more empty clusters than these are rare, and wait for the next iteration
-        let far = BestRows::new(m.min(64), d);
-        Clusters { sums: vec![0.0; m * d], sizes: vec![0; m], squares: 0.0, far }
+        ClusterSums::new(m, d, m.min(64))
     }
 
     fn scratch(&self) -> Self::Scratch {
@@ -246,15 +184,10 @@ impl<T: Real> Fold<T> for Assign<'_, T> {
     ) -> Result<()> {
         let (b, d) = (block.len(), block.d);
         scratch.nearest.resize(b, 0);
-        let mut parts = Vec::new();
         let x = MatRef::from_row_major_slice(block.x, b, d);
-        let mut products = scratch.products.as_mut().subrows_mut(0, b);
-        for (strip, nearest) in scratch.nearest.chunks_mut(STRIP).enumerate() {
-            let (head, tail) = products.split_at_row_mut(nearest.len());
-            parts.push((x.subrows(strip * STRIP, nearest.len()), head, nearest));
-            products = tail;
-        }
-        workers.each(parts, |(x, mut products, nearest)| {
+        let parts =
+            strips(x, scratch.products.as_mut().subrows_mut(0, b)).into_iter().zip(scratch.nearest.chunks_mut(STRIP));
+        workers.each(parts.collect(), |((x, mut products), nearest)| {
             let z = MatRef::from_row_major_slice(&self.centred, self.offsets.len(), d);
             matmul(products.as_mut(), Accum::Replace, x, z.transpose(), T::ONE, Par::Seq);
             find_nearest(products.as_ref(), &self.offsets, nearest);
@@ -262,14 +195,7 @@ impl<T: Real> Fold<T> for Assign<'_, T> {
         for (i, j) in scratch.nearest.iter().enumerate() {
             let (x, j) = (&block.x[i * d..(i + 1) * d], *j as usize);
             let z = self.centroids.row(j).try_as_row_major().map(|z| z.as_slice());
-            let distance = squared_distance(x, z.expect("centroids are row-major"));
-            state.squares += distance;
-            state.sizes[j] += 1;
-            let sums = state.sums[j * d..(j + 1) * d].iter_mut();
-            sums.zip(x).for_each(|(sum, x)| *sum += kstore::Real::to_f64(*x));
-            if distance > 0.0 {
-                state.far.push(distance, block.rows[i], distance, x);
-            }
+            state.add(j, squared_distance(x, z.expect("centroids are row-major")), x);
         }
         Ok(())
     }
@@ -279,17 +205,14 @@ impl<T: Real> Fold<T> for Assign<'_, T> {
 fn find_nearest<T: Real>(products: MatRef<'_, T>, offsets: &[T], nearest: &mut [u32]) {
     let mut best = vec![T::ZERO - T::LARGEST; nearest.len()];
     for (j, offset) in offsets.iter().enumerate() {
-        let column = products.col(j).try_as_col_major().expect("products are column-major").as_slice();
-        vectorised(
-            #[inline(always)]
-            || {
-                for ((best, nearest), product) in best.iter_mut().zip(nearest.iter_mut()).zip(column) {
-                    let score = *product - *offset;
-                    let better = score > *best;
-                    *best = if better { score } else { *best };
-                    *nearest = if better { j as u32 } else { *nearest };
-                }
-            },
-        );
+        let column = contiguous(products.col(j));
+        vectorised!({
+            for ((best, nearest), product) in best.iter_mut().zip(nearest.iter_mut()).zip(column) {
+                let score = *product - *offset;
+                let better = score > *best;
+                *best = if better { score } else { *best };
+                *nearest = if better { j as u32 } else { *nearest };
+            }
+        });
     }
 }

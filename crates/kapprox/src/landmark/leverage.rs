@@ -47,7 +47,7 @@ impl<T: Real> Landmarks<T> for Leverage {
         let mut dictionary = loop {
             let uniform = Draw { part: level_of(smallest), ..Draw::new(|row, _| Some(keys.uniform(row))) };
             // twice the expected number: the set's size is random
-            let found = Round::new(kernel.typed::<T>(), None, &uniform, 2 * s, data).run("a uniform sample", data)?;
+            let found = Round::run(kernel, None, &uniform, 2 * s, "a uniform sample", data)?;
             (passes, evaluations) = (passes + 1, evaluations + found.rows);
             // without a map residuals are k(x, x)
             least = rounding::<T>(found.sum / found.rows.max(1) as f64);
@@ -94,7 +94,7 @@ impl<T: Real> Landmarks<T> for Leverage {
 /// The largest residual that rounding in `T` may leave of a row with k(x, x) = `diagonal`: such rows are equally
 /// likely.
 pub(super) fn rounding<T: Real>(diagonal: f64) -> f64 {
-    <T as kstore::Real>::EPSILON * diagonal
+    T::EPSILON * diagonal
 }
 
 /// The best rows of a round as a dictionary, best key first.
@@ -105,12 +105,8 @@ pub(super) fn take<T: Real>(
 ) -> Dictionary<T> {
     let mut entries = found.best.sorted();
     entries.truncate(capacity);
-    let points = entries.iter().flat_map(|entry| found.best.features(entry)).copied().collect();
-    let rows = entries.iter().map(|entry| entry.row).collect();
-    let d = found.best.features_per_row();
     let stands_for = entries.iter().map(|entry| stands_for(entry.weight)).collect();
-    let members = LandmarkSet { points, rows, d, passes: 0, evaluations: 0 };
-    Dictionary { members, stands_for }
+    Dictionary { members: found.best.sample(&entries).into(), stands_for }
 }
 
 impl<T: Real> Dictionary<T> {
@@ -119,7 +115,7 @@ impl<T: Real> Dictionary<T> {
         let values = self.spectrum(kernel)?;
         let trace: f64 = values.iter().map(|value| value.max(0.0)).sum();
         let rest: f64 = values.iter().skip(k).map(|value| value.max(0.0)).sum();
-        Ok((rest / k as f64).max(<T as kstore::Real>::EPSILON * trace / values.len().max(1) as f64))
+        Ok((rest / k as f64).max(T::EPSILON * trace / values.len().max(1) as f64))
     }
 }
 

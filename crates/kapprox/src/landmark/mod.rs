@@ -7,6 +7,7 @@
 //! To add a scheme: one file here, one line in [`registry`]. A scheme of another crate: [`register`].
 
 mod bless;
+mod clusters;
 mod dictionary;
 mod farahat;
 mod greedy;
@@ -18,10 +19,10 @@ mod predictive;
 mod round;
 mod rpcholesky;
 mod sample;
-mod targets;
 mod uniform;
 
 pub use bless::Bless;
+pub use clusters::ClusterSums;
 pub use farahat::Farahat;
 pub use greedy::Greedy;
 pub use kmeans::KMeans;

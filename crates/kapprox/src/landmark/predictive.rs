@@ -16,7 +16,6 @@
 
 use super::growth::Growth;
 use super::held::{self, HeldColumns};
-use super::targets::targets;
 use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme};
 use crate::kernel::AnyKernel;
 use crate::map::factor::PIVOT_FLOOR;
@@ -29,7 +28,7 @@ use std::sync::Arc;
 
 /// Label-aware landmarks.
 ///
-/// Two passes, one for the rows and one for their targets; 6nm² flops for the columns, their look-ahead and an
+/// One pass; 6nm² flops for the columns, their look-ahead and an
 /// orthonormal basis, and 2nmκ² for the scores. Holds n(2m + 3κ + t) numbers in f64: meant for candidates.
 #[derive(Clone, Copy, Debug)]
 pub struct Predictive {
@@ -37,7 +36,6 @@ pub struct Predictive {
     pub weight: f64,
 }
 
-/// The scheme `predictive`, with equal weight for the trace and the targets.
 pub(super) const SCHEME: Scheme = Scheme {
     seeded: false,
     needs_targets: true,
@@ -56,13 +54,12 @@ const BLOCK: usize = 16;
 impl<T: Real> Landmarks<T> for Predictive {
     fn select(&self, data: &Scan<'_, T>, kernel: &Arc<dyn AnyKernel>, m: usize, _: u64) -> Result<LandmarkSet<T>> {
         let workers = data.pass.workers;
-        let y = targets(data)?;
-        if y.ncols() == 0 {
-            return Err(Error::NoTargets { scheme: "predictive" });
-        }
         let mut growth = Growth::new(kernel, data.source.shape().features, m + LOOK_AHEAD)?;
-        let mut columns = HeldColumns::read(&mut growth, data, m + LOOK_AHEAD)?;
-        growth.chosen.passes += 1;
+        let mut columns = HeldColumns::read(&mut growth, data, m + LOOK_AHEAD, true)?;
+        let y = std::mem::replace(&mut columns.targets, Mat::new());
+        if y.ncols() == 0 {
+            return Err(Error::NoTargets { scheme: SCHEME.name });
+        }
         let scale = Scale {
             trace: (1.0 - self.weight) / columns.grown.residual.iter().sum::<f64>().max(f64::MIN_POSITIVE),
             targets: self.weight / y.squared_norm_l2().max(f64::MIN_POSITIVE),

@@ -2,7 +2,7 @@
 
 use super::Scan;
 use super::sample::BestRows;
-use crate::kernel::Kernel;
+use crate::kernel::{AnyKernel, Kernel};
 use crate::map::FeatureMap;
 use crate::map::factor::subtract_columns;
 use crate::map::nystrom::{Nystrom, STRIP};
@@ -25,7 +25,6 @@ pub(super) struct Draw<F> {
 }
 
 impl<F: Fn(u64, f64) -> Option<f64> + Sync> Draw<F> {
-    /// A draw from all rows.
     pub(super) fn new(key: F) -> Self {
         Self { part: None, least: 0.0, key }
     }
@@ -46,20 +45,18 @@ pub(super) struct Round<'a, T: Real, F> {
 }
 
 impl<'a, T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> Round<'a, T, F> {
-    /// A round over residuals r_i = k(x_i, x_i) − ‖phi(x_i)‖²; without a map, over the diagonal.
-    pub(super) fn new(
-        kernel: Arc<dyn Kernel<T>>,
+    /// A pass over residuals r_i = k(x_i, x_i) − ‖phi(x_i)‖², without a map over the diagonal; it is saved in the journal as `name`.
+    /// With s landmarks it costs n(s² + 2sd) flops.
+    pub(super) fn run(
+        kernel: &Arc<dyn AnyKernel>,
         map: Option<Nystrom<T>>,
         draw: &'a Draw<F>,
         capacity: usize,
+        name: &str,
         data: &Scan<'_, T>,
-    ) -> Self {
-        Self { kernel, map, draw, capacity, d: data.source.shape().features, tile: data.pass.tile }
-    }
-
-    /// Runs the pass, which is saved in the journal as `name`. With s landmarks it costs n(s² + 2sd) flops.
-    pub(super) fn run(&self, name: &str, data: &Scan<'_, T>) -> Result<Residuals<T>> {
-        Ok(data.pass.resume(name, data.source, self)?.0)
+    ) -> Result<Residuals<T>> {
+        let (kernel, d, tile) = (kernel.typed::<T>(), data.source.shape().features, data.pass.tile);
+        Ok(data.pass.resume(name, data.source, &Self { kernel, map, draw, capacity, d, tile })?.0)
     }
 }
 

@@ -11,7 +11,7 @@
 //! "Embrace rejection: kernel matrix approximation by accelerated randomly pivoted Cholesky", arXiv 2410.03969.
 
 use super::growth::Growth;
-use super::round::{Draw, Residuals, Round};
+use super::round::{Draw, Residuals};
 use super::{LandmarkSet, Landmarks, Scan};
 use crate::kernel::AnyKernel;
 use crate::{Real, Result};
@@ -78,11 +78,7 @@ impl<T: Real> Landmarks<T> for RpCholesky {
             let keys = Stream::new(seed, Purpose::Proposals, round);
             let draw = Draw::new(|row, residual| Some(keys.uniform(row).ln() / residual));
             let block = if tolerance > 0.0 { doubling(m, growth.len()) } else { growing(m, growth.len()) };
-            let map = growth.map(data.pass.workers)?;
-            let residuals = Round::new(kernel.typed::<T>(), map, &draw, block, data)
-                .run(&format!("residuals of {} landmarks", growth.len()), data)?;
-            growth.chosen.passes += 1;
-            growth.chosen.evaluations += residuals.rows * (growth.len() as u64 + 1);
+            let residuals = growth.residuals(&draw, block, data)?;
             if residuals.sum <= tolerance * *trace.get_or_insert(residuals.sum) {
                 break;
             }
@@ -159,7 +155,7 @@ impl<T: Real> Residuals<T> {
             let entry = &entries[pick];
             proposals.rows.push(entry.row);
             proposals.weights.push(entry.weight);
-            proposals.x.extend(self.best.features(entry).iter().map(|v| kstore::Real::to_f64(*v)));
+            proposals.x.extend(self.best.features(entry).iter().map(|v| v.to_f64()));
         }
         Some(proposals)
     }

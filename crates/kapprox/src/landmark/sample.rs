@@ -4,7 +4,7 @@
 //! probabilities proportional to w, in order of drawing (Efraimidis, Spirakis, "Weighted random sampling with a
 //! reservoir", Information Processing Letters 97, 2006).
 
-use super::Scan;
+use super::{LandmarkSet, Scan};
 use crate::{Error, Real, Result};
 use faer::MatRef;
 use kstore::checkpoint::{Arrays, Persist, Stored};
@@ -34,6 +34,12 @@ impl<T: Real> RowSample<T> {
     /// The points, row-major.
     pub fn as_mat(&self) -> MatRef<'_, T> {
         MatRef::from_row_major_slice(&self.x, self.len(), self.d)
+    }
+}
+
+impl<T> From<RowSample<T>> for LandmarkSet<T> {
+    fn from(RowSample { rows, x: points, d }: RowSample<T>) -> Self {
+        Self { points, rows, d, passes: 0, evaluations: 0 }
     }
 }
 
@@ -89,12 +95,14 @@ impl<T: Real> BestRows<T> {
         self.x.truncate(self.capacity.saturating_mul(self.d));
     }
 
-    pub(crate) fn features_per_row(&self) -> usize {
-        self.d
-    }
-
     pub(crate) fn features(&self, entry: &Entry) -> &[T] {
         &self.x[entry.slot * self.d..(entry.slot + 1) * self.d]
+    }
+
+    /// Some of the rows, in this order.
+    pub(crate) fn sample(&self, entries: &[Entry]) -> RowSample<T> {
+        let x = entries.iter().flat_map(|entry| self.features(entry)).copied().collect();
+        RowSample { rows: entries.iter().map(|entry| entry.row).collect(), x, d: self.d }
     }
 
     pub(crate) fn sorted(&mut self) -> Vec<Entry> {
@@ -187,12 +195,7 @@ pub fn uniform_sample<T: Real>(data: &Scan<'_, T>, size: usize, purpose: Purpose
         state = data.pass.resume("uniform sample of all rows", data.source, &fold)?.0;
         entries = state.sorted();
     }
-    let mut sample = RowSample { rows: Vec::with_capacity(entries.len()), x: Vec::with_capacity(entries.len() * d), d };
-    for entry in &entries {
-        sample.rows.push(entry.row);
-        sample.x.extend_from_slice(state.features(entry));
-    }
-    Ok(sample)
+    Ok(state.sample(&entries))
 }
 
 #[cfg(test)]

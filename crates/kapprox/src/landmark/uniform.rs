@@ -22,7 +22,6 @@ pub(super) const SCHEME: Scheme = Scheme {
 
 impl<T: Real> Landmarks<T> for Uniform {
     fn select(&self, data: &Scan<'_, T>, _: &Arc<dyn AnyKernel>, m: usize, seed: u64) -> Result<LandmarkSet<T>> {
-        let sample = uniform_sample(data, m, Purpose::Landmarks, seed)?;
-        Ok(LandmarkSet { points: sample.x, rows: sample.rows, d: sample.d, passes: 1, evaluations: 0 })
+        Ok(LandmarkSet { passes: 1, ..uniform_sample(data, m, Purpose::Landmarks, seed)?.into() })
     }
 }

@@ -16,22 +16,13 @@ use super::FeatureMap;
 use super::family::{Built, MapFamily, MapParameter, MapShape, WithoutRows};
 use super::nystrom::strips;
 use super::random::{Fourier, Sampling};
+pub use crate::kernel::Homogeneous;
 use crate::kernel::skewed_chi_squared::logarithm;
-use crate::kernel::{Law, Range, Spectrum};
+use crate::kernel::{Explicit, Law, Range, Spectrum};
 use crate::{Error, Real, Result};
 use faer::prelude::*;
 use faer::{MatMut, MatRef};
 use kstore::{Footprint, Workers};
-
-/// A homogeneous kernel of two numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Homogeneous {
-    /// 2xz/(x + z), κ(λ) = 1/cosh πλ.
-    ChiSquared,
-    /// min(x, z), κ(λ) = 2/(π(1 + 4λ²)).
-    Intersection,
-}
 
 impl Homogeneous {
     fn density(self, lambda: f64) -> f64 {
@@ -47,18 +38,8 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     name: "additive",
     about: "explicit features of the additive chi-squared and intersection kernels, 2 steps + 1 for each column",
     parameters: &[
-        MapParameter {
-            name: "steps",
-            default: 2.0,
-            range: Range::Whole { from: 0, to: 50 },
-            reason: "it is the number of frequencies beside 0",
-        },
-        MapParameter {
-            name: "interval",
-            default: 0.4,
-            range: Range::Positive,
-            reason: "it is the distance between frequencies",
-        },
+        MapParameter::new("steps", 2.0, Range::Whole { from: 0, to: 50 }, "it is the number of frequencies beside 0"),
+        MapParameter::new("interval", 0.4, Range::Positive, "it is the distance between frequencies"),
     ],
     nested: false,
     passes: 0,
@@ -69,16 +50,11 @@ pub(super) const FAMILY: MapFamily = MapFamily {
 };
 
 pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
-    let call = given.kernel.call();
-    let kernel = match call.as_ref().map(|(name, values)| (*name, &values[..])) {
-        Some(("additive_chi_squared", [])) => Homogeneous::ChiSquared,
-        Some(("intersection", [])) => Homogeneous::Intersection,
-        _ => {
-            return Err(Error::NoSpectrum {
-                why: format!("{} is no additive homogeneous kernel", given.kernel),
-                remedy: "use `kernel` 'additive_chi_squared()' or 'intersection()', or another `map`",
-            });
-        }
+    let Some((Explicit::Additive(kernel), _)) = given.kernel.explicit() else {
+        return Err(Error::NoSpectrum {
+            why: format!("{} is no additive homogeneous kernel", given.kernel),
+            remedy: "use `kernel` 'additive_chi_squared()' or 'intersection()', or another `map`",
+        });
     };
     let (steps, interval) = (given.spec.value("steps") as usize, given.spec.value("interval"));
     Ok(Box::new(Additive::new(kernel, given.d, steps, interval)))
@@ -126,13 +102,13 @@ impl<T: Real> FeatureMap<T> for Additive {
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
-        let number = <T as kstore::Real>::from_f64;
+        let number = T::from_f64;
         workers.each(strips(x, out), |(x, mut out)| {
             for c in 0..self.d {
                 let first = c * self.per_coordinate();
                 for i in 0..x.nrows() {
                     // what is not positive has no logarithm and no feature
-                    let value = kstore::Real::to_f64(x[(i, c)]).max(0.0);
+                    let value = x[(i, c)].to_f64().max(0.0);
                     let log = value.max(f64::MIN_POSITIVE).ln();
                     let weight = |j: usize| value * self.interval * self.kernel.density(j as f64 * self.interval);
                     out[(i, first)] = number(weight(0).sqrt());
@@ -182,7 +158,7 @@ impl<T: Real> FeatureMap<T> for SkewedChi2<T> {
     }
 
     fn apply(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>, workers: &Workers) {
-        let log = |value: T| <T as kstore::Real>::from_f64(logarithm(kstore::Real::to_f64(value), self.skew));
+        let log = |value: T| T::from_f64(logarithm(value.to_f64(), self.skew));
         let logs: Vec<T> = (0..x.nrows()).flat_map(|i| x.row(i).iter().map(|v| log(*v))).collect();
         self.waves.apply(MatRef::from_row_major_slice(&logs, x.nrows(), x.ncols()), out.rb_mut(), workers);
     }

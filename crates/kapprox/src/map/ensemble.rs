@@ -14,12 +14,12 @@ use kstore::{Footprint, Workers};
 pub(super) const FAMILY: MapFamily = MapFamily {
     name: "ensemble",
     about: "the mean of several Nyström approximations, each on a part of the landmarks",
-    parameters: &[MapParameter {
-        name: "parts",
-        default: 4.0,
-        range: Range::Whole { from: 1, to: 1000 },
-        reason: "landmarks are dealt to so many maps",
-    }],
+    parameters: &[MapParameter::new(
+        "parts",
+        4.0,
+        Range::Whole { from: 1, to: 1000 },
+        "landmarks are dealt to so many maps",
+    )],
     nested: false,
     passes: 0,
     shape: |spec, ask| {
@@ -75,7 +75,7 @@ impl<T: Real> FeatureMap<T> for Ensemble<T> {
     }
 
     fn apply(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>, workers: &Workers) {
-        let share = <T as kstore::Real>::from_f64((self.parts.len() as f64).sqrt().recip());
+        let share = T::from_f64((self.parts.len() as f64).sqrt().recip());
         let mut first = 0;
         for part in &self.parts {
             let mut own = out.rb_mut().subcols_mut(first, part.rank());

@@ -1,6 +1,6 @@
 //! The Cholesky factor of the landmarks' kernel matrix, with dependent landmarks left out.
 
-use super::par;
+use super::{contiguous, contiguous_mut, par};
 use crate::{Real, Result, vectorised};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
@@ -126,9 +126,9 @@ fn take_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize>,
     let found = kept.len();
     let (left, right) = k.as_mut().split_at_col_mut(j);
     let mut right = right;
-    let column = contiguous(right.rb_mut().col_mut(0));
+    let column = contiguous_mut(right.rb_mut().col_mut(0));
     for c in before..found {
-        let earlier = &contiguous_ref(left.rb().col(c))[j..m];
+        let earlier = &contiguous(left.rb().col(c))[j..m];
         let weight = earlier[0];
         for (value, l) in column[j..m].iter_mut().zip(earlier) {
             *value -= weight * l;
@@ -144,7 +144,7 @@ fn take_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize>,
         column[j..m].iter_mut().for_each(|value| *value /= root);
     } else {
         let mut left = left;
-        let target = &mut contiguous(left.rb_mut().col_mut(found))[j..m];
+        let target = &mut contiguous_mut(left.rb_mut().col_mut(found))[j..m];
         for (to, value) in target.iter_mut().zip(&column[j..m]) {
             *to = value / root;
         }
@@ -152,29 +152,18 @@ fn take_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize>,
     kept.push(j);
 }
 
-fn contiguous<'a>(column: faer::ColMut<'a, f64>) -> &'a mut [f64] {
-    column.try_as_col_major_mut().expect("an owned matrix has contiguous columns").as_slice_mut()
-}
-
-fn contiguous_ref<'a>(column: faer::ColRef<'a, f64>) -> &'a [f64] {
-    column.try_as_col_major().expect("an owned matrix has contiguous columns").as_slice()
-}
-
 /// The residuals of a projection, r_i = k(x_i, x_i) − ‖phi(x_i)‖²: subtracts the squares of the columns of `phi` (b x p, column-major) from `residual`, in f64, column after column.
 ///
 /// Cost 2bp flops.
 pub(crate) fn subtract_columns<T: Real>(phi: MatRef<'_, T>, residual: &mut [f64]) {
     for j in 0..phi.ncols() {
-        let column = phi.col(j).try_as_col_major().expect("features are column-major").as_slice();
-        vectorised(
-            #[inline(always)]
-            || {
-                for (r, value) in residual.iter_mut().zip(column) {
-                    let value = kstore::Real::to_f64(*value);
-                    *r -= value * value;
-                }
-            },
-        );
+        let column = contiguous(phi.col(j));
+        vectorised!({
+            for (r, value) in residual.iter_mut().zip(column) {
+                let value = value.to_f64();
+                *r -= value * value;
+            }
+        });
     }
 }
 

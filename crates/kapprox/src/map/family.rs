@@ -38,6 +38,12 @@ pub struct MapParameter {
     pub reason: &'static str,
 }
 
+impl MapParameter {
+    pub(super) const fn new(name: &'static str, default: f64, range: Range, reason: &'static str) -> Self {
+        Self { name, default, range, reason }
+    }
+}
+
 /// Most features of a map: a tile of them is a gigabyte, and every product of counts in a plan is a number.
 pub const MOST_FEATURES: usize = 1 << 20;
 

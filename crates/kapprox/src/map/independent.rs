@@ -1,11 +1,10 @@
 //! The landmarks that f64 tells apart, and the factor of their kernel matrix.
 
 use super::factor::{Factor, MOST_AMPLIFIED, PIVOT_FLOOR, amplification, factor};
-use super::nystrom::kernel_matrix;
 use crate::kernel::AnyKernel;
 use crate::rows::LandmarkSet;
-use crate::{Real, Result};
-use faer::Mat;
+use crate::{Error, Real, Result};
+use faer::{Mat, MatRef};
 use kstore::Workers;
 use std::sync::Arc;
 
@@ -77,6 +76,26 @@ impl<T: Real> Independent<T> {
         }
         self
     }
+}
+
+pub(crate) fn widened<T: Real>(numbers: &[T]) -> Vec<f64> {
+    numbers.iter().map(|value| value.to_f64()).collect()
+}
+
+/// K_SS in f64, full.
+pub(crate) fn kernel_matrix<T: Real>(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Result<Mat<f64>> {
+    let m = landmarks.len();
+    let wide = widened(&landmarks.points);
+    let z = MatRef::from_row_major_slice(&wide, m, landmarks.d);
+    let mut k = Mat::<f64>::zeros(m, m);
+    kernel.typed::<f64>().block(z, z, k.as_mut());
+    if (0..m).all(|j| (j..m).all(|i| k[(i, j)].is_finite())) {
+        return Ok(k);
+    }
+    Err(Error::NotFinite {
+        what: format!("the kernel {} between two landmarks", kernel.typed::<f64>().spec()),
+        remedy: "scale the features or lower the kernel's degree or gamma".to_string(),
+    })
 }
 
 #[cfg(test)]

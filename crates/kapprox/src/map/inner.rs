@@ -66,7 +66,7 @@ impl<T: Real> Fold<T> for InnerFold<'_, T> {
         });
         for j in 0..product.ncols() {
             for i in 0..product.nrows() {
-                state.0[(i, j)] += kstore::Real::to_f64(product[(i, j)]);
+                state.0[(i, j)] += product[(i, j)].to_f64();
             }
         }
         Ok(())

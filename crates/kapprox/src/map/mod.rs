@@ -4,7 +4,7 @@ pub mod additive;
 pub mod ensemble;
 pub mod factor;
 mod family;
-mod independent;
+pub(crate) mod independent;
 pub(crate) mod inner;
 mod kernel_functions;
 pub mod nystrom;
@@ -31,7 +31,7 @@ pub use spec::MapSpec;
 use crate::Real;
 use crate::kernel::KernelRows;
 use crate::rows::LandmarkSet;
-use faer::{Mat, MatMut, MatRef, Par};
+use faer::{ColMut, ColRef, Mat, MatMut, MatRef, Par};
 use kstore::{Footprint, Workers};
 use std::fmt::Debug;
 
@@ -41,6 +41,15 @@ pub fn par(workers: &Workers) -> Par {
         0 | 1 => Par::Seq,
         threads => Par::rayon(threads),
     }
+}
+
+/// A column of a column-major matrix.
+pub(crate) fn contiguous<T>(column: ColRef<'_, T>) -> &[T] {
+    column.try_as_col_major().expect("features are column-major").as_slice()
+}
+
+pub(crate) fn contiguous_mut<T>(column: ColMut<'_, T>) -> &mut [T] {
+    column.try_as_col_major_mut().expect("features are column-major").as_slice_mut()
 }
 
 /// `phi(x)·phi(x') ≈ k(x, x')`; row i of the output depends on row i of the input only.

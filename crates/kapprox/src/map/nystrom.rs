@@ -10,7 +10,7 @@
 
 use super::factor::{MOST_AMPLIFIED, amplification};
 use super::family::{Built, MapFamily, MapShape, OnLandmarks};
-use super::independent::Independent;
+use super::independent::{Independent, widened};
 use super::{Expansion, FeatureMap};
 use crate::kernel::{AnyKernel, Kernel};
 use crate::rows::LandmarkSet;
@@ -40,7 +40,6 @@ pub(super) fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
     Ok(Box::new(Nystrom::new(kernel, landmarks, workers)?))
 }
 
-/// Bytes of a map of `m` landmarks with `d` features.
 fn bytes(m: usize, d: usize, element: usize) -> usize {
     (m * d + m * m) * (element + size_of::<f64>())
 }
@@ -121,9 +120,6 @@ impl<T: Real> Nystrom<T> {
     }
 
     /// The map of landmarks whose factor is known.
-    ///
-    /// # Errors
-    /// [`kstore::Error::Interrupted`] where the workers are to stop.
     pub(crate) fn from_factor(
         kernel: &Arc<dyn AnyKernel>,
         landmarks: LandmarkSet<T>,
@@ -138,9 +134,9 @@ impl<T: Real> Nystrom<T> {
     fn in_arithmetic(own: bool, kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, lower: Mat<f64>) -> Self {
         let r = lower.nrows();
         let arithmetic = if own {
-            Arithmetic::Own(Mat::from_fn(r, r, |i, j| <T as kstore::Real>::from_f64(lower[(i, j)])))
+            Arithmetic::Own(Mat::from_fn(r, r, |i, j| T::from_f64(lower[(i, j)])))
         } else {
-            Arithmetic::Wide(widened(&landmarks))
+            Arithmetic::Wide(widened(&landmarks.points))
         };
         let (any, exact, kernel) = (kernel.clone(), kernel.typed::<f64>(), kernel.typed::<T>());
         Self { any, kernel, exact, landmarks, lower, arithmetic }
@@ -198,17 +194,13 @@ impl<T: Real> Nystrom<T> {
     }
 }
 
-pub(super) fn widened<T: Real>(landmarks: &LandmarkSet<T>) -> Vec<f64> {
-    landmarks.points.iter().map(|v| kstore::Real::to_f64(*v)).collect()
-}
-
 /// Whether kernel values and features in `T` are accurate enough for landmarks with the factor L.
 ///
 /// A kernel value with relative error ε moves feature j by ε √(a_j k_ii), a_j being its amplification. The residuals of all
 /// rows so change by a share ε² Σ_j a_j of the trace, which is at most [`NOISE`], and, to first order, by 2ε times the root
 /// of the mean of a_j weighted with the features' squares: [`DRIFT`].
 fn suffices<T: Real>(lower: MatRef<'_, f64>, amplified: &[f64]) -> bool {
-    let epsilon = <T as kstore::Real>::EPSILON / 2.0;
+    let epsilon = T::EPSILON / 2.0;
     let squares = |j: usize| lower.col(j).subrows(j, lower.nrows() - j).squared_norm_l2();
     let (sum, trace) = amplified.iter().enumerate().fold((0.0, 0.0), |(sum, trace), (j, a)| {
         let square = squares(j);
@@ -221,23 +213,7 @@ fn suffices<T: Real>(lower: MatRef<'_, f64>, amplified: &[f64]) -> bool {
 /// Whether `T` is accurate enough for any row, where features with these amplifications are [`FEW`].
 pub(super) fn suffices_for_few<T: Real>(amplified: &[f64]) -> bool {
     let largest = amplified.iter().copied().fold(0.0, f64::max);
-    amplified.len() > FEW || <T as kstore::Real>::EPSILON / 2.0 * largest.sqrt() <= DRIFT
-}
-
-/// K_SS in f64, full.
-pub(super) fn kernel_matrix<T: Real>(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Result<Mat<f64>> {
-    let m = landmarks.len();
-    let wide = widened(landmarks);
-    let z = MatRef::from_row_major_slice(&wide, m, landmarks.d);
-    let mut k = Mat::<f64>::zeros(m, m);
-    kernel.typed::<f64>().block(z, z, k.as_mut());
-    if (0..m).all(|j| (j..m).all(|i| k[(i, j)].is_finite())) {
-        return Ok(k);
-    }
-    Err(Error::NotFinite {
-        what: format!("the kernel {} between two landmarks", kernel.typed::<f64>().spec()),
-        remedy: "scale the features or lower the kernel's degree or gamma".to_string(),
-    })
+    amplified.len() > FEW || T::EPSILON / 2.0 * largest.sqrt() <= DRIFT
 }
 
 impl<T: Real> FeatureMap<T> for Nystrom<T> {
@@ -276,7 +252,7 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
     fn widen(&mut self) -> bool {
         let narrow = size_of::<T>() < size_of::<f64>() && !self.is_wide();
         if narrow {
-            self.arithmetic = Arithmetic::Wide(widened(&self.landmarks));
+            self.arithmetic = Arithmetic::Wide(widened(&self.landmarks.points));
         }
         narrow || self.leave_out()
     }
@@ -301,12 +277,12 @@ pub(super) fn narrowed<T: Real>(
     features: impl Fn(MatRef<'_, f64>, MatMut<'_, f64>),
 ) {
     let (b, d) = (x.nrows(), x.ncols());
-    let x: Vec<f64> = (0..b).flat_map(|i| x.row(i).iter().map(|v| kstore::Real::to_f64(*v))).collect();
+    let x: Vec<f64> = (0..b).flat_map(|i| x.row(i).iter().map(|v| v.to_f64())).collect();
     let mut phi = Mat::<f64>::zeros(b, out.ncols());
     features(MatRef::from_row_major_slice(&x, b, d), phi.as_mut());
     for j in 0..out.ncols() {
         for (to, from) in out.rb_mut().col_mut(j).iter_mut().zip(phi.col(j).iter()) {
-            *to = <T as kstore::Real>::from_f64(*from);
+            *to = T::from_f64(*from);
         }
     }
 }

@@ -16,8 +16,9 @@
 //! | [`Projected::truncated`] | the leading directions of the features of all rows | Pourkamali-Anaraki, Becker 2018 |
 
 use super::family::{Built, MapFamily, MapParameter, MapRequest, MapShape, OnLandmarks};
+use super::independent::{kernel_matrix, widened};
 use super::inner::InnerFold;
-use super::nystrom::{Arithmetic, NOISE, Nystrom, narrowed, strips, suffices_for_few, widened};
+use super::nystrom::{Arithmetic, NOISE, Nystrom, narrowed, strips, suffices_for_few};
 use super::{Expansion, FeatureMap, MapSpec, par};
 use crate::decompose::{orthonormal, product, symmetric_eigen};
 use crate::kernel::{AnyKernel, Kernel, Range};
@@ -34,13 +35,12 @@ use std::sync::Arc;
 /// and costs directions that matter at 1e-13 of the largest.
 const SMALLEST: f64 = 1e3 * f64::EPSILON;
 
-/// The parameter `oversampling`: landmarks for each feature.
-const OVERSAMPLING: MapParameter = MapParameter {
-    name: "oversampling",
-    default: 2.0,
-    range: Range::Whole { from: 1, to: 100 },
-    reason: "it is the number of landmarks for each feature",
-};
+const OVERSAMPLING: MapParameter = MapParameter::new(
+    "oversampling",
+    2.0,
+    Range::Whole { from: 1, to: 100 },
+    "it is the number of landmarks for each feature",
+);
 
 pub(super) const EIGEN: MapFamily = MapFamily {
     name: "eigen",
@@ -59,12 +59,12 @@ pub(super) const DOUBLE: MapFamily = MapFamily {
     about: "eigenvectors approximated from a part of the landmarks",
     parameters: &[
         OVERSAMPLING,
-        MapParameter {
-            name: "ratio",
-            default: 2.0,
-            range: Range::Whole { from: 1, to: 100 },
-            reason: "one landmark in so many goes into the decomposition",
-        },
+        MapParameter::new(
+            "ratio",
+            2.0,
+            Range::Whole { from: 1, to: 100 },
+            "one landmark in so many goes into the decomposition",
+        ),
     ],
     nested: true,
     passes: 0,
@@ -119,7 +119,6 @@ pub struct Projected<T: Real> {
     landmarks: LandmarkSet<T>,
     /// W in f64, m x r.
     weights: Mat<f64>,
-    /// The arithmetic of blocks and product: W in `T`, or the landmarks in f64.
     arithmetic: Arithmetic<T>,
     /// Eigenvalues of K_SS along the directions, where they are eigenvectors.
     eigenvalues: Vec<f64>,
@@ -129,14 +128,14 @@ impl<T: Real> Projected<T> {
     /// The map with weights W, which must make K̂ ≼ K.
     fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, weights: Mat<f64>, eigenvalues: Vec<f64>) -> Self {
         let exact = kernel.typed::<f64>();
-        let narrow = |i, j| <T as kstore::Real>::from_f64(weights[(i, j)]);
+        let narrow = |i, j| T::from_f64(weights[(i, j)]);
         let amplified = amplification(&*exact, &landmarks, weights.as_ref());
         // the share of the trace that rounding in `T` takes off or adds
-        let noise = (<T as kstore::Real>::EPSILON / 2.0).powi(2) * amplified.iter().sum::<f64>();
+        let noise = (T::EPSILON / 2.0).powi(2) * amplified.iter().sum::<f64>();
         let own = size_of::<T>() == size_of::<f64>() || (noise <= NOISE && suffices_for_few::<T>(&amplified));
         let arithmetic = match own {
             true => Arithmetic::Own(Mat::from_fn(weights.nrows(), weights.ncols(), narrow)),
-            false => Arithmetic::Wide(widened(&landmarks)),
+            false => Arithmetic::Wide(widened(&landmarks.points)),
         };
         Self { kernel: kernel.typed::<T>(), exact, landmarks, weights, arithmetic, eigenvalues }
     }
@@ -151,7 +150,7 @@ impl<T: Real> Projected<T> {
     /// # Errors
     /// [`Error::NoLandmarks`], and [`Error::NotFinite`] where the kernel is.
     pub fn eigen(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, r: usize) -> Result<Self> {
-        let k_mm = super::nystrom::kernel_matrix(kernel, &landmarks)?;
+        let k_mm = kernel_matrix(kernel, &landmarks)?;
         let (values, vectors) = eigen(k_mm.as_ref(), r)?;
         let weights = Mat::from_fn(vectors.nrows(), values.len(), |i, j| vectors[(i, j)] / values[j].sqrt());
         Ok(Self::new(kernel, landmarks, weights, values))
@@ -174,7 +173,7 @@ impl<T: Real> Projected<T> {
     ) -> Result<Self> {
         use rand::SeedableRng;
         use rand_distr::{Distribution, StandardNormal};
-        let k_mm = super::nystrom::kernel_matrix(kernel, &landmarks)?;
+        let k_mm = kernel_matrix(kernel, &landmarks)?;
         let m = k_mm.nrows();
         let width = (r + 10).min(m);
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
@@ -197,7 +196,7 @@ impl<T: Real> Projected<T> {
     /// # Errors
     /// The errors of [`Projected::eigen`].
     pub fn double(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, r: usize, ratio: usize) -> Result<Self> {
-        let k_mm = super::nystrom::kernel_matrix(kernel, &landmarks)?;
+        let k_mm = kernel_matrix(kernel, &landmarks)?;
         let inner: Vec<usize> = (0..landmarks.len()).step_by(ratio.max(1)).collect();
         let s = inner.len();
         let k_ss = Mat::from_fn(s, s, |i, j| k_mm[(inner[i], inner[j])]);
@@ -262,7 +261,7 @@ impl<T: Real> Projected<T> {
 
 /// What each feature amplifies the rounding of kernel values by: Σ_i k_ii W_ij² for feature j; see [`super::factor`].
 fn amplification<T: Real>(kernel: &dyn Kernel<f64>, landmarks: &LandmarkSet<T>, weights: MatRef<'_, f64>) -> Vec<f64> {
-    let (wide, mut diagonal) = (widened(landmarks), vec![0.0; landmarks.len()]);
+    let (wide, mut diagonal) = (widened(&landmarks.points), vec![0.0; landmarks.len()]);
     kernel.diag(MatRef::from_row_major_slice(&wide, landmarks.len(), landmarks.d), &mut diagonal);
     let of = |column: faer::ColRef<'_, f64>| column.iter().zip(&diagonal).map(|(w, k_ii)| k_ii * w * w).sum();
     weights.col_iter().map(of).collect()
@@ -323,7 +322,7 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
     fn widen(&mut self) -> bool {
         let narrow = size_of::<T>() < size_of::<f64>() && matches!(self.arithmetic, Arithmetic::Own(_));
         if narrow {
-            self.arithmetic = Arithmetic::Wide(widened(&self.landmarks));
+            self.arithmetic = Arithmetic::Wide(widened(&self.landmarks.points));
         }
         narrow
     }

@@ -3,6 +3,7 @@
 //! To add a map: one file here with its `FAMILY`, one line in [`registry()`].
 
 use super::family::{MOST_FEATURES, Making, MapFamily, MapRequest, MapShape};
+use super::random::Sampling;
 use super::{MapSpec, additive, ensemble, nystrom, projected, random, sketch};
 use crate::{Error, Real, Result};
 
@@ -16,10 +17,10 @@ pub fn registry<T: Real>() -> &'static [(&'static MapFamily, Making<T>)] {
             (&projected::DOUBLE, Making::OnLandmarks(projected::double_map)),
             (&projected::TRUNCATED, Making::OnLandmarks(projected::truncated_map)),
             (&ensemble::FAMILY, Making::OnLandmarks(ensemble::build)),
-            (&random::FOURIER, Making::WithoutRows(random::plain)),
-            (&random::ORTHOGONAL, Making::WithoutRows(random::orthogonal)),
-            (&random::STRUCTURED, Making::WithoutRows(random::structured)),
-            (&random::QUASI, Making::WithoutRows(random::quasi)),
+            (&random::FOURIER, Making::WithoutRows(|given| random::waves_of(given, Sampling::Plain))),
+            (&random::ORTHOGONAL, Making::WithoutRows(|given| random::waves_of(given, Sampling::Orthogonal))),
+            (&random::STRUCTURED, Making::WithoutRows(|given| random::waves_of(given, Sampling::Structured))),
+            (&random::QUASI, Making::WithoutRows(|given| random::waves_of(given, Sampling::Quasi))),
             (&sketch::FAMILY, Making::WithoutRows(sketch::build)),
             (&additive::FAMILY, Making::WithoutRows(additive::build)),
             (&EXACT, Making::Exact),

@@ -9,6 +9,7 @@
 use super::FeatureMap;
 use super::family::{Built, MapFamily, MapShape, WithoutRows};
 use super::nystrom::{STRIP, strips};
+use crate::kernel::Explicit;
 use crate::{Error, Real};
 use faer::{MatMut, MatRef};
 use kstore::key::{Purpose, Stream};
@@ -42,8 +43,10 @@ fn per_row(p: usize) -> usize {
 }
 
 pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
-    let call = given.kernel.call();
-    let Some(("polynomial", [degree, gamma, c0])) = call.as_ref().map(|(name, values)| (*name, &values[..])) else {
+    let explicit = given.kernel.explicit();
+    let Some((Explicit::Polynomial, [degree, gamma, c0])) =
+        explicit.as_ref().map(|(form, values)| (*form, &values[..]))
+    else {
         return Err(Error::NoSpectrum {
             why: format!("{} is no polynomial kernel", given.kernel),
             remedy: "use `kernel` 'polynomial(degree=2)', or another `map`",
@@ -109,7 +112,7 @@ impl TensorSketch {
         for hashes in &self.hashes {
             work.fill(Complex::default());
             for (c, (bucket, sign)) in hashes.iter().enumerate() {
-                let value = if c < self.d { self.roots.0 * kstore::Real::to_f64(x(c)) } else { self.roots.1 };
+                let value = if c < self.d { self.roots.0 * x(c).to_f64() } else { self.roots.1 };
                 work[*bucket].re += sign * value;
             }
             self.forward.process_with_scratch(work, scratch);
@@ -134,7 +137,7 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
             for i in 0..x.nrows() {
                 self.row(|c| x[(i, c)], &mut work, &mut product, &mut scratch);
                 for (j, value) in product.iter().enumerate() {
-                    out[(i, j)] = <T as kstore::Real>::from_f64(value.re * norm);
+                    out[(i, j)] = T::from_f64(value.re * norm);
                 }
             }
         });

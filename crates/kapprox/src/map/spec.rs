@@ -39,7 +39,6 @@ impl Default for MapSpec {
 }
 
 impl MapSpec {
-    /// A map with the defaults of its parameters.
     fn of(family: &'static MapFamily) -> Self {
         Self { family, values: family.parameters.iter().map(|parameter| parameter.default).collect() }
     }

@@ -68,7 +68,7 @@ impl<T: Real> Entries for MatRef<'_, T> {
                 why: format!("an array of shape {:?} has no diagonal entry", self.shape()),
             });
         }
-        out.iter_mut().enumerate().for_each(|(i, value)| *value = kstore::Real::to_f64(self[(i, i)]));
+        out.iter_mut().enumerate().for_each(|(i, value)| *value = self[(i, i)].to_f64());
         Ok(())
     }
     fn block(&self, rows: Range<u64>, columns: &[u64], mut out: MatMut<'_, f64>) -> Result<()> {
@@ -76,12 +76,12 @@ impl<T: Real> Entries for MatRef<'_, T> {
             for (i, row) in rows.clone().enumerate() {
                 // the matrix is symmetric: columns are read as rows where those are contiguous
                 let (a, b) = if self.row_stride() == 1 { (row, *column) } else { (*column, row) };
-                out[(i, j)] = kstore::Real::to_f64(self[(a as usize, b as usize)]);
+                out[(i, j)] = self[(a as usize, b as usize)].to_f64();
             }
         }
         Ok(())
     }
     fn rounding(&self) -> f64 {
-        <T as kstore::Real>::EPSILON
+        T::EPSILON
     }
 }

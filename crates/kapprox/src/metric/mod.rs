@@ -117,15 +117,11 @@ impl Metric {
         for (x, out) in x.chunks(TOGETHER * d).zip(out.chunks_mut(TOGETHER * r)) {
             let sums = &mut sums[..out.len()];
             sums.fill(0.0);
-            vectorised(
-                #[inline(always)]
-                || self.add_products(x, sums),
-            );
+            vectorised!(self.add_products(x, sums));
             out.iter_mut().zip(sums).for_each(|(out, sum)| *out = narrow(*sum));
         }
     }
 
-    /// `sums` += A x for a few rows.
     #[inline(always)]
     fn add_products<T: Real>(&self, x: &[T], sums: &mut [f64]) {
         let (d, r) = (self.inputs(), self.outputs());
@@ -138,7 +134,6 @@ impl Metric {
     }
 }
 
-/// The number in `T`, at most the largest one.
 fn narrow<T: Real>(value: f64) -> T {
     let largest = T::LARGEST.to_f64();
     T::from_f64(value.clamp(-largest, largest))
@@ -157,14 +152,11 @@ fn check(numbers: &[f64]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kstore::key::{Purpose, Stream};
 
     fn values(count: usize, seed: u64) -> Vec<f64> {
-        let mut state = seed;
-        let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
-        };
-        (0..count).map(|_| next()).collect()
+        let stream = Stream::new(seed, Purpose::Data, 0);
+        (0..count as u64).map(|i| 2.0 * stream.uniform(i) - 1.0).collect()
     }
 
     #[test]

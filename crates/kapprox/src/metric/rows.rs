@@ -57,7 +57,6 @@ impl<T: Real, S: RowSource<T>> RowSource<T> for MetricRows<S> {
 struct MetricCursor<'a, T> {
     inner: Box<dyn RowCursor<T> + Send + 'a>,
     metric: &'a Metric,
-    /// Rows as they come from the source.
     before: RowBuf<T>,
 }
 

@@ -13,94 +13,15 @@ use crate::Real;
 pub(crate) fn cosine_sine<T: Real>(t: T) -> (T, T) {
     let r = t - t.whole();
     // the nearest quarter, and what is left: |s| ≤ 1/8
-    let quarters = (r * T::FOUR).whole();
-    let s = r - quarters * T::QUARTER;
-    let a = s * T::TWO_PI;
-    let (cosine, sine) = T::series(a, a * a);
+    let quarters = (r * T::from_f64(4.0)).whole();
+    let s = r - quarters * T::from_f64(0.25);
+    let (cosine, sine) = (s * T::from_f64(std::f64::consts::TAU)).cosine_and_sine();
     let swap = quarters.magnitude() == T::ONE;
     let (cosine, sine) = if swap { (T::ZERO - sine, cosine) } else { (cosine, sine) };
     // at −1 quarter both turn round; at ±2 both do; at 1 they are right
-    let negate = quarters.magnitude() == T::TWO || quarters == T::ZERO - T::ONE;
+    let negate = quarters.magnitude() == T::ONE + T::ONE || quarters == T::ZERO - T::ONE;
     if negate { (T::ZERO - cosine, T::ZERO - sine) } else { (cosine, sine) }
 }
-
-/// The constants and series behind sine and cosine.
-pub trait Turns: Sized {
-    /// 2.
-    const TWO: Self;
-    /// 4.
-    const FOUR: Self;
-    /// 1/4.
-    const QUARTER: Self;
-    /// 2π.
-    const TWO_PI: Self;
-    /// The nearest whole number; to even in the middle.
-    fn whole(self) -> Self;
-    /// cos a and sin a for |a| ≤ π/4, given a and a².
-    fn series(a: Self, square: Self) -> (Self, Self);
-}
-
-/// Σ c_i x^i, the constant first.
-macro_rules! polynomial {
-    ($type:ty, $x:expr, $first:expr) => { $first };
-    ($type:ty, $x:expr, $first:expr, $($rest:expr),+) => {
-        <$type>::mul_add(polynomial!($type, $x, $($rest),+), $x, $first)
-    };
-}
-
-macro_rules! turns {
-    ($type:ty, $shift:expr, [$($cosine:expr),+], [$($sine:expr),+]) => {
-        impl Turns for $type {
-            const TWO: Self = 2.0;
-            const FOUR: Self = 4.0;
-            const QUARTER: Self = 0.25;
-            const TWO_PI: Self = std::f64::consts::TAU as $type;
-            #[inline(always)]
-            fn whole(self) -> Self {
-                // adding it leaves the nearest whole number in the low bits of the sum
-                (self + $shift) - $shift
-            }
-            #[inline(always)]
-            fn series(a: Self, square: Self) -> (Self, Self) {
-                (polynomial!($type, square, $($cosine),+), a * polynomial!($type, square, $($sine),+))
-            }
-        }
-    };
-}
-
-turns!(
-    f32,
-    12_582_912.0,
-    [1.0, -1.0 / 2.0, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40_320.0],
-    [1.0, -1.0 / 6.0, 1.0 / 120.0, -1.0 / 5_040.0, 1.0 / 362_880.0]
-);
-
-turns!(
-    f64,
-    6_755_399_441_055_744.0,
-    [
-        1.0,
-        -1.0 / 2.0,
-        1.0 / 24.0,
-        -1.0 / 720.0,
-        1.0 / 40_320.0,
-        -1.0 / 3_628_800.0,
-        1.0 / 479_001_600.0,
-        -1.0 / 87_178_291_200.0,
-        1.0 / 20_922_789_888_000.0
-    ],
-    [
-        1.0,
-        -1.0 / 6.0,
-        1.0 / 120.0,
-        -1.0 / 5_040.0,
-        1.0 / 362_880.0,
-        -1.0 / 39_916_800.0,
-        1.0 / 6_227_020_800.0,
-        -1.0 / 1_307_674_368_000.0,
-        1.0 / 355_687_428_096_000.0
-    ]
-);
 
 #[cfg(test)]
 mod tests {

@@ -22,7 +22,7 @@ fn agree<T: Real>() {
         let mut out = vec![T::ONE; b * c];
         times(&x, &w, p, &mut out);
         let close = |got: f64, expected: f64, terms: usize| {
-            let bound = 4.0 * <T as kstore::Real>::EPSILON * terms as f64;
+            let bound = 4.0 * T::EPSILON * terms as f64;
             assert!((got - expected).abs() <= bound, "{b} {p} {c}: {got} against {expected}");
         };
         for i in 0..b {

@@ -309,14 +309,11 @@ fn combine<T: Real>(
 
 /// `scores` += `panel`·`alpha` for a column-major panel, column after column.
 fn add_products(scores: &mut [f64], panel: &[f64], alpha: &[f64]) {
-    kapprox::vectorised(
-        #[inline(always)]
-        || {
-            for (column, alpha) in panel.chunks_exact(scores.len()).zip(alpha) {
-                scores.iter_mut().zip(column).for_each(|(score, k)| *score += k * alpha);
-            }
-        },
-    );
+    kapprox::vectorised!({
+        for (column, alpha) in panel.chunks_exact(scores.len()).zip(alpha) {
+            scores.iter_mut().zip(column).for_each(|(score, k)| *score += k * alpha);
+        }
+    });
 }
 
 /// Scratch of one thread.

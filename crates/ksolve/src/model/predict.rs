@@ -81,10 +81,7 @@ impl<T: Real> Model<T> {
             let values = &mut scratch.values[..count * m];
             rows.fill(x.subrows(first, count), values, &mut scratch.kernel);
             let out = out.rb_mut().subrows_mut(first, count);
-            kapprox::vectorised(
-                #[inline(always)]
-                || self.row_heads(values, out),
-            );
+            kapprox::vectorised!(self.row_heads(values, out));
         }
     }
 

@@ -61,14 +61,11 @@ impl Nodes {
     /// `out[i]` = ‖x − x_i‖² for every node.
     pub(crate) fn squares(&self, x: &[f64], out: &mut [f64]) {
         out.fill(0.0);
-        kapprox::vectorised(
-            #[inline(always)]
-            || {
-                for (column, x) in self.columns.chunks_exact(self.count.max(1)).zip(x) {
-                    out.iter_mut().zip(column).for_each(|(sum, z)| *sum += (x - z) * (x - z));
-                }
-            },
-        );
+        kapprox::vectorised!({
+            for (column, x) in self.columns.chunks_exact(self.count.max(1)).zip(x) {
+                out.iter_mut().zip(column).for_each(|(sum, z)| *sum += (x - z) * (x - z));
+            }
+        });
     }
 }
 

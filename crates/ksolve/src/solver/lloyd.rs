@@ -12,8 +12,6 @@
 //! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982; Arthur, Vassilvitskii,
 //! "k-means++", SODA 2007. On the sphere: Dhillon, Modha, "Concept decompositions", Machine Learning 42, 2001.
 
-mod groups;
-
 use super::Features;
 use super::kept::{self, StoredFeatures, Tile};
 use crate::strips::Pool;
@@ -21,8 +19,8 @@ use crate::train::{Cut, Shape};
 use crate::{Error, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
-use groups::Groups;
 use kapprox::Real;
+use kapprox::landmark::ClusterSums;
 use kstore::checkpoint::Steps;
 use kstore::key::{Purpose, Stream};
 use kstore::{Merge, Plan, Workers};
@@ -137,35 +135,25 @@ impl<'a> Assign<'a> {
     }
 
     /// Assigns some points, b x q row-major, and returns the sums of their clusters.
-    fn strip(&self, points: &[f64]) -> Groups {
+    fn strip(&self, points: &[f64]) -> ClusterSums {
         let (k, q) = (self.halves.len(), self.q);
         let b = points.len() / q;
         let mut products = Mat::<f64>::zeros(b, k);
         let (e, c) = (MatRef::from_row_major_slice(points, b, q), MatRef::from_row_major_slice(self.centroids, k, q));
         matmul(products.as_mut(), Accum::Replace, e, c.transpose(), 1.0, Par::Seq);
-        let mut groups = Groups::new(k, q);
+        let mut groups = ClusterSums::new(k, q, FAR);
         for (i, point) in points.chunks_exact(q).enumerate() {
             let score = |j: usize| products[(i, j)] - self.halves[j];
             let nearest = (1..k).fold(0, |best, j| if score(j) > score(best) { j } else { best });
             let square = point.iter().map(|v| v * v).sum::<f64>();
             let distance = (square - 2.0 * score(nearest)).max(0.0);
-            groups.squares += distance;
-            groups.sizes[nearest] += 1;
-            let sums = groups.sums[nearest * q..][..q].iter_mut();
-            sums.zip(point).for_each(|(sum, v)| *sum += v);
-            groups.push_far(distance, point);
+            groups.add(nearest, distance, point);
         }
         groups
     }
 
-    /// The next centroids, k x q; one without points moves to the farthest point that is left.
-    fn next(&self, groups: &Groups) -> Vec<f64> {
-        let mut far = groups.far.iter().map(|(_, point)| point.clone());
-        let of = |(j, sum): (usize, &[f64])| match groups.sizes[j] {
-            0 => far.next().unwrap_or_else(|| self.centroids[j * self.q..][..self.q].to_vec()),
-            size => self.space.centre(sum, size),
-        };
-        groups.sums.chunks_exact(self.q).enumerate().flat_map(of).collect()
+    fn next(&self, groups: &ClusterSums) -> Vec<f64> {
+        groups.next(self.centroids, |sum, size| self.space.centre(sum, size))
     }
 }
 
@@ -174,10 +162,10 @@ type Buffers = Pool<(Vec<f64>, Vec<f64>)>;
 
 impl Assign<'_> {
     /// Adds the rows of a tile to `groups`. Strips go to the workers, and are added in the order of the rows.
-    fn tile<T: Real>(&self, tile: &Tile<'_, T>, groups: &mut Groups, buffers: &Buffers, workers: &Workers) {
+    fn tile<T: Real>(&self, tile: &Tile<'_, T>, groups: &mut ClusterSums, buffers: &Buffers, workers: &Workers) {
         let p = tile.phi.len() / tile.rows().max(1);
         let mut parts: Vec<_> = tile.phi.chunks(STRIP * p).map(|phi| (phi, None)).collect();
-        workers.each(parts.iter_mut().collect(), |(phi, groups): &mut (&[T], Option<Groups>)| {
+        workers.each(parts.iter_mut().collect(), |(phi, groups): &mut (&[T], Option<ClusterSums>)| {
             buffers.with(Default::default, |(wide, points)| {
                 self.space.points(phi, p, wide, points);
                 *groups = Some(self.strip(points));
@@ -207,7 +195,7 @@ pub(super) fn cluster<T: Real>(
     loop {
         let assign = Assign::new(space, &lloyd.centroids, q);
         let stage = data.resources.stages.stage("clusters", Some(data.rows));
-        let folded = kept.fold("clusters", &*stage, &|| Groups::new(k, q), |groups, tile| {
+        let folded = kept.fold("clusters", &*stage, &|| ClusterSums::new(k, q, FAR), |groups, tile| {
             assign.tile(tile, groups, &buffers, kept.workers());
             Ok(())
         });
@@ -242,9 +230,8 @@ struct Lloyd {
 kstore::persist!(Lloyd { fill "centroids": centroids, one "before": before });
 
 /// The clusters in order of their sizes, the largest first; of equal ones the earlier first.
-fn ordered(centroids: &[f64], groups: &Groups, q: usize, passes: u64) -> Clusters {
-    let mut order: Vec<usize> = (0..groups.sizes.len()).collect();
-    order.sort_by_key(|j| std::cmp::Reverse(groups.sizes[*j]));
+fn ordered(centroids: &[f64], groups: &ClusterSums, q: usize, passes: u64) -> Clusters {
+    let order = groups.by_size();
     Clusters {
         centroids: Mat::from_fn(q, order.len(), |i, j| centroids[order[j] * q + i]),
         sizes: order.iter().map(|j| groups.sizes[*j]).collect(),
@@ -300,11 +287,11 @@ fn best_start<T: Real>(
         let mut before = f64::INFINITY;
         for _ in 0..ITERATIONS {
             let assign = Assign::new(space, &centroids, q);
-            let mut parts: Vec<(&[f64], Option<Groups>)> =
+            let mut parts: Vec<(&[f64], Option<ClusterSums>)> =
                 sample.chunks(STRIP * q).map(|strip| (strip, None)).collect();
             let each: Vec<_> = parts.iter_mut().collect();
             data.resources.workers.each(each, |(strip, groups)| *groups = Some(assign.strip(strip)));
-            let mut groups = Groups::new(k, q);
+            let mut groups = ClusterSums::new(k, q, FAR);
             parts.iter().filter_map(|(_, part)| part.as_ref()).for_each(|part| groups.merge(part));
             if groups.squares >= before {
                 break;

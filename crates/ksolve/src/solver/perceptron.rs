@@ -208,15 +208,12 @@ impl State {
 fn score<T: Real>(w: &[f64], phi: &[T]) -> f64 {
     let (w, c) = w.split_at(phi.len());
     let mut sums = [0.0; 8];
-    vectorised(
-        #[inline(always)]
-        || {
-            for (w, phi) in w.chunks(8).zip(phi.chunks(8)) {
-                for ((sum, w), v) in sums.iter_mut().zip(w).zip(phi) {
-                    *sum += w * kstore::Real::to_f64(*v);
-                }
+    vectorised!({
+        for (w, phi) in w.chunks(8).zip(phi.chunks(8)) {
+            for ((sum, w), v) in sums.iter_mut().zip(w).zip(phi) {
+                *sum += w * kstore::Real::to_f64(*v);
             }
-        },
-    );
+        }
+    });
     sums.iter().sum::<f64>() + c[0]
 }

@@ -31,9 +31,6 @@ pub enum Sampling {
 }
 
 /// `count` frequencies in turns (divided by 2π) per unit of each feature: count x d, row-major.
-///
-/// # Errors
-/// [`Error::NoSpectrum`] for an orthogonal choice from a law that is not radial.
 pub(super) fn dense(spectrum: &Spectrum, d: usize, count: usize, sampling: Sampling, seed: u64) -> Result<Vec<f64>> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut omega = match (&spectrum.law, sampling) {

@@ -36,7 +36,7 @@ impl<T: Real> Structured<T> {
     pub(super) fn new(count: usize, scale: &[f64], mixture: &dyn Fn(&mut dyn Rng) -> f64, rng: &mut dyn Rng) -> Self {
         let width = scale.len().next_power_of_two();
         let blocks = count.div_ceil(width);
-        let number = <T as kstore::Real>::from_f64;
+        let number = T::from_f64;
         let signs = (0..3 * blocks * width).map(|_| if rng.random::<bool>() { T::ONE } else { T::ZERO - T::ONE });
         let signs = signs.collect();
         // each transform of length n multiplies lengths by √n
@@ -76,10 +76,7 @@ impl<T: Real> Structured<T> {
 }
 
 fn multiply<T: Real>(column: &mut [T], factor: T) {
-    vectorised(
-        #[inline(always)]
-        || column.iter_mut().for_each(|value| *value *= factor),
-    );
+    vectorised!(column.iter_mut().for_each(|value| *value *= factor));
 }
 
 /// The Walsh–Hadamard transform of columns of b numbers, their count a power of two, not normalised.
@@ -88,14 +85,11 @@ fn transform<T: Real>(columns: &mut [T], b: usize) {
     while half < columns.len() {
         for pair in columns.chunks_exact_mut(2 * half) {
             let (left, right) = pair.split_at_mut(half);
-            vectorised(
-                #[inline(always)]
-                || {
-                    for (left, right) in left.iter_mut().zip(right) {
-                        (*left, *right) = (*left + *right, *left - *right);
-                    }
-                },
-            );
+            vectorised!({
+                for (left, right) in left.iter_mut().zip(right) {
+                    (*left, *right) = (*left + *right, *left - *right);
+                }
+            });
         }
         half *= 2;
     }

@@ -8,7 +8,6 @@
 
 use kstore::key::{Purpose, Stream};
 
-/// Point i of the sequence.
 #[derive(Debug)]
 pub(super) struct Halton {
     primes: Vec<u64>,

@@ -22,8 +22,8 @@ pub use frequencies::Sampling;
 
 use super::family::{Built, MapFamily, MapRequest, MapShape, WithoutRows};
 use super::nystrom::strips;
-use super::{FeatureMap, MapSpec, SkewedChi2};
-use crate::kernel::{Law, Spectrum};
+use super::{FeatureMap, MapSpec, SkewedChi2, contiguous, contiguous_mut};
+use crate::kernel::{Explicit, Law, Spectrum};
 use crate::real::turns::cosine_sine;
 use crate::{Error, Real, Result, vectorised};
 use faer::linalg::matmul::matmul;
@@ -63,25 +63,8 @@ fn shape(_: &MapSpec, ask: MapRequest) -> MapShape {
     MapShape { p: 2 * count, landmarks: None, footprint, making }
 }
 
-pub(super) fn plain<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
-    waves_of(given, Sampling::Plain)
-}
-
-pub(super) fn orthogonal<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
-    waves_of(given, Sampling::Orthogonal)
-}
-
-pub(super) fn structured<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
-    waves_of(given, Sampling::Structured)
-}
-
-pub(super) fn quasi<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
-    waves_of(given, Sampling::Quasi)
-}
-
-fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> Built<T> {
-    if let Some(("skewed_chi_squared", skew)) = given.kernel.call().as_ref().map(|(name, values)| (*name, &values[..]))
-    {
+pub(super) fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> Built<T> {
+    if let Some((Explicit::Skewed, skew)) = given.kernel.explicit() {
         // plane waves of the logarithms, which are no features of the table
         let skew = skew.first().copied().unwrap_or(1.0);
         return Ok(Box::new(SkewedChi2::<T>::new(skew, given.d, given.rank, sampling, given.seed)?));
@@ -121,7 +104,7 @@ impl<T: Real> Fourier<T> {
     /// [`Error::NoSpectrum`] where the choice of frequencies does not fit the law.
     pub fn new(spectrum: &Spectrum, d: usize, p: usize, sampling: Sampling, seed: u64) -> Result<Self> {
         let count = (p / 2).max(1);
-        let number = <T as kstore::Real>::from_f64;
+        let number = T::from_f64;
         let frequencies = match (&spectrum.law, sampling) {
             (Law::Radial(mixture), Sampling::Structured) if d > FEW => {
                 let scale: Vec<f64> = (0..d).map(|c| 1.0 / (std::f64::consts::TAU * spectrum.length(c))).collect();
@@ -156,25 +139,14 @@ impl<T: Real> Fourier<T> {
     }
 }
 
-fn contiguous<T>(column: faer::ColRef<'_, T>) -> &[T] {
-    column.try_as_col_major().expect("features are column-major").as_slice()
-}
-
-fn contiguous_mut<T>(column: faer::ColMut<'_, T>) -> &mut [T] {
-    column.try_as_col_major_mut().expect("features are column-major").as_slice_mut()
-}
-
 /// `amplitude` times cosine and sine of angles in turns.
 fn waves<T: Real>(turns: &[T], cosine: &mut [T], sine: &mut [T], amplitude: T) {
-    vectorised(
-        #[inline(always)]
-        || {
-            for ((turns, cosine), sine) in turns.iter().zip(cosine).zip(sine) {
-                let (c, s) = cosine_sine(*turns);
-                (*cosine, *sine) = (amplitude * c, amplitude * s);
-            }
-        },
-    );
+    vectorised!({
+        for ((turns, cosine), sine) in turns.iter().zip(cosine).zip(sine) {
+            let (c, s) = cosine_sine(*turns);
+            (*cosine, *sine) = (amplitude * c, amplitude * s);
+        }
+    });
 }
 
 impl<T: Real> FeatureMap<T> for Fourier<T> {
@@ -186,7 +158,6 @@ impl<T: Real> FeatureMap<T> for Fourier<T> {
         workers.each(strips(x, out), |(x, out)| self.strip(x, out));
     }
 
-    /// None: ‖phi(x)‖² = k(x, x) whatever the approximation is worth.
     fn footprint(&self) -> Footprint {
         let fixed = match &self.frequencies {
             Frequencies::Dense(omega) => omega.len() * size_of::<T>(),

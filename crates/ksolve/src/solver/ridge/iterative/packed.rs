@@ -214,17 +214,14 @@ pub(crate) fn product<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, out: MatMut
 
 /// `sums` += K v_t, column after column.
 fn add_columns<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, t: usize, sums: &mut [f64]) {
-    kapprox::vectorised(
-        #[inline(always)]
-        || {
-            for j in 0..k.ncols() {
-                let weight = v[(j, t)];
-                if let Some(column) = k.col(j).try_as_col_major() {
-                    sums.iter_mut().zip(column.as_slice()).for_each(|(s, k)| *s += k.to_f64() * weight);
-                }
+    kapprox::vectorised!({
+        for j in 0..k.ncols() {
+            let weight = v[(j, t)];
+            if let Some(column) = k.col(j).try_as_col_major() {
+                sums.iter_mut().zip(column.as_slice()).for_each(|(s, k)| *s += k.to_f64() * weight);
             }
-        },
-    );
+        }
+    });
 }
 
 /// `out` (m x t) += Kᵀ s for a block K (b x m) in `T` and s (b x t) in f64, summed in f64. Columns of K go to the threads.
@@ -235,19 +232,16 @@ pub(crate) fn add_transposed_product<T: Real>(
     workers: &Workers,
 ) {
     workers.each(row_strips(out, PIECE), |(column, mut out)| {
-        kapprox::vectorised(
-            #[inline(always)]
-            || {
-                for t in 0..s.ncols() {
-                    let Some(right) = s.col(t).try_as_col_major() else { continue };
-                    for j in 0..out.nrows() {
-                        if let Some(left) = k.col(column + j).try_as_col_major() {
-                            out[(j, t)] += dot(left.as_slice(), right.as_slice());
-                        }
+        kapprox::vectorised!({
+            for t in 0..s.ncols() {
+                let Some(right) = s.col(t).try_as_col_major() else { continue };
+                for j in 0..out.nrows() {
+                    if let Some(left) = k.col(column + j).try_as_col_major() {
+                        out[(j, t)] += dot(left.as_slice(), right.as_slice());
                     }
                 }
-            },
-        );
+            }
+        });
     });
 }
 

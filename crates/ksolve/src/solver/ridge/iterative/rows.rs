@@ -90,14 +90,11 @@ impl<T: Real> KernelRows<'_, T> {
         for_each_strip(workers, s, STRIP * t, |strip, s| {
             let k = &self.k[strip * STRIP * m..][..s.len() / t * m];
             // closures given to a function would be compiled for the oldest machine: loops are written out, here and below
-            kapprox::vectorised(
-                #[inline(always)]
-                || {
-                    for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
-                        dots(k, v, s);
-                    }
-                },
-            );
+            kapprox::vectorised!({
+                for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
+                    dots(k, v, s);
+                }
+            });
         });
     }
 
@@ -114,20 +111,17 @@ impl<T: Real> KernelRows<'_, T> {
         let parts: Vec<_> = self.k.chunks(STRIP * m).zip(s.chunks_mut(STRIP * t)).collect();
         let mut sums: Vec<Mat<f64>> = parts.iter().map(|_| Mat::zeros(m, t)).collect();
         workers.each(parts.into_iter().zip(&mut sums).collect(), |((k, s), sums)| {
-            kapprox::vectorised(
-                #[inline(always)]
-                || {
-                    for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
-                        if let Some((v, shift)) = product {
-                            dots(k, v, s);
-                            for s in s.chunks_exact_mut(t) {
-                                s.iter_mut().zip(shift).for_each(|(s, shift)| *s -= shift);
-                            }
+            kapprox::vectorised!({
+                for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
+                    if let Some((v, shift)) = product {
+                        dots(k, v, s);
+                        for s in s.chunks_exact_mut(t) {
+                            s.iter_mut().zip(shift).for_each(|(s, shift)| *s -= shift);
                         }
-                        add(k, s, sums.as_mut());
                     }
-                },
-            );
+                    add(k, s, sums.as_mut());
+                }
+            });
         });
         for sums in &sums {
             for (out, sums) in out.rb_mut().col_iter_mut().zip(sums.col_iter()) {

@@ -241,14 +241,11 @@ impl Sketch {
         for_each_strip(workers, &mut self.b, rows * COLUMNS, |strip, b| {
             let (first, width) = (strip * COLUMNS, b.len() / rows);
             let shift = &shift[first..][..width];
-            kapprox::vectorised(
-                #[inline(always)]
-                || match width {
-                    // known to the compiler, so that the values stay in registers
-                    COLUMNS => scatter(entries, k, first, &shift[..COLUMNS], b),
-                    _ => scatter(entries, k, first, shift, b),
-                },
-            );
+            kapprox::vectorised!(match width {
+                // known to the compiler, so that the values stay in registers
+                COLUMNS => scatter(entries, k, first, &shift[..COLUMNS], b),
+                _ => scatter(entries, k, first, shift, b),
+            });
         });
     }
 

@@ -162,29 +162,26 @@ const LANES: usize = 16;
 
 /// `sums` += `weight`·`k`, and Σ k·`right`: one reading of a column for both of its uses, in f64.
 fn twice<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) -> f64 {
-    kapprox::vectorised(
-        #[inline(always)]
-        || {
-            let mut partial = [0.0; LANES];
-            let (k_whole, k_tail) = k.as_chunks::<LANES>();
-            let (right_whole, right_tail) = right.as_chunks::<LANES>();
-            let (sums_whole, sums_tail) = sums.as_chunks_mut::<LANES>();
-            for ((k, right), sums) in k_whole.iter().zip(right_whole).zip(sums_whole) {
-                for lane in 0..LANES {
-                    let k = k[lane].to_f64();
-                    sums[lane] += k * weight;
-                    partial[lane] += k * right[lane];
-                }
+    kapprox::vectorised!({
+        let mut partial = [0.0; LANES];
+        let (k_whole, k_tail) = k.as_chunks::<LANES>();
+        let (right_whole, right_tail) = right.as_chunks::<LANES>();
+        let (sums_whole, sums_tail) = sums.as_chunks_mut::<LANES>();
+        for ((k, right), sums) in k_whole.iter().zip(right_whole).zip(sums_whole) {
+            for lane in 0..LANES {
+                let k = k[lane].to_f64();
+                sums[lane] += k * weight;
+                partial[lane] += k * right[lane];
             }
-            let mut tail = 0.0;
-            for ((k, right), sum) in k_tail.iter().zip(right_tail).zip(sums_tail) {
-                let k = k.to_f64();
-                *sum += k * weight;
-                tail += k * right;
-            }
-            partial.iter().sum::<f64>() + tail
-        },
-    )
+        }
+        let mut tail = 0.0;
+        for ((k, right), sum) in k_tail.iter().zip(right_tail).zip(sums_tail) {
+            let k = k.to_f64();
+            *sum += k * weight;
+            tail += k * right;
+        }
+        partial.iter().sum::<f64>() + tail
+    })
 }
 
 /// All pairs of `count` strips, in rounds in which no strip comes twice: the first stays, the others move round a

@@ -131,27 +131,24 @@ fn lowest(f: &[f64], rise: &[f64]) -> (usize, f64) {
 /// f += t(k_i − k_j); returns [`lowest`] of the new f, of equals any, always the same one.
 fn shift<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -> (usize, f64) {
     let mut best = Best::new();
-    kapprox::vectorised(
-        #[inline(always)]
-        || {
-            let (f, tail) = f.as_chunks_mut::<LANES>();
-            let (rise, rises) = rise.as_chunks::<LANES>();
-            let (ki, i_tail) = ki.as_chunks::<LANES>();
-            let (kj, j_tail) = kj.as_chunks::<LANES>();
-            for (c, (((f, rise), ki), kj)) in f.iter_mut().zip(rise).zip(ki).zip(kj).enumerate() {
-                let mut value = [0.0; LANES];
-                for l in 0..LANES {
-                    f[l] = t.mul_add(ki[l].to_f64() - kj[l].to_f64(), f[l]);
-                    value[l] = -(f[l] + rise[l]);
-                }
-                best.take(c, value);
+    kapprox::vectorised!({
+        let (f, tail) = f.as_chunks_mut::<LANES>();
+        let (rise, rises) = rise.as_chunks::<LANES>();
+        let (ki, i_tail) = ki.as_chunks::<LANES>();
+        let (kj, j_tail) = kj.as_chunks::<LANES>();
+        for (c, (((f, rise), ki), kj)) in f.iter_mut().zip(rise).zip(ki).zip(kj).enumerate() {
+            let mut value = [0.0; LANES];
+            for l in 0..LANES {
+                f[l] = t.mul_add(ki[l].to_f64() - kj[l].to_f64(), f[l]);
+                value[l] = -(f[l] + rise[l]);
             }
-            for (l, f) in tail.iter_mut().enumerate() {
-                *f = t.mul_add(i_tail[l].to_f64() - j_tail[l].to_f64(), *f);
-                best.one(ki.len(), l, -(*f + rises[l]));
-            }
-        },
-    );
+            best.take(c, value);
+        }
+        for (l, f) in tail.iter_mut().enumerate() {
+            *f = t.mul_add(i_tail[l].to_f64() - j_tail[l].to_f64(), *f);
+            best.one(ki.len(), l, -(*f + rises[l]));
+        }
+    });
     let (at, value) = best.place();
     (at, -value)
 }
@@ -166,61 +163,52 @@ fn second<T: Real>(f: &[f64], slopes: &Slopes, ki: &[T], i: usize, least: f64) -
         let excess = (value - least).max(0.0);
         excess * excess / (own + curvature - 2.0 * k).max(flat)
     };
-    kapprox::vectorised(
-        #[inline(always)]
-        || {
-            let (f, tail) = f.as_chunks::<LANES>();
-            let (fall, falls) = slopes.fall.as_chunks::<LANES>();
-            let (curvature, curvatures) = slopes.curvature.as_chunks::<LANES>();
-            let (k, ks) = ki.as_chunks::<LANES>();
-            for (c, (((f, fall), curvature), k)) in f.iter().zip(fall).zip(curvature).zip(k).enumerate() {
-                let mut value = [0.0; LANES];
-                for l in 0..LANES {
-                    let slope = f[l] + fall[l];
-                    highest[l] = if slope > highest[l] { slope } else { highest[l] };
-                    value[l] = gain(slope, curvature[l], k[l].to_f64());
-                }
-                best.take(c, value);
-            }
-            for (l, f) in tail.iter().enumerate() {
-                let slope = f + falls[l];
+    kapprox::vectorised!({
+        let (f, tail) = f.as_chunks::<LANES>();
+        let (fall, falls) = slopes.fall.as_chunks::<LANES>();
+        let (curvature, curvatures) = slopes.curvature.as_chunks::<LANES>();
+        let (k, ks) = ki.as_chunks::<LANES>();
+        for (c, (((f, fall), curvature), k)) in f.iter().zip(fall).zip(curvature).zip(k).enumerate() {
+            let mut value = [0.0; LANES];
+            for l in 0..LANES {
+                let slope = f[l] + fall[l];
                 highest[l] = if slope > highest[l] { slope } else { highest[l] };
-                best.one(k.len(), l, gain(slope, curvatures[l], ks[l].to_f64()));
+                value[l] = gain(slope, curvature[l], k[l].to_f64());
             }
-        },
-    );
+            best.take(c, value);
+        }
+        for (l, f) in tail.iter().enumerate() {
+            let slope = f + falls[l];
+            highest[l] = if slope > highest[l] { slope } else { highest[l] };
+            best.one(k.len(), l, gain(slope, curvatures[l], ks[l].to_f64()));
+        }
+    });
     (best.place().0, highest.into_iter().fold(f64::NEG_INFINITY, f64::max))
 }
 
 /// The row whose step alone lowers the objective most, and the largest violation of all rows.
 fn steepest(f: &[f64], slopes: &Slopes) -> (usize, f64) {
     let (mut best, mut highest) = (Best::new(), [0.0; LANES]);
-    kapprox::vectorised(
-        #[inline(always)]
-        || {
-            let whole = f.len() / LANES;
-            let parts = f.chunks(LANES).zip(slopes.rise.chunks(LANES)).zip(slopes.fall.chunks(LANES));
-            for (c, (((f, rise), fall), curvature)) in parts.zip(slopes.curvature.chunks(LANES)).enumerate() {
-                let mut value = [f64::NEG_INFINITY; LANES];
-                let count = if c < whole { LANES } else { f.len() };
-                for l in 0..count {
-                    let violation = (-(f[l] + rise[l])).max(f[l] + fall[l]).max(0.0);
-                    highest[l] = if violation > highest[l] { violation } else { highest[l] };
-                    value[l] = violation * violation / curvature[l].max(f64::MIN_POSITIVE);
-                }
-                best.take(c, value);
+    kapprox::vectorised!({
+        let whole = f.len() / LANES;
+        let parts = f.chunks(LANES).zip(slopes.rise.chunks(LANES)).zip(slopes.fall.chunks(LANES));
+        for (c, (((f, rise), fall), curvature)) in parts.zip(slopes.curvature.chunks(LANES)).enumerate() {
+            let mut value = [f64::NEG_INFINITY; LANES];
+            let count = if c < whole { LANES } else { f.len() };
+            for l in 0..count {
+                let violation = (-(f[l] + rise[l])).max(f[l] + fall[l]).max(0.0);
+                highest[l] = if violation > highest[l] { violation } else { highest[l] };
+                value[l] = violation * violation / curvature[l].max(f64::MIN_POSITIVE);
             }
-        },
-    );
+            best.take(c, value);
+        }
+    });
     (best.place().0, highest.into_iter().fold(0.0, f64::max))
 }
 
 /// f += t k.
 pub(super) fn add<T: Real>(f: &mut [f64], k: &[T], t: f64) {
-    kapprox::vectorised(
-        #[inline(always)]
-        || f.iter_mut().zip(k).for_each(|(f, k)| *f = t.mul_add(k.to_f64(), *f)),
-    );
+    kapprox::vectorised!(f.iter_mut().zip(k).for_each(|(f, k)| *f = t.mul_add(k.to_f64(), *f)));
 }
 
 /// The largest value of every lane, and the chunk that it is in.

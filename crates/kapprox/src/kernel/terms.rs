@@ -1,0 +1,146 @@
+//! The sums over features that kernels are made of: what a pair's values of a feature add, and the slope of that.
+
+use super::points::squared_norm;
+use crate::{Real, vectorised};
+use pulp::Simd;
+use std::fmt::Debug;
+
+/// One feature's contribution to a sum.
+pub(crate) trait Term: Copy + Debug + Send + Sync + 'static {
+    /// `sum` with the contribution M of the feature whose values are `x` and `z`. Must be marked `#[inline(always)]`.
+    fn add<T: Real, S: Simd>(simd: S, sum: T::Vector<S>, x: T::Vector<S>, z: T::Vector<S>) -> T::Vector<S>;
+    /// ∂M/∂x, but for a factor where the kernel knows of one; at a jump the mean of both sides. Must be marked `#[inline(always)]`.
+    fn slope<T: Real>(x: T, z: T) -> T;
+    /// Σ_k M(x_k, x_k).
+    fn own<T: Real>(_x: &[T]) -> f64 {
+        0.0
+    }
+    /// True where the sum may overflow and the kernel yet be of use.
+    const OVERFLOWS: bool = false;
+    /// The sum where it does overflow, kept finite.
+    fn scaled<T: Real>(_x: &[T], _z: &[T]) -> T {
+        T::LARGEST
+    }
+}
+
+/// A term of its two functions.
+macro_rules! term {
+    ($(#[$what:meta])* $name:ident, |$simd:ident, $sum:ident, $x:ident, $z:ident| $add:expr, |$a:pat_param, $b:pat_param| $slope:expr $(; $($more:tt)*)?) => {
+        $(#[$what])*
+        #[derive(Debug, Clone, Copy)]
+        pub(crate) struct $name;
+
+        impl Term for $name {
+            #[inline(always)]
+            fn add<T: Real, S: Simd>($simd: S, $sum: T::Vector<S>, $x: T::Vector<S>, $z: T::Vector<S>) -> T::Vector<S> {
+                $add
+            }
+            #[inline(always)]
+            fn slope<T: Real>($a: T, $b: T) -> T {
+                $slope
+            }
+            $($($more)*)?
+        }
+    };
+}
+
+term!(
+    /// Σ x z.
+    Products,
+    |simd, sum, x, z| T::multiply_add(simd, x, z, sum),
+    |_, z| z;
+    fn own<T: Real>(x: &[T]) -> f64 {
+        vectorised!(squared_norm(x))
+    }
+    const OVERFLOWS: bool = true;
+    fn scaled<T: Real>(x: &[T], z: &[T]) -> T {
+        scaled_product(x, z)
+    }
+);
+
+term!(
+    /// Σ (x − z)²; the factor of its slope is 2.
+    Squares,
+    |simd, sum, x, z| {
+        let difference = T::minus(simd, x, z);
+        T::multiply_add(simd, difference, difference, sum)
+    },
+    |x, z| x - z
+);
+
+term!(
+    /// Σ |x − z|.
+    Magnitudes,
+    |simd, sum, x, z| T::plus(simd, sum, T::absolute(simd, T::minus(simd, x, z))),
+    |x, z| sign(x - z)
+);
+
+term!(
+    /// Σ max(x, z).
+    Maxima,
+    |simd, sum, x, z| T::plus(simd, sum, T::greatest(simd, x, z)),
+    |x, z| (T::ONE + sign(x - z)) * T::from_f64(0.5)
+);
+
+term!(
+    /// Σ min(x, z).
+    Minima,
+    |simd, sum, x, z| T::plus(simd, sum, T::least(simd, x, z)),
+    |x, z| (T::ONE - sign(x - z)) * T::from_f64(0.5);
+    fn own<T: Real>(x: &[T]) -> f64 {
+        x.iter().map(|value| value.to_f64()).sum()
+    }
+);
+
+term!(
+    /// Σ (x − z)² / (x + z), where 0/0 is 0; with q = (x − z) / (x + z) its slope is q (2 − q).
+    ChiSquares,
+    |simd, sum, x, z| {
+        let difference = T::minus(simd, x, z);
+        let total = T::greatest(simd, T::plus(simd, x, z), T::splat(simd, T::SMALLEST));
+        // the quotient is at most 1: nothing overflows
+        T::multiply_add(simd, difference, T::quotient(simd, difference, total), sum)
+    },
+    |x, z| {
+        let quotient = (x - z) / (x + z).larger(T::SMALLEST);
+        quotient * (T::ONE + T::ONE - quotient)
+    }
+);
+
+term!(
+    /// Σ 2 x z / (x + z), where 0/0 is 0; with q = z / (x + z) its slope is 2 q².
+    HarmonicMeans,
+    |simd, sum, x, z| {
+        let total = T::greatest(simd, T::plus(simd, x, z), T::splat(simd, T::SMALLEST));
+        T::multiply_add(simd, T::plus(simd, x, x), T::quotient(simd, z, total), sum)
+    },
+    |x, z| {
+        let quotient = z / (x + z).larger(T::SMALLEST);
+        (quotient + quotient) * quotient
+    };
+    fn own<T: Real>(x: &[T]) -> f64 {
+        x.iter().map(|value| value.to_f64()).sum()
+    }
+);
+
+/// −1, 0 or 1; between them where the number is not normal.
+#[inline(always)]
+pub(super) fn sign<T: Real>(value: T) -> T {
+    (value * T::LARGEST).smaller(T::ONE).larger(T::ZERO - T::ONE)
+}
+
+/// True for a sum that is infinite, or NaN because infinities of both signs met.
+#[inline(always)]
+pub(super) fn overflowed<T: Real>(sum: T) -> bool {
+    let fits = sum.magnitude() <= T::LARGEST;
+    !fits
+}
+
+/// The product from points scaled to at most 1, x·z = (Σ (x/‖x‖∞)(z/‖z‖∞)) ‖x‖∞ ‖z‖∞ in `f64`: only the last product can overflow,
+/// and is kept finite.
+fn scaled_product<T: Real>(x: &[T], z: &[T]) -> T {
+    let largest = |v: &[T]| v.iter().fold(f64::MIN_POSITIVE, |most, value| most.max(value.to_f64().abs()));
+    let (x_largest, z_largest) = (largest(x), largest(z));
+    let sum: f64 = x.iter().zip(z).map(|(x, z)| x.to_f64() / x_largest * (z.to_f64() / z_largest)).sum();
+    T::from_f64((sum * x_largest * z_largest).saturate()).saturate()
+}

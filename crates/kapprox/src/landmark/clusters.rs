@@ -1,0 +1,93 @@
+//! The state of one of Lloyd's iterations, whatever is clustered.
+
+use crate::Real;
+use kstore::Merge;
+use kstore::checkpoint::{Arrays, Persist, Stored};
+
+/// Sums over the points of each cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterSums {
+    /// Sums of the points of each cluster, k x q, row-major.
+    sums: Vec<f64>,
+    /// Number of points of each cluster.
+    pub sizes: Vec<u64>,
+    /// Sum of the squared distances of the points from their centroids.
+    pub squares: f64,
+    /// The points farthest from their centroid, farthest first; of equals the earlier row.
+    far: Vec<(f64, Vec<f64>)>,
+    most_far: usize,
+}
+
+impl ClusterSums {
+    /// No points yet of k clusters of points of q numbers; `most_far` points are kept for clusters that lose all of theirs.
+    pub fn new(k: usize, q: usize, most_far: usize) -> Self {
+        Self { sums: vec![0.0; k * q], sizes: vec![0; k], squares: 0.0, far: Vec::new(), most_far }
+    }
+
+    /// Adds a point to cluster j, from whose centroid it has this squared distance. Points come in the order of the rows.
+    pub fn add<T: Real>(&mut self, j: usize, distance: f64, point: &[T]) {
+        self.squares += distance;
+        self.sizes[j] += 1;
+        let sums = self.sums[j * point.len()..][..point.len()].iter_mut();
+        sums.zip(point).for_each(|(sum, value)| *sum += value.to_f64());
+        self.keep_far(distance, || point.iter().map(|value| value.to_f64()).collect());
+    }
+
+    fn keep_far(&mut self, distance: f64, point: impl FnOnce() -> Vec<f64>) {
+        let full = self.far.len() == self.most_far;
+        if distance <= 0.0 || full && self.far.last().is_none_or(|last| distance <= last.0) {
+            return;
+        }
+        let at = self.far.partition_point(|(other, _)| *other >= distance);
+        self.far.insert(at, (distance, point()));
+        self.far.truncate(self.most_far);
+    }
+
+    /// The next centroids, k x q, where `centre` makes one of the sum and the number of its points; a cluster without points
+    /// moves from its old centroid to the farthest point that is left.
+    pub fn next(&self, centroids: &[f64], centre: impl Fn(&[f64], u64) -> Vec<f64>) -> Vec<f64> {
+        let q = (self.sums.len() / self.sizes.len().max(1)).max(1);
+        let mut far = self.far.iter().map(|(_, point)| point.clone());
+        let of = |((sum, old), size): ((&[f64], &[f64]), &u64)| match *size {
+            0 => far.next().unwrap_or_else(|| old.to_vec()),
+            size => centre(sum, size),
+        };
+        self.sums.chunks_exact(q).zip(centroids.chunks_exact(q)).zip(&self.sizes).flat_map(of).collect()
+    }
+
+    /// The clusters, those of many points first; of equal ones the earlier first.
+    pub fn by_size(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.sizes.len()).collect();
+        order.sort_by_key(|j| std::cmp::Reverse(self.sizes[*j]));
+        order
+    }
+}
+
+impl Merge for ClusterSums {
+    fn merge(&mut self, later: &Self) {
+        self.sums.iter_mut().zip(&later.sums).for_each(|(mine, theirs)| *mine += theirs);
+        self.sizes.iter_mut().zip(&later.sizes).for_each(|(mine, theirs)| *mine += theirs);
+        self.squares += later.squares;
+        later.far.iter().for_each(|(distance, point)| self.keep_far(*distance, || point.clone()));
+    }
+}
+
+impl Persist for ClusterSums {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.put("sums", &self.sums);
+        out.put("sizes", &self.sizes);
+        out.one("squares", self.squares);
+        out.own("far", self.far.iter().map(|(distance, _)| *distance).collect());
+        out.own("points", self.far.iter().flat_map(|(_, point)| point).copied().collect());
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        from.fill("sums", &mut self.sums)?;
+        from.fill("sizes", &mut self.sizes)?;
+        self.squares = from.one("squares")?;
+        let (far, points): (Vec<f64>, Vec<f64>) = (from.read("far")?, from.read("points")?);
+        let q = self.sums.len() / self.sizes.len().max(1);
+        self.far = far.into_iter().zip(points.chunks(q.max(1)).map(<[f64]>::to_vec)).collect();
+        Ok(())
+    }
+}
