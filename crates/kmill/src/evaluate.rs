@@ -70,14 +70,13 @@ pub(crate) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, 
 
 /// The scores of a classification as people read them.
 pub(crate) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'static str, String)> {
-    let agreement = &scores.agreement;
     let mut facts = vec![
         ("rows", count(scores.rows)),
         ("accuracy", percent(scores.accuracy.unwrap_or(f64::NAN))),
         ("error", percent(scores.error.unwrap_or(f64::NAN))),
-        ("balanced accuracy", percent(agreement.balanced_accuracy.unwrap_or(f64::NAN))),
-        ("f1", optional(agreement.f1)),
-        ("matthews", optional(agreement.matthews)),
+        ("balanced accuracy", percent(scores.balanced_accuracy.unwrap_or(f64::NAN))),
+        ("f1", optional(scores.f1)),
+        ("matthews", optional(scores.matthews)),
     ];
     facts.extend(scores.auc.map(|auc| ("auc", optional(auc))));
     facts.extend(scores.average_precision.map(|area| ("average precision", optional(Some(area)))));

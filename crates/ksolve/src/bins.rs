@@ -64,7 +64,6 @@ pub struct Bins<T> {
     d: usize,
     p: usize,
     t: usize,
-    /// True where the rows have weights.
     weighted: bool,
 }
 
@@ -97,7 +96,6 @@ impl<T: Real> Bins<T> {
         Self { bins, phi: vec![T::default(); size * p], size, d, p, t, weighted: false }
     }
 
-    /// Bytes of the bins and the features.
     pub(crate) fn bytes((d, p): (usize, usize), t: usize, folds: usize, size: usize) -> usize {
         size * (folds * (size_of::<T>() * d + 8 * (t + 1)) + size_of::<T>() * p)
     }
@@ -148,7 +146,6 @@ impl<T: Real> Bins<T> {
         Ok(())
     }
 
-    /// Computes the features of a bin.
     pub(crate) fn apply(&mut self, fold: usize, map: &dyn FeatureMap<T>, workers: &Workers) -> Filled<'_, T> {
         let (bin, p) = (&self.bins[fold], self.p);
         let rows = bin.rows;

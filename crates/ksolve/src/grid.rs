@@ -2,6 +2,7 @@
 
 use crate::{Error, Result};
 use kstore::shown::number;
+use std::cmp::Ordering;
 
 const PENALTY_HELP: &str = "a positive number (1e-6), a list (1e-8,1e-6), or a range (1e-9..1e-3) with two per decade";
 const RANK_HELP: &str = "a list of positive whole numbers (250,500,1000), or a range (50..2000) that doubles";
@@ -35,12 +36,22 @@ fn numbers(option: &'static str, help: &str, text: &str, check: impl Fn(f64) -> 
         let wrong = || Error::option(option, part.trim(), format!("not a number; give {help}"));
         part.trim().parse::<f64>().map_err(|_| wrong()).and_then(&check)
     };
+    values(text, parse, |first, last| half_decades(option, first, last), f64::total_cmp)
+}
+
+/// The values of a list, or of a range; ascending and without repetition.
+fn values<V>(
+    text: &str,
+    parse: impl Fn(&str) -> Result<V>,
+    range: impl Fn(V, V) -> Result<Vec<V>>,
+    order: fn(&V, &V) -> Ordering,
+) -> Result<Vec<V>> {
     let mut values = match text.split_once("..") {
-        Some((first, last)) => half_decades(option, parse(first)?, parse(last)?)?,
+        Some((first, last)) => range(parse(first)?, parse(last)?)?,
         None => text.split(',').map(parse).collect::<Result<_>>()?,
     };
-    values.sort_by(f64::total_cmp);
-    values.dedup();
+    values.sort_by(order);
+    values.dedup_by(|a, b| order(a, b).is_eq());
     Ok(values)
 }
 
@@ -110,20 +121,14 @@ pub fn factors(text: &str) -> Result<Vec<f64>> {
         let number = part.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
         number.ok_or_else(|| wrong(part.trim(), help))
     };
-    let mut values: Vec<f64> = match text.split_once("..") {
-        Some((first, last)) => {
-            let (first, last) = (parse(first)?, parse(last)?);
-            if first > last || last / first > MOST_FACTORS {
-                return Err(wrong(text, "the range must start at its smaller end, and span at most a millionfold"));
-            }
-            let steps = std::iter::successors(Some(first), |value| Some(2.0 * value));
-            steps.take_while(|value| *value < last).chain([last]).collect()
+    let range = |first: f64, last: f64| {
+        if first > last || last / first > MOST_FACTORS {
+            return Err(wrong(text, "the range must start at its smaller end, and span at most a millionfold"));
         }
-        None => text.split(',').map(parse).collect::<Result<_>>()?,
+        let steps = std::iter::successors(Some(first), |value| Some(2.0 * value));
+        Ok(steps.take_while(|value| *value < last).chain([last]).collect())
     };
-    values.sort_by(f64::total_cmp);
-    values.dedup();
-    Ok(values)
+    values(text, parse, range, f64::total_cmp)
 }
 
 /// Parses ranks, and returns them ascending and without repetition. A range doubles from its start and ends with its
@@ -140,13 +145,7 @@ pub fn ranks(text: &str) -> Result<Vec<usize>> {
         Ok(rank) if rank > 0 => Ok(rank),
         _ => Err(Error::option("ranks", format!("{:?}", part.trim()), format!("no rank; give {RANK_HELP}"))),
     };
-    let mut values = match text.split_once("..") {
-        Some((first, last)) => doubling(parse(first)?, parse(last)?)?,
-        None => text.split(',').map(parse).collect::<Result<_>>()?,
-    };
-    values.sort_unstable();
-    values.dedup();
-    Ok(values)
+    values(text, parse, doubling, Ord::cmp)
 }
 
 fn doubling(first: usize, last: usize) -> Result<Vec<usize>> {

@@ -2,8 +2,6 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
-pub mod agreement;
-pub mod auc;
 pub mod bins;
 pub mod certificate;
 mod cholesky;
@@ -14,7 +12,6 @@ pub mod folds;
 pub mod gram;
 pub mod grid;
 pub mod job;
-mod median;
 pub mod metric;
 pub mod model;
 mod neighbours;
@@ -43,7 +40,6 @@ pub use model::{AnyModel, Card, Model, PredictScratch};
 pub use passes::{CvErrorFold, CvErrorState, RidgeFold, RidgeState};
 pub use preimage::PreImages;
 pub use quadratic::Quadratic;
-pub use score::{ClassificationReport, ClassificationScore, RegressionReport, RegressionScore};
 pub use solver::ridge::surface::{Cell, FoldCoefficients, Surface};
 pub use solver::ridge::{Head, Intercept, RidgeFit, RidgeOptions, fit};
 pub use task::{Classes, Link, Task};

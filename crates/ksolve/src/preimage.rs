@@ -22,7 +22,6 @@ use std::sync::Arc;
 /// Length of a step, in the scaled units of the features, at which the iteration ends.
 const STEP: f64 = 1e-7;
 
-/// Most steps.
 const STEPS: usize = 500;
 
 /// Least sum of the weights, as a share of the sum of their sizes: below it the quotient is rounding.

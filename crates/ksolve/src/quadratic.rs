@@ -98,7 +98,6 @@ impl Quadratic {
         Self::bytes(m, r) + 8 * (r + 1) * (2 * r + 1)
     }
 
-    /// Bytes that it holds.
     pub(crate) fn held(&self) -> usize {
         let columns = self.factor.ncols() + self.features.as_ref().map_or(0, Mat::ncols);
         8 * (self.factor.nrows() * (columns + 1) + self.shift.len() + 1)
@@ -108,14 +107,6 @@ impl Quadratic {
     pub(crate) fn scratch_bytes(&self, threads: usize) -> usize {
         let outputs = self.factor.ncols().max(self.features.as_ref().map_or(0, Mat::ncols));
         threads.max(1) * STRIP * 8 * (PANEL + outputs)
-    }
-
-    /// True where every number is finite.
-    pub(crate) fn is_finite(&self) -> bool {
-        let finite = |m: &Mat<f64>| m.col_iter().all(|column| column.iter().all(|v| v.is_finite()));
-        finite(&self.factor)
-            && self.features.as_ref().is_none_or(finite)
-            && self.shift.iter().chain(&self.units).chain([&self.residual, &self.constant]).all(|v| v.is_finite())
     }
 
     /// `out[i]` = g(x_i) by the values `b` of the basis (at most [`STRIP`] rows x m, column-major) and `diag` = k(x_i, x_i), or
@@ -135,7 +126,6 @@ impl Quadratic {
     }
 }
 
-/// Buffers of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     wide: Vec<f64>,

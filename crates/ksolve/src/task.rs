@@ -117,7 +117,6 @@ crate::words::words!(
 #[derive(Clone, Debug, PartialEq)]
 pub struct Classes {
     labels: Vec<Label>,
-    /// True where the scores are those of pairs of classes.
     pairs: bool,
     /// The score above which a row is of the second of two classes.
     threshold: f64,

@@ -62,7 +62,7 @@ fn tuned(selected: &Selected, options: &TuneOptions, threads: usize) -> Tuned {
         steps += 1;
     }
     assert_eq!(steps, runs);
-    search.finish().0
+    search.finish()
 }
 
 /// What a score stands for, the less the better: the cross-validated error of a kernel at its best cell on all rows, or

@@ -113,7 +113,7 @@ impl Checkpoint<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::Given;
+    use crate::metric::KnownMetric;
     use kapprox::metric::Metric;
     use kstore::{Scaler, Selection, Table};
     use std::sync::Arc;
@@ -126,7 +126,7 @@ mod tests {
         let scaled = |scale: Vec<f64>| Scaler { centre: vec![0.0; 2], scale, mean: vec![0.0; 2], asinh: false };
         let mark = |factors: &[f64], scaler: Option<Scaler>| {
             let metric = Arc::new(Metric::diagonal(factors.to_vec()).unwrap());
-            let fit = Fit::ridge().set("lambda", 1e-3).metric(MetricSource::Given(Given { metric, scaler }));
+            let fit = Fit::ridge().set("lambda", 1e-3).metric(MetricSource::Given(KnownMetric { metric, scaler }));
             manifest(&fit, &selected, &fit.training(&selected).unwrap(), &[]).unwrap().mark()
         };
         assert_eq!(mark(&[1.0, 2.0], None), mark(&[1.0, 2.0], None));

@@ -9,19 +9,18 @@ use std::sync::Arc;
 /// Most rows of a table that is read as a metric: more features than this are no reduction of anything.
 const MOST_ROWS: u64 = 100_000;
 
-/// Rows that are read at once.
 const TILE: usize = 256;
 
 /// A metric that is known before the fit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Given {
+pub struct KnownMetric {
     /// The metric, for features that are scaled by `scaler`.
     pub metric: Arc<Metric>,
     /// The scaling of the features that it was learned with; `None` for that of the fit it is used in.
     pub scaler: Option<Scaler>,
 }
 
-impl Given {
+impl KnownMetric {
     /// A digest of the numbers, by which a job knows its metric.
     pub(crate) fn digest(&self) -> String {
         let numbers = self.metric.numbers().into_iter().chain(self.scaler.iter().flat_map(|s| &s.scale).copied());
@@ -30,9 +29,6 @@ impl Given {
     }
 
     /// The metric for features that are scaled so: converted where the divisors differ, and as it is behind asinh.
-    ///
-    /// # Errors
-    /// [`Error::Option`] for a metric of another number of features, or one from the other side of asinh.
     pub(super) fn scaled(&self, scaler: &Scaler) -> Result<Arc<Metric>> {
         let scale = &scaler.scale;
         if self.metric.inputs() != scale.len() {
@@ -78,7 +74,7 @@ impl MetricSource {
             let why = "its features are not those of the rows, in their order";
             return Err(Error::option("metric", "a model", why));
         }
-        Ok(Self::Given(Given { metric: metric.clone(), scaler: Some(scaler) }))
+        Ok(Self::Given(KnownMetric { metric: metric.clone(), scaler: Some(scaler) }))
     }
 
     /// The metric in a table with a column for each feature: one row is a diagonal, r rows are a matrix. It is for features as the

@@ -39,12 +39,10 @@ const NUMBERS: usize = 1000;
 /// Rows that are taken at least, where there are so many.
 const FEWEST: f64 = 2000.0;
 
-/// The sums of a pass.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Products {
     /// The matrix, r x r.
     pub(crate) sums: Mat<f64>,
-    /// Sum of the weights.
     pub(crate) weight: f64,
 }
 
@@ -106,11 +104,9 @@ impl<'a> OuterProducts<'a> {
     }
 }
 
-/// Buffers of a lane.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     x: Vec<f64>,
-    /// The weights of these rows.
     of_rows: Vec<f64>,
     gradients: Vec<f64>,
     weights: Pool<Vec<f64>>,

@@ -17,15 +17,12 @@ const PAIRS: usize = 10;
 const DECREASE: f64 = 1e-4;
 /// Share of the slope that may be left after a step.
 const SLOPE: f64 = 0.9;
-/// Trial points of one line search.
 const TRIALS: usize = 16;
 /// Cosine of step and change of the gradient below which the pair is not used.
 const CURVED: f64 = 1e-10;
 
-/// When to end, and how far to go at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Largest number of steps.
     pub(super) steps: usize,
     /// Largest change of a variable in the first trial of a step.
     pub(super) reach: f64,
@@ -33,17 +30,14 @@ pub(super) struct Limits {
     pub(super) flat: f64,
 }
 
-/// The best point that was found.
 #[derive(Clone, Debug)]
 pub(super) struct Minimum {
     pub(super) at: Vec<f64>,
     /// The function there; infinite where it is so at the start.
     pub(super) value: f64,
-    /// Steps that were taken.
     pub(super) steps: usize,
 }
 
-/// A point with the function and its gradient.
 struct Point {
     at: Vec<f64>,
     value: f64,
@@ -60,9 +54,6 @@ impl Point {
 }
 
 /// Minimises `function`, which writes its gradient, from `start` with each variable in its interval of `bounds`.
-///
-/// # Errors
-/// Those of `function`.
 pub(super) fn minimise(
     start: &[f64],
     bounds: &[(f64, f64)],

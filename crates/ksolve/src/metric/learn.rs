@@ -3,16 +3,21 @@
 use super::round::Rows;
 use super::search::{Lengths, RoundReport, Search};
 use super::source::{MetricForm, MetricSource};
-use super::{neighbours, plan, sample};
+use super::{plan, series};
 use crate::solver::kept::Quiet;
+use crate::train::plan::Cut;
 use crate::train::survey::Survey;
-use crate::train::{Resources, Stages, TrainOptions};
+use crate::train::{Resources, Stages, TrainOptions, candidates};
 use crate::{Error, Folds, Result, Targets};
-use kapprox::landmark::RowSample;
+use kapprox::landmark::{RowSample, Scan, uniform_sample};
 use kapprox::metric::Metric;
 use kapprox::{Real, Spec};
+use kstore::key::Purpose;
 use kstore::pass::Observer;
 use kstore::{MemoryRows, RowSource};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// Share of the variance below which rounds have too little to begin from.
@@ -21,14 +26,15 @@ const LITTLE: f64 = 0.2;
 /// Features up to which `learn` tries a full metric too.
 const MOST_FULL: usize = 1_000;
 
-/// A metric that was learned, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Learned {
     /// The metric; `None` where none was better than the features as they are.
+    #[serde(with = "stored")]
     pub metric: Option<Arc<Metric>>,
     /// The kernel of the best round, every parameter a number.
+    #[serde(serialize_with = "as_text", deserialize_with = "of_text")]
     pub kernel: Spec,
-    /// The form of the metric.
+    /// The form of the metric: none, given, full, diagonal, low-rank(5).
     pub form: String,
     /// The rounds, in their order.
     pub rounds: Vec<RoundReport>,
@@ -38,8 +44,35 @@ pub(crate) struct Learned {
     pub passes: u64,
 }
 
-/// What the learning of a metric needs of the run.
-pub(crate) struct Asked<'a, T: Real> {
+pub(crate) fn as_text<V: Display, S: Serializer>(value: &V, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+fn of_text<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Spec, D::Error> {
+    Spec::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+/// A metric as its numbers with the number of its rows, 0 for a diagonal.
+mod stored {
+    use super::{Arc, Metric};
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(metric: &Option<Arc<Metric>>, serializer: S) -> Result<S::Ok, S::Error> {
+        let rows = |metric: &Metric| if metric.is_diagonal() { 0 } else { metric.outputs() };
+        metric.as_ref().map(|metric| (rows(metric), metric.numbers())).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, S: Deserializer<'de>>(from: S) -> Result<Option<Arc<Metric>>, S::Error> {
+        let metric = Option::<(usize, Vec<f64>)>::deserialize(from)?.map(|(rows, numbers)| match rows {
+            0 => Metric::diagonal(numbers),
+            r => Metric::matrix(&numbers, r),
+        });
+        Ok(metric.transpose().map_err(S::Error::custom)?.map(Arc::new))
+    }
+}
+
+pub(crate) struct MetricRequest<'a, T: Real> {
     /// The rows, scaled.
     pub(crate) source: &'a dyn RowSource<T>,
     pub(crate) survey: &'a Survey,
@@ -49,50 +82,43 @@ pub(crate) struct Asked<'a, T: Real> {
 }
 
 /// The options with the metric known: given for the divisors of the fit, or learned from its rows; and how it was learned.
-pub(crate) fn settle<T: Real>(asked: &Asked<'_, T>) -> Result<(TrainOptions, Option<Learned>)> {
-    let options = asked.options;
+pub(crate) fn settle<T: Real>(request: &MetricRequest<'_, T>) -> Result<(TrainOptions, Option<Learned>)> {
+    let options = request.options;
     let of = |metric: Option<Arc<Metric>>| metric.map_or(MetricSource::None, MetricSource::of);
     Ok(match &options.metric {
         MetricSource::Learned(form) => {
-            let learned = asked.learn(*form)?;
+            let learned = request.learn(*form)?;
             if learned.metric.is_none() {
                 let why = "no metric was better on held-out rows than the features as they are: the model has none";
-                asked.resources.stages.warn(why.to_string());
+                request.resources.stages.warn(why.to_string());
             }
             let (metric, kernel) = (of(learned.metric.clone()), learned.kernel.clone());
             (TrainOptions { metric, kernel, ..options.clone() }, Some(learned))
         }
         known => {
-            let metric = of(known.known_for(&asked.survey.scaler)?);
+            let metric = of(known.known_for(&request.survey.scaler)?);
             (TrainOptions { metric, ..options.clone() }, None)
         }
     })
 }
 
-impl<T: Real> Asked<'_, T> {
+impl<T: Real> MetricRequest<'_, T> {
     /// Learns a metric of the form on a sample that is in memory, where the table has more rows on all of them too.
     fn learn(&self, form: MetricForm) -> Result<Learned> {
         let cut = plan::cut_of::<T>(self.source.shape().features);
-        let (held, drawn) = sample::draw(self.source, self.survey.rows(), self.options.seed, cut, self.resources)?;
-        let warning = neighbours::warning(self.source, self.targets, &self.options.folds)?;
+        let (n, stage) = (self.survey.rows(), "sampling rows for the metric");
+        let rows = (n, plan::sampled(n, self.source.shape().features));
+        let (held, drawn) = draw(self.source, rows, self.options.seed, stage, cut, self.resources)?;
+        let warning = series::warning(self.source, self.targets, &self.options.folds)?;
         warning.into_iter().for_each(|text| self.resources.stages.warn(text));
         let folds = &plan::options(self.options).folds;
         let folds = Folds::new(folds, self.options.seed, self.source.range(), &self.survey.groups)?;
-        let learned = self.search((&held, &drawn), &folds, form, self.survey.rows() > held.len() as u64)?;
+        let learned = self.learn_on((&held, &drawn), &folds, form, n > held.len() as u64)?;
         Ok(Learned { passes: learned.passes + 2, ..learned })
     }
 
-    /// Learns a metric of the form on a sample: the rows in their order, and the best keys first.
+    /// Learns a metric of the form on a sample, the rows in their order and the best keys first; and with `all_rows` on these too.
     pub(crate) fn learn_on(
-        &self,
-        sample: (&MemoryRows<T>, &RowSample<T>),
-        folds: &Folds,
-        form: MetricForm,
-    ) -> Result<Learned> {
-        self.search(sample, folds, form, false)
-    }
-
-    fn search(
         &self,
         (held, drawn): (&MemoryRows<T>, &RowSample<T>),
         folds: &Folds,
@@ -138,6 +164,23 @@ impl<T: Real> Asked<'_, T> {
         let form = best.form.map_or("none".to_string(), |form| form.to_string());
         Ok(Learned { metric: best.round.metric, kernel: best.round.kernel, form, rounds, spread, passes })
     }
+}
+
+/// A uniform sample of `count` of the n rows: the rows in their order, with their targets, and the best keys first. Two passes.
+pub(crate) fn draw<T: Real>(
+    source: &dyn RowSource<T>,
+    (n, count): (u64, usize),
+    seed: u64,
+    stage: &str,
+    cut: Cut,
+    resources: &Resources<'_>,
+) -> Result<(MemoryRows<T>, RowSample<T>)> {
+    let range = source.range();
+    let observer = resources.stages.stage(stage, Some(range.end - range.start));
+    let data = Scan { source, pass: cut.pass(cut.scan_lanes, resources, &*observer), count: n };
+    let sample = uniform_sample(&data, count, Purpose::Candidates, seed)?;
+    let rows = candidates::in_row_order(sample.clone())?;
+    Ok((candidates::with_targets(rows, source, data.pass)?, sample))
 }
 
 /// The forms that are tried. A kernel that looks at some columns by their names needs features that stay what they are.

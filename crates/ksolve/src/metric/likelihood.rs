@@ -47,7 +47,6 @@ pub(crate) struct Stage {
     pub(crate) rows: usize,
     /// The first so many of these are landmarks.
     pub(crate) landmarks: usize,
-    /// Largest number of L-BFGS steps.
     pub(crate) steps: usize,
 }
 
@@ -58,10 +57,8 @@ pub(crate) const STAGES: [Stage; 3] = [
     Stage { rows: ROWS, landmarks: 500, steps: 20 },
 ];
 
-/// Most rows of a stage.
 pub(crate) const ROWS: usize = 4000;
 
-/// How to learn.
 #[derive(Clone, Copy)]
 pub(crate) struct Options<'a> {
     pub(crate) stages: &'a [Stage],
@@ -69,9 +66,8 @@ pub(crate) struct Options<'a> {
     pub(crate) observer: &'a dyn Observer,
 }
 
-/// What was learnt.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Lengths {
+pub(crate) struct Factors {
     /// a, one per feature: the learnt kernel is k(a ∘ x, a ∘ x').
     pub(crate) factors: Vec<f64>,
     /// s², in the square of the targets' unit; 0 where the targets are constant.
@@ -80,7 +76,6 @@ pub(crate) struct Lengths {
     pub(crate) noise: f64,
     /// F of the last stage's rows in nats, summed over targets; 0 where nothing can be learnt.
     pub(crate) objective: f64,
-    /// Steps over all stages.
     pub(crate) steps: usize,
 }
 
@@ -91,17 +86,13 @@ pub(crate) struct Lengths {
 ///
 /// *Cost* per step: that of [`Sample::likelihood`] once, rarely twice, for each stage. The bits do not depend on the number
 /// of threads.
-///
-/// # Errors
-/// [`Error::Shape`] and [`Error::TooFewRows`] for what is no sample, [`Error::Option`] for a kernel without a gradient,
-/// [`Error::NotFinite`] for numbers that are not or an F that overflows, and [`kstore::Error::Interrupted`].
 pub(crate) fn learn(
     x: MatRef<'_, f64>,
     y: MatRef<'_, f64>,
     kernel: &Arc<dyn AnyKernel>,
     options: &Options<'_>,
     workers: &Workers,
-) -> Result<Lengths> {
+) -> Result<Factors> {
     check(x, y)?;
     let kernel = kernel.typed::<f64>();
     require_positive_definite(&*kernel, "the marginal likelihood")?;
@@ -109,13 +100,14 @@ pub(crate) fn learn(
     let size = mean_diagonal(&*kernel, x);
     if unit == 0.0 || size == 0.0 {
         let factors = vec![1.0; x.ncols()];
-        return Ok(Lengths { factors, amplitude: 0.0, noise: 0.0, objective: 0.0, steps: 0 });
+        return Ok(Factors { factors, amplitude: 0.0, noise: 0.0, objective: 0.0, steps: 0 });
     }
-    let search = Search { x, y: targets.as_ref(), kernel: &*kernel, options, workers, bounds: bounds(x.ncols(), size) };
-    let (best, rows, steps) = search.stages(size)?;
+    let descent =
+        Descent { x, y: targets.as_ref(), kernel: &*kernel, options, workers, bounds: bounds(x.ncols(), size) };
+    let (best, rows, steps) = descent.stages(size)?;
     let (factors, scales) = best.at.split_at(x.ncols());
     let numbers = rows as f64 * y.ncols() as f64;
-    Ok(Lengths {
+    Ok(Factors {
         factors: factors.iter().map(|v| v.exp()).collect(),
         amplitude: unit * scales[0].exp(),
         noise: unit * scales[1].exp(),
@@ -166,7 +158,6 @@ fn standard(y: MatRef<'_, f64>) -> (f64, Mat<f64>) {
     (unit, centred)
 }
 
-/// The mean of k(x, x).
 fn mean_diagonal(kernel: &dyn Kernel<f64>, x: MatRef<'_, f64>) -> f64 {
     let (n, d) = (x.nrows(), x.ncols());
     let rows: Vec<f64> = (0..n).flat_map(|i| x.row(i).iter().copied()).collect();
@@ -183,8 +174,7 @@ fn bounds(d: usize, size: f64) -> Vec<(f64, f64)> {
     bounds
 }
 
-/// The search over stages and scales.
-struct Search<'a> {
+struct Descent<'a> {
     x: MatRef<'a, f64>,
     /// Without means, of variance 1.
     y: MatRef<'a, f64>,
@@ -194,7 +184,7 @@ struct Search<'a> {
     bounds: Vec<(f64, f64)>,
 }
 
-impl Search<'_> {
+impl Descent<'_> {
     /// The minimum of the last stage with its number of rows, and the steps of all; F in nats per row and target.
     fn stages(&self, size: f64) -> Result<(Minimum, usize, usize)> {
         let d = self.x.ncols();
@@ -233,7 +223,6 @@ impl Search<'_> {
         Err(Error::NotFinite { what: "the marginal likelihood", remedy })
     }
 
-    /// The stage, no larger than the sample.
     fn within(&self, stage: Stage) -> Stage {
         let rows = stage.rows.clamp(2, self.x.nrows());
         Stage { rows, landmarks: stage.landmarks.clamp(1, rows), ..stage }
@@ -260,7 +249,6 @@ impl Search<'_> {
     }
 }
 
-/// Whether the model explains more of the targets than their noise.
 fn found(best: &Minimum) -> bool {
     best.value.is_finite() && best.at.last().is_some_and(|noise| noise.exp() < NOTHING)
 }

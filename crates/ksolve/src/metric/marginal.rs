@@ -40,7 +40,6 @@ const LANDMARKS: usize = 32;
 /// Rows whose kernel values with themselves are differentiated at once.
 const DIAGONAL: usize = 16;
 
-/// The rows and targets that the likelihood is of.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample<'a> {
     /// n x d.
@@ -58,9 +57,6 @@ impl Sample<'_> {
     /// overflows.
     ///
     /// *Cost*: 4nm² + 10nmd + 5m³ flops; holds nm + 2nd + 8m² numbers. The bits do not depend on the number of threads.
-    ///
-    /// # Errors
-    /// [`Error::Option`] where the kernel has no gradient.
     pub(super) fn likelihood(&self, theta: &[f64], gradient: &mut [f64]) -> Result<f64> {
         let (n, d) = (self.x.nrows(), self.x.ncols());
         gradient.fill(0.0);

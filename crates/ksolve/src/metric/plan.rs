@@ -1,8 +1,8 @@
 //! What the learning of a metric holds, and how its fits are set.
 
 use super::gradient::{OuterProducts, Products};
+use super::likelihood;
 use super::source::MetricSource;
-use super::{likelihood, sample};
 use crate::train::plan::{Cut, Shape, plans, solve, tile_rows};
 use crate::train::{LandmarkSource, Stage, TrainOptions, Work};
 use crate::{FoldSpec, Folds, Intercept, Result, RidgeOptions};
@@ -13,11 +13,16 @@ use kstore::Plan;
 /// Landmarks of the fits, whatever the rank of the model: gradients need fewer than predictions.
 const RANK: usize = 512;
 
-/// Lambdas of the fits.
 const LAMBDAS: [f64; 7] = [1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3];
 
 /// Number of folds, where the fit that the metric is for has none.
 const FOLDS: usize = 5;
+
+/// Most rows of the sample that the rounds see, in memory.
+const SAMPLED: usize = 20_000;
+
+/// Most numbers of the sample: with more than 200 features it has fewer rows.
+const NUMBERS: usize = 4_000_000;
 
 /// The systems of the fits, at one rank, for targets less their centre.
 pub(super) fn ridge(rank: usize, target_centre: Vec<f64>) -> RidgeOptions {
@@ -44,9 +49,6 @@ pub(super) fn options(options: &TrainOptions) -> TrainOptions {
 }
 
 /// The folds of the fits on n rows, where the fit that the metric is for has none.
-///
-/// # Errors
-/// Fewer rows than folds.
 pub(crate) fn folds(seed: u64, n: u64) -> Result<Folds> {
     Folds::new(&FoldSpec::Hash(FOLDS), seed, 0..n, &[])
 }
@@ -57,21 +59,13 @@ pub(super) fn cut_of<T: Real>(d: usize) -> Cut {
     Cut { tile, segment: (16 * tile) as u64, scan_lanes: 1, gram_lanes: 1, prefetch: 1 }
 }
 
-/// The stage that learns the metric; `None` where none is learned.
-///
-/// # Errors
-/// Errors of the map.
 pub(crate) fn stage<T: Real>(work: &Work<'_>) -> Result<Option<Stage>> {
     let MetricSource::Learned(_) = work.options.metric else { return Ok(None) };
     let plan = plan::<T>(&work.options, &work.shape, work.resources.memory)?;
-    let held = sample::rows(work.shape.n, work.shape.columns);
+    let held = sampled(work.shape.n, work.shape.columns);
     Ok(Some(Stage { plan, passes: if held as u64 == work.shape.n { 2 } else { 7 } }))
 }
 
-/// What the learning of a metric holds.
-///
-/// # Errors
-/// Errors of the map.
 pub(crate) fn plan<T: Real>(training: &TrainOptions, outer: &Shape, budget: usize) -> Result<Plan> {
     let inner = options(training);
     let Shape { n, columns: d, t, element, threads, .. } = *outer;
@@ -94,11 +88,17 @@ pub(crate) fn plan<T: Real>(training: &TrainOptions, outer: &Shape, budget: usiz
     let cut = cut_of::<T>(d);
     let most = plans::<T>(&shape, &last, cut, budget).into_iter().max_by_key(Plan::bytes);
     let fewer = "read fewer columns (`features`), or leave `metric` out";
-    let held = sample::rows(n, d);
+    let held = sampled(n, d);
     let plan = Plan { what: "metric".to_string(), ..most.unwrap_or_else(|| last(cut)) };
     Ok(plan
-        .term("sampled rows", sample::bytes(held, d, t, element), fewer)
+        .term("sampled rows", held.saturating_mul(3 * (d * element + 40) + 16 * (t + 1)), fewer)
         .term("gradients", OuterProducts::scratch_bytes(shape.map.p, d, threads), fewer)
         .term("products of gradients", 8 * Products::bytes(d), fewer)
         .term("marginal likelihood", likelihood::bytes(held, d, t), fewer))
+}
+
+/// Number of rows of the sample of n rows with d features.
+pub(super) fn sampled(n: u64, d: usize) -> usize {
+    let most = SAMPLED.min(NUMBERS / d.max(1)).max(1);
+    usize::try_from(n).unwrap_or(usize::MAX).min(most)
 }

@@ -1,23 +1,24 @@
-//! A round: a fit of kernel ridge regression through a metric, its held-out error, and the gradients of its function.
+//! A round: a fit of kernel ridge regression through a metric, its held-out error, the gradients of its function, the metric that they ask
+//! for, and how much they depend on the rows.
 
 use super::gradient::{OuterProducts, Products};
 use super::plan;
+use super::source::MetricForm;
 use crate::train::plan::{Cut, GRAM};
 use crate::train::{Resources, TrainOptions, landmarks};
 use crate::{Error, Folds, Result, RidgeFold, Surface, Targets};
 use faer::Mat;
+use kapprox::decompose::{product, symmetric_eigen};
 use kapprox::map::Expansion;
 use kapprox::metric::{Metric, MetricRows};
 use kapprox::{Real, Spec};
-use kstore::{Pass, Reading, RowSource};
+use kstore::{Coded, MemoryRows, Pass, Reading, RowSource};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The rows that rounds learn from, and how.
 pub(super) struct Rows<'a, T: Real> {
     /// The rows, scaled, before the metric.
     pub(super) source: &'a dyn RowSource<T>,
-    /// Number of rows.
     pub(super) n: u64,
     pub(super) reading: &'a Reading,
     pub(super) targets: &'a Targets,
@@ -27,7 +28,6 @@ pub(super) struct Rows<'a, T: Real> {
     pub(super) resources: &'a Resources<'a>,
 }
 
-/// A fit through a metric.
 pub(super) struct Round<T> {
     /// The metric of the fit; `None` for the features as they are.
     pub(super) metric: Option<Arc<Metric>>,
@@ -37,7 +37,6 @@ pub(super) struct Round<T> {
     pub(super) error: f64,
     /// The function, in the span of landmarks.
     expansion: Expansion<T>,
-    /// Passes over the rows.
     pub(super) passes: u64,
 }
 
@@ -65,7 +64,6 @@ impl<T: Real> Rows<'_, T> {
         Ok(values)
     }
 
-    /// Fits with a kernel through a metric.
     pub(super) fn fit(&self, metric: Option<Arc<Metric>>, kernel: &Spec) -> Result<Round<T>> {
         let options = TrainOptions { kernel: kernel.clone(), ..self.options.clone() };
         let (source, workers) = (self.through(metric.as_ref()), self.resources.workers);
@@ -115,6 +113,100 @@ fn pulled_back(m: &Mat<f64>, metric: &Metric) -> Mat<f64> {
         return Mat::from_fn(d, d, |i, j| numbers[i] * m[(i, j)] * numbers[j]);
     }
     let a = Mat::from_fn(r, d, |k, j| numbers[k * d + j]);
-    let ma = kapprox::decompose::product(m.as_ref(), a.as_ref());
-    kapprox::decompose::product(a.transpose(), ma.as_ref())
+    let ma = product(m.as_ref(), a.as_ref());
+    product(a.transpose(), ma.as_ref())
+}
+
+/// The metric of a form whose AᵀA is M, with the trace d; `None` where M is 0.
+pub(super) fn root(m: &Mat<f64>, form: MetricForm) -> Result<Option<Metric>> {
+    let d = m.nrows();
+    let trace: f64 = (0..d).map(|j| m[(j, j)].max(0.0)).sum();
+    if !(trace > 0.0 && trace.is_finite()) {
+        return Ok(None);
+    }
+    let unit = d as f64 / trace;
+    if form == MetricForm::Diagonal {
+        return Ok(Some(Metric::diagonal((0..d).map(|j| (m[(j, j)].max(0.0) * unit).sqrt()).collect())?));
+    }
+    let scaled = Mat::from_fn(d, d, |i, j| m[(i, j)] * unit);
+    let (values, vectors) = symmetric_eigen(scaled.as_ref())?;
+    let roots: Vec<f64> = values.iter().map(|value| value.max(0.0).sqrt()).collect();
+    Ok(Some(match form {
+        MetricForm::LowRank(r) => {
+            // the eigenvalues ascend
+            let leading: Vec<usize> = (d - r.min(d)..d).rev().collect();
+            let kept: f64 = leading.iter().map(|k| values[*k].max(0.0)).sum();
+            let unit = (d as f64 / kept).sqrt();
+            let rows: Vec<f64> =
+                leading.iter().flat_map(|k| (0..d).map(|j| unit * roots[*k] * vectors[(j, *k)])).collect();
+            Metric::matrix(&rows, leading.len())?
+        }
+        _ => {
+            let half = Mat::from_fn(d, d, |i, k| vectors[(i, k)] * roots[k]);
+            let a = product(half.as_ref(), vectors.transpose());
+            let rows: Vec<f64> =
+                (0..d).flat_map(|i| (0..d).map(|j| (a[(i, j)] + a[(j, i)]) / 2.0).collect::<Vec<_>>()).collect();
+            Metric::matrix(&rows, d)?
+        }
+    }))
+}
+
+/// The standard deviation over folds of the share of each feature in the trace of M, where M averages the gradients of one function,
+/// that of `round`, over the rows of one fold. `None` for fewer than two folds with rows, and where a fold's gradients are 0.
+///
+/// *Cost*: the gradients of all rows once. *Bytes*: the rows of a fold once more.
+pub(super) fn spread<T: Real>(rows: &Rows<'_, T>, round: &Round<T>) -> Result<Option<Vec<f64>>> {
+    let mut shares: Vec<Vec<f64>> = Vec::new();
+    for fold in 0..rows.folds.count() {
+        let part = of_fold(rows, fold)?;
+        if part.is_empty() {
+            continue;
+        }
+        let products = Rows { source: &part, n: part.len() as u64, ..*rows }.products(round)?;
+        let trace: f64 = (0..products.nrows()).map(|j| products[(j, j)]).sum();
+        if !(trace.is_finite() && trace > 0.0) {
+            return Ok(None);
+        }
+        shares.push((0..products.nrows()).map(|j| products[(j, j)] / trace).collect());
+    }
+    Ok(deviations(&shares))
+}
+
+/// The rows of a fold, with their weights.
+fn of_fold<T: Real>(rows: &Rows<'_, T>, fold: usize) -> Result<MemoryRows<T>> {
+    let (shape, observer) = (rows.source.shape(), rows.resources.stages.stage("rows of a fold", None));
+    let pass = Pass { journal: None, ..rows.cut.pass(1, rows.resources, &*observer) };
+    let (mut x, mut weights) = (Vec::new(), Vec::new());
+    pass.visit(rows.source, |block| {
+        for (i, row) in block.rows.iter().enumerate() {
+            let code = block.groups.as_ref().map_or(Coded::UNKNOWN, |groups| groups.codes[i]);
+            if rows.folds.fold_of(*row, code)? == fold {
+                x.extend_from_slice(&block.x[i * shape.features..(i + 1) * shape.features]);
+                weights.push(block.weight(i).unwrap_or(1.0));
+            }
+        }
+        Ok::<(), Error>(())
+    })?;
+    Ok(MemoryRows::new(x, shape.features)?.with_targets(weights, 1)?.weighted(true)?)
+}
+
+/// The standard deviation of each column; `None` for fewer than two rows.
+fn deviations(rows: &[Vec<f64>]) -> Option<Vec<f64>> {
+    let n = rows.len() as f64;
+    let deviation = |j: usize| {
+        let mean = rows.iter().map(|row| row[j]).sum::<f64>() / n;
+        (rows.iter().map(|row| (row[j] - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt()
+    };
+    (rows.len() > 1).then(|| (0..rows[0].len()).map(deviation).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deviations_are_those_of_a_sample() {
+        assert_eq!(deviations(&[vec![1.0]]), None);
+        assert_eq!(deviations(&[vec![1.0, 5.0], vec![3.0, 5.0]]), Some(vec![2f64.sqrt(), 0.0]));
+    }
 }

@@ -1,10 +1,8 @@
 //! The rounds of a search for a metric.
 
 use super::likelihood;
-use super::root::root;
-use super::round::{Round, Rows};
+use super::round::{Round, Rows, root, spread};
 use super::source::MetricForm;
-use super::spread::spread;
 use crate::train::landmarks;
 use crate::{Error, Result};
 use faer::Mat;
@@ -14,7 +12,6 @@ use kapprox::{Real, Spec};
 use kstore::pass::Observer;
 use std::sync::Arc;
 
-/// Most rounds of a form.
 const ROUNDS: usize = 6;
 
 /// Rounds without a smaller error after which a form is given up.
@@ -68,7 +65,6 @@ impl<T: Real> Lengths<'_, T> {
     }
 }
 
-/// A sample behind a metric.
 pub(crate) fn behind<T: Real>(sample: &RowSample<T>, metric: &Metric) -> RowSample<T> {
     let mut x = vec![T::default(); sample.len() * metric.outputs()];
     metric.apply(&sample.x, &mut x);
@@ -92,21 +88,16 @@ pub(super) struct Search<'a, T: Real> {
 
 impl<'a, T: Real> Search<'a, T> {
     /// A search for rows whose targets have this variance.
-    ///
-    /// # Errors
-    /// A kernel without gradients.
     pub(super) fn new(variance: f64, lengths: Lengths<'a, T>) -> Result<Self> {
         let search = Self { variance, lengths, rounds: Vec::new(), best: None };
         search.check()?;
         Ok(search)
     }
 
-    /// The best round, and the reports of all.
     pub(super) fn found(self) -> (Option<Best<T>>, Vec<RoundReport>) {
         (self.best, self.rounds)
     }
 
-    /// Fits through a metric, and reports the round.
     fn fit(
         &mut self,
         rows: &Rows<'_, T>,
@@ -127,14 +118,12 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(round)
     }
 
-    /// Keeps a round that is better than the best so far.
     fn keep(&mut self, round: Round<T>, form: Option<MetricForm>, factor: f64) {
         if self.best.as_ref().is_none_or(|best| round.error < best.round.error) {
             self.best = Some(Best { round, form, factor });
         }
     }
 
-    /// Refuses a kernel without gradients.
     fn check(&self) -> Result<()> {
         let kernel = self.lengths.kernel(None, 1.0)?;
         match kernel.build()?.typed::<f64>().differentiable() {
@@ -157,7 +146,6 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(())
     }
 
-    /// The share of the variance that the best round explains.
     pub(super) fn explained(&self) -> f64 {
         let error = self.best.as_ref().map_or(f64::INFINITY, |best| best.round.error);
         if self.variance > 0.0 { 1.0 - error / self.variance } else { 1.0 }

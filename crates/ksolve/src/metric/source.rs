@@ -1,6 +1,6 @@
 //! Where a fit takes its metric from.
 
-use super::Given;
+use super::KnownMetric;
 use crate::{Error, Result};
 use kapprox::metric::Metric;
 use kstore::Scaler;
@@ -59,7 +59,7 @@ pub enum MetricSource {
     #[default]
     None,
     /// It is known.
-    Given(Given),
+    Given(KnownMetric),
     /// It is learned from the target.
     Learned(MetricForm),
 }
@@ -67,10 +67,9 @@ pub enum MetricSource {
 impl MetricSource {
     /// A metric that is known, for the features of the fit as they are scaled.
     pub fn of(metric: Arc<Metric>) -> Self {
-        Self::Given(Given { metric, scaler: None })
+        Self::Given(KnownMetric { metric, scaler: None })
     }
 
-    /// The metric of a source whose metric is known, for features that the fit has scaled.
     pub(crate) fn known(&self) -> Option<&Arc<Metric>> {
         match self {
             Self::Given(given) => Some(&given.metric),
@@ -79,9 +78,6 @@ impl MetricSource {
     }
 
     /// The metric of a source whose metric is known, for features that are scaled so.
-    ///
-    /// # Errors
-    /// A metric of another number of features, or from the other side of asinh.
     pub(crate) fn known_for(&self, scaler: &Scaler) -> Result<Option<Arc<Metric>>> {
         match self {
             Self::Given(given) => given.scaled(scaler).map(Some),

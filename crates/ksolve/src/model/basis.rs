@@ -97,7 +97,6 @@ impl<T: Real> Model<T> {
         self.form.functions(|| self.plain_functions(), points, self.dims().1)
     }
 
-    /// The functions of the basis as they are.
     fn plain_functions(&self) -> Result<Box<dyn FeatureMap<T>>> {
         let Card { kernel, with, map, rank, seed, features, .. } = &self.card;
         let kernel = Spec::parse(kernel)?.resolve_columns(features)?;

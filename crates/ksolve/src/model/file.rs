@@ -24,32 +24,98 @@
 
 use super::{Basis, Card, Form, Model};
 use crate::{Error, Head, Quadratic, Result};
-use faer::Mat;
+use faer::{Mat, MatRef};
 use kapprox::Real;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::{Result as Written, Write};
 use std::path::Path;
 
 /// Format written by this version.
-pub const FORMAT_VERSION: u64 = 1;
+pub(super) const FORMAT_VERSION: u64 = 1;
 
 /// First kmill that reads [`FORMAT_VERSION`]; stands in the file, so that an older kmill can name it.
-pub const NEEDS_KMILL: &str = "0.1.0";
+const NEEDS_KMILL: &str = "0.1.0";
 
-/// Name of the metadata entry.
 pub(super) const KEY: &str = "kmill";
 
-/// The numbers of a tensor to be written.
-enum Data<'a, T> {
-    Real(&'a [T]),
-    Wide(Vec<f64>),
+pub(super) enum Tensor<'a, T> {
+    /// Points, row-major, of so many features.
+    Points(&'a [T], usize),
+    Numbers(Cow<'a, [f64]>),
     /// Written row by row.
-    Matrix(&'a Mat<f64>),
-    Rows(&'a [u64]),
-    Counts(Vec<u64>),
+    Matrix(Cow<'a, Mat<f64>>),
+    Counts(Cow<'a, [u64]>),
+}
+
+impl<'a, T: Real> Tensor<'a, T> {
+    fn numbers(numbers: &'a [f64]) -> Self {
+        Self::Numbers(numbers.into())
+    }
+
+    fn matrix(matrix: &'a Mat<f64>) -> Self {
+        Self::Matrix(Cow::Borrowed(matrix))
+    }
+
+    fn dtype(&self) -> Dtype {
+        match self {
+            Self::Points(..) => dtype::<T>(),
+            Self::Numbers(_) | Self::Matrix(_) => Dtype::F64,
+            Self::Counts(_) => Dtype::U64,
+        }
+    }
+
+    fn shape(&self) -> Vec<usize> {
+        match self {
+            Self::Points(values, d) => vec![values.len() / (*d).max(1), *d],
+            Self::Numbers(values) => vec![values.len()],
+            Self::Matrix(matrix) => vec![matrix.nrows(), matrix.ncols()],
+            Self::Counts(values) => vec![values.len()],
+        }
+    }
+
+    fn is_finite(&self) -> bool {
+        match self {
+            Self::Points(values, _) => values.iter().all(|v| v.to_f64().is_finite()),
+            Self::Numbers(values) => values.iter().all(|v| v.is_finite()),
+            Self::Matrix(matrix) => matrix.is_all_finite(),
+            Self::Counts(_) => true,
+        }
+    }
+
+    fn write(&self, out: &mut impl Write) -> Written<()> {
+        let mut number = |v: f64| out.write_all(&v.to_le_bytes());
+        match self {
+            Self::Points(values, _) if dtype::<T>() == Dtype::F32 => {
+                values.iter().try_for_each(|v| out.write_all(&(v.to_f64() as f32).to_le_bytes()))
+            }
+            Self::Points(values, _) => values.iter().try_for_each(|v| number(v.to_f64())),
+            Self::Numbers(values) => values.iter().try_for_each(|v| number(*v)),
+            Self::Matrix(matrix) => matrix.row_iter().try_for_each(|row| row.iter().try_for_each(|v| number(*v))),
+            Self::Counts(values) => values.iter().try_for_each(|v| out.write_all(&v.to_le_bytes())),
+        }
+    }
+}
+
+/// A number of a tensor in messages.
+fn told(tensor: &str) -> &'static str {
+    match tensor.split('.').next() {
+        Some("landmarks" | "probe") => "a function of the basis",
+        Some("coefficients") => "a coefficient of the model",
+        Some("degree" | "paths") => "a degree or path of the model",
+        Some("intercept") => "the intercept of the model",
+        Some("scaler") => "the scaler of the model",
+        Some("quadratic") => "a variance or distance of the model",
+        Some("components") => "a component of the model",
+        _ => "the metric of the model",
+    }
+}
+
+pub(super) fn dtype<T: Real>() -> Dtype {
+    if <T as kstore::Real>::NAME == "f32" { Dtype::F32 } else { Dtype::F64 }
 }
 
 impl<T: Real> Model<T> {
@@ -60,8 +126,7 @@ impl<T: Real> Model<T> {
     /// # Errors
     /// [`Error::NotFinite`] before anything is written; [`kstore::Error::Io`].
     pub fn save(&self, path: &Path) -> Result<()> {
-        self.check_finite()?;
-        let tensors = self.tensors();
+        let tensors = self.sound_tensors()?;
         let header = self.header(&tensors)?;
         let mut out = kstore::AtomicFile::create(path)?;
         write_all(&mut out, &header, &tensors).map_err(kstore::Error::io("write", path))?;
@@ -73,106 +138,96 @@ impl<T: Real> Model<T> {
     /// # Errors
     /// [`Error::NotFinite`].
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        self.check_finite()?;
-        let tensors = self.tensors();
+        let tensors = self.sound_tensors()?;
         let mut bytes = Vec::new();
         let header = self.header(&tensors)?;
         write_all(&mut bytes, &header, &tensors).map_err(kstore::Error::io("write", "the model in memory"))?;
         Ok(bytes)
     }
 
-    fn check_finite(&self) -> Result<()> {
-        let remedy = "raise `lambda` or use `precision` f64";
+    /// The tensors, all of whose numbers are finite, in the order of the file: widest type first, as safetensors wants, then by name.
+    fn sound_tensors(&self) -> Result<Vec<(&'static str, Tensor<'_, T>)>> {
+        let mut tensors = self.tensors();
         let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
-        let (_, _, t) = self.dims();
-        let coefficients = (0..t).all(|j| finite(self.coefficients.col_as_slice(j)));
-        let parts = [
-            (
-                "a function of the basis",
-                match &self.basis {
-                    Basis::Landmarks { points, .. } => points.iter().all(|v| v.to_f64().is_finite()),
-                    Basis::Features { probe } => finite(probe),
-                },
-            ),
-            ("a coefficient of the model", coefficients),
-            ("a degree or path of the model", self.form.is_finite()),
-            ("the intercept of the model", finite(&self.intercept)),
-            ("the scaler of the model", finite(&self.centre) && finite(&self.scale) && finite(&self.mean)),
-            ("a variance or distance of the model", self.quadratic.as_ref().is_none_or(Quadratic::is_finite)),
-            ("a component of the model", self.components.as_ref().is_none_or(|head| head.is_finite())),
-            ("lambda", self.card.lambda.is_none_or(f64::is_finite)),
-            ("the certificate", self.card.certificate.is_none_or(|c| finite(&[c.trace_error, c.overshoot, c.floor]))),
-        ];
-        match parts.into_iter().find(|(_, finite)| !finite) {
-            Some((what, _)) => Err(Error::NotFinite { what, remedy }),
-            None => Ok(()),
+        let mut wrong = tensors.iter().find(|(_, tensor)| !tensor.is_finite()).map(|(name, _)| told(name));
+        if !self.card.lambda.is_none_or(f64::is_finite) {
+            wrong = wrong.or(Some("lambda"));
         }
+        if !self.card.certificate.is_none_or(|c| finite(&[c.trace_error, c.overshoot, c.floor])) {
+            wrong = wrong.or(Some("the certificate"));
+        }
+        if let Some(what) = wrong {
+            return Err(Error::NotFinite { what, remedy: "raise `lambda` or use `precision` f64" });
+        }
+        tensors.sort_by(|a, b| b.1.dtype().cmp(&a.1.dtype()).then(a.0.cmp(b.0)));
+        Ok(tensors)
     }
 
-    /// The tensors in the order of the file: widest type first, as safetensors wants, then by name.
-    fn tensors(&self) -> Vec<(&'static str, Dtype, Vec<usize>, Data<'_, T>)> {
-        let (m, features, t) = self.dims();
-        let d = self.centre.len();
+    /// What [`super::load`] reads.
+    fn tensors(&self) -> Vec<(&'static str, Tensor<'_, T>)> {
         let mut tensors = vec![
-            ("coefficients", Dtype::F64, vec![m, t], Data::Matrix(&self.coefficients)),
-            ("intercept", Dtype::F64, vec![t], Data::Wide(self.intercept.clone())),
-            ("scaler.centre", Dtype::F64, vec![d], Data::Wide(self.centre.clone())),
-            ("scaler.mean", Dtype::F64, vec![d], Data::Wide(self.mean.clone())),
-            ("scaler.scale", Dtype::F64, vec![d], Data::Wide(self.scale.clone())),
+            ("coefficients", Tensor::matrix(&self.coefficients)),
+            ("intercept", Tensor::numbers(&self.intercept)),
+            ("scaler.centre", Tensor::numbers(&self.centre)),
+            ("scaler.mean", Tensor::numbers(&self.mean)),
+            ("scaler.scale", Tensor::numbers(&self.scale)),
         ];
         match &self.basis {
             Basis::Landmarks { points, rows } => tensors.extend([
-                ("landmark_rows", Dtype::U64, vec![rows.len()], Data::Rows(rows)),
-                ("landmarks", dtype::<T>(), vec![rows.len(), features], Data::Real(points)),
+                ("landmark_rows", Tensor::Counts(rows.into())),
+                ("landmarks", Tensor::Points(points, self.dims().1)),
             ]),
-            Basis::Features { probe } => tensors.push(("probe", Dtype::F64, vec![m], Data::Wide(probe.clone()))),
+            Basis::Features { probe } => tensors.push(("probe", Tensor::numbers(probe))),
         }
         tensors.extend(self.metric.as_ref().map(|metric| {
-            let shape = if metric.is_diagonal() { vec![d] } else { vec![metric.outputs(), d] };
-            ("metric", Dtype::F64, shape, Data::Wide(metric.numbers()))
+            let (numbers, r, d) = (metric.numbers(), metric.outputs(), metric.inputs());
+            let matrix = || MatRef::from_row_major_slice(&numbers, r, d).to_owned();
+            (
+                "metric",
+                match metric.is_diagonal() {
+                    false => Tensor::Matrix(Cow::Owned(matrix())),
+                    true => Tensor::Numbers(numbers.into()),
+                },
+            )
         }));
-        let count = |k: &usize| ("neighbours", Dtype::U64, vec![1], Data::Counts(vec![*k as u64]));
+        let count = |k: &usize| ("neighbours", Tensor::Counts(vec![*k as u64].into()));
         match &self.form {
             Form::Plain => {}
             Form::OverDegree { coefficients, floor } => tensors.extend([
-                ("degree.coefficients", Dtype::F64, vec![m], Data::Wide(coefficients.clone())),
-                ("degree.floor", Dtype::F64, vec![1], Data::Wide(vec![*floor])),
+                ("degree.coefficients", Tensor::numbers(coefficients)),
+                ("degree.floor", Tensor::numbers(std::slice::from_ref(floor))),
             ]),
             Form::Weights { neighbours } => tensors.push(count(neighbours)),
-            Form::Paths { neighbours, lengths } => tensors.extend([
-                count(neighbours),
-                ("paths", Dtype::F64, vec![lengths.nrows(), lengths.ncols()], Data::Matrix(lengths)),
-            ]),
+            Form::Paths { neighbours, lengths } => {
+                tensors.extend([count(neighbours), ("paths", Tensor::matrix(lengths))]);
+            }
         }
-        if let Some(quadratic) = &self.quadratic {
-            let Quadratic { factor, shift, features, constant, residual, units } = quadratic;
+        if let Some(Quadratic { factor, shift, features, constant, residual, units }) = &self.quadratic {
             tensors.extend([
-                ("quadratic.factor", Dtype::F64, vec![m, shift.len()], Data::Matrix(factor)),
-                ("quadratic.shift", Dtype::F64, vec![shift.len()], Data::Wide(shift.clone())),
-                ("quadratic.units", Dtype::F64, vec![units.len()], Data::Wide(units.clone())),
-                ("quadratic.scalars", Dtype::F64, vec![2], Data::Wide(vec![*residual, *constant])),
+                ("quadratic.factor", Tensor::matrix(factor)),
+                ("quadratic.shift", Tensor::numbers(shift)),
+                ("quadratic.units", Tensor::numbers(units)),
+                ("quadratic.scalars", Tensor::Numbers(vec![*residual, *constant].into())),
             ]);
-            let features = features.as_ref();
-            tensors.extend(features.map(|f| ("quadratic.features", Dtype::F64, vec![m, f.ncols()], Data::Matrix(f))));
+            tensors.extend(features.as_ref().map(|features| ("quadratic.features", Tensor::matrix(features))));
         }
         if let Some(Head { weights, intercept }) = &self.components {
-            let q = intercept.len();
             tensors.extend([
-                ("components.coefficients", Dtype::F64, vec![m, q], Data::Matrix(weights)),
-                ("components.intercept", Dtype::F64, vec![q], Data::Wide(intercept.clone())),
+                ("components.coefficients", Tensor::matrix(weights)),
+                ("components.intercept", Tensor::numbers(intercept)),
             ]);
         }
-        tensors.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         tensors
     }
 
-    fn header(&self, tensors: &[(&'static str, Dtype, Vec<usize>, Data<'_, T>)]) -> Result<Vec<u8>> {
+    fn header(&self, tensors: &[(&'static str, Tensor<'_, T>)]) -> Result<Vec<u8>> {
         let mut offset = 0;
-        let infos = tensors.iter().map(|(name, dtype, shape, _)| {
+        let infos = tensors.iter().map(|(name, tensor)| {
+            let (dtype, shape) = (tensor.dtype(), tensor.shape());
             let bytes = shape.iter().product::<usize>() * dtype.bitsize() / 8;
             let data_offsets = (offset, offset + bytes);
             offset += bytes;
-            (name.to_string(), TensorInfo { dtype: *dtype, shape: shape.clone(), data_offsets })
+            (name.to_string(), TensorInfo { dtype, shape, data_offsets })
         });
         let infos = infos.collect();
         let damaged = |detail: String| Error::Damaged { path: "the model to write".into(), detail };
@@ -208,31 +263,7 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-pub(super) fn dtype<T: Real>() -> Dtype {
-    if <T as kstore::Real>::NAME == "f32" { Dtype::F32 } else { Dtype::F64 }
-}
-
-fn write_all<T: Real>(
-    out: &mut impl Write,
-    header: &[u8],
-    tensors: &[(&'static str, Dtype, Vec<usize>, Data<'_, T>)],
-) -> std::io::Result<()> {
+fn write_all<T: Real>(out: &mut impl Write, header: &[u8], tensors: &[(&'static str, Tensor<'_, T>)]) -> Written<()> {
     out.write_all(header)?;
-    for (_, dtype, _, data) in tensors {
-        match data {
-            Data::Real(values) if *dtype == Dtype::F32 => {
-                values.iter().try_for_each(|v| out.write_all(&(v.to_f64() as f32).to_le_bytes()))?;
-            }
-            Data::Real(values) => values.iter().try_for_each(|v| out.write_all(&v.to_f64().to_le_bytes()))?,
-            Data::Matrix(matrix) => {
-                for i in 0..matrix.nrows() {
-                    matrix.row(i).iter().try_for_each(|v| out.write_all(&v.to_le_bytes()))?;
-                }
-            }
-            Data::Wide(values) => values.iter().try_for_each(|v| out.write_all(&v.to_le_bytes()))?,
-            Data::Counts(values) => values.iter().try_for_each(|v| out.write_all(&v.to_le_bytes()))?,
-            Data::Rows(values) => values.iter().try_for_each(|v| out.write_all(&v.to_le_bytes()))?,
-        }
-    }
-    Ok(())
+    tensors.iter().try_for_each(|(_, tensor)| tensor.write(out))
 }

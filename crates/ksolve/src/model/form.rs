@@ -65,21 +65,11 @@ impl Form {
         }
     }
 
-    /// Bytes that it holds.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::OverDegree { coefficients, .. } => 8 * coefficients.len(),
             Self::Paths { lengths, .. } => 8 * lengths.nrows() * lengths.ncols(),
             Self::Plain | Self::Weights { .. } => 0,
-        }
-    }
-
-    /// True where every number is finite.
-    pub(super) fn is_finite(&self) -> bool {
-        match self {
-            Self::OverDegree { coefficients, floor } => coefficients.iter().chain([floor]).all(|v| v.is_finite()),
-            Self::Paths { lengths, .. } => lengths.col_iter().all(|column| column.iter().all(|v| v.is_finite())),
-            Self::Plain | Self::Weights { .. } => true,
         }
     }
 }

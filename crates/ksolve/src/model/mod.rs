@@ -2,13 +2,12 @@
 //!
 //! f(x) = b(x)·α + c, with b(x) the values of the model's [`Basis`] at x, in its [`Form`], α (m x t) their coefficients and c the intercepts. Of
 //! models of novelty that have a [`quadratic`](crate::quadratic) function, f is that less the function.
-//! Maps in the span of landmarks are stored as kernel functions of those: predicting then needs no factor. See [`file`]
-//! for the format.
+//! Maps in the span of landmarks are stored as kernel functions of those: predicting then needs no factor. The module `file` tells
+//! of the format.
 
 mod basis;
 mod card;
-mod components;
-pub mod file;
+mod file;
 mod form;
 mod load;
 mod predict;
@@ -21,6 +20,7 @@ pub use predict::PredictScratch;
 use crate::quadratic::{self, Quadratic};
 use crate::strips::{Pool, row_strips};
 use crate::{Error, Head, Result, Task, dots};
+use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef};
 use kapprox::metric::Metric;
 use kapprox::{FeatureMap, Kernel, Real};
@@ -174,25 +174,58 @@ impl<T: Real> Model<T> {
             self.predict_few(kernel_rows, x, out, &mut PredictScratch::new(basis));
             return Ok(());
         }
-        let distance = self.distance().map(|quadratic| self.kernel().map(|kernel| (quadratic, kernel))).transpose()?;
-        let strips = row_strips(out, STRIP);
-        self.each_strip(basis, x, strips, workers, |k, x, mut out, buffers| {
-            let rows = out.nrows();
-            combine(&self.coefficients, &self.intercept, k, &mut buffers.wide, &mut buffers.scores);
-            if let Some((quadratic, kernel)) = &distance {
-                let (squares, mut values) = (self.squares(k, x, &**kernel), vec![0.0; rows]);
-                quadratic.values(k, &squares, &mut buffers.quadratic, &mut values);
-                buffers.scores.iter_mut().zip(values).for_each(|(score, value)| *score -= value);
-            }
-            let overflows = k.col_iter().any(|column| predict::overflowed(column.iter().copied()));
-            for r in 0..rows {
-                let none = overflows && predict::overflowed(k.row(r).iter().copied());
-                for j in 0..out.ncols() {
-                    out[(r, j)] = if none { f64::INFINITY } else { buffers.scores[j * rows + r] };
-                }
-            }
-        });
+        let kernel = self.distance().map(|_| self.kernel()).transpose()?;
+        self.predict_all(basis, kernel.as_deref(), x, Outputs::of_scores(out), workers);
         Ok(())
+    }
+
+    /// Computes all outputs from one evaluation of the basis; `kernel` is that of [`Model::kernel`], needed where the quadratic function
+    /// is. *Cost* of components: 2·m·q flops a row.
+    pub(crate) fn predict_all(
+        &self,
+        basis: &dyn FeatureMap<T>,
+        kernel: Option<&dyn Kernel<T>>,
+        x: MatRef<'_, T>,
+        outputs: Outputs<'_>,
+        workers: &Workers,
+    ) {
+        let distance = self.distance().filter(|_| outputs.scores.ncols() > 0);
+        let quadratic = if outputs.quadratic.ncols() > 0 { self.quadratic.as_ref() } else { distance };
+        let (m, pool) = (basis.dims().1, Pool::default());
+        workers.each(outputs.strips(), |(first, mut out)| {
+            let x = x.subrows(first, out.scores.nrows());
+            let rows = x.nrows();
+            pool.with(Buffers::default, |Buffers { basis: block, wide, sums, scratch }: &mut Buffers<T>| {
+                block.resize(STRIP * m, T::default());
+                let block = &mut block[..rows * m];
+                let values = MatMut::from_column_major_slice_mut(block, rows, m);
+                basis.apply(x, values, &Workers::sequential());
+                let k = MatRef::from_column_major_slice(block, rows, m);
+                let mut values = vec![0.0; rows];
+                if let Some((quadratic, kernel)) = quadratic.zip(kernel) {
+                    quadratic.values(k, &self.squares(k, x, kernel), scratch, &mut values);
+                }
+                if out.quadratic.ncols() > 0 {
+                    out.quadratic.rb_mut().col_mut(0).iter_mut().zip(&values).for_each(|(out, value)| *out = *value);
+                }
+                if let Some(Head { weights, intercept }) =
+                    self.components.as_ref().filter(|_| out.components.ncols() > 0)
+                {
+                    combine(weights, intercept, k, wide, sums);
+                    out.components.copy_from(MatRef::from_column_major_slice(sums, rows, intercept.len()));
+                }
+                if out.scores.ncols() > 0 {
+                    combine(&self.coefficients, &self.intercept, k, wide, sums);
+                    if distance.is_some() {
+                        sums.iter_mut().zip(values).for_each(|(score, value)| *score -= value);
+                    }
+                    out.scores.copy_from(MatRef::from_column_major_slice(sums, rows, self.intercept.len()));
+                    let overflows = k.col_iter().any(|column| predict::overflowed(column.iter().copied()));
+                    let wrong = |r: &usize| overflows && predict::overflowed(k.row(*r).iter().copied());
+                    (0..rows).filter(wrong).for_each(|r| out.scores.rb_mut().row_mut(r).fill(f64::INFINITY));
+                }
+            });
+        });
     }
 
     /// The quadratic function that is a part of the scores.
@@ -200,19 +233,14 @@ impl<T: Real> Model<T> {
         self.quadratic.as_ref().filter(|_| self.card.task == Task::Novelty)
     }
 
-    /// Refuses rows, predictions and a basis that do not fit the model.
     fn check_shapes(&self, basis: &dyn FeatureMap<T>, x: MatRef<'_, T>, out: &MatMut<'_, f64>) -> Result<()> {
         let (m, d, t) = self.dims();
-        let shapes = [
+        same_shapes(&[
             ("columns of the rows to predict", d, x.ncols()),
             ("functions of the basis", m, basis.dims().1),
             ("rows of the predictions", x.nrows(), out.nrows()),
             ("columns of the predictions", t, out.ncols()),
-        ];
-        match shapes.into_iter().find(|(_, expected, got)| expected != got) {
-            Some((what, expected, got)) => Err(Error::Shape { what, expected, got }),
-            None => Ok(()),
-        }
+        ])
     }
 
     /// `out[i]` = the model's [`quadratic`] function at x_i: for ridge regression the variance of f(x_i) over σ², the variance of
@@ -229,21 +257,23 @@ impl<T: Real> Model<T> {
         out: &mut [f64],
         workers: &Workers,
     ) -> Result<()> {
-        let Some(quadratic) = &self.quadratic else { return Err(Error::NoQuadratic) };
-        let (_, d, _) = self.dims();
-        for (what, expected, got) in [
-            ("columns of the rows to predict", d, x.ncols()),
-            ("values of the quadratic function", x.nrows(), out.len()),
-        ] {
-            if expected != got {
-                return Err(Error::Shape { what, expected, got });
-            }
+        if self.quadratic.is_none() {
+            return Err(Error::NoQuadratic);
         }
-        let strips = out.chunks_mut(STRIP).enumerate().map(|(i, out)| (i * STRIP, out)).collect();
-        self.each_strip(basis, x, strips, workers, |k, x, out: &mut [f64], buffers| {
-            quadratic.values(k, &self.squares(k, x, kernel), &mut buffers.quadratic, out);
-        });
+        let rows = out.len();
+        same_shapes(&[
+            ("columns of the rows to predict", self.dims().1, x.ncols()),
+            ("values of the quadratic function", x.nrows(), rows),
+        ])?;
+        let [scores, components] = [(); 2].map(|()| MatMut::from_row_major_slice_mut(&mut [], rows, 0));
+        let outputs = Outputs { scores, components, quadratic: MatMut::from_row_major_slice_mut(out, rows, 1) };
+        self.predict_all(basis, Some(kernel), x, outputs, workers);
         Ok(())
+    }
+
+    /// Number of components q that the model holds beside its predictions; 0 where it holds none.
+    pub(crate) fn component_count(&self) -> usize {
+        self.components.as_ref().map_or(0, |head| head.intercept.len())
     }
 
     /// k(x, x) for each of some rows, or ‖φ‖² from their basis values `k` where the basis is the features.
@@ -257,29 +287,39 @@ impl<T: Real> Model<T> {
         }
         squares
     }
+}
 
-    /// Computes the basis at strips of rows, and calls `work` with each strip, its rows and its part of the output.
-    fn each_strip<O: Send>(
-        &self,
-        basis: &dyn FeatureMap<T>,
-        x: MatRef<'_, T>,
-        strips: Vec<(usize, O)>,
-        workers: &Workers,
-        work: impl Fn(MatRef<'_, T>, MatRef<'_, T>, O, &mut Buffers<T>) + Sync + Send,
-    ) {
-        let (m, buffers) = (basis.dims().1, Pool::default());
-        workers.each(strips, |(first, out)| {
-            let x = x.subrows(first, STRIP.min(x.nrows() - first));
-            buffers.with(Buffers::default, |buffers: &mut Buffers<T>| {
-                let mut block = std::mem::take(&mut buffers.basis);
-                block.resize(STRIP * m, T::default());
-                let values = MatMut::from_column_major_slice_mut(&mut block[..x.nrows() * m], x.nrows(), m);
-                basis.apply(x, values, &Workers::sequential());
-                let k = MatRef::from_column_major_slice(&block[..x.nrows() * m], x.nrows(), m);
-                work(k, x, out, buffers);
-                buffers.basis = block;
-            });
-        });
+/// Refuses the first thing whose expected length is not what it has.
+fn same_shapes(shapes: &[(&'static str, usize, usize)]) -> Result<()> {
+    match shapes.iter().find(|(_, expected, got)| expected != got) {
+        Some((what, expected, got)) => Err(Error::Shape { what, expected: *expected, got: *got }),
+        None => Ok(()),
+    }
+}
+
+/// The outputs of b rows; those that are not wanted have no column.
+pub(crate) struct Outputs<'a> {
+    /// b x t.
+    pub(crate) scores: MatMut<'a, f64>,
+    /// The coordinates beside the predictions, b x q.
+    pub(crate) components: MatMut<'a, f64>,
+    /// The quadratic function, b x 1.
+    pub(crate) quadratic: MatMut<'a, f64>,
+}
+
+impl<'a> Outputs<'a> {
+    fn of_scores(scores: MatMut<'a, f64>) -> Self {
+        let rows = scores.nrows();
+        let [components, quadratic] = [(); 2].map(|()| MatMut::from_row_major_slice_mut(&mut [], rows, 0));
+        Self { scores, components, quadratic }
+    }
+
+    fn strips(self) -> Vec<(usize, Self)> {
+        let [scores, components, quadratic] =
+            [self.scores, self.components, self.quadratic].map(|output| row_strips(output, STRIP).into_iter());
+        let all = scores.zip(components).zip(quadratic);
+        all.map(|(((first, scores), (_, components)), (_, quadratic))| (first, Self { scores, components, quadratic }))
+            .collect()
     }
 }
 
@@ -316,17 +356,16 @@ fn add_products(scores: &mut [f64], panel: &[f64], alpha: &[f64]) {
     });
 }
 
-/// Scratch of one thread.
 #[derive(Debug)]
 struct Buffers<T> {
     basis: Vec<T>,
     wide: Vec<f64>,
-    scores: Vec<f64>,
-    quadratic: quadratic::Scratch,
+    sums: Vec<f64>,
+    scratch: quadratic::Scratch,
 }
 
 impl<T> Default for Buffers<T> {
     fn default() -> Self {
-        Self { basis: Vec::new(), wide: Vec::new(), scores: Vec::new(), quadratic: Default::default() }
+        Self { basis: Vec::new(), wide: Vec::new(), sums: Vec::new(), scratch: Default::default() }
     }
 }

@@ -102,9 +102,6 @@ impl Graph {
     }
 
     /// Refuses a graph of several components, between which there is no path.
-    ///
-    /// # Errors
-    /// [`Error::Option`] with their number.
     pub(crate) fn require_connected(&self, k: usize) -> Result<()> {
         let sizes = self.components();
         if sizes.len() <= 1 {

@@ -33,12 +33,10 @@ impl Nodes {
         Self { columns, count, d }
     }
 
-    /// Bytes of N nodes of d features.
     pub(crate) fn bytes(nodes: usize, d: usize) -> usize {
         nodes.saturating_mul(8 * d)
     }
 
-    /// Number of nodes N.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
@@ -48,12 +46,10 @@ impl Nodes {
         self.columns[c * self.count + i]
     }
 
-    /// The features of node `i`.
     pub(crate) fn point(&self, i: usize) -> Vec<f64> {
         (0..self.d).map(|c| self.value(i, c)).collect()
     }
 
-    /// True where all nodes are the same point.
     pub(crate) fn alike(&self) -> bool {
         self.columns.chunks(self.count.max(1)).all(|column| column.iter().all(|value| *value == column[0]))
     }

@@ -83,7 +83,6 @@ fn factor(a: &mut [f64], k: usize) {
     }
 }
 
-/// Solves with the factor, in the place of the right side.
 fn solve(l: &[f64], k: usize, b: &mut [f64]) {
     for i in 0..k {
         b[i] = (b[i] - (0..i).map(|j| l[i * k + j] * b[j]).sum::<f64>()) / l[i * k + i];

@@ -21,7 +21,6 @@ pub(super) enum Labels {
     Text(Vec<String>),
 }
 
-/// A message that is being written.
 #[derive(Clone, Debug, Default)]
 struct Message(Vec<u8>);
 
@@ -56,10 +55,8 @@ impl Message {
     }
 }
 
-/// The name of a value in a graph.
 pub(super) type Name = String;
 
-/// A graph that is being made.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     nodes: Vec<Message>,
@@ -80,12 +77,10 @@ impl Graph {
         self.constant(shape, DOUBLE, |tensor| tensor.bytes(9, &bytes))
     }
 
-    /// A constant of one number.
     pub(super) fn number(&mut self, value: f64) -> Name {
         self.numbers(&[], &[value])
     }
 
-    /// A constant of whole numbers.
     pub(super) fn integers(&mut self, values: &[i64]) -> Name {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         self.constant(&[values.len()], INT64, |tensor| tensor.bytes(9, &bytes))
@@ -98,9 +93,14 @@ impl Graph {
         name
     }
 
-    /// The result of an operation.
     pub(super) fn apply(&mut self, operation: &str, inputs: &[&str]) -> Name {
         self.apply_with(operation, inputs, &[])
+    }
+
+    /// The result of an operation on a value and a number.
+    pub(super) fn with_number(&mut self, operation: &str, value: &str, number: f64) -> Name {
+        let number = self.number(number);
+        self.apply(operation, &[value, &number])
     }
 
     /// The result of an operation with whole numbers as attributes.
@@ -121,7 +121,6 @@ impl Graph {
         self.nodes.push(attributes.iter().fold(node, attribute));
     }
 
-    /// The labels at these positions.
     pub(super) fn labels(&mut self, labels: &Labels, at: &str, output: &str) {
         let (name, kind) = match labels {
             Labels::Whole(labels) => (self.integers(labels), INT64),

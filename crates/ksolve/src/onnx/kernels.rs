@@ -40,16 +40,16 @@ pub(super) fn values(
             kernel(graph, family, &named, x, points, chosen).ok_or_else(|| format!("the kernel {family}"))
         }
         Expression::Scaled(factor, part) => {
-            let (part, factor) = (values(graph, part, x, points)?, graph.number(*factor));
-            Ok(graph.apply("Mul", &[&part, &factor]))
+            let part = values(graph, part, x, points)?;
+            Ok(graph.with_number("Mul", &part, *factor))
         }
         Expression::Exp(part) => {
             let part = values(graph, part, x, points)?;
             Ok(graph.apply("Exp", &[&part]))
         }
         Expression::Power(power, part) => {
-            let (part, power) = (values(graph, part, x, points)?, graph.number(f64::from(*power)));
-            Ok(graph.apply("Pow", &[&part, &power]))
+            let part = values(graph, part, x, points)?;
+            Ok(graph.with_number("Pow", &part, f64::from(*power)))
         }
         Expression::Product(parts) => chain(graph, "Mul", parts),
         Expression::Sum(parts) => chain(graph, "Add", parts),
@@ -72,8 +72,8 @@ fn kernel<'v>(
     let pair = Pair { x: &x, points, sigma: parameter("sigma") };
     Some(match family {
         "gaussian" => {
-            let (s, half) = (pair.squares(graph), graph.number(-0.5));
-            let s = graph.apply("Mul", &[&s, &half]);
+            let s = pair.squares(graph);
+            let s = graph.with_number("Mul", &s, -0.5);
             graph.apply("Exp", &[&s])
         }
         "exponential" => matern(graph, 0.5, &pair)?,
@@ -85,11 +85,10 @@ fn kernel<'v>(
         }
         "rational_quadratic" => {
             let alpha = one("alpha")?;
-            let (s, share) = (pair.squares(graph), graph.number(0.5 / alpha));
-            let (unit, power) = (graph.number(1.0), graph.number(-alpha));
-            let s = graph.apply("Mul", &[&s, &share]);
-            let base = graph.apply("Add", &[&unit, &s]);
-            graph.apply("Pow", &[&base, &power])
+            let s = pair.squares(graph);
+            let s = graph.with_number("Mul", &s, 0.5 / alpha);
+            let base = graph.with_number("Add", &s, 1.0);
+            graph.with_number("Pow", &base, -alpha)
         }
         "cauchy" => {
             let (s, unit) = (pair.squares(graph), graph.number(1.0));
@@ -98,8 +97,8 @@ fn kernel<'v>(
         }
         "linear" => pair.products(graph),
         "polynomial" => {
-            let (base, power) = (affine(graph, &pair, one("gamma")?, one("c0")?), graph.number(one("degree")?));
-            graph.apply("Pow", &[&base, &power])
+            let base = affine(graph, &pair, one("gamma")?, one("c0")?);
+            graph.with_number("Pow", &base, one("degree")?)
         }
         "sigmoid" => {
             let base = affine(graph, &pair, one("gamma")?, one("c0")?);
@@ -107,10 +106,9 @@ fn kernel<'v>(
         }
         "cosine" => pair.cosines(graph),
         "constant" => {
-            let (zero, value) = (graph.number(0.0), graph.number(one("value")?));
             let products = pair.products(graph);
-            let zeros = graph.apply("Mul", &[&products, &zero]);
-            graph.apply("Add", &[&zeros, &value])
+            let zeros = graph.with_number("Mul", &products, 0.0);
+            graph.with_number("Add", &zeros, one("value")?)
         }
         _ => return None,
     })
@@ -118,9 +116,9 @@ fn kernel<'v>(
 
 /// γ x·z + c₀.
 fn affine(graph: &mut Graph, pair: &Pair<'_>, gamma: f64, c0: f64) -> Name {
-    let (products, gamma, c0) = (pair.products(graph), graph.number(gamma), graph.number(c0));
-    let products = graph.apply("Mul", &[&products, &gamma]);
-    graph.apply("Add", &[&products, &c0])
+    let products = pair.products(graph);
+    let products = graph.with_number("Mul", &products, gamma);
+    graph.with_number("Add", &products, c0)
 }
 
 /// The Matérn kernel of ν = 1/2, 3/2 or 5/2: a polynomial of t = √(2ν) r times exp(−t).
@@ -133,20 +131,18 @@ fn matern(graph: &mut Graph, nu: f64, pair: &Pair<'_>) -> Option<Name> {
             graph.apply("Sqrt", &[&squares])
         }
     };
-    let factor = graph.number((2.0 * nu).sqrt());
-    let t = graph.apply("Mul", &[&r, &factor]);
+    let t = graph.with_number("Mul", &r, (2.0 * nu).sqrt());
     let minus = graph.apply("Neg", &[&t]);
     let decay = graph.apply("Exp", &[&minus]);
     if nu == 0.5 {
         return Some(decay);
     }
-    let unit = graph.number(1.0);
-    let line = graph.apply("Add", &[&unit, &t]);
+    let line = graph.with_number("Add", &t, 1.0);
     let polynomial = match nu {
         1.5 => line,
         2.5 => {
-            let (square, third) = (graph.apply("Mul", &[&t, &t]), graph.number(1.0 / 3.0));
-            let square = graph.apply("Mul", &[&square, &third]);
+            let square = graph.apply("Mul", &[&t, &t]);
+            let square = graph.with_number("Mul", &square, 1.0 / 3.0);
             graph.apply("Add", &[&line, &square])
         }
         _ => return None,
@@ -203,14 +199,13 @@ impl Pair<'_> {
         let ((x, z), d) = (self.in_lengths(graph, points), points.1);
         let lengths: Vec<f64> = z.chunks_exact(d).map(|z| z.iter().map(|v| v * v).sum()).collect();
         let lengths = graph.numbers(&[1, lengths.len()], &lengths);
-        let (two, zero) = (graph.number(2.0), graph.number(0.0));
         let square = own(graph, &x);
         let dot = Self::dot(graph, &x, &z, d);
-        let dot = graph.apply("Mul", &[&dot, &two]);
+        let dot = graph.with_number("Mul", &dot, 2.0);
         let both = graph.apply("Add", &[&square, &lengths]);
         let squares = graph.apply("Sub", &[&both, &dot]);
         // rounding may take a small distance below 0
-        graph.apply("Max", &[&squares, &zero])
+        graph.with_number("Max", &squares, 0.0)
     }
 
     /// ‖x − z‖ in units of the length scale, of differences: the root of a square that cancelled would have half of its digits. Holds
@@ -243,9 +238,8 @@ impl Pair<'_> {
     fn cosines(&self, graph: &mut Graph) -> Name {
         let square = own(graph, self.x);
         let Some((points, d)) = &self.points else { return graph.apply("Sign", &[&square]) };
-        let least = graph.number(f64::MIN_POSITIVE);
         let length = graph.apply("Sqrt", &[&square]);
-        let length = graph.apply("Max", &[&length, &least]);
+        let length = graph.with_number("Max", &length, f64::MIN_POSITIVE);
         let norm = |z: &[f64]| z.iter().map(|v| v * v).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
         let units: Vec<f64> = points.chunks_exact(*d).flat_map(|z| z.iter().map(move |v| v / norm(z))).collect();
         let dot = Self::dot(graph, self.x, &units, *d);
@@ -259,7 +253,6 @@ pub(super) fn own(graph: &mut Graph, x: &str) -> Name {
     row_sums(graph, &square, 1, true)
 }
 
-/// Sums of an array along an axis.
 fn row_sums(graph: &mut Graph, array: &str, axis: i64, keep: bool) -> Name {
     let axis = graph.integers(&[axis]);
     graph.apply_with("ReduceSum", &[array, &axis], &[("keepdims", i64::from(keep))])

@@ -96,7 +96,6 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// The outputs of the task.
     fn answers(&self, graph: &mut Graph, scores: &str, t: usize) {
         let largest = |graph: &mut Graph| graph.apply_with("ArgMax", &[scores], &[("axis", 1), ("keepdims", 0)]);
         match self.card.task {
@@ -105,9 +104,9 @@ impl<T: Real> Model<T> {
                 let at = match t {
                     1 => {
                         // the second class above 0, as a column of one
-                        let (zero, axis) = (graph.number(0.0), graph.integers(&[1]));
+                        let axis = graph.integers(&[1]);
                         let column = graph.apply("Squeeze", &[scores, &axis]);
-                        let above = graph.apply("Greater", &[&column, &zero]);
+                        let above = graph.with_number("Greater", &column, 0.0);
                         graph.apply_with("Cast", &[&above], &[("to", 7)])
                     }
                     _ => largest(graph),
@@ -136,11 +135,10 @@ fn quadratic(graph: &mut Graph, of: &Quadratic, k: &str, own: &str) -> Name {
     let mut outside = own.to_string();
     if features.ncols() > 0 {
         let inside = squares(graph, k, features, &vec![0.0; features.ncols()]);
-        let (zero, rest) = (graph.number(0.0), graph.apply("Sub", &[own, &inside]));
-        outside = graph.apply("Max", &[&rest, &zero]);
+        let rest = graph.apply("Sub", &[own, &inside]);
+        outside = graph.with_number("Max", &rest, 0.0);
     }
-    let share = graph.number(of.residual);
-    let outside = graph.apply("Mul", &[&outside, &share]);
+    let outside = graph.with_number("Mul", &outside, of.residual);
     graph.apply("Add", &[&value, &outside])
 }
 
@@ -156,17 +154,15 @@ fn squares(graph: &mut Graph, k: &str, factor: &Mat<f64>, shift: &[f64]) -> Name
 
 /// sign(x) ln(|x| + √(x² + 1)).
 fn asinh(graph: &mut Graph, x: &str) -> Name {
-    let unit = graph.number(1.0);
     let (sign, size) = (graph.apply("Sign", &[x]), graph.apply("Abs", &[x]));
     let square = graph.apply("Mul", &[&size, &size]);
-    let square = graph.apply("Add", &[&square, &unit]);
+    let square = graph.with_number("Add", &square, 1.0);
     let root = graph.apply("Sqrt", &[&square]);
     let sum = graph.apply("Add", &[&size, &root]);
     let logarithm = graph.apply("Log", &[&sum]);
     graph.apply("Mul", &[&sign, &logarithm])
 }
 
-/// Labels in the type that holds all of them.
 fn labels(classes: &[Label]) -> Labels {
     let whole = classes.iter().map(|label| if let Label::Int(value) = label { Some(*value) } else { None });
     let truth = classes.iter().map(|label| if let Label::Bool(value) = label { Some(*value) } else { None });

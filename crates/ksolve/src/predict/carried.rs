@@ -13,7 +13,6 @@ pub(crate) const TILE: usize = 1024;
 /// arrays, and what the sink makes of them: a page and what it becomes, or a batch and its encoded form.
 pub const COPIES: usize = 6;
 
-/// The kept columns of some rows of a table.
 pub(crate) struct Carried<'a> {
     source: &'a TableRows<f64>,
     cursor: Box<dyn RowCursor<f64> + Send + 'a>,
@@ -36,9 +35,6 @@ impl<'a> Carried<'a> {
 
     /// Reads the kept columns of the first of these rows, as many as one tile holds. Returns their number and the
     /// columns. Row numbers must ascend from call to call.
-    ///
-    /// # Errors
-    /// Errors of reading the table, and a row that it does not have any more.
     pub(crate) fn next(&mut self, rows: &[u64]) -> Result<(usize, &[KeptColumn])> {
         self.columns.iter_mut().for_each(KeptColumn::clear);
         let mut found = 0;

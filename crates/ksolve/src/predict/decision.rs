@@ -11,13 +11,10 @@ use std::ops::Range;
 pub(super) enum Part {
     /// The number of the row in the table, from 0.
     Row,
-    /// The scores, under these names.
     Scores(Vec<String>),
     /// The group of a row, which is the position of its largest score.
     Group,
-    /// The label of the class that the scores decide for.
     Label(Classes),
-    /// The probabilities of all labels.
     Probabilities(Classes, Link),
     /// Standard deviations of a new observation, then of the predictions, under these names, by the variance of the noise of each
     /// target.
@@ -54,7 +51,6 @@ impl Part {
         }
     }
 
-    /// The columns for some of the rows that `scores` holds.
     pub(super) fn values(&self, scores: &Scores, rows: Range<usize>) -> Vec<KeptValues> {
         let t = scores.scores.len() / scores.rows.len().max(1);
         let wide = &scores.scores[rows.start * t..rows.end * t];
@@ -89,7 +85,6 @@ impl Part {
         }
     }
 
-    /// Bytes of the longest text of a row.
     pub(super) fn longest(&self) -> usize {
         match self {
             Self::Label(classes) => classes.labels().iter().map(|label| label.to_string().len()).max().unwrap_or(0),
@@ -99,7 +94,6 @@ impl Part {
 }
 
 impl Predictor {
-    /// The columns that are made of the scores.
     pub(super) fn parts(&self, extras: Extras) -> Vec<Part> {
         let (card, t) = (self.card(), self.outputs());
         let of_targets = |name: &str| match &card.targets[..] {
@@ -153,7 +147,6 @@ fn columns(values: &[f64], width: usize) -> Vec<KeptValues> {
     (0..width).map(|j| KeptValues::F64(values.iter().skip(j).step_by(width).copied().collect())).collect()
 }
 
-/// The columns of probabilities, one for each of k classes.
 fn probabilities<'a>(link: &Link, rows: impl Iterator<Item = &'a [f64]>, k: usize) -> Vec<KeptValues> {
     let (mut columns, mut row) = (vec![Vec::new(); k], Vec::new());
     for scores in rows {

@@ -16,10 +16,9 @@ mod top;
 mod typed;
 mod writer;
 
+pub use crate::score::{CalibrationBin, ClassificationScores, RegressionScores, TargetScores};
 pub use carried::COPIES;
-pub use evaluate::{
-    CalibrationBin, ClassificationScores, Details, Evaluation, NoveltyScores, RegressionScores, TargetScores,
-};
+pub use evaluate::{Details, Evaluation, NoveltyScores};
 pub use table::Scores;
 pub use writer::Predicted;
 
@@ -31,7 +30,7 @@ use kstore::{Encoding, Label, Missing, Selected, Selection, Table};
 use std::path::Path;
 use std::sync::Arc;
 use table::TableScorer;
-use typed::{TILE, Typed, model_term};
+use typed::{SeenRows, Typed};
 
 /// A model that predicts, whatever its precision; clones share it, and threads may use it at the same time.
 ///
@@ -54,7 +53,6 @@ use typed::{TILE, Typed, model_term};
 #[derive(Clone, Debug)]
 pub struct Predictor(Inner, Option<f64>);
 
-/// Evaluates an expression on the model inside, whatever its precision.
 macro_rules! either {
     ($predictor:expr, $typed:ident => $value:expr) => {
         match &$predictor.0 {
@@ -76,8 +74,8 @@ pub struct RowScratch(Buffers);
 
 #[derive(Clone, Debug)]
 enum Buffers {
-    F32(Vec<f32>, PredictScratch<f32>),
-    F64(Vec<f64>, PredictScratch<f64>),
+    F32((SeenRows<f32>, PredictScratch<f32>)),
+    F64((SeenRows<f64>, PredictScratch<f64>)),
 }
 
 impl Predictor {
@@ -178,8 +176,8 @@ impl Predictor {
     /// Makes buffers for [`Predictor::predict_with`].
     pub fn scratch(&self) -> RowScratch {
         RowScratch(match &self.0 {
-            Inner::F32(typed) => Buffers::F32(vec![0.0; typed.buffer(1)], PredictScratch::new(&*typed.functions)),
-            Inner::F64(typed) => Buffers::F64(vec![0.0; typed.buffer(1)], PredictScratch::new(&*typed.functions)),
+            Inner::F32(typed) => Buffers::F32(typed.scratch()),
+            Inner::F64(typed) => Buffers::F64(typed.scratch()),
         })
     }
 
@@ -199,8 +197,8 @@ impl Predictor {
     /// The errors of [`Predictor::predict`], and [`Error::Shape`] for the scratch of another predictor.
     pub fn predict_with<V: kstore::Real>(&self, x: &[V], out: &mut [f64], scratch: &mut RowScratch) -> Result<()> {
         match (&self.0, &mut scratch.0) {
-            (Inner::F32(typed), Buffers::F32(row, scratch)) => typed.predict_row(x, out, row, scratch),
-            (Inner::F64(typed), Buffers::F64(row, scratch)) => typed.predict_row(x, out, row, scratch),
+            (Inner::F32(typed), Buffers::F32(scratch)) => typed.predict_row(x, out, scratch),
+            (Inner::F64(typed), Buffers::F64(scratch)) => typed.predict_row(x, out, scratch),
             _ => Err(Error::Shape { what: "bytes of an element of the scratch", expected: 4, got: 8 }),
         }
     }
@@ -248,6 +246,12 @@ pub struct Extras {
     pub residual: bool,
 }
 
+impl Extras {
+    fn has_quadratic(self) -> bool {
+        self.std || self.novelty
+    }
+}
+
 impl Predictor {
     /// The rows of a table that the model can read: the columns of the fit by name, and what else `selection` names. Categories have the values
     /// that the fit found; missing values are treated as in the fit, unless `selection` says how.
@@ -264,15 +268,12 @@ impl Predictor {
 
     /// The term of a plan for the loaded model, with further bytes.
     pub fn term(&self, more: usize) -> Term {
-        either!(self, typed => model_term(&typed.model, &*typed.functions, more))
+        either!(self, typed => typed.term(more))
     }
 
     /// Bytes that [`Predictor::predict`] holds beside its slices.
     pub fn scratch_bytes(&self) -> usize {
-        match &self.0 {
-            Inner::F32(typed) => 4 * typed.buffer(TILE) + typed.model.scratch_bytes(1),
-            Inner::F64(typed) => 8 * typed.buffer(TILE) + typed.model.scratch_bytes(1),
-        }
+        either!(self, typed => typed.scratch_bytes())
     }
 
     /// The mean of every feature over the rows of the fit, in the units of the table.
@@ -311,7 +312,6 @@ impl Predictor {
         scores.quadratic.iter().flat_map(|v| noise.iter().map(move |noise| deviation(*noise, v + NOISE))).collect()
     }
 
-    /// Refuses extras that the model does not hold.
     fn check(&self, extras: Extras) -> Result<()> {
         let card = self.card();
         if extras.probabilities && card.link.is_none() {
@@ -350,12 +350,10 @@ impl Predictor {
         }
     }
 
-    /// The model's quadratic function: variances or squared distances.
     fn quadratic(&self) -> Option<&Quadratic> {
         either!(self, typed => typed.model.quadratic.as_ref())
     }
 
-    /// The constants of the outputs.
     fn intercept(&self) -> &[f64] {
         either!(self, typed => &typed.model.intercept)
     }

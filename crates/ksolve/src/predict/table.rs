@@ -1,7 +1,8 @@
 //! Predictions of a model for the rows of a table, segment by segment, in the order of the rows.
 
 use super::Extras;
-use super::typed::{Typed, model_term, narrowed};
+use super::typed::{Typed, narrowed};
+use crate::model::Outputs;
 use crate::train::Stages;
 use crate::{Error, PreImages, Result};
 use faer::{MatMut, MatRef};
@@ -36,64 +37,47 @@ pub struct Scores {
     pub rows: Vec<u64>,
 }
 
-/// Buffers that a lane reuses from tile to tile.
-#[derive(Debug, Default)]
-pub(super) struct Scratch<T> {
-    scores: Vec<f64>,
-    /// Rows rounded to f32.
-    x: Vec<T>,
-    /// Rows behind the metric.
-    behind: Vec<T>,
-}
-
 /// Bytes of the numbers of a segment, at most, and as a share of the memory: of rows with many outputs a segment has fewer. A
 /// row's numbers do not depend on its segment.
 const SEGMENT_BYTES: (usize, usize) = (64 << 20, 8);
 
-/// A model at work on the rows of a table.
 pub(super) struct TableScorer<'a, T: Real> {
     typed: &'a Typed<T>,
     selected: &'a Selected,
+    extras: Extras,
     /// Number of components that are computed beside the scores.
     components: usize,
-    /// The kernel, where the model's quadratic function is computed too.
-    quadratic: Option<Arc<dyn Kernel<T>>>,
-    /// The kernel, where what the features leave of it is computed too.
-    residual: Option<Arc<dyn Kernel<T>>>,
+    /// The kernel, where k(x, x) is needed.
+    kernel: Option<Arc<dyn Kernel<T>>>,
     preimages: Option<PreImages>,
 }
 
 impl<'a, T: Real> TableScorer<'a, T> {
-    /// # Errors
-    /// A model that does not hold what the `extras` need.
     pub(super) fn new(typed: &'a Typed<T>, selected: &'a Selected, extras: Extras) -> Result<Self> {
         let model = &typed.model;
-        let quadratic = if extras.std || extras.novelty { Some(model.kernel()?) } else { None };
-        let residual = if extras.residual { Some(model.kernel()?) } else { None };
+        let squares = extras.has_quadratic() || extras.residual || model.distance().is_some();
+        let kernel = if squares { Some(model.kernel()?) } else { None };
         let preimages = if extras.preimages { Some(PreImages::new(model)?) } else { None };
         let components = if extras.components { model.component_count() } else { 0 };
-        Ok(Self { typed, selected, components, quadratic, residual, preimages })
+        Ok(Self { typed, selected, extras, components, kernel, preimages })
     }
 
     /// The number of lanes that fit the memory beside the terms `held` of the caller.
-    ///
-    /// # Errors
-    /// A budget that does not hold one.
     pub(super) fn lanes(&self, memory: usize, threads: usize, held: Vec<Term>) -> Result<Lanes> {
-        let Typed { model, functions, .. } = self.typed;
+        let model = &self.typed.model;
         let source = self.source()?;
-        let (shape, (m, d, t)) = (source.shape(), model.dims());
+        let (shape, (m, d, _)) = (source.shape(), model.dims());
         let copies = if self.preimages.is_some() { PreImages::bytes(m, d) } else { 0 };
         let single = if model.is_narrow() { shape.features * size_of::<T>() } else { 0 };
         let behind = if model.metric.is_some() { d * size_of::<T>() } else { 0 };
-        let tile = lanes::TILE * (t.max(self.components) * size_of::<f64>() + single + behind);
+        let tile = lanes::TILE * (single + behind);
         let range = self.selected.range();
         let segment = self.segment(shape.targets, memory).min(range.end - range.start) as usize;
         let lane = Lane {
             tile: lanes::TILE,
             name: "kernel values and scores",
             bytes: model.scratch_bytes(1) + tile + segment * self.row_bytes(shape.targets),
-            shared: [held, vec![model_term(model, &**functions, copies)]].concat(),
+            shared: [held, vec![self.typed.term(copies)]].concat(),
         };
         Ok(lanes::lanes("prediction", &source, &lane, memory, threads)?)
     }
@@ -103,12 +87,11 @@ impl<'a, T: Real> TableScorer<'a, T> {
     fn row_bytes(&self, targets: usize) -> usize {
         let (_, d, t) = self.typed.model.dims();
         let preimages = if self.preimages.is_some() { d } else { 0 };
-        let extras = usize::from(self.quadratic.is_some()) + usize::from(self.residual.is_some());
+        let extras = usize::from(self.extras.has_quadratic()) + usize::from(self.extras.residual);
         let numbers = t + self.components + extras + targets + preimages;
         numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>()
     }
 
-    /// Number of stored rows of a segment.
     fn segment(&self, targets: usize, memory: usize) -> u64 {
         let bytes = SEGMENT_BYTES.0.min(memory / SEGMENT_BYTES.1);
         let tiles = bytes / self.row_bytes(targets) / lanes::TILE;
@@ -124,9 +107,6 @@ impl<'a, T: Real> TableScorer<'a, T> {
     }
 
     /// Scores every selected row and hands the segments to `deliver`, in row order. Returns the number of rows.
-    ///
-    /// # Errors
-    /// Errors of the source and of `deliver`, and a table without rows.
     pub(super) fn run(
         &self,
         run: &crate::job::Run<'_>,
@@ -148,7 +128,6 @@ impl<'a, T: Real> TableScorer<'a, T> {
         Ok(report.rows)
     }
 
-    /// Tells of values that the fit did not see, and of rows that were left out.
     fn tell(&self, rows: u64, stages: &dyn Stages) {
         for (column, count) in self.selected.unseen() {
             stages.warn(format!(
@@ -173,80 +152,57 @@ impl<'a, T: Real> TableScorer<'a, T> {
 
 impl<T: Real> Fold<T> for TableScorer<'_, T> {
     type State = Scores;
-    type Scratch = Scratch<T>;
+    /// Rows rounded to f32, and rows behind the metric.
+    type Scratch = [Vec<T>; 2];
     type Error = Error;
 
     fn init(&self) -> Scores {
         Scores::default()
     }
 
-    fn scratch(&self) -> Scratch<T> {
-        Scratch::default()
+    fn scratch(&self) -> [Vec<T>; 2] {
+        Default::default()
     }
 
     fn step(
         &self,
         state: &mut Scores,
-        scratch: &mut Scratch<T>,
+        [rounded, behind]: &mut [Vec<T>; 2],
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
         let Typed { model, functions, .. } = self.typed;
-        let (b, t) = (block.len(), model.dims().2);
-        let Scratch { scores, x, behind } = scratch;
-        scores.resize(b * t, 0.0);
-        let narrow = model.is_narrow();
-        if narrow {
-            x.clear();
-            x.extend(block.x.iter().map(|value| T::from_f64(narrowed(value.to_f64()))));
+        let (b, (_, d, t)) = (block.len(), model.dims());
+        let mut x = block.x;
+        if model.is_narrow() {
+            rounded.clear();
+            rounded.extend(x.iter().map(|value| T::from_f64(narrowed(value.to_f64()))));
+            x = rounded;
         }
-        let x = if narrow { &x[..] } else { block.x };
-        let x = match &model.metric {
-            None => x,
-            Some(metric) => {
-                behind.resize(b * metric.outputs(), T::ZERO);
-                self.typed.put_behind(metric, x, behind);
-                &behind[..]
-            }
+        let x = MatRef::from_row_major_slice(self.typed.seen(x, behind), b, d);
+        let scores = more(&mut state.scores, b * t);
+        let components = more(&mut state.components, b * self.components);
+        let quadratic = more(&mut state.quadratic, if self.extras.has_quadratic() { b } else { 0 });
+        let outputs = Outputs {
+            scores: MatMut::from_row_major_slice_mut(scores, b, t),
+            components: MatMut::from_row_major_slice_mut(components, b, self.components),
+            quadratic: MatMut::from_row_major_slice_mut(quadratic, b, quadratic.len() / b.max(1)),
         };
-        let x = MatRef::from_row_major_slice(x, b, model.dims().1);
-        let out = MatMut::from_column_major_slice_mut(&mut scores[..b * t], b, t);
-        model.predict(&**functions, x, out, workers)?;
-        let first = state.scores.len();
-        state.scores.extend((0..b).flat_map(|i| (0..t).map(move |j| (i, j))).map(|(i, j)| scores[j * b + i]));
-        self.check("the prediction", &state.scores[first..], block.rows)?;
-        if self.components > 0 {
-            let q = self.components;
-            scores.resize(b * q.max(t), 0.0);
-            let out = MatMut::from_column_major_slice_mut(&mut scores[..b * q], b, q);
-            model.predict_components(&**functions, x, out, workers)?;
-            let first = state.components.len();
-            state.components.extend((0..b).flat_map(|i| (0..q).map(move |j| (i, j))).map(|(i, j)| scores[j * b + i]));
-            self.check("the component", &state.components[first..], block.rows)?;
-        }
-        if let Some(kernel) = &self.quadratic {
-            let first = state.quadratic.len();
-            state.quadratic.resize(first + b, 0.0);
-            let out = &mut state.quadratic[first..];
-            model.predict_quadratic(&**functions, &**kernel, x, out, workers)?;
-            self.check("the variance or distance", out, block.rows)?;
-        }
-        if let Some(kernel) = &self.residual {
-            let of_rows = state.scores[first..].chunks_exact(t.max(1));
-            let first = state.residual.len();
-            state.residual.resize(first + b, 0.0);
-            let out = &mut state.residual[first..];
+        model.predict_all(&**functions, self.kernel.as_deref(), x, outputs, workers);
+        self.check("the prediction", scores, block.rows)?;
+        self.check("the component", components, block.rows)?;
+        self.check("the variance or distance", quadratic, block.rows)?;
+        if let Some(kernel) = self.kernel.as_ref().filter(|_| self.extras.residual) {
+            let out = more(&mut state.residual, b);
             kernel.diag(x, out);
-            for (out, phi) in out.iter_mut().zip(of_rows) {
+            for (out, phi) in out.iter_mut().zip(scores.chunks_exact(t.max(1))) {
                 // rounding may have the projection longer than what is projected
                 *out = (*out - phi.iter().map(|v| v * v).sum::<f64>()).max(0.0).sqrt();
             }
             self.check("the residual", out, block.rows)?;
         }
         if let Some(preimages) = &self.preimages {
-            let first = state.preimages.len();
-            state.preimages.resize(first + b * block.d, 0.0);
-            let out = &mut state.preimages[first..];
+            let out = more(&mut state.preimages, b * block.d);
             state.unsettled += preimages.apply(model, &**functions, x, out, workers)? as u64;
             self.check("the pre-image", out, block.rows)?;
         }
@@ -255,4 +211,10 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
         state.rows.extend(block.rows);
         Ok(())
     }
+}
+
+fn more(values: &mut Vec<f64>, count: usize) -> &mut [f64] {
+    let first = values.len();
+    values.resize(first + count, 0.0);
+    &mut values[first..]
 }

@@ -2,36 +2,48 @@
 
 use super::carried::{self, Carried};
 use super::decision::Part;
-use super::writer::{Predicted, PredictionWriter, held};
+use super::writer::{Begun, Predicted, PredictionWriter};
 use super::{Extras, Predictor, Scores};
 use crate::job::Run;
 use crate::{Error, Result, Task};
 use kstore::budget::Term;
-use kstore::sink::Output;
-use kstore::{KeptColumn, KeptValues, Selected, TextLimit};
-use std::cmp::Ordering;
+use kstore::{KeptColumn, Selected};
 use std::collections::BinaryHeap;
 use std::path::Path;
 
-/// A row with its score; ordered by the score, and rows with one score by their number.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Scored {
-    score: f64,
-    row: u64,
+/// The smallest of the values that go by, so many at most.
+#[derive(Debug)]
+pub(super) struct Smallest<V> {
+    most: usize,
+    kept: BinaryHeap<V>,
 }
 
-impl Eq for Scored {}
+impl<V: Ord> Smallest<V> {
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, kept: BinaryHeap::new() }
+    }
 
-impl PartialOrd for Scored {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
+    pub(super) fn push(&mut self, value: V) {
+        if self.kept.len() < self.most {
+            self.kept.push(value);
+        } else if let Some(mut largest) = self.kept.peek_mut().filter(|largest| value < **largest) {
+            *largest = value;
+        }
+    }
+
+    pub(super) fn sorted(self) -> Vec<V> {
+        self.kept.into_sorted_vec()
     }
 }
 
-impl Ord for Scored {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.score.total_cmp(&other.score).then(self.row.cmp(&other.row))
-    }
+/// A number whose order is that of [`f64::total_cmp`]; below, the way back.
+fn ordered(score: f64) -> u64 {
+    let bits = score.to_bits();
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+fn score_of(ordered: u64) -> f64 {
+    f64::from_bits(if ordered >> 63 == 1 { ordered ^ 1 << 63 } else { !ordered })
 }
 
 impl Predictor {
@@ -54,42 +66,29 @@ impl Predictor {
             let why = "only models of oneclass and mean rank rows by how unusual they are; leave it out";
             return Err(Error::option("top", top, why));
         }
-        let columns = kept.map_or(Vec::new(), Selected::kept_columns);
         let parts = std::iter::once(Part::Row).chain(self.parts(Extras::default())).collect();
-        let mut out = PredictionWriter::create(path, &columns, parts)?;
-        let mut terms = held(&out, kept)?;
         let number = top.min(selected.known_rows().map_or(usize::MAX, |rows| rows as usize));
-        let bytes = number.saturating_mul(4 * size_of::<Scored>() + kept.map_or(0, Selected::kept_bytes_per_row));
-        terms.push(Term::new("the rows of the lowest scores", bytes, "lower `top`"));
-        let texts =
-            TextLimit::new(run.bytes(), self.spare(selected, Extras::default(), terms.clone(), run)?, carried::COPIES);
-        let mut lowest = BinaryHeap::<Scored>::new();
+        let row = 4 * size_of::<(u64, u64)>() + kept.map_or(0, Selected::kept_bytes_per_row);
+        let held = |_: &PredictionWriter| {
+            Term::new("the rows of the lowest scores", number.saturating_mul(row), "lower `top`")
+        };
+        let Begun { mut out, terms, texts } =
+            self.begin((selected, kept), (parts, Extras::default()), path, run, held)?;
+        let mut lowest = Smallest::new(top);
         self.scores(selected, Extras::default(), terms, run, |scores| {
-            for (score, row) in scores.scores.iter().zip(&scores.rows) {
-                let scored = Scored { score: *score, row: *row };
-                if lowest.len() < top {
-                    lowest.push(scored);
-                } else if let Some(mut last) = lowest.peek_mut().filter(|last| scored < **last) {
-                    *last = scored;
-                }
-            }
+            scores.scores.iter().zip(&scores.rows).for_each(|(score, row)| lowest.push((ordered(*score), *row)));
             Ok(())
         })?;
-        let ranked = lowest.into_sorted_vec();
-        let mut in_order: Vec<usize> = (0..ranked.len()).collect();
-        in_order.sort_by_key(|i| ranked[*i].row);
+        let ranked = lowest.sorted();
+        let mut rows: Vec<u64> = ranked.iter().map(|(_, row)| *row).collect();
+        rows.sort_unstable();
         let source = kept.map(|kept| carried::source(kept, texts)).transpose()?;
-        let carried = source.map_or(Ok(Vec::new()), |source| {
-            let rows: Vec<u64> = in_order.iter().map(|i| ranked[*i].row).collect();
-            all(&mut Carried::new(&source)?, &rows)
-        })?;
-        // the place of each ranked row among the carried ones
-        let mut places = vec![0; ranked.len()];
-        in_order.iter().enumerate().for_each(|(place, i)| places[*i] = place);
-        for (ranked, places) in ranked.chunks(carried::TILE).zip(places.chunks(carried::TILE)) {
-            let scores = ranked.iter().map(|scored| scored.score).collect();
-            let rows = ranked.iter().map(|scored| scored.row).collect();
-            out.put(&Scores { scores, rows, ..Scores::default() }, &permuted(&carried, places))?;
+        let carried = source.map_or(Ok(Vec::new()), |source| all(&mut Carried::new(&source)?, &rows))?;
+        for ranked in ranked.chunks(carried::TILE) {
+            let places: Vec<usize> = ranked.iter().map(|(_, row)| rows.partition_point(|other| other < row)).collect();
+            let (scores, rows) = ranked.iter().map(|(score, row)| (score_of(*score), *row)).unzip();
+            let scores = Scores { scores, rows, ..Scores::default() };
+            out.put(&scores, 0..ranked.len(), &permuted(&carried, &places))?;
         }
         out.finish()?;
         Ok(Predicted { rows: ranked.len() as u64, unsettled: 0 })
@@ -118,16 +117,4 @@ fn permuted(columns: &[KeptColumn], places: &[usize]) -> Vec<KeptColumn> {
         to
     };
     columns.iter().map(moved).collect()
-}
-
-impl PredictionWriter {
-    /// Appends rows with their predictions beside columns that are there already.
-    fn put(&mut self, scores: &Scores, kept: &[KeptColumn]) -> Result<()> {
-        let rows = 0..scores.rows.len();
-        let predictions: Vec<KeptValues> =
-            self.parts.iter().flat_map(|part| part.values(scores, rows.clone())).collect();
-        let kept = kept.iter().map(Output::Kept);
-        let batch: Vec<Output<'_>> = kept.chain(predictions.iter().map(KeptValues::as_output)).collect();
-        Ok(self.sink.write(&batch)?)
-    }
 }

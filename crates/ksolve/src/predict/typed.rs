@@ -6,7 +6,6 @@ use crate::job::Run;
 use crate::model::PredictScratch;
 use crate::{Classes, Error, Model, Result};
 use faer::{MatMut, MatRef};
-use kapprox::metric::Metric;
 use kapprox::{FeatureMap, Real};
 use kstore::budget::Term;
 use kstore::{Scaler, Selected, Workers};
@@ -29,9 +28,11 @@ pub(super) fn narrowed(value: f64) -> f64 {
     f64::from((value as f32).clamp(f32::MIN, f32::MAX))
 }
 
-/// The term of the plan for a loaded model, whose functions hold the landmarks once more, and further copies.
-pub(super) fn model_term<T: Real>(model: &Model<T>, functions: &dyn FeatureMap<T>, copies: usize) -> Term {
-    Term::new("model", model.bytes() + functions.footprint().fixed + copies, "fit a model of lower `rank`")
+/// The rows of slices: scaled, and behind the metric.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SeenRows<T> {
+    scaled: Vec<T>,
+    behind: Vec<T>,
 }
 
 impl<T: Real> Typed<T> {
@@ -56,45 +57,46 @@ impl<T: Real> Typed<T> {
         Ok(Self { functions, scaler, classes, model })
     }
 
-    /// Numbers of a buffer for so many rows: behind the metric, and before it.
-    pub(super) fn buffer(&self, rows: usize) -> usize {
-        let metric = self.model.metric.as_ref();
-        rows * (self.model.dims().1 + metric.map_or(0, |metric| metric.inputs()))
+    /// The term of the plan for the loaded model, whose functions hold the landmarks once more, and further copies.
+    pub(super) fn term(&self, copies: usize) -> Term {
+        let held = self.model.bytes() + self.functions.footprint().fixed;
+        Term::new("model", held + copies, "fit a model of lower `rank`")
     }
 
-    /// The rows of `x`, scaled and rounded as those of the fit were, behind the metric, in `buffer`. The first of them has the number
-    /// `first`.
-    fn seen<'b, V: kstore::Real>(&self, x: &[V], first: usize, buffer: &'b mut [T]) -> Result<&'b [T]> {
-        let Some(metric) = &self.model.metric else {
-            self.scaled(x, first, buffer)?;
-            return Ok(buffer);
-        };
-        let (scaled, behind) = buffer.split_at_mut(x.len());
-        self.scaled(x, first, scaled)?;
-        self.put_behind(metric, scaled, behind);
-        Ok(behind)
+    pub(super) fn scratch_bytes(&self) -> usize {
+        let metric = self.model.metric.as_ref().map_or(0, |metric| metric.inputs());
+        TILE * size_of::<T>() * (self.model.dims().1 + metric) + self.model.scratch_bytes(1)
     }
 
-    /// `out` = the scaled rows `x` behind the metric, rounded as those of the fit were.
-    pub(super) fn put_behind(&self, metric: &Metric, x: &[T], out: &mut [T]) {
-        metric.apply(x, out);
+    pub(super) fn scratch(&self) -> (SeenRows<T>, PredictScratch<T>) {
+        let (d, inside) = (self.scaler.features(), self.model.dims().1);
+        let rows = SeenRows { scaled: Vec::with_capacity(d), behind: vec![T::ZERO; inside] };
+        (rows, PredictScratch::new(&*self.functions))
+    }
+
+    /// The scaled rows `x` as the basis sees them: behind the metric, where there is one, rounded as those of the fit were.
+    pub(super) fn seen<'b>(&self, x: &'b [T], behind: &'b mut Vec<T>) -> &'b [T] {
+        let Some(metric) = &self.model.metric else { return x };
+        behind.resize(x.len() / metric.inputs() * metric.outputs(), T::ZERO);
+        metric.apply(x, behind);
         if self.model.is_narrow() {
-            out.iter_mut().for_each(|value| *value = T::from_f64(narrowed(value.to_f64())));
+            behind.iter_mut().for_each(|value| *value = T::from_f64(narrowed(value.to_f64())));
         }
+        behind
     }
 
     /// Writes rows of `x` from `first` on to `out`, scaled and rounded as those of the fit were.
-    fn scaled<V: kstore::Real>(&self, x: &[V], first: usize, out: &mut [T]) -> Result<()> {
-        let d = self.scaler.features();
-        let narrow = self.model.is_narrow();
-        for (row, (from, to)) in x.chunks_exact(d).zip(out.chunks_exact_mut(d)).enumerate() {
-            for (j, (from, to)) in from.iter().zip(to).enumerate() {
-                let value = from.to_f64();
+    fn scale<V: kstore::Real>(&self, x: &[V], first: usize, out: &mut Vec<T>) -> Result<()> {
+        let (d, narrow) = (self.scaler.features(), self.model.is_narrow());
+        out.clear();
+        for (row, values) in x.chunks_exact(d).enumerate() {
+            for (j, value) in values.iter().enumerate() {
+                let value = value.to_f64();
                 if !value.is_finite() {
                     return Err(self.bad(first + row, &self.model.card.features[j], value));
                 }
                 let scaled = self.scaler.apply(j, value);
-                *to = T::from_f64(if narrow { narrowed(scaled) } else { scaled });
+                out.push(T::from_f64(if narrow { narrowed(scaled) } else { scaled }));
             }
         }
         Ok(())
@@ -117,46 +119,41 @@ impl<T: Real> Typed<T> {
     }
 
     pub(super) fn predict<V: kstore::Real>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
-        let (d, (_, inside, t)) = (self.scaler.features(), self.model.dims());
-        let n = self.rows(x, out)?;
-        let mut buffer = vec![T::ZERO; self.buffer(TILE.min(n))];
-        for first in (0..n).step_by(TILE) {
-            let rows = TILE.min(n - first);
-            let (buffer, out) = (&mut buffer[..self.buffer(rows)], &mut out[first * t..(first + rows) * t]);
-            let tile = self.seen(&x[first * d..(first + rows) * d], first, buffer)?;
-            let view = MatMut::from_row_major_slice_mut(out, rows, t);
-            let tile = MatRef::from_row_major_slice(tile, rows, inside);
-            self.model.predict(&*self.functions, tile, view, &Workers::sequential())?;
-            self.check(first, out)?;
-        }
-        Ok(())
+        let rows = &mut SeenRows { scaled: Vec::new(), behind: Vec::new() };
+        self.each_tile(x, out, TILE, rows, |x, out| {
+            self.model.predict(&*self.functions, x, out, &Workers::sequential())
+        })
     }
 
     pub(super) fn predict_row<V: kstore::Real>(
         &self,
         x: &[V],
         out: &mut [f64],
-        buffer: &mut [T],
-        scratch: &mut PredictScratch<T>,
+        (rows, scratch): &mut (SeenRows<T>, PredictScratch<T>),
+    ) -> Result<()> {
+        self.each_tile(x, out, 1, rows, |x, out| self.model.predict_with(&*self.functions, x, out, scratch))
+    }
+
+    fn each_tile<V: kstore::Real>(
+        &self,
+        x: &[V],
+        out: &mut [f64],
+        tile: usize,
+        SeenRows { scaled, behind }: &mut SeenRows<T>,
+        mut score: impl FnMut(MatRef<'_, T>, MatMut<'_, f64>) -> Result<()>,
     ) -> Result<()> {
         let (d, (_, inside, t)) = (self.scaler.features(), self.model.dims());
         let n = self.rows(x, out)?;
-        if buffer.len() != self.buffer(1) {
-            return Err(Error::Shape { what: "numbers of the scratch", expected: self.buffer(1), got: buffer.len() });
+        for first in (0..n).step_by(tile) {
+            let rows = tile.min(n - first);
+            self.scale(&x[first * d..(first + rows) * d], first, scaled)?;
+            let (seen, out) = (self.seen(scaled, behind), &mut out[first * t..(first + rows) * t]);
+            let seen = MatRef::from_row_major_slice(seen, rows, inside);
+            score(seen, MatMut::from_row_major_slice_mut(out, rows, t))?;
+            if let Some(at) = out.iter().position(|value| !value.is_finite()) {
+                return Err(self.bad(first + at / t, "the prediction", out[at]));
+            }
         }
-        for i in 0..n {
-            let row = self.seen(&x[i * d..(i + 1) * d], i, buffer)?;
-            let view = MatMut::from_row_major_slice_mut(&mut out[i * t..(i + 1) * t], 1, t);
-            self.model.predict_with(&*self.functions, MatRef::from_row_major_slice(row, 1, inside), view, scratch)?;
-        }
-        self.check(0, out)
-    }
-
-    fn check(&self, first: usize, out: &[f64]) -> Result<()> {
-        let t = self.model.dims().2;
-        match out.iter().position(|value| !value.is_finite()) {
-            Some(at) => Err(self.bad(first + at / t, "the prediction", out[at])),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }

@@ -7,7 +7,8 @@ use crate::job::Run;
 use crate::{Error, Result};
 use kstore::budget::Term;
 use kstore::sink::{self, Output, OutputColumn, Sink};
-use kstore::{KeptValues, RowSource, Selected, TILE_TEXT, TextLimit};
+use kstore::{KeptColumn, KeptValues, RowSource, Selected, TILE_TEXT, TextLimit};
+use std::ops::Range;
 use std::path::Path;
 
 /// Bytes of a row group of a wide table, about, and of what is noted about each of its columns: measured on 1,000 columns.
@@ -24,10 +25,6 @@ pub(super) struct PredictionWriter {
 
 impl PredictionWriter {
     /// Starts a file with the kept columns and then those of the predictions.
-    ///
-    /// # Errors
-    /// A path that cannot be written, an extension that is not known, text in `.npy`, a kept column that is called as
-    /// the predictions are.
     pub(super) fn create(path: &Path, kept: &[OutputColumn], parts: Vec<Part>) -> Result<Self> {
         let predictions: Vec<OutputColumn> = parts.iter().flat_map(Part::columns).collect();
         if let Some(twice) = kept.iter().find(|column| predictions.iter().any(|p| p.name == column.name)) {
@@ -39,9 +36,6 @@ impl PredictionWriter {
     }
 
     /// Appends the predictions of a segment, beside the columns that are carried along.
-    ///
-    /// # Errors
-    /// Errors of the file system, and of reading what is carried along.
     fn write(&mut self, scores: &Scores, carried: Option<&mut Carried<'_>>) -> Result<()> {
         let (mut carried, mut done) = (carried, 0);
         while done < scores.rows.len() {
@@ -49,14 +43,19 @@ impl PredictionWriter {
                 Some(carried) => carried.next(&scores.rows[done..])?,
                 None => (carried::TILE.min(scores.rows.len() - done), &[][..]),
             };
-            let predictions: Vec<KeptValues> =
-                self.parts.iter().flat_map(|part| part.values(scores, done..done + rows)).collect();
-            let kept = kept.iter().map(Output::Kept);
-            let batch: Vec<Output<'_>> = kept.chain(predictions.iter().map(KeptValues::as_output)).collect();
-            self.sink.write(&batch)?;
+            self.put(scores, done..done + rows, kept)?;
             done += rows;
         }
         Ok(())
+    }
+
+    /// Appends the predictions of some of the rows, beside columns that are there already.
+    pub(super) fn put(&mut self, scores: &Scores, rows: Range<usize>, kept: &[KeptColumn]) -> Result<()> {
+        let predictions: Vec<KeptValues> =
+            self.parts.iter().flat_map(|part| part.values(scores, rows.clone())).collect();
+        let kept = kept.iter().map(Output::Kept);
+        let batch: Vec<Output<'_>> = kept.chain(predictions.iter().map(KeptValues::as_output)).collect();
+        Ok(self.sink.write(&batch)?)
     }
 
     /// Bytes held while rows are written: the values that wait in the file writer, and the predictions by columns.
@@ -74,9 +73,6 @@ impl PredictionWriter {
     }
 
     /// Completes the file and gives it its name.
-    ///
-    /// # Errors
-    /// Errors of the file system.
     pub(super) fn finish(self) -> Result<()> {
         Ok(self.sink.finish()?)
     }
@@ -108,36 +104,55 @@ impl Predictor {
         run: &Run<'_>,
     ) -> Result<Predicted> {
         self.check(extras)?;
-        let columns = kept.map_or(Vec::new(), Selected::kept_columns);
-        let mut out = PredictionWriter::create(path, &columns, self.parts(extras))?;
-        let mut held = held(&out, kept)?;
         let range = selected.range();
-        let remedy = "write .npy or .arrow, or fewer rows at a time";
-        held.push(Term::new("places of the columns in the file", out.index_bytes(range.end - range.start), remedy));
-        let texts = TextLimit::new(run.bytes(), self.spare(selected, extras, held.clone(), run)?, carried::COPIES);
+        let index = |out: &PredictionWriter| {
+            let remedy = "write .npy or .arrow, or fewer rows at a time";
+            Term::new("places of the columns in the file", out.index_bytes(range.end - range.start), remedy)
+        };
+        let parts = (self.parts(extras), extras);
+        let Begun { mut out, terms, texts } = self.begin((selected, kept), parts, path, run, index)?;
         let source = kept.map(|kept| carried::source(kept, texts)).transpose()?;
         let mut carried = source.as_ref().map(Carried::new).transpose()?;
         let mut unsettled = 0;
-        let rows = self.scores(selected, extras, held, run, |scores| {
+        let rows = self.scores(selected, extras, terms, run, |scores| {
             unsettled += scores.unsettled;
             out.write(scores, carried.as_mut())
         })?;
         out.finish()?;
         Ok(Predicted { rows, unsettled })
     }
+
+    /// Starts a file; `more` is the term of what else is held.
+    pub(super) fn begin(
+        &self,
+        (selected, kept): (&Selected, Option<&Selected>),
+        (parts, extras): (Vec<Part>, Extras),
+        path: &Path,
+        run: &Run<'_>,
+        more: impl FnOnce(&PredictionWriter) -> Term,
+    ) -> Result<Begun> {
+        let columns = kept.map_or(Vec::new(), Selected::kept_columns);
+        let out = PredictionWriter::create(path, &columns, parts)?;
+        let mut terms = vec![Term::new("row group being written", out.footprint(), "keep fewer columns with `keep`")];
+        if let Some(kept) = kept {
+            let source = carried::source(kept, TextLimit::default())?;
+            let texts = if kept.keeps_text() { carried::COPIES * TILE_TEXT } else { 0 };
+            // the rows of a tile that are written once more
+            let bytes = RowSource::<f64>::footprint(&source).at(2 * carried::TILE) + texts;
+            terms.push(Term::new("columns that are carried along", bytes, "keep fewer columns with `keep`"));
+        }
+        terms.push(more(&out));
+        let texts = TextLimit::new(run.bytes(), self.spare(selected, extras, terms.clone(), run)?, carried::COPIES);
+        Ok(Begun { out, terms, texts })
+    }
 }
 
-/// The terms of the plan beside the lanes: the file being written, and the columns that are carried along.
-pub(super) fn held(out: &PredictionWriter, kept: Option<&Selected>) -> Result<Vec<Term>> {
-    let mut held = vec![Term::new("row group being written", out.footprint(), "keep fewer columns with `keep`")];
-    if let Some(kept) = kept {
-        let source = carried::source(kept, TextLimit::default())?;
-        let texts = if kept.keeps_text() { carried::COPIES * TILE_TEXT } else { 0 };
-        // the rows of a tile that are written once more
-        let bytes = RowSource::<f64>::footprint(&source).at(2 * carried::TILE) + texts;
-        held.push(Term::new("columns that are carried along", bytes, "keep fewer columns with `keep`"));
-    }
-    Ok(held)
+pub(super) struct Begun {
+    pub(super) out: PredictionWriter,
+    /// The terms of the plan beside the lanes.
+    pub(super) terms: Vec<Term>,
+    /// How long the texts may be that are carried along.
+    pub(super) texts: TextLimit,
 }
 
 #[cfg(test)]

@@ -31,21 +31,13 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> R
         return Err(Error::Rank { rank: *rank, features: p });
     }
     let largest = ranks.iter().copied().max().unwrap_or(0);
-    let total = Total(gram.folds());
-    let n = gram.rows() as f64;
-    let s: Vec<f64> = (0..largest).map(|i| total.sum(|fold| fold.s[i])).collect();
-    let sy: Vec<f64> = (0..t).map(|j| total.sum(|fold| fold.sy[j])).collect();
-    let own = ideal_norm(&sy, total.sum(|fold| fold.yy[0]), n);
+    let total = CentredMoments::of(gram, largest);
+    let own = ideal_norm(&total);
     // contributions of row i of the lower triangle: the norm at rank r is their sum up to r
     let squares: Vec<f64> = (0..largest)
-        .map(|i| {
-            let entry = |j: usize| (total.sum(|fold| fold.g[j * p + i]) - s[i] * s[j] / n).powi(2);
-            2.0 * (0..i).map(entry).sum::<f64>() + entry(i)
-        })
+        .map(|i| 2.0 * (0..i).map(|j| total.product(i, j).powi(2)).sum::<f64>() + total.product(i, i).powi(2))
         .collect();
-    let inner: Vec<f64> = (0..largest)
-        .map(|i| (0..t).map(|j| (total.sum(|fold| fold.b[j * p + i]) - s[i] * sy[j] / n).powi(2)).sum())
-        .collect();
+    let inner: Vec<f64> = (0..largest).map(|i| (0..t).map(|j| total.with_target(i, j).powi(2)).sum()).collect();
     let of = |rank: &usize| {
         let (inner, norm) = (inner[..*rank].iter().sum::<f64>(), squares[..*rank].iter().sum::<f64>().sqrt() * own);
         (norm > 0.0).then(|| (inner / norm).clamp(0.0, 1.0))
@@ -54,25 +46,48 @@ pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> R
 }
 
 /// ‖ỸᵀỸ‖: of one target its centred square, of codes by the sizes n_c of the classes 4‖diag(n_c) − n_c n_d/n‖.
-fn ideal_norm(sy: &[f64], yy: f64, n: f64) -> f64 {
-    if let [sum] = sy {
+fn ideal_norm(moments: &CentredMoments<'_>) -> f64 {
+    let (n, yy) = (moments.n, moments.sum(|fold| fold.yy[0]));
+    if let [sum] = moments.sy[..] {
         // beside the sum of squares the difference may be rounding
         let square = yy - sum * sum / n;
         return if square > f64::EPSILON * n * yy { square } else { 0.0 };
     }
-    let sizes: Vec<f64> = sy.iter().map(|sum| 0.5 * (n + sum)).collect();
+    let sizes: Vec<f64> = moments.sy.iter().map(|sum| 0.5 * (n + sum)).collect();
     let entry = |c: usize, d: usize| (if c == d { sizes[c] } else { 0.0 }) - sizes[c] * sizes[d] / n;
     let squares: f64 =
         (0..sizes.len()).flat_map(|c| (0..sizes.len()).map(move |d| (c, d))).map(|(c, d)| entry(c, d).powi(2)).sum();
     4.0 * squares.sqrt()
 }
 
-/// Sums over folds, in their order.
-struct Total<'a>(&'a [FoldGram]);
+/// Products of the leading features and of targets less their means, summed over folds in their order.
+pub(super) struct CentredMoments<'a> {
+    folds: &'a [FoldGram],
+    p: usize,
+    pub(super) n: f64,
+    s: Vec<f64>,
+    pub(super) sy: Vec<f64>,
+}
 
-impl Total<'_> {
-    fn sum(&self, of: impl Fn(&FoldGram) -> f64) -> f64 {
-        self.0.iter().map(of).sum()
+impl<'a> CentredMoments<'a> {
+    pub(super) fn of(gram: &'a GramState, leading: usize) -> Self {
+        let moments = Self { folds: gram.folds(), p: gram.features(), n: gram.rows() as f64, s: vec![], sy: vec![] };
+        let s = (0..leading).map(|i| moments.sum(|fold| fold.s[i])).collect();
+        let sy = (0..gram.targets()).map(|j| moments.sum(|fold| fold.sy[j])).collect();
+        Self { s, sy, ..moments }
+    }
+
+    pub(super) fn sum(&self, of: impl Fn(&FoldGram) -> f64) -> f64 {
+        self.folds.iter().map(of).sum()
+    }
+
+    /// Of features i ≥ j.
+    pub(super) fn product(&self, i: usize, j: usize) -> f64 {
+        self.sum(|fold| fold.g[j * self.p + i]) - self.s[i] * self.s[j] / self.n
+    }
+
+    pub(super) fn with_target(&self, i: usize, c: usize) -> f64 {
+        self.sum(|fold| fold.b[c * self.p + i]) - self.s[i] * self.sy[c] / self.n
     }
 }
 

@@ -14,6 +14,7 @@
 //!
 //! Reference: Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered alignment", JMLR 13, 2012.
 
+use super::alignment::CentredMoments;
 use crate::metric::MetricSource;
 use crate::solver::MapFeatures;
 use crate::stacked::StackedMaps;
@@ -107,9 +108,6 @@ pub fn combine<T: Real>(
 }
 
 /// The stages of a combination, for the plan of the fit that follows: what they hold, and their passes. Reads the labels, where there are some.
-///
-/// # Errors
-/// The errors of [`combine`], but for a plan that does not fit.
 pub(crate) fn forecast<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
@@ -134,13 +132,11 @@ pub(crate) fn forecast<T: Real>(
     Ok(plans.into_iter().zip(passes).map(stage).collect())
 }
 
-/// The options of the map of one kernel.
 fn of(options: &TrainOptions, kernel: &Spec) -> TrainOptions {
     let (kernel, rank) = (kernel.clone(), options.rank.min(RANK));
     TrainOptions { kernel, rank, ranks: vec![rank], tolerance: None, folds: FoldSpec::None, ..options.clone() }
 }
 
-/// Refuses what cannot be combined.
 fn check_options(options: &TrainOptions, kernels: &[Spec]) -> Result<()> {
     let refuse = |why: String| Err(Error::option("combine", format!("{} kernels", kernels.len()), why));
     if !options.task.has_target() {
@@ -178,22 +174,18 @@ fn planned<T: Real>(
 
 /// The weights from the joint moments, in which kernel k has the features from `ends[k − 1]` to `ends[k]`.
 fn of_moments(gram: &GramState, ends: &[usize], kernels: Vec<Spec>, passes: u64) -> Result<Combination> {
-    let (moments, p, count) = (&gram.folds()[0], gram.features(), ends.len());
-    let n = moments.rows as f64;
+    let (moments, count) = (CentredMoments::of(gram, gram.features()), ends.len());
     let of = |k: usize| -> Range<usize> { (if k == 0 { 0 } else { ends[k - 1] })..ends[k] };
-    let entry = |i: usize, j: usize| {
-        let (i, j) = (i.max(j), i.min(j));
-        moments.g[j * p + i] - moments.s[i] * moments.s[j] / n
-    };
     let inner = Mat::from_fn(count, count, |k, l| {
         let (k, l) = (k.max(l), k.min(l));
-        of(l).map(|j| of(k).map(|i| entry(i, j).powi(2)).sum::<f64>()).sum::<f64>()
+        of(l).map(|j| of(k).map(|i| moments.product(i.max(j), i.min(j)).powi(2)).sum::<f64>()).sum::<f64>()
     });
-    let along = |i: usize, c: usize| moments.b[c * p + i] - moments.s[i] * moments.sy[c] / n;
-    let target =
-        |k: usize| -> f64 { (0..gram.targets()).map(|c| of(k).map(|i| along(i, c).powi(2)).sum::<f64>()).sum() };
+    let target = |k: usize| -> f64 {
+        (0..gram.targets()).map(|c| of(k).map(|i| moments.with_target(i, c).powi(2)).sum::<f64>()).sum()
+    };
     let targets: Vec<f64> = (0..count).map(target).collect();
-    let square: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| (yy - sy * sy / n).max(0.0)).sum();
+    let squares = moments.sy.iter().enumerate().map(|(c, sy)| moments.sum(|fold| fold.yy[c]) - sy * sy / moments.n);
+    let square: f64 = squares.map(|square| square.max(0.0)).sum();
     let aligned = |along: f64, norm: f64| if norm > 0.0 && square > 0.0 { along / (norm.sqrt() * square) } else { 0.0 };
     let weights = least(&inner, &targets);
     let total: f64 = weights.iter().sum();

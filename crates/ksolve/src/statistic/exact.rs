@@ -87,7 +87,7 @@ pub(super) fn measure<T: Real>(
         let width = TOGETHER.min(columns - first);
         let v = Mat::from_fn(n, width, |row, j| f64::from(u8::from(label(first + j, row))));
         let product = tiles.product(v.as_ref());
-        sums.extend((0..width).map(|j| Sums {
+        sums.extend((0..width).map(|j| LabelProducts {
             own: v.col(j).transpose() * product.col(j),
             all: product.col(j).iter().sum(),
             diag: diag.iter().zip(v.col(j).iter()).map(|(diag, label)| diag * label).sum(),
@@ -103,7 +103,7 @@ pub(super) fn measure<T: Real>(
 }
 
 /// The sums of a 0/1 label v of the rows.
-struct Sums {
+struct LabelProducts {
     /// The sum vᵀKv.
     own: f64,
     /// The sum vᵀK1.
@@ -112,7 +112,7 @@ struct Sums {
     diag: f64,
 }
 
-impl Sums {
+impl LabelProducts {
     fn statistic(&self, total: &Self, m: f64, k: f64) -> (f64, f64) {
         let (own, cross) = (self.own, self.all - self.own);
         let other = total.own - self.all - cross;

@@ -23,7 +23,7 @@ use crate::train::prepare::{self, Prepared};
 use crate::train::{Resources, View};
 use crate::{Error, Result};
 use kapprox::Real;
-use kstore::{Fold, Merge, Plan, RowBlock, Selected, Workers};
+use kstore::{Pass, Plan, Selected};
 
 /// The rows that herding picked, and how near their mean is to that of all rows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -88,7 +88,12 @@ pub fn represent<T: Real>(
     let herd = herd(&features, count)?;
     let range = prepared.source().range();
     let observer = resources.stages.stage("row numbers", Some(range.end - range.start));
-    let numbers = cut.pass(cut.scan_lanes, resources, &*observer).fold(prepared.source(), &Numbers)?.0.0;
+    let mut numbers = Vec::new();
+    let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };
+    pass.visit(prepared.source(), |block| {
+        numbers.extend_from_slice(block.rows);
+        Ok::<(), Error>(())
+    })?;
     Ok(Represented {
         rows: herd.positions.iter().map(|position| numbers[*position]).collect(),
         squared_distances: herd.squared_distances,
@@ -99,32 +104,6 @@ pub fn represent<T: Real>(
         passes: prepared.passes() + 2 + if keep == FeatureTier::Recomputed { 1 + count as u64 } else { 0 },
         planned_bytes: prepared.planned_bytes,
     })
-}
-
-/// A fold that collects the stored numbers of all selected rows.
-struct Numbers;
-
-struct Numbered(Vec<u64>);
-
-impl Merge for Numbered {
-    fn merge(&mut self, later: &Self) {
-        self.0.extend_from_slice(&later.0);
-    }
-}
-
-impl<T: Real> Fold<T> for Numbers {
-    type State = Numbered;
-    type Scratch = ();
-    type Error = Error;
-
-    fn init(&self) -> Numbered {
-        Numbered(Vec::new())
-    }
-    fn scratch(&self) {}
-    fn step(&self, state: &mut Numbered, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
-        state.0.extend_from_slice(block.rows);
-        Ok(())
-    }
 }
 
 /// Picks `count` rows. Of rows that are equally good the first is picked.

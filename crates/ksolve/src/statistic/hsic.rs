@@ -39,7 +39,6 @@ use kapprox::Real;
 use kapprox::decompose::symmetric_eigenvalues;
 use kstore::Plan;
 
-/// The description of the statistic `hsic`.
 pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     name: "hsic",
     about: "Hilbert-Schmidt independence criterion, tr(KHLH)/n^2: do two sets of columns depend on each other",
@@ -104,11 +103,8 @@ fn measure<T: Real>(data: &Features<'_, T>, p: Division, permutations: usize) ->
 /// Sums of squared norms of the centred features, as in the formulas above.
 #[derive(Default)]
 struct Spreads {
-    /// The sum a, over the first columns.
     first: f64,
-    /// The sum b, over the second columns.
     second: f64,
-    /// The sum d of the products.
     both: f64,
 }
 

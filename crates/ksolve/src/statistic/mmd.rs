@@ -32,7 +32,6 @@ use kapprox::Real;
 use kapprox::decompose::symmetric_eigenvalues;
 use kstore::Plan;
 
-/// The description of the statistic `mmd`.
 pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     name: "mmd",
     about: "maximum mean discrepancy: do two samples come from the same distribution",
@@ -85,14 +84,14 @@ fn measure<T: Real>(data: &Features<'_, T>, first: Division, permutations: usize
 
 /// Sums over the rows with a label, for the observed labels and then every random choice; the last column is of all
 /// rows.
-struct Sums {
+struct LabelSums {
     /// Σ phi for each label, p x c row-major.
     phi: Vec<f64>,
     /// Σ |phi|² for each label, c numbers.
     squares: Vec<f64>,
 }
 
-impl Sums {
+impl LabelSums {
     /// The biased and the unbiased statistic of the labels in a column.
     fn statistic(&self, column: usize, m: usize, k: usize) -> (f64, f64) {
         let (c, all) = (self.squares.len(), self.squares.len() - 1);
@@ -110,9 +109,14 @@ impl Sums {
 }
 
 /// Computes the sums for the observed and the random labels: one pass over the features.
-fn sums<T: Real>(data: &Features<'_, T>, kept: &StoredFeatures<'_, T>, m: usize, choices: &Choices) -> Result<Sums> {
+fn sums<T: Real>(
+    data: &Features<'_, T>,
+    kept: &StoredFeatures<'_, T>,
+    m: usize,
+    choices: &Choices,
+) -> Result<LabelSums> {
     let c = choices.len() + 2;
-    let mut sums = Sums { phi: vec![0.0; kept.p * c], squares: vec![0.0; c] };
+    let mut sums = LabelSums { phi: vec![0.0; kept.p * c], squares: vec![0.0; c] };
     let mut labels: Vec<T> = Vec::new();
     let observer = data.resources.stages.stage("sums of random labels", Some(kept.n as u64));
     kept.visit(&*observer, |tile| {

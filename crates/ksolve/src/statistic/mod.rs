@@ -88,18 +88,17 @@ pub struct StatisticFamily {
 type Division = usize;
 
 /// A function that measures, from the features of all rows, the division and the number of permutations.
-type Of<T> = fn(&Features<'_, T>, Division, usize) -> Result<Measured>;
+type MeasureFeatures<T> = fn(&Features<'_, T>, Division, usize) -> Result<Measured>;
 
-/// The functions that measure with features in f32 and in f64.
 #[derive(Clone, Copy, Debug)]
-struct Measure(Of<f32>, Of<f64>);
+struct Measure(MeasureFeatures<f32>, MeasureFeatures<f64>);
 
 impl PrecisionPair for Measure {
-    type For<T: Real> = Of<T>;
-    fn single(self) -> Of<f32> {
+    type For<T: Real> = MeasureFeatures<T>;
+    fn single(self) -> MeasureFeatures<f32> {
         self.0
     }
-    fn double(self) -> Of<f64> {
+    fn double(self) -> MeasureFeatures<f64> {
         self.1
     }
 }
@@ -163,7 +162,6 @@ pub fn by_name(name: &str) -> Option<&'static StatisticFamily> {
     registry().iter().find(|family| family.name == name)
 }
 
-/// Refuses samples that a statistic has no value for.
 fn require(what: &'static str, needed: u64, rows: u64) -> Result<()> {
     if rows >= needed { Ok(()) } else { Err(crate::Error::TooFewFor { what, needed, rows }) }
 }

@@ -40,7 +40,6 @@ impl Choices {
         self.keys.len()
     }
 
-    /// True where choice `j` has the row at `position`.
     pub(super) fn has(&self, j: usize, position: usize) -> bool {
         let (stream, largest) = &self.keys[j];
         stream.word(position as u64) <= *largest

@@ -1,6 +1,6 @@
 //! The run of a statistic on tables: scaling, maps and the memory plan.
 
-use super::{Compares, Measured, Outcome, StatisticFamily, exact};
+use super::{Compares, Outcome, StatisticFamily, exact};
 use crate::gram::{GramScratch, GramState};
 use crate::solver::{FeatureTier, Features, kept};
 use crate::train::landmarks::{self, Mapped};
@@ -73,7 +73,6 @@ impl StatisticOptions {
         }
     }
 
-    /// The options of training for the steps that statistics share with it: scaling, kernel and map.
     pub(super) fn training(&self, kernel: &Spec) -> TrainOptions {
         TrainOptions {
             scaling: self.scaling,
@@ -100,29 +99,13 @@ pub fn measure<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Outcome> {
     let tables = rows.tables();
-    let fits = match family.compares {
-        Compares::Samples => tables.len() == 2,
-        Compares::Columns => tables.len() == 1,
-    };
-    if !fits {
-        let two = match family.compares {
-            Compares::Samples => "two tables",
-            Compares::Columns => "two sets of columns of one table",
-        };
-        let remedy = format!("{} compares {two}", family.name);
-        return Err(Error::option("rows", format!("{} tables", tables.len()), remedy));
-    }
-    if options.map.is_exact() && family.compares == Compares::Columns {
-        let remedy =
-            format!("{} needs features; leave it out (with `rank` at the number of rows they are exact)", family.name);
-        return Err(Error::option("map", "exact", remedy));
-    }
+    check_samples(family, tables.len(), options)?;
     let with = Some(&options.other).filter(|_| family.compares == Compares::Columns).cloned();
     let training = TrainOptions { with, ..options.training(&options.kernel) };
     let unscaled = open::<T>(&tables, &Reading::default())?;
     let source = chain(&unscaled)?;
     options.kernel.check_features(source.shape().features)?;
-    let shape = shape(&source, &training, resources)?;
+    let shape = Shape { keeps: true, ..prepare::shape_of(&source, &training, resources, 0, 1)? };
     let stage = |cut: Cut| match options.map.is_exact() {
         true => exact::plan(&shape, resources.memory, options.permutations),
         false => last::<T>(family, &shape, options, cut, resources).1,
@@ -134,17 +117,58 @@ pub fn measure<T: Real>(
     let planned_bytes = check(plans)?;
     let (survey, sizes) = survey(&tables, &training, cut, resources)?;
     let scaled = open::<T>(&tables, &survey.reading())?;
-    let run = Run { source: &chain(&scaled)?, survey: &survey, options, cut, resources };
+    let (source, rows, reading) = (&chain(&scaled)?, survey.rows(), survey.reading());
     if options.map.is_exact() {
-        let (kernel, passes) = run.kernel(&training)?;
-        let measured = exact::measure(&kernel, run.source, survey.rows(), sizes[0], run.cut, options, resources)?;
+        let (kernel, passes) = landmarks::kernel(source, rows, &reading, &training, cut, resources)?;
+        let measured = exact::measure(&kernel, source, rows, sizes[0], cut, options, resources)?;
         let kernels = vec![kernel.to_string()];
         return Ok(Outcome { measured, rows: sizes, kernels, ranks: Vec::new(), passes: 2 + passes, planned_bytes });
     }
     let (keep, _) = last::<T>(family, &shape, options, cut, resources);
     keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
-    let (measured, kernels, ranks, passes) = run.measure(family, &training, keep, sizes[0])?;
-    Ok(Outcome { measured, rows: sizes, kernels, ranks, passes: 1 + passes, planned_bytes })
+    let Mapped { map, kernel, with, passes, .. } = landmarks::map(source, rows, &reading, &training, cut, resources)?;
+    let passes = 2 + passes + u64::from(keep == FeatureTier::Recomputed);
+    let second = with.as_ref().map_or(0, |with| with.features);
+    let (kernels, ranks): (Vec<String>, Vec<usize>) = std::iter::once((kernel.to_string(), map.dims().1 - second))
+        .chain(with.map(|with| (with.kernel.to_string(), with.features)))
+        .unzip();
+    let division = match family.compares {
+        Compares::Samples => usize::try_from(sizes[0]).unwrap_or(usize::MAX),
+        Compares::Columns => ranks[0],
+    };
+    let features = Features {
+        source,
+        kernel: &kernel,
+        map: &*map,
+        second,
+        targets: &Targets::Numeric { centre: Vec::new() },
+        rows,
+        cut,
+        options: &training,
+        resources,
+        keep,
+        spare: 0,
+        folds: &Folds::None,
+        points: None,
+    };
+    let measured = T::pick(family.measure)(&features, division, options.permutations)?;
+    Ok(Outcome { measured, rows: sizes, kernels, ranks, passes, planned_bytes })
+}
+
+fn check_samples(family: &StatisticFamily, tables: usize, options: &StatisticOptions) -> Result<()> {
+    let (needed, two) = match family.compares {
+        Compares::Samples => (2, "two tables"),
+        Compares::Columns => (1, "two sets of columns of one table"),
+    };
+    if tables != needed {
+        return Err(Error::option("rows", format!("{tables} tables"), format!("{} compares {two}", family.name)));
+    }
+    if options.map.is_exact() && family.compares == Compares::Columns {
+        let remedy =
+            format!("{} needs features; leave it out (with `rank` at the number of rows they are exact)", family.name);
+        return Err(Error::option("map", "exact", remedy));
+    }
+    Ok(())
 }
 
 /// The place where the features are kept, and the memory plan of the statistic's stage.
@@ -179,11 +203,6 @@ fn chain<T: Real>(rows: &[TableRows<T>]) -> Result<Chained<'_, T>> {
     Ok(Chained::new(rows.iter().map(|rows| rows as &dyn RowSource<T>).collect())?)
 }
 
-/// The sizes of the work.
-fn shape<T: Real>(source: &Chained<'_, T>, training: &TrainOptions, resources: &Resources<'_>) -> Result<Shape> {
-    Ok(Shape { keeps: true, ..prepare::shape_of(source, training, resources, 0, 1)? })
-}
-
 /// Finds the scaling of the features and the number of rows of every table, in one pass over each.
 fn survey(
     tables: &[&Selected],
@@ -207,61 +226,4 @@ fn survey(
     let total = total.unwrap_or_default();
     let draw = |rows: u64| survey::drawn(&chain(&open(tables, &Reading::default())?)?, rows, training, cut, resources);
     Ok((survey::of(total, tables[0], training, resources.stages, &draw)?, sizes))
-}
-
-/// The arguments that the steps of a run share.
-struct Run<'a, T: Real> {
-    source: &'a dyn RowSource<T>,
-    survey: &'a Survey,
-    options: &'a StatisticOptions,
-    cut: Cut,
-    resources: &'a Resources<'a>,
-}
-
-impl<T: Real> Run<'_, T> {
-    fn map(&self, training: &TrainOptions) -> Result<Mapped<T>> {
-        landmarks::map(self.source, self.survey.rows(), &self.survey.reading(), training, self.cut, self.resources)
-    }
-
-    fn kernel(&self, training: &TrainOptions) -> Result<(Spec, u64)> {
-        landmarks::kernel(self.source, self.survey.rows(), &self.survey.reading(), training, self.cut, self.resources)
-    }
-
-    /// Measures, and returns the statistic, the kernels, the numbers of features of their maps, and of passes over the
-    /// rows.
-    fn measure(
-        &self,
-        family: &StatisticFamily,
-        training: &TrainOptions,
-        keep: FeatureTier,
-        first_rows: u64,
-    ) -> Result<(Measured, Vec<String>, Vec<usize>, u64)> {
-        let Mapped { map, kernel, with, passes, .. } = self.map(training)?;
-        let passes = passes + 1 + u64::from(keep == FeatureTier::Recomputed);
-        let second = with.as_ref().map_or(0, |with| with.features);
-        let (kernels, ranks): (Vec<String>, Vec<usize>) = std::iter::once((kernel.to_string(), map.dims().1 - second))
-            .chain(with.map(|with| (with.kernel.to_string(), with.features)))
-            .unzip();
-        let division = match family.compares {
-            Compares::Samples => usize::try_from(first_rows).unwrap_or(usize::MAX),
-            Compares::Columns => ranks[0],
-        };
-        let features = Features {
-            source: self.source,
-            kernel: &kernel,
-            map: &*map,
-            second,
-            targets: &Targets::Numeric { centre: Vec::new() },
-            rows: self.survey.rows(),
-            cut: self.cut,
-            options: training,
-            resources: self.resources,
-            keep,
-            spare: 0,
-            folds: &Folds::None,
-            points: None,
-        };
-        let measured = T::pick(family.measure)(&features, division, self.options.permutations)?;
-        Ok((measured, kernels, ranks, passes))
-    }
 }

@@ -7,7 +7,7 @@ use super::plan::{Cut, Shape};
 use super::stage::View;
 use super::survey::{MEDIANS, Survey, survey};
 use super::whole;
-use crate::metric::{self, Asked, Learned, MetricSource};
+use crate::metric::{self, Learned, MetricRequest, MetricSource};
 use crate::solver::{FeatureTier, Features, Points};
 use crate::{Classes, Folds, Result, Targets};
 use kapprox::Real;
@@ -234,7 +234,7 @@ pub(crate) fn prepare<T: Real>(
     let (n, reading) = (survey.rows(), survey.reading());
     let table: TableRows<T> = selected.rows(reading.clone())?;
     let (options, learned) =
-        metric::settle(&Asked { source: &table, survey: &survey, targets: &targets, options, resources })?;
+        metric::settle(&MetricRequest { source: &table, survey: &survey, targets: &targets, options, resources })?;
     let rows = MetricRows::new(table, options.metric.known().cloned());
     let options = &options;
     let (cache, memory) = match view {

@@ -1,6 +1,8 @@
 //! The whole choice: kernels and metrics, the scaling, then solvers with their penalties, then the test of the winner.
 
-use super::{Apart, ContenderReport, Contest, Entry, Memory, Score, Search, Trials, TuneOptions, Tuned, contenders};
+use super::contest::{Contest, contenders};
+use super::trial::Trials;
+use super::{Apart, ContenderReport, Entry, Memory, Score, Search, TuneOptions, Tuned};
 use crate::Result;
 use crate::job::{Fit, Run};
 use crate::train::{Scaling, TrainOptions};
@@ -13,7 +15,6 @@ use std::time::{Duration, Instant};
 /// The part of a choice in which kernels are compared.
 pub const SEARCH: &str = "search";
 
-/// The part in which solvers are tried.
 const TRIALS: &str = "solvers";
 
 /// A moment of the choice: what was done, and the least held-out error of a kernel so far.
@@ -59,9 +60,6 @@ pub trait SearchListener: Sync {
     /// Steps of a kind begin; so many are likely.
     fn begin(&self, _kind: &str, _steps: u64) {}
     /// The step that is done next.
-    ///
-    /// # Errors
-    /// Any error ends the choice; [`kstore::Error::Interrupted`] where the user wants that.
     fn next(&self, _what: &str) -> Result<()> {
         Ok(())
     }
@@ -136,11 +134,9 @@ struct Log<'a> {
     listener: &'a dyn SearchListener,
     started: Instant,
     history: Vec<Moment>,
-    /// Most steps of each part.
     most: Option<SearchWork>,
     kernels: Part,
     solvers: Part,
-    /// True for the trials of solvers.
     trials: bool,
 }
 
@@ -188,7 +184,7 @@ impl Choice<'_> {
     /// Makes the choice. What `memory` recalls is not computed again.
     ///
     /// # Errors
-    /// The errors of [`Search::open`], [`Search::step`] and [`Contest::step`], and those of the listener.
+    /// The errors of [`Search::open`], [`Search::step`], those of the fits, and those of the listener.
     pub fn make<T: Real>(&self, memory: &mut Memory<'_>) -> Result<Chosen> {
         let mut log = Log {
             listener: self.listener,
@@ -292,7 +288,7 @@ impl Choice<'_> {
             }
         }
         self.listener.end();
-        Ok(search.finish())
+        Ok(search.finish_with_rows())
     }
 }
 

@@ -25,10 +25,8 @@ pub const ANY: &str = "any";
 /// Largest rank of a trial: penalties and solvers are told apart by it, and it is quick.
 const RANK: usize = 500;
 
-/// Most folds that a contender is scored on.
 const FOLDS: usize = 3;
 
-/// Contenders that stay at least for the next fold.
 const STAY: usize = 3;
 
 /// Penalties that are compared for solvers with a single one.
@@ -38,14 +36,12 @@ const LAMBDAS: [f64; 4] = [1e-4, 1e-5, 1e-6, 1e-7];
 const PAIRED: RangeInclusive<usize> = 3..=10;
 
 /// A fit that takes part in a contest.
-#[derive(Clone, Debug)]
-pub struct Contender {
-    /// The fit, at the ranks that were asked for.
-    pub fit: Fit,
+pub(super) struct Contender {
+    /// At the ranks that were asked for.
+    pub(super) fit: Fit,
     /// The penalty that competes, of a solver with a single one.
     lambda: Option<f64>,
-    /// What is told of it.
-    pub report: ContenderReport,
+    pub(super) report: ContenderReport,
 }
 
 /// What is told of a contender.
@@ -71,25 +67,19 @@ pub struct ContenderReport {
 }
 
 impl Contender {
-    /// The metric of the fit; `None` where it has none.
-    pub fn metric(&self) -> Option<&Arc<Metric>> {
+    pub(super) fn metric(&self) -> Option<&Arc<Metric>> {
         self.fit.metric.known()
     }
 
     /// The fit for `to` rows where trials had `from`: its penalty falls with the root of the number of rows, the rate that is best for a
     /// function of the kernel's space (Caponnetto, De Vito, "Optimal rates for the regularized least-squares algorithm", 2007).
-    pub fn for_rows(&self, from: u64, to: u64) -> Fit {
+    pub(super) fn for_rows(&self, from: u64, to: u64) -> Fit {
         let factor = (from.max(1) as f64 / to.max(1) as f64).sqrt().min(1.0);
         let lambda = self.lambda.map(|lambda| shown(lambda * factor));
         lambda.into_iter().fold(self.fit.clone(), |fit, lambda| fit.set(parameter::LAMBDA.name, lambda))
     }
-}
 
-impl Contender {
     /// The same solver at the same penalty with the best kernel that has no metric; `None` where none was learned.
-    ///
-    /// # Errors
-    /// Kernel expressions that do not parse.
     pub(super) fn without_metric(&self, tuned: &Tuned) -> Result<Option<Self>> {
         let learned = tuned.form != "given" && self.fit.metric.known().is_some();
         let Some(kernel) = tuned.best_without_metric().filter(|_| learned) else { return Ok(None) };
@@ -134,14 +124,11 @@ impl ContenderReport {
 }
 
 /// A contest that goes on trial by trial.
-#[derive(Debug)]
-pub struct Contest<'a, T> {
+pub(super) struct Contest<'a, T> {
     trials: &'a Trials<T>,
     contenders: Vec<Contender>,
-    rank: usize,
-    /// The folds that are scored on, in turn.
+    largest: usize,
     folds: Vec<usize>,
-    /// Number of the fold at hand.
     round: usize,
     alive: Vec<usize>,
     /// Number of those that were tried on the fold at hand.
@@ -150,31 +137,28 @@ pub struct Contest<'a, T> {
 
 impl<'a, T: Real> Contest<'a, T> {
     /// A contest between these fits, tried at `rank` at most; one alone wins without a trial.
-    pub fn new(trials: &'a Trials<T>, contenders: Vec<Contender>, rank: usize) -> Self {
+    pub(super) fn new(trials: &'a Trials<T>, contenders: Vec<Contender>, rank: usize) -> Self {
         let folds = if contenders.len() > 1 { trials.folds().take(FOLDS).collect() } else { Vec::new() };
         let alive = (0..contenders.len()).collect();
-        Self { trials, contenders, rank: rank.min(RANK), folds, round: 0, alive, tried: 0 }
+        Self { trials, contenders, largest: rank.min(RANK), folds, round: 0, alive, tried: 0 }
     }
 
     /// Most trials that are still to come.
-    pub fn trials(&self) -> usize {
+    pub(super) fn trials(&self) -> usize {
         let rounds = std::iter::successors(Some(self.alive.len()), |alive| Some(stay(*alive)));
         rounds.take(self.folds.len() - self.round).sum::<usize>() - self.tried
     }
 
     /// The contender that is tried next; `None` at the end.
-    pub fn upcoming(&self) -> Option<&Contender> {
+    pub(super) fn upcoming(&self) -> Option<&Contender> {
         (self.round < self.folds.len()).then(|| &self.contenders[self.alive[self.tried]])
     }
 
     /// Tries the next contender, unless `memory` recalls its error. A fit that fails puts its contender last.
-    ///
-    /// # Errors
-    /// [`kstore::Error::Interrupted`], and [`kstore::Error::OverBudget`].
-    pub fn step(&mut self, run: &Run<'_>, memory: &mut Memory<'_>) -> Result<()> {
+    pub(super) fn step(&mut self, run: &Run<'_>, memory: &mut Memory<'_>) -> Result<()> {
         let Some(fold) = self.folds.get(self.round) else { return Ok(()) };
         let contender = &mut self.contenders[self.alive[self.tried]];
-        let fit = contender.fit.clone().at_rank(self.rank);
+        let fit = contender.fit.clone().at_rank(self.largest);
         let tried = memory.recall_or(|| match self.trials.trial(&fit, *fold, run) {
             Ok(error) => Ok((Some(error), None)),
             Err(error) if error.is_interrupted() || matches!(error, Error::Store(kstore::Error::OverBudget { .. })) => {
@@ -189,37 +173,33 @@ impl<'a, T: Real> Contest<'a, T> {
         self.tried += 1;
         if self.tried == self.alive.len() {
             (self.tried, self.round) = (0, self.round + 1);
-            let mut alive = std::mem::take(&mut self.alive);
-            // stable: of equal ones the one that was named first
-            alive.sort_by(|a, b| self.mean(*a).total_cmp(&self.mean(*b)));
-            alive.truncate(stay(alive.len()));
-            self.alive = alive;
+            self.rank();
+            self.alive.truncate(stay(self.alive.len()));
         }
         Ok(())
     }
 
     /// Ends the contest with the trials that were made; returns whether any were left.
-    pub fn hurry(&mut self) -> bool {
+    pub(super) fn hurry(&mut self) -> bool {
         let left = self.round < self.folds.len();
         if left && self.round == 0 {
             self.alive.truncate(self.tried);
         }
         if left {
-            let mut alive = std::mem::take(&mut self.alive);
-            alive.sort_by(|a, b| self.mean(*a).total_cmp(&self.mean(*b)));
-            self.alive = alive;
+            self.rank();
             (self.tried, self.round) = (0, self.folds.len());
         }
         left
     }
 
-    /// The mean error of a contender; infinite where it has none.
-    fn mean(&self, contender: usize) -> f64 {
-        self.contenders[contender].report.mean.unwrap_or(f64::INFINITY)
+    /// Sorts those that are left by their mean errors; of equal ones the one that was named first. Who has none comes last.
+    fn rank(&mut self) {
+        let mean = |contender: usize| self.contenders[contender].report.mean.unwrap_or(f64::INFINITY);
+        self.alive.sort_by(|a, b| mean(*a).total_cmp(&mean(*b)));
     }
 
     /// Ends the contest and returns the winner, with the reports of all.
-    pub fn finish(mut self) -> (Contender, Vec<ContenderReport>) {
+    pub(super) fn finish(mut self) -> (Contender, Vec<ContenderReport>) {
         let winner = self.alive[0];
         self.contenders[winner].report.chosen = true;
         let reports = self.contenders.iter().map(|contender| contender.report.clone()).collect();
@@ -227,17 +207,13 @@ impl<'a, T: Real> Contest<'a, T> {
     }
 }
 
-/// Number of contenders that stay for the next fold.
 fn stay(alive: usize) -> usize {
     alive.div_ceil(2).max(STAY).min(alive)
 }
 
 /// The fits that compete after a search: `solver`, or for [`ANY`] every solver of the task, at several penalties unless one was
 /// given, behind the metric that was found and, for [`ANY`], without one.
-///
-/// # Errors
-/// Kernel expressions that do not parse.
-pub fn contenders(solver: &str, base: &Fit, tuned: &Tuned) -> Result<Vec<Contender>> {
+pub(super) fn contenders(solver: &str, base: &Fit, tuned: &Tuned) -> Result<Vec<Contender>> {
     let best = (tuned.kernel.clone(), tuned.source(), tuned.form.as_str());
     let plain = tuned.best_without_metric().filter(|_| tuned.metric.is_some() && solver == ANY).map(Spec::parse);
     let plain = plain.transpose()?.map(|kernel| (kernel, MetricSource::None, "none"));

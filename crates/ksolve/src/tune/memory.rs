@@ -17,7 +17,6 @@ use serde::de::DeserializeOwned;
 pub struct Memory<'j> {
     steps: Steps<'j>,
     results: Results,
-    /// Number of results that were recalled or added.
     next: usize,
 }
 

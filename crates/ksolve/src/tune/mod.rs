@@ -30,34 +30,30 @@ mod contest;
 mod memory;
 mod options;
 mod pace;
-mod plan;
 mod rung;
-mod series;
 mod trial;
-mod tuned;
 
 pub use choice::{Choice, Chosen, Moment, SEARCH, SearchListener, SearchWork};
-pub use contest::{ANY, Contender, ContenderReport, Contest, contenders};
+pub use contest::{ANY, ContenderReport};
 pub use memory::Memory;
 pub use options::{FACTORS, KERNELS, Score, TuneOptions, stand_in};
 pub use pace::{Pace, at_ranks, listed};
-pub use rung::{Entry, Rung, TuneCell};
-pub use trial::{Apart, Trials};
-pub use tuned::Tuned;
+pub use rung::{Entry, Rung, TuneCell, Tuned};
+pub use trial::Apart;
 
 use crate::folds::FoldSpec;
-use crate::metric::{self, Asked, Learned, MetricForm, MetricSource, RoundReport};
+use crate::metric::{self, Learned, MetricForm, MetricRequest, MetricSource, RoundReport};
 use crate::train::plan::Cut;
 use crate::train::survey::{Survey, survey};
 use crate::train::{Resources, TrainOptions, candidates};
 use crate::{Error, Folds, Result, Targets, Task};
 use kapprox::Real;
 use kapprox::kernel::Spec;
-use kapprox::landmark::{RowSample, Scan, uniform_sample};
-use kstore::key::Purpose;
+use kapprox::landmark::RowSample;
 use kstore::{MemoryRows, Pass, RowSource, Selected};
-use rung::{Candidate, Kept, candidates_of};
+use rung::candidates_of;
 use std::collections::HashSet;
+use trial::Trials;
 
 /// One of so many kernels stays after a comparison: the better half.
 const HALVING: usize = 2;
@@ -85,8 +81,7 @@ pub struct Search<'a, T: Real> {
     /// Kernels whose metric is still to be learned, the next one last.
     unlearned: Vec<Spec>,
     learned: Vec<RoundReport>,
-    candidates: Vec<Candidate>,
-    /// Number of rows of every rung.
+    candidates: Vec<Learned>,
     sizes: Vec<usize>,
     done: Vec<Rung>,
     /// Candidates of the rung at hand; below, the scores of those that were measured.
@@ -114,20 +109,21 @@ impl<'a, T: Real> Search<'a, T> {
         options::check(options, selected.shape().features)?;
         let resources = Resources { journal: None, scratch: None, ..*resources };
         let training = &options.training;
-        let (cut, planned_bytes) = plan::plan::<T>(selected, options, &resources)?;
+        let (cut, planned_bytes) = options::plan::<T>(selected, options, &resources)?;
         let survey = survey(selected, training, cut, &resources)?;
         let targets = survey.targets_of_regression();
         let folds = |spec: &FoldSpec| Folds::new(spec, training.seed, selected.range(), &survey.groups);
         folds(&training.folds)?;
         let source = selected.rows::<T>(survey.reading())?;
         let range = source.range();
-        let observer = resources.stages.stage("sampling rows", Some(range.end - range.start));
-        let pass = cut.pass(cut.scan_lanes, &resources, &*observer);
-        let data = Scan { source: &source, pass, count: survey.rows() };
-        let sample = uniform_sample(&data, options.sample, Purpose::Candidates, training.seed)?;
-        let all = candidates::with_targets(candidates::in_row_order(copy(&sample, sample.len()))?, &source, data.pass)?;
-        drop(observer);
-        let (spec, warning) = series::folds(&source, (&all, &range), &targets, options)?;
+        let counts = (survey.rows(), options.sample);
+        let (all, sample) = metric::draw(&source, counts, training.seed, "sampling rows", cut, &resources)?;
+        let (spec, warning) = match &training.folds {
+            given @ FoldSpec::Hash(_) if options.blocks => {
+                metric::instead_of(given, &source, (&all, &range), &targets)?
+            }
+            given => (given.clone(), metric::warning_of_series(&source, &targets, given)?),
+        };
         warning.into_iter().for_each(|text| resources.stages.warn(text));
         let folds = folds(&spec)?;
         let trials = Trials::new(all, &folds, options.score != Score::Alignment)?;
@@ -137,7 +133,7 @@ impl<'a, T: Real> Search<'a, T> {
         });
         told.into_iter().for_each(|text| resources.stages.warn(text));
         let sample = seen(&trials, &sample);
-        let rows = candidates::in_row_order(copy(&sample, sample.len()))?;
+        let rows = candidates::in_row_order(sample.clone())?;
         let held = candidates::with_targets(rows, trials.rows(), Pass::new(cut.tile, cut.segment, resources.workers))?;
         let (unlearned, candidates) = match &training.metric {
             MetricSource::Learned(_) => (options.kernels.iter().rev().cloned().collect(), Vec::new()),
@@ -212,10 +208,9 @@ impl<'a, T: Real> Search<'a, T> {
         some
     }
 
-    /// Learns the metric of a kernel on the whole sample.
     fn learn(&self, kernel: Spec, form: MetricForm) -> Result<Learned> {
         let training = TrainOptions { kernel, ..self.options.training.clone() };
-        let asked = Asked {
+        let request = MetricRequest {
             source: &self.held,
             survey: &self.survey,
             targets: &self.targets,
@@ -225,7 +220,7 @@ impl<'a, T: Real> Search<'a, T> {
         // a score that needs no folds has none; errors of rounds are held-out ones
         let own = metric::folds(training.seed, self.held.len() as u64)?;
         let folds = if self.folds.count() > 1 { &self.folds } else { &own };
-        asked.learn_on((&self.held, &self.sample), folds, form)
+        request.learn_on((&self.held, &self.sample), folds, form, false)
     }
 
     /// Measures the next kernel, or learns its metric, unless `memory` recalls the result.
@@ -234,9 +229,9 @@ impl<'a, T: Real> Search<'a, T> {
     /// Errors of the map; [`Error::NoCell`] where no kernel of a rung can be scored; [`kstore::Error::Interrupted`].
     pub fn step(&mut self, memory: &mut Memory<'_>) -> Result<()> {
         if let (MetricSource::Learned(form), Some(kernel)) = (&self.options.training.metric, self.unlearned.pop()) {
-            let kept = memory.recall_or(|| Ok(Kept::new(self.learn(kernel, *form)?)))?;
-            self.candidates.push(kept.candidate()?);
-            self.learned.extend(kept.rounds);
+            let mut learned = memory.recall_or(|| self.learn(kernel, *form))?;
+            self.learned.append(&mut learned.rounds);
+            self.candidates.push(learned);
             return Ok(());
         }
         if self.upcoming().is_none() {
@@ -260,7 +255,6 @@ impl<'a, T: Real> Search<'a, T> {
         if self.entries.len() == self.alive.len() { self.promote() } else { Ok(()) }
     }
 
-    /// Ends a rung: the better half goes on.
     fn promote(&mut self) -> Result<()> {
         let last = self.done.len() + 1 == self.sizes.len();
         let keep = if last { 1 } else { self.alive.len().div_ceil(HALVING) };
@@ -292,21 +286,26 @@ impl<'a, T: Real> Search<'a, T> {
     /// Loads the rows of the rung at hand: the first of the sample, in the order of their numbers.
     fn load(&mut self) -> Result<()> {
         let Some(size) = self.sizes.get(self.done.len()) else { return Ok(()) };
-        let rows = candidates::in_row_order(copy(&self.sample, *size))?;
+        let rows = candidates::in_row_order(picked(&self.sample, 0..*size))?;
         let Cut { tile, segment, .. } = self.cut;
         self.rows = candidates::with_targets(rows, &self.held, Pass::new(tile, segment, self.resources.workers))?;
         Ok(())
     }
 
-    /// Ends the search and returns its result, the first kernel where there was nothing to choose from, and the rows for trials.
-    pub fn finish(self) -> (Tuned, Trials<T>) {
+    /// Ends the search and returns its result, the first kernel where there was nothing to choose from.
+    pub fn finish(self) -> Tuned {
+        self.finish_with_rows().0
+    }
+
+    /// The result, and the rows for trials.
+    fn finish_with_rows(self) -> (Tuned, Trials<T>) {
         let Self {
             options, mut candidates, alive, done, learned, passes, planned_bytes, spec, trials, targets, ..
         } = self;
         // each kernel has as many length scales, and with a metric that is learned one
         let each = candidates.len().div_ceil(options.kernels.len()).max(1);
         let named = options.kernels.get(alive[0] / each).cloned().unwrap_or_default();
-        let Candidate { kernel, metric, form, spread } = candidates.swap_remove(alive[0]);
+        let Learned { kernel, metric, form, spread, .. } = candidates.swap_remove(alive[0]);
         let scaling = options.training.scaling;
         let classes = if let Targets::Classes(classes) = &targets { classes.labels().len() } else { 0 };
         let tuned = Tuned {
@@ -327,17 +326,17 @@ impl<'a, T: Real> Search<'a, T> {
     }
 }
 
-/// The sample without the rows that are kept apart.
 fn seen<T: Real>(trials: &Trials<T>, sample: &RowSample<T>) -> RowSample<T> {
     let rows = trials.rows();
     let seen: HashSet<u64> = (0..rows.len()).filter(|i| trials.is_seen(*i)).map(|i| rows.row(i)).collect();
-    let kept: Vec<usize> = (0..sample.len()).filter(|i| seen.contains(&sample.rows[*i])).collect();
-    let x = kept.iter().flat_map(|i| &sample.x[i * sample.d..(i + 1) * sample.d]).copied().collect();
-    RowSample { rows: kept.iter().map(|i| sample.rows[*i]).collect(), x, d: sample.d }
+    picked(sample, (0..sample.len()).filter(|i| seen.contains(&sample.rows[*i])))
 }
 
-fn copy<T: Real>(sample: &RowSample<T>, rows: usize) -> RowSample<T> {
-    RowSample { rows: sample.rows[..rows].to_vec(), x: sample.x[..rows * sample.d].to_vec(), d: sample.d }
+/// The rows of a sample at these places.
+fn picked<T: Real>(sample: &RowSample<T>, places: impl Iterator<Item = usize>) -> RowSample<T> {
+    let d = sample.d;
+    let (rows, x): (Vec<u64>, Vec<&[T]>) = places.map(|i| (sample.rows[i], &sample.x[i * d..(i + 1) * d])).unzip();
+    RowSample { rows, x: x.concat(), d }
 }
 
 /// Number of rows of every rung: twice as many each time, up to the whole sample; none where there is nothing to

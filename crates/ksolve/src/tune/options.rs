@@ -1,10 +1,14 @@
-//! The options of a search.
+//! The options of a search, and its memory plan.
 
 use crate::job::Fit;
+use crate::metric::{self, MetricSource};
 use crate::solver::{parameter, ridge};
-use crate::train::TrainOptions;
-use crate::{Error, Intercept, Result, Task};
+use crate::train::plan::{Cut, RANK, cut, solve};
+use crate::train::{Resources, TrainOptions, prepare};
+use crate::{Error, Intercept, Result, RidgeOptions, Task};
+use kapprox::Real;
 use kapprox::kernel::Spec;
+use kstore::{Plan, Selected};
 
 /// The score that kernels are compared by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -69,7 +73,6 @@ pub fn stand_in(fit: &Fit, score: Score) -> Result<Fit> {
     Ok(folds.into_iter().fold(ridge, |ridge, folds| ridge.set("folds", folds)))
 }
 
-/// Refuses options that a search cannot follow.
 pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
     let training = &options.training;
     training.check()?;
@@ -98,4 +101,38 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
         return Err(Error::option("score", "cv", "it needs folds; give `folds` 5, or `score` gcv"));
     }
     Ok(())
+}
+
+/// The cut of passes over the largest sample, and the bytes of the largest stage; an error where it does not fit.
+pub(super) fn plan<T: Real>(
+    selected: &Selected,
+    options: &TuneOptions,
+    resources: &Resources<'_>,
+) -> Result<(Cut, usize)> {
+    let (t, folds) = prepare::known(selected, &options.training, resources)?;
+    let folds = if options.blocks { folds.max(metric::BLOCKS) } else { folds };
+    let folds = if options.score == Score::Cv { folds } else { 1 };
+    let training = TrainOptions { candidates: Some(options.sample), ..options.training.clone() };
+    let mut shape = prepare::shape::<T>(selected, &training, resources, t, folds)?;
+    // every row of the sample is a candidate, and they are in memory anyway
+    shape.candidates = None;
+    let rows = usize::try_from(shape.n).unwrap_or(usize::MAX).min(options.sample);
+    let ridge = RidgeOptions {
+        ranks: training.ranks.clone(),
+        lambdas: options.lambdas.clone(),
+        intercept: options.intercept,
+        target_centre: vec![0.0; t],
+    };
+    shape.n = rows as u64;
+    let last = |cut: Cut| {
+        solve(&shape, cut, resources.memory).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK)
+    };
+    let (cut, mut plans) = cut::<T>(&shape, &last, resources.memory);
+    if let MetricSource::Learned(_) = training.metric {
+        plans.push(metric::planned::<T>(&training, &shape, resources.memory)?);
+    }
+    // the sample with the rows kept apart; without them by keys, in the order of its rows, and that of a rung; as a table of a trial
+    let bytes = rows.saturating_mul(5 * (shape.d * shape.element + 40) + 40 * (t + 1));
+    let plans: Vec<Plan> = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower `sample`")).collect();
+    Ok((cut, prepare::check(plans)?))
 }

@@ -7,7 +7,6 @@ use crate::solver::ridge;
 use kstore::Selected;
 use std::time::{Duration, Instant};
 
-/// Ranks that the time chooses among.
 const RANKS: [usize; 6] = [500, 1_000, 2_000, 4_000, 8_000, 16_000];
 
 /// Power of the rank by which the time of a fit is taken to grow: that of products of features. Features alone grow with the rank, and

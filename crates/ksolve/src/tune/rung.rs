@@ -1,12 +1,12 @@
-//! The measurement of one candidate on the rows of a rung.
+//! The measurement of one candidate on the rows of a rung, and what a search found.
 
 use super::{Score, TuneOptions};
-use crate::metric::{Learned, MetricSource, RoundReport, behind};
+use crate::metric::{Learned, MetricSource, RoundReport, as_text, behind};
 use crate::statistic::alignment::centred_alignments;
 use crate::train::plan::Cut;
 use crate::train::survey::Survey;
-use crate::train::{Resources, TrainOptions, landmarks};
-use crate::{Folds, GramState, Result, RidgeFold, RidgeOptions, Surface, Targets};
+use crate::train::{Resources, Scaling, TrainOptions, landmarks};
+use crate::{FoldSpec, Folds, GramState, Result, RidgeFold, RidgeOptions, Surface, Targets};
 use kapprox::Real;
 use kapprox::kernel::Spec;
 use kapprox::landmark::RowSample;
@@ -14,56 +14,15 @@ use kapprox::metric::{Metric, MetricRows};
 use kstore::{MemoryRows, Pass, Reading};
 use std::sync::Arc;
 
-/// What is tried: a kernel behind a metric.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Candidate {
-    /// The kernel, every parameter a number.
-    pub(super) kernel: Spec,
-    pub(super) metric: Option<Arc<Metric>>,
-    /// The form of the metric, for the report.
-    pub(super) form: String,
-    /// The deviation of each feature's share in it over folds, where it was learned.
-    pub(super) spread: Option<Vec<f64>>,
-}
-
-/// What the rounds of a kernel found, as it is kept: the kernel, the metric's numbers with the number of its rows, 0 for a diagonal.
-#[derive(serde::Serialize, serde::Deserialize)]
-pub(super) struct Kept {
-    kernel: String,
-    metric: Option<(usize, Vec<f64>)>,
-    form: String,
-    pub(super) rounds: Vec<RoundReport>,
-    spread: Option<Vec<f64>>,
-}
-
-impl Kept {
-    pub(super) fn new(learned: Learned) -> Self {
-        let Learned { metric, kernel, form, rounds, spread, .. } = learned;
-        let rows = |metric: &Metric| if metric.is_diagonal() { 0 } else { metric.outputs() };
-        let metric = metric.map(|metric| (rows(&metric), metric.numbers()));
-        Self { kernel: kernel.to_string(), metric, form, rounds, spread }
-    }
-
-    pub(super) fn candidate(&self) -> Result<Candidate> {
-        let metric = self.metric.as_ref().map(|(rows, numbers)| match rows {
-            0 => Metric::diagonal(numbers.clone()),
-            r => Metric::matrix(numbers, *r),
-        });
-        let metric = metric.transpose()?.map(Arc::new);
-        let (form, spread) = (self.form.clone(), self.spread.clone());
-        Ok(Candidate { kernel: Spec::parse(&self.kernel)?, metric, form, spread })
-    }
-}
-
 /// Every kernel at every length scale, each once, behind a metric that is known.
 pub(super) fn candidates_of<T: Real>(
     options: &TuneOptions,
     sample: &RowSample<T>,
     source: &MetricSource,
     survey: &Survey,
-) -> Result<Vec<Candidate>> {
+) -> Result<Vec<Learned>> {
     let metric = source.known_for(&survey.scaler)?;
-    let mut candidates: Vec<Candidate> = Vec::new();
+    let mut candidates: Vec<Learned> = Vec::new();
     for kernel in &options.kernels {
         let seed = options.training.seed;
         let settled = match &metric {
@@ -72,13 +31,60 @@ pub(super) fn candidates_of<T: Real>(
         };
         for factor in &options.factors {
             let (kernel, metric, form) = (settled.stretched(*factor)?, metric.clone(), source.to_string());
-            let candidate = Candidate { kernel, metric, form, spread: None };
+            let candidate = Learned { metric, kernel, form, rounds: Vec::new(), spread: None, passes: 0 };
             if !candidates.contains(&candidate) {
                 candidates.push(candidate);
             }
         }
     }
     Ok(candidates)
+}
+
+/// The result of a search: the best kernel, and all scores.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Tuned {
+    /// The best kernel, every parameter a number.
+    #[serde(serialize_with = "as_text")]
+    pub kernel: Spec,
+    /// The kernel as it was asked for.
+    #[serde(skip)]
+    pub named: Spec,
+    /// The scaling of the features before the metric.
+    #[serde(serialize_with = "as_text")]
+    pub scaling: Scaling,
+    /// The metric before it; `None` where there is none.
+    #[serde(skip)]
+    pub metric: Option<Arc<Metric>>,
+    /// The form of that metric: none, given, full, diagonal, low-rank(5).
+    pub form: String,
+    /// The deviation of each feature's share in the metric over folds; `None` where none was learned.
+    pub spread: Option<Vec<f64>>,
+    /// The folds by which kernels were compared.
+    #[serde(serialize_with = "as_text")]
+    pub folds: FoldSpec,
+    /// Number of classes; 0 for a regression.
+    pub classes: usize,
+    /// The rounds in which the metric of each kernel was learned.
+    pub learned: Vec<RoundReport>,
+    /// The rungs of the search, each with the scores of its kernels.
+    pub rungs: Vec<Rung>,
+    /// Number of passes over the table.
+    pub passes: u64,
+    /// Bytes of memory that were planned: those of the stage that needs most.
+    pub planned_bytes: usize,
+}
+
+impl Tuned {
+    /// The best metric for a fit whose features are scaled as those of the search.
+    pub fn source(&self) -> MetricSource {
+        self.metric.clone().map_or(MetricSource::None, MetricSource::of)
+    }
+
+    /// The kernel of the round with the least error among those without a metric.
+    pub(super) fn best_without_metric(&self) -> Option<&str> {
+        let plain = self.learned.iter().filter(|round| round.form == "none");
+        plain.min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse)).map(|round| round.kernel.as_str())
+    }
 }
 
 /// A rung: the kernels that were measured on one sample of rows.
@@ -136,7 +142,6 @@ impl TuneCell {
     }
 }
 
-/// The arguments that the measurements of a rung share.
 pub(super) struct Measure<'a, T: Real> {
     pub(super) options: &'a TuneOptions,
     pub(super) resources: &'a Resources<'a>,
@@ -148,7 +153,7 @@ pub(super) struct Measure<'a, T: Real> {
 }
 
 impl<T: Real> Measure<'_, T> {
-    pub(super) fn entry(&self, Candidate { kernel, metric, form, .. }: &Candidate) -> Result<Entry> {
+    pub(super) fn entry(&self, Learned { kernel, metric, form, .. }: &Learned) -> Result<Entry> {
         // candidates would be copies of rows that are in memory anyway
         let known = metric.clone().map_or(MetricSource::None, MetricSource::of);
         let options = &self.options.training;

@@ -9,7 +9,6 @@ use crate::{Error, Folds, Result, Task};
 use kapprox::Real;
 use kstore::{Coded, MemoryRows, RowBuf, RowSource, Selection, Table};
 use std::collections::BTreeSet;
-use std::fmt;
 
 /// Share of the rows that a fold kept apart should have, where folds have different sizes.
 const APART: f64 = 0.2;
@@ -21,9 +20,8 @@ const MOST_CLASSES: usize = 30;
 const WITHIN: FoldSpec = FoldSpec::Hash(5);
 
 /// The rows of a search, scaled, each with its fold. One fold is kept apart: no choice sees its rows.
-pub struct Trials<T> {
+pub(super) struct Trials<T> {
     rows: MemoryRows<T>,
-    /// The fold of each row.
     folds: Vec<usize>,
     count: usize,
     apart: Option<usize>,
@@ -33,13 +31,6 @@ pub struct Trials<T> {
     values: Vec<f64>,
     t: usize,
     weighted: bool,
-}
-
-impl<T> fmt::Debug for Trials<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows = self.folds.len();
-        f.debug_struct("Trials").field("rows", &rows).field("apart", &self.apart).finish_non_exhaustive()
-    }
 }
 
 /// The error of a model on rows that no choice of the search saw.
@@ -96,46 +87,38 @@ impl<T: Real> Trials<T> {
         Some(values.len()).filter(|found| (2..=MOST_CLASSES).contains(found))
     }
 
-    /// True for the row at a position that choices may see.
     pub(super) fn is_seen(&self, position: usize) -> bool {
         Some(self.folds[position]) != self.apart
     }
 
-    /// The rows.
     pub(super) fn rows(&self) -> &MemoryRows<T> {
         &self.rows
     }
 
     /// The folds that a contest scores on in turn: those that are not kept apart and have rows.
-    pub fn folds(&self) -> impl Iterator<Item = usize> + '_ {
+    pub(super) fn folds(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.count).filter(|fold| Some(*fold) != self.apart && self.folds.contains(fold))
     }
 
     /// Number of rows that choices see.
-    pub fn seen(&self) -> usize {
+    pub(super) fn seen(&self) -> usize {
         (0..self.folds.len()).filter(|position| self.is_seen(*position)).count()
     }
 
     /// Bytes that are held.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.rows.bytes() + 8 * (self.folds.capacity() + self.values.capacity())
     }
 
     /// Learns from the rows of the other folds, and returns the error on the rows of `fold`: squared, or the share of wrong classes.
-    ///
-    /// # Errors
-    /// The errors of [`Fit::run`].
-    pub fn trial(&self, fit: &Fit, fold: usize, run: &Run<'_>) -> Result<f64> {
+    pub(super) fn trial(&self, fit: &Fit, fold: usize, run: &Run<'_>) -> Result<f64> {
         let learned = |position: usize| self.is_seen(position) && self.folds[position] != fold;
         let found = self.scored(fit, &learned, &[&|position| self.folds[position] == fold], run)?;
         Ok(found.first().map_or(f64::INFINITY, |found| found.error))
     }
 
     /// Learns from all rows that choices see, and scores those that were kept apart; `None` where there are none.
-    ///
-    /// # Errors
-    /// The errors of [`Fit::run`].
-    pub fn test(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<Apart>> {
+    pub(super) fn test(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<Apart>> {
         let any = (0..self.folds.len()).any(|position| !self.is_seen(position));
         let found = any.then(|| self.scored(fit, &|i| self.is_seen(i), &[&|i| !self.is_seen(i)], run)).transpose()?;
         Ok(found.into_iter().flatten().next())
@@ -146,10 +129,7 @@ impl<T: Real> Trials<T> {
     ///
     /// The halves take the rows in turn, so that a table that is sorted by its target has both ends of it in each. Where folds are blocks, rows
     /// that follow each other are related, and the halves are the first rows and the last.
-    ///
-    /// # Errors
-    /// The errors of [`Fit::run`].
-    pub fn test_halves(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<(Apart, Apart)>> {
+    pub(super) fn test_halves(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<(Apart, Apart)>> {
         let apart: Vec<usize> = (0..self.folds.len()).filter(|position| !self.is_seen(*position)).collect();
         if apart.len() < 2 {
             return Ok(None);
@@ -211,7 +191,6 @@ impl<T: Real> Trials<T> {
         scored.iter().map(score).collect()
     }
 
-    /// A table of some of the rows.
     fn table(&self, take: &dyn Fn(usize) -> bool) -> Result<Table> {
         let (d, t) = (self.rows.shape().features, self.t);
         let places: Vec<usize> = (0..self.folds.len()).filter(|position| take(*position)).collect();

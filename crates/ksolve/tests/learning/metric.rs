@@ -4,7 +4,7 @@ use kapprox::Spec;
 use kapprox::metric::Metric;
 use ksolve::AnyModel;
 use ksolve::job::{ElementType, Fit, Predictor, Run};
-use ksolve::metric::{Given, MetricForm, MetricSource};
+use ksolve::metric::{KnownMetric, MetricForm, MetricSource};
 use ksolve::train::Scaling;
 use kstore::Table;
 use kstore::key::{Purpose, Stream};
@@ -24,7 +24,7 @@ fn target(x: &[f64]) -> Vec<f64> {
 }
 
 fn given(metric: Metric) -> MetricSource {
-    MetricSource::Given(Given { metric: Arc::new(metric), scaler: None })
+    MetricSource::Given(KnownMetric { metric: Arc::new(metric), scaler: None })
 }
 
 #[test]

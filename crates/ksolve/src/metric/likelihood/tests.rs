@@ -15,13 +15,13 @@ fn draws(n: usize, d: usize, seed: u64) -> Mat<f64> {
     Mat::from_fn(n, d, |_, _| 3f64.sqrt() * draw())
 }
 
-fn quick(x: &Mat<f64>, y: &Mat<f64>, kernel: &Arc<dyn AnyKernel>, threads: usize) -> Result<Lengths> {
+fn quick(x: &Mat<f64>, y: &Mat<f64>, kernel: &Arc<dyn AnyKernel>, threads: usize) -> Result<Factors> {
     let options = Options { stages: &QUICK, observer: &Unobserved };
     learn(x.as_ref(), y.as_ref(), kernel, &options, &Workers::new(threads))
 }
 
-fn sound(lengths: &Lengths) -> bool {
-    let Lengths { factors, amplitude, noise, objective, .. } = lengths;
+fn sound(lengths: &Factors) -> bool {
+    let Factors { factors, amplitude, noise, objective, .. } = lengths;
     factors.iter().all(|a| a.is_finite() && *a > 0.0) && [amplitude, noise, objective].iter().all(|v| v.is_finite())
 }
 

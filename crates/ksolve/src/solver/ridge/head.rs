@@ -87,14 +87,6 @@ pub struct Head {
     pub intercept: Vec<f64>,
 }
 
-impl Head {
-    /// True where every number is finite.
-    pub fn is_finite(&self) -> bool {
-        self.intercept.iter().all(|c| c.is_finite())
-            && (0..self.weights.ncols()).all(|j| self.weights.col_as_slice(j).iter().all(|w| w.is_finite()))
-    }
-}
-
 /// A ridge fit on all rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RidgeFit {
