@@ -15,7 +15,6 @@ const COLUMNS: usize = 64;
 /// Order up to which a matrix is factored by one call, which takes half a second and cannot be stopped; larger ones take a panel at a time.
 const WHOLE: usize = 4096;
 
-/// Columns of a panel.
 const PANEL: usize = 512;
 
 /// Replaces the lower triangle of a matrix by its Cholesky factor, on all threads; false where there is none, and where the workers are to stop.
@@ -23,10 +22,29 @@ const PANEL: usize = 512;
 pub(crate) fn factor_by_all(mut matrix: MatMut<'_, f64>, workers: &Workers) -> bool {
     let order = matrix.nrows();
     let width = if order > WHOLE { PANEL } else { order.max(1) };
-    let mut panels = (0..order).step_by(width);
-    panels.all(|first| factor_panel(matrix.rb_mut(), first, width.min(order - first), workers))
-        // overflow passes for a positive pivot
-        && (0..order).all(|i| matrix[(i, i)].is_finite())
+    (0..order).step_by(width).all(|first| factor_panel(matrix.rb_mut(), first, width.min(order - first), workers))
+}
+
+/// Replaces the lower triangle of a matrix by its Cholesky factor, by one call. What is above the diagonal is overwritten.
+///
+/// # Errors
+/// The column whose pivot is not positive, or not finite.
+pub(crate) fn factor_at_once(mut matrix: MatMut<'_, f64>, par: Par) -> Result<(), usize> {
+    let (order, params) = (matrix.nrows(), Spec::default());
+    let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par, params));
+    let stack = MemStack::new(&mut memory);
+    let done = llt::cholesky_in_place(matrix.rb_mut(), Default::default(), par, stack, params);
+    if let Err(llt::LltError::NonPositivePivot { index }) = done {
+        return Err(index);
+    }
+    // overflow and NaN pass for a positive pivot
+    (0..order).find(|i| !matrix[(*i, *i)].is_finite()).map_or(Ok(()), Err)
+}
+
+/// Solves L Lᵀ x = `right` in place, on one thread.
+pub(crate) fn substitute(lower: MatRef<'_, f64>, mut right: MatMut<'_, f64>) {
+    solve_lower_triangular_in_place(lower, right.rb_mut(), Par::Seq);
+    solve_upper_triangular_in_place(lower.transpose(), right, Par::Seq);
 }
 
 /// The columns of the factor from `first` on, from those before it.
@@ -43,12 +61,7 @@ fn factor_panel(matrix: MatMut<'_, f64>, first: usize, width: usize, workers: &W
         workers.install(|| matmul(panel.rb_mut(), Accum::Add, left, right, -1.0, par));
     }
     let (mut diagonal, below) = panel.split_at_row_mut(width);
-    let params = Spec::default();
-    let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(width, par, params));
-    let done = workers.install(|| {
-        let stack = MemStack::new(&mut memory);
-        llt::cholesky_in_place(diagonal.rb_mut(), Default::default(), par, stack, params).is_ok()
-    });
+    let done = workers.install(|| factor_at_once(diagonal.rb_mut(), par).is_ok());
     if done {
         let diagonal = diagonal.rb();
         workers.each(row_strips(below, COLUMNS), |(_, strip)| {
@@ -60,13 +73,9 @@ fn factor_panel(matrix: MatMut<'_, f64>, first: usize, width: usize, workers: &W
 
 /// Replaces the lower triangle of a matrix by its Cholesky factor, and the upper one by zeros, on one thread; `None` where there is none.
 pub(crate) fn factor(mut matrix: MatMut<'_, f64>) -> Option<()> {
-    let (m, params) = (matrix.nrows(), Spec::default());
-    let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(m, Par::Seq, params));
-    let stack = MemStack::new(&mut memory);
-    llt::cholesky_in_place(matrix.rb_mut(), Default::default(), Par::Seq, stack, params).ok()?;
-    (0..m).for_each(|j| matrix.rb_mut().col_mut(j).subrows_mut(0, j).fill(0.0));
-    // overflow and NaN pass for a positive pivot
-    (0..m).all(|i| matrix[(i, i)].is_finite() && matrix[(i, i)] > 0.0).then_some(())
+    factor_at_once(matrix.rb_mut(), Par::Seq).ok()?;
+    (0..matrix.nrows()).for_each(|j| matrix.rb_mut().col_mut(j).subrows_mut(0, j).fill(0.0));
+    Some(())
 }
 
 /// Which triangular system: that of the factor, or that of its transpose.

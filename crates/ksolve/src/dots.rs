@@ -1,6 +1,6 @@
 //! Products of columns in f64, whatever their own type, in an order that depends on their lengths alone.
 
-use faer::MatRef;
+use faer::{Mat, MatRef};
 use kapprox::Real;
 
 /// Partial sums of a dot product: two vectors of AVX-512 in f64.
@@ -43,4 +43,15 @@ pub(crate) fn widen<T: Real>(from: MatRef<'_, T>, to: &mut [f64]) {
             None => to.iter_mut().zip(from.col(j).iter()).for_each(|(to, from)| *to = from.to_f64()),
         }
     }
+}
+
+/// The matrix in f64.
+pub(crate) fn widened<T: Real>(from: MatRef<'_, T>) -> Mat<f64> {
+    let mut wide = Mat::zeros(from.nrows(), from.ncols());
+    for (j, column) in wide.col_iter_mut().enumerate() {
+        if let Some(column) = column.try_as_col_major_mut() {
+            widen(from.subcols(j, 1), column.as_slice_mut());
+        }
+    }
+    wide
 }

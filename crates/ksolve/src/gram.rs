@@ -220,25 +220,15 @@ impl Merge for GramState {
     }
 }
 
-impl Persist for FoldGram {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.one("rows", self.rows);
-        out.one("weight", self.weight);
-        for (name, values) in [("g", &self.g), ("s", &self.s), ("b", &self.b), ("sy", &self.sy), ("yy", &self.yy)] {
-            out.put(name, values);
-        }
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.rows = from.one("rows")?;
-        self.weight = from.one("weight")?;
-        let Self { g, s, b, sy, yy, .. } = self;
-        for (name, values) in [("g", g), ("s", s), ("b", b), ("sy", sy), ("yy", yy)] {
-            from.fill(name, values)?;
-        }
-        Ok(())
-    }
-}
+kstore::persist!(FoldGram {
+    one "rows": rows,
+    one "weight": weight,
+    fill "g": g,
+    fill "s": s,
+    fill "b": b,
+    fill "sy": sy,
+    fill "yy": yy,
+});
 
 impl Persist for GramState {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {

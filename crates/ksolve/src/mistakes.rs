@@ -7,8 +7,7 @@ use crate::{FoldCoefficients, Folds, Head, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::{FeatureMap, Real};
-use kstore::checkpoint::{Arrays, Persist, Stored};
-use kstore::{Merge, Workers};
+use kstore::Workers;
 
 /// Rows scored at once by one thread: 256 x 4,000 features in f64 are 8 MB.
 const STRIP: usize = 256;
@@ -42,24 +41,7 @@ impl CvErrorState {
     }
 }
 
-impl Merge for CvErrorState {
-    fn merge(&mut self, later: &Self) {
-        self.rows.iter_mut().zip(&later.rows).for_each(|(mine, theirs)| *mine += theirs);
-        self.wrong.iter_mut().zip(&later.wrong).for_each(|(mine, theirs)| *mine += theirs);
-    }
-}
-
-impl Persist for CvErrorState {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("rows", &self.rows);
-        out.put("wrong", &self.wrong);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        from.fill("rows", &mut self.rows)?;
-        from.fill("wrong", &mut self.wrong)
-    }
-}
+kstore::summed!(CvErrorState { fill "rows": rows, fill "wrong": wrong });
 
 impl<'a, T: Real> CvErrorFold<'a, T> {
     /// A pass with the folds, the map and the targets of training.

@@ -5,8 +5,7 @@ use crate::feature_fold::{FeatureFold, Take};
 use crate::{CertificateState, Folds, GramScratch, GramState, Result};
 use faer::Mat;
 use kapprox::{FeatureMap, Real};
-use kstore::checkpoint::{Arrays, Persist, Stored};
-use kstore::{Merge, Workers};
+use kstore::Workers;
 
 /// The pass that ridge regression needs: for every fold the moments of features and targets, and the certificate of
 /// every rank from the same features.
@@ -34,31 +33,7 @@ pub struct RidgeState {
     pub certificate: Option<CertificateState>,
 }
 
-impl Merge for RidgeState {
-    fn merge(&mut self, later: &Self) {
-        self.gram.merge(&later.gram);
-        if let (Some(mine), Some(theirs)) = (&mut self.certificate, &later.certificate) {
-            mine.merge(theirs);
-        }
-    }
-}
-
-impl Persist for RidgeState {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.within("gram", |out| self.gram.save(out));
-        if let Some(certificate) = &self.certificate {
-            out.within("certificate", |out| certificate.save(out));
-        }
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        from.within("gram", |from| self.gram.load(from))?;
-        match &mut self.certificate {
-            Some(certificate) => from.within("certificate", |from| certificate.load(from)),
-            None => Ok(()),
-        }
-    }
-}
+kstore::summed!(RidgeState { part "gram": gram, some "certificate": certificate });
 
 /// Buffers that a lane reuses from bin to bin.
 #[derive(Debug)]

@@ -48,6 +48,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes gathered before they are written, for each array.
 const BUFFER_BYTES: usize = 256 << 10;
 
+/// The arrays of a cache: features, row numbers, targets, and from [`CODES`] on codes of classes and of groups.
+const X: usize = 0;
+const ROWS: usize = 1;
+const Y: usize = 2;
+const CODES: usize = 3;
+const ARRAYS: usize = 5;
+
 /// A folder for caches, and how much they may take together.
 #[derive(Clone, Debug)]
 pub struct Scratch {
@@ -92,13 +99,11 @@ impl Scratch {
     pub fn cache_up_to<T: Real>(&self, shape: TableShape, range: Range<u64>, most: u64) -> Result<CacheWriter<T>> {
         let needed = most.saturating_mul(Cache::<T>::row_bytes(&shape) as u64);
         let reserved = Reserved::new(self, needed)?;
-        let array = || Array::new(&self.folder);
+        let create = |_| tempfile::tempfile_in(&self.folder).map_err(Error::io("create a cache in", &self.folder));
+        let array = |file: Result<File>| Ok(BufWriter::with_capacity(BUFFER_BYTES, file?));
         Ok(CacheWriter {
-            x: array()?,
-            rows: array()?,
-            y: array()?,
-            classes: (array()?, None),
-            groups: (array()?, None),
+            arrays: (0..ARRAYS).map(create).map(array).collect::<Result<_>>()?,
+            labels: [None, None],
             count: 0,
             most,
             last: None,
@@ -111,7 +116,6 @@ impl Scratch {
     }
 }
 
-/// A part of the limit, given back when it is dropped.
 #[derive(Debug)]
 struct Reserved {
     used: Arc<AtomicU64>,
@@ -134,33 +138,14 @@ impl Drop for Reserved {
     }
 }
 
-/// An array on disk that is being written.
-#[derive(Debug)]
-struct Array(BufWriter<File>);
-
-impl Array {
-    fn new(folder: &Path) -> Result<Self> {
-        let file = tempfile::tempfile_in(folder).map_err(Error::io("create a cache in", folder))?;
-        Ok(Self(BufWriter::with_capacity(BUFFER_BYTES, file)))
-    }
-
-    fn push<N: Number>(&mut self, values: &[N]) -> io::Result<()> {
-        self.0.write_all(bytemuck::cast_slice(values))
-    }
-
-    fn finish(self) -> io::Result<File> {
-        self.0.into_inner().map_err(io::IntoInnerError::into_error)
-    }
-}
+/// The labels of classes and of groups.
+type Dictionaries = [Option<Arc<Vec<Label>>>; 2];
 
 /// A cache that is being written.
 #[derive(Debug)]
 pub struct CacheWriter<T> {
-    x: Array,
-    rows: Array,
-    y: Array,
-    classes: (Array, Option<Arc<Vec<Label>>>),
-    groups: (Array, Option<Arc<Vec<Label>>>),
+    arrays: Vec<BufWriter<File>>,
+    labels: Dictionaries,
     count: u64,
     most: u64,
     last: Option<u64>,
@@ -193,14 +178,14 @@ impl<T: Real> CacheWriter<T> {
     }
 
     fn write(&mut self, block: &RowBlock<'_, T>) -> io::Result<()> {
-        self.x.push(block.x)?;
-        self.rows.push(block.rows)?;
-        self.y.push(block.y)?;
-        for (coded, (array, labels)) in [(&block.classes, &mut self.classes), (&block.groups, &mut self.groups)] {
-            let Some(Coded { codes, labels: dictionary }) = coded else { continue };
-            array.push(codes)?;
-            if labels.as_ref().is_none_or(|labels| labels.len() < dictionary.len()) {
-                *labels = Some(Arc::new(dictionary.to_vec()));
+        append(&mut self.arrays[X], block.x)?;
+        append(&mut self.arrays[ROWS], block.rows)?;
+        append(&mut self.arrays[Y], block.y)?;
+        for (i, coded) in [&block.classes, &block.groups].into_iter().enumerate() {
+            let Some(Coded { codes, labels }) = coded else { continue };
+            append(&mut self.arrays[CODES + i], codes)?;
+            if self.labels[i].as_ref().is_none_or(|known| known.len() < labels.len()) {
+                self.labels[i] = Some(Arc::new(labels.to_vec()));
             }
         }
         Ok(())
@@ -212,8 +197,8 @@ impl<T: Real> CacheWriter<T> {
         let ordered = block.rows.is_sorted_by(|a, b| a < b)
             && block.rows.first().is_none_or(|first| self.last.is_none_or(|last| last < *first))
             && block.rows.iter().all(|row| self.range.contains(row));
-        let coded = |now: bool, labels: &Option<Arc<Vec<Label>>>| self.count == 0 || now == labels.is_some();
-        let labelled = coded(block.classes.is_some(), &self.classes.1) && coded(block.groups.is_some(), &self.groups.1);
+        let known = [block.classes.is_some(), block.groups.is_some()];
+        let labelled = self.count == 0 || known == self.labels.each_ref().map(Option::is_some);
         if fits && ordered && labelled && n as u64 <= self.left() {
             return Ok(());
         }
@@ -228,18 +213,15 @@ impl<T: Real> CacheWriter<T> {
     /// # Errors
     /// The errors of [`CacheWriter::push`].
     pub fn finish(mut self) -> Result<Cache<T>> {
-        let arrays = [&mut self.x, &mut self.rows, &mut self.y, &mut self.classes.0, &mut self.groups.0];
         // flushed while the error can still be told with what is needed
-        let flushed = arrays.into_iter().try_for_each(|array| array.0.flush());
+        let flushed = self.arrays.iter_mut().try_for_each(BufWriter::flush);
         flushed.map_err(|error| self.refused(error))?;
         let folder = self.folder;
-        let file = |array: Array| array.finish().map_err(Error::io("write a cache in", &folder));
+        let failed = |error: io::IntoInnerError<_>| Error::io("write a cache in", &folder)(error.into_error());
+        let file = |array: BufWriter<File>| array.into_inner().map_err(failed);
         Ok(Cache {
-            x: file(self.x)?,
-            rows: file(self.rows)?,
-            y: file(self.y)?,
-            classes: (file(self.classes.0)?, self.classes.1),
-            groups: (file(self.groups.0)?, self.groups.1),
+            arrays: self.arrays.into_iter().map(file).collect::<Result<_>>()?,
+            labels: self.labels,
             count: self.count,
             shape: self.shape,
             range: self.range,
@@ -256,6 +238,10 @@ impl<T: Real> CacheWriter<T> {
         }
         Error::ScratchFull { folder: self.folder.clone(), needed: self.reserved.bytes, free: free(&self.folder) }
     }
+}
+
+fn append<N: Number>(array: &mut BufWriter<File>, values: &[N]) -> io::Result<()> {
+    array.write_all(bytemuck::cast_slice(values))
 }
 
 /// Bytes free on the disk of a folder; `None` where the operating system does not tell.
@@ -275,11 +261,8 @@ pub fn free(folder: &Path) -> Option<u64> {
 /// Rows on disk in files without names, which are removed when this value is dropped.
 #[derive(Debug)]
 pub struct Cache<T> {
-    x: File,
-    rows: File,
-    y: File,
-    classes: (File, Option<Arc<Vec<Label>>>),
-    groups: (File, Option<Arc<Vec<Label>>>),
+    arrays: Vec<File>,
+    labels: Dictionaries,
     count: u64,
     shape: TableShape,
     range: Range<u64>,
@@ -305,14 +288,14 @@ impl<T: Real> Cache<T> {
         self.count == 0
     }
 
-    /// Reads `count` values from the `first` on.
-    fn read<N: Number>(&self, file: &File, first: u64, count: usize, out: &mut Vec<N>) -> Result<()> {
+    /// Reads `count` values of an array from the `first` on.
+    fn read<N: Number>(&self, array: usize, first: u64, count: usize, out: &mut Vec<N>) -> Result<()> {
         // grown by doubling it would hold twice what a plan counts
         out.clear();
         out.reserve_exact(count);
         out.resize(count, N::zeroed());
         let bytes = bytemuck::cast_slice_mut(out);
-        read_exact_at(file, bytes, first * size_of::<N>() as u64)
+        read_exact_at(&self.arrays[array], bytes, first * size_of::<N>() as u64)
             .map_err(Error::io("read a cache in", &self.folder))?;
         self.read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(())
@@ -323,7 +306,7 @@ impl<T: Real> Cache<T> {
         let (mut low, mut high, mut number) = (0, self.count, Vec::new());
         while low < high {
             let middle = low + (high - low) / 2;
-            self.read::<u64>(&self.rows, middle, 1, &mut number)?;
+            self.read::<u64>(ROWS, middle, 1, &mut number)?;
             if number[0] < row { low = middle + 1 } else { high = middle }
         }
         Ok(low)
@@ -381,17 +364,15 @@ impl<T: Real> RowCursor<T> for CacheCursor<'_, T> {
         let rows = usize::try_from(self.left.end.saturating_sub(first)).unwrap_or(usize::MAX).min(buf.capacity);
         self.left.start += rows as u64;
         let (d, t) = (cache.shape.features, cache.shape.targets);
-        cache.read(&cache.rows, first, rows, &mut buf.rows)?;
-        cache.read(&cache.x, first * d as u64, rows * d, &mut buf.x)?;
-        cache.read(&cache.y, first * t as u64, rows * t, &mut buf.y)?;
-        for ((file, labels), codes, dictionary) in [
-            (&cache.classes, &mut buf.classes, &mut buf.class_labels),
-            (&cache.groups, &mut buf.groups, &mut buf.group_labels),
-        ] {
+        cache.read(ROWS, first, rows, &mut buf.rows)?;
+        cache.read(X, first * d as u64, rows * d, &mut buf.x)?;
+        cache.read(Y, first * t as u64, rows * t, &mut buf.y)?;
+        let coded = [(&mut buf.classes, &mut buf.class_labels), (&mut buf.groups, &mut buf.group_labels)];
+        for (i, (codes, labels)) in coded.into_iter().enumerate() {
             codes.clear();
-            dictionary.clone_from(labels);
+            labels.clone_from(&cache.labels[i]);
             if labels.is_some() {
-                cache.read(file, first, rows, codes)?;
+                cache.read(CODES + i, first, rows, codes)?;
             }
         }
         Ok(rows > 0)

@@ -5,7 +5,7 @@ use crate::solvers::{close, rows};
 use kapprox::{MapSpec, Spec};
 use kmill_tests::table::write;
 use ksolve::Targets;
-use ksolve::solver::{Features, Place, Points};
+use ksolve::solver::{FeatureTier, Features, Points};
 use ksolve::statistic::{Compared, Measured, Outcome, StatisticOptions, by_name, herd, measure};
 use ksolve::train::{Cut, LandmarkSource, Resources, Scaling, Task, TrainOptions, Unwatched};
 use kstore::scratch::Scratch;
@@ -337,7 +337,7 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
     let spec = "gaussian(sigma=1)";
     let all = kmill_tests::fit::select(&points, &kapprox::landmark::Uniform, spec, 120, 0, kmill_tests::fit::WHOLE);
     let map = kapprox::Nystrom::new(&kmill_tests::fit::kernel(spec), all, &Workers::sequential()).unwrap();
-    let picks = |threads: usize, keep: Place| {
+    let picks = |threads: usize, keep: FeatureTier| {
         let workers = Workers::new(threads);
         let resources =
             Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
@@ -359,13 +359,13 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
         };
         herd(&features, 30).unwrap()
     };
-    let found = picks(1, Place::Memory);
+    let found = picks(1, FeatureTier::Memory);
     let (expected, distances) = herded(&kmill_tests::kernels::kernel(spec), &rows, 30);
     assert_eq!(found.positions, expected);
     for (found, expected) in found.squared_distances.iter().zip(&distances) {
         assert!((found - expected).abs() < 1e-9, "{found} {expected}");
     }
-    assert_eq!(found, picks(3, Place::Recomputed));
+    assert_eq!(found, picks(3, FeatureTier::Recomputed));
     // a random sample of thirty rows is tr C/30 away on average
     assert!(found.squared_distances[29] < 0.002, "{:?}", found.squared_distances);
 }

@@ -7,8 +7,7 @@ use crate::{Error, Head, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::{FeatureMap, Real};
-use kstore::checkpoint::{Arrays, Persist, Stored};
-use kstore::{Coded, Fold, Merge, RowBlock, Workers};
+use kstore::{Coded, Fold, RowBlock, Workers};
 
 /// Rows scored at once by one thread: 256 x 2,000 features in f64 are 4 MB.
 const STRIP: usize = 256;
@@ -41,24 +40,7 @@ impl Sums {
     }
 }
 
-impl Persist for Sums {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.one("rows", self.rows);
-        out.put("losses", &self.losses);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.rows = from.one("rows")?;
-        from.fill("losses", &mut self.losses)
-    }
-}
-
-impl Merge for Sums {
-    fn merge(&mut self, later: &Self) {
-        self.rows += later.rows;
-        self.losses.iter_mut().zip(&later.losses).for_each(|(sum, part)| *sum += part);
-    }
-}
+kstore::summed!(Sums { one "rows": rows, fill "losses": losses });
 
 impl<T: Real> Fold<T> for HeldOut<'_, T> {
     type State = Sums;

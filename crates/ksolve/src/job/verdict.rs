@@ -2,8 +2,8 @@
 
 use super::FitReport;
 use crate::Cell;
-use crate::solver::parameter::{C, LAMBDA};
-use crate::solver::{AT_EACH, is_machine};
+use crate::solver::parameter::{C, GAP, LAMBDA};
+use crate::solver::{self, AT_EACH};
 use kstore::shown;
 
 /// Share of the variance below which a model is hardly better than the mean.
@@ -43,7 +43,10 @@ fn uncovered(report: &FitReport) -> Option<String> {
 /// A machine is an approximation where the kernel itself would take seconds.
 fn affordable(report: &FitReport) -> Option<String> {
     let error = report.certificate.as_ref().map(|certificate| certificate.trace_error).filter(|e| *e > ANOTHER)?;
-    (is_machine(report.solver) && report.rows <= AFFORDABLE).then(|| {
+    // of those that learn with the kernel itself, what is solved up to a gap
+    let machine =
+        solver::by_name(report.solver).is_some_and(|family| family.parameters.iter().any(|of| of.name == GAP.name));
+    (machine && report.rows <= AFFORDABLE).then(|| {
         format!(
             "the machine is that of an approximation with relative trace error {error:.2}; for {} rows `map` exact, which has none, takes \
              seconds to minutes",

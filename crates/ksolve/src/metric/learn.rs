@@ -4,7 +4,7 @@ use super::round::Rows;
 use super::search::{Lengths, RoundReport, Search};
 use super::source::{MetricForm, MetricSource};
 use super::{plan, series};
-use crate::train::landmarks::Stop;
+use crate::solver::kept::Quiet;
 use crate::train::plan::Cut;
 use crate::train::survey::Survey;
 use crate::train::{Resources, Stages, TrainOptions, candidates};
@@ -197,7 +197,7 @@ struct Silent<'a>(&'a dyn Observer);
 
 impl Stages for Silent<'_> {
     fn stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
-        Box::new(Stop(self.0))
+        Box::new(Quiet(self.0))
     }
     fn warn(&self, _: String) {}
 }

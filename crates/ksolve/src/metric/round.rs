@@ -76,7 +76,7 @@ impl<T: Real> Rows<'_, T> {
         let pass = self.cut.pass(self.cut.gram_lanes, self.resources, &*observer);
         let gram = pass.resume(GRAM, &source, &fold)?.0.gram;
         let ridge = plan::ridge(mapped.map.dims().1, self.targets.centre());
-        let surface = Surface::watched(&gram, &ridge, workers, &*observer)?;
+        let surface = Surface::compute(&gram, &ridge, workers, &*observer)?;
         drop(observer);
         let none = || Error::NoCell { precision: <T as kstore::Real>::NAME };
         let best = surface.best().ok_or_else(none)?;

@@ -1,7 +1,7 @@
 //! The basis functions of a model, which its coefficients multiply.
 
 use super::{Card, Model};
-use crate::joint::Joint;
+use crate::stacked::StackedMaps;
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 use kapprox::landmark::LandmarkSet;
@@ -111,7 +111,7 @@ impl<T: Real> Model<T> {
                 let Some(with) = with else { return functions(&kernel, 0..rows.len()) };
                 let (second, first) = (with.kernel.parse::<Spec>()?, rows.len().saturating_sub(with.functions));
                 let second = functions(&second.resolve_columns(features)?, first..rows.len())?;
-                return Ok(Box::new(Joint(vec![functions(&kernel, 0..first)?, second])));
+                return Ok(Box::new(StackedMaps(vec![functions(&kernel, 0..first)?, second])));
             }
             Basis::Features { probe } => probe,
         };

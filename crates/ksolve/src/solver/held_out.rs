@@ -6,8 +6,8 @@
 //!
 //! *Cost*: that of one fit for every fold and penalty, and of one more. *Bytes*: the scores of all rows for every penalty.
 
-use super::kept::{self, Kept, Values};
-use super::{Figure, Penalty};
+use super::kept::{self, StoredFeatures, Values};
+use super::{Features, Figure, Penalty};
 use crate::Result;
 use crate::train::Shape;
 use kapprox::Real;
@@ -34,7 +34,16 @@ pub(super) struct Chosen {
     pub(super) figures: [Figure; 2],
 }
 
-pub(super) fn rows_outside<T: Real>(kept: &Kept<'_, T>, fold: u16) -> u64 {
+/// The penalty that was taken, with the scores by which it was.
+pub(super) struct Compared<T> {
+    pub(super) penalty: Penalty,
+    /// Scores of the rows by the functions at that penalty that have not seen them; empty where no rows were held out.
+    pub(super) scores: Vec<T>,
+    pub(super) figures: Vec<Figure>,
+    pub(super) passes: u64,
+}
+
+pub(super) fn rows_outside<T: Real>(kept: &StoredFeatures<'_, T>, fold: u16) -> u64 {
     kept.folds.iter().filter(|of| **of != fold).count() as u64
 }
 
@@ -61,12 +70,9 @@ impl<T: Real> HeldOut<T> {
     }
 
     /// Scores the rows of a fold by the functions from `first` on, which were found at a penalty: one pass.
-    ///
-    /// # Errors
-    /// Errors of reading the rows.
     pub(super) fn score(
         &mut self,
-        kept: &Kept<'_, T>,
+        kept: &StoredFeatures<'_, T>,
         penalty: usize,
         first: usize,
         functions: &[Function<'_>],
@@ -97,7 +103,7 @@ impl<T: Real> HeldOut<T> {
     }
 
     /// The mean over all rows of `error`, which has the position of a row and its scores, at every penalty.
-    pub(super) fn errors(&self, mut error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64) -> Vec<f64> {
+    fn errors(&self, mut error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64) -> Vec<f64> {
         let mean = |scores: &Vec<T>| {
             let rows = scores.chunks_exact(self.t).enumerate();
             let sum: f64 = rows.map(|(i, row)| error(i, &mut row.iter().map(|value| value.to_f64()))).sum();
@@ -105,6 +111,26 @@ impl<T: Real> HeldOut<T> {
         };
         self.scores.iter().map(mean).collect()
     }
+}
+
+/// [Chooses](choose) by the scores that `found` learns, or takes the first penalty without folds. `error` has the position of a row and its scores.
+///
+/// # Errors
+/// Those of `found`.
+pub(super) fn compare<T: Real>(
+    penalties: &[Penalty],
+    data: &Features<'_, T>,
+    what: &'static str,
+    found: impl FnOnce() -> Result<HeldOut<T>>,
+    error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64,
+) -> Result<Compared<T>> {
+    if data.folds.count() == 1 {
+        return Ok(Compared { penalty: penalties[0], scores: Vec::new(), figures: Vec::new(), passes: 0 });
+    }
+    let mut found = found()?;
+    let Chosen { at, figures } = choose(penalties, data.rows, found.errors(error), what);
+    let (penalty, scores) = (penalties[at], found.scores.swap_remove(at));
+    Ok(Compared { penalty, scores, figures: figures.into(), passes: found.passes })
 }
 
 /// Takes the penalty with the least of `errors`, of equal ones the first, which is the strongest; an error that is

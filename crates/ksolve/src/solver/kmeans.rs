@@ -12,7 +12,7 @@
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
 //! 10, 1998, section 5; Wang, Gittens, Mahoney, "Scalable kernel k-means clustering with Nyström approximation", JMLR 20, 2019.
 
-use super::kept::{Kept, Wanted};
+use super::kept::{StoredFeatures, Wanted};
 use super::lloyd::{self, Space};
 use super::parameter::{self, CLUSTERS, STARTS, TOLERANCE};
 use super::{Features, Figure, Fitted, Solver, SolverFamily};
@@ -51,7 +51,7 @@ impl<T: Real> Solver<T> for KernelKMeans {
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let space = Space { projection: None, sphere: false };
-        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
+        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let found = lloyd::cluster(data, &kept, space, self.clusters, self.starts)?;
         let half = |j: usize| found.centroids.col(j).iter().map(|v| v * v).sum::<f64>() / 2.0;
         let figures = vec![

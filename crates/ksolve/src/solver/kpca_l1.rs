@@ -22,7 +22,7 @@
 
 mod found;
 
-use super::kept::{self, Kept, Sums, Tile, Wanted};
+use super::kept::{self, StoredFeatures, Sums, Tile, Wanted};
 use super::kpca::{FEWER, distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, STEPS, TOLERANCE, UNCENTRED};
 use super::{Features, Figure, Fitted, Solver, SolverFamily};
@@ -32,7 +32,7 @@ use crate::{Error, Result, Task};
 use faer::Mat;
 use found::{Component, SoFar};
 use kapprox::Real;
-use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
+use kstore::checkpoint::{Persist, Steps};
 use kstore::key::{Purpose, Stream};
 use kstore::{Merge, Plan};
 
@@ -87,7 +87,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
+        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let mut search = Search { data, kept: &kept, mean: vec![0.0; kept.p], found: Vec::new(), passes: 1 };
         if self.centre {
             search.find_mean()?;
@@ -161,21 +161,11 @@ impl Merge for Farthest {
     }
 }
 
-impl Persist for Farthest {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.one("outside", self.outside);
-        out.put("row", &self.row);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.outside = from.one("outside")?;
-        from.fill("row", &mut self.row)
-    }
-}
+kstore::persist!(Farthest { one "outside": outside, fill "row": row });
 
 struct Search<'s, 'a, T: Real> {
     data: &'s Features<'a, T>,
-    kept: &'s Kept<'a, T>,
+    kept: &'s StoredFeatures<'a, T>,
     mean: Vec<f64>,
     found: Vec<Vec<f64>>,
     passes: u64,

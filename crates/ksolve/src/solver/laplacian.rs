@@ -16,7 +16,7 @@
 //! References: Belkin, Niyogi, "Laplacian eigenmaps for dimensionality reduction and data representation", Neural Computation 15,
 //! 2003; Bengio et al., "Out-of-sample extensions for LLE, Isomap, MDS, eigenmaps, and spectral clustering", NIPS 2003.
 
-use super::kept::{Kept, Wanted};
+use super::kept::{StoredFeatures, Wanted};
 use super::kpca::sign;
 use super::parameter::{EMBEDDED, TOLERANCE};
 use super::spectral::{self, Normalised, embedding, normalised};
@@ -52,7 +52,7 @@ impl<T: Real> Solver<T> for LaplacianEigenmaps {
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
+        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let Normalised { gram, sums, floor } = normalised(data, &kept)?;
         let _stage = data.resources.stages.stage("eigenvectors", None);
         let (projection, eigenvalues) =

@@ -13,7 +13,7 @@
 //! "k-means++", SODA 2007. On the sphere: Dhillon, Modha, "Concept decompositions", Machine Learning 42, 2001.
 
 use super::Features;
-use super::kept::{self, Kept, Tile};
+use super::kept::{self, StoredFeatures, Tile};
 use crate::strips::Pool;
 use crate::train::{Cut, Shape};
 use crate::{Error, Result};
@@ -21,7 +21,7 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kapprox::Real;
 use kapprox::landmark::ClusterSums;
-use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
+use kstore::checkpoint::Steps;
 use kstore::key::{Purpose, Stream};
 use kstore::{Merge, Plan, Workers};
 
@@ -181,7 +181,7 @@ impl Assign<'_> {
 /// [`Error::Clusters`] for fewer distinct points than clusters; errors of reading the rows.
 pub(super) fn cluster<T: Real>(
     data: &Features<'_, T>,
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     space: Space<'_>,
     k: usize,
     starts: usize,
@@ -227,17 +227,7 @@ struct Lloyd {
     before: f64,
 }
 
-impl Persist for Lloyd {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("centroids", &self.centroids);
-        out.one("before", self.before);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.before = from.one("before")?;
-        from.fill("centroids", &mut self.centroids)
-    }
-}
+kstore::persist!(Lloyd { fill "centroids": centroids, one "before": before });
 
 /// The clusters in order of their sizes, the largest first; of equal ones the earlier first.
 fn ordered(centroids: &[f64], groups: &ClusterSums, q: usize, passes: u64) -> Clusters {
@@ -254,7 +244,12 @@ fn ordered(centroids: &[f64], groups: &ClusterSums, q: usize, passes: u64) -> Cl
 ///
 /// Selection sampling: row i of n is taken with probability (rows still wanted)/(n − i), which gives every subset of that
 /// size alike (Knuth, *The Art of Computer Programming* 2, 3.4.2, algorithm S).
-fn sample<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>, space: Space<'_>, k: usize) -> Result<Vec<f64>> {
+fn sample<T: Real>(
+    data: &Features<'_, T>,
+    kept: &StoredFeatures<'_, T>,
+    space: Space<'_>,
+    k: usize,
+) -> Result<Vec<f64>> {
     let stage = data.resources.stages.stage("sample for clusters", Some(data.rows));
     let (coins, mut wanted) = (Stream::new(data.options.seed, Purpose::Clusters, 0), rows_of_sample(k).min(kept.n));
     let mut at = Vec::with_capacity(wanted);

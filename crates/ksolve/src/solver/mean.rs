@@ -19,7 +19,7 @@
 
 use super::kept::{self, Sums, Values};
 use super::parameter::{NU, TOLERANCE};
-use super::{Features, Figure, Fitted, Kept, Solver, SolverFamily, Wanted};
+use super::{Features, Figure, Fitted, Solver, SolverFamily, StoredFeatures, Wanted};
 use crate::quadratic::OnFeatures;
 use crate::train::{Cut, Shape};
 use crate::{Result, Task};
@@ -56,7 +56,7 @@ impl<T: Real> Solver<T> for MeanEmbedding {
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let (kept, gathered) = Kept::gather(data, Wanted { squares: true, ..Wanted::default() })?;
+        let (kept, gathered) = StoredFeatures::gather(data, Wanted { squares: true, ..Wanted::default() })?;
         let (n, rows) = (kept.n as f64, Some(kept.n as u64));
         let observer = data.resources.stages.stage("mean", rows);
         let Sums(mut mean) = kept.fold("mean", &*observer, &|| Sums::new(kept.p), |sums, tile| {
@@ -83,7 +83,7 @@ impl<T: Real> Solver<T> for MeanEmbedding {
             Figure { name: "threshold of the squared distance", values: vec![threshold] },
         ];
         let weights = Mat::from_fn(kept.p, 1, |i, _| 2.0 * mean[i]);
-        let passes = if data.keep == super::Place::Recomputed { 3 } else { 1 };
+        let passes = if data.keep == super::FeatureTier::Recomputed { 3 } else { 1 };
         Ok(Fitted {
             weights,
             intercept: vec![threshold],

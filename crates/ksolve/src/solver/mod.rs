@@ -41,9 +41,8 @@ pub use features::FEATURES;
 pub(crate) use features::MapFeatures;
 pub use fitted::{Figure, Fitted, Projection};
 pub(crate) use held_out::AT_EACH;
-pub use kept::{Gathered, Kept, Place, Sums, Tile, Values, Wanted};
+pub use kept::{FeatureTier, Gathered, StoredFeatures, Sums, Tile, Values, Wanted};
 pub use parameter::{Options, Parameter, Penalty, Settings, Value};
-pub(crate) use svm::is_machine;
 pub use svm::{OneClass, Svm, Svr};
 
 use crate::train::plan::GRAM;
@@ -89,7 +88,7 @@ pub struct Features<'a, T: Real> {
     /// Memory, threads, progress, checkpoints.
     pub resources: &'a Resources<'a>,
     /// Where features that are read many times are kept.
-    pub keep: Place,
+    pub keep: FeatureTier,
     /// Bytes that the plan leaves, for copies that only save time.
     pub spare: usize,
     /// Which rows are held out together, for solvers that choose by it.
@@ -163,7 +162,7 @@ pub(crate) const NO_EXACT: &str =
 
 /// A method that learns linear functions of the features.
 pub trait Solver<T: Real>: Debug + Send + Sync {
-    /// True for a solver that reads the features in many passes, by [`Kept`]: they are kept where there is room.
+    /// True for a solver that reads the features in many passes, by [`StoredFeatures`]: they are kept where there is room.
     fn keeps(&self) -> bool {
         false
     }

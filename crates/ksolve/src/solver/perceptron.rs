@@ -16,7 +16,7 @@
 //! References: Rosenblatt 1958; Freund, Schapire, "Large margin classification using the perceptron algorithm", Machine
 //! Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for multiclass problems", JMLR 3, 2003.
 
-use super::kept::{Kept, Tile, Wanted};
+use super::kept::{StoredFeatures, Tile, Wanted};
 use super::parameter::{INTERCEPT, Parameter, ParameterKind, STEPS, TOLERANCE};
 use super::{Features, Figure, Fitted, Solver, SolverFamily};
 use crate::train::{Cut, Shape};
@@ -74,7 +74,7 @@ impl<T: Real> Solver<T> for Perceptron {
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
+        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let columns = data.targets.count();
         let fresh = || State::new(kept.p, columns, self.constant);
         let (mut steps, mut state) = Steps::begin(data.resources.journal, "sweeps", fresh);

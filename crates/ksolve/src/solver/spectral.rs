@@ -18,7 +18,7 @@
 //! References: Ng, Jordan, Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001; Fowlkes, Belongie, Chung,
 //! Malik, "Spectral grouping using the Nyström method", IEEE TPAMI 26, 2004.
 
-use super::kept::{Kept, Sums, Wanted};
+use super::kept::{StoredFeatures, Sums, Wanted};
 use super::lloyd::{self, Space};
 use super::parameter::{self, CLUSTERS, STARTS, TOLERANCE};
 use super::{Features, Figure, Fitted, Solver, SolverFamily};
@@ -65,7 +65,7 @@ impl<T: Real> Solver<T> for Spectral {
     }
 
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
-        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
+        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let Normalised { gram, .. } = normalised(data, &kept)?;
         let (projection, eigenvalues) = {
             let _stage = data.resources.stages.stage("eigenvectors", None);
@@ -127,7 +127,7 @@ pub(super) fn plan<T: Real>(plan: Plan, shape: &Shape, cut: Cut) -> Plan {
 }
 
 /// Computes the moments, and warns of rows with a degree below the floor: two passes over the features.
-pub(super) fn normalised<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>) -> Result<Normalised> {
+pub(super) fn normalised<T: Real>(data: &Features<'_, T>, kept: &StoredFeatures<'_, T>) -> Result<Normalised> {
     let (p, workers, stages) = (kept.p, kept.workers(), data.resources.stages);
     let stage = stages.stage("sum of features", Some(data.rows));
     let Sums(sums) = kept.fold("sum of features", &*stage, &|| Sums::new(p), |sums, tile| {

@@ -9,9 +9,8 @@ use kapprox::kernel::{Kernel, Spec};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
 use kapprox::matrix::{self, Entries};
 use kapprox::{FeatureMap, Nystrom, Real};
-use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::key::{Purpose, Stream};
-use kstore::{Fold, Merge, Plan, RowBlock, Workers};
+use kstore::{Fold, Plan, RowBlock, Workers};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -154,21 +153,7 @@ struct SampledTargets<'a> {
 #[derive(Default)]
 struct Values(Vec<f64>);
 
-impl Merge for Values {
-    fn merge(&mut self, later: &Self) {
-        self.0.extend_from_slice(&later.0);
-    }
-}
-
-impl Persist for Values {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("values", &self.0);
-    }
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.0 = from.read("values")?;
-        Ok(())
-    }
-}
+kstore::summed!(Values { read "values": 0 });
 
 impl<T: Real> Fold<T> for SampledTargets<'_> {
     type State = Values;

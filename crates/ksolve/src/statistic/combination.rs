@@ -15,9 +15,9 @@
 //! Reference: Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered alignment", JMLR 13, 2012.
 
 use super::alignment::CentredMoments;
-use crate::joint::Joint;
 use crate::metric::MetricSource;
 use crate::solver::MapFeatures;
+use crate::stacked::StackedMaps;
 use crate::train::landmarks::Mapping;
 use crate::train::plan::{self, Cut};
 use crate::train::prepare::{self, check};
@@ -98,7 +98,7 @@ pub fn combine<T: Real>(
             Some(*end)
         })
         .collect();
-    let joint = Joint(maps);
+    let joint = StackedMaps(maps);
     let folds = Folds::new(&FoldSpec::None, options.seed, selected.range(), &[])?;
     let fold = RidgeFold::new(&joint, &folds, &targets).with_bin(cut.tile).without_certificate();
     let name = "kernels and the target";

@@ -86,8 +86,7 @@ pub(super) fn measure<T: Real>(
         }
         let width = TOGETHER.min(columns - first);
         let v = Mat::from_fn(n, width, |row, j| f64::from(u8::from(label(first + j, row))));
-        let mut product = Mat::zeros(n, width);
-        tiles.apply(v.as_ref(), product.as_mut());
+        let product = tiles.product(v.as_ref());
         sums.extend((0..width).map(|j| LabelProducts {
             own: v.col(j).transpose() * product.col(j),
             all: product.col(j).iter().sum(),

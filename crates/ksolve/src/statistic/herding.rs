@@ -17,7 +17,7 @@
 //! "On the equivalence between herding and conditional gradient algorithms", ICML 2012.
 
 use super::StatisticOptions;
-use crate::solver::{Features, Kept, Place, Points, Wanted};
+use crate::solver::{FeatureTier, Features, Points, StoredFeatures, Wanted};
 use crate::train::plan::{self, Cut, Shape};
 use crate::train::prepare::{self, Prepared};
 use crate::train::{Resources, View};
@@ -72,12 +72,12 @@ pub fn represent<T: Real>(
 ) -> Result<Represented> {
     let training = options.training(&options.kernel);
     let shape = Shape { keeps: true, ..prepare::shape::<T>(selected, &training, resources, 0, 1)? };
-    let place = |shape: &Shape, cut: Cut| -> (Place, Plan) {
+    let place = |shape: &Shape, cut: Cut| -> (FeatureTier, Plan) {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let plan = plan::features("herding", shape, cut, resources.memory)
             .term("numbers of the rows", n.saturating_mul(9), "herd fewer rows (`rows`)")
             .term("picks", count.saturating_mul(32), "lower `count`");
-        Place::choose(plan, shape, resources)
+        FeatureTier::choose(plan, shape, resources)
     };
     let plans = plan::cut::<T>(&shape, &|cut| place(&shape, cut).1, resources.memory);
     let prepared = prepare::prepare::<T>(selected, &training, View::Features, resources, plans)?;
@@ -101,7 +101,7 @@ pub fn represent<T: Real>(
         among: survey.rows(),
         kernel: mapped.kernel.to_string(),
         rank: mapped.map.dims().1,
-        passes: prepared.passes() + 2 + if keep == Place::Recomputed { 1 + count as u64 } else { 0 },
+        passes: prepared.passes() + 2 + if keep == FeatureTier::Recomputed { 1 + count as u64 } else { 0 },
         planned_bytes: prepared.planned_bytes,
     })
 }
@@ -112,7 +112,7 @@ pub fn represent<T: Real>(
 /// Errors of reading the rows and the map; [`Error::TooFewFor`] where there are fewer rows.
 pub fn herd<T: Real>(data: &Features<'_, T>, count: usize) -> Result<Herd> {
     super::require("herding", count as u64, data.rows)?;
-    let (kept, _) = Kept::gather(data, Wanted::default())?;
+    let (kept, _) = StoredFeatures::gather(data, Wanted::default())?;
     let (mean, variance) = mean(data, &kept)?;
     let (mut direction, mut sum) = (mean.clone(), vec![0.0; kept.p]);
     let (mut picked, mut herd) = (vec![false; kept.n], Herd { variance, ..Herd::default() });
@@ -149,7 +149,7 @@ pub fn herd<T: Real>(data: &Features<'_, T>, count: usize) -> Result<Herd> {
 }
 
 /// Computes μ and tr C: one pass over the features.
-fn mean<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>) -> Result<(Vec<f64>, f64)> {
+fn mean<T: Real>(data: &Features<'_, T>, kept: &StoredFeatures<'_, T>) -> Result<(Vec<f64>, f64)> {
     let (mut mean, mut squares, n) = (vec![0.0; kept.p], 0.0, kept.n as f64);
     let observer = data.resources.stages.stage("mean", Some(kept.n as u64));
     kept.visit(&*observer, |tile| {

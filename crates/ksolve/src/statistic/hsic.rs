@@ -29,7 +29,7 @@ use super::null::Mixture;
 use super::relabel::{order, p_value};
 use super::{Compares, Division, Measure, Measured, PValues, StatisticFamily, require};
 use crate::solver::kpca::covariance;
-use crate::solver::{Features, Kept, Wanted};
+use crate::solver::{Features, StoredFeatures, Wanted};
 use crate::strips::{Pool, for_each_strip};
 use crate::train::{Cut, Shape};
 use crate::{Error, Result};
@@ -69,7 +69,7 @@ fn plan(plan: Plan, shape: &Shape, _: Cut, permutations: usize) -> Plan {
 
 fn measure<T: Real>(data: &Features<'_, T>, p: Division, permutations: usize) -> Result<Measured> {
     require("hsic", 4, data.rows)?;
-    let (kept, gathered) = Kept::gather(data, Wanted { moments: true, ..Wanted::default() })?;
+    let (kept, gathered) = StoredFeatures::gather(data, Wanted { moments: true, ..Wanted::default() })?;
     let n = kept.n as f64;
     let moments = gathered.moments.as_ref().ok_or(Error::NoVariance)?;
     let fold = &moments.folds()[0];
@@ -116,7 +116,7 @@ impl Spreads {
 }
 
 /// Computes a, b and d: one pass over the features.
-fn spreads<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>, mean: &[f64], p: usize) -> Result<Spreads> {
+fn spreads<T: Real>(data: &Features<'_, T>, kept: &StoredFeatures<'_, T>, mean: &[f64], p: usize) -> Result<Spreads> {
     let mut spreads = Spreads::default();
     let observer = data.resources.stages.stage("spread of the features", Some(kept.n as u64));
     kept.visit(&*observer, |tile| {
@@ -147,7 +147,7 @@ struct Buffers<T> {
 /// strip.
 fn permuted<T: Real>(
     data: &Features<'_, T>,
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     mean: &[f64],
     p: usize,
     permutations: usize,

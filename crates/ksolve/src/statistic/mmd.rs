@@ -24,7 +24,7 @@ use super::relabel::{Choices, p_value};
 use super::{Compares, Division, Measure, Measured, PValues, StatisticFamily, require};
 use crate::solver::Features;
 use crate::solver::kpca::covariance;
-use crate::solver::{Kept, Tile, Wanted};
+use crate::solver::{StoredFeatures, Tile, Wanted};
 use crate::strips::for_each_strip;
 use crate::train::{Cut, Shape};
 use crate::{Error, Result};
@@ -57,7 +57,7 @@ fn measure<T: Real>(data: &Features<'_, T>, first: Division, permutations: usize
     let n = usize::try_from(data.rows).unwrap_or(usize::MAX);
     let (m, k) = (first, n - first);
     require("mmd of a sample", 2, m.min(k) as u64)?;
-    let (kept, gathered) = Kept::gather(data, Wanted { moments: true, ..Wanted::default() })?;
+    let (kept, gathered) = StoredFeatures::gather(data, Wanted { moments: true, ..Wanted::default() })?;
     let choices = Choices::new(data.options.seed, permutations, m, n, kept.workers());
     let sums = sums(data, &kept, m, &choices)?;
     drop(kept);
@@ -109,7 +109,12 @@ impl LabelSums {
 }
 
 /// Computes the sums for the observed and the random labels: one pass over the features.
-fn sums<T: Real>(data: &Features<'_, T>, kept: &Kept<'_, T>, m: usize, choices: &Choices) -> Result<LabelSums> {
+fn sums<T: Real>(
+    data: &Features<'_, T>,
+    kept: &StoredFeatures<'_, T>,
+    m: usize,
+    choices: &Choices,
+) -> Result<LabelSums> {
     let c = choices.len() + 2;
     let mut sums = LabelSums { phi: vec![0.0; kept.p * c], squares: vec![0.0; c] };
     let mut labels: Vec<T> = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::{Compares, Outcome, StatisticFamily, exact};
 use crate::gram::{GramScratch, GramState};
-use crate::solver::{Features, Place, Points, kept};
+use crate::solver::{FeatureTier, Features, Points, kept};
 use crate::train::landmarks::{Mapped, Mapping};
 use crate::train::plan::{self, Cut, Shape};
 use crate::train::prepare::{self, check};
@@ -128,7 +128,7 @@ pub fn measure<T: Real>(
     let (keep, _) = last::<T>(family, &shape, options, cut, resources);
     keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
     let Mapped { map, kernel, with, passes, .. } = mapping.map()?;
-    let passes = 2 + passes + u64::from(keep == Place::Recomputed);
+    let passes = 2 + passes + u64::from(keep == FeatureTier::Recomputed);
     let second = with.as_ref().map_or(0, |with| with.features);
     let (kernels, ranks): (Vec<String>, Vec<usize>) = std::iter::once((kernel.to_string(), map.dims().1 - second))
         .chain(with.map(|with| (with.kernel.to_string(), with.features)))
@@ -179,7 +179,7 @@ fn last<T: Real>(
     options: &StatisticOptions,
     cut: Cut,
     resources: &Resources<'_>,
-) -> (Place, Plan) {
+) -> (FeatureTier, Plan) {
     let p = shape.map.p;
     let moments = kept::STATES * GramState::bytes(p, 0, 1) + GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads);
     let plan =
@@ -188,9 +188,12 @@ fn last<T: Real>(
     if family.keeps && options.permutations > 0 {
         let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let bytes = rows.saturating_mul(p).saturating_mul(shape.element);
-        return (Place::Memory, plan.term("features of all rows", bytes, "lower `rank`, or take `permutations` 0"));
+        return (
+            FeatureTier::Memory,
+            plan.term("features of all rows", bytes, "lower `rank`, or take `permutations` 0"),
+        );
     }
-    Place::choose(plan, shape, resources)
+    FeatureTier::choose(plan, shape, resources)
 }
 
 fn open<T: Real>(tables: &[&Selected], reading: &Reading) -> Result<Vec<TableRows<T>>> {

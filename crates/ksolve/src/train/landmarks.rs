@@ -4,7 +4,8 @@ use super::candidates;
 use super::options::{LandmarkSource, Resources, TrainOptions};
 use super::plan::Cut;
 use super::{prepare, tolerance};
-use crate::joint::Joint;
+use crate::solver::kept::Quiet;
+use crate::stacked::StackedMaps;
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 use kapprox::kernel::{AnyKernel, Domain, Spec};
@@ -13,7 +14,7 @@ use kapprox::map::{Expansion, Making, MapShape, OnLandmarks, WithoutRows};
 use kapprox::metric::MetricRows;
 use kapprox::{FeatureMap, Real};
 use kstore::key::{Purpose, Stream};
-use kstore::pass::{Observer, Unobserved};
+use kstore::pass::Observer;
 use kstore::{Pass, Reading, RowBlock, RowBuf, RowSource, Selected};
 use std::sync::Arc;
 
@@ -78,7 +79,7 @@ impl<T: Real> Mapping<'_, T> {
             Expansion::Features { .. } => features,
         };
         let with = Some(SecondView { kernel, features, functions });
-        Ok(Mapped { map: Box::new(Joint(vec![first.map, map])), with, passes: first.passes + passes, ..first })
+        Ok(Mapped { map: Box::new(StackedMaps(vec![first.map, map])), with, passes: first.passes + passes, ..first })
     }
 
     /// Draws candidates, settles the kernel, chooses landmarks where the map has some, and makes the map of one view.
@@ -115,7 +116,7 @@ impl<T: Real> Mapping<'_, T> {
     /// Draws candidates, settles the kernel and chooses landmarks, for a solver that combines their kernel functions itself.
     pub(super) fn unmapped(&self) -> Result<Mapped<T>> {
         let (Chosen { set, among, passes }, kernel) = self.select()?;
-        let (map, landmarks) = (Box::new(Joint(Vec::new())), Some((set.len(), among)));
+        let (map, landmarks) = (Box::new(StackedMaps(Vec::new())), Some((set.len(), among)));
         Ok(Mapped { map, kernel, with: None, set: Some(set), landmarks, passes })
     }
 
@@ -124,7 +125,7 @@ impl<T: Real> Mapping<'_, T> {
     pub(super) fn of_rows(&self) -> Result<Mapped<T>> {
         let resources = &Resources { journal: None, ..*self.resources };
         let (kernel, _) = Mapping { resources, ..*self }.kernel()?;
-        Ok(Mapped { map: Box::new(Joint(Vec::new())), kernel, with: None, set: None, landmarks: None, passes: 1 })
+        Ok(Mapped { map: Box::new(StackedMaps(Vec::new())), kernel, with: None, set: None, landmarks: None, passes: 1 })
     }
 
     /// Settles the kernel, so that every parameter is a number; returns it with the number of passes that took.
@@ -210,7 +211,7 @@ impl<T: Real> Mapping<'_, T> {
             passes = 1;
         }
         let count = candidates.len() as u64;
-        let watch = Stop(&*observer);
+        let watch = Quiet(&*observer);
         // rows in memory cost nothing to read: all threads go into the products, as in the Gram pass; and nothing to do
         // again: they are the same rows in every run
         let memory = Pass { lanes: 1, journal: None, ..self.scan(&watch) };
@@ -311,18 +312,6 @@ pub(crate) fn settle<T: Real>(kernel: &Spec, sample: &RowSample<T>, seed: u64) -
     let wide: Vec<f64> =
         order.iter().flat_map(|i| &sample.x[i * d..(i + 1) * d]).map(|v| kstore::Real::to_f64(*v)).collect();
     Ok(kernel.resolve_median(MatRef::from_row_major_slice(&wide, order.len(), d))?)
-}
-
-/// An observer that lets work on rows in memory be interrupted. It counts no rows: they were counted when sampled.
-pub(crate) struct Stop<'a>(pub(crate) &'a dyn Observer);
-
-impl Observer for Stop<'_> {
-    fn advance(&self, rows: u64) {
-        Unobserved.advance(rows);
-    }
-    fn stop(&self) -> bool {
-        self.0.stop()
-    }
 }
 
 fn unknown_scheme(name: &str) -> Error {

@@ -8,7 +8,7 @@ use super::stage::View;
 use super::survey::{MEDIANS, Survey, survey};
 use super::whole;
 use crate::metric::{self, Learned, MetricRequest, MetricSource};
-use crate::solver::{Features, Place, Points};
+use crate::solver::{FeatureTier, Features, Points};
 use crate::{Classes, Folds, Result, Targets};
 use kapprox::Real;
 use kapprox::landmark::ChoiceSize;
@@ -57,7 +57,7 @@ impl<T: Real> Prepared<T> {
     /// The rows as a solver sees them; `keep` is where it keeps their features, and `plan` what it holds.
     pub(crate) fn features<'p>(
         &'p self,
-        keep: Place,
+        keep: FeatureTier,
         plan: &Plan,
         points: Points<'p, T>,
         resources: &'p Resources<'p>,

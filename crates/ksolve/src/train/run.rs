@@ -7,7 +7,7 @@ use super::prepare::{self, Prepared};
 use super::stage::{Stage, View, Work, plans};
 use super::trained::{Parts, Trained};
 use crate::metric;
-use crate::solver::{Fitted, Place, Solver};
+use crate::solver::{FeatureTier, Fitted, Solver};
 use crate::{Certificate, Error, FoldSpec, Result};
 use kapprox::Real;
 use kstore::{Plan, Selected};
@@ -35,10 +35,10 @@ pub(super) fn last(
     add: &dyn Fn(Plan, Cut) -> Plan,
     cut: Cut,
     resources: &Resources<'_>,
-) -> (Place, Plan) {
+) -> (FeatureTier, Plan) {
     match shape.keeps {
-        true => Place::choose(add(plan::features("solve", shape, cut, resources.memory), cut), shape, resources),
-        false => (Place::Recomputed, add(plan::solve(shape, cut, resources.memory), cut)),
+        true => FeatureTier::choose(add(plan::features("solve", shape, cut, resources.memory), cut), shape, resources),
+        false => (FeatureTier::Recomputed, add(plan::solve(shape, cut, resources.memory), cut)),
     }
 }
 
@@ -69,7 +69,7 @@ pub fn train<T: Real>(
     let work = work((prepared.targets.count(), prepared.folds.count()))?;
     let add = |plan, cut| solver.plan(plan, &work.shape, cut);
     let (keep, plan) = match view {
-        View::Rows => (Place::Recomputed, largest(plans(all_stages(solver, view, &work)?.1), resources.memory)),
+        View::Rows => (FeatureTier::Recomputed, largest(plans(all_stages(solver, view, &work)?.1), resources.memory)),
         View::Features | View::Landmarks => last(&work.shape, &add, prepared.cut, resources),
     };
     if solver.keeps() && view == View::Features {

@@ -201,7 +201,7 @@ impl<T: Real> Measure<'_, T> {
         let (lambdas, target_centre) = (lambdas.clone(), self.targets.centre());
         let ridge = RidgeOptions { ranks, lambdas, intercept: *intercept, target_centre };
         let stage = self.resources.stages.stage("surface", None);
-        let surface = Surface::watched(gram, &ridge, self.resources.workers, &*stage)?;
+        let surface = Surface::compute(gram, &ridge, self.resources.workers, &*stage)?;
         let cell = |cell: &crate::Cell| TuneCell {
             rank: cell.rank,
             lambda: Some(cell.lambda),

@@ -188,7 +188,7 @@ fn cv_error_counts_the_wrong_decisions_on_held_out_rows() {
             target_centre: targets.centre(),
         };
         let cells = [(P, 1e-4), (2, 1e-2)];
-        let heads = FoldCoefficients::compute(&state.gram, &cells, &options, &workers).unwrap();
+        let heads = FoldCoefficients::compute(&state.gram, &cells, &options, &workers, &Unobserved).unwrap();
         let (got, _) = pass.fold(&toy, &CvErrorFold::<f64>::new(&map, &folds, &targets, &heads)).unwrap();
         let pool = Workers::new(3);
         let threaded = Pass { lanes: 1, workers: &pool, ..pass };

@@ -1,11 +1,11 @@
 //! Passes over the features whose result is a state: one state for every segment of the stored rows, merged along the tree of all passes. So the
 //! bits are the same wherever the features are kept; and processes that share a run share these passes too, and exchange the states.
 
-use super::{Kept, Tile};
+use super::{StoredFeatures, Tile};
 use crate::Result;
 use kapprox::Real;
 use kstore::Merge;
-use kstore::checkpoint::{Arrays, Cut, Number, Persist, Stored};
+use kstore::checkpoint::{Cut, Number, Persist};
 use kstore::pass::{Deliver, Engine, Observer, fold_lots};
 use std::ops::Range;
 
@@ -39,13 +39,12 @@ impl<'d, S> Segments<'d, S> {
         Ok(state)
     }
 
-    /// Delivers the last state.
     pub(super) fn finish(self) -> Result<()> {
         self.open.map_or(Ok(()), |(at, rows, state)| (self.deliver)(at, rows, state))
     }
 }
 
-impl<T: Real> Kept<'_, T> {
+impl<T: Real> StoredFeatures<'_, T> {
     /// Folds all tiles into one state; `init` gives that of no rows, and `step` adds a tile. The name says what the pass finds.
     ///
     /// # Errors
@@ -58,7 +57,7 @@ impl<T: Real> Kept<'_, T> {
         mut step: impl FnMut(&mut S, &Tile<'_, T>) -> Result<()> + Send,
     ) -> Result<S> {
         let Range { start, end } = self.range.clone();
-        let cut = Cut { tile: self.ways.cut.tile, segment: self.ways.cut.segment, start, end };
+        let cut = Cut { tile: self.context.cut.tile, segment: self.context.cut.segment, start, end };
         let mut lot = |lot: Range<u64>, deliver: Deliver<'_, S, crate::Error>| {
             let mut segments = Segments::new(deliver);
             self.visit_lot(Some(&lot), observer, &mut |tile| {
@@ -69,17 +68,15 @@ impl<T: Real> Kept<'_, T> {
         Ok(fold_lots(self.engine(), (name, cut), observer, &|| init(), &mut lot)?.0)
     }
 
-    /// True where other processes fold these rows too.
     pub(in crate::solver) fn is_shared(&self) -> bool {
         self.engine().is_some()
     }
 
     /// Who shares the passes over these rows.
     fn engine(&self) -> Option<&dyn Engine> {
-        self.ways.engine().filter(|_| self.own)
+        self.context.engine().filter(|_| self.own)
     }
 
-    /// The number of the segment of the row at a position.
     pub(super) fn segment_of(&self, position: usize) -> u64 {
         let after = self.segments.partition_point(|(first, _)| *first <= position);
         after.checked_sub(1).map_or(0, |place| self.segments[place].1)
@@ -103,21 +100,7 @@ impl Sums {
     }
 }
 
-impl Merge for Sums {
-    fn merge(&mut self, later: &Self) {
-        self.0.iter_mut().zip(&later.0).for_each(|(sum, later)| *sum += later);
-    }
-}
-
-impl Persist for Sums {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("sums", &self.0);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        from.fill("sums", &mut self.0)
-    }
-}
+kstore::summed!(Sums { fill "sums": 0 });
 
 /// Numbers of the rows, in the order of the rows.
 #[derive(Clone, Debug)]
@@ -129,19 +112,4 @@ impl<V> Default for Values<V> {
     }
 }
 
-impl<V: Number + Send + Sync> Merge for Values<V> {
-    fn merge(&mut self, later: &Self) {
-        self.0.extend_from_slice(&later.0);
-    }
-}
-
-impl<V: Number + Send + Sync> Persist for Values<V> {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("values", &self.0);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.0 = from.read("values")?;
-        Ok(())
-    }
-}
+kstore::summed!(where [V: Number + Send + Sync] Values<V> { read "values": 0 });

@@ -2,16 +2,15 @@
 
 use super::fold::Segments;
 use super::stored::{Stored, Writer};
-use super::{Buffers, Kept, Phi, Place, Ways};
+use super::{Buffers, FeatureTier, Phi, StoredFeatures, VisitContext};
 use crate::certificate::CertificateState;
 use crate::gram::{GramScratch, GramState};
 use crate::solver::Features;
 use crate::{Error, Result, Targets};
 use faer::MatRef;
 use kapprox::Real;
-use kstore::checkpoint::{Arrays, Persist};
 use kstore::pass::{Deliver, fold_lots};
-use kstore::{Coded, Merge, RowBlock};
+use kstore::{Coded, RowBlock};
 use std::ops::Range;
 
 /// The sums that the pass that keeps the features is to compute beside them.
@@ -36,66 +35,26 @@ pub struct Gathered {
 
 /// What the table says of the rows, and the sums.
 #[derive(Default)]
-struct Found {
+struct RowFacts {
     codes: Vec<u32>,
     y: Vec<f64>,
     folds: Vec<u16>,
-    /// Number of rows of every tile.
     tiles: Vec<u32>,
     /// Number and rows of every segment that has rows.
     segments: Vec<u64>,
     sums: Gathered,
 }
 
-impl Merge for Found {
-    fn merge(&mut self, later: &Self) {
-        self.codes.extend_from_slice(&later.codes);
-        self.y.extend_from_slice(&later.y);
-        self.folds.extend_from_slice(&later.folds);
-        self.tiles.extend_from_slice(&later.tiles);
-        self.segments.extend_from_slice(&later.segments);
-        self.sums.squares.extend_from_slice(&later.sums.squares);
-        if let (Some(mine), Some(theirs)) = (&mut self.sums.certificate, &later.sums.certificate) {
-            mine.merge(theirs);
-        }
-        if let (Some(mine), Some(theirs)) = (&mut self.sums.moments, &later.sums.moments) {
-            mine.merge(theirs);
-        }
-    }
-}
-
-impl Persist for Found {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("codes", &self.codes);
-        out.put("y", &self.y);
-        out.put("folds", &self.folds);
-        out.put("tiles", &self.tiles);
-        out.put("segments", &self.segments);
-        out.put("squares", &self.sums.squares);
-        if let Some(certificate) = &self.sums.certificate {
-            out.within("certificate", |out| certificate.save(out));
-        }
-        if let Some(moments) = &self.sums.moments {
-            out.within("moments", |out| moments.save(out));
-        }
-    }
-
-    fn load(&mut self, from: &mut kstore::checkpoint::Stored<'_>) -> kstore::Result<()> {
-        self.codes = from.read("codes")?;
-        self.y = from.read("y")?;
-        self.folds = from.read("folds")?;
-        self.tiles = from.read("tiles")?;
-        self.segments = from.read("segments")?;
-        self.sums.squares = from.read("squares")?;
-        if let Some(certificate) = &mut self.sums.certificate {
-            from.within("certificate", |from| certificate.load(from))?;
-        }
-        match &mut self.sums.moments {
-            Some(moments) => from.within("moments", |from| moments.load(from)),
-            None => Ok(()),
-        }
-    }
-}
+kstore::summed!(RowFacts {
+    read "codes": codes,
+    read "y": y,
+    read "folds": folds,
+    read "tiles": tiles,
+    read "segments": segments,
+    read "squares": sums.squares,
+    some "certificate": sums.certificate,
+    some "moments": sums.moments,
+});
 
 /// The positions at which parts of so many rows begin, and the number of all rows.
 fn positions(rows: impl Iterator<Item = u64>) -> Vec<usize> {
@@ -106,7 +65,7 @@ fn positions(rows: impl Iterator<Item = u64>) -> Vec<usize> {
     std::iter::once(0).chain(ends).collect()
 }
 
-impl<'a, T: Real> Kept<'a, T> {
+impl<'a, T: Real> StoredFeatures<'a, T> {
     /// Computes the features of all rows in one pass, and keeps them where `data` says: all of them, or those of the rows of this process
     /// where several share the run.
     ///
@@ -115,45 +74,48 @@ impl<'a, T: Real> Kept<'a, T> {
     pub fn gather(data: &'a Features<'a, T>, wanted: Wanted) -> Result<(Self, Gathered)> {
         let p = data.map.dims().1;
         let projects = data.map.is_projection();
-        let init = || Found {
+        let init = || RowFacts {
             sums: Gathered {
                 certificate: projects.then(|| CertificateState::new(p)),
                 moments: wanted.moments.then(|| GramState::new(p, 0, 1)),
                 squares: Vec::new(),
             },
-            ..Found::default()
+            ..RowFacts::default()
         };
         let name = match data.keep {
-            Place::Memory => "features to memory",
-            Place::Scratch => "features to scratch",
-            Place::Recomputed => "features",
+            FeatureTier::Memory => "features to memory",
+            FeatureTier::Scratch => "features to scratch",
+            FeatureTier::Recomputed => "features",
         };
         let stored = Stored::new(data);
         let observer = data.resources.stages.stage(name, Some(stored.cut.end - stored.cut.start));
-        let ways = Ways { cut: data.cut, resources: data.resources, seed: data.options.seed, spare: data.spare };
+        let context =
+            VisitContext { cut: data.cut, resources: data.resources, seed: data.options.seed, spare: data.spare };
         let mut gather =
             Gather { data, squares: wanted.squares, buffers: Buffers::default(), scratch: GramScratch::default() };
-        let mut lot = |lot: Range<u64>, deliver: Deliver<'_, Found, Error>| {
+        let mut lot = |lot: Range<u64>, deliver: Deliver<'_, RowFacts, Error>| {
             let (mut writer, mut segments) = (stored.writer(lot.clone())?, Segments::new(deliver));
-            ways.pass(&*observer).visit_lot(data.source, &lot, |block| {
+            context.pass(&*observer).visit_lot(data.source, &lot, |block| {
                 let found = segments.at(block.rows[0] / data.cut.segment, block.len() as u64, &init)?;
                 gather.add(block, &mut writer, found)
             })?;
             writer.finish()?;
             segments.finish()
         };
-        let (found, _) = fold_lots(ways.engine(), ("features", stored.cut), &*observer, &init, &mut lot)?;
+        let (found, _) = fold_lots(context.engine(), ("features", stored.cut), &*observer, &init, &mut lot)?;
         let starts = positions(found.tiles.iter().map(|rows| u64::from(*rows)));
         let (numbers, rows): (Vec<u64>, Vec<u64>) =
             found.segments.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();
         let segments = positions(rows.into_iter()).into_iter().zip(numbers).collect();
         let (n, range) = (starts.last().copied().unwrap_or(0), data.source.range());
-        let Found { codes, y, folds, sums, .. } = found;
-        Ok((Self { ways, phi: Phi::Stored(stored), n, p, codes, y, folds, starts, segments, range, own: true }, sums))
+        let RowFacts { codes, y, folds, sums, .. } = found;
+        Ok((
+            Self { context, phi: Phi::Stored(stored), n, p, codes, y, folds, starts, segments, range, own: true },
+            sums,
+        ))
     }
 }
 
-/// The pass at work.
 struct Gather<'a, T: Real> {
     data: &'a Features<'a, T>,
     squares: bool,
@@ -163,7 +125,7 @@ struct Gather<'a, T: Real> {
 
 impl<T: Real> Gather<'_, T> {
     /// Takes in a tile: its features, then what is learned of them, then what the table says of its rows.
-    fn add(&mut self, block: &RowBlock<'_, T>, writer: &mut Writer<'_, T>, found: &mut Found) -> Result<()> {
+    fn add(&mut self, block: &RowBlock<'_, T>, writer: &mut Writer<'_, T>, found: &mut RowFacts) -> Result<()> {
         let (b, p) = (block.len(), self.data.map.dims().1);
         writer.add(block, &mut self.buffers, self.data.resources.workers)?;
         if !self.buffers.columns[..b * p].iter().all(|value| value.to_f64().is_finite()) {
@@ -207,7 +169,7 @@ impl<T: Real> Gather<'_, T> {
     }
 
     /// Classes or numeric targets, and folds where there are several.
-    fn targets(&self, block: &RowBlock<'_, T>, found: &mut Found) -> Result<()> {
+    fn targets(&self, block: &RowBlock<'_, T>, found: &mut RowFacts) -> Result<()> {
         match (self.data.targets, block.classes) {
             (Targets::Classes(classes), Some(Coded { codes, .. })) => {
                 let unknown = codes.iter().position(|code| *code as usize >= classes.labels().len());

@@ -9,22 +9,20 @@
 
 mod fold;
 mod gather;
-mod only;
 mod pick;
-mod place;
-mod sample;
 mod stored;
+mod tier;
 mod tile;
 mod wide;
 
 pub(crate) use fold::{STATES, values_bytes};
 pub use fold::{Sums, Values};
 pub use gather::{Gathered, Wanted};
-use only::Only;
-pub(crate) use only::bytes as only_bytes;
-pub use place::Place;
-pub(super) use stored::Quiet;
+use pick::ClassRows;
+pub(crate) use pick::class_rows_bytes;
+pub(crate) use stored::Quiet;
 use stored::Stored;
+pub use tier::FeatureTier;
 pub use tile::Tile;
 use wide::Widen;
 
@@ -42,22 +40,18 @@ const TURNED: usize = 64;
 
 /// The features of all rows, by the place where they are kept.
 enum Phi<'a, T: Real> {
-    /// Those of the rows of the run, in memory, in scratch, or nowhere.
     Stored(Stored<'a, T>),
     /// Rows that were picked out, n x p row-major.
     Picked(Vec<T>),
-    /// Some of the rows of other kept features.
-    Only(Only<'a, T>),
+    Classes(ClassRows<'a, T>),
     /// The features of another type, converted when they are read.
     Wide(&'a dyn Widen<T>),
 }
 
-/// A function that is called with every tile.
 type Work<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
 
-/// The means of visiting the features: cut, resources and seed.
 #[derive(Clone, Copy)]
-struct Ways<'a> {
+struct VisitContext<'a> {
     cut: Cut,
     resources: &'a Resources<'a>,
     seed: u64,
@@ -66,8 +60,8 @@ struct Ways<'a> {
 }
 
 /// The features of all rows, and their targets.
-pub struct Kept<'a, T: Real> {
-    ways: Ways<'a>,
+pub struct StoredFeatures<'a, T: Real> {
+    context: VisitContext<'a>,
     phi: Phi<'a, T>,
     /// Number of rows, n.
     pub n: usize,
@@ -89,9 +83,9 @@ pub struct Kept<'a, T: Real> {
     own: bool,
 }
 
-impl<T: Real> std::fmt::Debug for Kept<'_, T> {
+impl<T: Real> std::fmt::Debug for StoredFeatures<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kept").field("n", &self.n).field("p", &self.p).finish_non_exhaustive()
+        f.debug_struct("StoredFeatures").field("n", &self.n).field("p", &self.p).finish_non_exhaustive()
     }
 }
 
@@ -105,7 +99,7 @@ pub(crate) fn pass_bytes(shape: &Shape, cut: Cut) -> usize {
     shape.cursor.at(cut.tile) + (cut.prefetch + 2) * cut.tile * row + cut.tile * features + map + wide
 }
 
-impl<'a, T: Real> Kept<'a, T> {
+impl<'a, T: Real> StoredFeatures<'a, T> {
     /// Calls `work` with every tile of features, in the order of the rows.
     ///
     /// # Errors
@@ -118,7 +112,7 @@ impl<'a, T: Real> Kept<'a, T> {
         self.visit_lot(None, observer, &mut work)
     }
 
-    /// [`Kept::visit`] of some segments, or of all, compiled once for all kinds of work. Rows that were picked out are visited whole.
+    /// [`StoredFeatures::visit`] of some segments, or of all, compiled once for all kinds of work. Rows that were picked out are visited whole.
     fn visit_lot(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
         match &self.phi {
             Phi::Stored(stored) => self.visit_stored(stored, lot, observer, work),
@@ -126,7 +120,7 @@ impl<'a, T: Real> Kept<'a, T> {
                 let rows = lot.map_or(0..self.n, |lot| self.position(lot.start)..self.position(lot.end));
                 self.visit_memory(rows, observer, work, |rows| Some(&phi[rows.start * self.p..rows.end * self.p]))
             }
-            Phi::Only(only) => only.visit(observer, work),
+            Phi::Classes(rows) => rows.visit(observer, work),
             Phi::Wide(of) => of.widen(lot, observer, work),
         }
     }
@@ -140,17 +134,17 @@ impl<'a, T: Real> Kept<'a, T> {
         work: Work<'_, T>,
     ) -> Result<()> {
         let lot = lot.map_or_else(|| stored.cut.segments(), Range::clone);
-        stored.fill(&lot, &self.ways, observer)?;
+        stored.fill(&lot, &self.context, observer)?;
         match stored.place() {
-            Place::Memory => {
+            FeatureTier::Memory => {
                 let rows = self.position(lot.start)..self.position(lot.end);
                 self.visit_memory(rows, observer, work, |rows| self.in_memory(stored, rows))
             }
-            Place::Scratch => stored
+            FeatureTier::Scratch => stored
                 .scratch(&lot)
                 .into_iter()
                 .try_for_each(|(part, cache)| self.visit_rows(&*cache, None, &part, observer, work)),
-            Place::Recomputed => self.visit_rows(stored.source, Some(stored.map), &lot, observer, work),
+            FeatureTier::Recomputed => self.visit_rows(stored.source, Some(stored.map), &lot, observer, work),
         }
     }
 
@@ -171,7 +165,7 @@ impl<'a, T: Real> Kept<'a, T> {
         work: Work<'_, T>,
     ) -> Result<()> {
         let (mut buffers, mut first) = (Buffers::default(), self.position(lot.start));
-        let pass = self.ways.pass(observer);
+        let pass = self.context.pass(observer);
         let tile = |block: &RowBlock<'_, T>| {
             let phi = match map {
                 Some(map) => {
@@ -212,22 +206,22 @@ impl<'a, T: Real> Kept<'a, T> {
         match &self.phi {
             Phi::Stored(stored) => self.in_memory(stored, i..i + 1),
             Phi::Picked(phi) => phi.get(i * self.p..(i + 1) * self.p),
-            Phi::Only(_) | Phi::Wide(_) => None,
+            Phi::Classes(_) | Phi::Wide(_) => None,
         }
     }
 
     /// The seed of random choices.
     pub fn seed(&self) -> u64 {
-        self.ways.seed
+        self.context.seed
     }
 
     /// The pool of threads.
     pub fn workers(&self) -> &'a Workers {
-        self.ways.resources.workers
+        self.context.resources.workers
     }
 }
 
-impl<'a> Ways<'a> {
+impl<'a> VisitContext<'a> {
     /// Who shares the passes of the run.
     fn engine(&self) -> Option<&'a dyn Engine> {
         self.resources.journal.and_then(|journal| journal.engine())

@@ -1,13 +1,14 @@
-//! Some of the rows, picked out by their positions.
+//! Some of the rows, picked out by their positions: those of some classes, or a random sample.
 
 use super::stored::Quiet;
-use super::{Kept, Tile, Values, Work, values_bytes};
+use super::{Phi, StoredFeatures, Tile, Values, Work, values_bytes};
 use crate::Result;
 use kapprox::Real;
+use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
 
 /// Rows of a tile.
-pub(super) const TILE: usize = 2048;
+const TILE: usize = 2048;
 
 /// Bytes of features that processes which share a run exchange at once.
 const EXCHANGED: usize = 16 << 20;
@@ -17,17 +18,105 @@ fn exchanged(p: usize, element: usize) -> usize {
     (EXCHANGED / (p * element).max(1)).max(256)
 }
 
-/// Bytes of the exchange.
 pub(super) fn exchange_bytes(p: usize, element: usize) -> usize {
     values_bytes(exchanged(p, element) * p, element)
 }
 
-impl<T: Real> Kept<'_, T> {
+/// Bytes of buffers of a visit of rows that are picked out again each time.
+pub(crate) fn class_rows_bytes(p: usize, element: usize) -> usize {
+    TILE * p * element
+}
+
+/// The rows of some classes among other features, of which no copy is kept.
+pub(super) struct ClassRows<'a, T: Real> {
+    of: &'a StoredFeatures<'a, T>,
+    /// Positions of the rows, ascending.
+    at: Vec<usize>,
+}
+
+impl<T: Real> ClassRows<'_, T> {
+    pub(super) fn visit(&self, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
+        self.of.pick_here(&self.at, observer, work)
+    }
+}
+
+impl<'a, T: Real> StoredFeatures<'a, T> {
+    /// The rows that `takes` chooses by their class, with their classes, targets and folds.
+    ///
+    /// They are copied, in one pass, where the plan leaves room; otherwise every visit picks them out again. Both give
+    /// tiles of these rows alone, the same ones wherever the features are.
+    ///
+    /// # Errors
+    /// Errors of reading the rows.
+    pub fn only<'k>(&'k self, takes: impl Fn(u32) -> bool, observer: &dyn Observer) -> Result<StoredFeatures<'k, T>> {
+        let at: Vec<usize> = (0..self.n).filter(|i| self.codes.get(*i).is_some_and(|code| takes(*code))).collect();
+        let t = self.y.len() / self.n.max(1);
+        let phi = match at.len() * self.p * size_of::<T>() <= self.context.spare {
+            true => Phi::Picked(self.copied(&at, observer)?),
+            false => Phi::Classes(ClassRows { of: self, at: at.clone() }),
+        };
+        Ok(StoredFeatures {
+            codes: at.iter().map(|i| self.codes[*i]).collect(),
+            y: at.iter().flat_map(|i| &self.y[i * t..(i + 1) * t]).copied().collect(),
+            folds: at.iter().filter_map(|i| self.folds.get(*i)).copied().collect(),
+            ..self.part(at.len(), phi)
+        })
+    }
+
+    /// Draws `m` ≤ n rows into memory, one at random of every n/m, and returns them with their positions: one pass.
+    ///
+    /// Targets, classes and folds are not copied: they are found by the positions.
+    ///
+    /// # Errors
+    /// Errors of reading the rows.
+    pub fn sample(&self, m: usize, observer: &dyn Observer) -> Result<(Self, Vec<usize>)> {
+        let keys = Stream::new(self.context.seed, Purpose::Candidates, 1);
+        let (n, m) = (self.n as u128, m.min(self.n));
+        let stratum = |i: usize| (i as u128 * n / m as u128) as usize;
+        let draw = |i: usize| {
+            let (first, end) = (stratum(i), stratum(i + 1));
+            first + keys.below(i as u64, (end - first) as u64) as usize
+        };
+        let at: Vec<usize> = (0..m).map(draw).collect();
+        Ok((self.part(m, Phi::Picked(self.copied(&at, observer)?)), at))
+    }
+
+    /// The features of the rows at these positions, which ascend: one pass.
+    fn copied(&self, at: &[usize], observer: &dyn Observer) -> Result<Vec<T>> {
+        let mut phi = Vec::with_capacity(at.len() * self.p);
+        self.pick(at, observer, |tile| {
+            phi.extend_from_slice(tile.phi);
+            Ok(())
+        })?;
+        Ok(phi)
+    }
+
+    /// n rows that were picked out, whose segments are numbered by their positions; without classes, targets and folds.
+    fn part<'k>(&self, n: usize, phi: Phi<'k, T>) -> StoredFeatures<'k, T>
+    where
+        'a: 'k,
+    {
+        let step = (self.context.cut.segment as usize).div_ceil(TILE).max(1) * TILE;
+        StoredFeatures {
+            context: self.context,
+            phi,
+            n,
+            p: self.p,
+            codes: Vec::new(),
+            y: Vec::new(),
+            folds: Vec::new(),
+            starts: (0..n).step_by(TILE).chain([n]).collect(),
+            segments: (0..n).step_by(step).enumerate().map(|(number, first)| (first, number as u64)).collect(),
+            range: 0..n as u64,
+            own: false,
+        }
+    }
+
     /// Calls `work` with tiles of the rows at these positions alone, which ascend; the position of a tile is that among these. Processes that
     /// share the run exchange the features of the rows: none computes those that another has.
     ///
     /// # Errors
-    /// As [`Kept::visit`].
+    /// As [`StoredFeatures::visit`].
     pub(in crate::solver) fn pick(
         &self,
         at: &[usize],
@@ -51,8 +140,8 @@ impl<T: Real> Kept<'_, T> {
         Ok(())
     }
 
-    /// [`Kept::pick`] without an exchange: features that another process has are computed.
-    pub(super) fn pick_here(&self, at: &[usize], observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
+    /// [`StoredFeatures::pick`] without an exchange: features that another process has are computed.
+    fn pick_here(&self, at: &[usize], observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
         let p = self.p;
         let (mut phi, mut done): (Vec<T>, usize) = (Vec::with_capacity(TILE.min(at.len()) * p), 0);
         let mut pick = |tile: &Tile<'_, T>| {

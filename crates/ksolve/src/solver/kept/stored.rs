@@ -3,7 +3,7 @@
 //! A process keeps the features of the segments that it has folded. Of segments that another process of a shared run has folded it has none,
 //! until it visits them: then it computes them, and keeps them too.
 
-use super::{Buffers, Place, Ways};
+use super::{Buffers, FeatureTier, VisitContext};
 use crate::Result;
 use crate::solver::Features;
 use kapprox::{FeatureMap, Real};
@@ -18,17 +18,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 pub(super) struct Stored<'a, T: Real> {
     pub(super) source: &'a dyn RowSource<T>,
     pub(super) map: &'a dyn FeatureMap<T>,
-    scratch: Option<&'a Scratch>,
     pub(super) cut: Cut,
-    held: Held<T>,
+    held: Held<'a, T>,
 }
 
 /// The features by the place where they are kept.
-enum Held<T: Real> {
+enum Held<'a, T: Real> {
     /// For every segment of the stored rows its features, row-major, if they are there.
     Memory(Vec<OnceLock<Vec<T>>>),
     /// Segments in the scratch folder, in the order in which they were written.
-    Scratch(Mutex<Vec<Run<T>>>),
+    Scratch(&'a Scratch, Mutex<Vec<Run<T>>>),
     Nowhere,
 }
 
@@ -36,30 +35,29 @@ enum Held<T: Real> {
 type Run<T> = (Range<u64>, Arc<Cache<T>>);
 
 impl<'a, T: Real> Stored<'a, T> {
-    /// No features yet.
     pub(super) fn new(data: &'a Features<'a, T>) -> Self {
         let Range { start, end } = data.source.range();
         let cut = Cut { tile: data.cut.tile, segment: data.cut.segment, start, end };
         let all = cut.segments();
         let held = match (data.keep, data.resources.scratch) {
-            (Place::Memory, _) => Held::Memory(all.map(|_| OnceLock::new()).collect()),
-            (Place::Scratch, Some(_)) => Held::Scratch(Mutex::default()),
+            (FeatureTier::Memory, _) => Held::Memory(all.map(|_| OnceLock::new()).collect()),
+            (FeatureTier::Scratch, Some(scratch)) => Held::Scratch(scratch, Mutex::default()),
             _ => Held::Nowhere,
         };
-        Self { source: data.source, map: data.map, scratch: data.resources.scratch, cut, held }
+        Self { source: data.source, map: data.map, cut, held }
     }
 
     /// The features of a segment that this process has in memory.
     pub(super) fn memory(&self, number: u64) -> Option<&[T]> {
         match &self.held {
             Held::Memory(segments) => Some(segments.get((number - self.cut.segments().start) as usize)?.get()?),
-            Held::Scratch(_) | Held::Nowhere => None,
+            Held::Scratch(..) | Held::Nowhere => None,
         }
     }
 
     /// The segments of a lot that this process has in scratch, in their order.
     pub(super) fn scratch(&self, lot: &Range<u64>) -> Vec<Run<T>> {
-        let Held::Scratch(runs) = &self.held else { return Vec::new() };
+        let Held::Scratch(_, runs) = &self.held else { return Vec::new() };
         let part =
             |(segments, cache): &Run<T>| (segments.start.max(lot.start)..segments.end.min(lot.end), Arc::clone(cache));
         let mut parts: Vec<Run<T>> = lock(runs).iter().map(part).filter(|(part, _)| !part.is_empty()).collect();
@@ -67,22 +65,22 @@ impl<'a, T: Real> Stored<'a, T> {
         parts
     }
 
-    /// The place where the features are kept.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> FeatureTier {
         match self.held {
-            Held::Memory(_) => Place::Memory,
-            Held::Scratch(_) => Place::Scratch,
-            Held::Nowhere => Place::Recomputed,
+            Held::Memory(_) => FeatureTier::Memory,
+            Held::Scratch(..) => FeatureTier::Scratch,
+            Held::Nowhere => FeatureTier::Recomputed,
         }
     }
 
     /// Computes the features of a lot that are kept, but were folded by another process.
-    pub(super) fn fill(&self, lot: &Range<u64>, ways: &Ways<'_>, observer: &dyn Observer) -> Result<()> {
+    pub(super) fn fill(&self, lot: &Range<u64>, context: &VisitContext<'_>, observer: &dyn Observer) -> Result<()> {
         let mut buffers = Buffers::default();
         for run in self.missing(lot) {
             let mut writer = self.writer(run.clone())?;
-            ways.pass(&Quiet(observer))
-                .visit_lot(self.source, &run, |block| writer.add(block, &mut buffers, ways.resources.workers))?;
+            context
+                .pass(&Quiet(observer))
+                .visit_lot(self.source, &run, |block| writer.add(block, &mut buffers, context.resources.workers))?;
             writer.finish()?;
         }
         Ok(())
@@ -92,7 +90,7 @@ impl<'a, T: Real> Stored<'a, T> {
     fn missing(&self, lot: &Range<u64>) -> Vec<Range<u64>> {
         let there: Vec<Range<u64>> = match &self.held {
             Held::Memory(_) => lot.clone().filter(|at| self.memory(*at).is_some()).map(|at| at..at + 1).collect(),
-            Held::Scratch(_) => self.scratch(lot).into_iter().map(|(part, _)| part).collect(),
+            Held::Scratch(..) => self.scratch(lot).into_iter().map(|(part, _)| part).collect(),
             Held::Nowhere => return Vec::new(),
         };
         let (mut missing, mut at) = (Vec::new(), lot.start);
@@ -107,18 +105,15 @@ impl<'a, T: Real> Stored<'a, T> {
 
     /// What keeps the features of a lot, as they are computed.
     pub(super) fn writer(&self, lot: Range<u64>) -> Result<Writer<'_, T>> {
-        let cache = match (&self.held, self.scratch) {
-            (Held::Scratch(_), Some(scratch)) => {
-                let features = self.map.dims().1;
-                let shape = TableShape { features, targets: 0, weighted: false, ..self.source.shape() };
-                Some(scratch.cache(shape, self.rows(&lot))?)
-            }
-            _ => None,
+        let shape = TableShape { features: self.map.dims().1, targets: 0, weighted: false, ..self.source.shape() };
+        let cache = match &self.held {
+            Held::Scratch(scratch, _) => Some(scratch.cache(shape, self.rows(&lot))?),
+            Held::Memory(_) | Held::Nowhere => None,
         };
         Ok(Writer { stored: self, lot, open: None, cache })
     }
 
-    /// Numbers of the stored rows of some segments.
+    /// The stored rows of some segments.
     fn rows(&self, segments: &Range<u64>) -> Range<u64> {
         let Cut { segment, start, end, .. } = self.cut;
         (segments.start * segment).max(start)..segments.end.saturating_mul(segment).min(end)
@@ -129,7 +124,6 @@ fn lock<T: Real>(runs: &Mutex<Vec<Run<T>>>) -> MutexGuard<'_, Vec<Run<T>>> {
     runs.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the features of a lot.
 pub(super) struct Writer<'s, T: Real> {
     stored: &'s Stored<'s, T>,
     lot: Range<u64>,
@@ -175,7 +169,6 @@ impl<T: Real> Writer<'_, T> {
         drop(segments[(number - self.stored.cut.segments().start) as usize].set(phi));
     }
 
-    /// Ends the lot.
     pub(super) fn finish(mut self) -> Result<()> {
         self.close();
         match (&self.stored.held, self.cache) {
@@ -185,15 +178,15 @@ impl<T: Real> Writer<'_, T> {
                 // segments without rows have no features, and that is known
                 segments[lot].iter().for_each(|segment| drop(segment.set(Vec::new())));
             }
-            (Held::Scratch(runs), Some(cache)) => lock(runs).push((self.lot, Arc::new(cache.finish()?))),
+            (Held::Scratch(_, runs), Some(cache)) => lock(runs).push((self.lot, Arc::new(cache.finish()?))),
             _ => {}
         }
         Ok(())
     }
 }
 
-/// An observer that has heard of these rows.
-pub(in crate::solver) struct Quiet<'o>(pub(in crate::solver) &'o dyn Observer);
+/// An observer that has heard of these rows, and may interrupt work on them.
+pub(crate) struct Quiet<'o>(pub(crate) &'o dyn Observer);
 
 impl Observer for Quiet<'_> {
     fn advance(&self, _: u64) {}

@@ -3,7 +3,7 @@
 //! Solvers iterate in the type of the features, which is fast, and whose sums carry its rounding. What they report of their result,
 //! they compute by one more pass over these: the same numbers, widened, whose products and sums are those of f64.
 
-use super::{Kept, Phi, Tile, Work};
+use super::{Phi, StoredFeatures, Tile, Work};
 use crate::Result;
 use crate::strips::for_each_strip;
 use kapprox::Real;
@@ -14,7 +14,6 @@ use std::ops::Range;
 const ROWS: usize = 1024;
 const STRIP: usize = 128;
 
-/// Bytes of the rows in f64.
 pub(super) fn bytes(p: usize) -> usize {
     8 * ROWS * p
 }
@@ -25,7 +24,7 @@ pub(super) trait Widen<T>: Sync {
     fn widen(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, T>) -> Result<()>;
 }
 
-impl<N: Real> Widen<f64> for Kept<'_, N> {
+impl<N: Real> Widen<f64> for StoredFeatures<'_, N> {
     fn widen(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, f64>) -> Result<()> {
         let (p, workers) = (self.p, self.workers());
         let mut wide = Vec::new();
@@ -43,13 +42,13 @@ impl<N: Real> Widen<f64> for Kept<'_, N> {
     }
 }
 
-impl<T: Real> Kept<'_, T> {
+impl<T: Real> StoredFeatures<'_, T> {
     /// The features in f64. Targets, classes and folds are not copied.
-    pub fn wide(&self) -> Kept<'_, f64> {
+    pub fn wide(&self) -> StoredFeatures<'_, f64> {
         let (codes, y, folds, starts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (segments, range) = (self.segments.clone(), self.range.clone());
-        Kept {
-            ways: self.ways,
+        StoredFeatures {
+            context: self.context,
             phi: Phi::Wide(self),
             n: self.n,
             p: self.p,

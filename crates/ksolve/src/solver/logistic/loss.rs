@@ -1,6 +1,6 @@
 //! The logistic loss over kept features: its value, its gradient and products with its Hessian, a pass each.
 
-use crate::solver::kept::{Kept, Sums, Tile};
+use crate::solver::kept::{StoredFeatures, Sums, Tile};
 use crate::strips::for_each_strip;
 use crate::{Intercept, Result};
 use kapprox::Real;
@@ -11,7 +11,7 @@ const STRIP: usize = 256;
 
 /// The mean loss of the rows, without the penalty, by passes over the features.
 pub(super) struct Loss<'a, 'k, T: Real> {
-    pub(super) kept: &'a Kept<'k, T>,
+    pub(super) kept: &'a StoredFeatures<'k, T>,
     pub(super) labels: Labels<'a>,
     pub(super) n: usize,
     pub(super) observer: &'a dyn Observer,
@@ -63,7 +63,7 @@ impl Point {
 
 impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
     pub(super) fn new(
-        kept: &'a Kept<'k, T>,
+        kept: &'a StoredFeatures<'k, T>,
         labels: Labels<'a>,
         k: usize,
         intercept: Intercept,

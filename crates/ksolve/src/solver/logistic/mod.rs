@@ -25,7 +25,7 @@ mod loss;
 mod newton;
 
 use super::held_out::{self, Function, HeldOut};
-use super::kept::{self, Kept, Wanted};
+use super::kept::{self, StoredFeatures, Wanted};
 use super::parameter::{CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, STEPS, TOLERANCE};
 use super::{ClassWeight, Features, Figure, Fitted, Penalty, Solver, SolverFamily};
 use crate::train::{Cut, Shape};
@@ -78,7 +78,7 @@ impl Logistic {
     /// Learns from the rows outside every fold at every penalty, and scores the rows of the fold.
     fn held_out<T: Real>(
         &self,
-        kept: &Kept<'_, T>,
+        kept: &StoredFeatures<'_, T>,
         data: &Features<'_, T>,
         weight: &[f64],
         k: usize,
@@ -136,31 +136,24 @@ impl<T: Real> Solver<T> for Logistic {
     fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
         let Some(named) = data.classes() else { return Err(Error::TooFewClasses { classes: 0 }) };
         let classes = named.labels().len();
-        let (kept, gathered) = Kept::gather(data, Wanted { moments: true, ..Wanted::default() })?;
+        let (kept, gathered) = StoredFeatures::gather(data, Wanted { moments: true, ..Wanted::default() })?;
         let weight = self.class_weight.of(&kept.codes, named)?;
         let columns = if classes == 2 { 1 } else { classes };
         let moments = gathered.moments.as_ref().map(|state| &state.folds()[0]);
         let moments = moments.ok_or(Error::Shape { what: "moments", expected: 1, got: 0 })?;
-        let held_out = match data.folds.count() {
-            1 => None,
-            _ => {
-                let found = self.held_out(&kept, data, &weight, columns, moments)?;
-                let mut f = vec![0.0; columns];
-                let loss = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
-                    f.iter_mut().zip(scores).for_each(|(f, score)| *f = score);
-                    link(&mut f, kept.codes[i] as usize)
-                };
-                let errors = found.errors(loss);
-                Some((held_out::choose(&self.penalties, data.rows, errors, "held-out log-loss at each"), found.passes))
-            }
+        let mut f = vec![0.0; columns];
+        let loss = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
+            f.iter_mut().zip(scores).for_each(|(f, score)| *f = score);
+            link(&mut f, kept.codes[i] as usize)
         };
-        let penalty = self.penalties[held_out.as_ref().map_or(0, |(chosen, _)| chosen.at)];
-        let lambda = penalty.lambda(data.rows);
+        let found = || self.held_out(&kept, data, &weight, columns, moments);
+        let compared = held_out::compare(&self.penalties, data, "held-out log-loss at each", found, loss)?;
+        let lambda = compared.penalty.lambda(data.rows);
         let stage = data.resources.stages.stage("newton", None);
         let labels = Labels { codes: &kept.codes, weight: &weight, held: None };
         let mut loss = Loss::new(&kept, labels, columns, self.intercept, &*stage);
         let found = newton(&mut loss, moments, lambda, self.steps, data.resources.journal)?;
-        let passes = 2 + loss.passes + held_out.as_ref().map_or(0, |(_, passes)| *passes);
+        let passes = 2 + loss.passes + compared.passes;
         drop(loss);
         // what is reported is computed in f64, from the coefficients that are returned
         let wide = kept.wide();
@@ -174,7 +167,7 @@ impl<T: Real> Solver<T> for Logistic {
             Figure { name: "relative gradient norm", values: vec![gradient] },
             Figure { name: "newton steps", values: vec![found.steps as f64] },
         ];
-        figures.extend(held_out.into_iter().flat_map(|(chosen, _)| chosen.figures));
+        figures.extend(compared.figures);
         Ok(Fitted {
             link: Some(Link::Logit),
             weights: Mat::from_fn(p, k, |i, j| found.w[i * k + j]),

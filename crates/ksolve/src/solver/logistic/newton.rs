@@ -5,12 +5,10 @@
 
 use super::blocks;
 use super::loss::{Loss, Point};
+use crate::cholesky::{factor_at_once, substitute};
+use crate::strips::{for_each_strip, par};
 use crate::{Error, FoldGram, Intercept, Result};
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::cholesky::llt::factor as llt;
-use faer::linalg::triangular_solve as triangular;
-use faer::prelude::ReborrowMut;
-use faer::{Mat, MatMut, Par, Spec};
+use faer::{Mat, MatMut};
 use kapprox::Real;
 use kstore::Workers;
 use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
@@ -265,11 +263,9 @@ impl Preconditioner {
         let order = self.factors[0].nrows();
         let mut columns: Vec<f64> = (0..k).flat_map(|j| (0..order).map(move |i| right[i * k + j])).collect();
         // a column a thread: faer sums a single right side in as many parts as there are threads
-        crate::strips::for_each_strip(workers, &mut columns, order, |j, column| {
+        for_each_strip(workers, &mut columns, order, |j, column| {
             let factor = &self.factors[j.min(self.factors.len() - 1)];
-            let mut column = MatMut::from_column_major_slice_mut(column, order, 1);
-            triangular::solve_lower_triangular_in_place(factor.as_ref(), column.rb_mut(), Par::Seq);
-            triangular::solve_upper_triangular_in_place(factor.transpose(), column, Par::Seq);
+            substitute(factor.as_ref(), MatMut::from_column_major_slice_mut(column, order, 1));
         });
         let mut solution = vec![0.0; right.len()];
         for (j, column) in columns.chunks(order).enumerate() {
@@ -299,13 +295,7 @@ fn factor(moments: &FoldGram, terms: Terms, workers: &Workers) -> Result<Mat<f64
             // kept off the edge of singularity by what rounding may take
             _ => scale * moments.weight * (1.0 + 1e-9) + 1e-9 * shift + constant,
         });
-        let done = workers.install(|| {
-            let (params, par) = (Spec::default(), kapprox::map::par(workers));
-            let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par, params));
-            let stack = MemStack::new(&mut memory);
-            llt::cholesky_in_place(factor.as_mut(), Default::default(), par, stack, params).is_ok()
-        });
-        if done && (0..order).all(|i| factor[(i, i)].is_finite()) {
+        if workers.install(|| factor_at_once(factor.as_mut(), par(workers)).is_ok()) {
             return Ok(factor);
         }
         if !shift.is_finite() || shift > scale * trace {

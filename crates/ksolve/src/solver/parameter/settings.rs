@@ -167,7 +167,12 @@ impl Settings {
 
     /// The treatment of the constant; free for solvers without this parameter.
     pub fn intercept(&self) -> Intercept {
-        self.word(&INTERCEPT).and_then(|word| word.parse().ok()).unwrap_or_default()
+        self.choice(&INTERCEPT)
+    }
+
+    /// The value that the word of a parameter stands for; the default of its type where it has none.
+    pub(crate) fn choice<E: std::str::FromStr + Default>(&self, parameter: &Parameter) -> E {
+        self.word(parameter).and_then(|word| word.parse().ok()).unwrap_or_default()
     }
 
     /// The values that define the result, for the model file: flags that were not given are left out.

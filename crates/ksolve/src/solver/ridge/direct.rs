@@ -5,7 +5,7 @@
 use super::loo::Loo;
 use super::surface::{FoldCoefficients, Surface};
 use super::system::System;
-use super::{Criterion, Ridge, RidgeOptions, head, variance};
+use super::{Criterion, Ridge, RidgeFit, RidgeOptions, head, variance};
 use crate::quadratic::Quadratic;
 use crate::solver::{Features, Figure, Fitted, gradients};
 use crate::train::{Cut, RANK, Shape, Work, explained};
@@ -45,7 +45,6 @@ pub(super) fn plan(ridge: &Ridge, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
     plan.term("features of a tile", tile, RANK).term("leverages", Loo::scratch_bytes(p, t, shape.threads), RANK)
 }
 
-/// Fills the Gram matrices, computes the surface, and solves its best cell on all rows.
 pub(super) fn fit<T: Real>(ridge: &Ridge, data: &Features<'_, T>) -> Result<Fitted<T>> {
     let run = Direct { ridge, data };
     let sums = run.gram()?;
@@ -56,6 +55,16 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &Features<'_, T>) -> Result<Fitt
     let (lambdas, target_centre) = (ridge.lambdas.clone(), data.targets.centre());
     let options = RidgeOptions { ranks, lambdas, intercept: ridge.intercept, target_centre };
     let (stages, workers) = (data.resources.stages, data.resources.workers);
+    let fitted = |RidgeFit { head: Head { weights, intercept }, train_mse, .. }: RidgeFit, lambda: f64| Fitted {
+        weights,
+        intercept,
+        certificate,
+        ranks: options.ranks.clone(),
+        lambda: Some(lambda),
+        train: Some(train_score(&gram, &train_mse)),
+        passes: 1,
+        ..Fitted::default()
+    };
     if ridge.is_shortest() {
         let (rank, stage) = (options.ranks.last().copied().unwrap_or_default(), stages.stage("eigenvectors", None));
         let (fit, directions) = head::shortest(&gram, rank, &options, workers)?;
@@ -66,18 +75,8 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &Features<'_, T>) -> Result<Fitt
                 "without a penalty {left} of {rank} directions of the features are left out: what they say of the target is rounding"
             ));
         }
-        let Head { weights, intercept } = fit.head;
-        return Ok(Fitted {
-            weights,
-            intercept,
-            certificate,
-            ranks: options.ranks,
-            lambda: Some(0.0),
-            train: Some(train_score(&gram, &fit.train_mse)),
-            figures: vec![Figure { name: "directions", values: vec![directions as f64] }],
-            passes: 1,
-            ..Fitted::default()
-        });
+        let figures = vec![Figure { name: "directions", values: vec![directions as f64] }];
+        return Ok(Fitted { figures, ..fitted(fit, 0.0) });
     }
     let (surface, scoring) = run.surface(&gram, &options)?;
     let (rank, lambda) = run.choose(&surface, &options, &gram)?;
@@ -98,21 +97,8 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &Features<'_, T>) -> Result<Fitt
         false => None,
     };
     surface.warnings.iter().for_each(|warning| stages.warn(warning.clone()));
-    let Head { weights, intercept } = fit.head;
-    Ok(Fitted {
-        weights,
-        intercept,
-        quadratic,
-        certificate,
-        ranks: options.ranks,
-        lambda: Some(lambda),
-        surface,
-        passes: 1 + scoring + u64::from(left_out.is_some()) + u64::from(slopes.is_some()),
-        left_out,
-        slopes,
-        train: Some(train_score(&gram, &fit.train_mse)),
-        ..Fitted::default()
-    })
+    let passes = 1 + scoring + u64::from(left_out.is_some()) + u64::from(slopes.is_some());
+    Ok(Fitted { quadratic, surface, left_out, slopes, passes, ..fitted(fit, lambda) })
 }
 
 /// Mean squared error over targets, and the share of their variance that is explained.
@@ -127,19 +113,16 @@ fn train_score(gram: &GramState, mse: &[f64]) -> (f64, Option<f64>) {
     explained(mse.iter().sum(), variance, mse.len())
 }
 
-/// What the passes share.
 struct Direct<'a, T: Real> {
     ridge: &'a Ridge,
     data: &'a Features<'a, T>,
 }
 
 impl<T: Real> Direct<'_, T> {
-    /// The pass that fills the Gram matrices.
     fn gram(&self) -> Result<RidgeState> {
         self.data.moments_of_folds()
     }
 
-    /// The ranks of the surface that the map has.
     fn ranks(&self) -> Vec<usize> {
         let (largest, options) = (self.data.map.dims().1, self.data.options);
         if !options.map.family().nested {
@@ -154,7 +137,7 @@ impl<T: Real> Direct<'_, T> {
     fn surface(&self, gram: &GramState, ridge: &RidgeOptions) -> Result<(Surface, u64)> {
         let workers = self.data.resources.workers;
         let stage = self.data.resources.stages.stage("surface", None);
-        let mut surface = Surface::watched(gram, ridge, workers, &*stage)?;
+        let mut surface = Surface::compute(gram, ridge, workers, &*stage)?;
         if surface.folds < 2 || !matches!(self.data.targets, Targets::Classes(_)) {
             return Ok((surface, 0));
         }
@@ -166,7 +149,7 @@ impl<T: Real> Direct<'_, T> {
         if cells.is_empty() {
             return Ok((surface, 0));
         }
-        let coefficients = FoldCoefficients::watched(gram, &cells, ridge, workers, &*stage)?;
+        let coefficients = FoldCoefficients::compute(gram, &cells, ridge, workers, &*stage)?;
         drop(stage);
         self.score(&mut surface, &coefficients)?;
         Ok((surface, 1))
@@ -193,7 +176,6 @@ impl<T: Real> Direct<'_, T> {
         Ok(self.data.fold("leave-one-out", &fold)?.mse())
     }
 
-    /// The cell to fit on all rows.
     fn choose(&self, surface: &Surface, ridge: &RidgeOptions, gram: &GramState) -> Result<(usize, f64)> {
         let none = || Error::NoCell { precision: gram.precision() };
         if surface.folds < 2 {

@@ -3,9 +3,9 @@
 //! The rows are read into memory once and stay there: they are the model. See [`super::iterative::exact`] for the problem and
 //! both ways to solve it. A run that is resumed makes its preconditioner anew, and goes on behind its last iteration.
 
-use super::iterative::cg::Found;
+use super::iterative::cg::CgSolution;
 use super::iterative::constant::Constant;
-use super::iterative::exact::{self, Dual};
+use super::iterative::exact::{self, Dual, ExactProblem};
 use super::iterative::low_rank::LowRank;
 use super::{DIRECT_ROWS, Intercept, Ridge, RidgeMethod, pcg};
 use crate::model::Basis;
@@ -40,7 +40,6 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &Work<'_>) -> (Cut, Vec<Stage
     (cut, stages)
 }
 
-/// What `auto` comes to.
 fn method(ridge: &Ridge, shape: &Shape, budget: usize) -> RidgeMethod {
     match ridge.method {
         // only a factor gives leave-one-out
@@ -77,7 +76,6 @@ fn iterative_plans<T: Real>(shape: &Shape, cut: Cut, options: &TrainOptions, bud
     [choose, made, solve]
 }
 
-/// Learns with the kernel itself, on rows in memory.
 pub(super) fn fit<T: Real>(
     ridge: &Ridge,
     data: &Features<'_, T>,
@@ -92,7 +90,10 @@ pub(super) fn fit<T: Real>(
     let shift = |j: usize| if free { 0.0 } else { centre[j] };
     let y = Mat::from_fn(n, centre.len(), |i, j| rows.y()[i * centre.len() + j] + shift(j));
     let lambda = ridge.lambda::<T>()?;
-    let exact = Exact { ridge, data, reading, rows, y: y.as_ref(), mu: lambda * n as f64 };
+    let mu = lambda * n as f64;
+    let constant = Constant::new(ridge.intercept, n, mu);
+    let problem = ExactProblem { y: y.as_ref(), mu, constant, workers: data.resources.workers };
+    let exact = Exact { ridge, data, reading, rows, problem };
     let (dual, method) = match method(ridge, shape, data.resources.memory) {
         RidgeMethod::Direct => exact.direct()?,
         _ => exact.iterative()?,
@@ -127,38 +128,29 @@ pub(super) fn check(work: &Work<'_>) -> Result<()> {
     }
 }
 
-/// Iterations and residual of every target.
-pub(super) fn figures(found: &Found) -> Vec<Figure> {
+pub(super) fn figures(found: &CgSolution) -> Vec<Figure> {
     vec![
         Figure { name: "iterations", values: found.iterations.iter().map(|i| *i as f64).collect() },
         Figure { name: "residual", values: found.residuals.clone() },
     ]
 }
 
-/// Population deviation of every target.
-fn deviations(y: MatRef<'_, f64>) -> Vec<f64> {
-    let n = y.nrows().max(1) as f64;
-    let of = |y: faer::ColRef<'_, f64>| {
-        let mean = y.iter().sum::<f64>() / n;
-        (y.iter().map(|y| (y - mean).powi(2)).sum::<f64>() / n).sqrt()
-    };
-    y.col_iter().map(of).collect()
-}
-
 /// Mean squared error over targets, and the share of their variance that is explained.
 fn score(errors: MatRef<'_, f64>, y: MatRef<'_, f64>) -> (f64, Option<f64>) {
-    let variance = deviations(y).iter().map(|d| d * d).sum();
-    explained(errors.squared_norm_l2() / y.nrows() as f64, variance, y.ncols())
+    let n = y.nrows().max(1) as f64;
+    let variance = y.col_iter().map(|y| {
+        let mean = y.iter().sum::<f64>() / n;
+        y.iter().map(|y| (y - mean).powi(2)).sum::<f64>() / n
+    });
+    explained(errors.squared_norm_l2() / n, variance.sum(), y.ncols())
 }
 
-/// What both ways to solve share.
 struct Exact<'a, T: Real> {
     ridge: &'a Ridge,
     data: &'a Features<'a, T>,
     reading: &'a Reading,
     rows: &'a MemoryRows<T>,
-    y: MatRef<'a, f64>,
-    mu: f64,
+    problem: ExactProblem<'a>,
 }
 
 impl<T: Real> Exact<'_, T> {
@@ -166,19 +158,14 @@ impl<T: Real> Exact<'_, T> {
         MatRef::from_row_major_slice(self.rows.x(), self.rows.len(), RowSource::<T>::shape(self.rows).features)
     }
 
-    fn constant(&self) -> Constant {
-        Constant::new(self.ridge.intercept, self.rows.len(), self.mu)
-    }
-
     fn direct(&self) -> Result<(Dual, Solved)> {
-        let (n, Resources { workers, stages, .. }) = (self.rows.len(), *self.data.resources);
-        let _stage = stages.stage(plan::FACTOR, None);
+        let n = self.rows.len();
+        let _stage = self.data.resources.stages.stage(plan::FACTOR, None);
         let kernel = self.data.kernel.build()?.typed::<f64>();
         kapprox::kernel::require_positive_definite(&*kernel, "exact kernel ridge regression")?;
         let wide: Vec<f64> = self.rows.x().iter().map(|v| v.to_f64()).collect();
         let x = MatRef::from_row_major_slice(&wide, n, self.x().ncols());
-        let leave_one_out = self.ridge.leave_one_out;
-        let dual = exact::direct(&*kernel, x, self.y, self.mu, self.constant(), leave_one_out, workers)?;
+        let dual = self.problem.direct(&*kernel, x, self.ridge.leave_one_out)?;
         let why = match self.ridge.method {
             RidgeMethod::Auto => {
                 format!("a Cholesky factor of all {n} rows: it fits the plan, and `method` pcg forces the other")
@@ -190,7 +177,7 @@ impl<T: Real> Exact<'_, T> {
 
     fn iterative(&self) -> Result<(Dual, Solved)> {
         let Features { options, cut, resources, .. } = *self.data;
-        let (n, workers) = (self.rows.len(), resources.workers);
+        let (n, ExactProblem { mu, constant, workers, .. }) = (self.rows.len(), self.problem);
         let (map, kernel) = (kapprox::MapSpec::default(), self.data.kernel.clone());
         let options = TrainOptions { map, kernel, candidates: None, ..options.clone() };
         // rows in memory are no pass over the table: nothing of them is kept in the journal
@@ -202,15 +189,14 @@ impl<T: Real> Exact<'_, T> {
             let _stage = resources.stages.stage("preconditioner", None);
             let mut phi = Mat::<T>::zeros(n, k);
             mapped.map.apply(self.x(), phi.as_mut(), workers);
-            LowRank::new(phi, self.mu, self.constant(), workers)?
+            LowRank::new(phi, mu, constant, workers)?
         };
         drop(mapped.map);
         let observer = resources.stages.stage(plan::ITERATION, None);
         let any = mapped.kernel.build()?;
         let (kernel, exact) = (any.typed::<T>(), any.typed::<f64>());
         let until = pcg::until(self.ridge.tolerated::<T>(), resources, &*observer);
-        let (kernels, constant) = ((&*kernel, &*exact), self.constant());
-        let dual = exact::iterative(kernels, self.x(), self.y, self.mu, constant, &preconditioner, until, workers)?;
+        let dual = self.problem.iterative((&*kernel, &*exact), self.x(), &preconditioner, until)?;
         let why = match self.ridge.method {
             RidgeMethod::Auto if n > DIRECT_ROWS => format!("more than {DIRECT_ROWS} rows"),
             RidgeMethod::Auto => "the Cholesky factor does not fit `memory`".to_string(),

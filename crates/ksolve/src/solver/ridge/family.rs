@@ -5,7 +5,6 @@ use crate::Task;
 use crate::solver::SolverFamily;
 use crate::solver::parameter::{FOLDS, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, TOLERANCE};
 
-/// `ridge`.
 pub(crate) const FAMILY: SolverFamily = SolverFamily {
     name: "ridge",
     about: "squared loss: values, or classes one against the rest",

@@ -18,13 +18,13 @@ use super::head::head;
 use super::system::System;
 use crate::Take;
 use crate::bins::Bins;
+use crate::dots::widened;
 use crate::strips::for_each_strip;
-use crate::{Error, GramState, Head, Result, RidgeOptions, dots};
+use crate::{Error, GramState, Head, Result, RidgeOptions};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, Par};
 use kapprox::Real;
-use kstore::checkpoint::{Arrays, Persist, Stored};
-use kstore::{Merge, Workers};
+use kstore::Workers;
 
 /// Rows whose leverages one thread computes at a time.
 const STRIP: usize = 288;
@@ -41,7 +41,6 @@ pub(crate) struct Loo {
     rank: usize,
 }
 
-/// Sums of squared leave-one-out errors.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LooState {
     /// Number of rows, or the sum of their weights.
@@ -51,30 +50,12 @@ pub(crate) struct LooState {
 }
 
 impl LooState {
-    /// The mean squared error over rows and targets.
     pub(crate) fn mse(&self) -> f64 {
         self.squares.iter().sum::<f64>() / (self.rows.max(f64::MIN_POSITIVE) * self.squares.len().max(1) as f64)
     }
 }
 
-impl Merge for LooState {
-    fn merge(&mut self, later: &Self) {
-        self.rows += later.rows;
-        self.squares.iter_mut().zip(&later.squares).for_each(|(sum, later)| *sum += later);
-    }
-}
-
-impl Persist for LooState {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.one("rows", self.rows);
-        out.put("squares", &self.squares);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.rows = from.one("rows")?;
-        from.fill("squares", &mut self.squares)
-    }
-}
+kstore::summed!(LooState { one "rows": rows, fill "squares": squares });
 
 impl Loo {
     /// Factors the system of all rows at a rank and lambda.
@@ -124,13 +105,7 @@ impl<T: Real> Take<T> for &Loo {
         let mut parts = vec![0.0; rows.div_ceil(STRIP) * t];
         for_each_strip(workers, &mut parts, t, |strip, sums| {
             let (first, rows) = (strip * STRIP, STRIP.min(rows - strip * STRIP));
-            let mut phi = Mat::<f64>::zeros(rows, self.rank);
-            for (j, column) in phi.col_iter_mut().enumerate() {
-                let from = filled.phi.subrows(first, rows).subcols(j, 1);
-                if let Some(column) = column.try_as_col_major_mut() {
-                    dots::widen(from, column.as_slice_mut());
-                }
-            }
+            let phi = widened(filled.phi.submatrix(first, 0, rows, self.rank));
             let mut fitted = Mat::<f64>::zeros(rows, t);
             matmul(fitted.as_mut(), Accum::Replace, phi.as_ref(), self.head.weights.as_ref(), 1.0, Par::Seq);
             let mut leverages = vec![0.0; rows];

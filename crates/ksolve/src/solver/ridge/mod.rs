@@ -43,6 +43,8 @@ pub enum Criterion {
     Error,
 }
 
+crate::error::enum_of_words!(Criterion, "select", "mse" => Mse, "error" => Error);
+
 /// How the system of ridge regression is solved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RidgeMethod {
@@ -55,6 +57,8 @@ pub enum RidgeMethod {
     /// By preconditioned conjugate gradient, without the matrix.
     Pcg,
 }
+
+crate::error::enum_of_words!(RidgeMethod, "method", "auto" => Auto, "direct" => Direct, "pcg" => Pcg);
 
 /// Rows up to which `auto` factors the exact kernel matrix: 400 MB, and 10 s on two cores, which is about what the
 /// iteration takes there.
@@ -110,16 +114,9 @@ impl Ridge {
         Self {
             lambdas: settings.penalties().into_iter().rev().filter_map(lambda).collect(),
             intercept: settings.intercept(),
-            choice: if settings.word(&SELECT) == Some("error") { Criterion::Error } else { Criterion::Mse },
-            method: match settings.word(&METHOD) {
-                Some("direct") => RidgeMethod::Direct,
-                Some("pcg") => RidgeMethod::Pcg,
-                _ => RidgeMethod::Auto,
-            },
-            preconditioner: match settings.word(&PRECONDITIONER) {
-                Some("falkon") => Preconditioner::Falkon,
-                _ => Preconditioner::Krill,
-            },
+            choice: settings.choice(&SELECT),
+            method: settings.choice(&METHOD),
+            preconditioner: settings.choice(&PRECONDITIONER),
             residual: settings.number(&RESIDUAL),
             leave_one_out: settings.flag(&LOO),
             variance: settings.flag(&STD),

@@ -12,18 +12,18 @@ use super::exact::figures;
 use super::iterative::blocks::{Blocks, READ_AHEAD, Room};
 use super::iterative::cg::{self, Norm, Until};
 use super::iterative::constant::Constant;
-use super::iterative::nystrom::{Normal, Sums, squared_errors};
+use super::iterative::nystrom::{FirstMoments, Normal, NystromProblem, squared_errors};
 use super::iterative::packed::PackedLower;
-use super::iterative::rows::Rows;
-use super::iterative::sketch::{self, Making, Preconditioner};
+use super::iterative::rows::KernelRows;
+use super::iterative::sketch::{self, Preconditioner};
 use super::iterative::tiles::Tiles;
 use super::iterative::wide::WideRows;
 use super::{Intercept, Ridge, RidgeMethod};
+use crate::Result;
 use crate::model::Basis;
 use crate::solver::{Features, Fitted};
 use crate::train::plan::{self, Cut, RANK};
-use crate::train::{Resources, Shape, Solved, Stage, Work, explained, needs_wide_for};
-use crate::{Result, Targets};
+use crate::train::{Resources, Shape, Solved, Stage, Work, needs_wide_for};
 use faer::MatRef;
 use kapprox::Real;
 use kapprox::kernel::AnyKernel;
@@ -71,7 +71,7 @@ fn products<T: Real>(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan
         .term("rows of a tile", cut.tile * shape.d * size_of::<f64>() / 2, "read fewer columns (`features`)")
         .term("preconditioner", PackedLower::bytes(m), RANK)
         .term("kernel block of a tile", cut.tile * (m * e + 16 * shape.t), RANK)
-        .term("sums of its strips", Rows::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
+        .term("sums of its strips", KernelRows::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
 }
 
 /// The plans of the preconditioner and of the iteration, both with as many kernel blocks as there is room for.
@@ -112,7 +112,6 @@ fn solving<T: Real>(shape: &Shape, cut: Cut, resources: &Resources<'_>) -> ([Pla
     ([make, solve].map(|plan| plan.term(name.clone(), kept * row, "")), tiers)
 }
 
-/// Bytes in scratch of a row of so many features.
 fn row_on_disk<T: Real>(features: usize, shape: &Shape) -> u64 {
     Cache::<T>::row_bytes(&TableShape { stored: 0, features, targets: shape.t, weighted: false }) as u64
 }
@@ -142,18 +141,7 @@ pub(super) fn fit<T: Real>(
     let free = ridge.intercept == Intercept::Free;
     // the penalty on the constant, or its absence, is that of the targets as they were
     let shift: Vec<f64> = centre.iter().map(|centre| if free { 0.0 } else { *centre }).collect();
-    let run = Run {
-        ridge,
-        targets: data.targets,
-        kernel: &kernel,
-        z,
-        shift: &shift,
-        lambda: ridge.lambda::<T>()?,
-        tolerance: ridge.tolerated::<T>(),
-        seed: data.options.seed,
-        rows: data.rows,
-        resources,
-    };
+    let run = Run { ridge, data, kernel: &kernel, z, shift: &shift, lambda: ridge.lambda::<T>()? };
     let mut solved = run.solve(source, set.as_mat(), shape, cut)?;
     let wide = solved.needs_wide::<T>();
     if wide {
@@ -165,50 +153,41 @@ pub(super) fn fit<T: Real>(
     }
     let Solution { found, intercept, errors, sums, kept, passes } = solved;
     found.check("raise `lambda`, or take `method` direct")?;
-    warn_of_residual(&found, run.tolerance, "raise `lambda`", resources);
+    warn_of_residual(&found, ridge.tolerated::<T>(), "raise `lambda`", resources);
     Ok(Fitted {
         basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
         intercept: intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
         lambda: Some(run.lambda),
         method: Some(why(ridge, kept, sums.rows, wide)),
         figures: figures(&found),
-        train: Some(score(&errors, &sums)),
+        train: Some(sums.score(&errors)),
         passes: 1 + passes,
         weights: found.x,
         ..Fitted::default()
     })
 }
 
-/// The cut with tiles of half the rows.
 fn half(cut: Cut) -> Cut {
     Cut { tile: cut.tile.div_ceil(2), ..cut }
 }
 
-/// What the iteration in either precision shares.
-struct Run<'a> {
+struct Run<'a, T: Real> {
     ridge: &'a Ridge,
-    targets: &'a Targets,
+    data: &'a Features<'a, T>,
     kernel: &'a Arc<dyn AnyKernel>,
-    /// Landmarks.
     z: MatRef<'a, f64>,
     /// The numbers that are added to the targets.
     shift: &'a [f64],
     lambda: f64,
-    /// The relative residual at which the iteration ends.
-    tolerance: f64,
-    seed: u64,
-    /// Number of rows.
-    rows: u64,
-    resources: &'a Resources<'a>,
 }
 
 /// A solution, its coefficients in `found`.
 struct Solution {
-    found: cg::Found,
+    found: cg::CgSolution,
     intercept: Vec<f64>,
     /// Σ (y − f)² over the rows, for every target.
     errors: Vec<f64>,
-    sums: Sums,
+    sums: FirstMoments,
     /// Numbers of rows whose kernel values were in memory and in scratch.
     kept: [usize; 2],
     passes: u64,
@@ -224,7 +203,7 @@ impl Solution {
     }
 }
 
-impl Run<'_> {
+impl<N: Real> Run<'_, N> {
     /// Solves from kernel values in `T`, between rows and landmarks of that type.
     fn solve<T: Real>(
         &self,
@@ -233,49 +212,38 @@ impl Run<'_> {
         shape: &Shape,
         cut: Cut,
     ) -> Result<Solution> {
-        let (ridge, resources, workers) = (self.ridge, self.resources, self.resources.workers);
+        let Features { targets, rows, resources, options, .. } = *self.data;
         let (own, exact) = (self.kernel.typed::<T>(), self.kernel.typed::<f64>());
         let (_, tiers) = solving::<T>(shape, cut, resources);
         let pass = Pass { journal: None, ..cut.pass(1, resources, &Unobserved) };
-        let behind = |scratch: &Scratch| (on_disk::<T>(scratch.left(), shape) as u64).min(self.rows);
+        let behind = |scratch: &Scratch| (on_disk::<T>(scratch.left(), shape) as u64).min(rows);
         let scratch = resources.scratch.filter(|_| tiers.scratch > 0).map(|scratch| (scratch, behind(scratch)));
-        let room = Room { memory: tiers.memory, scratch };
-        let mut blocks = Blocks::new(source, self.targets, &*own, landmarks, pass, room);
+        let mut blocks = Blocks::new(source, targets, &*own, landmarks, pass, Room { memory: tiers.memory, scratch });
         let stored = source.range().end - source.range().start;
-        let mut sums = Sums::of(&mut blocks, &*resources.stages.stage("kernel blocks", Some(stored)))?;
+        let mut sums = FirstMoments::of(&mut blocks, &*resources.stages.stage("kernel blocks", Some(stored)))?;
         sums.shifted(self.shift);
         let mu = self.lambda * sums.rows as f64;
-        let constant = Constant::new(ridge.intercept, sums.rows, mu);
+        let constant = Constant::new(self.ridge.intercept, sums.rows, mu);
+        let problem = NystromProblem { kernel: &*exact, z: self.z, sums: &sums, mu, constant };
         let (factor, sketched) = {
             let observer = resources.stages.stage("preconditioner", None);
-            let (precision, kind, seed) = (std::marker::PhantomData::<T>, ridge.preconditioner, self.seed);
-            let (sums, exact, z, observer) = (&sums, &*exact, self.z, &*observer);
-            Making { kind, sums, constant, mu, seed, exact, z, observer, precision }.factor(&mut blocks)?
+            self.ridge.preconditioner.factor(problem, options.seed, &mut blocks, &*observer)?
         };
         let (in_memory, in_scratch) = blocks.kept_rows();
         let observer = resources.stages.stage(plan::ITERATION, None);
-        let (until, right) = (until(self.tolerance, resources, &*observer), sums.right(constant));
-        let (k_mm, means, factor) = (Tiles::new(&*exact, self.z, workers), &sums.means[..], &factor);
+        let (until, right) = (until(self.ridge.tolerated::<N>(), resources, &*observer), problem.right());
+        let k_mm = Tiles::new(&*exact, self.z, resources.workers);
         let mut normal =
-            Normal { blocks: &mut blocks, k_mm, means, constant, mu, factor, observer: &*observer, passes: 0 };
+            Normal { problem, blocks: &mut blocks, k_mm, factor: &factor, observer: &*observer, passes: 0 };
         let found = cg::solve(&mut normal, right.as_ref(), Norm::Preconditioned, until)?;
-        let (iterated, a) = (normal.passes, &found.x);
-        let mean = |j: usize| sums.mean_y[j] - a.col(j).iter().zip(means).map(|(a, mean)| a * mean).sum::<f64>();
-        let intercept: Vec<f64> = (0..a.ncols()).map(|j| constant.gamma * mean(j)).collect();
-        let (errors, last) = squared_errors(&mut blocks, a.as_ref(), &intercept, self.shift, &*observer)?;
-        Ok(Solution {
-            found,
-            intercept,
-            errors,
-            sums,
-            kept: [in_memory, in_scratch],
-            passes: sketched + iterated + last,
-        })
+        let (iterated, intercept) = (normal.passes, problem.intercept(found.x.as_ref()));
+        let (errors, last) = squared_errors(&mut blocks, found.x.as_ref(), &intercept, self.shift, &*observer)?;
+        let (kept, passes) = ([in_memory, in_scratch], sketched + iterated + last);
+        Ok(Solution { found, intercept, errors, sums, kept, passes })
     }
 }
 
-/// Warns of a residual above the one that was asked for.
-pub(super) fn warn_of_residual(found: &cg::Found, asked: f64, remedy: &str, resources: &Resources<'_>) {
+pub(super) fn warn_of_residual(found: &cg::CgSolution, asked: f64, remedy: &str, resources: &Resources<'_>) {
     if !found.converged {
         resources.stages.warn(format!(
             "conjugate gradient ended at a relative residual of {:.1e}, above the {asked:.1e} asked for; {remedy}",
@@ -284,27 +252,11 @@ pub(super) fn warn_of_residual(found: &cg::Found, asked: f64, remedy: &str, reso
     }
 }
 
-/// How far the iteration goes.
 pub(super) fn until<'a>(tolerance: f64, resources: &Resources<'a>, observer: &'a dyn Observer) -> Until<'a> {
     Until { tolerance, observer, journal: resources.journal }
 }
 
-/// Variance of target `j`.
-fn variance(sums: &Sums, j: usize) -> f64 {
-    (sums.squares[j] / sums.rows as f64 - sums.mean_y[j] * sums.mean_y[j]).max(0.0)
-}
-
-/// Mean squared error over targets, and the share of their variance that is explained.
-fn score(errors: &[f64], sums: &Sums) -> (f64, Option<f64>) {
-    let variance = (0..errors.len()).map(|j| variance(sums, j)).sum();
-    explained(errors.iter().sum::<f64>() / sums.rows as f64, variance, errors.len())
-}
-
 fn why(ridge: &Ridge, [kept, stored]: [usize; 2], n: usize, wide: bool) -> Solved {
-    let name = match ridge.preconditioner {
-        Preconditioner::Krill => "krill",
-        Preconditioner::Falkon => "falkon",
-    };
     let blocks = match (stored, n - kept - stored) {
         (0, 0) => "of all rows in memory".to_string(),
         (0, rest) => format!("of {kept} rows in memory, of {rest} computed each time"),
@@ -316,5 +268,8 @@ fn why(ridge: &Ridge, [kept, stored]: [usize; 2], n: usize, wide: bool) -> Solve
         _ => "as asked for",
     };
     let wide = if wide { " in f64, because f32 is too coarse for the coefficients," } else { "" };
-    Solved { name: "pcg", why: format!("conjugate gradient ({name}), kernel blocks{wide} {blocks}: {why}") }
+    Solved {
+        name: "pcg",
+        why: format!("conjugate gradient ({}), kernel blocks{wide} {blocks}: {why}", ridge.preconditioner),
+    }
 }

@@ -5,7 +5,7 @@ use super::head::{head, squared_errors};
 use super::system::System;
 use crate::{Error, GramState, Head, Result, RidgeOptions};
 use kstore::Workers;
-use kstore::pass::{Observer, Unobserved};
+use kstore::pass::Observer;
 
 /// The scores of one rank and lambda.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -49,16 +49,12 @@ pub struct Surface {
 }
 
 impl Surface {
-    /// Computes every cell. With one fold there is nothing to hold out and every `cv_mse` is `None`.
+    /// Computes every cell, and looks before every system whether the observer asks for the end. With one fold there is nothing to
+    /// hold out and every `cv_mse` is `None`.
     ///
     /// # Errors
-    /// [`Error::Folds`] where a fold holds all rows; the errors of the options.
-    pub fn compute(state: &GramState, options: &RidgeOptions, workers: &Workers) -> Result<Self> {
-        Self::watched(state, options, workers, &Unobserved)
-    }
-
-    /// Computes every cell, and looks before every system whether the observer asks for the end.
-    pub(crate) fn watched(
+    /// [`Error::Folds`] where a fold holds all rows; the errors of the options; [`kstore::Error::Interrupted`].
+    pub fn compute(
         state: &GramState,
         options: &RidgeOptions,
         workers: &Workers,
@@ -66,7 +62,7 @@ impl Surface {
     ) -> Result<Self> {
         options.check(state)?;
         let folds = state.folds().len();
-        let mut sums = Sums::new(options, folds);
+        let mut sums = CellErrors::new(options, folds);
         let mut system = System::new(state.features(), &options.target_centre, options.intercept);
         if folds > 1 {
             check_folds(state)?;
@@ -135,14 +131,14 @@ fn check_folds(state: &GramState) -> Result<()> {
     Err(Error::Folds { folds: state.folds().len().to_string(), why: why.to_string() })
 }
 
-/// Sums of squared errors over rows and targets, cell by cell and fold by fold.
-struct Sums {
+/// CellErrors of squared errors over rows and targets, cell by cell and fold by fold.
+struct CellErrors {
     folds: usize,
     lambdas: usize,
     errors: Vec<Option<f64>>,
 }
 
-impl Sums {
+impl CellErrors {
     fn new(options: &RidgeOptions, folds: usize) -> Self {
         let lambdas = options.lambdas.len();
         Self { folds, lambdas, errors: vec![None; options.ranks.len() * lambdas * folds] }
@@ -214,7 +210,6 @@ fn warning(surface: &Surface, state: &GramState) -> Option<String> {
     ))
 }
 
-/// Ends the computation where the observer asks for it.
 pub(super) fn heed(observer: &dyn Observer) -> Result<()> {
     if observer.stop() { Err(kstore::Error::Interrupted.into()) } else { Ok(()) }
 }
@@ -236,16 +231,6 @@ impl FoldCoefficients {
     /// # Errors
     /// The errors of [`Surface::compute`].
     pub fn compute(
-        state: &GramState,
-        cells: &[(usize, f64)],
-        options: &RidgeOptions,
-        workers: &Workers,
-    ) -> Result<Self> {
-        Self::watched(state, cells, options, workers, &Unobserved)
-    }
-
-    /// Solves the cells again, and looks before every system whether the observer asks for the end.
-    pub(crate) fn watched(
         state: &GramState,
         cells: &[(usize, f64)],
         options: &RidgeOptions,

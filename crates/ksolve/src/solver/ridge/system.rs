@@ -34,14 +34,14 @@ pub(crate) struct System {
     intercept: Intercept,
     centre: Vec<f64>,
     rows: f64,
-    packed: Vec<f64>,
+    /// The columns of the lower triangle, from the diagonal down.
+    packed: Vec<Vec<f64>>,
     matrix: Mat<f64>,
     right: Mat<f64>,
     mean_phi: Vec<f64>,
     mean_y: Vec<f64>,
 }
 
-/// Coefficients for several ranks at one lambda.
 pub(crate) struct Solution {
     /// Coefficients, p x (ranks·t), rank after rank; rows beyond the rank are zero.
     pub(crate) weights: Mat<f64>,
@@ -63,7 +63,7 @@ impl System {
             intercept,
             centre: centre.to_vec(),
             rows: 0.0,
-            packed: vec![0.0; q * (q + 1) / 2],
+            packed: (0..q).map(|c| vec![0.0; q - c]).collect(),
             matrix: Mat::zeros(q, q),
             right: Mat::zeros(q, t),
             mean_phi: vec![0.0; p],
@@ -110,10 +110,8 @@ impl System {
 
     fn assemble_matrix(&mut self, folds: &[&FoldGram], sums: &[f64], workers: &Workers) {
         let (p, lead, rows) = (self.p, self.intercept.lead(), self.rows);
-        let q = p + lead;
         let free = self.intercept == Intercept::Free;
-        let mut columns = packed_columns(&mut self.packed, q);
-        for_each_strip(workers, &mut columns, COLUMNS, |strip, columns| {
+        for_each_strip(workers, &mut self.packed, COLUMNS, |strip, columns| {
             for (c, column) in columns.iter_mut().enumerate() {
                 let c = strip * COLUMNS + c;
                 if c < lead {
@@ -178,8 +176,7 @@ impl System {
     /// [`Error::NoVariance`] where there is no such direction; numbers that are not finite.
     pub(crate) fn shortest(&self, rank: usize, epsilon: f64) -> Result<(Solution, usize)> {
         let order = rank + self.intercept.lead();
-        let q = self.p + self.intercept.lead();
-        let entry = |i: usize, j: usize| self.packed[packed_start(i.min(j), q) + i.max(j) - i.min(j)];
+        let entry = |i: usize, j: usize| self.packed[i.min(j)][i.max(j) - i.min(j)];
         let a = Mat::from_fn(order, order, entry);
         let trace: f64 = (0..order).map(|j| a[(j, j)]).sum();
         let (values, vectors) = symmetric_eigen(a.as_ref())?;
@@ -207,13 +204,12 @@ impl System {
     /// Factors the leading `rank` features' block of A + lambda·n·I; false where it is not positive definite.
     fn factor(&mut self, lambda: f64, rank: usize, workers: &Workers) -> bool {
         let order = rank + self.intercept.lead();
-        let (q, ridge) = (self.p + self.intercept.lead(), lambda * self.rows);
-        let packed = &self.packed;
+        let (packed, ridge) = (&self.packed, lambda * self.rows);
         let mut columns = columns_of(&mut self.matrix, order);
         for_each_strip(workers, &mut columns, COLUMNS, |strip, columns| {
             for (c, column) in columns.iter_mut().enumerate() {
                 let c = strip * COLUMNS + c;
-                column[c..order].copy_from_slice(&packed[packed_start(c, q)..][..order - c]);
+                column[c..order].copy_from_slice(&packed[c][..order - c]);
                 column[c] += ridge;
             }
         });
@@ -246,7 +242,6 @@ impl System {
         (0..order).map(|i| (0..blocks).map(|block| parts[block * order + i]).sum()).collect()
     }
 
-    /// Rows of the training set, or the sum of their weights.
     pub(crate) fn rows(&self) -> f64 {
         self.rows
     }
@@ -368,22 +363,6 @@ fn total<'a>(folds: &[&'a FoldGram], length: usize, part: impl Fn(&'a FoldGram) 
         sum.iter_mut().zip(part(fold)).for_each(|(sum, part)| *sum += part);
     }
     sum
-}
-
-/// Where column `c` of a packed lower triangle of order `q` starts; it has q − c entries.
-fn packed_start(c: usize, q: usize) -> usize {
-    c * (2 * q - c + 1) / 2
-}
-
-/// The columns of a packed lower triangle, to be handed to threads.
-fn packed_columns(mut packed: &mut [f64], q: usize) -> Vec<&mut [f64]> {
-    let mut columns = Vec::with_capacity(q);
-    for c in 0..q {
-        let (column, rest) = packed.split_at_mut(q - c);
-        columns.push(column);
-        packed = rest;
-    }
-    columns
 }
 
 /// The leading columns of a matrix, to be handed to threads.

@@ -2,7 +2,7 @@
 //! probabilities.
 //!
 //! A machine against the rest sees rows that are held out with cost 0, so that all machines share the passes over the features. That of
-//! a pair has the rows of its two classes to itself ([`Kept::only`]). Along a path of penalties each begins at the multipliers of the stronger one before, which
+//! a pair has the rows of its two classes to itself ([`StoredFeatures::only`]). Along a path of penalties each begins at the multipliers of the stronger one before, which
 //! its wider bounds allow. Held-out rows are scored by the machines that have not seen them; the penalty with the
 //! fewest errors is taken, of equal ones the strongest, and learned anew on all rows. Their scores also give the probabilities
 //! ([Platt scaling](crate::platt)).
@@ -10,21 +10,21 @@
 //! *Cost*: that of one fit for every fold and penalty (less for the warm starts), and of one more. *Bytes*: beside those of a fit the
 //! scores of all rows for every penalty.
 
-use super::exact::{link, wrong};
 use super::group::{Space, Watch, begin, solve_group};
 use super::lagrangian::{Problem, Rows};
 use super::loss::{Loss, Row};
 use super::sample::{self, Sample};
 use super::{
-    Best, LOSS, PAIRS, PROBABILITIES, Solved, Terms, fitted, group, plan, solve_all, stages, view, warn_of_gap,
+    Best, HELD_OUT, LOSS, PAIRS, PROBABILITIES, Solved, Terms, fitted, group, plan, solve_all, stages, view,
+    warn_of_gap,
 };
 use crate::solver::ClassWeight;
-use crate::solver::held_out::{self, Function, HeldOut};
-use crate::solver::kept::{self, Kept, Wanted};
+use crate::solver::held_out::{self, Compared, Function, HeldOut};
+use crate::solver::kept::{self, StoredFeatures, Wanted};
 use crate::solver::parameter::{FOLDS, GAP, STEPS};
 use crate::solver::{Features, Fitted, Penalty, Settings, Solver};
 use crate::train::{Cut, Shape, Stage, View, Work};
-use crate::{Classes, Error, FoldSpec, Intercept, Result};
+use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt};
 use kapprox::Real;
 use kstore::Plan;
 
@@ -93,7 +93,6 @@ impl Svm {
         Ok(machine)
     }
 
-    /// True where rows are held out: to choose a penalty, or for probabilities.
     fn compares(&self) -> bool {
         self.penalties.len() > 1 || self.probabilities
     }
@@ -122,7 +121,7 @@ impl Svm {
     #[expect(clippy::too_many_arguments, reason = "a problem, and where it is solved")]
     fn along_path<'k, T: Real>(
         &self,
-        kept: &Kept<'k, T>,
+        kept: &StoredFeatures<'k, T>,
         sample: &mut Option<Sample<'k, T>>,
         data: &Features<'_, T>,
         machines: &[u32],
@@ -149,7 +148,7 @@ impl Svm {
             }
             passes += solve_group(kept, &mut problems, self.steps, space, watch)?.passes;
             let best: Vec<Best> = problems.iter().map(|problem| problem.best.clone()).collect();
-            warn_of_gap(&best, self.steps, terms, data, " of a machine that has not seen some rows");
+            warn_of_gap(&best, self.steps, terms, data, HELD_OUT);
             found.push(best);
         }
         problems.into_iter().for_each(|problem| drop(problem.end(space)));
@@ -159,7 +158,7 @@ impl Svm {
     /// Solves every fold's machines at every penalty, and scores the rows of the fold with them.
     fn held_out<T: Real>(
         &self,
-        kept: &Kept<'_, T>,
+        kept: &StoredFeatures<'_, T>,
         data: &Features<'_, T>,
         classes: &Classes,
         weights: &[f64],
@@ -199,10 +198,40 @@ impl Svm {
         Ok(found)
     }
 
-    /// Solves the machines on all rows.
+    pub(super) fn compare<T: Real>(
+        &self,
+        data: &Features<'_, T>,
+        classes: &Classes,
+        codes: &[u32],
+        found: impl FnOnce() -> Result<HeldOut<T>>,
+    ) -> Result<Compared<T>> {
+        let told = if self.pairs { classes.clone().in_pairs() } else { classes.clone() };
+        let wrong = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
+            f64::from(u8::from(told.decide(scores) != codes[i] as usize))
+        };
+        held_out::compare(&self.penalties, data, "held-out error at each", found, wrong)
+    }
+
+    /// Adds what the comparison says to the functions of k classes.
+    pub(super) fn told<T: Real>(
+        &self,
+        mut fitted: Fitted<T>,
+        compared: Compared<T>,
+        codes: &[u32],
+        k: usize,
+    ) -> Fitted<T> {
+        fitted.pairs = self.pairs && k > 2;
+        fitted.passes += compared.passes;
+        if self.probabilities && !compared.scores.is_empty() {
+            fitted.link = Some(link(&self.machines(k), &compared.scores, codes));
+        }
+        fitted.figures.extend(compared.figures);
+        fitted
+    }
+
     fn final_fit<T: Real>(
         &self,
-        kept: &Kept<'_, T>,
+        kept: &StoredFeatures<'_, T>,
         data: &Features<'_, T>,
         c: f64,
         costs: &[f64],
@@ -243,7 +272,7 @@ impl<T: Real> Solver<T> for Svm {
         let plan = match self.pairs {
             true => self::plan(plan, shape, cut, 20, 1).term(
                 "features of a tile of a pair",
-                kept::only_bytes(shape.map.p, shape.element),
+                kept::class_rows_bytes(shape.map.p, shape.element),
                 "lower `rank`",
             ),
             false => self::plan(plan, shape, cut, 6, problems),
@@ -265,30 +294,27 @@ impl<T: Real> Solver<T> for Svm {
         if let Some(fitted) = self.fit_exactly(data)? {
             return Ok(fitted);
         }
-        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
+        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let Some(classes) = data.classes() else { return Err(crate::Error::TooFewClasses { classes: 0 }) };
         let k = classes.labels().len();
         let weights = self.class_weight.of(&kept.codes, classes)?;
-        let held_out = match data.folds.count() {
-            1 => None,
-            _ => {
-                let found = self.held_out(&kept, data, classes, &weights)?;
-                let told = if self.pairs { classes.clone().in_pairs() } else { classes.clone() };
-                let errors = found.errors(wrong(&told, &kept.codes));
-                Some((held_out::choose(&self.penalties, data.rows, errors, "held-out error at each"), found))
-            }
-        };
-        let penalty = self.penalties[held_out.as_ref().map_or(0, |(chosen, _)| chosen.at)];
-        let (lambda, c) = (penalty.lambda(data.rows), penalty.c(data.rows));
+        let found = || self.held_out(&kept, data, classes, &weights);
+        let compared = self.compare(data, classes, &kept.codes, found)?;
+        let (lambda, c) = (compared.penalty.lambda(data.rows), compared.penalty.c(data.rows));
         let costs: Vec<f64> = weights.iter().map(|weight| c * weight).collect();
         let solved = self.final_fit(&kept, data, c, &costs, k)?;
-        let mut fitted = fitted(solved, 2.0 * lambda, Some(lambda), gathered.certificate);
-        fitted.pairs = self.pairs && k > 2;
-        if let Some((chosen, found)) = held_out {
-            fitted.passes += found.passes;
-            fitted.link = self.probabilities.then(|| link(&self.machines(k), &found.scores[chosen.at], &kept.codes));
-            fitted.figures.extend(chosen.figures);
-        }
-        Ok(fitted)
+        let fitted = fitted(solved, 2.0 * lambda, Some(lambda), gathered.certificate);
+        Ok(self.told(fitted, compared, &kept.codes, k))
     }
+}
+
+/// The link to probabilities, from the scores of rows by machines that have not seen them.
+fn link<T: Real>(machines: &[(u32, Option<u32>)], scores: &[T], codes: &[u32]) -> Link {
+    let t = machines.len();
+    let fits = machines.iter().enumerate().map(|(j, (class, _))| {
+        let rows = scores.iter().skip(j).step_by(t).zip(codes);
+        platt::fit(rows.map(|(score, code)| (score.to_f64(), code == class)))
+    });
+    let (a, b) = fits.unzip();
+    Link::Platt { a, b }
 }

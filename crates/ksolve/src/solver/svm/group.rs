@@ -1,26 +1,47 @@
 //! Problems that are solved together, by common passes over the features.
 
-use super::best::Best;
 use super::lagrangian::{Mark, Problem, Rows, Terms};
 use super::newton::Newton;
 use super::passes;
 use crate::Result;
-use crate::solver::kept::Kept;
+use crate::solver::kept::StoredFeatures;
 use crate::strips::Pool;
 use kapprox::Real;
 use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
 use kstore::pass::Observer;
+
+#[derive(Clone, Debug)]
+pub(super) struct Best {
+    pub(super) w: Vec<f64>,
+    pub(super) b: f64,
+    pub(super) primal: f64,
+    pub(super) dual: f64,
+    /// Number of support vectors: rows with β⁺ ≠ 0 at the last step.
+    pub(super) support: usize,
+}
+
+impl Best {
+    /// The point without its certificate.
+    pub(super) fn uncertified(&self) -> Self {
+        Self { primal: f64::INFINITY, dual: f64::NEG_INFINITY, ..self.clone() }
+    }
+
+    /// The relative duality gap (P − D)/max(|P|, |D|), which bounds how far P is above the optimum.
+    pub(super) fn gap(&self) -> f64 {
+        let scale = self.primal.abs().max(self.dual.abs()).max(f64::MIN_POSITIVE);
+        let known = self.primal.is_finite() && self.dual.is_finite();
+        if known { ((self.primal - self.dual) / scale).max(0.0) } else { f64::INFINITY }
+    }
+}
 
 /// The gaps and the passes of a run of several problems.
 #[derive(Default)]
 pub(super) struct Outcome {
     /// The largest gap of all problems before every step, and at the end.
     pub(super) gaps: Vec<f64>,
-    /// Passes over the features.
     pub(super) passes: u64,
 }
 
-/// Problems that are solved together.
 struct Group<'g, T, R> {
     problems: &'g mut [Problem<T, R>],
     outcome: Outcome,
@@ -44,17 +65,14 @@ impl<T: Real, R> Persist for Group<'_, T, R> {
     }
 }
 
-/// Name of the iteration in the journal.
 pub(super) const NAME: &str = "newton";
 
-/// The observer of a solution, and the journal that saves it.
 #[derive(Clone, Copy)]
 pub(super) struct Watch<'a> {
     pub(super) observer: &'a dyn Observer,
     pub(super) journal: Option<&'a Journal<'a>>,
 }
 
-/// Buffers that problems use one after the other.
 pub(super) struct Space<T> {
     pub(super) p: usize,
     /// A factor of Newton's equations, p x p.
@@ -65,7 +83,6 @@ pub(super) struct Space<T> {
 }
 
 impl<T> Space<T> {
-    /// Buffers for p features.
     pub(super) fn new(p: usize) -> Self {
         Self { p, matrix: vec![0.0; p * p], panels: Pool::default(), spare: Vec::new() }
     }
@@ -78,11 +95,8 @@ impl<T> Space<T> {
 }
 
 /// Starts the problems at other solutions, where there are some: one pass.
-///
-/// # Errors
-/// Errors of reading the rows.
 pub(super) fn begin<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
     starts: &[Best],
     observer: &dyn Observer,
@@ -96,7 +110,7 @@ pub(super) fn begin<T: Real, R: Rows + Send>(
 
 /// Starts the problems at the points in their directions: one pass.
 fn stand<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
     observer: &dyn Observer,
 ) -> Result<()> {
@@ -108,11 +122,8 @@ fn stand<T: Real, R: Rows + Send>(
 /// Certifies the best points that were found, in f64: values, sums and Newton's equations are computed anew from the features.
 /// Where a gap turns out larger than the one asked for, the problem goes on from there, in f64. So what is reported of a
 /// machine is true of it.
-///
-/// # Errors
-/// Errors of reading the rows.
 pub(super) fn prove<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     problems: Vec<Problem<T, R>>,
     terms: Terms,
     most: usize,
@@ -121,7 +132,8 @@ pub(super) fn prove<T: Real, R: Rows + Send>(
 ) -> Result<(Vec<Problem<f64, R>>, Outcome)> {
     let (kept, mut all) = (kept.wide(), Outcome::default());
     let mut space = narrow.lend();
-    let mut problems: Vec<Problem<f64, R>> = problems.into_iter().map(|problem| problem.widen(terms)).collect();
+    let mut problems: Vec<Problem<f64, R>> =
+        problems.into_iter().map(|problem| problem.widen(terms, &mut space)).collect();
     loop {
         let before: usize = problems.iter().map(|problem| problem.steps).sum();
         problems.iter_mut().for_each(Problem::return_to_best);
@@ -142,11 +154,8 @@ pub(super) fn prove<T: Real, R: Rows + Send>(
 
 /// Solves all problems by common passes over the features, with `most` steps each. With a journal, steps are saved in
 /// it, and a run that is resumed goes on behind the last one, with the same bits.
-///
-/// # Errors
-/// Errors of reading the rows.
 pub(super) fn solve_group<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
     most: usize,
     space: &mut Space<T>,
@@ -177,7 +186,7 @@ impl<T: Real, R: Rows + Send> Group<'_, T, R> {
     /// Makes a step of all problems that are open; returns false where none was.
     fn step(
         &mut self,
-        kept: &Kept<'_, T>,
+        kept: &StoredFeatures<'_, T>,
         most: usize,
         Space { matrix, panels, .. }: &mut Space<T>,
         observer: &dyn Observer,

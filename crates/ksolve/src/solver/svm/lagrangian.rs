@@ -31,10 +31,9 @@
 //! for support vector machine", Optimization Methods and Software 35, 2020. The squared hinge, smooth itself, is Newton's
 //! method of Keerthi, DeCoste, "A modified finite Newton method for fast solution of large scale linear SVMs", JMLR 6, 2005.
 
-use super::best::Best;
-use super::group::Space;
+use super::group::{Best, Space};
 use super::loss::{Loss, Row};
-use super::newton::{Constant, Newton};
+use super::newton::Newton;
 use super::search::{self, Curve};
 use crate::Intercept;
 use crate::solver::kept::Tile;
@@ -70,11 +69,9 @@ const SHRINK: f64 = 0.25;
 
 /// The rows of one problem, each with its target and its cost.
 pub(super) trait Rows: Sync {
-    /// Target and cost of row `i`.
     fn row(&self, i: usize) -> Row;
 }
 
-/// The settings that all problems share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) loss: Loss,
@@ -92,7 +89,6 @@ pub(super) struct Terms {
 /// A step makes progress where it lowers the gap at least to this share.
 const PROGRESS: f64 = 0.9;
 
-/// The state of a problem that is being solved.
 pub(super) struct Problem<T, R> {
     rows: R,
     terms: Terms,
@@ -156,27 +152,10 @@ impl<T: Real, R: Rows> Problem<T, R> {
     }
 
     /// Converts the problem to f64, with the multipliers and the best point that were found.
-    pub(super) fn widen(self, terms: Terms) -> Problem<f64, R> {
-        let (n, p, best) = (self.beta.len(), self.w.len(), self.best.uncertified());
-        Problem {
-            rows: self.rows,
-            terms,
-            w: self.w,
-            b: self.b,
-            beta: self.beta,
-            f: vec![0.0; n],
-            q: vec![0.0; n],
-            sigma: self.sigma,
-            sums: self.sums,
-            newton: Newton::new(p),
-            direction: (best.w.clone(), best.b),
-            best,
-            steps: self.steps,
-            least: f64::INFINITY,
-            idle: 0,
-            short: 0,
-            open: true,
-        }
+    pub(super) fn widen(self, terms: Terms, space: &mut Space<f64>) -> Problem<f64, R> {
+        let (fresh, best) = (Problem::new(self.rows, terms, self.beta.len(), space), self.best.uncertified());
+        let (direction, steps) = ((best.w.clone(), best.b), self.steps);
+        Problem { w: self.w, b: self.b, beta: self.beta, sigma: self.sigma, direction, best, steps, ..fresh }
     }
 
     /// Returns to the best point, whose values and whose P must be computed next. D stays: it came from the features in f64, and it
@@ -197,7 +176,6 @@ impl<T: Real, R: Rows> Problem<T, R> {
         self.best
     }
 
-    /// The mark of the point before a step.
     pub(super) fn mark(&self) -> Mark {
         Mark { b: self.b, least: self.least, idle: self.idle, open: self.open }
     }
@@ -205,11 +183,6 @@ impl<T: Real, R: Rows> Problem<T, R> {
     /// Goes back to the mark, so that the step can be made again.
     pub(super) fn return_to(&mut self, Mark { b, least, idle, open }: Mark) {
         (self.b, self.least, self.idle, self.open) = (b, least, idle, open);
-    }
-
-    /// The best point of the problem.
-    pub(super) fn into_best(self) -> Best {
-        self.best
     }
 
     /// Starts at w and b of `start`. The values of the rows there must be computed next.
@@ -315,13 +288,10 @@ impl<T: Real, R: Rows> Problem<T, R> {
         // Σ slope and Σ β⁺ belong to the constant feature
         let each = (0..self.f.len()).map(|i| self.at(i, self.f[i].to_f64() + self.b));
         let (total, weight) = each.fold((0.0, 0.0), |(beta, slope), (b, t)| (beta + b, slope + t));
-        let constant = match self.terms.intercept {
-            Intercept::None => Constant::None,
-            Intercept::Free => Constant::Free,
-            Intercept::Penalised => Constant::Penalised(self.b - total),
-        };
+        let intercept = self.terms.intercept;
+        let e = if intercept == Intercept::Penalised { self.b - total } else { 0.0 };
         let g = v.iter().zip(&self.w).map(|(v, w)| v - w).collect();
-        self.direction = self.newton.solve(g, constant, (s, weight), memory, panels, workers);
+        self.direction = self.newton.solve(g, (intercept, e), (s, weight), memory, panels, workers);
     }
 
     /// Walks along the direction to the minimum of the inner problem; moves the multipliers where the step is whole.

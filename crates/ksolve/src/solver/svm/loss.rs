@@ -8,15 +8,11 @@ pub(super) enum Loss {
     /// c max(0, 1 − yf)², y = ±1.
     SquaredHinge,
     /// c max(0, |y − f| − epsilon).
-    Insensitive {
-        /// Half the width of the tube.
-        epsilon: f64,
-    },
+    Insensitive { epsilon: f64 },
     /// c max(0, −f): rows that lie on the wrong side of the origin.
     OneSided,
 }
 
-/// Target and cost of a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) y: f64,
@@ -36,7 +32,6 @@ pub(super) struct Piece {
 }
 
 impl Loss {
-    /// The loss of a row at the value f.
     #[inline(always)]
     pub(super) fn value(self, f: f64, Row { y, c }: Row) -> f64 {
         match self {
@@ -100,7 +95,6 @@ impl Loss {
         }
     }
 
-    /// The piece of h around the multiplier β.
     pub(super) fn piece(self, beta: f64, Row { y, c }: Row) -> Piece {
         let (below, above) = match self {
             _ if c <= 0.0 => (0.0, 0.0),
@@ -148,24 +142,13 @@ mod tests {
     /// Values of f and of β in its domain, on a grid.
     fn grid(loss: Loss, Row { y, c }: Row) -> (Vec<f64>, Vec<f64>) {
         let f: Vec<f64> = (-4000..=4000).map(|i| f64::from(i) / 500.0).collect();
-        let (low, high) = match loss {
-            Loss::Hinge => {
-                if y > 0.0 {
-                    (0.0, c)
-                } else {
-                    (-c, 0.0)
-                }
-            }
-            Loss::SquaredHinge => {
-                if y > 0.0 {
-                    (0.0, 10.0 * c)
-                } else {
-                    (-10.0 * c, 0.0)
-                }
-            }
+        let (one, other): (f64, f64) = match loss {
+            Loss::Hinge => (0.0, y * c),
+            Loss::SquaredHinge => (0.0, y * 10.0 * c),
             Loss::Insensitive { .. } => (-c, c),
             Loss::OneSided => (0.0, c),
         };
+        let (low, high) = (one.min(other), one.max(other));
         (f, (0..=4000).map(|i| low + (high - low) * f64::from(i) / 4000.0).collect())
     }
 

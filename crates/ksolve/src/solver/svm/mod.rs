@@ -22,7 +22,6 @@
 //! *Bytes*: the features, 24 for every row and problem, 8p² and p/2 rows for every problem of a group. Problems do not
 //! depend on each other; so many make a group as the shape allows, never the memory.
 
-mod best;
 mod classes;
 mod exact;
 mod group;
@@ -42,7 +41,7 @@ pub(super) use svr::SVR;
 pub use svr::Svr;
 
 use super::held_out;
-use super::kept::{self, Kept};
+use super::kept::{self, StoredFeatures};
 use super::parameter::{
     CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE,
 };
@@ -50,15 +49,13 @@ use super::{Features, Figure, Fitted, Solver, SolverFamily};
 use crate::gram::PANEL;
 use crate::train::{self, Cut, Shape, Stage, View, Work};
 use crate::{Result, Task};
-use best::Best;
 use faer::Mat;
-use group::{Outcome, Space, Watch, begin, prove, solve_group};
+use group::{Best, Outcome, Space, Watch, begin, prove, solve_group};
 use kapprox::Real;
 use kstore::Plan;
 use lagrangian::{Problem, Rows, Terms};
 use sample::Sample;
 
-/// The description of the solver `svm`.
 pub(super) const SVM: SolverFamily = SolverFamily {
     name: "svm",
     about: "support vector machine: classes by the widest margin",
@@ -67,12 +64,6 @@ pub(super) const SVM: SolverFamily = SolverFamily {
     make: |settings| Ok(Box::new(Svm::new(settings)?)),
 };
 
-/// True for the name of a support vector machine.
-pub(crate) fn is_machine(name: &str) -> bool {
-    [SVM.name, SVR.name, ONE_CLASS.name].contains(&name)
-}
-
-/// The parameter `pairs`: a machine for every two classes.
 pub(super) const PAIRS: Parameter = Parameter {
     name: "pairs",
     kind: ParameterKind::Flag,
@@ -80,7 +71,6 @@ pub(super) const PAIRS: Parameter = Parameter {
     about: "A machine for every pair of classes, not one for each class against the rest",
 };
 
-/// The parameter `probabilities`: they are learned from rows held out.
 pub(super) const PROBABILITIES: Parameter = Parameter {
     name: "probabilities",
     kind: ParameterKind::Flag,
@@ -88,7 +78,6 @@ pub(super) const PROBABILITIES: Parameter = Parameter {
     about: "Learn probabilities from rows held out, for predict `probabilities`",
 };
 
-/// The parameter `loss`: hinge or squared-hinge.
 pub(super) const LOSS: Parameter = Parameter {
     name: "loss",
     kind: ParameterKind::Word(&["hinge", "squared-hinge"]),
@@ -133,18 +122,14 @@ fn plan(plan: Plan, shape: &Shape, cut: Cut, targets: usize, problems: usize) ->
 /// The solutions of some problems, with their gaps and costs.
 #[derive(Default)]
 struct Solved {
-    /// The best point of each problem.
     best: Vec<Best>,
     /// The largest gap of all problems before every step.
     gaps: Vec<f64>,
-    /// Number of passes over the features.
     passes: u64,
-    /// The most steps that a problem took.
     steps: usize,
 }
 
 impl Solved {
-    /// Adds the solutions of other problems.
     fn add(&mut self, other: Self) {
         self.gaps.resize(self.gaps.len().max(other.gaps.len()), 0.0);
         self.gaps.iter_mut().zip(&other.gaps).for_each(|(largest, gap)| *largest = largest.max(*gap));
@@ -156,7 +141,7 @@ impl Solved {
 
 /// Solves a problem for each of `rows`, and warns of those that ran out of steps.
 fn solve<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     data: &Features<'_, T>,
     terms: Terms,
     steps: usize,
@@ -171,7 +156,7 @@ fn solve<T: Real, R: Rows + Send>(
 
 /// Solves a problem for each of `rows`, in groups, on a sample of the rows first.
 fn solve_all<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     terms: Terms,
     steps: usize,
     rows: Vec<R>,
@@ -195,7 +180,7 @@ fn solve_all<T: Real, R: Rows + Send>(
         let (problems, proof) = prove(kept, problems, wide, steps, space, watch)?;
         gaps.extend(proof.gaps);
         let steps = problems.iter().map(|problem| problem.steps).max().unwrap_or(0);
-        let best = problems.into_iter().map(Problem::into_best).collect();
+        let best = problems.into_iter().map(|problem| problem.best).collect();
         solved.add(Solved { best, gaps, passes: passes + proof.passes + sampled, steps });
     }
     Ok(solved)
@@ -206,7 +191,9 @@ fn patience<T>() -> usize {
     if size_of::<T>() < size_of::<f64>() { PATIENCE } else { usize::MAX }
 }
 
-/// Warns of problems that ran out of steps.
+/// Whose gap it is, of machines for rows that are held out.
+const HELD_OUT: &str = " of a machine that has not seen some rows";
+
 fn warn_of_gap<'b, T: Real>(
     best: impl IntoIterator<Item = &'b Best>,
     steps: usize,

@@ -16,14 +16,12 @@
 //!
 //! Near the solution few rows are free, and steps over rows cost next to nothing.
 
+use crate::Intercept;
+use crate::cholesky::{self, factor_at_once};
 use crate::dots::dot;
 use crate::gram;
-use crate::strips::Pool;
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::cholesky::llt::factor as llt;
-use faer::linalg::triangular_solve as triangular;
-use faer::prelude::ReborrowMut;
-use faer::{MatMut, MatRef, Par, Spec};
+use crate::strips::{Pool, par};
+use faer::{MatMut, MatRef};
 use kapprox::Real;
 use kstore::Workers;
 
@@ -38,17 +36,6 @@ fn held(p: usize) -> usize {
 /// Bytes of the equations at p features, in f64.
 pub(super) fn bytes(p: usize) -> usize {
     8 * p * p + held(p) * (8 * p + 8)
-}
-
-/// The treatment of the constant in the equations.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Constant {
-    /// No constant.
-    None,
-    /// A free constant: κ = 0 and e = 0.
-    Free,
-    /// A penalised constant: κ = 1 and this e.
-    Penalised(f64),
 }
 
 /// The free rows of a problem, held as rows or as their products.
@@ -70,14 +57,12 @@ impl<T: Real> Newton<T> {
         Self { p, products: vec![0.0; p * p], rows, roots: Vec::with_capacity(held(p)), over_features: false }
     }
 
-    /// Forgets all rows.
     pub(super) fn clear(&mut self) {
         self.rows.clear();
         self.roots.clear();
         self.over_features = false;
     }
 
-    /// Adds a free row.
     pub(super) fn push(&mut self, phi: &[T], slope: f64, panels: &Pool<Vec<T>>, workers: &Workers) {
         if self.roots.len() == held(self.p) {
             self.flush(panels, workers);
@@ -88,7 +73,6 @@ impl<T: Real> Newton<T> {
         self.roots.push(root);
     }
 
-    /// Moves the rows that are held into the products.
     fn flush(&mut self, panels: &Pool<Vec<T>>, workers: &Workers) {
         if !self.over_features {
             self.products.fill(0.0);
@@ -102,37 +86,37 @@ impl<T: Real> Newton<T> {
         }
     }
 
-    /// Returns d and δ for the right side `g` and the constant; `s` = Bᵀu and `weight` = uᵀu of all free rows. `memory`
-    /// is p x p.
+    /// Returns d and δ for the right side `g` and a constant with e, which is 0 unless it is penalised; `s` = Bᵀu and `weight` = uᵀu of
+    /// all free rows. `memory` is p x p.
     pub(super) fn solve(
         &mut self,
         g: Vec<f64>,
-        constant: Constant,
+        (intercept, e): (Intercept, f64),
         (s, weight): (&[f64], f64),
         memory: &mut [f64],
         panels: &Pool<Vec<T>>,
         workers: &Workers,
     ) -> (Vec<f64>, f64) {
         if !self.over_features && self.roots.len() < self.p {
-            return self.over_rows(g, constant, memory, workers);
+            return self.over_rows(g, (intercept, e), memory, workers);
         }
         self.flush(panels, workers);
-        self.solve_over_features(g, constant, (s, weight), memory, workers)
+        self.solve_over_features(g, (intercept, e), (s, weight), memory, workers)
     }
 
     fn solve_over_features(
         &self,
         mut g: Vec<f64>,
-        constant: Constant,
+        (intercept, e): (Intercept, f64),
         (s, weight): (&[f64], f64),
         memory: &mut [f64],
         workers: &Workers,
     ) -> (Vec<f64>, f64) {
         let (p, products) = (self.p, &self.products);
-        let (keep, kappa, e) = match constant {
-            Constant::None => (0.0, 0.0, 0.0),
-            Constant::Free => (DEFINITE, 0.0, 0.0),
-            Constant::Penalised(e) => (1.0, 1.0, e),
+        let (keep, kappa) = match intercept {
+            Intercept::None => (0.0, 0.0),
+            Intercept::Free => (DEFINITE, 0.0),
+            Intercept::Penalised => (1.0, 1.0),
         };
         let weight = weight + kappa;
         let share = if weight > 0.0 { keep / weight } else { 0.0 };
@@ -157,10 +141,16 @@ impl<T: Real> Newton<T> {
         (g, delta)
     }
 
-    fn over_rows(&self, mut g: Vec<f64>, constant: Constant, memory: &mut [f64], workers: &Workers) -> (Vec<f64>, f64) {
+    fn over_rows(
+        &self,
+        mut g: Vec<f64>,
+        (intercept, e): (Intercept, f64),
+        memory: &mut [f64],
+        workers: &Workers,
+    ) -> (Vec<f64>, f64) {
         let (p, r) = (self.p, self.roots.len());
         if r == 0 {
-            return (g, if let Constant::Penalised(e) = constant { -e } else { 0.0 });
+            return (g, 0.0 - e);
         }
         let memory = &mut memory[..r * r];
         // rows of B are columns of Bᵀ; a pool of its own, for its buffers are as wide as B is high
@@ -180,10 +170,10 @@ impl<T: Real> Newton<T> {
         let mut q: Vec<f64> = (0..r).map(|i| dot(row(i), &g)).collect();
         substitute(memory, r, &mut q);
         let mut delta = 0.0;
-        if constant != Constant::None {
+        if intercept != Intercept::None {
             let mut along = self.roots.clone();
             substitute(memory, r, &mut along);
-            let (kappa, e) = if let Constant::Penalised(e) = constant { (1.0, e) } else { (0.0, 0.0) };
+            let kappa = f64::from(u8::from(intercept == Intercept::Penalised));
             let curvature = dot(&self.roots, &along) + kappa;
             delta = if curvature > 0.0 { -(e + dot(&self.roots, &q)) / curvature } else { 0.0 };
             q.iter_mut().zip(&along).for_each(|(q, along)| *q += delta * along);
@@ -202,22 +192,14 @@ fn damped(shift: f64, trace: f64) -> f64 {
 
 /// Replaces the lower triangle of `matrix` (order x order, column-major) by its factor; false where it is not definite.
 fn cholesky(matrix: &mut [f64], order: usize, workers: &Workers) -> bool {
-    let mut matrix = MatMut::from_column_major_slice_mut(matrix, order, order);
-    workers.install(|| {
-        let (params, par) = (Spec::default(), kapprox::map::par(workers));
-        let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par, params));
-        let stack = MemStack::new(&mut memory);
-        let done = llt::cholesky_in_place(matrix.rb_mut(), Default::default(), par, stack, params).is_ok();
-        done && (0..order).all(|i| matrix[(i, i)].is_finite())
-    })
+    let matrix = MatMut::from_column_major_slice_mut(matrix, order, order);
+    workers.install(|| factor_at_once(matrix, par(workers)).is_ok())
 }
 
 /// Replaces `right` by the solution of LLᵀx = right.
 fn substitute(factor: &[f64], order: usize, right: &mut [f64]) {
     let factor = MatRef::from_column_major_slice(factor, order, order);
-    let mut column = MatMut::from_column_major_slice_mut(right, order, 1);
-    triangular::solve_lower_triangular_in_place(factor, column.rb_mut(), Par::Seq);
-    triangular::solve_upper_triangular_in_place(factor.transpose(), column, Par::Seq);
+    cholesky::substitute(factor, MatMut::from_column_major_slice_mut(right, order, 1));
 }
 
 #[cfg(test)]
@@ -231,7 +213,7 @@ mod tests {
         ((0..r * p).map(number).collect(), slopes, (0..p).map(|i| number(5 * i + 1)).collect())
     }
 
-    fn direction(r: usize, p: usize, constant: Constant, over_features: bool) -> (Vec<f64>, f64) {
+    fn direction(r: usize, p: usize, constant: (Intercept, f64), over_features: bool) -> (Vec<f64>, f64) {
         let (phi, slopes, g) = equations(r, p);
         let (panels, workers, mut memory) = (Pool::default(), Workers::sequential(), vec![0.0; p * p]);
         let mut newton = Newton::<f64>::new(p);
@@ -248,12 +230,12 @@ mod tests {
     fn equations_over_rows_are_those_over_features_and_both_hold() {
         let p = 23;
         for r in [1, 2, 22, 23, 40, 700] {
-            for constant in [Constant::None, Constant::Free, Constant::Penalised(0.3)] {
+            for constant in [(Intercept::None, 0.0), (Intercept::Free, 0.0), (Intercept::Penalised, 0.3)] {
                 let (phi, slopes, g) = equations(r, p);
                 let (d, delta) = direction(r, p, constant, false);
                 let (other, other_delta) = direction(r, p, constant, true);
                 // over features a free constant is kept a millionth off
-                let loose = if constant == Constant::Free { 1e-3 } else { 1e-9 };
+                let loose = if constant.0 == Intercept::Free { 1e-3 } else { 1e-9 };
                 let close = |a: f64, b: f64| (a - b).abs() <= loose * (1.0 + b.abs());
                 assert!(d.iter().zip(&other).all(|(a, b)| close(*a, *b)), "{r} {constant:?}");
                 assert!(close(delta, other_delta), "{r} {constant:?}: {delta} {other_delta}");
@@ -267,9 +249,9 @@ mod tests {
                 }
                 let along = dot(&slopes, &moved);
                 match constant {
-                    Constant::None => assert_eq!(delta, 0.0),
-                    Constant::Free => assert!(along.abs() < 1e-10, "{along}"),
-                    Constant::Penalised(e) => assert!((along + delta + e).abs() < 1e-10, "{along}"),
+                    (Intercept::None, _) => assert_eq!(delta, 0.0),
+                    (Intercept::Free, _) => assert!(along.abs() < 1e-10, "{along}"),
+                    (Intercept::Penalised, e) => assert!((along + delta + e).abs() < 1e-10, "{along}"),
                 }
             }
         }
@@ -277,7 +259,7 @@ mod tests {
 
     #[test]
     fn without_free_rows_the_direction_is_the_right_side() {
-        assert_eq!(direction(0, 3, Constant::Free, false), (equations(0, 3).2, 0.0));
-        assert_eq!(direction(0, 3, Constant::Penalised(2.0), false), (equations(0, 3).2, -2.0));
+        assert_eq!(direction(0, 3, (Intercept::Free, 0.0), false), (equations(0, 3).2, 0.0));
+        assert_eq!(direction(0, 3, (Intercept::Penalised, 2.0), false), (equations(0, 3).2, -2.0));
     }
 }

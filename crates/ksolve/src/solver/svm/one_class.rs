@@ -4,13 +4,12 @@ use super::lagrangian::{Rows, Terms};
 use super::loss::{Loss, Row};
 use super::{fitted, solve, stages, view};
 use crate::solver::parameter::{GAP, NU, STEPS, TOLERANCE};
-use crate::solver::{Features, Fitted, Kept, Settings, Solver, SolverFamily, Wanted};
+use crate::solver::{Features, Fitted, Settings, Solver, SolverFamily, StoredFeatures, Wanted};
 use crate::train::{Cut, Shape, Stage, View, Work};
 use crate::{Intercept, Result, Targets, Task};
 use kapprox::Real;
 use kstore::Plan;
 
-/// The description of the solver `oneclass`.
 pub(in crate::solver) const ONE_CLASS: SolverFamily = SolverFamily {
     name: "oneclass",
     about: "one-class support vector machine: a score that is negative for novel rows",
@@ -72,7 +71,7 @@ impl<T: Real> Solver<T> for OneClass {
             return Ok(fitted);
         }
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
-        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
+        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let cost = 1.0 / (self.nu * kept.n as f64);
         // values of f are of the size of the kernel's diagonal
         let diagonal = gathered.certificate.as_ref().map_or(1.0, |state| state.trace / state.rows.max(1) as f64);

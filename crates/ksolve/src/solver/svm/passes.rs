@@ -2,7 +2,7 @@
 
 use super::lagrangian::{Problem, Rows};
 use crate::Result;
-use crate::solver::kept::{Kept, Quiet, Sums, Values};
+use crate::solver::kept::{Quiet, StoredFeatures, Sums, Values};
 use crate::strips::{Pool, for_each_strip};
 use kapprox::Real;
 use kstore::Workers;
@@ -13,7 +13,7 @@ const STRIP: usize = 4096;
 
 /// Computes Σ β⁺φ, Σ slope φ and the free rows of every problem: one pass.
 pub(super) fn gather<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     open: &mut [&mut Problem<T, R>],
     panels: &Pool<Vec<T>>,
     observer: &dyn Observer,
@@ -57,7 +57,7 @@ pub(super) fn gather<T: Real, R: Rows + Send>(
 
 /// Makes Newton's equations of every problem from the free rows that processes have between them.
 fn equations<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     open: &mut [&mut Problem<T, R>],
     panels: &Pool<Vec<T>>,
     observer: &dyn Observer,
@@ -87,7 +87,7 @@ fn equations<T: Real, R: Rows + Send>(
 
 /// Computes Φd of every problem: one pass.
 pub(super) fn values<T: Real, R: Rows + Send>(
-    kept: &Kept<'_, T>,
+    kept: &StoredFeatures<'_, T>,
     open: &mut [&mut Problem<T, R>],
     observer: &dyn Observer,
 ) -> Result<()> {

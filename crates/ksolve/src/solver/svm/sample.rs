@@ -3,12 +3,11 @@
 //! The first steps of a cold start see most rows free, and cost p² flops for each of them. On an eighth of the rows, or a few
 //! for every feature, they cost next to nothing, and end near enough that on all rows few are free.
 
-use super::best::Best;
-use super::group::{NAME, Space, Watch, solve_group};
+use super::group::{Best, NAME, Space, Watch, solve_group};
 use super::lagrangian::{Problem, Rows, Terms};
 use super::loss::Row;
 use crate::Result;
-use crate::solver::kept::Kept;
+use crate::solver::kept::StoredFeatures;
 use kapprox::Real;
 use kstore::checkpoint::Steps;
 use kstore::pass::Observer;
@@ -39,7 +38,7 @@ pub(super) fn passes(n: usize, p: usize) -> u64 {
 
 /// The features of a sample and the positions of its rows.
 pub(super) struct Sample<'a, T: Real> {
-    kept: Kept<'a, T>,
+    kept: StoredFeatures<'a, T>,
     at: Vec<usize>,
     /// Number of rows of the table for each row of the sample.
     scale: f64,
@@ -62,7 +61,7 @@ impl<R: Rows> Rows for Sampled<'_, R> {
 
 impl<'a, T: Real> Sample<'a, T> {
     /// Draws a sample where there are enough rows: one pass.
-    fn draw(kept: &Kept<'a, T>, observer: &dyn Observer) -> Result<Option<Self>> {
+    fn draw(kept: &StoredFeatures<'a, T>, observer: &dyn Observer) -> Result<Option<Self>> {
         let m = rows(kept.n, kept.p);
         if m == 0 {
             return Ok(None);
@@ -76,7 +75,7 @@ impl<'a, T: Real> Sample<'a, T> {
     /// sample, or where the problems go on from a checkpoint.
     pub(super) fn starts<R: Rows + Send>(
         sample: &mut Option<Self>,
-        kept: &Kept<'a, T>,
+        kept: &StoredFeatures<'a, T>,
         rows: &[R],
         terms: Terms,
         space: &mut Space<T>,

@@ -4,7 +4,7 @@ use super::lagrangian::{Rows, Terms};
 use super::loss::{Loss, Row};
 use super::{Solved, fitted, solve, stages, view};
 use crate::solver::held_out::{self, Function, HeldOut};
-use crate::solver::kept::{Kept, Wanted};
+use crate::solver::kept::{StoredFeatures, Wanted};
 use crate::solver::parameter::{
     COSTS, FOLDS, GAP, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE,
 };
@@ -14,7 +14,6 @@ use crate::{Intercept, Result, Task};
 use kapprox::Real;
 use kstore::Plan;
 
-/// The description of the solver `svr`.
 pub(in crate::solver) const SVR: SolverFamily = SolverFamily {
     name: "svr",
     about: "support vector regression: values; small errors cost nothing",
@@ -23,13 +22,14 @@ pub(in crate::solver) const SVR: SolverFamily = SolverFamily {
     make: |settings| Ok(Box::new(Svr::new(settings)?)),
 };
 
-/// The parameter `epsilon`: half the width of the tube.
 const EPSILON: Parameter = Parameter {
     name: "epsilon",
     kind: ParameterKind::Number(Interval::NotNegative),
     default: Some("0.1"),
     about: "Errors below this cost nothing, in the unit of the target",
 };
+
+pub(super) const HELD_OUT_MSE: &str = "held-out mse at each";
 
 /// Support vector regression.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl Svr {
     /// The function of target `j` from the rows outside a fold, or from all, at the cost C.
     fn machine<T: Real>(
         &self,
-        kept: &Kept<'_, T>,
+        kept: &StoredFeatures<'_, T>,
         data: &Features<'_, T>,
         j: usize,
         held: Option<(&[u16], u16)>,
@@ -81,7 +81,7 @@ impl Svr {
     }
 
     /// Learns from the rows outside every fold at every penalty, and scores the rows of the fold.
-    fn held_out<T: Real>(&self, kept: &Kept<'_, T>, data: &Features<'_, T>) -> Result<HeldOut<T>> {
+    fn held_out<T: Real>(&self, kept: &StoredFeatures<'_, T>, data: &Features<'_, T>) -> Result<HeldOut<T>> {
         let t = data.targets.count();
         let mut found = HeldOut::new(kept.n, t, self.penalties.len());
         for fold in 0..data.folds.count() as u16 {
@@ -100,12 +100,10 @@ impl Svr {
     }
 }
 
-/// The rows of the problem for target `j` of t.
 struct Valued<'a> {
     y: &'a [f64],
     j: usize,
     t: usize,
-    /// The number that is subtracted from the target.
     shift: f64,
     cost: f64,
     /// Folds of the rows, and the one that is held out.
@@ -146,30 +144,22 @@ impl<T: Real> Solver<T> for Svr {
         if let Some(fitted) = self.fit_exactly(data)? {
             return Ok(fitted);
         }
-        let (kept, gathered) = Kept::gather(data, Wanted::default())?;
-        let held_out = match data.folds.count() {
-            1 => None,
-            _ => {
-                let (found, t) = (self.held_out(&kept, data)?, data.targets.count());
-                let square = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
-                    let squares = scores.zip(&kept.y[i * t..]).map(|(score, y)| (score - y) * (score - y));
-                    squares.sum::<f64>() / t as f64
-                };
-                let errors = found.errors(square);
-                Some((held_out::choose(&self.penalties, data.rows, errors, "held-out mse at each"), found.passes))
-            }
+        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
+        let t = data.targets.count();
+        let square = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
+            let squares = scores.zip(&kept.y[i * t..]).map(|(score, y)| (score - y) * (score - y));
+            squares.sum::<f64>() / t as f64
         };
-        let penalty = self.penalties[held_out.as_ref().map_or(0, |(chosen, _)| chosen.at)];
-        let lambda = penalty.lambda(data.rows);
+        let found = || self.held_out(&kept, data);
+        let compared = held_out::compare(&self.penalties, data, HELD_OUT_MSE, found, square)?;
+        let (lambda, c) = (compared.penalty.lambda(data.rows), compared.penalty.c(data.rows));
         let mut all = Solved::default();
-        for j in 0..data.targets.count() {
-            all.add(self.machine(&kept, data, j, None, penalty.c(data.rows))?);
+        for j in 0..t {
+            all.add(self.machine(&kept, data, j, None, c)?);
         }
         let mut fitted = fitted(all, 2.0 * lambda, Some(lambda), gathered.certificate);
-        if let Some((chosen, passes)) = held_out {
-            fitted.passes += passes;
-            fitted.figures.extend(chosen.figures);
-        }
+        fitted.passes += compared.passes;
+        fitted.figures.extend(compared.figures);
         Ok(fitted)
     }
 }

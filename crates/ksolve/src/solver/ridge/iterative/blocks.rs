@@ -3,7 +3,7 @@
 //! The blocks of the first rows are kept in memory as far as there is room, those of the next ones in the scratch folder,
 //! and the others are computed again in every visit. All have the same bits and come in the order of the rows.
 
-use super::rows::{Rows, kernel_rows};
+use super::rows::{KernelRows, kernel_rows};
 use crate::{Error, Result, Targets};
 use faer::{Mat, MatRef};
 use kapprox::{Kernel, Real};
@@ -21,7 +21,6 @@ pub(crate) const READ_AHEAD: usize = 1;
 /// The numbers of rows whose blocks may be kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room<'a> {
-    /// Number of rows in memory.
     pub(crate) memory: usize,
     /// The scratch folder, and the number of rows, behind those in memory, that may be kept in it.
     pub(crate) scratch: Option<(&'a Scratch, u64)>,
@@ -41,11 +40,9 @@ pub(crate) struct Blocks<'a, T: Real> {
     stored: Option<Cache<T>>,
     /// Number of blocks of the table, known after the first pass.
     count: Option<usize>,
-    /// Number of blocks in the scratch folder.
     written: usize,
 }
 
-/// A block in memory.
 struct Block<T> {
     rows: Vec<u64>,
     k: Vec<T>,
@@ -53,13 +50,12 @@ struct Block<T> {
 }
 
 /// A function that is called with every block of the kernel matrix (b x m) and its targets (b x t).
-type Work<'w, T> = &'w mut (dyn FnMut(Rows<'_, T>, MatRef<'_, f64>) + Send);
+type Work<'w, T> = &'w mut (dyn FnMut(KernelRows<'_, T>, MatRef<'_, f64>) + Send);
 
 /// A function that is called with some rows of the kernel matrix: their row numbers, and m values each.
 type RowWork<'w, T> = &'w mut (dyn FnMut(&[u64], &[&[T]]) + Send);
 
 impl<'a, T: Real> Blocks<'a, T> {
-    /// Prepares the blocks for the rows of a table and landmarks.
     pub(crate) fn new(
         source: &'a dyn RowSource<T>,
         targets: &'a Targets,
@@ -76,7 +72,6 @@ impl<'a, T: Real> Blocks<'a, T> {
         m * size_of::<T>() + 8 * t + 8
     }
 
-    /// Landmarks, m.
     pub(crate) fn landmarks(&self) -> usize {
         self.z.nrows()
     }
@@ -86,85 +81,76 @@ impl<'a, T: Real> Blocks<'a, T> {
         (self.kept.iter().map(|block| block.rows.len()).sum(), self.stored.as_ref().map_or(0, |s| s.len() as usize))
     }
 
-    /// Calls `work` with every block, in row order; returns the number of passes over the table that it took.
+    /// Calls `work` with every block, in row order; returns the number of passes over the table that it took. The first visit keeps the
+    /// blocks that there is room for.
     ///
     /// # Errors
     /// Errors of reading the rows and of the scratch folder; [`kstore::Error::Interrupted`].
     pub(crate) fn visit(&mut self, observer: &dyn Observer, work: Work<'_, T>) -> Result<u64> {
-        let Some(count) = self.count else {
-            self.fill(observer, work)?;
-            return Ok(1);
-        };
-        for block in &self.kept {
+        let (blocks, m) = (&*self, self.landmarks());
+        for block in &blocks.kept {
             if observer.stop() {
                 return Err(kstore::Error::Interrupted.into());
             }
-            work(Rows { k: &block.k, m: self.landmarks() }, block.y.as_ref());
+            work(KernelRows { k: &block.k, m }, block.y.as_ref());
         }
-        let pass = self.pass(observer);
-        if let Some(cache) = &self.stored {
-            let targets = self.targets;
+        let pass = blocks.pass(observer);
+        if let Some(cache) = &blocks.stored {
             Pass { prefetch: READ_AHEAD, ..pass }.visit(cache, |rows| {
-                work(Rows { k: rows.x, m: rows.d }, targets_of(targets, rows)?.as_ref());
+                work(KernelRows { k: rows.x, m }, targets_of(blocks.targets, rows)?.as_ref());
                 Ok::<(), Error>(())
             })?;
         }
-        let skipped = self.kept.len() + self.written;
-        if skipped == count {
+        let skipped = blocks.kept.len() + blocks.written;
+        if blocks.count == Some(skipped) {
             return Ok(0);
         }
-        let (blocks, mut at, mut buffer) = (&*self, 0, Vec::new());
-        pass.visit(self.source, |rows| {
-            at += 1;
-            if at > skipped {
-                blocks.compute(rows, &mut buffer);
-                work(Rows { k: &buffer, m: blocks.landmarks() }, targets_of(blocks.targets, rows)?.as_ref());
-            }
-            Ok::<(), Error>(())
-        })?;
-        Ok(1)
-    }
-
-    /// Makes the first visit, which keeps the blocks that there is room for.
-    fn fill(&mut self, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
-        let m = self.landmarks();
-        let mut writer = match self.room.scratch {
-            Some((scratch, rows)) if rows > 0 => {
-                let shape = TableShape { features: m, ..self.source.shape() };
-                Some(scratch.cache_up_to(shape, self.source.range(), rows)?)
-            }
-            _ => None,
+        let (mut memory, mut writer) = match blocks.count {
+            Some(_) => (0, None),
+            None => (blocks.room.memory, blocks.writer()?),
         };
-        let (mut kept, mut room, mut written, mut count) = (Vec::new(), self.room.memory, 0, 0);
-        // a tier is closed by the first block that does not fit it, so that the next one holds the rows behind it
-        let mut open = [room > 0, writer.is_some()];
-        let (blocks, mut buffer) = (&*self, Vec::new());
-        blocks.pass(observer).visit(blocks.source, |rows| {
+        let mut scratch = writer.as_ref().map_or(0, CacheWriter::left);
+        let (mut kept, mut at, mut written, mut buffer) = (Vec::new(), 0, 0, Vec::new());
+        pass.visit(blocks.source, |rows| {
+            at += 1;
+            if at <= skipped {
+                return Ok::<(), Error>(());
+            }
             let (b, y) = (rows.len(), targets_of(blocks.targets, rows)?);
-            count += 1;
-            open[0] &= room >= b;
-            if open[0] {
+            if memory >= b {
                 // zeros that nobody wrote: the threads that fill the pages are the first to touch them
                 let mut k = vec![T::ZERO; b * m];
                 blocks.values(rows, &mut k);
-                work(Rows { k: &k, m }, y.as_ref());
-                room -= b;
+                work(KernelRows { k: &k, m }, y.as_ref());
+                memory -= b;
                 kept.push(Block { rows: rows.rows.to_vec(), k, y });
-                return Ok::<(), Error>(());
+                return Ok(());
             }
             blocks.compute(rows, &mut buffer);
-            work(Rows { k: &buffer, m }, y.as_ref());
-            if let Some(writer) = writer.as_mut().filter(|writer| open[1] && writer.left() >= b as u64) {
-                writer.push(&RowBlock { x: &buffer, d: m, ..*rows })?;
-                written += 1;
-            } else {
-                open[1] = false;
+            work(KernelRows { k: &buffer, m }, y.as_ref());
+            // a tier is closed by the first block that does not fit it, so that the next one holds the rows behind it
+            memory = 0;
+            match writer.as_mut().filter(|_| scratch >= b as u64) {
+                Some(writer) => {
+                    writer.push(&RowBlock { x: &buffer, d: m, ..*rows })?;
+                    (scratch, written) = (scratch - b as u64, written + 1);
+                }
+                None => scratch = 0,
             }
             Ok(())
         })?;
-        self.stored = writer.filter(|_| written > 0).map(CacheWriter::finish).transpose()?;
-        (self.kept, self.written, self.count) = (kept, written, Some(count));
-        Ok(())
+        if self.count.is_none() {
+            self.stored = writer.filter(|_| written > 0).map(CacheWriter::finish).transpose()?;
+            (self.kept, self.written, self.count) = (kept, written, Some(at));
+        }
+        Ok(1)
+    }
+
+    /// The writer of the blocks that may be kept in scratch.
+    fn writer(&self) -> Result<Option<CacheWriter<T>>> {
+        let Some((scratch, rows)) = self.room.scratch.filter(|(_, rows)| *rows > 0) else { return Ok(None) };
+        let shape = TableShape { features: self.landmarks(), ..self.source.shape() };
+        Ok(Some(scratch.cache_up_to(shape, self.source.range(), rows)?))
     }
 
     /// Calls `work` with the rows that `takes` chooses, in row order. Rows of blocks in memory are taken from there,

@@ -21,14 +21,14 @@
 //! Reference: Díaz, Epperly, Frangella, Tropp, Webber, "Robust, randomized preconditioning for kernel ridge regression",
 //! arXiv 2304.12465, 2023 (RPCholesky preconditioning, section 2).
 
-use super::cg::{self, Found, Norm, Positive, Until};
+use super::cg::{self, CgSolution, Norm, Positive, Until};
 use super::constant::Constant;
 use super::low_rank::LowRank;
 use super::packed::{INVERTED, PackedLower};
 use super::tiles::Tiles;
 use crate::{Error, Result};
 use faer::prelude::*;
-use faer::{Mat, MatMut, MatRef};
+use faer::{ColRef, Mat, MatMut, MatRef};
 use kapprox::{Kernel, Real};
 use kstore::Workers;
 
@@ -41,83 +41,101 @@ pub(crate) struct Dual {
     pub(crate) intercept: Vec<f64>,
     /// The residuals y − c − f at the rows, n x t.
     pub(crate) errors: Mat<f64>,
-    /// The report of the iteration; `None` for a factorisation.
-    pub(crate) found: Option<Found>,
+    pub(crate) found: Option<CgSolution>,
     /// Mean squared leave-one-out error, averaged over targets, where it was asked for.
     pub(crate) left_out: Option<f64>,
 }
 
-impl Dual {
-    /// Makes the solution from β and K a.
-    fn new(
-        y: MatRef<'_, f64>,
-        mut beta: Mat<f64>,
-        constant: Constant,
-        product: impl Fn(&Mat<f64>) -> Mat<f64>,
-    ) -> Self {
-        constant.apply(beta.as_mut());
-        let mut errors = y - product(&beta);
-        let n = y.nrows() as f64;
-        let intercept: Vec<f64> = errors.col_iter().map(|e| constant.gamma * e.iter().sum::<f64>() / n).collect();
+/// The problem that is solved: targets (n x t), μ, and the treatment of the constant.
+#[derive(Clone, Copy)]
+pub(crate) struct ExactProblem<'p> {
+    pub(crate) y: MatRef<'p, f64>,
+    pub(crate) mu: f64,
+    pub(crate) constant: Constant,
+    pub(crate) workers: &'p Workers,
+}
+
+impl ExactProblem<'_> {
+    /// H y.
+    fn right(&self) -> Mat<f64> {
+        let mut right = self.y.to_owned();
+        self.constant.apply(right.as_mut());
+        right
+    }
+
+    /// The solution of β, with K in f64.
+    fn dual(&self, mut beta: Mat<f64>, k: &Tiles<'_, f64>) -> Dual {
+        self.constant.apply(beta.as_mut());
+        let mut errors = self.y - k.product(beta.as_ref());
+        let n = self.y.nrows() as f64;
+        let mean = |e: ColRef<'_, f64>| self.constant.gamma * e.iter().sum::<f64>() / n;
+        let intercept: Vec<f64> = errors.col_iter().map(mean).collect();
         for (column, c) in errors.col_iter_mut().zip(&intercept) {
             column.iter_mut().for_each(|e| *e -= c);
         }
-        Self { coefficients: beta, intercept, errors, found: None, left_out: None }
+        Dual { coefficients: beta, intercept, errors, found: None, left_out: None }
     }
-}
 
-/// Solves by a Cholesky factor in f64. `x` is n x d row-major, `y` n x t.
-///
-/// With `leave_one_out`, at n³/3 flops more, also the error of every row by the fit to the others at the same μ: with
-/// R = H (H K H + μI)⁻¹ H it is a_i / R_ii, because y − c − K a = μ R y and the fitted value of a row has the share
-/// 1 − μ R_ii of its own target.
-///
-/// # Errors
-/// [`Error::Indefinite`] where rounding made the matrix so.
-pub(crate) fn direct(
-    kernel: &dyn Kernel<f64>,
-    x: MatRef<'_, f64>,
-    y: MatRef<'_, f64>,
-    mu: f64,
-    constant: Constant,
-    leave_one_out: bool,
-    workers: &Workers,
-) -> Result<Dual> {
-    let n = x.nrows();
-    let tiles = Tiles::new(kernel, x, workers);
-    let product = |v: &Mat<f64>| {
-        let mut out = Mat::zeros(n, v.ncols());
-        tiles.apply(v.as_ref(), out.as_mut());
-        out
-    };
-    // H K H = K − θ(1 k̄ᵀ + k̄ 1ᵀ) + θ² k̿ 11ᵀ, with k̄ the means of the columns and k̿ theirs
-    let means = product(&Mat::from_fn(n, 1, |_, _| 1.0 / n as f64));
-    let means = means.col_as_slice(0);
-    let (theta, mean) = (constant.theta, means.iter().sum::<f64>() / n as f64);
-    let mut matrix = PackedLower::zeros(n);
-    matrix.fill(workers, |row, column, mut out| {
-        kernel.block(x.subrows(row, out.nrows()), x.subrows(column, out.ncols()), out.rb_mut());
-        if theta != 0.0 {
-            for (j, values) in out.rb_mut().col_iter_mut().enumerate() {
-                let shift = theta * (means[column + j] - theta * mean);
-                values.iter_mut().zip(&means[row..]).for_each(|(k, mean)| *k -= shift + theta * mean);
+    /// Solves by a Cholesky factor in f64. `x` is n x d row-major.
+    ///
+    /// With `leave_one_out`, at n³/3 flops more, also the error of every row by the fit to the others at the same μ: with
+    /// R = H (H K H + μI)⁻¹ H it is a_i / R_ii, because y − c − K a = μ R y and the fitted value of a row has the share
+    /// 1 − μ R_ii of its own target.
+    ///
+    /// # Errors
+    /// [`Error::Indefinite`] where rounding made the matrix so.
+    pub(crate) fn direct(&self, kernel: &dyn Kernel<f64>, x: MatRef<'_, f64>, leave_one_out: bool) -> Result<Dual> {
+        let Self { y, mu, constant, workers } = *self;
+        let n = x.nrows();
+        let tiles = Tiles::new(kernel, x, workers);
+        // H K H = K − θ(1 k̄ᵀ + k̄ 1ᵀ) + θ² k̿ 11ᵀ, with k̄ the means of the columns and k̿ theirs
+        let means = tiles.product(Mat::from_fn(n, 1, |_, _| 1.0 / n as f64).as_ref());
+        let means = means.col_as_slice(0);
+        let (theta, mean) = (constant.theta, means.iter().sum::<f64>() / n as f64);
+        let mut matrix = PackedLower::zeros(n);
+        matrix.fill(workers, |row, column, mut out| {
+            kernel.block(x.subrows(row, out.nrows()), x.subrows(column, out.ncols()), out.rb_mut());
+            if theta != 0.0 {
+                for (j, values) in out.rb_mut().col_iter_mut().enumerate() {
+                    let shift = theta * (means[column + j] - theta * mean);
+                    values.iter_mut().zip(&means[row..]).for_each(|(k, mean)| *k -= shift + theta * mean);
+                }
             }
-        }
-    });
-    matrix.add_diagonal(mu);
-    let refused = |_| Error::Indefinite { rank: n, lambda: mu / n as f64, precision: "f64" };
-    matrix.factor(workers).map_err(refused)?;
-    let mut beta = y.to_owned();
-    constant.apply(beta.as_mut());
-    matrix.solve_lower(beta.as_mut(), workers);
-    matrix.solve_transposed(beta.as_mut(), workers);
-    let shares = leave_one_out.then(|| inverse_diagonal(&matrix, theta, workers));
-    let dual = Dual::new(y, beta, constant, product);
-    let left_out = shares.map(|shares| {
-        let of = |a: faer::ColRef<'_, f64>| a.iter().zip(&shares).map(|(a, r)| (a / r).powi(2)).sum::<f64>();
-        dual.coefficients.col_iter().map(of).sum::<f64>() / (n * y.ncols().max(1)) as f64
-    });
-    Ok(Dual { left_out, ..dual })
+        });
+        matrix.add_diagonal(mu);
+        let refused = |_| Error::Indefinite { rank: n, lambda: mu / n as f64, precision: "f64" };
+        matrix.factor(workers).map_err(refused)?;
+        let mut beta = self.right();
+        matrix.solve_lower(beta.as_mut(), workers);
+        matrix.solve_transposed(beta.as_mut(), workers);
+        let shares = leave_one_out.then(|| inverse_diagonal(&matrix, theta, workers));
+        let dual = self.dual(beta, &tiles);
+        let left_out = shares.map(|shares| {
+            let of = |a: ColRef<'_, f64>| a.iter().zip(&shares).map(|(a, r)| (a / r).powi(2)).sum::<f64>();
+            dual.coefficients.col_iter().map(of).sum::<f64>() / (n * y.ncols().max(1)) as f64
+        });
+        Ok(Dual { left_out, ..dual })
+    }
+
+    /// Solves by preconditioned conjugate gradient until ‖r‖ ≤ tolerance·‖H y‖ for every target.
+    ///
+    /// # Errors
+    /// The errors of [`cg::solve`].
+    pub(crate) fn iterative<T: Real>(
+        &self,
+        (kernel, exact): (&dyn Kernel<T>, &dyn Kernel<f64>),
+        x: MatRef<'_, T>,
+        preconditioner: &LowRank<T>,
+        until: Until<'_>,
+    ) -> Result<Dual> {
+        let wide: Vec<f64> = x.row_iter().flat_map(|row| row.iter().map(|v| v.to_f64())).collect();
+        let exact = Tiles::new(exact, MatRef::from_row_major_slice(&wide, x.nrows(), x.ncols()), self.workers);
+        let tiles = Tiles::new(kernel, x, self.workers);
+        let mut system = System { problem: *self, tiles, exact, preconditioner };
+        let mut found = cg::solve(&mut system, self.right().as_ref(), Norm::Euclidean, until)?;
+        let beta = std::mem::replace(&mut found.x, Mat::new());
+        Ok(Dual { found: Some(found), ..self.dual(beta, &system.exact) })
+    }
 }
 
 /// The diagonal of H (L Lᵀ)⁻¹ H for a factor L: with u = L⁻¹1, ‖L⁻¹H e_i‖² = ‖L⁻¹e_i‖² − (2θ/n) (L⁻ᵀu)_i + (θ/n)² ‖u‖².
@@ -134,7 +152,7 @@ fn inverse_diagonal(factor: &PackedLower, theta: f64, workers: &Workers) -> Vec<
     diagonal
 }
 
-/// Bytes of [`direct`] for n rows of d features and t targets.
+/// Bytes of [`ExactProblem::direct`] for n rows of d features and t targets.
 pub(crate) fn direct_bytes(n: usize, d: usize, t: usize, threads: usize) -> usize {
     // columns of the inverse, for leave-one-out
     let inverse = threads.max(1) * 8 * n * INVERTED;
@@ -148,20 +166,19 @@ struct System<'a, T: Real> {
     /// The tiles of K in f64, for true residuals.
     exact: Tiles<'a, f64>,
     preconditioner: &'a LowRank<T>,
-    mu: f64,
-    constant: Constant,
-    workers: &'a Workers,
+    problem: ExactProblem<'a>,
 }
 
 impl<T: Real> System<'_, T> {
     /// `out` = (H K H + μI) v, with K by its tiles.
     fn product<U: Real>(&self, tiles: &Tiles<'_, U>, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
+        let ExactProblem { mu, constant, .. } = self.problem;
         let mut centred = v.to_owned();
-        self.constant.apply(centred.as_mut());
+        constant.apply(centred.as_mut());
         tiles.apply(centred.as_ref(), out.rb_mut());
-        self.constant.apply(out.rb_mut());
+        constant.apply(out.rb_mut());
         for (out, v) in out.col_iter_mut().zip(v.col_iter()) {
-            out.iter_mut().zip(v.iter()).for_each(|(out, v)| *out += self.mu * v);
+            out.iter_mut().zip(v.iter()).for_each(|(out, v)| *out += mu * v);
         }
     }
 }
@@ -178,44 +195,12 @@ impl<T: Real> Positive for System<'_, T> {
     }
 
     fn precondition(&mut self, r: MatRef<'_, f64>, z: MatMut<'_, f64>) -> Result<()> {
-        self.preconditioner.apply(r, z, self.workers);
+        self.preconditioner.apply(r, z, self.problem.workers);
         Ok(())
     }
 }
 
-/// Solves by preconditioned conjugate gradient until ‖r‖ ≤ tolerance·‖H y‖ for every target.
-///
-/// # Errors
-/// The errors of [`cg::solve`].
-#[expect(clippy::too_many_arguments, reason = "a problem of four parts, and what solves it")]
-pub(crate) fn iterative<T: Real>(
-    (kernel, exact): (&dyn Kernel<T>, &dyn Kernel<f64>),
-    x: MatRef<'_, T>,
-    y: MatRef<'_, f64>,
-    mu: f64,
-    constant: Constant,
-    preconditioner: &LowRank<T>,
-    until: Until<'_>,
-    workers: &Workers,
-) -> Result<Dual> {
-    let n = x.nrows();
-    let mut right = y.to_owned();
-    constant.apply(right.as_mut());
-    let wide: Vec<f64> = x.row_iter().flat_map(|row| row.iter().map(|v| v.to_f64())).collect();
-    let exact = Tiles::new(exact, MatRef::from_row_major_slice(&wide, n, x.ncols()), workers);
-    let tiles = Tiles::new(kernel, x, workers);
-    let mut system = System { tiles, exact, preconditioner, mu, constant, workers };
-    let mut found = cg::solve(&mut system, right.as_ref(), Norm::Euclidean, until)?;
-    let beta = std::mem::replace(&mut found.x, Mat::new());
-    let product = |v: &Mat<f64>| {
-        let mut out = Mat::zeros(n, v.ncols());
-        system.exact.apply(v.as_ref(), out.as_mut());
-        out
-    };
-    Ok(Dual { found: Some(found), ..Dual::new(y, beta, constant, product) })
-}
-
-/// Bytes of [`iterative`] beside rows, targets and preconditioner.
+/// Bytes of [`ExactProblem::iterative`] beside rows, targets and preconditioner.
 pub(crate) fn iterative_bytes(n: usize, d: usize, t: usize, threads: usize) -> usize {
     // the rows and the tiles of true residuals are in f64
     cg::bytes(n, t) + 8 * 3 * n * t + 8 * n * d + Tiles::<f64>::bytes(threads, t)

@@ -16,7 +16,8 @@
 //! *Flops*: 4nk² + k³ to make, 4nk + 4k² a column to apply; *bytes*: [`LowRank::bytes`].
 
 use super::constant::Constant;
-use super::packed::{PackedLower, add_transposed_product, product, widened};
+use super::packed::{PackedLower, add_transposed_product, product};
+use crate::dots::widened;
 use crate::{Error, Result};
 use faer::prelude::*;
 use faer::{Mat, MatMut, MatRef};

@@ -28,27 +28,26 @@ use super::constant::Constant;
 use super::packed::PackedLower;
 use super::tiles::Tiles;
 use crate::Result;
+use crate::train::explained;
 use faer::prelude::*;
 use faer::{Mat, MatMut, MatRef};
-use kapprox::Real;
+use kapprox::{Kernel, Real};
 use kstore::pass::Observer;
 
 /// First moments of the blocks of K_nm and of the targets.
 #[derive(Clone, Debug)]
-pub(crate) struct Sums {
-    /// Number of rows.
+pub(crate) struct FirstMoments {
     pub(crate) rows: usize,
     /// Means of the columns of K_nm, m.
     pub(crate) means: Vec<f64>,
     /// K_nmᵀ y, m x t.
     pub(crate) products: Mat<f64>,
-    /// Means of the targets, t.
     pub(crate) mean_y: Vec<f64>,
     /// Σ y², t.
     pub(crate) squares: Vec<f64>,
 }
 
-impl Sums {
+impl FirstMoments {
     /// Computes the sums in one pass.
     pub(crate) fn of<T: Real>(blocks: &mut Blocks<'_, T>, observer: &dyn Observer) -> Result<Self> {
         let (m, t, workers) = (blocks.landmarks(), blocks.targets.count(), blocks.pass.workers);
@@ -57,7 +56,7 @@ impl Sums {
         blocks.visit(observer, &mut |k, y| {
             let mut right: Vec<f64> = Vec::with_capacity(y.nrows() * (t + 1));
             y.row_iter().for_each(|y| right.extend(y.iter().chain(&[1.0])));
-            k.add_transposed(&mut right, sums.as_mut(), workers);
+            k.add_transposed(None, &mut right, sums.as_mut(), workers);
             rows += y.nrows();
             for j in 0..t {
                 totals[j] += y.col(j).iter().sum::<f64>();
@@ -84,44 +83,68 @@ impl Sums {
         }
     }
 
-    /// The right side of the system, (H K_nm)ᵀ H y, m x t.
-    pub(crate) fn right(&self, constant: Constant) -> Mat<f64> {
+    /// Mean squared error over targets, and the share of their variance that is explained, for Σ (y − f)² of every target.
+    pub(crate) fn score(&self, errors: &[f64]) -> (f64, Option<f64>) {
         let n = self.rows as f64;
-        let shift = |i: usize, j: usize| constant.gamma * n * self.mean_y[j] * self.means[i];
-        Mat::from_fn(self.products.nrows(), self.products.ncols(), |i, j| self.products[(i, j)] - shift(i, j))
+        let variance = self.squares.iter().zip(&self.mean_y).map(|(square, mean)| (square / n - mean * mean).max(0.0));
+        explained(errors.iter().sum::<f64>() / n, variance.sum(), errors.len())
+    }
+}
+
+/// The problem that is solved: the kernel in f64, and landmarks, first moments, penalty and constant.
+#[derive(Clone, Copy)]
+pub(crate) struct NystromProblem<'p> {
+    pub(crate) kernel: &'p dyn Kernel<f64>,
+    /// Landmarks, m x d.
+    pub(crate) z: MatRef<'p, f64>,
+    pub(crate) sums: &'p FirstMoments,
+    pub(crate) mu: f64,
+    pub(crate) constant: Constant,
+}
+
+impl NystromProblem<'_> {
+    /// The right side of the system, (H K_nm)ᵀ H y, m x t.
+    pub(crate) fn right(&self) -> Mat<f64> {
+        let FirstMoments { rows, means, products, mean_y, .. } = self.sums;
+        let shift = |i: usize, j: usize| self.constant.gamma * *rows as f64 * mean_y[j] * means[i];
+        Mat::from_fn(products.nrows(), products.ncols(), |i, j| products[(i, j)] - shift(i, j))
+    }
+
+    /// The constants of the functions with these coefficients, t numbers.
+    pub(crate) fn intercept(&self, a: MatRef<'_, f64>) -> Vec<f64> {
+        let FirstMoments { means, mean_y, .. } = self.sums;
+        let mean = |j: usize| mean_y[j] - a.col(j).iter().zip(means).map(|(a, mean)| a * mean).sum::<f64>();
+        (0..a.ncols()).map(|j| self.constant.gamma * mean(j)).collect()
     }
 }
 
 /// The matrix A of the normal equations, with its preconditioner.
 pub(crate) struct Normal<'n, 'a, T: Real> {
+    pub(crate) problem: NystromProblem<'n>,
     pub(crate) blocks: &'n mut Blocks<'a, T>,
     pub(crate) k_mm: Tiles<'n, f64>,
-    /// Means of the columns of K_nm.
-    pub(crate) means: &'n [f64],
-    pub(crate) constant: Constant,
-    pub(crate) mu: f64,
     pub(crate) factor: &'n PackedLower,
     pub(crate) observer: &'n dyn Observer,
-    /// Number of passes over the table so far.
     pub(crate) passes: u64,
 }
 
 impl<T: Real> Positive for Normal<'_, '_, T> {
     fn apply(&mut self, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) -> Result<()> {
-        let workers = self.blocks.pass.workers;
+        let (workers, NystromProblem { sums: FirstMoments { means, .. }, mu, constant, .. }) =
+            (self.blocks.pass.workers, self.problem);
         self.k_mm.apply(v, out.rb_mut());
-        out.rb_mut().col_iter_mut().for_each(|column| column.iter_mut().for_each(|v| *v *= self.mu));
-        let theta = self.constant.theta;
+        out.rb_mut().col_iter_mut().for_each(|column| column.iter_mut().for_each(|v| *v *= mu));
+        let theta = constant.theta;
         let shift: Vec<f64> =
-            v.col_iter().map(|v| theta * v.iter().zip(self.means).map(|(v, mean)| v * mean).sum::<f64>()).collect();
+            v.col_iter().map(|v| theta * v.iter().zip(means).map(|(v, mean)| v * mean).sum::<f64>()).collect();
         let (mut totals, mut s) = (vec![0.0; v.ncols()], Vec::new());
         self.passes += self.blocks.visit(self.observer, &mut |k, _| {
             s.resize(k.len() * totals.len(), 0.0);
-            k.sweep(v, &shift, &mut s, out.rb_mut(), workers);
+            k.add_transposed(Some((v, &shift)), &mut s, out.rb_mut(), workers);
             s.chunks_exact(totals.len()).for_each(|s| totals.iter_mut().zip(s).for_each(|(total, s)| *total += s));
         })?;
         for (j, column) in out.col_iter_mut().enumerate() {
-            column.iter_mut().zip(self.means).for_each(|(out, mean)| *out -= theta * mean * totals[j]);
+            column.iter_mut().zip(means).for_each(|(out, mean)| *out -= theta * mean * totals[j]);
         }
         Ok(())
     }

@@ -7,14 +7,13 @@
 //! Whatever is cut into parts for the threads is cut by constants, and every part runs on one thread: the bits do not
 //! depend on how many there are.
 
+use crate::cholesky::factor_at_once;
 use crate::dots::dot;
 use crate::strips::{for_each_strip, row_strips};
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::cholesky::llt::factor as llt;
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve as triangular;
 use faer::prelude::{Reborrow, ReborrowMut};
-use faer::{Accum, Mat, MatMut, MatRef, Par, Spec};
+use faer::{Accum, Mat, MatMut, MatRef, Par};
 use kapprox::Real;
 use kstore::Workers;
 
@@ -41,7 +40,6 @@ pub(crate) struct PackedLower {
 }
 
 impl PackedLower {
-    /// Bytes of a matrix of order m.
     pub(crate) fn bytes(m: usize) -> usize {
         4 * m * (m + PANEL)
     }
@@ -52,7 +50,6 @@ impl PackedLower {
         8 * PANEL * PANEL + threads * (4 << 20)
     }
 
-    /// The zero matrix of order m.
     pub(crate) fn zeros(order: usize) -> Self {
         let panel = |first: usize| vec![0.0; (order - first) * PANEL.min(order - first)];
         Self { order, panels: (0..order).step_by(PANEL).map(panel).collect() }
@@ -85,7 +82,6 @@ impl PackedLower {
         workers.each(self.strips(), |(column, row, out)| block(row, column, out));
     }
 
-    /// Adds `value` to the diagonal.
     pub(crate) fn add_diagonal(&mut self, value: f64) {
         let order = self.order;
         for (j, panel) in self.panels.iter_mut().enumerate() {
@@ -94,7 +90,6 @@ impl PackedLower {
         }
     }
 
-    /// The largest entry of the diagonal.
     pub(crate) fn largest_diagonal(&self) -> f64 {
         let of = |j: usize| (0..self.width(j)).map(move |c| self.panel(j)[(c, c)]);
         (0..self.panels.len()).flat_map(of).fold(0.0, f64::max)
@@ -128,7 +123,7 @@ impl PackedLower {
                 }
             });
             let (mut diagonal, below) = panel.split_at_row_mut(width);
-            factor_block(diagonal.rb_mut()).map_err(|column| first + column)?;
+            factor_at_once(diagonal.rb_mut(), Par::Seq).map_err(|column| first + column)?;
             let diagonal = diagonal.rb();
             workers.each(row_strips(below, STRIP), |(_, strip)| {
                 triangular::solve_lower_triangular_in_place(diagonal, strip.transpose_mut(), Par::Seq);
@@ -205,20 +200,6 @@ impl PackedLower {
     }
 }
 
-/// The Cholesky factor of a block of the diagonal, on one thread.
-fn factor_block(mut block: MatMut<'_, f64>) -> Result<(), usize> {
-    let width = block.nrows();
-    let params = Spec::default();
-    let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(width, Par::Seq, params));
-    let stack = MemStack::new(&mut memory);
-    let done = llt::cholesky_in_place(block.rb_mut(), Default::default(), Par::Seq, stack, params);
-    if let Err(llt::LltError::NonPositivePivot { index }) = done {
-        return Err(index);
-    }
-    // overflow passes for a positive pivot
-    (0..width).find(|i| !block[(*i, *i)].is_finite()).map_or(Ok(()), Err)
-}
-
 /// `out` (b x t) = K v for a block K (b x m) in `T` and v (m x t) in f64, summed in f64. Strips of rows go to the threads.
 pub(crate) fn product<T: Real>(k: MatRef<'_, T>, v: MatRef<'_, f64>, out: MatMut<'_, f64>, workers: &Workers) {
     workers.each(row_strips(out, STRIP), |(row, mut out)| {
@@ -264,18 +245,10 @@ pub(crate) fn add_transposed_product<T: Real>(
     });
 }
 
-/// The block as a matrix in f64.
-pub(crate) fn widened<T: Real>(block: MatRef<'_, T>) -> Mat<f64> {
-    let mut wide = Mat::zeros(block.nrows(), block.ncols());
-    for (j, column) in wide.col_iter_mut().enumerate() {
-        column.iter_mut().zip(block.col(j).iter()).for_each(|(to, from)| *to = kstore::Real::to_f64(*from));
-    }
-    wide
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dots::widened;
 
     fn matrix(m: usize) -> Mat<f64> {
         let b = Mat::<f64>::from_fn(m + 3, m, |i, j| ((i * 37 + j * 101) as f64 * 0.618).sin());

@@ -23,7 +23,7 @@ const LANES: usize = 8;
 
 /// Some rows of the kernel matrix K, b x m row-major.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rows<'k, T> {
+pub(crate) struct KernelRows<'k, T> {
     pub(crate) k: &'k [T],
     pub(crate) m: usize,
 }
@@ -74,16 +74,12 @@ fn turn<T: Copy>(columns: &[T], b: usize, rows: &mut [T], stride: usize) {
     }
 }
 
-/// A strip of rows, its share of a b x t matrix, and its own sums.
-type Strip<'s, T> = (&'s [T], &'s mut [f64], Mat<f64>);
-
-impl<T: Real> Rows<'_, T> {
+impl<T: Real> KernelRows<'_, T> {
     /// Bytes of the sums of a tile's strips, for t targets.
     pub(crate) fn bytes(tile: usize, m: usize, t: usize) -> usize {
         8 * (tile.div_ceil(STRIP) * m * t + tile * t)
     }
 
-    /// Number of rows b.
     pub(crate) fn len(&self) -> usize {
         self.k.len().checked_div(self.m).unwrap_or(0)
     }
@@ -102,56 +98,32 @@ impl<T: Real> Rows<'_, T> {
         });
     }
 
-    /// `out` (m x t) += Kᵀ s for s b x t row-major. 2bmt flops.
-    pub(crate) fn add_transposed(&self, s: &mut [f64], out: MatMut<'_, f64>, workers: &Workers) {
-        let (m, t) = (self.m, out.ncols());
-        self.strips(s, out, workers, |k, s, mut sums| {
-            kapprox::vectorised!({
-                for (k, s) in k.chunks(GROUP * m).zip(s.chunks(GROUP * t)) {
-                    add(k, s, sums.rb_mut());
-                }
-            });
-        });
-    }
-
-    /// `s` (b x t row-major) = K v − 1 shiftᵀ, and `out` (m x t) += Kᵀ s. 4bmt flops.
-    pub(crate) fn sweep(
+    /// `out` (m x t) += Kᵀ s for `s` b x t row-major, which with a `product` (v, shift) is K v − 1 shiftᵀ and written first: 2bmt flops
+    /// for either, with one reading of K. Every strip has its own sums.
+    pub(crate) fn add_transposed(
         &self,
-        v: MatRef<'_, f64>,
-        shift: &[f64],
-        s: &mut [f64],
-        out: MatMut<'_, f64>,
-        workers: &Workers,
-    ) {
-        let (m, t) = (self.m, out.ncols());
-        self.strips(s, out, workers, |k, s, mut sums| {
-            kapprox::vectorised!({
-                for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
-                    dots(k, v, s);
-                    for s in s.chunks_exact_mut(t) {
-                        s.iter_mut().zip(shift).for_each(|(s, shift)| *s -= shift);
-                    }
-                    add(k, s, sums.rb_mut());
-                }
-            });
-        });
-    }
-
-    /// Gives every strip of rows to `work`, with its part of `s` and its own sums, and adds up the sums.
-    fn strips(
-        &self,
+        product: Option<(MatRef<'_, f64>, &[f64])>,
         s: &mut [f64],
         mut out: MatMut<'_, f64>,
         workers: &Workers,
-        work: impl Fn(&[T], &mut [f64], MatMut<'_, f64>) + Sync + Send,
     ) {
         let (m, t) = (self.m, out.ncols());
-        let parts = self.k.chunks(STRIP * m).zip(s.chunks_mut(STRIP * t));
-        let mut strips: Vec<Strip<'_, T>> = parts.map(|(k, s)| (k, s, Mat::zeros(m, t))).collect();
-        for_each_strip(workers, &mut strips, 1, |_, strip| {
-            strip.iter_mut().for_each(|(k, s, sums)| work(k, s, sums.as_mut()));
+        let parts: Vec<_> = self.k.chunks(STRIP * m).zip(s.chunks_mut(STRIP * t)).collect();
+        let mut sums: Vec<Mat<f64>> = parts.iter().map(|_| Mat::zeros(m, t)).collect();
+        workers.each(parts.into_iter().zip(&mut sums).collect(), |((k, s), sums)| {
+            kapprox::vectorised!({
+                for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
+                    if let Some((v, shift)) = product {
+                        dots(k, v, s);
+                        for s in s.chunks_exact_mut(t) {
+                            s.iter_mut().zip(shift).for_each(|(s, shift)| *s -= shift);
+                        }
+                    }
+                    add(k, s, sums.as_mut());
+                }
+            });
         });
-        for (_, _, sums) in &strips {
+        for sums in &sums {
             for (out, sums) in out.rb_mut().col_iter_mut().zip(sums.col_iter()) {
                 out.iter_mut().zip(sums.iter()).for_each(|(out, sum)| *out += sum);
             }
@@ -240,7 +212,7 @@ mod tests {
         // rows and columns around groups, vectors and strips
         for (b, m, t) in [(1, 1, 1), (3, 7, 2), (4, 8, 1), (290, 33, 3), (700, 64, 19)] {
             let k: Vec<f32> = (0..b * m).map(|i| number(i / m, i % m) as f32).collect();
-            let rows = Rows { k: &k, m };
+            let rows = KernelRows { k: &k, m };
             let wide = Mat::<f64>::from_fn(b, m, |i, j| f64::from(k[i * m + j]));
             let v = Mat::<f64>::from_fn(m, t, |i, j| number(i + 3, j + 5));
             let shift: Vec<f64> = (0..t).map(|j| number(j, 9)).collect();
@@ -255,9 +227,9 @@ mod tests {
                     assert!(close(*s, product[(i / t, i % t)]), "{b} x {m}, {t}: {i}");
                 }
                 s.fill(f64::NAN);
-                rows.sweep(v.as_ref(), &shift, &mut s, out.as_mut(), workers);
+                rows.add_transposed(Some((v.as_ref(), &shift)), &mut s, out.as_mut(), workers);
                 let mut again = Mat::<f64>::from_fn(m, t, number);
-                rows.add_transposed(&mut s, again.as_mut(), workers);
+                rows.add_transposed(None, &mut s, again.as_mut(), workers);
                 assert_eq!(again, out, "{b} x {m}, {t}");
                 (s, out)
             };

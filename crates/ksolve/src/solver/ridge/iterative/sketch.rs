@@ -18,15 +18,14 @@
 //! matrix, m³/3 for the factor.
 
 use super::blocks::{Blocks, TOGETHER};
-use super::constant::Constant;
-use super::nystrom::Sums;
+use super::nystrom::NystromProblem;
 use super::packed::PackedLower;
 use super::rows::kernel_rows;
 use crate::strips::for_each_strip;
 use crate::{Error, Result};
 use faer::MatRef;
 use faer::prelude::*;
-use kapprox::{Kernel, Real};
+use kapprox::Real;
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
@@ -59,6 +58,8 @@ pub enum Preconditioner {
     Falkon,
 }
 
+crate::error::enum_of_words!(Preconditioner, "preconditioner", "krill" => Krill, "falkon" => Falkon);
+
 /// Number of groups of the rows, and number of rows of the sketch in each; `None` where the table is no longer than the
 /// sketch.
 fn groups(n: usize, m: usize) -> Option<(usize, usize)> {
@@ -81,33 +82,25 @@ pub(crate) fn making_bytes(m: usize, tile: usize, threads: usize) -> usize {
     8 * m * HELD.max(ROWS) + threads * 8 * COLUMNS * HELD + entries + PackedLower::scratch_bytes(threads)
 }
 
-/// The parts that a preconditioner is made of: kernel, landmarks, sums and penalty.
-pub(crate) struct Making<'m, T: Real> {
-    pub(crate) kind: Preconditioner,
-    pub(crate) sums: &'m Sums,
-    pub(crate) constant: Constant,
-    pub(crate) mu: f64,
-    pub(crate) seed: u64,
-    /// The kernel in f64, and the landmarks.
-    pub(crate) exact: &'m dyn Kernel<f64>,
-    pub(crate) z: MatRef<'m, f64>,
-    pub(crate) observer: &'m dyn Observer,
-    pub(crate) precision: std::marker::PhantomData<T>,
-}
-
-impl<T: Real> Making<'_, T> {
+impl Preconditioner {
     /// Makes the factor of P, and returns it with the number of passes over the table that it took.
     ///
     /// # Errors
     /// Errors of reading the rows; [`Error::Indefinite`] where no jitter makes P definite.
-    pub(crate) fn factor(&self, blocks: &mut Blocks<'_, T>) -> Result<(PackedLower, u64)> {
+    pub(crate) fn factor<T: Real>(
+        self,
+        problem: NystromProblem<'_>,
+        seed: u64,
+        blocks: &mut Blocks<'_, T>,
+        observer: &dyn Observer,
+    ) -> Result<(PackedLower, u64)> {
         let (m, workers) = (blocks.landmarks(), blocks.pass.workers);
         let (mut jitter, mut passes) = (JITTER * f64::EPSILON * (m as f64).sqrt(), 0);
         for _ in 0..=RAISES {
-            let mut p = self.regulariser(m, workers);
-            match self.kind {
-                Preconditioner::Krill => passes += self.krill(&mut p, blocks)?,
-                Preconditioner::Falkon => self.falkon(&mut p, workers),
+            let mut p = problem.regulariser(workers);
+            match self {
+                Self::Krill => passes += problem.add_sketch(&mut p, seed, blocks, observer)?,
+                Self::Falkon => problem.add_landmarks(&mut p, workers),
             }
             p.add_diagonal(jitter * p.largest_diagonal());
             if p.factor(workers).is_ok() {
@@ -115,15 +108,16 @@ impl<T: Real> Making<'_, T> {
             }
             jitter *= 100.0;
         }
-        let lambda = self.mu / self.sums.rows as f64;
+        let lambda = problem.mu / problem.sums.rows as f64;
         Err(Error::Indefinite { rank: m, lambda, precision: <T as kstore::Real>::NAME })
     }
+}
 
-    /// The matrix μ K_mm.
-    fn regulariser(&self, m: usize, workers: &Workers) -> PackedLower {
-        let mut p = PackedLower::zeros(m);
+impl NystromProblem<'_> {
+    fn regulariser(&self, workers: &Workers) -> PackedLower {
+        let mut p = PackedLower::zeros(self.z.nrows());
         p.fill(workers, |row, column, mut out| {
-            self.exact.block(self.z.subrows(row, out.nrows()), self.z.subrows(column, out.ncols()), out.rb_mut());
+            self.kernel.block(self.z.subrows(row, out.nrows()), self.z.subrows(column, out.ncols()), out.rb_mut());
             out.col_iter_mut().for_each(|column| column.iter_mut().for_each(|k| *k *= self.mu));
         });
         p
@@ -140,20 +134,26 @@ impl<T: Real> Making<'_, T> {
         p.add_gram(MatRef::from_row_major_slice(&k, k.len() / shift.len(), shift.len()), scale, workers);
     }
 
-    fn falkon(&self, p: &mut PackedLower, workers: &Workers) {
+    fn add_landmarks(&self, p: &mut PackedLower, workers: &Workers) {
         let (m, shift) = (self.z.nrows(), self.shift());
         for first in (0..m).step_by(ROWS) {
             let x = self.z.subrows(first, ROWS.min(m - first));
             let mut k = vec![0.0; x.nrows() * m];
-            kernel_rows(self.exact, x, self.z, &mut k, workers);
+            kernel_rows(self.kernel, x, self.z, &mut k, workers);
             Self::add_centred(p, k, &shift, self.sums.rows as f64 / m as f64, workers);
         }
     }
 
-    fn krill(&self, p: &mut PackedLower, blocks: &mut Blocks<'_, T>) -> Result<u64> {
+    fn add_sketch<T: Real>(
+        &self,
+        p: &mut PackedLower,
+        seed: u64,
+        blocks: &mut Blocks<'_, T>,
+        observer: &dyn Observer,
+    ) -> Result<u64> {
         let (m, shift, workers) = (blocks.landmarks(), self.shift(), blocks.pass.workers);
         let Some((groups, rows)) = groups(self.sums.rows, m) else {
-            return blocks.visit(self.observer, &mut |k, _| {
+            return blocks.visit(observer, &mut |k, _| {
                 for k in k.k.chunks(ROWS * m) {
                     let wide = k.iter().map(|k| kstore::Real::to_f64(*k)).collect();
                     Self::add_centred(p, wide, &shift, 1.0, workers);
@@ -162,8 +162,8 @@ impl<T: Real> Making<'_, T> {
         };
         let (mut sketch, mut passes) = (Sketch::new(rows, shift), 0);
         for group in 0..groups {
-            let keys = Keys::new(self.seed, groups as u64, group as u64, rows as u64);
-            passes += blocks.visit_some(self.observer, |row| keys.takes(row), &mut |numbers, k| {
+            let keys = Keys::new(seed, groups as u64, group as u64, rows as u64);
+            passes += blocks.visit_some(observer, |row| keys.takes(row), &mut |numbers, k| {
                 let entries: Vec<Entries> = numbers.iter().map(|row| keys.entries(*row)).collect();
                 sketch.add(&entries, k, workers);
             })?;

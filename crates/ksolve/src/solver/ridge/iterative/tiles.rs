@@ -10,7 +10,7 @@
 use crate::strips::Pool;
 use crate::strips::row_strips;
 use faer::prelude::*;
-use faer::{MatMut, MatRef};
+use faer::{Mat, MatMut, MatRef};
 use kapprox::{Kernel, Real};
 use kstore::Workers;
 use std::sync::{Mutex, PoisonError};
@@ -28,7 +28,6 @@ pub(crate) struct Tiles<'a, T: Real> {
     kernel: &'a dyn Kernel<T>,
     x: MatRef<'a, T>,
     workers: &'a Workers,
-    /// Number of rows of a strip.
     strip: usize,
 }
 
@@ -42,6 +41,13 @@ impl<'a, T: Real> Tiles<'a, T> {
     /// Bytes of buffers for a product with t columns on so many threads.
     pub(crate) fn bytes(threads: usize, t: usize) -> usize {
         threads.max(1) * BLOCK * (BLOCK * size_of::<T>() + 16 * t)
+    }
+
+    /// K v, n x t.
+    pub(crate) fn product(&self, v: MatRef<'_, f64>) -> Mat<f64> {
+        let mut out = Mat::zeros(v.nrows(), v.ncols());
+        self.apply(v, out.as_mut());
+        out
     }
 
     /// `out` = K v, both n x t with contiguous columns.
@@ -194,7 +200,6 @@ fn rounds(count: usize) -> Vec<Vec<(usize, usize)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faer::Mat;
     use kapprox::Spec;
 
     #[test]
@@ -223,9 +228,7 @@ mod tests {
             let v = Mat::from_fn(n, 2, |i, j| ((i + 3 * j) as f64).cos());
             let product = |threads: usize| {
                 let workers = Workers::new(threads);
-                let mut out = Mat::zeros(n, 2);
-                Tiles::new(&*kernel, x, &workers).apply(v.as_ref(), out.as_mut());
-                out
+                Tiles::new(&*kernel, x, &workers).product(v.as_ref())
             };
             let found = product(1);
             assert!(found == product(3), "{n}");

@@ -18,12 +18,12 @@
 
 use super::super::lagrangian::Terms;
 use super::super::loss::Row;
-use super::gram::{Cache, Gram, WORKING};
+use super::gram::{Gram, Points, RowCache, WORKING};
 use super::smo::{Local, add};
 use crate::Intercept;
 use crate::strips::{Pool, for_each_strip};
 use faer::{MatMut, MatRef};
-use kapprox::{Kernel, Real};
+use kapprox::Real;
 use kstore::Workers;
 
 /// Share of the violation at which a round ends.
@@ -44,17 +44,14 @@ const PROOFS: usize = 6;
 /// Evaluations of P in the search for b: the bracket is then a billionth as wide.
 const SEARCH: usize = 44;
 
-/// What a machine was found to be.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found {
-    /// Multipliers of its rows.
+pub(super) struct SolvedMachine {
     pub(super) beta: Vec<f64>,
     pub(super) b: f64,
     pub(super) primal: f64,
     pub(super) dual: f64,
     /// The relative gap before every round, and at the end.
     pub(super) gaps: Vec<f64>,
-    /// Number of rounds.
     pub(super) rounds: usize,
 }
 
@@ -66,7 +63,6 @@ pub(super) struct Dual {
     f: Vec<f64>,
 }
 
-/// A point's certificate.
 #[derive(Clone, Copy, Debug)]
 struct Certificate {
     b: f64,
@@ -84,23 +80,14 @@ impl Certificate {
     }
 }
 
-/// The kernel in f64, and the rows in f64.
-#[derive(Clone, Copy)]
-pub(super) struct Exactly<'a> {
-    pub(super) kernel: &'a dyn Kernel<f64>,
-    pub(super) x: MatRef<'a, f64>,
-    pub(super) shift: f64,
-}
-
 impl Dual {
-    /// The machine whose multipliers are 0.
     pub(super) fn new(rows: Vec<Row>, terms: Terms) -> Self {
         let n = rows.len();
         Self { rows, terms, beta: vec![0.0; n], f: vec![0.0; n] }
     }
 
     /// Gives the first rows the multipliers that sum to the s of the terms; f is then computed from them.
-    pub(super) fn fill(&mut self, exactly: Exactly<'_>, workers: &Workers, stop: &(dyn Fn() -> bool + Sync)) {
+    pub(super) fn fill(&mut self, exactly: Points<'_, f64>, workers: &Workers, stop: &(dyn Fn() -> bool + Sync)) {
         let mut left = self.terms.total;
         for (beta, row) in self.beta.iter_mut().zip(&self.rows) {
             *beta = row.c.min(left);
@@ -118,11 +105,11 @@ impl Dual {
     pub(super) fn solve<T: Real>(
         &mut self,
         gram: &mut Gram<'_, T>,
-        exactly: Option<Exactly<'_>>,
+        exactly: Option<Points<'_, f64>>,
         most: usize,
         workers: &Workers,
         stop: &(dyn Fn() -> bool + Sync),
-    ) -> Found {
+    ) -> SolvedMachine {
         let (mut gaps, mut rounds, mut working, mut proofs) = (Vec::new(), 0, Vec::new(), 0);
         let mut at = self.certificate();
         loop {
@@ -151,7 +138,7 @@ impl Dual {
         }
         gaps.push(at.gap());
         let b = if self.terms.intercept == Intercept::Penalised { self.beta.iter().sum() } else { at.b };
-        Found { beta: self.beta.clone(), b, primal: at.primal, dual: at.dual, gaps, rounds }
+        SolvedMachine { beta: self.beta.clone(), b, primal: at.primal, dual: at.dual, gaps, rounds }
     }
 
     fn balanced(&self) -> bool {
@@ -162,7 +149,6 @@ impl Dual {
         if self.balanced() { at.highest - at.least } else { at.highest.max(-at.least) }
     }
 
-    /// The slopes of rising and falling at row i.
     fn slopes(&self, i: usize) -> (f64, f64) {
         let piece = self.terms.loss.piece(self.beta[i], self.rows[i]);
         (self.f[i] + piece.rise, self.f[i] + piece.fall)
@@ -217,10 +203,9 @@ impl Dual {
         }
     }
 
-    /// A round on the rows at work.
     fn part<T: Real>(
         &mut self,
-        cache: &mut Cache<'_, T>,
+        cache: &mut RowCache<'_, T>,
         working: &[usize],
         tolerance: f64,
         workers: &Workers,
@@ -286,7 +271,7 @@ impl Dual {
     /// Computes f anew with kernel values in f64; where `stop` says so, it ends early, and f is of no use.
     fn prove(
         &mut self,
-        Exactly { kernel, x, shift }: Exactly<'_>,
+        Points { kernel, x, shift }: Points<'_, f64>,
         workers: &Workers,
         stop: &(dyn Fn() -> bool + Sync),
     ) {

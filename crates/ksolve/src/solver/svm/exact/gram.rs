@@ -22,15 +22,12 @@ const SQUARE: usize = 64;
 /// Rows whose kernel values are made at once.
 const MADE: usize = 128;
 
-/// Kernel values between the rows of a machine.
 pub(super) enum Gram<'a, T: Real> {
-    /// All of them, n x n.
     Whole(Vec<T>),
     /// Rows of the matrix, those used last.
-    Some(Cache<'a, T>),
+    Some(RowCache<'a, T>),
 }
 
-/// The rows of a machine.
 #[derive(Clone, Copy)]
 pub(super) struct Points<'a, T: Real> {
     pub(super) kernel: &'a dyn Kernel<T>,
@@ -69,7 +66,7 @@ impl<'a, T: Real> Gram<'a, T> {
                 whole(points, parts, known, &mut memory, workers);
                 Self::Whole(memory)
             }
-            false => Self::Some(Cache::new(points, room / (n * size_of::<T>()))),
+            false => Self::Some(RowCache::new(points, room / (n * size_of::<T>()))),
         }
     }
 
@@ -140,9 +137,8 @@ fn mirror<T: Copy>(k: &mut [T], n: usize, columns: &Range<usize>, top: usize) {
 }
 
 /// Rows of the kernel matrix of a machine, those that were used last.
-pub(super) struct Cache<'a, T: Real> {
+pub(super) struct RowCache<'a, T: Real> {
     points: Points<'a, T>,
-    /// Most rows that are kept.
     most: usize,
     /// Rows, n numbers each.
     kept: Vec<Vec<T>>,
@@ -153,7 +149,7 @@ pub(super) struct Cache<'a, T: Real> {
     now: u64,
 }
 
-impl<'a, T: Real> Cache<'a, T> {
+impl<'a, T: Real> RowCache<'a, T> {
     pub(super) fn new(points: Points<'a, T>, most: usize) -> Self {
         let n = points.x.nrows();
         let most = most.clamp(WORKING, n);
@@ -201,7 +197,6 @@ impl<'a, T: Real> Cache<'a, T> {
         true
     }
 
-    /// A row of the matrix that was brought here.
     pub(super) fn row(&self, row: usize) -> &[T] {
         self.place[row].map_or(&[], |place| &self.kept[place as usize])
     }
@@ -259,7 +254,7 @@ mod tests {
         let kernel = kapprox::Spec::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
         let (n, all) = (WORKING + 300, points(WORKING + 300));
         let points = Points { kernel: &*kernel, x: MatRef::from_row_major_slice(&all, n, 3), shift: 0.0 };
-        let (mut small, mut large) = (Cache::new(points, 0), Cache::new(points, n));
+        let (mut small, mut large) = (RowCache::new(points, 0), RowCache::new(points, n));
         for (first, step, count) in [(0, 1, WORKING), (300, 1, WORKING), (1, 3, 400), (0, 1, WORKING)] {
             let rows: Vec<usize> = (0..count).map(|i| first + i * step).collect();
             assert!(small.bring(&rows, &Workers::sequential(), &|| false));

@@ -20,20 +20,18 @@ mod gram;
 mod smo;
 mod solvers;
 
-pub(super) use solvers::{link, wrong};
-
-use super::best::Best;
+use super::group::Best;
 use super::lagrangian::Terms;
 use super::loss::Row;
 use super::{Solved, fitted, held_out};
 use crate::model::Basis;
 use crate::solver::Points::Rows;
-use crate::solver::ridge::iterative::rows::{Rows as KernelRows, kernel_rows};
+use crate::solver::ridge::iterative::rows::{KernelRows, kernel_rows};
 use crate::solver::{Features, Fitted};
 use crate::strips::Pool;
 use crate::train::{self, Cut, Stage, Work, needs_wide_for, whole};
 use crate::{Intercept, Result};
-use dual::{Dual, Exactly, Found};
+use dual::{Dual, SolvedMachine};
 use faer::{Mat, MatRef};
 use gram::{Gram, Points};
 use kapprox::{Kernel, Real};
@@ -47,7 +45,6 @@ const PART: usize = 512;
 /// Rows that are scored at once.
 const SCORED: usize = 256;
 
-/// All rows, and the kernel.
 struct Exact<'a, T: Real> {
     data: &'a Features<'a, T>,
     rows: &'a MemoryRows<T>,
@@ -63,12 +60,10 @@ struct Exact<'a, T: Real> {
 
 /// Machines that have the same rows.
 struct Machines<'m, T> {
-    /// Positions of the rows.
     at: Vec<usize>,
     /// Rows of each part, whose kernel matrices may be known.
     parts: Vec<usize>,
     known: Vec<Option<&'m [T]>>,
-    /// Number of machines.
     count: usize,
     /// Target and cost of a row: of a machine, at a penalty, by its position.
     row: Box<dyn Fn(usize, usize, usize) -> Row + Sync + Send + 'm>,
@@ -82,10 +77,8 @@ impl<'m, T> Machines<'m, T> {
     }
 }
 
-/// How machines are solved.
 #[derive(Clone, Copy)]
 struct Asked<'s> {
-    /// The terms at each penalty, strongest first.
     terms: &'s [Terms],
     /// Most sweeps: as many rounds as bring all rows of a machine to work.
     steps: usize,
@@ -94,13 +87,11 @@ struct Asked<'s> {
 }
 
 /// The machines of some rows: for each machine, what was found at each penalty.
-type Paths = Vec<Vec<Found>>;
+type Paths = Vec<Vec<SolvedMachine>>;
 
 /// Functions of the support vectors of some machines.
 struct Expansion {
-    /// Positions of the support vectors.
     support: Vec<usize>,
-    /// One column for each machine.
     coefficients: Mat<f64>,
     intercept: Vec<f64>,
 }
@@ -136,7 +127,7 @@ impl<'a, T: Real> Exact<'a, T> {
 
     /// Positions of the rows outside a fold, or of all.
     fn outside(&self, held: Option<u16>) -> Vec<usize> {
-        (0..self.rows.len()).filter(|i| held.is_none_or(|fold| self.folds[*i] != fold)).collect()
+        (0..self.rows.len()).filter(|i| held.is_none_or(|fold| self.folds.get(*i) != Some(&fold))).collect()
     }
 
     /// Some rows as a matrix in `U`, row-major.
@@ -213,7 +204,7 @@ impl<'a, T: Real> Exact<'a, T> {
         let starts = first.total != 0.0;
         let exact = if asked.prove || starts { self.copied::<f64>(&set.at) } else { Vec::new() };
         let shift = points.shift.to_f64();
-        let exactly = || Exactly { kernel: &*self.wide, x: MatRef::from_row_major_slice(&exact, n, d), shift };
+        let exactly = || Points { kernel: &*self.wide, x: MatRef::from_row_major_slice(&exact, n, d), shift };
         let mut gram = Gram::new(points, (&set.parts, &set.known), std::mem::take(memory), room, workers);
         let stop = || self.stops(observer);
         let machine = |machine: usize| {
@@ -239,9 +230,9 @@ impl<'a, T: Real> Exact<'a, T> {
     }
 
     /// The support vectors of machines, in the order of the rows, and their coefficients.
-    fn expansion<'f>(&self, machines: impl Iterator<Item = (&'f [usize], &'f Found)> + Clone) -> Expansion {
+    fn expansion<'f>(&self, machines: impl Iterator<Item = (&'f [usize], &'f SolvedMachine)> + Clone) -> Expansion {
         let mut place = vec![usize::MAX; self.rows.len()];
-        let each = |(at, found): (&'f [usize], &'f Found)| at.iter().copied().zip(found.beta.iter().copied());
+        let each = |(at, found): (&'f [usize], &'f SolvedMachine)| at.iter().copied().zip(found.beta.iter().copied());
         machines.clone().flat_map(each).filter(|(_, beta)| *beta != 0.0).for_each(|(i, _)| place[i] = 0);
         let support: Vec<usize> = (0..place.len()).filter(|i| place[*i] == 0).collect();
         support.iter().enumerate().for_each(|(j, i)| place[*i] = j);
@@ -281,7 +272,7 @@ impl<'a, T: Real> Exact<'a, T> {
     /// The functions of solved machines, with their report. `deviations` are those of the targets.
     fn fitted<'f>(
         &self,
-        machines: impl Iterator<Item = (&'f [usize], &'f Found)> + Clone,
+        machines: impl Iterator<Item = (&'f [usize], &'f SolvedMachine)> + Clone,
         (unit, lambda): (f64, Option<f64>),
         deviations: &[f64],
     ) -> Fitted<T> {

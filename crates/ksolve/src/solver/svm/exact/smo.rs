@@ -27,13 +27,11 @@ const LOOK: usize = 512;
 
 /// A machine on q rows.
 pub(super) struct Local<'a, T> {
-    /// The kernel matrix, q x q.
     pub(super) k: &'a [T],
     pub(super) rows: &'a [Row],
     pub(super) loss: Loss,
     /// True where Σβ is to stay as it is.
     pub(super) balanced: bool,
-    /// Multipliers β.
     pub(super) beta: &'a mut [f64],
     /// The values f, which are kept up to date.
     pub(super) f: &'a mut [f64],
@@ -61,13 +59,11 @@ impl<'a, T: Real> Local<'a, T> {
         }
     }
 
-    /// Row i of K.
     fn row(&self, i: usize) -> &'a [T] {
         let q = self.rows.len();
         &self.k[i * q..(i + 1) * q]
     }
 
-    /// Computes the slopes of a row anew.
     fn update(&self, slopes: &mut Slopes, i: usize) {
         let piece = self.loss.piece(self.beta[i], self.rows[i]);
         (slopes.rise[i], slopes.fall[i]) = (piece.rise, piece.fall);
@@ -243,7 +239,6 @@ impl Best {
         }
     }
 
-    /// The place of the largest value, and the value.
     fn place(&self) -> (usize, f64) {
         let lane = (1..LANES).fold(0, |best, l| if self.value[l] > self.value[best] { l } else { best });
         (self.chunk[lane] as usize * LANES + lane, self.value[lane])

@@ -1,14 +1,15 @@
 //! The three machines on rows in memory: classes, values, novelty.
 
+use super::super::HELD_OUT;
 use super::super::OneClass;
 use super::super::classes::Svm;
 use super::super::lagrangian::Terms;
 use super::super::loss::{Loss, Row};
-use super::super::svr::{Svr, moments};
+use super::super::svr::{HELD_OUT_MSE, Svr, moments};
 use super::{Asked, Exact, Expansion, Machines, Paths};
-use crate::solver::held_out::{self, Chosen, HeldOut};
+use crate::solver::held_out::{self, HeldOut};
 use crate::solver::{Features, Fitted, Penalty};
-use crate::{Classes, Error, Intercept, Link, Result, Targets, platt};
+use crate::{Error, Intercept, Result, Targets};
 use kapprox::Real;
 
 /// The terms of one machine: costs are those of its rows.
@@ -16,7 +17,6 @@ fn terms(loss: Loss, intercept: Intercept, total: f64, gap: f64) -> Terms {
     Terms { loss, intercept, total, cost: 1.0, gap, patience: usize::MAX }
 }
 
-/// Warns of machines that ran out of rounds.
 fn warn_of_gap<T: Real>(sets: &[Paths], gap: f64, data: &Features<'_, T>, whose: &str) {
     let last = sets.iter().flatten().flatten().filter_map(|found| Some((*found.gaps.last()?, found.rounds)));
     let worst = last.fold((0.0, 0), |worst, one| if one.0 > worst.0 { one } else { worst });
@@ -29,29 +29,24 @@ fn warn_of_gap<T: Real>(sets: &[Paths], gap: f64, data: &Features<'_, T>, whose:
     }
 }
 
-/// Whose gap it is, of machines for rows that are held out.
-const HELD_OUT: &str = " of a machine that has not seen some rows";
-
 impl<T: Real> Exact<'_, T> {
     /// The rows of a fold are scored by machines that have not seen them: `sets` makes the machines that are to be solved.
     fn held_out<'m>(
         &self,
         sets: &dyn Fn(Option<u16>) -> Vec<Machines<'m, T>>,
-        asked: &dyn Fn(u64) -> Vec<Terms>,
+        terms: &[Terms],
         (t, steps): (usize, usize),
     ) -> Result<HeldOut<T>> {
         let data = self.data;
-        let penalties = asked(1).len();
-        let mut found = HeldOut::new(self.rows.len(), t, penalties);
+        let mut found = HeldOut::new(self.rows.len(), t, terms.len());
         let folds = data.folds.count() as u16;
         let machines = t as u64 * u64::from(folds);
         let stage = data.resources.stages.stage("machines without a fold", Some(machines));
         for fold in 0..folds {
-            let outside = self.folds.iter().filter(|of| **of != fold).count() as u64;
-            let (sets, terms) = (sets(Some(fold)), asked(outside));
-            let paths = self.solve(&sets, Asked { terms: &terms, steps, prove: false }, &*stage)?;
+            let sets = sets(Some(fold));
+            let paths = self.solve(&sets, Asked { terms, steps, prove: false }, &*stage)?;
             warn_of_gap(&paths, terms[0].gap, data, HELD_OUT);
-            for penalty in 0..penalties {
+            for penalty in 0..terms.len() {
                 let functions: Expansion = self.expansion(at_penalty(&sets, &paths, penalty));
                 let scores = &mut found.scores[penalty];
                 self.score(fold, &functions, |i, values| {
@@ -62,6 +57,23 @@ impl<T: Real> Exact<'_, T> {
         }
         Ok(found)
     }
+
+    /// The functions of machines of all rows at one penalty, with their report. `deviations` are those of the targets.
+    fn final_fit(
+        &self,
+        sets: &[Machines<'_, T>],
+        terms: Terms,
+        steps: usize,
+        lambda: Option<f64>,
+        deviations: &[f64],
+    ) -> Result<Fitted<T>> {
+        let stage = self.data.resources.stages.stage("machines", Some(deviations.len() as u64));
+        let paths = self.solve(sets, Asked { terms: &[terms], steps, prove: true }, &*stage)?;
+        warn_of_gap(&paths, terms.gap, self.data, "");
+        // objectives are reported of the sum of losses, or of the one-class machine as it is
+        let unit = lambda.map_or(1.0, |lambda| 2.0 * lambda);
+        Ok(self.fitted(at_penalty(sets, &paths, 0), (unit, lambda), deviations))
+    }
 }
 
 /// The machines of all sets at a penalty, in their order.
@@ -69,7 +81,7 @@ fn at_penalty<'f, T>(
     sets: &'f [Machines<'_, T>],
     paths: &'f [Paths],
     penalty: usize,
-) -> impl Iterator<Item = (&'f [usize], &'f super::Found)> + Clone {
+) -> impl Iterator<Item = (&'f [usize], &'f super::SolvedMachine)> + Clone {
     let of = move |(set, path): (&'f Machines<'_, T>, &'f Paths)| {
         path.iter().map(move |penalties| (&set.at[..], &penalties[penalty]))
     };
@@ -136,52 +148,14 @@ impl Svm {
             };
             machines.iter().map(pair).collect()
         };
-        let found = match data.folds.count() {
-            1 => None,
-            _ => {
-                let terms = |_| vec![terms; self.penalties.len()];
-                let t = (machines.len(), self.steps);
-                Some(exact.held_out(&|held| sets(held, &self.penalties), &terms, t)?)
-            }
-        };
-        let chosen = found.as_ref().map(|found| {
-            let told = if self.pairs { classes.clone().in_pairs() } else { classes.clone() };
-            held_out::choose(&self.penalties, data.rows, found.errors(wrong(&told, codes)), "held-out error at each")
-        });
-        let penalty = self.penalties[chosen.as_ref().map_or(0, |chosen| chosen.at)];
-        let sets = sets(None, &[penalty]);
-        let stage = data.resources.stages.stage("machines", Some(machines.len() as u64));
-        let paths = exact.solve(&sets, Asked { terms: &[terms], steps: self.steps, prove: true }, &*stage)?;
-        warn_of_gap(&paths, self.gap, data, "");
-        let lambda = penalty.lambda(data.rows);
+        let asked = vec![terms; self.penalties.len()];
+        let found = || exact.held_out(&|held| sets(held, &self.penalties), &asked, (machines.len(), self.steps));
+        let compared = self.compare(data, classes, codes, found)?;
         let unit = vec![1.0; machines.len()];
-        let mut fitted = exact.fitted(at_penalty(&sets, &paths, 0), (2.0 * lambda, Some(lambda)), &unit);
-        fitted.pairs = self.pairs && k > 2;
-        if let (Some(Chosen { at, figures }), Some(found)) = (chosen, found) {
-            fitted.link = self.probabilities.then(|| link(&machines, &found.scores[at], codes));
-            fitted.figures.extend(figures);
-        }
-        Ok(Some(fitted))
+        let lambda = Some(compared.penalty.lambda(data.rows));
+        let fitted = exact.final_fit(&sets(None, &[compared.penalty]), terms, self.steps, lambda, &unit)?;
+        Ok(Some(self.told(fitted, compared, codes, k)))
     }
-}
-
-/// 1 for a row whose scores are of another class than its own.
-pub(in super::super) fn wrong<'c>(
-    told: &'c Classes,
-    codes: &'c [u32],
-) -> impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64 + 'c {
-    move |i, scores| f64::from(u8::from(told.decide(scores) != codes[i] as usize))
-}
-
-/// The link to probabilities, from the scores of rows by machines that have not seen them.
-pub(in super::super) fn link<T: Real>(machines: &[(u32, Option<u32>)], scores: &[T], codes: &[u32]) -> Link {
-    let t = machines.len();
-    let fits = machines.iter().enumerate().map(|(j, (class, _))| {
-        let rows = scores.iter().skip(j).step_by(t).zip(codes);
-        platt::fit(rows.map(|(score, code)| (score.to_f64(), code == class)))
-    });
-    let (a, b) = fits.unzip();
-    Link::Platt { a, b }
 }
 
 impl Svr {
@@ -203,34 +177,22 @@ impl Svr {
             let shift = move |j: usize| if free { moments[j].0 } else { 0.0 };
             vec![Machines::new(outside, t, move |j, at, i| Row { y: y(i, j) - shift(j), c: costs[at] })]
         };
-        let found = match data.folds.count() {
-            1 => None,
-            _ => {
-                let terms = |_| vec![terms; self.penalties.len()];
-                Some(exact.held_out(&|held| sets(held, &self.penalties), &terms, (t, self.steps))?)
-            }
+        let means: Vec<Vec<(f64, f64)>> = (0..data.folds.count() as u16).map(|fold| moments(Some(fold))).collect();
+        let square = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
+            let shift = |j: usize| if free { means[exact.folds[i] as usize][j].0 } else { 0.0 };
+            let squares = scores.enumerate().map(|(j, score)| (score + shift(j) - y(i, j)).powi(2));
+            squares.sum::<f64>() / t as f64
         };
-        let chosen = found.map(|found| {
-            let means: Vec<Vec<(f64, f64)>> = (0..data.folds.count() as u16).map(|fold| moments(Some(fold))).collect();
-            let square = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
-                let shift = |j: usize| if free { means[exact.folds[i] as usize][j].0 } else { 0.0 };
-                let squares = scores.enumerate().map(|(j, score)| (score + shift(j) - y(i, j)).powi(2));
-                squares.sum::<f64>() / t as f64
-            };
-            held_out::choose(&self.penalties, data.rows, found.errors(square), "held-out mse at each")
-        });
-        let penalty = self.penalties[chosen.as_ref().map_or(0, |chosen| chosen.at)];
-        let sets = sets(None, &[penalty]);
-        let stage = data.resources.stages.stage("machines", Some(t as u64));
-        let paths = exact.solve(&sets, Asked { terms: &[terms], steps: self.steps, prove: true }, &*stage)?;
-        warn_of_gap(&paths, self.gap, data, "");
-        let (lambda, all) = (penalty.lambda(data.rows), moments(None));
+        let asked = vec![terms; self.penalties.len()];
+        let found = || exact.held_out(&|held| sets(held, &self.penalties), &asked, (t, self.steps));
+        let compared = held_out::compare(&self.penalties, data, HELD_OUT_MSE, found, square)?;
+        let (lambda, all) = (Some(compared.penalty.lambda(data.rows)), moments(None));
         let deviations: Vec<f64> = all.iter().map(|(_, deviation)| *deviation).collect();
-        let mut fitted = exact.fitted(at_penalty(&sets, &paths, 0), (2.0 * lambda, Some(lambda)), &deviations);
+        let mut fitted = exact.final_fit(&sets(None, &[compared.penalty]), terms, self.steps, lambda, &deviations)?;
         if free {
             fitted.intercept.iter_mut().zip(&all).for_each(|(b, (mean, _))| *b += mean);
         }
-        fitted.figures.extend(chosen.into_iter().flat_map(|chosen| chosen.figures));
+        fitted.figures.extend(compared.figures);
         Ok(Some(fitted))
     }
 }
@@ -243,13 +205,10 @@ impl OneClass {
         let c = 1.0 / (self.nu * exact.rows.len() as f64);
         let terms = terms(Loss::OneSided, Intercept::Free, 1.0, self.gap);
         let sets = [Machines::new(exact.outside(None), 1, move |_, _, _| Row { y: 0.0, c })];
-        let stage = data.resources.stages.stage("machines", Some(1));
-        let paths = exact.solve(&sets, Asked { terms: &[terms], steps: self.steps, prove: true }, &*stage)?;
-        warn_of_gap(&paths, self.gap, data, "");
         // scores are of the size of the kernel's diagonal
         let mut diagonal = vec![0.0; exact.rows.len()];
         exact.kernel.diag(exact.x(), &mut diagonal);
         let unit = diagonal.iter().map(|k| k.abs()).sum::<f64>() / diagonal.len().max(1) as f64;
-        Ok(Some(exact.fitted(at_penalty(&sets, &paths, 0), (1.0, None), &[unit])))
+        exact.final_fit(&sets, terms, self.steps, None, &[unit]).map(Some)
     }
 }

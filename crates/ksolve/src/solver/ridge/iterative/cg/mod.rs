@@ -61,10 +61,8 @@ pub(crate) trait Positive {
     fn precondition(&mut self, r: MatRef<'_, f64>, z: MatMut<'_, f64>) -> Result<()>;
 }
 
-/// The norm of residuals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Norm {
-    /// ‖r‖₂.
     Euclidean,
     /// √(rᵀM⁻¹r), which is about the energy norm √(eᵀAe) of the error e where M is near A.
     Preconditioned,
@@ -75,18 +73,15 @@ pub(crate) enum Norm {
 pub(crate) struct Until<'a> {
     /// Residual at which a column has converged, as a share of the norm of its right side.
     pub(crate) tolerance: f64,
-    /// The observer, which may stop the iteration.
     pub(crate) observer: &'a dyn Observer,
-    /// The journal that saves the iteration and finds it again.
     pub(crate) journal: Option<&'a Journal<'a>>,
 }
 
 /// The solution, and how the iteration went.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct CgSolution {
     /// The solution x, n x t.
     pub(crate) x: Mat<f64>,
-    /// Number of iterations of each column.
     pub(crate) iterations: Vec<usize>,
     /// True residual of each column in the norm asked for, as a share of the norm of its right side.
     pub(crate) residuals: Vec<f64>,
@@ -94,8 +89,7 @@ pub(crate) struct Found {
     pub(crate) converged: bool,
 }
 
-impl Found {
-    /// The largest residual of all columns.
+impl CgSolution {
     pub(crate) fn residual(&self) -> f64 {
         self.residuals.iter().copied().fold(0.0, f64::max)
     }
@@ -121,7 +115,7 @@ pub(crate) fn bytes(n: usize, t: usize) -> usize {
 ///
 /// # Errors
 /// Errors of the products; [`kstore::Error::Interrupted`]; [`Error::NotFinite`] for numbers that overflow.
-pub(crate) fn solve(system: &mut dyn Positive, b: MatRef<'_, f64>, norm: Norm, until: Until<'_>) -> Result<Found> {
+pub(crate) fn solve(system: &mut dyn Positive, b: MatRef<'_, f64>, norm: Norm, until: Until<'_>) -> Result<CgSolution> {
     let Until { tolerance, observer, journal } = until;
     let (mut steps, state) = Steps::begin(journal, "conjugate gradient", || State::new(b));
     if steps.is_complete() {

@@ -1,14 +1,12 @@
 //! The state of conjugate gradient between iterations, and how it is saved.
 
-use super::Found;
+use super::CgSolution;
 use faer::{Mat, MatRef};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 
 /// The state of a right side whose iteration still runs.
 pub(super) struct Column {
-    /// Number of the right side.
     pub(super) j: usize,
-    /// Norm of the right side.
     pub(super) scale: f64,
     /// rᵀz; 0 where the directions begin anew.
     pub(super) rz: f64,
@@ -22,7 +20,7 @@ pub(super) struct Column {
 
 /// The state of the iteration between two steps.
 pub(super) struct State {
-    pub(super) found: Found,
+    pub(super) found: CgSolution,
     /// The x of the smallest true residual, by right side.
     pub(super) best: Mat<f64>,
     /// Residuals, by right side.
@@ -38,7 +36,7 @@ impl State {
         let (n, t) = b.shape();
         let column = |j| Column { j, scale: 0.0, rz: 0.0, claimed: 0.0, proven: 1.0, stalls: 0 };
         Self {
-            found: Found { x: Mat::zeros(n, t), iterations: vec![0; t], residuals: vec![0.0; t], converged: true },
+            found: CgSolution { x: Mat::zeros(n, t), iterations: vec![0; t], residuals: vec![0.0; t], converged: true },
             best: Mat::zeros(n, t),
             r: b.to_owned(),
             p: Mat::zeros(n, t),

@@ -59,7 +59,6 @@ fn what_rounding_does_not_allow_is_not_called_converged() {
     assert!(!found.converged && found.residuals[0] < 1e-12 && found.iterations[0] < MOST, "{found:?}");
 }
 
-/// A matrix that is applied with an error, and exactly where residuals are computed.
 struct Rounded(Dense, f64);
 
 impl Positive for Rounded {

@@ -1,5 +1,5 @@
 use super::super::super::loss::Loss;
-use super::super::gram::{Points, whole};
+use super::super::gram::whole;
 use super::*;
 
 const LOSSES: [(Loss, f64); 4] =
@@ -31,17 +31,16 @@ fn a_machine_by_parts_is_the_machine_of_the_whole_matrix() {
         let terms = Terms { loss, intercept, total, cost: 1.0, gap: 1e-6, patience: usize::MAX };
         let shift = if intercept == Intercept::Penalised { 1.0 } else { 0.0 };
         let points = Points { kernel: &*kernel, x, shift };
-        let exactly = Exactly { kernel: &*kernel, x, shift };
         let solve = |mut gram: Gram<'_, f64>, workers: &Workers| {
             let mut dual = Dual::new(rows.clone(), terms);
-            dual.fill(exactly, workers, &|| false);
-            dual.solve(&mut gram, Some(exactly), 10_000, workers, &|| false)
+            dual.fill(points, workers, &|| false);
+            dual.solve(&mut gram, Some(points), 10_000, workers, &|| false)
         };
         let mut k = Vec::new();
         whole(points, &[n], &[], &mut k, &Workers::sequential());
         let one = solve(Gram::Whole(k), &Workers::sequential());
-        let parts = solve(Gram::Some(Cache::new(points, 0)), &Workers::sequential());
-        let again = solve(Gram::Some(Cache::new(points, n)), &Workers::new(3));
+        let parts = solve(Gram::Some(RowCache::new(points, 0)), &Workers::sequential());
+        let again = solve(Gram::Some(RowCache::new(points, n)), &Workers::new(3));
         assert!(parts.beta == again.beta && parts.b == again.b, "{loss:?} {intercept}: other bits");
         for found in [&one, &parts] {
             assert!(found.primal - found.dual <= 1e-6 * found.primal.abs().max(found.dual.abs()), "{loss:?}");

@@ -7,7 +7,7 @@ use kstore::Plan;
 /// The place where the features are between the passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Place {
+pub enum FeatureTier {
     /// In memory.
     Memory,
     /// In the scratch folder.
@@ -17,7 +17,7 @@ pub enum Place {
     Recomputed,
 }
 
-impl Place {
+impl FeatureTier {
     /// Chooses the place for the features of `shape` beside the memory of `plan`, and adds them to the plan.
     pub(crate) fn choose(plan: Plan, shape: &Shape, resources: &Resources<'_>) -> (Self, Plan) {
         let plan = match resources.journal.is_some_and(|journal| journal.is_shared()) {

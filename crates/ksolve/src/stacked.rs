@@ -9,9 +9,9 @@ use kstore::{Footprint, Workers};
 /// The features of the first map, followed by those of the others. They are of no single kernel, so there is no
 /// certificate. Of no maps there are no features: the map of a solver that combines kernel functions itself.
 #[derive(Debug)]
-pub(crate) struct Joint<T: Real>(pub(crate) Vec<Box<dyn FeatureMap<T>>>);
+pub(crate) struct StackedMaps<T: Real>(pub(crate) Vec<Box<dyn FeatureMap<T>>>);
 
-impl<T: Real> FeatureMap<T> for Joint<T> {
+impl<T: Real> FeatureMap<T> for StackedMaps<T> {
     fn dims(&self) -> (usize, usize) {
         let d = self.0.first().map_or(0, |map| map.dims().0);
         (d, self.0.iter().map(|map| map.dims().1).sum())
