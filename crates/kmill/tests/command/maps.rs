@@ -67,7 +67,7 @@ fn what_a_map_cannot_do_is_refused() {
     refused(at, &format!("{fit} --map furier"), "no map is called");
     refused(at, &format!("{fit} --map ensemble(parts=0)"), "a whole number from 1");
     refused(at, &format!("{fit} --map ensemble(party=2)"), "it takes parts");
-    refused(at, &format!("{fit} --landmarks unifrom"), "expected one of");
+    refused(at, &format!("{fit} --landmarks unifrom"), "give one of rpcholesky");
     refused(at, &format!("{fit} --landmarks none.parquet"), "none.parquet");
     // values below 0 after scaling, which the kernel is not defined for
     refused(at, &format!("{fit} --map additive --kernel intersection()"), ">= 0");
