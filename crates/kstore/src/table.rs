@@ -391,10 +391,8 @@ fn not_found(path: &Path) -> Error {
                 |name: &str| Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or("").to_string();
             let stems: Vec<String> = names.iter().map(|name| stem(name)).collect();
             let near = nearest(&stem(name), stems.iter().map(String::as_str));
-            let near = near
-                .and_then(|near| stems.iter().position(|stem| stem == near))
-                .map(|at| path.with_file_name(&names[at]));
-            near.map_or(String::new(), |near| format!("; did you mean {}?", near.display()))
+            let at = near.and_then(|near| stems.iter().position(|stem| stem == near));
+            at.map_or(String::new(), |at| format!("; did you mean {}?", path.with_file_name(&names[at]).display()))
         }
     };
     Error::NotFound { path: path.to_path_buf(), hint }

@@ -6,7 +6,8 @@
 
 use super::{Code, CodedColumn, Encoding};
 use crate::kept_column::KeptValues;
-use crate::select::{Missing, Selected};
+use crate::missing::Missing;
+use crate::select::Selected;
 use crate::shown;
 use crate::statistics::LABEL_LIMIT;
 use crate::{Error, Fold, KeptColumn, Label, Merge, Reading, Result, RowBlock, TableRows, TextLimit, Workers};

@@ -1,8 +1,9 @@
 //! Which columns are wanted as categories, and the selection before and after their values are known.
 
 use super::{BUCKET_LIMIT, CATEGORY_LIMIT, Coded, Encoding};
+use crate::missing::Missing;
 use crate::schema::Kind;
-use crate::select::{Missing, Selected, Selection};
+use crate::select::{Selected, Selection};
 use crate::statistics::LABEL_LIMIT;
 use crate::table::Table;
 use crate::{Error, Result, Scaler};

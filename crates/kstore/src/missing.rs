@@ -1,0 +1,60 @@
+//! Values that are missing, NaN or infinite.
+
+use crate::{Error, Result};
+
+/// How rows with a missing, NaN or infinite value are treated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "&'static str")]
+pub enum Missing {
+    /// As the rows of the model's fit were, where a model reads the rows; else as [`Missing::Error`].
+    #[default]
+    Fitted,
+    /// Stop with [`Error::BadValue`].
+    Error,
+    /// Leave the row out.
+    Drop,
+    /// Put the feature's mean in its place; an error in a target, class or fold column, and in one of categories.
+    Mean,
+    /// Put the mean of a number in its place and 1 in one more feature of the column; for a category, that feature alone. Columns without
+    /// a missing value in the rows of the fit have no such feature: there it is the mean, or a category like no other.
+    Indicator,
+}
+
+impl Missing {
+    /// Those that have a name, in the order of their names in messages.
+    pub const ALL: [Self; 4] = [Self::Error, Self::Drop, Self::Mean, Self::Indicator];
+
+    /// The name: `error`, `drop`, `mean` or `indicator`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fitted | Self::Error => "error",
+            Self::Drop => "drop",
+            Self::Mean => "mean",
+            Self::Indicator => "indicator",
+        }
+    }
+
+    /// The treatment of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|missing| missing.name() == name)
+    }
+
+    /// True where a missing number becomes the mean of its column.
+    pub(crate) fn fills(self) -> bool {
+        matches!(self, Self::Mean | Self::Indicator)
+    }
+}
+
+impl TryFrom<String> for Missing {
+    type Error = Error;
+    fn try_from(name: String) -> Result<Self> {
+        let expected = || Self::ALL.map(Self::name).join(", ");
+        Self::named(&name).ok_or_else(|| Error::Syntax { what: "`missing`", text: name, expected: expected() })
+    }
+}
+
+impl From<Missing> for &'static str {
+    fn from(missing: Missing) -> Self {
+        missing.name()
+    }
+}
