@@ -33,10 +33,10 @@ crate::error::enum_of_words!(ElementType, "precision", "f32" => F32, "f64" => F6
 /// ```
 /// use ksolve::job::Fit;
 /// let fit = Fit::solver("svm")?.set("C", "0.1..10").set("probabilities", true).rank(500).seed(7);
-/// let same: Fit = serde_json::from_str(r#"{"solver": "svm", "options": {"C": "0.1..10", "probabilities": "true"}, "rank": 500, "seed": 7}"#)
-///     .map_err(|error| ksolve::Error::option("job", "", error))?;
+/// let text = r#"{"solver": "svm", "options": {"C": "0.1..10", "probabilities": "true"}, "rank": 500, "seed": 7}"#;
+/// let same: Fit = serde_json::from_str(text)?;
 /// assert_eq!(same.settings()?, fit.settings()?);
-/// # Ok::<(), ksolve::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
