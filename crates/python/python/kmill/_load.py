@@ -79,7 +79,10 @@ def filled(model: Any, card: dict[str, Any], **more: Any) -> KernelEstimator:
                               cls._rank_name: rank, "gamma": None}
     for parameter in cls._parameters:
         if parameter.engine is not None and parameter.engine in options.get("solver_options", {}):
-            values[parameter.name] = options["solver_options"][parameter.engine]
+            value = options["solver_options"][parameter.engine]
+            # a penalty that is not compared with others stands in the file as a list of one
+            alone = isinstance(value, list) and len(value) == 1 and "Sequence" not in parameter.type
+            values[parameter.name] = value[0] if alone else value
     given = {name: value for name, value in values.items() if name in known and (value is not None or name == "gamma")}
     found: KernelEstimator = cls(**given, **more)
     found.model_, found.card_ = model, card
