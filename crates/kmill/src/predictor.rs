@@ -7,11 +7,14 @@ use ksolve::predict::Predictor;
 use kstore::{Plan, Selected, Selection};
 use std::path::Path;
 
-/// Loads a model, unless its file alone is larger than the memory budget.
+/// Loads a model, unless its file alone is larger than the memory budget. Smaller ones are planned with their table, so that a refusal
+/// names a budget that has room for both.
 pub(crate) fn load(path: &Path, run: &Run) -> Result<Predictor> {
     let bytes = std::fs::metadata(path).map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX));
-    let remedy = "fit a model of lower `rank`";
-    Plan::process("the model", run.memory, run.threads, 0).term("its file", bytes, remedy).check()?;
+    if bytes > run.memory {
+        let remedy = "fit a model of lower `rank`";
+        Plan::process("the model", run.memory, run.threads, 0).term("its file", bytes, remedy).check()?;
+    }
     Ok(Predictor::load(path)?)
 }
 
