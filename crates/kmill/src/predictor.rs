@@ -7,13 +7,13 @@ use ksolve::predict::Predictor;
 use kstore::{Plan, Selected, Selection};
 use std::path::Path;
 
-/// Loads a model, unless its file alone is larger than the memory budget. Smaller ones are planned with their table, so that a refusal
-/// names a budget that has room for both.
+/// Loads a model, unless its file is larger than the memory budget and than the program itself. Smaller ones are planned with their
+/// table, so that a refusal names a budget that has room for both.
 pub(crate) fn load(path: &Path, run: &Run) -> Result<Predictor> {
     let bytes = std::fs::metadata(path).map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX));
-    if bytes > run.memory {
-        let remedy = "fit a model of lower `rank`";
-        Plan::process("the model", run.memory, run.threads, 0).term("its file", bytes, remedy).check()?;
+    let program = Plan::process("the model", run.memory, run.threads, 0);
+    if bytes > run.memory.max(program.bytes()) {
+        program.term("its file", bytes, "fit a model of lower `rank`").check()?;
     }
     Ok(Predictor::load(path)?)
 }
