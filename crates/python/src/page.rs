@@ -58,7 +58,7 @@ impl Contents {
 /// The whole page of contents as JSON.
 #[pyfunction]
 pub(crate) fn page(contents: &str) -> PyResult<String> {
-    let Contents { title, subtitle, sections } = crate::job::described(contents)?;
+    let Contents { title, subtitle, sections } = crate::run::described(contents)?;
     let sections = sections.into_iter().map(|(title, body)| Section { title, body }).collect();
     Ok(Page { title, subtitle, sections, ..Page::default() }.to_string())
 }

@@ -14,9 +14,9 @@ mod request;
 mod summary;
 
 pub(crate) use report::CurveReport;
+pub(crate) use request::CurveArgs;
 
-use crate::args::CurveArgs;
-use crate::args::run::Run;
+use crate::args::Run;
 use crate::output::{self, Kind, Outputs};
 use crate::progress::Progress;
 use crate::{Error, Result, drawing, interrupt, pipeline};

@@ -1,12 +1,14 @@
 //! The report of a fit: its JSON, which scripts rely on; its text for people and its page are made from the same facts.
 
 mod page;
+mod plan;
 mod surface;
 mod text;
 
+pub(crate) use plan::PlanReport;
 pub(crate) use text::{DISTANCES, joined};
 
-use crate::args::run::Run;
+use crate::args::Run;
 use crate::error::flags;
 use crate::progress::Voice;
 use crate::table::seconds;

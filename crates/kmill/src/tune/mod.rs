@@ -5,23 +5,81 @@ mod search;
 
 pub(crate) use report::TuneReport;
 
-use crate::args::TuneArgs;
-use crate::args::run::Run;
-use crate::fit::FitOptions;
+use crate::args::parse::Kernels;
+use crate::args::{DataArgs, DiskArgs, EngineArgs, LearnArgs, Run, RunArgs, parse};
 use crate::output::{self, Kind, Outputs};
-use crate::{Error, Result, convert, pipeline};
+use crate::pipeline::FitOptions;
+use crate::{Error, Result, open, pipeline};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
 use kapprox::Spec;
 use ksolve::job::{Checkpoint, ElementType, Fit};
 use ksolve::metric::{MetricForm, MetricSource};
 use ksolve::solver::ridge::Ridge;
 use ksolve::train::{LandmarkSource, Scaling};
 use ksolve::tune::{
-    ANY, Choice, Chosen, FACTORS, KERNELS, Memory, Pace, Score, TuneOptions, at_ranks, listed, stand_in,
+    ANY, Choice, Chosen, FACTORS, KERNELS, Memory, Pace, Score, SearchWork, TuneOptions, at_ranks, listed, stand_in,
 };
 use kstore::Selected;
 use kstore::checkpoint::Journal;
 use search::Watch;
 use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill tune ridge train.parquet --target y -o model.safetensors\n  \
+    kmill tune ridge train.parquet --target y --kernels 'gaussian(),laplacian(),matern(nu=1.5)' \\\n    \
+        --factors 0.25..4 --ranks 100..800 -o model.safetensors -o search.csv\n  \
+    kmill tune svm train.parquet --target label --score alignment -o model.safetensors\n\n\
+    Of every kernel a metric and a length scale are learned on a sample of the rows, and the kernels compared there; with\n\
+    --metric none every kernel is measured at every factor on a small sample, the better half of them on twice as many,\n\
+    and so on. The winner is fitted on all rows as `kmill fit` does, over all --ranks and --lambda.")]
+pub(crate) struct TuneArgs {
+    /// What learns with the kernel that is found: a solver that has a target, or any, which tries ridge, svm and logistic on rows held out
+    #[arg(value_name = "SOLVER", hide_possible_values = true, value_parser = solvers())]
+    pub(crate) solver: String,
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+    /// Kernels to try, comma-separated [default: gaussian, exponential and matern, or --kernel alone]
+    #[arg(long, value_name = "LIST", value_parser = parse::kernels, help_heading = "Search")]
+    pub(crate) kernels: Option<Kernels>,
+    /// Factors for the length scale of each kernel: 0.5,1,2 or 0.25..4 (doubling); a learned metric brings a length scale of its
+    /// own [default: 0.25..4]
+    #[arg(long, value_name = "LIST", value_parser = parse::factors, help_heading = "Search")]
+    pub(crate) factors: Option<String>,
+    /// Time for the search and the fit: ranks 500, 1000, 2000, … as far as the fit is likely to end in time
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, conflicts_with_all = ["rank", "ranks"], help_heading = "Search")]
+    pub(crate) time: Option<std::time::Duration>,
+    /// Work of the search, in the place of --time: so many steps that learn or measure a kernel, and so many trials of solvers. The
+    /// report of a search with --time tells the work and ranks it came to; these give the same model on any machine
+    #[arg(long, value_name = "STEPS,TRIALS", conflicts_with = "time", help_heading = "Search")]
+    pub(crate) work: Option<SearchWork>,
+    /// By what kernels are compared: cv (held-out error), gcv (no folds) or alignment (nothing is solved; compares
+    /// lengths, not families of kernels)
+    #[arg(long, value_parser = parse::word::<Score>, default_value_t, value_name = "SCORE", help_heading = "Search")]
+    pub(crate) score: Score,
+    /// Rows of the last comparison, of two kernels; those before have half as many each
+    #[arg(long, value_name = "N", value_parser = parse::rank, default_value = "20000", help_heading = "Search")]
+    pub(crate) sample: usize,
+    #[command(flatten)]
+    pub(crate) learn: LearnArgs,
+    /// Where the model goes (safetensors), and the table of the search: .csv, .tsv, .parquet, .arrow or .json; may be
+    /// given several times. Without a model nothing is fitted
+    #[arg(short, long, value_name = "MODEL|OUT", required = true, help_heading = "Run")]
+    pub(crate) output: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) disk: DiskArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+/// The names of the solvers that learn from a target, as the values that clap accepts.
+fn solvers() -> PossibleValuesParser {
+    let families = ksolve::solver::registry().into_iter().filter(|family| family.task.has_target());
+    PossibleValuesParser::new(families.map(|family| family.name).chain([ksolve::tune::ANY]))
+}
 
 /// Searches, fits, and writes the outputs.
 ///
@@ -95,7 +153,7 @@ pub(crate) fn main(args: &TuneArgs) -> Result<()> {
 
 /// True where the target is a column of text or truth values: its values are classes.
 fn holds_labels(options: &FitOptions) -> Result<bool> {
-    let (table, targets) = convert::open(&options.paths, &options.text, &options.fit.selected_rows().targets)?;
+    let (table, targets) = open::table(&options.paths, &options.text, &options.fit.selected_rows().targets)?;
     let schema = table.schema();
     let label = |name: &String| {
         let kind = schema.position(name).map(|place| &schema.columns[place].kind);

@@ -1,6 +1,6 @@
 //! The report of a search: its JSON, the rows of its table, and its text for people.
 
-use crate::args::run::Run;
+use crate::args::Run;
 use crate::output::Column::{self, Number, Text, Whole};
 use crate::report::{FitReport, Spent};
 use crate::table::{self, Align, Grid, Table, count, exact, number, percent};

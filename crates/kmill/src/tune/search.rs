@@ -1,6 +1,6 @@
 //! The search of `kmill tune` as the terminal shows it.
 
-use crate::args::run::Run;
+use crate::args::Run;
 use crate::curve::Silent;
 use crate::interrupt;
 use crate::progress::Work;
