@@ -1,7 +1,7 @@
 //! `kmill herd`: a few rows whose mean in feature space is that of all rows.
 
 use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, kernel_help, parse};
-use crate::report::as_map;
+use crate::report::Spent;
 use crate::table::{Table, count, number};
 use crate::{Error, Result, open, output, pipeline, writer};
 use clap::Args;
@@ -62,12 +62,8 @@ pub(crate) struct HerdReport {
     #[serde(flatten)]
     pub(crate) picked: Represented,
     pub(crate) features: usize,
-    #[serde(serialize_with = "as_map")]
-    pub(crate) seconds: Vec<(String, f64)>,
-    pub(crate) bytes_read: u64,
-    pub(crate) peak_rss_bytes: Option<usize>,
-    pub(crate) memory_budget_bytes: usize,
-    pub(crate) warnings: Vec<String>,
+    #[serde(flatten)]
+    pub(crate) spent: Spent,
     #[serde(serialize_with = "kstore::lossy::path")]
     pub(crate) output: PathBuf,
 }
@@ -94,11 +90,7 @@ pub(crate) fn main(args: &HerdArgs) -> Result<()> {
     write(&args.output, &selected, &picked.rows)?;
     let report = HerdReport {
         features: selected.shape().features,
-        seconds: run.progress.seconds(),
-        bytes_read: selected.table().bytes_read(),
-        peak_rss_bytes: kstore::budget::peak_rss(),
-        memory_budget_bytes: run.memory,
-        warnings: run.progress.warnings(),
+        spent: Spent::by(run, selected.table().bytes_read()),
         output: args.output.clone(),
         picked,
     };

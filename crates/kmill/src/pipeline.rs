@@ -4,7 +4,7 @@ use crate::args::{DataArgs, DiskArgs, EngineArgs, JobArgs, MapArgs, Run, parse};
 use crate::error::flags;
 use crate::progress::Progress;
 use crate::report::{FitReport, PlanReport};
-use crate::{Error, Result, columns, open, output};
+use crate::{Error, Result, columns, interrupt, open, output};
 use kapprox::Spec;
 use ksolve::job::{self, Checkpoint, Fit, Fitted};
 use ksolve::solver::Options;
@@ -13,6 +13,7 @@ use kstore::checkpoint::Listener;
 use kstore::pass::Observer;
 use kstore::{Selected, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A job of the library, and the table that it is of.
 #[derive(Clone, Debug)]
@@ -84,6 +85,46 @@ impl Stages for Progress {
     }
     fn planned(&self, forecast: &Forecast) {
         PlanReport(forecast.clone()).to_string().lines().for_each(|line| self.detail(line));
+    }
+}
+
+/// Shows stages until the steps of a run begin: those are shown then, and what they consist of is not.
+pub(crate) struct FirstStages<'a> {
+    progress: &'a Progress,
+    over: AtomicBool,
+}
+
+impl<'a> FirstStages<'a> {
+    pub(crate) fn new(progress: &'a Progress) -> Self {
+        Self { progress, over: AtomicBool::new(false) }
+    }
+
+    /// Marks the beginning of the steps.
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn are_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+}
+
+impl Stages for FirstStages<'_> {
+    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
+        if self.are_over() { Box::new(Silent) } else { self.progress.watch(name, rows) }
+    }
+    fn warn(&self, text: String) {
+        Stages::warn(self.progress, text);
+    }
+}
+
+/// Shows nothing of a stage, and hears the wish for a stop.
+struct Silent;
+
+impl Observer for Silent {
+    fn advance(&self, _rows: u64) {}
+    fn stop(&self) -> bool {
+        interrupt::requested()
     }
 }
 
@@ -159,7 +200,7 @@ fn in_terms_of_columns(error: ksolve::Error, selected: &Selected) -> Error {
 
 /// The memory, the threads and the progress display that the job may use.
 pub(crate) fn job(run: &Run) -> job::Run<'_> {
-    job::Run::new().memory(run.memory).threads(run.threads).cancel(crate::interrupt::token()).watch(&run.progress)
+    job::Run::new().memory(run.memory).threads(run.threads).cancel(interrupt::token()).watch(&run.progress)
 }
 
 /// The path beside an output that ends in `ending`, such as the checkpoint `model.safetensors.checkpoint`.

@@ -22,7 +22,7 @@ use ksolve::tune::{
 };
 use kstore::Selected;
 use kstore::checkpoint::Journal;
-use search::Watch;
+use search::SearchStages;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -238,7 +238,7 @@ fn tune<T: kapprox::Real>(
     });
     let journal = checkpoint.as_ref().map(|kept| kept.open(&stand_in.fit, &selected, &search.training)).transpose()?;
     let mut memory = Memory::open(journal.as_ref())?;
-    let watch = Watch::new(run, &pace);
+    let watch = SearchStages::new(run, &pace);
     let job = pipeline::job(run).watch(&watch);
     let choice = Choice {
         solver: &args.solver,

@@ -136,7 +136,7 @@ impl TuneReport {
             repeat: None,
             history,
             passes: tuned.passes,
-            spent: Spent::by(run, selected.table().bytes_read() + fit.as_ref().map_or(0, |fit| fit.bytes_read)),
+            spent: Spent::by(run, selected.table().bytes_read() + fit.as_ref().map_or(0, |fit| fit.spent.bytes_read)),
             planned_bytes: tuned.planned_bytes,
             fit,
         }
