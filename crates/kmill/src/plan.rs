@@ -93,7 +93,7 @@ impl fmt::Display for PlanReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ksolve::train::Cut;
+    use ksolve::train::PassShape;
     use kstore::Plan;
 
     fn report(budget: usize) -> PlanReport {
@@ -103,7 +103,7 @@ mod tests {
             Stage { plan: plan("Gram matrix").term("state", 100 << 20, ""), passes: 1 },
             Stage { plan: plan("solve"), passes: 0 },
         ];
-        let cut = Cut { tile: 2304, segment: 73_728, scan_lanes: 2, gram_lanes: 1, prefetch: 2 };
+        let cut = PassShape { tile: 2304, segment: 73_728, scan_lanes: 2, gram_lanes: 1, prefetch: 2 };
         let row_bytes = Some((11 << 20) as f64 / 300_000.0 + 1e-9);
         PlanReport(Forecast { rows: 300_000, cut, stages, threads: 2, row_bytes })
     }

@@ -7,7 +7,7 @@ use super::method::{CurveRun, Method};
 use super::setting::{Setting, check, pass};
 use super::{CurveCell, EXACT_ROWS, Estimate};
 use crate::train::Resources;
-use crate::train::plan::Cut;
+use crate::train::plan::PassShape;
 use crate::{Error, GramState, Head, Result, RidgeOptions, fit};
 use kapprox::landmark::{LandmarkSet, Scan, Scheme};
 use kapprox::map::{Making, MapRequest, MapShape, OnLandmarks, WithoutRows};
@@ -36,7 +36,7 @@ struct Task<'s, 'a, T: Real> {
     resources: Resources<'s>,
     run: &'s CurveRun,
     seed: u64,
-    cut: Cut,
+    cut: PassShape,
     observer: &'s dyn Observer,
 }
 

@@ -4,7 +4,7 @@ use super::method::CurveRun;
 use super::plan::{columns, floor_rows, plan};
 use super::{CurveCell, CurveOptions, EXACT_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
 use crate::train::landmarks::{MEDIAN_ROWS, check_values, settle};
-use crate::train::plan::Cut;
+use crate::train::plan::PassShape;
 use crate::train::survey::{Survey, survey};
 use crate::train::{Resources, Task, candidates, prepare};
 use crate::{Result, Targets};
@@ -177,7 +177,7 @@ impl<'a, T: Real> Setting<'a, T> {
     ///
     /// # Errors
     /// Errors of opening the rows.
-    pub fn plan(&self, method: &Method, rank: usize) -> Result<(Cut, Vec<Plan>)> {
+    pub fn plan(&self, method: &Method, rank: usize) -> Result<(PassShape, Vec<Plan>)> {
         let t = self.test.as_ref().map(|_| self.targets.count());
         plan::<T>(self.selected, self.options, method, rank, t, self.resources)
     }
@@ -229,14 +229,14 @@ pub(super) fn check(mut plans: Vec<Plan>) -> Result<usize> {
 }
 
 /// A pass with all threads inside its steps: what it times is the work and not the lanes.
-pub(super) fn pass<'o>(cut: Cut, resources: &'o Resources<'o>, observer: &'o dyn Observer) -> Pass<'o> {
+pub(super) fn pass<'o>(cut: PassShape, resources: &'o Resources<'o>, observer: &'o dyn Observer) -> Pass<'o> {
     cut.pass(1, resources, observer)
 }
 
 struct Opening<'a> {
     options: &'a CurveOptions,
     resources: &'a Resources<'a>,
-    cut: Cut,
+    cut: PassShape,
 }
 
 impl Opening<'_> {

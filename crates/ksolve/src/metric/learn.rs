@@ -5,7 +5,7 @@ use super::search::{Lengths, RoundReport, Search};
 use super::source::{MetricForm, MetricSource};
 use super::{plan, series};
 use crate::solver::kept::Quiet;
-use crate::train::plan::Cut;
+use crate::train::plan::PassShape;
 use crate::train::survey::Survey;
 use crate::train::{Resources, Stages, TrainOptions, candidates};
 use crate::{Error, Folds, Result, Targets};
@@ -172,7 +172,7 @@ pub(crate) fn draw<T: Real>(
     (n, count): (u64, usize),
     seed: u64,
     stage: &str,
-    cut: Cut,
+    cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<(MemoryRows<T>, RowSample<T>)> {
     let range = source.range();

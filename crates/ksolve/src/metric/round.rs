@@ -5,7 +5,7 @@ use super::gradient::{OuterProducts, Products};
 use super::plan;
 use super::source::MetricForm;
 use crate::train::landmarks::Mapping;
-use crate::train::plan::{Cut, GRAM};
+use crate::train::plan::{GRAM, PassShape};
 use crate::train::{Resources, TrainOptions};
 use crate::{Error, Folds, Result, RidgeFold, Surface, Targets};
 use faer::Mat;
@@ -25,7 +25,7 @@ pub(super) struct Rows<'a, T: Real> {
     pub(super) targets: &'a Targets,
     pub(super) folds: &'a Folds,
     pub(super) options: &'a TrainOptions,
-    pub(super) cut: Cut,
+    pub(super) cut: PassShape,
     pub(super) resources: &'a Resources<'a>,
 }
 

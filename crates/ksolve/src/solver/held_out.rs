@@ -7,9 +7,9 @@
 //! *Cost*: that of one fit for every fold and penalty, and of one more. *Bytes*: the scores of all rows for every penalty.
 
 use super::kept::{self, StoredFeatures, Values};
-use super::{Features, Figure, Penalty};
+use super::{Figure, FitData, Penalty};
 use crate::Result;
-use crate::train::Shape;
+use crate::train::ProblemSize;
 use kapprox::Real;
 use kstore::Plan;
 use kstore::pass::Observer;
@@ -48,7 +48,7 @@ pub(super) fn rows_outside<T: Real>(kept: &StoredFeatures<'_, T>, fold: u16) -> 
 }
 
 /// Adds the scores of t functions at every penalty to a plan, where rows are held out.
-pub(super) fn plan(plan: Plan, shape: &Shape, t: usize, penalties: usize) -> Plan {
+pub(super) fn plan(plan: Plan, shape: &ProblemSize, t: usize, penalties: usize) -> Plan {
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
     match shape.folds > 1 {
         true => {
@@ -119,7 +119,7 @@ impl<T: Real> HeldOut<T> {
 /// Those of `found`.
 pub(super) fn compare<T: Real>(
     penalties: &[Penalty],
-    data: &Features<'_, T>,
+    data: &FitData<'_, T>,
     what: &'static str,
     found: impl FnOnce() -> Result<HeldOut<T>>,
     error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64,

@@ -25,10 +25,10 @@
 use super::kpca::sign;
 use super::parameter::{COMPONENTS, LAMBDA, Parameter, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Features, Figure, Fitted, Penalty, Projection, Settings, Solver, SolverFamily, gradients, ridge};
+use super::{Figure, FitData, Fitted, Penalty, Projection, Settings, Solver, SolverFamily, gradients, ridge};
 use crate::metric::{MetricSource, Products};
 use crate::model::Basis;
-use crate::train::{Cut, Shape, TrainOptions, Work};
+use crate::train::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{Error, FoldGram, Result, Task};
 use faer::prelude::*;
 use faer::{Mat, MatRef, Side};
@@ -72,7 +72,7 @@ impl KernelDimensionReduction {
 }
 
 impl<T: Real> Solver<T> for KernelDimensionReduction {
-    fn check(&self, work: &Work<'_>) -> Result<()> {
+    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         work.refuse_weights("the solver", "only ridge does")?;
         if work.options.metric != MetricSource::None {
             let why = "the directions are those of the columns as they are; leave it out";
@@ -86,18 +86,18 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         target::columns(self.target_kernel.as_ref(), options.task, t)
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         // of two classes both have an indicator
         let (p, t) = (shape.map.p, shape.moment_columns + 1);
         let plan = plan.term("system of the regression", 8 * (2 * p * p + 2 * p * t), "lower `rank`");
         target::plan(gradients::plan(plan, shape, cut, t), shape)
     }
 
-    fn own_passes(&self, work: &Work<'_>) -> [u64; 2] {
+    fn own_passes(&self, work: &FitRequest<'_>) -> [u64; 2] {
         [target::passes(self.target_kernel.as_ref(), work.options.task), 1]
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let kernel = gradients::kernel(data)?;
         let needed = target::needed(self.target_kernel.as_ref(), data.options.task);
         let target = needed.map(|kernel| target::features(kernel, data)).transpose()?;

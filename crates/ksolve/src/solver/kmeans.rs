@@ -15,8 +15,8 @@
 use super::kept::{StoredFeatures, Wanted};
 use super::lloyd::{self, Space};
 use super::parameter::{self, CLUSTERS, STARTS, TOLERANCE};
-use super::{Features, Figure, Fitted, Solver, SolverFamily};
-use crate::train::{Cut, Shape};
+use super::{Figure, FitData, Fitted, Solver, SolverFamily};
+use crate::train::{PassShape, ProblemSize};
 use crate::{Result, Task};
 use kapprox::Real;
 use kstore::Plan;
@@ -45,11 +45,11 @@ impl<T: Real> Solver<T> for KernelKMeans {
         true
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         lloyd::plan(plan, shape, cut, shape.map.p, self.clusters)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let space = Space { projection: None, sphere: false };
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let found = lloyd::cluster(data, &kept, space, self.clusters, self.starts)?;

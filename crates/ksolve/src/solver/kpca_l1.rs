@@ -25,9 +25,9 @@ mod found;
 use super::kept::{self, StoredFeatures, Sums, Tile, Wanted};
 use super::kpca::{FEWER, distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, STEPS, TOLERANCE, UNCENTRED};
-use super::{Features, Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, FitData, Fitted, Solver, SolverFamily};
 use crate::quadratic::Quadratic;
-use crate::train::{Cut, Shape};
+use crate::train::{PassShape, ProblemSize};
 use crate::{Error, Result, Task};
 use faer::Mat;
 use found::{Component, SoFar};
@@ -73,7 +73,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
         true
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let (p, q) = (shape.map.p, self.components.min(shape.map.p));
         let plan = plan.term("directions", 8 * p * (4 * (q + 2) + kept::STATES), "ask for fewer `components`").term(
             "scores of a tile",
@@ -86,7 +86,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
         }
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let mut search = Search { data, kept: &kept, mean: vec![0.0; kept.p], found: Vec::new(), passes: 1 };
         if self.centre {
@@ -164,7 +164,7 @@ impl Merge for Farthest {
 kstore::persist!(Farthest { one "outside": outside, fill "row": row });
 
 struct Search<'s, 'a, T: Real> {
-    data: &'s Features<'a, T>,
+    data: &'s FitData<'a, T>,
     kept: &'s StoredFeatures<'a, T>,
     mean: Vec<f64>,
     found: Vec<Vec<f64>>,

@@ -20,9 +20,9 @@ use super::kept::{StoredFeatures, Wanted};
 use super::kpca::sign;
 use super::parameter::{EMBEDDED, TOLERANCE};
 use super::spectral::{self, Normalised, embedding, normalised};
-use super::{Features, Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, FitData, Fitted, Solver, SolverFamily};
 use crate::model::Form;
-use crate::train::{Cut, Shape};
+use crate::train::{PassShape, ProblemSize};
 use crate::{Error, Result, Task};
 use faer::Mat;
 use kapprox::Real;
@@ -47,11 +47,11 @@ impl<T: Real> Solver<T> for LaplacianEigenmaps {
         true
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         spectral::plan::<T>(plan, shape, cut)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let Normalised { gram, sums, floor } = normalised(data, &kept)?;
         let _stage = data.resources.stages.stage("eigenvectors", None);

@@ -19,9 +19,9 @@
 
 use super::kept::{self, Sums, Values};
 use super::parameter::{NU, TOLERANCE};
-use super::{Features, Figure, Fitted, Solver, SolverFamily, StoredFeatures, Wanted};
+use super::{Figure, FitData, Fitted, Solver, SolverFamily, StoredFeatures, Wanted};
 use crate::quadratic::OnFeatures;
-use crate::train::{Cut, Shape};
+use crate::train::{PassShape, ProblemSize};
 use crate::{Result, Task};
 use faer::Mat;
 use kapprox::Real;
@@ -45,7 +45,7 @@ impl<T: Real> Solver<T> for MeanEmbedding {
         true
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
         plan.term(
             "distances of the rows",
@@ -55,7 +55,7 @@ impl<T: Real> Solver<T> for MeanEmbedding {
         .term("mean of the features", 8 * (1 + kept::STATES) * shape.map.p, "lower `rank`")
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted { squares: true, ..Wanted::default() })?;
         let (n, rows) = (kept.n as f64, Some(kept.n as u64));
         let observer = data.resources.stages.stage("mean", rows);

@@ -3,7 +3,7 @@
 //! A solver sees rows as features `phi` (and targets `y`), in as many passes as it likes, and leaves t linear functions of
 //! the features: wᵀphi(x) + c. What they mean is its [`Task`]: values, scores of classes, coordinates, or nearness to
 //! centres. Saving, predicting and evaluating know nothing else of it. One that needs no features may combine kernel functions
-//! of landmarks, or of all rows, instead ([`View`]).
+//! of landmarks, or of all rows, instead ([`RowAccess`]).
 //! To add a solver: one file here with its `FAMILY`, one line in [`registry()`].
 
 mod centred;
@@ -46,7 +46,7 @@ pub use parameter::{Options, Parameter, Penalty, Settings, Value};
 pub use svm::{OneClass, Svm, Svr};
 
 use crate::train::plan::GRAM;
-use crate::train::{self, Cut, Resources, Shape, Stage, TrainOptions, View, Work};
+use crate::train::{self, FitRequest, PassShape, ProblemSize, Resources, RowAccess, Stage, TrainOptions};
 use crate::{Classes, Error, FoldSpec, Folds, Result, RidgeFold, RidgeState, Targets, Task};
 use kapprox::landmark::LandmarkSet;
 use kapprox::{FeatureMap, PrecisionPair, Real, Spec};
@@ -55,20 +55,20 @@ use kstore::named::{Named, Registry};
 use kstore::{Fold, MemoryRows, Merge, Pass, Plan, Reading, RowSource};
 use std::fmt::Debug;
 
-/// The points whose kernel functions a solver combines: see [`View`].
+/// The points whose kernel functions a solver combines: see [`RowAccess`].
 #[derive(Clone, Debug)]
 pub enum Points<'a, T: Real> {
     /// Those of the map: the solver combines its features.
     Map,
-    /// The landmarks, in [`View::Landmarks`], and the shape of the work.
-    Landmarks(&'a LandmarkSet<T>, &'a Shape),
-    /// All rows with their targets, in [`View::Rows`], the shape of the work, and how the rows were read.
-    Rows(&'a MemoryRows<T>, &'a Shape, Reading),
+    /// The landmarks, in [`RowAccess::Landmarks`], and the shape of the work.
+    Landmarks(&'a LandmarkSet<T>, &'a ProblemSize),
+    /// All rows with their targets, in [`RowAccess::Rows`], the shape of the work, and how the rows were read.
+    Rows(&'a MemoryRows<T>, &'a ProblemSize, Reading),
 }
 
 /// The rows of a table as a solver sees them: what it folds over.
 #[derive(Debug)]
-pub struct Features<'a, T: Real> {
+pub struct FitData<'a, T: Real> {
     /// The source of the rows.
     pub source: &'a dyn RowSource<T>,
     /// The kernel, every parameter a number.
@@ -82,7 +82,7 @@ pub struct Features<'a, T: Real> {
     /// Number of selected rows, n.
     pub rows: u64,
     /// How passes are cut into tiles, segments and lanes.
-    pub cut: Cut,
+    pub cut: PassShape,
     /// What defines the result beside the solver's own settings.
     pub options: &'a TrainOptions,
     /// Memory, threads, progress, checkpoints.
@@ -97,7 +97,7 @@ pub struct Features<'a, T: Real> {
     pub points: Points<'a, T>,
 }
 
-impl<T: Real> Features<'_, T> {
+impl<T: Real> FitData<'_, T> {
     /// The classes of a classification.
     pub fn classes(&self) -> Option<&Classes> {
         match self.targets {
@@ -144,14 +144,14 @@ impl<T: Real> Features<'_, T> {
         self.moments_with(None)
     }
 
-    /// The moments of [`Features::moments`] with features of the targets, where there are some, in the place of the targets.
+    /// The moments of [`FitData::moments`] with features of the targets, where there are some, in the place of the targets.
     pub(crate) fn moments_with(&self, target_features: Option<&dyn FeatureMap<f64>>) -> Result<RidgeState> {
         let folds = self.whole()?;
         let fold = RidgeFold::new(self.map, &folds, self.targets).with_target_features(target_features);
         self.fold(GRAM, &fold.with_bin(self.cut.tile))
     }
 
-    /// The moments of [`Features::moments`], fold by fold.
+    /// The moments of [`FitData::moments`], fold by fold.
     pub(crate) fn moments_of_folds(&self) -> Result<RidgeState> {
         self.fold(GRAM, &RidgeFold::new(self.map, self.folds, self.targets).with_bin(self.cut.tile))
     }
@@ -186,17 +186,17 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     ///
     /// # Errors
     /// [`crate::Error::Option`].
-    fn check(&self, work: &Work<'_>) -> Result<()> {
+    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         work.refuse_weights("the solver", "only ridge does")
     }
     /// How the solver sees the rows.
     ///
     /// # Errors
     /// A kernel or a map that the solver cannot use.
-    fn view(&self, work: &Work<'_>) -> Result<View> {
+    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
         match work.options.map.is_exact() {
             true => Err(Error::option("map", &work.options.map, NO_EXACT)),
-            false => Ok(View::Features),
+            false => Ok(RowAccess::Features),
         }
     }
     /// The name of the pass, for a solver whose fit makes a single pass over features under these options: its rows may
@@ -208,27 +208,27 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
         Err("it reads the features more than once")
     }
     /// Adds what the solver holds beside rows and map to the plan of its stage.
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan;
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan;
     /// The solver's own passes over the table before the one over the features, and after it.
-    fn own_passes(&self, _work: &Work<'_>) -> [u64; 2] {
+    fn own_passes(&self, _work: &FitRequest<'_>) -> [u64; 2] {
         [0, 0]
     }
     /// The stages of a run, and how its passes are cut: what is planned, forecast and done.
     ///
     /// # Errors
     /// Errors of the map.
-    fn stages(&self, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+    fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
         let add = |plan, cut| self.plan(plan, &work.shape, cut);
         Ok(match view {
-            View::Landmarks => train::landmark_stages(work, &add),
-            View::Features | View::Rows => train::on_features::<T>(work, &add, self.own_passes(work)),
+            RowAccess::Landmarks => train::landmark_stages(work, &add),
+            RowAccess::Features | RowAccess::Rows => train::on_features::<T>(work, &add, self.own_passes(work)),
         })
     }
     /// Learns.
     ///
     /// # Errors
     /// Errors of reading the rows; options that do not suit them; numbers that cannot be solved for.
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>>;
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>>;
 }
 
 /// A solver for rows of either element type.

@@ -19,10 +19,10 @@ use crate::metric::MetricSource;
 use crate::solver::MapFeatures;
 use crate::stacked::StackedMaps;
 use crate::train::landmarks::Mapping;
-use crate::train::plan::{self, Cut};
+use crate::train::plan::{self, PassShape};
 use crate::train::prepare::{self, check};
 use crate::train::survey::survey;
-use crate::train::{Resources, Stage, TrainOptions, Work};
+use crate::train::{FitRequest, Resources, Stage, TrainOptions};
 use crate::{Error, FoldSpec, Folds, GramState, Result, RidgeFold};
 use faer::prelude::*;
 use faer::{Mat, Side};
@@ -122,7 +122,8 @@ pub(crate) fn forecast<T: Real>(
     // statistics, landmarks and maps kernel by kernel, the moments of all, and the weights
     let mut passes = [1, 0, 0, 1, 0];
     for options in &own {
-        let [choosing, making] = Work::new::<T>(selected, options, resources, known, &MapFeatures)?.passes_of_map();
+        let [choosing, making] =
+            FitRequest::new::<T>(selected, options, resources, known, &MapFeatures)?.passes_of_map();
         passes[1] += choosing;
         passes[2] += making;
     }
@@ -163,7 +164,7 @@ fn planned<T: Real>(
     kernels: usize,
     t: usize,
     resources: &Resources<'_>,
-) -> Result<(Cut, Vec<kstore::Plan>)> {
+) -> Result<(PassShape, Vec<kstore::Plan>)> {
     let mut shape = prepare::shape::<T>(selected, options, resources, t, 1)?;
     let map = &mut shape.map;
     map.p *= kernels;

@@ -17,7 +17,7 @@ use super::relabel::{Choices, p_value};
 use super::run::StatisticOptions;
 use super::{Measured, PValues, require};
 use crate::solver::ridge::iterative::tiles::Tiles;
-use crate::train::plan::{self, Cut, Shape};
+use crate::train::plan::{self, PassShape, ProblemSize};
 use crate::train::{Resources, candidates};
 use crate::{Certificate, Result};
 use faer::{Mat, MatRef};
@@ -32,7 +32,7 @@ const TOGETHER: usize = 64;
 
 const ROWS: &str = "compare fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
 
-pub(super) fn plan(shape: &Shape, budget: usize, permutations: usize) -> Plan {
+pub(super) fn plan(shape: &ProblemSize, budget: usize, permutations: usize) -> Plan {
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
     let vectors = 2 * 8 * TOGETHER.min(permutations.saturating_add(2));
     // as a sample of all rows, in the order of keys and then of rows
@@ -52,7 +52,7 @@ pub(super) fn measure<T: Real>(
     source: &dyn RowSource<T>,
     n: u64,
     m: u64,
-    cut: Cut,
+    cut: PassShape,
     options: &StatisticOptions,
     resources: &Resources<'_>,
 ) -> Result<Measured> {

@@ -53,8 +53,8 @@ mod run;
 pub use herding::{Herd, Represented, herd, represent};
 pub use run::{Compared, StatisticOptions, measure};
 
-use crate::solver::Features;
-use crate::train::{Cut, Shape};
+use crate::solver::FitData;
+use crate::train::{PassShape, ProblemSize};
 use crate::{Certificate, Result};
 use kapprox::{PrecisionPair, Real};
 use kstore::Plan;
@@ -78,7 +78,7 @@ pub struct StatisticFamily {
     /// The kind of samples that it compares.
     pub compares: Compares,
     /// Adds the memory that is held beside the features to a plan.
-    plan: fn(Plan, &Shape, Cut, usize) -> Plan,
+    plan: fn(Plan, &ProblemSize, PassShape, usize) -> Plan,
     /// True where permutations need the features of any row at any time.
     keeps: bool,
     measure: Measure,
@@ -88,7 +88,7 @@ pub struct StatisticFamily {
 type Division = usize;
 
 /// A function that measures, from the features of all rows, the division and the number of permutations.
-type MeasureFeatures<T> = fn(&Features<'_, T>, Division, usize) -> Result<Measured>;
+type MeasureFeatures<T> = fn(&FitData<'_, T>, Division, usize) -> Result<Measured>;
 
 #[derive(Clone, Copy, Debug)]
 struct Measure(MeasureFeatures<f32>, MeasureFeatures<f64>);

@@ -2,9 +2,9 @@
 
 use super::{Compares, Outcome, StatisticFamily, exact};
 use crate::gram::{GramScratch, GramState};
-use crate::solver::{FeatureTier, Features, Points, kept};
+use crate::solver::{FeatureTier, FitData, Points, kept};
 use crate::train::landmarks::{Mapped, Mapping};
-use crate::train::plan::{self, Cut, Shape};
+use crate::train::plan::{self, PassShape, ProblemSize};
 use crate::train::prepare::{self, check};
 use crate::train::survey::{self, Survey};
 use crate::train::{LandmarkSource, Resources, Scaling, Task, TrainOptions};
@@ -105,8 +105,8 @@ pub fn measure<T: Real>(
     let unscaled = open::<T>(&tables, &Reading::default())?;
     let source = chain(&unscaled)?;
     options.kernel.check_features(source.shape().features)?;
-    let shape = Shape { keeps: true, ..prepare::shape_of(&source, &training, resources, 0, 1)? };
-    let stage = |cut: Cut| match options.map.is_exact() {
+    let shape = ProblemSize { keeps: true, ..prepare::shape_of(&source, &training, resources, 0, 1)? };
+    let stage = |cut: PassShape| match options.map.is_exact() {
         true => exact::plan(&shape, resources.memory, options.permutations),
         false => last::<T>(family, &shape, options, cut, resources).1,
     };
@@ -137,7 +137,7 @@ pub fn measure<T: Real>(
         Compares::Samples => usize::try_from(sizes[0]).unwrap_or(usize::MAX),
         Compares::Columns => ranks[0],
     };
-    let features = Features {
+    let features = FitData {
         source,
         kernel: &kernel,
         map: &*map,
@@ -175,9 +175,9 @@ fn check_samples(family: &StatisticFamily, tables: usize, options: &StatisticOpt
 /// The place where the features are kept, and the memory plan of the statistic's stage.
 fn last<T: Real>(
     family: &StatisticFamily,
-    shape: &Shape,
+    shape: &ProblemSize,
     options: &StatisticOptions,
-    cut: Cut,
+    cut: PassShape,
     resources: &Resources<'_>,
 ) -> (FeatureTier, Plan) {
     let p = shape.map.p;
@@ -208,7 +208,7 @@ fn chain<T: Real>(rows: &[TableRows<T>]) -> Result<Chained<'_, T>> {
 fn survey(
     tables: &[&Selected],
     training: &TrainOptions,
-    cut: Cut,
+    cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<(Survey, Vec<u64>)> {
     let (mut total, mut sizes): (Option<Statistics>, Vec<u64>) = (None, Vec::new());

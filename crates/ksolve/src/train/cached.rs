@@ -1,7 +1,7 @@
 //! Rows decoded and scaled once, for all passes after the first.
 
 use super::options::Resources;
-use super::plan::Cut;
+use super::plan::PassShape;
 use crate::Result;
 use kapprox::Real;
 use kstore::scratch::Cache;
@@ -16,7 +16,7 @@ use kstore::{Pass, RowSource};
 /// Errors of the source; [`kstore::Error::OverScratch`] and [`kstore::Error::ScratchFull`] where the rows do not fit.
 pub(super) fn rows<T: Real>(
     source: &dyn RowSource<T>,
-    cut: Cut,
+    cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<Option<Cache<T>>> {
     let Some(scratch) = resources.scratch else { return Ok(None) };

@@ -2,8 +2,8 @@
 //! depends on the solver, the map and the machine, and each stage shows its own rate once it is at work.
 
 use super::options::{Resources, TrainOptions};
-use super::plan::Cut;
-use super::stage::{Stage, View, Work, fit};
+use super::plan::PassShape;
+use super::stage::{FitRequest, RowAccess, Stage, fit};
 use super::{prepare, run};
 use crate::Result;
 use crate::solver::Solver;
@@ -21,7 +21,7 @@ pub struct Forecast {
     /// Stored rows of the selection: an upper bound on the rows.
     pub rows: u64,
     /// How passes are cut into tiles, segments and lanes.
-    pub cut: Cut,
+    pub cut: PassShape,
     /// The stages, in their order.
     pub stages: Vec<Stage>,
     /// Number of threads that it was made for.
@@ -64,7 +64,7 @@ pub fn forecast<T: Real>(
 ) -> Result<Forecast> {
     let options = run::own_folds(options, solver);
     let known = prepare::known(selected, &options, resources)?;
-    let work = Work::new::<T>(selected, &options, resources, known, solver)?;
+    let work = FitRequest::new::<T>(selected, &options, resources, known, solver)?;
     of(selected, solver, solver.view(&work)?, &work)
 }
 
@@ -72,8 +72,8 @@ pub fn forecast<T: Real>(
 pub(super) fn announce<T: Real>(
     selected: &Selected,
     solver: &dyn Solver<T>,
-    view: View,
-    work: &Work<'_>,
+    view: RowAccess,
+    work: &FitRequest<'_>,
 ) -> Result<()> {
     let Resources { stages, journal, .. } = *work.resources;
     // the part of one process says little, and the rows may be elsewhere
@@ -88,14 +88,19 @@ pub(super) fn announce<T: Real>(
     Ok(())
 }
 
-fn of<T: Real>(selected: &Selected, solver: &dyn Solver<T>, view: View, work: &Work<'_>) -> Result<Forecast> {
+fn of<T: Real>(
+    selected: &Selected,
+    solver: &dyn Solver<T>,
+    view: RowAccess,
+    work: &FitRequest<'_>,
+) -> Result<Forecast> {
     let (cut, stages) = run::all_stages(solver, view, work)?;
     // what does not fit is not tried either
     let row_bytes = if fit(&stages) { row_bytes(selected, cut)? } else { None };
     Ok(Forecast { rows: work.shape.n, cut, stages, threads: work.shape.threads, row_bytes })
 }
 
-fn row_bytes(selected: &Selected, cut: Cut) -> Result<Option<f64>> {
+fn row_bytes(selected: &Selected, cut: PassShape) -> Result<Option<f64>> {
     let selected = selected.counting_apart();
     let (source, range) = (selected.rows::<f64>(Reading::default())?, selected.range());
     // a rare condition is not searched for through the whole table

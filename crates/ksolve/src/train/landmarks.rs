@@ -2,7 +2,7 @@
 
 use super::candidates;
 use super::options::{LandmarkSource, Resources, TrainOptions};
-use super::plan::Cut;
+use super::plan::PassShape;
 use super::{prepare, tolerance};
 use crate::solver::kept::Quiet;
 use crate::stacked::StackedMaps;
@@ -62,7 +62,7 @@ pub(crate) struct Mapping<'a, T: Real> {
     pub(crate) n: u64,
     pub(crate) reading: &'a Reading,
     pub(crate) options: &'a TrainOptions,
-    pub(crate) cut: Cut,
+    pub(crate) cut: PassShape,
     pub(crate) resources: &'a Resources<'a>,
 }
 

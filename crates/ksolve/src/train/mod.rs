@@ -28,12 +28,12 @@ pub(crate) mod whole;
 
 pub use forecast::{Forecast, forecast};
 pub use options::{LandmarkSource, Resources, Scaling, Stages, Task, TrainOptions, Unwatched};
-pub use plan::{Cut, Shape, tile_rows};
+pub use plan::{PassShape, ProblemSize, tile_rows};
 pub(crate) use plan::{RANK, landmark_stages, on_features};
 pub use report::{FitReport, LAMBDA, LandmarkReport, MetricReport, Solved, Train};
 pub use run::train;
 pub(crate) use stage::fit;
-pub use stage::{Stage, View, Work};
+pub use stage::{FitRequest, RowAccess, Stage};
 pub(crate) use tolerance::Residuals;
 pub use trained::Trained;
 pub(crate) use trained::{explained, needs_wide_for, target_names};

@@ -3,12 +3,12 @@
 use super::cached;
 use super::landmarks::{Mapped, Mapping};
 use super::options::{LandmarkSource, Resources, Scaling, Task, TrainOptions};
-use super::plan::{Cut, Shape};
-use super::stage::View;
+use super::plan::{PassShape, ProblemSize};
+use super::stage::RowAccess;
 use super::survey::{MEDIANS, Survey, survey};
 use super::whole;
 use crate::metric::{self, Learned, MetricRequest, MetricSource};
-use crate::solver::{FeatureTier, Features, Points};
+use crate::solver::{FeatureTier, FitData, Points};
 use crate::{Classes, Folds, Result, Targets};
 use kapprox::Real;
 use kapprox::landmark::ChoiceSize;
@@ -24,7 +24,7 @@ pub(crate) struct Prepared<T: Real> {
     pub(crate) folds: Folds,
     pub(crate) targets: Targets,
     pub(crate) mapped: Mapped<T>,
-    pub(crate) cut: Cut,
+    pub(crate) cut: PassShape,
     /// Bytes of memory that were planned: those of the stage that needs most.
     pub(crate) planned_bytes: usize,
     /// What defines the result, with the metric known.
@@ -46,7 +46,7 @@ impl<T: Real> Prepared<T> {
         }
     }
 
-    pub(crate) fn points<'p>(&'p self, shape: &'p Shape) -> Points<'p, T> {
+    pub(crate) fn points<'p>(&'p self, shape: &'p ProblemSize) -> Points<'p, T> {
         match (&self.mapped.set, &self.memory) {
             (Some(set), _) => Points::Landmarks(set, shape),
             (None, Some(rows)) => Points::Rows(rows, shape, self.survey.reading()),
@@ -61,8 +61,8 @@ impl<T: Real> Prepared<T> {
         plan: &Plan,
         points: Points<'p, T>,
         resources: &'p Resources<'p>,
-    ) -> Features<'p, T> {
-        Features {
+    ) -> FitData<'p, T> {
+        FitData {
             source: self.source(),
             kernel: &self.mapped.kernel,
             map: &*self.mapped.map,
@@ -127,7 +127,7 @@ pub(crate) fn shape<T: Real>(
     resources: &Resources<'_>,
     t: usize,
     folds: usize,
-) -> Result<Shape> {
+) -> Result<ProblemSize> {
     let source = selected.rows::<T>(Reading::default())?;
     shape_of(&source, options, resources, t, folds)
 }
@@ -138,7 +138,7 @@ pub(crate) fn shape_of<T: Real>(
     resources: &Resources<'_>,
     t: usize,
     folds: usize,
-) -> Result<Shape> {
+) -> Result<ProblemSize> {
     let range = source.range();
     let (n, columns) = (range.end - range.start, source.shape().features);
     let d = options.metric.outputs(columns);
@@ -171,7 +171,7 @@ pub(crate) fn shape_of<T: Real>(
         held += RowSource::<T>::held(&landmarks);
         candidates = None;
     }
-    Ok(Shape {
+    Ok(ProblemSize {
         n,
         columns,
         d,
@@ -219,9 +219,9 @@ pub(crate) fn check(plans: Vec<Plan>) -> Result<usize> {
 pub(crate) fn prepare<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
-    view: View,
+    view: RowAccess,
     resources: &Resources<'_>,
-    (cut, plans): (Cut, Vec<Plan>),
+    (cut, plans): (PassShape, Vec<Plan>),
 ) -> Result<Prepared<T>> {
     let planned_bytes = check(plans)?;
     let survey = survey(selected, options, cut, resources)?;
@@ -234,16 +234,16 @@ pub(crate) fn prepare<T: Real>(
     let rows = MetricRows::new(table, options.metric.known().cloned());
     let options = &options;
     let (cache, memory) = match view {
-        View::Rows => (None, Some(whole::load(&rows, &targets, n, cut, resources)?)),
-        View::Features | View::Landmarks => (cached::rows(&rows, cut, resources)?, None),
+        RowAccess::Rows => (None, Some(whole::load(&rows, &targets, n, cut, resources)?)),
+        RowAccess::Features | RowAccess::Landmarks => (cached::rows(&rows, cut, resources)?, None),
     };
     let source: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
     let source = memory.as_ref().map_or(source, |memory| memory);
     let mapping = Mapping { source, n, reading: &reading, options, cut, resources };
     let mapped = match view {
-        View::Rows => mapping.of_rows()?,
-        View::Landmarks => mapping.unmapped()?,
-        View::Features => mapping.map()?,
+        RowAccess::Rows => mapping.of_rows()?,
+        RowAccess::Landmarks => mapping.unmapped()?,
+        RowAccess::Features => mapping.map()?,
     };
     warn_of_rank(&mapped, &survey, options, resources);
     let options = options.clone();

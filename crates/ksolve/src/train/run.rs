@@ -2,9 +2,9 @@
 
 use super::forecast;
 use super::options::{Resources, TrainOptions};
-use super::plan::{self, Cut, Shape};
+use super::plan::{self, PassShape, ProblemSize};
 use super::prepare::{self, Prepared};
-use super::stage::{Stage, View, Work, plans};
+use super::stage::{FitRequest, RowAccess, Stage, plans};
 use super::trained::{Parts, Trained};
 use crate::metric;
 use crate::solver::{FeatureTier, Fitted, Solver};
@@ -22,7 +22,11 @@ pub(super) fn own_folds<'a, T: Real>(options: &'a TrainOptions, solver: &dyn Sol
 }
 
 /// The stages of a run: those of the solver, and behind the statistics the learning of a metric, where one is learned.
-pub(super) fn all_stages<T: Real>(solver: &dyn Solver<T>, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+pub(super) fn all_stages<T: Real>(
+    solver: &dyn Solver<T>,
+    view: RowAccess,
+    work: &FitRequest<'_>,
+) -> Result<(PassShape, Vec<Stage>)> {
     let (cut, mut stages) = solver.stages(view, work)?;
     let metric = metric::stage::<T>(work)?;
     stages.splice(1..1, metric);
@@ -31,9 +35,9 @@ pub(super) fn all_stages<T: Real>(solver: &dyn Solver<T>, view: View, work: &Wor
 
 /// What the solver's last stage holds, and where its features are kept.
 pub(super) fn last(
-    shape: &Shape,
-    add: &dyn Fn(Plan, Cut) -> Plan,
-    cut: Cut,
+    shape: &ProblemSize,
+    add: &dyn Fn(Plan, PassShape) -> Plan,
+    cut: PassShape,
     resources: &Resources<'_>,
 ) -> (FeatureTier, Plan) {
     match shape.keeps {
@@ -58,7 +62,7 @@ pub fn train<T: Real>(
 ) -> Result<Trained<T>> {
     options.check()?;
     let own = &*own_folds(options, solver);
-    let work = |known| Work::new::<T>(selected, own, resources, known, solver);
+    let work = |known| FitRequest::new::<T>(selected, own, resources, known, solver);
     // what contradicts itself is refused before a row is read
     solver.check(&work((1, 1))?)?;
     let planned = work(prepare::known(selected, own, resources)?)?;
@@ -69,10 +73,12 @@ pub fn train<T: Real>(
     let work = work((prepared.targets.count(), prepared.folds.count()))?;
     let add = |plan, cut| solver.plan(plan, &work.shape, cut);
     let (keep, plan) = match view {
-        View::Rows => (FeatureTier::Recomputed, largest(plans(all_stages(solver, view, &work)?.1), resources.memory)),
-        View::Features | View::Landmarks => last(&work.shape, &add, prepared.cut, resources),
+        RowAccess::Rows => {
+            (FeatureTier::Recomputed, largest(plans(all_stages(solver, view, &work)?.1), resources.memory))
+        }
+        RowAccess::Features | RowAccess::Landmarks => last(&work.shape, &add, prepared.cut, resources),
     };
-    if solver.keeps() && view == View::Features {
+    if solver.keeps() && view == RowAccess::Features {
         keep.warning(&work.shape).into_iter().for_each(|text| resources.stages.warn(text));
     }
     let fit = |prepared: &Prepared<T>| {
@@ -101,11 +107,11 @@ fn largest(plans: Vec<Plan>, budget: usize) -> Plan {
     plans.into_iter().max_by_key(Plan::bytes).unwrap_or_else(|| Plan::new("", budget))
 }
 
-fn certified<T>(view: View, fitted: &Fitted<T>) -> Result<Vec<(usize, Certificate)>> {
+fn certified<T>(view: RowAccess, fitted: &Fitted<T>) -> Result<Vec<(usize, Certificate)>> {
     let rank = fitted.weights.nrows();
     match (view, &fitted.certificate) {
         // nothing is approximated
-        (View::Rows, _) => Ok(vec![(rank, Certificate { trace_error: 0.0, overshoot: 0.0, floor: 0.0 })]),
+        (RowAccess::Rows, _) => Ok(vec![(rank, Certificate { trace_error: 0.0, overshoot: 0.0, floor: 0.0 })]),
         (_, None) => Ok(Vec::new()),
         (_, Some(state)) => {
             let ranks = if fitted.ranks.is_empty() { &[rank][..] } else { &fitted.ranks };

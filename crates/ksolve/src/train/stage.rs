@@ -1,7 +1,7 @@
 //! A run as a list of stages: what each holds, and how often it passes over the table.
 
 use super::options::{Resources, TrainOptions};
-use super::plan::Shape;
+use super::plan::ProblemSize;
 use super::prepare;
 use crate::solver::Solver;
 use crate::{Error, Result};
@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 /// How a solver sees the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
+pub enum RowAccess {
     /// As features of a map.
     Features,
     /// As kernel values with landmarks: the solver combines the landmarks' kernel functions itself.
@@ -27,18 +27,18 @@ const ROUNDS: u64 = 8;
 
 /// What a solver is asked to do, as far as it is known.
 #[derive(Debug)]
-pub struct Work<'a> {
+pub struct FitRequest<'a> {
     /// What defines the result.
     pub options: Cow<'a, TrainOptions>,
     /// What may be used.
     pub resources: &'a Resources<'a>,
     /// Rows, features, targets, folds and map.
-    pub shape: Shape,
+    pub shape: ProblemSize,
     /// Rows have weights.
     pub weighted: bool,
 }
 
-impl<'a> Work<'a> {
+impl<'a> FitRequest<'a> {
     /// The work of a solver on selected rows with `t` targets and so many folds.
     pub(crate) fn new<T: Real>(
         selected: &Selected,
@@ -54,7 +54,7 @@ impl<'a> Work<'a> {
         };
         let moment_columns = solver.moment_columns(&options, t);
         let shape = prepare::shape::<T>(selected, &options, resources, t, folds)?;
-        let shape = Shape { keeps: solver.keeps(), moment_columns, ..shape };
+        let shape = ProblemSize { keeps: solver.keeps(), moment_columns, ..shape };
         Ok(Self { options, resources, shape, weighted: selected.is_weighted() })
     }
 

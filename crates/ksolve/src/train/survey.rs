@@ -1,7 +1,7 @@
 //! The first pass: how the features are scaled, which labels there are, and whether there is anything to learn.
 
 use super::options::{Resources, Scaling, Stages, Task, TrainOptions};
-use super::plan::Cut;
+use super::plan::PassShape;
 use crate::{Classes, Error, Result, Targets};
 use kapprox::landmark::{Scan, uniform_sample};
 use kstore::key::Purpose;
@@ -73,7 +73,7 @@ impl Survey {
 pub(crate) fn survey(
     selected: &Selected,
     options: &TrainOptions,
-    cut: Cut,
+    cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<Survey> {
     let source = selected.rows::<f64>(Reading::default())?;
@@ -91,7 +91,7 @@ pub(crate) fn drawn(
     source: &dyn RowSource<f64>,
     count: u64,
     options: &TrainOptions,
-    cut: Cut,
+    cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<Vec<f64>> {
     let range = source.range();

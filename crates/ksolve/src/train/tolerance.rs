@@ -2,7 +2,7 @@
 
 use super::landmarks::Mapped;
 use super::options::{Resources, TrainOptions};
-use super::plan::Cut;
+use super::plan::PassShape;
 use crate::certificate::CertificateState;
 use crate::{Error, Result};
 use faer::prelude::*;
@@ -22,7 +22,7 @@ pub(super) fn cut<T: Real>(
     mapped: &mut Mapped<T>,
     source: &dyn RowSource<T>,
     options: &TrainOptions,
-    cut: Cut,
+    cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<()> {
     let Some(tolerance) = options.tolerance else { return Ok(()) };

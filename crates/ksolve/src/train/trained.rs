@@ -3,7 +3,7 @@
 use super::options::TrainOptions;
 use super::prepare::Prepared;
 use super::report::{FitReport, LAMBDA, LandmarkReport, MetricReport, Train};
-use super::stage::View;
+use super::stage::RowAccess;
 use crate::model::{Basis, Form, Model, SecondView};
 use crate::solver::Fitted;
 use crate::{Card, Certificate, Head, Intercept};
@@ -30,7 +30,7 @@ pub(super) struct Parts<'a, T: Real> {
     pub(super) selected: &'a Selected,
     pub(super) options: &'a TrainOptions,
     pub(super) prepared: &'a Prepared<T>,
-    pub(super) view: View,
+    pub(super) view: RowAccess,
     pub(super) fitted: Fitted<T>,
     /// Those of the ranks that are of interest.
     pub(super) certificates: Vec<(usize, Certificate)>,
@@ -135,7 +135,7 @@ impl<T: Real> Parts<'_, T> {
         let scales = survey.scaler.centre.iter().zip(&survey.scaler.scale);
         // those that depend on others were left out
         let kept = match options.map == MapSpec::default() {
-            true if self.view == View::Features => mapped.map.dims().1,
+            true if self.view == RowAccess::Features => mapped.map.dims().1,
             true => rank,
             false => usize::MAX,
         };

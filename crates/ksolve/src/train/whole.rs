@@ -2,20 +2,20 @@
 //! them.
 
 use super::options::Resources;
-use super::plan::{self, Cut, Shape, tile_rows};
+use super::plan::{self, PassShape, ProblemSize, tile_rows};
 use crate::{Error, Result, Targets};
 use kapprox::Real;
 use kstore::{Coded, Label, MemoryRows, Pass, Plan, RowSource};
 use std::sync::Arc;
 
 /// Lanes where states are small, one otherwise: the rows are loaded in their order.
-pub(crate) fn cut(shape: &Shape) -> Cut {
+pub(crate) fn cut(shape: &ProblemSize) -> PassShape {
     let tile = tile_rows(shape.d, shape.map.p, shape.element);
-    Cut { tile, segment: 16 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
+    PassShape { tile, segment: 16 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
 }
 
 /// Rows, targets, codes and row numbers; the rows once more where the model is made.
-pub(crate) fn plan(what: &str, shape: &Shape, budget: usize) -> Plan {
+pub(crate) fn plan(what: &str, shape: &ProblemSize, budget: usize) -> Plan {
     let row = shape.d * shape.element + 8 * (shape.t + 2);
     let fewer = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
     plan::base(what, shape, budget).term("rows, which are the model", 2 * shape.n as usize * row, fewer)
@@ -27,7 +27,7 @@ pub(super) fn load<T: Real>(
     source: &dyn RowSource<T>,
     targets: &Targets,
     n: u64,
-    cut: Cut,
+    cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<MemoryRows<T>> {
     let (n, shape, range) = (n as usize, source.shape(), source.range());

@@ -3,7 +3,7 @@
 use crate::job::Fit;
 use crate::metric::{self, MetricSource};
 use crate::solver::{parameter, ridge};
-use crate::train::plan::{Cut, RANK, cut, solve};
+use crate::train::plan::{PassShape, RANK, cut, solve};
 use crate::train::{Resources, TrainOptions, prepare};
 use crate::{Error, Intercept, Result, RidgeOptions, Task};
 use kapprox::Real;
@@ -108,7 +108,7 @@ pub(super) fn plan<T: Real>(
     selected: &Selected,
     options: &TuneOptions,
     resources: &Resources<'_>,
-) -> Result<(Cut, usize)> {
+) -> Result<(PassShape, usize)> {
     let (t, folds) = prepare::known(selected, &options.training, resources)?;
     let folds = if options.blocks { folds.max(metric::BLOCKS) } else { folds };
     let folds = if options.score == Score::Cv { folds } else { 1 };
@@ -124,7 +124,7 @@ pub(super) fn plan<T: Real>(
         target_centre: vec![0.0; t],
     };
     shape.n = rows as u64;
-    let last = |cut: Cut| {
+    let last = |cut: PassShape| {
         solve(&shape, cut, resources.memory).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK)
     };
     let (cut, mut plans) = cut::<T>(&shape, &last, resources.memory);

@@ -4,7 +4,7 @@ use super::{Score, TuneOptions};
 use crate::metric::{Learned, MetricSource, RoundReport, as_text, behind};
 use crate::statistic::alignment::centred_alignments;
 use crate::train::landmarks::{Mapping, settle};
-use crate::train::plan::Cut;
+use crate::train::plan::PassShape;
 use crate::train::survey::Survey;
 use crate::train::{Resources, Scaling, TrainOptions};
 use crate::{FoldSpec, Folds, GramState, Result, RidgeFold, RidgeOptions, Surface, Targets};
@@ -146,7 +146,7 @@ impl TuneCell {
 pub(super) struct Measure<'a, T: Real> {
     pub(super) options: &'a TuneOptions,
     pub(super) resources: &'a Resources<'a>,
-    pub(super) cut: Cut,
+    pub(super) cut: PassShape,
     pub(super) folds: &'a Folds,
     pub(super) targets: &'a Targets,
     pub(super) reading: &'a Reading,

@@ -5,7 +5,7 @@ use super::stored::{Stored, Writer};
 use super::{Buffers, FeatureTier, Phi, StoredFeatures, VisitContext};
 use crate::certificate::CertificateState;
 use crate::gram::{GramScratch, GramState};
-use crate::solver::Features;
+use crate::solver::FitData;
 use crate::{Error, Result, Targets};
 use faer::MatRef;
 use kapprox::Real;
@@ -71,7 +71,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     ///
     /// # Errors
     /// Errors of reading the rows and of the scratch folder; [`Error::NotFinite`] for a kernel that overflows.
-    pub fn gather(data: &'a Features<'a, T>, wanted: Wanted) -> Result<(Self, Gathered)> {
+    pub fn gather(data: &'a FitData<'a, T>, wanted: Wanted) -> Result<(Self, Gathered)> {
         let p = data.map.dims().1;
         let projects = data.map.is_projection();
         let init = || RowFacts {
@@ -117,7 +117,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
 }
 
 struct Gather<'a, T: Real> {
-    data: &'a Features<'a, T>,
+    data: &'a FitData<'a, T>,
     squares: bool,
     buffers: Buffers<T>,
     scratch: GramScratch<T>,

@@ -27,7 +27,7 @@ pub use tile::Tile;
 use wide::Widen;
 
 use crate::strips::for_each_strip;
-use crate::train::{Cut, Resources, Shape};
+use crate::train::{PassShape, ProblemSize, Resources};
 use crate::{Error, Result};
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
@@ -52,7 +52,7 @@ type Work<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
 
 #[derive(Clone, Copy)]
 struct VisitContext<'a> {
-    cut: Cut,
+    cut: PassShape,
     resources: &'a Resources<'a>,
     seed: u64,
     /// Bytes for copies that only save time.
@@ -91,7 +91,7 @@ impl<T: Real> std::fmt::Debug for StoredFeatures<'_, T> {
 
 /// Bytes that every pass over the features holds: decoded rows or stored features, two tiles of features, and some in
 /// f64.
-pub(crate) fn pass_bytes(shape: &Shape, cut: Cut) -> usize {
+pub(crate) fn pass_bytes(shape: &ProblemSize, cut: PassShape) -> usize {
     let row = (shape.d.max(shape.map.p)) * shape.element + (shape.t + 2) * 8;
     let features = 2 * shape.map.p * shape.element + 8;
     let map = shape.map.footprint.at(cut.tile) - shape.map.footprint.fixed;

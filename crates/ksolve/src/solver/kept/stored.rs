@@ -5,7 +5,7 @@
 
 use super::{Buffers, FeatureTier, VisitContext};
 use crate::Result;
-use crate::solver::Features;
+use crate::solver::FitData;
 use kapprox::{FeatureMap, Real};
 use kstore::checkpoint::Cut;
 use kstore::pass::Observer;
@@ -35,7 +35,7 @@ enum Held<'a, T: Real> {
 type Run<T> = (Range<u64>, Arc<Cache<T>>);
 
 impl<'a, T: Real> Stored<'a, T> {
-    pub(super) fn new(data: &'a Features<'a, T>) -> Self {
+    pub(super) fn new(data: &'a FitData<'a, T>) -> Self {
         let Range { start, end } = data.source.range();
         let cut = Cut { tile: data.cut.tile, segment: data.cut.segment, start, end };
         let all = cut.segments();

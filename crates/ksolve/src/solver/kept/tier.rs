@@ -1,7 +1,7 @@
 //! Where the features of all rows are between the passes.
 
 use super::pick;
-use crate::train::{Resources, Shape};
+use crate::train::{ProblemSize, Resources};
 use kstore::Plan;
 
 /// The place where the features are between the passes.
@@ -19,7 +19,7 @@ pub enum FeatureTier {
 
 impl FeatureTier {
     /// Chooses the place for the features of `shape` beside the memory of `plan`, and adds them to the plan.
-    pub(crate) fn choose(plan: Plan, shape: &Shape, resources: &Resources<'_>) -> (Self, Plan) {
+    pub(crate) fn choose(plan: Plan, shape: &ProblemSize, resources: &Resources<'_>) -> (Self, Plan) {
         let plan = match resources.journal.is_some_and(|journal| journal.is_shared()) {
             true => plan.term("features that processes exchange", pick::exchange_bytes(shape.map.p, shape.element), ""),
             false => plan,
@@ -38,7 +38,7 @@ impl FeatureTier {
     }
 
     /// The warning for features that are computed anew in every pass; `None` where they are kept.
-    pub(crate) fn warning(self, shape: &Shape) -> Option<String> {
+    pub(crate) fn warning(self, shape: &ProblemSize) -> Option<String> {
         let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let bytes = kstore::budget::bytes(rows.saturating_mul(shape.map.p).saturating_mul(shape.element));
         match self {

@@ -27,8 +27,8 @@ mod newton;
 use super::held_out::{self, Function, HeldOut};
 use super::kept::{self, StoredFeatures, Wanted};
 use super::parameter::{CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, STEPS, TOLERANCE};
-use super::{ClassWeight, Features, Figure, Fitted, Penalty, Solver, SolverFamily};
-use crate::train::{Cut, Shape};
+use super::{ClassWeight, Figure, FitData, Fitted, Penalty, Solver, SolverFamily};
+use crate::train::{PassShape, ProblemSize};
 use crate::{Error, FoldGram, GramState, Intercept, Link, Result, Task};
 use faer::Mat;
 use kapprox::Real;
@@ -62,7 +62,7 @@ struct Logistic {
 }
 
 impl Logistic {
-    fn warn_of_gradient<T: Real>(&self, found: &Found, gradient: f64, data: &Features<'_, T>) {
+    fn warn_of_gradient<T: Real>(&self, found: &Found, gradient: f64, data: &FitData<'_, T>) {
         let remedy = match (found.converged, size_of::<T>() < size_of::<f64>()) {
             _ if gradient <= tolerance::<T>() => return,
             (false, _) => "raise `steps`",
@@ -79,7 +79,7 @@ impl Logistic {
     fn held_out<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,
-        data: &Features<'_, T>,
+        data: &FitData<'_, T>,
         weight: &[f64],
         k: usize,
         moments: &FoldGram,
@@ -111,7 +111,7 @@ impl<T: Real> Solver<T> for Logistic {
         true
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let plan = held_out::plan(plan, shape, shape.t, self.penalties.len());
         let (n, p, k) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, shape.t);
         plan.term(
@@ -133,7 +133,7 @@ impl<T: Real> Solver<T> for Logistic {
         .term("coefficients and directions", (9 + kept::STATES) * 8 * (p + 1) * k, RANK)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let Some(named) = data.classes() else { return Err(Error::TooFewClasses { classes: 0 }) };
         let classes = named.labels().len();
         let (kept, gathered) = StoredFeatures::gather(data, Wanted { moments: true, ..Wanted::default() })?;

@@ -24,9 +24,9 @@ mod components;
 
 use super::centred::Centred;
 use super::parameter::{COMPONENTS, FOLDS, Parameter, TOLERANCE};
-use super::{Features, Figure, Fitted, Solver, SolverFamily, ridge};
+use super::{Figure, FitData, Fitted, Solver, SolverFamily, ridge};
 use crate::train::plan::GRAM;
-use crate::train::{Cut, Shape, TrainOptions, Work, explained};
+use crate::train::{FitRequest, PassShape, ProblemSize, TrainOptions, explained};
 use crate::{Error, FoldSpec, GramState, Head, Result, Task};
 use components::Components;
 use faer::Mat;
@@ -88,7 +88,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         true
     }
 
-    fn check(&self, work: &Work<'_>) -> Result<()> {
+    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         work.refuse_weights("partial least squares", "only ridge does")?;
         let several = work.options.ranks.len();
         if several > 1 && work.options.folds == FoldSpec::None {
@@ -102,7 +102,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         Ok(GRAM)
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let (p, t) = (shape.map.p, shape.t);
         let q = self.components.min(p);
         plan.term("centred moments of the folds", 2 * 8 * p * (p + t), "lower `rank`").term(
@@ -112,7 +112,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         )
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let state = data.moments_of_folds()?;
         let stages = data.resources.stages;
         let stage = stages.stage("components", None);

@@ -22,8 +22,8 @@ use crate::solver::ClassWeight;
 use crate::solver::held_out::{self, Compared, Function, HeldOut};
 use crate::solver::kept::{self, StoredFeatures, Wanted};
 use crate::solver::parameter::{FOLDS, GAP, STEPS};
-use crate::solver::{Features, Fitted, Penalty, Settings, Solver};
-use crate::train::{Cut, Shape, Stage, View, Work};
+use crate::solver::{FitData, Fitted, Penalty, Settings, Solver};
+use crate::train::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt};
 use kapprox::Real;
 use kstore::Plan;
@@ -123,7 +123,7 @@ impl Svm {
         &self,
         kept: &StoredFeatures<'k, T>,
         sample: &mut Option<Sample<'k, T>>,
-        data: &Features<'_, T>,
+        data: &FitData<'_, T>,
         machines: &[u32],
         fold: u16,
         costs: &[(f64, Vec<f64>)],
@@ -159,7 +159,7 @@ impl Svm {
     fn held_out<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,
-        data: &Features<'_, T>,
+        data: &FitData<'_, T>,
         classes: &Classes,
         weights: &[f64],
     ) -> Result<HeldOut<T>> {
@@ -200,7 +200,7 @@ impl Svm {
 
     pub(super) fn compare<T: Real>(
         &self,
-        data: &Features<'_, T>,
+        data: &FitData<'_, T>,
         classes: &Classes,
         codes: &[u32],
         found: impl FnOnce() -> Result<HeldOut<T>>,
@@ -232,7 +232,7 @@ impl Svm {
     fn final_fit<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,
-        data: &Features<'_, T>,
+        data: &FitData<'_, T>,
         c: f64,
         costs: &[f64],
         k: usize,
@@ -267,7 +267,7 @@ impl<T: Real> Solver<T> for Svm {
         true
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let problems = self.machines(if shape.t == 1 { 2 } else { shape.t }).len();
         let plan = match self.pairs {
             true => self::plan(plan, shape, cut, 20, 1).term(
@@ -280,17 +280,17 @@ impl<T: Real> Solver<T> for Svm {
         held_out::plan(plan, shape, problems, self.penalties.len())
     }
 
-    fn view(&self, work: &Work<'_>) -> Result<View> {
+    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
         Ok(view(work))
     }
 
-    fn stages(&self, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+    fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
         let problems = self.machines(if work.shape.t == 1 { 2 } else { work.shape.t }).len();
         let at_once = if self.pairs { work.shape.threads } else { 1 };
         Ok(stages::<T>(self, view, work, (problems, at_once, self.penalties.len())))
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         if let Some(fitted) = self.fit_exactly(data)? {
             return Ok(fitted);
         }

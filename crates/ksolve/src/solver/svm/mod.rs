@@ -45,9 +45,9 @@ use super::kept::{self, StoredFeatures};
 use super::parameter::{
     CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE,
 };
-use super::{Features, Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, FitData, Fitted, Solver, SolverFamily};
 use crate::gram::PANEL;
-use crate::train::{self, Cut, Shape, Stage, View, Work};
+use crate::train::{self, FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::{Result, Task};
 use faer::Mat;
 use group::{Best, Outcome, Space, Watch, begin, prove, solve_group};
@@ -103,7 +103,7 @@ fn group(n: usize, p: usize, problems: usize) -> usize {
 }
 
 /// Adds the memory for solving so many problems to the plan, with `targets` bytes of targets for each row.
-fn plan(plan: Plan, shape: &Shape, cut: Cut, targets: usize, problems: usize) -> Plan {
+fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, targets: usize, problems: usize) -> Plan {
     let (n, p, t) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, problems.max(1));
     let (e, together) = (shape.element, group(n, shape.map.p, problems));
     let panels = shape.threads * WIDE * p * PANEL.min(p);
@@ -142,7 +142,7 @@ impl Solved {
 /// Solves a problem for each of `rows`, and warns of those that ran out of steps.
 fn solve<T: Real, R: Rows + Send>(
     kept: &StoredFeatures<'_, T>,
-    data: &Features<'_, T>,
+    data: &FitData<'_, T>,
     terms: Terms,
     steps: usize,
     rows: Vec<R>,
@@ -198,7 +198,7 @@ fn warn_of_gap<'b, T: Real>(
     best: impl IntoIterator<Item = &'b Best>,
     steps: usize,
     terms: Terms,
-    data: &Features<'_, T>,
+    data: &FitData<'_, T>,
     whose: &str,
 ) {
     let open = best.into_iter().map(Best::gap).fold(0.0, f64::max);
@@ -239,19 +239,19 @@ fn fitted<T>(
 }
 
 /// The rows as they are, for the kernel itself; features otherwise.
-fn view(work: &Work<'_>) -> View {
-    if work.options.map.is_exact() { View::Rows } else { View::Features }
+fn view(work: &FitRequest<'_>) -> RowAccess {
+    if work.options.map.is_exact() { RowAccess::Rows } else { RowAccess::Features }
 }
 
 /// The stages of a machine on features, or of so many problems, so many of them at once, at so many penalties, with the kernel itself.
 fn stages<T: Real>(
     solver: &dyn Solver<T>,
-    view: View,
-    work: &Work<'_>,
+    view: RowAccess,
+    work: &FitRequest<'_>,
     (problems, at_once, penalties): (usize, usize, usize),
-) -> (Cut, Vec<Stage>) {
+) -> (PassShape, Vec<Stage>) {
     match view {
-        View::Rows => exact::stages(work, problems, at_once, penalties),
+        RowAccess::Rows => exact::stages(work, problems, at_once, penalties),
         _ => train::on_features::<T>(work, &|plan, cut| solver.plan(plan, &work.shape, cut), solver.own_passes(work)),
     }
 }

@@ -8,8 +8,8 @@
 
 use super::{Moments, Pairs, WITH, WITH_KERNEL};
 use crate::solver::parameter::{COMPONENTS, FOLDS, Parameter, TOLERANCE};
-use crate::solver::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
-use crate::train::{Cut, Shape, Work};
+use crate::solver::{Figure, FitData, Fitted, Settings, Solver, SolverFamily};
+use crate::train::{FitRequest, PassShape, ProblemSize};
 use crate::{Error, Result, Task};
 use kapprox::Real;
 use kapprox::decompose::singular;
@@ -48,15 +48,15 @@ impl<T: Real> Solver<T> for MaximalCovariance {
         true
     }
 
-    fn check(&self, work: &Work<'_>) -> Result<()> {
+    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         super::check(work)
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         super::plan(plan, shape, 1)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let gram = super::gather(data)?;
         let _stage = data.resources.stages.stage("singular vectors", None);
         let (mut held, mut rows) = (vec![0.0; self.components], 0.0);

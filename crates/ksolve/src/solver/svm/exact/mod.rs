@@ -27,9 +27,9 @@ use super::{Solved, fitted, held_out};
 use crate::model::Basis;
 use crate::solver::Points::Rows;
 use crate::solver::ridge::iterative::rows::{KernelRows, kernel_rows};
-use crate::solver::{Features, Fitted};
+use crate::solver::{FitData, Fitted};
 use crate::strips::Pool;
-use crate::train::{self, Cut, Stage, Work, needs_wide_for, whole};
+use crate::train::{self, FitRequest, PassShape, Stage, needs_wide_for, whole};
 use crate::{Intercept, Result};
 use dual::{Dual, SolvedMachine};
 use faer::{Mat, MatRef};
@@ -46,7 +46,7 @@ const PART: usize = 512;
 const SCORED: usize = 256;
 
 struct Exact<'a, T: Real> {
-    data: &'a Features<'a, T>,
+    data: &'a FitData<'a, T>,
     rows: &'a MemoryRows<T>,
     /// Number of features of a row.
     d: usize,
@@ -98,7 +98,7 @@ struct Expansion {
 
 impl<'a, T: Real> Exact<'a, T> {
     /// The rows of `data` and its kernel; `None` where the rows are features of a map.
-    fn new(data: &'a Features<'a, T>) -> Result<Option<Self>> {
+    fn new(data: &'a FitData<'a, T>) -> Result<Option<Self>> {
         let Rows(rows, shape, _) = &data.points else { return Ok(None) };
         let any = data.kernel.build()?;
         let (kernel, wide) = (any.typed::<T>(), any.typed::<f64>());
@@ -301,7 +301,12 @@ impl<'a, T: Real> Exact<'a, T> {
 }
 
 /// The stages: statistics; then the rows, and the machines on them, `at_once` at a time, each of all rows at most.
-pub(super) fn stages(work: &Work<'_>, problems: usize, at_once: usize, penalties: usize) -> (Cut, Vec<Stage>) {
+pub(super) fn stages(
+    work: &FitRequest<'_>,
+    problems: usize,
+    at_once: usize,
+    penalties: usize,
+) -> (PassShape, Vec<Stage>) {
     let (shape, budget) = (&work.shape, work.resources.memory);
     let (n, d, e) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.d, shape.element);
     let cut = whole::cut(shape);
