@@ -8,7 +8,7 @@ use crate::progress::Progress;
 use crate::report::FitReport;
 use crate::{Error, Result, columns, output};
 use ksolve::job::{self, Checkpoint, Fitted};
-use ksolve::train::{Forecast, Stages};
+use ksolve::request::{Forecast, Stages};
 use kstore::Selected;
 use kstore::checkpoint::Listener;
 use kstore::pass::Observer;

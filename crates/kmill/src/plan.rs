@@ -4,7 +4,7 @@ use crate::args::PlanArgs;
 use crate::fit::FitOptions;
 use crate::table::{Align, Table, count};
 use crate::{Result, output, pipeline};
-use ksolve::train::{Forecast, Stage};
+use ksolve::request::{Forecast, Stage};
 use kstore::budget::bytes;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt;
@@ -93,7 +93,7 @@ impl fmt::Display for PlanReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ksolve::train::PassShape;
+    use ksolve::request::PassShape;
     use kstore::Plan;
 
     fn report(budget: usize) -> PlanReport {

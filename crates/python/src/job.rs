@@ -7,7 +7,7 @@ use crate::page::Contents;
 use crate::table::Table;
 use crate::watch::watched;
 use ksolve::job::{Fit, Fitted, Run};
-use ksolve::train::LandmarkSource;
+use ksolve::request::LandmarkSource;
 use kstore::scratch::Scratch;
 use kstore::{Selected, Selection, TextOptions};
 use pyo3::exceptions::PyValueError;

@@ -3,9 +3,10 @@
 
 use faer::Mat;
 use kapprox::Real;
+use ksolve::features::FitData;
+use ksolve::request::{PassShape, ProblemSize};
 use ksolve::solver::parameter::{Interval, Parameter, ParameterKind};
-use ksolve::solver::{FitData, Fitted, Settings, Solver, SolverFamily};
-use ksolve::train::{PassShape, ProblemSize};
+use ksolve::solver::{Fitted, Settings, Solver, SolverFamily};
 use ksolve::{Result, Task};
 use kstore::Plan;
 

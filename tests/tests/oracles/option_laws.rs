@@ -3,11 +3,11 @@
 
 use ksolve::Task;
 use ksolve::job::{ElementType, Fit, Predictor, Run};
-use ksolve::metric::{MetricForm, MetricSource};
 use ksolve::predict::Extras;
+use ksolve::request::{LandmarkSource, Scaling};
+use ksolve::request::{MetricForm, MetricSource};
 use ksolve::solver::parameter::{Parameter, ParameterKind};
 use ksolve::solver::{SolverFamily, registry};
-use ksolve::train::{LandmarkSource, Scaling};
 use kstore::key::{Purpose, Stream};
 use kstore::{Selection, Table};
 use std::fmt::Write;

@@ -10,7 +10,7 @@ use kmill_tests::points::Lcg;
 use kmill_tests::source::Points;
 use ksolve::job::{ElementType, Fit, Predictor, Run};
 use ksolve::model::AnyModel;
-use ksolve::train::LandmarkSource;
+use ksolve::request::LandmarkSource;
 use kstore::{Fold, Merge, RowBlock, Table, Workers};
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 
 use crate::solvers::golden;
 use ksolve::job::{Candidates, ElementType, Fit, Fitted, Predictor, Run};
+use ksolve::request::{LandmarkSource, Scaling};
 use ksolve::solver::{SolverFamily, registry};
-use ksolve::train::{LandmarkSource, Scaling};
 use ksolve::{AnyModel, Task};
 use kstore::{Selected, Selection, Table};
 

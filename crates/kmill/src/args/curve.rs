@@ -9,7 +9,8 @@ use kapprox::Spec;
 use kapprox::landmark::Scheme;
 use ksolve::Intercept;
 use ksolve::job::ElementType;
-use ksolve::train::{Scaling, Task};
+use ksolve::request::Scaling;
+use ksolve::task::Task;
 use kstore::condition::Condition;
 use std::path::PathBuf;
 

@@ -9,7 +9,7 @@ use clap::builder::PossibleValuesParser;
 use kapprox::Spec;
 use kapprox::map::MapSpec;
 use ksolve::job::{Candidates, ElementType};
-use ksolve::train::{LandmarkSource, Scaling};
+use ksolve::request::{LandmarkSource, Scaling};
 use kstore::condition::Condition;
 
 #[derive(Debug, Args)]

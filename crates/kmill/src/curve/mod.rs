@@ -25,7 +25,7 @@ use figure::Figure;
 use kapprox::Real;
 use ksolve::curve::Setting;
 use ksolve::job::ElementType;
-use ksolve::train::{Resources, Stages};
+use ksolve::request::{Resources, Stages};
 use kstore::checkpoint::Journal;
 use kstore::pass::{Engine, Observer, SharedEngine};
 use report::Planned;

@@ -12,9 +12,9 @@ use crate::output::{self, Kind, Outputs};
 use crate::{Error, Result, convert, pipeline};
 use kapprox::Spec;
 use ksolve::job::{Checkpoint, ElementType, Fit};
-use ksolve::metric::{MetricForm, MetricSource};
+use ksolve::request::{LandmarkSource, Scaling};
+use ksolve::request::{MetricForm, MetricSource};
 use ksolve::solver::ridge::Ridge;
-use ksolve::train::{LandmarkSource, Scaling};
 use ksolve::tune::{
     ANY, Choice, Chosen, FACTORS, KERNELS, Memory, Pace, Score, TuneOptions, at_ranks, listed, stand_in,
 };

@@ -1,8 +1,9 @@
 //! The memory plan of a run, and how its passes are cut.
 
 use super::{CurveOptions, EXACT_ROWS, FLOOR_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
-use crate::train::plan::{self, GRAM, PassShape, ProblemSize, RANK, base, cut};
-use crate::train::{LandmarkSource, Resources, TrainOptions, prepare};
+use crate::features::GRAM;
+use crate::prepare::plan::{self, RANK, base, cut};
+use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, TrainOptions, map_shape};
 use crate::{GramScratch, GramState, Result, RidgeOptions};
 use kapprox::Real;
 use kapprox::quality::SpectralOptions;
@@ -37,11 +38,11 @@ pub(super) fn plan<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<(PassShape, Vec<Plan>)> {
     let training = training(options, method, rank);
-    let mut shape = prepare::shape::<T>(selected, &training, resources, t.unwrap_or(0), 1)?;
+    let mut shape = ProblemSize::of_selected::<T>(selected, &training, resources, t.unwrap_or(0), 1)?;
     let stored = shape.n;
     let sample = options.sample.map(|rows| (rows as u64).min(stored));
     shape.n = sample.unwrap_or(stored);
-    shape.map = prepare::map_shape::<T>(&training, shape.d, shape.n)?;
+    shape.map = map_shape::<T>(&training, shape.d, shape.n)?;
     let budget = resources.memory;
     let ridge = RidgeOptions {
         ranks: options.ranks.clone(),

@@ -3,10 +3,12 @@
 use super::method::CurveRun;
 use super::plan::{columns, floor_rows, plan};
 use super::{CurveCell, CurveOptions, EXACT_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
-use crate::train::landmarks::{MEDIAN_ROWS, check_values, settle};
-use crate::train::plan::PassShape;
-use crate::train::survey::{Survey, survey};
-use crate::train::{Resources, Task, candidates, prepare};
+use crate::prepare::candidates;
+use crate::prepare::landmarks::{check_values, settle};
+use crate::prepare::survey::{Survey, survey};
+use crate::request::{MEDIAN_ROWS, PassShape, Resources};
+use crate::task::Task;
+use crate::train::prepared;
 use crate::{Result, Targets};
 use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{Landmarks, RowSample, RpCholesky, Scan, uniform_sample};
@@ -94,7 +96,7 @@ impl<'a, T: Real> Setting<'a, T> {
     ) -> Result<Self> {
         options.kernel.check_features(selected.shape().features)?;
         let largest = options.ranks.last().copied().unwrap_or(1);
-        let known = |method| prepare::known(selected, &super::plan::training(options, method, largest), resources);
+        let known = |method| prepared::known(selected, &super::plan::training(options, method, largest), resources);
         let t = test.and(options.methods.first()).map(known).transpose()?.map(|(t, _)| t);
         let mut first = None;
         for method in &options.methods {

@@ -1,8 +1,8 @@
 //! The checkpoint of a job: its folder, and the manifest that tells which job it belongs to.
 
 use super::{Fit, Run};
-use crate::metric::MetricSource;
-use crate::train::{TrainOptions, target_names};
+use crate::request::{MetricSource, TrainOptions};
+use crate::train::target_names;
 use crate::{Error, Result};
 use kstore::checkpoint::{Journal, Listener, Manifest};
 use kstore::{Digest, Selected};
@@ -113,7 +113,7 @@ impl Checkpoint<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::KnownMetric;
+    use crate::request::KnownMetric;
     use kapprox::metric::Metric;
     use kstore::{Scaler, Selection, Table};
     use std::sync::Arc;

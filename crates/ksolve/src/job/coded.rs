@@ -3,7 +3,7 @@
 use super::Run;
 use crate::Result;
 use crate::predict::COPIES;
-use crate::train::Stages;
+use crate::request::Stages;
 use kstore::budget::Term;
 use kstore::encoding::{ColumnSearch, FoundColumns};
 use kstore::pass::lanes::{self, Lane};

@@ -1,10 +1,9 @@
 //! The description of a fit: solver, kernel, map and landmarks.
 
 use super::{Candidates, text};
-use crate::metric::MetricSource;
+use crate::request::{LandmarkSource, MetricSource, Scaling};
 use crate::solver::views::WITH;
 use crate::solver::{self, AnySolver, Options, Settings, SolverFamily, parameter, ridge};
-use crate::train::{LandmarkSource, Scaling};
 use crate::{Error, FoldSpec, Result, Task};
 use kapprox::Spec;
 use kapprox::map::MapSpec;

@@ -3,9 +3,10 @@
 use super::fit::Checked;
 use super::verdict::verdict;
 use super::{ElementType, Fit, Run, checkpoint};
+use crate::request::{Forecast, Resources, TrainOptions};
 use crate::solver::Solver;
 use crate::statistic::combination::{self, Combination, combine};
-use crate::train::{self, FitReport, Forecast, Resources, TrainOptions, Trained};
+use crate::train::{self, FitReport, Trained};
 use crate::{AnyModel, Error, Model, Result};
 use kapprox::{Real, Spec};
 use kstore::checkpoint::Journal;

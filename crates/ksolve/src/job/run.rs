@@ -1,7 +1,7 @@
 //! The resources of a job: memory, threads, scratch folder, checkpoint and observer.
 
 use super::Checkpoint;
-use crate::train::{Forecast, Resources, Stages, Unwatched};
+use crate::request::{Forecast, Resources, Stages, Unwatched};
 use kstore::pass::{Engine, Observer};
 use kstore::scratch::Scratch;
 use kstore::{CancelToken, Workers, budget, rayon};

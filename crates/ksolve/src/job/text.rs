@@ -1,7 +1,7 @@
 //! The values of a job in JSON, as the texts that people type.
 
 use super::Fit;
-use crate::metric::MetricSource;
+use crate::request::MetricSource;
 use crate::solver::SolverFamily;
 use kapprox::metric::Metric;
 use serde::{Deserialize, Deserializer, Serializer, de::Error};

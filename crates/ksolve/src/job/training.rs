@@ -3,11 +3,10 @@
 use super::Fit;
 use super::fit::Checked;
 use crate::folds::FoldSpec;
-use crate::metric::MetricSource;
+use crate::request::{LandmarkSource, MetricSource, TrainOptions};
 use crate::solver::parameter::{FOLDS, NODES, TOLERANCE};
 use crate::solver::views::{WITH, WITH_KERNEL};
 use crate::solver::{Settings, Solver, ridge};
-use crate::train::{LandmarkSource, TrainOptions};
 use crate::{Error, Result, Task};
 use kapprox::Spec;
 use kapprox::landmark::Effort;

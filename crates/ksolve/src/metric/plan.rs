@@ -1,10 +1,11 @@
 //! What the learning of a metric holds, and how its fits are set.
 
-use super::gradient::{OuterProducts, Products};
 use super::likelihood;
-use super::source::MetricSource;
-use crate::train::plan::{PassShape, ProblemSize, plans, solve, tile_rows};
-use crate::train::{FitRequest, LandmarkSource, Stage, TrainOptions};
+use crate::prepare::plan::{plans, solve};
+use crate::request::{
+    FitRequest, LandmarkSource, MetricSource, PassShape, ProblemSize, Stage, TrainOptions, tile_rows,
+};
+use crate::solver::outer_products::{OuterProducts, Products};
 use crate::{FoldSpec, Folds, Intercept, Result, RidgeOptions};
 use kapprox::Real;
 use kapprox::map::{MapRequest, MapSpec};

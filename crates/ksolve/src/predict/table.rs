@@ -3,7 +3,7 @@
 use super::Extras;
 use super::typed::{Typed, narrowed};
 use crate::model::Outputs;
-use crate::train::Stages;
+use crate::request::Stages;
 use crate::{Error, PreImages, Result};
 use faer::{MatMut, MatRef};
 use kapprox::{Kernel, Real};

@@ -7,15 +7,16 @@
 //! Gram matrix is made.
 
 use super::parameter::TOLERANCE;
-use super::{FitData, Fitted, Solver, SolverFamily};
-use crate::train::{FitRequest, PassShape, ProblemSize, Residuals, RowAccess, Stage, plan};
+use super::{Fitted, Solver, SolverFamily};
+use crate::certificate::Residuals;
+use crate::features::FitData;
+use crate::model::FEATURES;
+use crate::prepare::plan;
+use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::{Result, Task};
 use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
-
-/// The name of the solver.
-pub const FEATURES: &str = "features";
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: FEATURES,
@@ -37,7 +38,8 @@ impl<T: Real> Solver<T> for MapFeatures {
     fn stages(&self, _: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
         // as of features that are kept: what no pass sums is not planned
         let (shape, budget) = (ProblemSize { keeps: true, ..work.shape.clone() }, work.resources.memory);
-        let last = |cut: PassShape| Solver::<T>::plan(self, plan::features("solve", &shape, cut, budget), &shape, cut);
+        let last =
+            |cut: PassShape| Solver::<T>::plan(self, plan::pass_features("solve", &shape, cut, budget), &shape, cut);
         let (cut, plans) = plan::cut::<T>(&shape, &last, budget);
         Ok((cut, plan::featured(work, plans, [0, 0])))
     }

@@ -29,9 +29,9 @@
 use super::held_out::{self, Chosen};
 use super::kpca::sign;
 use super::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, TOLERANCE};
-use super::{Figure, FitData, Fitted, Penalty, Solver, SolverFamily};
-use crate::train::plan::GRAM;
-use crate::train::{FitRequest, PassShape, ProblemSize, TrainOptions};
+use super::{Figure, Fitted, Penalty, Solver, SolverFamily};
+use crate::features::{FitData, GRAM};
+use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{CvErrorFold, Error, FoldCoefficients, FoldGram, FoldSpec, GramState, Head, Result, Task};
 use faer::prelude::*;
 use faer::{Mat, Side};

@@ -5,9 +5,10 @@
 //!
 //! *Passes*: one. *Flops*: 5nmdt. *Bytes*: about d² numbers for each lane.
 
-use super::FitData;
-use crate::metric::{OuterProducts, Products};
-use crate::train::{FitRequest, PassShape, ProblemSize, plan};
+use crate::features::FitData;
+use crate::prepare::plan;
+use crate::request::{FitRequest, PassShape, ProblemSize};
+use crate::solver::outer_products::{OuterProducts, Products};
 use crate::{Error, Result};
 use faer::MatRef;
 use kapprox::map::Expansion;

@@ -6,10 +6,10 @@
 //!
 //! *Cost*: that of one fit for every fold and penalty, and of one more. *Bytes*: the scores of all rows for every penalty.
 
-use super::kept::{self, StoredFeatures, Values};
-use super::{Figure, FitData, Penalty};
+use super::{Figure, Penalty};
 use crate::Result;
-use crate::train::ProblemSize;
+use crate::features::{self, FitData, StoredFeatures, Values};
+use crate::request::ProblemSize;
 use kapprox::Real;
 use kstore::Plan;
 use kstore::pass::Observer;
@@ -55,7 +55,7 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize, t: usize, penalties: usize) 
             let scores = n.saturating_mul(t * penalties).saturating_mul(shape.element);
             plan.term(
                 "scores of rows held out",
-                scores + kept::values_bytes(n.saturating_mul(t), shape.element),
+                scores + features::values_bytes(n.saturating_mul(t), shape.element),
                 "compare fewer penalties",
             )
         }

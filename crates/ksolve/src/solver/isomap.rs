@@ -18,10 +18,11 @@
 
 use super::mds::{Scaled, UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Figure, FitData, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::FitData;
 use crate::model::{Basis, Form};
 use crate::neighbours::{Graph, Neighbour, Nodes, neighbours_of_nodes};
-use crate::train::{FitRequest, PassShape, ProblemSize, Resources, RowAccess};
+use crate::request::{FitRequest, PassShape, ProblemSize, Resources, RowAccess};
 use crate::{Error, Result, Task};
 use faer::Mat;
 use kapprox::Real;

@@ -25,10 +25,11 @@
 use super::kpca::sign;
 use super::parameter::{COMPONENTS, LAMBDA, Parameter, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Figure, FitData, Fitted, Penalty, Projection, Settings, Solver, SolverFamily, gradients, ridge};
-use crate::metric::{MetricSource, Products};
+use super::{Figure, Fitted, Penalty, Projection, Settings, Solver, SolverFamily, gradients, ridge};
+use crate::features::FitData;
 use crate::model::Basis;
-use crate::train::{FitRequest, PassShape, ProblemSize, TrainOptions};
+use crate::request::{FitRequest, MetricSource, PassShape, ProblemSize, TrainOptions};
+use crate::solver::outer_products::Products;
 use crate::{Error, FoldGram, Result, Task};
 use faer::prelude::*;
 use faer::{Mat, MatRef, Side};

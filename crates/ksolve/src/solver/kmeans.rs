@@ -12,11 +12,11 @@
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
 //! 10, 1998, section 5; Wang, Gittens, Mahoney, "Scalable kernel k-means clustering with Nyström approximation", JMLR 20, 2019.
 
-use super::kept::{StoredFeatures, Wanted};
 use super::lloyd::{self, Space};
 use super::parameter::{self, CLUSTERS, STARTS, TOLERANCE};
-use super::{Figure, FitData, Fitted, Solver, SolverFamily};
-use crate::train::{PassShape, ProblemSize};
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::{FitData, StoredFeatures, Wanted};
+use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
 use kapprox::Real;
 use kstore::Plan;

@@ -22,10 +22,10 @@
 //! 10, 1998.
 
 use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, ParameterKind, TOLERANCE, UNCENTRED};
-use super::{Figure, FitData, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::{FitData, GRAM};
 use crate::quadratic::{OnFeatures, Quadratic};
-use crate::train::plan::GRAM;
-use crate::train::{PassShape, ProblemSize, TrainOptions};
+use crate::request::{PassShape, ProblemSize, TrainOptions};
 use crate::{Error, FoldGram, GramState, Result, Task};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};

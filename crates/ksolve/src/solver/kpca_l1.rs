@@ -22,12 +22,12 @@
 
 mod found;
 
-use super::kept::{self, StoredFeatures, Sums, Tile, Wanted};
 use super::kpca::{FEWER, distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, STEPS, TOLERANCE, UNCENTRED};
-use super::{Figure, FitData, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::{self, FitData, StoredFeatures, Sums, Tile, Wanted};
 use crate::quadratic::Quadratic;
-use crate::train::{PassShape, ProblemSize};
+use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task};
 use faer::Mat;
 use found::{Component, SoFar};
@@ -75,11 +75,9 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let (p, q) = (shape.map.p, self.components.min(shape.map.p));
-        let plan = plan.term("directions", 8 * p * (4 * (q + 2) + kept::STATES), "ask for fewer `components`").term(
-            "scores of a tile",
-            cut.tile * (q + 2) * size_of::<f64>(),
-            "ask for fewer `components`",
-        );
+        let plan = plan
+            .term("directions", 8 * p * (4 * (q + 2) + features::STATES), "ask for fewer `components`")
+            .term("scores of a tile", cut.tile * (q + 2) * size_of::<f64>(), "ask for fewer `components`");
         match self.novelty {
             true => plan.term("distances", Quadratic::making_bytes(p, p), "leave `novelty` out"),
             false => plan,

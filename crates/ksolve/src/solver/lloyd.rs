@@ -12,10 +12,9 @@
 //! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982; Arthur, Vassilvitskii,
 //! "k-means++", SODA 2007. On the sphere: Dhillon, Modha, "Concept decompositions", Machine Learning 42, 2001.
 
-use super::FitData;
-use super::kept::{self, StoredFeatures, Tile};
+use crate::features::{self, FitData, StoredFeatures, Tile};
+use crate::request::{PassShape, ProblemSize};
 use crate::strips::Pool;
-use crate::train::{PassShape, ProblemSize};
 use crate::{Error, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
@@ -62,7 +61,7 @@ pub(super) struct Clusters {
 
 /// Adds the memory for clustering p features, projected to q, into k clusters to the plan.
 pub(super) fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, q: usize, k: usize) -> Plan {
-    let copies = kept::STATES + cut.tile.div_ceil(STRIP);
+    let copies = features::STATES + cut.tile.div_ceil(STRIP);
     // more clusters than rows are refused once the rows are known
     let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
     let (q, k, sample) = (q.min(rows), k.min(rows), rows_of_sample(k).min(rows));

@@ -17,10 +17,11 @@
 
 use super::kpca::sign;
 use super::parameter::{COMPONENTS, EMBEDDED};
-use super::{Figure, FitData, Fitted, Points, Solver, SolverFamily};
-use crate::model::Basis;
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::{FitData, Points};
+use crate::model::{Basis, needs_wide_for};
+use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
 use crate::strips::row_strips;
-use crate::train::{FitRequest, PassShape, ProblemSize, RowAccess, needs_wide_for};
 use crate::{Error, Result, Task};
 use faer::{Mat, MatRef};
 use kapprox::decompose::symmetric_eigen;

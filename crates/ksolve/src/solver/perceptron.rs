@@ -16,10 +16,10 @@
 //! References: Rosenblatt 1958; Freund, Schapire, "Large margin classification using the perceptron algorithm", Machine
 //! Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for multiclass problems", JMLR 3, 2003.
 
-use super::kept::{StoredFeatures, Tile, Wanted};
 use super::parameter::{INTERCEPT, Parameter, ParameterKind, STEPS, TOLERANCE};
-use super::{Figure, FitData, Fitted, Solver, SolverFamily};
-use crate::train::{PassShape, ProblemSize};
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::{FitData, StoredFeatures, Tile, Wanted};
+use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
 use faer::Mat;
 use kapprox::{Real, vectorised};

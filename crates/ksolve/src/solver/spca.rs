@@ -23,9 +23,9 @@
 use super::kpca::sign;
 use super::parameter::{COMPONENTS, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Figure, FitData, Fitted, Solver, SolverFamily, ridge};
-use crate::train::plan::GRAM;
-use crate::train::{FitRequest, PassShape, ProblemSize, TrainOptions};
+use super::{Figure, Fitted, Solver, SolverFamily, ridge};
+use crate::features::{FitData, GRAM};
+use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{Error, FoldGram, Result, Task};
 use faer::{Mat, MatRef};
 use kapprox::decompose::symmetric_eigen;

@@ -18,12 +18,12 @@
 //! References: Ng, Jordan, Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001; Fowlkes, Belongie, Chung,
 //! Malik, "Spectral grouping using the Nyström method", IEEE TPAMI 26, 2004.
 
-use super::kept::{StoredFeatures, Sums, Wanted};
 use super::lloyd::{self, Space};
 use super::parameter::{self, CLUSTERS, STARTS, TOLERANCE};
-use super::{Figure, FitData, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::{FitData, StoredFeatures, Sums, Wanted};
+use crate::request::{PassShape, ProblemSize};
 use crate::strips::for_each_strip;
-use crate::train::{PassShape, ProblemSize};
 use crate::{Error, GramScratch, GramState, Result, Task};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};

@@ -1,8 +1,8 @@
 //! Features of the targets, for solvers with a kernel on the target: the Nyström map on some of the targets.
 
-use super::FitData;
 use super::parameter::{COMPONENTS, Parameter, ParameterKind};
-use crate::train::ProblemSize;
+use crate::features::FitData;
+use crate::request::ProblemSize;
 use crate::{Error, FoldGram, Result, Targets, Task};
 use faer::{MatMut, MatRef};
 use kapprox::kernel::{Kernel, Spec};

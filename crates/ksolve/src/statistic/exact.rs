@@ -16,9 +16,9 @@
 use super::relabel::{Choices, p_value};
 use super::run::StatisticOptions;
 use super::{Measured, PValues, require};
+use crate::prepare::{candidates, plan};
+use crate::request::{PassShape, ProblemSize, Resources, tile_rows};
 use crate::solver::ridge::iterative::tiles::Tiles;
-use crate::train::plan::{self, PassShape, ProblemSize};
-use crate::train::{Resources, candidates};
 use crate::{Certificate, Result};
 use faer::{Mat, MatRef};
 use kapprox::Real;
@@ -43,7 +43,7 @@ pub(super) fn plan(shape: &ProblemSize, budget: usize, permutations: usize) -> P
         .term("labels and their products", n.saturating_mul(vectors + 8), ROWS)
         .term("keys of the rows", Choices::bytes(n, shape.threads), "take `permutations` 0")
         .term("kernel blocks", tiles, "lower `threads`")
-        .term("decoders and tiles", shape.cursor.at(plan::tile_rows(shape.d, shape.map.p, shape.element)) * 4, ROWS)
+        .term("decoders and tiles", shape.cursor.at(tile_rows(shape.d, shape.map.p, shape.element)) * 4, ROWS)
 }
 
 /// Measures the statistic of the first `m` of `n` rows and the others.

@@ -17,10 +17,10 @@
 //! "On the equivalence between herding and conditional gradient algorithms", ICML 2012.
 
 use super::StatisticOptions;
-use crate::solver::{FeatureTier, FitData, Points, StoredFeatures, Wanted};
-use crate::train::plan::{self, PassShape, ProblemSize};
-use crate::train::prepare::{self, Prepared};
-use crate::train::{Resources, RowAccess};
+use crate::features::{FeatureTier, FitData, Points, StoredFeatures, Wanted};
+use crate::prepare::plan;
+use crate::request::{PassShape, ProblemSize, Resources, RowAccess};
+use crate::train::prepared::{self, Prepared};
 use crate::{Error, Result};
 use kapprox::Real;
 use kstore::{Pass, Plan, Selected};
@@ -71,16 +71,16 @@ pub fn represent<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Represented> {
     let training = options.training(&options.kernel);
-    let shape = ProblemSize { keeps: true, ..prepare::shape::<T>(selected, &training, resources, 0, 1)? };
+    let shape = ProblemSize { keeps: true, ..ProblemSize::of_selected::<T>(selected, &training, resources, 0, 1)? };
     let place = |shape: &ProblemSize, cut: PassShape| -> (FeatureTier, Plan) {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-        let plan = plan::features("herding", shape, cut, resources.memory)
+        let plan = plan::pass_features("herding", shape, cut, resources.memory)
             .term("numbers of the rows", n.saturating_mul(9), "herd fewer rows (`rows`)")
             .term("picks", count.saturating_mul(32), "lower `count`");
         FeatureTier::choose(plan, shape, resources)
     };
     let plans = plan::cut::<T>(&shape, &|cut| place(&shape, cut).1, resources.memory);
-    let prepared = prepare::prepare::<T>(selected, &training, RowAccess::Features, resources, plans)?;
+    let prepared = prepared::prepare::<T>(selected, &training, RowAccess::Features, resources, plans)?;
     let Prepared { survey, mapped, cut, .. } = &prepared;
     let (keep, plan) = place(&shape, *cut);
     keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));

@@ -28,10 +28,10 @@
 use super::null::Mixture;
 use super::relabel::{order, p_value};
 use super::{Compares, Division, Measure, Measured, PValues, StatisticFamily, require};
+use crate::features::{FitData, StoredFeatures, Wanted};
+use crate::request::{PassShape, ProblemSize};
 use crate::solver::kpca::covariance;
-use crate::solver::{FitData, StoredFeatures, Wanted};
 use crate::strips::{Pool, for_each_strip};
-use crate::train::{PassShape, ProblemSize};
 use crate::{Error, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};

@@ -22,11 +22,10 @@
 use super::null::Mixture;
 use super::relabel::{Choices, p_value};
 use super::{Compares, Division, Measure, Measured, PValues, StatisticFamily, require};
-use crate::solver::FitData;
+use crate::features::{FitData, StoredFeatures, Tile, Wanted};
+use crate::request::{PassShape, ProblemSize};
 use crate::solver::kpca::covariance;
-use crate::solver::{StoredFeatures, Tile, Wanted};
 use crate::strips::for_each_strip;
-use crate::train::{PassShape, ProblemSize};
 use crate::{Error, Result};
 use kapprox::Real;
 use kapprox::decompose::symmetric_eigenvalues;

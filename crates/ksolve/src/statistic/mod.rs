@@ -16,7 +16,7 @@
 //!
 //! ```
 //! use ksolve::statistic::{Compared, StatisticOptions, by_name, measure};
-//! use ksolve::train::{Resources, Unwatched};
+//! use ksolve::request::{Resources, Unwatched};
 //! use kstore::{Selection, Table, Workers};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
@@ -53,8 +53,8 @@ mod run;
 pub use herding::{Herd, Represented, herd, represent};
 pub use run::{Compared, StatisticOptions, measure};
 
-use crate::solver::FitData;
-use crate::train::{PassShape, ProblemSize};
+use crate::features::FitData;
+use crate::request::{PassShape, ProblemSize};
 use crate::{Certificate, Result};
 use kapprox::{PrecisionPair, Real};
 use kstore::Plan;

@@ -1,13 +1,14 @@
 //! The run of a statistic on tables: scaling, maps and the memory plan.
 
 use super::{Compares, Outcome, StatisticFamily, exact};
+use crate::features::{self, FeatureTier, FitData, Points};
 use crate::gram::{GramScratch, GramState};
-use crate::solver::{FeatureTier, FitData, Points, kept};
-use crate::train::landmarks::{Mapped, Mapping};
-use crate::train::plan::{self, PassShape, ProblemSize};
-use crate::train::prepare::{self, check};
-use crate::train::survey::{self, Survey};
-use crate::train::{LandmarkSource, Resources, Scaling, Task, TrainOptions};
+use crate::prepare::landmarks::{Mapped, Mapping};
+use crate::prepare::plan;
+use crate::prepare::survey::{self, Survey};
+use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, Scaling, TrainOptions};
+use crate::task::Task;
+use crate::train::prepared::check;
 use crate::{Error, Folds, Result, Targets};
 use kapprox::Real;
 use kapprox::kernel::Spec;
@@ -105,7 +106,7 @@ pub fn measure<T: Real>(
     let unscaled = open::<T>(&tables, &Reading::default())?;
     let source = chain(&unscaled)?;
     options.kernel.check_features(source.shape().features)?;
-    let shape = ProblemSize { keeps: true, ..prepare::shape_of(&source, &training, resources, 0, 1)? };
+    let shape = ProblemSize { keeps: true, ..ProblemSize::of(&source, &training, resources, 0, 1)? };
     let stage = |cut: PassShape| match options.map.is_exact() {
         true => exact::plan(&shape, resources.memory, options.permutations),
         false => last::<T>(family, &shape, options, cut, resources).1,
@@ -181,9 +182,9 @@ fn last<T: Real>(
     resources: &Resources<'_>,
 ) -> (FeatureTier, Plan) {
     let p = shape.map.p;
-    let moments = kept::STATES * GramState::bytes(p, 0, 1) + GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads);
+    let moments = features::STATES * GramState::bytes(p, 0, 1) + GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads);
     let plan =
-        plan::features(family.name, shape, cut, resources.memory).term("second moments", moments, "lower `rank`");
+        plan::pass_features(family.name, shape, cut, resources.memory).term("second moments", moments, "lower `rank`");
     let plan = (family.plan)(plan, shape, cut, options.permutations);
     if family.keeps && options.permutations > 0 {
         let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);

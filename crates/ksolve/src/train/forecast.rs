@@ -1,12 +1,11 @@
 //! What a run would need: its stages with their memory, their passes, and the bytes that these read. How long they take is not told: that
 //! depends on the solver, the map and the machine, and each stage shows its own rate once it is at work.
 
-use super::options::{Resources, TrainOptions};
-use super::plan::PassShape;
-use super::stage::{FitRequest, RowAccess, Stage, fit};
-use super::{prepare, run};
+use super::run;
 use crate::Result;
+use crate::request::{FitRequest, Forecast, PassShape, Resources, RowAccess, TrainOptions, fit};
 use crate::solver::Solver;
+use crate::train::prepared;
 use kapprox::Real;
 use kstore::checkpoint::Journal;
 use kstore::{Reading, RowBuf, RowSource, Selected};
@@ -14,43 +13,6 @@ use std::time::{Duration, Instant};
 
 /// Time in which rows are read to tell the bytes of a row.
 const READING: Duration = Duration::from_millis(150);
-
-/// What a run would need.
-#[derive(Clone, Debug)]
-pub struct Forecast {
-    /// Stored rows of the selection: an upper bound on the rows.
-    pub rows: u64,
-    /// How passes are cut into tiles, segments and lanes.
-    pub cut: PassShape,
-    /// The stages, in their order.
-    pub stages: Vec<Stage>,
-    /// Number of threads that it was made for.
-    pub threads: usize,
-    /// Bytes that a pass reads for a stored row; `None` where the first rows tell nothing.
-    pub row_bytes: Option<f64>,
-}
-
-impl Forecast {
-    /// Bytes of memory of the stage that needs most.
-    pub fn bytes(&self) -> usize {
-        self.stages.iter().map(|stage| stage.plan.bytes()).max().unwrap_or(0)
-    }
-
-    /// True where every stage fits the budget.
-    pub fn fits(&self) -> bool {
-        fit(&self.stages)
-    }
-
-    /// Number of passes over the table.
-    pub fn passes(&self) -> u64 {
-        self.stages.iter().map(|stage| stage.passes).sum()
-    }
-
-    /// Bytes that so many passes read from storage.
-    pub fn bytes_read(&self, passes: u64) -> Option<u64> {
-        Some((passes as f64 * self.rows as f64 * self.row_bytes?) as u64)
-    }
-}
 
 /// The forecast of a run. Reads the labels, where there are some, and the first rows; writes nothing.
 ///
@@ -63,7 +25,7 @@ pub fn forecast<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Forecast> {
     let options = run::own_folds(options, solver);
-    let known = prepare::known(selected, &options, resources)?;
+    let known = prepared::known(selected, &options, resources)?;
     let work = FitRequest::new::<T>(selected, &options, resources, known, solver)?;
     of(selected, solver, solver.view(&work)?, &work)
 }

@@ -1,14 +1,13 @@
 //! The run of every solver: one list of stages, one sequence of passes.
 
 use super::forecast;
-use super::options::{Resources, TrainOptions};
-use super::plan::{self, PassShape, ProblemSize};
-use super::prepare::{self, Prepared};
-use super::stage::{FitRequest, RowAccess, Stage, plans};
 use super::trained::{Parts, Trained};
-use crate::metric;
-use crate::solver::{FeatureTier, Fitted, Solver};
-use crate::{Certificate, Error, FoldSpec, Result};
+use crate::features::FeatureTier;
+use crate::prepare::plan::last;
+use crate::request::{FitRequest, PassShape, Resources, RowAccess, Stage, TrainOptions, plans};
+use crate::solver::{Fitted, Solver};
+use crate::train::prepared::{self, Prepared};
+use crate::{Certificate, Error, FoldSpec, Result, metric};
 use kapprox::Real;
 use kstore::{Plan, Selected};
 use std::borrow::Cow;
@@ -33,19 +32,6 @@ pub(super) fn all_stages<T: Real>(
     Ok((cut, stages))
 }
 
-/// What the solver's last stage holds, and where its features are kept.
-pub(super) fn last(
-    shape: &ProblemSize,
-    add: &dyn Fn(Plan, PassShape) -> Plan,
-    cut: PassShape,
-    resources: &Resources<'_>,
-) -> (FeatureTier, Plan) {
-    match shape.keeps {
-        true => FeatureTier::choose(add(plan::features("solve", shape, cut, resources.memory), cut), shape, resources),
-        false => (FeatureTier::Recomputed, add(plan::solve(shape, cut, resources.memory), cut)),
-    }
-}
-
 /// Learns with a solver.
 ///
 /// *Passes*: over the labels alone, where there are some; statistics; candidates where landmarks are chosen among some, or one for each round of a scheme that selects among all
@@ -65,11 +51,11 @@ pub fn train<T: Real>(
     let work = |known| FitRequest::new::<T>(selected, own, resources, known, solver);
     // what contradicts itself is refused before a row is read
     solver.check(&work((1, 1))?)?;
-    let planned = work(prepare::known(selected, own, resources)?)?;
+    let planned = work(prepared::known(selected, own, resources)?)?;
     let view = solver.view(&planned)?;
     let (cut, stages) = all_stages(solver, view, &planned)?;
     forecast::announce(selected, solver, view, &planned)?;
-    let mut prepared = prepare::prepare::<T>(selected, &planned.options, view, resources, (cut, plans(stages)))?;
+    let mut prepared = prepared::prepare::<T>(selected, &planned.options, view, resources, (cut, plans(stages)))?;
     let work = work((prepared.targets.count(), prepared.folds.count()))?;
     let add = |plan, cut| solver.plan(plan, &work.shape, cut);
     let (keep, plan) = match view {

@@ -42,10 +42,10 @@ pub use rung::{Entry, Rung, TuneCell, Tuned};
 pub use trial::Apart;
 
 use crate::folds::FoldSpec;
-use crate::metric::{self, Learned, MetricForm, MetricRequest, MetricSource, RoundReport};
-use crate::train::plan::PassShape;
-use crate::train::survey::{Survey, survey};
-use crate::train::{Resources, TrainOptions, candidates};
+use crate::metric::{self, Learned, MetricRequest, RoundReport};
+use crate::prepare::candidates;
+use crate::prepare::survey::{Survey, survey};
+use crate::request::{MetricForm, MetricSource, PassShape, Resources, TrainOptions};
 use crate::{Error, Folds, Result, Targets, Task};
 use kapprox::Real;
 use kapprox::kernel::Spec;

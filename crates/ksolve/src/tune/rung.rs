@@ -1,12 +1,11 @@
 //! The measurement of one candidate on the rows of a rung, and what a search found.
 
 use super::{Score, TuneOptions};
-use crate::metric::{Learned, MetricSource, RoundReport, as_text, behind};
+use crate::metric::{Learned, RoundReport, as_text, behind};
+use crate::prepare::landmarks::{Mapping, settle};
+use crate::prepare::survey::Survey;
+use crate::request::{MetricSource, PassShape, Resources, Scaling, TrainOptions};
 use crate::statistic::alignment::centred_alignments;
-use crate::train::landmarks::{Mapping, settle};
-use crate::train::plan::PassShape;
-use crate::train::survey::Survey;
-use crate::train::{Resources, Scaling, TrainOptions};
 use crate::{FoldSpec, Folds, GramState, Result, RidgeFold, RidgeOptions, Surface, Targets};
 use kapprox::Real;
 use kapprox::kernel::Spec;

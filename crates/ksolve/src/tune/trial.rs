@@ -3,8 +3,8 @@
 use crate::folds::FoldSpec;
 use crate::job::{Fit, Fitted, Predictor, Run};
 use crate::predict::Evaluation;
+use crate::request::Scaling;
 use crate::solver::{parameter, ridge};
-use crate::train::Scaling;
 use crate::{Error, Folds, Result, Task};
 use kapprox::Real;
 use kstore::{Coded, MemoryRows, RowBuf, RowSource, Selection, Table};

@@ -2,7 +2,7 @@
 
 use ksolve::job::{ElementType, Fit, Predictor, Run};
 use ksolve::predict::Extras;
-use ksolve::train::Scaling;
+use ksolve::request::Scaling;
 use ksolve::{AnyModel, Error};
 use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray};
 use kstore::{Missing, Selection, Table};

@@ -25,10 +25,10 @@ mod loss;
 mod newton;
 
 use super::held_out::{self, Function, HeldOut};
-use super::kept::{self, StoredFeatures, Wanted};
 use super::parameter::{CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, STEPS, TOLERANCE};
-use super::{ClassWeight, Figure, FitData, Fitted, Penalty, Solver, SolverFamily};
-use crate::train::{PassShape, ProblemSize};
+use super::{ClassWeight, Figure, Fitted, Penalty, Solver, SolverFamily};
+use crate::features::{self, FitData, StoredFeatures, Wanted};
+use crate::request::{PassShape, ProblemSize};
 use crate::{Error, FoldGram, GramState, Intercept, Link, Result, Task};
 use faer::Mat;
 use kapprox::Real;
@@ -116,12 +116,12 @@ impl<T: Real> Solver<T> for Logistic {
         let (n, p, k) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, shape.t);
         plan.term(
             "classes and probabilities of all rows",
-            n.saturating_mul(5 + shape.element * k) + kept::values_bytes(n, 6),
+            n.saturating_mul(5 + shape.element * k) + features::values_bytes(n, 6),
             "",
         )
         .term(
             "Gram matrix and the preconditioner's factor",
-            GramState::bytes(p, 0, 1) + (8 * (p + 1) * (p + 1)).max((kept::STATES - 1) * GramState::bytes(p, 0, 1)),
+            GramState::bytes(p, 0, 1) + (8 * (p + 1) * (p + 1)).max((features::STATES - 1) * GramState::bytes(p, 0, 1)),
             RANK,
         )
         .term(
@@ -130,7 +130,7 @@ impl<T: Real> Solver<T> for Logistic {
             RANK,
         )
         .term("scores of a tile", 3 * cut.tile * k * size_of::<f64>(), "")
-        .term("coefficients and directions", (9 + kept::STATES) * 8 * (p + 1) * k, RANK)
+        .term("coefficients and directions", (9 + features::STATES) * 8 * (p + 1) * k, RANK)
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {

@@ -24,9 +24,10 @@ mod components;
 
 use super::centred::Centred;
 use super::parameter::{COMPONENTS, FOLDS, Parameter, TOLERANCE};
-use super::{Figure, FitData, Fitted, Solver, SolverFamily, ridge};
-use crate::train::plan::GRAM;
-use crate::train::{FitRequest, PassShape, ProblemSize, TrainOptions, explained};
+use super::{Figure, Fitted, Solver, SolverFamily, ridge};
+use crate::features::{FitData, GRAM};
+use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
+use crate::solver::explained;
 use crate::{Error, FoldSpec, GramState, Head, Result, Task};
 use components::Components;
 use faer::Mat;

@@ -15,19 +15,20 @@ pub(crate) mod gcv;
 pub(crate) mod head;
 pub(crate) mod iterative;
 pub(crate) mod loo;
+pub mod mistakes;
 mod pcg;
 pub mod surface;
 pub(crate) mod system;
 mod variance;
 
-use super::{FitData, Fitted, Penalty, Points, Settings, Solver, gradients};
-use crate::metric::MetricSource;
-use crate::train::plan::GRAM;
-use crate::train::{self, FitRequest, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
-use crate::{Error, FoldSpec, Result, Task};
+use super::{Fitted, Penalty, Settings, Solver, gradients};
+use crate::features::{FitData, GRAM, Points};
+use crate::prepare::plan;
+use crate::request::{self, FitRequest, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
+use crate::{Error, FoldSpec, Intercept, Result, Task};
 pub(crate) use family::FAMILY;
 pub use family::{IMPORTANCE, LOO, METHOD, PRECONDITIONER, RANKS, RESIDUAL, SELECT, STD, TASK, WEIGHTS};
-pub use head::{Head, Intercept, RidgeFit, RidgeOptions, fit};
+pub use head::{RidgeFit, RidgeOptions, fit};
 pub use iterative::sketch::Preconditioner;
 use kapprox::Real;
 use kapprox::map::MapSpec;
@@ -181,7 +182,7 @@ impl Ridge {
     /// The way that `auto` comes to on features or landmarks: conjugate gradient where there is one system, its direct solution
     /// does not fit, and the iteration does.
     fn view_of_landmarks<T: Real>(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        let fits = |view| Ok::<_, Error>(train::fit(&Solver::<T>::stages(self, view, work)?.1));
+        let fits = |view| Ok::<_, Error>(request::fit(&Solver::<T>::stages(self, view, work)?.1));
         let iterates = match self.method {
             RidgeMethod::Pcg => true,
             RidgeMethod::Direct => false,
@@ -273,7 +274,7 @@ impl<T: Real> Solver<T> for Ridge {
 
     fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
         Ok(match view {
-            RowAccess::Features => train::on_features::<T>(
+            RowAccess::Features => plan::on_features::<T>(
                 work,
                 &|plan, cut| direct::plan(self, plan, &work.shape, cut),
                 Solver::<T>::own_passes(self, work),

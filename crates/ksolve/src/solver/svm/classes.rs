@@ -18,12 +18,11 @@ use super::{
     Best, HELD_OUT, LOSS, PAIRS, PROBABILITIES, Solved, Terms, fitted, group, plan, solve_all, stages, view,
     warn_of_gap,
 };
-use crate::solver::ClassWeight;
+use crate::features::{self, FitData, StoredFeatures, Wanted};
+use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::held_out::{self, Compared, Function, HeldOut};
-use crate::solver::kept::{self, StoredFeatures, Wanted};
 use crate::solver::parameter::{FOLDS, GAP, STEPS};
-use crate::solver::{FitData, Fitted, Penalty, Settings, Solver};
-use crate::train::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
+use crate::solver::{ClassWeight, Fitted, Penalty, Settings, Solver};
 use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt};
 use kapprox::Real;
 use kstore::Plan;
@@ -272,7 +271,7 @@ impl<T: Real> Solver<T> for Svm {
         let plan = match self.pairs {
             true => self::plan(plan, shape, cut, 20, 1).term(
                 "features of a tile of a pair",
-                kept::class_rows_bytes(shape.map.p, shape.element),
+                features::class_rows_bytes(shape.map.p, shape.element),
                 "lower `rank`",
             ),
             false => self::plan(plan, shape, cut, 6, problems),

@@ -4,7 +4,7 @@ use super::lagrangian::{Mark, Problem, Rows, Terms};
 use super::newton::Newton;
 use super::passes;
 use crate::Result;
-use crate::solver::kept::StoredFeatures;
+use crate::features::StoredFeatures;
 use crate::strips::Pool;
 use kapprox::Real;
 use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};

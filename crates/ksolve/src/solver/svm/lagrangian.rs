@@ -36,7 +36,7 @@ use super::loss::{Loss, Row};
 use super::newton::Newton;
 use super::search::{self, Curve};
 use crate::Intercept;
-use crate::solver::kept::Tile;
+use crate::features::Tile;
 use crate::strips::Pool;
 use kapprox::Real;
 use kstore::Workers;

@@ -40,14 +40,14 @@ pub use one_class::OneClass;
 pub(super) use svr::SVR;
 pub use svr::Svr;
 
-use super::held_out;
-use super::kept::{self, StoredFeatures};
 use super::parameter::{
     CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE,
 };
-use super::{Figure, FitData, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFamily, held_out};
+use crate::features::{self, FitData, StoredFeatures};
 use crate::gram::PANEL;
-use crate::train::{self, FitRequest, PassShape, ProblemSize, RowAccess, Stage};
+use crate::prepare::plan;
+use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::{Result, Task};
 use faer::Mat;
 use group::{Best, Outcome, Space, Watch, begin, prove, solve_group};
@@ -107,14 +107,14 @@ fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, targets: usize, problem
     let (n, p, t) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, problems.max(1));
     let (e, together) = (shape.element, group(n, shape.map.p, problems));
     let panels = shape.threads * WIDE * p * PANEL.min(p);
-    plan.term("targets of all rows", n.saturating_mul(targets) + kept::values_bytes(n, targets), "")
+    plan.term("targets of all rows", n.saturating_mul(targets) + features::values_bytes(n, targets), "")
         .term("multipliers and values of all rows", n.saturating_mul(ROW * together), "")
         .term("features of a sample", sample::rows(n, p) * (p * e + 8), "lower `rank`")
         .term("Newton's equations", together * newton::bytes(p) + 8 * p * p + panels, "lower `rank`")
         .term("products of a tile", 5 * cut.tile * together * WIDE + 8 * 12 * p * t, "lower `rank`")
         .term(
             "sums and values of segments",
-            8 * 2 * kept::STATES * p * together + kept::values_bytes(n * together, e),
+            8 * 2 * features::STATES * p * together + features::values_bytes(n * together, e),
             "lower `rank`",
         )
 }
@@ -252,6 +252,6 @@ fn stages<T: Real>(
 ) -> (PassShape, Vec<Stage>) {
     match view {
         RowAccess::Rows => exact::stages(work, problems, at_once, penalties),
-        _ => train::on_features::<T>(work, &|plan, cut| solver.plan(plan, &work.shape, cut), solver.own_passes(work)),
+        _ => plan::on_features::<T>(work, &|plan, cut| solver.plan(plan, &work.shape, cut), solver.own_passes(work)),
     }
 }

@@ -3,9 +3,10 @@
 use super::lagrangian::{Rows, Terms};
 use super::loss::{Loss, Row};
 use super::{fitted, solve, stages, view};
+use crate::features::{FitData, StoredFeatures, Wanted};
+use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::parameter::{GAP, NU, STEPS, TOLERANCE};
-use crate::solver::{FitData, Fitted, Settings, Solver, SolverFamily, StoredFeatures, Wanted};
-use crate::train::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
+use crate::solver::{Fitted, Settings, Solver, SolverFamily};
 use crate::{Intercept, Result, Targets, Task};
 use kapprox::Real;
 use kstore::Plan;

@@ -7,7 +7,7 @@ use super::group::{Best, NAME, Space, Watch, solve_group};
 use super::lagrangian::{Problem, Rows, Terms};
 use super::loss::Row;
 use crate::Result;
-use crate::solver::kept::StoredFeatures;
+use crate::features::StoredFeatures;
 use kapprox::Real;
 use kstore::checkpoint::Steps;
 use kstore::pass::Observer;

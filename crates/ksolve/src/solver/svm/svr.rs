@@ -3,13 +3,13 @@
 use super::lagrangian::{Rows, Terms};
 use super::loss::{Loss, Row};
 use super::{Solved, fitted, solve, stages, view};
+use crate::features::{FitData, StoredFeatures, Wanted};
+use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::held_out::{self, Function, HeldOut};
-use crate::solver::kept::{StoredFeatures, Wanted};
 use crate::solver::parameter::{
     COSTS, FOLDS, GAP, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE,
 };
-use crate::solver::{FitData, Fitted, Penalty, Settings, Solver, SolverFamily};
-use crate::train::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
+use crate::solver::{Fitted, Penalty, Settings, Solver, SolverFamily};
 use crate::{Intercept, Result, Task};
 use kapprox::Real;
 use kstore::Plan;

@@ -7,9 +7,10 @@
 //! Reference: Shawe-Taylor, Cristianini, "Kernel Methods for Pattern Analysis", Cambridge 2004, section 6.5.
 
 use super::{Moments, Pairs, WITH, WITH_KERNEL};
+use crate::features::FitData;
+use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::parameter::{COMPONENTS, FOLDS, Parameter, TOLERANCE};
-use crate::solver::{Figure, FitData, Fitted, Settings, Solver, SolverFamily};
-use crate::train::{FitRequest, PassShape, ProblemSize};
+use crate::solver::{Figure, Fitted, Settings, Solver, SolverFamily};
 use crate::{Error, Result, Task};
 use kapprox::Real;
 use kapprox::decompose::singular;

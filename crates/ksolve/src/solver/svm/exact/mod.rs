@@ -24,12 +24,14 @@ use super::group::Best;
 use super::lagrangian::Terms;
 use super::loss::Row;
 use super::{Solved, fitted, held_out};
-use crate::model::Basis;
-use crate::solver::Points::Rows;
+use crate::features::FitData;
+use crate::features::Points::Rows;
+use crate::model::{Basis, needs_wide_for};
+use crate::prepare::{plan, whole};
+use crate::request::{FitRequest, PassShape, Stage};
+use crate::solver::Fitted;
 use crate::solver::ridge::iterative::rows::{KernelRows, kernel_rows};
-use crate::solver::{FitData, Fitted};
 use crate::strips::Pool;
-use crate::train::{self, FitRequest, PassShape, Stage, needs_wide_for, whole};
 use crate::{Intercept, Result};
 use dual::{Dual, SolvedMachine};
 use faer::{Mat, MatRef};
@@ -293,7 +295,7 @@ impl<'a, T: Real> Exact<'a, T> {
                 points: self.copied::<T>(&support),
                 rows: support.iter().map(|i| self.rows.row(*i)).collect(),
             }),
-            method: Some(train::Solved { name: "exact", why }),
+            method: Some(crate::solver::Solved { name: "exact", why }),
             passes: 0,
             ..fitted(all, unit, lambda, None)
         }
@@ -319,5 +321,5 @@ pub(super) fn stages(
         .term("coefficients of all machines", n.saturating_mul(8 * problems * (2 + penalties)), fewer)
         .term("rows that are scored", SCORED.saturating_mul(n * e + 8 * problems), fewer);
     let plan = held_out::plan(plan, shape, problems, penalties);
-    (cut, vec![Stage { plan: train::plan::scan(shape, cut, budget), passes: 1 }, Stage { plan, passes: 1 }])
+    (cut, vec![Stage { plan: plan::scan(shape, cut, budget), passes: 1 }, Stage { plan, passes: 1 }])
 }

@@ -1,14 +1,14 @@
 //! The three machines on rows in memory: classes, values, novelty.
 
-use super::super::HELD_OUT;
-use super::super::OneClass;
 use super::super::classes::Svm;
 use super::super::lagrangian::Terms;
 use super::super::loss::{Loss, Row};
 use super::super::svr::{HELD_OUT_MSE, Svr, moments};
+use super::super::{HELD_OUT, OneClass};
 use super::{Asked, Exact, Expansion, Machines, Paths};
+use crate::features::FitData;
 use crate::solver::held_out::{self, HeldOut};
-use crate::solver::{FitData, Fitted, Penalty};
+use crate::solver::{Fitted, Penalty};
 use crate::{Error, Intercept, Result, Targets};
 use kapprox::Real;
 

@@ -1,8 +1,20 @@
 //! Where the features of all rows are between the passes.
 
-use super::pick;
-use crate::train::{ProblemSize, Resources};
+use super::fold::values_bytes;
+use crate::request::{ProblemSize, Resources};
 use kstore::Plan;
+
+/// Bytes of features that processes which share a run exchange at once.
+const EXCHANGED: usize = 16 << 20;
+
+/// Rows whose features are exchanged at once.
+pub(super) fn exchanged(p: usize, element: usize) -> usize {
+    (EXCHANGED / (p * element).max(1)).max(256)
+}
+
+fn exchange_bytes(p: usize, element: usize) -> usize {
+    values_bytes(exchanged(p, element) * p, element)
+}
 
 /// The place where the features are between the passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +33,7 @@ impl FeatureTier {
     /// Chooses the place for the features of `shape` beside the memory of `plan`, and adds them to the plan.
     pub(crate) fn choose(plan: Plan, shape: &ProblemSize, resources: &Resources<'_>) -> (Self, Plan) {
         let plan = match resources.journal.is_some_and(|journal| journal.is_shared()) {
-            true => plan.term("features that processes exchange", pick::exchange_bytes(shape.map.p, shape.element), ""),
+            true => plan.term("features that processes exchange", exchange_bytes(shape.map.p, shape.element), ""),
             false => plan,
         };
         let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);

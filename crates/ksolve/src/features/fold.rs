@@ -1,8 +1,8 @@
 //! Passes over the features whose result is a state: one state for every segment of the stored rows, merged along the tree of all passes. So the
 //! bits are the same wherever the features are kept; and processes that share a run share these passes too, and exchange the states.
 
-use super::{StoredFeatures, Tile};
 use crate::Result;
+use crate::features::{StoredFeatures, Tile};
 use kapprox::Real;
 use kstore::Merge;
 use kstore::checkpoint::{Cut, Number, Persist};
@@ -68,7 +68,7 @@ impl<T: Real> StoredFeatures<'_, T> {
         Ok(fold_lots(self.engine(), (name, cut), observer, &|| init(), &mut lot)?.0)
     }
 
-    pub(in crate::solver) fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.engine().is_some()
     }
 

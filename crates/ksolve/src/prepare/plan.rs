@@ -3,25 +3,14 @@
 //! Tiles and segments are functions of the shape of the work and define the order of every sum. Lanes and prefetch
 //! come from the budget and define nothing.
 
-use super::landmarks::MEDIAN_ROWS;
-use super::options::{LandmarkSource, Resources};
-use super::run;
-use super::stage::{FitRequest, Stage};
 use crate::certificate::CertificateState;
+use crate::features::{self, FeatureTier, GRAM};
 use crate::gram::{GramScratch, GramState};
-use crate::solver::kept;
+use crate::request::{FitRequest, LandmarkSource, MEDIAN_ROWS, PassShape, ProblemSize, Resources, Stage, tile_rows};
 use kapprox::landmark::{Effort, RpCholesky};
 use kapprox::map::nystrom::STRIP;
 use kapprox::{Nystrom, Real};
-use kstore::pass::Observer;
-use kstore::{Footprint, Pass, Plan};
-
-/// Rows of a tile: enough that adding its Gram matrix (24 bytes of traffic per entry) costs little beside computing it
-/// (2 x 2,304 flops per entry); eight strips.
-const TILE: usize = 8 * STRIP;
-
-/// Bytes a tile's rows and features may take before the tile is made shorter.
-const TILE_BYTES: usize = 128 << 20;
+use kstore::Plan;
 
 /// Tiles per segment where every thread has a lane: small enough that lanes end together. A segment's state is made anew
 /// and merged once: 24 bytes of traffic per entry and fold against 36,864 rows, about 1 % of the work per fold.
@@ -32,75 +21,6 @@ const TILES_PER_LARGE_SEGMENT: usize = 32;
 /// Features up to which a state is small enough (512 KiB) that every thread gets a lane of its own. Above, one lane
 /// with all threads inside the products is as fast and holds fewer states.
 const LANE_FEATURES: usize = 256;
-
-/// The sizes that decide how a training run is cut and what it holds.
-#[derive(Clone, Debug)]
-pub struct ProblemSize {
-    /// Number of rows, or an upper bound.
-    pub n: u64,
-    /// Number of features of a row in the table.
-    pub columns: usize,
-    /// Number of features that the kernel sees: those of a row, behind the metric where there is one.
-    pub d: usize,
-    /// Number of targets of the regression.
-    pub t: usize,
-    /// Number of columns that the second moments of the features are taken with: the targets, or features of them.
-    pub moment_columns: usize,
-    /// The sizes of the feature map.
-    pub map: kapprox::map::MapShape,
-    /// Number of landmarks, where the solver has more nodes than landmarks; else that of the map.
-    pub landmarks: usize,
-    /// Number of folds.
-    pub folds: usize,
-    /// Ranks that are compared.
-    pub ranks: usize,
-    /// Bytes of an element.
-    pub element: usize,
-    /// Number of rows that landmarks are chosen among; `None` for all, by passes.
-    pub candidates: Option<usize>,
-    /// Bytes that the landmark scheme holds beside these rows.
-    pub scheme: usize,
-    /// Number of rows that the scaling takes medians of.
-    pub medians: usize,
-    /// Bytes that an open cursor holds.
-    pub cursor: Footprint,
-    /// Bytes that the open files hold beside the cursors.
-    pub held: usize,
-    /// Number of threads.
-    pub threads: usize,
-    /// True where a pass keeps the features for many more, instead of summing their second moments.
-    pub keeps: bool,
-}
-
-/// How passes are cut and how many lanes they have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PassShape {
-    /// Number of rows of a tile.
-    pub tile: usize,
-    /// Number of stored rows of a segment.
-    pub segment: u64,
-    /// Number of lanes of passes with small states.
-    pub scan_lanes: usize,
-    /// Number of lanes of the pass that fills the Gram matrix.
-    pub gram_lanes: usize,
-    /// Number of tiles that each lane decodes ahead.
-    pub prefetch: usize,
-}
-
-impl PassShape {
-    /// A pass with this cut, in `lanes` lanes, with a journal where there is one.
-    pub(crate) fn pass<'a>(self, lanes: usize, resources: &'a Resources<'a>, observer: &'a dyn Observer) -> Pass<'a> {
-        let Self { tile, segment, prefetch, .. } = self;
-        let Resources { workers, journal, .. } = *resources;
-        Pass { tile, segment, lanes, prefetch, workers, observer, journal }
-    }
-}
-
-/// Number of rows of a tile, for rows of d features mapped to p.
-pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
-    let fit = TILE_BYTES / ((d + p).max(1) * element);
-    (fit / STRIP * STRIP).clamp(STRIP, TILE)
-}
 
 /// The cut with the most lanes that fits the budget, and its plan; if none fits, the smallest, which the caller's
 /// check then refuses.
@@ -126,6 +46,19 @@ pub(crate) fn cut<T: Real>(
     (tight, plans::<T>(shape, last, tight, budget))
 }
 
+/// What the solver's last stage holds, and where its features are kept.
+pub(crate) fn last(
+    shape: &ProblemSize,
+    add: &dyn Fn(Plan, PassShape) -> Plan,
+    cut: PassShape,
+    resources: &Resources<'_>,
+) -> (FeatureTier, Plan) {
+    match shape.keeps {
+        true => FeatureTier::choose(add(pass_features("solve", shape, cut, resources.memory), cut), shape, resources),
+        false => (FeatureTier::Recomputed, add(solve(shape, cut, resources.memory), cut)),
+    }
+}
+
 /// The stages of a run on features: statistics, landmarks, map, the solver's first pass over the features, and what it does then,
 /// to whose plan `add` brings what the solver holds. `own` are passes of the solver before that first one, and after it.
 pub(crate) fn on_features<T: Real>(
@@ -134,7 +67,7 @@ pub(crate) fn on_features<T: Real>(
     own: [u64; 2],
 ) -> (PassShape, Vec<Stage>) {
     let (cut, plans) =
-        cut::<T>(&work.shape, &|cut| run::last(&work.shape, add, cut, work.resources).1, work.resources.memory);
+        cut::<T>(&work.shape, &|cut| last(&work.shape, add, cut, work.resources).1, work.resources.memory);
     (cut, featured(work, plans, own))
 }
 
@@ -155,12 +88,10 @@ pub(crate) fn plans<T: Real>(
         scan(shape, cut, budget),
         landmarks(shape, cut, budget),
         map(shape, budget),
-        if shape.keeps { features("features", shape, cut, budget) } else { gram::<T>(shape, cut, budget) },
+        if shape.keeps { pass_features("features", shape, cut, budget) } else { gram::<T>(shape, cut, budget) },
         last(cut),
     ]
 }
-
-pub(crate) const GRAM: &str = "Gram matrix";
 
 const DATA: &str = "read fewer columns (`features`)";
 pub(crate) const RANK: &str = "lower `rank`";
@@ -306,9 +237,9 @@ fn panels(shape: &ProblemSize, cut: PassShape) -> usize {
 }
 
 /// The plan of the pass that keeps the features, and of every pass over them: two tiles of features, and the map.
-pub(crate) fn features(what: &str, shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
+pub(crate) fn pass_features(what: &str, shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     base(what, shape, budget)
-        .term("tiles of rows and of features", kept::pass_bytes(shape, cut) + strips(shape), RANK)
+        .term("tiles of rows and of features", features::pass_bytes(shape, cut) + strips(shape), RANK)
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
 }

@@ -1,8 +1,8 @@
 //! All rows in memory, for a solver that combines their kernel functions: how the passes are cut, what they hold, and the pass that loads
 //! them.
 
-use super::options::Resources;
-use super::plan::{self, PassShape, ProblemSize, tile_rows};
+use crate::prepare::plan;
+use crate::request::{PassShape, ProblemSize, Resources, tile_rows};
 use crate::{Error, Result, Targets};
 use kapprox::Real;
 use kstore::{Coded, Label, MemoryRows, Pass, Plan, RowSource};
@@ -23,7 +23,7 @@ pub(crate) fn plan(what: &str, shape: &ProblemSize, budget: usize) -> Plan {
 
 /// Reads all rows in one pass: one lane, so that they come in their order, into buffers of the right size. The targets are those
 /// of the regression, less their centre; codes of classes and of folds come along.
-pub(super) fn load<T: Real>(
+pub(crate) fn load<T: Real>(
     source: &dyn RowSource<T>,
     targets: &Targets,
     n: u64,

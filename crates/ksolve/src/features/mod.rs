@@ -7,6 +7,7 @@
 //! *Bytes*: n·p elements in memory or on disk; beside them two tiles of features. *Cost of a pass*: nothing from memory, the
 //! rate of the disk from scratch, the map otherwise.
 
+mod fit_data;
 mod fold;
 mod gather;
 mod pick;
@@ -15,6 +16,8 @@ mod tier;
 mod tile;
 mod wide;
 
+pub(crate) use fit_data::GRAM;
+pub use fit_data::{FitData, Points};
 pub(crate) use fold::{STATES, values_bytes};
 pub use fold::{Sums, Values};
 pub use gather::{Gathered, Wanted};
@@ -26,8 +29,8 @@ pub use tier::FeatureTier;
 pub use tile::Tile;
 use wide::Widen;
 
+use crate::request::{PassShape, ProblemSize, Resources};
 use crate::strips::for_each_strip;
-use crate::train::{PassShape, ProblemSize, Resources};
 use crate::{Error, Result};
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};

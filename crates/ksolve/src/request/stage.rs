@@ -1,13 +1,9 @@
 //! A run as a list of stages: what each holds, and how often it passes over the table.
 
-use super::options::{Resources, TrainOptions};
-use super::plan::ProblemSize;
-use super::prepare;
-use crate::solver::Solver;
+use crate::request::{PassShape, ProblemSize, Resources, TrainOptions};
 use crate::{Error, Result};
-use kapprox::Real;
 use kapprox::landmark::Effort;
-use kstore::{Plan, Selected};
+use kstore::Plan;
 use std::borrow::Cow;
 
 /// How a solver sees the rows.
@@ -38,26 +34,7 @@ pub struct FitRequest<'a> {
     pub weighted: bool,
 }
 
-impl<'a> FitRequest<'a> {
-    /// The work of a solver on selected rows with `t` targets and so many folds.
-    pub(crate) fn new<T: Real>(
-        selected: &Selected,
-        options: &'a TrainOptions,
-        resources: &'a Resources<'a>,
-        (t, folds): (usize, usize),
-        solver: &dyn Solver<T>,
-    ) -> Result<Self> {
-        let options = match options.map.is_exact() {
-            // candidates would be copies of rows that are in memory anyway
-            true => Cow::Owned(TrainOptions { candidates: None, ..options.clone() }),
-            false => Cow::Borrowed(options),
-        };
-        let moment_columns = solver.moment_columns(&options, t);
-        let shape = prepare::shape::<T>(selected, &options, resources, t, folds)?;
-        let shape = ProblemSize { keeps: solver.keeps(), moment_columns, ..shape };
-        Ok(Self { options, resources, shape, weighted: selected.is_weighted() })
-    }
-
+impl FitRequest<'_> {
     /// Passes that choose the landmarks, and those that make the map of them.
     pub(crate) fn passes_of_map(&self) -> [u64; 2] {
         let options = &self.options;
@@ -92,6 +69,43 @@ pub struct Stage {
     pub plan: Plan,
     /// Passes over the table.
     pub passes: u64,
+}
+
+/// What a run would need.
+#[derive(Clone, Debug)]
+pub struct Forecast {
+    /// Stored rows of the selection: an upper bound on the rows.
+    pub rows: u64,
+    /// How passes are cut into tiles, segments and lanes.
+    pub cut: PassShape,
+    /// The stages, in their order.
+    pub stages: Vec<Stage>,
+    /// Number of threads that it was made for.
+    pub threads: usize,
+    /// Bytes that a pass reads for a stored row; `None` where the first rows tell nothing.
+    pub row_bytes: Option<f64>,
+}
+
+impl Forecast {
+    /// Bytes of memory of the stage that needs most.
+    pub fn bytes(&self) -> usize {
+        self.stages.iter().map(|stage| stage.plan.bytes()).max().unwrap_or(0)
+    }
+
+    /// True where every stage fits the budget.
+    pub fn fits(&self) -> bool {
+        fit(&self.stages)
+    }
+
+    /// Number of passes over the table.
+    pub fn passes(&self) -> u64 {
+        self.stages.iter().map(|stage| stage.passes).sum()
+    }
+
+    /// Bytes that so many passes read from storage.
+    pub fn bytes_read(&self, passes: u64) -> Option<u64> {
+        Some((passes as f64 * self.rows as f64 * self.row_bytes?) as u64)
+    }
 }
 
 pub(crate) fn fit(stages: &[Stage]) -> bool {

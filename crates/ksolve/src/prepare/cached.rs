@@ -1,8 +1,7 @@
 //! Rows decoded and scaled once, for all passes after the first.
 
-use super::options::Resources;
-use super::plan::PassShape;
 use crate::Result;
+use crate::request::{PassShape, Resources};
 use kapprox::Real;
 use kstore::scratch::Cache;
 use kstore::{Pass, RowSource};
@@ -14,7 +13,7 @@ use kstore::{Pass, RowSource};
 ///
 /// # Errors
 /// Errors of the source; [`kstore::Error::OverScratch`] and [`kstore::Error::ScratchFull`] where the rows do not fit.
-pub(super) fn rows<T: Real>(
+pub(crate) fn rows<T: Real>(
     source: &dyn RowSource<T>,
     cut: PassShape,
     resources: &Resources<'_>,

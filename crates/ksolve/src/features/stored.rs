@@ -3,9 +3,8 @@
 //! A process keeps the features of the segments that it has folded. Of segments that another process of a shared run has folded it has none,
 //! until it visits them: then it computes them, and keeps them too.
 
-use super::{Buffers, FeatureTier, VisitContext};
 use crate::Result;
-use crate::solver::FitData;
+use crate::features::{Buffers, FeatureTier, FitData, VisitContext};
 use kapprox::{FeatureMap, Real};
 use kstore::checkpoint::Cut;
 use kstore::pass::Observer;

@@ -1,11 +1,10 @@
 //! The pass that keeps the features: what it finds of the rows is a state too, so that processes share it.
 
-use super::fold::Segments;
-use super::stored::{Stored, Writer};
-use super::{Buffers, FeatureTier, Phi, StoredFeatures, VisitContext};
 use crate::certificate::CertificateState;
+use crate::features::fold::Segments;
+use crate::features::stored::{Stored, Writer};
+use crate::features::{Buffers, FeatureTier, FitData, Phi, StoredFeatures, VisitContext};
 use crate::gram::{GramScratch, GramState};
-use crate::solver::FitData;
 use crate::{Error, Result, Targets};
 use faer::MatRef;
 use kapprox::Real;

@@ -3,8 +3,8 @@
 //! Solvers iterate in the type of the features, which is fast, and whose sums carry its rounding. What they report of their result,
 //! they compute by one more pass over these: the same numbers, widened, whose products and sums are those of f64.
 
-use super::{Phi, StoredFeatures, Tile, Work};
 use crate::Result;
+use crate::features::{Phi, StoredFeatures, Tile, Work};
 use crate::strips::for_each_strip;
 use kapprox::Real;
 use kstore::pass::Observer;

@@ -1,26 +1,15 @@
 //! Some of the rows, picked out by their positions: those of some classes, or a random sample.
 
 use super::stored::Quiet;
-use super::{Phi, StoredFeatures, Tile, Values, Work, values_bytes};
+use super::tier::exchanged;
 use crate::Result;
+use crate::features::{Phi, StoredFeatures, Tile, Values, Work};
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
 
 /// Rows of a tile.
 const TILE: usize = 2048;
-
-/// Bytes of features that processes which share a run exchange at once.
-const EXCHANGED: usize = 16 << 20;
-
-/// Rows whose features are exchanged at once.
-fn exchanged(p: usize, element: usize) -> usize {
-    (EXCHANGED / (p * element).max(1)).max(256)
-}
-
-pub(super) fn exchange_bytes(p: usize, element: usize) -> usize {
-    values_bytes(exchanged(p, element) * p, element)
-}
 
 /// Bytes of buffers of a visit of rows that are picked out again each time.
 pub(crate) fn class_rows_bytes(p: usize, element: usize) -> usize {
@@ -117,7 +106,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     ///
     /// # Errors
     /// As [`StoredFeatures::visit`].
-    pub(in crate::solver) fn pick(
+    pub(crate) fn pick(
         &self,
         at: &[usize],
         observer: &dyn Observer,

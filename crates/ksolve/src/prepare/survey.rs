@@ -1,15 +1,12 @@
 //! The first pass: how the features are scaled, which labels there are, and whether there is anything to learn.
 
-use super::options::{Resources, Scaling, Stages, Task, TrainOptions};
-use super::plan::PassShape;
+use crate::request::{MEDIANS, PassShape, Resources, Scaling, Stages, TrainOptions};
+use crate::task::Task;
 use crate::{Classes, Error, Result, Targets};
 use kapprox::landmark::{Scan, uniform_sample};
 use kstore::key::Purpose;
 use kstore::{Label, Reading, RowSource, Scaler, Selected, Statistics, StatisticsFold};
 use std::sync::Arc;
-
-/// Rows that medians of features are taken of: the median of so many lies within 1.5 % of the rows of the true one, mostly.
-pub(crate) const MEDIANS: usize = 2000;
 
 #[derive(Debug)]
 pub(crate) struct Survey {
