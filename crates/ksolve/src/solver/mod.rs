@@ -46,7 +46,7 @@ pub(crate) use held_out::AT_EACH;
 pub use parameter::{Options, Parameter, Penalty, Settings, Value};
 pub use svm::{OneClass, Svm, Svr};
 
-use crate::Result;
+use crate::{Error, Result};
 use kstore::named::Registry;
 
 static SOLVERS: Registry<SolverFamily> = Registry::new(&[
@@ -83,6 +83,15 @@ pub fn registry() -> Vec<&'static SolverFamily> {
 /// The solver of a name; `None` where there is none.
 pub fn by_name(name: &str) -> Option<&'static SolverFamily> {
     SOLVERS.by_name(name)
+}
+
+/// The solver of a name.
+///
+/// # Errors
+/// [`Error::Option`] for a name that no solver has.
+pub fn named(name: &str) -> Result<&'static SolverFamily> {
+    let known = || registry().iter().map(|family| family.name).collect::<Vec<_>>().join(", ");
+    by_name(name).ok_or_else(|| Error::option("solver", name, format!("give one of {}", known())))
 }
 
 /// Makes a solver of another crate known by its name, in this process and from now on: jobs, model files, and the options and

@@ -27,7 +27,7 @@ use crate::prepare::plan;
 use crate::request::{self, FitRequest, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
 use crate::{Error, FoldSpec, Intercept, Result, Task};
 pub(crate) use family::FAMILY;
-pub use family::{IMPORTANCE, LOO, METHOD, PRECONDITIONER, RANKS, RESIDUAL, SELECT, STD, TASK, WEIGHTS};
+pub use family::{IMPORTANCE, LOO, METHOD, PRECONDITIONER, RANKS, RESIDUAL, SELECT, STD, WEIGHTS};
 pub use head::{RidgeFit, RidgeOptions, fit};
 pub use iterative::sketch::Preconditioner;
 use kapprox::Real;
