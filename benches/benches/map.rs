@@ -6,8 +6,10 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use faer::{Mat, MatRef};
 use kapprox::Spec;
 use kapprox::{FeatureMap, LandmarkSet, Nystrom, Real};
+use ksolve::request::{LandmarkSource, Resources, TrainOptions, Unwatched};
 use ksolve::solver::ridge::Ridge;
-use ksolve::train::{LandmarkSource, Resources, Task, TrainOptions, Unwatched, train};
+use ksolve::task::Task;
+use ksolve::train::train;
 use kstore::key::{Purpose, Stream};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Selection, Table, Workers};

@@ -2,7 +2,9 @@
 
 use kapprox::Spec;
 use ksolve::model::Model;
-use ksolve::train::{LandmarkSource, Resources, Scaling, Task, TrainOptions, Trained, Unwatched};
+use ksolve::request::{LandmarkSource, Resources, Scaling, TrainOptions, Unwatched};
+use ksolve::task::Task;
+use ksolve::train::Trained;
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Selected, Selection, Table, Workers};
 use std::path::Path;

@@ -6,8 +6,9 @@ use crate::report::FitReport;
 use crate::table::count;
 use crate::{Error, Result, open, output, pipeline};
 use clap::Args;
+use ksolve::model::FEATURES;
 use ksolve::predict::{Extras, Predictor};
-use ksolve::solver::{FEATURES, Options};
+use ksolve::solver::Options;
 use std::fmt;
 use std::path::PathBuf;
 

@@ -2,10 +2,11 @@
 
 use crate::strips::for_each_strip;
 use crate::{Error, Result};
-use faer::MatRef;
-use kapprox::Real;
+use faer::prelude::*;
+use faer::{Mat, MatRef};
+use kapprox::{FeatureMap, Real};
 use kstore::checkpoint::{Arrays, Persist, Stored};
-use kstore::{Merge, Workers};
+use kstore::{Fold, Merge, RowBlock, Workers};
 
 /// Rows whose residuals are held at once: 2 KiB of residuals stay in L1 while the columns of phi go by.
 const STRIP: usize = 288;
@@ -199,6 +200,57 @@ fn column_step<T: Real>(residual: &mut [f64], column: &[T]) -> (f64, f64) {
         negative[lane] += if *r < 0.0 { -*r } else { 0.0 };
     }
     (positive.iter().sum(), negative.iter().sum())
+}
+
+/// The fold that finds the certificate of every rank.
+pub(crate) struct Residuals<'a, T: Real> {
+    pub(crate) map: &'a dyn FeatureMap<T>,
+    pub(crate) tile: usize,
+}
+
+impl<T: Real> Residuals<'_, T> {
+    /// False for a map that is no projection, which has no certificate.
+    pub(crate) fn exist(&self) -> bool {
+        self.map.is_projection()
+    }
+}
+
+pub(crate) struct ResidualScratch<T: Real> {
+    phi: Mat<T>,
+    diag: Vec<f64>,
+    partial: Vec<f64>,
+}
+
+impl<T: Real> Fold<T> for Residuals<'_, T> {
+    type State = CertificateState;
+    type Scratch = ResidualScratch<T>;
+    type Error = Error;
+
+    fn init(&self) -> CertificateState {
+        CertificateState::new(self.map.dims().1)
+    }
+
+    fn scratch(&self) -> ResidualScratch<T> {
+        ResidualScratch { phi: Mat::zeros(self.tile, self.map.dims().1), diag: Vec::new(), partial: Vec::new() }
+    }
+
+    fn step(
+        &self,
+        state: &mut CertificateState,
+        ResidualScratch { phi, diag, partial }: &mut ResidualScratch<T>,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) -> Result<()> {
+        let b = block.len();
+        let x = MatRef::from_row_major_slice(block.x, b, block.d);
+        let mut phi = phi.as_mut().subrows_mut(0, b);
+        self.map.apply(x, phi.rb_mut(), workers);
+        diag.resize(b, 0.0);
+        if self.map.kernel_diag(x, diag).is_some() {
+            state.update(phi.as_ref(), diag, partial, workers);
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

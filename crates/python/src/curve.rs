@@ -8,7 +8,7 @@ use crate::watch::watched;
 use kapprox::Real;
 use ksolve::curve::{CurveCell, CurveOptions, Method, Setting};
 use ksolve::job::ElementType;
-use ksolve::train::{Resources, Scaling};
+use ksolve::request::{Resources, Scaling};
 use ksolve::{Intercept, Task};
 use kstore::{Selected, Selection};
 use pyo3::exceptions::PyValueError;

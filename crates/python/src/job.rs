@@ -8,7 +8,7 @@ use crate::run::{RunText, described, understood};
 use crate::table::Table;
 use crate::watch::watched;
 use ksolve::job::{Fit, Fitted, Run};
-use ksolve::train::LandmarkSource;
+use ksolve::request::LandmarkSource;
 use kstore::{Selected, Selection, TextOptions};
 use pyo3::prelude::*;
 use serde_json::Value;

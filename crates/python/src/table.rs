@@ -6,7 +6,7 @@ use crate::foreign::{ArrayBytes, batches};
 use crate::rows::{ArrayRows, Features, SparseRows};
 use crate::run::{RunText, described};
 use crate::watch::watched;
-use ksolve::train::Stages;
+use ksolve::request::Stages;
 use kstore::arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use kstore::arrow::datatypes::{Field, Schema};
 use kstore::source::Element;

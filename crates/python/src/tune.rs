@@ -9,9 +9,9 @@ use crate::watch::{Progress, watched};
 use kapprox::{Real, Spec};
 use ksolve::Error;
 use ksolve::job::{ElementType, Fit, Fitted, Run};
-use ksolve::metric::{MetricForm, MetricSource};
+use ksolve::request::{LandmarkSource, Scaling, Stages};
+use ksolve::request::{MetricForm, MetricSource};
 use ksolve::solver::ridge::Ridge;
-use ksolve::train::{LandmarkSource, Scaling, Stages};
 use ksolve::tune::{
     Choice, Chosen, FACTORS, KERNELS, Memory, Pace, SEARCH, Score, SearchListener, SearchWork, TuneOptions, at_ranks,
     stand_in,

@@ -1,7 +1,7 @@
 //! A job on a thread of its own, while the calling thread looks after signals and shows progress.
 
 use ksolve::job::{CancelToken, Run};
-use ksolve::train::Stages;
+use ksolve::request::Stages;
 use kstore::pass::Observer;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};

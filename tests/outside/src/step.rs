@@ -3,9 +3,10 @@
 
 use faer::Mat;
 use kapprox::Real;
+use ksolve::features::FitData;
+use ksolve::request::{PassShape, ProblemSize};
 use ksolve::solver::parameter::{Interval, Parameter, ParameterKind};
-use ksolve::solver::{Features, Fitted, Settings, Solver, SolverFamily};
-use ksolve::train::{Cut, Shape};
+use ksolve::solver::{Fitted, Settings, Solver, SolverFamily};
 use ksolve::{Result, Task};
 use kstore::Plan;
 
@@ -30,11 +31,11 @@ struct Step {
 }
 
 impl<T: Real> Solver<T> for Step {
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         plan.term("gradient", 8 * shape.map.p * shape.t, "lower `rank`")
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let state = data.moments()?;
         let moments = &state.gram.folds()[0];
         let (n, p, t) = (moments.rows as f64, moments.s.len(), moments.sy.len());

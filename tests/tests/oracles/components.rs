@@ -7,8 +7,10 @@ use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
 use ksolve::FoldSpec;
 use ksolve::PreImages;
+use ksolve::request::TrainOptions;
 use ksolve::solver::Options;
-use ksolve::train::{Task, TrainOptions, Trained};
+use ksolve::task::Task;
+use ksolve::train::Trained;
 use kstore::Workers;
 
 const N: usize = 90;

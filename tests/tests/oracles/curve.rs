@@ -12,7 +12,8 @@ use kmill_tests::source::Points;
 use kmill_tests::{kernels, table};
 use ksolve::Intercept;
 use ksolve::curve::{CurveCell, CurveOptions, EXACT_ROWS, Setting};
-use ksolve::train::{Resources, Scaling, Task, Unwatched};
+use ksolve::request::{Resources, Scaling, Unwatched};
+use ksolve::task::Task;
 use kstore::Workers;
 
 const N: usize = 2_000;

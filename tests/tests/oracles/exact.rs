@@ -8,8 +8,10 @@ use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::fit::kernel;
 use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
+use ksolve::request::{Resources, TrainOptions, Unwatched};
 use ksolve::solver::ridge::Ridge;
-use ksolve::train::{Resources, Task, TrainOptions, Trained, Unwatched, train};
+use ksolve::task::Task;
+use ksolve::train::{Trained, train};
 use ksolve::{FoldSpec, Folds, Intercept, RidgeFold, RidgeOptions, Targets};
 use kstore::{MemoryRows, Pass, Workers};
 

@@ -5,9 +5,10 @@ use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, predict, select, try_solve, write};
 use kmill_tests::{dense, kernels};
 use ksolve::Task;
-use ksolve::metric::MetricSource;
+use ksolve::request::MetricSource;
+use ksolve::request::TrainOptions;
 use ksolve::solver::Options;
-use ksolve::train::{TrainOptions, Trained};
+use ksolve::train::Trained;
 
 type Rows = Vec<Vec<f64>>;
 

@@ -3,8 +3,9 @@
 use kmill_tests::points::Lcg;
 use kmill_tests::table::{exact, select, write};
 use ksolve::Task;
+use ksolve::request::{Resources, Stages, TrainOptions};
 use ksolve::solver::{AnySolver, Options, by_name};
-use ksolve::train::{Resources, Stages, TrainOptions, Trained, forecast, train};
+use ksolve::train::{Trained, forecast, train};
 use kstore::pass::{Observer, Unobserved};
 use kstore::scratch::Scratch;
 use kstore::{Selected, Workers};

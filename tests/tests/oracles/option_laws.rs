@@ -2,12 +2,13 @@
 //! predicts finite numbers, or says in an error why it does not. It never panics.
 
 use ksolve::Task;
-use ksolve::job::{ElementType, Fit, Predictor, Run};
-use ksolve::metric::{MetricForm, MetricSource};
+use ksolve::job::{ElementType, Fit, Run};
 use ksolve::predict::Extras;
+use ksolve::predict::Predictor;
+use ksolve::request::{LandmarkSource, Scaling};
+use ksolve::request::{MetricForm, MetricSource};
 use ksolve::solver::parameter::{Parameter, ParameterKind};
 use ksolve::solver::{SolverFamily, registry};
-use ksolve::train::{LandmarkSource, Scaling};
 use kstore::key::{Purpose, Stream};
 use kstore::{Selection, Table};
 use std::fmt::Write;

@@ -4,8 +4,9 @@ use crate::solvers::{close, golden};
 use kmill_tests::dense::solve as dense_solve;
 use kmill_tests::kernels;
 use kmill_tests::table::{components, exact, predict, select, solve, try_solve, write};
+use ksolve::request::TrainOptions;
 use ksolve::solver::Options;
-use ksolve::train::{TrainOptions, Trained};
+use ksolve::train::Trained;
 use ksolve::{FoldSpec, Folds, Task};
 
 type Rows = Vec<Vec<f64>>;

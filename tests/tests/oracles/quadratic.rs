@@ -4,8 +4,10 @@ use faer::{Mat, MatRef};
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::points::{Lcg, flat};
 use kmill_tests::{kernels, table};
+use ksolve::request::{Resources, TrainOptions, Unwatched};
 use ksolve::solver::ridge::Ridge;
-use ksolve::train::{Resources, Task, TrainOptions, Trained, Unwatched, train};
+use ksolve::task::Task;
+use ksolve::train::{Trained, train};
 use ksolve::{Intercept, Quadratic};
 use kstore::Workers;
 

@@ -5,8 +5,9 @@ use crate::solvers::{close, golden};
 use kmill_tests::table::{exact, predict, select, try_solve, write};
 use kmill_tests::{dense, kernels};
 use ksolve::Task;
+use ksolve::request::TrainOptions;
 use ksolve::solver::Options;
-use ksolve::train::{TrainOptions, Trained};
+use ksolve::train::Trained;
 
 const KERNEL: &str = "gaussian(sigma=0.7)";
 

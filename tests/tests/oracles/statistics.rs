@@ -5,9 +5,10 @@ use crate::solvers::{close, rows};
 use kapprox::{MapSpec, Spec};
 use kmill_tests::table::write;
 use ksolve::Targets;
-use ksolve::solver::{FeatureTier, Features, Points};
+use ksolve::features::{FeatureTier, FitData, Points};
+use ksolve::request::{LandmarkSource, PassShape, Resources, Scaling, TrainOptions, Unwatched};
 use ksolve::statistic::{Compared, Measured, Outcome, StatisticOptions, by_name, herd, measure};
-use ksolve::train::{Cut, LandmarkSource, Resources, Scaling, Task, TrainOptions, Unwatched};
+use ksolve::task::Task;
 use kstore::scratch::Scratch;
 use kstore::{Selected, Selection, Table, Workers};
 use serde_json::Value;
@@ -342,14 +343,14 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
         let resources =
             Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
         let kernel = Spec::parse(spec).unwrap();
-        let features = Features {
+        let features = FitData {
             source: &points,
             kernel: &kernel,
             map: &map,
             second: 0,
             targets: &Targets::Numeric { centre: Vec::new() },
             rows: 120,
-            cut: Cut { tile: 32, segment: 64, scan_lanes: 1, gram_lanes: 1, prefetch: 1 },
+            cut: PassShape { tile: 32, segment: 64, scan_lanes: 1, gram_lanes: 1, prefetch: 1 },
             options: &TrainOptions::new(Task::Components, spec.parse().unwrap(), 120),
             resources: &resources,
             keep,

@@ -2,8 +2,10 @@
 
 use kmill_tests::points::Lcg;
 use kmill_tests::{dense, kernels, table};
+use ksolve::request::{Resources, Scaling, TrainOptions, Unwatched};
 use ksolve::solver::ridge::Ridge;
-use ksolve::train::{Resources, Scaling, Task, TrainOptions, Trained, Unwatched, train};
+use ksolve::task::Task;
+use ksolve::train::{Trained, train};
 use ksolve::{FoldSpec, Folds, Intercept};
 use kstore::Workers;
 use std::path::Path;

@@ -4,8 +4,8 @@ use crate::solvers::golden;
 use kmill_tests::table::{exact, select, solve, write};
 use kmill_tests::{dense, kernels};
 use ksolve::Task;
+use ksolve::request::{LandmarkSource, TrainOptions};
 use ksolve::solver::{Options, registry};
-use ksolve::train::{LandmarkSource, TrainOptions};
 
 const KERNEL: &str = "gaussian(sigma=2)";
 

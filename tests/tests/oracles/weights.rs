@@ -3,8 +3,10 @@
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::points::Lcg;
 use kmill_tests::{kernels, table};
+use ksolve::request::{Resources, TrainOptions, Unwatched};
 use ksolve::solver::ridge::Ridge;
-use ksolve::train::{Resources, Task, TrainOptions, Trained, Unwatched, train};
+use ksolve::task::Task;
+use ksolve::train::{Trained, train};
 use ksolve::{FoldSpec, Intercept};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Selection, Table, Workers};

@@ -2,8 +2,10 @@
 
 use kmill_tests::points::Lcg;
 use kmill_tests::table;
+use ksolve::request::{LandmarkSource, Resources, TrainOptions, Unwatched};
 use ksolve::solver::ridge::Ridge;
-use ksolve::train::{LandmarkSource, Resources, Task, TrainOptions, Trained, Unwatched, train};
+use ksolve::task::Task;
+use ksolve::train::{Trained, train};
 use kstore::Workers;
 use std::path::Path;
 

@@ -10,8 +10,8 @@ use kapprox::Spec;
 use kapprox::kernel::{Facts, KernelFamily, registry};
 use kapprox::map::MapSpec;
 use ksolve::job::{Candidates, ElementType};
-use ksolve::metric::MetricSource;
-use ksolve::train::{LandmarkSource, Scaling};
+use ksolve::request::MetricSource;
+use ksolve::request::{LandmarkSource, Scaling};
 use std::ops::Deref;
 
 /// The help of `--kernel` in a line.

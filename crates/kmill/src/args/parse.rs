@@ -7,7 +7,7 @@ use kapprox::Spec;
 use kapprox::landmark::Scheme;
 use kapprox::map::MapSpec;
 use ksolve::curve::Method;
-use ksolve::train::LandmarkSource;
+use ksolve::request::LandmarkSource;
 use kstore::Missing;
 use kstore::condition::Condition;
 use std::ffi::OsStr;

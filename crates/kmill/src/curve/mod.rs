@@ -26,7 +26,7 @@ use figure::Figure;
 use kapprox::Real;
 use ksolve::curve::Setting;
 use ksolve::job::ElementType;
-use ksolve::train::Resources;
+use ksolve::request::Resources;
 use kstore::checkpoint::Journal;
 use kstore::pass::{Engine, SharedEngine};
 use report::Planned;

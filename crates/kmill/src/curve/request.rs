@@ -10,7 +10,7 @@ use kapprox::instruction_set;
 use kapprox::landmark::Scheme;
 use ksolve::curve::{CurveOptions, CurveRun, Method};
 use ksolve::job::ElementType;
-use ksolve::train::Scaling;
+use ksolve::request::Scaling;
 use ksolve::{Intercept, Task};
 use kstore::checkpoint::Manifest;
 use kstore::condition::Condition;

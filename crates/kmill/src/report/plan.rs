@@ -1,7 +1,7 @@
 //! The plan of a fit as text and JSON.
 
 use crate::table::{Align, Table, count};
-use ksolve::train::{Forecast, Stage};
+use ksolve::request::{Forecast, Stage};
 use kstore::budget::bytes;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt;
@@ -83,7 +83,7 @@ impl fmt::Display for PlanReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ksolve::train::Cut;
+    use ksolve::request::PassShape;
     use kstore::Plan;
 
     fn report(budget: usize) -> PlanReport {
@@ -93,7 +93,7 @@ mod tests {
             Stage { plan: plan("Gram matrix").term("state", 100 << 20, ""), passes: 1 },
             Stage { plan: plan("solve"), passes: 0 },
         ];
-        let cut = Cut { tile: 2304, segment: 73_728, scan_lanes: 2, gram_lanes: 1, prefetch: 2 };
+        let cut = PassShape { tile: 2304, segment: 73_728, scan_lanes: 2, gram_lanes: 1, prefetch: 2 };
         let row_bytes = Some((11 << 20) as f64 / 300_000.0 + 1e-9);
         PlanReport(Forecast { rows: 300_000, cut, stages, threads: 2, row_bytes })
     }

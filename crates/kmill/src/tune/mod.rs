@@ -14,9 +14,9 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use kapprox::Spec;
 use ksolve::job::{Checkpoint, ElementType, Fit};
-use ksolve::metric::{MetricForm, MetricSource};
+use ksolve::request::{LandmarkSource, Scaling};
+use ksolve::request::{MetricForm, MetricSource};
 use ksolve::solver::ridge::Ridge;
-use ksolve::train::{LandmarkSource, Scaling};
 use ksolve::tune::{
     ANY, Choice, Chosen, FACTORS, KERNELS, Memory, Pace, Score, SearchWork, TuneOptions, at_ranks, listed, stand_in,
 };

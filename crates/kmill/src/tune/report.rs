@@ -6,7 +6,7 @@ use crate::report::{FitReport, Spent};
 use crate::table::{self, Align, Grid, Table, count, exact, number, percent};
 use ksolve::job::MetricReport;
 use ksolve::metric::RoundReport;
-use ksolve::train::Scaling;
+use ksolve::request::Scaling;
 use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score, SearchWork};
 use kstore::Selected;
 use std::fmt;

@@ -4,7 +4,7 @@ use crate::args::Run;
 use crate::interrupt;
 use crate::pipeline::FirstStages;
 use crate::progress::Work;
-use ksolve::train::Stages;
+use ksolve::request::Stages;
 use ksolve::tune::{Pace, SEARCH, SearchListener};
 use kstore::pass::Observer;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,8 +1,9 @@
 //! The memory plan of a run, and how its passes are cut.
 
 use super::{CurveOptions, EXACT_ROWS, FLOOR_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
-use crate::train::plan::{self, Cut, GRAM, RANK, Shape, base, cut};
-use crate::train::{LandmarkSource, Resources, TrainOptions, prepare};
+use crate::features::GRAM;
+use crate::prepare::plan::{self, RANK, base, cut};
+use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, TrainOptions, map_shape};
 use crate::{GramScratch, GramState, Result, RidgeOptions};
 use kapprox::Real;
 use kapprox::quality::SpectralOptions;
@@ -35,13 +36,13 @@ pub(super) fn plan<T: Real>(
     rank: usize,
     t: Option<usize>,
     resources: &Resources<'_>,
-) -> Result<(Cut, Vec<Plan>)> {
+) -> Result<(PassShape, Vec<Plan>)> {
     let training = training(options, method, rank);
-    let mut shape = prepare::shape::<T>(selected, &training, resources, t.unwrap_or(0), 1)?;
+    let mut shape = ProblemSize::of_selected::<T>(selected, &training, resources.workers.threads(), t.unwrap_or(0), 1)?;
     let stored = shape.n;
     let sample = options.sample.map(|rows| (rows as u64).min(stored));
     shape.n = sample.unwrap_or(stored);
-    shape.map = prepare::map_shape::<T>(&training, shape.d, shape.n)?;
+    shape.map = map_shape::<T>(&training, shape.d, shape.n)?;
     let budget = resources.memory;
     let ridge = RidgeOptions {
         ranks: options.ranks.clone(),
@@ -49,8 +50,9 @@ pub(super) fn plan<T: Real>(
         intercept: options.intercept,
         target_centre: vec![0.0; t.unwrap_or(0)],
     };
-    let last =
-        |cut: Cut| plan::solve(&shape, cut, budget).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK);
+    let last = |cut: PassShape| {
+        plan::solve(&shape, cut, budget).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK)
+    };
     let (cut, mut plans) = cut::<T>(&shape, &last, budget);
     // the Gram matrix comes from the pass that measures, and without test rows nothing is learned
     let learned = if t.is_some() { plans.last().cloned() } else { None };
@@ -80,7 +82,13 @@ pub(super) fn floor_rows(n: u64, options: &CurveOptions) -> usize {
 
 /// The plan of the pass that measures, and of the spectral errors behind it: the Gram matrix where there are targets,
 /// held columns with their features, sums over them, and a tile of features in both precisions.
-fn measures<T: Real>(shape: &Shape, options: &CurveOptions, cut: Cut, t: Option<usize>, budget: usize) -> Plan {
+fn measures<T: Real>(
+    shape: &ProblemSize,
+    options: &CurveOptions,
+    cut: PassShape,
+    t: Option<usize>,
+    budget: usize,
+) -> Plan {
     let (p, d, c, ranks) = (shape.map.p, shape.d, columns(shape.n), options.ranks.len());
     // all rows, or those that the spectral error is estimated on, held twice
     let (among, held) =
@@ -104,7 +112,7 @@ fn measures<T: Real>(shape: &Shape, options: &CurveOptions, cut: Cut, t: Option<
 }
 
 /// The plan of the least possible errors: a kernel matrix and its decomposition.
-fn spectrum(shape: &Shape, options: &CurveOptions, budget: usize) -> Plan {
+fn spectrum(shape: &ProblemSize, options: &CurveOptions, budget: usize) -> Plan {
     let c = floor_rows(shape.n, options);
     base("floor", shape, budget).term("kernel matrix of a sample", 3 * 8 * c * c, "lower `ranks`")
 }

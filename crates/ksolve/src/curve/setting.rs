@@ -1,12 +1,13 @@
 //! The setting that all runs share: the rows, their scaling, the kernel, and the least possible errors.
 
-use super::method::CurveRun;
 use super::plan::{columns, floor_rows, plan};
-use super::{CurveCell, CurveOptions, EXACT_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
-use crate::train::landmarks::{MEDIAN_ROWS, check_values, settle};
-use crate::train::plan::Cut;
-use crate::train::survey::{Survey, survey};
-use crate::train::{Resources, Task, candidates, prepare};
+use super::{CurveOptions, EXACT_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
+use crate::prepare::candidates;
+use crate::prepare::landmarks::{check_values, settle};
+use crate::prepare::survey::{Survey, survey};
+use crate::request::{MEDIAN_ROWS, PassShape, Resources};
+use crate::task::Task;
+use crate::train::prepared;
 use crate::{Result, Targets};
 use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{Landmarks, RowSample, RpCholesky, Scan, uniform_sample};
@@ -94,7 +95,7 @@ impl<'a, T: Real> Setting<'a, T> {
     ) -> Result<Self> {
         options.kernel.check_features(selected.shape().features)?;
         let largest = options.ranks.last().copied().unwrap_or(1);
-        let known = |method| prepare::known(selected, &super::plan::training(options, method, largest), resources);
+        let known = |method| prepared::known(selected, &super::plan::training(options, method, largest), resources);
         let t = test.and(options.methods.first()).map(known).transpose()?.map(|(t, _)| t);
         let mut first = None;
         for method in &options.methods {
@@ -177,17 +178,9 @@ impl<'a, T: Real> Setting<'a, T> {
     ///
     /// # Errors
     /// Errors of opening the rows.
-    pub fn plan(&self, method: &Method, rank: usize) -> Result<(Cut, Vec<Plan>)> {
+    pub fn plan(&self, method: &Method, rank: usize) -> Result<(PassShape, Vec<Plan>)> {
         let t = self.test.as_ref().map(|_| self.targets.count());
         plan::<T>(self.selected, self.options, method, rank, t, self.resources)
-    }
-
-    /// Does a run and returns its cells.
-    ///
-    /// # Errors
-    /// Errors of the scheme, the map and the rows; [`kstore::Error::Interrupted`].
-    pub fn run(&self, run: &CurveRun) -> Result<Vec<CurveCell>> {
-        super::run::run(self, run)
     }
 
     pub(super) fn source(&self) -> &dyn RowSource<T> {
@@ -229,14 +222,14 @@ pub(super) fn check(mut plans: Vec<Plan>) -> Result<usize> {
 }
 
 /// A pass with all threads inside its steps: what it times is the work and not the lanes.
-pub(super) fn pass<'o>(cut: Cut, resources: &'o Resources<'o>, observer: &'o dyn Observer) -> Pass<'o> {
+pub(super) fn pass<'o>(cut: PassShape, resources: &'o Resources<'o>, observer: &'o dyn Observer) -> Pass<'o> {
     cut.pass(1, resources, observer)
 }
 
 struct Opening<'a> {
     options: &'a CurveOptions,
     resources: &'a Resources<'a>,
-    cut: Cut,
+    cut: PassShape,
 }
 
 impl Opening<'_> {

@@ -1,8 +1,7 @@
 //! The files beside the table that a fit reads: landmarks, and a metric.
 
 use super::Fit;
-use crate::metric::MetricSource;
-use crate::train::LandmarkSource;
+use crate::request::{LandmarkSource, MetricSource};
 use crate::{AnyModel, Result};
 use kstore::{Categories, Selected, Selection, Table, TextOptions};
 use std::fs::File;

@@ -1,10 +1,10 @@
 //! The description of a fit: solver, kernel, map and landmarks.
 
-use super::{Candidates, text};
-use crate::metric::MetricSource;
+use super::candidates::Candidates;
+use super::text;
+use crate::request::{LandmarkSource, MetricSource, Scaling};
 use crate::solver::views::WITH;
 use crate::solver::{self, AnySolver, Options, Settings, SolverFamily, parameter, ridge};
-use crate::train::{LandmarkSource, Scaling};
 use crate::{Error, FoldSpec, Result, Task};
 use kapprox::Spec;
 use kapprox::map::MapSpec;
@@ -112,9 +112,7 @@ impl Fit {
     /// # Errors
     /// [`Error::Option`] for a name that no solver has.
     pub fn solver(name: &str) -> Result<Self> {
-        let known = || solver::registry().iter().map(|family| family.name).collect::<Vec<_>>().join(", ");
-        let family = solver::by_name(name);
-        family.map(Self::of).ok_or_else(|| Error::option("solver", name, format!("give one of {}", known())))
+        Ok(Self::of(solver::named(name)?))
     }
 
     /// Sets a parameter of the solver to a value, as it would be typed: `set("C", 10)`, `set("folds", "blocks:6")`.

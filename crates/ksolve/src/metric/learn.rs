@@ -2,12 +2,11 @@
 
 use super::round::Rows;
 use super::search::{Lengths, RoundReport, Search};
-use super::source::{MetricForm, MetricSource};
 use super::{plan, series};
-use crate::solver::kept::Quiet;
-use crate::train::plan::Cut;
-use crate::train::survey::Survey;
-use crate::train::{Resources, Stages, TrainOptions, candidates};
+use crate::features::Quiet;
+use crate::prepare::candidates;
+use crate::prepare::survey::Survey;
+use crate::request::{MetricForm, MetricSource, PassShape, Resources, Stages, TrainOptions};
 use crate::{Error, Folds, Result, Targets};
 use kapprox::landmark::{RowSample, Scan, uniform_sample};
 use kapprox::metric::Metric;
@@ -58,12 +57,12 @@ mod stored {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(metric: &Option<Arc<Metric>>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(metric: &Option<Arc<Metric>>, serializer: S) -> Result<S::Ok, S::Error> {
         let rows = |metric: &Metric| if metric.is_diagonal() { 0 } else { metric.outputs() };
         metric.as_ref().map(|metric| (rows(metric), metric.numbers())).serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, S: Deserializer<'de>>(from: S) -> Result<Option<Arc<Metric>>, S::Error> {
+    pub(crate) fn deserialize<'de, S: Deserializer<'de>>(from: S) -> Result<Option<Arc<Metric>>, S::Error> {
         let metric = Option::<(usize, Vec<f64>)>::deserialize(from)?.map(|(rows, numbers)| match rows {
             0 => Metric::diagonal(numbers),
             r => Metric::matrix(&numbers, r),
@@ -172,7 +171,7 @@ pub(crate) fn draw<T: Real>(
     (n, count): (u64, usize),
     seed: u64,
     stage: &str,
-    cut: Cut,
+    cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<(MemoryRows<T>, RowSample<T>)> {
     let range = source.range();

@@ -21,8 +21,6 @@
 //! backpropagation-free machine learning models", Science 383, 2024 (recursive feature machines); Beaglehole, Holzmüller,
 //! Radhakrishnan, Belkin, "xRFM: accurate, scalable, and interpretable feature learning models for tabular data", 2025.
 
-mod given;
-mod gradient;
 mod lbfgs;
 mod learn;
 mod likelihood;
@@ -31,13 +29,9 @@ mod plan;
 mod round;
 mod search;
 mod series;
-mod source;
 
-pub use given::KnownMetric;
-pub(crate) use gradient::{OuterProducts, Products};
 pub(crate) use learn::{Learned, MetricRequest, as_text, draw, settle};
 pub(crate) use plan::{folds, plan as planned, stage};
 pub use search::RoundReport;
 pub(crate) use search::behind;
 pub(crate) use series::{BLOCKS, instead_of, warning as warning_of_series};
-pub use source::{MetricForm, MetricSource};

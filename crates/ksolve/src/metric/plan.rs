@@ -1,10 +1,11 @@
 //! What the learning of a metric holds, and how its fits are set.
 
-use super::gradient::{OuterProducts, Products};
 use super::likelihood;
-use super::source::MetricSource;
-use crate::train::plan::{Cut, Shape, plans, solve, tile_rows};
-use crate::train::{LandmarkSource, Stage, TrainOptions, Work};
+use crate::prepare::plan::{plans, solve};
+use crate::request::{
+    FitRequest, LandmarkSource, MetricSource, PassShape, ProblemSize, Stage, TrainOptions, tile_rows,
+};
+use crate::solver::outer_products::{OuterProducts, Products};
 use crate::{FoldSpec, Folds, Intercept, Result, RidgeOptions};
 use kapprox::Real;
 use kapprox::map::{MapRequest, MapSpec};
@@ -54,25 +55,25 @@ pub(crate) fn folds(seed: u64, n: u64) -> Result<Folds> {
 }
 
 /// The cut of the fits, which depends on the rows and on no option: one lane, whose threads work inside the products.
-pub(super) fn cut_of<T: Real>(d: usize) -> Cut {
+pub(super) fn cut_of<T: Real>(d: usize) -> PassShape {
     let tile = tile_rows(d, RANK, size_of::<T>());
-    Cut { tile, segment: (16 * tile) as u64, scan_lanes: 1, gram_lanes: 1, prefetch: 1 }
+    PassShape { tile, segment: (16 * tile) as u64, scan_lanes: 1, gram_lanes: 1, prefetch: 1 }
 }
 
-pub(crate) fn stage<T: Real>(work: &Work<'_>) -> Result<Option<Stage>> {
+pub(crate) fn stage<T: Real>(work: &FitRequest<'_>) -> Result<Option<Stage>> {
     let MetricSource::Learned(_) = work.options.metric else { return Ok(None) };
     let plan = plan::<T>(&work.options, &work.shape, work.resources.memory)?;
     let held = sampled(work.shape.n, work.shape.columns);
     Ok(Some(Stage { plan, passes: if held as u64 == work.shape.n { 2 } else { 7 } }))
 }
 
-pub(crate) fn plan<T: Real>(training: &TrainOptions, outer: &Shape, budget: usize) -> Result<Plan> {
+pub(crate) fn plan<T: Real>(training: &TrainOptions, outer: &ProblemSize, budget: usize) -> Result<Plan> {
     let inner = options(training);
-    let Shape { n, columns: d, t, element, threads, .. } = *outer;
+    let ProblemSize { n, columns: d, t, element, threads, .. } = *outer;
     let rows = usize::try_from(n).unwrap_or(usize::MAX);
     let map = inner.map.shape(MapRequest { d, rank: RANK, rows, element })?;
     let folds = outer.folds.max(FOLDS);
-    let shape = Shape {
+    let shape = ProblemSize {
         d,
         moment_columns: t,
         map,
@@ -84,7 +85,8 @@ pub(crate) fn plan<T: Real>(training: &TrainOptions, outer: &Shape, budget: usiz
         ..outer.clone()
     };
     let ridge = ridge(RANK, vec![0.0; t]);
-    let last = |cut: Cut| solve(&shape, cut, budget).term("systems of the metric", ridge.solve_bytes(shape.map.p), "");
+    let last =
+        |cut: PassShape| solve(&shape, cut, budget).term("systems of the metric", ridge.solve_bytes(shape.map.p), "");
     let cut = cut_of::<T>(d);
     let most = plans::<T>(&shape, &last, cut, budget).into_iter().max_by_key(Plan::bytes);
     let fewer = "read fewer columns (`features`), or leave `metric` out";

@@ -1,12 +1,11 @@
 //! A round: a fit of kernel ridge regression through a metric, its held-out error, the gradients of its function, the metric that they ask
 //! for, and how much they depend on the rows.
 
-use super::gradient::{OuterProducts, Products};
 use super::plan;
-use super::source::MetricForm;
-use crate::train::landmarks::Mapping;
-use crate::train::plan::{Cut, GRAM};
-use crate::train::{Resources, TrainOptions};
+use crate::features::GRAM;
+use crate::prepare::landmarks::Mapping;
+use crate::request::{MetricForm, PassShape, Resources, TrainOptions};
+use crate::solver::outer_products::{OuterProducts, Products};
 use crate::{Error, Folds, Result, RidgeFold, Surface, Targets};
 use faer::Mat;
 use kapprox::decompose::{product, symmetric_eigen};
@@ -25,7 +24,7 @@ pub(super) struct Rows<'a, T: Real> {
     pub(super) targets: &'a Targets,
     pub(super) folds: &'a Folds,
     pub(super) options: &'a TrainOptions,
-    pub(super) cut: Cut,
+    pub(super) cut: PassShape,
     pub(super) resources: &'a Resources<'a>,
 }
 

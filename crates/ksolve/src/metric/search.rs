@@ -2,8 +2,8 @@
 
 use super::likelihood;
 use super::round::{Round, Rows, root, spread};
-use super::source::MetricForm;
-use crate::train::landmarks;
+use crate::prepare::landmarks;
+use crate::request::MetricForm;
 use crate::{Error, Result};
 use faer::Mat;
 use kapprox::landmark::RowSample;

@@ -129,3 +129,15 @@ impl<T: Real> Model<T> {
         Ok(made)
     }
 }
+
+/// True where Σ_i a_i k(z_i, x) needs kernel values in f64: in `T` their rounding errors, independent and of ε/2 relative to a kernel of
+/// about its diagonal, would add up to more than this share of a size that counts, for each target: the root mean squared error of a fit,
+/// so that its error is that of its predictions to a millionth, or the deviation of the target.
+///
+/// The bound is ε/2·‖a‖ with kernel values at most 1; kernels of another size have coefficients of another.
+const ROUNDING: f64 = 1e-3;
+
+pub(crate) fn needs_wide_for<T: Real>(a: MatRef<'_, f64>, sizes: &[f64]) -> bool {
+    let rounding = |j: usize| <T as kstore::Real>::EPSILON / 2.0 * a.col(j).norm_l2();
+    size_of::<T>() < size_of::<f64>() && sizes.iter().enumerate().any(|(j, size)| rounding(j) > ROUNDING * size)
+}

@@ -1,9 +1,13 @@
 //! What a model file says of its model in words: options, names and classes.
 
-use crate::{Certificate, Intercept, Link, Task};
+use super::Intercept;
+use crate::{Certificate, Link, Task};
 use kstore::{Encoding, Label, Missing};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// The name of the solver whose outputs are the features of the map themselves.
+pub const FEATURES: &str = "features";
 
 /// The card of a model: the options that change its result, and names. It has no path, thread, memory size, time, host
 /// or file format of the rows, so that the same result is the same file.
@@ -75,6 +79,6 @@ impl Card {
 
     /// True where the outputs are the features of the map themselves.
     pub fn is_features(&self) -> bool {
-        self.solver == crate::solver::FEATURES
+        self.solver == FEATURES
     }
 }

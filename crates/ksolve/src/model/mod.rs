@@ -9,17 +9,20 @@ mod basis;
 mod card;
 mod file;
 mod form;
+mod head;
 mod load;
 mod predict;
 
 pub use basis::Basis;
-pub use card::{Card, SecondView};
+pub(crate) use basis::needs_wide_for;
+pub use card::{Card, FEATURES, SecondView};
 pub use form::Form;
+pub use head::{Head, Intercept};
 pub use predict::PredictScratch;
 
 use crate::quadratic::{self, Quadratic};
 use crate::strips::{Pool, row_strips};
-use crate::{Error, Head, Result, Task, dots};
+use crate::{Error, Result, Task, dots};
 use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef};
 use kapprox::metric::Metric;

@@ -7,15 +7,16 @@
 //! Gram matrix is made.
 
 use super::parameter::TOLERANCE;
-use super::{Features, Fitted, Solver, SolverFamily};
-use crate::train::{Cut, Residuals, Shape, Stage, View, Work, plan};
+use super::{Fitted, Solver, SolverFamily};
+use crate::certificate::Residuals;
+use crate::features::FitData;
+use crate::model::FEATURES;
+use crate::prepare::plan;
+use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::{Result, Task};
 use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
-
-/// The name of the solver.
-pub const FEATURES: &str = "features";
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: FEATURES,
@@ -29,20 +30,21 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
 pub(crate) struct MapFeatures;
 
 impl<T: Real> Solver<T> for MapFeatures {
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let (p, m) = (shape.map.p, shape.map.landmarks.unwrap_or(shape.map.p));
         plan.term("coefficients of the features", 8 * p * (p + 2 * m), "lower `rank`")
     }
 
-    fn stages(&self, _: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+    fn stages(&self, _: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
         // as of features that are kept: what no pass sums is not planned
-        let (shape, budget) = (Shape { keeps: true, ..work.shape.clone() }, work.resources.memory);
-        let last = |cut: Cut| Solver::<T>::plan(self, plan::features("solve", &shape, cut, budget), &shape, cut);
+        let (shape, budget) = (ProblemSize { keeps: true, ..work.shape.clone() }, work.resources.memory);
+        let last =
+            |cut: PassShape| Solver::<T>::plan(self, plan::pass_features("solve", &shape, cut, budget), &shape, cut);
         let (cut, plans) = plan::cut::<T>(&shape, &last, budget);
         Ok((cut, plan::featured(work, plans, [0, 0])))
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let residuals = Residuals { map: data.map, tile: data.cut.tile };
         let certificate = if residuals.exist() { Some(data.fold("certificate", &residuals)?) } else { None };
         let (p, passes) = (data.map.dims().1, u64::from(certificate.is_some()));

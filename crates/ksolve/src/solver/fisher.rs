@@ -29,9 +29,9 @@
 use super::held_out::{self, Chosen};
 use super::kpca::sign;
 use super::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, TOLERANCE};
-use super::{Features, Figure, Fitted, Penalty, Solver, SolverFamily};
-use crate::train::plan::GRAM;
-use crate::train::{Cut, Shape, TrainOptions, Work};
+use super::{Figure, Fitted, Penalty, Solver, SolverFamily};
+use crate::features::{FitData, GRAM};
+use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{CvErrorFold, Error, FoldCoefficients, FoldGram, FoldSpec, GramState, Head, Result, Task};
 use faer::prelude::*;
 use faer::{Mat, Side};
@@ -62,7 +62,7 @@ struct Fisher {
 
 impl Fisher {
     /// The penalty with the fewest mistakes on rows held out; `None` without folds. One pass.
-    fn held_out<T: Real>(&self, data: &Features<'_, T>, gram: &GramState, classes: usize) -> Result<Option<Chosen>> {
+    fn held_out<T: Real>(&self, data: &FitData<'_, T>, gram: &GramState, classes: usize) -> Result<Option<Chosen>> {
         let (p, folds) = (gram.features(), gram.folds());
         if folds.len() < 2 {
             return Ok(None);
@@ -163,7 +163,7 @@ impl<T: Real> Solver<T> for Fisher {
         }
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let (p, k) = (shape.map.p, shape.t.max(2));
         let plan = plan.term("scatter within classes and its factor", 4 * 8 * p * p, "lower `rank`");
         match shape.folds {
@@ -175,11 +175,11 @@ impl<T: Real> Solver<T> for Fisher {
         }
     }
 
-    fn own_passes(&self, work: &Work<'_>) -> [u64; 2] {
+    fn own_passes(&self, work: &FitRequest<'_>) -> [u64; 2] {
         [0, u64::from(work.shape.folds > 1)]
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let classes = data.classes().map_or(0, |classes| classes.labels().len());
         if let Some(q) = self.components.filter(|q| *q >= classes) {
             let why = format!("{classes} classes have {} discriminants; ask for no more", classes.saturating_sub(1));

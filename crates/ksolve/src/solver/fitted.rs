@@ -2,7 +2,7 @@
 
 use crate::model::{Basis, Form};
 use crate::quadratic::OnFeatures;
-use crate::{CertificateState, Head, Link, Surface, Task, train};
+use crate::{CertificateState, Head, Link, Surface, Task};
 use faer::Mat;
 use kapprox::metric::Metric;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub struct Fitted<T> {
     /// Cross-validated errors of every rank and penalty that were compared.
     pub surface: Surface,
     /// How the system was solved and why so, where there are several ways.
-    pub method: Option<train::Solved>,
+    pub method: Option<Solved>,
     /// Mean squared error of every row by the fit to the others.
     pub left_out: Option<f64>,
     /// Mean squared error of the rows that were learned from, and the share of variance explained.
@@ -101,4 +101,18 @@ pub struct Figure {
     pub name: &'static str,
     /// The numbers: one, or one for each component.
     pub values: Vec<f64>,
+}
+
+/// The method by which a system was solved.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Solved {
+    /// Name of the method: `direct` or `pcg`.
+    pub name: &'static str,
+    /// Why this method was taken, and with what settings; a sentence for the report.
+    pub why: String,
+}
+
+/// Mean squared error over targets, and the share of their variance that is explained, from sums over the targets.
+pub(crate) fn explained(mse: f64, variance: f64, targets: usize) -> (f64, Option<f64>) {
+    (mse / targets.max(1) as f64, (variance > 0.0).then(|| 1.0 - mse / variance))
 }

@@ -5,9 +5,10 @@
 //!
 //! *Passes*: one. *Flops*: 5nmdt. *Bytes*: about d² numbers for each lane.
 
-use super::Features;
-use crate::metric::{OuterProducts, Products};
-use crate::train::{Cut, Shape, Work, plan};
+use crate::features::FitData;
+use crate::prepare::plan;
+use crate::request::{FitRequest, PassShape, ProblemSize};
+use crate::solver::outer_products::{OuterProducts, Products};
 use crate::{Error, Result};
 use faer::MatRef;
 use kapprox::map::Expansion;
@@ -15,7 +16,7 @@ use kapprox::{Kernel, Real};
 use kstore::Plan;
 use std::sync::Arc;
 
-pub(super) fn check(work: &Work<'_>) -> Result<()> {
+pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
     match work.options.map.is_without_rows() {
         true => Err(Error::option("map", &work.options.map, WHY)),
         false => Ok(()),
@@ -24,7 +25,7 @@ pub(super) fn check(work: &Work<'_>) -> Result<()> {
 
 const WHY: &str = "gradients are those of kernel functions of landmarks; take a map that has some, such as nystrom";
 
-pub(super) fn plan(plan: Plan, shape: &Shape, cut: Cut, t: usize) -> Plan {
+pub(super) fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, t: usize) -> Plan {
     let (m, d) = (shape.map.landmarks.unwrap_or(shape.map.p), shape.d);
     plan::rows(plan, shape, cut, cut.gram_lanes, shape.element)
         .term("functions of the landmarks", 2 * 8 * m * (d + t), "lower `rank`")
@@ -40,7 +41,7 @@ pub(super) fn plan(plan: Plan, shape: &Shape, cut: Cut, t: usize) -> Plan {
 ///
 /// # Errors
 /// [`Error::Option`] where it has none.
-pub(super) fn kernel<T: Real>(data: &Features<'_, T>) -> Result<Arc<dyn Kernel<f64>>> {
+pub(super) fn kernel<T: Real>(data: &FitData<'_, T>) -> Result<Arc<dyn Kernel<f64>>> {
     let kernel = data.kernel.build()?.typed::<f64>();
     match kernel.differentiable() {
         true => Ok(kernel),
@@ -56,7 +57,7 @@ pub(super) fn kernel<T: Real>(data: &Features<'_, T>) -> Result<Arc<dyn Kernel<f
 /// # Errors
 /// A map without landmarks, and errors of reading the rows.
 pub(super) fn products<T: Real>(
-    data: &Features<'_, T>,
+    data: &FitData<'_, T>,
     kernel: Arc<dyn Kernel<f64>>,
     weights: MatRef<'_, f64>,
 ) -> Result<Products> {

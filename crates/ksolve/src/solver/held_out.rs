@@ -6,10 +6,10 @@
 //!
 //! *Cost*: that of one fit for every fold and penalty, and of one more. *Bytes*: the scores of all rows for every penalty.
 
-use super::kept::{self, StoredFeatures, Values};
-use super::{Features, Figure, Penalty};
+use super::{Figure, Penalty};
 use crate::Result;
-use crate::train::Shape;
+use crate::features::{self, FitData, StoredFeatures, Values};
+use crate::request::ProblemSize;
 use kapprox::Real;
 use kstore::Plan;
 use kstore::pass::Observer;
@@ -48,14 +48,14 @@ pub(super) fn rows_outside<T: Real>(kept: &StoredFeatures<'_, T>, fold: u16) -> 
 }
 
 /// Adds the scores of t functions at every penalty to a plan, where rows are held out.
-pub(super) fn plan(plan: Plan, shape: &Shape, t: usize, penalties: usize) -> Plan {
+pub(super) fn plan(plan: Plan, shape: &ProblemSize, t: usize, penalties: usize) -> Plan {
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
     match shape.folds > 1 {
         true => {
             let scores = n.saturating_mul(t * penalties).saturating_mul(shape.element);
             plan.term(
                 "scores of rows held out",
-                scores + kept::values_bytes(n.saturating_mul(t), shape.element),
+                scores + features::values_bytes(n.saturating_mul(t), shape.element),
                 "compare fewer penalties",
             )
         }
@@ -119,7 +119,7 @@ impl<T: Real> HeldOut<T> {
 /// Those of `found`.
 pub(super) fn compare<T: Real>(
     penalties: &[Penalty],
-    data: &Features<'_, T>,
+    data: &FitData<'_, T>,
     what: &'static str,
     found: impl FnOnce() -> Result<HeldOut<T>>,
     error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64,

@@ -18,10 +18,11 @@
 
 use super::mds::{Scaled, UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Features, Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::FitData;
 use crate::model::{Basis, Form};
 use crate::neighbours::{Graph, Neighbour, Nodes, neighbours_of_nodes};
-use crate::train::{Cut, Resources, Shape, View, Work};
+use crate::request::{FitRequest, PassShape, ProblemSize, Resources, RowAccess};
 use crate::{Error, Result, Task};
 use faer::Mat;
 use kapprox::Real;
@@ -108,18 +109,18 @@ impl<T: Real> Solver<T> for LandmarkIsomap {
         Some(UNIFORM)
     }
 
-    fn view(&self, work: &Work<'_>) -> Result<View> {
+    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
         landmark_view(work, FAMILY.name)
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let (nodes, m) = (shape.map.landmarks.unwrap_or_default(), shape.landmarks);
         plan.term("nodes and their neighbours", Joined::bytes(nodes, shape.d, self.neighbours), "lower `nodes`")
             .term("shortest paths", nodes.saturating_mul(16 * m + 24 * shape.threads), "lower `nodes` or `rank`")
             .term("distances and their eigenvectors", Scaled::bytes(m), "lower `rank`")
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let set = landmarks(data)?;
         let m = data.options.landmark_count().min(set.len());
         check_components(self.components, m, "landmarks")?;

@@ -23,12 +23,13 @@
 //! coordinate covariances via gradients", JMLR 7, 2006.
 
 use super::kpca::sign;
-use super::parameter::{COMPONENTS, LAMBDA, Parameter, TOLERANCE};
+use super::parameter::{COMPONENTS, LAMBDA, Parameter, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Features, Figure, Fitted, Penalty, Projection, Settings, Solver, SolverFamily, gradients, ridge};
-use crate::metric::{MetricSource, Products};
+use super::{Figure, Fitted, Penalty, Projection, Settings, Solver, SolverFamily, gradients};
+use crate::features::FitData;
 use crate::model::Basis;
-use crate::train::{Cut, Shape, TrainOptions, Work};
+use crate::request::{FitRequest, MetricSource, PassShape, ProblemSize, TrainOptions};
+use crate::solver::outer_products::Products;
 use crate::{Error, FoldGram, Result, Task};
 use faer::prelude::*;
 use faer::{Mat, MatRef, Side};
@@ -43,7 +44,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "kdr",
     about: "kernel dimension reduction: the directions of the columns that a target depends on, and what each column counts",
     task: Task::Regression,
-    parameters: &[ridge::TASK, Parameter { default: Some("2"), ..COMPONENTS }, TARGET_KERNEL, LAMBDA, TOLERANCE],
+    parameters: &[TASK, Parameter { default: Some("2"), ..COMPONENTS }, TARGET_KERNEL, LAMBDA, TOLERANCE],
     make: |settings| Ok(Box::new(KernelDimensionReduction::new(settings)?)),
 };
 
@@ -62,7 +63,7 @@ struct KernelDimensionReduction {
 
 impl KernelDimensionReduction {
     fn new(settings: &Settings) -> Result<Self> {
-        let target_kernel = match (settings.kernel(&TARGET_KERNEL), settings.word(&ridge::TASK)) {
+        let target_kernel = match (settings.kernel(&TARGET_KERNEL), settings.word(&TASK)) {
             (None, word) if word != Some("classification") => Some(Spec::parse("gaussian()")?),
             (given, _) => given,
         };
@@ -72,7 +73,7 @@ impl KernelDimensionReduction {
 }
 
 impl<T: Real> Solver<T> for KernelDimensionReduction {
-    fn check(&self, work: &Work<'_>) -> Result<()> {
+    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         work.refuse_weights("the solver", "only ridge does")?;
         if work.options.metric != MetricSource::None {
             let why = "the directions are those of the columns as they are; leave it out";
@@ -86,18 +87,18 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         target::columns(self.target_kernel.as_ref(), options.task, t)
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         // of two classes both have an indicator
         let (p, t) = (shape.map.p, shape.moment_columns + 1);
         let plan = plan.term("system of the regression", 8 * (2 * p * p + 2 * p * t), "lower `rank`");
         target::plan(gradients::plan(plan, shape, cut, t), shape)
     }
 
-    fn own_passes(&self, work: &Work<'_>) -> [u64; 2] {
+    fn own_passes(&self, work: &FitRequest<'_>) -> [u64; 2] {
         [target::passes(self.target_kernel.as_ref(), work.options.task), 1]
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let kernel = gradients::kernel(data)?;
         let needed = target::needed(self.target_kernel.as_ref(), data.options.task);
         let target = needed.map(|kernel| target::features(kernel, data)).transpose()?;

@@ -12,11 +12,11 @@
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
 //! 10, 1998, section 5; Wang, Gittens, Mahoney, "Scalable kernel k-means clustering with Nyström approximation", JMLR 20, 2019.
 
-use super::kept::{StoredFeatures, Wanted};
 use super::lloyd::{self, Space};
-use super::parameter::{self, CLUSTERS, STARTS, TOLERANCE};
-use super::{Features, Figure, Fitted, Solver, SolverFamily};
-use crate::train::{Cut, Shape};
+use super::parameter::{CLUSTERS, STARTS, TOLERANCE};
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::{FitData, StoredFeatures, Wanted};
+use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
 use kapprox::Real;
 use kstore::Plan;
@@ -28,7 +28,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     parameters: &[CLUSTERS, STARTS, TOLERANCE],
     make: |settings| {
         Ok(Box::new(KernelKMeans {
-            clusters: parameter::clusters(settings)?,
+            clusters: lloyd::clusters(settings)?,
             starts: settings.count(&STARTS).unwrap_or_default(),
         }))
     },
@@ -45,11 +45,11 @@ impl<T: Real> Solver<T> for KernelKMeans {
         true
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         lloyd::plan(plan, shape, cut, shape.map.p, self.clusters)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let space = Space { projection: None, sphere: false };
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let found = lloyd::cluster(data, &kept, space, self.clusters, self.starts)?;

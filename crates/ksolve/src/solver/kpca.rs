@@ -22,10 +22,10 @@
 //! 10, 1998.
 
 use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, ParameterKind, TOLERANCE, UNCENTRED};
-use super::{Features, Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::{FitData, GRAM};
 use crate::quadratic::{OnFeatures, Quadratic};
-use crate::train::plan::GRAM;
-use crate::train::{Cut, Shape, TrainOptions};
+use crate::request::{PassShape, ProblemSize, TrainOptions};
 use crate::{Error, FoldGram, GramState, Result, Task};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
@@ -127,7 +127,7 @@ impl<T: Real> Solver<T> for KernelPca {
         Ok(GRAM)
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let (p, held_out) = (shape.map.p, if shape.folds > 1 { 3 } else { 0 });
         let plan = plan.term("covariance and its eigenvectors", (5 + held_out) * 8 * p * p, "lower `rank`");
         match self.novelty {
@@ -136,7 +136,7 @@ impl<T: Real> Solver<T> for KernelPca {
         }
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let state = data.moments_of_folds()?;
         let _stage = data.resources.stages.stage("eigenvectors", None);
         let held_out = self.held_out(&state.gram, data.resources.workers)?;

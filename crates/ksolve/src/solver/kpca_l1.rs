@@ -22,12 +22,12 @@
 
 mod found;
 
-use super::kept::{self, StoredFeatures, Sums, Tile, Wanted};
 use super::kpca::{FEWER, distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, STEPS, TOLERANCE, UNCENTRED};
-use super::{Features, Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::{self, FitData, StoredFeatures, Sums, Tile, Wanted};
 use crate::quadratic::Quadratic;
-use crate::train::{Cut, Shape};
+use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task};
 use faer::Mat;
 use found::{Component, SoFar};
@@ -73,20 +73,18 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
         true
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let (p, q) = (shape.map.p, self.components.min(shape.map.p));
-        let plan = plan.term("directions", 8 * p * (4 * (q + 2) + kept::STATES), "ask for fewer `components`").term(
-            "scores of a tile",
-            cut.tile * (q + 2) * size_of::<f64>(),
-            "ask for fewer `components`",
-        );
+        let plan = plan
+            .term("directions", 8 * p * (4 * (q + 2) + features::STATES), "ask for fewer `components`")
+            .term("scores of a tile", cut.tile * (q + 2) * size_of::<f64>(), "ask for fewer `components`");
         match self.novelty {
             true => plan.term("distances", Quadratic::making_bytes(p, p), "leave `novelty` out"),
             false => plan,
         }
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let mut search = Search { data, kept: &kept, mean: vec![0.0; kept.p], found: Vec::new(), passes: 1 };
         if self.centre {
@@ -164,7 +162,7 @@ impl Merge for Farthest {
 kstore::persist!(Farthest { one "outside": outside, fill "row": row });
 
 struct Search<'s, 'a, T: Real> {
-    data: &'s Features<'a, T>,
+    data: &'s FitData<'a, T>,
     kept: &'s StoredFeatures<'a, T>,
     mean: Vec<f64>,
     found: Vec<Vec<f64>>,

@@ -16,13 +16,13 @@
 //! References: Belkin, Niyogi, "Laplacian eigenmaps for dimensionality reduction and data representation", Neural Computation 15,
 //! 2003; Bengio et al., "Out-of-sample extensions for LLE, Isomap, MDS, eigenmaps, and spectral clustering", NIPS 2003.
 
-use super::kept::{StoredFeatures, Wanted};
 use super::kpca::sign;
 use super::parameter::{EMBEDDED, TOLERANCE};
 use super::spectral::{self, Normalised, embedding, normalised};
-use super::{Features, Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::model::Form;
-use crate::train::{Cut, Shape};
+use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task};
 use faer::Mat;
 use kapprox::Real;
@@ -47,11 +47,11 @@ impl<T: Real> Solver<T> for LaplacianEigenmaps {
         true
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         spectral::plan::<T>(plan, shape, cut)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let Normalised { gram, sums, floor } = normalised(data, &kept)?;
         let _stage = data.resources.stages.stage("eigenvectors", None);

@@ -19,10 +19,11 @@ use super::isomap::{Joined, nodes};
 use super::kpca::sign;
 use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES};
-use super::{Features, Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::FitData;
 use crate::model::{Basis, Form};
 use crate::neighbours::Reconstruction;
-use crate::train::{Cut, Shape, View, Work};
+use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
 use crate::{Result, Task};
 use faer::Mat;
 use kapprox::Real;
@@ -71,11 +72,11 @@ impl<T: Real> Solver<T> for LocallyLinear {
         Some(UNIFORM)
     }
 
-    fn view(&self, work: &Work<'_>) -> Result<View> {
+    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
         landmark_view(work, FAMILY.name)
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let nodes = shape.map.landmarks.unwrap_or_default();
         plan.term("nodes and their neighbours", Joined::bytes(nodes, shape.d, self.neighbours), "lower `nodes`").term(
             "weights and their eigenvectors",
@@ -84,7 +85,7 @@ impl<T: Real> Solver<T> for LocallyLinear {
         )
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let set = landmarks(data)?;
         let q = self.components;
         check_components(q, set.len(), "nodes")?;

@@ -12,10 +12,10 @@
 //! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982; Arthur, Vassilvitskii,
 //! "k-means++", SODA 2007. On the sphere: Dhillon, Modha, "Concept decompositions", Machine Learning 42, 2001.
 
-use super::Features;
-use super::kept::{self, StoredFeatures, Tile};
+use super::parameter::{CLUSTERS, Settings};
+use crate::features::{self, FitData, StoredFeatures, Tile};
+use crate::request::{PassShape, ProblemSize};
 use crate::strips::Pool;
-use crate::train::{Cut, Shape};
 use crate::{Error, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
@@ -24,6 +24,16 @@ use kapprox::landmark::ClusterSums;
 use kstore::checkpoint::Steps;
 use kstore::key::{Purpose, Stream};
 use kstore::{Merge, Plan, Workers};
+
+/// The value of the parameter `clusters`, the number of groups.
+///
+/// # Errors
+/// [`Error::Missing`] where it was not given.
+pub(super) fn clusters(settings: &Settings) -> Result<usize> {
+    settings
+        .count(&CLUSTERS)
+        .ok_or_else(|| Error::missing(CLUSTERS.name, settings.solver, "it is the number of groups, such as 8"))
+}
 
 /// Points that one thread assigns at once.
 const STRIP: usize = 288;
@@ -61,8 +71,8 @@ pub(super) struct Clusters {
 }
 
 /// Adds the memory for clustering p features, projected to q, into k clusters to the plan.
-pub(super) fn plan(plan: Plan, shape: &Shape, cut: Cut, q: usize, k: usize) -> Plan {
-    let copies = kept::STATES + cut.tile.div_ceil(STRIP);
+pub(super) fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, q: usize, k: usize) -> Plan {
+    let copies = features::STATES + cut.tile.div_ceil(STRIP);
     // more clusters than rows are refused once the rows are known
     let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
     let (q, k, sample) = (q.min(rows), k.min(rows), rows_of_sample(k).min(rows));
@@ -180,7 +190,7 @@ impl Assign<'_> {
 /// # Errors
 /// [`Error::Clusters`] for fewer distinct points than clusters; errors of reading the rows.
 pub(super) fn cluster<T: Real>(
-    data: &Features<'_, T>,
+    data: &FitData<'_, T>,
     kept: &StoredFeatures<'_, T>,
     space: Space<'_>,
     k: usize,
@@ -245,7 +255,7 @@ fn ordered(centroids: &[f64], groups: &ClusterSums, q: usize, passes: u64) -> Cl
 /// Selection sampling: row i of n is taken with probability (rows still wanted)/(n − i), which gives every subset of that
 /// size alike (Knuth, *The Art of Computer Programming* 2, 3.4.2, algorithm S).
 fn sample<T: Real>(
-    data: &Features<'_, T>,
+    data: &FitData<'_, T>,
     kept: &StoredFeatures<'_, T>,
     space: Space<'_>,
     k: usize,
@@ -275,7 +285,7 @@ fn best_start<T: Real>(
     sample: &[f64],
     q: usize,
     (k, starts): (usize, usize),
-    data: &Features<'_, T>,
+    data: &FitData<'_, T>,
 ) -> Result<Vec<f64>> {
     let stage = data.resources.stages.stage("starts", Some(starts as u64));
     let mut best: Option<(f64, Vec<f64>)> = None;

@@ -17,10 +17,11 @@
 
 use super::kpca::sign;
 use super::parameter::{COMPONENTS, EMBEDDED};
-use super::{Features, Figure, Fitted, Points, Solver, SolverFamily};
-use crate::model::Basis;
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::{FitData, Points};
+use crate::model::{Basis, needs_wide_for};
+use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
 use crate::strips::row_strips;
-use crate::train::{Cut, Shape, View, Work, needs_wide_for};
 use crate::{Error, Result, Task};
 use faer::{Mat, MatRef};
 use kapprox::decompose::symmetric_eigen;
@@ -52,9 +53,9 @@ struct LandmarkMds {
 pub(super) const UNIFORM: &str = "uniform";
 
 /// The view of a solver that looks at landmarks without a map; refuses a map that was asked for.
-pub(super) fn landmark_view(work: &Work<'_>, solver: &str) -> Result<View> {
+pub(super) fn landmark_view(work: &FitRequest<'_>, solver: &str) -> Result<RowAccess> {
     match work.options.map == MapSpec::default() {
-        true => Ok(View::Landmarks),
+        true => Ok(RowAccess::Landmarks),
         false => {
             let why = format!("{solver} looks at distances between rows and has no map; leave it out");
             Err(Error::option("map", &work.options.map, why))
@@ -62,7 +63,7 @@ pub(super) fn landmark_view(work: &Work<'_>, solver: &str) -> Result<View> {
     }
 }
 
-pub(super) fn landmarks<'a, T: Real>(data: &Features<'a, T>) -> Result<&'a LandmarkSet<T>> {
+pub(super) fn landmarks<'a, T: Real>(data: &FitData<'a, T>) -> Result<&'a LandmarkSet<T>> {
     match data.points {
         Points::Landmarks(set, _) => Ok(set),
         _ => Err(Error::option("map", &data.options.map, "the solver looks at landmarks; leave it out")),
@@ -100,7 +101,7 @@ impl Scaled {
     ///
     /// # Errors
     /// [`Error::NoVariance`] where it has none.
-    pub(super) fn new<T: Real>(mut products: Mat<f64>, q: usize, data: &Features<'_, T>) -> Result<Self> {
+    pub(super) fn new<T: Real>(mut products: Mat<f64>, q: usize, data: &FitData<'_, T>) -> Result<Self> {
         let m = products.nrows();
         let means: Vec<f64> = products.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();
         let mean = means.iter().sum::<f64>() / m as f64;
@@ -145,16 +146,16 @@ impl<T: Real> Solver<T> for LandmarkMds {
         Some(UNIFORM)
     }
 
-    fn view(&self, work: &Work<'_>) -> Result<View> {
+    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
         landmark_view(work, FAMILY.name)
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let m = shape.map.landmarks.unwrap_or_default();
         plan.term("distances and their eigenvectors", Scaled::bytes(m), "lower `rank`")
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let set = landmarks(data)?;
         let (m, d) = (set.len(), set.d);
         if m == 1 && data.rows > 1 {

@@ -17,11 +17,11 @@
 //!
 //! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions", ALT 2007.
 
-use super::kept::{self, Sums, Values};
 use super::parameter::{NU, TOLERANCE};
-use super::{Features, Figure, Fitted, Solver, SolverFamily, StoredFeatures, Wanted};
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::{self, FitData, StoredFeatures, Sums, Values, Wanted};
 use crate::quadratic::OnFeatures;
-use crate::train::{Cut, Shape};
+use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
 use faer::Mat;
 use kapprox::Real;
@@ -45,17 +45,17 @@ impl<T: Real> Solver<T> for MeanEmbedding {
         true
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
         plan.term(
             "distances of the rows",
-            n.saturating_mul(8).saturating_add(kept::values_bytes(n, 8)),
+            n.saturating_mul(8).saturating_add(features::values_bytes(n, 8)),
             "learn from fewer rows (`rows`)",
         )
-        .term("mean of the features", 8 * (1 + kept::STATES) * shape.map.p, "lower `rank`")
+        .term("mean of the features", 8 * (1 + features::STATES) * shape.map.p, "lower `rank`")
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted { squares: true, ..Wanted::default() })?;
         let (n, rows) = (kept.n as f64, Some(kept.n as u64));
         let observer = data.resources.stages.stage("mean", rows);
@@ -83,7 +83,7 @@ impl<T: Real> Solver<T> for MeanEmbedding {
             Figure { name: "threshold of the squared distance", values: vec![threshold] },
         ];
         let weights = Mat::from_fn(kept.p, 1, |i, _| 2.0 * mean[i]);
-        let passes = if data.keep == super::FeatureTier::Recomputed { 3 } else { 1 };
+        let passes = if data.keep == features::FeatureTier::Recomputed { 3 } else { 1 };
         Ok(Fitted {
             weights,
             intercept: vec![threshold],

@@ -16,10 +16,10 @@
 //! References: Rosenblatt 1958; Freund, Schapire, "Large margin classification using the perceptron algorithm", Machine
 //! Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for multiclass problems", JMLR 3, 2003.
 
-use super::kept::{StoredFeatures, Tile, Wanted};
 use super::parameter::{INTERCEPT, Parameter, ParameterKind, STEPS, TOLERANCE};
-use super::{Features, Figure, Fitted, Solver, SolverFamily};
-use crate::train::{Cut, Shape};
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::{FitData, StoredFeatures, Tile, Wanted};
+use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
 use faer::Mat;
 use kapprox::{Real, vectorised};
@@ -64,7 +64,7 @@ impl<T: Real> Solver<T> for Perceptron {
         true
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
         plan.term("classes of all rows", n.saturating_mul(4), "").term(
             "coefficients and their sum",
@@ -73,7 +73,7 @@ impl<T: Real> Solver<T> for Perceptron {
         )
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let columns = data.targets.count();
         let fresh = || State::new(kept.p, columns, self.constant);

@@ -21,11 +21,11 @@
 //! subspaces and submanifolds", Pattern Recognition 44, 2011.
 
 use super::kpca::sign;
-use super::parameter::{COMPONENTS, TOLERANCE};
+use super::parameter::{COMPONENTS, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Features, Figure, Fitted, Solver, SolverFamily, ridge};
-use crate::train::plan::GRAM;
-use crate::train::{Cut, Shape, TrainOptions, Work};
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::{FitData, GRAM};
+use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{Error, FoldGram, Result, Task};
 use faer::{Mat, MatRef};
 use kapprox::decompose::symmetric_eigen;
@@ -36,7 +36,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "spca",
     about: "supervised principal components: the directions that depend most on a target",
     task: Task::Regression,
-    parameters: &[ridge::TASK, COMPONENTS, TARGET_KERNEL, TOLERANCE],
+    parameters: &[TASK, COMPONENTS, TARGET_KERNEL, TOLERANCE],
     make: |settings| {
         Ok(Box::new(SupervisedPca {
             components: settings.count(&COMPONENTS).unwrap_or_default(),
@@ -56,7 +56,7 @@ struct SupervisedPca {
 }
 
 impl<T: Real> Solver<T> for SupervisedPca {
-    fn check(&self, work: &Work<'_>) -> Result<()> {
+    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         work.refuse_weights("the solver", "only ridge does")?;
         target::check(self.target_kernel.as_ref(), work.options.task)
     }
@@ -74,17 +74,17 @@ impl<T: Real> Solver<T> for SupervisedPca {
         target::columns(self.target_kernel.as_ref(), options.task, t)
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let (p, t) = (shape.map.p, shape.moment_columns.max(1));
         let plan = plan.term("covariances with the target", 8 * t * (4 * p + 6 * t), "lower `rank`");
         target::plan(plan, shape)
     }
 
-    fn own_passes(&self, work: &Work<'_>) -> [u64; 2] {
+    fn own_passes(&self, work: &FitRequest<'_>) -> [u64; 2] {
         [target::passes(self.target_kernel.as_ref(), work.options.task), 0]
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let kernel = target::needed(self.target_kernel.as_ref(), data.options.task);
         let target = kernel.map(|kernel| target::features(kernel, data)).transpose()?;
         let state = data.moments_with(target.as_ref().map(|target| &target.map as _))?;

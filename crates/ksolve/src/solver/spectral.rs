@@ -18,12 +18,12 @@
 //! References: Ng, Jordan, Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001; Fowlkes, Belongie, Chung,
 //! Malik, "Spectral grouping using the Nyström method", IEEE TPAMI 26, 2004.
 
-use super::kept::{StoredFeatures, Sums, Wanted};
 use super::lloyd::{self, Space};
-use super::parameter::{self, CLUSTERS, STARTS, TOLERANCE};
-use super::{Features, Figure, Fitted, Solver, SolverFamily};
+use super::parameter::{CLUSTERS, STARTS, TOLERANCE};
+use super::{Figure, Fitted, Solver, SolverFamily};
+use crate::features::{FitData, StoredFeatures, Sums, Wanted};
+use crate::request::{PassShape, ProblemSize};
 use crate::strips::for_each_strip;
-use crate::train::{Cut, Shape};
 use crate::{Error, GramScratch, GramState, Result, Task};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
@@ -38,7 +38,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     parameters: &[CLUSTERS, STARTS, TOLERANCE],
     make: |settings| {
         Ok(Box::new(Spectral {
-            clusters: parameter::clusters(settings)?,
+            clusters: lloyd::clusters(settings)?,
             starts: settings.count(&STARTS).unwrap_or_default(),
         }))
     },
@@ -59,12 +59,12 @@ impl<T: Real> Solver<T> for Spectral {
         true
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let plan = self::plan::<T>(plan, shape, cut);
         lloyd::plan(plan, shape, cut, self.clusters, self.clusters)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let Normalised { gram, .. } = normalised(data, &kept)?;
         let (projection, eigenvalues) = {
@@ -119,7 +119,7 @@ pub(super) struct Normalised {
     pub(super) floor: f64,
 }
 
-pub(super) fn plan<T: Real>(plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+pub(super) fn plan<T: Real>(plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
     let p = shape.map.p;
     plan.term("normalised moments and their eigenvectors", 8 * 8 * p * p, "lower `rank`")
         .term("rows over their degrees", cut.tile * p * shape.element, "lower `rank`")
@@ -127,7 +127,7 @@ pub(super) fn plan<T: Real>(plan: Plan, shape: &Shape, cut: Cut) -> Plan {
 }
 
 /// Computes the moments, and warns of rows with a degree below the floor: two passes over the features.
-pub(super) fn normalised<T: Real>(data: &Features<'_, T>, kept: &StoredFeatures<'_, T>) -> Result<Normalised> {
+pub(super) fn normalised<T: Real>(data: &FitData<'_, T>, kept: &StoredFeatures<'_, T>) -> Result<Normalised> {
     let (p, workers, stages) = (kept.p, kept.workers(), data.resources.stages);
     let stage = stages.stage("sum of features", Some(data.rows));
     let Sums(sums) = kept.fold("sum of features", &*stage, &|| Sums::new(p), |sums, tile| {

@@ -1,8 +1,8 @@
 //! Features of the targets, for solvers with a kernel on the target: the Nyström map on some of the targets.
 
-use super::Features;
 use super::parameter::{COMPONENTS, Parameter, ParameterKind};
-use crate::train::Shape;
+use crate::features::FitData;
+use crate::request::ProblemSize;
 use crate::{Error, FoldGram, Result, Targets, Task};
 use faer::{MatMut, MatRef};
 use kapprox::kernel::{Kernel, Spec};
@@ -76,7 +76,7 @@ pub(super) fn columns(kernel: Option<&Spec>, task: Task, t: usize) -> usize {
 }
 
 /// Adds what it takes to make the features of the targets to a plan: the sample and its factor.
-pub(super) fn plan(plan: Plan, shape: &Shape) -> Plan {
+pub(super) fn plan(plan: Plan, shape: &ProblemSize) -> Plan {
     match shape.moment_columns == shape.t {
         true => plan,
         false => {
@@ -93,7 +93,7 @@ pub(super) struct TargetFeatures {
 }
 
 /// Makes the map of `kernel` on a sample of the targets, in one pass over the rows.
-pub(super) fn features<T: Real>(kernel: &Spec, data: &Features<'_, T>) -> Result<TargetFeatures> {
+pub(super) fn features<T: Real>(kernel: &Spec, data: &FitData<'_, T>) -> Result<TargetFeatures> {
     let (t, keys) = (data.targets.count(), Stream::new(data.options.seed, Purpose::Median, 1));
     let share = (SAMPLE as f64 / data.rows.max(1) as f64).min(1.0);
     let sample = data.fold("sample of the target", &SampledTargets { targets: data.targets, keys, share })?.0;

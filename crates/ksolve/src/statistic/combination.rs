@@ -15,14 +15,13 @@
 //! Reference: Cortes, Mohri, Rostamizadeh, "Algorithms for learning kernels based on centered alignment", JMLR 13, 2012.
 
 use super::alignment::CentredMoments;
-use crate::metric::MetricSource;
+use crate::prepare::landmarks::Mapping;
+use crate::prepare::plan;
+use crate::prepare::survey::survey;
+use crate::request::{FitRequest, MetricSource, PassShape, ProblemSize, Resources, Stage, TrainOptions};
 use crate::solver::MapFeatures;
 use crate::stacked::StackedMaps;
-use crate::train::landmarks::Mapping;
-use crate::train::plan::{self, Cut};
-use crate::train::prepare::{self, check};
-use crate::train::survey::survey;
-use crate::train::{Resources, Stage, TrainOptions, Work};
+use crate::train::prepared::{self, check};
 use crate::{Error, FoldSpec, Folds, GramState, Result, RidgeFold};
 use faer::prelude::*;
 use faer::{Mat, Side};
@@ -78,7 +77,7 @@ pub fn combine<T: Real>(
     check_options(options, kernels)?;
     // the weights are found anew by a run that goes on: they take little time beside the fit
     let resources = &Resources { journal: None, ..*resources };
-    let (t, _) = prepare::known(selected, options, resources)?;
+    let (t, _) = prepared::known(selected, options, resources)?;
     let (cut, plans) = planned::<T>(selected, &of(options, &kernels[0]), kernels.len(), t, resources)?;
     check(plans)?;
     let survey = survey(selected, options, cut, resources)?;
@@ -117,12 +116,13 @@ pub(crate) fn forecast<T: Real>(
 ) -> Result<Vec<Stage>> {
     check_options(options, kernels)?;
     let own: Vec<TrainOptions> = kernels.iter().map(|kernel| of(options, kernel)).collect();
-    let known = prepare::known(selected, &own[0], resources)?;
+    let known = prepared::known(selected, &own[0], resources)?;
     let plans = planned::<T>(selected, &own[0], kernels.len(), known.0, resources)?.1;
     // statistics, landmarks and maps kernel by kernel, the moments of all, and the weights
     let mut passes = [1, 0, 0, 1, 0];
     for options in &own {
-        let [choosing, making] = Work::new::<T>(selected, options, resources, known, &MapFeatures)?.passes_of_map();
+        let [choosing, making] =
+            FitRequest::new::<T>(selected, options, resources, known, &MapFeatures)?.passes_of_map();
         passes[1] += choosing;
         passes[2] += making;
     }
@@ -163,8 +163,8 @@ fn planned<T: Real>(
     kernels: usize,
     t: usize,
     resources: &Resources<'_>,
-) -> Result<(Cut, Vec<kstore::Plan>)> {
-    let mut shape = prepare::shape::<T>(selected, options, resources, t, 1)?;
+) -> Result<(PassShape, Vec<kstore::Plan>)> {
+    let mut shape = ProblemSize::of_selected::<T>(selected, options, resources.workers.threads(), t, 1)?;
     let map = &mut shape.map;
     map.p *= kernels;
     map.making += (kernels - 1) * map.footprint.fixed;

@@ -13,12 +13,12 @@
 //! Reference: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13, 2012, equations 3 and
 //! 5.
 
+use super::options::StatisticOptions;
 use super::relabel::{Choices, p_value};
-use super::run::StatisticOptions;
 use super::{Measured, PValues, require};
+use crate::prepare::{candidates, plan};
+use crate::request::{PassShape, ProblemSize, Resources, tile_rows};
 use crate::solver::ridge::iterative::tiles::Tiles;
-use crate::train::plan::{self, Cut, Shape};
-use crate::train::{Resources, candidates};
 use crate::{Certificate, Result};
 use faer::{Mat, MatRef};
 use kapprox::Real;
@@ -32,7 +32,7 @@ const TOGETHER: usize = 64;
 
 const ROWS: &str = "compare fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
 
-pub(super) fn plan(shape: &Shape, budget: usize, permutations: usize) -> Plan {
+pub(super) fn plan(shape: &ProblemSize, budget: usize, permutations: usize) -> Plan {
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
     let vectors = 2 * 8 * TOGETHER.min(permutations.saturating_add(2));
     // as a sample of all rows, in the order of keys and then of rows
@@ -43,7 +43,7 @@ pub(super) fn plan(shape: &Shape, budget: usize, permutations: usize) -> Plan {
         .term("labels and their products", n.saturating_mul(vectors + 8), ROWS)
         .term("keys of the rows", Choices::bytes(n, shape.threads), "take `permutations` 0")
         .term("kernel blocks", tiles, "lower `threads`")
-        .term("decoders and tiles", shape.cursor.at(plan::tile_rows(shape.d, shape.map.p, shape.element)) * 4, ROWS)
+        .term("decoders and tiles", shape.cursor.at(tile_rows(shape.d, shape.map.p, shape.element)) * 4, ROWS)
 }
 
 /// Measures the statistic of the first `m` of `n` rows and the others.
@@ -52,7 +52,7 @@ pub(super) fn measure<T: Real>(
     source: &dyn RowSource<T>,
     n: u64,
     m: u64,
-    cut: Cut,
+    cut: PassShape,
     options: &StatisticOptions,
     resources: &Resources<'_>,
 ) -> Result<Measured> {

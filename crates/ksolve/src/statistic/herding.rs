@@ -17,10 +17,10 @@
 //! "On the equivalence between herding and conditional gradient algorithms", ICML 2012.
 
 use super::StatisticOptions;
-use crate::solver::{FeatureTier, Features, Points, StoredFeatures, Wanted};
-use crate::train::plan::{self, Cut, Shape};
-use crate::train::prepare::{self, Prepared};
-use crate::train::{Resources, View};
+use crate::features::{FeatureTier, FitData, Points, StoredFeatures, Wanted};
+use crate::prepare::plan;
+use crate::request::{PassShape, ProblemSize, Resources, RowAccess};
+use crate::train::prepared::{self, Prepared};
 use crate::{Error, Result};
 use kapprox::Real;
 use kstore::{Pass, Plan, Selected};
@@ -71,16 +71,19 @@ pub fn represent<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Represented> {
     let training = options.training(&options.kernel);
-    let shape = Shape { keeps: true, ..prepare::shape::<T>(selected, &training, resources, 0, 1)? };
-    let place = |shape: &Shape, cut: Cut| -> (FeatureTier, Plan) {
+    let shape = ProblemSize {
+        keeps: true,
+        ..ProblemSize::of_selected::<T>(selected, &training, resources.workers.threads(), 0, 1)?
+    };
+    let place = |shape: &ProblemSize, cut: PassShape| -> (FeatureTier, Plan) {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-        let plan = plan::features("herding", shape, cut, resources.memory)
+        let plan = plan::pass_features("herding", shape, cut, resources.memory)
             .term("numbers of the rows", n.saturating_mul(9), "herd fewer rows (`rows`)")
             .term("picks", count.saturating_mul(32), "lower `count`");
         FeatureTier::choose(plan, shape, resources)
     };
     let plans = plan::cut::<T>(&shape, &|cut| place(&shape, cut).1, resources.memory);
-    let prepared = prepare::prepare::<T>(selected, &training, View::Features, resources, plans)?;
+    let prepared = prepared::prepare::<T>(selected, &training, RowAccess::Features, resources, plans)?;
     let Prepared { survey, mapped, cut, .. } = &prepared;
     let (keep, plan) = place(&shape, *cut);
     keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
@@ -110,7 +113,7 @@ pub fn represent<T: Real>(
 ///
 /// # Errors
 /// Errors of reading the rows and the map; [`Error::TooFewFor`] where there are fewer rows.
-pub fn herd<T: Real>(data: &Features<'_, T>, count: usize) -> Result<Herd> {
+pub fn herd<T: Real>(data: &FitData<'_, T>, count: usize) -> Result<Herd> {
     super::require("herding", count as u64, data.rows)?;
     let (kept, _) = StoredFeatures::gather(data, Wanted::default())?;
     let (mean, variance) = mean(data, &kept)?;
@@ -149,7 +152,7 @@ pub fn herd<T: Real>(data: &Features<'_, T>, count: usize) -> Result<Herd> {
 }
 
 /// Computes μ and tr C: one pass over the features.
-fn mean<T: Real>(data: &Features<'_, T>, kept: &StoredFeatures<'_, T>) -> Result<(Vec<f64>, f64)> {
+fn mean<T: Real>(data: &FitData<'_, T>, kept: &StoredFeatures<'_, T>) -> Result<(Vec<f64>, f64)> {
     let (mut mean, mut squares, n) = (vec![0.0; kept.p], 0.0, kept.n as f64);
     let observer = data.resources.stages.stage("mean", Some(kept.n as u64));
     kept.visit(&*observer, |tile| {

@@ -28,10 +28,10 @@
 use super::null::Mixture;
 use super::relabel::{order, p_value};
 use super::{Compares, Division, Measure, Measured, PValues, StatisticFamily, require};
+use crate::features::{FitData, StoredFeatures, Wanted};
+use crate::request::{PassShape, ProblemSize};
 use crate::solver::kpca::covariance;
-use crate::solver::{Features, StoredFeatures, Wanted};
 use crate::strips::{Pool, for_each_strip};
-use crate::train::{Cut, Shape};
 use crate::{Error, Result};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
@@ -51,7 +51,7 @@ pub(super) const FAMILY: StatisticFamily = StatisticFamily {
 /// Rows of a product of one thread: 1,024 x 500 features in f32 are 2 MB.
 const STRIP: usize = 1024;
 
-fn plan(plan: Plan, shape: &Shape, _: Cut, permutations: usize) -> Plan {
+fn plan(plan: Plan, shape: &ProblemSize, _: PassShape, permutations: usize) -> Plan {
     // p and q are halves of the features of both
     let (p, e) = (shape.map.p.div_ceil(2), shape.element);
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
@@ -67,7 +67,7 @@ fn plan(plan: Plan, shape: &Shape, _: Cut, permutations: usize) -> Plan {
     )
 }
 
-fn measure<T: Real>(data: &Features<'_, T>, p: Division, permutations: usize) -> Result<Measured> {
+fn measure<T: Real>(data: &FitData<'_, T>, p: Division, permutations: usize) -> Result<Measured> {
     require("hsic", 4, data.rows)?;
     let (kept, gathered) = StoredFeatures::gather(data, Wanted { moments: true, ..Wanted::default() })?;
     let n = kept.n as f64;
@@ -116,7 +116,7 @@ impl Spreads {
 }
 
 /// Computes a, b and d: one pass over the features.
-fn spreads<T: Real>(data: &Features<'_, T>, kept: &StoredFeatures<'_, T>, mean: &[f64], p: usize) -> Result<Spreads> {
+fn spreads<T: Real>(data: &FitData<'_, T>, kept: &StoredFeatures<'_, T>, mean: &[f64], p: usize) -> Result<Spreads> {
     let mut spreads = Spreads::default();
     let observer = data.resources.stages.stage("spread of the features", Some(kept.n as u64));
     kept.visit(&*observer, |tile| {
@@ -146,7 +146,7 @@ struct Buffers<T> {
 /// The biased statistic for each of some random orders of the rows of psi. One thread computes a permutation, strip by
 /// strip.
 fn permuted<T: Real>(
-    data: &Features<'_, T>,
+    data: &FitData<'_, T>,
     kept: &StoredFeatures<'_, T>,
     mean: &[f64],
     p: usize,

@@ -22,11 +22,10 @@
 use super::null::Mixture;
 use super::relabel::{Choices, p_value};
 use super::{Compares, Division, Measure, Measured, PValues, StatisticFamily, require};
-use crate::solver::Features;
+use crate::features::{FitData, StoredFeatures, Tile, Wanted};
+use crate::request::{PassShape, ProblemSize};
 use crate::solver::kpca::covariance;
-use crate::solver::{StoredFeatures, Tile, Wanted};
 use crate::strips::for_each_strip;
-use crate::train::{Cut, Shape};
 use crate::{Error, Result};
 use kapprox::Real;
 use kapprox::decompose::symmetric_eigenvalues;
@@ -44,7 +43,7 @@ pub(super) const FAMILY: StatisticFamily = StatisticFamily {
 /// Rows whose labels are drawn by one thread at a time.
 const LABELLED: usize = 64;
 
-fn plan(plan: Plan, shape: &Shape, cut: Cut, permutations: usize) -> Plan {
+fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, permutations: usize) -> Plan {
     let (p, e, labels) = (shape.map.p, shape.element, permutations.saturating_add(1));
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
     plan.term("covariance and its eigenvalues", 4 * 8 * p * p, "lower `rank`")
@@ -53,7 +52,7 @@ fn plan(plan: Plan, shape: &Shape, cut: Cut, permutations: usize) -> Plan {
         .term("keys of the rows", Choices::bytes(n, shape.threads), "take `permutations` 0")
 }
 
-fn measure<T: Real>(data: &Features<'_, T>, first: Division, permutations: usize) -> Result<Measured> {
+fn measure<T: Real>(data: &FitData<'_, T>, first: Division, permutations: usize) -> Result<Measured> {
     let n = usize::try_from(data.rows).unwrap_or(usize::MAX);
     let (m, k) = (first, n - first);
     require("mmd of a sample", 2, m.min(k) as u64)?;
@@ -110,7 +109,7 @@ impl LabelSums {
 
 /// Computes the sums for the observed and the random labels: one pass over the features.
 fn sums<T: Real>(
-    data: &Features<'_, T>,
+    data: &FitData<'_, T>,
     kept: &StoredFeatures<'_, T>,
     m: usize,
     choices: &Choices,

@@ -16,7 +16,7 @@
 //!
 //! ```
 //! use ksolve::statistic::{Compared, StatisticOptions, by_name, measure};
-//! use ksolve::train::{Resources, Unwatched};
+//! use ksolve::request::{Resources, Unwatched};
 //! use kstore::{Selection, Table, Workers};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
@@ -47,14 +47,16 @@ mod herding;
 mod hsic;
 mod mmd;
 mod null;
+mod options;
 mod relabel;
 mod run;
 
 pub use herding::{Herd, Represented, herd, represent};
-pub use run::{Compared, StatisticOptions, measure};
+pub use options::StatisticOptions;
+pub use run::{Compared, measure};
 
-use crate::solver::Features;
-use crate::train::{Cut, Shape};
+use crate::features::FitData;
+use crate::request::{PassShape, ProblemSize};
 use crate::{Certificate, Result};
 use kapprox::{PrecisionPair, Real};
 use kstore::Plan;
@@ -78,7 +80,7 @@ pub struct StatisticFamily {
     /// The kind of samples that it compares.
     pub compares: Compares,
     /// Adds the memory that is held beside the features to a plan.
-    plan: fn(Plan, &Shape, Cut, usize) -> Plan,
+    plan: fn(Plan, &ProblemSize, PassShape, usize) -> Plan,
     /// True where permutations need the features of any row at any time.
     keeps: bool,
     measure: Measure,
@@ -88,7 +90,7 @@ pub struct StatisticFamily {
 type Division = usize;
 
 /// A function that measures, from the features of all rows, the division and the number of permutations.
-type MeasureFeatures<T> = fn(&Features<'_, T>, Division, usize) -> Result<Measured>;
+type MeasureFeatures<T> = fn(&FitData<'_, T>, Division, usize) -> Result<Measured>;
 
 #[derive(Clone, Copy, Debug)]
 struct Measure(MeasureFeatures<f32>, MeasureFeatures<f64>);

@@ -1,17 +1,16 @@
 //! The run of a statistic on tables: scaling, maps and the memory plan.
 
+use super::options::StatisticOptions;
 use super::{Compares, Outcome, StatisticFamily, exact};
+use crate::features::{self, FeatureTier, FitData, Points};
 use crate::gram::{GramScratch, GramState};
-use crate::solver::{FeatureTier, Features, Points, kept};
-use crate::train::landmarks::{Mapped, Mapping};
-use crate::train::plan::{self, Cut, Shape};
-use crate::train::prepare::{self, check};
-use crate::train::survey::{self, Survey};
-use crate::train::{LandmarkSource, Resources, Scaling, Task, TrainOptions};
+use crate::prepare::landmarks::{Mapped, Mapping};
+use crate::prepare::plan;
+use crate::prepare::survey::{self, Survey};
+use crate::request::{PassShape, ProblemSize, Resources, TrainOptions};
+use crate::train::prepared::check;
 use crate::{Error, Folds, Result, Targets};
 use kapprox::Real;
-use kapprox::kernel::Spec;
-use kapprox::map::MapSpec;
 use kstore::source::Chained;
 use kstore::{Plan, Reading, RowSource, Selected, Statistics, StatisticsFold, TableRows};
 
@@ -29,58 +28,6 @@ impl<'a> Compared<'a> {
         match self {
             Self::Samples(first, second) => vec![first, second],
             Self::Columns(rows) => vec![rows],
-        }
-    }
-}
-
-/// The options of a statistic, which define the result for given rows.
-#[derive(Clone, Debug)]
-pub struct StatisticOptions {
-    /// Scaling of the features, over all rows of the test.
-    pub scaling: Scaling,
-    /// The kernel of two samples, or of the first columns; a median still to be taken is taken on a sample of all rows.
-    pub kernel: Spec,
-    /// The kernel of the second columns; not read for two samples.
-    pub other: Spec,
-    /// The map from rows to features.
-    pub map: MapSpec,
-    /// The landmark scheme, or the table with the landmarks, for maps that have some.
-    pub landmarks: LandmarkSource,
-    /// Number of rows that landmarks are chosen among; `None` for all.
-    pub candidates: Option<usize>,
-    /// Number of features of each map.
-    pub rank: usize,
-    /// Number of random labellings.
-    pub permutations: usize,
-    /// Seed of every random choice.
-    pub seed: u64,
-}
-
-impl StatisticOptions {
-    /// The default options with a kernel: standard scaling, 300 landmarks by randomly pivoted Cholesky among 50,000
-    /// rows, 1,000 permutations, seed 0.
-    pub fn new(kernel: Spec) -> Self {
-        Self {
-            scaling: Scaling::default(),
-            other: kernel.clone(),
-            kernel,
-            map: MapSpec::default(),
-            landmarks: LandmarkSource::default(),
-            candidates: Some(50_000),
-            rank: 300,
-            permutations: 1000,
-            seed: 0,
-        }
-    }
-
-    pub(super) fn training(&self, kernel: &Spec) -> TrainOptions {
-        TrainOptions {
-            scaling: self.scaling,
-            map: self.map.clone(),
-            landmarks: self.landmarks.clone(),
-            candidates: self.candidates,
-            seed: self.seed,
-            ..TrainOptions::new(Task::Components, kernel.clone(), self.rank)
         }
     }
 }
@@ -105,8 +52,8 @@ pub fn measure<T: Real>(
     let unscaled = open::<T>(&tables, &Reading::default())?;
     let source = chain(&unscaled)?;
     options.kernel.check_features(source.shape().features)?;
-    let shape = Shape { keeps: true, ..prepare::shape_of(&source, &training, resources, 0, 1)? };
-    let stage = |cut: Cut| match options.map.is_exact() {
+    let shape = ProblemSize { keeps: true, ..ProblemSize::of(&source, &training, resources.workers.threads(), 0, 1)? };
+    let stage = |cut: PassShape| match options.map.is_exact() {
         true => exact::plan(&shape, resources.memory, options.permutations),
         false => last::<T>(family, &shape, options, cut, resources).1,
     };
@@ -137,7 +84,7 @@ pub fn measure<T: Real>(
         Compares::Samples => usize::try_from(sizes[0]).unwrap_or(usize::MAX),
         Compares::Columns => ranks[0],
     };
-    let features = Features {
+    let features = FitData {
         source,
         kernel: &kernel,
         map: &*map,
@@ -175,15 +122,15 @@ fn check_samples(family: &StatisticFamily, tables: usize, options: &StatisticOpt
 /// The place where the features are kept, and the memory plan of the statistic's stage.
 fn last<T: Real>(
     family: &StatisticFamily,
-    shape: &Shape,
+    shape: &ProblemSize,
     options: &StatisticOptions,
-    cut: Cut,
+    cut: PassShape,
     resources: &Resources<'_>,
 ) -> (FeatureTier, Plan) {
     let p = shape.map.p;
-    let moments = kept::STATES * GramState::bytes(p, 0, 1) + GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads);
+    let moments = features::STATES * GramState::bytes(p, 0, 1) + GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads);
     let plan =
-        plan::features(family.name, shape, cut, resources.memory).term("second moments", moments, "lower `rank`");
+        plan::pass_features(family.name, shape, cut, resources.memory).term("second moments", moments, "lower `rank`");
     let plan = (family.plan)(plan, shape, cut, options.permutations);
     if family.keeps && options.permutations > 0 {
         let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
@@ -208,7 +155,7 @@ fn chain<T: Real>(rows: &[TableRows<T>]) -> Result<Chained<'_, T>> {
 fn survey(
     tables: &[&Selected],
     training: &TrainOptions,
-    cut: Cut,
+    cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<(Survey, Vec<u64>)> {
     let (mut total, mut sizes): (Option<Statistics>, Vec<u64>) = (None, Vec::new());

@@ -1,55 +1,37 @@
 //! What a run would need: its stages with their memory, their passes, and the bytes that these read. How long they take is not told: that
 //! depends on the solver, the map and the machine, and each stage shows its own rate once it is at work.
 
-use super::options::{Resources, TrainOptions};
-use super::plan::Cut;
-use super::stage::{Stage, View, Work, fit};
-use super::{prepare, run};
-use crate::Result;
+use crate::request::{FitRequest, Forecast, PassShape, Resources, RowAccess, Stage, TrainOptions, fit};
 use crate::solver::Solver;
+use crate::train::prepared;
+use crate::{FoldSpec, Result, metric};
 use kapprox::Real;
 use kstore::checkpoint::Journal;
 use kstore::{Reading, RowBuf, RowSource, Selected};
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 /// Time in which rows are read to tell the bytes of a row.
 const READING: Duration = Duration::from_millis(150);
 
-/// What a run would need.
-#[derive(Clone, Debug)]
-pub struct Forecast {
-    /// Stored rows of the selection: an upper bound on the rows.
-    pub rows: u64,
-    /// How passes are cut into tiles, segments and lanes.
-    pub cut: Cut,
-    /// The stages, in their order.
-    pub stages: Vec<Stage>,
-    /// Number of threads that it was made for.
-    pub threads: usize,
-    /// Bytes that a pass reads for a stored row; `None` where the first rows tell nothing.
-    pub row_bytes: Option<f64>,
+/// The folds are those of solvers that hold rows out; for others there are none.
+pub(super) fn own_folds<'a, T: Real>(options: &'a TrainOptions, solver: &dyn Solver<T>) -> Cow<'a, TrainOptions> {
+    match solver.holds_out() || options.folds == FoldSpec::None {
+        true => Cow::Borrowed(options),
+        false => Cow::Owned(TrainOptions { folds: FoldSpec::None, ..options.clone() }),
+    }
 }
 
-impl Forecast {
-    /// Bytes of memory of the stage that needs most.
-    pub fn bytes(&self) -> usize {
-        self.stages.iter().map(|stage| stage.plan.bytes()).max().unwrap_or(0)
-    }
-
-    /// True where every stage fits the budget.
-    pub fn fits(&self) -> bool {
-        fit(&self.stages)
-    }
-
-    /// Number of passes over the table.
-    pub fn passes(&self) -> u64 {
-        self.stages.iter().map(|stage| stage.passes).sum()
-    }
-
-    /// Bytes that so many passes read from storage.
-    pub fn bytes_read(&self, passes: u64) -> Option<u64> {
-        Some((passes as f64 * self.rows as f64 * self.row_bytes?) as u64)
-    }
+/// The stages of a run: those of the solver, and behind the statistics the learning of a metric, where one is learned.
+pub(super) fn all_stages<T: Real>(
+    solver: &dyn Solver<T>,
+    view: RowAccess,
+    work: &FitRequest<'_>,
+) -> Result<(PassShape, Vec<Stage>)> {
+    let (cut, mut stages) = solver.stages(view, work)?;
+    let metric = metric::stage::<T>(work)?;
+    stages.splice(1..1, metric);
+    Ok((cut, stages))
 }
 
 /// The forecast of a run. Reads the labels, where there are some, and the first rows; writes nothing.
@@ -62,9 +44,9 @@ pub fn forecast<T: Real>(
     solver: &dyn Solver<T>,
     resources: &Resources<'_>,
 ) -> Result<Forecast> {
-    let options = run::own_folds(options, solver);
-    let known = prepare::known(selected, &options, resources)?;
-    let work = Work::new::<T>(selected, &options, resources, known, solver)?;
+    let options = own_folds(options, solver);
+    let known = prepared::known(selected, &options, resources)?;
+    let work = FitRequest::new::<T>(selected, &options, resources, known, solver)?;
     of(selected, solver, solver.view(&work)?, &work)
 }
 
@@ -72,8 +54,8 @@ pub fn forecast<T: Real>(
 pub(super) fn announce<T: Real>(
     selected: &Selected,
     solver: &dyn Solver<T>,
-    view: View,
-    work: &Work<'_>,
+    view: RowAccess,
+    work: &FitRequest<'_>,
 ) -> Result<()> {
     let Resources { stages, journal, .. } = *work.resources;
     // the part of one process says little, and the rows may be elsewhere
@@ -88,14 +70,19 @@ pub(super) fn announce<T: Real>(
     Ok(())
 }
 
-fn of<T: Real>(selected: &Selected, solver: &dyn Solver<T>, view: View, work: &Work<'_>) -> Result<Forecast> {
-    let (cut, stages) = run::all_stages(solver, view, work)?;
+fn of<T: Real>(
+    selected: &Selected,
+    solver: &dyn Solver<T>,
+    view: RowAccess,
+    work: &FitRequest<'_>,
+) -> Result<Forecast> {
+    let (cut, stages) = all_stages(solver, view, work)?;
     // what does not fit is not tried either
     let row_bytes = if fit(&stages) { row_bytes(selected, cut)? } else { None };
     Ok(Forecast { rows: work.shape.n, cut, stages, threads: work.shape.threads, row_bytes })
 }
 
-fn row_bytes(selected: &Selected, cut: Cut) -> Result<Option<f64>> {
+fn row_bytes(selected: &Selected, cut: PassShape) -> Result<Option<f64>> {
     let selected = selected.counting_apart();
     let (source, range) = (selected.rows::<f64>(Reading::default())?, selected.range());
     // a rare condition is not searched for through the whole table

@@ -11,29 +11,14 @@
 //!
 //! With a scratch folder one more pass, after the first, writes the rows there, decoded and scaled, for all that follow.
 
-mod cached;
-pub(crate) mod candidates;
 mod forecast;
-pub(crate) mod landmarks;
-mod options;
-pub(crate) mod plan;
-pub(crate) mod prepare;
+pub(crate) mod prepared;
 mod report;
 mod run;
-mod stage;
-pub(crate) mod survey;
-mod tolerance;
 mod trained;
-pub(crate) mod whole;
 
-pub use forecast::{Forecast, forecast};
-pub use options::{LandmarkSource, Resources, Scaling, Stages, Task, TrainOptions, Unwatched};
-pub use plan::{Cut, Shape, tile_rows};
-pub(crate) use plan::{RANK, landmark_stages, on_features};
-pub use report::{FitReport, LAMBDA, LandmarkReport, MetricReport, Solved, Train};
+pub use forecast::forecast;
+pub use report::{FitReport, LAMBDA, LandmarkReport, MetricReport, Train};
 pub use run::train;
-pub(crate) use stage::fit;
-pub use stage::{Stage, View, Work};
-pub(crate) use tolerance::Residuals;
 pub use trained::Trained;
-pub(crate) use trained::{explained, needs_wide_for, target_names};
+pub(crate) use trained::target_names;

@@ -1,7 +1,7 @@
 //! The report of a training run: what was learned, from what, and at what cost.
 
 use crate::metric::RoundReport;
-use crate::solver::Figure;
+use crate::solver::{Figure, Solved};
 use crate::{Cell, Certificate};
 use kstore::Label;
 
@@ -154,13 +154,4 @@ pub struct Train {
     /// Mean squared error of every row by the fit to all others, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loo_mse: Option<f64>,
-}
-
-/// The method by which a system was solved.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Solved {
-    /// Name of the method: `direct` or `pcg`.
-    pub name: &'static str,
-    /// Why this method was taken, and with what settings; a sentence for the report.
-    pub why: String,
 }

@@ -1,46 +1,15 @@
 //! The run of every solver: one list of stages, one sequence of passes.
 
-use super::forecast;
-use super::options::{Resources, TrainOptions};
-use super::plan::{self, Cut, Shape};
-use super::prepare::{self, Prepared};
-use super::stage::{Stage, View, Work, plans};
+use super::forecast::{self, all_stages, own_folds};
 use super::trained::{Parts, Trained};
-use crate::metric;
-use crate::solver::{FeatureTier, Fitted, Solver};
-use crate::{Certificate, Error, FoldSpec, Result};
+use crate::features::FeatureTier;
+use crate::prepare::plan::last;
+use crate::request::{FitRequest, Resources, RowAccess, TrainOptions, plans};
+use crate::solver::{Fitted, Solver};
+use crate::train::prepared::{self, Prepared};
+use crate::{Certificate, Error, Result};
 use kapprox::Real;
 use kstore::{Plan, Selected};
-use std::borrow::Cow;
-
-/// The folds are those of solvers that hold rows out; for others there are none.
-pub(super) fn own_folds<'a, T: Real>(options: &'a TrainOptions, solver: &dyn Solver<T>) -> Cow<'a, TrainOptions> {
-    match solver.holds_out() || options.folds == FoldSpec::None {
-        true => Cow::Borrowed(options),
-        false => Cow::Owned(TrainOptions { folds: FoldSpec::None, ..options.clone() }),
-    }
-}
-
-/// The stages of a run: those of the solver, and behind the statistics the learning of a metric, where one is learned.
-pub(super) fn all_stages<T: Real>(solver: &dyn Solver<T>, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
-    let (cut, mut stages) = solver.stages(view, work)?;
-    let metric = metric::stage::<T>(work)?;
-    stages.splice(1..1, metric);
-    Ok((cut, stages))
-}
-
-/// What the solver's last stage holds, and where its features are kept.
-pub(super) fn last(
-    shape: &Shape,
-    add: &dyn Fn(Plan, Cut) -> Plan,
-    cut: Cut,
-    resources: &Resources<'_>,
-) -> (FeatureTier, Plan) {
-    match shape.keeps {
-        true => FeatureTier::choose(add(plan::features("solve", shape, cut, resources.memory), cut), shape, resources),
-        false => (FeatureTier::Recomputed, add(plan::solve(shape, cut, resources.memory), cut)),
-    }
-}
 
 /// Learns with a solver.
 ///
@@ -58,21 +27,23 @@ pub fn train<T: Real>(
 ) -> Result<Trained<T>> {
     options.check()?;
     let own = &*own_folds(options, solver);
-    let work = |known| Work::new::<T>(selected, own, resources, known, solver);
+    let work = |known| FitRequest::new::<T>(selected, own, resources, known, solver);
     // what contradicts itself is refused before a row is read
     solver.check(&work((1, 1))?)?;
-    let planned = work(prepare::known(selected, own, resources)?)?;
+    let planned = work(prepared::known(selected, own, resources)?)?;
     let view = solver.view(&planned)?;
     let (cut, stages) = all_stages(solver, view, &planned)?;
     forecast::announce(selected, solver, view, &planned)?;
-    let mut prepared = prepare::prepare::<T>(selected, &planned.options, view, resources, (cut, plans(stages)))?;
+    let mut prepared = prepared::prepare::<T>(selected, &planned.options, view, resources, (cut, plans(stages)))?;
     let work = work((prepared.targets.count(), prepared.folds.count()))?;
     let add = |plan, cut| solver.plan(plan, &work.shape, cut);
     let (keep, plan) = match view {
-        View::Rows => (FeatureTier::Recomputed, largest(plans(all_stages(solver, view, &work)?.1), resources.memory)),
-        View::Features | View::Landmarks => last(&work.shape, &add, prepared.cut, resources),
+        RowAccess::Rows => {
+            (FeatureTier::Recomputed, largest(plans(all_stages(solver, view, &work)?.1), resources.memory))
+        }
+        RowAccess::Features | RowAccess::Landmarks => last(&work.shape, &add, prepared.cut, resources),
     };
-    if solver.keeps() && view == View::Features {
+    if solver.keeps() && view == RowAccess::Features {
         keep.warning(&work.shape).into_iter().for_each(|text| resources.stages.warn(text));
     }
     let fit = |prepared: &Prepared<T>| {
@@ -101,11 +72,11 @@ fn largest(plans: Vec<Plan>, budget: usize) -> Plan {
     plans.into_iter().max_by_key(Plan::bytes).unwrap_or_else(|| Plan::new("", budget))
 }
 
-fn certified<T>(view: View, fitted: &Fitted<T>) -> Result<Vec<(usize, Certificate)>> {
+fn certified<T>(view: RowAccess, fitted: &Fitted<T>) -> Result<Vec<(usize, Certificate)>> {
     let rank = fitted.weights.nrows();
     match (view, &fitted.certificate) {
         // nothing is approximated
-        (View::Rows, _) => Ok(vec![(rank, Certificate { trace_error: 0.0, overshoot: 0.0, floor: 0.0 })]),
+        (RowAccess::Rows, _) => Ok(vec![(rank, Certificate { trace_error: 0.0, overshoot: 0.0, floor: 0.0 })]),
         (_, None) => Ok(Vec::new()),
         (_, Some(state)) => {
             let ranks = if fitted.ranks.is_empty() { &[rank][..] } else { &fitted.ranks };

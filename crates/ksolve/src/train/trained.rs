@@ -1,11 +1,10 @@
 //! The result of a training run: a model in terms of the rows, and its report.
 
-use super::options::TrainOptions;
-use super::prepare::Prepared;
 use super::report::{FitReport, LAMBDA, LandmarkReport, MetricReport, Train};
-use super::stage::View;
-use crate::model::{Basis, Form, Model, SecondView};
+use crate::model::{Basis, Form, Model, SecondView, needs_wide_for};
+use crate::request::{RowAccess, TrainOptions};
 use crate::solver::Fitted;
+use crate::train::prepared::Prepared;
 use crate::{Card, Certificate, Head, Intercept};
 use faer::{Mat, MatRef};
 use kapprox::Real;
@@ -30,7 +29,7 @@ pub(super) struct Parts<'a, T: Real> {
     pub(super) selected: &'a Selected,
     pub(super) options: &'a TrainOptions,
     pub(super) prepared: &'a Prepared<T>,
-    pub(super) view: View,
+    pub(super) view: RowAccess,
     pub(super) fitted: Fitted<T>,
     /// Those of the ranks that are of interest.
     pub(super) certificates: Vec<(usize, Certificate)>,
@@ -135,7 +134,7 @@ impl<T: Real> Parts<'_, T> {
         let scales = survey.scaler.centre.iter().zip(&survey.scaler.scale);
         // those that depend on others were left out
         let kept = match options.map == MapSpec::default() {
-            true if self.view == View::Features => mapped.map.dims().1,
+            true if self.view == RowAccess::Features => mapped.map.dims().1,
             true => rank,
             false => usize::MAX,
         };
@@ -208,21 +207,4 @@ fn by_size(names: Vec<String>, numbers: &[f64]) -> Vec<(String, f64)> {
     let mut named: Vec<(String, f64)> = names.into_iter().zip(numbers.iter().copied()).collect();
     named.sort_by(|a, b| b.1.total_cmp(&a.1));
     named
-}
-
-/// Mean squared error over targets, and the share of their variance that is explained, from sums over the targets.
-pub(crate) fn explained(mse: f64, variance: f64, targets: usize) -> (f64, Option<f64>) {
-    (mse / targets.max(1) as f64, (variance > 0.0).then(|| 1.0 - mse / variance))
-}
-
-/// True where Σ_i a_i k(z_i, x) needs kernel values in f64: in `T` their rounding errors, independent and of ε/2 relative to a kernel of
-/// about its diagonal, would add up to more than this share of a size that counts, for each target: the root mean squared error of a fit,
-/// so that its error is that of its predictions to a millionth, or the deviation of the target.
-///
-/// The bound is ε/2·‖a‖ with kernel values at most 1; kernels of another size have coefficients of another.
-const ROUNDING: f64 = 1e-3;
-
-pub(crate) fn needs_wide_for<T: Real>(a: MatRef<'_, f64>, sizes: &[f64]) -> bool {
-    let rounding = |j: usize| <T as kstore::Real>::EPSILON / 2.0 * a.col(j).norm_l2();
-    size_of::<T>() < size_of::<f64>() && sizes.iter().enumerate().any(|(j, size)| rounding(j) > ROUNDING * size)
 }

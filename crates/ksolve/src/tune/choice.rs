@@ -5,7 +5,7 @@ use super::trial::Trials;
 use super::{Apart, ContenderReport, Entry, Memory, Score, Search, TuneOptions, Tuned};
 use crate::Result;
 use crate::job::{Fit, Run};
-use crate::train::{Scaling, TrainOptions};
+use crate::request::{Scaling, TrainOptions};
 use kapprox::Real;
 use kapprox::metric::Metric;
 use kstore::Selected;

@@ -11,7 +11,7 @@ use super::trial::Trials;
 use super::{Spec, Tuned};
 use crate::folds::FoldSpec;
 use crate::job::{Fit, Run};
-use crate::metric::MetricSource;
+use crate::request::MetricSource;
 use crate::solver::{parameter, ridge};
 use crate::{Error, Result};
 use kapprox::Real;

@@ -42,10 +42,10 @@ pub use rung::{Entry, Rung, TuneCell, Tuned};
 pub use trial::Apart;
 
 use crate::folds::FoldSpec;
-use crate::metric::{self, Learned, MetricForm, MetricRequest, MetricSource, RoundReport};
-use crate::train::plan::Cut;
-use crate::train::survey::{Survey, survey};
-use crate::train::{Resources, TrainOptions, candidates};
+use crate::metric::{self, Learned, MetricRequest, RoundReport};
+use crate::prepare::candidates;
+use crate::prepare::survey::{Survey, survey};
+use crate::request::{MetricForm, MetricSource, PassShape, Resources, TrainOptions};
 use crate::{Error, Folds, Result, Targets, Task};
 use kapprox::Real;
 use kapprox::kernel::Spec;
@@ -65,7 +65,7 @@ const FEWEST_ROWS: usize = 500;
 pub struct Search<'a, T: Real> {
     options: &'a TuneOptions,
     resources: Resources<'a>,
-    cut: Cut,
+    cut: PassShape,
     planned_bytes: usize,
     survey: Survey,
     spec: FoldSpec,
@@ -287,7 +287,7 @@ impl<'a, T: Real> Search<'a, T> {
     fn load(&mut self) -> Result<()> {
         let Some(size) = self.sizes.get(self.done.len()) else { return Ok(()) };
         let rows = candidates::in_row_order(picked(&self.sample, 0..*size))?;
-        let Cut { tile, segment, .. } = self.cut;
+        let PassShape { tile, segment, .. } = self.cut;
         self.rows = candidates::with_targets(rows, &self.held, Pass::new(tile, segment, self.resources.workers))?;
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! The options of a search, and its memory plan.
 
 use crate::job::Fit;
-use crate::metric::{self, MetricSource};
+use crate::prepare::plan::{RANK, cut, solve};
+use crate::request::{MetricSource, PassShape, ProblemSize, Resources, TrainOptions};
 use crate::solver::{parameter, ridge};
-use crate::train::plan::{Cut, RANK, cut, solve};
-use crate::train::{Resources, TrainOptions, prepare};
-use crate::{Error, Intercept, Result, RidgeOptions, Task};
+use crate::train::prepared;
+use crate::{Error, Intercept, Result, RidgeOptions, Task, metric};
 use kapprox::Real;
 use kapprox::kernel::Spec;
 use kstore::{Plan, Selected};
@@ -108,12 +108,12 @@ pub(super) fn plan<T: Real>(
     selected: &Selected,
     options: &TuneOptions,
     resources: &Resources<'_>,
-) -> Result<(Cut, usize)> {
-    let (t, folds) = prepare::known(selected, &options.training, resources)?;
+) -> Result<(PassShape, usize)> {
+    let (t, folds) = prepared::known(selected, &options.training, resources)?;
     let folds = if options.blocks { folds.max(metric::BLOCKS) } else { folds };
     let folds = if options.score == Score::Cv { folds } else { 1 };
     let training = TrainOptions { candidates: Some(options.sample), ..options.training.clone() };
-    let mut shape = prepare::shape::<T>(selected, &training, resources, t, folds)?;
+    let mut shape = ProblemSize::of_selected::<T>(selected, &training, resources.workers.threads(), t, folds)?;
     // every row of the sample is a candidate, and they are in memory anyway
     shape.candidates = None;
     let rows = usize::try_from(shape.n).unwrap_or(usize::MAX).min(options.sample);
@@ -124,7 +124,7 @@ pub(super) fn plan<T: Real>(
         target_centre: vec![0.0; t],
     };
     shape.n = rows as u64;
-    let last = |cut: Cut| {
+    let last = |cut: PassShape| {
         solve(&shape, cut, resources.memory).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK)
     };
     let (cut, mut plans) = cut::<T>(&shape, &last, resources.memory);
@@ -134,5 +134,5 @@ pub(super) fn plan<T: Real>(
     // the sample with the rows kept apart; without them by keys, in the order of its rows, and that of a rung; as a table of a trial
     let bytes = rows.saturating_mul(5 * (shape.d * shape.element + 40) + 40 * (t + 1));
     let plans: Vec<Plan> = plans.into_iter().map(|plan| plan.term("sampled rows", bytes, "lower `sample`")).collect();
-    Ok((cut, prepare::check(plans)?))
+    Ok((cut, prepared::check(plans)?))
 }

@@ -1,12 +1,11 @@
 //! The measurement of one candidate on the rows of a rung, and what a search found.
 
 use super::{Score, TuneOptions};
-use crate::metric::{Learned, MetricSource, RoundReport, as_text, behind};
+use crate::metric::{Learned, RoundReport, as_text, behind};
+use crate::prepare::landmarks::{Mapping, settle};
+use crate::prepare::survey::Survey;
+use crate::request::{MetricSource, PassShape, Resources, Scaling, TrainOptions};
 use crate::statistic::alignment::centred_alignments;
-use crate::train::landmarks::{Mapping, settle};
-use crate::train::plan::Cut;
-use crate::train::survey::Survey;
-use crate::train::{Resources, Scaling, TrainOptions};
 use crate::{FoldSpec, Folds, GramState, Result, RidgeFold, RidgeOptions, Surface, Targets};
 use kapprox::Real;
 use kapprox::kernel::Spec;
@@ -146,7 +145,7 @@ impl TuneCell {
 pub(super) struct Measure<'a, T: Real> {
     pub(super) options: &'a TuneOptions,
     pub(super) resources: &'a Resources<'a>,
-    pub(super) cut: Cut,
+    pub(super) cut: PassShape,
     pub(super) folds: &'a Folds,
     pub(super) targets: &'a Targets,
     pub(super) reading: &'a Reading,

@@ -3,7 +3,8 @@
 use kapprox::{Spec, landmark};
 use ksolve::Intercept;
 use ksolve::curve::{CurveCell, CurveOptions, Setting};
-use ksolve::train::{Resources, Scaling, Task, Unwatched};
+use ksolve::request::{Resources, Scaling, Unwatched};
+use ksolve::task::Task;
 use kstore::checkpoint::{Cut, Journal, Persist};
 use kstore::pass::{Engine, Node, Observer, PassKey, Share, Taken};
 use kstore::{Error, Selection, Table, Workers};

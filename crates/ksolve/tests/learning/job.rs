@@ -1,6 +1,7 @@
 //! The job as a caller outside the command has it: rows from anywhere, one call, a model that predicts.
 
-use ksolve::job::{CancelToken, ElementType, Fit, Fitted, Predictor, Run};
+use ksolve::job::{CancelToken, ElementType, Fit, Fitted, Run};
+use ksolve::predict::Predictor;
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Label, Selection, Table};
 
@@ -137,7 +138,7 @@ fn features_of_a_map_give_the_kernel_back() {
     let selected = table.select(&Selection { features: vec!["x*".to_string()], ..Selection::default() }).unwrap();
     let kernel = kapprox::Spec::parse("gaussian(sigma=0.7)").unwrap();
     let fit = Fit::solver("features").unwrap().kernel(kernel).rank(80).precision(ElementType::F64);
-    let fit = fit.scaling(ksolve::train::Scaling::None);
+    let fit = fit.scaling(ksolve::request::Scaling::None);
     let fitted = fit.run(&selected, &Run::new().threads(2)).unwrap();
     assert!(fitted.report.certificate.unwrap().trace_error < 1e-10);
     let map = Predictor::new(fitted.model).unwrap();
@@ -203,7 +204,7 @@ impl kstore::pass::Observer for Asked {
     }
 }
 
-impl ksolve::train::Stages for StopIn {
+impl ksolve::request::Stages for StopIn {
     fn stage<'a>(&'a self, name: &str, _: Option<u64>) -> Box<dyn kstore::pass::Observer + 'a> {
         self.seen.lock().unwrap().push(name.to_string());
         Box::new(Asked(name == self.name))

@@ -3,9 +3,10 @@
 use kapprox::Spec;
 use kapprox::metric::Metric;
 use ksolve::AnyModel;
-use ksolve::job::{ElementType, Fit, Predictor, Run};
-use ksolve::metric::{KnownMetric, MetricForm, MetricSource};
-use ksolve::train::Scaling;
+use ksolve::job::{ElementType, Fit, Run};
+use ksolve::predict::Predictor;
+use ksolve::request::Scaling;
+use ksolve::request::{KnownMetric, MetricForm, MetricSource};
 use kstore::Table;
 use kstore::key::{Purpose, Stream};
 use std::sync::Arc;

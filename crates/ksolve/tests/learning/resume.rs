@@ -1,9 +1,11 @@
 //! A training run that is stopped again and again: the same bits as one that never was, for every pass it makes.
 use kapprox::Spec;
 use ksolve::FoldSpec;
+use ksolve::request::{LandmarkSource, Resources, Stages, TrainOptions, Unwatched};
 use ksolve::solver::ridge::Ridge;
 use ksolve::solver::{Options, by_name};
-use ksolve::train::{LandmarkSource, Resources, Stages, Task, TrainOptions, Trained, Unwatched, train};
+use ksolve::task::Task;
+use ksolve::train::{Trained, train};
 use kstore::checkpoint::{Journal, Listener, Manifest};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;

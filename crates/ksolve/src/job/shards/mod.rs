@@ -17,9 +17,8 @@ mod replay;
 pub use merge::{Merged, merge};
 
 use super::{Fit, Fitted, Run};
-use crate::metric::MetricSource;
+use crate::request::{LandmarkSource, MetricSource, TrainOptions};
 use crate::solver::{self, Solver};
-use crate::train::{LandmarkSource, TrainOptions};
 use crate::{AnyModel, Error, Result};
 use card::JobCard;
 use extent::{Extent, StatisticsCard, listed};

@@ -9,10 +9,9 @@
 //! NIPS 2016.
 
 use super::loss::{Loss, Point};
-use crate::gram;
-use crate::solver::kept::{Tile, Values};
+use crate::features::{Tile, Values};
 use crate::strips::Pool;
-use crate::{FoldGram, Result};
+use crate::{FoldGram, Result, gram};
 use faer::MatRef;
 use kapprox::Real;
 use kstore::Workers;

@@ -1,6 +1,6 @@
 //! The logistic loss over kept features: its value, its gradient and products with its Hessian, a pass each.
 
-use crate::solver::kept::{StoredFeatures, Sums, Tile};
+use crate::features::{StoredFeatures, Sums, Tile};
 use crate::strips::for_each_strip;
 use crate::{Intercept, Result};
 use kapprox::Real;

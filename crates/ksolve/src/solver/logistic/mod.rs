@@ -25,10 +25,10 @@ mod loss;
 mod newton;
 
 use super::held_out::{self, Function, HeldOut};
-use super::kept::{self, StoredFeatures, Wanted};
 use super::parameter::{CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, STEPS, TOLERANCE};
-use super::{ClassWeight, Features, Figure, Fitted, Penalty, Solver, SolverFamily};
-use crate::train::{Cut, Shape};
+use super::{ClassWeight, Figure, Fitted, Penalty, Solver, SolverFamily};
+use crate::features::{self, FitData, StoredFeatures, Wanted};
+use crate::request::{PassShape, ProblemSize};
 use crate::{Error, FoldGram, GramState, Intercept, Link, Result, Task};
 use faer::Mat;
 use kapprox::Real;
@@ -62,7 +62,7 @@ struct Logistic {
 }
 
 impl Logistic {
-    fn warn_of_gradient<T: Real>(&self, found: &Found, gradient: f64, data: &Features<'_, T>) {
+    fn warn_of_gradient<T: Real>(&self, found: &Found, gradient: f64, data: &FitData<'_, T>) {
         let remedy = match (found.converged, size_of::<T>() < size_of::<f64>()) {
             _ if gradient <= tolerance::<T>() => return,
             (false, _) => "raise `steps`",
@@ -79,7 +79,7 @@ impl Logistic {
     fn held_out<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,
-        data: &Features<'_, T>,
+        data: &FitData<'_, T>,
         weight: &[f64],
         k: usize,
         moments: &FoldGram,
@@ -111,17 +111,17 @@ impl<T: Real> Solver<T> for Logistic {
         true
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let plan = held_out::plan(plan, shape, shape.t, self.penalties.len());
         let (n, p, k) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, shape.t);
         plan.term(
             "classes and probabilities of all rows",
-            n.saturating_mul(5 + shape.element * k) + kept::values_bytes(n, 6),
+            n.saturating_mul(5 + shape.element * k) + features::values_bytes(n, 6),
             "",
         )
         .term(
             "Gram matrix and the preconditioner's factor",
-            GramState::bytes(p, 0, 1) + (8 * (p + 1) * (p + 1)).max((kept::STATES - 1) * GramState::bytes(p, 0, 1)),
+            GramState::bytes(p, 0, 1) + (8 * (p + 1) * (p + 1)).max((features::STATES - 1) * GramState::bytes(p, 0, 1)),
             RANK,
         )
         .term(
@@ -130,10 +130,10 @@ impl<T: Real> Solver<T> for Logistic {
             RANK,
         )
         .term("scores of a tile", 3 * cut.tile * k * size_of::<f64>(), "")
-        .term("coefficients and directions", (9 + kept::STATES) * 8 * (p + 1) * k, RANK)
+        .term("coefficients and directions", (9 + features::STATES) * 8 * (p + 1) * k, RANK)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let Some(named) = data.classes() else { return Err(Error::TooFewClasses { classes: 0 }) };
         let classes = named.labels().len();
         let (kept, gathered) = StoredFeatures::gather(data, Wanted { moments: true, ..Wanted::default() })?;

@@ -26,10 +26,11 @@ use super::kpca::sign;
 use super::lle::alignment;
 use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Features, Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFamily};
 use crate::cholesky::{Side, factor, solve};
+use crate::features::FitData;
 use crate::model::{Basis, Form};
-use crate::train::{Cut, Shape, View, Work};
+use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
 use crate::{Error, Result, Task};
 use faer::linalg::matmul::matmul;
 use faer::prelude::Reborrow;
@@ -244,7 +245,7 @@ impl<T: Real> Solver<T> for MaximumVariance {
         Some(UNIFORM)
     }
 
-    fn check(&self, work: &Work<'_>) -> Result<()> {
+    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         work.refuse_weights("the solver", "only ridge does")?;
         match work.shape.landmarks {
             m if m > MOST => {
@@ -257,11 +258,11 @@ impl<T: Real> Solver<T> for MaximumVariance {
         }
     }
 
-    fn view(&self, work: &Work<'_>) -> Result<View> {
+    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
         landmark_view(work, FAMILY.name)
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let (nodes, m) = (shape.map.landmarks.unwrap_or_default(), shape.landmarks);
         plan.term("nodes and their neighbours", Joined::bytes(nodes, shape.d, self.neighbours), "lower `nodes`")
             .term("weights and their factor", nodes.saturating_mul(nodes).saturating_mul(16), "lower `nodes`")
@@ -273,7 +274,7 @@ impl<T: Real> Solver<T> for MaximumVariance {
             .term("semidefinite programme", semidefinite::bytes(m, HELD * m), "lower `rank`")
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let (set, resources) = (landmarks(data)?, data.resources);
         let m = data.options.landmark_count().min(set.len());
         check_components(self.components, m, "landmarks")?;

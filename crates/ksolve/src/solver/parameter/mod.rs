@@ -4,7 +4,7 @@
 //! file records what a solver read by these names, and every message about a wrong value comes from here.
 //!
 //! ```
-//! use ksolve::solver::{Options, by_name};
+//! //! use ksolve::solver::{Options, by_name};
 //! let svr = by_name("svr").unwrap();
 //! let settings = svr.settings(&Options::new().set("epsilon", 0.2).set("C", 10))?;
 //! assert_eq!(settings.to_json()["epsilon"], 0.2);
@@ -17,10 +17,9 @@ mod settings;
 mod shared;
 
 pub use settings::{Options, Settings};
-pub(super) use shared::clusters;
 pub use shared::{
     C, CLASS_WEIGHT, CLUSTERS, COMPONENTS, COSTS, EMBEDDED, FOLDS, GAP, INTERCEPT, LAMBDA, LAMBDAS, NEIGHBOURS, NODES,
-    NOVELTY, NU, Penalty, STARTS, STEPS, TOLERANCE, UNCENTRED,
+    NOVELTY, NU, PROBABILITIES, Penalty, STARTS, STEPS, TASK, TOLERANCE, UNCENTRED,
 };
 
 use crate::solver::ClassWeight;

@@ -23,10 +23,11 @@
 mod components;
 
 use super::centred::Centred;
-use super::parameter::{COMPONENTS, FOLDS, Parameter, TOLERANCE};
-use super::{Features, Figure, Fitted, Solver, SolverFamily, ridge};
-use crate::train::plan::GRAM;
-use crate::train::{Cut, Shape, TrainOptions, Work, explained};
+use super::parameter::{COMPONENTS, FOLDS, Parameter, TASK, TOLERANCE};
+use super::{Figure, Fitted, Solver, SolverFamily, ridge};
+use crate::features::{FitData, GRAM};
+use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
+use crate::solver::explained;
 use crate::{Error, FoldSpec, GramState, Head, Result, Task};
 use components::Components;
 use faer::Mat;
@@ -37,7 +38,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "pls",
     about: "partial least squares: values or classes by the components that vary with them",
     task: Task::Regression,
-    parameters: &[ridge::TASK, Parameter { default: Some("10"), ..COMPONENTS }, ridge::RANKS, FOLDS, TOLERANCE],
+    parameters: &[TASK, Parameter { default: Some("10"), ..COMPONENTS }, ridge::RANKS, FOLDS, TOLERANCE],
     make: |settings| Ok(Box::new(PartialLeastSquares { components: settings.count(&COMPONENTS).unwrap_or_default() })),
 };
 
@@ -88,7 +89,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         true
     }
 
-    fn check(&self, work: &Work<'_>) -> Result<()> {
+    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         work.refuse_weights("partial least squares", "only ridge does")?;
         let several = work.options.ranks.len();
         if several > 1 && work.options.folds == FoldSpec::None {
@@ -102,7 +103,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         Ok(GRAM)
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let (p, t) = (shape.map.p, shape.t);
         let q = self.components.min(p);
         plan.term("centred moments of the folds", 2 * 8 * p * (p + t), "lower `rank`").term(
@@ -112,7 +113,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         )
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let state = data.moments_of_folds()?;
         let stages = data.resources.stages;
         let stage = stages.stage("components", None);

@@ -6,15 +6,17 @@ use super::loo::Loo;
 use super::surface::{FoldCoefficients, Surface};
 use super::system::System;
 use super::{Criterion, Ridge, RidgeFit, RidgeOptions, head, variance};
+use crate::features::FitData;
+use crate::prepare::plan::RANK;
 use crate::quadratic::Quadratic;
-use crate::solver::{Features, Figure, Fitted, gradients};
-use crate::train::{Cut, RANK, Shape, Work, explained};
+use crate::request::{FitRequest, PassShape, ProblemSize};
+use crate::solver::{Figure, Fitted, explained, gradients};
 use crate::{CvErrorFold, Error, FeatureFold, GramState, Head, Result, RidgeState, Targets};
 use kapprox::Real;
 use kstore::Plan;
 
 /// Refuses rows with weights for a scheme that learns from their targets.
-pub(super) fn check(work: &Work<'_>) -> Result<()> {
+pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
     match work.options.landmarks.scheme() {
         Some(scheme) if scheme.needs_targets => {
             work.refuse_weights(&format!("`landmarks` {}", scheme.name), "take another scheme")
@@ -24,7 +26,7 @@ pub(super) fn check(work: &Work<'_>) -> Result<()> {
 }
 
 /// Adds the system and what the options ask for beside it.
-pub(super) fn plan(ridge: &Ridge, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+pub(super) fn plan(ridge: &Ridge, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
     let (p, t) = (shape.map.p, shape.t);
     let plan = plan.term("system and its factor", System::bytes(p, t, shape.ranks, ridge.intercept), RANK);
     let plan = match ridge.is_shortest() {
@@ -45,7 +47,7 @@ pub(super) fn plan(ridge: &Ridge, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
     plan.term("features of a tile", tile, RANK).term("leverages", Loo::scratch_bytes(p, t, shape.threads), RANK)
 }
 
-pub(super) fn fit<T: Real>(ridge: &Ridge, data: &Features<'_, T>) -> Result<Fitted<T>> {
+pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Fitted<T>> {
     let run = Direct { ridge, data };
     let sums = run.gram()?;
     let ranks = run.ranks();
@@ -115,7 +117,7 @@ fn train_score(gram: &GramState, mse: &[f64]) -> (f64, Option<f64>) {
 
 struct Direct<'a, T: Real> {
     ridge: &'a Ridge,
-    data: &'a Features<'a, T>,
+    data: &'a FitData<'a, T>,
 }
 
 impl<T: Real> Direct<'_, T> {
@@ -157,7 +159,7 @@ impl<T: Real> Direct<'_, T> {
 
     /// One pass: the share of held-out rows in the wrong class, for every cell that has coefficients.
     fn score(&self, surface: &mut Surface, coefficients: &FoldCoefficients) -> Result<()> {
-        let Features { map, folds, targets, cut, .. } = *self.data;
+        let FitData { map, folds, targets, cut, .. } = *self.data;
         let fold = CvErrorFold::new(map, folds, targets, coefficients).with_bin(cut.tile);
         let wrong = self.data.fold("held-out classes", &fold)?;
         for (cell, (rank, lambda)) in coefficients.cells.iter().enumerate() {
@@ -170,7 +172,7 @@ impl<T: Real> Direct<'_, T> {
 
     /// One pass: the mean squared error of every row by the others.
     fn leave_one_out(&self, gram: &GramState, ridge: &RidgeOptions, rank: usize, lambda: f64) -> Result<f64> {
-        let Features { map, folds, targets, cut, .. } = *self.data;
+        let FitData { map, folds, targets, cut, .. } = *self.data;
         let loo = Loo::new(gram, rank, lambda, ridge, self.data.resources.workers)?;
         let fold = FeatureFold::over(map, folds, targets, &loo).with_bin(cut.tile);
         Ok(self.data.fold("leave-one-out", &fold)?.mse())

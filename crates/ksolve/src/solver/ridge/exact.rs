@@ -7,12 +7,13 @@ use super::iterative::cg::CgSolution;
 use super::iterative::constant::Constant;
 use super::iterative::exact::{self, Dual, ExactProblem};
 use super::iterative::low_rank::LowRank;
-use super::{DIRECT_ROWS, Intercept, Ridge, RidgeMethod, pcg};
-use crate::model::Basis;
-use crate::solver::{Features, Figure, Fitted};
-use crate::train::landmarks::Mapping;
-use crate::train::plan::{self, Cut};
-use crate::train::{LandmarkSource, Resources, Shape, Solved, Stage, TrainOptions, Work, explained, whole};
+use super::{DIRECT_ROWS, Ridge, RidgeMethod, pcg};
+use crate::features::FitData;
+use crate::model::{Basis, Intercept};
+use crate::prepare::landmarks::Mapping;
+use crate::prepare::{plan, whole};
+use crate::request::{FitRequest, LandmarkSource, PassShape, ProblemSize, Resources, Stage, TrainOptions};
+use crate::solver::{Fitted, Solved, explained};
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 use kapprox::Real;
@@ -21,7 +22,7 @@ use kstore::{MemoryRows, Plan, Reading, RowSource};
 const ROWS: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
 
 /// The stages: statistics; then the factor, or landmarks, preconditioner and iteration.
-pub(super) fn stages<T: Real>(ridge: &Ridge, work: &Work<'_>) -> (Cut, Vec<Stage>) {
+pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShape, Vec<Stage>) {
     let (shape, budget) = (&work.shape, work.resources.memory);
     let cut = whole::cut(shape);
     let scan = Stage { plan: plan::scan(shape, cut, budget), passes: 1 };
@@ -40,7 +41,7 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &Work<'_>) -> (Cut, Vec<Stage
     (cut, stages)
 }
 
-fn method(ridge: &Ridge, shape: &Shape, budget: usize) -> RidgeMethod {
+fn method(ridge: &Ridge, shape: &ProblemSize, budget: usize) -> RidgeMethod {
     match ridge.method {
         // only a factor gives leave-one-out
         RidgeMethod::Auto if ridge.leave_one_out => RidgeMethod::Direct,
@@ -52,12 +53,12 @@ fn method(ridge: &Ridge, shape: &Shape, budget: usize) -> RidgeMethod {
     }
 }
 
-fn direct_plan(shape: &Shape, budget: usize) -> Plan {
+fn direct_plan(shape: &ProblemSize, budget: usize) -> Plan {
     let bytes = exact::direct_bytes(shape.n as usize, shape.d, shape.t, shape.threads);
     whole::plan(plan::FACTOR, shape, budget).term("kernel matrix and its factor", bytes, "take `method` pcg")
 }
 
-fn iterative_plans<T: Real>(shape: &Shape, cut: Cut, options: &TrainOptions, budget: usize) -> [Plan; 3] {
+fn iterative_plans<T: Real>(shape: &ProblemSize, cut: PassShape, options: &TrainOptions, budget: usize) -> [Plan; 3] {
     let (n, k) = (shape.n as usize, shape.map.p);
     let rank = "lower `rank`";
     let mut choose = plan::landmarks(shape, cut, budget);
@@ -78,9 +79,9 @@ fn iterative_plans<T: Real>(shape: &Shape, cut: Cut, options: &TrainOptions, bud
 
 pub(super) fn fit<T: Real>(
     ridge: &Ridge,
-    data: &Features<'_, T>,
+    data: &FitData<'_, T>,
     rows: &MemoryRows<T>,
-    shape: &Shape,
+    shape: &ProblemSize,
     reading: &Reading,
 ) -> Result<Fitted<T>> {
     let (n, centre) = (rows.len(), data.targets.centre());
@@ -109,7 +110,7 @@ pub(super) fn fit<T: Real>(
         intercept: dual.intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
         lambda: Some(lambda),
         method: Some(method),
-        figures: dual.found.as_ref().map_or(Vec::new(), figures),
+        figures: dual.found.as_ref().map_or(Vec::new(), CgSolution::figures),
         left_out: dual.left_out,
         train: Some(score(dual.errors.as_ref(), y.as_ref())),
         weights: dual.coefficients,
@@ -118,7 +119,7 @@ pub(super) fn fit<T: Real>(
 }
 
 /// Schemes that look at targets have none to look at: the preconditioner is of the kernel alone.
-pub(super) fn check(work: &Work<'_>) -> Result<()> {
+pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
     match work.options.landmarks.scheme() {
         Some(scheme) if scheme.needs_targets => {
             let remedy = "the preconditioner of the exact kernel knows no target; choose another scheme";
@@ -126,13 +127,6 @@ pub(super) fn check(work: &Work<'_>) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-pub(super) fn figures(found: &CgSolution) -> Vec<Figure> {
-    vec![
-        Figure { name: "iterations", values: found.iterations.iter().map(|i| *i as f64).collect() },
-        Figure { name: "residual", values: found.residuals.clone() },
-    ]
 }
 
 /// Mean squared error over targets, and the share of their variance that is explained.
@@ -147,7 +141,7 @@ fn score(errors: MatRef<'_, f64>, y: MatRef<'_, f64>) -> (f64, Option<f64>) {
 
 struct Exact<'a, T: Real> {
     ridge: &'a Ridge,
-    data: &'a Features<'a, T>,
+    data: &'a FitData<'a, T>,
     reading: &'a Reading,
     rows: &'a MemoryRows<T>,
     problem: ExactProblem<'a>,
@@ -176,7 +170,7 @@ impl<T: Real> Exact<'_, T> {
     }
 
     fn iterative(&self) -> Result<(Dual, Solved)> {
-        let Features { options, cut, resources, .. } = *self.data;
+        let FitData { options, cut, resources, .. } = *self.data;
         let (n, ExactProblem { mu, constant, workers, .. }) = (self.rows.len(), self.problem);
         let (map, kernel) = (kapprox::MapSpec::default(), self.data.kernel.clone());
         let options = TrainOptions { map, kernel, candidates: None, ..options.clone() };

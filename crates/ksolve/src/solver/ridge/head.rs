@@ -8,36 +8,14 @@
 
 use super::system::{Solution, System};
 use crate::strips::for_each_strip;
-use crate::{Error, FoldGram, GramState, Result, lists};
+use crate::{Error, FoldGram, GramState, Head, Intercept, Result, lists};
 use faer::linalg::matmul::triangular::{self, BlockStructure};
-use faer::{Accum, Mat, MatMut, MatRef, Par};
+use faer::{Accum, MatMut, MatRef, Par};
 use kstore::Workers;
 
 /// Columns of coefficients multiplied with G by one thread. faer sums a single column in as many parts as there are
 /// threads, so the cut is made here and every part runs on one thread.
 const PRODUCT_COLUMNS: usize = 8;
-
-/// How the constant is treated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Intercept {
-    /// Fitted without a penalty.
-    #[default]
-    Free,
-    /// The coefficient of a constant feature 1, penalised like the others.
-    Penalised,
-    /// No constant.
-    None,
-}
-
-crate::error::enum_of_words!(Intercept, "intercept", "free" => Free, "penalised" => Penalised, "none" => None);
-
-impl Intercept {
-    /// Number of constant features that go first: 0 or 1.
-    pub(crate) fn lead(self) -> usize {
-        usize::from(self == Self::Penalised)
-    }
-}
 
 /// The grid of ranks and lambdas, and the treatment of constant and targets.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,15 +54,6 @@ impl RidgeOptions {
     pub fn solve_bytes(&self, p: usize) -> usize {
         System::bytes(p, self.target_centre.len(), self.ranks.len().max(1), self.intercept)
     }
-}
-
-/// Linear functions of the features, f(x) = wᵀφ(x) + c, one for each target.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Head {
-    /// Coefficients w of the leading r features, r x t.
-    pub weights: Mat<f64>,
-    /// Intercepts c, t numbers, for the targets as they were before any shift.
-    pub intercept: Vec<f64>,
 }
 
 /// A ridge fit on all rows.

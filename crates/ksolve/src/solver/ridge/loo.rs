@@ -16,11 +16,10 @@
 
 use super::head::head;
 use super::system::System;
-use crate::Take;
 use crate::bins::Bins;
 use crate::dots::widened;
 use crate::strips::for_each_strip;
-use crate::{Error, GramState, Head, Result, RidgeOptions};
+use crate::{Error, GramState, Head, Result, RidgeOptions, Take};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, Par};
 use kapprox::Real;

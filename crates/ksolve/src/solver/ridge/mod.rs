@@ -15,19 +15,20 @@ pub(crate) mod gcv;
 pub(crate) mod head;
 pub(crate) mod iterative;
 pub(crate) mod loo;
+pub mod mistakes;
 mod pcg;
 pub mod surface;
 pub(crate) mod system;
 mod variance;
 
-use super::{Features, Fitted, Penalty, Points, Settings, Solver, gradients};
-use crate::metric::MetricSource;
-use crate::train::plan::GRAM;
-use crate::train::{self, Cut, Shape, Stage, TrainOptions, View, Work};
-use crate::{Error, FoldSpec, Result, Task};
+use super::{Fitted, Penalty, Settings, Solver, gradients};
+use crate::features::{FitData, GRAM, Points};
+use crate::prepare::plan;
+use crate::request::{self, FitRequest, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
+use crate::{Error, FoldSpec, Intercept, Result, Task};
 pub(crate) use family::FAMILY;
-pub use family::{IMPORTANCE, LOO, METHOD, PRECONDITIONER, RANKS, RESIDUAL, SELECT, STD, TASK, WEIGHTS};
-pub use head::{Head, Intercept, RidgeFit, RidgeOptions, fit};
+pub use family::{IMPORTANCE, LOO, METHOD, PRECONDITIONER, RANKS, RESIDUAL, SELECT, STD, WEIGHTS};
+pub use head::{RidgeFit, RidgeOptions, fit};
 pub use iterative::sketch::Preconditioner;
 use kapprox::Real;
 use kapprox::map::MapSpec;
@@ -142,7 +143,7 @@ impl Ridge {
 
     /// Refuses a grid where there is one system to solve and no other: surfaces, and features whose error is known, come from
     /// direct solutions alone.
-    fn check_one_cell(&self, work: &Work<'_>) -> Result<()> {
+    fn check_one_cell(&self, work: &FitRequest<'_>) -> Result<()> {
         let options = &work.options;
         let what = if options.map.is_exact() { "the exact kernel" } else { "`method` pcg" };
         if self.variance {
@@ -180,8 +181,8 @@ impl Ridge {
 
     /// The way that `auto` comes to on features or landmarks: conjugate gradient where there is one system, its direct solution
     /// does not fit, and the iteration does.
-    fn view_of_landmarks<T: Real>(&self, work: &Work<'_>) -> Result<View> {
-        let fits = |view| Ok::<_, Error>(train::fit(&Solver::<T>::stages(self, view, work)?.1));
+    fn view_of_landmarks<T: Real>(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
+        let fits = |view| Ok::<_, Error>(request::fit(&Solver::<T>::stages(self, view, work)?.1));
         let iterates = match self.method {
             RidgeMethod::Pcg => true,
             RidgeMethod::Direct => false,
@@ -190,9 +191,9 @@ impl Ridge {
             {
                 false
             }
-            RidgeMethod::Auto => !fits(View::Features)? && fits(View::Landmarks)?,
+            RidgeMethod::Auto => !fits(RowAccess::Features)? && fits(RowAccess::Landmarks)?,
         };
-        Ok(if iterates { View::Landmarks } else { View::Features })
+        Ok(if iterates { RowAccess::Landmarks } else { RowAccess::Features })
     }
 }
 
@@ -201,7 +202,7 @@ impl<T: Real> Solver<T> for Ridge {
         true
     }
 
-    fn check(&self, work: &Work<'_>) -> Result<()> {
+    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         let options = &work.options;
         if self.variance && options.task != Task::Regression {
             let remedy = "the variance of a class's score says nothing of the class; leave it out";
@@ -240,8 +241,8 @@ impl<T: Real> Solver<T> for Ridge {
         if options.map.is_exact() { exact::check(work) } else { direct::check(work) }
     }
 
-    fn view(&self, work: &Work<'_>) -> Result<View> {
-        if work.options.map.is_exact() { Ok(View::Rows) } else { self.view_of_landmarks::<T>(work) }
+    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
+        if work.options.map.is_exact() { Ok(RowAccess::Rows) } else { self.view_of_landmarks::<T>(work) }
     }
 
     fn only_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
@@ -262,28 +263,28 @@ impl<T: Real> Solver<T> for Ridge {
         Ok(GRAM)
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         direct::plan(self, plan, shape, cut)
     }
 
-    fn own_passes(&self, work: &Work<'_>) -> [u64; 2] {
+    fn own_passes(&self, work: &FitRequest<'_>) -> [u64; 2] {
         let crossed = work.shape.folds > 1 && work.options.task == Task::Classification;
         [0, [self.leave_one_out, self.importance, crossed].into_iter().map(u64::from).sum()]
     }
 
-    fn stages(&self, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+    fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
         Ok(match view {
-            View::Features => train::on_features::<T>(
+            RowAccess::Features => plan::on_features::<T>(
                 work,
                 &|plan, cut| direct::plan(self, plan, &work.shape, cut),
                 Solver::<T>::own_passes(self, work),
             ),
-            View::Landmarks => pcg::stages::<T>(self, work),
-            View::Rows => exact::stages::<T>(self, work),
+            RowAccess::Landmarks => pcg::stages::<T>(self, work),
+            RowAccess::Rows => exact::stages::<T>(self, work),
         })
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         match &data.points {
             Points::Map => direct::fit(self, data),
             Points::Landmarks(landmarks, shape) => pcg::fit(self, data, landmarks, shape),

@@ -8,7 +8,6 @@
 //! in scratch either, one for every iteration and one for the training error. *Time*: kernel blocks, 4m rows of a sketch for the
 //! preconditioner, and a reading of the blocks in every iteration, of which there are as many as halvings of the residual.
 
-use super::exact::figures;
 use super::iterative::blocks::{Blocks, READ_AHEAD, Room};
 use super::iterative::cg::{self, Norm, Until};
 use super::iterative::constant::Constant;
@@ -18,12 +17,13 @@ use super::iterative::rows::KernelRows;
 use super::iterative::sketch::{self, Preconditioner};
 use super::iterative::tiles::Tiles;
 use super::iterative::wide::WideRows;
-use super::{Intercept, Ridge, RidgeMethod};
+use super::{Ridge, RidgeMethod};
 use crate::Result;
-use crate::model::Basis;
-use crate::solver::{Features, Fitted};
-use crate::train::plan::{self, Cut, RANK};
-use crate::train::{Resources, Shape, Solved, Stage, Work, needs_wide_for};
+use crate::features::FitData;
+use crate::model::{Basis, Intercept, needs_wide_for};
+use crate::prepare::plan::{self, RANK};
+use crate::request::{FitRequest, PassShape, ProblemSize, Resources, Stage};
+use crate::solver::{Fitted, Solved};
 use faer::MatRef;
 use kapprox::Real;
 use kapprox::kernel::AnyKernel;
@@ -42,7 +42,7 @@ struct Tiers {
 }
 
 /// The stages: statistics, landmarks, preconditioner, iteration.
-pub(super) fn stages<T: Real>(ridge: &Ridge, work: &Work<'_>) -> (Cut, Vec<Stage>) {
+pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShape, Vec<Stage>) {
     let (shape, memory) = (&work.shape, work.resources.memory);
     let cut = plan::one_lane(shape);
     let ([make, solve], tiers) = solving::<T>(shape, cut, work.resources);
@@ -63,7 +63,7 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &Work<'_>) -> (Cut, Vec<Stage
 }
 
 /// The plan of a stage of products with the kernel's blocks, without the blocks that are kept.
-fn products<T: Real>(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan {
+fn products<T: Real>(what: &str, shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     let (m, e) = (shape.map.p, shape.element);
     plan::rows(plan::base(what, shape, budget), shape, cut, 1, e)
         // those of f64 where it comes to them, with a tile of rows of either precision
@@ -75,7 +75,7 @@ fn products<T: Real>(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan
 }
 
 /// The plans of the preconditioner and of the iteration, both with as many kernel blocks as there is room for.
-fn solving<T: Real>(shape: &Shape, cut: Cut, resources: &Resources<'_>) -> ([Plan; 2], Tiers) {
+fn solving<T: Real>(shape: &ProblemSize, cut: PassShape, resources: &Resources<'_>) -> ([Plan; 2], Tiers) {
     let (m, threads, budget) = (shape.map.p, shape.threads, resources.memory);
     let sums = 8 * m * (2 * shape.t + 2);
     let mut make = products::<T>("preconditioner", shape, cut, budget)
@@ -112,12 +112,12 @@ fn solving<T: Real>(shape: &Shape, cut: Cut, resources: &Resources<'_>) -> ([Pla
     ([make, solve].map(|plan| plan.term(name.clone(), kept * row, "")), tiers)
 }
 
-fn row_on_disk<T: Real>(features: usize, shape: &Shape) -> u64 {
+fn row_on_disk<T: Real>(features: usize, shape: &ProblemSize) -> u64 {
     Cache::<T>::row_bytes(&TableShape { stored: 0, features, targets: shape.t, weighted: false }) as u64
 }
 
 /// Rows whose kernel blocks fit so many bytes of scratch.
-fn on_disk<T: Real>(bytes: u64, shape: &Shape) -> usize {
+fn on_disk<T: Real>(bytes: u64, shape: &ProblemSize) -> usize {
     usize::try_from(bytes / row_on_disk::<T>(shape.map.p, shape)).unwrap_or(usize::MAX)
 }
 
@@ -128,11 +128,11 @@ fn on_disk<T: Real>(bytes: u64, shape: &Shape) -> usize {
 /// they count beside the error of the fit, the iteration solves another problem than it was given, however small its residual.
 pub(super) fn fit<T: Real>(
     ridge: &Ridge,
-    data: &Features<'_, T>,
+    data: &FitData<'_, T>,
     set: &LandmarkSet<T>,
-    shape: &Shape,
+    shape: &ProblemSize,
 ) -> Result<Fitted<T>> {
-    let Features { source, cut, resources, .. } = *data;
+    let FitData { source, cut, resources, .. } = *data;
     let kernel = data.kernel.build()?;
     kapprox::kernel::require_positive_definite(&*kernel.typed::<f64>(), "Nyström ridge regression")?;
     let wide: Vec<f64> = set.points.iter().map(|v| v.to_f64()).collect();
@@ -147,7 +147,7 @@ pub(super) fn fit<T: Real>(
     if wide {
         let passes = solved.passes;
         // of half the rows, tiles of kernel values hold as many bytes
-        let (shape, cut) = (Shape { element: size_of::<f64>(), ..shape.clone() }, half(cut));
+        let (shape, cut) = (ProblemSize { element: size_of::<f64>(), ..shape.clone() }, half(cut));
         solved = run.solve(&WideRows(source), z, &shape, cut)?;
         solved.passes += passes;
     }
@@ -159,7 +159,7 @@ pub(super) fn fit<T: Real>(
         intercept: intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
         lambda: Some(run.lambda),
         method: Some(why(ridge, kept, sums.rows, wide)),
-        figures: figures(&found),
+        figures: found.figures(),
         train: Some(sums.score(&errors)),
         passes: 1 + passes,
         weights: found.x,
@@ -167,13 +167,13 @@ pub(super) fn fit<T: Real>(
     })
 }
 
-fn half(cut: Cut) -> Cut {
-    Cut { tile: cut.tile.div_ceil(2), ..cut }
+fn half(cut: PassShape) -> PassShape {
+    PassShape { tile: cut.tile.div_ceil(2), ..cut }
 }
 
 struct Run<'a, T: Real> {
     ridge: &'a Ridge,
-    data: &'a Features<'a, T>,
+    data: &'a FitData<'a, T>,
     kernel: &'a Arc<dyn AnyKernel>,
     z: MatRef<'a, f64>,
     /// The numbers that are added to the targets.
@@ -209,10 +209,10 @@ impl<N: Real> Run<'_, N> {
         &self,
         source: &dyn RowSource<T>,
         landmarks: MatRef<'_, T>,
-        shape: &Shape,
-        cut: Cut,
+        shape: &ProblemSize,
+        cut: PassShape,
     ) -> Result<Solution> {
-        let Features { targets, rows, resources, options, .. } = *self.data;
+        let FitData { targets, rows, resources, options, .. } = *self.data;
         let (own, exact) = (self.kernel.typed::<T>(), self.kernel.typed::<f64>());
         let (_, tiers) = solving::<T>(shape, cut, resources);
         let pass = Pass { journal: None, ..cut.pass(1, resources, &Unobserved) };

@@ -1,9 +1,8 @@
 //! The regularised normal equations of a training set, assembled once and factored for every lambda.
 
-use super::Intercept;
-use crate::cholesky;
+use crate::model::Intercept;
 use crate::strips::for_each_strip;
-use crate::{Error, FoldGram, GramState, Result};
+use crate::{Error, FoldGram, GramState, Result, cholesky};
 use faer::linalg::triangular_solve as triangular;
 use faer::{Mat, MatMut, MatRef, Par};
 use kapprox::decompose::symmetric_eigen;
@@ -369,4 +368,9 @@ fn total<'a>(folds: &[&'a FoldGram], length: usize, part: impl Fn(&'a FoldGram) 
 fn columns_of(matrix: &mut Mat<f64>, count: usize) -> Vec<&mut [f64]> {
     let columns = matrix.as_mut().col_iter_mut().take(count);
     columns.filter_map(|column| column.try_as_col_major_mut()).map(|column| column.as_slice_mut()).collect()
+}
+
+/// Ends the work between two systems, where the observer asks for that.
+pub(super) fn heed(observer: &dyn kstore::pass::Observer) -> Result<()> {
+    if observer.stop() { Err(kstore::Error::Interrupted.into()) } else { Ok(()) }
 }

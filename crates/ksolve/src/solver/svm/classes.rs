@@ -10,20 +10,19 @@
 //! *Cost*: that of one fit for every fold and penalty (less for the warm starts), and of one more. *Bytes*: beside those of a fit the
 //! scores of all rows for every penalty.
 
-use super::group::{Space, Watch, begin, solve_group};
+use super::group::{Watch, begin, solve_group};
 use super::lagrangian::{Problem, Rows};
 use super::loss::{Loss, Row};
 use super::sample::{self, Sample};
+use super::space::Space;
 use super::{
-    Best, HELD_OUT, LOSS, PAIRS, PROBABILITIES, Solved, Terms, fitted, group, plan, solve_all, stages, view,
-    warn_of_gap,
+    Best, HELD_OUT, LOSS, PAIRS, Solved, Terms, fitted, group_size, plan, solve_all, stages, view, warn_of_gap,
 };
-use crate::solver::ClassWeight;
+use crate::features::{self, FitData, StoredFeatures, Wanted};
+use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::held_out::{self, Compared, Function, HeldOut};
-use crate::solver::kept::{self, StoredFeatures, Wanted};
-use crate::solver::parameter::{FOLDS, GAP, STEPS};
-use crate::solver::{Features, Fitted, Penalty, Settings, Solver};
-use crate::train::{Cut, Shape, Stage, View, Work};
+use crate::solver::parameter::{FOLDS, GAP, PROBABILITIES, STEPS};
+use crate::solver::{ClassWeight, Fitted, Penalty, Settings, Solver};
 use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt};
 use kapprox::Real;
 use kstore::Plan;
@@ -113,7 +112,7 @@ impl Svm {
 
     /// Number of machines that are solved together: those against the rest share their rows, a pair has its own.
     fn together(&self, n: usize, p: usize, machines: usize) -> usize {
-        if self.pairs { 1 } else { group(n, p, machines) }
+        if self.pairs { 1 } else { group_size(n, p, machines) }
     }
 
     /// Solves some machines without a fold's rows, at every penalty, and returns them with the passes that they took.
@@ -123,7 +122,7 @@ impl Svm {
         &self,
         kept: &StoredFeatures<'k, T>,
         sample: &mut Option<Sample<'k, T>>,
-        data: &Features<'_, T>,
+        data: &FitData<'_, T>,
         machines: &[u32],
         fold: u16,
         costs: &[(f64, Vec<f64>)],
@@ -159,7 +158,7 @@ impl Svm {
     fn held_out<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,
-        data: &Features<'_, T>,
+        data: &FitData<'_, T>,
         classes: &Classes,
         weights: &[f64],
     ) -> Result<HeldOut<T>> {
@@ -200,7 +199,7 @@ impl Svm {
 
     pub(super) fn compare<T: Real>(
         &self,
-        data: &Features<'_, T>,
+        data: &FitData<'_, T>,
         classes: &Classes,
         codes: &[u32],
         found: impl FnOnce() -> Result<HeldOut<T>>,
@@ -232,7 +231,7 @@ impl Svm {
     fn final_fit<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,
-        data: &Features<'_, T>,
+        data: &FitData<'_, T>,
         c: f64,
         costs: &[f64],
         k: usize,
@@ -267,12 +266,12 @@ impl<T: Real> Solver<T> for Svm {
         true
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let problems = self.machines(if shape.t == 1 { 2 } else { shape.t }).len();
         let plan = match self.pairs {
             true => self::plan(plan, shape, cut, 20, 1).term(
                 "features of a tile of a pair",
-                kept::class_rows_bytes(shape.map.p, shape.element),
+                features::class_rows_bytes(shape.map.p, shape.element),
                 "lower `rank`",
             ),
             false => self::plan(plan, shape, cut, 6, problems),
@@ -280,17 +279,17 @@ impl<T: Real> Solver<T> for Svm {
         held_out::plan(plan, shape, problems, self.penalties.len())
     }
 
-    fn view(&self, work: &Work<'_>) -> Result<View> {
+    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
         Ok(view(work))
     }
 
-    fn stages(&self, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+    fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
         let problems = self.machines(if work.shape.t == 1 { 2 } else { work.shape.t }).len();
         let at_once = if self.pairs { work.shape.threads } else { 1 };
         Ok(stages::<T>(self, view, work, (problems, at_once, self.penalties.len())))
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         if let Some(fitted) = self.fit_exactly(data)? {
             return Ok(fitted);
         }

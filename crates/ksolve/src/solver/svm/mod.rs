@@ -32,6 +32,7 @@ mod one_class;
 mod passes;
 mod sample;
 mod search;
+mod space;
 mod svr;
 
 pub use classes::Svm;
@@ -40,21 +41,22 @@ pub use one_class::OneClass;
 pub(super) use svr::SVR;
 pub use svr::Svr;
 
-use super::held_out;
-use super::kept::{self, StoredFeatures};
 use super::parameter::{
-    CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE,
+    CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, LAMBDAS, PROBABILITIES, Parameter, ParameterKind, STEPS, TOLERANCE,
 };
-use super::{Features, Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFamily, held_out};
+use crate::features::{self, FitData, StoredFeatures};
 use crate::gram::PANEL;
-use crate::train::{self, Cut, Shape, Stage, View, Work};
+use crate::prepare::plan;
+use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::{Result, Task};
 use faer::Mat;
-use group::{Best, Outcome, Space, Watch, begin, prove, solve_group};
+use group::{Outcome, Watch, begin, prove, solve_group};
 use kapprox::Real;
 use kstore::Plan;
 use lagrangian::{Problem, Rows, Terms};
 use sample::Sample;
+use space::{Best, Space};
 
 pub(super) const SVM: SolverFamily = SolverFamily {
     name: "svm",
@@ -69,13 +71,6 @@ pub(super) const PAIRS: Parameter = Parameter {
     kind: ParameterKind::Flag,
     default: None,
     about: "A machine for every pair of classes, not one for each class against the rest",
-};
-
-pub(super) const PROBABILITIES: Parameter = Parameter {
-    name: "probabilities",
-    kind: ParameterKind::Flag,
-    default: None,
-    about: "Learn probabilities from rows held out, for predict `probabilities`",
 };
 
 pub(super) const LOSS: Parameter = Parameter {
@@ -97,24 +92,24 @@ const ROW: usize = 3 * WIDE;
 const PATIENCE: usize = 30;
 
 /// Number of problems that are solved together: as many as the shape allows.
-fn group(n: usize, p: usize, problems: usize) -> usize {
+fn group_size(n: usize, p: usize, problems: usize) -> usize {
     let (equations, multipliers) = (newton::bytes(p), n.saturating_mul(ROW).max(1));
     (EQUATIONS / equations).min(MULTIPLIERS / multipliers).clamp(1, problems.max(1))
 }
 
 /// Adds the memory for solving so many problems to the plan, with `targets` bytes of targets for each row.
-fn plan(plan: Plan, shape: &Shape, cut: Cut, targets: usize, problems: usize) -> Plan {
+fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, targets: usize, problems: usize) -> Plan {
     let (n, p, t) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, problems.max(1));
-    let (e, together) = (shape.element, group(n, shape.map.p, problems));
+    let (e, together) = (shape.element, group_size(n, shape.map.p, problems));
     let panels = shape.threads * WIDE * p * PANEL.min(p);
-    plan.term("targets of all rows", n.saturating_mul(targets) + kept::values_bytes(n, targets), "")
+    plan.term("targets of all rows", n.saturating_mul(targets) + features::values_bytes(n, targets), "")
         .term("multipliers and values of all rows", n.saturating_mul(ROW * together), "")
         .term("features of a sample", sample::rows(n, p) * (p * e + 8), "lower `rank`")
         .term("Newton's equations", together * newton::bytes(p) + 8 * p * p + panels, "lower `rank`")
         .term("products of a tile", 5 * cut.tile * together * WIDE + 8 * 12 * p * t, "lower `rank`")
         .term(
             "sums and values of segments",
-            8 * 2 * kept::STATES * p * together + kept::values_bytes(n * together, e),
+            8 * 2 * features::STATES * p * together + features::values_bytes(n * together, e),
             "lower `rank`",
         )
 }
@@ -142,7 +137,7 @@ impl Solved {
 /// Solves a problem for each of `rows`, and warns of those that ran out of steps.
 fn solve<T: Real, R: Rows + Send>(
     kept: &StoredFeatures<'_, T>,
-    data: &Features<'_, T>,
+    data: &FitData<'_, T>,
     terms: Terms,
     steps: usize,
     rows: Vec<R>,
@@ -164,7 +159,7 @@ fn solve_all<T: Real, R: Rows + Send>(
     watch: Watch<'_>,
 ) -> Result<Solved> {
     let terms = Terms { patience: patience::<T>(), ..terms };
-    let together = group(kept.n, kept.p, rows.len());
+    let together = group_size(kept.n, kept.p, rows.len());
     let (mut sample, mut solved) = (None, Solved::default());
     let sampled = sample::passes(kept.n, kept.p);
     solved.passes += sampled;
@@ -198,7 +193,7 @@ fn warn_of_gap<'b, T: Real>(
     best: impl IntoIterator<Item = &'b Best>,
     steps: usize,
     terms: Terms,
-    data: &Features<'_, T>,
+    data: &FitData<'_, T>,
     whose: &str,
 ) {
     let open = best.into_iter().map(Best::gap).fold(0.0, f64::max);
@@ -239,19 +234,19 @@ fn fitted<T>(
 }
 
 /// The rows as they are, for the kernel itself; features otherwise.
-fn view(work: &Work<'_>) -> View {
-    if work.options.map.is_exact() { View::Rows } else { View::Features }
+fn view(work: &FitRequest<'_>) -> RowAccess {
+    if work.options.map.is_exact() { RowAccess::Rows } else { RowAccess::Features }
 }
 
 /// The stages of a machine on features, or of so many problems, so many of them at once, at so many penalties, with the kernel itself.
 fn stages<T: Real>(
     solver: &dyn Solver<T>,
-    view: View,
-    work: &Work<'_>,
+    view: RowAccess,
+    work: &FitRequest<'_>,
     (problems, at_once, penalties): (usize, usize, usize),
-) -> (Cut, Vec<Stage>) {
+) -> (PassShape, Vec<Stage>) {
     match view {
-        View::Rows => exact::stages(work, problems, at_once, penalties),
-        _ => train::on_features::<T>(work, &|plan, cut| solver.plan(plan, &work.shape, cut), solver.own_passes(work)),
+        RowAccess::Rows => exact::stages(work, problems, at_once, penalties),
+        _ => plan::on_features::<T>(work, &|plan, cut| solver.plan(plan, &work.shape, cut), solver.own_passes(work)),
     }
 }

@@ -16,11 +16,10 @@
 //!
 //! Near the solution few rows are free, and steps over rows cost next to nothing.
 
-use crate::Intercept;
 use crate::cholesky::{self, factor_at_once};
 use crate::dots::dot;
-use crate::gram;
 use crate::strips::{Pool, par};
+use crate::{Intercept, gram};
 use faer::{MatMut, MatRef};
 use kapprox::Real;
 use kstore::Workers;

@@ -3,9 +3,10 @@
 use super::lagrangian::{Rows, Terms};
 use super::loss::{Loss, Row};
 use super::{fitted, solve, stages, view};
+use crate::features::{FitData, StoredFeatures, Wanted};
+use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::parameter::{GAP, NU, STEPS, TOLERANCE};
-use crate::solver::{Features, Fitted, Settings, Solver, SolverFamily, StoredFeatures, Wanted};
-use crate::train::{Cut, Shape, Stage, View, Work};
+use crate::solver::{Fitted, Settings, Solver, SolverFamily};
 use crate::{Intercept, Result, Targets, Task};
 use kapprox::Real;
 use kstore::Plan;
@@ -54,19 +55,19 @@ impl<T: Real> Solver<T> for OneClass {
         true
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         super::plan(plan, shape, cut, 0, 1)
     }
 
-    fn view(&self, work: &Work<'_>) -> Result<View> {
+    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
         Ok(view(work))
     }
 
-    fn stages(&self, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+    fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
         Ok(stages::<T>(self, view, work, (1, 1, 1)))
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         if let Some(fitted) = self.fit_exactly(data)? {
             return Ok(fitted);
         }

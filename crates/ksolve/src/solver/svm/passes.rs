@@ -2,7 +2,7 @@
 
 use super::lagrangian::{Problem, Rows};
 use crate::Result;
-use crate::solver::kept::{Quiet, StoredFeatures, Sums, Values};
+use crate::features::{Quiet, StoredFeatures, Sums, Values};
 use crate::strips::{Pool, for_each_strip};
 use kapprox::Real;
 use kstore::Workers;

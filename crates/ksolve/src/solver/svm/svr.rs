@@ -3,13 +3,13 @@
 use super::lagrangian::{Rows, Terms};
 use super::loss::{Loss, Row};
 use super::{Solved, fitted, solve, stages, view};
+use crate::features::{FitData, StoredFeatures, Wanted};
+use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::held_out::{self, Function, HeldOut};
-use crate::solver::kept::{StoredFeatures, Wanted};
 use crate::solver::parameter::{
     COSTS, FOLDS, GAP, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE,
 };
-use crate::solver::{Features, Fitted, Penalty, Settings, Solver, SolverFamily};
-use crate::train::{Cut, Shape, Stage, View, Work};
+use crate::solver::{Fitted, Penalty, Settings, Solver, SolverFamily};
 use crate::{Intercept, Result, Task};
 use kapprox::Real;
 use kstore::Plan;
@@ -61,7 +61,7 @@ impl Svr {
     fn machine<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,
-        data: &Features<'_, T>,
+        data: &FitData<'_, T>,
         j: usize,
         held: Option<(&[u16], u16)>,
         cost: f64,
@@ -81,7 +81,7 @@ impl Svr {
     }
 
     /// Learns from the rows outside every fold at every penalty, and scores the rows of the fold.
-    fn held_out<T: Real>(&self, kept: &StoredFeatures<'_, T>, data: &Features<'_, T>) -> Result<HeldOut<T>> {
+    fn held_out<T: Real>(&self, kept: &StoredFeatures<'_, T>, data: &FitData<'_, T>) -> Result<HeldOut<T>> {
         let t = data.targets.count();
         let mut found = HeldOut::new(kept.n, t, self.penalties.len());
         for fold in 0..data.folds.count() as u16 {
@@ -127,20 +127,20 @@ impl<T: Real> Solver<T> for Svr {
         true
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, cut: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let plan = super::plan(plan, shape, cut, 10 * shape.t, 1);
         held_out::plan(plan, shape, shape.t, self.penalties.len())
     }
 
-    fn view(&self, work: &Work<'_>) -> Result<View> {
+    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
         Ok(view(work))
     }
 
-    fn stages(&self, view: View, work: &Work<'_>) -> Result<(Cut, Vec<Stage>)> {
+    fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
         Ok(stages::<T>(self, view, work, (work.shape.t, 1, self.penalties.len())))
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         if let Some(fitted) = self.fit_exactly(data)? {
             return Ok(fitted);
         }

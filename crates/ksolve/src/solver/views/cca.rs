@@ -12,9 +12,10 @@
 //! analysis", JMLR 3, 2002; Hardoon, Szedmak, Shawe-Taylor, "Canonical correlation analysis", Neural Computation 16, 2004.
 
 use super::{Moments, Pairs, WITH, WITH_KERNEL};
+use crate::features::FitData;
+use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, TOLERANCE};
-use crate::solver::{Features, Figure, Fitted, Penalty, Settings, Solver, SolverFamily};
-use crate::train::{Cut, Shape, Work};
+use crate::solver::{Figure, Fitted, Penalty, Settings, Solver, SolverFamily};
 use crate::{Error, FoldSpec, GramState, Result, Task};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::{Mat, MatRef, Par, Side};
@@ -113,7 +114,7 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
         true
     }
 
-    fn check(&self, work: &Work<'_>) -> Result<()> {
+    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         let several = self.penalties.len();
         if several > 1 && work.options.folds == FoldSpec::None {
             let why = "nothing chooses among them without folds; add `folds` 5, or give one `lambda`";
@@ -122,11 +123,11 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
         super::check(work)
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         super::plan(plan, shape, shape.threads.min(self.penalties.len()).max(1))
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let gram = super::gather(data)?;
         let stage = data.resources.stages.stage("singular vectors", None);
         let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(data.rows)).collect();

@@ -7,9 +7,10 @@
 //! Reference: Shawe-Taylor, Cristianini, "Kernel Methods for Pattern Analysis", Cambridge 2004, section 6.5.
 
 use super::{Moments, Pairs, WITH, WITH_KERNEL};
+use crate::features::FitData;
+use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::parameter::{COMPONENTS, FOLDS, Parameter, TOLERANCE};
-use crate::solver::{Features, Figure, Fitted, Settings, Solver, SolverFamily};
-use crate::train::{Cut, Shape, Work};
+use crate::solver::{Figure, Fitted, Settings, Solver, SolverFamily};
 use crate::{Error, Result, Task};
 use kapprox::Real;
 use kapprox::decompose::singular;
@@ -48,15 +49,15 @@ impl<T: Real> Solver<T> for MaximalCovariance {
         true
     }
 
-    fn check(&self, work: &Work<'_>) -> Result<()> {
+    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         super::check(work)
     }
 
-    fn plan(&self, plan: Plan, shape: &Shape, _: Cut) -> Plan {
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         super::plan(plan, shape, 1)
     }
 
-    fn fit(&self, data: &Features<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let gram = super::gather(data)?;
         let _stage = data.resources.stages.stage("singular vectors", None);
         let (mut held, mut rows) = (vec![0.0; self.components], 0.0);

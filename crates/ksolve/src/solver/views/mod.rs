@@ -17,9 +17,9 @@ pub(super) use covariance::FAMILY as COVARIANCE;
 use super::centred::Centred;
 use super::kpca::sign;
 use super::parameter::{Parameter, ParameterKind};
-use super::{Features, Figure, Fitted, Settings};
-use crate::metric::MetricSource;
-use crate::train::{Shape, Work};
+use super::{Figure, Fitted, Settings};
+use crate::features::FitData;
+use crate::request::{FitRequest, MetricSource, ProblemSize};
 use crate::{Error, FoldGram, GramState, Result};
 use faer::{Mat, MatRef};
 use kapprox::Real;
@@ -48,7 +48,7 @@ fn require_two(settings: &Settings) -> Result<()> {
     settings.columns(&WITH).map(|_| ()).ok_or_else(|| Error::missing(WITH.name, settings.solver, why))
 }
 
-fn check(work: &Work<'_>) -> Result<()> {
+fn check(work: &FitRequest<'_>) -> Result<()> {
     work.refuse_weights("the solver", "only ridge does")?;
     if work.options.map.is_without_rows() {
         let why = "two views have landmarks each; take a map that has some, such as nystrom";
@@ -64,7 +64,7 @@ fn check(work: &Work<'_>) -> Result<()> {
 }
 
 /// Adds the matrices of the two views to a plan, on so many threads at once.
-fn plan(plan: Plan, shape: &Shape, threads: usize) -> Plan {
+fn plan(plan: Plan, shape: &ProblemSize, threads: usize) -> Plan {
     // both views together
     let p = shape.map.p.div_ceil(2);
     plan.term("moments of the views", 2 * 8 * 2 * shape.map.p * shape.map.p, "lower `rank`")
@@ -146,7 +146,7 @@ impl Pairs {
 }
 
 /// Takes the moments of the two views of every fold: one pass.
-fn gather<T: Real>(data: &Features<'_, T>) -> Result<GramState> {
+fn gather<T: Real>(data: &FitData<'_, T>) -> Result<GramState> {
     Ok(data.moments_of_folds()?.gram)
 }
 
@@ -165,7 +165,7 @@ fn held_out(gram: &GramState, second: usize, mut each: impl FnMut(&Moments, &Mom
 
 /// The coordinates of both views as functions of the features of both, and what is said of too few pairs.
 fn fitted<T: Real>(
-    data: &Features<'_, T>,
+    data: &FitData<'_, T>,
     moments: &Moments,
     pairs: &Pairs,
     asked: usize,

@@ -28,7 +28,7 @@ use super::constant::Constant;
 use super::packed::PackedLower;
 use super::tiles::Tiles;
 use crate::Result;
-use crate::train::explained;
+use crate::solver::explained;
 use faer::prelude::*;
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{Kernel, Real};

@@ -7,8 +7,7 @@
 //!
 //! *Cost*: n²/2 kernel values, 4·n²/2·t flops; *bytes*: the points, and a block for each thread.
 
-use crate::strips::Pool;
-use crate::strips::row_strips;
+use crate::strips::{Pool, row_strips};
 use faer::prelude::*;
 use faer::{Mat, MatMut, MatRef};
 use kapprox::{Kernel, Real};

@@ -20,16 +20,18 @@ mod gram;
 mod smo;
 mod solvers;
 
-use super::group::Best;
 use super::lagrangian::Terms;
 use super::loss::Row;
+use super::space::Best;
 use super::{Solved, fitted, held_out};
-use crate::model::Basis;
-use crate::solver::Points::Rows;
+use crate::features::FitData;
+use crate::features::Points::Rows;
+use crate::model::{Basis, needs_wide_for};
+use crate::prepare::{plan, whole};
+use crate::request::{FitRequest, PassShape, Stage};
+use crate::solver::Fitted;
 use crate::solver::ridge::iterative::rows::{KernelRows, kernel_rows};
-use crate::solver::{Features, Fitted};
 use crate::strips::Pool;
-use crate::train::{self, Cut, Stage, Work, needs_wide_for, whole};
 use crate::{Intercept, Result};
 use dual::{Dual, SolvedMachine};
 use faer::{Mat, MatRef};
@@ -46,7 +48,7 @@ const PART: usize = 512;
 const SCORED: usize = 256;
 
 struct Exact<'a, T: Real> {
-    data: &'a Features<'a, T>,
+    data: &'a FitData<'a, T>,
     rows: &'a MemoryRows<T>,
     /// Number of features of a row.
     d: usize,
@@ -98,7 +100,7 @@ struct Expansion {
 
 impl<'a, T: Real> Exact<'a, T> {
     /// The rows of `data` and its kernel; `None` where the rows are features of a map.
-    fn new(data: &'a Features<'a, T>) -> Result<Option<Self>> {
+    fn new(data: &'a FitData<'a, T>) -> Result<Option<Self>> {
         let Rows(rows, shape, _) = &data.points else { return Ok(None) };
         let any = data.kernel.build()?;
         let (kernel, wide) = (any.typed::<T>(), any.typed::<f64>());
@@ -293,7 +295,7 @@ impl<'a, T: Real> Exact<'a, T> {
                 points: self.copied::<T>(&support),
                 rows: support.iter().map(|i| self.rows.row(*i)).collect(),
             }),
-            method: Some(train::Solved { name: "exact", why }),
+            method: Some(crate::solver::Solved { name: "exact", why }),
             passes: 0,
             ..fitted(all, unit, lambda, None)
         }
@@ -301,7 +303,12 @@ impl<'a, T: Real> Exact<'a, T> {
 }
 
 /// The stages: statistics; then the rows, and the machines on them, `at_once` at a time, each of all rows at most.
-pub(super) fn stages(work: &Work<'_>, problems: usize, at_once: usize, penalties: usize) -> (Cut, Vec<Stage>) {
+pub(super) fn stages(
+    work: &FitRequest<'_>,
+    problems: usize,
+    at_once: usize,
+    penalties: usize,
+) -> (PassShape, Vec<Stage>) {
     let (shape, budget) = (&work.shape, work.resources.memory);
     let (n, d, e) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.d, shape.element);
     let cut = whole::cut(shape);
@@ -314,5 +321,5 @@ pub(super) fn stages(work: &Work<'_>, problems: usize, at_once: usize, penalties
         .term("coefficients of all machines", n.saturating_mul(8 * problems * (2 + penalties)), fewer)
         .term("rows that are scored", SCORED.saturating_mul(n * e + 8 * problems), fewer);
     let plan = held_out::plan(plan, shape, problems, penalties);
-    (cut, vec![Stage { plan: train::plan::scan(shape, cut, budget), passes: 1 }, Stage { plan, passes: 1 }])
+    (cut, vec![Stage { plan: plan::scan(shape, cut, budget), passes: 1 }, Stage { plan, passes: 1 }])
 }

@@ -1,14 +1,14 @@
 //! The three machines on rows in memory: classes, values, novelty.
 
-use super::super::HELD_OUT;
-use super::super::OneClass;
 use super::super::classes::Svm;
 use super::super::lagrangian::Terms;
 use super::super::loss::{Loss, Row};
 use super::super::svr::{HELD_OUT_MSE, Svr, moments};
+use super::super::{HELD_OUT, OneClass};
 use super::{Asked, Exact, Expansion, Machines, Paths};
+use crate::features::FitData;
 use crate::solver::held_out::{self, HeldOut};
-use crate::solver::{Features, Fitted, Penalty};
+use crate::solver::{Fitted, Penalty};
 use crate::{Error, Intercept, Result, Targets};
 use kapprox::Real;
 
@@ -17,7 +17,7 @@ fn terms(loss: Loss, intercept: Intercept, total: f64, gap: f64) -> Terms {
     Terms { loss, intercept, total, cost: 1.0, gap, patience: usize::MAX }
 }
 
-fn warn_of_gap<T: Real>(sets: &[Paths], gap: f64, data: &Features<'_, T>, whose: &str) {
+fn warn_of_gap<T: Real>(sets: &[Paths], gap: f64, data: &FitData<'_, T>, whose: &str) {
     let last = sets.iter().flatten().flatten().filter_map(|found| Some((*found.gaps.last()?, found.rounds)));
     let worst = last.fold((0.0, 0), |worst, one| if one.0 > worst.0 { one } else { worst });
     if worst.0 > gap {
@@ -90,7 +90,7 @@ fn at_penalty<'f, T>(
 
 impl Svm {
     /// The fit with the kernel itself; `None` where the rows are features of a map.
-    pub(in super::super) fn fit_exactly<T: Real>(&self, data: &Features<'_, T>) -> Result<Option<Fitted<T>>> {
+    pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Fitted<T>>> {
         let Some(exact) = Exact::new(data)? else { return Ok(None) };
         let (Some(classes), Some(codes)) = (data.classes(), exact.rows.class_codes()) else {
             return Err(Error::TooFewClasses { classes: 0 });
@@ -160,7 +160,7 @@ impl Svm {
 
 impl Svr {
     /// The fit with the kernel itself; `None` where the rows are features of a map.
-    pub(in super::super) fn fit_exactly<T: Real>(&self, data: &Features<'_, T>) -> Result<Option<Fitted<T>>> {
+    pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Fitted<T>>> {
         let Some(exact) = Exact::new(data)? else { return Ok(None) };
         let (t, centre) = (data.targets.count(), data.targets.centre());
         let y = |i: usize, j: usize| exact.rows.y()[i * t + j] + centre[j];
@@ -199,7 +199,7 @@ impl Svr {
 
 impl OneClass {
     /// The fit with the kernel itself; `None` where the rows are features of a map.
-    pub(in super::super) fn fit_exactly<T: Real>(&self, data: &Features<'_, T>) -> Result<Option<Fitted<T>>> {
+    pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Fitted<T>>> {
         let Some(exact) = Exact::new(data)? else { return Ok(None) };
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
         let c = 1.0 / (self.nu * exact.rows.len() as f64);

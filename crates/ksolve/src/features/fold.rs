@@ -1,21 +1,13 @@
 //! Passes over the features whose result is a state: one state for every segment of the stored rows, merged along the tree of all passes. So the
 //! bits are the same wherever the features are kept; and processes that share a run share these passes too, and exchange the states.
 
-use super::{StoredFeatures, Tile};
 use crate::Result;
+use crate::features::{StoredFeatures, Tile};
 use kapprox::Real;
 use kstore::Merge;
 use kstore::checkpoint::{Cut, Number, Persist};
 use kstore::pass::{Deliver, Engine, Observer, fold_lots};
 use std::ops::Range;
-
-/// States that a fold holds: that of the segment, of the stretch, and of those before.
-pub(crate) const STATES: usize = 3;
-
-/// Bytes of so many numbers of rows in the states of a fold: together they are those of all rows, in memory that doubles as it grows.
-pub(crate) fn values_bytes(numbers: usize, element: usize) -> usize {
-    numbers.saturating_mul(3 * element)
-}
 
 /// The segments of a lot, whose states are delivered one after the other.
 pub(super) struct Segments<'d, S> {
@@ -68,7 +60,7 @@ impl<T: Real> StoredFeatures<'_, T> {
         Ok(fold_lots(self.engine(), (name, cut), observer, &|| init(), &mut lot)?.0)
     }
 
-    pub(in crate::solver) fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.engine().is_some()
     }
 

@@ -1,10 +1,8 @@
 //! The steps from rows to the feature map: candidates, the kernel's length scale, landmarks, map.
 
-use super::candidates;
-use super::options::{LandmarkSource, Resources, TrainOptions};
-use super::plan::Cut;
-use super::{prepare, tolerance};
-use crate::solver::kept::Quiet;
+use crate::features::Quiet;
+use crate::prepare::{candidates, tolerance};
+use crate::request::{LandmarkSource, MEDIAN_ROWS, NO_EXACT, PassShape, Resources, TrainOptions, map_shape};
 use crate::stacked::StackedMaps;
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
@@ -17,9 +15,6 @@ use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
 use kstore::{Pass, Reading, RowBlock, RowBuf, RowSource, Selected};
 use std::sync::Arc;
-
-/// Number of rows the median distance is taken over: half a million pairs, which give the median within 1 %.
-pub(crate) const MEDIAN_ROWS: usize = 1000;
 
 #[derive(Debug)]
 pub(crate) struct Mapped<T: Real> {
@@ -62,7 +57,7 @@ pub(crate) struct Mapping<'a, T: Real> {
     pub(crate) n: u64,
     pub(crate) reading: &'a Reading,
     pub(crate) options: &'a TrainOptions,
-    pub(crate) cut: Cut,
+    pub(crate) cut: PassShape,
     pub(crate) resources: &'a Resources<'a>,
 }
 
@@ -95,7 +90,7 @@ impl<T: Real> Mapping<'_, T> {
                 return Ok(Mapped { map, kernel, with: None, set: None, landmarks: None, passes });
             }
             Making::Exact => {
-                return Err(Error::option("map", "exact", crate::solver::NO_EXACT));
+                return Err(Error::option("map", "exact", NO_EXACT));
             }
         };
         let (Chosen { set, among, mut passes }, kernel) = self.select()?;
@@ -106,15 +101,14 @@ impl<T: Real> Mapping<'_, T> {
         let (seed, workers) = (options.seed, resources.workers);
         let given = OnLandmarks { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
         passes += options.map.passes();
-        let mut mapped =
-            Mapped { map: make(given)?, kernel, with: None, set: None, landmarks: Some((count, among)), passes };
+        let mut map = make(given)?;
         drop(observer);
-        tolerance::cut(&mut mapped, source, options, cut, resources)?;
-        Ok(mapped)
+        passes += tolerance::cut(&mut map, source, options, cut, resources)?;
+        Ok(Mapped { map, kernel, with: None, set: None, landmarks: Some((count, among)), passes })
     }
 
     /// Draws candidates, settles the kernel and chooses landmarks, for a solver that combines their kernel functions itself.
-    pub(super) fn unmapped(&self) -> Result<Mapped<T>> {
+    pub(crate) fn unmapped(&self) -> Result<Mapped<T>> {
         let (Chosen { set, among, passes }, kernel) = self.select()?;
         let (map, landmarks) = (Box::new(StackedMaps(Vec::new())), Some((set.len(), among)));
         Ok(Mapped { map, kernel, with: None, set: Some(set), landmarks, passes })
@@ -122,7 +116,7 @@ impl<T: Real> Mapping<'_, T> {
 
     /// Settles the kernel, for a solver that combines the kernel functions of all rows, which were loaded in one pass. A pass over memory
     /// is none over the table: nothing of it is kept in the journal.
-    pub(super) fn of_rows(&self) -> Result<Mapped<T>> {
+    pub(crate) fn of_rows(&self) -> Result<Mapped<T>> {
         let resources = &Resources { journal: None, ..*self.resources };
         let (kernel, _) = Mapping { resources, ..*self }.kernel()?;
         Ok(Mapped { map: Box::new(StackedMaps(Vec::new())), kernel, with: None, set: None, landmarks: None, passes: 1 })
@@ -168,7 +162,7 @@ impl<T: Real> Mapping<'_, T> {
     }
 
     fn shape(&self) -> Result<MapShape> {
-        prepare::map_shape::<T>(self.options, self.source.shape().features, self.n)
+        map_shape::<T>(self.options, self.source.shape().features, self.n)
     }
 
     fn scan<'o>(&'o self, observer: &'o dyn Observer) -> Pass<'o> {

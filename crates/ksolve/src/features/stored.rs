@@ -3,9 +3,10 @@
 //! A process keeps the features of the segments that it has folded. Of segments that another process of a shared run has folded it has none,
 //! until it visits them: then it computes them, and keeps them too.
 
-use super::{Buffers, FeatureTier, VisitContext};
+use super::context::{Buffers, VisitContext};
+use super::fit_data::FitData;
+use super::tier::FeatureTier;
 use crate::Result;
-use crate::solver::Features;
 use kapprox::{FeatureMap, Real};
 use kstore::checkpoint::Cut;
 use kstore::pass::Observer;
@@ -35,7 +36,7 @@ enum Held<'a, T: Real> {
 type Run<T> = (Range<u64>, Arc<Cache<T>>);
 
 impl<'a, T: Real> Stored<'a, T> {
-    pub(super) fn new(data: &'a Features<'a, T>) -> Self {
+    pub(super) fn new(data: &'a FitData<'a, T>) -> Self {
         let Range { start, end } = data.source.range();
         let cut = Cut { tile: data.cut.tile, segment: data.cut.segment, start, end };
         let all = cut.segments();

@@ -3,25 +3,14 @@
 //! Tiles and segments are functions of the shape of the work and define the order of every sum. Lanes and prefetch
 //! come from the budget and define nothing.
 
-use super::landmarks::MEDIAN_ROWS;
-use super::options::{LandmarkSource, Resources};
-use super::run;
-use super::stage::{Stage, Work};
 use crate::certificate::CertificateState;
+use crate::features::{self, FeatureTier, GRAM};
 use crate::gram::{GramScratch, GramState};
-use crate::solver::kept;
+use crate::request::{FitRequest, LandmarkSource, MEDIAN_ROWS, PassShape, ProblemSize, Resources, Stage, tile_rows};
 use kapprox::landmark::{Effort, RpCholesky};
 use kapprox::map::nystrom::STRIP;
 use kapprox::{Nystrom, Real};
-use kstore::pass::Observer;
-use kstore::{Footprint, Pass, Plan};
-
-/// Rows of a tile: enough that adding its Gram matrix (24 bytes of traffic per entry) costs little beside computing it
-/// (2 x 2,304 flops per entry); eight strips.
-const TILE: usize = 8 * STRIP;
-
-/// Bytes a tile's rows and features may take before the tile is made shorter.
-const TILE_BYTES: usize = 128 << 20;
+use kstore::Plan;
 
 /// Tiles per segment where every thread has a lane: small enough that lanes end together. A segment's state is made anew
 /// and merged once: 24 bytes of traffic per entry and fold against 36,864 rows, about 1 % of the work per fold.
@@ -33,87 +22,22 @@ const TILES_PER_LARGE_SEGMENT: usize = 32;
 /// with all threads inside the products is as fast and holds fewer states.
 const LANE_FEATURES: usize = 256;
 
-/// The sizes that decide how a training run is cut and what it holds.
-#[derive(Clone, Debug)]
-pub struct Shape {
-    /// Number of rows, or an upper bound.
-    pub n: u64,
-    /// Number of features of a row in the table.
-    pub columns: usize,
-    /// Number of features that the kernel sees: those of a row, behind the metric where there is one.
-    pub d: usize,
-    /// Number of targets of the regression.
-    pub t: usize,
-    /// Number of columns that the second moments of the features are taken with: the targets, or features of them.
-    pub moment_columns: usize,
-    /// The sizes of the feature map.
-    pub map: kapprox::map::MapShape,
-    /// Number of landmarks, where the solver has more nodes than landmarks; else that of the map.
-    pub landmarks: usize,
-    /// Number of folds.
-    pub folds: usize,
-    /// Ranks that are compared.
-    pub ranks: usize,
-    /// Bytes of an element.
-    pub element: usize,
-    /// Number of rows that landmarks are chosen among; `None` for all, by passes.
-    pub candidates: Option<usize>,
-    /// Bytes that the landmark scheme holds beside these rows.
-    pub scheme: usize,
-    /// Number of rows that the scaling takes medians of.
-    pub medians: usize,
-    /// Bytes that an open cursor holds.
-    pub cursor: Footprint,
-    /// Bytes that the open files hold beside the cursors.
-    pub held: usize,
-    /// Number of threads.
-    pub threads: usize,
-    /// True where a pass keeps the features for many more, instead of summing their second moments.
-    pub keeps: bool,
-}
-
-/// How passes are cut and how many lanes they have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
-    /// Number of rows of a tile.
-    pub tile: usize,
-    /// Number of stored rows of a segment.
-    pub segment: u64,
-    /// Number of lanes of passes with small states.
-    pub scan_lanes: usize,
-    /// Number of lanes of the pass that fills the Gram matrix.
-    pub gram_lanes: usize,
-    /// Number of tiles that each lane decodes ahead.
-    pub prefetch: usize,
-}
-
-impl Cut {
-    /// A pass with this cut, in `lanes` lanes, with a journal where there is one.
-    pub(crate) fn pass<'a>(self, lanes: usize, resources: &'a Resources<'a>, observer: &'a dyn Observer) -> Pass<'a> {
-        let Self { tile, segment, prefetch, .. } = self;
-        let Resources { workers, journal, .. } = *resources;
-        Pass { tile, segment, lanes, prefetch, workers, observer, journal }
-    }
-}
-
-/// Number of rows of a tile, for rows of d features mapped to p.
-pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
-    let fit = TILE_BYTES / ((d + p).max(1) * element);
-    (fit / STRIP * STRIP).clamp(STRIP, TILE)
-}
-
 /// The cut with the most lanes that fits the budget, and its plan; if none fits, the smallest, which the caller's
 /// check then refuses.
-pub(crate) fn cut<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, budget: usize) -> (Cut, Vec<Plan>) {
+pub(crate) fn cut<T: Real>(
+    shape: &ProblemSize,
+    last: &dyn Fn(PassShape) -> Plan,
+    budget: usize,
+) -> (PassShape, Vec<Plan>) {
     let tile = tile_rows(shape.d, shape.map.p, shape.element);
     let (gram_lanes, tiles) = match shape.map.p <= LANE_FEATURES {
         true => (shape.threads, TILES_PER_SEGMENT),
         false => (1, TILES_PER_LARGE_SEGMENT),
     };
     let segment = (tile * tiles) as u64;
-    let full = Cut { tile, segment, scan_lanes: shape.threads, gram_lanes, prefetch: 2 };
-    let tight = Cut { scan_lanes: 1, gram_lanes: 1, prefetch: 1, ..full };
-    for cut in [full, Cut { gram_lanes: 1, ..full }, Cut { scan_lanes: 1, gram_lanes: 1, ..full }] {
+    let full = PassShape { tile, segment, scan_lanes: shape.threads, gram_lanes, prefetch: 2 };
+    let tight = PassShape { scan_lanes: 1, gram_lanes: 1, prefetch: 1, ..full };
+    for cut in [full, PassShape { gram_lanes: 1, ..full }, PassShape { scan_lanes: 1, gram_lanes: 1, ..full }] {
         let plans = plans::<T>(shape, last, cut, budget);
         if plans.iter().all(|plan| plan.bytes() <= budget) {
             return (cut, plans);
@@ -122,36 +46,52 @@ pub(crate) fn cut<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, budget: us
     (tight, plans::<T>(shape, last, tight, budget))
 }
 
+/// What the solver's last stage holds, and where its features are kept.
+pub(crate) fn last(
+    shape: &ProblemSize,
+    add: &dyn Fn(Plan, PassShape) -> Plan,
+    cut: PassShape,
+    resources: &Resources<'_>,
+) -> (FeatureTier, Plan) {
+    match shape.keeps {
+        true => FeatureTier::choose(add(pass_features("solve", shape, cut, resources.memory), cut), shape, resources),
+        false => (FeatureTier::Recomputed, add(solve(shape, cut, resources.memory), cut)),
+    }
+}
+
 /// The stages of a run on features: statistics, landmarks, map, the solver's first pass over the features, and what it does then,
 /// to whose plan `add` brings what the solver holds. `own` are passes of the solver before that first one, and after it.
 pub(crate) fn on_features<T: Real>(
-    work: &Work<'_>,
-    add: &dyn Fn(Plan, Cut) -> Plan,
+    work: &FitRequest<'_>,
+    add: &dyn Fn(Plan, PassShape) -> Plan,
     own: [u64; 2],
-) -> (Cut, Vec<Stage>) {
+) -> (PassShape, Vec<Stage>) {
     let (cut, plans) =
-        cut::<T>(&work.shape, &|cut| run::last(&work.shape, add, cut, work.resources).1, work.resources.memory);
+        cut::<T>(&work.shape, &|cut| last(&work.shape, add, cut, work.resources).1, work.resources.memory);
     (cut, featured(work, plans, own))
 }
 
-pub(crate) fn featured(work: &Work<'_>, plans: Vec<Plan>, [before, after]: [u64; 2]) -> Vec<Stage> {
+pub(crate) fn featured(work: &FitRequest<'_>, plans: Vec<Plan>, [before, after]: [u64; 2]) -> Vec<Stage> {
     let [choosing, making] = work.passes_of_map();
     let passes = [1, choosing, making, 1 + before, after];
     plans.into_iter().zip(passes).map(|(plan, passes)| Stage { plan, passes }).collect()
 }
 
 /// What is resident in each stage; `last` is what the solver does after its pass.
-pub(crate) fn plans<T: Real>(shape: &Shape, last: &dyn Fn(Cut) -> Plan, cut: Cut, budget: usize) -> Vec<Plan> {
+pub(crate) fn plans<T: Real>(
+    shape: &ProblemSize,
+    last: &dyn Fn(PassShape) -> Plan,
+    cut: PassShape,
+    budget: usize,
+) -> Vec<Plan> {
     vec![
         scan(shape, cut, budget),
         landmarks(shape, cut, budget),
         map(shape, budget),
-        if shape.keeps { features("features", shape, cut, budget) } else { gram::<T>(shape, cut, budget) },
+        if shape.keeps { pass_features("features", shape, cut, budget) } else { gram::<T>(shape, cut, budget) },
         last(cut),
     ]
 }
-
-pub(crate) const GRAM: &str = "Gram matrix";
 
 const DATA: &str = "read fewer columns (`features`)";
 pub(crate) const RANK: &str = "lower `rank`";
@@ -162,12 +102,12 @@ const UNIFORM: &str = "choose `landmarks` uniform or lower `rank`";
 pub(crate) const ITERATION: &str = "conjugate gradient";
 pub(crate) const FACTOR: &str = "Cholesky factor";
 
-pub(crate) fn base(what: &str, shape: &Shape, budget: usize) -> Plan {
+pub(crate) fn base(what: &str, shape: &ProblemSize, budget: usize) -> Plan {
     Plan::process(what, budget, shape.threads, shape.held)
 }
 
 /// Adds the decoders and tiles of a pass to the plan, for numbers of `element` bytes.
-pub(crate) fn rows(plan: Plan, shape: &Shape, cut: Cut, lanes: usize, element: usize) -> Plan {
+pub(crate) fn rows(plan: Plan, shape: &ProblemSize, cut: PassShape, lanes: usize, element: usize) -> Plan {
     let row = shape.d * element + (shape.t + 2) * 8;
     plan.term("decoders", lanes * shape.cursor.at(cut.tile), DATA).term(
         "tiles of rows",
@@ -177,7 +117,7 @@ pub(crate) fn rows(plan: Plan, shape: &Shape, cut: Cut, lanes: usize, element: u
 }
 
 /// Bytes of strips of features in f64, where the landmarks need them.
-fn strips(shape: &Shape) -> usize {
+fn strips(shape: &ProblemSize) -> usize {
     if shape.element == 8 {
         0
     } else {
@@ -185,8 +125,8 @@ fn strips(shape: &Shape) -> usize {
     }
 }
 
-pub(crate) fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
-    let shape = &Shape { d: shape.columns, ..shape.clone() };
+pub(crate) fn scan(shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
+    let shape = &ProblemSize { d: shape.columns, ..shape.clone() };
     // the best keys of every lane and their merge, and the values once more in a row
     let medians = (cut.scan_lanes + 2) * shape.medians * (shape.d * 8 + 40);
     rows(base("scaling statistics", shape, budget), shape, cut, cut.scan_lanes, 8).term(
@@ -196,12 +136,12 @@ pub(crate) fn scan(shape: &Shape, cut: Cut, budget: usize) -> Plan {
     )
 }
 
-pub(crate) fn landmarks(shape: &Shape, cut: Cut, budget: usize) -> Plan {
+pub(crate) fn landmarks(shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     selection(shape, cut, budget, true, RANK)
 }
 
 /// Landmark selection; `factor` where a factor of the landmarks is made, against whose size the remedy helps.
-fn selection(shape: &Shape, cut: Cut, budget: usize, factor: bool, remedy: &'static str) -> Plan {
+fn selection(shape: &ProblemSize, cut: PassShape, budget: usize, factor: bool, remedy: &'static str) -> Plan {
     let (e, n) = (shape.element, usize::try_from(shape.n).unwrap_or(usize::MAX));
     let plan = rows(base("landmark selection", shape, budget), shape, cut, cut.scan_lanes, e);
     let few = MEDIAN_ROWS.min(n);
@@ -228,14 +168,14 @@ fn selection(shape: &Shape, cut: Cut, budget: usize, factor: bool, remedy: &'sta
 }
 
 /// The cut of passes that are no sums of features: one lane, with all threads inside the products.
-pub(crate) fn one_lane(shape: &Shape) -> Cut {
+pub(crate) fn one_lane(shape: &ProblemSize) -> PassShape {
     let tile = tile_rows(shape.d, shape.map.p, shape.element);
-    Cut { tile, segment: 32 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
+    PassShape { tile, segment: 32 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
 }
 
 /// The stages of a solver that looks at landmarks alone: statistics, landmarks, and what it does then, to whose plan `add` brings what
 /// the solver holds.
-pub(crate) fn landmark_stages(work: &Work<'_>, add: &dyn Fn(Plan, Cut) -> Plan) -> (Cut, Vec<Stage>) {
+pub(crate) fn landmark_stages(work: &FitRequest<'_>, add: &dyn Fn(Plan, PassShape) -> Plan) -> (PassShape, Vec<Stage>) {
     let (shape, memory) = (&work.shape, work.resources.memory);
     let (cut, [rounds, _]) = (one_lane(shape), work.passes_of_map());
     let count = shape.map.landmarks.unwrap_or_default();
@@ -247,12 +187,12 @@ pub(crate) fn landmark_stages(work: &Work<'_>, add: &dyn Fn(Plan, Cut) -> Plan) 
 }
 
 /// Landmark selection: schemes that are no pivoted Cholesky make no factor.
-pub(crate) fn choosing(shape: &Shape, cut: Cut, landmarks: &LandmarkSource, budget: usize) -> Plan {
+pub(crate) fn choosing(shape: &ProblemSize, cut: PassShape, landmarks: &LandmarkSource, budget: usize) -> Plan {
     let factor = landmarks.scheme().is_some_and(|scheme| scheme.effort == Effort::Factor);
     selection(shape, cut, budget, factor, UNIFORM)
 }
 
-fn map(shape: &Shape, budget: usize) -> Plan {
+fn map(shape: &ProblemSize, budget: usize) -> Plan {
     base("feature map", shape, budget).term("the map", shape.map.footprint.fixed, RANK).term(
         "matrices it is made of",
         shape.map.making,
@@ -260,7 +200,7 @@ fn map(shape: &Shape, budget: usize) -> Plan {
     )
 }
 
-fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
+fn gram<T: Real>(shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     let (m, t, columns, lanes) = (shape.map.p, shape.t, shape.moment_columns, cut.gram_lanes);
     let states = kstore::pass::states(lanes, shape.n.div_ceil(cut.segment));
     let state = GramState::bytes(m, columns, shape.folds) + CertificateState::bytes(m);
@@ -280,7 +220,7 @@ fn gram<T: Real>(shape: &Shape, cut: Cut, budget: usize) -> Plan {
 }
 
 /// Bytes of the map from targets to features of them, where there is one.
-fn target_map(shape: &Shape) -> usize {
+fn target_map(shape: &ProblemSize) -> usize {
     match shape.moment_columns == shape.t {
         true => 0,
         false => Nystrom::<f64>::bytes(shape.moment_columns, shape.t),
@@ -288,7 +228,7 @@ fn target_map(shape: &Shape) -> usize {
 }
 
 /// Bytes of the panels of a lane of the pass that fills the Gram matrix.
-fn panels(shape: &Shape, cut: Cut) -> usize {
+fn panels(shape: &ProblemSize, cut: PassShape) -> usize {
     let (p, t, threads) = (shape.map.p, shape.moment_columns, shape.threads);
     match shape.element {
         4 => GramScratch::<f32>::bytes(p, t, cut.tile, threads),
@@ -297,9 +237,9 @@ fn panels(shape: &Shape, cut: Cut) -> usize {
 }
 
 /// The plan of the pass that keeps the features, and of every pass over them: two tiles of features, and the map.
-pub(crate) fn features(what: &str, shape: &Shape, cut: Cut, budget: usize) -> Plan {
+pub(crate) fn pass_features(what: &str, shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     base(what, shape, budget)
-        .term("tiles of rows and of features", kept::pass_bytes(shape, cut) + strips(shape), RANK)
+        .term("tiles of rows and of features", features::pass_bytes(shape, cut) + strips(shape), RANK)
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
 }
@@ -313,7 +253,7 @@ fn gram_term(folds: usize, copies: &str) -> (String, &'static str) {
 }
 
 /// The plan of a stage that solves from the moments that a pass with this cut has gathered: it holds these, and the map.
-pub(crate) fn solve(shape: &Shape, cut: Cut, budget: usize) -> Plan {
+pub(crate) fn solve(shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     let (name, remedy) = gram_term(shape.folds, "their sum");
     base("solve", shape, budget)
         .term(name, GramState::bytes(shape.map.p, shape.moment_columns, shape.folds), remedy)

@@ -1,21 +1,21 @@
 //! All rows in memory, for a solver that combines their kernel functions: how the passes are cut, what they hold, and the pass that loads
 //! them.
 
-use super::options::Resources;
-use super::plan::{self, Cut, Shape, tile_rows};
+use crate::prepare::plan;
+use crate::request::{PassShape, ProblemSize, Resources, tile_rows};
 use crate::{Error, Result, Targets};
 use kapprox::Real;
 use kstore::{Coded, Label, MemoryRows, Pass, Plan, RowSource};
 use std::sync::Arc;
 
 /// Lanes where states are small, one otherwise: the rows are loaded in their order.
-pub(crate) fn cut(shape: &Shape) -> Cut {
+pub(crate) fn cut(shape: &ProblemSize) -> PassShape {
     let tile = tile_rows(shape.d, shape.map.p, shape.element);
-    Cut { tile, segment: 16 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
+    PassShape { tile, segment: 16 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
 }
 
 /// Rows, targets, codes and row numbers; the rows once more where the model is made.
-pub(crate) fn plan(what: &str, shape: &Shape, budget: usize) -> Plan {
+pub(crate) fn plan(what: &str, shape: &ProblemSize, budget: usize) -> Plan {
     let row = shape.d * shape.element + 8 * (shape.t + 2);
     let fewer = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
     plan::base(what, shape, budget).term("rows, which are the model", 2 * shape.n as usize * row, fewer)
@@ -23,11 +23,11 @@ pub(crate) fn plan(what: &str, shape: &Shape, budget: usize) -> Plan {
 
 /// Reads all rows in one pass: one lane, so that they come in their order, into buffers of the right size. The targets are those
 /// of the regression, less their centre; codes of classes and of folds come along.
-pub(super) fn load<T: Real>(
+pub(crate) fn load<T: Real>(
     source: &dyn RowSource<T>,
     targets: &Targets,
     n: u64,
-    cut: Cut,
+    cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<MemoryRows<T>> {
     let (n, shape, range) = (n as usize, source.shape(), source.range());

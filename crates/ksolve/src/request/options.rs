@@ -1,19 +1,19 @@
-//! The options and the resources of a training run.
+//! The options of a fit: all that defines its result beside the rows.
 
-use super::Forecast;
 use crate::folds::FoldSpec;
-use crate::metric::{MetricForm, MetricSource};
-pub use crate::task::Task;
+use crate::request::{MetricForm, MetricSource};
+use crate::task::Task;
 use crate::{Error, Result};
 use kapprox::kernel::Spec;
 use kapprox::landmark::{self, Scheme};
 use kapprox::map::MapSpec;
-use kstore::checkpoint::Journal;
-use kstore::pass::Observer;
-use kstore::scratch::Scratch;
-use kstore::{Selected, Workers};
+use kstore::Selected;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+/// The answer of a solver that needs a map to `map` exact.
+pub(crate) const NO_EXACT: &str =
+    "only ridge, svm, svr and oneclass learn with the kernel itself; leave it out, or raise `rank` of the default map";
 
 /// How features are scaled before the kernel sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -189,53 +189,4 @@ impl TrainOptions {
             false => Ok(()),
         }
     }
-}
-
-/// The resources that a training run may use. None of them changes a bit of the result.
-#[derive(Clone, Copy)]
-pub struct Resources<'a> {
-    /// Memory budget of the whole process, in bytes.
-    pub memory: usize,
-    /// The pool of threads.
-    pub workers: &'a Workers,
-    /// The observer of the stages.
-    pub stages: &'a dyn Stages,
-    /// The journal that saves the results of passes, with which a stopped run can go on; `None` for runs that begin
-    /// anew.
-    pub journal: Option<&'a Journal<'a>>,
-    /// The scratch folder, where decoded and scaled rows are kept for the passes after the first; `None` to decode them
-    /// in every pass.
-    pub scratch: Option<&'a Scratch>,
-}
-
-impl std::fmt::Debug for Resources<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let threads = self.workers.threads();
-        f.debug_struct("Resources").field("memory", &self.memory).field("threads", &threads).finish_non_exhaustive()
-    }
-}
-
-/// An observer of the stages of a run, for progress, times and warnings.
-pub trait Stages: Sync {
-    /// Begins a stage over `rows` rows, or one that is no pass; it ends when the observer is dropped.
-    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a>;
-    /// Takes a warning for the user; the run goes on.
-    fn warn(&self, text: String);
-    /// True where [`Stages::planned`] should be called.
-    fn wants_plan(&self) -> bool {
-        false
-    }
-    /// Takes the forecast of the run before it begins.
-    fn planned(&self, _forecast: &Forecast) {}
-}
-
-/// An observer that does nothing.
-#[derive(Clone, Copy, Debug)]
-pub struct Unwatched;
-
-impl Stages for Unwatched {
-    fn stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {
-        Box::new(kstore::pass::Unobserved)
-    }
-    fn warn(&self, _: String) {}
 }

@@ -25,7 +25,7 @@ pub(crate) fn with_targets<T: Real>(
 ) -> Result<MemoryRows<T>> {
     let rows: Vec<u64> = (0..candidates.len()).map(|position| candidates.row(position)).collect();
     // what is found is in memory beside the rows and is found again in a resumed run
-    let found = Pass { journal: None, ..pass }.fold(source, &Of { rows: &rows })?.0;
+    let found = Pass { journal: None, ..pass }.fold(source, &TargetFold { rows: &rows })?.0;
     let candidates = match found.groups {
         (codes, Some(labels)) => candidates.with_groups(codes, labels)?,
         (_, None) => candidates,
@@ -38,7 +38,7 @@ pub(crate) fn with_targets<T: Real>(
     }
 }
 
-struct Of<'a> {
+struct TargetFold<'a> {
     rows: &'a [u64],
 }
 
@@ -62,7 +62,7 @@ impl Merge for Targets {
     }
 }
 
-impl<T: Real> Fold<T> for Of<'_> {
+impl<T: Real> Fold<T> for TargetFold<'_> {
     type State = Targets;
     type Scratch = ();
     type Error = Error;

@@ -1,8 +1,7 @@
 //! Rows decoded and scaled once, for all passes after the first.
 
-use super::options::Resources;
-use super::plan::Cut;
 use crate::Result;
+use crate::request::{PassShape, Resources};
 use kapprox::Real;
 use kstore::scratch::Cache;
 use kstore::{Pass, RowSource};
@@ -14,9 +13,9 @@ use kstore::{Pass, RowSource};
 ///
 /// # Errors
 /// Errors of the source; [`kstore::Error::OverScratch`] and [`kstore::Error::ScratchFull`] where the rows do not fit.
-pub(super) fn rows<T: Real>(
+pub(crate) fn rows<T: Real>(
     source: &dyn RowSource<T>,
-    cut: Cut,
+    cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<Option<Cache<T>>> {
     let Some(scratch) = resources.scratch else { return Ok(None) };

@@ -1,8 +1,27 @@
 //! Where the features of all rows are between the passes.
 
-use super::pick;
-use crate::train::{Resources, Shape};
+use crate::request::{ProblemSize, Resources};
 use kstore::Plan;
+
+/// States that a fold holds: that of the segment, of the stretch, and of those before.
+pub(crate) const STATES: usize = 3;
+
+/// Bytes of so many numbers of rows in the states of a fold: together they are those of all rows, in memory that doubles as it grows.
+pub(crate) fn values_bytes(numbers: usize, element: usize) -> usize {
+    numbers.saturating_mul(3 * element)
+}
+
+/// Bytes of features that processes which share a run exchange at once.
+const EXCHANGED: usize = 16 << 20;
+
+/// Rows whose features are exchanged at once.
+pub(super) fn exchanged(p: usize, element: usize) -> usize {
+    (EXCHANGED / (p * element).max(1)).max(256)
+}
+
+fn exchange_bytes(p: usize, element: usize) -> usize {
+    values_bytes(exchanged(p, element) * p, element)
+}
 
 /// The place where the features are between the passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,9 +38,9 @@ pub enum FeatureTier {
 
 impl FeatureTier {
     /// Chooses the place for the features of `shape` beside the memory of `plan`, and adds them to the plan.
-    pub(crate) fn choose(plan: Plan, shape: &Shape, resources: &Resources<'_>) -> (Self, Plan) {
+    pub(crate) fn choose(plan: Plan, shape: &ProblemSize, resources: &Resources<'_>) -> (Self, Plan) {
         let plan = match resources.journal.is_some_and(|journal| journal.is_shared()) {
-            true => plan.term("features that processes exchange", pick::exchange_bytes(shape.map.p, shape.element), ""),
+            true => plan.term("features that processes exchange", exchange_bytes(shape.map.p, shape.element), ""),
             false => plan,
         };
         let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
@@ -38,7 +57,7 @@ impl FeatureTier {
     }
 
     /// The warning for features that are computed anew in every pass; `None` where they are kept.
-    pub(crate) fn warning(self, shape: &Shape) -> Option<String> {
+    pub(crate) fn warning(self, shape: &ProblemSize) -> Option<String> {
         let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let bytes = kstore::budget::bytes(rows.saturating_mul(shape.map.p).saturating_mul(shape.element));
         match self {

@@ -1,11 +1,11 @@
 //! The pass that keeps the features: what it finds of the rows is a state too, so that processes share it.
 
-use super::fold::Segments;
-use super::stored::{Stored, Writer};
-use super::{Buffers, FeatureTier, Phi, StoredFeatures, VisitContext};
+use super::context::{Buffers, VisitContext};
 use crate::certificate::CertificateState;
+use crate::features::fold::Segments;
+use crate::features::stored::{Stored, Writer};
+use crate::features::{FeatureTier, FitData, Phi, StoredFeatures};
 use crate::gram::{GramScratch, GramState};
-use crate::solver::Features;
 use crate::{Error, Result, Targets};
 use faer::MatRef;
 use kapprox::Real;
@@ -71,7 +71,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     ///
     /// # Errors
     /// Errors of reading the rows and of the scratch folder; [`Error::NotFinite`] for a kernel that overflows.
-    pub fn gather(data: &'a Features<'a, T>, wanted: Wanted) -> Result<(Self, Gathered)> {
+    pub fn gather(data: &'a FitData<'a, T>, wanted: Wanted) -> Result<(Self, Gathered)> {
         let p = data.map.dims().1;
         let projects = data.map.is_projection();
         let init = || RowFacts {
@@ -117,7 +117,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
 }
 
 struct Gather<'a, T: Real> {
-    data: &'a Features<'a, T>,
+    data: &'a FitData<'a, T>,
     squares: bool,
     buffers: Buffers<T>,
     scratch: GramScratch<T>,

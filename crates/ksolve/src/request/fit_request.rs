@@ -1,18 +1,13 @@
-//! A run as a list of stages: what each holds, and how often it passes over the table.
+//! What a solver is asked to do.
 
-use super::options::{Resources, TrainOptions};
-use super::plan::Shape;
-use super::prepare;
-use crate::solver::Solver;
+use crate::request::{ProblemSize, Resources, TrainOptions};
 use crate::{Error, Result};
-use kapprox::Real;
 use kapprox::landmark::Effort;
-use kstore::{Plan, Selected};
 use std::borrow::Cow;
 
 /// How a solver sees the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
+pub enum RowAccess {
     /// As features of a map.
     Features,
     /// As kernel values with landmarks: the solver combines the landmarks' kernel functions itself.
@@ -27,37 +22,18 @@ const ROUNDS: u64 = 8;
 
 /// What a solver is asked to do, as far as it is known.
 #[derive(Debug)]
-pub struct Work<'a> {
+pub struct FitRequest<'a> {
     /// What defines the result.
     pub options: Cow<'a, TrainOptions>,
     /// What may be used.
     pub resources: &'a Resources<'a>,
     /// Rows, features, targets, folds and map.
-    pub shape: Shape,
+    pub shape: ProblemSize,
     /// Rows have weights.
     pub weighted: bool,
 }
 
-impl<'a> Work<'a> {
-    /// The work of a solver on selected rows with `t` targets and so many folds.
-    pub(crate) fn new<T: Real>(
-        selected: &Selected,
-        options: &'a TrainOptions,
-        resources: &'a Resources<'a>,
-        (t, folds): (usize, usize),
-        solver: &dyn Solver<T>,
-    ) -> Result<Self> {
-        let options = match options.map.is_exact() {
-            // candidates would be copies of rows that are in memory anyway
-            true => Cow::Owned(TrainOptions { candidates: None, ..options.clone() }),
-            false => Cow::Borrowed(options),
-        };
-        let moment_columns = solver.moment_columns(&options, t);
-        let shape = prepare::shape::<T>(selected, &options, resources, t, folds)?;
-        let shape = Shape { keeps: solver.keeps(), moment_columns, ..shape };
-        Ok(Self { options, resources, shape, weighted: selected.is_weighted() })
-    }
-
+impl FitRequest<'_> {
     /// Passes that choose the landmarks, and those that make the map of them.
     pub(crate) fn passes_of_map(&self) -> [u64; 2] {
         let options = &self.options;
@@ -83,21 +59,4 @@ impl<'a> Work<'a> {
             false => Ok(()),
         }
     }
-}
-
-/// A stage of a run.
-#[derive(Clone, Debug)]
-pub struct Stage {
-    /// What is resident.
-    pub plan: Plan,
-    /// Passes over the table.
-    pub passes: u64,
-}
-
-pub(crate) fn fit(stages: &[Stage]) -> bool {
-    stages.iter().all(|stage| stage.plan.bytes() <= stage.plan.budget)
-}
-
-pub(crate) fn plans(stages: Vec<Stage>) -> Vec<Plan> {
-    stages.into_iter().map(|stage| stage.plan).collect()
 }

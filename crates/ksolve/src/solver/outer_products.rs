@@ -61,7 +61,7 @@ impl<'a> OuterProducts<'a> {
     }
 
     /// Takes as many of `n` rows as keep the pass from costing more than the fit.
-    pub(super) fn among(self, n: u64, seed: u64) -> Self {
+    pub(crate) fn among(self, n: u64, seed: u64) -> Self {
         let numbers = (self.r * self.coefficients.ncols()).max(1);
         let share = (NUMBERS as f64 / numbers as f64).max(FEWEST / n.max(1) as f64).min(1.0);
         Self { share, keys: Stream::new(seed, Purpose::Gradients, 0), ..self }

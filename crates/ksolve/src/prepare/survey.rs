@@ -1,15 +1,12 @@
 //! The first pass: how the features are scaled, which labels there are, and whether there is anything to learn.
 
-use super::options::{Resources, Scaling, Stages, Task, TrainOptions};
-use super::plan::Cut;
+use crate::request::{MEDIANS, PassShape, Resources, Scaling, Stages, TrainOptions};
+use crate::task::Task;
 use crate::{Classes, Error, Result, Targets};
 use kapprox::landmark::{Scan, uniform_sample};
 use kstore::key::Purpose;
 use kstore::{Label, Reading, RowSource, Scaler, Selected, Statistics, StatisticsFold};
 use std::sync::Arc;
-
-/// Rows that medians of features are taken of: the median of so many lies within 1.5 % of the rows of the true one, mostly.
-pub(crate) const MEDIANS: usize = 2000;
 
 #[derive(Debug)]
 pub(crate) struct Survey {
@@ -73,7 +70,7 @@ impl Survey {
 pub(crate) fn survey(
     selected: &Selected,
     options: &TrainOptions,
-    cut: Cut,
+    cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<Survey> {
     let source = selected.rows::<f64>(Reading::default())?;
@@ -91,7 +88,7 @@ pub(crate) fn drawn(
     source: &dyn RowSource<f64>,
     count: u64,
     options: &TrainOptions,
-    cut: Cut,
+    cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<Vec<f64>> {
     let range = source.range();

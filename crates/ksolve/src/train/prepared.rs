@@ -1,30 +1,25 @@
 //! The preparation that every solver begins with: statistics, scaled rows, targets, and the feature map.
 
-use super::cached;
-use super::landmarks::{Mapped, Mapping};
-use super::options::{LandmarkSource, Resources, Scaling, Task, TrainOptions};
-use super::plan::{Cut, Shape};
-use super::stage::View;
-use super::survey::{MEDIANS, Survey, survey};
-use super::whole;
-use crate::metric::{self, Learned, MetricRequest, MetricSource};
-use crate::solver::{FeatureTier, Features, Points};
-use crate::{Classes, Folds, Result, Targets};
+use crate::features::{FeatureTier, FitData, Points};
+use crate::metric::{self, Learned, MetricRequest};
+use crate::prepare::landmarks::{Mapped, Mapping};
+use crate::prepare::survey::{Survey, survey};
+use crate::prepare::{cached, whole};
+use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, RowAccess, TrainOptions};
+use crate::{Classes, Folds, Result, Targets, Task};
 use kapprox::Real;
-use kapprox::landmark::ChoiceSize;
-use kapprox::map::MapRequest;
 use kapprox::metric::MetricRows;
 use kstore::pass::lanes::{self, Lane};
 use kstore::scratch::Cache;
 use kstore::statistics::{LABEL_LIMIT, LabelCounts, Statistics};
-use kstore::{Footprint, MemoryRows, Pass, Plan, Reading, RowBuf, RowSource, Selected, StatisticsFold, TableRows};
+use kstore::{MemoryRows, Pass, Plan, Reading, RowSource, Selected, StatisticsFold, TableRows};
 
 pub(crate) struct Prepared<T: Real> {
     pub(crate) survey: Survey,
     pub(crate) folds: Folds,
     pub(crate) targets: Targets,
     pub(crate) mapped: Mapped<T>,
-    pub(crate) cut: Cut,
+    pub(crate) cut: PassShape,
     /// Bytes of memory that were planned: those of the stage that needs most.
     pub(crate) planned_bytes: usize,
     /// What defines the result, with the metric known.
@@ -46,7 +41,7 @@ impl<T: Real> Prepared<T> {
         }
     }
 
-    pub(crate) fn points<'p>(&'p self, shape: &'p Shape) -> Points<'p, T> {
+    pub(crate) fn points<'p>(&'p self, shape: &'p ProblemSize) -> Points<'p, T> {
         match (&self.mapped.set, &self.memory) {
             (Some(set), _) => Points::Landmarks(set, shape),
             (None, Some(rows)) => Points::Rows(rows, shape, self.survey.reading()),
@@ -61,8 +56,8 @@ impl<T: Real> Prepared<T> {
         plan: &Plan,
         points: Points<'p, T>,
         resources: &'p Resources<'p>,
-    ) -> Features<'p, T> {
-        Features {
+    ) -> FitData<'p, T> {
+        FitData {
             source: self.source(),
             kernel: &self.mapped.kernel,
             map: &*self.mapped.map,
@@ -121,88 +116,6 @@ fn count(labels: &Selected, resources: &Resources<'_>) -> Result<Statistics> {
     Ok(found)
 }
 
-pub(crate) fn shape<T: Real>(
-    selected: &Selected,
-    options: &TrainOptions,
-    resources: &Resources<'_>,
-    t: usize,
-    folds: usize,
-) -> Result<Shape> {
-    let source = selected.rows::<T>(Reading::default())?;
-    shape_of(&source, options, resources, t, folds)
-}
-
-pub(crate) fn shape_of<T: Real>(
-    source: &dyn RowSource<T>,
-    options: &TrainOptions,
-    resources: &Resources<'_>,
-    t: usize,
-    folds: usize,
-) -> Result<Shape> {
-    let range = source.range();
-    let (n, columns) = (range.end - range.start, source.shape().features);
-    let d = options.metric.outputs(columns);
-    let rows = options.candidates.map_or(n, |candidates| n.min(candidates as u64));
-    let mut map = map_shape::<T>(options, d, n)?;
-    let scheme = match (options.landmarks.scheme(), map.landmarks) {
-        (Some(scheme), Some(m)) => {
-            // with the candidates, apart, about their means, and what is left of them
-            let targets = if scheme.needs_targets { 4 * 8 * (t + 1) } else { 0 };
-            let targets = usize::try_from(rows).unwrap_or(usize::MAX).saturating_mul(targets);
-            (scheme.bytes)(ChoiceSize { element: size_of::<T>(), n: rows, d, m }).saturating_add(targets)
-        }
-        _ => 0,
-    };
-    if options.with.is_some() {
-        // the maps of two views at once
-        (map.p, map.making) = (2 * map.p, map.footprint.fixed + map.making);
-        map.footprint = map.footprint + map.footprint;
-    }
-    let (mut cursor, mut held) = (source.footprint(), source.held());
-    let mut candidates = options.candidates;
-    if options.metric != MetricSource::None {
-        // rows before the metric
-        cursor.per_row += RowBuf::<T>::bytes_per_row(&source.shape());
-    }
-    if let LandmarkSource::Rows(table) = &options.landmarks {
-        let landmarks = table.rows::<T>(Reading::default())?;
-        let Footprint { fixed, per_row } = RowSource::<T>::footprint(&landmarks);
-        cursor = Footprint { fixed: cursor.fixed.max(fixed), per_row: cursor.per_row.max(per_row) };
-        held += RowSource::<T>::held(&landmarks);
-        candidates = None;
-    }
-    Ok(Shape {
-        n,
-        columns,
-        d,
-        t,
-        moment_columns: t,
-        map,
-        landmarks: options.landmark_count().min(map.p),
-        folds,
-        ranks: options.ranks.len().max(1),
-        element: size_of::<T>(),
-        candidates,
-        scheme,
-        medians: if options.scaling == Scaling::Asinh { MEDIANS } else { 0 },
-        cursor,
-        held,
-        threads: resources.workers.threads(),
-        keeps: false,
-    })
-}
-
-/// The shape of the map that is asked for, on `n` rows with `d` features: it has no more landmarks than there are rows.
-/// Plans take n from the stored rows, runs from those that are left.
-pub(crate) fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Result<kapprox::map::MapShape> {
-    let rows = match &options.landmarks {
-        LandmarkSource::Rows(table) => table.range().end - table.range().start,
-        _ => options.candidates.map_or(n, |candidates| n.min(candidates as u64)),
-    };
-    let rows = usize::try_from(rows).unwrap_or(usize::MAX);
-    Ok(options.map.shape(MapRequest { d, rank: options.rank, rows, element: size_of::<T>() })?)
-}
-
 /// Refuses a plan that does not fit; returns the bytes of its largest stage.
 pub(crate) fn check(plans: Vec<Plan>) -> Result<usize> {
     let mut largest = 0;
@@ -219,9 +132,9 @@ pub(crate) fn check(plans: Vec<Plan>) -> Result<usize> {
 pub(crate) fn prepare<T: Real>(
     selected: &Selected,
     options: &TrainOptions,
-    view: View,
+    view: RowAccess,
     resources: &Resources<'_>,
-    (cut, plans): (Cut, Vec<Plan>),
+    (cut, plans): (PassShape, Vec<Plan>),
 ) -> Result<Prepared<T>> {
     let planned_bytes = check(plans)?;
     let survey = survey(selected, options, cut, resources)?;
@@ -234,16 +147,16 @@ pub(crate) fn prepare<T: Real>(
     let rows = MetricRows::new(table, options.metric.known().cloned());
     let options = &options;
     let (cache, memory) = match view {
-        View::Rows => (None, Some(whole::load(&rows, &targets, n, cut, resources)?)),
-        View::Features | View::Landmarks => (cached::rows(&rows, cut, resources)?, None),
+        RowAccess::Rows => (None, Some(whole::load(&rows, &targets, n, cut, resources)?)),
+        RowAccess::Features | RowAccess::Landmarks => (cached::rows(&rows, cut, resources)?, None),
     };
     let source: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
     let source = memory.as_ref().map_or(source, |memory| memory);
     let mapping = Mapping { source, n, reading: &reading, options, cut, resources };
     let mapped = match view {
-        View::Rows => mapping.of_rows()?,
-        View::Landmarks => mapping.unmapped()?,
-        View::Features => mapping.map()?,
+        RowAccess::Rows => mapping.of_rows()?,
+        RowAccess::Landmarks => mapping.unmapped()?,
+        RowAccess::Features => mapping.map()?,
     };
     warn_of_rank(&mapped, &survey, options, resources);
     let options = options.clone();

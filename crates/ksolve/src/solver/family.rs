@@ -1,0 +1,167 @@
+//! What a solver is: the method, and its description by which it is found.
+
+use super::fitted::Fitted;
+use super::parameter::{self, Parameter, Settings};
+use crate::features::FitData;
+use crate::prepare::plan;
+use crate::request::{FitRequest, NO_EXACT, PassShape, ProblemSize, Resources, RowAccess, Stage, TrainOptions};
+use crate::{Error, Result, Task};
+use kapprox::{PrecisionPair, Real};
+use kstore::named::Named;
+use kstore::{Plan, Reading, Selected};
+use std::borrow::Cow;
+use std::fmt::Debug;
+
+/// A method that learns linear functions of the features.
+pub trait Solver<T: Real>: Debug + Send + Sync {
+    /// True for a solver that reads the features in many passes, by [`StoredFeatures`]: they are kept where there is room.
+    fn keeps(&self) -> bool {
+        false
+    }
+    /// True for a solver that holds rows out to choose its penalty or to learn probabilities.
+    fn holds_out(&self) -> bool {
+        false
+    }
+    /// The number of landmarks unless a rank is asked for; `None` for that of [`crate::job`].
+    fn usual_rank(&self) -> Option<usize> {
+        None
+    }
+    /// The scheme that chooses landmarks unless one is named; `None` for that of [`crate::job`].
+    fn usual_landmarks(&self) -> Option<&'static str> {
+        None
+    }
+    /// Number of columns that the second moments of the features are taken with: t targets, or features of them.
+    fn moment_columns(&self, _options: &TrainOptions, t: usize) -> usize {
+        t
+    }
+    /// Refuses work that the solver cannot do; rows with weights unless a solver says otherwise.
+    ///
+    /// # Errors
+    /// [`crate::Error::Option`].
+    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
+        work.refuse_weights("the solver", "only ridge does")
+    }
+    /// How the solver sees the rows.
+    ///
+    /// # Errors
+    /// A kernel or a map that the solver cannot use.
+    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
+        match work.options.map.is_exact() {
+            true => Err(Error::option("map", &work.options.map, NO_EXACT)),
+            false => Ok(RowAccess::Features),
+        }
+    }
+    /// The name of the pass, for a solver whose fit makes a single pass over features under these options: its rows may
+    /// be folded in shards ([`crate::job::shards`]). The reason, for a solver whose fit makes more.
+    ///
+    /// # Errors
+    /// The reason, and what to change.
+    fn only_pass(&self, _options: &TrainOptions) -> Result<&'static str, &'static str> {
+        Err("it reads the features more than once")
+    }
+    /// Adds what the solver holds beside rows and map to the plan of its stage.
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan;
+    /// The solver's own passes over the table before the one over the features, and after it.
+    fn own_passes(&self, _work: &FitRequest<'_>) -> [u64; 2] {
+        [0, 0]
+    }
+    /// The stages of a run, and how its passes are cut: what is planned, forecast and done.
+    ///
+    /// # Errors
+    /// Errors of the map.
+    fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
+        let add = |plan, cut| self.plan(plan, &work.shape, cut);
+        Ok(match view {
+            RowAccess::Landmarks => plan::landmark_stages(work, &add),
+            RowAccess::Features | RowAccess::Rows => plan::on_features::<T>(work, &add, self.own_passes(work)),
+        })
+    }
+    /// Learns.
+    ///
+    /// # Errors
+    /// Errors of reading the rows; options that do not suit them; numbers that cannot be solved for.
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>>;
+}
+
+/// A solver for rows of either element type.
+pub trait AnySolver: Solver<f32> + Solver<f64> {}
+
+impl<S: Solver<f32> + Solver<f64>> AnySolver for S {}
+
+impl<'a> PrecisionPair for &'a dyn AnySolver {
+    type For<T: Real> = &'a dyn Solver<T>;
+    fn single(self) -> &'a dyn Solver<f32> {
+        self
+    }
+    fn double(self) -> &'a dyn Solver<f64> {
+        self
+    }
+}
+
+/// The description of a solver: its name, its help, its task and its parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct SolverFamily {
+    /// The name of the solver.
+    pub name: &'static str,
+    /// One line of help.
+    pub about: &'static str,
+    /// The task of the solver, such as regression or components.
+    pub task: Task,
+    /// The parameters that it reads.
+    pub parameters: &'static [Parameter],
+    /// Makes the solver of its settings.
+    pub make: fn(&Settings) -> Result<Box<dyn AnySolver>>,
+}
+
+impl SolverFamily {
+    /// The solver with these settings, for rows of either element type.
+    ///
+    /// # Errors
+    /// Settings that contradict each other.
+    pub fn solver(&self, settings: &Settings) -> Result<Box<dyn AnySolver>> {
+        (self.make)(settings)
+    }
+
+    /// True where rows are held out under these settings: to choose a penalty, or to learn probabilities.
+    pub(crate) fn compares(&self, settings: &Settings) -> bool {
+        let reads_folds = self.parameters.iter().any(|parameter| parameter.name == parameter::FOLDS.name);
+        reads_folds && (settings.penalties().len() > 1 || settings.flag(&parameter::PROBABILITIES))
+    }
+
+    /// The task under these settings: ridge regression learns values or classes, as its parameter `task` says.
+    pub fn task(&self, settings: &Settings) -> Task {
+        match settings.word(&parameter::TASK) {
+            Some("classification") => Task::Classification,
+            _ => self.task,
+        }
+    }
+}
+
+impl Named for SolverFamily {
+    const WHAT: &'static str = "solver";
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl<'a> FitRequest<'a> {
+    /// The work of a solver on selected rows with `t` targets and so many folds.
+    pub(crate) fn new<T: Real>(
+        selected: &Selected,
+        options: &'a TrainOptions,
+        resources: &'a Resources<'a>,
+        (t, folds): (usize, usize),
+        solver: &dyn Solver<T>,
+    ) -> Result<Self> {
+        let options = match options.map.is_exact() {
+            // candidates would be copies of rows that are in memory anyway
+            true => Cow::Owned(TrainOptions { candidates: None, ..options.clone() }),
+            false => Cow::Borrowed(options),
+        };
+        let moment_columns = solver.moment_columns(&options, t);
+        let source = selected.rows::<T>(Reading::default())?;
+        let shape = ProblemSize::of(&source, &options, resources.workers.threads(), t, folds)?;
+        let shape = ProblemSize { keeps: solver.keeps(), moment_columns, ..shape };
+        Ok(Self { options, resources, shape, weighted: selected.is_weighted() })
+    }
+}
