@@ -19,6 +19,7 @@ use crate::Cli;
 use crate::error::flags;
 use clap::{Arg, Command, CommandFactory};
 use ksolve::solver::SolverFamily;
+use ksolve::solver::parameter::CLUSTERS;
 use std::ffi::OsString;
 
 /// Verbs with more options than a screen has lines: their short help has those of [`FIRST`], each in a few words.
@@ -183,7 +184,7 @@ fn for_solver(verb: Command, family: &'static SolverFamily, short: bool) -> Comm
         }
     });
     let target = if family.task.has_target() { " --target y" } else { "" };
-    let needed = if family.parameters.iter().any(|own| own.name == "clusters") { " --clusters 5" } else { "" };
+    let needed = if family.reads(&CLUSTERS) { " --clusters 5" } else { "" };
     let example = format!(
         "Example:\n  kmill fit {name} train.parquet{target}{needed} -o model.safetensors\n\n\
          kmill help which chooses a solver; kmill fit --help has the options of all."

@@ -16,7 +16,7 @@ use kapprox::Spec;
 use ksolve::job::{Checkpoint, ElementType, Fit};
 use ksolve::request::{LandmarkSource, Scaling};
 use ksolve::request::{MetricForm, MetricSource};
-use ksolve::solver::ridge::Ridge;
+use ksolve::solver::ridge::{self, Ridge};
 use ksolve::tune::{
     ANY, Choice, Chosen, FACTORS, KERNELS, Memory, Pace, Score, SearchWork, TuneOptions, at_ranks, listed, stand_in,
 };
@@ -287,9 +287,9 @@ fn in_time(
 ) -> Result<FitOptions> {
     let ranks = pace.ranks(&options.job(selected)?, found, selected, &pipeline::job(run))?;
     let Some(ranks) = ranks else { return Ok(options) };
-    let told = match options.fit.family().name {
-        "ridge" => format!("--ranks {}", listed(&ranks)),
-        _ => format!("--rank {}", ranks[ranks.len() - 1]),
+    let told = match options.fit.family().reads(&ridge::RANKS) {
+        true => format!("--ranks {}", listed(&ranks)),
+        false => format!("--rank {}", ranks[ranks.len() - 1]),
     };
     *repeat = Some(found.work.map_or(told.clone(), |work| format!("--work {work} {told}")));
     Ok(FitOptions { fit: at_ranks(options.fit, &ranks), ..options })
