@@ -28,8 +28,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub(crate) data: ConvertDataArgs,
-    /// Where the table goes: .parquet, .csv, .tsv or .npy
-    #[arg(short, long, value_name = "OUT")]
+    #[arg(short, long, help = output::help("table goes"), value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// Type of the fractions among the features [default: their own; of all features in .npy the smallest exact one]
     #[arg(long, value_parser = parse::word::<ElementType>, value_name = "f32|f64")]

@@ -37,8 +37,7 @@ pub(crate) struct FeaturesArgs {
     /// Columns to carry along, before the features, comma-separated
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) keep: Vec<String>,
-    /// Where the features go: .parquet, .arrow, .csv, .tsv or .npy
-    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
+    #[arg(short, long, help = output::help("features go"), value_name = "OUT", help_heading = "Run")]
     pub(crate) output: PathBuf,
     /// Also write the map as a model: predict gives the same features of new rows by it
     #[arg(long, value_name = "MODEL", help_heading = "Run")]

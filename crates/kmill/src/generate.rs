@@ -26,8 +26,7 @@ pub(crate) struct GenerateArgs {
     /// Number of rows, such as 100000 or 1e6
     #[arg(long, value_name = "N", value_parser = parse::whole)]
     pub(crate) rows: u64,
-    /// Where the table goes: .parquet, .csv, .tsv or .npy
-    #[arg(short, long, value_name = "OUT")]
+    #[arg(short, long, help = output::help("table goes"), value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// Seed of the random numbers
     #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0)]

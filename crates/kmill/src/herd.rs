@@ -47,8 +47,7 @@ pub(crate) struct HerdArgs {
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Herding")]
     pub(crate) precision: ElementType,
-    /// Where the rows go: .parquet, .arrow, .csv, .tsv or .npy (features alone)
-    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
+    #[arg(short, long, help = output::help("rows go (in .npy the features alone)"), value_name = "OUT", help_heading = "Run")]
     pub(crate) output: PathBuf,
     #[command(flatten)]
     pub(crate) scratch: ScratchArgs,

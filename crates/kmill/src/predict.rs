@@ -51,8 +51,7 @@ pub(crate) struct PredictArgs {
     /// Columns to carry along, before the predictions: names or globs, comma-separated; !NAME leaves one out
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) keep: Vec<String>,
-    /// Where the predictions go: .parquet, .csv, .tsv (column `prediction`) or .npy
-    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
+    #[arg(short, long, help = output::help("predictions go, as column `prediction`"), value_name = "OUT", help_heading = "Run")]
     pub(crate) output: PathBuf,
     #[command(flatten)]
     pub(crate) run: RunArgs,

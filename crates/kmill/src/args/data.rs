@@ -52,8 +52,7 @@ impl TextArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Table")]
 pub(crate) struct SelectArgs {
-    /// Files (.parquet, .npy, .csv, .svm …), folders or globs, read as one table in sorted path order
-    #[arg(value_name = "DATA", required = true, help_heading = None::<&str>)]
+    #[arg(help = paths_help(), value_name = "DATA", required = true, help_heading = None::<&str>)]
     pub(crate) paths: Vec<PathBuf>,
     /// Stored rows to use, half-open: 0..463715, ..1000 or 1000..
     #[arg(long, value_name = "A..B", value_parser = parse::rows, allow_hyphen_values = true)]
@@ -67,6 +66,12 @@ pub(crate) struct SelectArgs {
     pub(crate) missing: Option<Missing>,
     #[command(flatten)]
     pub(crate) text: TextArgs,
+}
+
+fn paths_help() -> String {
+    let formats: Vec<String> =
+        kstore::source::formats().iter().map(|format| format!(".{}", format.extensions[0])).collect();
+    format!("Files ({}), folders or globs, read as one table in sorted path order", formats.join(", "))
 }
 
 /// Which columns are categories.

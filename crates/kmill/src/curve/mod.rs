@@ -40,8 +40,8 @@ use std::path::Path;
 /// and have other cells left to do.
 pub(crate) fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
     let kinds = [Kind::Page, Kind::Picture, Kind::Json, Kind::Table];
-    let remedy = "end it with .html, .svg, .png, .json, .csv, .tsv, .parquet or .arrow";
-    let outputs = Outputs::new(&args.output, &kinds, "its extension names no kind of report", remedy)?;
+    let remedy = format!("end it with {}", request::outputs());
+    let outputs = Outputs::new(&args.output, &kinds, "its extension names no kind of report", &remedy)?;
     if let Some(cells) = outputs.paths().next().map(CellsFile::path)
         && outputs.paths().any(|path| output::is_same(path, &cells))
     {

@@ -2,6 +2,7 @@
 
 use crate::args::parse::Methods;
 use crate::args::{DataArgs, EngineArgs, Run, RunArgs, kernel_help, parse};
+use crate::output;
 use crate::pipeline::target_names;
 use crate::{Error, Result, open, pipeline};
 use clap::Args;
@@ -14,6 +15,7 @@ use ksolve::request::Scaling;
 use ksolve::{Intercept, Task};
 use kstore::checkpoint::Manifest;
 use kstore::condition::Condition;
+use kstore::sink::OutputKind;
 use kstore::{Selected, Selection, Table};
 use std::path::PathBuf;
 
@@ -70,8 +72,7 @@ pub(crate) struct CurveArgs {
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Comparison")]
     pub(crate) precision: ElementType,
-    /// Where the curve goes: .html, .svg, .png, .json, .csv, .tsv, .parquet or .arrow; may be given several times
-    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
+    #[arg(short, long, help = format!("Where the curve goes: {}; may be given several times", outputs()), value_name = "OUT", help_heading = "Run")]
     pub(crate) output: Vec<PathBuf>,
     /// Go on with the cells that a stopped curve left beside the first output
     #[arg(long, help_heading = "Run")]
@@ -92,6 +93,11 @@ pub(super) struct Request {
     /// What tells which curve a file of cells belongs to. The number of repeats is no part of it: with more repeats the first ones
     /// stay the same.
     pub(super) manifest: Manifest,
+}
+
+/// The extensions of outputs.
+pub(super) fn outputs() -> String {
+    format!(".html, .svg, .png, .json, {}", output::extensions(OutputKind::Text))
 }
 
 impl Request {

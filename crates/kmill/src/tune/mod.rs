@@ -22,6 +22,7 @@ use ksolve::tune::{
 };
 use kstore::Selected;
 use kstore::checkpoint::Journal;
+use kstore::sink::OutputKind;
 use search::SearchStages;
 use std::path::PathBuf;
 
@@ -63,9 +64,8 @@ pub(crate) struct TuneArgs {
     pub(crate) sample: usize,
     #[command(flatten)]
     pub(crate) learn: LearnArgs,
-    /// Where the model goes (safetensors), and the table of the search: .csv, .tsv, .parquet, .arrow or .json; may be
-    /// given several times. Without a model nothing is fitted
-    #[arg(short, long, value_name = "MODEL|OUT", required = true, help_heading = "Run")]
+    #[arg(short, long, help = format!("Where the model goes (safetensors), and the table of the search: {}; may be given several times. \
+        Without a model nothing is fitted", tables()), value_name = "MODEL|OUT", required = true, help_heading = "Run")]
     pub(crate) output: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) disk: DiskArgs,
@@ -133,14 +133,19 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     Ok(report)
 }
 
+/// The extensions of the table of the search.
+fn tables() -> String {
+    format!(".json, {}", output::extensions(OutputKind::Text))
+}
+
 /// The output files, of which one is a model at most.
 fn outputs(paths: &[PathBuf]) -> Result<Outputs> {
-    let remedy = "end it with .safetensors for the model, or with .csv, .tsv, .parquet, .arrow or .json";
+    let remedy = format!("end it with .safetensors for the model, or with {}", tables());
     let why = "its extension names neither a model nor a table";
-    let outputs = Outputs::new(paths, &[Kind::Json, Kind::Table, Kind::Model], why, remedy)?;
+    let outputs = Outputs::new(paths, &[Kind::Json, Kind::Table, Kind::Model], why, &remedy)?;
     if let Some((path, _)) = outputs.0.iter().filter(|(_, kind)| *kind == Kind::Model).nth(1) {
         let why = "one model was named already, and this names no table either";
-        let remedy = "end it with .csv, .tsv, .parquet, .arrow or .json";
+        let remedy = format!("end it with {}", tables());
         return Err(Error::option("-o", path.display(), why, remedy));
     }
     Ok(outputs)
