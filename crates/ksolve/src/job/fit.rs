@@ -26,7 +26,7 @@ crate::error::enum_of_words!(ElementType, "precision", "f32" => F32, "f64" => F6
 
 /// A fit to be run: the rows it is of, a solver with its parameters, a kernel, a map and its landmarks.
 ///
-/// It holds everything that changes a bit of the result; [`Run`] holds memory, threads and scratch, which do not. As JSON it has the texts that
+/// It holds everything that changes a bit of the result; [`Run`](super::Run) holds memory, threads and scratch, which do not. As JSON it has the texts that
 /// people type, and what is left out has its default; it is what the command, Python and the jobs of shards are told. What the texts say is
 /// parsed and checked once, and kept.
 ///

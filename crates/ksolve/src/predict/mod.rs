@@ -135,7 +135,7 @@ impl Predictor {
     /// The bytes of the model's file.
     ///
     /// # Errors
-    /// The errors of [`Model::to_bytes`].
+    /// The errors of [`crate::Model::to_bytes`].
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         either!(self, typed => typed.model.to_bytes())
     }

@@ -14,7 +14,7 @@ use std::fmt::Debug;
 
 /// A method that learns linear functions of the features.
 pub trait Solver<T: Real>: Debug + Send + Sync {
-    /// True for a solver that reads the features in many passes, by [`StoredFeatures`]: they are kept where there is room.
+    /// True for a solver that reads the features in many passes, by [`crate::features::StoredFeatures`]: they are kept where there is room.
     fn keeps(&self) -> bool {
         false
     }

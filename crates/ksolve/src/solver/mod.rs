@@ -1,7 +1,7 @@
 //! Solvers: the methods that learn functions of the features.
 //!
 //! A solver sees rows as features `phi` (and targets `y`), in as many passes as it likes, and leaves t linear functions of
-//! the features: wᵀphi(x) + c. What they mean is its [`Task`]: values, scores of classes, coordinates, or nearness to
+//! the features: wᵀphi(x) + c. What they mean is its [`crate::Task`]: values, scores of classes, coordinates, or nearness to
 //! centres. Saving, predicting and evaluating know nothing else of it. One that needs no features may combine kernel functions
 //! of landmarks, or of all rows, instead ([`crate::request::RowAccess`]).
 //! To add a solver: one file here with its `FAMILY`, one line in [`registry()`].

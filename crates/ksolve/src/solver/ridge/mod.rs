@@ -4,9 +4,9 @@
 //!
 //! | way | rows as | passes after statistics and landmarks |
 //! |---|---|---|
-//! | [`direct`] | features | one for the Gram matrix of every fold and the certificate of every rank: the whole rank x lambda x fold surface; one more for the error of classes, one for leave-one-out |
-//! | [`pcg`] | kernel values with landmarks | one, and one for every iteration whose kernel values are not kept |
-//! | [`exact`] | rows in memory | none: the rows are loaded once |
+//! | `direct` | features | one for the Gram matrix of every fold and the certificate of every rank: the whole rank x lambda x fold surface; one more for the error of classes, one for leave-one-out |
+//! | `pcg` | kernel values with landmarks | one, and one for every iteration whose kernel values are not kept |
+//! | `exact` | rows in memory | none: the rows are loaded once |
 
 mod direct;
 mod exact;
