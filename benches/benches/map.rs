@@ -19,7 +19,7 @@ const ROWS: usize = 2048;
 
 fn points<T: Real>(n: usize, d: usize, stream: u64) -> Vec<T> {
     let keys = Stream::new(0, Purpose::Data, stream);
-    (0..n * d).map(|i| <T as kstore::Real>::from_f64(3.4 * keys.uniform(i as u64) - 1.7)).collect()
+    (0..n * d).map(|i| T::from_f64(3.4 * keys.uniform(i as u64) - 1.7)).collect()
 }
 
 /// A tile of rows to features: kernel block and triangular solve, in useful flops 2nmd + nm².
@@ -34,7 +34,7 @@ fn map<T: Real>(c: &mut Criterion, m: usize, d: usize, threads: usize) {
     let mut group = c.benchmark_group("map");
     group.sample_size(10).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(4));
     group.throughput(Throughput::Elements((ROWS * m * (2 * d + m)) as u64));
-    let id = BenchmarkId::new(format!("{} d={d} threads={threads}", <T as kstore::Real>::NAME), m);
+    let id = BenchmarkId::new(format!("{} d={d} threads={threads}", T::NAME), m);
     group.bench_function(id, |b| b.iter(|| map.apply(x, phi.as_mut(), &workers)));
     group.finish();
 }

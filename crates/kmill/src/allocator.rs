@@ -26,7 +26,7 @@ const KEPT: libc::c_int = 1 << 20;
 /// Sets the limits; first thing in the process, before there are threads.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "mallopt is a C function; this is the one file of the crate that may")]
-pub fn configure() {
+pub(crate) fn configure() {
     let settings = [(libc::M_ARENA_MAX, ARENAS), (libc::M_MMAP_THRESHOLD, OWN_PAGES), (libc::M_TRIM_THRESHOLD, KEPT)];
     for (option, value) in settings {
         // SAFETY: mallopt takes two integers and touches the allocator's own parameters only, under its lock; an
@@ -37,13 +37,13 @@ pub fn configure() {
 
 /// Does nothing: other allocators return freed pages by themselves or cannot be told to.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn configure() {}
+pub(crate) fn configure() {}
 
 /// A file that reaches the limit of its size (`ulimit -f`) makes a write fail, as a full disk does, instead of ending the
 /// process where it stands with its temporary files left behind.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "signal is a C function; this is the one file of the crate that may")]
-pub fn outlive_long_files() {
+pub(crate) fn outlive_long_files() {
     // SAFETY: SIG_IGN installs no handler, so no code of ours runs inside a signal; the call changes this process's
     // disposition of one signal and fails, harmlessly, only for signals that cannot be ignored.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
@@ -51,4 +51,4 @@ pub fn outlive_long_files() {
 
 /// Does nothing on systems that do not have the signal.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn outlive_long_files() {}
+pub(crate) fn outlive_long_files() {}

@@ -54,7 +54,7 @@ fn names() -> PossibleValuesParser {
 }
 
 /// The types of features that can be written: f32 and f64.
-pub trait Element: Real {
+pub(crate) trait Element: Real {
     /// The type of a column of such values.
     const KIND: OutputKind;
     /// The values of a column, in the form that writers take.
@@ -79,7 +79,7 @@ impl Element for f64 {
 ///
 /// # Errors
 /// Errors of the file system, and an interruption; then nothing is written.
-pub fn write<T: Element>(
+pub(crate) fn write<T: Element>(
     generator: &Generator,
     recipe: &Recipe,
     path: &Path,

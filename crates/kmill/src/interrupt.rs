@@ -12,15 +12,12 @@ pub(crate) fn token() -> CancelToken {
 }
 
 /// True once the run was asked to stop. Passes look here through their observer, other loops by themselves.
-pub fn requested() -> bool {
+pub(crate) fn requested() -> bool {
     ASKED.is_cancelled()
 }
 
 /// Fails once the run was asked to stop; for loops that are no passes.
-///
-/// # Errors
-/// [`kstore::Error::Interrupted`].
-pub fn check() -> Result<(), kstore::Error> {
+pub(crate) fn check() -> Result<(), kstore::Error> {
     if requested() { Err(kstore::Error::Interrupted) } else { Ok(()) }
 }
 

@@ -4,13 +4,11 @@
 //! else (progress, stage times, warnings, errors) to stderr. Exit code 0: done; 1: it failed, and one sentence says
 //! why; 2: wrong usage.
 
-#![allow(missing_docs, reason = "options are documented by their help; beside it this is a command, not a library")]
-
-pub mod allocator;
+mod allocator;
 pub mod args;
 mod colour;
 mod columns;
-pub mod convert;
+mod convert;
 mod curve;
 mod demo;
 mod drawing;
@@ -19,13 +17,13 @@ mod evaluate;
 mod export;
 mod features;
 mod fit;
-pub mod generate;
+mod generate;
 pub mod generators;
 mod herd;
 mod importance;
 pub mod inspect;
-pub mod interrupt;
-pub mod machine;
+mod interrupt;
+mod machine;
 mod manual;
 mod open;
 mod output;
@@ -42,7 +40,7 @@ mod test;
 mod tune;
 mod usage;
 mod which;
-pub mod writer;
+mod writer;
 
 pub use error::{Error, Result};
 

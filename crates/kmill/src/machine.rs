@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 /// The command line, quoted so that a shell reads it back.
-pub fn command() -> String {
+pub(crate) fn command() -> String {
     let mut words = std::env::args_os();
     // the program by its name: where it lies says nothing about the result
     words.next();
@@ -20,7 +20,7 @@ fn quoted(word: OsString) -> String {
 }
 
 /// Processor, cores, memory and operating system, as far as the system tells.
-pub fn machine() -> String {
+pub(crate) fn machine() -> String {
     let model = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("model name"))?;
         Some(line.split_once(':')?.1.trim().to_string())

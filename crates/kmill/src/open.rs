@@ -7,9 +7,6 @@ use kstore::{Missing, Plan, Selected, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 
 /// Opens the files; targets named `FILE.npy` join as column `y`. Also gives the target columns' names.
-///
-/// # Errors
-/// Files that cannot be opened or do not fit together.
 pub(crate) fn table(paths: &[PathBuf], text: &TextOptions, target: &[String]) -> Result<(Table, Vec<String>)> {
     let table = Table::open_with(paths, text)?;
     match target {

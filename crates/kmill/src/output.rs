@@ -9,9 +9,6 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Writes `text` to standard output.
-///
-/// # Errors
-/// [`Error::BrokenPipe`] when the reader has gone, which ends the run quietly.
 pub(crate) fn text(text: impl Display) -> Result<()> {
     let text = text.to_string();
     let mut out = std::io::stdout().lock();
@@ -73,9 +70,6 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The first of some kinds that the name of a file is right for.
-    ///
-    /// # Errors
-    /// [`Error::Option`] where it is right for none.
     pub(crate) fn of(path: &Path, kinds: &[Self], why: &'static str, remedy: &str) -> Result<Self> {
         let extension = extension(path);
         let fits = |kind: &&Self| match (kind, extension.as_deref()) {
@@ -168,9 +162,6 @@ pub(crate) fn file(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Checks before the work that a page can be put at `path` after it, and that it is not `other`.
-///
-/// # Errors
-/// The errors of [`check`], and [`Error::Option`] for another extension.
 pub(crate) fn check_page(path: &Path, other: &Path) -> Result<()> {
     if is_same(path, other) || !matches!(extension(path).as_deref(), Some("html" | "htm")) {
         let remedy = "give a name that ends with .html";
@@ -187,9 +178,6 @@ pub(crate) fn check(path: &Path) -> Result<()> {
 
 /// Checks before the work that a model can be put at `path` after it. The name must end with .safetensors, or have no
 /// extension.
-///
-/// # Errors
-/// The errors of [`check`], and [`Error::Option`] for another extension.
 pub(crate) fn check_model(path: &Path) -> Result<()> {
     if is_model(path) {
         return check(path);

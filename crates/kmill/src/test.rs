@@ -165,9 +165,6 @@ impl Rows {
 }
 
 /// Measures the statistic and its p-values.
-///
-/// # Errors
-/// Options that contradict each other, and all errors of the test.
 pub(crate) fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
     let families = statistic::registry();
     let family = families.iter().find(|family| family.name == args.statistic).unwrap_or(&families[0]);
@@ -339,7 +336,7 @@ fn report<T: kapprox::Real>(
         spent: Spent::by(run, rows.bytes_read()),
         passes,
         planned_bytes,
-        precision: <T as kstore::Real>::NAME,
+        precision: T::NAME,
     }
 }
 

@@ -5,23 +5,23 @@ use kstore::sink::{self, Output, OutputColumn, Sink};
 use std::path::{Path, PathBuf};
 
 /// True for a format that holds one matrix of one type and no names, as `.npy` does.
-pub fn is_npy(path: &Path) -> bool {
+pub(crate) fn is_npy(path: &Path) -> bool {
     kstore::source::by_extension(path).is_some_and(kstore::source::Format::is_matrix)
 }
 
 /// The path of the target of an `.npy` table: `table.npy` has `table.y.npy` beside it.
-pub fn target_file(path: &Path) -> Option<PathBuf> {
+pub(crate) fn target_file(path: &Path) -> Option<PathBuf> {
     let format = kstore::source::by_extension(path).filter(|format| format.is_matrix())?;
     Some(path.with_extension(format!("{}.{}", kstore::source::TARGET, format.extensions[0])))
 }
 
 /// Number of rows of a batch, chosen so that a batch holds about a million numbers.
-pub fn batch_rows(columns: usize) -> usize {
+pub(crate) fn batch_rows(columns: usize) -> usize {
     ((1 << 20) / columns.max(1)).clamp(64, 8192)
 }
 
 /// A table being written; dropped before [`TableWriter::finish`], it leaves nothing.
-pub struct TableWriter {
+pub(crate) struct TableWriter {
     table: Box<dyn Sink>,
     /// The second file of an `.npy` table with targets.
     target: Option<Box<dyn Sink>>,
@@ -39,7 +39,7 @@ impl TableWriter {
     ///
     /// # Errors
     /// A path that cannot be written, an extension that is not known, a type that the format does not have.
-    pub fn create(path: &Path, features: &[OutputColumn], targets: &[OutputColumn]) -> Result<Self> {
+    pub(crate) fn create(path: &Path, features: &[OutputColumn], targets: &[OutputColumn]) -> Result<Self> {
         let mut files = vec![path.to_path_buf()];
         let (table, target) = match target_file(path) {
             Some(beside) if !targets.is_empty() && !features.is_empty() => {
@@ -53,10 +53,7 @@ impl TableWriter {
     }
 
     /// Appends rows, given as the values of each column.
-    ///
-    /// # Errors
-    /// Errors of the file system, and values that the format cannot hold.
-    pub fn write(&mut self, features: &[Output<'_>], targets: &[Output<'_>]) -> Result<()> {
+    pub(crate) fn write(&mut self, features: &[Output<'_>], targets: &[Output<'_>]) -> Result<()> {
         match &mut self.target {
             Some(target) => {
                 target.write(targets)?;
@@ -68,7 +65,7 @@ impl TableWriter {
     }
 
     /// Bytes of memory that the writer holds between batches.
-    pub fn footprint(&self) -> usize {
+    pub(crate) fn footprint(&self) -> usize {
         self.table.footprint() + self.target.as_ref().map_or(0, |target| target.footprint())
     }
 
@@ -76,7 +73,7 @@ impl TableWriter {
     ///
     /// # Errors
     /// Errors of the file system; then nothing appears.
-    pub fn finish(mut self) -> Result<Vec<PathBuf>> {
+    pub(crate) fn finish(mut self) -> Result<Vec<PathBuf>> {
         if let Some(target) = &mut self.target {
             // a disk that fills up here leaves neither file
             target.settle()?;
@@ -93,16 +90,16 @@ impl TableWriter {
 
 /// The report of a table that was written, for JSON.
 #[derive(Debug, serde::Serialize)]
-pub struct Written<'a> {
+pub(crate) struct Written<'a> {
     /// Number of rows.
-    pub rows: u64,
+    pub(crate) rows: u64,
     /// The paths of the files.
     #[serde(serialize_with = "kstore::lossy::paths")]
-    pub files: &'a [PathBuf],
+    pub(crate) files: &'a [PathBuf],
 }
 
 /// The names of the files for the last line of the output: `a.npy (targets in a.y.npy)`.
-pub fn named(files: &[PathBuf]) -> String {
+pub(crate) fn named(files: &[PathBuf]) -> String {
     match files {
         [table, target] => format!("{} (target in {})", table.display(), target.display()),
         files => files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "),

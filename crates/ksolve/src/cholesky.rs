@@ -26,9 +26,6 @@ pub(crate) fn factor_by_all(mut matrix: MatMut<'_, f64>, workers: &Workers) -> b
 }
 
 /// Replaces the lower triangle of a matrix by its Cholesky factor, by one call. What is above the diagonal is overwritten.
-///
-/// # Errors
-/// The column whose pivot is not positive, or not finite.
 pub(crate) fn factor_at_once(mut matrix: MatMut<'_, f64>, par: Par) -> Result<(), usize> {
     let (order, params) = (matrix.nrows(), Spec::default());
     let mut memory = MemBuffer::new(llt::cholesky_in_place_scratch::<f64>(order, par, params));

@@ -281,7 +281,7 @@ fn panel_product<T: Real>(phi: MatRef<'_, T>, first: usize, width: usize, produc
     let right = phi.subcols(first, width);
     let out = MatMut::from_column_major_slice_mut(&mut product[..height * width], height, width);
     let (diagonal, below) = out.split_at_row_mut(width);
-    let one = <T as kstore::Real>::from_f64(1.0);
+    let one = T::from_f64(1.0);
     triangular::matmul(
         diagonal,
         TriangularLower,

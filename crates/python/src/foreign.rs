@@ -31,9 +31,6 @@ impl std::fmt::Debug for ArrayBytes {
 
 impl ArrayBytes {
     /// The bytes of an array, which the caller must not change while they are in use, as no numpy function allows either.
-    ///
-    /// # Errors
-    /// `ValueError` for an array that is not in C order.
     pub(crate) fn of<T: Element>(array: &Bound<'_, PyArray2<T>>) -> PyResult<Self> {
         if !array.is_c_contiguous() {
             return Err(PyValueError::new_err("the array must be in C order: pass numpy.ascontiguousarray of it"));

@@ -157,7 +157,7 @@ fn the_residual_bounds_the_error_of_fitted_values_in_both_precisions() {
             let rounding = 2.0 * f64::EPSILON * frobenius * a / length;
             eprintln!("  rounding of a product {rounding:.1e}");
             // nor can one where kernel values in `T` move the matrix by ten times its penalty: steps of refinement do not contract
-            let moved = <T as kstore::Real>::EPSILON / 2.0 * frobenius / (10.0 * lambda * n as f64);
+            let moved = T::EPSILON / 2.0 * frobenius / (10.0 * lambda * n as f64);
             let asked = options.1.tolerated::<T>();
             let reached = if rounding <= asked && moved <= 1.0 { asked } else { 1e-3 };
             assert!(residual <= reached, "{} {lambda:e}: {residual:e}", T::NAME);

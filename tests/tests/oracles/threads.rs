@@ -16,14 +16,14 @@ const THREADS: [usize; 4] = [1, 2, 3, 8];
 fn matrix<T: Real>(rows: usize, columns: usize) -> Mat<T> {
     Mat::from_fn(rows, columns, |i, j| {
         let v = (i as u64 * 2_654_435_761 + j as u64 * 40_503 + 17) % 10_007;
-        <T as kstore::Real>::from_f64(v as f64 / 10_007.0 - 0.5)
+        T::from_f64(v as f64 / 10_007.0 - 0.5)
     })
 }
 
 fn spd<T: Real>(n: usize) -> Mat<T> {
-    let one = <T as kstore::Real>::from_f64(1.0);
+    let one = T::from_f64(1.0);
     Mat::from_fn(n, n, |i, j| {
-        let off = <T as kstore::Real>::from_f64(0.3 / (1.0 + (i as f64 - j as f64).abs()).powi(2));
+        let off = T::from_f64(0.3 / (1.0 + (i as f64 - j as f64).abs()).powi(2));
         if i == j { one + one } else { off }
     })
 }
@@ -46,7 +46,7 @@ fn same<T: Real>(what: &str, work: impl Fn(Par) -> Mat<T> + Sync) {
 }
 
 fn sweep<T: Real>() {
-    let one = <T as kstore::Real>::from_f64(1.0);
+    let one = T::from_f64(1.0);
     for n in [33, 127, 256, 513, 1000, 2100] {
         let (a, b) = (matrix::<T>(n, 300), matrix::<T>(n, 70));
         same(&format!("{} matmul {n}", T::NAME), |par| {

@@ -3,11 +3,6 @@
 //! Positive definite on non-negative features (Vedaldi, Zisserman, *Efficient Additive Kernels via Explicit Feature Maps*,
 //! IEEE TPAMI 34, 2012). scikit-learn's `additive_chi2_kernel` is −Σ (x − z)² / (x + z), which is only conditionally so;
 //! this one is half of the sum of that, Σx and Σz. A feature that is 0 in both points adds nothing.
-//!
-//! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("additive_chi_squared()").is_ok());
-//! ```
 
 use super::direct::raw;
 use super::family::{Domain, Explicit, Homogeneous, KernelFamily};

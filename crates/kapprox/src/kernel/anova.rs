@@ -3,11 +3,6 @@
 //! kernlab's `anovadot` with its sigma = 1/(2σ²). Positive definite: a whole power of a sum of kernels (Stitson et al.,
 //! *Support Vector ANOVA Decomposition*, 1997, in this form: Karatzoglou, Smola, Hornik, Zeileis, *kernlab*, JSS 11, 2004).
 //! Costs an exponential for each feature of each pair.
-//!
-//! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("anova(sigma=1, degree=2)").is_ok());
-//! ```
 
 use super::direct::swept;
 use super::family::{Facts, KernelFamily, KernelParameter, Range};

@@ -2,11 +2,6 @@
 //!
 //! The rational quadratic kernel with α = 1 and its σ divided by √2; positive definite for every σ > 0 (Rasmussen,
 //! Williams, *Gaussian Processes for Machine Learning*, 2006, equation 4.19).
-//!
-//! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("cauchy(sigma=2)").is_ok());
-//! ```
 
 use super::Law;
 use super::Profile;

@@ -3,11 +3,6 @@
 //! scikit-learn's `chi2_kernel` with γ = 1/σ. A feature that is 0 in both points adds nothing. Positive definite on
 //! non-negative features (Zhang, Marszalek, Lazebnik, Schmid, *Local Features and Kernels for Classification of Texture and
 //! Object Categories*, IJCV 73, 2007; they take the mean χ² distance as σ).
-//!
-//! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("chi_squared(sigma=2)").is_ok());
-//! ```
 
 use super::Profile;
 use super::direct::raw;

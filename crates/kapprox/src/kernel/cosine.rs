@@ -1,11 +1,6 @@
 //! The cosine kernel, x·z / (‖x‖ ‖z‖); 0 where a point is 0.
 //!
 //! scikit-learn's `cosine_similarity`. Positive definite: the linear kernel of points on the unit sphere.
-//!
-//! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("cosine()").is_ok());
-//! ```
 
 use super::direct::product;
 use super::embedded::{Embedding, embedded};

@@ -2,11 +2,6 @@
 //!
 //! Positive definite: the inner product of indicators. Universal and characteristic on discrete sets, such as categories, only. Categories are numbers here, compared exactly; values that went
 //! through a scaler stay equal where they were.
-//!
-//! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("delta()").is_ok());
-//! ```
 
 use super::Profile;
 use super::direct::raw;

@@ -4,11 +4,6 @@
 //! is half the energy distance, 2 E‖X − Z‖ − E‖X − X'‖ − E‖Z − Z'‖, and in one dimension twice it is the square of
 //! `scipy.stats.energy_distance`. It has no length scale. Values of points far from the origin cancel.
 //!
-//! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("distance()").is_ok());
-//! ```
-//!
 //! References: Székely, Rizzo, "Testing for equal distributions in high dimension", InterStat 5, 2004; Sejdinovic, Sriperumbudur, Gretton,
 //! Fukumizu, "Equivalence of distance-based and RKHS-based statistics in hypothesis testing", Annals of Statistics 41, 2013.
 

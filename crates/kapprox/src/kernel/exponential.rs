@@ -3,11 +3,6 @@
 //! Positive definite in every dimension (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, section
 //! 4.2.1). With the sum of absolute differences in place of the Euclidean distance it is
 //! [`laplacian`](super::laplacian).
-//!
-//! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("exponential(sigma=2)").is_ok());
-//! ```
 
 use super::distances::{AtZero, l2};
 use super::family::{Distance, Facts, KernelFamily, SIGMA};

@@ -2,11 +2,6 @@
 //!
 //! Positive definite on non-negative features (Barla, Odone, Verri, *Histogram Intersection Kernel for Image
 //! Classification*, ICIP 2003).
-//!
-//! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("intersection()").is_ok());
-//! ```
 
 use super::direct::raw;
 use super::family::{Domain, Explicit, Homogeneous, KernelFamily};

@@ -3,11 +3,6 @@
 //! One minus SciPy's `jaccard` distance. Positive definite (Gower, *A General Coefficient of Similarity and Some of Its
 //! Properties*, Biometrics 27, 1971; Ralaivola, Swamidass, Saigo, Baldi, *Graph Kernels for Chemical Informatics*, 2005), strictly so for
 //! distinct sets (Bouchard, Jousselme, Doré, *A Proof for the Positive Definiteness of the Jaccard Index Matrix*, IJAR 54, 2013).
-//!
-//! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("jaccard()").is_ok());
-//! ```
 
 use super::family::{Domain, Facts, KernelFamily};
 use super::few;

@@ -3,11 +3,6 @@
 //! Positive definite for every σ > 0: a product of exponential kernels of the single features (Rahimi, Recht, *Random
 //! Features for Large-Scale Kernel Machines*, 2007). For the exponential of the Euclidean distance see
 //! [`matern`](super::matern) with nu = 0.5.
-//!
-//! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("laplacian(sigma=2)").is_ok());
-//! ```
 
 use super::Law;
 use super::Profile;

@@ -1,9 +1,4 @@
 //! The linear kernel, x·z.
-//!
-//! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("gaussian(sigma=3) + 0.5*linear()").is_ok());
-//! ```
 
 use super::Profile;
 use super::direct::product;

@@ -3,11 +3,6 @@
 //! Rougher along diagonals than [`matern`](super::matern), which takes the Euclidean distance; at ν = 1/2 it is the
 //! [`laplacian`](super::laplacian). Positive definite as a product of kernels (Rasmussen, Williams, *Gaussian Processes for
 //! Machine Learning*, 2006, section 4.2.4). Costs an exponential for each feature of each pair.
-//!
-//! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("matern_product(nu=1.5, sigma=2)").is_ok());
-//! ```
 
 use super::direct::{Factors, swept};
 use super::family::{Distance, Facts, KernelFamily, SIGMA};

@@ -8,11 +8,6 @@
 //! Its frequencies are whole: exp(a (cos δ − 1)) = Σ_k exp(−a) I_k(a) cos kδ with the modified Bessel functions I_k and
 //! a = 1/σ² (Abramowitz, Stegun, 1964, 9.6.34), and exp(−a) I_k(a) is the probability that two independent Poisson numbers
 //! of mean a/2 differ by k (Skellam 1946).
-//!
-//! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("periodic(period=24, sigma=1)").is_ok());
-//! ```
 
 use super::embedded::{Embedding, embedded};
 use super::family::{Facts, KernelFamily, KernelParameter, Range};

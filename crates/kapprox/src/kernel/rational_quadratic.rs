@@ -2,11 +2,6 @@
 //!
 //! scikit-learn's `RationalQuadratic` with `length_scale` = σ; α → ∞ gives the Gaussian. Positive definite in every
 //! dimension (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, equation 4.19).
-//!
-//! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("rational_quadratic(alpha=0.5, sigma=2)").is_ok());
-//! ```
 
 use super::Law;
 use super::Profile;

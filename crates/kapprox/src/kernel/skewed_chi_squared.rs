@@ -4,11 +4,6 @@
 //! Π sech((u − v)/2), shift-invariant, so positive definite; its spectrum is a sech, positive everywhere, so universal. The skew keeps empty bins from making a product of zeros.
 //!
 //! Li, Ionescu, Sminchisescu, "Random Fourier approximations for skewed multiplicative histogram kernels", DAGM 2010.
-//!
-//! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("skewed_chi_squared(skew=0.1)").is_ok());
-//! ```
 
 use super::direct::{Factors, swept};
 use super::embedded::{Embedding, embedded};

@@ -2,11 +2,6 @@
 //!
 //! Positive definite: the inner product of indicators of subsets (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern
 //! Analysis*, 2004, section 9.5). In `f32` it saturates where 127 features are shared, in `f64` at 1,023.
-//!
-//! ```
-//! use kapprox::kernel::Spec;
-//! assert!(Spec::parse("subset()").is_ok());
-//! ```
 
 use super::Profile;
 use super::direct::product;

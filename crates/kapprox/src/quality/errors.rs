@@ -107,7 +107,7 @@ fn errors<T: Real>(sums: &ColumnSums, at: usize, rank: usize, ranks: usize, proj
     let (n, left, trace) = (sums.rows as f64, sums.left[at], sums.trace);
     let whole: Vec<f64> = sums.squares.iter().step_by(ranks + 1).copied().collect();
     let error: Vec<f64> = sums.squares.iter().skip(at + 1).step_by(ranks + 1).copied().collect();
-    let floor = <T as kstore::Real>::EPSILON * (rank as f64 + 1.0).sqrt() + share(left.negative, trace);
+    let floor = T::EPSILON * (rank as f64 + 1.0).sqrt() + share(left.negative, trace);
     let most = if projection { left.positive + floor * trace } else { f64::INFINITY };
     Errors {
         rank,

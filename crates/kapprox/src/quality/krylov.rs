@@ -75,9 +75,6 @@ impl Krylov {
     }
 
     /// Adds A times [`Krylov::next`] to the space. Costs 14nb²q flops and 8(bq)³/3.
-    ///
-    /// # Errors
-    /// [`crate::Error::NotFinite`] where the images are.
     pub(super) fn absorb(&mut self, images: MatRef<'_, f64>, known: Known, failure: f64) -> Result<Bounds> {
         let n = self.basis.nrows();
         let below = product(self.next.transpose(), self.images.as_ref());

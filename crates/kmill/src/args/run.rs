@@ -58,9 +58,6 @@ pub(crate) struct EngineArgs {
 
 impl EngineArgs {
     /// The engine, where there are other processes.
-    ///
-    /// # Errors
-    /// A folder that cannot be made.
     pub(crate) fn open(&self) -> Result<Option<SharedEngine>> {
         let open = |folder| Ok(SharedEngine::folder(folder)?.patience(self.patience));
         self.states.as_ref().map(open).transpose()
@@ -81,9 +78,6 @@ pub(crate) struct ScratchArgs {
 
 impl ScratchArgs {
     /// Opens the scratch folder; `None` where none was named.
-    ///
-    /// # Errors
-    /// A folder that is not there.
     pub(crate) fn open(&self) -> Result<Option<Scratch>> {
         let Some(folder) = self.scratch.as_deref() else { return Ok(None) };
         let half = || kstore::scratch::free(folder).map_or(u64::MAX, |free| free / 2);

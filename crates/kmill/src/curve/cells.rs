@@ -31,9 +31,6 @@ impl CellsFile {
     }
 
     /// The file beside an output, with the cells that it holds where the curve is resumed; none without an output.
-    ///
-    /// # Errors
-    /// A file of another curve under `--resume`, and a file that is none of kmill's.
     pub(super) fn open(output: Option<&Path>, manifest: Manifest, resume: bool, progress: &Progress) -> Result<Self> {
         let Some(path) = output.map(Self::path) else {
             return Ok(Self { place: None, cells: Vec::new(), saved: false });

@@ -163,7 +163,7 @@ impl CurveReport {
             spent: Spent::by(run, table.bytes_read()),
             plan,
             threads: run.threads,
-            precision: <T as kstore::Real>::NAME,
+            precision: T::NAME,
             version: env!("CARGO_PKG_VERSION"),
             instruction_set: instruction_set(),
             machine: crate::machine::machine(),

@@ -102,9 +102,6 @@ pub(super) fn outputs() -> String {
 
 impl Request {
     /// Opens the table and checks what needs more than one option.
-    ///
-    /// # Errors
-    /// Options that contradict each other, files and columns that are not there.
     pub(super) fn new(args: &CurveArgs, run: &Run) -> Result<Self> {
         let (progress, job) = (&run.progress, &pipeline::job(run));
         let data = &args.data;

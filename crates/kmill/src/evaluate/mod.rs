@@ -40,9 +40,6 @@ pub(crate) struct EvaluateArgs {
 }
 
 /// Scores a model.
-///
-/// # Errors
-/// Files that cannot be read or do not fit the model.
 pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
     if let Some(page) = &args.report {
         output::check_page(page, &args.model)?;

@@ -93,9 +93,6 @@ struct Axes {
 }
 
 /// Draws a model, writes the picture and returns the report.
-///
-/// # Errors
-/// Columns that the model or the table does not have, and errors of reading them.
 pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     output::check(&args.output)?;
     output::spare(&args.output, [args.model.as_path()])?;

@@ -39,9 +39,6 @@ pub(super) struct Points {
 impl Points {
     /// Reads the rows of the table in one pass: their values of two features, or of one and of the target where the table has it. `held` is
     /// the memory that the run holds beside it.
-    ///
-    /// # Errors
-    /// Columns that are not there, bad values, a table without rows.
     pub(super) fn read(card: &Card, args: &PlotArgs, features: &[String], held: Vec<Term>, run: &Run) -> Result<Self> {
         let select = &args.data;
         let (table, _) = open::table(&select.paths, &select.text.options(), &[])?;

@@ -26,9 +26,6 @@ pub(super) fn training(options: &CurveOptions, method: &Method, rank: usize) -> 
 }
 
 /// Tiles, lanes and stages of a run at a largest rank; `t` targets are tested, none without test rows.
-///
-/// # Errors
-/// Errors of opening the rows. A plan over the budget is no error here.
 pub(super) fn plan<T: Real>(
     selected: &Selected,
     options: &CurveOptions,

@@ -92,9 +92,6 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
 
     /// Calls `work` with tiles of the rows at these positions alone, which ascend; the position of a tile is that among these. Processes that
     /// share the run exchange the features of the rows: none computes those that another has.
-    ///
-    /// # Errors
-    /// As [`StoredFeatures::visit`].
     pub(crate) fn pick(
         &self,
         at: &[usize],

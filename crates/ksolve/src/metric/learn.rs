@@ -159,7 +159,7 @@ impl<T: Real> MetricRequest<'_, T> {
         };
         let passes = if all_rows { search.finish(&all)? } else { 0 };
         let (best, rounds) = search.found();
-        let best = best.ok_or(Error::NoCell { precision: <T as kstore::Real>::NAME })?;
+        let best = best.ok_or(Error::NoCell { precision: T::NAME })?;
         let form = best.form.map_or("none".to_string(), |form| form.to_string());
         Ok(Learned { metric: best.round.metric, kernel: best.round.kernel, form, rounds, spread, passes })
     }

@@ -77,7 +77,7 @@ impl<T: Real> Rows<'_, T> {
         let ridge = plan::ridge(mapped.map.dims().1, self.targets.centre());
         let surface = Surface::compute(&gram, &ridge, workers, &*observer)?;
         drop(observer);
-        let none = || Error::NoCell { precision: <T as kstore::Real>::NAME };
+        let none = || Error::NoCell { precision: T::NAME };
         let best = surface.best().ok_or_else(none)?;
         let error = best.cv_mse.filter(|error| error.is_finite()).ok_or_else(none)?;
         let weights = crate::fit(&gram, best.rank, best.lambda, &ridge, workers)?.head.weights;

@@ -172,7 +172,7 @@ impl<'a, T: Real> Search<'a, T> {
 
     /// The factor of the best round, and the products of its gradients.
     pub(super) fn products(&self, rows: &Rows<'_, T>) -> Result<(f64, Mat<f64>)> {
-        let best = self.best.as_ref().ok_or(Error::NoCell { precision: <T as kstore::Real>::NAME })?;
+        let best = self.best.as_ref().ok_or(Error::NoCell { precision: T::NAME })?;
         Ok((best.factor, rows.products(&best.round)?))
     }
 

@@ -64,7 +64,7 @@ impl<T: Real> Basis<T> {
 /// The features at a fixed point of d numbers between 0.25 and 1.25, which only the kernels of sets do not accept.
 fn probe<T: Real>(map: &dyn FeatureMap<T>) -> Vec<f64> {
     let (d, p) = map.dims();
-    let x: Vec<T> = (0..d).map(|c| <T as kstore::Real>::from_f64(0.25 + (c * 3 % 8) as f64 / 8.0)).collect();
+    let x: Vec<T> = (0..d).map(|c| T::from_f64(0.25 + (c * 3 % 8) as f64 / 8.0)).collect();
     let mut phi = Mat::<T>::zeros(1, p);
     map.apply(MatRef::from_row_major_slice(&x, 1, d), phi.as_mut(), &Workers::sequential());
     (0..p).map(|j| phi[(0, j)].to_f64()).collect()
@@ -138,6 +138,6 @@ impl<T: Real> Model<T> {
 const ROUNDING: f64 = 1e-3;
 
 pub(crate) fn needs_wide_for<T: Real>(a: MatRef<'_, f64>, sizes: &[f64]) -> bool {
-    let rounding = |j: usize| <T as kstore::Real>::EPSILON / 2.0 * a.col(j).norm_l2();
+    let rounding = |j: usize| T::EPSILON / 2.0 * a.col(j).norm_l2();
     size_of::<T>() < size_of::<f64>() && sizes.iter().enumerate().any(|(j, size)| rounding(j) > ROUNDING * size)
 }

@@ -115,7 +115,7 @@ fn told(tensor: &str) -> &'static str {
 }
 
 pub(super) fn dtype<T: Real>() -> Dtype {
-    if <T as kstore::Real>::NAME == "f32" { Dtype::F32 } else { Dtype::F64 }
+    if T::NAME == "f32" { Dtype::F32 } else { Dtype::F64 }
 }
 
 impl<T: Real> Model<T> {

@@ -272,9 +272,6 @@ impl<T: Real> Mapping<'_, T> {
 
 /// Checks the values of the rows in one pass, for kernels that are not defined for every number. Returns the number of
 /// passes.
-///
-/// # Errors
-/// [`kapprox::Error::Domain`] for the first value outside.
 pub(crate) fn check_values<T: Real>(source: &dyn RowSource<T>, kernel: &Spec, pass: &Pass<'_>) -> Result<u64> {
     if kernel.domain() == Domain::Any {
         return Ok(0);

@@ -98,9 +98,6 @@ pub(crate) fn drawn(
 }
 
 /// The scaler that was asked for; `draw` gives some rows, row-major, where it takes medians.
-///
-/// # Errors
-/// Those of `draw`.
 pub(crate) fn scaler(
     scaling: Scaling,
     statistics: &Statistics,

@@ -86,9 +86,6 @@ pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
 
 impl ProblemSize {
     /// [`ProblemSize::of`] of the rows of a selection.
-    ///
-    /// # Errors
-    /// Those of [`ProblemSize::of`], and of opening the rows.
     pub(crate) fn of_selected<T: Real>(
         selected: &Selected,
         options: &TrainOptions,
@@ -101,9 +98,6 @@ impl ProblemSize {
     }
 
     /// The sizes of a fit of the rows of `source` with `t` targets and so many folds.
-    ///
-    /// # Errors
-    /// Errors of the map and of the table of landmarks.
     pub(crate) fn of<T: Real>(
         source: &dyn RowSource<T>,
         options: &TrainOptions,

@@ -18,9 +18,6 @@ pub(super) struct Centred {
 
 impl Centred {
     /// The moments of the rows of some folds about their own means.
-    ///
-    /// # Errors
-    /// [`Error::TooFewFor`] for fewer than two rows.
     pub(super) fn of<'a>(folds: impl Iterator<Item = &'a FoldGram> + Clone) -> Result<Self> {
         let rows: u64 = folds.clone().map(|fold| fold.rows).sum();
         if rows < 2 {

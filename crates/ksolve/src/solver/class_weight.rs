@@ -18,9 +18,6 @@ pub enum ClassWeight {
 
 impl ClassWeight {
     /// Reads `balanced`, or labels with their weights: `spam=5,ham=1`. A label may hold any character but a comma.
-    ///
-    /// # Errors
-    /// What is expected, in words.
     pub(super) fn parse(text: &str) -> std::result::Result<Self, String> {
         if text.trim() == "balanced" {
             return Ok(Self::Balanced);

@@ -38,9 +38,6 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, t: usize) ->
 }
 
 /// The kernel of the features, where it has gradients.
-///
-/// # Errors
-/// [`Error::Option`] where it has none.
 pub(super) fn kernel<T: Real>(data: &FitData<'_, T>) -> Result<Arc<dyn Kernel<f64>>> {
     let kernel = data.kernel.build()?.typed::<f64>();
     match kernel.differentiable() {
@@ -53,9 +50,6 @@ pub(super) fn kernel<T: Real>(data: &FitData<'_, T>) -> Result<Arc<dyn Kernel<f6
 }
 
 /// The sums of M for the functions wᵀφ, p x t, and the number of rows that they are over.
-///
-/// # Errors
-/// A map without landmarks, and errors of reading the rows.
 pub(super) fn products<T: Real>(
     data: &FitData<'_, T>,
     kernel: Arc<dyn Kernel<f64>>,

@@ -80,7 +80,7 @@ impl<T: Real> HeldOut<T> {
         observer: &dyn Observer,
     ) -> Result<()> {
         let (count, t) = (functions.len(), self.t);
-        let of = |i: usize| <T as kstore::Real>::from_f64(functions[i % count].0[i / count]);
+        let of = |i: usize| T::from_f64(functions[i % count].0[i / count]);
         let weights: Vec<T> = (0..kept.p * count).map(of).collect();
         let mut out = Vec::new();
         let Values(found) = kept.fold("held-out rows", observer, &Values::<T>::default, |found, tile| {
@@ -95,7 +95,7 @@ impl<T: Real> HeldOut<T> {
         for (row, values) in held.zip(found.chunks_exact(count)) {
             let to = &mut self.scores[penalty][row * t + first..][..count];
             for ((to, value), (_, constant)) in to.iter_mut().zip(values).zip(functions) {
-                *to = <T as kstore::Real>::from_f64(value.to_f64() + constant);
+                *to = T::from_f64(value.to_f64() + constant);
             }
         }
         self.passes += 1;
@@ -114,9 +114,6 @@ impl<T: Real> HeldOut<T> {
 }
 
 /// [Chooses](choose) by the scores that `found` learns, or takes the first penalty without folds. `error` has the position of a row and its scores.
-///
-/// # Errors
-/// Those of `found`.
 pub(super) fn compare<T: Real>(
     penalties: &[Penalty],
     data: &FitData<'_, T>,

@@ -185,7 +185,7 @@ impl<T: Real> Search<'_, '_, T> {
     fn next(&mut self, first: Option<f64>, steps: usize) -> Result<Option<Component>> {
         let Some(start) = self.farthest(first)? else { return Ok(None) };
         let farthest = first.unwrap_or(start.squared).sqrt();
-        let (direction, iterations) = self.climb(start.row, steps, <T as kstore::Real>::EPSILON * farthest)?;
+        let (direction, iterations) = self.climb(start.row, steps, T::EPSILON * farthest)?;
         self.found.push(direction.clone());
         Ok(Some(Component { direction, iterations, squared: start.squared }))
     }
@@ -236,7 +236,7 @@ impl<T: Real> Search<'_, '_, T> {
         let (p, workers, mean) = (self.kept.p, self.kept.workers(), self.mean.clone());
         let columns: Vec<Vec<f64>> = self.found.iter().cloned().chain([mean.clone()]).collect();
         let q = columns.len();
-        let weights: Vec<T> = (0..p * q).map(|i| <T as kstore::Real>::from_f64(columns[i % q][i / q])).collect();
+        let weights: Vec<T> = (0..p * q).map(|i| T::from_f64(columns[i % q][i / q])).collect();
         let along: Vec<f64> = columns.iter().map(|column| dot(column, mean.iter())).collect();
         let farthest = || Farthest { outside: f64::NEG_INFINITY, row: vec![0.0; p] };
         let Farthest { mut row, .. } = self.fold("farthest row", &farthest, |best, tile| {
@@ -257,7 +257,7 @@ impl<T: Real> Search<'_, '_, T> {
         row.iter_mut().zip(&mean).for_each(|(v, mean)| *v -= mean);
         self.deflate(&mut row);
         let squared = dot(&row, row.iter());
-        let floor = NOISE * <T as kstore::Real>::EPSILON * first.unwrap_or(0.0);
+        let floor = NOISE * T::EPSILON * first.unwrap_or(0.0);
         if !squared.is_finite() {
             return Err(Error::NotFinite { what: "a feature", remedy: "scale the features, or choose another kernel" });
         }
@@ -275,7 +275,7 @@ impl<T: Real> Search<'_, '_, T> {
         let (mut v, mut before, mut step) = (start, f64::NEG_INFINITY, 0);
         // where the search stood still before, and the sum there
         let mut kept: Option<(Vec<f64>, f64)> = None;
-        let grows = |total: f64, before: f64| total > before * (1.0 + <T as kstore::Real>::EPSILON);
+        let grows = |total: f64, before: f64| total > before * (1.0 + T::EPSILON);
         loop {
             step += 1;
             let Sides { mut sums, balance, total, on_plane } = self.sides(&v, zero)?;
@@ -308,7 +308,7 @@ impl<T: Real> Search<'_, '_, T> {
 
     fn sides(&mut self, v: &[f64], zero: f64) -> Result<Sides> {
         let (workers, p) = (self.kept.workers(), v.len());
-        let weights: Vec<T> = v.iter().map(|v| <T as kstore::Real>::from_f64(*v)).collect();
+        let weights: Vec<T> = v.iter().map(|v| T::from_f64(*v)).collect();
         let middle = dot(&self.mean, v.iter());
         let name = format!("component {}", self.found.len() + 1);
         // Σ sign φ; Σ sign, Σ |score|, and the number of rows on the plane
@@ -322,7 +322,7 @@ impl<T: Real> Search<'_, '_, T> {
                 totals.0[2] += f64::from(u8::from(score.abs() <= zero));
                 let sign = if score < 0.0 { -1.0 } else { 1.0 };
                 totals.0[0] += sign;
-                *side = <T as kstore::Real>::from_f64(sign);
+                *side = T::from_f64(sign);
             }
             tile.add_transposed(&sides, &mut sums.0, workers);
             Ok(())

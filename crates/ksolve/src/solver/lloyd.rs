@@ -26,9 +26,6 @@ use kstore::key::{Purpose, Stream};
 use kstore::{Merge, Plan, Workers};
 
 /// The value of the parameter `clusters`, the number of groups.
-///
-/// # Errors
-/// [`Error::Missing`] where it was not given.
 pub(super) fn clusters(settings: &Settings) -> Result<usize> {
     settings
         .count(&CLUSTERS)

@@ -98,9 +98,6 @@ impl Scaled {
 
     /// Takes row and column means off a symmetric matrix and decomposes it. Fewer than q coordinates where the matrix has
     /// no more positive eigenvalues, with a warning.
-    ///
-    /// # Errors
-    /// [`Error::NoVariance`] where it has none.
     pub(super) fn new<T: Real>(mut products: Mat<f64>, q: usize, data: &FitData<'_, T>) -> Result<Self> {
         let m = products.nrows();
         let means: Vec<f64> = products.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();

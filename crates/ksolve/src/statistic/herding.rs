@@ -121,7 +121,7 @@ pub fn herd<T: Real>(data: &FitData<'_, T>, count: usize) -> Result<Herd> {
     let (mut picked, mut herd) = (vec![false; kept.n], Herd { variance, ..Herd::default() });
     let observer = data.resources.stages.stage("herding", Some((kept.n as u64).saturating_mul(count as u64)));
     for t in 1..=count {
-        let weights: Vec<T> = direction.iter().map(|w| <T as kstore::Real>::from_f64(*w)).collect();
+        let weights: Vec<T> = direction.iter().map(|w| T::from_f64(*w)).collect();
         let (mut scores, mut best) = (Vec::new(), None::<(usize, f64)>);
         let mut features = vec![T::ZERO; kept.p];
         kept.visit(&*observer, |tile| {

@@ -175,7 +175,7 @@ fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOpt
     if got == asked || options.tolerance.is_some() {
         return;
     }
-    let precision = <T as kstore::Real>::NAME;
+    let precision = T::NAME;
     let why = if (asked as u64) > survey.rows() && got as u64 == survey.rows() {
         format!("there are only {} rows", survey.rows())
     } else if (asked as u64) > candidates && got as u64 == candidates {

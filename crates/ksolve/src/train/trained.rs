@@ -107,7 +107,7 @@ impl<T: Real> Parts<'_, T> {
                 .as_ref()
                 .map(|with| SecondView { kernel: with.kernel.to_string(), functions: with.functions }),
             map: options.map.to_string(),
-            precision: <T as kstore::Real>::NAME.to_string(),
+            precision: T::NAME.to_string(),
             rank,
             lambda: fitted.lambda,
             intercept: Intercept::default(),
@@ -169,7 +169,7 @@ impl<T: Real> Parts<'_, T> {
             passes: fitted.passes,
             planned_bytes: *planned_bytes,
             instruction_set: kapprox::instruction_set(),
-            precision: <T as kstore::Real>::NAME,
+            precision: T::NAME,
             scaling: names.iter().cloned().zip(scales).map(|(name, (centre, scale))| (name, *centre, *scale)).collect(),
             metric,
             importance: by_size(names, fitted.slopes.as_deref().unwrap_or(&[])),

@@ -260,7 +260,7 @@ impl<'a, T: Real> Search<'a, T> {
         let keep = if last { 1 } else { self.alive.len().div_ceil(HALVING) };
         let mut order: Vec<usize> = (0..self.entries.len()).filter(|i| self.entries[*i].score.is_some()).collect();
         if order.is_empty() {
-            return Err(Error::NoCell { precision: <T as kstore::Real>::NAME });
+            return Err(Error::NoCell { precision: T::NAME });
         }
         // stable: of equal scores the kernel that was named first
         order.sort_by(|a, b| self.better(*a, *b));

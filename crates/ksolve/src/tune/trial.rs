@@ -178,7 +178,7 @@ impl<T: Real> Trials<T> {
         let Fitted { model, report } = fit.run(&self.table(learned)?.select(&selection)?, run)?;
         let predictor = Predictor::new(model)?;
         let class_target = fit.task()? == Task::Classification;
-        let unscored = || Error::NoCell { precision: <T as kstore::Real>::NAME };
+        let unscored = || Error::NoCell { precision: T::NAME };
         let score = |rows: &&dyn Fn(usize) -> bool| {
             let selection = Selection { targets: targets.clone(), class_target, ..Selection::default() };
             let selected = predictor.select(&self.table(*rows)?, selection)?;

@@ -15,7 +15,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
             solver: "ridge".into(),
             kernel: "linear()".into(),
             with: None,
-            precision: <T as kstore::Real>::NAME.into(),
+            precision: T::NAME.into(),
             map: "nystrom".into(),
             rank: m,
             lambda: Some(3.1622776601683795e-9),
@@ -34,7 +34,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
             options: serde_json::json!({"zeta": 1, "alpha": {"b": [1.5, null], "a": "ü"}}),
         },
         basis: Basis::Landmarks {
-            points: (0..m * d).map(|i| <T as kstore::Real>::from_f64(value(i))).collect(),
+            points: (0..m * d).map(|i| T::from_f64(value(i))).collect(),
             rows: (0..m as u64).map(|i| i * 1_000_003).collect(),
         },
         form: Form::default(),

@@ -33,7 +33,7 @@ fn kernels() -> Vec<&'static str> {
 
 /// Rows between 0 and 1, which every kernel is defined for.
 fn rows<T: Real>(n: usize) -> Vec<T> {
-    (0..n * D).map(|i| <T as kstore::Real>::from_f64((i as f64 * 0.37).sin().abs())).collect()
+    (0..n * D).map(|i| T::from_f64((i as f64 * 0.37).sin().abs())).collect()
 }
 
 fn a_row_alone_is_the_row_in_a_batch<T: Real>() {

@@ -54,7 +54,7 @@ impl<T: Real> RowCursor<T> for ToyCursor<'_> {
         buf.group_labels = Some(Arc::new(labels(3)));
         for row in self.1.by_ref().filter(|row| row % 11 != 5).take(buf.capacity) {
             buf.rows.push(row);
-            buf.x.extend((0..D).map(|j| <T as kstore::Real>::from_f64(value(row, j))));
+            buf.x.extend((0..D).map(|j| T::from_f64(value(row, j))));
             buf.y.extend((0..self.0.targets).map(|j| 5.0 + value(row, 10 + j)));
             buf.classes.push(class(row, self.0.classes));
             buf.groups.push((row / 100 % 3) as u32);
@@ -80,7 +80,7 @@ impl<T: Real> FeatureMap<T> for Cosines {
     fn apply(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>, _: &Workers) {
         for i in 0..x.nrows() {
             for j in 0..P {
-                out[(i, j)] = <T as kstore::Real>::from_f64(feature(|k| x[(i, k)].to_f64(), j));
+                out[(i, j)] = T::from_f64(feature(|k| x[(i, k)].to_f64(), j));
             }
         }
     }

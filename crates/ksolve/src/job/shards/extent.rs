@@ -18,9 +18,6 @@ pub(super) struct StatisticsCard {
 
 impl StatisticsCard {
     /// The card of a file.
-    ///
-    /// # Errors
-    /// A file that holds no statistics.
     pub(super) fn of(file: &StateFile) -> Result<Self> {
         Self::deserialize(file.about()).map_err(|error| {
             let why = format!("it holds no statistics of a shard: {error}");

@@ -128,9 +128,6 @@ fn put(out: &mut StateWriter, file: &mut StateFile, place: Place, away: bool) ->
 }
 
 /// True where all of some rows are taken away.
-///
-/// # Errors
-/// Where a part of them is.
 fn is_taken_away(rows: &Range<u64>, without: &[Range<u64>], path: &Path) -> Result<bool> {
     let touched = |away: &&Range<u64>| away.start < rows.end && rows.start < away.end;
     let Some(away) = without.iter().find(touched) else { return Ok(false) };

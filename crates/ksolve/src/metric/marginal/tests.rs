@@ -39,7 +39,7 @@ impl<T: Real> Kernel<T> for Plain {
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         for (i, x) in rows(x).into_iter().enumerate() {
             for (j, z) in rows(z).into_iter().enumerate() {
-                out[(i, j)] = <T as kstore::Real>::from_f64(self.pair(x, z).0);
+                out[(i, j)] = T::from_f64(self.pair(x, z).0);
             }
         }
     }
@@ -56,7 +56,7 @@ impl<T: Real> Kernel<T> for Plain {
                     .for_each(|(g, (x, z))| *g += weight * (z.to_f64() - own * x.to_f64()));
             }
             for (k, g) in sum.into_iter().enumerate() {
-                out[(i, k)] = <T as kstore::Real>::from_f64(out[(i, k)].to_f64() + g);
+                out[(i, k)] = T::from_f64(out[(i, k)].to_f64() + g);
             }
         }
         true

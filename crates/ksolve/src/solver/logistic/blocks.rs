@@ -46,7 +46,7 @@ struct Block<T> {
 
 impl<T: Real> Block<T> {
     fn push(&mut self, phi: &[T], weight: f64, panels: &Pool<Vec<T>>, workers: &Workers) {
-        let root = <T as kstore::Real>::from_f64(weight.sqrt());
+        let root = T::from_f64(weight.sqrt());
         self.bin.extend(phi.iter().map(|value| *value * root));
         self.moments.s.iter_mut().zip(phi).for_each(|(s, value)| *s += weight * value.to_f64());
         self.moments.weight += weight;

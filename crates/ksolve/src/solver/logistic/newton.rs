@@ -55,13 +55,10 @@ fn gradient<T: Real>(loss: &Loss<'_, '_, T>, point: &Point, w: &[f64], lambda: f
 /// Scores have the error ε‖W‖, and ‖W‖ is in the hundreds at a small lambda: 1e-6 is out of reach of f32 then, and steps
 /// towards it cost most of the time (measured on `dsa`: 99 s for 34 s, depending on the seed).
 pub(super) fn tolerance<T: Real>() -> f64 {
-    (84.0 * <T as kstore::Real>::EPSILON).max(1e-10)
+    (84.0 * T::EPSILON).max(1e-10)
 }
 
 /// Minimises F; `moments` are those of the features, for the preconditioner; `most` steps at the last lambda.
-///
-/// # Errors
-/// Errors of reading the rows.
 pub(super) fn newton<T: Real>(
     loss: &mut Loss<'_, '_, T>,
     moments: &FoldGram,
@@ -164,7 +161,7 @@ fn step<T: Real>(
     let slope = dot(&gradient, &direction);
     let before = point.loss + now * squares(loss, w);
     // what is left to gain is below the rounding of the loss: nothing can tell the points apart
-    let rounding = 4.0 * <T as kstore::Real>::EPSILON * before.abs();
+    let rounding = 4.0 * T::EPSILON * before.abs();
     if now == lambda && -slope <= rounding {
         return end(w, true);
     }

@@ -149,9 +149,6 @@ impl Settings {
     }
 
     /// The penalties of a solver that chooses among several by rows held out, strongest first.
-    ///
-    /// # Errors
-    /// [`Error::Option`] for several penalties without folds.
     pub(crate) fn compared(&self) -> Result<Vec<Penalty>> {
         let penalties = self.penalties();
         if penalties.len() > 1 && self.folds(&FOLDS) == Some(FoldSpec::None) {

@@ -101,9 +101,6 @@ pub(crate) fn factored(
 
 /// The fit of smallest ‖w‖ among those of smallest squared error, which is what ridge regression tends to as lambda goes to 0, and the number of
 /// directions that it is made of: those of the features that are no rounding.
-///
-/// # Errors
-/// [`Error::NoVariance`] where no direction varies.
 pub(crate) fn shortest(
     state: &GramState,
     rank: usize,

@@ -58,9 +58,6 @@ kstore::summed!(LooState { one "rows": rows, fill "squares": squares });
 
 impl Loo {
     /// Factors the system of all rows at a rank and lambda.
-    ///
-    /// # Errors
-    /// [`Error::Indefinite`].
     pub(crate) fn new(
         state: &GramState,
         rank: usize,

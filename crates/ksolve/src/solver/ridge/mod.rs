@@ -138,7 +138,7 @@ impl Ridge {
 
     /// The only lambda, of ways that solve for one.
     fn lambda<T: Real>(&self) -> Result<f64> {
-        self.lambdas.first().copied().ok_or(Error::NoCell { precision: <T as kstore::Real>::NAME })
+        self.lambdas.first().copied().ok_or(Error::NoCell { precision: T::NAME })
     }
 
     /// Refuses a grid where there is one system to solve and no other: surfaces, and features whose error is known, come from

@@ -82,9 +82,6 @@ impl System {
     }
 
     /// Assembles the system of all folds but `left_out`, as the sum of the other folds, never as a difference.
-    ///
-    /// # Errors
-    /// [`Error::TooFewRows`] for fewer than two rows.
     pub(crate) fn assemble(&mut self, state: &GramState, left_out: Option<usize>, workers: &Workers) -> Result<()> {
         let folds: Vec<&FoldGram> =
             state.folds().iter().enumerate().filter(|(g, _)| Some(*g) != left_out).map(|(_, fold)| fold).collect();

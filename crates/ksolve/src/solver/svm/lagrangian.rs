@@ -209,7 +209,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
 
     /// σ beyond which the rounding of f would move β by a thousandth of its range.
     fn largest_sigma(&self) -> f64 {
-        (1e-3 / <T as kstore::Real>::EPSILON).min(STEEPEST) * self.terms.cost
+        (1e-3 / T::EPSILON).min(STEEPEST) * self.terms.cost
     }
 
     /// β⁺ and slope of row `i` at value `f`.

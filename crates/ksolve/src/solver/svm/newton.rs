@@ -67,7 +67,7 @@ impl<T: Real> Newton<T> {
             self.flush(panels, workers);
         }
         let root = slope.sqrt();
-        let narrow = <T as kstore::Real>::from_f64(root);
+        let narrow = T::from_f64(root);
         self.rows.extend(phi.iter().map(|value| *value * narrow));
         self.roots.push(root);
     }

@@ -155,9 +155,6 @@ impl<'a, T: Real> Blocks<'a, T> {
 
     /// Calls `work` with the rows that `takes` chooses, in row order. Rows of blocks in memory are taken from there,
     /// the others are computed, in one pass.
-    ///
-    /// # Errors
-    /// The errors of [`Blocks::visit`].
     pub(crate) fn visit_some(
         &self,
         observer: &dyn Observer,

@@ -81,9 +81,6 @@ impl ExactProblem<'_> {
     /// With `leave_one_out`, at n³/3 flops more, also the error of every row by the fit to the others at the same μ: with
     /// R = H (H K H + μI)⁻¹ H it is a_i / R_ii, because y − c − K a = μ R y and the fitted value of a row has the share
     /// 1 − μ R_ii of its own target.
-    ///
-    /// # Errors
-    /// [`Error::Indefinite`] where rounding made the matrix so.
     pub(crate) fn direct(&self, kernel: &dyn Kernel<f64>, x: MatRef<'_, f64>, leave_one_out: bool) -> Result<Dual> {
         let Self { y, mu, constant, workers } = *self;
         let n = x.nrows();
@@ -118,9 +115,6 @@ impl ExactProblem<'_> {
     }
 
     /// Solves by preconditioned conjugate gradient until ‖r‖ ≤ tolerance·‖H y‖ for every target.
-    ///
-    /// # Errors
-    /// The errors of [`cg::solve`].
     pub(crate) fn iterative<T: Real>(
         &self,
         (kernel, exact): (&dyn Kernel<T>, &dyn Kernel<f64>),

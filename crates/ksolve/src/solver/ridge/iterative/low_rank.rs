@@ -49,15 +49,12 @@ impl<T: Real> LowRank<T> {
     }
 
     /// Makes the matrix from features phi (n x k) with phi·phiᵀ near the kernel matrix.
-    ///
-    /// # Errors
-    /// [`Error::Indefinite`] where the features are not finite, or μ vanishes beside them.
     pub(crate) fn new(phi: Mat<T>, mu: f64, constant: Constant, workers: &Workers) -> Result<Self> {
         let (n, k) = phi.shape();
         let mut f = phi;
         take_off_means(&mut f, constant.theta);
         let strips = || (0..n).step_by(ROWS).map(|first| f.as_ref().subrows(first, ROWS.min(n - first)));
-        let refused = |_| Error::Indefinite { rank: k, lambda: mu / n as f64, precision: <T as kstore::Real>::NAME };
+        let refused = |_| Error::Indefinite { rank: k, lambda: mu / n as f64, precision: T::NAME };
         let mut first = PackedLower::zeros(k);
         for strip in strips() {
             first.add_gram(widened(strip).as_ref(), 1.0, workers);
@@ -102,7 +99,7 @@ fn take_off_means<T: Real>(f: &mut Mat<T>, theta: f64) {
     for column in f.col_iter_mut() {
         let mean = column.rb().iter().map(|v| kstore::Real::to_f64(*v)).sum::<f64>() / n;
         let shift = theta * mean;
-        column.iter_mut().for_each(|v| *v = <T as kstore::Real>::from_f64(kstore::Real::to_f64(*v) - shift));
+        column.iter_mut().for_each(|v| *v = T::from_f64(kstore::Real::to_f64(*v) - shift));
     }
 }
 

@@ -109,7 +109,7 @@ impl Preconditioner {
             jitter *= 100.0;
         }
         let lambda = problem.mu / problem.sums.rows as f64;
-        Err(Error::Indefinite { rank: m, lambda, precision: <T as kstore::Real>::NAME })
+        Err(Error::Indefinite { rank: m, lambda, precision: T::NAME })
     }
 }
 

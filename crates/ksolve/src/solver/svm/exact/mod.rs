@@ -136,7 +136,7 @@ impl<'a, T: Real> Exact<'a, T> {
     fn copied<U: Real>(&self, at: &[usize]) -> Vec<U> {
         let d = self.d;
         let rows = at.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]);
-        rows.map(|value| <U as kstore::Real>::from_f64(value.to_f64())).collect()
+        rows.map(|value| U::from_f64(value.to_f64())).collect()
     }
 
     /// The kernel matrix of every class's rows, where there is room: machines of pairs take it from there.

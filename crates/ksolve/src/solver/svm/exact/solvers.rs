@@ -51,7 +51,7 @@ impl<T: Real> Exact<'_, T> {
                 let scores = &mut found.scores[penalty];
                 self.score(fold, &functions, |i, values| {
                     let to = &mut scores[i * t..(i + 1) * t];
-                    to.iter_mut().zip(values).for_each(|(to, value)| *to = <T as kstore::Real>::from_f64(*value));
+                    to.iter_mut().zip(values).for_each(|(to, value)| *to = T::from_f64(*value));
                 });
             }
         }

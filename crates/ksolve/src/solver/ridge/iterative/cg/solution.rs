@@ -25,9 +25,6 @@ impl CgSolution {
     }
 
     /// Refuses a solution that is too far off to be of use; `remedy` says what to do.
-    ///
-    /// # Errors
-    /// [`Error::NoSolution`].
     pub(crate) fn check(&self, remedy: &'static str) -> Result<()> {
         let (residual, iterations) = (self.residual(), self.iterations.iter().copied().max().unwrap_or(0));
         if residual < USELESS { Ok(()) } else { Err(Error::NoSolution { residual, iterations, remedy }) }
