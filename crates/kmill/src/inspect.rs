@@ -41,36 +41,36 @@ pub(crate) struct InspectArgs {
 const FREE_STATISTICS: u64 = 1_000_000;
 
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct TableReport {
-    pub format: &'static str,
+pub(crate) struct TableReport {
+    pub(crate) format: &'static str,
     #[serde(serialize_with = "kstore::lossy::paths")]
-    pub files: Vec<PathBuf>,
-    pub bytes: u64,
-    pub rows: u64,
-    pub columns: Vec<ColumnReport>,
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) bytes: u64,
+    pub(crate) rows: u64,
+    pub(crate) columns: Vec<ColumnReport>,
 }
 
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct ColumnReport {
-    pub name: String,
+pub(crate) struct ColumnReport {
+    pub(crate) name: String,
     #[serde(rename = "type")]
-    pub kind: String,
+    pub(crate) kind: String,
     /// Number of different values of a column of text, such as `12` or `more than 1000`; `None` where it was not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub values: Option<String>,
+    pub(crate) values: Option<String>,
     /// Statistics of the values, from one pass over the table; `None` where none was made.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub statistics: Option<ColumnStatistics>,
+    pub(crate) statistics: Option<ColumnStatistics>,
 }
 
 #[derive(Clone, Copy, Debug, serde::Serialize)]
-pub struct ColumnStatistics {
-    pub min: Option<f64>,
-    pub mean: Option<f64>,
+pub(crate) struct ColumnStatistics {
+    pub(crate) min: Option<f64>,
+    pub(crate) mean: Option<f64>,
     /// Standard deviation of the population.
-    pub sd: Option<f64>,
-    pub max: Option<f64>,
-    pub missing: u64,
+    pub(crate) sd: Option<f64>,
+    pub(crate) max: Option<f64>,
+    pub(crate) missing: u64,
 }
 
 impl ColumnStatistics {
@@ -143,7 +143,7 @@ impl TableReport {
 ///
 /// # Errors
 /// Files that cannot be read, or a budget that does not hold one tile.
-pub fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool, run: &Run) -> Result<TableReport> {
+pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool, run: &Run) -> Result<TableReport> {
     let table = Table::open_with(paths, text)?;
     let columns = &table.schema().columns;
     let lines = columns.len() * 2 * size_of::<ColumnReport>();
@@ -211,22 +211,22 @@ fn values(table: &Table, run: &Run) -> Result<HashMap<String, Distinct>> {
 }
 
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct ModelReport {
+pub(crate) struct ModelReport {
     #[serde(serialize_with = "kstore::lossy::path")]
-    pub model: PathBuf,
-    pub bytes: u64,
+    pub(crate) model: PathBuf,
+    pub(crate) bytes: u64,
     #[serde(flatten)]
-    pub card: Card,
+    pub(crate) card: Card,
     /// The metric before the kernel, where the model has one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub metric: Option<MetricReport>,
+    pub(crate) metric: Option<MetricReport>,
     /// Number of components that the model holds beside its predictions.
     #[serde(skip_serializing_if = "is_zero")]
-    pub components: usize,
+    pub(crate) components: usize,
     /// Numbers of nodes and of nearest nodes that a row is placed by, of a model of a graph.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<(usize, usize)>,
-    pub lambda_convention: &'static str,
+    pub(crate) nodes: Option<(usize, usize)>,
+    pub(crate) lambda_convention: &'static str,
 }
 
 fn is_zero(n: &usize) -> bool {

@@ -21,7 +21,7 @@ mod generate;
 pub mod generators;
 mod herd;
 mod importance;
-pub mod inspect;
+mod inspect;
 mod interrupt;
 mod machine;
 mod manual;

@@ -6,14 +6,14 @@
 pub(crate) mod data;
 pub(crate) mod elsewhere;
 pub(crate) mod learn;
+#[expect(missing_docs, reason = "each function reads the option of its name")]
 pub mod parse;
 pub(crate) mod run;
 mod solver;
 
 pub(crate) use data::{CategoryArgs, ConvertDataArgs, DataArgs, SelectArgs, TextArgs};
 pub(crate) use learn::{JobArgs, LearnArgs, MapArgs, explained, kernel_help};
-pub(crate) use run::{DiskArgs, EngineArgs, ScratchArgs};
-pub use run::{Run, RunArgs};
+pub(crate) use run::{DiskArgs, EngineArgs, Run, RunArgs, ScratchArgs};
 
 use crate::Cli;
 use crate::error::flags;

@@ -11,22 +11,22 @@ use std::time::Duration;
 
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// Memory budget of the whole process, such as 512MiB or 2GiB [default: half of what the machine has]
     #[arg(long, value_name = "SIZE", value_parser = parse::bytes)]
-    pub memory: Option<usize>,
+    pub(crate) memory: Option<usize>,
     /// Threads [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = parse::threads)]
-    pub threads: Option<usize>,
+    pub(crate) threads: Option<usize>,
     /// One JSON object on stdout, and nothing else there
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
     /// Neither progress nor warnings on stderr
     #[arg(short, long, conflicts_with = "verbose")]
-    pub quiet: bool,
+    pub(crate) quiet: bool,
     /// Also the plan, every stage with its time, and whole tables
     #[arg(short, long)]
-    pub verbose: bool,
+    pub(crate) verbose: bool,
 }
 
 /// The options for files that a fit keeps on disk beside its model: the checkpoint and the scratch folder.
@@ -88,7 +88,7 @@ impl ScratchArgs {
 
 /// [`RunArgs`] with their defaults filled in.
 #[derive(Debug)]
-pub struct Run {
+pub(crate) struct Run {
     pub(crate) memory: usize,
     pub(crate) threads: usize,
     /// True where one JSON object is printed instead of tables.
@@ -102,7 +102,7 @@ const UNKNOWN_MACHINE: usize = 2 << 30;
 
 impl RunArgs {
     /// The options with their defaults filled in.
-    pub fn resolve(&self) -> Run {
+    pub(crate) fn resolve(&self) -> Run {
         let available = kstore::budget::available();
         let half = || available.map_or(UNKNOWN_MACHINE, |bytes| bytes / 2);
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

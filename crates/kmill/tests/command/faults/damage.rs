@@ -1,6 +1,7 @@
 //! Files that are damaged, not readable, not what their name says, or that fail while they are read.
 
 use super::make::*;
+use kstore::{Missing, Reading, RowBuf, RowSource, Selection, Table};
 use std::path::Path;
 use std::process::Command;
 
@@ -205,6 +206,18 @@ fn pipes_and_empty_folders() {
     }
 }
 
+/// Reads every number of a table.
+fn numbers(path: &Path) -> kstore::Result<()> {
+    let table = Table::open(&[path])?;
+    let numeric = table.schema().columns.iter().filter(|column| column.kind.is_numeric());
+    let features = numeric.map(|column| column.name.clone()).collect();
+    let selection = Selection { features, missing: Missing::Mean, ..Selection::default() };
+    let source = table.select(&selection)?.rows::<f64>(Reading::default())?;
+    let (mut cursor, mut buffer) = (source.open(source.range())?, RowBuf::new(1024));
+    while cursor.next(&mut buffer)? {}
+    Ok(())
+}
+
 /// Some decoders assert what a damaged page breaks: nobody shall hear of it but by the sentence.
 #[test]
 fn a_decoder_that_panics_is_not_heard() {
@@ -214,17 +227,13 @@ fn a_decoder_that_panics_is_not_heard() {
     assert_eq!(run(at, "convert labels.parquet --rows ..40 -o small.parquet -q").code, 0);
     let whole = std::fs::read(at.join("small.parquet")).unwrap();
     let path = at.join("damaged.parquet");
-    let settings =
-        kmill::args::RunArgs { memory: Some(1 << 30), threads: Some(1), json: false, quiet: true, verbose: false }
-            .resolve();
     let mut panics = 0;
     // every byte of the pages and of the footer, until enough assertions were found
     for place in 4..whole.len() - 8 {
         let mut damaged = whole.clone();
         damaged[place] ^= 0xff;
         std::fs::write(&path, damaged).unwrap();
-        let read = kmill::inspect::table(&[&path], &kstore::TextOptions::default(), true, &settings);
-        if panics < 5 && read.is_err_and(|error| error.to_string().contains("the file is damaged;")) {
+        if panics < 5 && numbers(&path).is_err_and(|error| error.to_string().contains("the file is damaged;")) {
             panics += 1;
             fails(at, "inspect damaged.parquet --stats", 1, "cannot be read as Parquet: the file is damaged; copy it");
         }
