@@ -72,7 +72,7 @@ impl Error {
     }
 
     /// True where the run ended because the user interrupted it.
-    pub fn is_interruption(&self) -> bool {
+    pub(crate) fn is_interruption(&self) -> bool {
         match self {
             Self::Solve(error) => error.is_interrupted(),
             _ => matches!(self.stored(), Some(kstore::Error::Interrupted)),
@@ -80,7 +80,7 @@ impl Error {
     }
 
     /// True where the command line lacks an option, which is wrong usage; other errors are failures of the run.
-    pub fn is_usage(&self) -> bool {
+    pub(crate) fn is_usage(&self) -> bool {
         matches!(self, Self::Missing { .. } | Self::Solve(ksolve::Error::Missing { .. }))
     }
 

@@ -116,7 +116,7 @@ impl Progress {
     }
 
     /// True where nothing is said, warnings neither.
-    pub fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.voice == Voice::Quiet
     }
 

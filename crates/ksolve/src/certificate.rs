@@ -127,7 +127,7 @@ impl CertificateState {
     }
 
     /// The smallest rank whose trace error is at most `tolerance`, if there is one.
-    pub fn rank_within(&self, tolerance: f64) -> Option<usize> {
+    pub(crate) fn rank_within(&self, tolerance: f64) -> Option<usize> {
         (1..=self.positive.len()).find(|rank| self.certificate(*rank).trace_error <= tolerance)
     }
 }

@@ -180,7 +180,7 @@ impl GramState {
     ///
     /// # Errors
     /// The errors of [`GramState::update`].
-    pub fn update_weighted<T: Real>(
+    pub(crate) fn update_weighted<T: Real>(
         &mut self,
         fold: usize,
         phi: MatRef<'_, T>,

@@ -65,7 +65,7 @@ impl<'a, T: Real> RidgeFold<'a, T> {
 
     /// Leaves the certificate out.
     #[must_use]
-    pub fn without_certificate(mut self) -> Self {
+    pub(crate) fn without_certificate(mut self) -> Self {
         self.take.certify = false;
         self
     }

@@ -49,7 +49,7 @@ impl Link {
 
     /// The score of the second of two classes that has this probability, above 0 and below 1; `None` where no score or every score has
     /// it, or a larger score is a smaller probability.
-    pub fn score_of(&self, probability: f64) -> Option<f64> {
+    pub(crate) fn score_of(&self, probability: f64) -> Option<f64> {
         let odds = (probability / (1.0 - probability)).ln();
         let score = match self {
             Self::Logit => odds,
@@ -147,7 +147,7 @@ impl Classes {
     }
 
     /// True where there is a score for every two classes.
-    pub fn is_in_pairs(&self) -> bool {
+    pub(crate) fn is_in_pairs(&self) -> bool {
         self.pairs
     }
 

@@ -107,11 +107,11 @@ impl Facts {
     pub const NONE: Self =
         Self { bounded: false, translation_invariant: false, universal: false, characteristic: false, of: "" };
     /// Bounded alone.
-    pub const BOUNDED: Self = Self { bounded: true, ..Self::NONE };
+    pub(crate) const BOUNDED: Self = Self { bounded: true, ..Self::NONE };
     /// Bounded, universal and characteristic.
-    pub const RICH: Self = Self { universal: true, characteristic: true, ..Self::BOUNDED };
+    pub(crate) const RICH: Self = Self { universal: true, characteristic: true, ..Self::BOUNDED };
     /// Bounded and a function of the difference.
-    pub const INVARIANT: Self = Self { translation_invariant: true, ..Self::BOUNDED };
+    pub(crate) const INVARIANT: Self = Self { translation_invariant: true, ..Self::BOUNDED };
     /// All of them: functions of the difference whose spectrum is positive everywhere (Sriperumbudur, Gretton, Fukumizu,
     /// Schölkopf, Lanckriet, JMLR 11, 2010).
     pub const ALL: Self = Self { translation_invariant: true, ..Self::RICH };
@@ -187,7 +187,7 @@ impl KernelParameter {
     }
 
     /// True for a length scale: only those have a median.
-    pub fn is_length(&self) -> bool {
+    pub(crate) fn is_length(&self) -> bool {
         self.default == Value::Median
     }
 }

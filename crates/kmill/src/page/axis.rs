@@ -58,7 +58,7 @@ impl Axis {
     }
 
     /// The axis with other numbers written at it, where these are few and far enough from each other.
-    pub fn with_ticks(self, ticks: &[f64]) -> Self {
+    pub(crate) fn with_ticks(self, ticks: &[f64]) -> Self {
         let places: Vec<f64> = ticks.iter().filter_map(|tick| self.place(*tick, 0.0, 1.0)).collect();
         let far = places.windows(2).all(|pair| pair[1] - pair[0] > 0.5 / MOST_TICKS as f64);
         let fits = far && places.len() == ticks.len() && (2..=MOST_TICKS).contains(&ticks.len());

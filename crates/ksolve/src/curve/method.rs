@@ -22,12 +22,12 @@ impl Method {
     }
 
     /// True where one run gives every rank.
-    pub fn is_nested(&self) -> bool {
+    pub(crate) fn is_nested(&self) -> bool {
         matches!(self, Self::Scheme(scheme) if scheme.nested)
     }
 
     /// True where another seed may find something else.
-    pub fn is_seeded(&self) -> bool {
+    pub(crate) fn is_seeded(&self) -> bool {
         match self {
             Self::Scheme(scheme) => scheme.seeded,
             Self::Map(_) => true,

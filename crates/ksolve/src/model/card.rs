@@ -78,7 +78,7 @@ impl Card {
     }
 
     /// True where the outputs are the features of the map themselves.
-    pub fn is_features(&self) -> bool {
+    pub(crate) fn is_features(&self) -> bool {
         self.solver == FEATURES
     }
 }

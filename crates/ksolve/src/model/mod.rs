@@ -128,7 +128,7 @@ impl<T: Real> Model<T> {
 
     /// True for a fit in f32 that predicts in f64: rows are rounded to f32 first, as those of the fit were, so that categories
     /// that were equal to a landmark's are so again.
-    pub fn is_narrow(&self) -> bool {
+    pub(crate) fn is_narrow(&self) -> bool {
         let single = <f32 as kstore::Real>::NAME;
         self.card.precision != single && self.card.options["precision"] == single
     }

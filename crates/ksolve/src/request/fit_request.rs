@@ -53,7 +53,7 @@ impl FitRequest<'_> {
     ///
     /// # Errors
     /// [`Error::Option`].
-    pub fn refuse_weights(&self, what: &str, remedy: &str) -> Result<()> {
+    pub(crate) fn refuse_weights(&self, what: &str, remedy: &str) -> Result<()> {
         match self.weighted {
             true => Err(Error::option("weights", "", format!("{what} takes no weights; {remedy}"))),
             false => Ok(()),

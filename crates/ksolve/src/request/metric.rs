@@ -199,7 +199,7 @@ impl MetricSource {
     ///
     /// # Errors
     /// A table without rows, or with more than 100,000; numbers that are no metric; errors of reading.
-    pub fn of_table(table: &Selected) -> Result<Self> {
+    pub(crate) fn of_table(table: &Selected) -> Result<Self> {
         let source = table.rows::<f64>(Reading::default())?;
         let range = RowSource::<f64>::range(&source);
         if range.end - range.start > MOST_ROWS {

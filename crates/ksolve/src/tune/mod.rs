@@ -199,7 +199,7 @@ impl<'a, T: Real> Search<'a, T> {
     }
 
     /// Leaves out the kernels whose metric is still to be learned, if one has been; returns whether there were any.
-    pub fn hurry(&mut self) -> bool {
+    pub(crate) fn hurry(&mut self) -> bool {
         let some = !self.unlearned.is_empty() && !self.candidates.is_empty();
         if some {
             self.unlearned.clear();

@@ -25,7 +25,7 @@ pub enum Score {
 
 impl Score {
     /// True where the larger number is the better.
-    pub fn is_larger_better(self) -> bool {
+    pub(crate) fn is_larger_better(self) -> bool {
         self == Self::Alignment
     }
 }

@@ -29,7 +29,7 @@ impl Manifest {
 
     /// The first difference between this run and that of another process, which may read copies of the files, as the end of
     /// a sentence.
-    pub fn other_job(&self, other: &Self) -> Option<String> {
+    pub(crate) fn other_job(&self, other: &Self) -> Option<String> {
         let mut other = other.clone();
         for (there, here) in other.files.iter_mut().zip(&self.files) {
             there.path.clone_from(&here.path);
