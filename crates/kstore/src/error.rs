@@ -111,7 +111,7 @@ pub enum Error {
     },
     /// A row whose texts are longer than the budget has room for.
     #[error("{path}: row {row} (counted from 0), column {column:?} brings the row's texts to {bytes}, and the budget has room for {room}; leave the column out or raise `memory` to {needed}",
-        path = path.display(), bytes = crate::budget::bytes(*bytes), room = crate::budget::bytes(*room), needed = crate::budget::bytes_up(*needed))]
+        path = path.display(), bytes = crate::shown::bytes(*bytes), room = crate::shown::bytes(*room), needed = crate::shown::bytes_up(*needed))]
     LargeRow {
         /// The file.
         path: PathBuf,
@@ -203,8 +203,8 @@ pub enum Error {
     },
     /// The plan does not fit the budget.
     #[error("{what} needs {needs}, the budget is {budget} (`memory`): the largest part is {largest} with {largest_bytes}; {remedy}{or}raise `memory` to {up}",
-        needs = crate::budget::bytes(*needed), budget = crate::budget::bytes(*budget), largest_bytes = crate::budget::bytes(*largest_bytes),
-        or = if remedy.is_empty() { "" } else { " or " }, up = crate::budget::bytes_up(*needed))]
+        needs = crate::shown::bytes(*needed), budget = crate::shown::bytes(*budget), largest_bytes = crate::shown::bytes(*largest_bytes),
+        or = if remedy.is_empty() { "" } else { " or " }, up = crate::shown::bytes_up(*needed))]
     OverBudget {
         /// Name of the planned stage.
         what: String,
@@ -344,7 +344,7 @@ impl Error {
 }
 
 fn size(bytes: u64) -> String {
-    crate::budget::bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
+    crate::shown::bytes(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 /// The place of a row in words, which say that rows are counted from 0.

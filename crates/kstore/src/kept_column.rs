@@ -1,7 +1,7 @@
 //! Columns that are carried along unchanged, such as an id beside a prediction.
 
 use crate::schema::Kind;
-use crate::sink::{Output, OutputColumn, OutputKind};
+use crate::sink::{OutputColumn, OutputKind};
 use crate::source::{Positions, View};
 use crate::{Error, Strings};
 use std::ops::Range;
@@ -99,12 +99,15 @@ pub(crate) fn kept_as(kind: &Kind) -> OutputKind {
     }
 }
 
-pub(crate) fn output_column(name: &str, kind: &Kind) -> OutputColumn {
-    let time = match kind {
-        Kind::Time(time) => Some(time.clone()),
-        _ => None,
-    };
-    OutputColumn { time, ..OutputColumn::new(name, kept_as(kind)).nullable() }
+impl OutputColumn {
+    /// The column as which a kept column of this kind is written: integers of every size become int64.
+    pub fn of(name: &str, kind: &Kind) -> Self {
+        let time = match kind {
+            Kind::Time(time) => Some(time.clone()),
+            _ => None,
+        };
+        OutputColumn { time, ..OutputColumn::new(name, kept_as(kind)).nullable() }
+    }
 }
 
 impl KeptColumn {
@@ -295,6 +298,52 @@ fn exact(value: i64, digits: u32, float: &str) -> Result<i64, String> {
         Ok(value)
     } else {
         Err(format!("{value}, which {float} may have to round"))
+    }
+}
+
+/// Values of a column in a batch.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the names are the types")]
+pub enum Output<'a> {
+    F32(&'a [f32]),
+    F64(&'a [f64]),
+    I64(&'a [i64]),
+    Bool(&'a [bool]),
+    Text(&'a Strings),
+    Binary(&'a Strings),
+    /// Values some of which may be missing.
+    Kept(&'a KeptColumn),
+}
+
+impl Output<'_> {
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::F32(v) => v.len(),
+            Self::F64(v) => v.len(),
+            Self::I64(v) => v.len(),
+            Self::Bool(v) => v.len(),
+            Self::Text(v) | Self::Binary(v) => v.len(),
+            Self::Kept(column) => column.len(),
+        }
+    }
+
+    /// True if there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The type of the values.
+    pub fn kind(&self) -> OutputKind {
+        match self {
+            Self::F32(_) => OutputKind::F32,
+            Self::F64(_) => OutputKind::F64,
+            Self::I64(_) => OutputKind::I64,
+            Self::Bool(_) => OutputKind::Bool,
+            Self::Text(_) => OutputKind::Text,
+            Self::Binary(_) => OutputKind::Binary,
+            Self::Kept(column) => column.kind(),
+        }
     }
 }
 

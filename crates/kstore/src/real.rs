@@ -1,8 +1,27 @@
 //! The element types rows are stored in.
 
-use crate::checkpoint::Number;
 use crate::source::Element;
 use std::fmt::{Debug, Display};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A type that arrays of states are made of.
+pub trait Number: sealed::Sealed + bytemuck::Pod {
+    /// The type's name in the file.
+    const DTYPE: safetensors::Dtype;
+}
+
+macro_rules! numbers {
+    ($($type:ty: $dtype:ident),*) => {$(
+        impl sealed::Sealed for $type {}
+        impl Number for $type {
+            const DTYPE: safetensors::Dtype = safetensors::Dtype::$dtype;
+        }
+    )*};
+}
+numbers!(f32: F32, f64: F64, u64: U64, u32: U32, u16: U16, i64: I64, u8: U8);
 
 /// `f32` or `f64`: the one type parameter that travels through the workspace.
 ///

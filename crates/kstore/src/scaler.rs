@@ -1,6 +1,7 @@
 //! Shift and scale of features, learned from the training rows.
 
 use crate::Statistics;
+use crate::statistics::is_noise;
 use serde::{Deserialize, Serialize};
 
 /// Transforms each feature to `u = (v - centre) * (1 / scale)`, or to `asinh(u)`, in f64, before a value is narrowed to
@@ -20,11 +21,6 @@ pub struct Scaler {
     #[serde(default)]
     pub asinh: bool,
 }
-
-/// How far apart values must be, in units of the last place of the largest, to count as different: a column computed
-/// as a constant by slightly different routes differs by a few such units, and dividing by its deviation would blow
-/// rounding noise up to the size of a real feature.
-const CONSTANT_ULPS: f64 = 8.0;
 
 impl Scaler {
     /// A scaler to mean 0 and (population) deviation 1.
@@ -100,9 +96,4 @@ fn median(values: &mut [f64]) -> Option<f64> {
 #[inline]
 pub(crate) fn factor(scale: f64) -> f64 {
     if scale == 0.0 { 0.0 } else { 1.0 / scale }
-}
-
-/// True where a deviation is rounding noise beside values as large as `magnitude`.
-pub(crate) fn is_noise(deviation: f64, magnitude: f64) -> bool {
-    deviation <= CONSTANT_ULPS * f64::EPSILON * magnitude
 }

@@ -286,7 +286,7 @@ impl Selected {
     /// Names and types of the kept columns, as a sink takes them: integers of every size become int64.
     pub fn kept_columns(&self) -> Vec<OutputColumn> {
         let columns = self.keep.iter().map(|column| &self.table.schema().columns[*column]);
-        columns.map(|column| kept_column::output_column(&column.name, &column.kind)).collect()
+        columns.map(|column| OutputColumn::of(&column.name, &column.kind)).collect()
     }
 
     /// True where a kept column holds text or bytes, whose length is not known beforehand.

@@ -29,6 +29,23 @@ pub fn count(n: u64) -> String {
     text
 }
 
+/// `1536` as `1.5 KiB`: three significant digits, binary units.
+pub fn bytes(n: usize) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut value, mut unit) = (n as f64, 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let decimals = if unit == 0 || value >= 100.0 { 0 } else { 1 };
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+/// The number of bytes rounded up to whole MiB, in the form that [`parse_bytes`](crate::budget::parse_bytes) reads.
+pub(crate) fn bytes_up(n: usize) -> String {
+    format!("{}MiB", n.div_ceil(1 << 20))
+}
+
 /// The words of a text with single spaces between them: what a decoder says in several lines.
 pub fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")

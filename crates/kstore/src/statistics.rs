@@ -7,7 +7,6 @@
 
 use crate::checkpoint::{Arrays, Persist, Stored};
 use crate::rows::{Coded, Label, RowBlock};
-use crate::scaler::is_noise;
 use crate::{Error, Fold, Merge, Real, Result, TableShape, Workers};
 use std::collections::HashMap;
 
@@ -348,4 +347,14 @@ impl StatisticsScratch {
 /// The first value of column `c` that is a number, or 0.
 fn first_number<V: Real>(x: &[V], d: usize, c: usize) -> f64 {
     x[c..].iter().step_by(d).map(|v| v.to_f64()).find(|v| !v.is_nan()).unwrap_or(0.0)
+}
+
+/// How far apart values must be, in units of the last place of the largest, to count as different: a column computed
+/// as a constant by slightly different routes differs by a few such units, and dividing by its deviation would blow
+/// rounding noise up to the size of a real feature.
+const CONSTANT_ULPS: f64 = 8.0;
+
+/// True where a deviation is rounding noise beside values as large as `magnitude`.
+pub(crate) fn is_noise(deviation: f64, magnitude: f64) -> bool {
+    deviation <= CONSTANT_ULPS * f64::EPSILON * magnitude
 }

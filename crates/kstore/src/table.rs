@@ -90,7 +90,7 @@ impl Table {
         }
         let mut files: BTreeMap<PathBuf, Option<Found>> = BTreeMap::new();
         for path in paths.iter().map(AsRef::as_ref) {
-            match remote::scheme(path) {
+            match source::scheme(path) {
                 None => files.extend(expand(path)?.into_iter().map(|path| (path, None))),
                 Some(scheme) => files.extend(
                     remote::find(scheme, path)?.into_iter().map(|found| (PathBuf::from(&found.address), Some(found))),

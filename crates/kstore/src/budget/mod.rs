@@ -4,6 +4,7 @@ mod machine;
 
 pub use machine::{available, peak_rss, rss};
 
+pub use crate::shown::bytes;
 use crate::{Error, Result};
 
 /// Bytes a consumer needs: `fixed`, and `per_row` for each row of a tile.
@@ -117,23 +118,6 @@ impl Plan {
             remedy: largest.remedy,
         })
     }
-}
-
-/// `1536` as `1.5 KiB`: three significant digits, binary units.
-pub fn bytes(n: usize) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let (mut value, mut unit) = (n as f64, 0);
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let decimals = if unit == 0 || value >= 100.0 { 0 } else { 1 };
-    format!("{value:.decimals$} {}", UNITS[unit])
-}
-
-/// The number of bytes rounded up to whole MiB, in the form that [`parse_bytes`] reads.
-pub(crate) fn bytes_up(n: usize) -> String {
-    format!("{}MiB", n.div_ceil(1 << 20))
 }
 
 /// Parses `512MiB`, `2GiB`, `800MB`, `1.5g`, or plain bytes.

@@ -3,11 +3,12 @@
 //! The file has one metadata key, `kmill`, with JSON: what the pass was, how far it came, and a digest of every array.
 //! Arrays are as the machine holds them; kmill's instruction sets are little-endian, as the format wants it.
 
-use super::persist::{Array, Arrays, Number};
 use crate::digest::Digest;
+use crate::real::Number;
 use crate::{AtomicFile, Error, Result, shown};
 use safetensors::tensor::{Metadata, TensorInfo};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::fs::File;
@@ -57,6 +58,56 @@ pub(super) struct Head {
     pub(super) done: u64,
     pub(super) rows: u64,
     pub(super) complete: bool,
+}
+
+/// An array to be written, as the machine holds it.
+#[derive(Debug)]
+pub(super) struct Array<'a> {
+    pub(super) name: String,
+    pub(super) dtype: safetensors::Dtype,
+    pub(super) length: usize,
+    pub(super) bytes: Cow<'a, [u8]>,
+}
+
+/// The arrays of a state, for writing.
+#[derive(Debug, Default)]
+pub struct Arrays<'a> {
+    pub(super) list: Vec<Array<'a>>,
+    prefix: String,
+}
+
+impl<'a> Arrays<'a> {
+    /// Adds an array that the state holds; it is borrowed.
+    pub fn put<N: Number>(&mut self, name: &str, values: &'a [N]) {
+        self.push::<N>(name, values.len(), Cow::Borrowed(bytemuck::cast_slice(values)));
+    }
+
+    /// Adds a short array that was made for saving.
+    pub fn own<N: Number>(&mut self, name: &str, values: Vec<N>) {
+        self.push::<N>(name, values.len(), Cow::Owned(bytemuck::cast_slice(&values).to_vec()));
+    }
+
+    /// Adds a single number.
+    pub fn one<N: Number>(&mut self, name: &str, value: N) {
+        self.own(name, vec![value]);
+    }
+
+    /// Adds the arrays of a part of the state, under names that begin with `part.`.
+    pub fn within(&mut self, part: &str, save: impl FnOnce(&mut Self)) {
+        let length = self.prefix.len();
+        self.prefix.push_str(part);
+        self.prefix.push('.');
+        save(self);
+        self.prefix.truncate(length);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.list.iter().map(|array| array.bytes.len()).sum()
+    }
+
+    fn push<N: Number>(&mut self, name: &str, length: usize, bytes: Cow<'a, [u8]>) {
+        self.list.push(Array { name: format!("{}{name}", self.prefix), dtype: N::DTYPE, length, bytes });
+    }
 }
 
 /// A head, of whatever kind, and the digests of the arrays.

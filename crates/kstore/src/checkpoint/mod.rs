@@ -19,6 +19,7 @@
 //! written from where it lies, to a temporary file that is renamed, and is read back into the arrays that
 //! [`crate::Fold::init`] made: neither takes memory for a second copy.
 
+mod engine;
 mod entry;
 mod file;
 mod manifest;
@@ -26,17 +27,18 @@ mod persist;
 mod states;
 mod steps;
 
+pub use crate::real::Number;
+pub use engine::{BegunRows, Engine, LotRows, Node, Observer, PassKey, RowsKey, Share, Taken, Unobserved};
 pub(crate) use entry::Entry;
-pub use file::{Cut, Stored};
+pub use file::{Arrays, Cut, Stored};
 pub use manifest::Manifest;
-pub use persist::{Arrays, Number, Persist};
+pub use persist::{Merge, Persist};
 pub(crate) use states::put_one;
-pub use states::{RowsKey, StateFile, StateKey, StateWriter};
+pub use states::{StateFile, StateKey, StateWriter};
 pub use steps::Steps;
 
 use crate::atomic::is_temporary;
 use crate::digest::Digest;
-use crate::pass::Engine;
 use crate::{AtomicFile, Error, Result, shown};
 use entry::{restore, verify};
 use file::Head;

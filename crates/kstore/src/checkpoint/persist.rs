@@ -1,8 +1,23 @@
 //! States that can be written down: their arrays by name, and back.
 
-use super::file::Stored;
+use super::file::{Arrays, Stored};
 use crate::Result;
-use std::borrow::Cow;
+
+/// A state that can be merged with the state of later rows.
+///
+/// The law: for any split of the rows, merging the parts' states in row order gives the state of all rows, up to
+/// rounding; for the same split, the same bits.
+pub trait Merge: Send {
+    /// Adds the state of rows that come after this state's rows.
+    fn merge(&mut self, later: &Self);
+}
+
+impl<A: Merge + Sync, B: Merge + Sync> Merge for (A, B) {
+    fn merge(&mut self, later: &Self) {
+        self.0.merge(&later.0);
+        self.1.merge(&later.1);
+    }
+}
 
 /// A state whose arrays can be saved and loaded, so that a pass can go on where it was stopped.
 ///
@@ -97,73 +112,3 @@ macro_rules! summed {
 }
 
 persist!(where [A: Persist, B: Persist] (A, B) { part "0": 0, part "1": 1 });
-
-mod sealed {
-    pub trait Sealed {}
-}
-
-/// A type that arrays of states are made of.
-pub trait Number: sealed::Sealed + bytemuck::Pod {
-    /// The type's name in the file.
-    const DTYPE: safetensors::Dtype;
-}
-
-macro_rules! numbers {
-    ($($type:ty: $dtype:ident),*) => {$(
-        impl sealed::Sealed for $type {}
-        impl Number for $type {
-            const DTYPE: safetensors::Dtype = safetensors::Dtype::$dtype;
-        }
-    )*};
-}
-numbers!(f32: F32, f64: F64, u64: U64, u32: U32, u16: U16, i64: I64, u8: U8);
-
-/// An array to be written, as the machine holds it.
-#[derive(Debug)]
-pub(super) struct Array<'a> {
-    pub(super) name: String,
-    pub(super) dtype: safetensors::Dtype,
-    pub(super) length: usize,
-    pub(super) bytes: Cow<'a, [u8]>,
-}
-
-/// The arrays of a state, for writing.
-#[derive(Debug, Default)]
-pub struct Arrays<'a> {
-    pub(super) list: Vec<Array<'a>>,
-    prefix: String,
-}
-
-impl<'a> Arrays<'a> {
-    /// Adds an array that the state holds; it is borrowed.
-    pub fn put<N: Number>(&mut self, name: &str, values: &'a [N]) {
-        self.push::<N>(name, values.len(), Cow::Borrowed(bytemuck::cast_slice(values)));
-    }
-
-    /// Adds a short array that was made for saving.
-    pub fn own<N: Number>(&mut self, name: &str, values: Vec<N>) {
-        self.push::<N>(name, values.len(), Cow::Owned(bytemuck::cast_slice(&values).to_vec()));
-    }
-
-    /// Adds a single number.
-    pub fn one<N: Number>(&mut self, name: &str, value: N) {
-        self.own(name, vec![value]);
-    }
-
-    /// Adds the arrays of a part of the state, under names that begin with `part.`.
-    pub fn within(&mut self, part: &str, save: impl FnOnce(&mut Self)) {
-        let length = self.prefix.len();
-        self.prefix.push_str(part);
-        self.prefix.push('.');
-        save(self);
-        self.prefix.truncate(length);
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.list.iter().map(|array| array.bytes.len()).sum()
-    }
-
-    fn push<N: Number>(&mut self, name: &str, length: usize, bytes: Cow<'a, [u8]>) {
-        self.list.push(Array { name: format!("{}{name}", self.prefix), dtype: N::DTYPE, length, bytes });
-    }
-}

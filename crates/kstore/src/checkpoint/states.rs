@@ -5,15 +5,16 @@
 //! the size of a file is ever in memory.
 
 use super::Stored;
-use super::file::{self, Listed, damaged};
-use super::persist::{Array, Arrays, Number, Persist};
-use crate::pass::{Medium, Node, PassKey};
+use super::file::{self, Array, Arrays, Listed, damaged};
+use super::persist::Persist;
+use super::{Node, PassKey, RowsKey};
+use crate::pass::Medium;
+use crate::real::Number;
 use crate::{AtomicFile, Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 const FORMAT: u64 = 1;
@@ -30,21 +31,6 @@ pub struct StateKey {
 impl StateKey {
     fn prefix(&self) -> String {
         format!("{}.{}", self.pass.number, self.node.segments.start)
-    }
-}
-
-/// Rows that are in no state yet: those of a segment of which others are still to come.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RowsKey {
-    /// The stored rows that they are of.
-    pub stored: Range<u64>,
-    /// How many of these were selected.
-    pub rows: u64,
-}
-
-impl RowsKey {
-    fn name(&self) -> String {
-        format!("rows.{}", self.stored.start)
     }
 }
 

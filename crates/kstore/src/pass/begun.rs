@@ -7,40 +7,13 @@
 
 use super::run::run;
 use super::{Fold, Pass};
-use crate::checkpoint::{Number, RowsKey};
+use crate::checkpoint::{BegunRows, Number, RowsKey};
 use crate::rows::Label;
 use crate::{Error, Footprint, Real, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape, Workers};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Where the rows of a lot are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LotRows {
-    /// All of them in the source.
-    Whole,
-    /// These of a single segment in the source: they are to be kept.
-    Begun(Range<u64>),
-    /// All of a single segment among those that were kept, in these tiles, with their places.
-    Kept(Vec<(usize, RowsKey)>),
-}
-
-/// Keeps the rows of segments of which a process holds a part.
-pub trait BegunRows: Sync {
-    /// Where the rows of a lot are.
-    fn of(&self, lot: &Range<u64>) -> LotRows;
-    /// Takes over a tile of rows.
-    ///
-    /// # Errors
-    /// Errors of the medium that carries the rows.
-    fn keep(&self, key: RowsKey, tile: &[u8]) -> Result<()>;
-    /// The tile at a place.
-    ///
-    /// # Errors
-    /// Errors of the medium that carries the rows.
-    fn load(&self, place: usize) -> Result<Vec<u8>>;
-}
 
 /// Keeps the rows `stored`, which lie in one segment. They are folded as well, so that a row that the fold refuses is refused here.
 pub(super) fn keep<T: Real, F: Fold<T>>(

@@ -3,10 +3,10 @@
 //! Every name begins with the mark of the job, which is a digest of its options and its files. So a run sees, replaces and removes
 //! what processes of the same job have put there, and nothing else: neither what people keep in the folder, nor another job.
 
-use super::engine::PassKey;
 use super::life::{Life, Lives, Sign};
 use super::medium::Medium;
 use crate::checkpoint::Manifest;
+use crate::checkpoint::PassKey;
 use crate::digest::Digest;
 use crate::{Error, Result};
 use std::sync::Arc;

@@ -24,8 +24,8 @@ mod tree;
 mod visit;
 mod workers;
 
-pub use begun::{BegunRows, LotRows};
-pub use engine::{Deliver, Engine, FoldLot, Node, PassKey, Share, Taken, fold_lots};
+pub use crate::checkpoint::{BegunRows, Engine, LotRows, Merge, Node, Observer, PassKey, Share, Taken, Unobserved};
+pub use engine::{Deliver, FoldLot, fold_lots};
 pub use medium::{Fetched, Folder, Medium};
 pub use shared::SharedEngine;
 pub use tree::{STRETCH, states};
@@ -37,22 +37,6 @@ use run::{Delivery, run};
 use std::ops::Range;
 use std::time::Duration;
 use tree::Tree;
-
-/// A state that can be merged with the state of later rows.
-///
-/// The law: for any split of the rows, merging the parts' states in row order gives the state of all rows, up to
-/// rounding; for the same split, the same bits.
-pub trait Merge: Send {
-    /// Adds the state of rows that come after this state's rows.
-    fn merge(&mut self, later: &Self);
-}
-
-impl<A: Merge + Sync, B: Merge + Sync> Merge for (A, B) {
-    fn merge(&mut self, later: &Self) {
-        self.0.merge(&later.0);
-        self.1.merge(&later.1);
-    }
-}
 
 /// The computation that a pass does on its rows.
 pub trait Fold<T: Real>: Sync {
@@ -85,27 +69,6 @@ pub trait Fold<T: Real>: Sync {
     ) -> Result<(), Self::Error> {
         Ok(())
     }
-}
-
-/// Watches a pass, and may stop it.
-pub trait Observer: Sync {
-    /// `rows` more rows were folded.
-    fn advance(&self, rows: u64);
-    /// True when the run should end with [`Error::Interrupted`].
-    fn stop(&self) -> bool {
-        false
-    }
-    /// Reports the progress of a selection of rows that takes several passes: `count` rows chosen so far, after so many
-    /// `passes` over the rows and `evaluations` of the criterion.
-    fn reached(&self, _count: usize, _passes: u64, _evaluations: u64) {}
-}
-
-/// An observer that ignores all reports and never stops a pass.
-#[derive(Clone, Copy, Debug)]
-pub struct Unobserved;
-
-impl Observer for Unobserved {
-    fn advance(&self, _rows: u64) {}
 }
 
 /// A pass over rows: the sizes of its parts, and the threads that work on it.

@@ -18,12 +18,12 @@
 //! MARK-000007-merge.0      who merges the states
 //! ```
 
-use super::engine::{Engine, Node, PassKey, Share, Taken, nodes};
+use super::engine::nodes;
 use super::life::{BEAT, Life, Lives};
 use super::medium::{Folder, Medium};
 use super::member::{Member, at};
 use super::{Observer, STRETCH};
-use crate::checkpoint::{Cut, Manifest, Persist, StateFile, StateKey, put_one};
+use crate::checkpoint::{Cut, Engine, Manifest, Node, PassKey, Persist, Share, StateFile, StateKey, Taken, put_one};
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;

@@ -4,6 +4,7 @@
 
 #[cfg(any(feature = "parquet", feature = "ipc"))]
 mod arrow;
+mod column;
 #[cfg(feature = "csv")]
 pub(crate) mod csv;
 #[cfg(feature = "ipc")]
@@ -14,135 +15,16 @@ mod iso;
 pub(crate) mod npy;
 #[cfg(feature = "parquet")]
 pub(crate) mod parquet;
+mod written;
 
-use crate::arrow::datatypes::DataType;
+pub use crate::kept_column::Output;
+pub use column::{OutputColumn, OutputKind};
+pub(crate) use written::Written;
+pub use written::{Create, Sink};
+
 use crate::source::{self, Format};
-use crate::{Error, KeptColumn, Result, Strings};
+use crate::{Error, Result};
 use std::path::Path;
-
-/// The type of the values of a written column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are the types")]
-#[non_exhaustive]
-pub enum OutputKind {
-    F32,
-    F64,
-    I64,
-    Bool,
-    Text,
-    Binary,
-}
-
-/// A column to be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutputColumn {
-    /// Name of the column.
-    pub name: String,
-    /// The type of its values.
-    pub kind: OutputKind,
-    /// Whether values may be missing.
-    pub nullable: bool,
-    /// The Arrow type of dates or times, where the values are whole numbers that stand for them.
-    pub time: Option<DataType>,
-}
-
-impl OutputColumn {
-    /// A column called `name` without missing values.
-    pub fn new(name: impl Into<String>, kind: OutputKind) -> Self {
-        Self { name: name.into(), kind, nullable: false, time: None }
-    }
-
-    /// The column as which a kept column of this kind is written: integers of every size become int64.
-    pub fn of(name: &str, kind: &crate::Kind) -> Self {
-        crate::kept_column::output_column(name, kind)
-    }
-
-    /// The type of its values, in words.
-    pub fn holds(&self) -> String {
-        match (&self.time, self.kind) {
-            (Some(time), _) => crate::Kind::Time(time.clone()).to_string(),
-            (None, OutputKind::F32) => "float32".to_string(),
-            (None, OutputKind::F64) => "float64".to_string(),
-            (None, OutputKind::I64) => "int64".to_string(),
-            (None, OutputKind::Bool) => "bool".to_string(),
-            (None, OutputKind::Text) => "text".to_string(),
-            (None, OutputKind::Binary) => "binary".to_string(),
-        }
-    }
-
-    /// This column, with values that may be missing.
-    pub fn nullable(self) -> Self {
-        Self { nullable: true, ..self }
-    }
-}
-
-/// Values of a column in a batch.
-#[derive(Clone, Copy, Debug)]
-#[expect(missing_docs, reason = "the names are the types")]
-pub enum Output<'a> {
-    F32(&'a [f32]),
-    F64(&'a [f64]),
-    I64(&'a [i64]),
-    Bool(&'a [bool]),
-    Text(&'a Strings),
-    Binary(&'a Strings),
-    /// Values some of which may be missing.
-    Kept(&'a KeptColumn),
-}
-
-impl Output<'_> {
-    /// Number of values.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::F32(v) => v.len(),
-            Self::F64(v) => v.len(),
-            Self::I64(v) => v.len(),
-            Self::Bool(v) => v.len(),
-            Self::Text(v) | Self::Binary(v) => v.len(),
-            Self::Kept(column) => column.len(),
-        }
-    }
-
-    /// True if there are no values.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The type of the values.
-    pub fn kind(&self) -> OutputKind {
-        match self {
-            Self::F32(_) => OutputKind::F32,
-            Self::F64(_) => OutputKind::F64,
-            Self::I64(_) => OutputKind::I64,
-            Self::Bool(_) => OutputKind::Bool,
-            Self::Text(_) => OutputKind::Text,
-            Self::Binary(_) => OutputKind::Binary,
-            Self::Kept(column) => column.kind(),
-        }
-    }
-}
-
-/// A table being written. It takes its place on the disk at [`Sink::finish`]; dropped before, it leaves nothing.
-pub trait Sink: Send {
-    /// Appends rows: one [`Output`] per column, in the order of the columns, all of the same length.
-    fn write(&mut self, batch: &[Output<'_>]) -> Result<()>;
-    /// Writes what is left to the disk and leaves [`Sink::finish`] only the renaming: before any of several files that
-    /// belong together takes its place, each is known to fit. Nothing can be appended after it.
-    fn settle(&mut self) -> Result<()>;
-    /// Writes what is left and puts the file in its place.
-    fn finish(self: Box<Self>) -> Result<()>;
-    /// Bytes held between batches.
-    fn footprint(&self) -> usize;
-}
-
-/// Starts a file with these columns.
-pub type Create = fn(&Path, &[OutputColumn]) -> Result<Box<dyn Sink>>;
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Written {
-    pub(crate) holds: fn(&OutputColumn) -> bool,
-    pub(crate) create: Create,
-}
 
 /// Name that stands for standard output, to which CSV is written.
 pub const STDOUT: &str = "-";

@@ -1,6 +1,7 @@
 //! Arrow record batches that are in memory, as a table.
 
-use super::column::{self, Layout, ListPlace, Loaded, element};
+use super::column::{self, Layout, ListPlace, Loaded};
+use super::data_type::element;
 use super::{Element, FileCursor, TARGET, TableFile, View};
 use crate::arrow::array::{ArrayRef, Float32Array, Float64Array, RecordBatch};
 use crate::schema::Schema;

@@ -9,14 +9,14 @@
 //! | lists of numbers, all of one length w | w columns called `name[0]` … `name[w-1]` |
 //! | anything else | a column that cannot be read |
 
-use super::type_name::type_name;
+use super::data_type::{element, kind};
 use super::{Element, Strided, Values, View};
 use crate::Error;
 use crate::arrow::array::{Array, ArrayRef, AsArray};
 use crate::arrow::buffer::{Buffer, MutableBuffer, NullBuffer};
 use crate::arrow::datatypes::{DataType, Fields};
 use crate::arrow::error::ArrowError;
-use crate::schema::{Column, Kind, Schema};
+use crate::schema::{Column, Schema};
 use std::ops::Range;
 use std::path::Path;
 
@@ -113,26 +113,6 @@ impl Layout {
     }
 }
 
-/// The element type of numbers of a fixed width; `None` for other types.
-pub(super) fn element(data_type: &DataType) -> Option<Element> {
-    Some(match data_type {
-        DataType::Float16 => Element::F16,
-        DataType::Float32 => Element::F32,
-        DataType::Float64 => Element::F64,
-        DataType::Int8 => Element::I8,
-        DataType::Int16 => Element::I16,
-        DataType::Int32 | DataType::Date32 | DataType::Time32(_) => Element::I32,
-        DataType::Int64 | DataType::Date64 | DataType::Time64(_) | DataType::Timestamp(..) | DataType::Duration(_) => {
-            Element::I64
-        }
-        DataType::UInt8 => Element::U8,
-        DataType::UInt16 => Element::U16,
-        DataType::UInt32 => Element::U32,
-        DataType::UInt64 => Element::U64,
-        _ => return None,
-    })
-}
-
 fn list_item(data_type: &DataType) -> Option<&DataType> {
     match data_type {
         DataType::FixedSizeList(item, _) | DataType::List(item) | DataType::LargeList(item) => Some(item.data_type()),
@@ -150,38 +130,6 @@ fn fixed_size(data_type: &DataType) -> Option<usize> {
     match data_type {
         DataType::FixedSizeList(_, size) => usize::try_from(*size).ok().filter(|size| *size > 0),
         _ => None,
-    }
-}
-
-pub(super) fn kind(data_type: &DataType) -> Kind {
-    let int = |bits, signed| Kind::Int { bits, signed };
-    match data_type {
-        DataType::Float16 => Kind::Float { bits: 16 },
-        DataType::Float32 => Kind::Float { bits: 32 },
-        DataType::Float64
-        | DataType::Decimal32(..)
-        | DataType::Decimal64(..)
-        | DataType::Decimal128(..)
-        | DataType::Decimal256(..) => Kind::Float { bits: 64 },
-        DataType::Int8 => int(8, true),
-        DataType::Int16 => int(16, true),
-        DataType::Int32 => int(32, true),
-        DataType::Int64 => int(64, true),
-        DataType::UInt8 => int(8, false),
-        DataType::UInt16 => int(16, false),
-        DataType::UInt32 => int(32, false),
-        DataType::UInt64 => int(64, false),
-        DataType::Boolean => Kind::Bool,
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Kind::Text,
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => Kind::Binary,
-        DataType::Date32
-        | DataType::Date64
-        | DataType::Time32(_)
-        | DataType::Time64(_)
-        | DataType::Duration(_)
-        | DataType::Timestamp(..) => Kind::Time(data_type.clone()),
-        DataType::Dictionary(_, value) if !matches!(**value, DataType::Dictionary(..)) => kind(value),
-        other => Kind::Other(type_name(other)),
     }
 }
 

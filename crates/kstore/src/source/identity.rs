@@ -14,6 +14,16 @@ const START: u64 = 4 << 10;
 /// Bytes at the end of a file that are digested: the footer of a Parquet or Arrow file, as a rule.
 const END: u64 = 64 << 10;
 
+/// Name that stands for standard input.
+pub const STDIN: &str = "-";
+
+/// The scheme of an address; `None` for a path.
+pub(crate) fn scheme(path: &Path) -> Option<&str> {
+    let (scheme, rest) = path.to_str()?.split_once("://")?;
+    let word = scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    (word && !rest.is_empty()).then_some(scheme)
+}
+
 /// Properties that tell a file from another, or from itself before it was changed: length, time of the last change, the
 /// place on the file system, and a digest of its first 4 KiB and last 64 KiB.
 ///
@@ -83,7 +93,7 @@ impl Identity {
     /// [`Error::Changed`] with what changed.
     pub fn check(&self) -> Result<()> {
         // what came through standard input is in a file that nobody else knows, and a store is told the version with every request
-        if self.path == Path::new(super::STDIN) || super::remote::scheme(&self.path).is_some() {
+        if self.path == Path::new(STDIN) || scheme(&self.path).is_some() {
             return Ok(());
         }
         let changed = |change: String| Err(Error::Changed { path: self.path.clone(), change });

@@ -10,6 +10,7 @@ mod chained;
 mod column;
 #[cfg(feature = "csv")]
 mod csv;
+mod data_type;
 mod extended;
 mod guard;
 mod identity;
@@ -30,7 +31,6 @@ mod spool;
 #[cfg(feature = "svmlight")]
 mod svmlight;
 mod text;
-mod type_name;
 mod view;
 
 pub(crate) use absent::Absent;
@@ -39,8 +39,8 @@ pub use chained::Chained;
 pub use extended::TARGET;
 pub(crate) use extended::{Added, Extended};
 pub use guard::is_decoding;
-pub use identity::Identity;
-pub use spool::STDIN;
+pub(crate) use identity::scheme;
+pub use identity::{Identity, STDIN};
 pub(crate) use spool::standard_input;
 pub use text::TextOptions;
 pub use view::{Element, Positions, Strided, Values, View};

@@ -1,6 +1,6 @@
 //! Arrow columns converted to the types that are read, and read as typed values.
 
-use super::column::{element, kind};
+use super::data_type::{element, kind};
 use super::{Element, Values, View};
 use crate::arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, Float64Array, PrimitiveArray, StringViewArray};
 use crate::arrow::compute::{TakeOptions, take};

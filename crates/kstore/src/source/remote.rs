@@ -61,13 +61,6 @@ pub fn register_store(store: &'static Store) -> Result<()> {
     STORES.register(store)
 }
 
-/// The scheme of an address; `None` for a path.
-pub(crate) fn scheme(path: &Path) -> Option<&str> {
-    let (scheme, rest) = path.to_str()?.split_once("://")?;
-    let word = scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    (word && !rest.is_empty()).then_some(scheme)
-}
-
 /// The objects that an address stands for.
 ///
 /// # Errors
@@ -187,6 +180,7 @@ impl<'a> Reader<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scheme;
     use super::*;
 
     #[test]

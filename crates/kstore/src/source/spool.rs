@@ -4,6 +4,7 @@
 //! operating system removes that file when the table is dropped or the process ends. *Bytes on disk*: those of the plain text.
 
 #[cfg(feature = "compressed")]
+use super::STDIN;
 use super::{Extended, Format};
 use super::{Identity, TableFile, TextOptions, by_extension, by_magic, known};
 use crate::{Error, Result};
@@ -11,9 +12,6 @@ use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 use std::sync::Arc;
-
-/// Name that stands for standard input.
-pub const STDIN: &str = "-";
 
 /// Bytes read and written at a time.
 const BUFFER: usize = 256 << 10;

@@ -10,6 +10,7 @@ mod pages;
 mod pruning;
 
 use super::column::{self, Layout, ListPlace, Loaded};
+use super::data_type;
 use super::guard::guarded;
 use super::positioned::Positioned;
 use super::{FileCursor, Format, TableFile, View};
@@ -137,7 +138,7 @@ fn metadata(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
         let read_as = match (field.data_type(), meant) {
             (DataType::Utf8, _) => DataType::Utf8View,
             (DataType::Binary, _) => DataType::BinaryView,
-            (_, Some(time)) if matches!(column::kind(time), Kind::Time(_)) => time.clone(),
+            (_, Some(time)) if matches!(data_type::kind(time), Kind::Time(_)) => time.clone(),
             (stored, _) => stored.clone(),
         };
         field.as_ref().clone().with_data_type(read_as)

@@ -1,10 +1,7 @@
 //! The rows of a text file one after the other, each whole and in memory.
 
-use super::table::TextFormat;
 use crate::source::positioned::Positioned;
-use crate::{BadLine, Error, Result};
 use std::io;
-use std::path::Path;
 
 /// Bytes per read: past the point where the system call costs anything, and still inside the second-level cache.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
@@ -52,33 +49,6 @@ pub(crate) enum RecordError {
     TooLong(RowStart),
     /// The row that begins here does not end before the file does.
     Unended(RowStart),
-}
-
-impl RecordError {
-    /// The fault as an error about row `row` of a file.
-    pub(crate) fn error<F: TextFormat>(self, path: &Path, row: u64) -> Error {
-        let bad = |place: RowStart, expected: &str, found: &str| {
-            BadLine {
-                path: path.to_path_buf(),
-                row,
-                line: place.line,
-                column: None,
-                expected: expected.to_string(),
-                found: found.to_string(),
-                remedy: F::UNENDED.to_string(),
-            }
-            .into()
-        };
-        match self {
-            Self::Io(source) => Error::io("read", path)(source),
-            Self::Short { expected, found } => {
-                let detail = format!("it was cut short while being read: expected {expected} bytes, found {found}");
-                Error::Malformed { path: path.to_path_buf(), format: F::NAME, detail }
-            }
-            Self::TooLong(place) => bad(place, &format!("a row of at most {RECORD_LIMIT} bytes"), "a longer one"),
-            Self::Unended(place) => bad(place, "a closing quote", "the end of the file"),
-        }
-    }
 }
 
 /// A place in a text file. Holds a block of bytes, and more only for a row that is longer.

@@ -1,5 +1,7 @@
 //! A table written as text, whatever the format: where its rows are, and a cursor over them.
 
+use super::builder::{CHUNK_BYTES, CHUNK_ROWS};
+use super::records::{RECORD_LIMIT, RecordError};
 use super::{Record, Records, RowStart, RowStarts, Scanner};
 use crate::schema::{Column, Kind, Schema};
 use crate::source::positioned::Positioned;
@@ -10,10 +12,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-
-pub(crate) const CHUNK_ROWS: usize = 4096;
-/// Bytes of text after which a chunk ends, so that long rows make short chunks.
-pub(super) const CHUNK_BYTES: usize = 1 << 20;
 
 /// What one format of text knows about its rows.
 pub(crate) trait TextFormat: Debug + Send + Sync {
@@ -218,5 +216,32 @@ impl<F: TextFormat> FileCursor for TextCursor<'_, F> {
 
     fn view(&self, index: usize) -> Result<View<'_>> {
         self.chunk.view(self.slots[index]).ok_or_else(|| self.table.malformed("a column is missing"))
+    }
+}
+
+impl RecordError {
+    /// The fault as an error about row `row` of a file.
+    pub(crate) fn error<F: TextFormat>(self, path: &Path, row: u64) -> Error {
+        let bad = |place: RowStart, expected: &str, found: &str| {
+            BadLine {
+                path: path.to_path_buf(),
+                row,
+                line: place.line,
+                column: None,
+                expected: expected.to_string(),
+                found: found.to_string(),
+                remedy: F::UNENDED.to_string(),
+            }
+            .into()
+        };
+        match self {
+            Self::Io(source) => Error::io("read", path)(source),
+            Self::Short { expected, found } => {
+                let detail = format!("it was cut short while being read: expected {expected} bytes, found {found}");
+                Error::Malformed { path: path.to_path_buf(), format: F::NAME, detail }
+            }
+            Self::TooLong(place) => bad(place, &format!("a row of at most {RECORD_LIMIT} bytes"), "a longer one"),
+            Self::Unended(place) => bad(place, "a closing quote", "the end of the file"),
+        }
     }
 }

@@ -1,0 +1,105 @@
+//! The types of Arrow as kinds of columns, element types and words.
+
+use super::Element;
+use crate::arrow::datatypes::DataType;
+use crate::schema::Kind;
+
+/// The element type of numbers of a fixed width; `None` for other types.
+pub(super) fn element(data_type: &DataType) -> Option<Element> {
+    Some(match data_type {
+        DataType::Float16 => Element::F16,
+        DataType::Float32 => Element::F32,
+        DataType::Float64 => Element::F64,
+        DataType::Int8 => Element::I8,
+        DataType::Int16 => Element::I16,
+        DataType::Int32 | DataType::Date32 | DataType::Time32(_) => Element::I32,
+        DataType::Int64 | DataType::Date64 | DataType::Time64(_) | DataType::Timestamp(..) | DataType::Duration(_) => {
+            Element::I64
+        }
+        DataType::UInt8 => Element::U8,
+        DataType::UInt16 => Element::U16,
+        DataType::UInt32 => Element::U32,
+        DataType::UInt64 => Element::U64,
+        _ => return None,
+    })
+}
+
+pub(super) fn kind(data_type: &DataType) -> Kind {
+    let int = |bits, signed| Kind::Int { bits, signed };
+    match data_type {
+        DataType::Float16 => Kind::Float { bits: 16 },
+        DataType::Float32 => Kind::Float { bits: 32 },
+        DataType::Float64
+        | DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
+        | DataType::Decimal256(..) => Kind::Float { bits: 64 },
+        DataType::Int8 => int(8, true),
+        DataType::Int16 => int(16, true),
+        DataType::Int32 => int(32, true),
+        DataType::Int64 => int(64, true),
+        DataType::UInt8 => int(8, false),
+        DataType::UInt16 => int(16, false),
+        DataType::UInt32 => int(32, false),
+        DataType::UInt64 => int(64, false),
+        DataType::Boolean => Kind::Bool,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Kind::Text,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => Kind::Binary,
+        DataType::Date32
+        | DataType::Date64
+        | DataType::Time32(_)
+        | DataType::Time64(_)
+        | DataType::Duration(_)
+        | DataType::Timestamp(..) => Kind::Time(data_type.clone()),
+        DataType::Dictionary(_, value) if !matches!(**value, DataType::Dictionary(..)) => kind(value),
+        other => Kind::Other(type_name(other)),
+    }
+}
+
+/// `list of binary`, where Arrow's own name would be a page of fields.
+fn type_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Null => "nothing but nulls".to_string(),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            "binary".to_string()
+        }
+        DataType::Struct(fields) => format!("records of {} fields", fields.len()),
+        DataType::Map(..) => "maps".to_string(),
+        DataType::Union(..) => "unions of several types".to_string(),
+        DataType::Interval(_) => "calendar intervals".to_string(),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _) => format!("lists of {}", type_name(item.data_type())),
+        DataType::Dictionary(_, value) => format!("a dictionary of {}", type_name(value)),
+        DataType::RunEndEncoded(_, value) => format!("runs of {}", type_name(value.data_type())),
+        other => match kind(other) {
+            Kind::Other(_) => "a type that is not known".to_string(),
+            known => known.to_string(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arrow::datatypes::{Field, Fields};
+    use std::sync::Arc;
+
+    #[test]
+    fn names_are_words() {
+        let field = |kind: DataType| Arc::new(Field::new("item", kind, true));
+        let record = DataType::Struct(Fields::from(vec![field(DataType::Int8), field(DataType::Utf8)]));
+        for (kind, name) in [
+            (DataType::FixedSizeBinary(16), "binary"),
+            (record.clone(), "records of 2 fields"),
+            (DataType::List(field(record)), "lists of records of 2 fields"),
+            (DataType::List(field(DataType::Utf8)), "lists of text"),
+            (DataType::RunEndEncoded(field(DataType::Int32), field(DataType::Float64)), "runs of float64"),
+            (DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Binary)), "a dictionary of binary"),
+        ] {
+            assert_eq!(type_name(&kind), name);
+        }
+    }
+}
