@@ -22,7 +22,7 @@ use std::ops::Range;
 pub trait Observer: Sync {
     /// `rows` more rows were folded.
     fn advance(&self, rows: u64);
-    /// True when the run should end with [`Error::Interrupted`].
+    /// True when the run should end with [`crate::Error::Interrupted`].
     fn stop(&self) -> bool {
         false
     }

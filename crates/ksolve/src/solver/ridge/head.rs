@@ -51,7 +51,7 @@ impl RidgeOptions {
 
     /// Bytes of [`crate::Surface::compute`], [`crate::FoldCoefficients::compute`] and [`fit`] beside the state: one
     /// matrix of the order of the features, and the coefficients of one lambda.
-    pub(crate) fn solve_bytes(&self, p: usize) -> usize {
+    pub fn solve_bytes(&self, p: usize) -> usize {
         System::bytes(p, self.target_centre.len(), self.ranks.len().max(1), self.intercept)
     }
 }
