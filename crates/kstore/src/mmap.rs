@@ -3,12 +3,11 @@
 //! Mapping is for zero-copy use of arrays by library users and for gathers from scratch files. Passes over rows do
 //! not map, see [`crate::source::npy`].
 
-#![expect(unsafe_code, reason = "mapping a file and viewing its bytes as numbers have no safe form")]
+#![expect(unsafe_code, reason = "mapping a file has no safe form")]
 
 use crate::{Error, Result};
-use memmap2::{Mmap, UncheckedAdvice};
+use memmap2::Mmap;
 use std::fs::File;
-use std::ops::Range;
 use std::path::Path;
 
 /// A read-only map of a whole file.
@@ -22,8 +21,8 @@ pub struct Mapped {
 pub(crate) mod sealed {
     use crate::source::Element;
 
-    /// Types for which every bit pattern is a value and which have no padding.
-    pub trait Plain: Copy + 'static {
+    /// Types of numbers that files hold.
+    pub trait Plain: bytemuck::Pod {
         /// The type as an [`Element`].
         const ELEMENT: Element;
     }
@@ -66,21 +65,7 @@ impl Mapped {
     pub fn slice<V: sealed::Plain>(&self, offset: usize, count: usize) -> Option<&[V]> {
         let length = count.checked_mul(size_of::<V>())?;
         let bytes = self.map.get(offset..offset.checked_add(length)?)?;
-        // SAFETY: `Plain` types have no invalid bit patterns and no padding, and `align_to` only puts whole, aligned
-        // values into the middle part; the lifetime is that of the map.
-        let (before, values, after) = unsafe { bytes.align_to::<V>() };
-        (before.is_empty() && after.is_empty() && values.len() == count).then_some(values)
-    }
-
-    /// Gives the memory behind some bytes back; reading them again reads the file again.
-    pub fn release(&self, range: Range<usize>) {
-        let end = range.end.min(self.map.len());
-        if range.start < end {
-            // SAFETY: the map is shared, read-only and backed by the file, so dropped pages come back with the same
-            // content; no reference can observe a change.
-            let _ =
-                unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, range.start, end - range.start) };
-        }
+        bytemuck::try_cast_slice(bytes).ok()
     }
 }
 
@@ -96,13 +81,11 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_viewed_in_place_and_survive_release() {
+    fn numbers_are_viewed_in_place() {
         let numbers: Vec<f32> = (0..5000).map(|i| i as f32 * 0.5).collect();
         let bytes: Vec<u8> = numbers.iter().flat_map(|v| v.to_ne_bytes()).collect();
         let map = mapped(&bytes);
         assert_eq!(map.slice::<f32>(0, 5000).unwrap(), numbers);
-        map.release(0..usize::MAX);
-        map.release(20_000..20_000);
         assert_eq!(map.slice::<f32>(4, 4999).unwrap(), &numbers[1..]);
     }
 

@@ -34,11 +34,17 @@ pub trait Real: Number + Debug + Display + Default + PartialOrd + Send + Sync {
     /// The type as an [`Element`].
     const ELEMENT: Element;
     /// The bytes that hold some values, in the machine's order.
-    fn bytes(values: &[Self]) -> &[u8];
+    fn bytes(values: &[Self]) -> &[u8] {
+        bytemuck::cast_slice(values)
+    }
     /// The bytes of some values, to be overwritten: any bytes are values.
-    fn bytes_mut(values: &mut [Self]) -> &mut [u8];
+    fn bytes_mut(values: &mut [Self]) -> &mut [u8] {
+        bytemuck::cast_slice_mut(values)
+    }
     /// Bytes as values; `None` where they are not aligned for the type or end inside a value.
-    fn from_bytes(bytes: &[u8]) -> Option<&[Self]>;
+    fn from_bytes(bytes: &[u8]) -> Option<&[Self]> {
+        bytemuck::try_cast_slice(bytes).ok()
+    }
     /// The nearest `T` to `value`.
     fn from_f64(value: f64) -> Self;
     /// This number in `f64`, exactly.
@@ -86,15 +92,6 @@ impl Real for f32 {
     const NAME: &'static str = "f32";
     const EPSILON: f64 = f32::EPSILON as f64;
     const ELEMENT: Element = Element::F32;
-    fn bytes(values: &[Self]) -> &[u8] {
-        bytemuck::cast_slice(values)
-    }
-    fn bytes_mut(values: &mut [Self]) -> &mut [u8] {
-        bytemuck::cast_slice_mut(values)
-    }
-    fn from_bytes(bytes: &[u8]) -> Option<&[Self]> {
-        bytemuck::try_cast_slice(bytes).ok()
-    }
     #[inline(always)]
     fn from_f64(value: f64) -> Self {
         value as f32
@@ -152,15 +149,6 @@ impl Real for f64 {
     const NAME: &'static str = "f64";
     const EPSILON: f64 = f64::EPSILON;
     const ELEMENT: Element = Element::F64;
-    fn bytes(values: &[Self]) -> &[u8] {
-        bytemuck::cast_slice(values)
-    }
-    fn bytes_mut(values: &mut [Self]) -> &mut [u8] {
-        bytemuck::cast_slice_mut(values)
-    }
-    fn from_bytes(bytes: &[u8]) -> Option<&[Self]> {
-        bytemuck::try_cast_slice(bytes).ok()
-    }
     #[inline(always)]
     fn from_f64(value: f64) -> Self {
         value

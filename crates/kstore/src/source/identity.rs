@@ -63,9 +63,6 @@ impl Identity {
     }
 
     /// The identity of what is in an open file, under a name that leads nowhere: length and digest.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub(crate) fn of_content(path: &Path, mut file: &File) -> Result<Self> {
         let failed = |error| Error::io("read", path)(error);
         let length = file.metadata().map_err(failed)?.len();
