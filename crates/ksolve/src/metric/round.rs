@@ -1,17 +1,19 @@
 //! A round: a fit of kernel ridge regression through a metric, its held-out error, the gradients of its function, the metric that they ask
 //! for, and how much they depend on the rows.
 
-use super::plan;
+use super::plan::{self, LAMBDAS};
 use crate::features::GRAM;
 use crate::prepare::landmarks::Mapping;
 use crate::request::{MetricForm, PassShape, Resources, TrainOptions};
 use crate::solver::outer_products::{OuterProducts, Products};
-use crate::{Error, Folds, Result, RidgeFold, Surface, Targets};
+use crate::solver::ridge::system::System;
+use crate::{Error, Folds, GramState, Intercept, Result, RidgeFold, Surface, Targets};
 use faer::Mat;
 use kapprox::decompose::{product, symmetric_eigen};
 use kapprox::map::Expansion;
 use kapprox::metric::{Metric, MetricRows};
 use kapprox::{Real, Spec};
+use kstore::pass::Observer;
 use kstore::{Coded, MemoryRows, Pass, Reading, RowSource};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +35,9 @@ pub(super) struct Round<T> {
     pub(super) metric: Option<Arc<Metric>>,
     /// The kernel of the fit, every parameter a number.
     pub(super) kernel: Spec,
-    /// Squared error of the rows that were held out, the least over lambdas.
+    /// The place of its lambda among those that are tried.
+    pub(super) lambda: usize,
+    /// Squared error of the rows that were held out.
     pub(super) error: f64,
     /// The function, in the span of landmarks.
     expansion: Expansion<T>,
@@ -64,7 +68,8 @@ impl<T: Real> Rows<'_, T> {
         Ok(values)
     }
 
-    pub(super) fn fit(&self, metric: Option<Arc<Metric>>, kernel: &Spec) -> Result<Round<T>> {
+    /// Fits at the best lambda around that of the place `near`.
+    pub(super) fn fit(&self, metric: Option<Arc<Metric>>, kernel: &Spec, near: usize) -> Result<Round<T>> {
         let options = TrainOptions { kernel: kernel.clone(), ..self.options.clone() };
         let (source, workers) = (self.through(metric.as_ref()), self.resources.workers);
         let Self { n, reading, cut, resources, .. } = *self;
@@ -74,15 +79,36 @@ impl<T: Real> Rows<'_, T> {
         let fold = RidgeFold::new(&*mapped.map, self.folds, self.targets).with_bin(self.cut.tile).without_certificate();
         let pass = self.cut.pass(self.cut.gram_lanes, self.resources, &*observer);
         let gram = pass.resume(GRAM, &source, &fold)?.0.gram;
-        let ridge = plan::ridge(mapped.map.dims().1, self.targets.centre());
-        let surface = Surface::compute(&gram, &ridge, workers, &*observer)?;
+        let (lambda, error) = self.lambda(&gram, near, &*observer)?;
         drop(observer);
-        let none = || Error::NoCell { precision: <T as kstore::Real>::NAME };
-        let best = surface.best().ok_or_else(none)?;
-        let error = best.cv_mse.filter(|error| error.is_finite()).ok_or_else(none)?;
-        let weights = crate::fit(&gram, best.rank, best.lambda, &ridge, workers)?.head.weights;
+        let (rank, ridge) = (gram.features(), plan::ridge(gram.features(), &[], self.targets.centre()));
+        let weights = crate::fit(&gram, rank, LAMBDAS[lambda], &ridge, workers)?.head.weights;
         let expansion = mapped.map.expand(weights.as_ref(), workers);
-        Ok(Round { metric, kernel: mapped.kernel, error, expansion, passes: mapped.passes + 1 })
+        Ok(Round { metric, kernel: mapped.kernel, lambda, error, expansion, passes: mapped.passes + 1 })
+    }
+
+    /// The place of the best lambda and its held-out error, by steps downhill from the place `near`; of equal errors the larger lambda.
+    /// One round resembles the one before, so that a step or two cost less than the systems of all lambdas.
+    fn lambda(&self, gram: &GramState, near: usize, observer: &dyn Observer) -> Result<(usize, f64)> {
+        let mut system = System::new(gram.features(), &self.targets.centre(), Intercept::default());
+        let (mut errors, mut best) = ([None; LAMBDAS.len()], near);
+        loop {
+            let around = best.saturating_sub(1)..LAMBDAS.len().min(best + 2);
+            let new: Vec<usize> = around.clone().filter(|place| errors[*place].is_none()).collect();
+            let lambdas: Vec<f64> = new.iter().map(|place| LAMBDAS[*place]).collect();
+            let ridge = plan::ridge(gram.features(), &lambdas, self.targets.centre());
+            let surface = Surface::by_folds(gram, &ridge, &mut system, self.resources.workers, observer)?;
+            for (place, cell) in new.iter().zip(&surface.cells) {
+                errors[*place] = Some(cell.cv_mse.filter(|error| error.is_finite()).unwrap_or(f64::INFINITY));
+            }
+            let error = |place: &usize| errors[*place].unwrap_or(f64::INFINITY);
+            let next = around.rev().min_by(|a, b| error(a).total_cmp(&error(b))).unwrap_or(best);
+            if next == best {
+                let found = Some((best, error(&best))).filter(|(_, error)| error.is_finite());
+                return found.ok_or(Error::NoCell { precision: <T as kstore::Real>::NAME });
+            }
+            best = next;
+        }
     }
 
     /// The average M of the outer products of the gradients of a round's function, with respect to the rows before its metric; d x d.

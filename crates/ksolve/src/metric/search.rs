@@ -1,6 +1,7 @@
 //! The rounds of a search for a metric.
 
 use super::likelihood;
+use super::plan::LAMBDAS;
 use super::round::{Round, Rows, root, spread};
 use crate::prepare::landmarks;
 use crate::request::MetricForm;
@@ -84,12 +85,18 @@ pub(super) struct Search<'a, T: Real> {
     lengths: Lengths<'a, T>,
     rounds: Vec<RoundReport>,
     best: Option<Best<T>>,
+    /// The place of the last round's lambda.
+    near: usize,
+    enough: &'a dyn Fn(usize) -> bool,
+    /// True once the rounds are enough.
+    over: bool,
 }
 
 impl<'a, T: Real> Search<'a, T> {
     /// A search for rows whose targets have this variance.
-    pub(super) fn new(variance: f64, lengths: Lengths<'a, T>) -> Result<Self> {
-        let search = Self { variance, lengths, rounds: Vec::new(), best: None };
+    pub(super) fn new(variance: f64, lengths: Lengths<'a, T>, enough: &'a dyn Fn(usize) -> bool) -> Result<Self> {
+        let (rounds, near) = (Vec::new(), LAMBDAS.len() / 2);
+        let search = Self { variance, lengths, rounds, best: None, near, enough, over: false };
         search.check()?;
         Ok(search)
     }
@@ -106,7 +113,8 @@ impl<'a, T: Real> Search<'a, T> {
         factor: f64,
     ) -> Result<Round<T>> {
         let kernel = self.lengths.kernel(metric.as_deref(), factor)?;
-        let round = rows.fit(metric, &kernel)?;
+        let round = rows.fit(metric, &kernel, self.near)?;
+        self.near = round.lambda;
         self.rounds.push(RoundReport {
             form: form.map_or("none".to_string(), |form| form.to_string()),
             round: number,
@@ -115,7 +123,14 @@ impl<'a, T: Real> Search<'a, T> {
             cv_mse: round.error,
             cv_r2: (self.variance > 0.0).then(|| 1.0 - round.error / self.variance),
         });
+        // asked once for each number of rounds: whoever answers by the number alone gets the same rounds
+        self.over = self.over || (self.enough)(self.rounds.len());
         Ok(round)
+    }
+
+    /// True once the rounds are enough.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
     }
 
     fn keep(&mut self, round: Round<T>, form: Option<MetricForm>, factor: f64) {
@@ -142,6 +157,9 @@ impl<'a, T: Real> Search<'a, T> {
         for factor in factors {
             let round = self.fit(rows, (None, 0), None, *factor)?;
             self.keep(round, None, *factor);
+            if self.over {
+                break;
+            }
         }
         Ok(())
     }
@@ -166,6 +184,9 @@ impl<'a, T: Real> Search<'a, T> {
         for factor in factors {
             let round = self.fit(rows, (Some(MetricForm::Diagonal), 0), Some(metric.clone()), *factor)?;
             self.keep(round, Some(MetricForm::Diagonal), *factor);
+            if self.over {
+                break;
+            }
         }
         Ok(())
     }
@@ -186,11 +207,14 @@ impl<'a, T: Real> Search<'a, T> {
     ) -> Result<()> {
         let (mut products, mut least, mut idle) = (products.clone(), f64::INFINITY, 0);
         for number in 1..=ROUNDS {
+            if self.over {
+                break;
+            }
             let Some(metric) = root(&products, form)? else { return Ok(()) };
             let round = self.fit(rows, (Some(form), number), Some(Arc::new(metric)), factor)?;
             idle = if round.error < least { 0 } else { idle + 1 };
             least = least.min(round.error);
-            let last = idle >= PATIENCE || number == ROUNDS;
+            let last = idle >= PATIENCE || number == ROUNDS || self.over;
             if !last {
                 products = rows.products(&round)?;
             }
@@ -208,7 +232,7 @@ impl<'a, T: Real> Search<'a, T> {
             return Ok(());
         }
         for step in LAST_FACTORS {
-            while let Some(Best { round, form: Some(form), factor }) = &self.best {
+            while let Some(Best { round, form: Some(form), factor }) = self.best.as_ref().filter(|_| !self.over) {
                 let (before, form, factor, metric) = (round.error, *form, factor * step, round.metric.clone());
                 let round = self.fit(rows, (Some(form), 0), metric, factor)?;
                 let better = round.error < before;

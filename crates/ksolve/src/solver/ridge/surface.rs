@@ -60,10 +60,28 @@ impl Surface {
         workers: &Workers,
         observer: &dyn Observer,
     ) -> Result<Self> {
+        let mut system = System::new(state.features(), &options.target_centre, options.intercept);
+        let mut surface = Self::by_folds(state, options, &mut system, workers, observer)?;
+        let scores = gcv::scores(state, options, &mut system, workers, observer)?;
+        for (i, cell) in surface.cells.iter_mut().enumerate() {
+            cell.gcv = scores[i % options.lambdas.len()][i / options.lambdas.len()];
+        }
+        // a factorisation that was stopped looks like one that failed
+        workers.check()?;
+        Ok(surface)
+    }
+
+    /// The errors of held-out rows alone, without generalised cross-validation. `system` is overwritten.
+    pub(crate) fn by_folds(
+        state: &GramState,
+        options: &RidgeOptions,
+        system: &mut System,
+        workers: &Workers,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
         options.check(state)?;
         let folds = state.folds().len();
         let mut sums = CellErrors::new(options, folds);
-        let mut system = System::new(state.features(), &options.target_centre, options.intercept);
         if folds > 1 {
             check_folds(state)?;
             for fold in (0..folds).filter(|fold| state.folds()[*fold].rows > 0) {
@@ -74,14 +92,8 @@ impl Surface {
                 }
             }
         }
-        let mut surface = sums.surface(state, options);
-        let scores = gcv::scores(state, options, &mut system, workers, observer)?;
-        for (i, cell) in surface.cells.iter_mut().enumerate() {
-            cell.gcv = scores[i % options.lambdas.len()][i / options.lambdas.len()];
-        }
-        // a factorisation that was stopped looks like one that failed
         workers.check()?;
-        Ok(surface)
+        Ok(sums.surface(state, options))
     }
 
     /// The cell of a rank and lambda; `None` where there is none.
