@@ -182,7 +182,7 @@ fn shell(word: &str) -> String {
 }
 
 /// Places where the texts of a tile are held at the same time: three tiles, and those where predictions have them, too.
-const COPIES: usize = 3 + ksolve::predict::COPIES;
+const COPIES: usize = 3 + ksolve::job::COPIES;
 
 /// Writes the selected rows, and returns their number and the files.
 fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Result<(u64, Vec<PathBuf>)> {

@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p ksolve --example features`
 
-use ksolve::job::{Fit, Predictor, Run};
+use ksolve::job::{Fit, Run};
+use ksolve::predict::Predictor;
 use kstore::Table;
 
 fn main() -> ksolve::Result<()> {

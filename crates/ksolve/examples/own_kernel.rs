@@ -3,7 +3,8 @@
 use kapprox::kernel::{self, KernelFamily, pointwise};
 use kapprox::landmark::{self, LandmarkSet, Landmarks, RpCholesky, Scan, Scheme, Uniform};
 use kapprox::{AnyKernel, Real, Result};
-use ksolve::job::{Fit, Predictor, Run};
+use ksolve::job::{Fit, Run};
+use ksolve::predict::Predictor;
 use ksolve::request::LandmarkSource;
 use std::sync::Arc;
 

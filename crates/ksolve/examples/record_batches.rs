@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p ksolve --example record_batches`
 
-use ksolve::job::{Fit, Predictor, Run};
+use ksolve::job::{Fit, Run};
+use ksolve::predict::Predictor;
 use kstore::Table;
 use kstore::arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray};
 use std::sync::Arc;

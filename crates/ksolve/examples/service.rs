@@ -2,7 +2,7 @@
 //!
 //! `kmill demo --keep d && cut … | cargo run --release -p ksolve --example service -- d/model.safetensors`, rows as CSV on stdin
 
-use ksolve::job::Predictor;
+use ksolve::predict::Predictor;
 use std::io::{BufRead, Write};
 use std::path::Path;
 

@@ -27,7 +27,7 @@ pub enum Task {
 pub enum Link {
     /// Scores are logarithms of odds: the logistic function of the only one, else the softmax.
     Logit,
-    /// 1/(1 + exp(a f + b)) with its own a and b for every score f ([Platt](crate::platt) scaling); of more than one score
+    /// 1/(1 + exp(a f + b)) with its own a and b for every score f (Platt scaling); of more than one score
     /// divided by their sum.
     Platt {
         /// The numbers a, one for each score, negative where the score tells anything about the class.

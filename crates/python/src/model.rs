@@ -5,8 +5,8 @@ use crate::job::{RunText, described};
 use crate::table::Table;
 use crate::watch::watched;
 use ksolve::AnyModel;
-use ksolve::job::Predictor;
 use ksolve::predict::Extras;
+use ksolve::predict::Predictor;
 use kstore::{Real, Selection};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -25,7 +25,7 @@ const CHUNK: usize = 4096;
 pub(crate) struct Model {
     predictor: Predictor,
     /// Buffers for single rows.
-    scratch: Mutex<ksolve::job::RowScratch>,
+    scratch: Mutex<ksolve::predict::RowScratch>,
 }
 
 impl Model {

@@ -328,7 +328,7 @@ fn a_sigmoid_kernel_is_taken_where_multipliers_have_bounds() {
     let warned = |text: &String| text.contains("may have negative eigenvalues") && text.contains("bounds no distance");
     assert!(fitted.report.warnings.iter().any(warned), "{:?}", fitted.report.warnings);
     let ksolve::AnyModel::F64(model) = &fitted.model else { panic!() };
-    let scores = predicted(&ksolve::job::Predictor::from_bytes(&model.to_bytes().unwrap()).unwrap(), &x);
+    let scores = predicted(&ksolve::predict::Predictor::from_bytes(&model.to_bytes().unwrap()).unwrap(), &x);
     let (points, _) = model.basis.landmarks().unwrap();
     let alpha = |j: usize| model.coefficients[(j, 0)];
     let place = |row: &Vec<f64>| points.chunks(3).position(|point| point == row);

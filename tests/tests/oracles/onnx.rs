@@ -3,7 +3,8 @@
 use crate::solver_laws::{fit, predicted, run, table};
 use crate::solvers::golden;
 use ksolve::Error;
-use ksolve::job::{ElementType, Predictor};
+use ksolve::job::ElementType;
+use ksolve::predict::Predictor;
 use ksolve::solver::registry;
 use std::collections::HashMap;
 

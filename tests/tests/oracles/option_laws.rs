@@ -2,8 +2,9 @@
 //! predicts finite numbers, or says in an error why it does not. It never panics.
 
 use ksolve::Task;
-use ksolve::job::{ElementType, Fit, Predictor, Run};
+use ksolve::job::{ElementType, Fit, Run};
 use ksolve::predict::Extras;
+use ksolve::predict::Predictor;
 use ksolve::request::{LandmarkSource, Scaling};
 use ksolve::request::{MetricForm, MetricSource};
 use ksolve::solver::parameter::{Parameter, ParameterKind};

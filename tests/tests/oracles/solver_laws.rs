@@ -2,7 +2,8 @@
 //! coordinates in f32 that are those in f64, and refusals that are a sentence.
 
 use crate::solvers::golden;
-use ksolve::job::{Candidates, ElementType, Fit, Fitted, Predictor, Run};
+use ksolve::job::{Candidates, ElementType, Fit, Fitted, Run};
+use ksolve::predict::Predictor;
 use ksolve::request::{LandmarkSource, Scaling};
 use ksolve::solver::{SolverFamily, registry};
 use ksolve::{AnyModel, Task};

@@ -38,7 +38,7 @@ pub(super) fn plan<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<(PassShape, Vec<Plan>)> {
     let training = training(options, method, rank);
-    let mut shape = ProblemSize::of_selected::<T>(selected, &training, resources, t.unwrap_or(0), 1)?;
+    let mut shape = ProblemSize::of_selected::<T>(selected, &training, resources.workers.threads(), t.unwrap_or(0), 1)?;
     let stored = shape.n;
     let sample = options.sample.map(|rows| (rows as u64).min(stored));
     shape.n = sample.unwrap_or(stored);

@@ -39,18 +39,24 @@ struct Task<'s, 'a, T: Real> {
     observer: &'s dyn Observer,
 }
 
-pub(super) fn run<T: Real>(setting: &Setting<'_, T>, run: &CurveRun) -> Result<Vec<CurveCell>> {
-    let largest = run.ranks.last().copied().unwrap_or(1);
-    let (cut, plans) = setting.plan(&run.method, largest)?;
-    let planned = check(plans)?;
-    let observer = setting.resources.stages.stage(&run.method.to_string(), None);
-    let seed = setting.options.seed.wrapping_add(run.repeat);
-    let task = Task { setting, resources: setting.own(), run, seed, cut, observer: &*observer };
-    let made = match &run.method {
-        Method::Scheme(scheme) => task.on_landmarks_of(scheme)?,
-        Method::Map(spec) => task.by_map(spec, largest)?,
-    };
-    task.cells(made, planned)
+impl<T: Real> Setting<'_, T> {
+    /// Does a run and returns its cells.
+    ///
+    /// # Errors
+    /// Errors of the scheme, the map and the rows; [`kstore::Error::Interrupted`].
+    pub fn run(&self, run: &CurveRun) -> Result<Vec<CurveCell>> {
+        let largest = run.ranks.last().copied().unwrap_or(1);
+        let (cut, plans) = self.plan(&run.method, largest)?;
+        let planned = check(plans)?;
+        let observer = self.resources.stages.stage(&run.method.to_string(), None);
+        let seed = self.options.seed.wrapping_add(run.repeat);
+        let task = Task { setting: self, resources: self.own(), run, seed, cut, observer: &*observer };
+        let made = match &run.method {
+            Method::Scheme(scheme) => task.on_landmarks_of(scheme)?,
+            Method::Map(spec) => task.by_map(spec, largest)?,
+        };
+        task.cells(made, planned)
+    }
 }
 
 impl<T: Real> Task<'_, '_, T> {

@@ -1,8 +1,7 @@
 //! The setting that all runs share: the rows, their scaling, the kernel, and the least possible errors.
 
-use super::method::CurveRun;
 use super::plan::{columns, floor_rows, plan};
-use super::{CurveCell, CurveOptions, EXACT_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
+use super::{CurveOptions, EXACT_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
 use crate::prepare::candidates;
 use crate::prepare::landmarks::{check_values, settle};
 use crate::prepare::survey::{Survey, survey};
@@ -182,14 +181,6 @@ impl<'a, T: Real> Setting<'a, T> {
     pub fn plan(&self, method: &Method, rank: usize) -> Result<(PassShape, Vec<Plan>)> {
         let t = self.test.as_ref().map(|_| self.targets.count());
         plan::<T>(self.selected, self.options, method, rank, t, self.resources)
-    }
-
-    /// Does a run and returns its cells.
-    ///
-    /// # Errors
-    /// Errors of the scheme, the map and the rows; [`kstore::Error::Interrupted`].
-    pub fn run(&self, run: &CurveRun) -> Result<Vec<CurveCell>> {
-        super::run::run(self, run)
     }
 
     pub(super) fn source(&self) -> &dyn RowSource<T> {

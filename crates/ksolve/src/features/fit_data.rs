@@ -1,6 +1,6 @@
 //! The rows of a table as a solver sees them.
 
-use super::FeatureTier;
+use super::tier::FeatureTier;
 use crate::moments::{RidgeFold, RidgeState};
 use crate::request::{PassShape, ProblemSize, Resources, TrainOptions};
 use crate::{Classes, FoldSpec, Folds, Result, Targets};

@@ -9,14 +9,6 @@ use kstore::checkpoint::{Cut, Number, Persist};
 use kstore::pass::{Deliver, Engine, Observer, fold_lots};
 use std::ops::Range;
 
-/// States that a fold holds: that of the segment, of the stretch, and of those before.
-pub(crate) const STATES: usize = 3;
-
-/// Bytes of so many numbers of rows in the states of a fold: together they are those of all rows, in memory that doubles as it grows.
-pub(crate) fn values_bytes(numbers: usize, element: usize) -> usize {
-    numbers.saturating_mul(3 * element)
-}
-
 /// The segments of a lot, whose states are delivered one after the other.
 pub(super) struct Segments<'d, S> {
     /// The segment that is being folded: its number, its rows so far, and its state.

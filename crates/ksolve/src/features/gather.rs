@@ -1,9 +1,10 @@
 //! The pass that keeps the features: what it finds of the rows is a state too, so that processes share it.
 
+use super::context::{Buffers, VisitContext};
 use crate::certificate::CertificateState;
 use crate::features::fold::Segments;
 use crate::features::stored::{Stored, Writer};
-use crate::features::{Buffers, FeatureTier, FitData, Phi, StoredFeatures, VisitContext};
+use crate::features::{FeatureTier, FitData, Phi, StoredFeatures};
 use crate::gram::{GramScratch, GramState};
 use crate::{Error, Result, Targets};
 use faer::MatRef;

@@ -7,6 +7,7 @@
 //! *Bytes*: n·p elements in memory or on disk; beside them two tiles of features. *Cost of a pass*: nothing from memory, the
 //! rate of the disk from scratch, the map otherwise.
 
+mod context;
 mod fit_data;
 mod fold;
 mod gather;
@@ -16,50 +17,35 @@ mod tier;
 mod tile;
 mod wide;
 
+use context::{Buffers, VisitContext};
 pub(crate) use fit_data::GRAM;
 pub use fit_data::{FitData, Points};
-pub(crate) use fold::{STATES, values_bytes};
 pub use fold::{Sums, Values};
 pub use gather::{Gathered, Wanted};
-use pick::ClassRows;
 pub(crate) use pick::class_rows_bytes;
 pub(crate) use stored::Quiet;
 use stored::Stored;
 pub use tier::FeatureTier;
+pub(crate) use tier::{STATES, values_bytes};
 pub use tile::Tile;
-use wide::Widen;
+use tile::{WIDENED, Widen, Work};
 
-use crate::request::{PassShape, ProblemSize, Resources};
-use crate::strips::for_each_strip;
+use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result};
-use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
-use kstore::pass::{Engine, Observer};
-use kstore::{Pass, RowBlock, RowSource, Workers};
+use kstore::pass::Observer;
+use kstore::{RowBlock, RowSource, Workers};
 use std::ops::Range;
-
-/// Rows that are transposed by one thread at a time.
-const TURNED: usize = 64;
 
 /// The features of all rows, by the place where they are kept.
 enum Phi<'a, T: Real> {
     Stored(Stored<'a, T>),
     /// Rows that were picked out, n x p row-major.
     Picked(Vec<T>),
-    Classes(ClassRows<'a, T>),
+    /// Rows of others by their positions, which ascend; they are picked out in every visit.
+    Positions(&'a StoredFeatures<'a, T>, Vec<usize>),
     /// The features of another type, converted when they are read.
     Wide(&'a dyn Widen<T>),
-}
-
-type Work<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
-
-#[derive(Clone, Copy)]
-struct VisitContext<'a> {
-    cut: PassShape,
-    resources: &'a Resources<'a>,
-    seed: u64,
-    /// Bytes for copies that only save time.
-    spare: usize,
 }
 
 /// The features of all rows, and their targets.
@@ -98,7 +84,7 @@ pub(crate) fn pass_bytes(shape: &ProblemSize, cut: PassShape) -> usize {
     let row = (shape.d.max(shape.map.p)) * shape.element + (shape.t + 2) * 8;
     let features = 2 * shape.map.p * shape.element + 8;
     let map = shape.map.footprint.at(cut.tile) - shape.map.footprint.fixed;
-    let wide = wide::bytes(shape.map.p);
+    let wide = 8 * WIDENED * shape.map.p;
     shape.cursor.at(cut.tile) + (cut.prefetch + 2) * cut.tile * row + cut.tile * features + map + wide
 }
 
@@ -123,7 +109,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
                 let rows = lot.map_or(0..self.n, |lot| self.position(lot.start)..self.position(lot.end));
                 self.visit_memory(rows, observer, work, |rows| Some(&phi[rows.start * self.p..rows.end * self.p]))
             }
-            Phi::Classes(rows) => rows.visit(observer, work),
+            Phi::Positions(of, at) => of.pick_here(at, observer, work),
             Phi::Wide(of) => of.widen(lot, observer, work),
         }
     }
@@ -209,7 +195,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         match &self.phi {
             Phi::Stored(stored) => self.in_memory(stored, i..i + 1),
             Phi::Picked(phi) => phi.get(i * self.p..(i + 1) * self.p),
-            Phi::Classes(_) | Phi::Wide(_) => None,
+            Phi::Positions(..) | Phi::Wide(_) => None,
         }
     }
 
@@ -221,57 +207,6 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     /// The pool of threads.
     pub fn workers(&self) -> &'a Workers {
         self.context.resources.workers
-    }
-}
-
-impl<'a> VisitContext<'a> {
-    /// Who shares the passes of the run.
-    fn engine(&self) -> Option<&'a dyn Engine> {
-        self.resources.journal.and_then(|journal| journal.engine())
-    }
-
-    /// A pass that gives tiles one after the other in row order, with all threads on each: solvers do not merge states.
-    fn pass<'p>(&self, observer: &'p dyn Observer) -> Pass<'p>
-    where
-        'a: 'p,
-    {
-        Pass { journal: None, ..self.cut.pass(1, self.resources, observer) }
-    }
-}
-
-/// Features of a tile, column-major as the map gives them and row-major as they are kept.
-#[derive(Default)]
-struct Buffers<T> {
-    columns: Vec<T>,
-    rows: Vec<T>,
-    diag: Vec<f64>,
-    partial: Vec<f64>,
-}
-
-impl<T: Real> Buffers<T> {
-    /// Computes the features of a block, column-major in `columns` and row-major in `rows`.
-    fn fill(&mut self, map: &dyn FeatureMap<T>, block: &RowBlock<'_, T>, workers: &Workers) {
-        let size = block.len() * map.dims().1;
-        let mut rows = std::mem::take(&mut self.rows);
-        rows.resize(size, T::ZERO);
-        self.fill_into(&mut rows, map, block, workers);
-        self.rows = rows;
-    }
-
-    /// Computes the features of a block, column-major in `columns` and row-major in `rows` (b x p).
-    fn fill_into(&mut self, rows: &mut [T], map: &dyn FeatureMap<T>, block: &RowBlock<'_, T>, workers: &Workers) {
-        let (b, p) = (block.len(), map.dims().1);
-        self.columns.resize(b * p, T::ZERO);
-        let x = MatRef::from_row_major_slice(block.x, b, block.d);
-        map.apply(x, MatMut::from_column_major_slice_mut(&mut self.columns, b, p), workers);
-        let columns = &self.columns;
-        for_each_strip(workers, rows, TURNED * p, |strip, rows| {
-            let first = strip * TURNED;
-            for j in 0..p {
-                let column = &columns[j * b + first..][..rows.len() / p];
-                column.iter().enumerate().for_each(|(i, value)| rows[i * p + j] = *value);
-            }
-        });
     }
 }
 

@@ -1,9 +1,11 @@
 //! Some of the rows, picked out by their positions: those of some classes, or a random sample.
 
+use super::fold::Values;
 use super::stored::Quiet;
 use super::tier::exchanged;
+use super::tile::{Tile, Work};
+use super::{Phi, StoredFeatures};
 use crate::Result;
-use crate::features::{Phi, StoredFeatures, Tile, Values, Work};
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
@@ -14,19 +16,6 @@ const TILE: usize = 2048;
 /// Bytes of buffers of a visit of rows that are picked out again each time.
 pub(crate) fn class_rows_bytes(p: usize, element: usize) -> usize {
     TILE * p * element
-}
-
-/// The rows of some classes among other features, of which no copy is kept.
-pub(super) struct ClassRows<'a, T: Real> {
-    of: &'a StoredFeatures<'a, T>,
-    /// Positions of the rows, ascending.
-    at: Vec<usize>,
-}
-
-impl<T: Real> ClassRows<'_, T> {
-    pub(super) fn visit(&self, observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
-        self.of.pick_here(&self.at, observer, work)
-    }
 }
 
 impl<'a, T: Real> StoredFeatures<'a, T> {
@@ -42,7 +31,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         let t = self.y.len() / self.n.max(1);
         let phi = match at.len() * self.p * size_of::<T>() <= self.context.spare {
             true => Phi::Picked(self.copied(&at, observer)?),
-            false => Phi::Classes(ClassRows { of: self, at: at.clone() }),
+            false => Phi::Positions(self, at.clone()),
         };
         Ok(StoredFeatures {
             codes: at.iter().map(|i| self.codes[*i]).collect(),
@@ -130,7 +119,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     }
 
     /// [`StoredFeatures::pick`] without an exchange: features that another process has are computed.
-    fn pick_here(&self, at: &[usize], observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
+    pub(super) fn pick_here(&self, at: &[usize], observer: &dyn Observer, work: Work<'_, T>) -> Result<()> {
         let p = self.p;
         let (mut phi, mut done): (Vec<T>, usize) = (Vec::with_capacity(TILE.min(at.len()) * p), 0);
         let mut pick = |tile: &Tile<'_, T>| {

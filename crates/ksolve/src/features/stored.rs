@@ -3,8 +3,10 @@
 //! A process keeps the features of the segments that it has folded. Of segments that another process of a shared run has folded it has none,
 //! until it visits them: then it computes them, and keeps them too.
 
+use super::context::{Buffers, VisitContext};
+use super::fit_data::FitData;
+use super::tier::FeatureTier;
 use crate::Result;
-use crate::features::{Buffers, FeatureTier, FitData, VisitContext};
 use kapprox::{FeatureMap, Real};
 use kstore::checkpoint::Cut;
 use kstore::pass::Observer;

@@ -1,8 +1,15 @@
 //! Where the features of all rows are between the passes.
 
-use super::fold::values_bytes;
 use crate::request::{ProblemSize, Resources};
 use kstore::Plan;
+
+/// States that a fold holds: that of the segment, of the stretch, and of those before.
+pub(crate) const STATES: usize = 3;
+
+/// Bytes of so many numbers of rows in the states of a fold: together they are those of all rows, in memory that doubles as it grows.
+pub(crate) fn values_bytes(numbers: usize, element: usize) -> usize {
+    numbers.saturating_mul(3 * element)
+}
 
 /// Bytes of features that processes which share a run exchange at once.
 const EXCHANGED: usize = 16 << 20;

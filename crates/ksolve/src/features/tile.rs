@@ -1,8 +1,14 @@
 //! A tile: the features of some rows, and products with them.
 
+use crate::Result;
 use crate::strips::for_each_strip;
 use kapprox::{Real, thin};
 use kstore::Workers;
+use kstore::pass::Observer;
+use std::ops::Range;
+
+/// Rows whose features are converted to another type at once.
+pub(super) const WIDENED: usize = 1024;
 
 /// Rows of a strip of a product, which one thread computes.
 const STRIP: usize = 256;
@@ -52,4 +58,13 @@ impl<T: Real> Tile<'_, T> {
             }
         });
     }
+}
+
+/// What is done with a tile.
+pub(super) type Work<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
+
+/// Features that can be read in the type `T`.
+pub(super) trait Widen<T>: Sync {
+    /// Calls `work` with some rows of a lot at a time, or of all, in the order of the rows.
+    fn widen(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, T>) -> Result<()>;
 }

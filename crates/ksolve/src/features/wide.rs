@@ -3,39 +3,29 @@
 //! Solvers iterate in the type of the features, which is fast, and whose sums carry its rounding. What they report of their result,
 //! they compute by one more pass over these: the same numbers, widened, whose products and sums are those of f64.
 
+use super::tile::{Tile, WIDENED, Widen, Work};
+use super::{Phi, StoredFeatures};
 use crate::Result;
-use crate::features::{Phi, StoredFeatures, Tile, Work};
 use crate::strips::for_each_strip;
 use kapprox::Real;
 use kstore::pass::Observer;
 use std::ops::Range;
 
-/// Number of rows that are converted at once; below, the number that one thread converts.
-const ROWS: usize = 1024;
+/// Rows that one thread converts.
 const STRIP: usize = 128;
-
-pub(super) fn bytes(p: usize) -> usize {
-    8 * ROWS * p
-}
-
-/// Features that can be read in the type `T`.
-pub(super) trait Widen<T>: Sync {
-    /// Calls `work` with some rows of a lot at a time, or of all, in the order of the rows.
-    fn widen(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, T>) -> Result<()>;
-}
 
 impl<N: Real> Widen<f64> for StoredFeatures<'_, N> {
     fn widen(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, f64>) -> Result<()> {
         let (p, workers) = (self.p, self.workers());
         let mut wide = Vec::new();
         self.visit_lot(lot, observer, &mut |tile| {
-            for (part, phi) in tile.phi.chunks(ROWS * p).enumerate() {
+            for (part, phi) in tile.phi.chunks(WIDENED * p).enumerate() {
                 wide.resize(phi.len(), 0.0);
                 for_each_strip(workers, &mut wide, STRIP * p, |strip, wide| {
                     let phi = &phi[strip * STRIP * p..][..wide.len()];
                     wide.iter_mut().zip(phi).for_each(|(wide, value)| *wide = value.to_f64());
                 });
-                work(&Tile { first: tile.first + part * ROWS, phi: &wide, p })?;
+                work(&Tile { first: tile.first + part * WIDENED, phi: &wide, p })?;
             }
             Ok(())
         })

@@ -1,6 +1,6 @@
 //! The checkpoint of a job: its folder, and the manifest that tells which job it belongs to.
 
-use super::{Fit, Run};
+use super::fit::Fit;
 use crate::request::{MetricSource, TrainOptions};
 use crate::train::target_names;
 use crate::{Error, Result};
@@ -43,7 +43,12 @@ impl<'a> Checkpoint<'a> {
 }
 
 /// The manifest of a fit: the version, the instruction set, the options, the columns and the files.
-fn manifest(fit: &Fit, selected: &Selected, training: &TrainOptions, notes: &[(String, String)]) -> Result<Manifest> {
+pub(super) fn manifest(
+    fit: &Fit,
+    selected: &Selected,
+    training: &TrainOptions,
+    notes: &[(String, String)],
+) -> Result<Manifest> {
     let text = |value: Value| match value {
         Value::String(text) => text,
         other => other.to_string(),
@@ -71,27 +76,6 @@ fn manifest(fit: &Fit, selected: &Selected, training: &TrainOptions, notes: &[(S
         options: options.into_iter().collect(),
         files,
     })
-}
-
-/// Where the passes of a run are found: with other processes, or in its checkpoint.
-///
-/// # Errors
-/// The errors of [`Checkpoint::open`] and of joining the processes; a run that is to go on from a checkpoint and shares its passes.
-pub(super) fn journal<'a>(
-    run: &Run<'a>,
-    fit: &Fit,
-    selected: &Selected,
-    training: &TrainOptions,
-) -> Result<Option<Journal<'a>>> {
-    let Some(engine) = run.engine else {
-        return run.checkpoint.as_ref().map(|checkpoint| checkpoint.open(fit, selected, training)).transpose();
-    };
-    if run.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.resume) {
-        let why = "processes that share a run go on from the states in their folder; leave it out";
-        return Err(Error::option("resume", "", why));
-    }
-    engine.join(&manifest(fit, selected, training, &[])?)?;
-    Ok(Some(Journal::through(engine)))
 }
 
 impl Checkpoint<'_> {

@@ -2,12 +2,15 @@
 
 use super::Run;
 use crate::Result;
-use crate::predict::COPIES;
 use crate::request::Stages;
 use kstore::budget::Term;
 use kstore::encoding::{ColumnSearch, FoundColumns};
 use kstore::pass::lanes::{self, Lane};
 use kstore::{Merge, Selected, TILE_TEXT, TextLimit, Workers};
+
+/// Places where the texts of a tile are held at the same time: the tile, the rows of it that are written, the same as Arrow's
+/// arrays, and what the sink makes of them: a page and what it becomes, or a batch and its encoded form.
+pub const COPIES: usize = 6;
 
 /// What to do where the values do not fit the memory.
 const REMEDY: &str = "set `categories` none, or leave columns of text out";

@@ -1,6 +1,7 @@
 //! The description of a fit: solver, kernel, map and landmarks.
 
-use super::{Candidates, text};
+use super::candidates::Candidates;
+use super::text;
 use crate::request::{LandmarkSource, MetricSource, Scaling};
 use crate::solver::views::WITH;
 use crate::solver::{self, AnySolver, Options, Settings, SolverFamily, parameter, ridge};
@@ -25,7 +26,7 @@ crate::error::enum_of_words!(ElementType, "precision", "f32" => F32, "f64" => F6
 
 /// A fit to be run: the rows it is of, a solver with its parameters, a kernel, a map and its landmarks.
 ///
-/// It holds everything that changes a bit of the result; [`Run`] holds memory, threads and scratch, which do not. As JSON it has the texts that
+/// It holds everything that changes a bit of the result; [`Run`](super::Run) holds memory, threads and scratch, which do not. As JSON it has the texts that
 /// people type, and what is left out has its default; it is what the command, Python and the jobs of shards are told. What the texts say is
 /// parsed and checked once, and kept.
 ///
@@ -111,9 +112,7 @@ impl Fit {
     /// # Errors
     /// [`Error::Option`] for a name that no solver has.
     pub fn solver(name: &str) -> Result<Self> {
-        let known = || solver::registry().iter().map(|family| family.name).collect::<Vec<_>>().join(", ");
-        let family = solver::by_name(name);
-        family.map(Self::of).ok_or_else(|| Error::option("solver", name, format!("give one of {}", known())))
+        Ok(Self::of(solver::named(name)?))
     }
 
     /// Sets a parameter of the solver to a value, as it would be typed: `set("C", 10)`, `set("folds", "blocks:6")`.

@@ -15,6 +15,7 @@
 //! # Ok::<(), ksolve::Error>(())
 //! ```
 
+mod candidates;
 mod checkpoint;
 mod coded;
 mod files;
@@ -26,12 +27,12 @@ mod text;
 mod training;
 mod verdict;
 
-pub use crate::predict::{Predictor, RowScratch};
 pub use crate::train::{FitReport, LAMBDA, LandmarkReport, MetricReport, Train};
+pub use candidates::Candidates;
 pub use checkpoint::Checkpoint;
+pub use coded::COPIES;
 pub use files::is_model;
 pub use fit::{ElementType, Fit};
 pub use fitted::Fitted;
 pub use kstore::CancelToken;
 pub use run::Run;
-pub use training::Candidates;

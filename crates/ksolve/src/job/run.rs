@@ -1,10 +1,13 @@
 //! The resources of a job: memory, threads, scratch folder, checkpoint and observer.
 
-use super::Checkpoint;
-use crate::request::{Forecast, Resources, Stages, Unwatched};
+use super::checkpoint::{Checkpoint, manifest};
+use super::fit::Fit;
+use crate::request::{Forecast, Resources, Stages, TrainOptions, Unwatched};
+use crate::{Error, Result};
+use kstore::checkpoint::Journal;
 use kstore::pass::{Engine, Observer};
 use kstore::scratch::Scratch;
-use kstore::{CancelToken, Workers, budget, rayon};
+use kstore::{CancelToken, Selected, Workers, budget, rayon};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -136,6 +139,27 @@ impl<'a> Run<'a> {
     /// A watch that times the stages, keeps the warnings, and stops where the cancel token asks for it.
     pub(crate) fn watched(&self) -> Watch<'_> {
         Watch { stages: self.stages, cancel: &self.cancel, seconds: Mutex::default(), warnings: Mutex::default() }
+    }
+
+    /// Where the passes of the run are found: with other processes, or in its checkpoint.
+    ///
+    /// # Errors
+    /// The errors of [`Checkpoint::open`] and of joining the processes; a run that is to go on from a checkpoint and shares its passes.
+    pub(super) fn journal(
+        &self,
+        fit: &Fit,
+        selected: &Selected,
+        training: &TrainOptions,
+    ) -> Result<Option<Journal<'a>>> {
+        let Some(engine) = self.engine else {
+            return self.checkpoint.as_ref().map(|checkpoint| checkpoint.open(fit, selected, training)).transpose();
+        };
+        if self.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.resume) {
+            let why = "processes that share a run go on from the states in their folder; leave it out";
+            return Err(Error::option("resume", "", why));
+        }
+        engine.join(&manifest(fit, selected, training, &[])?)?;
+        Ok(Some(Journal::through(engine)))
     }
 }
 

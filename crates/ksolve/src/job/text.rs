@@ -1,8 +1,7 @@
 //! The values of a job in JSON, as the texts that people type.
 
-use super::Fit;
 use crate::request::MetricSource;
-use crate::solver::SolverFamily;
+use crate::solver::{self, SolverFamily};
 use kapprox::metric::Metric;
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 use std::fmt::Display;
@@ -37,14 +36,14 @@ pub(super) mod optional {
 
 /// Solvers by their names.
 pub(super) mod family {
-    use super::{Deserialize, Deserializer, Error, Fit, Serializer, SolverFamily};
+    use super::{Deserialize, Deserializer, Error, Serializer, SolverFamily, solver};
 
     pub(crate) fn serialize<S: Serializer>(family: &&'static SolverFamily, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(family.name)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<&'static SolverFamily, D::Error> {
-        Ok(Fit::solver(&String::deserialize(from)?).map_err(D::Error::custom)?.family)
+        solver::named(&String::deserialize(from)?).map_err(D::Error::custom)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The training options of a fit: fills in every default and refuses every contradiction.
 
-use super::Fit;
-use super::fit::Checked;
+use super::candidates::Candidates;
+use super::fit::{Checked, Fit};
 use crate::folds::FoldSpec;
 use crate::request::{LandmarkSource, MetricSource, TrainOptions};
 use crate::solver::parameter::{FOLDS, NODES, TOLERANCE};
@@ -12,7 +12,6 @@ use kapprox::Spec;
 use kapprox::landmark::Effort;
 use kstore::condition::shown_rows;
 use kstore::{Selected, TextOptions};
-use std::str::FromStr;
 
 /// Default rank.
 const RANK: usize = 1000;
@@ -20,58 +19,6 @@ const RANK: usize = 1000;
 const TOLERANCE_CAP: usize = 4000;
 /// Default number of folds, where there is something to choose.
 const FOLD_COUNT: usize = 5;
-/// Default number of candidate rows for each landmark: selection then costs less than the fit.
-const CANDIDATES_PER_RANK: u64 = 20;
-/// Fewest candidate rows by default.
-const FEWEST_CANDIDATES: u64 = 50_000;
-
-/// Rows that landmarks are chosen among.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Candidates {
-    /// Every row: a pass for each round of the scheme.
-    All,
-    /// A uniform sample of so many rows, held in memory.
-    Rows(u64),
-}
-
-impl std::fmt::Display for Candidates {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::All => f.write_str("all"),
-            Self::Rows(n) => write!(f, "{n}"),
-        }
-    }
-}
-
-impl FromStr for Candidates {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let rows = || text.replace('_', "").parse().ok().filter(|n: &f64| *n >= 1.0 && n.fract() == 0.0 && *n <= 9e15);
-        match text {
-            "all" => Ok(Self::All),
-            _ => rows()
-                .map(|n| Self::Rows(n as u64))
-                .ok_or_else(|| Error::option("candidates", text, "expected a number of rows, or all")),
-        }
-    }
-}
-
-impl Candidates {
-    /// The default number of rows that landmarks are chosen among: max(20·rank, 50,000).
-    pub fn of_rank(rank: usize) -> Self {
-        Self::Rows(CANDIDATES_PER_RANK.saturating_mul(rank as u64).max(FEWEST_CANDIDATES))
-    }
-
-    /// The number of rows; `None` for all.
-    pub fn rows(self) -> Option<usize> {
-        match self {
-            Self::All => None,
-            Self::Rows(n) => Some(usize::try_from(n).unwrap_or(usize::MAX)),
-        }
-    }
-}
 
 impl Fit {
     /// The options of training, with every default filled in.

@@ -12,7 +12,7 @@
 //! the diagonal of M, one of low rank its leading eigenvectors.
 //!
 //! Where the features as they are explain next to nothing, their gradients say nothing either; then the rounds begin from a factor
-//! for each feature, found by [marginal likelihood](likelihood).
+//! for each feature, found by marginal likelihood.
 //!
 //! *Cost*: the rounds see a uniform sample that is held in memory; where the table has more rows, one round over all rows
 //! follows. *Passes over the table*: two for the sample, and five for that round.

@@ -9,10 +9,6 @@ use kstore::{KeptColumn, Reading, RowBuf, RowCursor, RowSource, Selected, TableR
 /// Rows that are read at once.
 pub(crate) const TILE: usize = 1024;
 
-/// Places where the texts of a tile are held at the same time: the tile, the rows of it that are written, the same as Arrow's
-/// arrays, and what the sink makes of them: a page and what it becomes, or a batch and its encoded form.
-pub const COPIES: usize = 6;
-
 pub(crate) struct Carried<'a> {
     source: &'a TableRows<f64>,
     cursor: Box<dyn RowCursor<f64> + Send + 'a>,

@@ -11,14 +11,15 @@
 mod carried;
 mod decision;
 mod evaluate;
+mod extras;
 mod table;
 mod top;
 mod typed;
 mod writer;
 
 pub use crate::score::{CalibrationBin, ClassificationScores, RegressionScores, TargetScores};
-pub use carried::COPIES;
 pub use evaluate::{Details, Evaluation, NoveltyScores};
+pub use extras::Extras;
 pub use table::Scores;
 pub use writer::Predicted;
 
@@ -39,7 +40,8 @@ use typed::{SeenRows, Typed};
 /// alone, in a batch, and in a table that the command predicts.
 ///
 /// ```
-/// use ksolve::job::{Fit, Predictor, Run};
+/// use ksolve::job::{Fit, Run};
+/// use ksolve::predict::Predictor;
 /// # let x: Vec<f64> = (0..200).map(|i| f64::from(i) / 20.0).collect();
 /// # let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
 /// let table = kstore::Table::from_rows(&x, 1, &y)?;
@@ -133,7 +135,7 @@ impl Predictor {
     /// The bytes of the model's file.
     ///
     /// # Errors
-    /// The errors of [`Model::to_bytes`].
+    /// The errors of [`crate::Model::to_bytes`].
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         either!(self, typed => typed.model.to_bytes())
     }
@@ -225,31 +227,6 @@ const NOISE: f64 = 1.0;
 /// The standard deviation of `units` times the variance of the noise.
 fn deviation(noise: f64, units: f64) -> f64 {
     (noise * units).sqrt()
-}
-
-/// What is computed for every row beside its scores.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extras {
-    /// The scores that classes are decided by, of models that have classes.
-    pub scores: bool,
-    /// Probabilities of the classes, of models that have them.
-    pub probabilities: bool,
-    /// Coordinates along the components that the model holds beside its predictions, of fisher fitted with `components`.
-    pub components: bool,
-    /// Standard deviations, of ridge regression fitted with `std`.
-    pub std: bool,
-    /// Squared distances from the components, of kpca fitted with `novelty`.
-    pub novelty: bool,
-    /// Pre-images, of kpca fitted with `novelty`.
-    pub preimages: bool,
-    /// The coordinate outside the span of the features, of `features` by a projection.
-    pub residual: bool,
-}
-
-impl Extras {
-    fn has_quadratic(self) -> bool {
-        self.std || self.novelty
-    }
 }
 
 impl Predictor {

@@ -1,7 +1,8 @@
 //! Predictions of a model for the rows of a table, segment by segment, in the order of the rows.
 
-use super::Extras;
+use super::extras::Extras;
 use super::typed::{Typed, narrowed};
+use crate::job::Run;
 use crate::model::Outputs;
 use crate::request::Stages;
 use crate::{Error, PreImages, Result};
@@ -109,7 +110,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
     /// Scores every selected row and hands the segments to `deliver`, in row order. Returns the number of rows.
     pub(super) fn run(
         &self,
-        run: &crate::job::Run<'_>,
+        run: &Run<'_>,
         lanes: usize,
         mut deliver: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
@@ -147,6 +148,21 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let (row, value) = (rows[at * rows.len() / values.len()], values[at]);
         let (path, row) = self.selected.table().locate(row).unwrap_or((Path::new("the table"), row));
         Err(Error::NotFinitePrediction { path: path.to_path_buf(), row, what, value })
+    }
+}
+
+impl<T: Real> Typed<T> {
+    pub(super) fn scores(
+        &self,
+        selected: &Selected,
+        extras: Extras,
+        held: Vec<Term>,
+        run: &Run<'_>,
+        deliver: impl FnMut(&Scores) -> Result<()> + Send,
+    ) -> Result<u64> {
+        let scorer = TableScorer::new(self, selected, extras)?;
+        let lanes = scorer.lanes(run.bytes(), run.workers().threads(), held)?;
+        scorer.run(run, lanes.count, deliver)
     }
 }
 

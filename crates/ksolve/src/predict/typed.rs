@@ -1,14 +1,11 @@
 //! A model of one precision at work on slices of rows.
 
-use super::table::TableScorer;
-use super::{Extras, Scores};
-use crate::job::Run;
 use crate::model::PredictScratch;
 use crate::{Classes, Error, Model, Result};
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::budget::Term;
-use kstore::{Scaler, Selected, Workers};
+use kstore::{Scaler, Workers};
 
 /// Rows that are scaled and scored at once.
 pub(super) const TILE: usize = 1024;
@@ -36,19 +33,6 @@ pub(super) struct SeenRows<T> {
 }
 
 impl<T: Real> Typed<T> {
-    pub(super) fn scores(
-        &self,
-        selected: &Selected,
-        extras: Extras,
-        held: Vec<Term>,
-        run: &Run<'_>,
-        deliver: impl FnMut(&Scores) -> Result<()> + Send,
-    ) -> Result<u64> {
-        let scorer = TableScorer::new(self, selected, extras)?;
-        let lanes = scorer.lanes(run.bytes(), run.workers().threads(), held)?;
-        scorer.run(run, lanes.count, deliver)
-    }
-
     pub(super) fn new(model: Model<T>) -> Result<Self> {
         let functions = model.functions()?;
         let (card, scaler) = (&model.card, model.scaler());

@@ -3,7 +3,7 @@
 use super::carried::{self, Carried};
 use super::decision::Part;
 use super::{Extras, Predictor, Scores};
-use crate::job::Run;
+use crate::job::{COPIES, Run};
 use crate::{Error, Result};
 use kstore::budget::Term;
 use kstore::sink::{self, Output, OutputColumn, Sink};
@@ -136,13 +136,13 @@ impl Predictor {
         let mut terms = vec![Term::new("row group being written", out.footprint(), "keep fewer columns with `keep`")];
         if let Some(kept) = kept {
             let source = carried::source(kept, TextLimit::default())?;
-            let texts = if kept.keeps_text() { carried::COPIES * TILE_TEXT } else { 0 };
+            let texts = if kept.keeps_text() { COPIES * TILE_TEXT } else { 0 };
             // the rows of a tile that are written once more
             let bytes = RowSource::<f64>::footprint(&source).at(2 * carried::TILE) + texts;
             terms.push(Term::new("columns that are carried along", bytes, "keep fewer columns with `keep`"));
         }
         terms.push(more(&out));
-        let texts = TextLimit::new(run.bytes(), self.spare(selected, extras, terms.clone(), run)?, carried::COPIES);
+        let texts = TextLimit::new(run.bytes(), self.spare(selected, extras, terms.clone(), run)?, COPIES);
         Ok(Begun { out, terms, texts })
     }
 }

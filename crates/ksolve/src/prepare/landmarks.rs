@@ -101,11 +101,10 @@ impl<T: Real> Mapping<'_, T> {
         let (seed, workers) = (options.seed, resources.workers);
         let given = OnLandmarks { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
         passes += options.map.passes();
-        let mut mapped =
-            Mapped { map: make(given)?, kernel, with: None, set: None, landmarks: Some((count, among)), passes };
+        let mut map = make(given)?;
         drop(observer);
-        tolerance::cut(&mut mapped, source, options, cut, resources)?;
-        Ok(mapped)
+        passes += tolerance::cut(&mut map, source, options, cut, resources)?;
+        Ok(Mapped { map, kernel, with: None, set: None, landmarks: Some((count, among)), passes })
     }
 
     /// Draws candidates, settles the kernel and chooses landmarks, for a solver that combines their kernel functions itself.

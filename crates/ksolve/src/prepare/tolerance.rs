@@ -2,9 +2,8 @@
 
 use crate::Result;
 use crate::certificate::Residuals;
-use crate::prepare::landmarks::Mapped;
 use crate::request::{PassShape, Resources, TrainOptions};
-use kapprox::Real;
+use kapprox::{FeatureMap, Real};
 use kstore::RowSource;
 
 /// Landmarks are chosen until they leave this share of the tolerance of the candidates' trace: candidates are a sample, and all rows
@@ -12,27 +11,26 @@ use kstore::RowSource;
 pub(crate) const AIM: f64 = 0.9;
 
 /// Cuts the map down to the smallest rank within the tolerance, where there is one, in one pass over all rows; warns where no rank
-/// of the map is.
+/// of the map is. Returns the number of passes.
 ///
 /// *Flops*: those of the map. *Bytes*: a tile of features.
 pub(crate) fn cut<T: Real>(
-    mapped: &mut Mapped<T>,
+    map: &mut Box<dyn FeatureMap<T>>,
     source: &dyn RowSource<T>,
     options: &TrainOptions,
     cut: PassShape,
     resources: &Resources<'_>,
-) -> Result<()> {
-    let Some(tolerance) = options.tolerance else { return Ok(()) };
+) -> Result<u64> {
+    let Some(tolerance) = options.tolerance else { return Ok(0) };
     let (range, name) = (source.range(), "rank within the tolerance");
     let observer = resources.stages.stage(name, Some(range.end - range.start));
-    let fold = Residuals { map: &*mapped.map, tile: cut.tile };
+    let fold = Residuals { map: &**map, tile: cut.tile };
     let (state, _) = cut.pass(1, resources, &*observer).resume(name, source, &fold)?;
     drop(observer);
-    mapped.passes += 1;
-    let there = mapped.map.dims().1;
+    let there = map.dims().1;
     match state.rank_within(tolerance) {
         Some(rank) if rank < there => {
-            mapped.map.truncate(rank);
+            map.truncate(rank);
         }
         Some(_) => {}
         None => {
@@ -46,5 +44,5 @@ pub(crate) fn cut<T: Real>(
             ));
         }
     }
-    Ok(())
+    Ok(1)
 }

@@ -3,17 +3,19 @@
 //! It stands below the solvers, which read it: [`TrainOptions`] define the result, [`Resources`] change no bit of it, [`ProblemSize`] and
 //! [`PassShape`] say what is held and how passes are cut, and [`FitRequest`] is all of these together.
 
+mod fit_request;
+mod forecast;
 mod metric;
 mod options;
 mod resources;
 mod size;
-mod stage;
 
+pub use fit_request::{FitRequest, RowAccess};
+pub use forecast::{Forecast, Stage};
+pub(crate) use forecast::{fit, plans};
 pub use metric::{KnownMetric, MetricForm, MetricSource};
 pub(crate) use options::NO_EXACT;
 pub use options::{LandmarkSource, Scaling, TrainOptions};
 pub use resources::{Resources, Stages, Unwatched};
 pub(crate) use size::{MEDIAN_ROWS, MEDIANS, map_shape};
 pub use size::{PassShape, ProblemSize, tile_rows};
-pub use stage::{FitRequest, Forecast, RowAccess, Stage};
-pub(crate) use stage::{fit, plans};

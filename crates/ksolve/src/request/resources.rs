@@ -1,10 +1,10 @@
 //! What a fit may use, and who watches it.
 
-use crate::request::Forecast;
-use kstore::Workers;
+use super::{Forecast, PassShape};
 use kstore::checkpoint::Journal;
 use kstore::pass::Observer;
 use kstore::scratch::Scratch;
+use kstore::{Pass, Workers};
 
 /// The resources that a training run may use. None of them changes a bit of the result.
 #[derive(Clone, Copy)]
@@ -27,6 +27,15 @@ impl std::fmt::Debug for Resources<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let threads = self.workers.threads();
         f.debug_struct("Resources").field("memory", &self.memory).field("threads", &threads).finish_non_exhaustive()
+    }
+}
+
+impl PassShape {
+    /// A pass with this cut, in `lanes` lanes, with a journal where there is one.
+    pub(crate) fn pass<'a>(self, lanes: usize, resources: &'a Resources<'a>, observer: &'a dyn Observer) -> Pass<'a> {
+        let Self { tile, segment, prefetch, .. } = self;
+        let Resources { workers, journal, .. } = *resources;
+        Pass { tile, segment, lanes, prefetch, workers, observer, journal }
     }
 }
 

@@ -3,14 +3,13 @@
 //! Tiles and segments are functions of the sizes and define the order of every sum. Lanes and prefetch come from the budget and define
 //! nothing.
 
-use super::{LandmarkSource, MetricSource, Resources, Scaling, TrainOptions};
+use super::{LandmarkSource, MetricSource, Scaling, TrainOptions};
 use crate::Result;
 use kapprox::Real;
 use kapprox::landmark::ChoiceSize;
 use kapprox::map::MapRequest;
 use kapprox::map::nystrom::STRIP;
-use kstore::pass::Observer;
-use kstore::{Footprint, Pass, Reading, RowBuf, RowSource, Selected};
+use kstore::{Footprint, Reading, RowBuf, RowSource, Selected};
 
 /// Number of rows the median distance is taken over: half a million pairs, which give the median within 1 %.
 pub(crate) const MEDIAN_ROWS: usize = 1000;
@@ -79,15 +78,6 @@ pub struct PassShape {
     pub prefetch: usize,
 }
 
-impl PassShape {
-    /// A pass with this cut, in `lanes` lanes, with a journal where there is one.
-    pub(crate) fn pass<'a>(self, lanes: usize, resources: &'a Resources<'a>, observer: &'a dyn Observer) -> Pass<'a> {
-        let Self { tile, segment, prefetch, .. } = self;
-        let Resources { workers, journal, .. } = *resources;
-        Pass { tile, segment, lanes, prefetch, workers, observer, journal }
-    }
-}
-
 /// Number of rows of a tile, for rows of d features mapped to p.
 pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
     let fit = TILE_BYTES / ((d + p).max(1) * element);
@@ -102,12 +92,12 @@ impl ProblemSize {
     pub(crate) fn of_selected<T: Real>(
         selected: &Selected,
         options: &TrainOptions,
-        resources: &Resources<'_>,
+        threads: usize,
         t: usize,
         folds: usize,
     ) -> Result<Self> {
         let source = selected.rows::<T>(Reading::default())?;
-        Self::of(&source, options, resources, t, folds)
+        Self::of(&source, options, threads, t, folds)
     }
 
     /// The sizes of a fit of the rows of `source` with `t` targets and so many folds.
@@ -117,7 +107,7 @@ impl ProblemSize {
     pub(crate) fn of<T: Real>(
         source: &dyn RowSource<T>,
         options: &TrainOptions,
-        resources: &Resources<'_>,
+        threads: usize,
         t: usize,
         folds: usize,
     ) -> Result<Self> {
@@ -169,7 +159,7 @@ impl ProblemSize {
             medians: if options.scaling == Scaling::Asinh { MEDIANS } else { 0 },
             cursor,
             held,
-            threads: resources.workers.threads(),
+            threads,
             keeps: false,
         })
     }

@@ -14,7 +14,7 @@ use std::fmt::Debug;
 
 /// A method that learns linear functions of the features.
 pub trait Solver<T: Real>: Debug + Send + Sync {
-    /// True for a solver that reads the features in many passes, by [`StoredFeatures`]: they are kept where there is room.
+    /// True for a solver that reads the features in many passes, by [`crate::features::StoredFeatures`]: they are kept where there is room.
     fn keeps(&self) -> bool {
         false
     }
@@ -125,12 +125,12 @@ impl SolverFamily {
     /// True where rows are held out under these settings: to choose a penalty, or to learn probabilities.
     pub(crate) fn compares(&self, settings: &Settings) -> bool {
         let reads_folds = self.parameters.iter().any(|parameter| parameter.name == parameter::FOLDS.name);
-        reads_folds && (settings.penalties().len() > 1 || settings.flag(&super::svm::PROBABILITIES))
+        reads_folds && (settings.penalties().len() > 1 || settings.flag(&parameter::PROBABILITIES))
     }
 
     /// The task under these settings: ridge regression learns values or classes, as its parameter `task` says.
     pub fn task(&self, settings: &Settings) -> Task {
-        match settings.word(&super::ridge::TASK) {
+        match settings.word(&parameter::TASK) {
             Some("classification") => Task::Classification,
             _ => self.task,
         }
@@ -160,7 +160,7 @@ impl<'a> FitRequest<'a> {
         };
         let moment_columns = solver.moment_columns(&options, t);
         let source = selected.rows::<T>(Reading::default())?;
-        let shape = ProblemSize::of(&source, &options, resources, t, folds)?;
+        let shape = ProblemSize::of(&source, &options, resources.workers.threads(), t, folds)?;
         let shape = ProblemSize { keeps: solver.keeps(), moment_columns, ..shape };
         Ok(Self { options, resources, shape, weighted: selected.is_weighted() })
     }

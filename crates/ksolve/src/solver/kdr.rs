@@ -23,9 +23,9 @@
 //! coordinate covariances via gradients", JMLR 7, 2006.
 
 use super::kpca::sign;
-use super::parameter::{COMPONENTS, LAMBDA, Parameter, TOLERANCE};
+use super::parameter::{COMPONENTS, LAMBDA, Parameter, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Figure, Fitted, Penalty, Projection, Settings, Solver, SolverFamily, gradients, ridge};
+use super::{Figure, Fitted, Penalty, Projection, Settings, Solver, SolverFamily, gradients};
 use crate::features::FitData;
 use crate::model::Basis;
 use crate::request::{FitRequest, MetricSource, PassShape, ProblemSize, TrainOptions};
@@ -44,7 +44,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "kdr",
     about: "kernel dimension reduction: the directions of the columns that a target depends on, and what each column counts",
     task: Task::Regression,
-    parameters: &[ridge::TASK, Parameter { default: Some("2"), ..COMPONENTS }, TARGET_KERNEL, LAMBDA, TOLERANCE],
+    parameters: &[TASK, Parameter { default: Some("2"), ..COMPONENTS }, TARGET_KERNEL, LAMBDA, TOLERANCE],
     make: |settings| Ok(Box::new(KernelDimensionReduction::new(settings)?)),
 };
 
@@ -63,7 +63,7 @@ struct KernelDimensionReduction {
 
 impl KernelDimensionReduction {
     fn new(settings: &Settings) -> Result<Self> {
-        let target_kernel = match (settings.kernel(&TARGET_KERNEL), settings.word(&ridge::TASK)) {
+        let target_kernel = match (settings.kernel(&TARGET_KERNEL), settings.word(&TASK)) {
             (None, word) if word != Some("classification") => Some(Spec::parse("gaussian()")?),
             (given, _) => given,
         };

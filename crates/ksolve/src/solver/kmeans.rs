@@ -13,7 +13,7 @@
 //! 10, 1998, section 5; Wang, Gittens, Mahoney, "Scalable kernel k-means clustering with Nyström approximation", JMLR 20, 2019.
 
 use super::lloyd::{self, Space};
-use super::parameter::{self, CLUSTERS, STARTS, TOLERANCE};
+use super::parameter::{CLUSTERS, STARTS, TOLERANCE};
 use super::{Figure, Fitted, Solver, SolverFamily};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{PassShape, ProblemSize};
@@ -28,7 +28,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     parameters: &[CLUSTERS, STARTS, TOLERANCE],
     make: |settings| {
         Ok(Box::new(KernelKMeans {
-            clusters: parameter::clusters(settings)?,
+            clusters: lloyd::clusters(settings)?,
             starts: settings.count(&STARTS).unwrap_or_default(),
         }))
     },

@@ -12,6 +12,7 @@
 //! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982; Arthur, Vassilvitskii,
 //! "k-means++", SODA 2007. On the sphere: Dhillon, Modha, "Concept decompositions", Machine Learning 42, 2001.
 
+use super::parameter::{CLUSTERS, Settings};
 use crate::features::{self, FitData, StoredFeatures, Tile};
 use crate::request::{PassShape, ProblemSize};
 use crate::strips::Pool;
@@ -23,6 +24,16 @@ use kapprox::landmark::ClusterSums;
 use kstore::checkpoint::Steps;
 use kstore::key::{Purpose, Stream};
 use kstore::{Merge, Plan, Workers};
+
+/// The value of the parameter `clusters`, the number of groups.
+///
+/// # Errors
+/// [`Error::Missing`] where it was not given.
+pub(super) fn clusters(settings: &Settings) -> Result<usize> {
+    settings
+        .count(&CLUSTERS)
+        .ok_or_else(|| Error::missing(CLUSTERS.name, settings.solver, "it is the number of groups, such as 8"))
+}
 
 /// Points that one thread assigns at once.
 const STRIP: usize = 288;

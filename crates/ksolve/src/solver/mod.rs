@@ -1,7 +1,7 @@
 //! Solvers: the methods that learn functions of the features.
 //!
 //! A solver sees rows as features `phi` (and targets `y`), in as many passes as it likes, and leaves t linear functions of
-//! the features: wᵀphi(x) + c. What they mean is its [`Task`]: values, scores of classes, coordinates, or nearness to
+//! the features: wᵀphi(x) + c. What they mean is its [`crate::Task`]: values, scores of classes, coordinates, or nearness to
 //! centres. Saving, predicting and evaluating know nothing else of it. One that needs no features may combine kernel functions
 //! of landmarks, or of all rows, instead ([`crate::request::RowAccess`]).
 //! To add a solver: one file here with its `FAMILY`, one line in [`registry()`].
@@ -46,7 +46,7 @@ pub(crate) use held_out::AT_EACH;
 pub use parameter::{Options, Parameter, Penalty, Settings, Value};
 pub use svm::{OneClass, Svm, Svr};
 
-use crate::Result;
+use crate::{Error, Result};
 use kstore::named::Registry;
 
 static SOLVERS: Registry<SolverFamily> = Registry::new(&[
@@ -83,6 +83,15 @@ pub fn registry() -> Vec<&'static SolverFamily> {
 /// The solver of a name; `None` where there is none.
 pub fn by_name(name: &str) -> Option<&'static SolverFamily> {
     SOLVERS.by_name(name)
+}
+
+/// The solver of a name.
+///
+/// # Errors
+/// [`Error::Option`] for a name that no solver has.
+pub fn named(name: &str) -> Result<&'static SolverFamily> {
+    let known = || registry().iter().map(|family| family.name).collect::<Vec<_>>().join(", ");
+    by_name(name).ok_or_else(|| Error::option("solver", name, format!("give one of {}", known())))
 }
 
 /// Makes a solver of another crate known by its name, in this process and from now on: jobs, model files, and the options and

@@ -21,9 +21,9 @@
 //! subspaces and submanifolds", Pattern Recognition 44, 2011.
 
 use super::kpca::sign;
-use super::parameter::{COMPONENTS, TOLERANCE};
+use super::parameter::{COMPONENTS, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Figure, Fitted, Solver, SolverFamily, ridge};
+use super::{Figure, Fitted, Solver, SolverFamily};
 use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{Error, FoldGram, Result, Task};
@@ -36,7 +36,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "spca",
     about: "supervised principal components: the directions that depend most on a target",
     task: Task::Regression,
-    parameters: &[ridge::TASK, COMPONENTS, TARGET_KERNEL, TOLERANCE],
+    parameters: &[TASK, COMPONENTS, TARGET_KERNEL, TOLERANCE],
     make: |settings| {
         Ok(Box::new(SupervisedPca {
             components: settings.count(&COMPONENTS).unwrap_or_default(),

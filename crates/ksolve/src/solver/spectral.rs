@@ -19,7 +19,7 @@
 //! Malik, "Spectral grouping using the Nyström method", IEEE TPAMI 26, 2004.
 
 use super::lloyd::{self, Space};
-use super::parameter::{self, CLUSTERS, STARTS, TOLERANCE};
+use super::parameter::{CLUSTERS, STARTS, TOLERANCE};
 use super::{Figure, Fitted, Solver, SolverFamily};
 use crate::features::{FitData, StoredFeatures, Sums, Wanted};
 use crate::request::{PassShape, ProblemSize};
@@ -38,7 +38,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     parameters: &[CLUSTERS, STARTS, TOLERANCE],
     make: |settings| {
         Ok(Box::new(Spectral {
-            clusters: parameter::clusters(settings)?,
+            clusters: lloyd::clusters(settings)?,
             starts: settings.count(&STARTS).unwrap_or_default(),
         }))
     },

@@ -164,7 +164,7 @@ fn planned<T: Real>(
     t: usize,
     resources: &Resources<'_>,
 ) -> Result<(PassShape, Vec<kstore::Plan>)> {
-    let mut shape = ProblemSize::of_selected::<T>(selected, options, resources, t, 1)?;
+    let mut shape = ProblemSize::of_selected::<T>(selected, options, resources.workers.threads(), t, 1)?;
     let map = &mut shape.map;
     map.p *= kernels;
     map.making += (kernels - 1) * map.footprint.fixed;

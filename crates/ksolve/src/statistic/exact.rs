@@ -13,8 +13,8 @@
 //! Reference: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13, 2012, equations 3 and
 //! 5.
 
+use super::options::StatisticOptions;
 use super::relabel::{Choices, p_value};
-use super::run::StatisticOptions;
 use super::{Measured, PValues, require};
 use crate::prepare::{candidates, plan};
 use crate::request::{PassShape, ProblemSize, Resources, tile_rows};

@@ -71,7 +71,10 @@ pub fn represent<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Represented> {
     let training = options.training(&options.kernel);
-    let shape = ProblemSize { keeps: true, ..ProblemSize::of_selected::<T>(selected, &training, resources, 0, 1)? };
+    let shape = ProblemSize {
+        keeps: true,
+        ..ProblemSize::of_selected::<T>(selected, &training, resources.workers.threads(), 0, 1)?
+    };
     let place = |shape: &ProblemSize, cut: PassShape| -> (FeatureTier, Plan) {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let plan = plan::pass_features("herding", shape, cut, resources.memory)

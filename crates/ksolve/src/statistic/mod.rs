@@ -47,11 +47,13 @@ mod herding;
 mod hsic;
 mod mmd;
 mod null;
+mod options;
 mod relabel;
 mod run;
 
 pub use herding::{Herd, Represented, herd, represent};
-pub use run::{Compared, StatisticOptions, measure};
+pub use options::StatisticOptions;
+pub use run::{Compared, measure};
 
 use crate::features::FitData;
 use crate::request::{PassShape, ProblemSize};

@@ -1,18 +1,16 @@
 //! The run of a statistic on tables: scaling, maps and the memory plan.
 
+use super::options::StatisticOptions;
 use super::{Compares, Outcome, StatisticFamily, exact};
 use crate::features::{self, FeatureTier, FitData, Points};
 use crate::gram::{GramScratch, GramState};
 use crate::prepare::landmarks::{Mapped, Mapping};
 use crate::prepare::plan;
 use crate::prepare::survey::{self, Survey};
-use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, Scaling, TrainOptions};
-use crate::task::Task;
+use crate::request::{PassShape, ProblemSize, Resources, TrainOptions};
 use crate::train::prepared::check;
 use crate::{Error, Folds, Result, Targets};
 use kapprox::Real;
-use kapprox::kernel::Spec;
-use kapprox::map::MapSpec;
 use kstore::source::Chained;
 use kstore::{Plan, Reading, RowSource, Selected, Statistics, StatisticsFold, TableRows};
 
@@ -30,58 +28,6 @@ impl<'a> Compared<'a> {
         match self {
             Self::Samples(first, second) => vec![first, second],
             Self::Columns(rows) => vec![rows],
-        }
-    }
-}
-
-/// The options of a statistic, which define the result for given rows.
-#[derive(Clone, Debug)]
-pub struct StatisticOptions {
-    /// Scaling of the features, over all rows of the test.
-    pub scaling: Scaling,
-    /// The kernel of two samples, or of the first columns; a median still to be taken is taken on a sample of all rows.
-    pub kernel: Spec,
-    /// The kernel of the second columns; not read for two samples.
-    pub other: Spec,
-    /// The map from rows to features.
-    pub map: MapSpec,
-    /// The landmark scheme, or the table with the landmarks, for maps that have some.
-    pub landmarks: LandmarkSource,
-    /// Number of rows that landmarks are chosen among; `None` for all.
-    pub candidates: Option<usize>,
-    /// Number of features of each map.
-    pub rank: usize,
-    /// Number of random labellings.
-    pub permutations: usize,
-    /// Seed of every random choice.
-    pub seed: u64,
-}
-
-impl StatisticOptions {
-    /// The default options with a kernel: standard scaling, 300 landmarks by randomly pivoted Cholesky among 50,000
-    /// rows, 1,000 permutations, seed 0.
-    pub fn new(kernel: Spec) -> Self {
-        Self {
-            scaling: Scaling::default(),
-            other: kernel.clone(),
-            kernel,
-            map: MapSpec::default(),
-            landmarks: LandmarkSource::default(),
-            candidates: Some(50_000),
-            rank: 300,
-            permutations: 1000,
-            seed: 0,
-        }
-    }
-
-    pub(super) fn training(&self, kernel: &Spec) -> TrainOptions {
-        TrainOptions {
-            scaling: self.scaling,
-            map: self.map.clone(),
-            landmarks: self.landmarks.clone(),
-            candidates: self.candidates,
-            seed: self.seed,
-            ..TrainOptions::new(Task::Components, kernel.clone(), self.rank)
         }
     }
 }
@@ -106,7 +52,7 @@ pub fn measure<T: Real>(
     let unscaled = open::<T>(&tables, &Reading::default())?;
     let source = chain(&unscaled)?;
     options.kernel.check_features(source.shape().features)?;
-    let shape = ProblemSize { keeps: true, ..ProblemSize::of(&source, &training, resources, 0, 1)? };
+    let shape = ProblemSize { keeps: true, ..ProblemSize::of(&source, &training, resources.workers.threads(), 0, 1)? };
     let stage = |cut: PassShape| match options.map.is_exact() {
         true => exact::plan(&shape, resources.memory, options.permutations),
         false => last::<T>(family, &shape, options, cut, resources).1,

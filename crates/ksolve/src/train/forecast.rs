@@ -1,18 +1,38 @@
 //! What a run would need: its stages with their memory, their passes, and the bytes that these read. How long they take is not told: that
 //! depends on the solver, the map and the machine, and each stage shows its own rate once it is at work.
 
-use super::run;
-use crate::Result;
-use crate::request::{FitRequest, Forecast, PassShape, Resources, RowAccess, TrainOptions, fit};
+use crate::request::{FitRequest, Forecast, PassShape, Resources, RowAccess, Stage, TrainOptions, fit};
 use crate::solver::Solver;
 use crate::train::prepared;
+use crate::{FoldSpec, Result, metric};
 use kapprox::Real;
 use kstore::checkpoint::Journal;
 use kstore::{Reading, RowBuf, RowSource, Selected};
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 /// Time in which rows are read to tell the bytes of a row.
 const READING: Duration = Duration::from_millis(150);
+
+/// The folds are those of solvers that hold rows out; for others there are none.
+pub(super) fn own_folds<'a, T: Real>(options: &'a TrainOptions, solver: &dyn Solver<T>) -> Cow<'a, TrainOptions> {
+    match solver.holds_out() || options.folds == FoldSpec::None {
+        true => Cow::Borrowed(options),
+        false => Cow::Owned(TrainOptions { folds: FoldSpec::None, ..options.clone() }),
+    }
+}
+
+/// The stages of a run: those of the solver, and behind the statistics the learning of a metric, where one is learned.
+pub(super) fn all_stages<T: Real>(
+    solver: &dyn Solver<T>,
+    view: RowAccess,
+    work: &FitRequest<'_>,
+) -> Result<(PassShape, Vec<Stage>)> {
+    let (cut, mut stages) = solver.stages(view, work)?;
+    let metric = metric::stage::<T>(work)?;
+    stages.splice(1..1, metric);
+    Ok((cut, stages))
+}
 
 /// The forecast of a run. Reads the labels, where there are some, and the first rows; writes nothing.
 ///
@@ -24,7 +44,7 @@ pub fn forecast<T: Real>(
     solver: &dyn Solver<T>,
     resources: &Resources<'_>,
 ) -> Result<Forecast> {
-    let options = run::own_folds(options, solver);
+    let options = own_folds(options, solver);
     let known = prepared::known(selected, &options, resources)?;
     let work = FitRequest::new::<T>(selected, &options, resources, known, solver)?;
     of(selected, solver, solver.view(&work)?, &work)
@@ -56,7 +76,7 @@ fn of<T: Real>(
     view: RowAccess,
     work: &FitRequest<'_>,
 ) -> Result<Forecast> {
-    let (cut, stages) = run::all_stages(solver, view, work)?;
+    let (cut, stages) = all_stages(solver, view, work)?;
     // what does not fit is not tried either
     let row_bytes = if fit(&stages) { row_bytes(selected, cut)? } else { None };
     Ok(Forecast { rows: work.shape.n, cut, stages, threads: work.shape.threads, row_bytes })

@@ -1,36 +1,15 @@
 //! The run of every solver: one list of stages, one sequence of passes.
 
-use super::forecast;
+use super::forecast::{self, all_stages, own_folds};
 use super::trained::{Parts, Trained};
 use crate::features::FeatureTier;
 use crate::prepare::plan::last;
-use crate::request::{FitRequest, PassShape, Resources, RowAccess, Stage, TrainOptions, plans};
+use crate::request::{FitRequest, Resources, RowAccess, TrainOptions, plans};
 use crate::solver::{Fitted, Solver};
 use crate::train::prepared::{self, Prepared};
-use crate::{Certificate, Error, FoldSpec, Result, metric};
+use crate::{Certificate, Error, Result};
 use kapprox::Real;
 use kstore::{Plan, Selected};
-use std::borrow::Cow;
-
-/// The folds are those of solvers that hold rows out; for others there are none.
-pub(super) fn own_folds<'a, T: Real>(options: &'a TrainOptions, solver: &dyn Solver<T>) -> Cow<'a, TrainOptions> {
-    match solver.holds_out() || options.folds == FoldSpec::None {
-        true => Cow::Borrowed(options),
-        false => Cow::Owned(TrainOptions { folds: FoldSpec::None, ..options.clone() }),
-    }
-}
-
-/// The stages of a run: those of the solver, and behind the statistics the learning of a metric, where one is learned.
-pub(super) fn all_stages<T: Real>(
-    solver: &dyn Solver<T>,
-    view: RowAccess,
-    work: &FitRequest<'_>,
-) -> Result<(PassShape, Vec<Stage>)> {
-    let (cut, mut stages) = solver.stages(view, work)?;
-    let metric = metric::stage::<T>(work)?;
-    stages.splice(1..1, metric);
-    Ok((cut, stages))
-}
 
 /// Learns with a solver.
 ///

@@ -113,7 +113,7 @@ pub(super) fn plan<T: Real>(
     let folds = if options.blocks { folds.max(metric::BLOCKS) } else { folds };
     let folds = if options.score == Score::Cv { folds } else { 1 };
     let training = TrainOptions { candidates: Some(options.sample), ..options.training.clone() };
-    let mut shape = ProblemSize::of_selected::<T>(selected, &training, resources, t, folds)?;
+    let mut shape = ProblemSize::of_selected::<T>(selected, &training, resources.workers.threads(), t, folds)?;
     // every row of the sample is a candidate, and they are in memory anyway
     shape.candidates = None;
     let rows = usize::try_from(shape.n).unwrap_or(usize::MAX).min(options.sample);

@@ -1,8 +1,8 @@
 //! Fits that are tried on a part of the rows of a search, and scored on another part.
 
 use crate::folds::FoldSpec;
-use crate::job::{Fit, Fitted, Predictor, Run};
-use crate::predict::Evaluation;
+use crate::job::{Fit, Fitted, Run};
+use crate::predict::{Evaluation, Predictor};
 use crate::request::Scaling;
 use crate::solver::{parameter, ridge};
 use crate::{Error, Folds, Result, Task};

@@ -1,6 +1,7 @@
 //! The job as a caller outside the command has it: rows from anywhere, one call, a model that predicts.
 
-use ksolve::job::{CancelToken, ElementType, Fit, Fitted, Predictor, Run};
+use ksolve::job::{CancelToken, ElementType, Fit, Fitted, Run};
+use ksolve::predict::Predictor;
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Label, Selection, Table};
 

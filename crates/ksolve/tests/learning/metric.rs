@@ -3,7 +3,8 @@
 use kapprox::Spec;
 use kapprox::metric::Metric;
 use ksolve::AnyModel;
-use ksolve::job::{ElementType, Fit, Predictor, Run};
+use ksolve::job::{ElementType, Fit, Run};
+use ksolve::predict::Predictor;
 use ksolve::request::Scaling;
 use ksolve::request::{KnownMetric, MetricForm, MetricSource};
 use kstore::Table;

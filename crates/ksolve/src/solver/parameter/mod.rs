@@ -17,10 +17,9 @@ mod settings;
 mod shared;
 
 pub use settings::{Options, Settings};
-pub(super) use shared::clusters;
 pub use shared::{
     C, CLASS_WEIGHT, CLUSTERS, COMPONENTS, COSTS, EMBEDDED, FOLDS, GAP, INTERCEPT, LAMBDA, LAMBDAS, NEIGHBOURS, NODES,
-    NOVELTY, NU, Penalty, STARTS, STEPS, TOLERANCE, UNCENTRED,
+    NOVELTY, NU, PROBABILITIES, Penalty, STARTS, STEPS, TASK, TOLERANCE, UNCENTRED,
 };
 
 use crate::solver::ClassWeight;

@@ -1,7 +1,6 @@
 //! Parameters that several solvers read.
 
-use super::{Interval, Parameter, ParameterKind, Settings};
-use crate::{Error, Result};
+use super::{Interval, Parameter, ParameterKind};
 
 /// How strongly coefficients are held down: one number in either of two conventions.
 ///
@@ -55,6 +54,22 @@ pub const C: Parameter = Parameter {
 
 /// The parameter `C` of a solver that compares several penalties.
 pub const COSTS: Parameter = Parameter { kind: ParameterKind::Penalties { several: true, zero: false }, ..C };
+
+/// The parameter `task`: values or classes.
+pub const TASK: Parameter = Parameter {
+    name: "task",
+    kind: ParameterKind::Word(&["regression", "classification"]),
+    default: Some("regression"),
+    about: "What the target is: regression, or classification (one against the rest, labels kept)",
+};
+
+/// The parameter `probabilities`: rows are held out to learn how scores become probabilities.
+pub const PROBABILITIES: Parameter = Parameter {
+    name: "probabilities",
+    kind: ParameterKind::Flag,
+    default: None,
+    about: "Learn probabilities from rows held out, for predict `probabilities`",
+};
 
 /// The parameter `tolerance`: the trace error that chooses the rank. Every solver on features reads it.
 pub const TOLERANCE: Parameter = Parameter {
@@ -174,13 +189,3 @@ pub const STARTS: Parameter = Parameter {
     default: Some("10"),
     about: "Number of starts on a sample of the rows; the best one goes on",
 };
-
-/// The value of the parameter `clusters`, the number of groups.
-///
-/// # Errors
-/// [`Error::Missing`] where it was not given.
-pub(in crate::solver) fn clusters(settings: &Settings) -> Result<usize> {
-    settings
-        .count(&CLUSTERS)
-        .ok_or_else(|| Error::missing(CLUSTERS.name, settings.solver, "it is the number of groups, such as 8"))
-}

@@ -13,7 +13,7 @@ use crate::model::{Basis, Intercept};
 use crate::prepare::landmarks::Mapping;
 use crate::prepare::{plan, whole};
 use crate::request::{FitRequest, LandmarkSource, PassShape, ProblemSize, Resources, Stage, TrainOptions};
-use crate::solver::{Figure, Fitted, Solved, explained};
+use crate::solver::{Fitted, Solved, explained};
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 use kapprox::Real;
@@ -110,7 +110,7 @@ pub(super) fn fit<T: Real>(
         intercept: dual.intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
         lambda: Some(lambda),
         method: Some(method),
-        figures: dual.found.as_ref().map_or(Vec::new(), figures),
+        figures: dual.found.as_ref().map_or(Vec::new(), CgSolution::figures),
         left_out: dual.left_out,
         train: Some(score(dual.errors.as_ref(), y.as_ref())),
         weights: dual.coefficients,
@@ -127,13 +127,6 @@ pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-pub(super) fn figures(found: &CgSolution) -> Vec<Figure> {
-    vec![
-        Figure { name: "iterations", values: found.iterations.iter().map(|i| *i as f64).collect() },
-        Figure { name: "residual", values: found.residuals.clone() },
-    ]
 }
 
 /// Mean squared error over targets, and the share of their variance that is explained.

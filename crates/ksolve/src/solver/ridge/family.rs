@@ -3,7 +3,7 @@
 use super::Ridge;
 use crate::Task;
 use crate::solver::SolverFamily;
-use crate::solver::parameter::{FOLDS, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, TOLERANCE};
+use crate::solver::parameter::{FOLDS, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, TASK, TOLERANCE};
 
 pub(crate) const FAMILY: SolverFamily = SolverFamily {
     name: "ridge",
@@ -30,14 +30,6 @@ pub(crate) const FAMILY: SolverFamily = SolverFamily {
         WEIGHTS,
     ],
     make: |settings| Ok(Box::new(Ridge::new(settings))),
-};
-
-/// Values or classes.
-pub const TASK: Parameter = Parameter {
-    name: "task",
-    kind: ParameterKind::Word(&["regression", "classification"]),
-    default: Some("regression"),
-    about: "What the target is: regression, or classification (one against the rest, labels kept)",
 };
 
 /// Ranks of the surface.

@@ -14,8 +14,7 @@
 //! Technometrics 21, 1979.
 
 use super::head::squared_errors;
-use super::surface::heed;
-use super::system::System;
+use super::system::{System, heed};
 use crate::{GramState, Result, RidgeOptions};
 use kstore::Workers;
 use kstore::pass::Observer;

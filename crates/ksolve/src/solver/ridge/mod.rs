@@ -4,9 +4,9 @@
 //!
 //! | way | rows as | passes after statistics and landmarks |
 //! |---|---|---|
-//! | [`direct`] | features | one for the Gram matrix of every fold and the certificate of every rank: the whole rank x lambda x fold surface; one more for the error of classes, one for leave-one-out |
-//! | [`pcg`] | kernel values with landmarks | one, and one for every iteration whose kernel values are not kept |
-//! | [`exact`] | rows in memory | none: the rows are loaded once |
+//! | `direct` | features | one for the Gram matrix of every fold and the certificate of every rank: the whole rank x lambda x fold surface; one more for the error of classes, one for leave-one-out |
+//! | `pcg` | kernel values with landmarks | one, and one for every iteration whose kernel values are not kept |
+//! | `exact` | rows in memory | none: the rows are loaded once |
 
 mod direct;
 mod exact;
@@ -27,7 +27,7 @@ use crate::prepare::plan;
 use crate::request::{self, FitRequest, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
 use crate::{Error, FoldSpec, Intercept, Result, Task};
 pub(crate) use family::FAMILY;
-pub use family::{IMPORTANCE, LOO, METHOD, PRECONDITIONER, RANKS, RESIDUAL, SELECT, STD, TASK, WEIGHTS};
+pub use family::{IMPORTANCE, LOO, METHOD, PRECONDITIONER, RANKS, RESIDUAL, SELECT, STD, WEIGHTS};
 pub use head::{RidgeFit, RidgeOptions, fit};
 pub use iterative::sketch::Preconditioner;
 use kapprox::Real;

@@ -8,7 +8,6 @@
 //! in scratch either, one for every iteration and one for the training error. *Time*: kernel blocks, 4m rows of a sketch for the
 //! preconditioner, and a reading of the blocks in every iteration, of which there are as many as halvings of the residual.
 
-use super::exact::figures;
 use super::iterative::blocks::{Blocks, READ_AHEAD, Room};
 use super::iterative::cg::{self, Norm, Until};
 use super::iterative::constant::Constant;
@@ -160,7 +159,7 @@ pub(super) fn fit<T: Real>(
         intercept: intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
         lambda: Some(run.lambda),
         method: Some(why(ridge, kept, sums.rows, wide)),
-        figures: figures(&found),
+        figures: found.figures(),
         train: Some(sums.score(&errors)),
         passes: 1 + passes,
         weights: found.x,

@@ -2,7 +2,7 @@
 
 use super::gcv;
 use super::head::{head, squared_errors};
-use super::system::System;
+use super::system::{System, heed};
 use crate::{Error, GramState, Head, Result, RidgeOptions};
 use kstore::Workers;
 use kstore::pass::Observer;
@@ -220,10 +220,6 @@ fn warning(surface: &Surface, state: &GramState) -> Option<String> {
         surface.cells.len(),
         state.precision(),
     ))
-}
-
-pub(super) fn heed(observer: &dyn Observer) -> Result<()> {
-    if observer.stop() { Err(kstore::Error::Interrupted.into()) } else { Ok(()) }
 }
 
 /// The coefficients that every left-out fold gave for some cells, to score its rows with.

@@ -10,18 +10,18 @@
 //! *Cost*: that of one fit for every fold and penalty (less for the warm starts), and of one more. *Bytes*: beside those of a fit the
 //! scores of all rows for every penalty.
 
-use super::group::{Space, Watch, begin, solve_group};
+use super::group::{Watch, begin, solve_group};
 use super::lagrangian::{Problem, Rows};
 use super::loss::{Loss, Row};
 use super::sample::{self, Sample};
+use super::space::Space;
 use super::{
-    Best, HELD_OUT, LOSS, PAIRS, PROBABILITIES, Solved, Terms, fitted, group, plan, solve_all, stages, view,
-    warn_of_gap,
+    Best, HELD_OUT, LOSS, PAIRS, Solved, Terms, fitted, group_size, plan, solve_all, stages, view, warn_of_gap,
 };
 use crate::features::{self, FitData, StoredFeatures, Wanted};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::held_out::{self, Compared, Function, HeldOut};
-use crate::solver::parameter::{FOLDS, GAP, STEPS};
+use crate::solver::parameter::{FOLDS, GAP, PROBABILITIES, STEPS};
 use crate::solver::{ClassWeight, Fitted, Penalty, Settings, Solver};
 use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt};
 use kapprox::Real;
@@ -112,7 +112,7 @@ impl Svm {
 
     /// Number of machines that are solved together: those against the rest share their rows, a pair has its own.
     fn together(&self, n: usize, p: usize, machines: usize) -> usize {
-        if self.pairs { 1 } else { group(n, p, machines) }
+        if self.pairs { 1 } else { group_size(n, p, machines) }
     }
 
     /// Solves some machines without a fold's rows, at every penalty, and returns them with the passes that they took.

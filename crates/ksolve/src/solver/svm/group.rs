@@ -1,38 +1,13 @@
 //! Problems that are solved together, by common passes over the features.
 
 use super::lagrangian::{Mark, Problem, Rows, Terms};
-use super::newton::Newton;
 use super::passes;
+use super::space::{Best, Space};
 use crate::Result;
 use crate::features::StoredFeatures;
-use crate::strips::Pool;
 use kapprox::Real;
 use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
 use kstore::pass::Observer;
-
-#[derive(Clone, Debug)]
-pub(super) struct Best {
-    pub(super) w: Vec<f64>,
-    pub(super) b: f64,
-    pub(super) primal: f64,
-    pub(super) dual: f64,
-    /// Number of support vectors: rows with β⁺ ≠ 0 at the last step.
-    pub(super) support: usize,
-}
-
-impl Best {
-    /// The point without its certificate.
-    pub(super) fn uncertified(&self) -> Self {
-        Self { primal: f64::INFINITY, dual: f64::NEG_INFINITY, ..self.clone() }
-    }
-
-    /// The relative duality gap (P − D)/max(|P|, |D|), which bounds how far P is above the optimum.
-    pub(super) fn gap(&self) -> f64 {
-        let scale = self.primal.abs().max(self.dual.abs()).max(f64::MIN_POSITIVE);
-        let known = self.primal.is_finite() && self.dual.is_finite();
-        if known { ((self.primal - self.dual) / scale).max(0.0) } else { f64::INFINITY }
-    }
-}
 
 /// The gaps and the passes of a run of several problems.
 #[derive(Default)]
@@ -71,27 +46,6 @@ pub(super) const NAME: &str = "newton";
 pub(super) struct Watch<'a> {
     pub(super) observer: &'a dyn Observer,
     pub(super) journal: Option<&'a Journal<'a>>,
-}
-
-pub(super) struct Space<T> {
-    pub(super) p: usize,
-    /// A factor of Newton's equations, p x p.
-    matrix: Vec<f64>,
-    panels: Pool<Vec<T>>,
-    /// Equations that no problem uses now. They are kept because new ones would be pages that the system has to clear.
-    pub(super) spare: Vec<Newton<T>>,
-}
-
-impl<T> Space<T> {
-    pub(super) fn new(p: usize) -> Self {
-        Self { p, matrix: vec![0.0; p * p], panels: Pool::default(), spare: Vec::new() }
-    }
-
-    /// Lends the matrix to buffers for another type, and frees the other buffers.
-    fn lend<U>(&mut self) -> Space<U> {
-        (self.spare, self.panels) = (Vec::new(), Pool::default());
-        Space { p: self.p, matrix: std::mem::take(&mut self.matrix), panels: Pool::default(), spare: Vec::new() }
-    }
 }
 
 /// Starts the problems at other solutions, where there are some: one pass.

@@ -31,10 +31,10 @@
 //! for support vector machine", Optimization Methods and Software 35, 2020. The squared hinge, smooth itself, is Newton's
 //! method of Keerthi, DeCoste, "A modified finite Newton method for fast solution of large scale linear SVMs", JMLR 6, 2005.
 
-use super::group::{Best, Space};
 use super::loss::{Loss, Row};
 use super::newton::Newton;
 use super::search::{self, Curve};
+use super::space::{Best, Space};
 use crate::Intercept;
 use crate::features::Tile;
 use crate::strips::Pool;

@@ -32,6 +32,7 @@ mod one_class;
 mod passes;
 mod sample;
 mod search;
+mod space;
 mod svr;
 
 pub use classes::Svm;
@@ -41,7 +42,7 @@ pub(super) use svr::SVR;
 pub use svr::Svr;
 
 use super::parameter::{
-    CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE,
+    CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, LAMBDAS, PROBABILITIES, Parameter, ParameterKind, STEPS, TOLERANCE,
 };
 use super::{Figure, Fitted, Solver, SolverFamily, held_out};
 use crate::features::{self, FitData, StoredFeatures};
@@ -50,11 +51,12 @@ use crate::prepare::plan;
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::{Result, Task};
 use faer::Mat;
-use group::{Best, Outcome, Space, Watch, begin, prove, solve_group};
+use group::{Outcome, Watch, begin, prove, solve_group};
 use kapprox::Real;
 use kstore::Plan;
 use lagrangian::{Problem, Rows, Terms};
 use sample::Sample;
+use space::{Best, Space};
 
 pub(super) const SVM: SolverFamily = SolverFamily {
     name: "svm",
@@ -69,13 +71,6 @@ pub(super) const PAIRS: Parameter = Parameter {
     kind: ParameterKind::Flag,
     default: None,
     about: "A machine for every pair of classes, not one for each class against the rest",
-};
-
-pub(super) const PROBABILITIES: Parameter = Parameter {
-    name: "probabilities",
-    kind: ParameterKind::Flag,
-    default: None,
-    about: "Learn probabilities from rows held out, for predict `probabilities`",
 };
 
 pub(super) const LOSS: Parameter = Parameter {
@@ -97,7 +92,7 @@ const ROW: usize = 3 * WIDE;
 const PATIENCE: usize = 30;
 
 /// Number of problems that are solved together: as many as the shape allows.
-fn group(n: usize, p: usize, problems: usize) -> usize {
+fn group_size(n: usize, p: usize, problems: usize) -> usize {
     let (equations, multipliers) = (newton::bytes(p), n.saturating_mul(ROW).max(1));
     (EQUATIONS / equations).min(MULTIPLIERS / multipliers).clamp(1, problems.max(1))
 }
@@ -105,7 +100,7 @@ fn group(n: usize, p: usize, problems: usize) -> usize {
 /// Adds the memory for solving so many problems to the plan, with `targets` bytes of targets for each row.
 fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, targets: usize, problems: usize) -> Plan {
     let (n, p, t) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, problems.max(1));
-    let (e, together) = (shape.element, group(n, shape.map.p, problems));
+    let (e, together) = (shape.element, group_size(n, shape.map.p, problems));
     let panels = shape.threads * WIDE * p * PANEL.min(p);
     plan.term("targets of all rows", n.saturating_mul(targets) + features::values_bytes(n, targets), "")
         .term("multipliers and values of all rows", n.saturating_mul(ROW * together), "")
@@ -164,7 +159,7 @@ fn solve_all<T: Real, R: Rows + Send>(
     watch: Watch<'_>,
 ) -> Result<Solved> {
     let terms = Terms { patience: patience::<T>(), ..terms };
-    let together = group(kept.n, kept.p, rows.len());
+    let together = group_size(kept.n, kept.p, rows.len());
     let (mut sample, mut solved) = (None, Solved::default());
     let sampled = sample::passes(kept.n, kept.p);
     solved.passes += sampled;

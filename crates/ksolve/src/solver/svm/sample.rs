@@ -3,9 +3,10 @@
 //! The first steps of a cold start see most rows free, and cost p² flops for each of them. On an eighth of the rows, or a few
 //! for every feature, they cost next to nothing, and end near enough that on all rows few are free.
 
-use super::group::{Best, NAME, Space, Watch, solve_group};
+use super::group::{NAME, Watch, solve_group};
 use super::lagrangian::{Problem, Rows, Terms};
 use super::loss::Row;
+use super::space::{Best, Space};
 use crate::Result;
 use crate::features::StoredFeatures;
 use kapprox::Real;

@@ -20,9 +20,9 @@ mod gram;
 mod smo;
 mod solvers;
 
-use super::group::Best;
 use super::lagrangian::Terms;
 use super::loss::Row;
+use super::space::Best;
 use super::{Solved, fitted, held_out};
 use crate::features::FitData;
 use crate::features::Points::Rows;

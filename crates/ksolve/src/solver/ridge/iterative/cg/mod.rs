@@ -11,6 +11,7 @@
 //!
 //! *Cost of an iteration*: one product, one application of the preconditioner, 10·n·t flops; *bytes*: [`bytes`].
 
+mod solution;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use crate::{Error, Result};
 use faer::{Mat, MatMut, MatRef};
 use kstore::checkpoint::{Journal, Steps};
 use kstore::pass::Observer;
+pub(crate) use solution::CgSolution;
 use state::{Column, State};
 
 /// Iterations between two computations of the true residual.
@@ -45,9 +47,6 @@ fn patience(n: usize) -> usize {
 
 /// How much larger than the recurrence's rᵀM⁻¹r the true one is where the directions begin anew.
 const DRIFTED: f64 = 4.0;
-
-/// A relative residual from which on the solution is of no use: its fitted values may be off by as much as a tenth of the target.
-const USELESS: f64 = 0.1;
 
 /// A symmetric positive definite matrix A, with a preconditioner M⁻¹ near its inverse.
 pub(crate) trait Positive {
@@ -75,33 +74,6 @@ pub(crate) struct Until<'a> {
     pub(crate) tolerance: f64,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) journal: Option<&'a Journal<'a>>,
-}
-
-/// The solution, and how the iteration went.
-#[derive(Clone, Debug)]
-pub(crate) struct CgSolution {
-    /// The solution x, n x t.
-    pub(crate) x: Mat<f64>,
-    pub(crate) iterations: Vec<usize>,
-    /// True residual of each column in the norm asked for, as a share of the norm of its right side.
-    pub(crate) residuals: Vec<f64>,
-    /// False where a column ended above the residual that was asked for.
-    pub(crate) converged: bool,
-}
-
-impl CgSolution {
-    pub(crate) fn residual(&self) -> f64 {
-        self.residuals.iter().copied().fold(0.0, f64::max)
-    }
-
-    /// Refuses a solution that is too far off to be of use; `remedy` says what to do.
-    ///
-    /// # Errors
-    /// [`Error::NoSolution`].
-    pub(crate) fn check(&self, remedy: &'static str) -> Result<()> {
-        let (residual, iterations) = (self.residual(), self.iterations.iter().copied().max().unwrap_or(0));
-        if residual < USELESS { Ok(()) } else { Err(Error::NoSolution { residual, iterations, remedy }) }
-    }
 }
 
 /// Bytes for n unknowns and t right sides, the right sides and the solution among them.

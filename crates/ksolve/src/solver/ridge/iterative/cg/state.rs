@@ -1,6 +1,6 @@
 //! The state of conjugate gradient between iterations, and how it is saved.
 
-use super::CgSolution;
+use super::solution::CgSolution;
 use faer::{Mat, MatRef};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 

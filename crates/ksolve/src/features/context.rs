@@ -1,0 +1,77 @@
+//! What a visit of the features needs: how passes are cut, and buffers for the features of a block.
+
+use crate::request::{PassShape, Resources};
+use crate::strips::for_each_strip;
+use faer::{MatMut, MatRef};
+use kapprox::{FeatureMap, Real};
+use kstore::pass::{Engine, Observer};
+use kstore::{Pass, RowBlock, Workers};
+
+/// Rows that are transposed by one thread at a time.
+const TURNED: usize = 64;
+
+#[derive(Clone, Copy)]
+pub(super) struct VisitContext<'a> {
+    pub(super) cut: PassShape,
+    pub(super) resources: &'a Resources<'a>,
+    pub(super) seed: u64,
+    /// Bytes for copies that only save time.
+    pub(super) spare: usize,
+}
+
+impl<'a> VisitContext<'a> {
+    /// Who shares the passes of the run.
+    pub(super) fn engine(&self) -> Option<&'a dyn Engine> {
+        self.resources.journal.and_then(|journal| journal.engine())
+    }
+
+    /// A pass that gives tiles one after the other in row order, with all threads on each: solvers do not merge states.
+    pub(super) fn pass<'p>(&self, observer: &'p dyn Observer) -> Pass<'p>
+    where
+        'a: 'p,
+    {
+        Pass { journal: None, ..self.cut.pass(1, self.resources, observer) }
+    }
+}
+
+/// Features of a tile, column-major as the map gives them and row-major as they are kept.
+#[derive(Default)]
+pub(super) struct Buffers<T> {
+    pub(super) columns: Vec<T>,
+    pub(super) rows: Vec<T>,
+    pub(super) diag: Vec<f64>,
+    pub(super) partial: Vec<f64>,
+}
+
+impl<T: Real> Buffers<T> {
+    /// Computes the features of a block, column-major in `columns` and row-major in `rows`.
+    pub(super) fn fill(&mut self, map: &dyn FeatureMap<T>, block: &RowBlock<'_, T>, workers: &Workers) {
+        let size = block.len() * map.dims().1;
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.resize(size, T::ZERO);
+        self.fill_into(&mut rows, map, block, workers);
+        self.rows = rows;
+    }
+
+    /// Computes the features of a block, column-major in `columns` and row-major in `rows` (b x p).
+    pub(super) fn fill_into(
+        &mut self,
+        rows: &mut [T],
+        map: &dyn FeatureMap<T>,
+        block: &RowBlock<'_, T>,
+        workers: &Workers,
+    ) {
+        let (b, p) = (block.len(), map.dims().1);
+        self.columns.resize(b * p, T::ZERO);
+        let x = MatRef::from_row_major_slice(block.x, b, block.d);
+        map.apply(x, MatMut::from_column_major_slice_mut(&mut self.columns, b, p), workers);
+        let columns = &self.columns;
+        for_each_strip(workers, rows, TURNED * p, |strip, rows| {
+            let first = strip * TURNED;
+            for j in 0..p {
+                let column = &columns[j * b + first..][..rows.len() / p];
+                column.iter().enumerate().for_each(|(i, value)| rows[i * p + j] = *value);
+            }
+        });
+    }
+}
