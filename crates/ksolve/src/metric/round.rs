@@ -18,6 +18,9 @@ use kstore::{Coded, MemoryRows, Pass, Reading, RowSource};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Rows of a fold that tell one lambda from the next.
+const FOLD_ROWS: u64 = 400;
+
 pub(super) struct Rows<'a, T: Real> {
     /// The rows, scaled, before the metric.
     pub(super) source: &'a dyn RowSource<T>,
@@ -87,28 +90,44 @@ impl<T: Real> Rows<'_, T> {
         Ok(Round { metric, kernel: mapped.kernel, lambda, error, expansion, passes: mapped.passes + 1 })
     }
 
-    /// The place of the best lambda and its held-out error, by steps downhill from the place `near`; of equal errors the larger lambda.
-    /// One round resembles the one before, so that a step or two cost less than the systems of all lambdas.
+    /// The place of the best lambda and its held-out error. The place is found by steps downhill from `near`, as one round resembles the
+    /// one before, and by the largest fold alone where that has many rows; of equal errors the larger lambda is the better.
     fn lambda(&self, gram: &GramState, near: usize, observer: &dyn Observer) -> Result<(usize, f64)> {
+        let workers = self.resources.workers;
         let mut system = System::new(gram.features(), &self.targets.centre(), Intercept::default());
+        let largest = (0..gram.folds().len()).max_by_key(|fold| gram.folds()[*fold].rows).unwrap_or(0);
+        let folds = match gram.folds()[largest].rows < FOLD_ROWS {
+            true => 0..gram.folds().len(),
+            false => largest..largest + 1,
+        };
         let (mut errors, mut best) = ([None; LAMBDAS.len()], near);
         loop {
             let around = best.saturating_sub(1)..LAMBDAS.len().min(best + 2);
             let new: Vec<usize> = around.clone().filter(|place| errors[*place].is_none()).collect();
             let lambdas: Vec<f64> = new.iter().map(|place| LAMBDAS[*place]).collect();
             let ridge = plan::ridge(gram.features(), &lambdas, self.targets.centre());
-            let surface = Surface::by_folds(gram, &ridge, &mut system, self.resources.workers, observer)?;
+            let surface = Surface::by_folds(gram, &ridge, &mut system, folds.clone(), workers, observer)?;
             for (place, cell) in new.iter().zip(&surface.cells) {
-                errors[*place] = Some(cell.cv_mse.filter(|error| error.is_finite()).unwrap_or(f64::INFINITY));
+                let error = if folds.len() > 1 { cell.cv_mse } else { cell.fold_mse.get(largest).copied().flatten() };
+                errors[*place] = Some(error.unwrap_or(f64::INFINITY));
             }
             let error = |place: &usize| errors[*place].unwrap_or(f64::INFINITY);
             let next = around.rev().min_by(|a, b| error(a).total_cmp(&error(b))).unwrap_or(best);
             if next == best {
-                let found = Some((best, error(&best))).filter(|(_, error)| error.is_finite());
-                return found.ok_or(Error::NoCell { precision: <T as kstore::Real>::NAME });
+                break;
             }
             best = next;
         }
+        // what is definite without one fold may not be so without another
+        for (place, lambda) in LAMBDAS.iter().enumerate().skip(best) {
+            let ridge = plan::ridge(gram.features(), &[*lambda], self.targets.centre());
+            let all = 0..gram.folds().len();
+            let surface = Surface::by_folds(gram, &ridge, &mut system, all, workers, observer)?;
+            if let Some(error) = surface.cells[0].cv_mse.filter(|error| error.is_finite()) {
+                return Ok((place, error));
+            }
+        }
+        Err(Error::NoCell { precision: <T as kstore::Real>::NAME })
     }
 
     /// The average M of the outer products of the gradients of a round's function, with respect to the rows before its metric; d x d.

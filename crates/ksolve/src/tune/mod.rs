@@ -210,8 +210,10 @@ impl<'a, T: Real> Search<'a, T> {
 
     fn learn(&self, kernel: Spec, form: MetricForm, enough: &dyn Fn(usize) -> bool) -> Result<Learned> {
         let training = TrainOptions { kernel, ..self.options.training.clone() };
+        let sample = picked(&self.sample, 0..metric::sampled(self.sample.len() as u64, self.sample.d));
+        let rows = self.with_targets(&sample)?;
         let request = MetricRequest {
-            source: &self.held,
+            source: &rows,
             survey: &self.survey,
             targets: &self.targets,
             options: &training,
@@ -219,9 +221,9 @@ impl<'a, T: Real> Search<'a, T> {
             enough,
         };
         // a score that needs no folds has none; errors of rounds are held-out ones
-        let own = metric::folds(training.seed, self.held.len() as u64)?;
+        let own = metric::folds(training.seed, rows.len() as u64)?;
         let folds = if self.folds.count() > 1 { &self.folds } else { &own };
-        request.learn_on((&self.held, &self.sample), folds, form, false)
+        request.learn_on((&rows, &sample), folds, form, false)
     }
 
     /// Measures the next kernel, or learns its metric by rounds until so many are `enough`, unless `memory` recalls the result. Returns the
@@ -292,10 +294,15 @@ impl<'a, T: Real> Search<'a, T> {
     /// Loads the rows of the rung at hand: the first of the sample, in the order of their numbers.
     fn load(&mut self) -> Result<()> {
         let Some(size) = self.sizes.get(self.done.len()) else { return Ok(()) };
-        let rows = candidates::in_row_order(picked(&self.sample, 0..*size))?;
-        let PassShape { tile, segment, .. } = self.cut;
-        self.rows = candidates::with_targets(rows, &self.held, Pass::new(tile, segment, self.resources.workers))?;
+        self.rows = self.with_targets(&picked(&self.sample, 0..*size))?;
         Ok(())
+    }
+
+    /// Some rows of the sample with their targets, in the order of their numbers.
+    fn with_targets(&self, some: &RowSample<T>) -> Result<MemoryRows<T>> {
+        let PassShape { tile, segment, .. } = self.cut;
+        let rows = candidates::in_row_order(some.clone())?;
+        candidates::with_targets(rows, &self.held, Pass::new(tile, segment, self.resources.workers))
     }
 
     /// Ends the search and returns its result, the first kernel where there was nothing to choose from.

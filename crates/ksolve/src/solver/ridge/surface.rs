@@ -6,6 +6,7 @@ use super::system::{System, heed};
 use crate::{Error, GramState, Head, Result, RidgeOptions};
 use kstore::Workers;
 use kstore::pass::Observer;
+use std::ops::Range;
 
 /// The scores of one rank and lambda.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -61,7 +62,7 @@ impl Surface {
         observer: &dyn Observer,
     ) -> Result<Self> {
         let mut system = System::new(state.features(), &options.target_centre, options.intercept);
-        let mut surface = Self::by_folds(state, options, &mut system, workers, observer)?;
+        let mut surface = Self::by_folds(state, options, &mut system, 0..state.folds().len(), workers, observer)?;
         let scores = gcv::scores(state, options, &mut system, workers, observer)?;
         for (i, cell) in surface.cells.iter_mut().enumerate() {
             cell.gcv = scores[i % options.lambdas.len()][i / options.lambdas.len()];
@@ -71,11 +72,12 @@ impl Surface {
         Ok(surface)
     }
 
-    /// The errors of held-out rows alone, without generalised cross-validation. `system` is overwritten.
+    /// The errors of held-out rows alone, of these folds, without generalised cross-validation. `system` is overwritten.
     pub(crate) fn by_folds(
         state: &GramState,
         options: &RidgeOptions,
         system: &mut System,
+        held_out: Range<usize>,
         workers: &Workers,
         observer: &dyn Observer,
     ) -> Result<Self> {
@@ -84,7 +86,7 @@ impl Surface {
         let mut sums = CellErrors::new(options, folds);
         if folds > 1 {
             check_folds(state)?;
-            for fold in (0..folds).filter(|fold| state.folds()[*fold].rows > 0) {
+            for fold in held_out.filter(|fold| state.folds()[*fold].rows > 0) {
                 system.assemble(state, Some(fold), workers)?;
                 for (l, lambda) in options.lambdas.iter().enumerate() {
                     heed(observer)?;
