@@ -1,6 +1,5 @@
 //! What is said of the columns of a table: which are features, which are not and why, and which are hardly meant to be.
 
-use crate::inspect::follows;
 use crate::progress::Progress;
 use crate::table::{Align, Table as Listing, count};
 use kstore::encoding::Code;
@@ -106,6 +105,18 @@ fn listed(names: &[&String]) -> String {
     let runs: Vec<String> = runs.collect();
     let more = if runs.len() > NAMED { ", …" } else { "" };
     format!("{}{more}", runs[..runs.len().min(NAMED)].join(", "))
+}
+
+/// True where two names are numbered one after the other, such as `x9` and `x10`.
+pub(crate) fn follows(name: &str, next: &str) -> bool {
+    let split = |name: &str| {
+        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        name[stem.len()..].parse::<u64>().ok().map(|number| (stem.to_string(), number))
+    };
+    match (split(name), split(next)) {
+        (Some((a, i)), Some((b, j))) => a == b && i + 1 == j,
+        _ => false,
+    }
 }
 
 /// The columns line by line.

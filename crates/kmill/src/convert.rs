@@ -2,61 +2,39 @@
 //!
 //! Columns are copied as they are, not by way of float64: an id of 64 bits arrives as it left.
 
-use crate::args::ConvertArgs;
-use crate::args::data::{Missing, SelectArgs};
-use crate::args::run::Run;
+use crate::args::{ConvertDataArgs, Run, RunArgs, parse};
 use crate::table::count;
 use crate::writer::{self, TableWriter};
-use crate::{Error, Result, output};
+use crate::{Error, Result, open, output};
+use clap::Args;
 use ksolve::job::ElementType;
 use kstore::budget::Term;
 use kstore::pass::lanes::{self, Lane};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{
-    KeptColumn, Kind, Pass, Reading, RowBlock, Selected, Selection, TILE_TEXT, Table, TextLimit, TextOptions, Workers,
+    KeptColumn, Kind, Missing, Pass, Reading, RowBlock, Selected, Selection, TILE_TEXT, Table, TextLimit, Workers,
 };
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// Opens the files; targets named `FILE.npy` join as column `y`. Also gives the target columns' names.
-///
-/// # Errors
-/// Files that cannot be opened or do not fit together.
-pub fn open(paths: &[PathBuf], text: &TextOptions, target: &[String]) -> Result<(Table, Vec<String>)> {
-    let table = Table::open_with(paths, text)?;
-    match target {
-        [file] if writer::is_npy(Path::new(file)) => {
-            let table = table.with_target_file(Path::new(file))?;
-            Ok((table, vec![kstore::source::TARGET.to_string()]))
-        }
-        names => Ok((table, names.to_vec())),
-    }
-}
-
-/// The selection that rows and columns of the command line make.
-pub fn selection(select: &SelectArgs, features: &[String], targets: Vec<String>) -> Selection {
-    Selection {
-        features: features.to_vec(),
-        targets,
-        rows: select.rows.clone(),
-        filter: select.condition.clone(),
-        missing: select.treated(),
-        ..Selection::default()
-    }
-}
-
-/// Refuses `--missing keep` where numbers are needed.
-///
-/// # Errors
-/// [`Error::Option`].
-pub fn only_convert_keeps(missing: Option<Missing>) -> Result<()> {
-    match missing {
-        Some(Missing::Keep) => {
-            let why = "only a conversion can leave values missing";
-            Err(Error::option("--missing", "keep", why, "choose error, drop, mean or indicator"))
-        }
-        _ => Ok(()),
-    }
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill convert table.parquet --target y -o table.npy      (target beside it, in table.y.npy)\n  \
+    kmill convert table.npy --target table.y.npy -o back.parquet\n  \
+    kmill convert a9a.svm --width 123 -o a9a.parquet\n  \
+    kmill convert export.csv --delimiter ';' --missing keep -o export.parquet\n\n\
+    Columns keep their type: integers of every size become int64, text stays text where the format has it (.npy has\n\
+    not), and no integer is rounded. --missing keep leaves missing values missing; by default they stop the run.")]
+pub(crate) struct ConvertArgs {
+    #[command(flatten)]
+    pub(crate) data: ConvertDataArgs,
+    #[arg(short, long, help = output::help("table goes"), value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// Type of the fractions among the features [default: their own; of all features in .npy the smallest exact one]
+    #[arg(long, value_parser = parse::word::<ElementType>, value_name = "f32|f64")]
+    pub(crate) precision: Option<ElementType>,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
 }
 
 /// The columns that are written, and their types in the output.
@@ -136,7 +114,7 @@ fn refused(table: &Table, row: u64, column: &OutputColumn, value: String) -> Err
 /// Selects the rows, and all columns or those that were named, then the targets. Also returns the number of targets.
 fn select(args: &ConvertArgs) -> Result<(Selected, usize)> {
     let select = &args.data.select;
-    let (table, targets) = open(&select.paths, &select.text.options(), &args.data.target)?;
+    let (table, targets) = open::table(&select.paths, &select.text.options(), &args.data.target)?;
     let mut features = match &args.data.features[..] {
         [] => table.schema().columns.iter().map(|column| column.name.clone()).collect(),
         named => table.columns_like(named)?,
@@ -145,8 +123,9 @@ fn select(args: &ConvertArgs) -> Result<(Selected, usize)> {
     features.retain(|name| !left_out.contains(name));
     let keep = [&features[..], &targets].concat();
     refuse_what_is_lost(&table, &keep, args)?;
-    let kept_complete = select.missing != Some(Missing::Keep);
-    let selection = Selection { keep, without_features: true, kept_complete, ..selection(select, &[], Vec::new()) };
+    let kept_complete = select.missing != Some(Missing::Mean);
+    let selection =
+        Selection { keep, without_features: true, kept_complete, ..open::selection(select, &[], Vec::new()) };
     Ok((table.select(&selection)?, features.len()))
 }
 
@@ -214,11 +193,6 @@ fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Re
 /// Runs `kmill convert` and prints its report.
 pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
     let run = args.run.resolve();
-    if let Some(missing @ (Missing::Mean | Missing::Indicator)) = args.data.select.missing {
-        let (why, name) = ("a conversion learns no means", kstore::Missing::from(missing).name());
-        let remedy = format!("use --missing drop or --missing keep here, or --missing {name} with fit");
-        return Err(Error::option("--missing", name, why, remedy));
-    }
     let (selected, features) = select(args)?;
     output::check(&args.output)?;
     output::spare(&args.output, output::inputs(selected.table()))?;

@@ -1,15 +1,27 @@
 //! `kmill demo`: generates a table, fits, evaluates, predicts, and shows the commands that do the same.
 
-use crate::args::run::Run;
-use crate::args::{Cli, Command, DemoArgs};
+use crate::args::{Run, RunArgs, parse};
 use crate::evaluate::EvaluateReport;
 use crate::generate;
 use crate::generators::{FRIEDMAN1, Recipe};
 use crate::report::FitReport;
 use crate::table::count;
-use crate::{Error, Result, evaluate, fit, inspect, output, predict};
+use crate::{Cli, Command, Error, Result, evaluate, fit, inspect, output, predict};
+use clap::Args;
 use clap::Parser;
 use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Rows to generate for training; a fifth as many for the test
+    #[arg(long, value_name = "N", value_parser = parse::whole, default_value = "100000")]
+    pub(crate) rows: u64,
+    /// Keep the tables, the model and the predictions in this folder [default: a temporary one, removed at the end]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keep: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
 
 /// The fit of the demo, beside its files: a surface of four ranks and thirteen lambdas in one pass.
 const LEARN: &str = "--target y --ranks 100..800";
@@ -156,7 +168,7 @@ mod tests {
         let (data, model) = (Path::new("a b.parquet"), Path::new("m"));
         let Command::Fit(fit) = parsed(&words, &[("", data), ("-o", model)], &args).unwrap() else { panic!() };
         assert_eq!(fit.job.data.select.paths, [data]);
-        let options = fit::FitOptions::new(&fit.job).unwrap();
+        let options = crate::pipeline::FitOptions::new(&fit.job).unwrap();
         assert_eq!(options.fit.settings().unwrap().to_json()["ranks"], serde_json::json!([100, 200, 400, 800]));
         assert!(matches!(parsed(&["evaluate"], &[("", model), ("", data)], &args), Ok(Command::Evaluate(_))));
         let line = parsed(&["predict"], &[("", model), ("", data), ("-o", model)], &args);

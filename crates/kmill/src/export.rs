@@ -12,16 +12,16 @@ use std::path::PathBuf;
     kmill export model.safetensors -o model.onnx\n  \
     python -c \"import onnxruntime as o; s = o.InferenceSession('model.onnx'); print(s.run(None, {'X': rows}))\"\n\n\
     The input X has the features in the order of `kmill inspect MODEL`, in the units of the table, as float64.")]
-pub struct ExportArgs {
+pub(crate) struct ExportArgs {
     /// A model written by `kmill fit`
     #[arg(value_name = "MODEL")]
-    pub model: PathBuf,
+    pub(crate) model: PathBuf,
     /// Where the file goes: .onnx
     #[arg(short, long, value_name = "OUT")]
-    pub output: PathBuf,
+    pub(crate) output: PathBuf,
     /// Neither progress nor warnings on stderr
     #[arg(short, long)]
-    pub quiet: bool,
+    pub(crate) quiet: bool,
 }
 
 /// Writes the model.

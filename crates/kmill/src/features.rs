@@ -1,12 +1,10 @@
 //! `kmill features`: the features of a map, for every row of a table, in a file.
 
-use crate::args::data::{CategoryArgs, SelectArgs};
-use crate::args::learn::MapArgs;
-use crate::args::{DataArgs, DiskArgs, EngineArgs, RunArgs, parse};
-use crate::fit::FitOptions;
+use crate::args::{CategoryArgs, DataArgs, DiskArgs, EngineArgs, MapArgs, RunArgs, SelectArgs, parse};
+use crate::pipeline::FitOptions;
 use crate::report::FitReport;
 use crate::table::count;
-use crate::{Error, Result, output, pipeline, predictor};
+use crate::{Error, Result, open, output, pipeline};
 use clap::Args;
 use ksolve::model::FEATURES;
 use ksolve::predict::{Extras, Predictor};
@@ -20,37 +18,36 @@ use std::path::PathBuf;
     kmill predict map.safetensors test.parquet --keep y -o phi_test.parquet\n\n\
     Columns phi_0, phi_1, …: their inner products are kernel values, so that any linear method on them is a kernel method.\n\
     With --residual the column residual too: the length of what lies outside their span, squared k(x, x) - |phi|^2.")]
-pub struct FeaturesArgs {
+pub(crate) struct FeaturesArgs {
     #[command(flatten)]
-    pub data: SelectArgs,
+    pub(crate) data: SelectArgs,
     /// Feature columns as names or globs, comma-separated [default: every column of numbers or text]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
-    pub features: Vec<String>,
+    pub(crate) features: Vec<String>,
     #[command(flatten)]
-    pub category: CategoryArgs,
+    pub(crate) category: CategoryArgs,
     #[command(flatten)]
-    pub learn: MapArgs,
+    pub(crate) learn: MapArgs,
     /// Take the smallest rank, up to --rank (then 4000 by default), with a relative trace error below this
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, help_heading = "Learning")]
-    pub tolerance: Option<String>,
+    pub(crate) tolerance: Option<String>,
     /// The coordinate outside the span of the features too, as `residual` (maps on landmarks)
     #[arg(long, help_heading = "Run")]
-    pub residual: bool,
+    pub(crate) residual: bool,
     /// Columns to carry along, before the features, comma-separated
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
-    pub keep: Vec<String>,
-    /// Where the features go: .parquet, .arrow, .csv, .tsv or .npy
-    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
-    pub output: PathBuf,
+    pub(crate) keep: Vec<String>,
+    #[arg(short, long, help = output::help("features go"), value_name = "OUT", help_heading = "Run")]
+    pub(crate) output: PathBuf,
     /// Also write the map as a model: predict gives the same features of new rows by it
     #[arg(long, value_name = "MODEL", help_heading = "Run")]
-    pub model: Option<PathBuf>,
+    pub(crate) model: Option<PathBuf>,
     #[command(flatten)]
-    pub disk: DiskArgs,
+    pub(crate) disk: DiskArgs,
     #[command(flatten)]
-    pub engine: EngineArgs,
+    pub(crate) engine: EngineArgs,
     #[command(flatten)]
-    pub run: RunArgs,
+    pub(crate) run: RunArgs,
 }
 
 /// What a fit leaves behind is counted in steps of so many bytes: it differs a little from run to run, and a budget that a
@@ -96,7 +93,7 @@ pub(crate) fn main(args: &FeaturesArgs) -> Result<()> {
     }
     let kept = match args.keep.is_empty() {
         true => None,
-        false => Some(predictor::kept(&selected, &args.data, &args.keep)?),
+        false => Some(open::kept(&selected, &args.data, &args.keep)?),
     };
     let start = kstore::budget::rss().unwrap_or(0);
     let beside = args.model.as_ref().unwrap_or(&args.output);

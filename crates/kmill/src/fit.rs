@@ -1,74 +1,46 @@
 //! `kmill fit`: turns the command line into a job of the library, and prints the report.
 
-use crate::args::learn::MapArgs;
-use crate::args::parse;
-use crate::args::run::Run;
-use crate::args::{DataArgs, FitArgs, JobArgs};
+use crate::args::{DiskArgs, EngineArgs, JobArgs, Run, RunArgs, parse};
+use crate::pipeline::FitOptions;
 use crate::report::FitReport;
-use crate::{Error, Result, convert, output, pipeline};
-use kapprox::Spec;
-use ksolve::job::Fit;
-use ksolve::solver::Options;
-use kstore::{Selected, Selection, Table, TextOptions};
+use crate::{Result, output, pipeline};
+use clap::Args;
 use std::path::PathBuf;
 
-/// A job of the library, and the table that it is of.
-#[derive(Clone, Debug)]
-pub(crate) struct FitOptions {
-    pub(crate) paths: Vec<PathBuf>,
-    pub(crate) text: TextOptions,
-    /// The kernels to combine, where weights of a sum are to be learned.
-    pub(crate) combine: Option<Vec<Spec>>,
-    /// The job, whose target may be one `.npy` file.
-    pub(crate) fit: Fit,
-}
-
-impl FitOptions {
-    /// The options of a fit, from the parsed command line.
-    pub(crate) fn new(job: &JobArgs) -> Result<Self> {
-        Self::with(&job.solver, &job.data, &job.learn.features, job.learn.solver.0.clone())
-    }
-
-    /// The options of a fit whose solver is given these parameters.
-    pub(crate) fn with(solver: &str, data: &DataArgs, learn: &MapArgs, given: Options) -> Result<Self> {
-        let rows = convert::selection(&data.select, &data.features, data.target.clone());
-        let fit = Fit::solver(solver)?
-            .options(given)
-            .rows(data.category.of(rows))
-            .scaling(learn.scale.unwrap_or_default())
-            .metric(learn.metric.clone().unwrap_or_default())
-            .kernel(learn.kernel.clone())
-            .map(learn.map.clone())
-            .seed(learn.seed)
-            .precision(learn.precision);
-        let fit = learn.landmarks.iter().cloned().fold(fit, Fit::landmarks);
-        let fit = learn.rank.into_iter().fold(fit, Fit::rank);
-        let fit = learn.candidates.into_iter().fold(fit, Fit::candidates);
-        if fit.task()?.has_target() && data.target.is_empty() {
-            let why = "it learns from a target; name its column: --target y";
-            return Err(Error::Missing { option: "--target", solver: solver.to_string(), why });
-        }
-        convert::only_convert_keeps(data.select.missing)?;
-        Ok(Self { paths: data.select.paths.clone(), text: data.select.text.options(), combine: None, fit })
-    }
-
-    /// The options with kernels whose weights are to be learned.
-    #[must_use]
-    pub(crate) fn combining(self, kernels: Option<&parse::Kernels>) -> Self {
-        Self { combine: kernels.map(|kernels| kernels.0.clone()), ..self }
-    }
-
-    /// The table, and the selection of the rows and columns that were asked for.
-    pub(crate) fn open(&self) -> Result<(Table, Selection)> {
-        let rows = self.fit.selected_rows();
-        let (table, targets) = convert::open(&self.paths, &self.text, &rows.targets)?;
-        Ok((table, self.fit.selection(Selection { targets, ..rows })?))
-    }
-
-    /// The job with the files open that it reads beside the table.
-    pub(crate) fn job(&self, selected: &Selected) -> Result<Fit> {
-        Ok(self.fit.clone().opened(selected, &self.text)?)
-    }
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  \
+    kmill fit ridge train.parquet --target y -o model.safetensors\n  \
+    kmill fit oneclass train.parquet --features '*,!id' --nu 0.01 -o model.safetensors\n\n\
+    kmill help which chooses a solver; kmill fit SOLVER --help has all options of one.",
+    after_long_help = "Examples:\n  \
+    kmill fit ridge train.parquet --target y -o model.safetensors\n  \
+    kmill fit ridge parts/ --target y --kernel 'gaussian(sigma=5)' --ranks 250..2000 --memory 512MiB -o m.safetensors\n  \
+    kmill fit ridge all.parquet --target y --rows ..427500 --task classification --folds blocks:6 -o m.safetensors\n  \
+    kmill fit kpca train.parquet --components 5 -o m.safetensors\n  \
+    kmill fit fisher train.parquet --target label --lambda 1e-5 -o m.safetensors\n  \
+    kmill fit svm train.parquet --target label --C 10 --scratch /fast/disk -o m.safetensors\n\n\
+    Lambda is per row: ridge minimises (1/n) sum (y - f(x))^2 + lambda |w|^2, so scikit-learn's alpha is lambda * n,\n\
+    and C of LIBSVM and of scikit-learn's logistic regression is 1/(2 n lambda)."
+)]
+pub(crate) struct FitArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Learn the weights of a sum of kernels from the target, in the place of --kernel: expressions with commas between
+    #[arg(long, value_name = "EXPRS", value_parser = parse::kernels, conflicts_with = "kernel", help_heading = "Learning")]
+    pub(crate) combine: Option<parse::Kernels>,
+    /// Where the model goes: a name that ends with .safetensors, or one without an extension
+    #[arg(short, long, value_name = "MODEL", help_heading = "Run")]
+    pub(crate) output: PathBuf,
+    /// Also write a page: surface, certificate, scaling, times
+    #[arg(long, value_name = "FILE.html", help_heading = "Run")]
+    pub(crate) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) disk: DiskArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
 }
 
 /// Fits a model, writes it and its page, and returns the report.
@@ -95,7 +67,7 @@ pub(crate) fn main(args: &FitArgs) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::{Cli, Command};
     use clap::Parser;
     use ksolve::FoldSpec;
     use ksolve::request::TrainOptions;

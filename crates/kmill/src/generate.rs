@@ -1,16 +1,57 @@
 //! `kmill generate`: a table of any size, in the memory of one batch.
 
-use crate::args::GenerateArgs;
+use crate::args::parse;
 use crate::generators::{self, Generator, Recipe, Target};
 use crate::progress::{Progress, Voice};
 use crate::table::count;
 use crate::writer::{self, TableWriter};
 use crate::{Error, Result, interrupt, output};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use ksolve::job::ElementType;
 use kstore::Real;
 use kstore::pass::Observer;
 use kstore::sink::{Output, OutputColumn, OutputKind};
 use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill generate friedman1 --rows 1e6 -o friedman1.parquet\n  \
+    kmill generate smile --rows 10000 --precision f64 -o smile.npy\n\n\
+    Row i depends on the seed and on i only. Columns are x0.. and y; an .npy table puts y beside it, in OUT.y.npy (smile.npy, smile.y.npy).")]
+pub(crate) struct GenerateArgs {
+    /// What to generate
+    #[arg(value_name = "NAME", value_parser = names())]
+    pub(crate) name: String,
+    /// Number of rows, such as 100000 or 1e6
+    #[arg(long, value_name = "N", value_parser = parse::whole)]
+    pub(crate) rows: u64,
+    #[arg(short, long, help = output::help("table goes"), value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// Seed of the random numbers
+    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Number of features, for friedman1 (at least 5), hidden (at least 4) and blobs [default: the generator's own]
+    #[arg(long, value_name = "D", value_parser = parse::features)]
+    pub(crate) features: Option<usize>,
+    /// Standard deviation of the noise, for friedman1 (1), hidden (0.2), moons (0.1), blobs (1), parabolas and circle (0.05), swissroll and scurve (0)
+    #[arg(long, value_name = "SD", value_parser = parse::number, allow_negative_numbers = true)]
+    pub(crate) noise: Option<f64>,
+    /// Type of the features: f32 or f64
+    #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE")]
+    pub(crate) precision: ElementType,
+    /// Neither progress nor notes on stderr
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Also a line for every stage with its time
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+fn names() -> PossibleValuesParser {
+    let value = |generator: &Generator| PossibleValue::new(generator.name).help(generator.about);
+    PossibleValuesParser::new(generators::all().into_iter().map(value))
+}
 
 /// The types of features that can be written: f32 and f64.
 pub trait Element: Real {

@@ -1,12 +1,9 @@
 //! `kmill herd`: a few rows whose mean in feature space is that of all rows.
 
-use crate::args::data::{CategoryArgs, SelectArgs};
-use crate::args::learn::kernel_help;
-use crate::args::parse;
-use crate::args::run::{Run, RunArgs, ScratchArgs};
-use crate::report::as_map;
+use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, kernel_help, parse};
+use crate::report::Spent;
 use crate::table::{Table, count, number};
-use crate::{Error, Result, convert, output, pipeline, writer};
+use crate::{Error, Result, open, output, pipeline, writer};
 use clap::Args;
 use kapprox::{Real, Spec};
 use ksolve::job::{self, Candidates, ElementType};
@@ -24,39 +21,38 @@ use std::path::{Path, PathBuf};
     kmill fit ridge all.parquet --target y --landmarks landmarks.parquet -o model.safetensors\n\n\
     Rows are picked one after the other so that their mean in feature space comes near that of all rows; each pick is\n\
     the best step from those before it. Column row holds their numbers in the table, from 0.")]
-pub struct HerdArgs {
+pub(crate) struct HerdArgs {
     #[command(flatten)]
-    pub data: SelectArgs,
+    pub(crate) data: SelectArgs,
     /// Feature columns as names or globs, comma-separated [default: every column of numbers or text]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
-    pub features: Vec<String>,
+    pub(crate) features: Vec<String>,
     #[command(flatten)]
-    pub category: CategoryArgs,
+    pub(crate) category: CategoryArgs,
     /// Rows to pick
     #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Herding")]
-    pub count: usize,
+    pub(crate) count: usize,
     /// Scaling learned from all rows: standard, minmax, asinh (for long tails) or none; the rows are written as they are
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Herding")]
-    pub scale: Scaling,
+    pub(crate) scale: Scaling,
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
         value_parser = parse::kernel, help_heading = "Herding")]
-    pub kernel: Spec,
+    pub(crate) kernel: Spec,
     /// Features of the map, nystrom on landmarks by rpcholesky
     #[arg(long, value_name = "M", value_parser = parse::rank, default_value = "300", help_heading = "Herding")]
-    pub rank: usize,
+    pub(crate) rank: usize,
     /// Seed of every random choice
     #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0, help_heading = "Herding")]
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Herding")]
-    pub precision: ElementType,
-    /// Where the rows go: .parquet, .arrow, .csv, .tsv or .npy (features alone)
-    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
-    pub output: PathBuf,
+    pub(crate) precision: ElementType,
+    #[arg(short, long, help = output::help("rows go (in .npy the features alone)"), value_name = "OUT", help_heading = "Run")]
+    pub(crate) output: PathBuf,
     #[command(flatten)]
-    pub scratch: ScratchArgs,
+    pub(crate) scratch: ScratchArgs,
     #[command(flatten)]
-    pub run: RunArgs,
+    pub(crate) run: RunArgs,
 }
 
 /// The report of `kmill herd`: the rows that were picked, and the costs.
@@ -65,12 +61,8 @@ pub(crate) struct HerdReport {
     #[serde(flatten)]
     pub(crate) picked: Represented,
     pub(crate) features: usize,
-    #[serde(serialize_with = "as_map")]
-    pub(crate) seconds: Vec<(String, f64)>,
-    pub(crate) bytes_read: u64,
-    pub(crate) peak_rss_bytes: Option<usize>,
-    pub(crate) memory_budget_bytes: usize,
-    pub(crate) warnings: Vec<String>,
+    #[serde(flatten)]
+    pub(crate) spent: Spent,
     #[serde(serialize_with = "kstore::lossy::path")]
     pub(crate) output: PathBuf,
 }
@@ -81,10 +73,9 @@ const ROW: &str = "row";
 /// Runs `kmill herd`: picks rows and writes them.
 pub(crate) fn main(args: &HerdArgs) -> Result<()> {
     let run = &args.run.resolve();
-    convert::only_convert_keeps(args.data.missing)?;
     output::check(&args.output)?;
-    let (table, _) = convert::open(&args.data.paths, &args.data.text.options(), &[])?;
-    let selection = args.category.of(convert::selection(&args.data, &args.features, Vec::new()));
+    let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
+    let selection = args.category.of(open::selection(&args.data, &args.features, Vec::new()));
     let selected = pipeline::job(run).coded(&table.select(&selection)?)?;
     output::spare(&args.output, output::inputs(selected.table()))?;
     if selected.feature_names().iter().any(|name| name == ROW) && !writer::is_npy(&args.output) {
@@ -98,11 +89,7 @@ pub(crate) fn main(args: &HerdArgs) -> Result<()> {
     write(&args.output, &selected, &picked.rows)?;
     let report = HerdReport {
         features: selected.shape().features,
-        seconds: run.progress.seconds(),
-        bytes_read: selected.table().bytes_read(),
-        peak_rss_bytes: kstore::budget::peak_rss(),
-        memory_budget_bytes: run.memory,
-        warnings: run.progress.warnings(),
+        spent: Spent::by(run, selected.table().bytes_read()),
         output: args.output.clone(),
         picked,
     };

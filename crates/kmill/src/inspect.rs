@@ -1,11 +1,12 @@
 //! `kmill inspect`: shows the columns of a table, or the contents of a model.
 
-use crate::args::InspectArgs;
-use crate::args::run::Run;
+use crate::args::{Run, RunArgs, TextArgs};
+use crate::columns::follows;
 use crate::importance::{described, importance};
 use crate::report::{DISTANCES, joined};
 use crate::table::{Align, Table as Listing, count, exact, number, rounded};
-use crate::{Result, output, pipeline, predictor};
+use crate::{Result, open, output, pipeline};
+use clap::Args;
 use ksolve::Card;
 use ksolve::job::MetricReport;
 use kstore::budget::bytes;
@@ -17,6 +18,24 @@ use kstore::{Kind, Missing, Plan, Selection, Statistics, StatisticsFold, Table, 
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill inspect train.parquet --stats\n  \
+    kmill inspect model.safetensors --json")]
+pub(crate) struct InspectArgs {
+    /// Files, folders or globs of one table, or one model
+    #[arg(value_name = "DATA|MODEL", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Minimum, mean, maximum and missing values of every column: one pass over the table. Without being asked for
+    /// up to a million numbers
+    #[arg(long)]
+    pub(crate) stats: bool,
+    #[command(flatten)]
+    pub(crate) text: TextArgs,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
 
 /// Statistics come without being asked for up to this many numbers in a table: they take a fraction of a second.
 const FREE_STATISTICS: u64 = 1_000_000;
@@ -117,18 +136,6 @@ impl TableReport {
             }
         }
         table
-    }
-}
-
-/// True where two names are numbered one after the other, such as `x9` and `x10`.
-pub(crate) fn follows(name: &str, next: &str) -> bool {
-    let split = |name: &str| {
-        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        name[stem.len()..].parse::<u64>().ok().map(|number| (stem.to_string(), number))
-    };
-    match (split(name), split(next)) {
-        (Some((a, i)), Some((b, j))) => a == b && i + 1 == j,
-        _ => false,
     }
 }
 
@@ -295,7 +302,7 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         && ksolve::job::is_model(path)
     {
         let bytes = std::fs::metadata(path).map_err(kstore::Error::io("read", path))?.len();
-        let predictor = predictor::load(path, &run)?;
+        let predictor = open::load(path, &run)?;
         let (card, metric, components) = (predictor.card().clone(), predictor.metric(), predictor.components());
         let (model, nodes, lambda_convention) = (path.clone(), predictor.nodes(), ksolve::job::LAMBDA);
         let report = ModelReport { model, bytes, card, metric, components, nodes, lambda_convention };

@@ -27,13 +27,13 @@ pub mod inspect;
 pub mod interrupt;
 pub mod machine;
 mod manual;
+mod open;
 mod output;
 pub mod page;
 mod pipeline;
 mod plan;
 mod plot;
 mod predict;
-mod predictor;
 pub mod progress;
 pub mod report;
 mod shards;
@@ -46,9 +46,89 @@ pub mod writer;
 
 pub use error::{Error, Result};
 
-use args::{Cli, Command};
-use clap::FromArgMatches;
+use clap::{FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
+
+/// Kernel machines on tables larger than memory.
+#[derive(Debug, Parser)]
+#[command(
+    name = "kmill",
+    version,
+    max_term_width = 110,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "kmill help which chooses a solver. Start with kmill demo, or:\n  \
+        kmill generate friedman1 --rows 1e6 -o train.parquet\n  \
+        kmill fit ridge train.parquet --target y --rank 500 -o model.safetensors\n  \
+        kmill evaluate model.safetensors train.parquet"
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The verbs: what each is for, its options, and what runs it.
+macro_rules! verbs {
+    ($($(#[$about:meta])* $verb:ident($args:ty) => $main:path,)*) => {
+        #[derive(Debug, Subcommand)]
+        pub(crate) enum Command {
+            $($(#[$about])* $verb($args),)*
+        }
+
+        impl Command {
+            fn run(&self) -> Result<()> {
+                match self {
+                    $(Self::$verb(args) => $main(args),)*
+                }
+            }
+        }
+    };
+}
+
+verbs! {
+    /// Learn a model from a table
+    Fit(fit::FitArgs) => fit::main,
+    /// Write a model's predictions for a table
+    Predict(predict::PredictArgs) => predict::main,
+    /// Score a model on a table that has the target
+    Evaluate(evaluate::EvaluateArgs) => evaluate::main,
+    /// Show what a table or a model holds
+    Inspect(inspect::InspectArgs) => inspect::main,
+    /// Say what a fit would need; runs nothing
+    Plan(plan::PlanArgs) => plan::main,
+    /// Draw what a model says over one or two of its features
+    Plot(plot::PlotArgs) => plot::main,
+    /// Write a generated table of any size
+    Generate(generate::GenerateArgs) => generate::main,
+    /// Rewrite a table in another format
+    Convert(convert::ConvertArgs) => convert::main,
+    /// Compare landmark schemes and maps: error against rank, and what each costs
+    Curve(curve::CurveArgs) => curve::main,
+    /// Choose kernel, rank and penalty on growing samples of the rows, and fit
+    Tune(tune::TuneArgs) => tune::main,
+    /// Write a model as an ONNX file, for runtimes that know nothing of kernels
+    Export(export::ExportArgs) => export::main,
+    /// Pick a few rows that represent all rows
+    Herd(herd::HerdArgs) => herd::main,
+    /// Write the features of a map for every row: what any linear method can learn from
+    Features(features::FeaturesArgs) => features::main,
+    /// Compare two samples, or look for dependence between two sets of columns
+    Test(test::TestArgs) => test::main,
+    /// Begin a fit in shards, parts of the table: write what every shard needs
+    Prepare(shards::PrepareArgs) => shards::prepare,
+    /// Read the rows of a shard, and write their statistics
+    Stats(shards::StatsArgs) => shards::stats,
+    /// Put statistics of shards together, or take some away
+    Merge(shards::MergeArgs) => shards::merged,
+    /// Make the model of a job from the statistics of its shards
+    Solve(shards::SolveArgs) => shards::solve,
+    /// Generate data, fit, evaluate, and explain: the first thing to run
+    Demo(demo::DemoArgs) => demo::main,
+    /// Print what a shell needs to complete options by the tab key
+    Completions(manual::CompletionsArgs) => manual::completions,
+    /// Write the manual pages
+    Man(manual::ManArgs) => manual::pages,
+}
 
 /// Reads the command line, runs the verb, and returns the exit code.
 pub fn run() -> ExitCode {
@@ -64,30 +144,7 @@ pub fn run() -> ExitCode {
         Err(answer) => return usage::answer(&answer, &words),
     };
     interrupt::install();
-    let outcome = match &cli.command {
-        Command::Fit(args) => fit::main(args),
-        Command::Predict(args) => predict::main(args),
-        Command::Evaluate(args) => evaluate::main(args),
-        Command::Inspect(args) => inspect::main(args),
-        Command::Plan(args) => plan::main(args),
-        Command::Plot(args) => plot::main(args),
-        Command::Generate(args) => generate::main(args),
-        Command::Convert(args) => convert::main(args),
-        Command::Curve(args) => curve::main(args),
-        Command::Tune(args) => tune::main(args),
-        Command::Export(args) => export::main(args),
-        Command::Herd(args) => herd::main(args),
-        Command::Features(args) => features::main(args),
-        Command::Test(args) => test::main(args),
-        Command::Prepare(args) => shards::prepare(args),
-        Command::Stats(args) => shards::stats(args),
-        Command::Merge(args) => shards::merged(args),
-        Command::Solve(args) => shards::solve(args),
-        Command::Demo(args) => demo::main(args),
-        Command::Completions(args) => manual::completions(args),
-        Command::Man(args) => manual::pages(args),
-    };
-    match outcome {
+    match cli.command.run() {
         Ok(()) => ExitCode::SUCCESS,
         // whoever reads our output has seen enough: `kmill inspect … | head`
         Err(error) if error.is_closed_output() => ExitCode::SUCCESS,

@@ -9,18 +9,18 @@ use std::path::PathBuf;
     kmill completions bash > ~/.local/share/bash-completion/completions/kmill\n  \
     kmill completions zsh > ~/.zfunc/_kmill\n  \
     kmill completions fish > ~/.config/fish/completions/kmill.fish")]
-pub struct CompletionsArgs {
+pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_name = "SHELL", value_enum)]
-    pub shell: clap_complete::Shell,
+    pub(crate) shell: clap_complete::Shell,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  kmill man ~/.local/share/man/man1")]
-pub struct ManArgs {
+pub(crate) struct ManArgs {
     /// The folder that the pages go to; it has to be there
     #[arg(value_name = "DIR")]
-    pub folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 /// Prints the script that completes verbs and options in a shell.

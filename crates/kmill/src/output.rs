@@ -76,7 +76,7 @@ impl Kind {
     ///
     /// # Errors
     /// [`Error::Option`] where it is right for none.
-    pub(crate) fn of(path: &Path, kinds: &[Self], why: &'static str, remedy: &'static str) -> Result<Self> {
+    pub(crate) fn of(path: &Path, kinds: &[Self], why: &'static str, remedy: &str) -> Result<Self> {
         let extension = extension(path);
         let fits = |kind: &&Self| match (kind, extension.as_deref()) {
             (Self::Page, Some("html" | "htm")) | (Self::Picture, Some("svg" | "png")) | (Self::Json, Some("json")) => {
@@ -99,7 +99,7 @@ impl Outputs {
     ///
     /// # Errors
     /// The errors of [`check`] and [`Kind::of`]; [`Error::Option`] for a file that is named twice.
-    pub(crate) fn new(paths: &[PathBuf], kinds: &[Kind], why: &'static str, remedy: &'static str) -> Result<Self> {
+    pub(crate) fn new(paths: &[PathBuf], kinds: &[Kind], why: &'static str, remedy: &str) -> Result<Self> {
         let each = |(i, path): (usize, &PathBuf)| {
             check(path)?;
             if paths[..i].iter().any(|earlier| is_same(earlier, path)) {
@@ -207,6 +207,16 @@ pub(crate) fn is_model(path: &Path) -> bool {
 pub(crate) fn is_table(path: &Path) -> bool {
     let text = OutputColumn::new("text", OutputKind::Text);
     path.extension().is_some() && sink::holds(path, &text).unwrap_or(false)
+}
+
+/// The extensions of tables of numbers, or of text and numbers, for help and messages: `.parquet, .csv or .tsv`.
+pub(crate) fn extensions(kind: OutputKind) -> String {
+    sink::extensions(&OutputColumn::new("", kind), "or")
+}
+
+/// The help of an output that is a table of numbers.
+pub(crate) fn help(goes: &str) -> String {
+    format!("Where the {goes}: {}", extensions(OutputKind::F64))
 }
 
 /// The extension without its dot, in lower case.

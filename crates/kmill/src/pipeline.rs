@@ -1,18 +1,77 @@
 //! A fit of the command: opens the table, runs the job of the library and makes the report.
 
-use crate::args::run::{DiskArgs, EngineArgs, Run, ScratchArgs};
+use crate::args::{DataArgs, DiskArgs, EngineArgs, JobArgs, MapArgs, Run, parse};
 use crate::error::flags;
-use crate::fit::FitOptions;
-use crate::plan::PlanReport;
 use crate::progress::Progress;
-use crate::report::FitReport;
-use crate::{Error, Result, columns, output};
-use ksolve::job::{self, Checkpoint, Fitted};
+use crate::report::{FitReport, PlanReport};
+use crate::{Error, Result, columns, interrupt, open, output};
+use kapprox::Spec;
+use ksolve::job::{self, Checkpoint, Fit, Fitted};
 use ksolve::request::{Forecast, Stages};
-use kstore::Selected;
+use ksolve::solver::Options;
 use kstore::checkpoint::Listener;
 use kstore::pass::Observer;
+use kstore::{Selected, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A job of the library, and the table that it is of.
+#[derive(Clone, Debug)]
+pub(crate) struct FitOptions {
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) text: TextOptions,
+    /// The kernels to combine, where weights of a sum are to be learned.
+    pub(crate) combine: Option<Vec<Spec>>,
+    /// The job, whose target may be one `.npy` file.
+    pub(crate) fit: Fit,
+}
+
+impl FitOptions {
+    /// The options of a fit, from the parsed command line.
+    pub(crate) fn new(job: &JobArgs) -> Result<Self> {
+        Self::with(&job.solver, &job.data, &job.learn.features, job.learn.solver.0.clone())
+    }
+
+    /// The options of a fit whose solver is given these parameters.
+    pub(crate) fn with(solver: &str, data: &DataArgs, learn: &MapArgs, given: Options) -> Result<Self> {
+        let rows = open::selection(&data.select, &data.features, data.target.clone());
+        let fit = Fit::solver(solver)?
+            .options(given)
+            .rows(data.category.of(rows))
+            .scaling(learn.scale.unwrap_or_default())
+            .metric(learn.metric.clone().unwrap_or_default())
+            .kernel(learn.kernel.clone())
+            .map(learn.map.clone())
+            .seed(learn.seed)
+            .precision(learn.precision);
+        let fit = learn.landmarks.iter().cloned().fold(fit, Fit::landmarks);
+        let fit = learn.rank.into_iter().fold(fit, Fit::rank);
+        let fit = learn.candidates.into_iter().fold(fit, Fit::candidates);
+        if fit.task()?.has_target() && data.target.is_empty() {
+            let why = "it learns from a target; name its column: --target y";
+            return Err(Error::Missing { option: "--target", solver: solver.to_string(), why });
+        }
+        Ok(Self { paths: data.select.paths.clone(), text: data.select.text.options(), combine: None, fit })
+    }
+
+    /// The options with kernels whose weights are to be learned.
+    #[must_use]
+    pub(crate) fn combining(self, kernels: Option<&parse::Kernels>) -> Self {
+        Self { combine: kernels.map(|kernels| kernels.0.clone()), ..self }
+    }
+
+    /// The table, and the selection of the rows and columns that were asked for.
+    pub(crate) fn open(&self) -> Result<(Table, Selection)> {
+        let rows = self.fit.selected_rows();
+        let (table, targets) = open::table(&self.paths, &self.text, &rows.targets)?;
+        Ok((table, self.fit.selection(Selection { targets, ..rows })?))
+    }
+
+    /// The job with the files open that it reads beside the table.
+    pub(crate) fn job(&self, selected: &Selected) -> Result<Fit> {
+        Ok(self.fit.clone().opened(selected, &self.text)?)
+    }
+}
 
 impl Stages for Progress {
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
@@ -26,6 +85,46 @@ impl Stages for Progress {
     }
     fn planned(&self, forecast: &Forecast) {
         PlanReport(forecast.clone()).to_string().lines().for_each(|line| self.detail(line));
+    }
+}
+
+/// Shows stages until the steps of a run begin: those are shown then, and what they consist of is not.
+pub(crate) struct FirstStages<'a> {
+    progress: &'a Progress,
+    over: AtomicBool,
+}
+
+impl<'a> FirstStages<'a> {
+    pub(crate) fn new(progress: &'a Progress) -> Self {
+        Self { progress, over: AtomicBool::new(false) }
+    }
+
+    /// Marks the beginning of the steps.
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn are_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+}
+
+impl Stages for FirstStages<'_> {
+    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
+        if self.are_over() { Box::new(Silent) } else { self.progress.watch(name, rows) }
+    }
+    fn warn(&self, text: String) {
+        Stages::warn(self.progress, text);
+    }
+}
+
+/// Shows nothing of a stage, and hears the wish for a stop.
+struct Silent;
+
+impl Observer for Silent {
+    fn advance(&self, _rows: u64) {}
+    fn stop(&self) -> bool {
+        interrupt::requested()
     }
 }
 
@@ -99,20 +198,9 @@ fn in_terms_of_columns(error: ksolve::Error, selected: &Selected) -> Error {
     error.into()
 }
 
-/// The plan of a fit: the passes and memory of each of its stages.
-pub(crate) fn plan(options: &FitOptions, run: &Run, scratch: &ScratchArgs) -> Result<PlanReport> {
-    let selected = select(options, run)?;
-    let (fit, scratch) = (options.job(&selected)?, scratch.open()?);
-    let job = scratch.iter().fold(job(run), job::Run::scratch);
-    Ok(PlanReport(match &options.combine {
-        Some(kernels) => fit.plan_combined(kernels, &selected, &job)?,
-        None => fit.plan(&selected, &job)?,
-    }))
-}
-
 /// The memory, the threads and the progress display that the job may use.
 pub(crate) fn job(run: &Run) -> job::Run<'_> {
-    job::Run::new().memory(run.memory).threads(run.threads).cancel(crate::interrupt::token()).watch(&run.progress)
+    job::Run::new().memory(run.memory).threads(run.threads).cancel(interrupt::token()).watch(&run.progress)
 }
 
 /// The path beside an output that ends in `ending`, such as the checkpoint `model.safetensors.checkpoint`.

@@ -1,138 +1,37 @@
 //! `kmill plan`: what a fit would need, without running it; `kmill fit --verbose` says the same before it starts.
 
-use crate::args::PlanArgs;
-use crate::fit::FitOptions;
-use crate::table::{Align, Table, count};
-use crate::{Result, output, pipeline};
-use ksolve::request::{Forecast, Stage};
-use kstore::budget::bytes;
-use serde::ser::{Serialize, SerializeMap, Serializer};
-use std::fmt;
+use crate::args::{JobArgs, RunArgs, ScratchArgs, parse};
+use crate::pipeline::{self, FitOptions};
+use crate::report::PlanReport;
+use crate::{Result, output};
+use clap::Args;
+use ksolve::job;
 
-/// The plan of a fit: its stages with their memory and passes, and whether it fits the memory budget.
-#[derive(Clone, Debug)]
-pub(crate) struct PlanReport(pub(crate) Forecast);
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  \
+    kmill plan ridge train.parquet --target y --rank 4000 --memory 512MiB")]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Learn the weights of a sum of kernels from the target, in the place of --kernel: expressions with commas between
+    #[arg(long, value_name = "EXPRS", value_parser = parse::kernels, conflicts_with = "kernel", help_heading = "Learning")]
+    pub(crate) combine: Option<parse::Kernels>,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    #[command(flatten)]
+    pub(crate) scratch: ScratchArgs,
+}
 
 /// Runs `kmill plan`: adds up the memory and the passes of a fit. A plan over the budget is an answer here.
 pub(crate) fn main(args: &PlanArgs) -> Result<()> {
     let run = args.run.resolve();
     let options = FitOptions::new(&args.job)?.combining(args.combine.as_ref());
-    output::report(&pipeline::plan(&options, &run, &args.scratch)?, run.json)
-}
-
-impl PlanReport {
-    fn budget(&self) -> usize {
-        self.0.stages.first().map_or(0, |stage| stage.plan.budget)
-    }
-}
-
-impl Serialize for PlanReport {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (forecast, cut) = (&self.0, self.0.cut);
-        let stage = |Stage { plan, passes }: &Stage| {
-            let term = |term: &kstore::budget::Term| serde_json::json!({"name": term.name, "bytes": term.bytes});
-            let terms: Vec<serde_json::Value> = plan.terms.iter().map(term).collect();
-            serde_json::json!({
-                "what": plan.what, "bytes": plan.bytes(), "terms": terms,
-                "passes": passes, "bytes_read": forecast.bytes_read(*passes),
-            })
-        };
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("planned_bytes", &forecast.bytes())?;
-        map.serialize_entry("memory_budget_bytes", &self.budget())?;
-        map.serialize_entry("fits", &forecast.fits())?;
-        map.serialize_entry("rows", &forecast.rows)?;
-        map.serialize_entry("tile", &cut.tile)?;
-        map.serialize_entry("segment", &cut.segment)?;
-        map.serialize_entry("lanes", &serde_json::json!({"scan": cut.scan_lanes, "gram": cut.gram_lanes}))?;
-        map.serialize_entry("threads", &forecast.threads)?;
-        map.serialize_entry("passes", &forecast.passes())?;
-        map.serialize_entry("bytes_read", &forecast.bytes_read(forecast.passes()))?;
-        map.serialize_entry("stages", &forecast.stages.iter().map(stage).collect::<Vec<_>>())?;
-        map.end()
-    }
-}
-
-impl fmt::Display for PlanReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (forecast, cut) = (&self.0, self.0.cut);
-        let heads = ["stage", "holds", "memory", "passes", "reads"];
-        let align = |i: usize| if i < 2 { Align::Left } else { Align::Right };
-        let mut table = Table::new(heads.iter().enumerate().map(|(i, head)| (*head, align(i))));
-        let sums = |passes: u64| match passes {
-            0 => ["–".to_string(), "–".to_string()],
-            _ => [count(passes), forecast.bytes_read(passes).map_or(String::new(), |read| bytes(read as usize))],
-        };
-        for Stage { plan, passes } in &forecast.stages {
-            let head = [plan.what.clone(), "in all".to_string(), bytes(plan.bytes())];
-            table.row(head.into_iter().chain(sums(*passes)));
-            let mut terms: Vec<_> = plan.terms.iter().filter(|term| term.bytes > 0).collect();
-            terms.sort_by_key(|term| std::cmp::Reverse(term.bytes));
-            for term in terms {
-                table.row([String::new(), format!("  {}", term.name), bytes(term.bytes)]);
-            }
-        }
-        let head = ["the run".to_string(), "the largest of these".to_string(), bytes(forecast.bytes())];
-        table.row(head.into_iter().chain(sums(forecast.passes())));
-        writeln!(f, "plan for {} rows\n\n{table}", count(forecast.rows))?;
-        let lanes = |n: usize| if n == 1 { "1 lane".to_string() } else { format!("{n} lanes") };
-        writeln!(
-            f,
-            "  tiles of {} rows, segments of {}; {} for scans, {} for products, {} threads",
-            count(cut.tile as u64),
-            count(cut.segment),
-            lanes(cut.scan_lanes),
-            lanes(cut.gram_lanes),
-            forecast.threads
-        )?;
-        let verdict = if forecast.fits() { "fits" } else { "does not fit" };
-        writeln!(f, "  {} of {}: {verdict}", bytes(forecast.bytes()), bytes(self.budget()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ksolve::request::PassShape;
-    use kstore::Plan;
-
-    fn report(budget: usize) -> PlanReport {
-        let plan = |what: &str| Plan::new(what, budget).term("the program itself", 32 << 20, "");
-        let stages = vec![
-            Stage { plan: plan("scaling statistics").term("tiles of rows", 1 << 20, ""), passes: 1 },
-            Stage { plan: plan("Gram matrix").term("state", 100 << 20, ""), passes: 1 },
-            Stage { plan: plan("solve"), passes: 0 },
-        ];
-        let cut = PassShape { tile: 2304, segment: 73_728, scan_lanes: 2, gram_lanes: 1, prefetch: 2 };
-        let row_bytes = Some((11 << 20) as f64 / 300_000.0 + 1e-9);
-        PlanReport(Forecast { rows: 300_000, cut, stages, threads: 2, row_bytes })
-    }
-
-    #[test]
-    fn the_table_of_a_plan() {
-        let expected = "\
-plan for 300,000 rows
-
-  stage               holds                  memory  passes     reads
-  scaling statistics  in all               33.0 MiB       1  11.0 MiB
-                        the program itself  32.0 MiB
-                        tiles of rows        1.0 MiB
-  Gram matrix         in all                132 MiB       1  11.0 MiB
-                        state               100 MiB
-                        the program itself  32.0 MiB
-  solve               in all               32.0 MiB       –         –
-                        the program itself  32.0 MiB
-  the run             the largest of these  132 MiB       2  22.0 MiB
-
-  tiles of 2,304 rows, segments of 73,728; 2 lanes for scans, 1 lane for products, 2 threads
-  132 MiB of 512 MiB: fits
-";
-        let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let text = report(512 << 20).to_string();
-        assert_eq!(squeeze(&text), squeeze(expected), "{text}");
-        assert!(report(100 << 20).to_string().contains("132 MiB of 100 MiB: does not fit"));
-        let json = serde_json::to_value(report(512 << 20)).unwrap();
-        assert_eq!((&json["passes"], &json["fits"], &json["tile"]), (&2.into(), &true.into(), &2304.into()));
-        assert_eq!(json["stages"][1]["terms"][1]["bytes"], 100 << 20);
-    }
+    let selected = pipeline::select(&options, &run)?;
+    let (fit, scratch) = (options.job(&selected)?, args.scratch.open()?);
+    let job = scratch.iter().fold(pipeline::job(&run), job::Run::scratch);
+    let forecast = match &options.combine {
+        Some(kernels) => fit.plan_combined(kernels, &selected, &job)?,
+        None => fit.plan(&selected, &job)?,
+    };
+    output::report(&PlanReport(forecast), run.json)
 }

@@ -1,9 +1,8 @@
 //! `kmill predict`: a model's predictions for a table, in the order of its rows.
 
-use crate::args::run::Run;
-use crate::args::{RunArgs, data, parse};
+use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::table::count;
-use crate::{Result, output, pipeline, predictor, writer};
+use crate::{Result, open, output, pipeline, writer};
 use clap::Args;
 use ksolve::predict::Extras;
 use std::path::PathBuf;
@@ -14,63 +13,62 @@ use std::path::PathBuf;
     kmill predict model.safetensors new.csv --keep id,time -o predictions.csv\n  \
     kmill predict anomalies.safetensors new.csv --top 100 --keep '*' -o strange.csv\n\n\
     Columns are matched by name; the target may be absent. Rows keep their order.")]
-pub struct PredictArgs {
+pub(crate) struct PredictArgs {
     /// A model written by `kmill fit`
     #[arg(value_name = "MODEL")]
-    pub model: PathBuf,
+    pub(crate) model: PathBuf,
     #[command(flatten)]
-    pub data: data::SelectArgs,
+    pub(crate) data: SelectArgs,
     /// The scores that classes are decided by too: `score_<label>` for each, the largest wins; `score` for two classes, positive for
     /// the second in the order of `inspect`; `score_<a>_<b>` for each pair (fit svm --pairs), positive for b
     #[arg(long, help_heading = "Run")]
-    pub scores: bool,
+    pub(crate) scores: bool,
     /// Probabilities of the classes too, in columns `probability_<label>` (logistic)
     #[arg(long, help_heading = "Run")]
-    pub probabilities: bool,
+    pub(crate) probabilities: bool,
     /// Coordinates along the components too, as `component_0`, … (models of fit pls, fit fisher --components)
     #[arg(long, help_heading = "Run")]
-    pub components: bool,
+    pub(crate) components: bool,
     /// Standard deviations too: `std` of a new observation and `std_mean` of the prediction itself (models of fit --std)
     #[arg(long, help_heading = "Run")]
-    pub std: bool,
+    pub(crate) std: bool,
     /// The squared distance of a row from what the components span, as `novelty` (models of fit kpca --novelty)
     #[arg(long, help_heading = "Run")]
-    pub novelty: bool,
+    pub(crate) novelty: bool,
     /// The row nearest to a row's projection on the components, as `preimage_<feature>`: rows without their noise (Gaussian kernel,
     /// models of fit kpca --novelty)
     #[arg(long, help_heading = "Run")]
-    pub preimage: bool,
+    pub(crate) preimage: bool,
     /// The coordinate outside the span of the features, sqrt(k(x, x) - |phi|^2), as `residual` (models of features or of fit features)
     #[arg(long, help_heading = "Run")]
-    pub residual: bool,
+    pub(crate) residual: bool,
     /// Decide for the second of two classes above this probability, or above this score in a model without probabilities
     #[arg(long, value_name = "NUMBER", value_parser = parse::number, allow_negative_numbers = true, help_heading = "Run")]
-    pub threshold: Option<f64>,
+    pub(crate) threshold: Option<f64>,
     /// Only the N most unusual rows, the strangest first, with their number as `row` (oneclass, mean)
     #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Run")]
-    pub top: Option<usize>,
+    pub(crate) top: Option<usize>,
     /// Columns to carry along, before the predictions: names or globs, comma-separated; !NAME leaves one out
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
-    pub keep: Vec<String>,
-    /// Where the predictions go: .parquet, .csv, .tsv (column `prediction`) or .npy
-    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
-    pub output: PathBuf,
+    pub(crate) keep: Vec<String>,
+    #[arg(short, long, help = output::help("predictions go, as column `prediction`"), value_name = "OUT", help_heading = "Run")]
+    pub(crate) output: PathBuf,
     #[command(flatten)]
-    pub run: RunArgs,
+    pub(crate) run: RunArgs,
 }
 
 /// Writes the predictions of a model and returns the number of rows.
 pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
     output::check(&args.output)?;
-    let predictor = predictor::load(&args.model, run)?;
+    let predictor = open::load(&args.model, run)?;
     let predictor = match args.threshold {
         Some(threshold) => predictor.above(threshold)?,
         None => predictor,
     };
-    let selected = predictor::select(&predictor, &args.data, &[])?;
+    let selected = open::select(&predictor, &args.data, &[])?;
     let kept = match args.keep.is_empty() {
         true => None,
-        false => Some(predictor::kept(&selected, &args.data, &args.keep)?),
+        false => Some(open::kept(&selected, &args.data, &args.keep)?),
     };
     output::spare(&args.output, output::inputs(selected.table()).chain([args.model.as_path()]))?;
     let PredictArgs { scores, probabilities, components, std, novelty, preimage: preimages, residual, .. } = *args;

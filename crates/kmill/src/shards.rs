@@ -1,10 +1,10 @@
 //! `kmill prepare`, `stats`, `merge` and `solve`: a fit in parts, on several machines or at several times.
 
-use crate::args::{JobArgs, RunArgs, data, parse};
-use crate::fit::FitOptions;
+use crate::args::{JobArgs, RunArgs, TextArgs, parse};
+use crate::pipeline::FitOptions;
 use crate::report::FitReport;
 use crate::table::{Table, count};
-use crate::{Error, Result, convert, output, pipeline};
+use crate::{Error, Result, open, output, pipeline};
 use clap::Args;
 use ksolve::job::shards::{Merged, PreparedJob, merge};
 use kstore::Selection;
@@ -22,80 +22,80 @@ use std::path::{Path, PathBuf};
     Rows that come later, with the scaling, landmarks and folds of the job:\n  \
     kmill stats job.safetensors tuesday.parquet --after all.safetensors -o tuesday.safetensors\n\n\
     The model has the bytes of `kmill fit ridge parts/ --target y`. Solvers whose fit makes one pass: ridge, kpca, fisher.")]
-pub struct PrepareArgs {
+pub(crate) struct PrepareArgs {
     #[command(flatten)]
-    pub job: JobArgs,
+    pub(crate) job: JobArgs,
     /// Where the job goes: what every shard needs
     #[arg(short, long, value_name = "JOB", help_heading = "Run")]
-    pub output: PathBuf,
+    pub(crate) output: PathBuf,
     #[command(flatten)]
-    pub run: RunArgs,
+    pub(crate) run: RunArgs,
 }
 
 #[derive(Debug, Args)]
-pub struct StatsArgs {
+pub(crate) struct StatsArgs {
     /// A job written by `kmill prepare`
     #[arg(value_name = "JOB")]
-    pub job: PathBuf,
+    pub(crate) job: PathBuf,
     /// Files, folders or globs: the whole table, or with --first-row or --after a part of it
     #[arg(value_name = "DATA", required = true)]
-    pub paths: Vec<PathBuf>,
+    pub(crate) paths: Vec<PathBuf>,
     /// Stored rows of the whole table to fold, half-open [default: all that are there]
     #[arg(long, value_name = "A..B", value_parser = parse::rows, allow_hyphen_values = true)]
-    pub rows: Option<Range<u64>>,
+    pub(crate) rows: Option<Range<u64>>,
     /// Fold part I of K of the whole table, I from 1 to K: parts of about equal size
     #[arg(long, value_name = "I/K", value_parser = parse::part, conflicts_with_all = ["rows", "first_row", "after"])]
-    pub part: Option<(u64, u64)>,
+    pub(crate) part: Option<(u64, u64)>,
     /// DATA is the part of the whole table that begins with this stored row
     #[arg(long, value_name = "N", value_parser = parse::whole)]
-    pub first_row: Option<u64>,
+    pub(crate) first_row: Option<u64>,
     /// DATA are the rows that come next after those of these statistics, such as what was merged the day before
     #[arg(long, value_name = "STATS", conflicts_with = "first_row")]
-    pub after: Option<PathBuf>,
+    pub(crate) after: Option<PathBuf>,
     /// FILE.npy with the target of .npy tables
     #[arg(long, value_name = "FILE.npy", value_parser = parse::name)]
-    pub target: Vec<String>,
+    pub(crate) target: Vec<String>,
     #[command(flatten)]
-    pub text: data::TextArgs,
+    pub(crate) text: TextArgs,
     /// Where the statistics go
     #[arg(short, long, value_name = "STATS", help_heading = "Run")]
-    pub output: PathBuf,
+    pub(crate) output: PathBuf,
     #[command(flatten)]
-    pub run: RunArgs,
+    pub(crate) run: RunArgs,
 }
 
 #[derive(Debug, Args)]
-pub struct MergeArgs {
+pub(crate) struct MergeArgs {
     /// Files of statistics of one job, in any order
     #[arg(value_name = "STATS", required = true)]
-    pub files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
     /// Stored rows to take away, as if they had never been there; several, comma-separated
     #[arg(long, value_name = "A..B", value_delimiter = ',', value_parser = parse::rows)]
-    pub without: Vec<Range<u64>>,
+    pub(crate) without: Vec<Range<u64>>,
     /// Where the merged statistics go
     #[arg(short, long, value_name = "STATS", help_heading = "Run")]
-    pub output: PathBuf,
+    pub(crate) output: PathBuf,
     /// One JSON object on stdout, and nothing else there
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
     /// Neither progress nor warnings on stderr
     #[arg(short, long)]
-    pub quiet: bool,
+    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Args)]
-pub struct SolveArgs {
+pub(crate) struct SolveArgs {
     /// A job written by `kmill prepare`
     #[arg(value_name = "JOB")]
-    pub job: PathBuf,
+    pub(crate) job: PathBuf,
     /// Statistics of all of its rows
     #[arg(value_name = "STATS")]
-    pub statistics: PathBuf,
+    pub(crate) statistics: PathBuf,
     /// Where the model goes: a name that ends with .safetensors, or one without an extension
     #[arg(short, long, value_name = "MODEL", help_heading = "Run")]
-    pub output: PathBuf,
+    pub(crate) output: PathBuf,
     #[command(flatten)]
-    pub run: RunArgs,
+    pub(crate) run: RunArgs,
 }
 
 /// What was written.
@@ -161,7 +161,7 @@ pub(crate) fn stats(args: &StatsArgs) -> Result<()> {
     let context = args.run.resolve();
     let job = PreparedJob::open(&args.job)?;
     output::check(&args.output)?;
-    let (table, _) = convert::open(&args.paths, &args.text.options(), &args.target)?;
+    let (table, _) = open::table(&args.paths, &args.text.options(), &args.target)?;
     let read = [Some(args.job.as_path()), args.after.as_deref()];
     output::spare(&args.output, output::inputs(&table).chain(read.into_iter().flatten()))?;
     let after = args.after.as_ref().map(|statistics| job.after(statistics)).transpose()?;

@@ -1,20 +1,98 @@
 //! `kmill test`: do two samples come from the same distribution, do two sets of columns depend on each other.
 
-use crate::args::TestArgs;
-use crate::args::run::Run;
+use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, explained, kernel_help, parse};
 use crate::progress::Progress;
 use crate::report::Spent;
 use crate::table::{self, Table, count, number};
-use crate::{Error, Result, convert, output, pipeline};
+use crate::{Error, Result, open, output, pipeline};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
 use kapprox::Spec;
+use kapprox::map::MapSpec;
 use ksolve::Certificate;
 use ksolve::job::{self, Candidates, ElementType};
-use ksolve::request::LandmarkSource;
+use ksolve::request::{LandmarkSource, Scaling};
 use ksolve::statistic::{self, Compared, Compares, Outcome, PValues, StatisticFamily, StatisticOptions};
 use kstore::condition::Condition;
 use kstore::{Selected, Selection};
 use std::fmt;
 use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill test mmd january.parquet july.parquet\n  \
+    kmill test mmd all.parquet --by 'station == 3' --features 'x*' --rank 200\n  \
+    kmill test mmd a.npy b.npy --map exact --permutations 200\n  \
+    kmill test hsic all.parquet --features 'x*' --with y --json\n\n\
+    A p-value is the probability of a statistic at least as large if there were no difference, or no dependence. There are\n\
+    three: by permutations, which is exact, by the limit distribution, and by a gamma distribution.")]
+pub(crate) struct TestArgs {
+    #[arg(value_name = "STATISTIC", hide_possible_values = true, help = statistics_help(), value_parser = statistics())]
+    pub(crate) statistic: String,
+    #[command(flatten)]
+    pub(crate) data: SelectArgs,
+    /// Columns to compare, as names or globs, comma-separated [default: every column of numbers or text but those of --by
+    /// and --with]
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
+    pub(crate) features: Vec<String>,
+    #[command(flatten)]
+    pub(crate) category: CategoryArgs,
+    /// The first sample of mmd: rows with 'column == value' (== != < <= > >=); the second is the others
+    #[arg(
+        long,
+        value_name = "CONDITION",
+        value_parser = parse::condition,
+        conflicts_with = "condition",
+        help_heading = "Table"
+    )]
+    pub(crate) by: Option<Condition>,
+    /// The columns that hsic compares --features with, as names or globs, comma-separated
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
+    pub(crate) with: Vec<String>,
+    /// Scaling learned from all rows of the test: standard, minmax, asinh (for long tails) or none
+    #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Test")]
+    pub(crate) scale: Scaling,
+    #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
+        value_parser = parse::kernel, help_heading = "Test")]
+    pub(crate) kernel: Spec,
+    /// The kernel of the columns of --with [default: --kernel]
+    #[arg(long, value_name = "EXPR", value_parser = parse::kernel, requires = "with", help_heading = "Test")]
+    pub(crate) with_kernel: Option<Spec>,
+    /// How rows become features, as fit --help lists; exact for the kernel itself (mmd, some thousand rows)
+    #[arg(long, value_name = "MAP", default_value = "nystrom", value_parser = parse::map, help_heading = "Test")]
+    pub(crate) map: MapSpec,
+    /// Features of each map [default: 300]
+    #[arg(long, value_name = "M", value_parser = parse::rank, help_heading = "Test")]
+    pub(crate) rank: Option<usize>,
+    /// How landmarks are chosen, as fit --help lists; or the rows of a table, FILE (mmd) [default: rpcholesky]
+    #[arg(long, value_parser = parse::LandmarksParser, value_name = "SCHEME|FILE", help_heading = "Test")]
+    pub(crate) landmarks: Option<LandmarkSource>,
+    /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
+    #[arg(long, value_name = "N|all", value_parser = parse::word::<Candidates>, help_heading = "Test")]
+    pub(crate) candidates: Option<Candidates>,
+    /// Number of random assignments of rows to samples; 0 for the limit distributions alone
+    #[arg(long, value_name = "N", value_parser = parse::permutations, default_value = "1000", help_heading = "Test")]
+    pub(crate) permutations: u64,
+    /// Seed of every random choice
+    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0, help_heading = "Test")]
+    pub(crate) seed: u64,
+    /// Type of rows and features: f32 or f64 (sums are f64)
+    #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Test")]
+    pub(crate) precision: ElementType,
+    #[command(flatten)]
+    pub(crate) scratch: ScratchArgs,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+fn statistics() -> PossibleValuesParser {
+    PossibleValuesParser::new(ksolve::statistic::registry().iter().map(|family| family.name))
+}
+
+fn statistics_help() -> String {
+    let all = ksolve::statistic::registry().iter().map(|family| (family.name, family.about));
+    format!("What to measure: {}", explained(all))
+}
 
 /// Number of features of each map by default: few eigenvalues of a covariance matter.
 const RANK: usize = 300;
@@ -93,7 +171,6 @@ impl Rows {
 pub(crate) fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
     let families = statistic::registry();
     let family = families.iter().find(|family| family.name == args.statistic).unwrap_or(&families[0]);
-    convert::only_convert_keeps(args.data.missing)?;
     check_landmarks(args)?;
     match args.precision {
         ElementType::F32 => measure::<f32>(family, args, run),
@@ -126,7 +203,7 @@ fn samples(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
     }
     let (text, paths) = (args.data.text.options(), &args.data.paths);
     if let Some(by) = &args.by {
-        let (table, _) = convert::open(paths, &text, &[])?;
+        let (table, _) = open::table(paths, &text, &[])?;
         let of = |condition: Condition, features: &[String]| {
             let filter = Some(condition);
             table.select(&Selection { filter, ..selection(args, features, Vec::new()) })
@@ -141,7 +218,7 @@ fn samples(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
         return Err(Error::option("DATA", format!("({} names)", paths.len()), why, remedy));
     };
     let open = |path: &PathBuf, features: &[String]| -> Result<Selected> {
-        let (table, _) = convert::open(std::slice::from_ref(path), &text, &[])?;
+        let (table, _) = open::table(std::slice::from_ref(path), &text, &[])?;
         Ok(table.select(&selection(args, features, Vec::new()))?)
     };
     let first = open(first, &args.features)?;
@@ -160,7 +237,7 @@ fn both(job: &job::Run<'_>, first: &Selected, second: &Selected) -> Result<Rows>
 
 /// The selection of some columns of the rows that were asked for.
 fn selection(args: &TestArgs, features: &[String], targets: Vec<String>) -> Selection {
-    args.category.of(convert::selection(&args.data, features, targets))
+    args.category.of(open::selection(&args.data, features, targets))
 }
 
 /// Selects two sets of columns of the same rows.
@@ -177,7 +254,7 @@ fn columns(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
         let why = "it compares --features with other columns: --with y";
         return Err(Error::Missing { option: "--with", solver: args.statistic.clone(), why });
     }
-    let (table, _) = convert::open(&args.data.paths, &args.data.text.options(), &[])?;
+    let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
     let second = table.select(&selection(args, &args.with, Vec::new()))?.feature_columns();
     // those columns are no features unless they are named
     let without = args.features.iter().cloned().chain(second.iter().map(|name| format!("!{name}")));

@@ -1,7 +1,7 @@
 //! The answers to a request for help, and to a command line that cannot be understood.
 
-use crate::args::{self, Cli, elsewhere};
-use crate::{colour, output, progress, which};
+use crate::args::{self, elsewhere};
+use crate::{Cli, colour, output, progress, which};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Command, CommandFactory};
 use kstore::shown;

@@ -123,7 +123,7 @@ fn tree(node: &Node, depth: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::{Cli, Command};
     use clap::Parser;
 
     /// Calls `on` with every leaf, and the number of questions before it.
@@ -140,7 +140,7 @@ mod tests {
         leaves(&START, 0, &mut |solver, line, asked| {
             let Command::Fit(fit) = Cli::try_parse_from(line.split(' ')).unwrap().command else { panic!("{line}") };
             assert_eq!(fit.job.solver, solver);
-            crate::fit::FitOptions::new(&fit.job).unwrap();
+            crate::pipeline::FitOptions::new(&fit.job).unwrap();
             assert!(asked <= 5 && !seen.contains(&solver.to_string()), "{solver}");
             seen.push(solver.to_string());
         });

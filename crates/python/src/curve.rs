@@ -1,7 +1,8 @@
 //! The error of approximations against their rank.
 
 use crate::error::raised;
-use crate::job::{RunText, described};
+
+use crate::run::{RunText, described};
 use crate::table::Table;
 use crate::watch::watched;
 use kapprox::Real;

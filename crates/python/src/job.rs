@@ -1,21 +1,17 @@
 //! A fit, as the Python side describes it.
 
-use crate::error::{raised, stored};
+use crate::error::raised;
 use crate::medium::engine;
 use crate::model::Model;
 use crate::page::Contents;
+use crate::run::{RunText, described, understood};
 use crate::table::Table;
 use crate::watch::watched;
 use ksolve::job::{Fit, Fitted, Run};
 use ksolve::request::LandmarkSource;
-use kstore::scratch::Scratch;
 use kstore::{Selected, Selection, TextOptions};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::path::PathBuf;
 
 /// A fit with what it may use.
 pub(crate) struct Job {
@@ -42,54 +38,6 @@ pub(crate) fn opened(fit: Fit, selected: &Selected, landmarks: Option<&Table>) -
     let rows = landmarks.map(|table| table.0.select(&columns)).transpose()?;
     let fit = rows.into_iter().map(|rows| LandmarkSource::Rows(Box::new(rows))).fold(fit, Fit::landmarks);
     fit.opened(selected, &TextOptions::default())
-}
-
-/// What a job may use.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RunText {
-    /// Bytes, as a number or as text such as `2GiB`.
-    memory: Option<String>,
-    threads: Option<usize>,
-    scratch: Option<PathBuf>,
-}
-
-impl RunText {
-    /// The scratch folder, where one was named; it may use what the disk has.
-    pub(crate) fn scratch(&self) -> PyResult<Option<Scratch>> {
-        self.scratch.as_deref().map(|folder| Scratch::open(folder, u64::MAX)).transpose().map_err(stored)
-    }
-
-    /// Number of threads: those that were asked for, or one for each core.
-    pub(crate) fn threads(&self) -> usize {
-        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
-    }
-
-    /// The resources.
-    pub(crate) fn run<'a>(&self, scratch: Option<&'a Scratch>) -> PyResult<Run<'a>> {
-        let memory = self.memory.as_deref().map(kstore::budget::parse_bytes).transpose().map_err(stored)?;
-        let run = Run::new();
-        let run = memory.map_or(run.clone(), |memory| run.memory(memory));
-        let run = match self.threads {
-            Some(0) => return Err(PyValueError::new_err("`threads` 0: expected a whole number of at least 1")),
-            Some(threads) => run.threads(threads),
-            None => run,
-        };
-        Ok(scratch.into_iter().fold(run, Run::scratch))
-    }
-}
-
-/// JSON from the Python side.
-pub(crate) fn described<V: DeserializeOwned>(text: &str) -> PyResult<V> {
-    understood(serde_json::from_str(text).map_err(|error| {
-        let why = kstore::shown::json(&error);
-        PyValueError::new_err(format!("the description of the job is not understood: {why}"))
-    })?)
-}
-
-/// What a description says; where it cannot be so, the sentence of the engine.
-fn understood<V: DeserializeOwned>(told: Value) -> PyResult<V> {
-    serde_json::from_value(told).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// Fits a model on a table; returns it with the report as JSON.

@@ -13,6 +13,7 @@ mod model;
 mod page;
 mod registry;
 mod rows;
+mod run;
 mod table;
 mod tune;
 mod watch;

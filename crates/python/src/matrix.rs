@@ -1,7 +1,8 @@
 //! Kernel matrices that Python tells: an array, or a function of rows. A few of their columns become coordinates of the rows.
 
 use crate::error::raised;
-use crate::job::{RunText, described};
+
+use crate::run::{RunText, described};
 use crate::watch::watched;
 use faer::MatMut;
 use kapprox::matrix::{Entries, rpcholesky};

@@ -1,7 +1,8 @@
 //! A fitted model in Python: its file, its card and its predictions.
 
 use crate::error::raised;
-use crate::job::{RunText, described};
+
+use crate::run::{RunText, described};
 use crate::table::Table;
 use crate::watch::watched;
 use ksolve::AnyModel;

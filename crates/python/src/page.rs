@@ -2,7 +2,7 @@
 
 use kmill::page::{Page, Section, facts};
 use kmill::progress::Voice;
-use kmill::report::FitReport;
+use kmill::report::{FitReport, Spent};
 use kmill::table::{count, number};
 use ksolve::Card;
 use ksolve::job;
@@ -23,12 +23,14 @@ impl Contents {
     pub(crate) fn of_fit(report: &job::FitReport, bytes_read: u64, memory: usize, threads: usize) -> Self {
         let report = FitReport {
             fit: report.clone(),
-            seconds: report.seconds.clone(),
-            bytes_read,
-            peak_rss_bytes: kstore::budget::peak_rss(),
-            memory_budget_bytes: memory,
+            spent: Spent {
+                seconds: report.seconds.clone(),
+                bytes_read,
+                peak_rss_bytes: kstore::budget::peak_rss(),
+                memory_budget_bytes: memory,
+                warnings: report.warnings.clone(),
+            },
             threads,
-            warnings: report.warnings.clone(),
             model: None,
             voice: Voice::Quiet,
         };
@@ -58,7 +60,7 @@ impl Contents {
 /// The whole page of contents as JSON.
 #[pyfunction]
 pub(crate) fn page(contents: &str) -> PyResult<String> {
-    let Contents { title, subtitle, sections } = crate::job::described(contents)?;
+    let Contents { title, subtitle, sections } = crate::run::described(contents)?;
     let sections = sections.into_iter().map(|(title, body)| Section { title, body }).collect();
     Ok(Page { title, subtitle, sections, ..Page::default() }.to_string())
 }

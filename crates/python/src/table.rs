@@ -2,8 +2,9 @@
 
 use crate::error::{raised, stored};
 use crate::foreign::{ArrayBytes, batches};
-use crate::job::{RunText, described};
+
 use crate::rows::{ArrayRows, Features, SparseRows};
+use crate::run::{RunText, described};
 use crate::watch::watched;
 use ksolve::request::Stages;
 use kstore::arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};

@@ -1,8 +1,9 @@
 //! The whole choice: kernels, metrics, solvers and penalties on a sample, then the fit of the winner on all rows.
 
 use crate::error::raised;
-use crate::job::{Job, described, learned, opened};
+use crate::job::{Job, learned, opened};
 use crate::model::Model;
+use crate::run::described;
 use crate::table::Table;
 use crate::watch::{Progress, watched};
 use kapprox::{Real, Spec};

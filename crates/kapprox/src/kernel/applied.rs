@@ -2,6 +2,7 @@
 //!
 //! (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern Analysis*, 2004, propositions 3.24 and section 5.1.)
 
+use super::family::Range;
 use super::fixed::{FEW, Fixed, KernelColumns};
 use super::gradient::Weighted;
 use super::points::{fill_column, row};
@@ -23,6 +24,24 @@ pub(super) enum KernelFunction {
     /// (s + t)^(−1/p) is on positive numbers.
     Mean(f64),
 }
+
+/// A parameter of a function of kernels: name, allowed numbers, default, why no others.
+pub(super) type Given = (&'static str, Range, f64, &'static str);
+const DEGREE: Given = ("degree", Range::Whole { from: 1, to: 31 }, 2.0, "a positive-definite power is a whole one");
+pub(super) const ORDER: Given = ("p", Range::NotNegative, 1.0, "only these means keep a kernel positive definite");
+
+/// A function of kernels: name, parameter, and the function of its value.
+pub(super) type Function = (&'static str, Option<Given>, fn(f64) -> KernelFunction);
+pub(super) const FUNCTIONS: [Function; 4] = [
+    ("exp", None, |_| KernelFunction::Exp),
+    ("power", Some(DEGREE), |degree| KernelFunction::Power(degree as u32)),
+    ("normalised", None, |_| KernelFunction::Normalised),
+    // of order 0 it is the geometric mean
+    ("mean", Some(ORDER), |p| if p == 0.0 { KernelFunction::Normalised } else { KernelFunction::Mean(p) }),
+];
+
+/// The least order of a mean beside 0, whose powers are still told from 1 in f32.
+pub(super) const LEAST_ORDER: f64 = 0.01;
 
 /// A function of k(x, z) and of a number of each point.
 pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {

@@ -1,6 +1,6 @@
 //! Reads kernel expressions, by recursive descent; every error points at a character.
 
-use super::applied::KernelFunction;
+use super::applied::{FUNCTIONS, LEAST_ORDER, ORDER};
 use super::choice::{ColumnChoice, Part};
 use super::family::{GAMMA, KernelFamily, KernelParameter, Range, Value};
 use super::node::{Call, Node};
@@ -34,24 +34,6 @@ pub(super) fn columns(text: &str) -> Result<ColumnChoice> {
         Some(_) => parser.fail(format!("expected the end, got {}", parser.here())),
     }
 }
-
-/// A parameter of a function of kernels: name, allowed numbers, default, why no others.
-type Given = (&'static str, Range, f64, &'static str);
-const DEGREE: Given = ("degree", Range::Whole { from: 1, to: 31 }, 2.0, "a positive-definite power is a whole one");
-const ORDER: Given = ("p", Range::NotNegative, 1.0, "only these means keep a kernel positive definite");
-
-/// A function of kernels: name, parameter, and the function of its value.
-type Function = (&'static str, Option<Given>, fn(f64) -> KernelFunction);
-pub(super) const FUNCTIONS: [Function; 4] = [
-    ("exp", None, |_| KernelFunction::Exp),
-    ("power", Some(DEGREE), |degree| KernelFunction::Power(degree as u32)),
-    ("normalised", None, |_| KernelFunction::Normalised),
-    // of order 0 it is the geometric mean
-    ("mean", Some(ORDER), |p| if p == 0.0 { KernelFunction::Normalised } else { KernelFunction::Mean(p) }),
-];
-
-/// The least order of a mean beside 0, whose powers are still told from 1 in f32.
-const LEAST_ORDER: f64 = 0.01;
 
 const ON: &str = "on";
 

@@ -1,6 +1,6 @@
 //! The kernels there are. To add one: a file with a [`Profile`](super::Profile) and a `FAMILY`, and a line here.
 
-use super::parse::FUNCTIONS;
+use super::applied::FUNCTIONS;
 use super::{
     KernelFamily, additive_chi_squared, anova, cauchy, chi_squared, constant, cosine, delta, distance, exponential,
     gaussian, intersection, jaccard, laplacian, linear, matern, matern_product, periodic, polynomial,

@@ -1,11 +1,12 @@
 //! What a map by name is: its facts, and how it is made of landmarks or without.
 
-use super::{FeatureMap, MapSpec};
+use super::FeatureMap;
 use crate::kernel::{AnyKernel, Range, Spec};
 use crate::rows::{LandmarkSet, Scan};
 use crate::{Real, Result};
+use kstore::shown::number;
 use kstore::{Footprint, Workers};
-use std::fmt::Debug;
+use std::fmt;
 use std::sync::Arc;
 
 /// A kind of map.
@@ -41,6 +42,56 @@ pub struct MapParameter {
 impl MapParameter {
     pub(super) const fn new(name: &'static str, default: f64, range: Range, reason: &'static str) -> Self {
         Self { name, default, range, reason }
+    }
+}
+
+/// A map of [`registry`](super::registry()) with a value for each of its parameters.
+///
+/// Written as its name, with the parameters in parentheses where there are some; reading that gives an equal value.
+///
+/// ```
+/// use kapprox::map::MapSpec;
+/// let spec: MapSpec = "ensemble( parts = 8 )".parse()?;
+/// assert_eq!(spec.to_string(), "ensemble(parts=8)");
+/// assert_eq!(MapSpec::default().to_string(), "nystrom");
+/// # Ok::<(), kapprox::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct MapSpec {
+    family: &'static MapFamily,
+    pub(super) values: Vec<f64>,
+}
+
+impl PartialEq for MapSpec {
+    fn eq(&self, other: &Self) -> bool {
+        self.family.name == other.family.name && self.values == other.values
+    }
+}
+
+impl MapSpec {
+    pub(super) fn of(family: &'static MapFamily) -> Self {
+        Self { family, values: family.parameters.iter().map(|parameter| parameter.default).collect() }
+    }
+
+    /// The entry of the registry.
+    pub fn family(&self) -> &'static MapFamily {
+        self.family
+    }
+
+    /// The value of a parameter; NaN for a name that the family does not have, which is a mistake of its file.
+    pub fn value(&self, name: &str) -> f64 {
+        let at = self.family.parameters.iter().position(|parameter| parameter.name == name);
+        at.map_or(f64::NAN, |at| self.values[at])
+    }
+}
+
+impl fmt::Display for MapSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.family.name)?;
+        for (i, (parameter, value)) in self.family.parameters.iter().zip(&self.values).enumerate() {
+            write!(f, "{}{}={}", if i > 0 { ", " } else { "(" }, parameter.name, number(*value))?;
+        }
+        f.write_str(if self.values.is_empty() { "" } else { ")" })
     }
 }
 

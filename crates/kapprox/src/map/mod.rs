@@ -12,13 +12,11 @@ pub mod projected;
 pub mod random;
 mod registry;
 pub mod sketch;
-mod spec;
 
 pub use additive::Additive;
-pub(crate) use additive::SkewedChi2;
 pub use ensemble::Ensemble;
 pub use family::{
-    Built, MOST_FEATURES, Making, MapFamily, MapParameter, MapRequest, MapShape, OnLandmarks, WithoutRows,
+    Built, MOST_FEATURES, Making, MapFamily, MapParameter, MapRequest, MapShape, MapSpec, OnLandmarks, WithoutRows,
 };
 pub use kernel_functions::KernelFunctions;
 pub use nystrom::Nystrom;
@@ -26,7 +24,6 @@ pub use projected::Projected;
 pub use random::Fourier;
 pub use registry::{by_name, families, registry};
 pub use sketch::TensorSketch;
-pub use spec::MapSpec;
 
 use crate::Real;
 use crate::kernel::KernelRows;

@@ -2,10 +2,12 @@
 //!
 //! To add a map: one file here with its `FAMILY`, one line in [`registry()`].
 
-use super::family::{MOST_FEATURES, Making, MapFamily, MapRequest, MapShape};
+use super::family::{MOST_FEATURES, Making, MapFamily, MapRequest, MapShape, MapSpec};
 use super::random::Sampling;
-use super::{MapSpec, additive, ensemble, nystrom, projected, random, sketch};
+use super::{additive, ensemble, nystrom, projected, random, sketch};
 use crate::{Error, Real, Result};
+use kstore::shown::short;
+use std::str::FromStr;
 
 /// Every map, and how it is made for rows of `T`. One line each.
 pub fn registry<T: Real>() -> &'static [(&'static MapFamily, Making<T>)] {
@@ -47,6 +49,53 @@ pub fn families() -> impl Iterator<Item = &'static MapFamily> {
 /// The family called `name`.
 pub fn by_name(name: &str) -> Option<&'static MapFamily> {
     families().find(|family| family.name == name)
+}
+
+impl Default for MapSpec {
+    /// The map `nystrom`.
+    fn default() -> Self {
+        Self::of(&nystrom::FAMILY)
+    }
+}
+
+impl FromStr for MapSpec {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let refuse = |at: usize, message: String| Error::Spec { text: text.to_string(), at, message };
+        let (name, rest) = text.split_at(text.find('(').unwrap_or(text.len()));
+        let Some(family) = by_name(name.trim()) else {
+            let known: Vec<&str> = families().map(|family| family.name).collect();
+            return Err(refuse(0, format!("no map is called {:?}; name one of {}", name.trim(), known.join(", "))));
+        };
+        let mut spec = Self::of(family);
+        if rest.is_empty() {
+            return Ok(spec);
+        }
+        let Some(inner) = rest.trim_end().strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else {
+            return Err(refuse(text.len(), "a parenthesis is not closed".to_string()));
+        };
+        for part in inner.split(',').filter(|part| !part.trim().is_empty()) {
+            let at = part.as_ptr() as usize - text.as_ptr() as usize;
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            let (key, value) = (key.trim(), value.trim());
+            let Some(index) = family.parameters.iter().position(|parameter| parameter.name == key) else {
+                let known: Vec<&str> = family.parameters.iter().map(|parameter| parameter.name).collect();
+                let takes = if known.is_empty() { "no parameters".to_string() } else { known.join(", ") };
+                return Err(refuse(at, format!("{} has no parameter {key:?}; it takes {takes}", family.name)));
+            };
+            let parameter = &family.parameters[index];
+            spec.values[index] = match value.parse::<f64>() {
+                Ok(value) if parameter.range.contains(value) => value,
+                _ => {
+                    let why =
+                        format!("{key} is {:?}, it must be {}: {}", short(value), parameter.range, parameter.reason);
+                    return Err(refuse(at, why));
+                }
+            };
+        }
+        Ok(spec)
+    }
 }
 
 impl MapSpec {

@@ -1,65 +1,36 @@
 //! The options that choose files, and rows and columns of the table in them.
 
 use super::parse;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use kstore::condition::Condition;
-use kstore::{Selection, TextOptions};
+use kstore::{Missing, Selection, TextOptions};
 use std::ops::Range;
 use std::path::PathBuf;
-
-/// What to do with a missing, NaN or infinite value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Missing {
-    /// Stop, and name file, row and column
-    #[default]
-    Error,
-    /// Leave the row out
-    Drop,
-    /// Put the column's mean over the training rows
-    Mean,
-    /// The mean, and a feature that says where a value was missing; for a category a value of its own
-    Indicator,
-    /// Leave it missing; only a conversion can
-    Keep,
-}
-
-impl From<Missing> for kstore::Missing {
-    fn from(missing: Missing) -> Self {
-        match missing {
-            Missing::Error => Self::Error,
-            Missing::Drop => Self::Drop,
-            // without the training means a missing value stays one
-            Missing::Mean | Missing::Keep => Self::Mean,
-            Missing::Indicator => Self::Indicator,
-        }
-    }
-}
 
 /// How text files are read.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Text files")]
-pub struct TextArgs {
+pub(crate) struct TextArgs {
     /// Character between the fields of .csv: one character, or tab [default: found from the first lines]
     #[arg(long, value_name = "CHAR", value_parser = parse::delimiter)]
-    pub delimiter: Option<u8>,
+    pub(crate) delimiter: Option<u8>,
     /// The first line of .csv is a row; columns are called x0, x1, …
     #[arg(long)]
-    pub no_header: bool,
+    pub(crate) no_header: bool,
     /// Rows of .csv that decide what the columns hold: a number, or all [default: 10000]
     #[arg(long, value_name = "N", value_parser = parse::infer_rows)]
-    pub infer_rows: Option<u64>,
+    pub(crate) infer_rows: Option<u64>,
     /// Indices in .svm, .svmlight and .libsvm start at 0 instead of 1
     #[arg(long)]
-    pub zero_based: bool,
+    pub(crate) zero_based: bool,
     /// Number of features of .svm, .svmlight and .libsvm [default: the largest index]
     #[arg(long, value_name = "D", value_parser = parse::rank)]
-    pub width: Option<usize>,
+    pub(crate) width: Option<usize>,
 }
 
 impl TextArgs {
     /// These options as the settings of the readers of text files.
-    pub fn options(&self) -> TextOptions {
+    pub(crate) fn options(&self) -> TextOptions {
         let mut options = TextOptions::default().infer_rows(self.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
         if let Some(delimiter) = self.delimiter {
             options = options.delimiter(delimiter);
@@ -80,82 +51,80 @@ impl TextArgs {
 /// Files, and which of their rows.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Table")]
-pub struct SelectArgs {
-    /// Files (.parquet, .npy, .csv, .svm …), folders or globs, read as one table in sorted path order
-    #[arg(value_name = "DATA", required = true, help_heading = None::<&str>)]
-    pub paths: Vec<PathBuf>,
+pub(crate) struct SelectArgs {
+    #[arg(help = paths_help(), value_name = "DATA", required = true, help_heading = None::<&str>)]
+    pub(crate) paths: Vec<PathBuf>,
     /// Stored rows to use, half-open: 0..463715, ..1000 or 1000..
     #[arg(long, value_name = "A..B", value_parser = parse::rows, allow_hyphen_values = true)]
-    pub rows: Option<Range<u64>>,
+    pub(crate) rows: Option<Range<u64>>,
     /// Condition on one column: 'fold != 3' (== != < <= > >=)
     #[arg(long = "where", value_name = "CONDITION", value_parser = parse::condition)]
-    pub condition: Option<Condition>,
+    pub(crate) condition: Option<Condition>,
     /// Missing, NaN or infinite values: error, drop (the row), mean (of training) or indicator (the mean, and a feature that says
     /// so) [default: error; of a model: as it was fitted]
-    #[arg(long, value_enum, hide_possible_values = true, value_name = "HOW")]
-    pub missing: Option<Missing>,
+    #[arg(long, value_parser = parse::missing, value_name = "HOW")]
+    pub(crate) missing: Option<Missing>,
     #[command(flatten)]
-    pub text: TextArgs,
+    pub(crate) text: TextArgs,
+}
+
+fn paths_help() -> String {
+    let formats: Vec<String> =
+        kstore::source::formats().iter().map(|format| format!(".{}", format.extensions[0])).collect();
+    format!("Files ({}), folders or globs, read as one table in sorted path order", formats.join(", "))
 }
 
 /// Which columns are categories.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Table")]
-pub struct CategoryArgs {
+pub(crate) struct CategoryArgs {
     /// Columns that are categories, a feature for each value: names or globs, comma-separated; all columns of text, or none
     /// [default: columns of text with up to 1,000 values]
     #[arg(long, value_name = "NAMES|all|none", value_delimiter = ',', value_parser = parse::name)]
-    pub categories: Vec<String>,
+    pub(crate) categories: Vec<String>,
     /// Columns of text with more values become so many features, by a hash of the text [default: they are left out]
     #[arg(long, value_name = "BUCKETS", value_parser = parse::rank)]
-    pub hash: Option<usize>,
+    pub(crate) hash: Option<usize>,
 }
 
 impl CategoryArgs {
     /// A selection with these categories.
-    pub fn of(&self, selection: Selection) -> Selection {
+    pub(crate) fn of(&self, selection: Selection) -> Selection {
         let hash = self.hash.map(|buckets| u32::try_from(buckets).unwrap_or(u32::MAX));
         Selection { categories: self.categories.clone().into(), hash, ..selection }
-    }
-}
-
-impl SelectArgs {
-    /// How missing values are treated, as far as that was said.
-    pub fn treated(&self) -> kstore::Missing {
-        self.missing.map_or(kstore::Missing::Fitted, kstore::Missing::from)
     }
 }
 
 /// A table to learn from.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Table")]
-pub struct DataArgs {
+pub(crate) struct DataArgs {
     /// Target columns, comma-separated; FILE.npy for .npy tables. None for solvers that learn without
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name)]
-    pub target: Vec<String>,
+    pub(crate) target: Vec<String>,
     /// Feature columns as names or globs, comma-separated; !NAME leaves one out: '*,!id' [default: every column of
     /// numbers or text but the target]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
-    pub features: Vec<String>,
+    pub(crate) features: Vec<String>,
     #[command(flatten)]
-    pub category: CategoryArgs,
+    pub(crate) category: CategoryArgs,
     #[command(flatten)]
-    pub select: SelectArgs,
+    pub(crate) select: SelectArgs,
 }
 
 /// A table to rewrite.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Table")]
-pub struct ConvertDataArgs {
+#[command(next_help_heading = "Table", mut_arg("missing", |arg| arg.value_parser(parse::missing_of_conversion)))]
+pub(crate) struct ConvertDataArgs {
     /// Target columns, comma-separated, kept apart in .npy; FILE.npy for .npy tables
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name)]
-    pub target: Vec<String>,
+    pub(crate) target: Vec<String>,
     /// Other columns as names or globs, comma-separated [default: all]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
-    pub features: Vec<String>,
+    pub(crate) features: Vec<String>,
     /// Columns to leave out, as names or globs, comma-separated: also those that the other format has no place for
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
-    pub drop: Vec<String>,
+    pub(crate) drop: Vec<String>,
     #[command(flatten)]
-    pub select: SelectArgs,
+    pub(crate) select: SelectArgs,
 }

@@ -1,8 +1,11 @@
 //! The options that define what is learned: the kernel, the map, the landmarks and the parameters of the solver.
 
+use super::data::DataArgs;
+use super::parse;
 use super::solver::SolverArgs;
-use super::{explained, parse};
+use crate::error::flags;
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use kapprox::Spec;
 use kapprox::kernel::{Facts, KernelFamily, registry};
 use kapprox::map::MapSpec;
@@ -57,43 +60,43 @@ fn map_help() -> String {
 /// The options that define the features of the rows, beside the table.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Learning")]
-pub struct MapArgs {
+pub(crate) struct MapArgs {
     /// Scaling learned from the training rows and kept in the model: standard, minmax, asinh (for long tails) or none
     /// [default: standard; tune tries asinh, too]
     #[arg(long, value_parser = parse::word::<Scaling>, value_name = "SCALE")]
-    pub scale: Option<Scaling>,
+    pub(crate) scale: Option<Scaling>,
     /// Metric before the kernel, learned from the target: learn, diagonal, full or low-rank(R); or that of a MODEL, or the
     /// numbers in a table FILE (one row: a factor for each feature; more: a matrix) [default: none; learn in tune]
     #[arg(long, value_name = "FORM|FILE", value_parser = parse::word::<MetricSource>)]
-    pub metric: Option<MetricSource>,
+    pub(crate) metric: Option<MetricSource>,
     #[arg(long, help = KERNEL, long_help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)", value_parser = parse::kernel)]
-    pub kernel: Spec,
+    pub(crate) kernel: Spec,
     #[arg(long, help = map_help(), value_name = "MAP", default_value = "nystrom", value_parser = parse::map)]
-    pub map: MapSpec,
+    pub(crate) map: MapSpec,
     /// Number of features that the map makes; for nystrom the number of landmarks [default: 1000, or the rows of --landmarks FILE]
     #[arg(long, value_name = "M", value_parser = parse::rank)]
-    pub rank: Option<usize>,
+    pub(crate) rank: Option<usize>,
     #[arg(long, help = landmarks_help(), value_parser = parse::LandmarksParser, value_name = "SCHEME|FILE")]
-    pub landmarks: Option<LandmarkSource>,
+    pub(crate) landmarks: Option<LandmarkSource>,
     /// Choose landmarks among this many random rows, or all [default: max(20 * rank, 50000)]
     #[arg(long, value_name = "N|all", value_parser = parse::word::<Candidates>)]
-    pub candidates: Option<Candidates>,
+    pub(crate) candidates: Option<Candidates>,
     /// Seed of every random choice
     #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0)]
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Type of rows and features: f32 or f64 (sums are f64)
     #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE")]
-    pub precision: ElementType,
+    pub(crate) precision: ElementType,
 }
 
 /// The options that define the result of a fit, beside the table.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Learning")]
-pub struct LearnArgs {
+pub(crate) struct LearnArgs {
     #[command(flatten)]
-    pub features: MapArgs,
+    pub(crate) features: MapArgs,
     #[command(flatten)]
-    pub solver: SolverArgs,
+    pub(crate) solver: SolverArgs,
 }
 
 impl Deref for LearnArgs {
@@ -101,4 +104,37 @@ impl Deref for LearnArgs {
     fn deref(&self) -> &MapArgs {
         &self.features
     }
+}
+
+/// What a fit learns, and from what.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct JobArgs {
+    #[arg(value_name = "SOLVER", hide_possible_values = true, help = solvers_in_short(), long_help = solvers_help(),
+        value_parser = solvers())]
+    pub(crate) solver: String,
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+    #[command(flatten)]
+    pub(crate) learn: LearnArgs,
+}
+
+fn solvers() -> PossibleValuesParser {
+    PossibleValuesParser::new(ksolve::solver::registry().into_iter().map(|family| family.name))
+}
+
+fn solvers_in_short() -> String {
+    let names: Vec<&str> = ksolve::solver::registry().into_iter().map(|family| family.name).collect();
+    format!("What to learn: {}", names.join(", "))
+}
+
+fn solvers_help() -> String {
+    format!(
+        "What to learn: {}",
+        explained(ksolve::solver::registry().into_iter().map(|family| (family.name, family.about)))
+    )
+}
+
+/// Names, each with what it is.
+pub(crate) fn explained(all: impl Iterator<Item = (&'static str, &'static str)>) -> String {
+    all.map(|(name, about)| format!("{name} ({})", flags(about))).collect::<Vec<_>>().join("; ")
 }

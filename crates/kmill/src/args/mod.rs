@@ -1,341 +1,264 @@
-//! The command line: every verb and its options. It is a contract; scripts rely on it.
+//! The command line: the options of several verbs, and help of one screen. It is a contract; scripts rely on it.
 //!
-//! The types here hold the options as typed; a verb's file turns them into a job ([`ksolve::job::Fit`]) and checks those that
-//! depend on each other.
+//! The types here hold the options as typed, those of one verb stand in its file; that turns them into a job ([`ksolve::job::Fit`]) and
+//! checks those that depend on each other.
 
-mod command;
-pub mod curve;
-pub mod data;
+pub(crate) mod data;
 pub(crate) mod elsewhere;
-pub mod learn;
+pub(crate) mod learn;
 pub mod parse;
-pub mod run;
-pub mod solver;
-pub mod test;
-pub mod tune;
+pub(crate) mod run;
+mod solver;
 
-pub use crate::export::ExportArgs;
-pub use crate::features::FeaturesArgs;
-pub use crate::herd::HerdArgs;
-pub use crate::manual::{CompletionsArgs, ManArgs};
-pub use crate::predict::PredictArgs;
-pub use crate::shards::{MergeArgs, PrepareArgs, SolveArgs, StatsArgs};
-pub use command::command;
-pub use curve::CurveArgs;
-pub use data::DataArgs;
-pub use learn::LearnArgs;
-pub use run::{DiskArgs, EngineArgs, RunArgs, ScratchArgs};
-pub use test::TestArgs;
-pub use tune::TuneArgs;
+pub(crate) use data::{CategoryArgs, ConvertDataArgs, DataArgs, SelectArgs, TextArgs};
+pub(crate) use learn::{JobArgs, LearnArgs, MapArgs, explained, kernel_help};
+pub(crate) use run::{DiskArgs, EngineArgs, ScratchArgs};
+pub use run::{Run, RunArgs};
 
+use crate::Cli;
 use crate::error::flags;
-use crate::generators;
-use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{Args, Parser, Subcommand};
-use ksolve::job::ElementType;
-use std::path::PathBuf;
+use clap::{Arg, Command, CommandFactory};
+use ksolve::solver::SolverFamily;
+use ksolve::solver::parameter::CLUSTERS;
+use std::ffi::OsString;
 
-/// Kernel machines on tables larger than memory.
-#[derive(Debug, Parser)]
-#[command(
-    name = "kmill",
-    version,
-    max_term_width = 110,
-    subcommand_required = true,
-    arg_required_else_help = true,
-    after_help = "kmill help which chooses a solver. Start with kmill demo, or:\n  \
-        kmill generate friedman1 --rows 1e6 -o train.parquet\n  \
-        kmill fit ridge train.parquet --target y --rank 500 -o model.safetensors\n  \
-        kmill evaluate model.safetensors train.parquet"
-)]
-pub struct Cli {
-    /// The verb with its options.
-    #[command(subcommand)]
-    pub command: Command,
+/// Verbs with more options than a screen has lines: their short help has those of [`FIRST`], each in a few words.
+const CROWDED: usize = 16;
+
+/// The options that most runs need.
+const FIRST: [&str; 20] = [
+    "solver",
+    "model",
+    "paths",
+    "target",
+    "features",
+    "rows",
+    "condition",
+    "missing",
+    "kernel",
+    "kernels",
+    "rank",
+    "methods",
+    "time",
+    "lambda",
+    "folds",
+    "components",
+    "output",
+    "report",
+    "json",
+    "verbose",
+];
+
+/// The arguments whose help is short already, and has parentheses that belong to it.
+const SHORT: [&str; 2] = ["solver", "paths"];
+
+/// The verbs that people need first, as the help of the command lists them; the others stand below.
+const FIRST_VERBS: [&str; 8] = ["fit", "predict", "evaluate", "tune", "curve", "inspect", "convert", "demo"];
+
+/// The verbs whose first word is a solver.
+const LEARNING: [&str; 2] = ["fit", "plan"];
+
+/// Options that people type in the singular and in the plural: whichever of the two a verb has, it understands the other.
+const COUNTED: [&str; 16] = [
+    "candidate",
+    "cluster",
+    "component",
+    "factor",
+    "feature",
+    "fold",
+    "kernel",
+    "lambda",
+    "landmark",
+    "method",
+    "rank",
+    "repeat",
+    "start",
+    "step",
+    "target",
+    "thread",
+];
+
+/// The command line, with the help that belongs to what was typed: `-h` is short, anything else has all.
+pub(crate) fn command(words: &[OsString]) -> Command {
+    let short = words.iter().any(|word| word == "-h");
+    let understood = first_verbs_first(Cli::command()).mut_subcommands(in_both_numbers);
+    let command = understood.mut_subcommands(|verb| if short { shortened(verb) } else { whole(verb) });
+    let Some((verb, family)) = learning(words) else { return command };
+    command.mut_subcommand(verb, |verb| for_solver(verb, family, short))
 }
 
-/// The verbs.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Learn a model from a table
-    Fit(FitArgs),
-    /// Write a model's predictions for a table
-    Predict(PredictArgs),
-    /// Score a model on a table that has the target
-    Evaluate(EvaluateArgs),
-    /// Show what a table or a model holds
-    Inspect(InspectArgs),
-    /// Say what a fit would need; runs nothing
-    Plan(PlanArgs),
-    /// Draw what a model says over one or two of its features
-    Plot(PlotArgs),
-    /// Write a generated table of any size
-    Generate(GenerateArgs),
-    /// Rewrite a table in another format
-    Convert(ConvertArgs),
-    /// Compare landmark schemes and maps: error against rank, and what each costs
-    Curve(CurveArgs),
-    /// Choose kernel, rank and penalty on growing samples of the rows, and fit
-    Tune(TuneArgs),
-    /// Write a model as an ONNX file, for runtimes that know nothing of kernels
-    Export(ExportArgs),
-    /// Pick a few rows that represent all rows
-    Herd(HerdArgs),
-    /// Write the features of a map for every row: what any linear method can learn from
-    Features(FeaturesArgs),
-    /// Compare two samples, or look for dependence between two sets of columns
-    Test(TestArgs),
-    /// Begin a fit in shards, parts of the table: write what every shard needs
-    Prepare(PrepareArgs),
-    /// Read the rows of a shard, and write their statistics
-    Stats(StatsArgs),
-    /// Put statistics of shards together, or take some away
-    Merge(MergeArgs),
-    /// Make the model of a job from the statistics of its shards
-    Solve(SolveArgs),
-    /// Generate data, fit, evaluate, and explain: the first thing to run
-    Demo(DemoArgs),
-    /// Print what a shell needs to complete options by the tab key
-    Completions(CompletionsArgs),
-    /// Write the manual pages
-    Man(ManArgs),
+/// The command with a help that lists its verbs in two groups.
+fn first_verbs_first(command: Command) -> Command {
+    let line = |verb: &Command| {
+        let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+        format!("  {:<12} {about}\n", verb.get_name())
+    };
+    let first: String = FIRST_VERBS.iter().filter_map(|name| command.find_subcommand(name)).map(line).collect();
+    let is_first = |verb: &&Command| FIRST_VERBS.contains(&verb.get_name());
+    let more: String = command.get_subcommands().filter(|verb| !is_first(verb)).map(line).collect();
+    let head = *command.get_styles().get_header();
+    command.help_template(format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{head}Commands:{head:#}\n{first}\n{head}More:{head:#}\n{more}\n\
+         {head}Options:{head:#}\n{{options}}{{after-help}}\n"
+    ))
 }
 
-/// What a fit learns, and from what.
-#[derive(Clone, Debug, Args)]
-pub struct JobArgs {
-    #[arg(value_name = "SOLVER", hide_possible_values = true, help = solvers_in_short(), long_help = solvers_help(),
-        value_parser = solvers())]
-    pub solver: String,
-    #[command(flatten)]
-    pub data: DataArgs,
-    #[command(flatten)]
-    pub learn: LearnArgs,
+/// A verb that understands `--rank` where it has `--ranks`, and `--ranks` where it has `--rank`; one that has both keeps them apart.
+fn in_both_numbers(verb: Command) -> Command {
+    let own: Vec<String> = verb.get_arguments().filter_map(|arg| arg.get_long().map(String::from)).collect();
+    verb.mut_args(|arg| {
+        let Some(long) = arg.get_long() else { return arg };
+        let other = match long.strip_suffix('s') {
+            Some(singular) if COUNTED.contains(&singular) => singular.to_string(),
+            _ if COUNTED.contains(&long) => format!("{long}s"),
+            _ => return arg,
+        };
+        if own.contains(&other) { arg } else { arg.alias(other) }
+    })
 }
 
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  \
-    kmill fit ridge train.parquet --target y -o model.safetensors\n  \
-    kmill fit oneclass train.parquet --features '*,!id' --nu 0.01 -o model.safetensors\n\n\
-    kmill help which chooses a solver; kmill fit SOLVER --help has all options of one.",
-    after_long_help = "Examples:\n  \
-    kmill fit ridge train.parquet --target y -o model.safetensors\n  \
-    kmill fit ridge parts/ --target y --kernel 'gaussian(sigma=5)' --ranks 250..2000 --memory 512MiB -o m.safetensors\n  \
-    kmill fit ridge all.parquet --target y --rows ..427500 --task classification --folds blocks:6 -o m.safetensors\n  \
-    kmill fit kpca train.parquet --components 5 -o m.safetensors\n  \
-    kmill fit fisher train.parquet --target label --lambda 1e-5 -o m.safetensors\n  \
-    kmill fit svm train.parquet --target label --C 10 --scratch /fast/disk -o m.safetensors\n\n\
-    Lambda is per row: ridge minimises (1/n) sum (y - f(x))^2 + lambda |w|^2, so scikit-learn's alpha is lambda * n,\n\
-    and C of LIBSVM and of scikit-learn's logistic regression is 1/(2 n lambda)."
-)]
-pub struct FitArgs {
-    #[command(flatten)]
-    pub job: JobArgs,
-    /// Learn the weights of a sum of kernels from the target, in the place of --kernel: expressions with commas between
-    #[arg(long, value_name = "EXPRS", value_parser = parse::kernels, conflicts_with = "kernel", help_heading = "Learning")]
-    pub combine: Option<parse::Kernels>,
-    /// Where the model goes: a name that ends with .safetensors, or one without an extension
-    #[arg(short, long, value_name = "MODEL", help_heading = "Run")]
-    pub output: PathBuf,
-    /// Also write a page: surface, certificate, scaling, times
-    #[arg(long, value_name = "FILE.html", help_heading = "Run")]
-    pub report: Option<PathBuf>,
-    #[command(flatten)]
-    pub disk: DiskArgs,
-    #[command(flatten)]
-    pub engine: EngineArgs,
-    #[command(flatten)]
-    pub run: RunArgs,
+/// A verb whose help has the first options, each in a few words, if it has many.
+fn shortened(verb: Command) -> Command {
+    let crowded = verb.get_arguments().count() > CROWDED;
+    let brief = |arg: Arg| match arg.get_id().as_str() {
+        _ if !crowded => arg,
+        id if !FIRST.contains(&id) => arg.hide(true),
+        "kernel" => arg.help(learn::KERNEL),
+        id if SHORT.contains(&id) => arg,
+        _ => {
+            let text = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            arg.help(few_words(&text))
+        }
+    };
+    // clap has a longer layout for --help as soon as an argument has more to say there
+    let verb = verb.mut_args(|arg| brief(arg).long_help(None));
+    let name = verb.get_name().to_string();
+    let said = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+    // the examples; what is explained below them is for --help
+    let said = if crowded { said.split("\n\n").next().unwrap_or_default().to_string() } else { said };
+    let more = if crowded {
+        format!("{said}\n\nkmill {name} --help has all options; kmill help which chooses a solver.")
+    } else {
+        said
+    };
+    verb.after_help(more.trim_start().to_string()).after_long_help(None)
 }
 
-#[derive(Debug, Args)]
-#[command(after_help = "Example:\n  \
-    kmill plan ridge train.parquet --target y --rank 4000 --memory 512MiB")]
-pub struct PlanArgs {
-    #[command(flatten)]
-    pub job: JobArgs,
-    /// Learn the weights of a sum of kernels from the target, in the place of --kernel: expressions with commas between
-    #[arg(long, value_name = "EXPRS", value_parser = parse::kernels, conflicts_with = "kernel", help_heading = "Learning")]
-    pub combine: Option<parse::Kernels>,
-    #[command(flatten)]
-    pub run: RunArgs,
-    #[command(flatten)]
-    pub scratch: ScratchArgs,
+/// A verb whose help has all that is known, in the layout of short help.
+fn whole(verb: Command) -> Command {
+    let examples = verb.get_after_long_help().or(verb.get_after_help()).cloned().unwrap_or_default();
+    let verb = verb.mut_args(|arg| match arg.get_long_help().cloned() {
+        Some(long) => arg.help(long).long_help(None),
+        None => arg,
+    });
+    verb.after_help(examples).after_long_help(None)
 }
 
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    kmill evaluate model.safetensors all.parquet --rows 427500..\n  \
-    kmill evaluate model.safetensors kin40k.parquet --where 'fold == 0' --json\n  \
-    kmill evaluate anomalies.safetensors test.parquet --target is_fraud --top 100\n\n\
-    A model of oneclass or mean is scored where --target names a column that is 0 for usual rows and 1 for unusual ones.")]
-pub struct EvaluateArgs {
-    /// A model written by `kmill fit`
-    #[arg(value_name = "MODEL")]
-    pub model: PathBuf,
-    #[command(flatten)]
-    pub data: data::SelectArgs,
-    /// The target columns, where they are named otherwise than at the fit; FILE.npy for .npy tables
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
-    pub target: Vec<String>,
-    /// Decide for the second of two classes above this probability, or above this score in a model without probabilities
-    #[arg(long, value_name = "NUMBER", value_parser = parse::number, allow_negative_numbers = true, help_heading = "Run")]
-    pub threshold: Option<f64>,
-    /// Score the N most unusual rows (oneclass, mean) [default: as many as the target says there are]
-    #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Run")]
-    pub top: Option<usize>,
-    /// Also write a page: residuals, or confusions and the ROC curve
-    #[arg(long, value_name = "FILE.html", help_heading = "Run")]
-    pub report: Option<PathBuf>,
-    #[command(flatten)]
-    pub run: RunArgs,
+/// A help text up to its first semicolon, bracket or parenthesis; those of a formula stay.
+fn few_words(text: &str) -> String {
+    let formula = |at: usize| text[at + 2..].starts_with(|c: char| c.is_ascii_digit() || "=!<>".contains(c));
+    let ends = [text.find(';'), text.find(" ["), text.find(" (").filter(|at| !formula(*at))];
+    text[..ends.into_iter().flatten().min().unwrap_or(text.len())].to_string()
 }
 
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    kmill plot model.safetensors moons.parquet -o moons.svg\n  \
-    kmill plot model.safetensors all.parquet --x x3 --y x7 -o picture.html\n\n\
-    Classes are regions; numbers and components are shades, with lines of equal value. Features that are not drawn \
-    stand at their mean over the training rows. A model with one feature is a line. A page (.html) saves the picture as PNG.")]
-pub struct PlotArgs {
-    /// A model written by `kmill fit`
-    #[arg(value_name = "MODEL")]
-    pub model: PathBuf,
-    #[command(flatten)]
-    pub data: data::SelectArgs,
-    /// The feature along the horizontal axis [default: the first of two]
-    #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
-    pub x: Option<String>,
-    /// The feature along the vertical axis [default: the second of two]
-    #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
-    pub y: Option<String>,
-    /// Which output to draw, from 1: a target, or a component of kpca [default: 1]
-    #[arg(long, value_name = "K", value_parser = parse::rank, help_heading = "Picture")]
-    pub component: Option<usize>,
-    /// Where the picture goes: .png, .svg, or .html for a page
-    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
-    pub output: PathBuf,
-    #[command(flatten)]
-    pub run: RunArgs,
+/// The verb and the solver that a line names, in this order and before any option.
+fn learning(words: &[OsString]) -> Option<(&'static str, &'static SolverFamily)> {
+    let verb = LEARNING.into_iter().find(|verb| words.get(1).is_some_and(|word| word == verb))?;
+    let named = words.get(2)?.to_str()?;
+    let family = ksolve::solver::registry().into_iter().find(|family| family.name == named)?;
+    Some((verb, family))
 }
 
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    kmill inspect train.parquet --stats\n  \
-    kmill inspect model.safetensors --json")]
-pub struct InspectArgs {
-    /// Files, folders or globs of one table, or one model
-    #[arg(value_name = "DATA|MODEL", required = true)]
-    pub paths: Vec<PathBuf>,
-    /// Minimum, mean, maximum and missing values of every column: one pass over the table. Without being asked for
-    /// up to a million numbers
-    #[arg(long)]
-    pub stats: bool,
-    #[command(flatten)]
-    pub text: data::TextArgs,
-    #[command(flatten)]
-    pub run: RunArgs,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    kmill generate friedman1 --rows 1e6 -o friedman1.parquet\n  \
-    kmill generate smile --rows 10000 --precision f64 -o smile.npy\n\n\
-    Row i depends on the seed and on i only. Columns are x0.. and y; an .npy table puts y beside it, in OUT.y.npy (smile.npy, smile.y.npy).")]
-pub struct GenerateArgs {
-    /// What to generate
-    #[arg(value_name = "NAME", value_parser = generator_names())]
-    pub name: String,
-    /// Number of rows, such as 100000 or 1e6
-    #[arg(long, value_name = "N", value_parser = parse::whole)]
-    pub rows: u64,
-    /// Where the table goes: .parquet, .csv, .tsv or .npy
-    #[arg(short, long, value_name = "OUT")]
-    pub output: PathBuf,
-    /// Seed of the random numbers
-    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0)]
-    pub seed: u64,
-    /// Number of features, for friedman1 (at least 5), hidden (at least 4) and blobs [default: the generator's own]
-    #[arg(long, value_name = "D", value_parser = parse::features)]
-    pub features: Option<usize>,
-    /// Standard deviation of the noise, for friedman1 (1), hidden (0.2), moons (0.1), blobs (1), parabolas and circle (0.05), swissroll and scurve (0)
-    #[arg(long, value_name = "SD", value_parser = parse::number, allow_negative_numbers = true)]
-    pub noise: Option<f64>,
-    /// Type of the features: f32 or f64
-    #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE")]
-    pub precision: ElementType,
-    /// Neither progress nor notes on stderr
-    #[arg(short, long, conflicts_with = "verbose")]
-    pub quiet: bool,
-    /// Also a line for every stage with its time
-    #[arg(short, long)]
-    pub verbose: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    kmill convert table.parquet --target y -o table.npy      (target beside it, in table.y.npy)\n  \
-    kmill convert table.npy --target table.y.npy -o back.parquet\n  \
-    kmill convert a9a.svm --width 123 -o a9a.parquet\n  \
-    kmill convert export.csv --delimiter ';' --missing keep -o export.parquet\n\n\
-    Columns keep their type: integers of every size become int64, text stays text where the format has it (.npy has\n\
-    not), and no integer is rounded. --missing keep leaves missing values missing; by default they stop the run.")]
-pub struct ConvertArgs {
-    #[command(flatten)]
-    pub data: data::ConvertDataArgs,
-    /// Where the table goes: .parquet, .csv, .tsv or .npy
-    #[arg(short, long, value_name = "OUT")]
-    pub output: PathBuf,
-    /// Type of the fractions among the features [default: their own; of all features in .npy the smallest exact one]
-    #[arg(long, value_parser = parse::word::<ElementType>, value_name = "f32|f64")]
-    pub precision: Option<ElementType>,
-    #[command(flatten)]
-    pub run: RunArgs,
-}
-
-#[derive(Debug, Args)]
-pub struct DemoArgs {
-    /// Rows to generate for training; a fifth as many for the test
-    #[arg(long, value_name = "N", value_parser = parse::whole, default_value = "100000")]
-    pub rows: u64,
-    /// Keep the tables, the model and the predictions in this folder [default: a temporary one, removed at the end]
-    #[arg(long, value_name = "DIR")]
-    pub keep: Option<PathBuf>,
-    #[command(flatten)]
-    pub run: RunArgs,
-}
-
-fn solvers() -> PossibleValuesParser {
-    PossibleValuesParser::new(ksolve::solver::registry().into_iter().map(|family| family.name))
-}
-
-fn solvers_in_short() -> String {
-    let names: Vec<&str> = ksolve::solver::registry().into_iter().map(|family| family.name).collect();
-    format!("What to learn: {}", names.join(", "))
-}
-
-fn solvers_help() -> String {
-    format!(
-        "What to learn: {}",
-        explained(ksolve::solver::registry().into_iter().map(|family| (family.name, family.about)))
-    )
-}
-
-/// Names, each with what it is.
-pub(crate) fn explained(all: impl Iterator<Item = (&'static str, &'static str)>) -> String {
-    all.map(|(name, about)| format!("{name} ({})", flags(about))).collect::<Vec<_>>().join("; ")
-}
-
-fn generator_names() -> PossibleValuesParser {
-    let value = |generator: &generators::Generator| PossibleValue::new(generator.name).help(generator.about);
-    PossibleValuesParser::new(generators::all().into_iter().map(value))
+/// A verb whose help has the parameters of one solver, and none of the others'.
+fn for_solver(verb: Command, family: &'static SolverFamily, short: bool) -> Command {
+    let said = |text: String| if short { few_words(&text) } else { text };
+    let (name, about) = (family.name, flags(family.about));
+    let told = verb.mut_args(|arg| {
+        let id = arg.get_id().as_str().to_string();
+        match family.parameters.iter().find(|parameter| parameter.name == id) {
+            Some(own) => arg.hide(false).help(said(solver::own_help(own))),
+            None if solver::is_parameter(&id) => arg.hide(true),
+            None if id == "solver" => arg.help(about.clone()),
+            None if id == "target" && !family.task.has_target() => arg.hide(true),
+            None => arg,
+        }
+    });
+    let target = if family.task.has_target() { " --target y" } else { "" };
+    let needed = if family.reads(&CLUSTERS) { " --clusters 5" } else { "" };
+    let example = format!(
+        "Example:\n  kmill fit {name} train.parquet{target}{needed} -o model.safetensors\n\n\
+         kmill help which chooses a solver; kmill fit --help has the options of all."
+    );
+    told.after_help(example)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+    use clap::Parser;
+
+    /// The text of the help that a line asks for.
+    fn help(line: &str) -> String {
+        let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+        command(&words).term_width(100).try_get_matches_from(&words).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn short_help_is_one_screen() {
+        for verb in ["", " fit", " predict", " evaluate", " tune", " curve", " plan", " plot", " convert"] {
+            let text = help(&format!("kmill{verb} -h"));
+            assert!(text.lines().count() <= 48, "{} lines: {text}", text.lines().count());
+        }
+    }
+
+    #[test]
+    fn the_first_verbs_stand_apart_and_none_is_missing() {
+        let text = help("kmill --help");
+        let (first, more) = text.split_once("More:").unwrap();
+        for verb in Cli::command().get_subcommands() {
+            let (name, is_first) = (verb.get_name(), FIRST_VERBS.contains(&verb.get_name()));
+            let listed = |part: &str| part.lines().any(|line| line.split_whitespace().next() == Some(name));
+            assert!(listed(first) == is_first && listed(more) != is_first, "{name}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_singular_and_the_plural_are_one_option() {
+        let read = |line: &str, id: &str| {
+            let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            let (_, verb) = command(&words).try_get_matches_from(&words).unwrap().remove_subcommand().unwrap();
+            verb.get_raw(id).unwrap().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        for (line, id, value) in [
+            ("kmill curve t -o o.html --rank 50,100", "ranks", "50,100"),
+            ("kmill curve t -o o.html --method uniform", "methods", "uniform"),
+            ("kmill herd t --count 5 -o o.csv --ranks 20", "rank", "20"),
+            ("kmill fit ridge t --target y -o m --kernels linear()", "kernel", "linear()"),
+            ("kmill fit ridge t --targets y -o m", "target", "y"),
+            ("kmill fit ridge t --target y -o m --fold 5 --lambdas 1e-6", "lambda", "1e-6"),
+            // a verb that has both
+            ("kmill fit ridge t --target y -o m --rank 10 --ranks 5,10", "rank", "10"),
+            ("kmill tune any t --target y -o m --kernels linear()", "kernels", "linear()"),
+        ] {
+            assert_eq!(read(line, id), [value], "{line}");
+        }
+        // they are no new words to be read
+        assert!(!help("kmill curve --help").contains("--method "), "hidden");
+    }
+
+    #[test]
+    fn the_help_of_a_solver_has_its_options_only() {
+        let every = help("kmill fit --help");
+        assert!(every.contains("--epsilon") && every.contains("--nu") && every.contains("--zero-based"));
+        let svr = help("kmill fit svr --help");
+        assert!(svr.contains("--epsilon") && svr.contains("--lambda") && svr.contains("--kernel"), "{svr}");
+        assert!(!svr.contains("--nu") && !svr.contains("--clusters") && svr.lines().count() < every.lines().count());
+        assert!(svr.contains("kmill fit svr train.parquet --target y -o"), "{svr}");
+        // what other solvers take by default says nothing here
+        assert!(!svr.contains("for ridge"), "{svr}");
+        let groups = help("kmill plan kmeans --help");
+        assert!(groups.contains("--clusters 5") && !groups.contains("--target <"), "{groups}");
+    }
 
     #[test]
     fn the_definition_is_consistent() {
@@ -347,7 +270,7 @@ mod tests {
         let line = "kmill fit ridge a.parquet b.parquet --target y,z --features x*,t --rows ..100 --where fold!=3 \
             --kernel gaussian(sigma=2) --lambda 1e-9..1e-3 --ranks 50..400 --folds blocks:6 --memory 512MiB -o m";
         let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
-        let Command::Fit(fit) = cli.command else { panic!("not a fit") };
+        let crate::Command::Fit(fit) = cli.command else { panic!("not a fit") };
         assert_eq!(fit.job.data.select.paths.len(), 2);
         assert_eq!(fit.job.data.target, ["y", "z"]);
         assert_eq!(fit.job.data.features, ["x*", "t"]);

@@ -8,6 +8,7 @@ use kapprox::landmark::Scheme;
 use kapprox::map::MapSpec;
 use ksolve::curve::Method;
 use ksolve::request::LandmarkSource;
+use kstore::Missing;
 use kstore::condition::Condition;
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -26,6 +27,9 @@ const MOST_PERMUTATIONS: u64 = 1_000_000;
 
 /// Most features of a generated table: as many columns as are read from text.
 const MOST_FEATURES: u64 = 100_000;
+
+/// What leaves a missing value missing, in a conversion.
+const KEEP: &str = "keep";
 
 /// The landmark schemes and maps to compare, without repetition.
 #[derive(Clone, Debug, PartialEq)]
@@ -214,6 +218,26 @@ pub fn infer_rows(text: &str) -> Result<u64, String> {
 /// Parses `--where`, a condition on one column such as `fold != 3`.
 pub fn condition(text: &str) -> Result<Condition, String> {
     Condition::parse(text).map_err(expected)
+}
+
+pub fn missing(text: &str) -> Result<Missing, String> {
+    let right = "choose error, drop, mean or indicator";
+    Missing::named(text).ok_or_else(|| match text {
+        KEEP => format!("only a conversion can leave values missing; {right}"),
+        _ => right.to_string(),
+    })
+}
+
+/// Reads `--missing` of a conversion, which has no rows to learn a mean from: [`Missing::Mean`] leaves a value missing there.
+pub fn missing_of_conversion(text: &str) -> Result<Missing, String> {
+    match Missing::named(text) {
+        Some(Missing::Mean | Missing::Indicator) => Err(format!(
+            "a conversion learns no means; use --missing drop or --missing {KEEP} here, or --missing {text} with fit"
+        )),
+        Some(missing) => Ok(missing),
+        None if text == KEEP => Ok(Missing::Mean),
+        None => Err(format!("choose error, drop or {KEEP}")),
+    }
 }
 
 pub fn word<W: FromStr<Err = ksolve::Error>>(text: &str) -> Result<W, String> {

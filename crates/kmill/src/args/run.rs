@@ -32,28 +32,28 @@ pub struct RunArgs {
 /// The options for files that a fit keeps on disk beside its model: the checkpoint and the scratch folder.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
-pub struct DiskArgs {
+pub(crate) struct DiskArgs {
     /// Go on from the checkpoint in MODEL.checkpoint, where a stopped fit left one; same bits as never stopped
     #[arg(long, conflicts_with = "states")]
-    pub resume: bool,
+    pub(crate) resume: bool,
     /// Time between two saves of the checkpoint; 0s saves after every segment
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "30s")]
-    pub checkpoint_every: Duration,
+    pub(crate) checkpoint_every: Duration,
     #[command(flatten)]
-    pub scratch: ScratchArgs,
+    pub(crate) scratch: ScratchArgs,
 }
 
 /// Processes that share the passes of a run.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Run")]
-pub struct EngineArgs {
+pub(crate) struct EngineArgs {
     /// A folder in which processes with the same command share the passes over the rows: start as many as you like, on as many
     /// machines; same bits as one
     #[arg(long, value_name = "DIR")]
-    pub states: Option<PathBuf>,
+    pub(crate) states: Option<PathBuf>,
     /// Time without a sign of life after which another process counts as gone, and its part is done again
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "90s", requires = "states", hide_short_help = true)]
-    pub patience: Duration,
+    pub(crate) patience: Duration,
 }
 
 impl EngineArgs {
@@ -61,7 +61,7 @@ impl EngineArgs {
     ///
     /// # Errors
     /// A folder that cannot be made.
-    pub fn open(&self) -> Result<Option<SharedEngine>> {
+    pub(crate) fn open(&self) -> Result<Option<SharedEngine>> {
         let open = |folder| Ok(SharedEngine::folder(folder)?.patience(self.patience));
         self.states.as_ref().map(open).transpose()
     }
@@ -70,13 +70,13 @@ impl EngineArgs {
 /// The options for the scratch folder. It keeps rows and numbers that are read many times and do not fit the memory.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
-pub struct ScratchArgs {
+pub(crate) struct ScratchArgs {
     /// Folder on a fast disk for decoded rows, features and kernel values that do not fit --memory; nothing stays there
     #[arg(long, value_name = "DIR")]
-    pub scratch: Option<PathBuf>,
+    pub(crate) scratch: Option<PathBuf>,
     /// Most bytes there [default: half of what the disk has free]
     #[arg(long, value_name = "SIZE", value_parser = parse::bytes, requires = "scratch")]
-    pub scratch_limit: Option<usize>,
+    pub(crate) scratch_limit: Option<usize>,
 }
 
 impl ScratchArgs {
@@ -84,7 +84,7 @@ impl ScratchArgs {
     ///
     /// # Errors
     /// A folder that is not there.
-    pub fn open(&self) -> Result<Option<Scratch>> {
+    pub(crate) fn open(&self) -> Result<Option<Scratch>> {
         let Some(folder) = self.scratch.as_deref() else { return Ok(None) };
         let half = || kstore::scratch::free(folder).map_or(u64::MAX, |free| free / 2);
         let limit = self.scratch_limit.map_or_else(half, |limit| limit as u64);
@@ -95,12 +95,12 @@ impl ScratchArgs {
 /// [`RunArgs`] with their defaults filled in.
 #[derive(Debug)]
 pub struct Run {
-    pub memory: usize,
-    pub threads: usize,
+    pub(crate) memory: usize,
+    pub(crate) threads: usize,
     /// True where one JSON object is printed instead of tables.
-    pub json: bool,
+    pub(crate) json: bool,
     /// The stages with their times, and the warnings so far.
-    pub progress: Progress,
+    pub(crate) progress: Progress,
 }
 
 /// Memory budget in bytes where the operating system does not say how much memory there is: 2 GiB.

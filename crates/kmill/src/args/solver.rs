@@ -8,7 +8,7 @@ use ksolve::solver::{self, Options};
 
 /// The values that were given for the parameters of all solvers, by name.
 #[derive(Clone, Debug, Default)]
-pub struct SolverArgs(pub Options);
+pub(crate) struct SolverArgs(pub Options);
 
 /// The option of a parameter, without dashes in front: `class-weight` for `class_weight`.
 fn option(parameter: &Parameter) -> String {

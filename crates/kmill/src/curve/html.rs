@@ -3,6 +3,7 @@
 use super::columns::{COLUMNS, shown};
 use super::report::CurveReport;
 use super::summary::{Cost, Metric, Point};
+use crate::drawing;
 use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series};
 use crate::table::{count, exact, number, seconds};
 use kstore::budget::bytes;
@@ -40,7 +41,7 @@ fn curves(report: &CurveReport) -> String {
         format!("<label><input type=\"radio\" name=\"at\" id=\"at-{key}\"{checked}>{label}</label>")
     };
     let method = |(i, method): (usize, &String)| {
-        let (name, swatch) = (page::text(method), page::swatch(i));
+        let (name, swatch) = (drawing::text(method), page::swatch(i));
         format!("<label><input type=\"checkbox\" id=\"show-{i}\" checked>{swatch}{name}</label>")
     };
     let costs: String = Cost::ALL.iter().map(cost).collect();

@@ -14,10 +14,11 @@ mod request;
 mod summary;
 
 pub(crate) use report::CurveReport;
+pub(crate) use request::CurveArgs;
 
-use crate::args::CurveArgs;
-use crate::args::run::Run;
+use crate::args::Run;
 use crate::output::{self, Kind, Outputs};
+use crate::pipeline::FirstStages;
 use crate::progress::Progress;
 use crate::{Error, Result, drawing, interrupt, pipeline};
 use cells::CellsFile;
@@ -25,13 +26,12 @@ use figure::Figure;
 use kapprox::Real;
 use ksolve::curve::Setting;
 use ksolve::job::ElementType;
-use ksolve::request::{Resources, Stages};
+use ksolve::request::Resources;
 use kstore::checkpoint::Journal;
-use kstore::pass::{Engine, Observer, SharedEngine};
+use kstore::pass::{Engine, SharedEngine};
 use report::Planned;
 use request::Request;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Measures every method, and writes the outputs.
 ///
@@ -40,8 +40,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// and have other cells left to do.
 pub(crate) fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
     let kinds = [Kind::Page, Kind::Picture, Kind::Json, Kind::Table];
-    let remedy = "end it with .html, .svg, .png, .json, .csv, .tsv, .parquet or .arrow";
-    let outputs = Outputs::new(&args.output, &kinds, "its extension names no kind of report", remedy)?;
+    let remedy = format!("end it with {}", request::outputs());
+    let outputs = Outputs::new(&args.output, &kinds, "its extension names no kind of report", &remedy)?;
     if let Some(cells) = outputs.paths().next().map(CellsFile::path)
         && outputs.paths().any(|path| output::is_same(path, &cells))
     {
@@ -87,10 +87,10 @@ fn measured<T: Real>(
     engine: Option<&SharedEngine>,
 ) -> Result<CurveReport> {
     let journal = engine.map(|engine| Journal::through(engine));
-    let (watch, job) = (Watch::new(&run.progress), pipeline::job(run));
-    let resources = Resources { stages: &watch, journal: journal.as_ref(), ..job.resources() };
+    let (first, job) = (FirstStages::new(&run.progress), pipeline::job(run));
+    let resources = Resources { stages: &first, journal: journal.as_ref(), ..job.resources() };
     let setting = Setting::<T>::open(&request.train, request.test.as_ref(), &request.options, &resources)?;
-    watch.silence();
+    first.end();
     all_runs(&setting, request, &mut cells, &run.progress).map_err(|error| cells.kept(error, &run.progress))?;
     let plan = plan(&setting, request)?;
     let report = CurveReport::new(request, run, &setting, plan, cells.cells());
@@ -143,40 +143,4 @@ fn plan<T: Real>(setting: &Setting<'_, T>, request: &Request) -> Result<Vec<Plan
         }
     }
     Ok(most)
-}
-
-/// A watch that shows the stages before the first run. Stages within the runs are not shown, but can be interrupted.
-pub(crate) struct Watch<'a> {
-    progress: &'a Progress,
-    measuring: AtomicBool,
-}
-
-impl<'a> Watch<'a> {
-    pub(crate) fn new(progress: &'a Progress) -> Self {
-        Self { progress, measuring: AtomicBool::new(false) }
-    }
-
-    /// Marks the beginning of the runs, whose stages are not shown.
-    pub(crate) fn silence(&self) {
-        self.measuring.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Shows nothing of a stage, and hears the wish for a stop.
-pub(crate) struct Silent;
-
-impl Observer for Silent {
-    fn advance(&self, _rows: u64) {}
-    fn stop(&self) -> bool {
-        interrupt::requested()
-    }
-}
-
-impl Stages for Watch<'_> {
-    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
-        if self.measuring.load(Ordering::Relaxed) { Box::new(Silent) } else { self.progress.watch(name, rows) }
-    }
-    fn warn(&self, text: String) {
-        Stages::warn(self.progress, text);
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::columns::as_objects;
 use super::request::Request;
-use crate::args::run::Run;
+use crate::args::Run;
 use crate::pipeline::target_names;
 use crate::report::Spent;
 use kapprox::{Real, instruction_set};

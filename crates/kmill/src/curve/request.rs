@@ -1,16 +1,87 @@
 //! The request of a curve: rows, options and the manifest of the cells, made from the command line.
 
-use crate::args::CurveArgs;
-use crate::args::run::Run;
+use crate::args::parse::Methods;
+use crate::args::{DataArgs, EngineArgs, Run, RunArgs, kernel_help, parse};
+use crate::output;
 use crate::pipeline::target_names;
-use crate::{Error, Result, convert, pipeline};
+use crate::{Error, Result, open, pipeline};
+use clap::Args;
+use kapprox::Spec;
 use kapprox::instruction_set;
 use kapprox::landmark::Scheme;
-use ksolve::Task;
 use ksolve::curve::{CurveOptions, CurveRun, Method};
+use ksolve::job::ElementType;
+use ksolve::request::Scaling;
+use ksolve::{Intercept, Task};
 use kstore::checkpoint::Manifest;
 use kstore::condition::Condition;
+use kstore::sink::OutputKind;
 use kstore::{Selected, Selection, Table};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill curve train.parquet -o curve.html\n  \
+    kmill curve all.parquet --target y --test-where 'fold == 0' --methods uniform,kmeans,rpcholesky,fourier \\\n    \
+        --ranks 50..2000 --repeats 10 -o curve.html -o curve.csv\n  \
+    kmill curve train.parquet -o figure.svg\n\n\
+    Seconds, passes, kernel evaluations and bytes read are those of choosing landmarks, making the map and forming the \
+    features of every row once. Schemes with nested landmarks run once for all ranks. A stopped curve keeps its \
+    finished cells in OUT.cells.json; the same command with --resume goes on.")]
+pub(crate) struct CurveArgs {
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+    /// Rows to test ridge regression on: 'fold == 0'. Without --where all others are approximated and learned from
+    #[arg(long, value_name = "CONDITION", value_parser = parse::condition, help_heading = "Table")]
+    pub(crate) test_where: Option<Condition>,
+    /// Measure on a uniform sample of so many rows, held in memory [default: all rows]
+    #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Table")]
+    pub(crate) sample: Option<usize>,
+    /// Landmark schemes (with the map nystrom) and maps, comma-separated; fit --help lists them
+    #[arg(long, value_name = "LIST", value_parser = parse::methods, default_value = "uniform,kmeans,greedy,rpcholesky",
+        help_heading = "Comparison")]
+    pub(crate) methods: Methods,
+    /// Ranks: 250,500,1000 or 50..2000 (doubling)
+    #[arg(long, value_name = "LIST", value_parser = parse::ranks, default_value = "50..1000", help_heading = "Comparison")]
+    pub(crate) ranks: String,
+    /// Seeds to try, from --seed on; a method without random choices runs once
+    #[arg(long, value_name = "N", value_parser = parse::repeats, default_value = "5", help_heading = "Comparison")]
+    pub(crate) repeats: u64,
+    /// Landmark scheme of those maps among --methods that need landmarks [default: rpcholesky]
+    #[arg(long, value_name = "SCHEME", value_parser = parse::scheme, help_heading = "Comparison")]
+    pub(crate) landmarks: Option<&'static Scheme>,
+    /// Scaling learned from the rows: standard, minmax, asinh (for long tails) or none
+    #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Comparison")]
+    pub(crate) scale: Scaling,
+    #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",
+        value_parser = parse::kernel, help_heading = "Comparison")]
+    pub(crate) kernel: Spec,
+    /// What the target is: regression or classification [default: regression]
+    #[arg(long, requires = "test_where", value_parser = parse::word::<Task>, value_name = "TASK", help_heading = "Comparison")]
+    pub(crate) task: Option<Task>,
+    /// Penalty of the test error, per row: (1/n) sum loss + lambda |w|^2
+    #[arg(long, requires = "test_where", value_name = "LAMBDA", value_parser = parse::lambda, default_value = "1e-6", allow_hyphen_values = true,
+        help_heading = "Comparison")]
+    pub(crate) lambda: String,
+    /// Constant term of the test error: free, penalised or none
+    #[arg(long, requires = "test_where", value_parser = parse::word::<Intercept>, default_value_t, value_name = "INTERCEPT", help_heading = "Comparison")]
+    pub(crate) intercept: Intercept,
+    /// First seed
+    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0, help_heading = "Comparison")]
+    pub(crate) seed: u64,
+    /// Type of rows and features: f32 or f64 (sums are f64)
+    #[arg(long, value_parser = parse::word::<ElementType>, default_value_t, value_name = "TYPE", help_heading = "Comparison")]
+    pub(crate) precision: ElementType,
+    #[arg(short, long, help = format!("Where the curve goes: {}; may be given several times", outputs()), value_name = "OUT", help_heading = "Run")]
+    pub(crate) output: Vec<PathBuf>,
+    /// Go on with the cells that a stopped curve left beside the first output
+    #[arg(long, help_heading = "Run")]
+    pub(crate) resume: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
 
 #[derive(Debug)]
 pub(super) struct Request {
@@ -24,6 +95,11 @@ pub(super) struct Request {
     pub(super) manifest: Manifest,
 }
 
+/// The extensions of outputs.
+pub(super) fn outputs() -> String {
+    format!(".html, .svg, .png, .json, {}", output::extensions(OutputKind::Text))
+}
+
 impl Request {
     /// Opens the table and checks what needs more than one option.
     ///
@@ -32,7 +108,6 @@ impl Request {
     pub(super) fn new(args: &CurveArgs, run: &Run) -> Result<Self> {
         let (progress, job) = (&run.progress, &pipeline::job(run));
         let data = &args.data;
-        convert::only_convert_keeps(data.select.missing)?;
         if args.test_where.is_some() && data.target.is_empty() {
             let why = "a test error needs a target; name its column: --target y";
             return Err(Error::Missing { option: "--target", solver: "--test-where".to_string(), why });
@@ -50,7 +125,7 @@ impl Request {
             ));
         }
         let text = data.select.text.options();
-        let (table, targets) = convert::open(&data.select.paths, &text, &data.target)?;
+        let (table, targets) = open::table(&data.select.paths, &text, &data.target)?;
         let (train, test, train_where) = rows(args, job, &table, &targets, task)?;
         let lambda = match ksolve::lists::penalties("lambda", &args.lambda)?[..] {
             [one] => one,
@@ -91,7 +166,7 @@ impl Request {
             ),
             ("--where", condition(train_where.as_ref())),
             ("--test-where", condition(args.test_where.as_ref())),
-            ("--missing", data.select.treated().name().to_string()),
+            ("--missing", data.select.missing.unwrap_or_default().name().to_string()),
             ("reading of text files", text.to_string()),
         ];
         let manifest = Manifest {
@@ -146,7 +221,7 @@ fn rows(
         class_target: task == Task::Classification && args.test_where.is_some(),
         rows: select.rows.clone(),
         filter: condition.clone(),
-        missing: select.treated(),
+        missing: select.missing.unwrap_or_default(),
         ..Selection::default()
     };
     let selection = args.data.category.of(selection);

@@ -6,9 +6,9 @@ mod pixels;
 mod svg;
 
 pub(crate) use pixels::Pixels;
-pub(crate) use svg::Svg;
+pub(crate) use svg::{Svg, text};
 
-use crate::{Result, output, page};
+use crate::{Result, output};
 use std::path::Path;
 
 /// A point in units of the drawing, y downwards.
@@ -20,9 +20,20 @@ pub(crate) const LETTERS: f64 = 12.0;
 /// Style rules of pictures, on a page and alone; their colours are variables of the page.
 pub(crate) const STYLE: &str = include_str!("drawing.css");
 
+/// The colours of a light page, as variables.
+pub(crate) const COLOURS: &str = include_str!("colours.css");
+
 /// The style rules of a picture that stands alone: with the colours of a light page.
 fn own_style() -> String {
-    page::colours().fold(STYLE.to_string(), |style, (name, colour)| style.replace(&format!("var({name})"), colour))
+    let colour = |rule: &'static str| {
+        let (name, colour) = rule.split_once(':')?;
+        Some((&name[name.find("--")?..], colour.trim()))
+    };
+    // before them stands `:root {`
+    let rules = COLOURS.split_once('{').map_or("", |(_, rules)| rules).split(';');
+    rules
+        .filter_map(colour)
+        .fold(STYLE.to_string(), |style, (name, colour)| style.replace(&format!("var({name})"), colour))
 }
 
 /// The position of a word relative to its point.

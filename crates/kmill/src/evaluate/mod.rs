@@ -5,10 +5,39 @@ mod report;
 
 pub(crate) use report::EvaluateReport;
 
-use crate::args::EvaluateArgs;
-use crate::args::run::Run;
-use crate::{Error, Result, output, pipeline, predictor};
+use crate::args::{Run, RunArgs, SelectArgs, parse};
+use crate::{Error, Result, open, output, pipeline};
+use clap::Args;
 use ksolve::Task;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill evaluate model.safetensors all.parquet --rows 427500..\n  \
+    kmill evaluate model.safetensors kin40k.parquet --where 'fold == 0' --json\n  \
+    kmill evaluate anomalies.safetensors test.parquet --target is_fraud --top 100\n\n\
+    A model of oneclass or mean is scored where --target names a column that is 0 for usual rows and 1 for unusual ones.")]
+pub(crate) struct EvaluateArgs {
+    /// A model written by `kmill fit`
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: PathBuf,
+    #[command(flatten)]
+    pub(crate) data: SelectArgs,
+    /// The target columns, where they are named otherwise than at the fit; FILE.npy for .npy tables
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
+    pub(crate) target: Vec<String>,
+    /// Decide for the second of two classes above this probability, or above this score in a model without probabilities
+    #[arg(long, value_name = "NUMBER", value_parser = parse::number, allow_negative_numbers = true, help_heading = "Run")]
+    pub(crate) threshold: Option<f64>,
+    /// Score the N most unusual rows (oneclass, mean) [default: as many as the target says there are]
+    #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Run")]
+    pub(crate) top: Option<usize>,
+    /// Also write a page: residuals, or confusions and the ROC curve
+    #[arg(long, value_name = "FILE.html", help_heading = "Run")]
+    pub(crate) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
 
 /// Scores a model.
 ///
@@ -18,7 +47,7 @@ pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
     if let Some(page) = &args.report {
         output::check_page(page, &args.model)?;
     }
-    let predictor = predictor::load(&args.model, run)?;
+    let predictor = open::load(&args.model, run)?;
     let predictor = match args.threshold {
         Some(threshold) => predictor.above(threshold)?,
         None => predictor,
@@ -38,7 +67,7 @@ pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
         return Err(Error::option("MODEL", args.model.display(), why, "use kmill predict"));
     }
     let names = if args.target.is_empty() { card.targets.clone() } else { args.target.clone() };
-    let selected = predictor::select(&predictor, &args.data, &names)?;
+    let selected = open::select(&predictor, &args.data, &names)?;
     let (report, details) = if novelty {
         let (scores, details) = predictor.novelty(&selected, args.top.map(|top| top as u64), &pipeline::job(run))?;
         (EvaluateReport::Novelty(scores), details)

@@ -2,7 +2,6 @@
 
 use crate::table::{Align, Grid, Table, count, facts, number, percent};
 use ksolve::predict::{ClassificationScores, Evaluation, NoveltyScores, RegressionScores, TargetScores};
-use ksolve::score::Regression;
 use std::fmt;
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -31,21 +30,9 @@ impl fmt::Display for EvaluateReport {
     }
 }
 
-fn named(scores: &Regression) -> [(&'static str, Option<f64>); 7] {
-    [
-        ("mse", scores.mse),
-        ("rmse", scores.rmse),
-        ("mae", scores.mae),
-        ("median error", scores.median_error),
-        ("mape", scores.mape),
-        ("r2", scores.r2),
-        ("relative error", scores.relative_error),
-    ]
-}
-
 pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, String)> {
     let mut facts = vec![("rows", count(scores.rows))];
-    facts.extend(named(&scores.scores).map(|(name, value)| match name {
+    facts.extend(scores.scores.named().map(|(name, value)| match name {
         "mape" => (name, value.map_or("–".to_string(), percent)),
         _ => (name, optional(value)),
     }));
@@ -89,10 +76,10 @@ pub(super) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String
 
 fn regression(scores: &RegressionScores, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if !scores.by_target.is_empty() {
-        let heads = named(&scores.scores).map(|(name, _)| (name, Align::Right));
+        let heads = scores.scores.named().map(|(name, _)| (name, Align::Right));
         let mut table = Table::new(std::iter::once(("target", Align::Left)).chain(heads));
         for TargetScores { target, scores } in &scores.by_target {
-            let scores = named(scores).map(|(_, value)| optional(value));
+            let scores = scores.named().map(|(_, value)| optional(value));
             table.row(std::iter::once(target.clone()).chain(scores));
         }
         writeln!(f, "{table}")?;
@@ -142,6 +129,7 @@ fn by_class(scores: &ClassificationScores) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ksolve::score::Regression;
     use kstore::Label;
 
     #[test]

@@ -1,8 +1,8 @@
 //! Charts: lines with bands, points and bars over two axes, on any canvas.
 
+use super::COLOURS;
 use super::axis::Axis;
-use super::{COLOURS, text};
-use crate::drawing::{Anchor, Canvas, LETTERS, Point, Svg};
+use crate::drawing::{Anchor, Canvas, LETTERS, Point, Svg, text};
 use crate::table::number;
 use std::f64::consts::FRAC_1_SQRT_2;
 use std::fmt;

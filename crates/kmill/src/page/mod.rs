@@ -1,7 +1,7 @@
 //! The report page: one HTML file that needs no network.
 //!
 //! Everything on it is there without a script: charts are SVG made here, tabs and toggles are style rules. The script
-//! only adds values under the pointer and the saving of charts. Text that comes from a user goes through [`text()`].
+//! only adds values under the pointer and the saving of charts. Text that comes from a user goes through `drawing::text`.
 
 mod axis;
 mod chart;
@@ -13,24 +13,12 @@ pub(crate) use chart::{Edges, Plane, key};
 pub(crate) use parts::{FEATURES, bars, beside, charts, data, details, grid, note, run};
 pub use parts::{Heat, facts, table};
 
-use crate::drawing::STYLE as DRAWING;
+use crate::drawing::{COLOURS as PALETTE, STYLE as DRAWING, text};
 use crate::{Result, output};
-use kstore::shown::lines;
 use std::fmt::{self, Write};
 use std::path::Path;
 
 const STYLE: &str = include_str!("style.css");
-
-/// The colours of a light page, by the names of their variables.
-pub(crate) fn colours() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let first = STYLE.split('}').next().unwrap_or_default();
-    let pair = |one: &'static str| {
-        let (name, colour) = one.split_once(':')?;
-        Some((&name[name.find("--")?..], colour.trim()))
-    };
-    // before them stands `:root {`
-    first.split_once('{').map_or("", |(_, rules)| rules).split(';').filter_map(pair)
-}
 
 /// The script that shows values under the pointer and saves charts.
 const SCRIPT: &str = include_str!("script.js");
@@ -69,22 +57,6 @@ impl Section {
     }
 }
 
-/// Text as HTML shows it, also within an attribute's quotes; control characters become escapes.
-pub fn text(raw: &str) -> String {
-    let mut out = String::with_capacity(raw.len());
-    for letter in lines(raw).chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            other => out.push(other),
-        }
-    }
-    out
-}
-
 /// JSON that cannot end the script element it stands in.
 fn embedded(data: &serde_json::Value) -> String {
     data.to_string().replace('<', "\\u003c")
@@ -112,7 +84,7 @@ impl fmt::Display for Page {
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
-             <link rel=\"icon\" href=\"data:,\">\n<style>\n{STYLE}{DRAWING}{style}</style>\n</head>\n<body>\n<main>\n\
+             <link rel=\"icon\" href=\"data:,\">\n<style>\n{PALETTE}{STYLE}{DRAWING}{style}</style>\n</head>\n<body>\n<main>\n\
              <header>\n<h1>{title}</h1>\n<p>{subtitle}</p>\n</header>\n{sections}</main>\n\
              <script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
             style = self.style,

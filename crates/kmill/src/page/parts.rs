@@ -1,7 +1,7 @@
 //! Parts of a page: tables, lists of facts, the command, grids and the bar of stages.
 
-use super::{COLOURS, Chart, Scale, Section, text};
-use crate::drawing::{Canvas, Svg};
+use super::{COLOURS, Chart, Scale, Section};
+use crate::drawing::{Canvas, Svg, text};
 use crate::machine;
 use crate::table::{self, Grid, count};
 use std::fmt;

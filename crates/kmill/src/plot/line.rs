@@ -2,11 +2,11 @@
 
 use super::points::{Drawn, Points};
 use super::{DRAWING, HEADING, PLANE, PlotReport, SIZE, component, extent, legend, what, write};
-use crate::args::PlotArgs;
-use crate::args::run::Run;
+use crate::args::Run;
 use crate::drawing::{Canvas, Drawing, Point};
 use crate::output::Kind;
 use crate::page::{Axis, COLOURS, Plane, Scale, tick};
+use crate::plot::PlotArgs;
 use crate::table::number;
 use crate::{Error, Result};
 use ksolve::Task;

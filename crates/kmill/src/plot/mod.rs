@@ -10,13 +10,13 @@ mod line;
 mod picture;
 mod points;
 
-use crate::args::PlotArgs;
-use crate::args::run::Run;
+use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::drawing::{self, Drawing, Point, Svg};
 use crate::output::{self, Kind};
 use crate::page::{self, Edges, Page, Section};
 use crate::table::rounded;
-use crate::{Error, Result, predictor};
+use crate::{Error, Result, open};
+use clap::Args;
 use contour::Grid;
 use ksolve::predict::Predictor;
 use ksolve::{Card, Classes, Task};
@@ -24,6 +24,35 @@ use kstore::budget::Term;
 use kstore::shown;
 use picture::Picture;
 use points::Points;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill plot model.safetensors moons.parquet -o moons.svg\n  \
+    kmill plot model.safetensors all.parquet --x x3 --y x7 -o picture.html\n\n\
+    Classes are regions; numbers and components are shades, with lines of equal value. Features that are not drawn \
+    stand at their mean over the training rows. A model with one feature is a line. A page (.html) saves the picture as PNG.")]
+pub(crate) struct PlotArgs {
+    /// A model written by `kmill fit`
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: PathBuf,
+    #[command(flatten)]
+    pub(crate) data: SelectArgs,
+    /// The feature along the horizontal axis [default: the first of two]
+    #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
+    pub(crate) x: Option<String>,
+    /// The feature along the vertical axis [default: the second of two]
+    #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
+    pub(crate) y: Option<String>,
+    /// Which output to draw, from 1: a target, or a component of kpca [default: 1]
+    #[arg(long, value_name = "K", value_parser = parse::rank, help_heading = "Picture")]
+    pub(crate) component: Option<usize>,
+    /// Where the picture goes: .png, .svg, or .html for a page
+    #[arg(short, long, value_name = "OUT", help_heading = "Run")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
 
 /// Width and height of a picture, and the edges of the area between its axes.
 const SIZE: Point = (760.0, 520.0);
@@ -72,7 +101,7 @@ pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     output::spare(&args.output, [args.model.as_path()])?;
     let why = "its extension names no kind of picture";
     let kind = Kind::of(&args.output, &[Kind::Picture, Kind::Page], why, "end it with .png, .svg or .html")?;
-    let predictor = predictor::load(&args.model, run)?;
+    let predictor = open::load(&args.model, run)?;
     if let [feature] = &predictor.card().features[..] {
         return line::run(&predictor, kind, feature, args, run);
     }
@@ -201,7 +230,7 @@ fn write(picture: &dyn Drawing, kind: Kind, card: &Card, args: &PlotArgs) -> Res
     let facts = vec![("model", args.model.display().to_string()), ("kernel", card.kernel.clone())];
     let mut drawing = Svg::new("picture", &picture.name(), picture.size(), "");
     picture.draw(&mut drawing);
-    let caption = format!("<figcaption>{}</figcaption>", page::text(&picture.name()));
+    let caption = format!("<figcaption>{}</figcaption>", drawing::text(&picture.name()));
     let body = format!("<div class=\"charts\"><figure class=\"chart\">{caption}{}</figure></div>", drawing.finish());
     let page = Page {
         title: picture.name(),

@@ -1,8 +1,8 @@
 //! The rows that are drawn: a sample of the table, and the ranges of all its rows.
 
-use crate::args::PlotArgs;
-use crate::args::run::Run;
-use crate::{Error, Result, convert};
+use crate::args::Run;
+use crate::plot::PlotArgs;
+use crate::{Error, Result, open};
 use ksolve::Card;
 use kstore::budget::Term;
 use kstore::key::{Purpose, Stream};
@@ -44,14 +44,13 @@ impl Points {
     /// Columns that are not there, bad values, a table without rows.
     pub(super) fn read(card: &Card, args: &PlotArgs, features: &[String], held: Vec<Term>, run: &Run) -> Result<Self> {
         let select = &args.data;
-        convert::only_convert_keeps(select.missing)?;
-        let (table, _) = convert::open(&select.paths, &select.text.options(), &[])?;
+        let (table, _) = open::table(&select.paths, &select.text.options(), &[])?;
         let there = |name: &String| table.schema().columns.iter().any(|column| column.name == *name);
         let known = !card.classes.is_empty() && card.targets.iter().all(there);
         let targets = if known { card.targets.clone() } else { Vec::new() };
         let truth = features.len() == 1 && card.classes.is_empty() && card.targets.first().is_some_and(there);
         let names: Vec<String> = features.iter().chain(card.targets.first().filter(|_| truth)).cloned().collect();
-        let selection = convert::selection(select, &names, targets);
+        let selection = open::selection(select, &names, targets);
         let missing = match (select.missing, card.missing()) {
             (Some(_), _) => selection.missing,
             (None, Missing::Error) => Missing::Error,

@@ -1,12 +1,14 @@
 //! The report of a fit: its JSON, which scripts rely on; its text for people and its page are made from the same facts.
 
 mod page;
+mod plan;
 mod surface;
 mod text;
 
+pub(crate) use plan::PlanReport;
 pub(crate) use text::{DISTANCES, joined};
 
-use crate::args::run::Run;
+use crate::args::Run;
 use crate::error::flags;
 use crate::progress::Voice;
 use crate::table::seconds;
@@ -23,19 +25,11 @@ pub struct FitReport {
     /// The report of the library: what was learned, and from what.
     #[serde(flatten)]
     pub fit: job::FitReport,
-    /// Seconds of each stage, in the order in which they ended.
-    #[serde(serialize_with = "as_map")]
-    pub seconds: Vec<(String, f64)>,
-    /// Bytes read from storage over all passes.
-    pub bytes_read: u64,
-    /// Highest resident memory of the process, everything counted; `None` where the system does not tell.
-    pub peak_rss_bytes: Option<usize>,
-    /// The memory budget, in bytes.
-    pub memory_budget_bytes: usize,
+    /// What the run took, and its warnings.
+    #[serde(flatten)]
+    pub spent: Spent,
     /// Number of threads; it never changes the result.
     pub threads: usize,
-    /// The warnings of the run, one sentence each: rank reduced, constant feature, tolerance not reached, …
-    pub warnings: Vec<String>,
     /// The model file; absent where none was written.
     #[serde(flatten)]
     pub model: Option<ModelFile>,
@@ -56,7 +50,7 @@ pub struct Spent {
     pub peak_rss_bytes: Option<usize>,
     /// The memory budget, in bytes.
     pub memory_budget_bytes: usize,
-    /// The warnings, one sentence each.
+    /// The warnings, one sentence each: rank reduced, constant feature, tolerance not reached, …
     pub warnings: Vec<String>,
 }
 
@@ -116,26 +110,10 @@ impl FitReport {
         }
         Self {
             fit,
-            seconds: run.progress.seconds(),
-            bytes_read: table.bytes_read(),
-            peak_rss_bytes: kstore::budget::peak_rss(),
-            memory_budget_bytes: run.memory,
+            spent: Spent::by(run, table.bytes_read()),
             threads: run.threads,
-            warnings: run.progress.warnings(),
             model: model.map(ModelFile::at),
             voice: run.progress.voice(),
-        }
-    }
-}
-
-impl FitReport {
-    fn spent(&self) -> Spent {
-        Spent {
-            seconds: self.seconds.clone(),
-            bytes_read: self.bytes_read,
-            peak_rss_bytes: self.peak_rss_bytes,
-            memory_budget_bytes: self.memory_budget_bytes,
-            warnings: self.warnings.clone(),
         }
     }
 }
@@ -180,12 +158,14 @@ pub(crate) mod tests {
         fit.train = Some(job::Train { mse: 0.17, rmse: 0.412_3, r2: Some(0.83), loo_mse: None });
         FitReport {
             fit,
-            seconds: vec![("scale".to_string(), 0.5), ("gram".to_string(), 4.0)],
-            bytes_read: 17 << 20,
-            peak_rss_bytes: Some(400 << 20),
-            memory_budget_bytes: 512 << 20,
+            spent: Spent {
+                seconds: vec![("scale".to_string(), 0.5), ("gram".to_string(), 4.0)],
+                bytes_read: 17 << 20,
+                peak_rss_bytes: Some(400 << 20),
+                memory_budget_bytes: 512 << 20,
+                warnings: vec!["feature x3 is constant".to_string()],
+            },
             threads: 2,
-            warnings: vec!["feature x3 is constant".to_string()],
             model: Some(ModelFile { path: PathBuf::from("m.safetensors"), bytes: 120 << 10 }),
             voice: Voice::Brief,
         }

@@ -77,10 +77,10 @@ impl FitReport {
             ("precision", format!("{}, {}", self.fit.precision, self.fit.instruction_set)),
             ("threads", self.threads.to_string()),
         ];
-        facts.extend(self.spent().facts(Some(self.fit.passes), Some(self.fit.planned_bytes)));
-        facts.extend(self.warnings.iter().map(|warning| ("warning", warning.clone())));
+        facts.extend(self.spent.facts(Some(self.fit.passes), Some(self.fit.planned_bytes)));
+        facts.extend(self.spent.warnings.iter().map(|warning| ("warning", warning.clone())));
         // a fit without a file is one of another program, which no command line repeats
-        page::run(self.model.is_some(), facts, &self.seconds)
+        page::run(self.model.is_some(), facts, &self.spent.seconds)
     }
 }
 

@@ -95,16 +95,17 @@ impl FitReport {
 
     /// A table of time, passes and memory, stage by stage.
     fn cost(&self) -> Table {
-        let [time, read, memory] = self.spent().facts(Some(self.fit.passes), None);
+        let [time, read, memory] = self.spent.facts(Some(self.fit.passes), None);
         let stage = |(name, took): &(String, f64)| (format!("  {name}"), seconds(*took));
-        let stages: Vec<(String, String)> = self.seconds.iter().map(stage).collect();
+        let stages: Vec<(String, String)> = self.spent.seconds.iter().map(stage).collect();
         let stages = stages.iter().map(|(name, took)| (name.as_str(), took.clone()));
         facts(std::iter::once(time).chain(stages).chain([read, memory]))
     }
 
     fn in_all(&self) -> String {
-        let peak = self.peak_rss_bytes.map_or(String::new(), |peak| format!(" and at most {} of memory", bytes(peak)));
-        format!("{}{peak}", seconds(self.spent().total()))
+        let peak =
+            self.spent.peak_rss_bytes.map_or(String::new(), |peak| format!(" and at most {} of memory", bytes(peak)));
+        format!("{}{peak}", seconds(self.spent.total()))
     }
 }
 
@@ -131,7 +132,7 @@ impl fmt::Display for FitReport {
             writeln!(f, "{}\n{LAMBDA}", self.cost())?;
         }
         // whoever is not quiet has read them on stderr
-        for warning in self.warnings.iter().filter(|_| self.voice == Voice::Quiet) {
+        for warning in self.spent.warnings.iter().filter(|_| self.voice == Voice::Quiet) {
             writeln!(f, "warning: {}", shown::line(warning))?;
         }
         self.model.iter().try_for_each(|model| writeln!(f, "model: {model}, in {}", self.in_all()))

@@ -5,23 +5,81 @@ mod search;
 
 pub(crate) use report::TuneReport;
 
-use crate::args::TuneArgs;
-use crate::args::run::Run;
-use crate::fit::FitOptions;
+use crate::args::parse::Kernels;
+use crate::args::{DataArgs, DiskArgs, EngineArgs, LearnArgs, Run, RunArgs, parse};
 use crate::output::{self, Kind, Outputs};
-use crate::{Error, Result, convert, pipeline};
+use crate::pipeline::FitOptions;
+use crate::{Error, Result, open, pipeline};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
 use kapprox::Spec;
 use ksolve::job::{Checkpoint, ElementType, Fit};
 use ksolve::request::{LandmarkSource, Scaling};
 use ksolve::request::{MetricForm, MetricSource};
-use ksolve::solver::ridge::Ridge;
+use ksolve::solver::ridge::{self, Ridge};
 use ksolve::tune::{
-    ANY, Choice, Chosen, FACTORS, KERNELS, Memory, Pace, Score, TuneOptions, at_ranks, listed, stand_in,
+    ANY, Choice, Chosen, FACTORS, KERNELS, Memory, Pace, Score, SearchWork, TuneOptions, at_ranks, listed, stand_in,
 };
 use kstore::Selected;
 use kstore::checkpoint::Journal;
-use search::Watch;
+use kstore::sink::OutputKind;
+use search::SearchStages;
 use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill tune ridge train.parquet --target y -o model.safetensors\n  \
+    kmill tune ridge train.parquet --target y --kernels 'gaussian(),laplacian(),matern(nu=1.5)' \\\n    \
+        --factors 0.25..4 --ranks 100..800 -o model.safetensors -o search.csv\n  \
+    kmill tune svm train.parquet --target label --score alignment -o model.safetensors\n\n\
+    Of every kernel a metric and a length scale are learned on a sample of the rows, and the kernels compared there; with\n\
+    --metric none every kernel is measured at every factor on a small sample, the better half of them on twice as many,\n\
+    and so on. The winner is fitted on all rows as `kmill fit` does, over all --ranks and --lambda.")]
+pub(crate) struct TuneArgs {
+    /// What learns with the kernel that is found: a solver that has a target, or any, which tries ridge, svm and logistic on rows held out
+    #[arg(value_name = "SOLVER", hide_possible_values = true, value_parser = solvers())]
+    pub(crate) solver: String,
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+    /// Kernels to try, comma-separated [default: gaussian, exponential and matern, or --kernel alone]
+    #[arg(long, value_name = "LIST", value_parser = parse::kernels, help_heading = "Search")]
+    pub(crate) kernels: Option<Kernels>,
+    /// Factors for the length scale of each kernel: 0.5,1,2 or 0.25..4 (doubling); a learned metric brings a length scale of its
+    /// own [default: 0.25..4]
+    #[arg(long, value_name = "LIST", value_parser = parse::factors, help_heading = "Search")]
+    pub(crate) factors: Option<String>,
+    /// Time for the search and the fit: ranks 500, 1000, 2000, … as far as the fit is likely to end in time
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, conflicts_with_all = ["rank", "ranks"], help_heading = "Search")]
+    pub(crate) time: Option<std::time::Duration>,
+    /// Work of the search, in the place of --time: so many rounds that learn metrics and kernels that are measured, and so many trials
+    /// of solvers. The report of a search with --time tells the work and ranks it came to; these give the same model on any machine
+    #[arg(long, value_name = "STEPS,TRIALS", conflicts_with = "time", help_heading = "Search")]
+    pub(crate) work: Option<SearchWork>,
+    /// By what kernels are compared: cv (held-out error), gcv (no folds) or alignment (nothing is solved; compares
+    /// lengths, not families of kernels)
+    #[arg(long, value_parser = parse::word::<Score>, default_value_t, value_name = "SCORE", help_heading = "Search")]
+    pub(crate) score: Score,
+    /// Rows of the last comparison, of two kernels; those before have half as many each
+    #[arg(long, value_name = "N", value_parser = parse::rank, default_value = "20000", help_heading = "Search")]
+    pub(crate) sample: usize,
+    #[command(flatten)]
+    pub(crate) learn: LearnArgs,
+    #[arg(short, long, help = format!("Where the model goes (safetensors), and the table of the search: {}; may be given several times. \
+        Without a model nothing is fitted", tables()), value_name = "MODEL|OUT", required = true, help_heading = "Run")]
+    pub(crate) output: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) disk: DiskArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+/// The names of the solvers that learn from a target, as the values that clap accepts.
+fn solvers() -> PossibleValuesParser {
+    let families = ksolve::solver::registry().into_iter().filter(|family| family.task.has_target());
+    PossibleValuesParser::new(families.map(|family| family.name).chain([ksolve::tune::ANY]))
+}
 
 /// Searches, fits, and writes the outputs.
 ///
@@ -75,14 +133,19 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     Ok(report)
 }
 
+/// The extensions of the table of the search.
+fn tables() -> String {
+    format!(".json, {}", output::extensions(OutputKind::Text))
+}
+
 /// The output files, of which one is a model at most.
 fn outputs(paths: &[PathBuf]) -> Result<Outputs> {
-    let remedy = "end it with .safetensors for the model, or with .csv, .tsv, .parquet, .arrow or .json";
+    let remedy = format!("end it with .safetensors for the model, or with {}", tables());
     let why = "its extension names neither a model nor a table";
-    let outputs = Outputs::new(paths, &[Kind::Json, Kind::Table, Kind::Model], why, remedy)?;
+    let outputs = Outputs::new(paths, &[Kind::Json, Kind::Table, Kind::Model], why, &remedy)?;
     if let Some((path, _)) = outputs.0.iter().filter(|(_, kind)| *kind == Kind::Model).nth(1) {
         let why = "one model was named already, and this names no table either";
-        let remedy = "end it with .csv, .tsv, .parquet, .arrow or .json";
+        let remedy = format!("end it with {}", tables());
         return Err(Error::option("-o", path.display(), why, remedy));
     }
     Ok(outputs)
@@ -95,7 +158,7 @@ pub(crate) fn main(args: &TuneArgs) -> Result<()> {
 
 /// True where the target is a column of text or truth values: its values are classes.
 fn holds_labels(options: &FitOptions) -> Result<bool> {
-    let (table, targets) = convert::open(&options.paths, &options.text, &options.fit.selected_rows().targets)?;
+    let (table, targets) = open::table(&options.paths, &options.text, &options.fit.selected_rows().targets)?;
     let schema = table.schema();
     let label = |name: &String| {
         let kind = schema.position(name).map(|place| &schema.columns[place].kind);
@@ -180,7 +243,7 @@ fn tune<T: kapprox::Real>(
     });
     let journal = checkpoint.as_ref().map(|kept| kept.open(&stand_in.fit, &selected, &search.training)).transpose()?;
     let mut memory = Memory::open(journal.as_ref())?;
-    let watch = Watch::new(run, &pace);
+    let watch = SearchStages::new(run, &pace);
     let job = pipeline::job(run).watch(&watch);
     let choice = Choice {
         solver: &args.solver,
@@ -229,9 +292,9 @@ fn in_time(
 ) -> Result<FitOptions> {
     let ranks = pace.ranks(&options.job(selected)?, found, selected, &pipeline::job(run))?;
     let Some(ranks) = ranks else { return Ok(options) };
-    let told = match options.fit.family().name {
-        "ridge" => format!("--ranks {}", listed(&ranks)),
-        _ => format!("--rank {}", ranks[ranks.len() - 1]),
+    let told = match options.fit.family().reads(&ridge::RANKS) {
+        true => format!("--ranks {}", listed(&ranks)),
+        false => format!("--rank {}", ranks[ranks.len() - 1]),
     };
     *repeat = Some(found.work.map_or(told.clone(), |work| format!("--work {work} {told}")));
     Ok(FitOptions { fit: at_ranks(options.fit, &ranks), ..options })

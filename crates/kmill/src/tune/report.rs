@@ -1,6 +1,6 @@
 //! The report of a search: its JSON, the rows of its table, and its text for people.
 
-use crate::args::run::Run;
+use crate::args::Run;
 use crate::output::Column::{self, Number, Text, Whole};
 use crate::report::{FitReport, Spent};
 use crate::table::{self, Align, Grid, Table, count, exact, number, percent};
@@ -136,7 +136,7 @@ impl TuneReport {
             repeat: None,
             history,
             passes: tuned.passes,
-            spent: Spent::by(run, selected.table().bytes_read() + fit.as_ref().map_or(0, |fit| fit.bytes_read)),
+            spent: Spent::by(run, selected.table().bytes_read() + fit.as_ref().map_or(0, |fit| fit.spent.bytes_read)),
             planned_bytes: tuned.planned_bytes,
             fit,
         }

@@ -1,8 +1,8 @@
 //! The search of `kmill tune` as the terminal shows it.
 
-use crate::args::run::Run;
-use crate::curve::Silent;
+use crate::args::Run;
 use crate::interrupt;
+use crate::pipeline::FirstStages;
 use crate::progress::Work;
 use ksolve::request::Stages;
 use ksolve::tune::{Pace, SEARCH, SearchListener};
@@ -12,18 +12,19 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Shows the stages until the first steps begin; after that the steps are shown, and their stages and warnings are not.
-pub(super) struct Watch<'a> {
+pub(super) struct SearchStages<'a> {
     run: &'a Run,
     pace: &'a Pace,
-    began: AtomicBool,
+    first: FirstStages<'a>,
     /// True once solvers are tried.
     trials: AtomicBool,
     work: Mutex<Option<Work<'a>>>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> SearchStages<'a> {
     pub(super) fn new(run: &'a Run, pace: &'a Pace) -> Self {
-        Self { run, pace, began: AtomicBool::new(false), trials: AtomicBool::new(false), work: Mutex::new(None) }
+        let first = FirstStages::new(&run.progress);
+        Self { run, pace, first, trials: AtomicBool::new(false), work: Mutex::new(None) }
     }
 
     fn work(&self, show: impl FnOnce(&Work<'a>)) {
@@ -37,22 +38,22 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl Stages for Watch<'_> {
+impl Stages for SearchStages<'_> {
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
-        if self.began.load(Ordering::Relaxed) { Box::new(Silent) } else { self.run.progress.watch(name, rows) }
+        self.first.stage(name, rows)
     }
     fn warn(&self, text: String) {
-        if !self.began.load(Ordering::Relaxed) {
-            Stages::warn(&self.run.progress, text);
+        if !self.first.are_over() {
+            self.first.warn(text);
         }
     }
 }
 
-impl SearchListener for Watch<'_> {
+impl SearchListener for SearchStages<'_> {
     fn begin(&self, kind: &str, steps: u64) {
         // the first part is the search
         self.trials.store(kind != SEARCH, Ordering::Relaxed);
-        self.began.store(true, Ordering::Relaxed);
+        self.first.end();
         *self.work.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.run.progress.work(kind, steps, 0));
     }
     fn next(&self, what: &str) -> ksolve::Result<()> {

@@ -340,7 +340,7 @@ fn every_verb_that_prints_can_be_quiet() {
     use clap::CommandFactory;
     // what these print is what they are for
     for verb in
-        kmill::args::Cli::command().get_subcommands().filter(|verb| !["completions", "man"].contains(&verb.get_name()))
+        kmill::Cli::command().get_subcommands().filter(|verb| !["completions", "man"].contains(&verb.get_name()))
     {
         assert!(verb.get_arguments().any(|known| known.get_short() == Some('q')), "{} has no -q", verb.get_name());
     }

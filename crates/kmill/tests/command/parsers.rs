@@ -1,7 +1,7 @@
 //! Every parser of the command line, on anything: it never panics, and what it says can be printed.
 
 use clap::{CommandFactory, Parser};
-use kmill::args::{Cli, parse};
+use kmill::{Cli, args::parse};
 use ksolve::job::Candidates;
 use ksolve::request::LandmarkSource;
 use ksolve::solver::{parameter, ridge};

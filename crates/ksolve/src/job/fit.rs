@@ -221,8 +221,7 @@ impl Fit {
     /// The fit with the rank and, where its solver compares some, the ranks of another one.
     #[must_use]
     pub fn with_ranks_of(self, other: &Self) -> Self {
-        let compares = self.family.parameters.iter().any(|parameter| parameter.name == ridge::RANKS.name);
-        let ranks = other.given.get(ridge::RANKS.name).filter(|_| compares);
+        let ranks = other.given.get(ridge::RANKS.name).filter(|_| self.family.reads(&ridge::RANKS));
         let fit = self.without_ranks();
         let fit = ranks.into_iter().fold(fit, |fit, ranks| fit.set(ridge::RANKS.name, ranks));
         Self { rank: other.rank, ..fit }

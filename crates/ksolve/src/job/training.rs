@@ -37,7 +37,7 @@ impl Fit {
         let (rank, ranks) = self.ranks(settings, usual)?;
         let usual = solver.usual_landmarks().map(|name| LandmarkSource::Scheme(name.to_string()));
         let landmarks = self.landmarks.clone().or(usual).unwrap_or_default();
-        if self.family.parameters.iter().any(|parameter| parameter.name == NODES.name) {
+        if self.family.reads(&NODES) {
             return self.on_nodes(settings, rank, landmarks, selected);
         }
         let folds = self.folds(settings, ranks.len() * settings.penalties().len())?;
@@ -127,14 +127,14 @@ impl Fit {
                 "`map` {} has no landmarks; leave it out, or take a map that has, such as nystrom",
                 self.map.family().name
             ))
-        } else if exact && self.family.name != ridge::FAMILY.name {
+        } else if exact && !self.family.reads(&ridge::PRECONDITIONER) {
             Some(format!("{} has no landmarks with `map` exact; leave it out", self.family.name))
         } else if exact && factored {
             Some("`map` exact has landmarks only where `method` pcg iterates; leave it out".to_string())
         } else {
             None
         };
-        if let Some(rank) = self.rank.filter(|_| exact && self.family.name != ridge::FAMILY.name) {
+        if let Some(rank) = self.rank.filter(|_| exact && !self.family.reads(&ridge::PRECONDITIONER)) {
             return Err(Error::option("rank", rank, "`map` exact learns with the kernel itself; leave it out"));
         }
         let sampled = self.candidates.filter(|candidates| *candidates != Candidates::All);
@@ -157,10 +157,10 @@ impl Fit {
 
     /// The folds: those that were asked for, or five where there is something to choose by them.
     fn folds(&self, settings: &Settings, cells: usize) -> Result<FoldSpec> {
-        let ridge = self.family.name == ridge::FAMILY.name;
-        let several = if ridge { cells > 1 } else { self.family.compares(settings) };
+        let has_surface = self.family.reads(&ridge::RANKS);
+        let several = if has_surface { cells > 1 } else { self.family.compares(settings) };
         match settings.folds(&FOLDS) {
-            Some(FoldSpec::None) if ridge && several => {
+            Some(FoldSpec::None) if has_surface && several => {
                 let why = format!(
                     "without folds nothing chooses among the {cells} cells; give one `lambda` and one `rank`, or folds"
                 );

@@ -44,8 +44,7 @@ fn uncovered(report: &FitReport) -> Option<String> {
 fn affordable(report: &FitReport) -> Option<String> {
     let error = report.certificate.as_ref().map(|certificate| certificate.trace_error).filter(|e| *e > ANOTHER)?;
     // of those that learn with the kernel itself, what is solved up to a gap
-    let machine =
-        solver::by_name(report.solver).is_some_and(|family| family.parameters.iter().any(|of| of.name == GAP.name));
+    let machine = solver::by_name(report.solver).is_some_and(|family| family.reads(&GAP));
     (machine && report.rows <= AFFORDABLE).then(|| {
         format!(
             "the machine is that of an approximation with relative trace error {error:.2}; for {} rows `map` exact, which has none, takes \

@@ -122,10 +122,14 @@ impl SolverFamily {
         (self.make)(settings)
     }
 
+    /// True where the solver reads this parameter: what is asked about solvers outside their files is asked so, and not by name.
+    pub fn reads(&self, parameter: &Parameter) -> bool {
+        self.parameters.iter().any(|own| own.name == parameter.name)
+    }
+
     /// True where rows are held out under these settings: to choose a penalty, or to learn probabilities.
     pub(crate) fn compares(&self, settings: &Settings) -> bool {
-        let reads_folds = self.parameters.iter().any(|parameter| parameter.name == parameter::FOLDS.name);
-        reads_folds && (settings.penalties().len() > 1 || settings.flag(&parameter::PROBABILITIES))
+        self.reads(&parameter::FOLDS) && (settings.penalties().len() > 1 || settings.flag(&parameter::PROBABILITIES))
     }
 
     /// The task under these settings: ridge regression learns values or classes, as its parameter `task` says.

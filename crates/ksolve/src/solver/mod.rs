@@ -33,7 +33,7 @@ mod pls;
 pub mod ridge;
 mod spca;
 mod spectral;
-mod svm;
+pub(crate) mod svm;
 mod target;
 pub(crate) mod views;
 

@@ -12,7 +12,7 @@ use super::{Spec, Tuned};
 use crate::folds::FoldSpec;
 use crate::job::{Fit, Run};
 use crate::request::MetricSource;
-use crate::solver::{parameter, ridge};
+use crate::solver::{parameter, ridge, svm};
 use crate::{Error, Result};
 use kapprox::Real;
 use kapprox::metric::Metric;
@@ -244,15 +244,20 @@ fn fits(solver: &str, base: &Fit, tuned: &Tuned) -> Result<Vec<(Fit, Option<f64>
     let mut found = Vec::new();
     for name in names {
         let fit = if base.family().name == name { base.clone() } else { base.for_solver(name)? };
-        let is_ridge = name == ridge::FAMILY.name;
-        let fit =
-            if is_ridge && tuned.folds != FoldSpec::None { fit.set(parameter::FOLDS.name, &tuned.folds) } else { fit };
-        let penalised = fit.family().parameters.iter().any(|parameter| parameter.name == parameter::LAMBDA.name);
-        let free = penalised && !fit.gives(parameter::LAMBDA.name) && !fit.gives(parameter::C.name);
-        let lambdas: &[f64] = if free && !is_ridge { &LAMBDAS } else { &[] };
-        let both = [false, true].into_iter();
-        for pairs in both.filter(|pairs| !pairs || solver == ANY && name == "svm" && PAIRED.contains(&tuned.classes)) {
-            let fit = if pairs { fit.clone().set("pairs", true) } else { fit.clone() };
+        // the search has chosen the penalty of a surface
+        let has_surface = fit.family().reads(&ridge::RANKS);
+        let fit = if has_surface && tuned.folds != FoldSpec::None {
+            fit.set(parameter::FOLDS.name, &tuned.folds)
+        } else {
+            fit
+        };
+        let free = fit.family().reads(&parameter::LAMBDA)
+            && !fit.gives(parameter::LAMBDA.name)
+            && !fit.gives(parameter::C.name);
+        let lambdas: &[f64] = if free && !has_surface { &LAMBDAS } else { &[] };
+        let paired = solver == ANY && fit.family().reads(&svm::PAIRS) && PAIRED.contains(&tuned.classes);
+        for pairs in [false, true].into_iter().filter(|pairs| paired || !pairs) {
+            let fit = if pairs { fit.clone().set(svm::PAIRS.name, true) } else { fit.clone() };
             let told = if pairs { format!("{name}, pairs") } else { name.to_string() };
             let at = |lambda: &f64| (fit.clone().set(parameter::LAMBDA.name, lambda), Some(*lambda), told.clone());
             found.extend(lambdas.iter().map(at));

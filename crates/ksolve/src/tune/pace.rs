@@ -66,7 +66,7 @@ impl Pace {
 /// The fit at the last of these ranks, with the others in its surface where the solver has one.
 #[must_use]
 pub fn at_ranks(fit: Fit, ranks: &[usize]) -> Fit {
-    if fit.family().name == ridge::FAMILY.name {
+    if fit.family().reads(&ridge::RANKS) {
         return fit.set("ranks", listed(ranks));
     }
     ranks.last().into_iter().fold(fit, |fit, rank| fit.rank(*rank))

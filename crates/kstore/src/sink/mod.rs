@@ -166,6 +166,12 @@ pub fn holds(path: &Path, column: &OutputColumn) -> Result<bool> {
     Ok((by_extension(path)?.1.holds)(column))
 }
 
+/// The extensions of the formats that can hold a column, for help and messages: `.npy, .csv or .tsv` with `last` "or".
+pub fn extensions(column: &OutputColumn, last: &str) -> String {
+    let can = |format: &&Format| format.written.is_some_and(|written| (written.holds)(column));
+    source::listed(source::formats().into_iter().filter(can).map(|format| format.extensions), last)
+}
+
 /// Starts a table in the format that the path's extension names; `-` is standard output, to which CSV is written.
 ///
 /// ```

@@ -17,12 +17,13 @@ mod frequencies;
 mod hadamard;
 mod halton;
 mod quantile;
+mod skewed;
 
 pub use frequencies::Sampling;
 
 use super::family::{Built, MapFamily, MapRequest, MapShape, WithoutRows};
 use super::nystrom::strips;
-use super::{FeatureMap, MapSpec, SkewedChi2, contiguous, contiguous_mut};
+use super::{FeatureMap, MapSpec, contiguous, contiguous_mut};
 use crate::kernel::{Explicit, Law, Spectrum};
 use crate::real::turns::cosine_sine;
 use crate::{Error, Real, Result, vectorised};
@@ -33,6 +34,7 @@ use hadamard::{FEW, Structured};
 use kstore::{Footprint, Workers};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use skewed::SkewedChi2;
 
 pub(super) const FOURIER: MapFamily = MapFamily {
     name: "fourier",

@@ -66,7 +66,7 @@ pub(super) const SVM: SolverFamily = SolverFamily {
     make: |settings| Ok(Box::new(Svm::new(settings)?)),
 };
 
-pub(super) const PAIRS: Parameter = Parameter {
+pub(crate) const PAIRS: Parameter = Parameter {
     name: "pairs",
     kind: ParameterKind::Flag,
     default: None,

@@ -1,0 +1,57 @@
+//! The tables and models that verbs name, opened.
+
+use crate::args::{Run, SelectArgs};
+use crate::{Result, writer};
+use ksolve::predict::Predictor;
+use kstore::{Missing, Plan, Selected, Selection, Table, TextOptions};
+use std::path::{Path, PathBuf};
+
+/// Opens the files; targets named `FILE.npy` join as column `y`. Also gives the target columns' names.
+///
+/// # Errors
+/// Files that cannot be opened or do not fit together.
+pub(crate) fn table(paths: &[PathBuf], text: &TextOptions, target: &[String]) -> Result<(Table, Vec<String>)> {
+    let table = Table::open_with(paths, text)?;
+    match target {
+        [file] if writer::is_npy(Path::new(file)) => {
+            let table = table.with_target_file(Path::new(file))?;
+            Ok((table, vec![kstore::source::TARGET.to_string()]))
+        }
+        names => Ok((table, names.to_vec())),
+    }
+}
+
+/// The selection that rows and columns of the command line make.
+pub(crate) fn selection(select: &SelectArgs, features: &[String], targets: Vec<String>) -> Selection {
+    Selection {
+        features: features.to_vec(),
+        targets,
+        rows: select.rows.clone(),
+        filter: select.condition.clone(),
+        missing: select.missing.unwrap_or_default(),
+        ..Selection::default()
+    }
+}
+
+/// Loads a model, unless its file is larger than the memory budget and than the program itself. Smaller ones are planned with their
+/// table, so that a refusal names a budget that has room for both.
+pub(crate) fn load(path: &Path, run: &Run) -> Result<Predictor> {
+    let bytes = std::fs::metadata(path).map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX));
+    let program = Plan::process("the model", run.memory, run.threads, 0);
+    if bytes > run.memory.max(program.bytes()) {
+        program.term("its file", bytes, "fit a model of lower `rank`").check()?;
+    }
+    Ok(Predictor::load(path)?)
+}
+
+/// Opens the files as one table and selects the columns that the model knows by name, and these targets, if any.
+pub(crate) fn select(predictor: &Predictor, args: &SelectArgs, targets: &[String]) -> Result<Selected> {
+    let (table, targets) = table(&args.paths, &args.text.options(), targets)?;
+    Ok(predictor.select(&table, selection(args, &predictor.card().features, targets))?)
+}
+
+/// Selects the columns `keep` of the rows of `selected`, which are only carried along.
+pub(crate) fn kept(selected: &Selected, args: &SelectArgs, keep: &[String]) -> Result<Selected> {
+    let all = Selection { keep: keep.to_vec(), without_features: true, missing: Missing::Mean, ..Selection::default() };
+    Ok(selected.table().select(&Selection { rows: args.rows.clone(), filter: args.condition.clone(), ..all })?)
+}

@@ -1,0 +1,59 @@
+//! What jobs may use, and JSON from the Python side.
+
+use crate::error::stored;
+use ksolve::job::Run;
+use kstore::scratch::Scratch;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// What a job may use.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RunText {
+    /// Bytes, as a number or as text such as `2GiB`.
+    memory: Option<String>,
+    threads: Option<usize>,
+    scratch: Option<PathBuf>,
+}
+
+impl RunText {
+    /// The scratch folder, where one was named; it may use what the disk has.
+    pub(crate) fn scratch(&self) -> PyResult<Option<Scratch>> {
+        self.scratch.as_deref().map(|folder| Scratch::open(folder, u64::MAX)).transpose().map_err(stored)
+    }
+
+    /// Number of threads: those that were asked for, or one for each core.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+    }
+
+    /// The resources.
+    pub(crate) fn run<'a>(&self, scratch: Option<&'a Scratch>) -> PyResult<Run<'a>> {
+        let memory = self.memory.as_deref().map(kstore::budget::parse_bytes).transpose().map_err(stored)?;
+        let run = Run::new();
+        let run = memory.map_or(run.clone(), |memory| run.memory(memory));
+        let run = match self.threads {
+            Some(0) => return Err(PyValueError::new_err("`threads` 0: expected a whole number of at least 1")),
+            Some(threads) => run.threads(threads),
+            None => run,
+        };
+        Ok(scratch.into_iter().fold(run, Run::scratch))
+    }
+}
+
+/// JSON from the Python side.
+pub(crate) fn described<V: DeserializeOwned>(text: &str) -> PyResult<V> {
+    understood(serde_json::from_str(text).map_err(|error| {
+        let why = kstore::shown::json(&error);
+        PyValueError::new_err(format!("the description of the job is not understood: {why}"))
+    })?)
+}
+
+/// What a description says; where it cannot be so, the sentence of the engine.
+pub(crate) fn understood<V: DeserializeOwned>(told: Value) -> PyResult<V> {
+    serde_json::from_value(told).map_err(|error| PyValueError::new_err(error.to_string()))
+}
