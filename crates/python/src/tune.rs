@@ -60,8 +60,8 @@ impl SearchListener for Watch<'_> {
         }
     }
 
-    fn is_late(&self) -> bool {
-        self.pace.is_over(self.trials.load(Ordering::Relaxed))
+    fn is_late(&self, next: Duration) -> bool {
+        self.pace.is_over(self.trials.load(Ordering::Relaxed), next)
     }
 
     fn warn(&self, text: &str) {

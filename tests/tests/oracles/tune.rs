@@ -60,7 +60,7 @@ fn tuned(selected: &Selected, options: &TuneOptions, threads: usize) -> Tuned {
     let runs = search.runs();
     let (mut steps, mut memory) = (0, Memory::open(None).unwrap());
     while search.upcoming().is_some() {
-        search.step(&mut memory).unwrap();
+        search.step(&mut memory, &|_| false).unwrap();
         steps += 1;
     }
     assert_eq!(steps, runs);

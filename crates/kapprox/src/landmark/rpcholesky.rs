@@ -5,7 +5,8 @@
 //!   the round, and then accepts proposal s with probability (its residual now)/(its residual at the start of the
 //!   round): rejection sampling, which gives the law of the plain form exactly, however many are proposed at once.
 //!
-//! A round is one pass over the rows and keeps nothing per row: the residuals are computed anew from L.
+//! A round is one pass over the rows and keeps nothing per row: the residuals are computed anew from L. Where they are rounding, they say
+//! nothing about the rows: once nearly all proposals are rejected there, the choice ends.
 //!
 //! References: Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", arXiv 2207.06503; Epperly, Tropp, Webber,
 //! "Embrace rejection: kernel matrix approximation by accelerated randomly pivoted Cholesky", arXiv 2410.03969.
@@ -31,6 +32,9 @@ const MIN_BLOCK: usize = 40;
 
 /// Proposals that are eliminated together: the Schur complement of so many stays in the second-level cache.
 const POOL: usize = 256;
+
+/// One of so many proposals is accepted at least in a round that is worth another one where the residuals are rounding.
+const RARE: usize = 4;
 
 /// The number of rounds in which every proposal may be rejected before the rows count as exhausted. A proposal whose
 /// residual is genuine is accepted with probability near 1, so one such round is already strange.
@@ -72,14 +76,15 @@ impl<T: Real> Landmarks<T> for RpCholesky {
         seed: u64,
     ) -> Result<LandmarkSet<T>> {
         let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
-        let (mut empty, mut trace) = (0, None);
+        let (mut empty, mut trace, mut rare) = (0, None, false);
         for round in 0.. {
             // the largest ln(u)/r are a sample without replacement in proportion to r, in order of drawing
             let keys = Stream::new(seed, Purpose::Proposals, round);
             let draw = Draw::new(|row, residual| Some(keys.uniform(row).ln() / residual));
             let block = if tolerance > 0.0 { doubling(m, growth.len()) } else { growing(m, growth.len()) };
             let residuals = growth.residuals(&draw, block, data)?;
-            if residuals.sum <= tolerance * *trace.get_or_insert(residuals.sum) {
+            let trace = *trace.get_or_insert(residuals.sum);
+            if residuals.sum <= tolerance * trace || (rare && residuals.are_rounding(trace, growth.len())) {
                 break;
             }
             let coins = Stream::new(seed, Purpose::Acceptance, round);
@@ -87,6 +92,7 @@ impl<T: Real> Landmarks<T> for RpCholesky {
             let before = growth.len();
             let genuine = accept(&mut growth, proposals, &coins);
             growth.tell(data);
+            rare = (growth.len() - before) * RARE < block;
             empty = if growth.len() == before { empty + 1 } else { 0 };
             if growth.is_full() || empty > EMPTY_ROUNDS || (empty > 0 && !genuine) {
                 break;
@@ -131,6 +137,11 @@ fn accept<T: Real>(growth: &mut Growth<'_, T>, proposals: Proposals, coins: &Str
 }
 
 impl<T: Real> Residuals<T> {
+    /// True where s landmarks leave less of the trace than the rounding of its certificate.
+    fn are_rounding(&self, trace: f64, s: usize) -> bool {
+        self.sum <= T::EPSILON * (s as f64 + 1.0).sqrt() * trace
+    }
+
     /// `b` independent proposals with probability r_i/Σr, repetitions included. `None` where all residuals are zero.
     ///
     /// The best keys are a sample *without* replacement in order of drawing. Each independent draw falls among the rows

@@ -69,8 +69,8 @@ impl SearchListener for SearchStages<'_> {
     fn end(&self) {
         self.take().into_iter().for_each(Work::finish);
     }
-    fn is_late(&self) -> bool {
-        self.pace.is_over(self.trials.load(Ordering::Relaxed))
+    fn is_late(&self, next: Duration) -> bool {
+        self.pace.is_over(self.trials.load(Ordering::Relaxed), next)
     }
     fn warn(&self, text: &str) {
         Stages::warn(&self.run.progress, text.to_string());

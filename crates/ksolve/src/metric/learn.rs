@@ -78,6 +78,8 @@ pub(crate) struct MetricRequest<'a, T: Real> {
     pub(crate) targets: &'a Targets,
     pub(crate) options: &'a TrainOptions,
     pub(crate) resources: &'a Resources<'a>,
+    /// True where so many rounds are enough: the best of them wins. Asked once after each round on a sample.
+    pub(crate) enough: &'a dyn Fn(usize) -> bool,
 }
 
 /// The options with the metric known: given for the divisors of the fit, or learned from its rows; and how it was learned.
@@ -140,21 +142,23 @@ impl<T: Real> MetricRequest<'_, T> {
             resources,
         };
         let lengths = Lengths { kernel: &options.kernel, drawn, seed: options.seed };
-        let mut search = Search::new(survey.variance(), lengths)?;
+        let mut search = Search::new(survey.variance(), lengths, self.enough)?;
         let spread = {
             let stage = resources.stages.stage("learning the metric", None);
             let silent = Silent(&*stage);
             let here = Resources { journal: None, scratch: None, stages: &silent, ..*resources };
             let rows = Rows { source: held, n: held.len() as u64, resources: &here, ..all };
             search.start(&rows)?;
-            if search.explained() < LITTLE {
+            if search.explained() < LITTLE && !search.is_over() {
                 search.lengths(&rows, &*stage)?;
             }
-            let (factor, products) = search.products(&rows)?;
-            for form in forms(form, d, options) {
-                search.descend(&rows, form, factor, &products)?;
+            if !search.is_over() {
+                let (factor, products) = search.products(&rows)?;
+                forms(form, d, options)
+                    .into_iter()
+                    .try_for_each(|form| search.descend(&rows, form, factor, &products))?;
+                search.stretch(&rows)?;
             }
-            search.stretch(&rows)?;
             search.spread(&rows)?
         };
         let passes = if all_rows { search.finish(&all)? } else { 0 };

@@ -57,7 +57,7 @@ pub(crate) const STAGES: [Stage; 3] = [
     Stage { rows: ROWS, landmarks: 500, steps: 20 },
 ];
 
-pub(crate) const ROWS: usize = 4000;
+pub(crate) const ROWS: usize = 2500;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Options<'a> {

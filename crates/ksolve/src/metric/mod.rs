@@ -31,7 +31,7 @@ mod search;
 mod series;
 
 pub(crate) use learn::{Learned, MetricRequest, as_text, draw, settle};
-pub(crate) use plan::{folds, plan as planned, stage};
+pub(crate) use plan::{folds, plan as planned, sampled, stage};
 pub use search::RoundReport;
 pub(crate) use search::behind;
 pub(crate) use series::{BLOCKS, instead_of, warning as warning_of_series};

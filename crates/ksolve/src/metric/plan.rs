@@ -14,20 +14,21 @@ use kstore::Plan;
 /// Landmarks of the fits, whatever the rank of the model: gradients need fewer than predictions.
 const RANK: usize = 512;
 
-const LAMBDAS: [f64; 7] = [1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3];
+/// Penalties of the fits, ascending.
+pub(super) const LAMBDAS: [f64; 7] = [1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3];
 
 /// Number of folds, where the fit that the metric is for has none.
 const FOLDS: usize = 5;
 
-/// Most rows of the sample that the rounds see, in memory.
-const SAMPLED: usize = 20_000;
+/// Most rows of the sample that the rounds see, in memory: twenty times the landmarks, beyond which metrics were no better.
+const SAMPLED: usize = 10_000;
 
-/// Most numbers of the sample: with more than 200 features it has fewer rows.
+/// Most numbers of the sample: with more than 400 features it has fewer rows.
 const NUMBERS: usize = 4_000_000;
 
 /// The systems of the fits, at one rank, for targets less their centre.
-pub(super) fn ridge(rank: usize, target_centre: Vec<f64>) -> RidgeOptions {
-    RidgeOptions { ranks: vec![rank], lambdas: LAMBDAS.to_vec(), intercept: Intercept::default(), target_centre }
+pub(super) fn ridge(rank: usize, lambdas: &[f64], target_centre: Vec<f64>) -> RidgeOptions {
+    RidgeOptions { ranks: vec![rank], lambdas: lambdas.to_vec(), intercept: Intercept::default(), target_centre }
 }
 
 /// The options of the fits. Uniform landmarks predict as well as chosen ones do at such ranks, and are there at once.
@@ -84,7 +85,7 @@ pub(crate) fn plan<T: Real>(training: &TrainOptions, outer: &ProblemSize, budget
         keeps: false,
         ..outer.clone()
     };
-    let ridge = ridge(RANK, vec![0.0; t]);
+    let ridge = ridge(RANK, &LAMBDAS, vec![0.0; t]);
     let last =
         |cut: PassShape| solve(&shape, cut, budget).term("systems of the metric", ridge.solve_bytes(shape.map.p), "");
     let cut = cut_of::<T>(d);
@@ -100,7 +101,7 @@ pub(crate) fn plan<T: Real>(training: &TrainOptions, outer: &ProblemSize, budget
 }
 
 /// Number of rows of the sample of n rows with d features.
-pub(super) fn sampled(n: u64, d: usize) -> usize {
+pub(crate) fn sampled(n: u64, d: usize) -> usize {
     let most = SAMPLED.min(NUMBERS / d.max(1)).max(1);
     usize::try_from(n).unwrap_or(usize::MAX).min(most)
 }

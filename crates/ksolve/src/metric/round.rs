@@ -1,20 +1,25 @@
 //! A round: a fit of kernel ridge regression through a metric, its held-out error, the gradients of its function, the metric that they ask
 //! for, and how much they depend on the rows.
 
-use super::plan;
+use super::plan::{self, LAMBDAS};
 use crate::features::GRAM;
 use crate::prepare::landmarks::Mapping;
 use crate::request::{MetricForm, PassShape, Resources, TrainOptions};
 use crate::solver::outer_products::{OuterProducts, Products};
-use crate::{Error, Folds, Result, RidgeFold, Surface, Targets};
+use crate::solver::ridge::system::System;
+use crate::{Error, Folds, GramState, Intercept, Result, RidgeFold, Surface, Targets};
 use faer::Mat;
 use kapprox::decompose::{product, symmetric_eigen};
 use kapprox::map::Expansion;
 use kapprox::metric::{Metric, MetricRows};
 use kapprox::{Real, Spec};
+use kstore::pass::Observer;
 use kstore::{Coded, MemoryRows, Pass, Reading, RowSource};
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Rows of a fold that tell one lambda from the next.
+const FOLD_ROWS: u64 = 400;
 
 pub(super) struct Rows<'a, T: Real> {
     /// The rows, scaled, before the metric.
@@ -33,7 +38,9 @@ pub(super) struct Round<T> {
     pub(super) metric: Option<Arc<Metric>>,
     /// The kernel of the fit, every parameter a number.
     pub(super) kernel: Spec,
-    /// Squared error of the rows that were held out, the least over lambdas.
+    /// The place of its lambda among those that are tried.
+    pub(super) lambda: usize,
+    /// Squared error of the rows that were held out.
     pub(super) error: f64,
     /// The function, in the span of landmarks.
     expansion: Expansion<T>,
@@ -64,7 +71,8 @@ impl<T: Real> Rows<'_, T> {
         Ok(values)
     }
 
-    pub(super) fn fit(&self, metric: Option<Arc<Metric>>, kernel: &Spec) -> Result<Round<T>> {
+    /// Fits at the best lambda around that of the place `near`.
+    pub(super) fn fit(&self, metric: Option<Arc<Metric>>, kernel: &Spec, near: usize) -> Result<Round<T>> {
         let options = TrainOptions { kernel: kernel.clone(), ..self.options.clone() };
         let (source, workers) = (self.through(metric.as_ref()), self.resources.workers);
         let Self { n, reading, cut, resources, .. } = *self;
@@ -74,15 +82,52 @@ impl<T: Real> Rows<'_, T> {
         let fold = RidgeFold::new(&*mapped.map, self.folds, self.targets).with_bin(self.cut.tile).without_certificate();
         let pass = self.cut.pass(self.cut.gram_lanes, self.resources, &*observer);
         let gram = pass.resume(GRAM, &source, &fold)?.0.gram;
-        let ridge = plan::ridge(mapped.map.dims().1, self.targets.centre());
-        let surface = Surface::compute(&gram, &ridge, workers, &*observer)?;
+        let (lambda, error) = self.lambda(&gram, near, &*observer)?;
         drop(observer);
-        let none = || Error::NoCell { precision: T::NAME };
-        let best = surface.best().ok_or_else(none)?;
-        let error = best.cv_mse.filter(|error| error.is_finite()).ok_or_else(none)?;
-        let weights = crate::fit(&gram, best.rank, best.lambda, &ridge, workers)?.head.weights;
+        let (rank, ridge) = (gram.features(), plan::ridge(gram.features(), &[], self.targets.centre()));
+        let weights = crate::fit(&gram, rank, LAMBDAS[lambda], &ridge, workers)?.head.weights;
         let expansion = mapped.map.expand(weights.as_ref(), workers);
-        Ok(Round { metric, kernel: mapped.kernel, error, expansion, passes: mapped.passes + 1 })
+        Ok(Round { metric, kernel: mapped.kernel, lambda, error, expansion, passes: mapped.passes + 1 })
+    }
+
+    /// The place of the best lambda and its held-out error. The place is found by steps downhill from `near`, as one round resembles the
+    /// one before, and by the largest fold alone where that has many rows; of equal errors the larger lambda is the better.
+    fn lambda(&self, gram: &GramState, near: usize, observer: &dyn Observer) -> Result<(usize, f64)> {
+        let workers = self.resources.workers;
+        let mut system = System::new(gram.features(), &self.targets.centre(), Intercept::default());
+        let largest = (0..gram.folds().len()).max_by_key(|fold| gram.folds()[*fold].rows).unwrap_or(0);
+        let folds = match gram.folds()[largest].rows < FOLD_ROWS {
+            true => 0..gram.folds().len(),
+            false => largest..largest + 1,
+        };
+        let (mut errors, mut best) = ([None; LAMBDAS.len()], near);
+        loop {
+            let around = best.saturating_sub(1)..LAMBDAS.len().min(best + 2);
+            let new: Vec<usize> = around.clone().filter(|place| errors[*place].is_none()).collect();
+            let lambdas: Vec<f64> = new.iter().map(|place| LAMBDAS[*place]).collect();
+            let ridge = plan::ridge(gram.features(), &lambdas, self.targets.centre());
+            let surface = Surface::by_folds(gram, &ridge, &mut system, folds.clone(), workers, observer)?;
+            for (place, cell) in new.iter().zip(&surface.cells) {
+                let error = if folds.len() > 1 { cell.cv_mse } else { cell.fold_mse.get(largest).copied().flatten() };
+                errors[*place] = Some(error.unwrap_or(f64::INFINITY));
+            }
+            let error = |place: &usize| errors[*place].unwrap_or(f64::INFINITY);
+            let next = around.rev().min_by(|a, b| error(a).total_cmp(&error(b))).unwrap_or(best);
+            if next == best {
+                break;
+            }
+            best = next;
+        }
+        // what is definite without one fold may not be so without another
+        for (place, lambda) in LAMBDAS.iter().enumerate().skip(best) {
+            let ridge = plan::ridge(gram.features(), &[*lambda], self.targets.centre());
+            let all = 0..gram.folds().len();
+            let surface = Surface::by_folds(gram, &ridge, &mut system, all, workers, observer)?;
+            if let Some(error) = surface.cells[0].cv_mse.filter(|error| error.is_finite()) {
+                return Ok((place, error));
+            }
+        }
+        Err(Error::NoCell { precision: T::NAME })
     }
 
     /// The average M of the outer products of the gradients of a round's function, with respect to the rows before its metric; d x d.

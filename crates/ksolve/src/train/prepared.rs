@@ -142,8 +142,9 @@ pub(crate) fn prepare<T: Real>(
     let targets = survey.targets_of_regression();
     let (n, reading) = (survey.rows(), survey.reading());
     let table: TableRows<T> = selected.rows(reading.clone())?;
-    let (options, learned) =
-        metric::settle(&MetricRequest { source: &table, survey: &survey, targets: &targets, options, resources })?;
+    let request =
+        MetricRequest { source: &table, survey: &survey, targets: &targets, options, resources, enough: &|_| false };
+    let (options, learned) = metric::settle(&request)?;
     let rows = MetricRows::new(table, options.metric.known().cloned());
     let options = &options;
     let (cache, memory) = match view {
@@ -182,7 +183,7 @@ fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOpt
         let what = if matches!(options.landmarks, LandmarkSource::Rows(_)) { "landmarks" } else { "candidates" };
         format!("there are only {candidates} {what}")
     } else {
-        format!("the kernel matrix has no more independent rows in {precision}")
+        format!("what they leave of the kernel matrix is rounding in {precision}")
     };
     resources.stages.warn(format!("rank reduced from {asked} to {got}: {why}"));
 }

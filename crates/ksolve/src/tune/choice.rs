@@ -28,10 +28,10 @@ pub struct Moment {
     pub best: Option<f64>,
 }
 
-/// The steps of the two parts of a choice: the search among kernels, and the trials of solvers.
+/// The work of the two parts of a choice: the search among kernels, and the trials of solvers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct SearchWork {
-    /// Steps of the search.
+    /// Rounds that learned metrics, and kernels that were measured.
     pub kernels: usize,
     /// Trials of solvers.
     pub solvers: usize,
@@ -67,9 +67,10 @@ pub trait SearchListener: Sync {
     fn done(&self, _what: &str, _took: Duration) {}
     /// The steps of the kind have ended.
     fn end(&self) {}
-    /// True once the part of the choice that began last is to end with the best so far, asked after every step. Whoever answers by the clock gives up the same bits on
-    /// every machine; [`Chosen::work`] in [`Choice::work`] gives them again.
-    fn is_late(&self) -> bool {
+    /// True once the part of the choice that began last is to end with the best so far, as what comes next takes so long; asked after every
+    /// round of a metric, kernel and trial. Whoever answers by the clock gives up the same bits on every machine; [`Chosen::work`] in
+    /// [`Choice::work`] gives them again.
+    fn is_late(&self, _next: Duration) -> bool {
         false
     }
     /// Takes a warning for the user.
@@ -138,27 +139,33 @@ struct Log<'a> {
     kernels: Part,
     solvers: Part,
     trials: bool,
+    /// The time of the last trial.
+    took: Duration,
 }
 
-/// The steps of a part, and after how many of them it was late.
+/// The work of a part, and after how much of it it was late.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
     made: usize,
     late: Option<usize>,
 }
 
-impl Log<'_> {
+impl<'a> Log<'a> {
     fn part(&mut self) -> &mut Part {
         if self.trials { &mut self.solvers } else { &mut self.kernels }
     }
 
-    fn is_late(&mut self) -> bool {
+    /// Tells whether so much more work is enough for the part.
+    fn enough(&mut self) -> impl Fn(usize) -> bool + use<'a> {
         let most = self.most.map(|most| if self.trials { most.solvers } else { most.kernels });
-        let made = self.part().made;
-        let late = most.map_or_else(|| self.listener.is_late(), |most| made >= most);
-        let part = self.part();
+        let (made, listener, took) = (self.part().made, self.listener, self.took);
+        move |more| most.map_or_else(|| listener.is_late(took), |most| made + more >= most)
+    }
+
+    fn is_late(&mut self) -> bool {
+        let (late, part) = (self.enough()(0), self.part());
         // what is left of a part that is late counts for nothing
-        part.late = part.late.or(late.then_some(made));
+        part.late = part.late.or(late.then_some(part.made));
         part.late.is_some()
     }
 
@@ -168,15 +175,29 @@ impl Log<'_> {
         short.then(|| SearchWork { kernels: steps(self.kernels), solvers: steps(self.solvers) })
     }
 
-    fn step<V>(&mut self, what: String, run: impl FnOnce() -> Result<(V, Option<f64>)>) -> Result<V> {
+    /// A step of the search: kernel after kernel, and rounds of each.
+    fn learn(&mut self, what: String, run: impl FnOnce() -> Result<(usize, Option<f64>)>) -> Result<()> {
+        let (made, _) = self.timed(what, run)?;
+        self.kernels.made += made;
+        Ok(())
+    }
+
+    fn trial<V>(&mut self, what: String, run: impl FnOnce() -> Result<V>) -> Result<V> {
+        let (value, took) = self.timed(what, || Ok((run()?, None)))?;
+        self.took = took;
+        self.solvers.made += 1;
+        Ok(value)
+    }
+
+    fn timed<V>(&mut self, what: String, run: impl FnOnce() -> Result<(V, Option<f64>)>) -> Result<(V, Duration)> {
         self.listener.next(&what)?;
         let started = Instant::now();
         let (value, best) = run()?;
-        self.listener.done(&what, started.elapsed());
-        self.part().made += 1;
+        let took = started.elapsed();
+        self.listener.done(&what, took);
         let best = best.or_else(|| self.history.last().and_then(|last| last.best));
         self.history.push(Moment { seconds: self.started.elapsed().as_secs_f64(), what, best });
-        Ok(value)
+        Ok((value, took))
     }
 }
 
@@ -194,6 +215,7 @@ impl Choice<'_> {
             kernels: Part::default(),
             solvers: Part::default(),
             trials: false,
+            took: Duration::ZERO,
         };
         let (tuned, trials) = self.scaled::<T>(&mut log, memory)?;
         let (base, rank) = (&self.base.clone().scaling(tuned.scaling), self.options.training.rank);
@@ -207,7 +229,7 @@ impl Choice<'_> {
         log.trials = true;
         self.listener.begin(TRIALS, contest.trials() as u64);
         while let Some(what) = contest.upcoming().map(|contender| contender.report.solver.clone()) {
-            log.step(what, || Ok((contest.step(self.run, memory)?, None)))?;
+            log.trial(what, || contest.step(self.run, memory))?;
             if log.is_late() && contest.hurry() {
                 self.listener
                     .warn("the search was cut short: not every solver was tried on every fold; give more `time`, or more `work`");
@@ -220,7 +242,7 @@ impl Choice<'_> {
         if let Some(plain) = winner.without_metric(&tuned)? {
             let mut two = [&winner, &plain].into_iter().map(|one| {
                 let what = format!("rows kept apart, metric {}", one.report.metric);
-                log.step(what, || Ok((timed(memory, || trials.test_halves(&one.fit, self.run))?, None)))
+                log.trial(what, || timed(memory, || trials.test_halves(&one.fit, self.run)))
             });
             // lazily: a test that fails ends the search before the next one is remembered in its place
             let with = two.next().transpose()?.flatten();
@@ -240,11 +262,10 @@ impl Choice<'_> {
             }
         } else {
             let what = "rows kept apart".to_string();
-            test = log.step(what, || Ok((timed(memory, || trials.test(&winner.fit, self.run))?, None)))?;
+            test = log.trial(what, || timed(memory, || trials.test(&winner.fit, self.run)))?;
         }
         memory.keep();
-        let rows = self.selected.known_rows().unwrap_or(trials.seen() as u64);
-        let fit = winner.for_rows(trials.seen() as u64, rows);
+        let fit = winner.for_rows(trials.seen() as u64, tuned.rows);
         let (metric, form) = (winner.metric().cloned(), winner.report.metric);
         Ok(Chosen { tuned, fit, rank, metric, form, contenders, test, work, history: log.history })
     }
@@ -280,7 +301,8 @@ impl Choice<'_> {
                 true => format!("{kernel} on {rows} rows"),
                 false => format!("{kernel} on {rows} rows, scale {scaling}"),
             };
-            log.step(what, || search.step(memory).map(|()| ((), search.least())))?;
+            let enough = log.enough();
+            log.learn(what, || search.step(memory, &enough).map(|made| (made, search.least())))?;
             if log.is_late() && search.hurry() {
                 self.listener.warn(
                     "the search was cut short: not every kernel was tried; give more `time`, or name fewer `kernels`",

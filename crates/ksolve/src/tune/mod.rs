@@ -208,34 +208,39 @@ impl<'a, T: Real> Search<'a, T> {
         some
     }
 
-    fn learn(&self, kernel: Spec, form: MetricForm) -> Result<Learned> {
+    fn learn(&self, kernel: Spec, form: MetricForm, enough: &dyn Fn(usize) -> bool) -> Result<Learned> {
         let training = TrainOptions { kernel, ..self.options.training.clone() };
+        let sample = picked(&self.sample, 0..metric::sampled(self.sample.len() as u64, self.sample.d));
+        let rows = self.with_targets(&sample)?;
         let request = MetricRequest {
-            source: &self.held,
+            source: &rows,
             survey: &self.survey,
             targets: &self.targets,
             options: &training,
             resources: &self.resources,
+            enough,
         };
         // a score that needs no folds has none; errors of rounds are held-out ones
-        let own = metric::folds(training.seed, self.held.len() as u64)?;
+        let own = metric::folds(training.seed, rows.len() as u64)?;
         let folds = if self.folds.count() > 1 { &self.folds } else { &own };
-        request.learn_on((&self.held, &self.sample), folds, form, false)
+        request.learn_on((&rows, &sample), folds, form, false)
     }
 
-    /// Measures the next kernel, or learns its metric, unless `memory` recalls the result.
+    /// Measures the next kernel, or learns its metric by rounds until so many are `enough`, unless `memory` recalls the result. Returns the
+    /// work: 1, or the number of rounds.
     ///
     /// # Errors
     /// Errors of the map; [`Error::NoCell`] where no kernel of a rung can be scored; [`kstore::Error::Interrupted`].
-    pub fn step(&mut self, memory: &mut Memory<'_>) -> Result<()> {
+    pub fn step(&mut self, memory: &mut Memory<'_>, enough: &dyn Fn(usize) -> bool) -> Result<usize> {
         if let (MetricSource::Learned(form), Some(kernel)) = (&self.options.training.metric, self.unlearned.pop()) {
-            let mut learned = memory.recall_or(|| self.learn(kernel, *form))?;
+            let mut learned = memory.recall_or(|| self.learn(kernel, *form, enough))?;
+            let rounds = learned.rounds.len();
             self.learned.append(&mut learned.rounds);
             self.candidates.push(learned);
-            return Ok(());
+            return Ok(rounds);
         }
         if self.upcoming().is_none() {
-            return Ok(());
+            return Ok(0);
         }
         let candidate = &self.candidates[self.alive[self.entries.len()]];
         let measure = rung::Measure {
@@ -252,7 +257,10 @@ impl<'a, T: Real> Search<'a, T> {
         let entry =
             memory.recall_or(|| measure.entry(candidate).and_then(|entry| Ok(workers.check().map(|()| entry)?)))?;
         self.entries.push(entry);
-        if self.entries.len() == self.alive.len() { self.promote() } else { Ok(()) }
+        if self.entries.len() == self.alive.len() {
+            self.promote()?;
+        }
+        Ok(1)
     }
 
     fn promote(&mut self) -> Result<()> {
@@ -286,10 +294,15 @@ impl<'a, T: Real> Search<'a, T> {
     /// Loads the rows of the rung at hand: the first of the sample, in the order of their numbers.
     fn load(&mut self) -> Result<()> {
         let Some(size) = self.sizes.get(self.done.len()) else { return Ok(()) };
-        let rows = candidates::in_row_order(picked(&self.sample, 0..*size))?;
-        let PassShape { tile, segment, .. } = self.cut;
-        self.rows = candidates::with_targets(rows, &self.held, Pass::new(tile, segment, self.resources.workers))?;
+        self.rows = self.with_targets(&picked(&self.sample, 0..*size))?;
         Ok(())
+    }
+
+    /// Some rows of the sample with their targets, in the order of their numbers.
+    fn with_targets(&self, some: &RowSample<T>) -> Result<MemoryRows<T>> {
+        let PassShape { tile, segment, .. } = self.cut;
+        let rows = candidates::in_row_order(some.clone())?;
+        candidates::with_targets(rows, &self.held, Pass::new(tile, segment, self.resources.workers))
     }
 
     /// Ends the search and returns its result, the first kernel where there was nothing to choose from.
@@ -300,7 +313,18 @@ impl<'a, T: Real> Search<'a, T> {
     /// The result, and the rows for trials.
     fn finish_with_rows(self) -> (Tuned, Trials<T>) {
         let Self {
-            options, mut candidates, alive, done, learned, passes, planned_bytes, spec, trials, targets, ..
+            options,
+            mut candidates,
+            alive,
+            done,
+            learned,
+            passes,
+            planned_bytes,
+            spec,
+            trials,
+            targets,
+            survey,
+            ..
         } = self;
         // each kernel has as many length scales, and with a metric that is learned one
         let each = candidates.len().div_ceil(options.kernels.len()).max(1);
@@ -315,6 +339,7 @@ impl<'a, T: Real> Search<'a, T> {
             metric,
             form,
             spread,
+            rows: survey.rows(),
             folds: spec,
             classes,
             learned,

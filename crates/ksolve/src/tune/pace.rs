@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 const RANKS: [usize; 6] = [500, 1_000, 2_000, 4_000, 8_000, 16_000];
 
-/// Power of the rank by which the time of a fit is taken to grow: that of products of features. Features alone grow with the rank, and
-/// such a fit ends sooner.
-const GROWTH: f64 = 2.0;
+/// Time of the systems of a lambda at rank r, in units of r³, where a row of products takes r²: those of five folds and of all rows.
+const SYSTEMS: f64 = 3.5;
+
+/// Share of the time left that the fit may be likely to take.
+const FILLED: f64 = 0.8;
 
 /// Share of the time by which the search among kernels ends, and that by which the trials of solvers do.
 const SEARCHED: f64 = 0.3;
@@ -30,11 +32,11 @@ impl Pace {
         Self { started: Instant::now(), time }
     }
 
-    /// True once the share of the time is over that belongs to the search among kernels, or with `trials` to that and the trials of
-    /// solvers: the rest belongs to what follows.
-    pub fn is_over(&self, trials: bool) -> bool {
+    /// True where the share of the time will be over after `next` that belongs to the search among kernels, or with `trials` to that and the
+    /// trials of solvers: the rest belongs to what follows.
+    pub fn is_over(&self, trials: bool, next: Duration) -> bool {
         let share = if trials { TRIED } else { SEARCHED };
-        self.time.is_some_and(|time| self.started.elapsed() > time.mul_f64(share))
+        self.time.is_some_and(|time| self.started.elapsed() + next > time.mul_f64(share))
     }
 
     /// The largest rank at which `fit` is likely to end in time and fits the memory, with all smaller ones; the least where no fit was
@@ -45,13 +47,13 @@ impl Pace {
     /// The errors of [`Fit::plan`].
     pub fn ranks(&self, fit: &Fit, found: &Chosen, selected: &Selected, run: &Run<'_>) -> Result<Option<Vec<usize>>> {
         let Some(time) = self.time else { return Ok(None) };
-        let left = time.saturating_sub(self.started.elapsed()).as_secs_f64();
-        let rows = usize::try_from(selected.known_rows().unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        let left = FILLED * time.saturating_sub(self.started.elapsed()).as_secs_f64();
+        let rows = found.tuned.rows;
         let mut ranks: Vec<usize> = Vec::new();
-        for rank in RANKS.into_iter().filter(|rank| *rank <= rows.max(RANKS[0])) {
+        for rank in RANKS.into_iter().filter(|rank| *rank as u64 <= rows.max(RANKS[0] as u64)) {
             ranks.push(rank);
             let forecast = at_ranks(fit.clone(), &ranks).plan(selected, run)?;
-            let late = likely(found, rank, rows as f64).is_none_or(|seconds| seconds > left);
+            let late = likely(fit, found, rank)?.is_none_or(|seconds| seconds > left);
             if ranks.len() > 1 && (late || !forecast.fits()) {
                 ranks.pop();
                 break;
@@ -75,9 +77,11 @@ pub fn listed(ranks: &[usize]) -> String {
     ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Seconds of a fit, from those of the fit that was tested.
-fn likely(found: &Chosen, rank: usize, rows: f64) -> Option<f64> {
-    let (apart, seconds) = found.test.as_ref()?;
-    let by_rank = (rank as f64 / found.rank as f64).powf(GROWTH);
-    Some(seconds * rows / apart.learned_from.max(1) as f64 * by_rank)
+/// Seconds of a fit of the whole table, from those of the fit that was tested.
+fn likely(fit: &Fit, found: &Chosen, rank: usize) -> Result<Option<f64>> {
+    let Some((apart, seconds)) = &found.test else { return Ok(None) };
+    let lambdas =
+        if fit.family().name == ridge::FAMILY.name { ridge::Ridge::new(fit.settings()?).lambdas.len() } else { 0 };
+    let effort = |rank: usize, rows: u64| (rank as f64).powi(2) * (rows as f64 + SYSTEMS * (lambdas * rank) as f64);
+    Ok(Some(seconds * effort(rank, found.tuned.rows) / effort(found.rank, apart.learned_from.max(1))))
 }

@@ -59,6 +59,8 @@ pub struct Tuned {
     pub form: String,
     /// The deviation of each feature's share in the metric over folds; `None` where none was learned.
     pub spread: Option<Vec<f64>>,
+    /// Rows of the table.
+    pub rows: u64,
     /// The folds by which kernels were compared.
     #[serde(serialize_with = "as_text")]
     pub folds: FoldSpec,

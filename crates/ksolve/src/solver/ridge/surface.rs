@@ -6,6 +6,7 @@ use super::system::{System, heed};
 use crate::{Error, GramState, Head, Result, RidgeOptions};
 use kstore::Workers;
 use kstore::pass::Observer;
+use std::ops::Range;
 
 /// The scores of one rank and lambda.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -60,21 +61,8 @@ impl Surface {
         workers: &Workers,
         observer: &dyn Observer,
     ) -> Result<Self> {
-        options.check(state)?;
-        let folds = state.folds().len();
-        let mut sums = CellErrors::new(options, folds);
         let mut system = System::new(state.features(), &options.target_centre, options.intercept);
-        if folds > 1 {
-            check_folds(state)?;
-            for fold in (0..folds).filter(|fold| state.folds()[*fold].rows > 0) {
-                system.assemble(state, Some(fold), workers)?;
-                for (l, lambda) in options.lambdas.iter().enumerate() {
-                    heed(observer)?;
-                    sums.fill(state, fold, l, &system.solve(*lambda, &options.ranks, workers), options, workers);
-                }
-            }
-        }
-        let mut surface = sums.surface(state, options);
+        let mut surface = Self::by_folds(state, options, &mut system, 0..state.folds().len(), workers, observer)?;
         let scores = gcv::scores(state, options, &mut system, workers, observer)?;
         for (i, cell) in surface.cells.iter_mut().enumerate() {
             cell.gcv = scores[i % options.lambdas.len()][i / options.lambdas.len()];
@@ -82,6 +70,32 @@ impl Surface {
         // a factorisation that was stopped looks like one that failed
         workers.check()?;
         Ok(surface)
+    }
+
+    /// The errors of held-out rows alone, of these folds, without generalised cross-validation. `system` is overwritten.
+    pub(crate) fn by_folds(
+        state: &GramState,
+        options: &RidgeOptions,
+        system: &mut System,
+        held_out: Range<usize>,
+        workers: &Workers,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        options.check(state)?;
+        let folds = state.folds().len();
+        let mut sums = CellErrors::new(options, folds);
+        if folds > 1 {
+            check_folds(state)?;
+            for fold in held_out.filter(|fold| state.folds()[*fold].rows > 0) {
+                system.assemble(state, Some(fold), workers)?;
+                for (l, lambda) in options.lambdas.iter().enumerate() {
+                    heed(observer)?;
+                    sums.fill(state, fold, l, &system.solve(*lambda, &options.ranks, workers), options, workers);
+                }
+            }
+        }
+        workers.check()?;
+        Ok(sums.surface(state, options))
     }
 
     /// The cell of a rank and lambda; `None` where there is none.
