@@ -145,7 +145,7 @@ fn select(args: &ConvertArgs) -> Result<(Selected, usize)> {
     features.retain(|name| !left_out.contains(name));
     let keep = [&features[..], &targets].concat();
     refuse_what_is_lost(&table, &keep, args)?;
-    let kept_complete = select.missing != Some(Missing::Keep);
+    let kept_complete = !matches!(select.missing, None | Some(Missing::Keep));
     let selection = Selection { keep, without_features: true, kept_complete, ..selection(select, &[], Vec::new()) };
     Ok((table.select(&selection)?, features.len()))
 }

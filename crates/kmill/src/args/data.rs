@@ -3,6 +3,7 @@
 use super::parse;
 use clap::{Args, ValueEnum};
 use kstore::condition::Condition;
+use kstore::encoding::Times;
 use kstore::{Selection, TextOptions};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -109,13 +110,18 @@ pub struct CategoryArgs {
     /// Columns of text with more values become so many features, by a hash of the text [default: they are left out]
     #[arg(long, value_name = "BUCKETS", value_parser = parse::rank)]
     pub hash: Option<usize>,
+    /// Features of dates and times: position (days since 1970), cyclic (also the hour, the weekday and the day of the year, where the
+    /// rows go through all of them) or none [default: cyclic]
+    #[arg(long, value_name = "HOW", value_parser = parse::times)]
+    pub times: Option<Times>,
 }
 
 impl CategoryArgs {
     /// A selection with these categories.
     pub fn of(&self, selection: Selection) -> Selection {
         let hash = self.hash.map(|buckets| u32::try_from(buckets).unwrap_or(u32::MAX));
-        Selection { categories: self.categories.clone().into(), hash, ..selection }
+        let times = self.times.unwrap_or_default();
+        Selection { categories: self.categories.clone().into(), hash, times, ..selection }
     }
 }
 
@@ -134,7 +140,7 @@ pub struct DataArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name)]
     pub target: Vec<String>,
     /// Feature columns as names or globs, comma-separated; !NAME leaves one out: '*,!id' [default: every column of
-    /// numbers or text but the target]
+    /// numbers, text or times but the target]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub features: Vec<String>,
     #[command(flatten)]
