@@ -2,7 +2,7 @@
 
 use crate::progress::Progress;
 use crate::table::{Align, Table as Listing, count};
-use kstore::encoding::Code;
+use kstore::encoding::{Categories, Code, Times};
 use kstore::schema::Kind;
 use kstore::{Missing, Reading, RowBuf, RowSource, Selected, Selection};
 use std::collections::HashSet;
@@ -67,9 +67,11 @@ fn left_out(
         _ if named(&selection.group, name) => "names folds",
         _ if named(&condition, name) => "chooses rows",
         _ if schema.row_labels.contains(&at) => "the index of a pandas table",
-        Kind::Text if asked.iter().any(|asked| asked == name) => "text of too many values",
+        Kind::Text if asked.iter().any(|asked| asked == name) && selection.categories != Categories::None => {
+            "text of too many values"
+        }
         Kind::Text if selection.features.is_empty() => "text",
-        Kind::Time(_) => "time",
+        Kind::Time(_) if selection.times == Times::None => "time: --times cyclic",
         Kind::Binary => "bytes",
         Kind::Other(_) => "of a type that cannot be read",
         _ => "left out by --features",

@@ -123,7 +123,7 @@ fn select(args: &ConvertArgs) -> Result<(Selected, usize)> {
     features.retain(|name| !left_out.contains(name));
     let keep = [&features[..], &targets].concat();
     refuse_what_is_lost(&table, &keep, args)?;
-    let kept_complete = select.missing != Some(Missing::Mean);
+    let kept_complete = !matches!(select.missing, None | Some(Missing::Mean));
     let selection =
         Selection { keep, without_features: true, kept_complete, ..open::selection(select, &[], Vec::new()) };
     Ok((table.select(&selection)?, features.len()))

@@ -10,7 +10,7 @@ use clap::Args;
 use ksolve::Card;
 use ksolve::job::MetricReport;
 use kstore::budget::bytes;
-use kstore::encoding::Distinct;
+use kstore::encoding::FoundColumn;
 use kstore::pass::lanes::{self, Lane};
 use kstore::shown;
 use kstore::statistics::Moments;
@@ -58,7 +58,13 @@ pub(crate) struct ColumnReport {
     /// Number of different values of a column of text, such as `12` or `more than 1000`; `None` where it was not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) values: Option<String>,
-    /// Statistics of the values, from one pass over the table; `None` where none was made.
+    /// The first and the last date or time, as ISO 8601 writes them; `None` where the column holds none or was not looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) range: Option<(String, String)>,
+    /// Rows without a value; `None` where they were not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) missing: Option<u64>,
+    /// Statistics of the numbers, from one pass over the table; `None` where none was made.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(crate) statistics: Option<ColumnStatistics>,
 }
@@ -70,26 +76,37 @@ pub(crate) struct ColumnStatistics {
     /// Standard deviation of the population.
     pub(crate) sd: Option<f64>,
     pub(crate) max: Option<f64>,
-    pub(crate) missing: u64,
 }
 
 impl ColumnStatistics {
-    fn new(moments: &Moments, rows: u64) -> Self {
+    fn new(moments: &Moments) -> Self {
         let some = |value: f64| (moments.count > 0).then_some(value);
-        Self {
-            min: some(moments.min),
-            mean: some(moments.mean),
-            sd: some(moments.deviation()),
-            max: some(moments.max),
-            missing: rows - moments.count,
-        }
+        Self { min: some(moments.min), mean: some(moments.mean), sd: some(moments.deviation()), max: some(moments.max) }
     }
 }
 
 impl ColumnReport {
-    /// The type, and of text the number of values: `text (12 values)`.
+    /// The type, and of text what is in it: `text (12 values)`, `text (times)`.
     fn holds(&self) -> String {
-        self.values.as_ref().map_or(self.kind.clone(), |values| format!("{} ({values} values)", self.kind))
+        match (&self.values, &self.range) {
+            (Some(values), None) => format!("{} ({values} values)", self.kind),
+            (Some(_), Some(_)) => format!("{} (times)", self.kind),
+            (None, _) => self.kind.clone(),
+        }
+    }
+
+    /// The cells of the columns min, mean, sd, max and missing.
+    fn cells(&self) -> [String; 5] {
+        let none = || "–".to_string();
+        let [min, mean, sd, max] = match (&self.range, &self.statistics) {
+            (Some((first, last)), _) => [first.clone(), none(), none(), last.clone()],
+            (None, Some(s)) => {
+                [s.min, s.mean, s.sd, s.max].map(|value| value.map_or_else(none, |value| number(value, 4)))
+            }
+            (None, None) => Default::default(),
+        };
+        let missing = self.missing.filter(|missing| *missing > 0).map_or_else(String::new, count);
+        [min, mean, sd, max, missing]
     }
 }
 
@@ -102,20 +119,14 @@ impl fmt::Display for TableReport {
         };
         let columns = self.columns.len() as u64;
         writeln!(f, "{files}: {}, {} rows, {} columns, {size}\n", self.format, count(self.rows), count(columns))?;
-        if self.columns.iter().all(|column| column.statistics.is_none()) {
+        if self.columns.iter().all(|column| column.missing.is_none()) {
             return write!(f, "{}", self.types());
         }
         let heads = ["column", "type", "min", "mean", "sd", "max", "missing"];
         let align = |i: usize| if i < 2 { Align::Left } else { Align::Right };
         let mut table = Listing::new(heads.iter().enumerate().map(|(i, head)| (*head, align(i))));
         for column in &self.columns {
-            let mut cells = vec![column.name.clone(), column.holds()];
-            if let Some(s) = &column.statistics {
-                let values = [s.min, s.mean, s.sd, s.max];
-                cells.extend(values.map(|value| value.map_or("–".to_string(), |value| number(value, 4))));
-                cells.push(if s.missing == 0 { String::new() } else { count(s.missing) });
-            }
-            table.row(cells);
+            table.row([column.name.clone(), column.holds()].into_iter().chain(column.cells()));
         }
         write!(f, "{table}")
     }
@@ -149,27 +160,30 @@ pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool
     let lines = columns.len() * 2 * size_of::<ColumnReport>();
     let plan = Plan::process("inspection", run.memory, run.threads, table.held());
     plan.term("lines of the report", lines, "").check()?;
-    let numeric = columns.iter().filter(|column| column.kind.is_numeric()).count() as u64;
-    let cheap = table.stored_rows().saturating_mul(numeric) <= FREE_STATISTICS;
-    let statistics = match (stats || cheap) && numeric > 0 && table.stored_rows() > 0 {
+    let numeric = columns.iter().filter(|column| column.kind.is_feature()).count() as u64;
+    let cheap = |columns: u64| stats || table.stored_rows().saturating_mul(columns) <= FREE_STATISTICS;
+    let statistics = match cheap(numeric) && numeric > 0 && table.stored_rows() > 0 {
         true => Some(statistics(&table, run)?),
         false => None,
     };
-    let texts = columns.iter().filter(|column| column.kind == Kind::Text).count() as u64;
-    let cheap = table.stored_rows().saturating_mul(texts) <= FREE_STATISTICS;
-    let counted = match (stats || cheap) && table.stored_rows() > 0 {
+    let others = columns.iter().filter(|column| is_searched(&column.kind)).count() as u64;
+    let found = match cheap(others) && others > 0 && table.stored_rows() > 0 {
         true => values(&table, run)?,
         false => HashMap::new(),
     };
-    let mut moments = statistics.iter().flat_map(|statistics| &statistics.features);
-    let report = columns.iter().map(|column| ColumnReport {
-        name: column.name.clone(),
-        kind: column.kind.to_string(),
-        values: counted.get(&column.name).map(ToString::to_string),
-        statistics: match (&statistics, column.kind.is_numeric()) {
-            (Some(all), true) => moments.next().map(|moments| ColumnStatistics::new(moments, all.rows)),
-            _ => None,
-        },
+    let mut moments = statistics.iter().flat_map(|statistics| &statistics.features).peekable();
+    let report = columns.iter().map(|column| {
+        let found = found.get(&column.name);
+        let moments = moments.by_ref().next_if(|_| column.kind.is_feature());
+        let missing = statistics.as_ref().zip(moments).map(|(all, moments)| all.rows - moments.count);
+        ColumnReport {
+            name: column.name.clone(),
+            kind: column.kind.to_string(),
+            values: found.filter(|_| column.kind == Kind::Text).map(|found| found.values.to_string()),
+            range: found.and_then(|found| found.times.clone()),
+            missing: missing.or(found.map(|found| found.missing)),
+            statistics: moments.map(ColumnStatistics::new),
+        }
     });
     Ok(TableReport {
         format: table.format(),
@@ -180,11 +194,21 @@ pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool
     })
 }
 
-/// The statistics of every numeric column, in the order of the file.
+/// True for columns whose values or times are looked for.
+fn is_searched(kind: &Kind) -> bool {
+    matches!(kind, Kind::Text | Kind::Time(_))
+}
+
+/// The names of the columns of some kinds.
+fn names(table: &Table, of: impl Fn(&Kind) -> bool) -> Vec<String> {
+    let columns = table.schema().columns.iter().filter(|column| of(&column.kind));
+    columns.map(|column| column.name.clone()).collect()
+}
+
+/// The statistics of every column of numbers, in the order of the file.
 fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
     // without a scaler a missing value stays NaN, which the moments leave out and count
-    let numeric = table.schema().columns.iter().filter(|column| column.kind.is_numeric());
-    let features = numeric.map(|column| column.name.clone()).collect();
+    let features = names(table, Kind::is_feature);
     let selection = Selection { features, missing: Missing::Mean, ..Selection::default() };
     let selected = table.select(&selection)?;
     let source = selected.rows::<f64>(kstore::Reading::default())?;
@@ -197,17 +221,13 @@ fn statistics(table: &Table, run: &Run) -> Result<Statistics> {
     Ok(statistics)
 }
 
-/// The number of different values of every column of text.
-fn values(table: &Table, run: &Run) -> Result<HashMap<String, Distinct>> {
-    let texts = table.schema().columns.iter().filter(|column| column.kind == Kind::Text);
-    let features: Vec<String> = texts.map(|column| column.name.clone()).collect();
-    if features.is_empty() {
-        return Ok(HashMap::new());
-    }
+/// What the columns of text and times hold, by name.
+fn values(table: &Table, run: &Run) -> Result<HashMap<String, FoundColumn>> {
+    let features = names(table, is_searched);
     let selected = table.select(&Selection { features, missing: Missing::Indicator, ..Selection::default() })?;
     let Some(search) = selected.search() else { return Ok(HashMap::new()) };
     let found = pipeline::job(run).found(&search, &selected)?;
-    Ok(search.columns().into_iter().zip(found.distinct().into_iter().map(|(values, _)| values)).collect())
+    Ok(search.columns().into_iter().zip(found.columns()).collect())
 }
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -316,17 +336,14 @@ mod tests {
     use super::*;
 
     fn report(statistics: bool) -> TableReport {
-        let statistics = statistics.then(|| ColumnStatistics {
-            min: Some(-1.5),
-            mean: Some(0.25),
-            sd: Some(1.0),
-            max: Some(2.0),
-            missing: 3,
-        });
+        let statistics =
+            statistics.then(|| ColumnStatistics { min: Some(-1.5), mean: Some(0.25), sd: Some(1.0), max: Some(2.0) });
         let column = |name: &str, kind: &str| ColumnReport {
             name: name.to_string(),
             kind: kind.to_string(),
             values: None,
+            range: None,
+            missing: statistics.map(|_| 3),
             statistics: statistics.filter(|_| kind != "text"),
         };
         let columns = ["x8", "x9", "x10", "x11"].map(|name| column(name, "float32"));
@@ -357,9 +374,9 @@ a.parquet: Parquet, 1,234 rows, 5 columns, 2.0 KiB
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[2], "  column   type        min    mean     sd    max  missing");
         assert_eq!(lines[3], "  x8       float32  -1.500  0.2500  1.000  2.000        3");
-        assert_eq!(lines[7], "  station  text");
+        assert_eq!(lines[7], "  station  text                                        3");
         let json = serde_json::to_value(report(true)).unwrap();
         assert_eq!(json["columns"][0]["mean"], 0.25);
-        assert_eq!(json["columns"][4].as_object().unwrap().len(), 2);
+        assert_eq!(json["columns"][4].as_object().unwrap().len(), 3);
     }
 }

@@ -12,21 +12,6 @@ use crate::{Error, Real, Result};
 use std::ops::Range;
 use std::path::Path;
 
-/// Takes out the rows with a value that is not a finite number, or no label.
-pub(crate) fn drop_missing(views: &[View<'_>], picked: &mut Vec<u32>) {
-    let mut loaded = [0.0; TILE];
-    let mut bad = vec![false; picked.len()];
-    for view in views {
-        for (rows, bad) in picked.chunks(TILE).zip(bad.chunks_mut(TILE)) {
-            let loaded = &mut loaded[..rows.len()];
-            load_or_one(view, Positions::At(rows), loaded);
-            bad.iter_mut().zip(loaded).for_each(|(bad, value)| *bad |= !value.is_finite());
-        }
-    }
-    let mut bad = bad.iter();
-    picked.retain(|_| bad.next() == Some(&false));
-}
-
 /// Reads numbers as they are, and text as 1, or NaN where it is missing.
 fn load_or_one(view: &View<'_>, at: Positions<'_>, out: &mut [f64]) {
     if !matches!(view.values, Values::Text(_) | Values::Binary(_)) {
@@ -38,6 +23,27 @@ fn load_or_one(view: &View<'_>, at: Positions<'_>, out: &mut [f64]) {
 }
 
 impl<T: Real> TableRows<T> {
+    /// Takes out the rows with a value that is not a finite number, or no label. The views are those of [`Self::views_needed`].
+    pub(crate) fn drop_missing(&self, views: &[View<'_>], picked: &mut Vec<u32>) {
+        let mut loaded = [0.0; TILE];
+        let mut bad = vec![false; picked.len()];
+        for (slot, view) in views.iter().enumerate() {
+            for (rows, bad) in picked.chunks(TILE).zip(bad.chunks_mut(TILE)) {
+                let loaded = &mut loaded[..rows.len()];
+                match self.time(slot) {
+                    None => load_or_one(view, Positions::At(rows), loaded),
+                    // what is no time is an error when it is read
+                    Some(time) => loaded.iter_mut().zip(rows).for_each(|(out, row)| {
+                        *out = if time.instant(view, *row as usize) == Ok(None) { f64::NAN } else { 1.0 };
+                    }),
+                }
+                bad.iter_mut().zip(loaded).for_each(|(bad, value)| *bad |= !value.is_finite());
+            }
+        }
+        let mut bad = bad.iter();
+        picked.retain(|_| bad.next() == Some(&false));
+    }
+
     /// The first of these rows of a file that may fulfil the condition, and those behind it; an empty range at the end
     /// of the rows where there is none.
     pub(crate) fn may_fulfil(&self, part: usize, rows: Range<u64>) -> Range<u64> {
@@ -130,7 +136,15 @@ impl<T: Real> Chunk<'_, '_, T> {
                 if feature.is_some_and(|feature| x[i * d + feature].is_finite()) {
                     continue;
                 }
-                let value = single(view, row);
+                let value = match self.source.time(slot).map(|time| time.instant(view, row)) {
+                    None => single(view, row),
+                    Some(Ok(found)) => found.map_or(f64::NAN, |instant| instant.days()),
+                    Some(Err(text)) => {
+                        let remedy =
+                            "write it as the others, like 2024-01-31 or 2024-01-31T12:30; or choose `times` none";
+                        return Err(self.bad(slot, row, text, remedy));
+                    }
+                };
                 match feature {
                     Some(feature) if self.fills(slot) && !value.is_finite() => {
                         x[i * d + feature] = T::from_f64(self.source.affine.fill[feature]);
@@ -145,13 +159,13 @@ impl<T: Real> Chunk<'_, '_, T> {
 
     /// True where a missing value of a column becomes its mean.
     fn fills(&self, slot: usize) -> bool {
-        self.source.selected.missing.fills() && self.is_number(slot)
+        self.source.selected.missing.fills() && self.has_mean(slot)
     }
 
-    /// True for a column of numbers, which may have a mean.
-    fn is_number(&self, slot: usize) -> bool {
+    /// True for a column of numbers or times, which may have a mean.
+    fn has_mean(&self, slot: usize) -> bool {
         match &self.source.selected.coding {
-            Coding::Known(coded, _) => coded.is_number(slot),
+            Coding::Known(coded, _) => coded.has_mean(slot),
             _ => true,
         }
     }
@@ -230,7 +244,7 @@ impl<T: Real> Chunk<'_, '_, T> {
     #[cold]
     fn bad_value(&self, slot: usize, view: &View<'_>, row: usize, value: f64) -> Error {
         let feature = slot < self.source.selected.features.len();
-        let category = feature && !self.is_number(slot);
+        let category = feature && !self.has_mean(slot);
         let too_large = value.is_finite() && !category;
         let remedy = match (too_large, feature) {
             (true, _) => "scale the column down or use `precision` f64",

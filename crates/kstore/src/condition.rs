@@ -3,7 +3,7 @@
 use crate::schema::{Column, Kind};
 use crate::shown;
 use crate::source::{Positions, Values, View};
-use crate::{Error, Result};
+use crate::{Error, Result, dates};
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::path::Path;
@@ -47,7 +47,8 @@ impl Operator {
 /// A comparison of one column with a value, such as `fold != 3`.
 ///
 /// A missing value fulfils no condition, not even `!=`. Numbers are compared in the precision of the column, so that
-/// `x == 0.1` finds the 0.1 of a float32 column; text is compared by its characters' codes.
+/// `x == 0.1` finds the 0.1 of a float32 column; text is compared by its characters' codes; dates and times with what is written like
+/// 2024-01-31 or 2024-01-31T12:30, or with the number that the file stores.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Condition {
@@ -137,6 +138,14 @@ impl Condition {
                     return Err(wrong(format!("`where` compares it with {other:?}; compare it with true or false")));
                 }
             },
+            Kind::Time(time) if number.is_none() => {
+                let dated = || wrong(format!("`where` compares it with {:?}; write it like 2024-01-31", self.value));
+                let instant = dates::read(&self.value, dates::form(time)).ok_or_else(dated)?;
+                match instant.units(dates::per_day(time)) {
+                    (whole, 0.0) => Comparand::Whole(whole),
+                    (whole, part) => Comparand::Number(whole as f64 + part),
+                }
+            }
             Kind::Int { .. } | Kind::Time(_) => match (self.value.parse::<i128>(), number) {
                 (Ok(whole), Some(_)) => Comparand::Whole(whole),
                 (_, number) => Comparand::Number(number.ok_or_else(not_a_number)?),

@@ -54,6 +54,7 @@ mod chunk;
 mod column_names;
 pub mod condition;
 mod convert;
+mod dates;
 mod digest;
 pub mod encoding;
 mod error;

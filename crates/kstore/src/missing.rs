@@ -2,6 +2,14 @@
 
 use crate::{Error, Result};
 
+/// Texts that stand for a missing value beside the empty one, where a column holds no text.
+pub(crate) const WORDS: [&str; 5] = ["NA", "N/A", "null", "NULL", "None"];
+
+/// True for a text that stands for a missing value among times.
+pub(crate) fn is_word(text: &str) -> bool {
+    text.is_empty() || WORDS.contains(&text) || matches!(text, "NaT" | "NaN" | "nan")
+}
+
 /// How rows with a missing, NaN or infinite value are treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "&'static str")]

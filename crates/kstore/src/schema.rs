@@ -27,8 +27,8 @@ pub enum Kind {
     Text,
     /// Strings of bytes: only carried along.
     Binary,
-    /// Dates, times of day, timestamps and durations, as Arrow calls them: read as the integers that store them, and
-    /// features only where they are named.
+    /// Dates, times of day, timestamps and durations, as Arrow calls them: features as [`crate::encoding::Times`] says, elsewhere the
+    /// integers that store them.
     #[serde(skip)]
     Time(DataType),
     /// Anything else, by the name its format gives it; cannot be read.
@@ -41,7 +41,7 @@ impl Kind {
         matches!(self, Self::Float { .. } | Self::Int { .. } | Self::Bool | Self::Time(_))
     }
 
-    /// True for what is a feature without being named: numbers and truth values. A clock that runs on is rarely meant.
+    /// True for what is a feature as it is: numbers and truth values.
     pub fn is_feature(&self) -> bool {
         self.is_numeric() && !matches!(self, Self::Time(_))
     }

@@ -1,7 +1,7 @@
 //! The columns and rows of a table that take part, and their roles.
 
 use crate::condition::{Bound, Condition};
-use crate::encoding::{Categories, Coding, Encoding, Wanted};
+use crate::encoding::{Categories, Coding, Encoding, Times, Wanted};
 use crate::kept_column;
 use crate::missing::Missing;
 use crate::rows::TableShape;
@@ -19,11 +19,11 @@ use std::sync::Arc;
 /// patterns with `*` and `?`. Their order is that of the list and, for the columns of
 /// one pattern, that of the file; a column named twice counts once. `!` before a name or pattern takes its columns away from the
 /// others, or from those of an empty list where nothing else is named; `*` alone stands for those too. An empty list stands for every column of
-/// numbers, truth values or text that has no other role, in the order of the file; dates and times, and the index of a pandas table, are
-/// features only where they are named.
+/// numbers, truth values, text, dates or times that has no other role, in the order of the file; the index of a pandas table is a
+/// feature only where it is named.
 ///
-/// Columns of text are categories, a feature for each value, where `categories` does not say otherwise: see [`crate::encoding`]. A selection
-/// with some is read once for their values before its rows can be used ([`Selected::search`]).
+/// Columns of text are categories, a feature for each value, where `categories` does not say otherwise, and dates and times become what `times`
+/// says: see [`crate::encoding`]. A selection with some is read once for their values before its rows can be used ([`Selected::search`]).
 ///
 /// As JSON it has the texts that people type: `"rows": "0..284217"`, `"where": "fold != 3"`. The roles that a solver gives to columns,
 /// and what is only carried along without features, are no part of that.
@@ -64,7 +64,10 @@ pub struct Selection {
     pub categories: Categories,
     /// Buckets for a column of text with more values than are taken as categories; `None` leaves such a column out.
     pub hash: Option<u32>,
-    /// How columns become features, where that is known already: `features`, `categories` and `hash` are not looked at then.
+    /// Which features columns of dates and times become.
+    #[serde(skip_serializing_if = "Times::is_default")]
+    pub times: Times,
+    /// How columns become features, where that is known already: `features`, `categories`, `hash` and `times` are not looked at then.
     pub encoding: Option<Arc<Encoding>>,
 }
 
@@ -134,7 +137,7 @@ impl Table {
             features.extend(more);
         }
         let coding = match &selection.encoding {
-            Some(encoding) if !selection.without_features => Coding::known((**encoding).clone()),
+            Some(encoding) if !selection.without_features => Coding::known((**encoding).clone(), self, &features),
             _ => self.coding(selection, &wanted, &features),
         };
         self.unambiguous(features.iter().chain(&roles))?;
@@ -304,14 +307,15 @@ impl Selected {
         let whole = |column: &usize| {
             matches!(self.table.schema().columns[*column].kind, Kind::Int { .. } | Kind::Bool | Kind::Time(_))
         };
+        let of_times = |place: usize| matches!(&self.coding, Coding::Known(coded, _) if coded.time(place).is_some());
         let columns = match self.encoding() {
-            None => self.features.clone(),
-            Some(encoding) => encoding.owners().into_iter().map(|owner| self.features[owner]).collect(),
+            None => (0..self.features.len()).collect(),
+            Some(encoding) => encoding.owners(),
         };
-        let numbers = statistics.features.iter_mut().zip(&columns);
-        numbers
-            .chain(statistics.targets.iter_mut().zip(&self.targets))
-            .for_each(|(moments, column)| moments.whole = whole(column));
+        let features = statistics.features.iter_mut().zip(columns);
+        features.for_each(|(moments, place)| moments.whole = !of_times(place) && whole(&self.features[place]));
+        let targets = statistics.targets.iter_mut().zip(&self.targets);
+        targets.for_each(|(moments, column)| moments.whole = whole(column));
         let flags = self.encoding().map_or(Vec::new(), Encoding::flags);
         statistics.features.iter_mut().zip(flags).for_each(|(moments, flag)| moments.whole |= flag);
     }

@@ -1,8 +1,8 @@
 //! The selected rows of a table as a source for passes.
 
-use crate::chunk::{Chunk, drop_missing};
+use crate::chunk::Chunk;
 use crate::convert::{Affine, TILE};
-use crate::encoding::{Coding, Expansion};
+use crate::encoding::{Coding, Expansion, Role, TimeReader};
 use crate::kept_column::{TILE_TEXT, TextLimit, text_bytes};
 use crate::labels::Coder;
 use crate::missing::Missing;
@@ -53,7 +53,7 @@ pub struct TableRows<T> {
 impl<T: Real> TableRows<T> {
     pub(crate) fn new(selected: Selected, reading: Reading) -> Result<Self> {
         if let Some(asked) = selected.asked() {
-            let first = asked.categories.iter().position(|category| *category).unwrap_or(0);
+            let first = asked.roles.iter().position(|role| *role != Role::Number).unwrap_or(0);
             return Err(Error::Uncoded { column: selected.column_name(first) });
         }
         let d = selected.shape().features;
@@ -95,6 +95,14 @@ impl<T: Real> TableRows<T> {
         match &self.selected.coding {
             Coding::Known(coded, _) => coded.starts[column],
             _ => column,
+        }
+    }
+
+    /// What reads the moments of a column, where it is a feature of times.
+    pub(crate) fn time(&self, slot: usize) -> Option<&TimeReader> {
+        match &self.selected.coding {
+            Coding::Known(coded, _) if slot < self.selected.features.len() => coded.time(slot),
+            _ => None,
         }
     }
 
@@ -274,7 +282,7 @@ impl<T: Real> TableCursor<'_, T> {
             None => picked.extend(0..open.rows as u32),
         }
         if selected.missing == Missing::Drop {
-            drop_missing(&self.source.views_needed(open)?, &mut picked);
+            self.source.drop_missing(&self.source.views_needed(open)?, &mut picked);
         }
         self.picked = Some(picked);
         Ok(())

@@ -3,6 +3,7 @@
 use super::parse;
 use clap::Args;
 use kstore::condition::Condition;
+use kstore::encoding::Times;
 use kstore::{Missing, Selection, TextOptions};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -85,13 +86,18 @@ pub(crate) struct CategoryArgs {
     /// Columns of text with more values become so many features, by a hash of the text [default: they are left out]
     #[arg(long, value_name = "BUCKETS", value_parser = parse::rank)]
     pub(crate) hash: Option<usize>,
+    /// Features of dates and times: position (days since 1970), cyclic (also the hour, the weekday and the day of the year, where the
+    /// rows go through all of them) or none [default: cyclic]
+    #[arg(long, value_name = "HOW", value_parser = parse::times)]
+    pub(crate) times: Option<Times>,
 }
 
 impl CategoryArgs {
     /// A selection with these categories.
     pub(crate) fn of(&self, selection: Selection) -> Selection {
         let hash = self.hash.map(|buckets| u32::try_from(buckets).unwrap_or(u32::MAX));
-        Selection { categories: self.categories.clone().into(), hash, ..selection }
+        let times = self.times.unwrap_or_default();
+        Selection { categories: self.categories.clone().into(), hash, times, ..selection }
     }
 }
 
@@ -103,7 +109,7 @@ pub(crate) struct DataArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name)]
     pub(crate) target: Vec<String>,
     /// Feature columns as names or globs, comma-separated; !NAME leaves one out: '*,!id' [default: every column of
-    /// numbers or text but the target]
+    /// numbers, text or times but the target]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub(crate) features: Vec<String>,
     #[command(flatten)]

@@ -10,6 +10,7 @@ use ksolve::curve::Method;
 use ksolve::request::LandmarkSource;
 use kstore::Missing;
 use kstore::condition::Condition;
+use kstore::encoding::Times;
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::ops::Range;
@@ -216,6 +217,10 @@ pub fn infer_rows(text: &str) -> Result<u64, String> {
 }
 
 /// Parses `--where`, a condition on one column such as `fold != 3`.
+pub fn times(text: &str) -> Result<Times, String> {
+    Times::try_from(text.to_string()).map_err(|error| flags(&error.to_string()))
+}
+
 pub fn condition(text: &str) -> Result<Condition, String> {
     Condition::parse(text).map_err(expected)
 }

@@ -1,4 +1,4 @@
-//! The values of columns of categories, found before the job that reads them.
+//! The values of columns of categories and times, found before the job that reads them.
 
 use super::Run;
 use crate::Result;
@@ -16,10 +16,10 @@ pub const COPIES: usize = 6;
 const REMEDY: &str = "set `categories` none, or leave columns of text out";
 
 impl Run<'_> {
-    /// The selection with the values of its columns of categories known, so that its rows can be read. A job does this itself; who wants the
+    /// The selection with the values of its columns of categories and times known, so that its rows can be read. A job does this itself; who wants the
     /// names of the features before it does it first, and the job has nothing left to do.
     ///
-    /// Columns with too many values are left out with a warning. *Cost*: one pass over the columns of categories, none where there are none.
+    /// Columns with too many values are left out with a warning. *Cost*: one pass over these columns, none where there are none.
     ///
     /// # Errors
     /// A missing value where none may be, with its place; [`kstore::Error::TooManyValues`]; those of reading and of the memory plan.
@@ -45,9 +45,9 @@ impl Run<'_> {
         let Some(found) = found else { return Ok(Vec::new()) };
         let mut coded = Vec::with_capacity(tables.len());
         for search in &searches {
-            let (selected, left_out) = search.finish(&found)?;
+            let (selected, notes) = search.finish(&found)?;
             if coded.is_empty() {
-                left_out.iter().for_each(|column| self.stages().warn(column.to_string()));
+                notes.iter().for_each(|note| self.stages().warn(note.to_string()));
             }
             coded.push(selected);
         }

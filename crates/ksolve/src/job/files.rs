@@ -3,6 +3,7 @@
 use super::Fit;
 use crate::request::{LandmarkSource, MetricSource};
 use crate::{AnyModel, Result};
+use kstore::encoding::Times;
 use kstore::{Categories, Selected, Selection, Table, TextOptions};
 use std::fs::File;
 use std::io::Read;
@@ -62,7 +63,8 @@ impl Fit {
             MetricSource::of_model(&AnyModel::load(path)?, &features)?
         } else {
             // a number for every feature, those of categories too
-            let columns = Selection { features, categories: Categories::None, ..Selection::default() };
+            let columns =
+                Selection { features, categories: Categories::None, times: Times::None, ..Selection::default() };
             MetricSource::of_table(&open(path, &columns, text)?)?
         };
         Ok(self.metric(metric))

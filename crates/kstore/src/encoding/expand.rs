@@ -1,7 +1,8 @@
 //! Rows of codes as features: the tile of a table with categories.
 
-use super::{Code, Encoding};
+use super::{Code, CodedColumn, Encoding, TimeCode, TimeReader};
 use crate::convert::{Affine, TILE, scaled};
+use crate::schema::Kind;
 use crate::source::{Positions, View};
 use crate::{Digest, Label, Real};
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ enum Lookup {
     Number,
     Values(Dictionary),
     Buckets(u32),
+    Time(TimeReader, TimeCode),
 }
 
 /// The codes of values. A value counts as what it looks like too: one file may store 7, another the text `7`.
@@ -90,13 +92,18 @@ fn bucket(text: &str, buckets: u32) -> usize {
 }
 
 impl Coded {
-    pub(crate) fn new(encoding: Encoding) -> Self {
-        let lookup = |code: &Code| match code {
+    /// The lookup of columns of these kinds.
+    pub(crate) fn new<'a>(encoding: Encoding, kinds: impl Iterator<Item = &'a Kind>) -> Self {
+        let lookup = |(column, kind): (&CodedColumn, &Kind)| match &column.code {
             Code::Number => Lookup::Number,
             Code::Values(values) => Lookup::Values(Dictionary::new(values)),
             Code::Buckets(buckets) => Lookup::Buckets(*buckets),
+            Code::Time(code) => {
+                // other kinds were refused when the columns were looked up
+                TimeReader::new(code.form, kind).map_or(Lookup::Number, |reader| Lookup::Time(reader, code.clone()))
+            }
         };
-        let lookups = encoding.columns().iter().map(|column| lookup(&column.code)).collect();
+        let lookups = encoding.columns().iter().zip(kinds).map(lookup).collect();
         let mut starts = Vec::with_capacity(encoding.columns().len());
         let mut next = 0;
         for column in encoding.columns() {
@@ -106,9 +113,17 @@ impl Coded {
         Self { names: encoding.names(), lookups, starts, encoding }
     }
 
-    /// True where a column holds numbers, which have a mean.
-    pub(crate) fn is_number(&self, column: usize) -> bool {
-        matches!(self.lookups[column], Lookup::Number)
+    /// True where a column holds numbers or times, which have a mean.
+    pub(crate) fn has_mean(&self, column: usize) -> bool {
+        matches!(self.lookups[column], Lookup::Number | Lookup::Time(..))
+    }
+
+    /// What reads the moments of a column of times.
+    pub(crate) fn time(&self, column: usize) -> Option<&TimeReader> {
+        match &self.lookups[column] {
+            Lookup::Time(reader, _) => Some(reader),
+            _ => None,
+        }
     }
 }
 
@@ -157,6 +172,24 @@ impl<T: Real> Expansion<T> {
                 }
                 continue;
             }
+            if let Lookup::Time(reader, code) = lookup {
+                for (i, row) in out.enumerate() {
+                    let found = reader.instant(view, at.get(i));
+                    let own = row[*start..].iter_mut().zip(*start..);
+                    match &found {
+                        Ok(Some(instant)) => own
+                            .zip(code.values(*instant))
+                            .for_each(|((out, i), value)| *out = T::from_f64(affine.apply(i, value))),
+                        // the first is left for who repairs or refuses the row
+                        _ => own.take(code.features()).for_each(|(out, i)| *out = T::from_f64(affine.fill[i])),
+                    }
+                    if !matches!(found, Ok(Some(_))) {
+                        row[*start] = T::from_f64(f64::NAN);
+                        missing.filter(|_| found.is_ok()).into_iter().for_each(|missing| flag(row, missing));
+                    }
+                }
+                continue;
+            }
             let mut none = 0;
             for (i, row) in out.enumerate() {
                 let at = at.get(i);
@@ -176,7 +209,7 @@ impl<T: Real> Expansion<T> {
                                 Value::Int(whole) => bucket(&whole.to_string(), *buckets),
                             }
                     }),
-                    Lookup::Number => None,
+                    Lookup::Number | Lookup::Time(..) => None,
                 };
                 match found {
                     Some(feature) => flag(row, feature),

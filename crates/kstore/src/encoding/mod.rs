@@ -1,9 +1,10 @@
-//! Columns of categories and text as features: one for each value, or one for each bucket of a hash.
+//! Columns of categories, text and times as features: one for each value, one for each bucket of a hash, or a position and cycles.
 //!
 //! A **column** is what a file has, a **feature** is a number that a kernel sees. A column of numbers is one feature. A column of categories
 //! is one feature for each of its values, 1 where the row has the value and 0 elsewhere (one-hot coding). A column of text with many
 //! values is one feature for each bucket of a hash of the text (Weinberger, Dasgupta, Langford, Smola, Attenberg, "Feature hashing
-//! for large scale multitask learning", ICML 2009, without signs). Each may have one more feature that is 1 where the value is missing.
+//! for large scale multitask learning", ICML 2009, without signs). A column of dates or times is its position, and pairs of features for the hour, the weekday and the day of
+//! the year. Each may have one more feature that is 1 where the value is missing.
 //!
 //! The values are found by one pass over the rows of a fit ([`ColumnSearch`]) and sorted, so that the same rows give the same
 //! [`Encoding`], whatever the threads, the format and the order of the files' chunks. Rows are read as codes and become features a
@@ -11,12 +12,17 @@
 
 mod expand;
 mod search;
+mod time;
 mod wanted;
 
 pub(crate) use expand::{Coded, Expansion};
-pub use search::{ColumnSearch, Distinct, FoundColumns, LeftOut};
+pub use search::{ColumnNote, ColumnSearch, Distinct, FoundColumn, FoundColumns};
+pub(crate) use time::TimeReader;
+pub use time::{Cycle, TimeCode, Times};
 pub use wanted::Categories;
-pub(crate) use wanted::{Coding, Wanted};
+pub(crate) use wanted::{Coding, Role, Wanted};
+
+pub use crate::dates::TimeForm;
 
 use crate::Label;
 use serde::{Deserialize, Serialize};
@@ -38,6 +44,8 @@ pub enum Code {
     Values(Vec<Label>),
     /// One feature for each bucket: text goes to the bucket of its hash.
     Buckets(u32),
+    /// A date or time: its position, and a pair of features for each cycle.
+    Time(TimeCode),
 }
 
 impl Code {
@@ -47,6 +55,7 @@ impl Code {
             Self::Number => 1,
             Self::Values(values) => values.len(),
             Self::Buckets(buckets) => *buckets as usize,
+            Self::Time(time) => time.features(),
         }
     }
 }
@@ -57,6 +66,7 @@ impl std::fmt::Display for Code {
             Self::Number => f.write_str("number"),
             Self::Values(values) => write!(f, "{} value{}", values.len(), if values.len() == 1 { "" } else { "s" }),
             Self::Buckets(buckets) => write!(f, "{buckets} buckets"),
+            Self::Time(time) => time.fmt(f),
         }
     }
 }
@@ -79,13 +89,14 @@ impl CodedColumn {
         self.code.features() + usize::from(self.missing)
     }
 
-    /// Names of the features: `price`, `city=Paris`, `comment=#17`, `city=(missing)`.
+    /// Names of the features: `price`, `city=Paris`, `comment=#17`, `date.hour.sin`, `city=(missing)`.
     fn names(&self) -> impl Iterator<Item = String> + '_ {
         let name = &self.name;
         let own: Box<dyn Iterator<Item = String> + '_> = match &self.code {
             Code::Number => Box::new(std::iter::once(name.clone())),
             Code::Values(values) => Box::new(values.iter().map(move |value| format!("{name}={value}"))),
             Code::Buckets(buckets) => Box::new((0..*buckets).map(move |bucket| format!("{name}=#{bucket}"))),
+            Code::Time(time) => Box::new(time.names(name)),
         };
         own.chain(self.missing.then(|| format!("{name}=(missing)")))
     }
@@ -149,7 +160,9 @@ impl Encoding {
     pub fn flags(&self) -> Vec<bool> {
         let of = |column: &CodedColumn| {
             let own = column.code.features();
-            (0..column.features()).map(|i| i >= own || column.code != Code::Number).collect::<Vec<_>>()
+            (0..column.features())
+                .map(|i| i >= own || !matches!(column.code, Code::Number | Code::Time(_)))
+                .collect::<Vec<_>>()
         };
         self.columns.iter().flat_map(of).collect()
     }
@@ -167,7 +180,7 @@ impl Encoding {
         };
         let of = |column: &CodedColumn| match &column.code {
             Code::Values(values) => values.iter().map(value).sum(),
-            Code::Number | Code::Buckets(_) => 0,
+            Code::Number | Code::Buckets(_) | Code::Time(_) => 0,
         };
         self.columns.iter().map(of).sum::<usize>() + self.features() * LOOKED_UP
     }
@@ -177,7 +190,7 @@ impl Encoding {
     pub fn fault(&self) -> Option<String> {
         for column in &self.columns {
             let fine = match &column.code {
-                Code::Number => true,
+                Code::Number | Code::Time(_) => true,
                 Code::Values(values) => values.windows(2).all(|pair| pair[0] < pair[1]),
                 Code::Buckets(buckets) => (1..=BUCKET_LIMIT).contains(buckets),
             };

@@ -1,12 +1,16 @@
-//! The pass that finds the values of the columns of categories, and which columns have missing values.
+//! The pass that finds the values of the columns of categories, the ranges of those of times, and which columns have missing values.
 //!
-//! The state is a set of values for each column: merging takes the union, and the values are sorted at the end, so that the result does
+//! The state is a set of values for each column of categories: merging takes the union, and the values are sorted at the end, so that the result does
 //! not depend on how the rows were cut. A column with more values than its limit holds none: its set is dropped where the limit is
 //! passed, in a segment or in a sum of segments, and the union passes the limit in every order.
 
-use super::{Code, CodedColumn, Encoding};
+use super::time::TimesFound;
+use super::wanted::Asked;
+use super::{Code, CodedColumn, Encoding, Role, Times};
+use crate::dates::{self, TimeForm};
 use crate::kept_column::KeptValues;
 use crate::missing::Missing;
+use crate::schema::Kind;
 use crate::select::Selected;
 use crate::shown;
 use crate::statistics::LABEL_LIMIT;
@@ -53,7 +57,10 @@ struct Found {
     bytes: usize,
     more: bool,
     repeat: bool,
+    times: TimesFound,
     missing: u64,
+    /// The first row without a value that a category must have and a time need not.
+    missing_at: Option<u64>,
 }
 
 impl Found {
@@ -86,6 +93,8 @@ impl Found {
 
     fn merge(&mut self, later: &Self, limit: usize) {
         self.missing += later.missing;
+        self.missing_at = self.missing_at.into_iter().chain(later.missing_at).min();
+        self.times.merge(&later.times);
         self.repeat |= later.repeat;
         if later.more {
             (self.more, self.values, self.texts) = (true, HashSet::new(), HashSet::new());
@@ -116,53 +125,79 @@ pub struct FoundColumns {
     limit: usize,
     /// Rows that were looked at.
     pub rows: u64,
-    categories: Vec<Found>,
+    searched: Vec<Found>,
     /// For each column of numbers, the rows without a value.
     numbers: Vec<u64>,
 }
 
 impl FoundColumns {
-    /// How many values each column of categories has, in the order of [`ColumnSearch::columns`], and how many rows have none.
-    pub fn distinct(&self) -> Vec<(Distinct, u64)> {
-        self.categories.iter().map(|found| (found.distinct(self.limit), found.missing)).collect()
+    /// What was found of each column, in the order of [`ColumnSearch::columns`].
+    pub fn columns(&self) -> Vec<FoundColumn> {
+        let of = |found: &Found| {
+            let (times, words) = (found.times.range(), found.times.words);
+            let missing = found.missing + if times.is_some() { words } else { 0 };
+            FoundColumn { values: found.distinct(self.limit), missing, times }
+        };
+        self.searched.iter().map(of).collect()
     }
+}
+
+/// What was found of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundColumn {
+    /// How many values it has, where these are categories.
+    pub values: Distinct,
+    /// Rows without a value.
+    pub missing: u64,
+    /// The earliest and the latest moment, as ISO 8601 writes them, where it holds times.
+    pub times: Option<(String, String)>,
 }
 
 impl Merge for FoundColumns {
     fn merge(&mut self, later: &Self) {
         self.rows += later.rows;
         let limit = self.limit;
-        self.categories.iter_mut().zip(&later.categories).for_each(|(found, later)| found.merge(later, limit));
+        self.searched.iter_mut().zip(&later.searched).for_each(|(found, later)| found.merge(later, limit));
         self.numbers.iter_mut().zip(&later.numbers).for_each(|(count, later)| *count += later);
     }
 }
 
-/// The fold that finds the values of the columns of categories of a selection, by a pass over [`ColumnSearch::rows`].
+/// The fold that finds the values of the columns of categories and times of a selection, by a pass over [`ColumnSearch::rows`].
 ///
-/// *Cost*: one pass over the columns of categories alone, unless rows with missing values are dropped or missing values of numbers become
+/// *Cost*: one pass over these columns alone, unless rows with missing values are dropped or missing values of numbers become
 /// features. *Bytes*: [`ColumnSearch::state_bytes`] for a state.
 #[derive(Clone, Debug)]
 pub struct ColumnSearch {
     selected: Selected,
     /// The rows as this pass reads them: categories are kept columns.
     read: Selected,
-    /// Places of the categories, and of the numbers, among the columns of the selection.
-    categories: Vec<usize>,
+    searched: Vec<Searched>,
+    /// Places of the numbers among the columns of the selection.
     numbers: Vec<usize>,
     limit: usize,
+}
+
+/// A column whose values are looked at.
+#[derive(Clone, Debug)]
+struct Searched {
+    /// Its place among the columns of the selection.
+    place: usize,
+    role: Role,
+    /// Units in a day of the numbers that its file stores, where these are times, and what they are.
+    stored: Option<(i64, TimeForm)>,
 }
 
 impl Selected {
     /// The search for the values of its columns of categories; `None` where its rows can be read as they are.
     pub fn search(&self) -> Option<ColumnSearch> {
         let asked = self.asked()?;
-        let (categories, numbers): (Vec<usize>, Vec<usize>) =
-            (0..self.features.len()).partition(|i| asked.categories[*i]);
+        let (searched, numbers): (Vec<usize>, Vec<usize>) =
+            (0..self.features.len()).partition(|i| asked.roles[*i] != Role::Number);
         let drops = self.missing == Missing::Drop;
         let numbers = if self.missing == Missing::Indicator { numbers } else { Vec::new() };
         // rows that are dropped for a missing number have no say in the values of others
         let features = match drops {
-            true => (0..self.features.len()).filter(|i| !asked.categories[*i]).collect(),
+            true => (0..self.features.len()).filter(|i| asked.roles[*i] == Role::Number).collect(),
             false => numbers.clone(),
         };
         let read = Self {
@@ -171,19 +206,26 @@ impl Selected {
             weighted: drops && self.weighted,
             class: self.class.filter(|_| drops),
             group: self.group.filter(|_| drops),
-            keep: categories.iter().map(|i| self.features[*i]).collect(),
-            complete: vec![drops; categories.len()],
+            keep: searched.iter().map(|i| self.features[*i]).collect(),
+            complete: vec![drops; searched.len()],
             missing: if drops { Missing::Drop } else { Missing::Mean },
             ..self.plain()
         };
-        Some(ColumnSearch { selected: self.clone(), read, categories, numbers, limit: asked.limit })
+        let searched = searched.into_iter().map(|place| {
+            let stored = match &self.table.schema().columns[self.features[place]].kind {
+                Kind::Time(time) => Some((dates::per_day(time), dates::form(time))),
+                _ => None,
+            };
+            Searched { place, role: asked.roles[place], stored }
+        });
+        Some(ColumnSearch { selected: self.clone(), read, searched: searched.collect(), numbers, limit: asked.limit })
     }
 }
 
 impl ColumnSearch {
-    /// Names of the columns of categories.
+    /// Names of the columns whose values are looked at.
     pub fn columns(&self) -> Vec<String> {
-        self.categories.iter().map(|i| self.selected.column_name(*i)).collect()
+        self.searched.iter().map(|column| self.selected.column_name(column.place)).collect()
     }
 
     /// The rows that the pass goes over. A row's texts are limited by `texts`.
@@ -196,54 +238,84 @@ impl ColumnSearch {
 
     /// Bytes of a state at most.
     pub fn state_bytes(&self) -> usize {
-        self.categories.len() * self.limit * (TEXT_PER_VALUE + IN_SET) + 8 * self.selected.features.len()
+        let categories = self.searched.iter().filter(|column| column.role.has_values()).count();
+        let times = self.searched.len() * size_of::<Found>();
+        categories * self.limit * (TEXT_PER_VALUE + IN_SET) + 8 * self.selected.features.len() + times
     }
 
-    /// The selection with the values that were found, and the columns that have too many.
+    /// The selection with the values that were found, and what is to be said of columns.
     ///
     /// # Errors
     /// [`Error::TooManyValues`] for a column that was named and has too many; [`Error::Empty`] where no feature is left.
-    pub fn finish(&self, found: &FoundColumns) -> Result<(Selected, Vec<LeftOut>)> {
-        let (mut columns, mut places, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
-        let Some(asked) = self.selected.asked() else { return Ok((self.selected.clone(), left_out)) };
+    pub fn finish(&self, found: &FoundColumns) -> Result<(Selected, Vec<ColumnNote>)> {
+        let (mut columns, mut places, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        let Some(asked) = self.selected.asked() else { return Ok((self.selected.clone(), notes)) };
         for place in 0..self.selected.features.len() {
-            let name = self.selected.column_name(place);
-            let column = match self.categories.iter().position(|at| *at == place) {
+            let column = match self.searched.iter().position(|column| column.place == place) {
                 None => {
                     let at = self.numbers.iter().position(|at| *at == place);
-                    CodedColumn { name, code: Code::Number, missing: at.is_some_and(|at| found.numbers[at] > 0) }
+                    let missing = at.is_some_and(|at| found.numbers[at] > 0);
+                    Some(CodedColumn { name: self.selected.column_name(place), code: Code::Number, missing })
                 }
-                Some(at) => {
-                    let values = &found.categories[at];
-                    if asked.is_usual() {
-                        self.refuse_odd_numbers(place, values)?;
-                    }
-                    let code = match (values.more, asked.hash) {
-                        (false, _) => Code::Values(values.sorted()),
-                        (true, Some(buckets)) => Code::Buckets(buckets),
-                        (true, None) if asked.named[place] => {
-                            return Err(Error::TooManyValues { column: name, limit: self.limit });
-                        }
-                        (true, None) => {
-                            left_out.push(LeftOut { column: name, values: values.distinct(self.limit) });
-                            continue;
-                        }
-                    };
-                    if code.features() == 0 && values.missing == 0 {
-                        continue;
-                    }
-                    CodedColumn { name, code, missing: values.missing > 0 }
-                }
+                Some(at) => self.coded(asked, at, &found.searched[at], &mut notes)?,
             };
-            columns.push(column);
-            places.push(self.selected.features[place]);
+            if let Some(column) = column {
+                columns.push(column);
+                places.push(self.selected.features[place]);
+            }
         }
         if columns.is_empty() {
             let what = self.selected.table.first_path().display().to_string();
-            let told: Vec<String> = left_out.iter().map(ToString::to_string).collect();
-            return Err(Error::Empty { what, why: format!("no column is left to be a feature; {}", told.join("; ")) });
+            let told: Vec<String> = notes.iter().map(|note| format!("; {note}")).collect();
+            return Err(Error::Empty { what, why: format!("no column is left to be a feature{}", told.concat()) });
         }
-        Ok((self.selected.encoded(places, Encoding::new(columns))?, left_out))
+        Ok((self.selected.encoded(places, Encoding::new(columns))?, notes))
+    }
+
+    /// How a column that was looked at becomes features; `None` where it becomes none.
+    fn coded(
+        &self,
+        asked: &Asked,
+        at: usize,
+        values: &Found,
+        notes: &mut Vec<ColumnNote>,
+    ) -> Result<Option<CodedColumn>> {
+        let Searched { place, role, .. } = self.searched[at];
+        let name = self.selected.column_name(place);
+        if let Some(code) = values.times.code(asked.times == Times::Cyclic).filter(|_| role.has_times()) {
+            if values.times.is_ambiguous() {
+                notes.push(ColumnNote::DaysOrMonths { column: name.clone() });
+            }
+            let missing = self.selected.missing == Missing::Indicator && values.missing + values.times.words > 0;
+            return Ok(Some(CodedColumn { name, code: Code::Time(code), missing }));
+        }
+        if let Some(row) = values.missing_at {
+            return Err(self.missing(at, row));
+        }
+        if !role.has_values() {
+            let column = self.selected.features[place];
+            let text = self.selected.table.schema().columns[column].kind == Kind::Text;
+            return match text && asked.named[place] {
+                true => Err(self.selected.table.wrong_type(column, "it holds no times; name it in `categories`")),
+                false => Ok(None),
+            };
+        }
+        if asked.is_usual() {
+            self.refuse_odd_numbers(place, values)?;
+        }
+        let code = match (values.more, asked.hash) {
+            (false, _) => Code::Values(values.sorted()),
+            (true, Some(buckets)) => Code::Buckets(buckets),
+            (true, None) if asked.named[place] => {
+                return Err(Error::TooManyValues { column: name, limit: self.limit });
+            }
+            (true, None) => {
+                notes.push(ColumnNote::LeftOut { column: name, values: values.distinct(self.limit) });
+                return Ok(None);
+            }
+        };
+        let some = code.features() > 0 || values.missing > 0;
+        Ok(some.then_some(CodedColumn { name, code, missing: values.missing > 0 }))
     }
 
     /// Refuses text that is mostly numbers: a column of measurements with a word among them, which nobody meant as categories.
@@ -265,10 +337,10 @@ impl ColumnSearch {
     #[cold]
     fn missing(&self, column: usize, row: u64) -> Error {
         let remedy = match self.selected.missing {
-            Missing::Mean => "only numbers have a mean: choose `missing` indicator or `missing` drop",
+            Missing::Mean => "only numbers and times have a mean: choose `missing` indicator or `missing` drop",
             _ => "clean the data or choose `missing` indicator or `missing` drop",
         };
-        self.selected.bad_category(self.categories[column], row, "missing".to_string(), remedy)
+        self.selected.bad_category(self.searched[column].place, row, "missing".to_string(), remedy)
     }
 }
 
@@ -278,8 +350,8 @@ impl Fold<f64> for ColumnSearch {
     type Error = Error;
 
     fn init(&self) -> FoundColumns {
-        let categories = vec![Found::default(); self.categories.len()];
-        FoundColumns { limit: self.limit.min(LABEL_LIMIT), rows: 0, categories, numbers: vec![0; self.numbers.len()] }
+        let searched = vec![Found::default(); self.searched.len()];
+        FoundColumns { limit: self.limit.min(LABEL_LIMIT), rows: 0, searched, numbers: vec![0; self.numbers.len()] }
     }
 
     fn scratch(&self) {}
@@ -292,24 +364,51 @@ impl Fold<f64> for ColumnSearch {
                 counts.filter(|(_, value)| !value.is_finite()).for_each(|(count, _)| *count += 1);
             }
         }
-        let allowed = self.selected.missing == Missing::Indicator;
-        for (at, (found, column)) in state.categories.iter_mut().zip(block.kept).enumerate() {
+        for (at, (found, column)) in state.searched.iter_mut().zip(block.kept).enumerate() {
             for (i, row) in block.rows.iter().enumerate() {
-                if column.is_null(i) || is_nan(column, i) {
-                    if !allowed {
-                        return Err(self.missing(at, *row));
-                    }
-                    found.missing += 1;
-                } else if let KeptValues::Text(texts) = column.values() {
-                    found.text(texts.text(i), self.limit);
-                } else {
-                    let value = label(column.values(), i).ok_or_else(|| {
-                        let remedy =
-                            "a category is a whole number, a truth value or text; leave the column out of `categories`";
-                        self.selected.bad_category(self.categories[at], *row, "no whole number".to_string(), remedy)
-                    })?;
-                    found.value(value, self.limit);
+                match column.is_null(i) || is_nan(column, i) {
+                    true => self.without_value(at, *row, found)?,
+                    false => self.see(at, *row, column.values(), i, found)?,
                 }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ColumnSearch {
+    /// Counts a row without a value, or refuses it. That of a column that may hold times is refused when it is known to hold none.
+    fn without_value(&self, at: usize, row: u64, found: &mut Found) -> Result<()> {
+        match self.selected.missing {
+            Missing::Indicator => found.missing += 1,
+            Missing::Mean if self.searched[at].role.has_times() => {
+                found.missing_at = Some(found.missing_at.map_or(row, |first| first.min(row)));
+            }
+            _ => return Err(self.missing(at, row)),
+        }
+        Ok(())
+    }
+
+    /// Sees value `i` of a column, which stands in a stored row.
+    fn see(&self, at: usize, row: u64, values: &KeptValues, i: usize, found: &mut Found) -> Result<()> {
+        let Searched { place, role, stored } = self.searched[at];
+        match (values, stored.filter(|_| role.has_times())) {
+            (KeptValues::Text(texts), _) => {
+                if role.has_times() {
+                    found.times.text(texts.text(i));
+                }
+                if role.has_values() {
+                    found.text(texts.text(i), self.limit);
+                }
+            }
+            (KeptValues::I64(values), Some((per_day, form))) => found.times.stored(values[i], per_day, form),
+            (values, _) => {
+                let value = label(values, i).ok_or_else(|| {
+                    let remedy =
+                        "a category is a whole number, a truth value or text; leave the column out of `categories`";
+                    self.selected.bad_category(place, row, "no whole number".to_string(), remedy)
+                })?;
+                found.value(value, self.limit);
             }
         }
         Ok(())
@@ -336,18 +435,35 @@ fn label(values: &KeptValues, row: usize) -> Option<Label> {
     }
 }
 
-/// A column of text with more values than are taken as categories.
+/// What is to be said of a column whose values were looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
-    /// Name of the column.
-    pub column: String,
-    /// What was found of its values.
-    pub values: Distinct,
+pub enum ColumnNote {
+    /// A column of text with more values than are taken as categories is no feature.
+    LeftOut {
+        /// Name of the column.
+        column: String,
+        /// What was found of its values.
+        values: Distinct,
+    },
+    /// The dates of a column of text were read with the month first, and could be read with the day first.
+    DaysOrMonths {
+        /// Name of the column.
+        column: String,
+    },
 }
 
-impl std::fmt::Display for LeftOut {
+impl std::fmt::Display for ColumnNote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { column, values } = self;
+        let (column, values) = match self {
+            Self::LeftOut { column, values } => (column, values),
+            Self::DaysOrMonths { column } => {
+                return write!(
+                    f,
+                    "column {column}: its dates are read as month, day, year; no value tells that from day, month, year: \
+                     write them as 2024-01-31 where that is wrong"
+                );
+            }
+        };
         let like = match values {
             Distinct::More { repeat: false, .. } => ", and no two rows share one, as in an identifier or a comment",
             _ => "",

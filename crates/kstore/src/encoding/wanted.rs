@@ -1,6 +1,6 @@
 //! Which columns are wanted as categories, and the selection before and after their values are known.
 
-use super::{BUCKET_LIMIT, CATEGORY_LIMIT, Coded, Encoding};
+use super::{BUCKET_LIMIT, CATEGORY_LIMIT, Coded, Encoding, TimeReader, Times};
 use crate::missing::Missing;
 use crate::schema::Kind;
 use crate::select::{Selected, Selection};
@@ -20,7 +20,7 @@ pub enum Categories {
     Few,
     /// All columns of text, with up to [`LABEL_LIMIT`] values each.
     All,
-    /// None: features are numbers.
+    /// None: features are numbers and times; columns of text are not read, not even for times.
     None,
     /// The columns of these names and patterns, of whole numbers and truth values too, with up to [`LABEL_LIMIT`] values each; no other column of text.
     Named(Vec<String>),
@@ -51,13 +51,49 @@ impl From<Categories> for Vec<String> {
 pub(crate) struct Wanted {
     /// Columns of text are, too.
     text: bool,
+    /// Columns of times become features, and columns of text are looked at for times.
+    times: bool,
+    text_times: bool,
     named: HashSet<usize>,
     pub(crate) columns: Vec<usize>,
 }
 
 impl Wanted {
     pub(crate) fn takes(&self, table: &Table, column: usize) -> bool {
-        self.named.contains(&column) || self.text && table.schema().columns[column].kind == Kind::Text
+        self.role(table, column) != Role::Number
+    }
+
+    fn role(&self, table: &Table, column: usize) -> Role {
+        match &table.schema().columns[column].kind {
+            _ if self.named.contains(&column) => Role::Category,
+            Kind::Text if self.text && self.text_times => Role::Either,
+            Kind::Text if self.text => Role::Category,
+            Kind::Text if self.text_times => Role::Time,
+            Kind::Time(_) if self.times => Role::Time,
+            _ => Role::Number,
+        }
+    }
+}
+
+/// What a column of the features may turn out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Number,
+    Category,
+    Time,
+    /// Text: times where all of it reads as such, else categories.
+    Either,
+}
+
+impl Role {
+    /// True where its values are found, as categories.
+    pub(crate) fn has_values(self) -> bool {
+        matches!(self, Self::Category | Self::Either)
+    }
+
+    /// True where it is looked at for times.
+    pub(crate) fn has_times(self) -> bool {
+        matches!(self, Self::Time | Self::Either)
     }
 }
 
@@ -72,12 +108,13 @@ pub(crate) enum Coding {
     Known(Arc<Coded>, Arc<[AtomicU64]>),
 }
 
-/// The columns of categories whose values are not found yet.
+/// The columns of categories and times whose values are not found yet.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// For each column of the features, true where it is of categories, and true where it was named.
-    pub(crate) categories: Vec<bool>,
+    /// For each column of the features, what it may be, and true where it was named.
+    pub(crate) roles: Vec<Role>,
     pub(crate) named: Vec<bool>,
+    pub(crate) times: Times,
     pub(crate) hash: Option<u32>,
     pub(crate) limit: usize,
     wanted: Categories,
@@ -105,13 +142,16 @@ impl Table {
             }
         }
         let text = matches!(selection.categories, Categories::Few | Categories::All);
-        Ok(Wanted { text, named: columns.iter().copied().collect(), columns })
+        let times = selection.times != Times::None;
+        let text_times = times && selection.categories != Categories::None;
+        Ok(Wanted { text, times, text_times, named: columns.iter().copied().collect(), columns })
     }
 
     /// What is known of the values of `features`.
     pub(crate) fn coding(&self, selection: &Selection, wanted: &Wanted, features: &[usize]) -> Coding {
-        let categories: Vec<bool> = features.iter().map(|column| wanted.takes(self, *column)).collect();
-        if !categories.contains(&true) && (selection.missing != Missing::Indicator || features.is_empty()) {
+        let roles: Vec<Role> = features.iter().map(|column| wanted.role(self, *column)).collect();
+        let numbers = roles.iter().all(|role| *role == Role::Number);
+        if numbers && (selection.missing != Missing::Indicator || features.is_empty()) {
             return Coding::Plain;
         }
         let all = !matches!(selection.categories, Categories::Few);
@@ -119,8 +159,8 @@ impl Table {
         let named = features.iter().map(|column| all || selection.features.contains(name(column))).collect();
         // of a column that can be hashed nobody wants ten thousand features
         let limit = if all && selection.hash.is_none() { LABEL_LIMIT } else { CATEGORY_LIMIT };
-        let (hash, wanted) = (selection.hash, selection.categories.clone());
-        Coding::Asked(Arc::new(Asked { categories, named, hash, limit, wanted }))
+        let Selection { hash, times, categories: wanted, .. } = selection.clone();
+        Coding::Asked(Arc::new(Asked { roles, named, times, hash, limit, wanted }))
     }
 
     /// The columns of an encoding, which may hold what they like as long as it can be looked up.
@@ -128,11 +168,16 @@ impl Table {
         let places = self.schema().places();
         let of = |coded: &super::CodedColumn| {
             let column = *places.get(coded.name.as_str()).ok_or_else(|| self.no_such_column(&coded.name))?;
-            match coded.code {
+            let kind = &self.schema().columns[column].kind;
+            match &coded.code {
                 super::Code::Number => {
                     self.expect_numbers(column, "the model knows it as a number; write numbers into it")?;
                 }
-                _ if matches!(self.schema().columns[column].kind, Kind::Binary | Kind::Other(_)) => {
+                super::Code::Time(code) if TimeReader::new(code.form, kind).is_none() => {
+                    let expected = "the model knows it as a date or time; write it as such, like 2024-01-31";
+                    return Err(self.wrong_type(column, expected));
+                }
+                _ if matches!(kind, Kind::Binary | Kind::Other(_)) => {
                     return Err(self.wrong_type(column, "categories are whole numbers, truth values or text"));
                 }
                 _ => {}
@@ -151,12 +196,14 @@ impl Asked {
 }
 
 impl Coding {
-    pub(crate) fn known(encoding: Encoding) -> Self {
+    /// The coding of these columns of a table.
+    pub(crate) fn known(encoding: Encoding, table: &Table, features: &[usize]) -> Self {
         if encoding.is_plain() {
             return Self::Plain;
         }
         let counts = encoding.columns().iter().map(|_| AtomicU64::new(0)).collect();
-        Self::Known(Arc::new(Coded::new(encoding)), counts)
+        let kinds = features.iter().map(|column| &table.schema().columns[*column].kind);
+        Self::Known(Arc::new(Coded::new(encoding, kinds)), counts)
     }
 }
 
@@ -214,12 +261,20 @@ impl Selected {
     /// A selection that takes the same features from another table: the same columns, and the same values of them where they are known.
     pub fn same_features(&self) -> Selection {
         let features = self.feature_columns();
-        let (categories, hash, encoding) = match &self.coding {
-            Coding::Plain => (Categories::None, None, Some(Encoding::of_numbers(&features))),
-            Coding::Known(coded, _) => (Categories::None, None, Some(coded.encoding.clone())),
-            Coding::Asked(asked) => (asked.wanted.clone(), asked.hash, None),
+        let known = |encoding| Selection {
+            features: features.clone(),
+            categories: Categories::None,
+            encoding: Some(Arc::new(encoding)),
+            ..Selection::default()
         };
-        Selection { features, categories, hash, encoding: encoding.map(Arc::new), ..Selection::default() }
+        match &self.coding {
+            Coding::Plain => known(Encoding::of_numbers(&features)),
+            Coding::Known(coded, _) => known(coded.encoding.clone()),
+            Coding::Asked(asked) => {
+                let (categories, hash, times) = (asked.wanted.clone(), asked.hash, asked.times);
+                Selection { features, categories, hash, times, ..Selection::default() }
+            }
+        }
     }
 
     /// Columns with values that were read and that no feature stands for, each with the number of such rows, over all passes since it was
@@ -245,7 +300,8 @@ impl Selected {
         if let Some(fault) = encoding.fault() {
             return Err(Error::Malformed { path: self.table.first_path(), format: "one table", detail: fault });
         }
-        Ok(Self { features, coding: Coding::known(encoding), ..self.clone() })
+        let coding = Coding::known(encoding, &self.table, &features);
+        Ok(Self { features, coding, ..self.clone() })
     }
 
     pub(crate) fn plain(&self) -> Self {

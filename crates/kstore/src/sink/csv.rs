@@ -4,10 +4,10 @@
 //! therefore in those of the float64 it equals. Fractions keep a point or an exponent, so that they stay fractions.
 //! Dates and times are those of ISO 8601. Missing values are empty fields. Text is quoted where it must be, and where it is empty.
 
-use super::{Output, OutputColumn, STDOUT, Sink, iso};
+use super::{Output, OutputColumn, STDOUT, Sink};
 use crate::arrow::datatypes::DataType;
 use crate::atomic::AtomicFile;
-use crate::{Error, Result};
+use crate::{Error, Result, dates};
 use std::io::{Stdout, Write};
 use std::path::{Path, PathBuf};
 
@@ -124,7 +124,7 @@ fn field(column: &Output<'_>, row: usize, delimiter: u8, out: &mut Vec<u8>) {
 /// Writes a date or time as in ISO 8601.
 fn moment(column: &Output<'_>, row: usize, time: &DataType, out: &mut Vec<u8>) {
     match column {
-        Output::I64(v) => out.extend(iso::text(v[row], time).bytes()),
+        Output::I64(v) => out.extend(dates::text(v[row], time).bytes()),
         Output::Kept(column) if !column.is_null(row) => moment(&column.values().as_output(), row, time, out),
         _ => {}
     }

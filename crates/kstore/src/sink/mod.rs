@@ -10,7 +10,6 @@ pub(crate) mod csv;
 #[cfg(feature = "ipc")]
 pub(crate) mod ipc;
 #[cfg(feature = "csv")]
-mod iso;
 #[cfg(feature = "npy")]
 pub(crate) mod npy;
 #[cfg(feature = "parquet")]

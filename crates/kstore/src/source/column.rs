@@ -4,7 +4,7 @@
 //! |---|---|
 //! | floats of 16, 32, 64 bits, integers, truth values, text and bytes of every layout | as they are |
 //! | decimals | the nearest float64 |
-//! | dates, times, timestamps, durations | integers in the unit of the file; features only where they are named |
+//! | dates, times, timestamps, durations | integers in the unit of the file |
 //! | dictionaries | what they stand for |
 //! | lists of numbers, all of one length w | w columns called `name[0]` … `name[w-1]` |
 //! | anything else | a column that cannot be read |

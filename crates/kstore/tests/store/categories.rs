@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::arrow::datatypes::Int32Type;
-use kstore::encoding::{Code, CodedColumn, Distinct, LeftOut};
+use kstore::encoding::{Code, CodedColumn, ColumnNote, Distinct};
 use kstore::{
     Categories, Encoding, Error, Label, Missing, Pass, Reading, Scaler, Selected, Selection, Table, TextLimit, Workers,
 };
@@ -57,11 +57,11 @@ fn all(missing: Missing) -> Selection {
 }
 
 /// The selection with its values found by a pass of this cut.
-fn coded(
+pub(crate) fn coded(
     table: &Table,
     selection: &Selection,
     (segment, lanes): (u64, usize),
-) -> kstore::Result<(Selected, Vec<LeftOut>)> {
+) -> kstore::Result<(Selected, Vec<ColumnNote>)> {
     let selected = table.select(selection)?;
     let Some(search) = selected.search() else { return Ok((selected, Vec::new())) };
     let workers = Workers::sequential();
@@ -185,7 +185,7 @@ fn columns_of_many_values_are_left_out_or_hashed_or_named() {
     for (segment, lanes) in [(64, 2), (2000, 1)] {
         let (selected, left_out) = coded(&many, &Selection::default(), (segment, lanes)).unwrap();
         assert_eq!(selected.feature_names(), ["size"]);
-        let [LeftOut { column, values }] = &left_out[..] else { panic!("{left_out:?}") };
+        let [ColumnNote::LeftOut { column, values }] = &left_out[..] else { panic!("{left_out:?}") };
         assert_eq!((column.as_str(), *values), ("city", Distinct::More { than: 1000, repeat: false }));
         let told = left_out[0].to_string();
         assert!(

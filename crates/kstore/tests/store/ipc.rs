@@ -10,6 +10,7 @@ use kstore::arrow::datatypes::{
 };
 use kstore::arrow::ipc::CompressionType;
 use kstore::arrow::ipc::writer::StreamWriter;
+use kstore::encoding::Times;
 use kstore::source::ipc::IpcFile;
 use kstore::{Error, Kind, Label, Output, OutputColumn, OutputKind, Reading, RowSource, Selection, Table, sink};
 use proptest::prelude::*;
@@ -151,14 +152,15 @@ fn every_type_reads_back_from_ipc_and_parquet() {
 }
 
 #[test]
-fn times_are_features_only_where_they_are_named() {
+fn times_that_are_not_wanted_as_such_are_numbers_where_they_are_named() {
     let folder = folder();
     let path = folder.path().join("a.arrow");
     let time: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![5, 6]));
     let x: ArrayRef = Arc::new(Float32Array::from(vec![1.0, 2.0]));
     write_ipc(&path, &[batch(&[("time", time), ("x", Arc::clone(&x))])], None);
-    assert_eq!(all(&path, &Selection::default()).unwrap().x, [1.0, 2.0]);
-    assert_eq!(all(&path, &only(&["time", "x"])).unwrap().x, [5.0, 1.0, 6.0, 2.0]);
+    let numbers = |selection| Selection { times: Times::None, ..selection };
+    assert_eq!(all(&path, &numbers(Selection::default())).unwrap().x, [1.0, 2.0]);
+    assert_eq!(all(&path, &numbers(only(&["time", "x"]))).unwrap().x, [5.0, 1.0, 6.0, 2.0]);
     let other = folder.path().join("b.arrow");
     let time: ArrayRef = Arc::new(TimestampSecondArray::from(vec![5, 6]));
     write_ipc(&other, &[batch(&[("time", time), ("x", x)])], None);

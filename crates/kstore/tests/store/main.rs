@@ -23,4 +23,5 @@ mod scratch;
 mod selecting;
 mod sinks;
 mod svmlight_files;
+mod times;
 mod ways_in;

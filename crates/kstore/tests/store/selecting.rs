@@ -3,6 +3,7 @@
 use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::condition::parse_rows;
+use kstore::encoding::Times;
 use kstore::{
     Categories, Coded, Condition, Error, KeptValues, Label, Missing, OutputColumn, OutputKind, Reading, RowBuf,
     RowSource, Scaler, Selection, Table,
@@ -75,15 +76,18 @@ fn columns_are_left_out_by_name_and_pattern() {
 }
 
 #[test]
-fn a_pattern_for_all_has_no_clock_and_a_name_with_a_mark_is_a_name() {
+fn a_pattern_for_all_has_no_clock_that_is_not_wanted_and_a_name_with_a_mark_is_a_name() {
     let time: ArrayRef = Arc::new(TimestampSecondArray::from(vec![1, 2]));
     let numbers: ArrayRef = Arc::new(Float32Array::from(vec![1.0, 2.0]));
     let (_folder, path) = table(&[("time", time), ("!a", numbers.clone()), ("a", numbers)]);
     let table = Table::open(&[path]).unwrap();
     let features = |list: &[&str]| {
-        table.select(&Selection { features: names(list), ..Selection::default() }).unwrap().feature_names()
+        let selection = Selection { features: names(list), times: Times::None, ..Selection::default() };
+        table.select(&selection).unwrap().feature_names()
     };
     assert_eq!(features(&["*"]), ["!a", "a"]);
+    let wanted = Selection { features: names(&["*"]), ..Selection::default() };
+    assert_eq!(table.select(&wanted).unwrap().feature_names(), ["time", "!a", "a"]);
     assert_eq!(features(&["!a"]), ["!a"], "a column of that name is meant");
     assert_eq!(features(&["t*", "a"]), ["time", "a"]);
 }

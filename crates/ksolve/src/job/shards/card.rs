@@ -3,6 +3,7 @@
 use crate::job::Fit;
 use crate::train::target_names;
 use crate::{FoldSpec, Result};
+use kstore::encoding::Code;
 use kstore::schema::{Column, Kind, Schema};
 use kstore::{Selected, Selection, Table};
 use serde::{Deserialize, Serialize};
@@ -26,7 +27,13 @@ pub(super) struct JobCard {
 
 impl JobCard {
     pub(super) fn new(fit: &Fit, selection: &Selection, selected: &Selected, folds: &FoldSpec) -> Self {
+        let of_times = |name: &str| {
+            let mut columns = selected.encoding().into_iter().flat_map(|encoding| encoding.columns());
+            columns.any(|column| column.name == name && matches!(column.code, Code::Time(_)))
+        };
         let column = |column: &Column| match column.kind {
+            // a table without rows has times in any type that may hold them
+            Kind::Time(_) if of_times(&column.name) => Column { kind: Kind::Text, name: column.name.clone() },
             // read as the integers that store them
             Kind::Time(_) => Column { kind: Kind::Int { bits: 64, signed: true }, name: column.name.clone() },
             _ => column.clone(),

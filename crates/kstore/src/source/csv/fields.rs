@@ -2,6 +2,7 @@
 //! those types.
 
 use super::scan::{RowScanner, Splitter};
+use crate::missing::WORDS;
 use crate::source::text::{Builder, Guess, Scanner, number};
 use std::convert::Infallible;
 
@@ -10,11 +11,6 @@ const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
 /// Rows by which a delimiter is judged.
 const JUDGED_ROWS: usize = 100;
-
-/// Fields that stand for a missing value in columns of numbers and truth values, beside the empty field. `NaN` and
-/// `nan` are the number NaN in a column of fractions, and missing in a column of whole numbers. In a column of text
-/// only an empty field is missing.
-const MISSING: [&[u8]; 5] = [b"NA", b"N/A", b"null", b"NULL", b"None"];
 
 /// The delimiter that cuts the rows at the start of a file into the same number of fields; of several, that which makes
 /// the most fields. A comma where none does.
@@ -101,9 +97,10 @@ fn optional<V>(value: Option<V>, field: &[u8], whole: bool, expected: &'static s
     if value.is_some() || is_missing(field, whole) { Ok(value) } else { Err(expected) }
 }
 
-/// True for a field that stands for a missing value; in columns without fractions, `whole`, `NaN` does too.
+/// True for a field that stands for a missing value in a column of numbers or truth values. `NaN` and `nan` are the number NaN in a
+/// column of fractions, and missing in a column of whole numbers, `whole`. In a column of text only an empty field is missing.
 fn is_missing(field: &[u8], whole: bool) -> bool {
-    field.is_empty() || MISSING.contains(&field) || whole && matches!(field, b"NaN" | b"nan")
+    field.is_empty() || WORDS.iter().any(|word| word.as_bytes() == field) || whole && matches!(field, b"NaN" | b"nan")
 }
 
 #[cfg(test)]

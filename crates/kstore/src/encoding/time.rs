@@ -1,0 +1,295 @@
+//! Dates and times as features: a position, and where it stands in the day, the week and the year.
+//!
+//! The position is a number of days since 1970-01-01, or the part of the day of a time without a date. A cycle is a pair of features, the sine and
+//! cosine of 2π times the part of the period that has passed, so that 23:59 is near 0:00. A cycle is taken where the values of the fit
+//! go through its period at least once and are not all at one place of it.
+//!
+//! A column holds times where its file says so, and where it is text and every value reads as a time in one form ([`TimeForm`]):
+//! formats without a type for times and formats with one give the same features, to the bit.
+
+use crate::dates::{self, Instant, TimeForm};
+use crate::missing;
+use crate::schema::Kind;
+use crate::source::View;
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::f64::consts::TAU;
+
+/// Which features a column of dates or times becomes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "&'static str")]
+pub enum Times {
+    /// None: such a column is left out, and the number that its file stores where it is named; text is text.
+    None,
+    /// Its position alone.
+    Position,
+    /// Its position, and the cycles that the rows of the fit go through.
+    #[default]
+    Cyclic,
+}
+
+impl Times {
+    /// All of them, in the order of their names in messages.
+    pub const ALL: [Self; 3] = [Self::None, Self::Position, Self::Cyclic];
+
+    /// The name: `none`, `position` or `cyclic`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Position => "position",
+            Self::Cyclic => "cyclic",
+        }
+    }
+
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl From<Times> for &'static str {
+    fn from(times: Times) -> Self {
+        times.name()
+    }
+}
+
+impl TryFrom<String> for Times {
+    type Error = Error;
+    fn try_from(name: String) -> Result<Self> {
+        let expected = || Self::ALL.map(Self::name).join(", ");
+        let found = Self::ALL.into_iter().find(|times| times.name() == name);
+        found.ok_or_else(|| Error::Syntax { what: "`times`", text: name, expected: expected() })
+    }
+}
+
+/// A period that times go through again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cycle {
+    /// The time of day.
+    Hour,
+    /// The day of the week, with the time of day.
+    Weekday,
+    /// The day of the year, with the time of day.
+    Yearday,
+}
+
+/// Least part of a period that the values of a column must be spread over: a month that ends on the same day in each year has no season.
+const SPREAD: f64 = 0.01;
+
+/// Least part of a day that times without a date must be spread over, so that its end and its beginning are neighbours.
+const MOST_OF_A_DAY: f64 = 0.5;
+
+impl Cycle {
+    const ALL: [Self; 3] = [Self::Hour, Self::Weekday, Self::Yearday];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hour => "hour",
+            Self::Weekday => "weekday",
+            Self::Yearday => "yearday",
+        }
+    }
+
+    fn days(self) -> f64 {
+        match self {
+            Self::Hour => 1.0,
+            Self::Weekday => 7.0,
+            Self::Yearday => 365.0,
+        }
+    }
+
+    /// The part of the period that has passed.
+    fn phase(self, instant: Instant) -> f64 {
+        match self {
+            Self::Hour => instant.part(),
+            // 1970-01-01 was a Thursday, and weeks begin on Mondays
+            Self::Weekday => ((instant.day + 3).rem_euclid(7) as f64 + instant.part()) / 7.0,
+            Self::Yearday => dates::part_of_year(instant),
+        }
+    }
+}
+
+/// How a column of dates or times becomes features.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeCode {
+    /// How its values are written, where they are text.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub form: TimeForm,
+    /// Its cycles.
+    pub cycles: Vec<Cycle>,
+}
+
+fn is_usual(form: &TimeForm) -> bool {
+    *form == TimeForm::default()
+}
+
+impl TimeCode {
+    /// Number of features.
+    pub(crate) fn features(&self) -> usize {
+        1 + 2 * self.cycles.len()
+    }
+
+    /// Names of the features: `date`, `date.hour.sin`, `date.hour.cos`.
+    pub(crate) fn names<'a>(&'a self, column: &'a str) -> impl Iterator<Item = String> + 'a {
+        let pair = move |cycle: &Cycle| ["sin", "cos"].map(|part| format!("{column}.{}.{part}", cycle.name()));
+        std::iter::once(column.to_string()).chain(self.cycles.iter().flat_map(pair))
+    }
+
+    /// The features of a moment.
+    pub(crate) fn values(&self, instant: Instant) -> impl Iterator<Item = f64> {
+        let pair = move |cycle: &Cycle| <[f64; 2]>::from((TAU * cycle.phase(instant)).sin_cos());
+        std::iter::once(instant.days()).chain(self.cycles.iter().flat_map(pair))
+    }
+}
+
+impl std::fmt::Display for TimeCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let cycles = self.cycles.iter().map(|cycle| cycle.name());
+        f.write_str(&["time"].into_iter().chain(cycles).collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// Reads the moments of a column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TimeReader {
+    form: TimeForm,
+    /// Units of a stored number in a day; 0 for text.
+    per_day: i64,
+}
+
+impl TimeReader {
+    /// The reader of a column of this kind; `None` for one that holds neither times nor text.
+    pub(crate) fn new(form: TimeForm, kind: &Kind) -> Option<Self> {
+        match kind {
+            Kind::Time(time) => Some(Self { form, per_day: dates::per_day(time) }),
+            Kind::Text => Some(Self { form, per_day: 0 }),
+            _ => None,
+        }
+    }
+
+    /// The moment in a row, `None` where it is missing; a text that is no time in the form of the column as an error.
+    pub(crate) fn instant(&self, view: &View<'_>, row: usize) -> Result<Option<Instant>, String> {
+        if view.is_null(row) {
+            return Ok(None);
+        }
+        match (view.text(row), view.integer(row).map(i64::try_from)) {
+            (Some(text), _) if missing::is_word(text) => Ok(None),
+            (Some(text), _) => match dates::read(text, self.form) {
+                Some(instant) => Ok(Some(instant)),
+                None => Err(format!("{:?}", crate::shown::short(text))),
+            },
+            (None, Some(Ok(stored))) if self.per_day > 0 => Ok(Some(Instant::stored(stored, self.per_day))),
+            _ => Err("no time".to_string()),
+        }
+    }
+}
+
+/// What was found of the values of a column that may hold times: for each form in which all of them can be read, their range.
+#[derive(Clone, Debug)]
+pub(crate) struct TimesFound {
+    spans: [Option<Span>; 4],
+    /// Rows with a word for a missing value.
+    pub(crate) words: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    least: f64,
+    greatest: f64,
+    /// Least and greatest part of each period.
+    phases: [[f64; 2]; 3],
+}
+
+impl Span {
+    const EMPTY: Self =
+        Self { least: f64::INFINITY, greatest: f64::NEG_INFINITY, phases: [[f64::INFINITY, f64::NEG_INFINITY]; 3] };
+
+    fn see(&mut self, instant: Instant) {
+        let phases = Cycle::ALL.map(|cycle| [cycle.phase(instant); 2]);
+        self.merge(&Self { least: instant.days(), greatest: instant.days(), phases });
+    }
+
+    fn merge(&mut self, other: &Self) {
+        (self.least, self.greatest) = (self.least.min(other.least), self.greatest.max(other.greatest));
+        for (mine, other) in self.phases.iter_mut().zip(other.phases) {
+            *mine = [mine[0].min(other[0]), mine[1].max(other[1])];
+        }
+    }
+
+    fn cycles(&self, form: TimeForm) -> Vec<Cycle> {
+        let spread = |at: usize| self.phases[at][1] - self.phases[at][0];
+        let through = |(at, cycle): &(usize, Cycle)| match form {
+            TimeForm::OfDay => *cycle == Cycle::Hour && spread(*at) >= MOST_OF_A_DAY,
+            _ => self.greatest - self.least >= cycle.days() && spread(*at) >= SPREAD,
+        };
+        Cycle::ALL.into_iter().enumerate().filter(through).map(|(_, cycle)| cycle).collect()
+    }
+}
+
+impl Default for TimesFound {
+    fn default() -> Self {
+        Self { spans: [Some(Span::EMPTY); 4], words: 0 }
+    }
+}
+
+impl TimesFound {
+    /// Sees a text; costs nothing where a text before was no time.
+    pub(crate) fn text(&mut self, text: &str) {
+        if self.spans.iter().all(Option::is_none) {
+            return;
+        }
+        if missing::is_word(text) {
+            self.words += 1;
+            return;
+        }
+        for (span, form) in self.spans.iter_mut().zip(TimeForm::ALL) {
+            *span = span.and_then(|mut span| {
+                span.see(dates::read(text, form)?);
+                Some(span)
+            });
+        }
+    }
+
+    /// Sees a stored number of a column of this form.
+    pub(crate) fn stored(&mut self, value: i64, per_day: i64, of: TimeForm) {
+        for (span, form) in self.spans.iter_mut().zip(TimeForm::ALL) {
+            *span = span.filter(|_| form == of);
+            span.iter_mut().for_each(|span| span.see(Instant::stored(value, per_day)));
+        }
+    }
+
+    pub(crate) fn merge(&mut self, later: &Self) {
+        self.words += later.words;
+        for (span, later) in self.spans.iter_mut().zip(&later.spans) {
+            *span = span.zip(*later).map(|(mut span, later)| {
+                span.merge(&later);
+                span
+            });
+        }
+    }
+
+    fn found(&self) -> impl Iterator<Item = (TimeForm, &Span)> {
+        let spans = TimeForm::ALL.into_iter().zip(&self.spans);
+        spans.filter_map(|(form, span)| {
+            span.as_ref().filter(|span| span.least <= span.greatest).map(|span| (form, span))
+        })
+    }
+
+    /// The code of the column; `None` where it holds no times.
+    pub(crate) fn code(&self, cyclic: bool) -> Option<TimeCode> {
+        let (form, span) = self.found().next()?;
+        Some(TimeCode { form, cycles: if cyclic { span.cycles(form) } else { Vec::new() } })
+    }
+
+    /// True where days and months cannot be told apart.
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.found().count() > 1
+    }
+
+    /// The earliest and the latest moment, as ISO 8601 writes them; `None` where the column holds no times.
+    pub(crate) fn range(&self) -> Option<(String, String)> {
+        let (form, span) = self.found().next()?;
+        let shown = |days: f64| dates::shown(Instant::near(days), form);
+        Some((shown(span.least), shown(span.greatest)))
+    }
+}
