@@ -1,27 +1,10 @@
 //! Label columns as codes into a dictionary.
 
 use crate::rows::{Coded, Label};
-use crate::select::Selected;
 use crate::source::{Positions, Values, View};
 use crate::statistics::LABEL_LIMIT;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-impl Selected {
-    /// The columns of labels alone, those of classes and of folds; `None` where there are none. Digests are of whole rows, so a
-    /// reader of the labels takes none.
-    pub fn labels(&self) -> Option<Self> {
-        (self.class.is_some() || self.group.is_some()).then(|| Self {
-            table: self.table.undigested(),
-            features: Vec::new(),
-            targets: Vec::new(),
-            weighted: false,
-            keep: Vec::new(),
-            complete: Vec::new(),
-            ..self.plain()
-        })
-    }
-}
 
 /// Turns labels into codes. Labels found for the first time get the next code; with a dictionary given, they get
 /// [`Coded::UNKNOWN`].

@@ -82,6 +82,7 @@ pub mod statistics;
 mod strings;
 mod system_error;
 mod table;
+mod table_cursor;
 mod table_rows;
 
 pub use atomic::{AtomicFile, remove_temporaries};

@@ -4,15 +4,14 @@
 //! Halevi, Krawczyk, Krovetz, Rogaway, "UMAC", CRYPTO 1999), mixed with the number of the row. That of some rows is the sum of theirs, so
 //! that neither chunks nor order of reading count, and parts can be put together. It notices change and is no protection against forgery.
 
+use crate::Result;
 use crate::checkpoint::{Arrays, Persist, Stored};
 use crate::convert::TILE;
 use crate::digest::Digest;
 use crate::key::mix;
 use crate::source::{Positions, View};
 use crate::vectorised;
-use crate::{Result, Selected};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Stored rows that have a digest of their own.
@@ -81,14 +80,6 @@ impl RowDigests {
             }
             self.sums[piece as usize].fetch_add(sum, Ordering::Relaxed);
         }
-    }
-}
-
-impl Selected {
-    /// A copy of the selection whose rows' digests are taken as they are read, until these are closed.
-    #[must_use]
-    pub fn digested(&self, digests: &Arc<RowDigests>) -> Self {
-        Self { table: self.table.digested(digests), ..self.clone() }
     }
 }
 

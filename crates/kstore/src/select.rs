@@ -7,8 +7,7 @@ use crate::missing::Missing;
 use crate::rows::TableShape;
 use crate::schema::{Kind, Schema};
 use crate::table::Table;
-use crate::table_rows::{Reading, TableRows};
-use crate::{Error, OutputColumn, OutputKind, Real, Result, Statistics};
+use crate::{Error, OutputColumn, OutputKind, Result, RowDigests, Statistics};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -344,12 +343,24 @@ impl Selected {
         all.then_some(self.rows.end - self.rows.start)
     }
 
-    /// A source of the selected rows.
-    ///
-    /// # Errors
-    /// [`Error::Uncoded`] for columns of categories whose values are not found yet.
-    pub fn rows<T: Real>(&self, reading: Reading) -> Result<TableRows<T>> {
-        TableRows::new(self.clone(), reading)
+    /// A copy of the selection whose rows' digests are taken as they are read, until these are closed.
+    #[must_use]
+    pub fn digested(&self, digests: &Arc<RowDigests>) -> Self {
+        Self { table: self.table.digested(digests), ..self.clone() }
+    }
+
+    /// The columns of labels alone, those of classes and of folds; `None` where there are none. Digests are of whole rows, so a
+    /// reader of the labels takes none.
+    pub fn labels(&self) -> Option<Self> {
+        (self.class.is_some() || self.group.is_some()).then(|| Self {
+            table: self.table.undigested(),
+            features: Vec::new(),
+            targets: Vec::new(),
+            weighted: false,
+            keep: Vec::new(),
+            complete: Vec::new(),
+            ..self.plain()
+        })
     }
 
     /// The columns to decode: features, targets, class, group, kept, filter.

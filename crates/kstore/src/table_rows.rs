@@ -1,20 +1,17 @@
-//! The selected rows of a table as a source for passes.
+//! The selected rows of a table, and how they are read.
 
-use crate::chunk::Chunk;
-use crate::convert::{Affine, TILE};
+use crate::convert::Affine;
 use crate::encoding::{Coding, Expansion, Role, TimeReader};
-use crate::kept_column::{TILE_TEXT, TextLimit, text_bytes};
-use crate::labels::Coder;
+use crate::kept_column::TextLimit;
 use crate::missing::Missing;
-use crate::rows::{Label, RowBuf, RowCursor, RowSource, TableShape, grow, room};
+use crate::rows::Label;
 use crate::scaler::Scaler;
 use crate::select::Selected;
-use crate::source::{FileCursor, Positions, View};
+use crate::source::FileCursor;
 use crate::table::Part;
-use crate::{Error, Footprint, Real, Result, row_digests};
+use crate::{Error, Real, Result, row_digests};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// How rows are handed out. By default: as they are in the file, with labels numbered as each cursor finds them.
 #[derive(Clone, Debug, Default)]
@@ -39,15 +36,15 @@ pub struct TableRows<T> {
     pub(crate) selected: Selected,
     pub(crate) columns: Vec<usize>,
     /// What tells the columns apart in digests.
-    keys: Vec<u64>,
+    pub(crate) keys: Vec<u64>,
     pub(crate) affine: Affine,
     /// Where columns are categories, what becomes of their values.
     pub(crate) expansion: Option<Expansion<T>>,
     /// Features may go from a file to a tile as they are, and every row of the file is wanted.
-    direct: bool,
+    pub(crate) direct: bool,
     /// For each file, the rows that a condition does not rule out beforehand; empty without a condition.
     pub(crate) candidates: Vec<Vec<Range<u64>>>,
-    reading: Reading,
+    pub(crate) reading: Reading,
 }
 
 impl<T: Real> TableRows<T> {
@@ -112,276 +109,23 @@ impl<T: Real> TableRows<T> {
     }
 }
 
-impl<T: Real> RowSource<T> for TableRows<T> {
-    fn shape(&self) -> TableShape {
-        self.selected.shape()
-    }
-
-    fn range(&self) -> Range<u64> {
-        self.selected.range()
-    }
-
-    fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
-        let range = &self.selected.rows;
-        let left = segment.start.max(range.start)..segment.end.min(range.end);
-        let coder = |column: Option<usize>, dictionary| column.map(|_| Coder::new(dictionary));
-        Ok(Box::new(TableCursor {
-            source: self,
-            left,
-            open: None,
-            picked: None,
-            place: 0,
-            texts: 0,
-            classes: coder(self.selected.class, self.reading.classes.as_ref()),
-            groups: coder(self.selected.group, self.reading.groups.as_ref()),
-        }))
-    }
-
-    /// Memory of the largest decoder of the files and, per row, of one [`RowBuf`].
-    fn footprint(&self) -> Footprint {
-        let files = self.selected.table.parts().iter().map(|part| part.file.footprint(&self.columns));
-        let shape = self.selected.shape();
-        let per_row = RowBuf::<T>::bytes_per_row(&shape) + self.selected.kept_bytes_per_row();
-        Footprint { fixed: files.max().unwrap_or(0), per_row }
-    }
-
-    fn held(&self) -> usize {
-        let candidates: usize = self.candidates.iter().map(Vec::capacity).sum();
-        let codes = self.selected.encoding().map_or(0, |encoding| encoding.bytes());
-        self.selected.table.held() + candidates * size_of::<Range<u64>>() + codes
-    }
-
-    fn bytes_read(&self) -> u64 {
-        self.selected.table.read.load(Ordering::Relaxed)
-    }
-}
-
 /// A file being read, and the chunk that is at hand.
 pub(crate) struct Open<'a> {
     pub(crate) cursor: Box<dyn FileCursor + 'a>,
     pub(crate) part: &'a Part,
     /// Row within the file of the chunk's first row.
     pub(crate) first: u64,
-    rows: usize,
+    pub(crate) rows: usize,
     /// Row within the file that the cursor ends before.
-    end: u64,
+    pub(crate) end: u64,
 }
 
-struct TableCursor<'a, T: Real> {
-    source: &'a TableRows<T>,
-    left: Range<u64>,
-    open: Option<Open<'a>>,
-    /// Selected rows of the chunk; `None` where all are.
-    picked: Option<Vec<u32>>,
-    /// Number of selected rows of the chunk that were handed out.
-    place: usize,
-    /// Bytes of the kept texts in the tile at hand.
-    texts: usize,
-    classes: Option<Coder>,
-    groups: Option<Coder>,
-}
-
-impl<T: Real> RowCursor<T> for TableCursor<'_, T> {
-    fn next(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
-        buf.clear_but_x();
-        self.texts = 0;
-        while buf.rows.len() < buf.capacity {
-            let ready = self.chunk_rows() - self.place;
-            if ready > 0 {
-                let take = self.room_for_texts(ready.min(buf.capacity - buf.rows.len()), buf.rows.is_empty())?;
-                if take == 0 {
-                    break;
-                }
-                self.fill(buf, take)?;
-                self.place += take;
-            } else {
-                let more = self.read_directly(buf)? || self.advance()?;
-                if !more {
-                    break;
-                }
-            }
-        }
-        buf.x.truncate(buf.rows.len() * self.source.shape().features);
-        buf.class_labels = self.classes.as_ref().map(Coder::labels);
-        buf.group_labels = self.groups.as_ref().map(Coder::labels);
-        Ok(!buf.rows.is_empty())
-    }
-}
-
-impl<T: Real> TableCursor<'_, T> {
-    fn chunk_rows(&self) -> usize {
-        match (&self.open, &self.picked) {
-            (None, _) => 0,
-            // just opened: what was picked belongs to the file before
-            (Some(open), _) if open.rows == 0 => 0,
-            (Some(_), Some(picked)) => picked.len(),
-            (Some(open), None) => open.rows,
-        }
-    }
-
-    /// Gets the next chunk, from the next file if need be; false at the end.
-    fn advance(&mut self) -> Result<bool> {
-        self.place = 0;
-        if let Some(open) = &mut self.open {
-            open.first += open.rows as u64;
-            open.rows = open.cursor.advance().map_err(|error| open.part.blame(error))?;
-            if open.rows > 0 {
-                self.pick()?;
-                return Ok(true);
-            }
-            // what was read counts only if it was read from the file that was opened
-            open.part.check()?;
-            // a reader that stops early would leave rows out without a word
-            if open.first != open.end {
-                let detail = format!("it ends at row {} of {}", open.first, open.end);
-                return Err(Error::Damaged { path: open.part.path.clone(), detail });
-            }
-            self.open = None;
-        }
-        self.open_next()
-    }
-
-    /// Opens the file that holds the next row; false when no row is left.
-    fn open_next(&mut self) -> Result<bool> {
-        let source = self.source;
-        let parts = source.selected.table.parts();
-        let (part, rows) = loop {
-            if self.left.is_empty() {
-                return Ok(false);
-            }
-            let index = parts.partition_point(|part| part.end() <= self.left.start);
-            let Some(part) = parts.get(index) else { return Ok(false) };
-            let rows = self.left.start - part.start..self.left.end.min(part.end()) - part.start;
-            let rows = source.may_fulfil(index, rows);
-            self.left.start = part.start + rows.end;
-            if !rows.is_empty() {
-                break (part, rows);
-            }
-        };
-        part.check()?;
-        let cursor = part.file.open(&source.columns, rows.clone(), &source.selected.table.read);
-        let cursor = cursor.map_err(|error| part.blame(error))?;
-        self.open = Some(Open { cursor, part, first: rows.start, rows: 0, end: rows.end });
-        Ok(true)
-    }
-
-    /// Finds the selected rows of the chunk.
-    fn pick(&mut self) -> Result<()> {
-        let selected = &self.source.selected;
-        let Some(open) = &self.open else { return Ok(()) };
-        if selected.filter.is_none() && selected.missing != Missing::Drop {
-            return Ok(());
-        }
-        let mut picked = self.picked.take().unwrap_or_default();
-        picked.clear();
-        match &selected.filter {
-            Some((_, bound)) => {
-                let view = open.cursor.view(self.source.columns.len() - 1)?;
-                bound.select(&view, open.rows, &mut picked);
-            }
-            None => picked.extend(0..open.rows as u32),
-        }
-        if selected.missing == Missing::Drop {
-            self.source.drop_missing(&self.source.views_needed(open)?, &mut picked);
-        }
-        self.picked = Some(picked);
-        Ok(())
-    }
-
-    fn positions(&self, take: usize) -> Positions<'_> {
-        match &self.picked {
-            Some(picked) => Positions::At(&picked[self.place..self.place + take]),
-            None => Positions::From(self.place),
-        }
-    }
-
-    /// How many of the next `take` selected rows a tile has room for by the bytes of their kept texts; one at least where
-    /// it is `empty`.
-    fn room_for_texts(&mut self, take: usize, empty: bool) -> Result<usize> {
-        let Some(open) = &self.open else { return Ok(take) };
-        let source = self.source;
-        let slots: Vec<usize> = source.kept_texts().collect();
-        if slots.is_empty() {
-            return Ok(take);
-        }
-        let views: Vec<View<'_>> = slots.iter().map(|slot| open.cursor.view(*slot)).collect::<Result<_>>()?;
-        let (at, limit, mut held) = (self.positions(take), source.reading.texts, self.texts);
-        for i in 0..take {
-            let lengths = views.iter().map(|view| text_bytes(view, at.get(i)));
-            let bytes: usize = lengths.clone().sum();
-            if bytes > limit.row {
-                let longest = slots.iter().zip(lengths).max_by_key(|(_, bytes)| *bytes).map_or(0, |(slot, _)| *slot);
-                let row = open.first + at.get(i) as u64;
-                return Err(limit.refused(&open.part.path, row, &source.name(longest), bytes));
-            }
-            if held + bytes > TILE_TEXT && !(empty && i == 0) {
-                self.texts = held;
-                return Ok(i);
-            }
-            held += bytes;
-        }
-        self.texts = held;
-        Ok(take)
-    }
-
-    /// Appends the next `take` selected rows of the chunk.
-    fn fill(&mut self, buf: &mut RowBuf<T>, take: usize) -> Result<()> {
-        let source = self.source;
-        let Some(open) = &self.open else { return Ok(()) };
-        let at = match &self.picked {
-            Some(picked) => Positions::At(&picked[self.place..self.place + take]),
-            None => Positions::From(self.place),
-        };
-        let base = open.part.start + open.first;
-        match at {
-            Positions::From(start) => buf.rows.extend(base + start as u64..base + (start + take) as u64),
-            Positions::At(list) => buf.rows.extend(list.iter().map(|row| base + u64::from(*row))),
-        }
-        let chunk = Chunk { source, open, views: source.views(open)? };
-        let (columns, d, t) = (source.selected.features.len(), source.shape().features, source.selected.targets.len());
-        let have = buf.rows.len() - take;
-        for done in (0..take).step_by(TILE) {
-            let (at, rows) = (at.skip(done), TILE.min(take - done));
-            chunk.numbers(at, rows, room(&mut buf.x, (have + done) * d, rows * d), grow(&mut buf.y, rows * t))?;
-            let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
-            chunk.all_labels(columns + t, coders, at, rows)?;
-            if let Some(digests) = &source.selected.table.digests {
-                digests.add(&chunk.views, &source.keys, at, &buf.rows[have + done..have + done + rows]);
-            }
-        }
-        chunk.keep(at, take, &mut buf.kept)
-    }
-
-    /// Reads rows of the open file straight to their place; false where the file or the selection is not made for
-    /// that, and at the end of the file.
-    fn read_directly(&mut self, buf: &mut RowBuf<T>) -> Result<bool> {
-        let source = self.source;
-        let Some(open) = self.open.as_mut().filter(|_| source.direct) else { return Ok(false) };
-        let (d, t) = (source.selected.features.len(), source.selected.targets.len());
-        let have = buf.rows.len();
-        let x = room(&mut buf.x, have * d, (buf.capacity - have) * d);
-        let read = open.cursor.advance_into(T::ELEMENT, d, T::bytes_mut(x));
-        let read = read.map_err(|error| open.part.blame(error))?.unwrap_or(0);
-        if read == 0 {
-            return Ok(false);
-        }
-        open.first += open.rows as u64;
-        (open.rows, self.place) = (read, read);
-        let base = open.part.start + open.first;
-        buf.rows.extend(base..base + read as u64);
-        let x = &mut buf.x[have * d..(have + read) * d];
-        let fine = T::all_finite(x);
-        // errors are found, and missing values filled in, from a copy
-        let copy = if fine { Vec::new() } else { T::bytes(x).to_vec() };
-        let views = source.views_of_rows(&copy, &*open.cursor)?;
-        let chunk = Chunk { source, open, views };
-        for (done, x) in (0..read).step_by(TILE).zip(x.chunks_mut(TILE * d)) {
-            let (at, rows) = (Positions::From(done), TILE.min(read - done));
-            chunk.others(fine || T::all_finite(x), at, rows, x, grow(&mut buf.y, rows * t))?;
-            let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
-            chunk.all_labels(d + t, coders, at, rows)?;
-        }
-        chunk.keep(Positions::From(0), read, &mut buf.kept)?;
-        Ok(true)
+impl Selected {
+    /// A source of the selected rows.
+    ///
+    /// # Errors
+    /// [`Error::Uncoded`] for columns of categories whose values are not found yet.
+    pub fn rows<T: Real>(&self, reading: Reading) -> Result<TableRows<T>> {
+        TableRows::new(self.clone(), reading)
     }
 }

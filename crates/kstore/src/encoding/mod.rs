@@ -10,17 +10,18 @@
 //! [`Encoding`], whatever the threads, the format and the order of the files' chunks. Rows are read as codes and become features a
 //! tile at a time: no table of features is ever stored.
 
+mod coding;
 mod expand;
 mod search;
 mod time;
 mod wanted;
 
+pub use coding::Categories;
+pub(crate) use coding::{Coding, Role, Wanted};
 pub(crate) use expand::{Coded, Expansion};
 pub use search::{ColumnNote, ColumnSearch, Distinct, FoundColumn, FoundColumns};
 pub(crate) use time::TimeReader;
 pub use time::{Cycle, TimeCode, Times};
-pub use wanted::Categories;
-pub(crate) use wanted::{Coding, Role, Wanted};
 
 pub use crate::dates::TimeForm;
 

@@ -4,8 +4,8 @@
 //! not depend on how the rows were cut. A column with more values than its limit holds none: its set is dropped where the limit is
 //! passed, in a segment or in a sum of segments, and the union passes the limit in every order.
 
+use super::coding::Asked;
 use super::time::TimesFound;
-use super::wanted::Asked;
 use super::{Code, CodedColumn, Encoding, Role, Times};
 use crate::dates::{self, TimeForm};
 use crate::kept_column::KeptValues;

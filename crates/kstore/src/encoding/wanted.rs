@@ -1,124 +1,15 @@
-//! Which columns are wanted as categories, and the selection before and after their values are known.
+//! The selection before and after the values of its categories are known.
 
-use super::{BUCKET_LIMIT, CATEGORY_LIMIT, Coded, Encoding, TimeReader, Times};
+use super::coding::{Asked, Categories, Coding, Role, Wanted};
+use super::{BUCKET_LIMIT, CATEGORY_LIMIT, Encoding, TimeReader, Times};
 use crate::missing::Missing;
 use crate::schema::Kind;
 use crate::select::{Selected, Selection};
 use crate::statistics::LABEL_LIMIT;
 use crate::table::Table;
 use crate::{Error, Result, Scaler};
-use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Which columns are taken as categories; as text a list of names and patterns, or `all` or `none` alone.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(from = "Vec<String>", into = "Vec<String>")]
-pub enum Categories {
-    /// The columns of text with up to [`CATEGORY_LIMIT`] values; those with more are left out.
-    #[default]
-    Few,
-    /// All columns of text, with up to [`LABEL_LIMIT`] values each.
-    All,
-    /// None: features are numbers and times; columns of text are not read, not even for times.
-    None,
-    /// The columns of these names and patterns, of whole numbers and truth values too, with up to [`LABEL_LIMIT`] values each; no other column of text.
-    Named(Vec<String>),
-}
-
-impl From<Vec<String>> for Categories {
-    fn from(names: Vec<String>) -> Self {
-        match names.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-            [] => Self::default(),
-            ["all"] => Self::All,
-            ["none"] => Self::None,
-            _ => Self::Named(names),
-        }
-    }
-}
-
-impl From<Categories> for Vec<String> {
-    fn from(categories: Categories) -> Self {
-        match categories {
-            Categories::Few => Self::new(),
-            Categories::All => vec!["all".to_string()],
-            Categories::None => vec!["none".to_string()],
-            Categories::Named(names) => names,
-        }
-    }
-}
-
-pub(crate) struct Wanted {
-    /// Columns of text are, too.
-    text: bool,
-    /// Columns of times become features, and columns of text are looked at for times.
-    times: bool,
-    text_times: bool,
-    named: HashSet<usize>,
-    pub(crate) columns: Vec<usize>,
-}
-
-impl Wanted {
-    pub(crate) fn takes(&self, table: &Table, column: usize) -> bool {
-        self.role(table, column) != Role::Number
-    }
-
-    fn role(&self, table: &Table, column: usize) -> Role {
-        match &table.schema().columns[column].kind {
-            _ if self.named.contains(&column) => Role::Category,
-            Kind::Text if self.text && self.text_times => Role::Either,
-            Kind::Text if self.text => Role::Category,
-            Kind::Text if self.text_times => Role::Time,
-            Kind::Time(_) if self.times => Role::Time,
-            _ => Role::Number,
-        }
-    }
-}
-
-/// What a column of the features may turn out to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Number,
-    Category,
-    Time,
-    /// Text: times where all of it reads as such, else categories.
-    Either,
-}
-
-impl Role {
-    /// True where its values are found, as categories.
-    pub(crate) fn has_values(self) -> bool {
-        matches!(self, Self::Category | Self::Either)
-    }
-
-    /// True where it is looked at for times.
-    pub(crate) fn has_times(self) -> bool {
-        matches!(self, Self::Time | Self::Either)
-    }
-}
-
-/// What a selection knows of the values of its columns.
-#[derive(Clone, Debug)]
-pub(crate) enum Coding {
-    /// All columns are numbers.
-    Plain,
-    /// The values are not found yet.
-    Asked(Arc<Asked>),
-    /// The values are known; the counts are of those that were read and no feature stands for, by columns.
-    Known(Arc<Coded>, Arc<[AtomicU64]>),
-}
-
-/// The columns of categories and times whose values are not found yet.
-#[derive(Debug)]
-pub(crate) struct Asked {
-    /// For each column of the features, what it may be, and true where it was named.
-    pub(crate) roles: Vec<Role>,
-    pub(crate) named: Vec<bool>,
-    pub(crate) times: Times,
-    pub(crate) hash: Option<u32>,
-    pub(crate) limit: usize,
-    wanted: Categories,
-}
+use std::sync::atomic::Ordering;
 
 impl Table {
     /// The columns that a selection wants as categories; those with another role are not.
@@ -185,25 +76,6 @@ impl Table {
             Ok(column)
         };
         encoding.columns().iter().map(of).collect()
-    }
-}
-
-impl Asked {
-    /// True where nothing was said of categories.
-    pub(crate) fn is_usual(&self) -> bool {
-        self.wanted == Categories::Few
-    }
-}
-
-impl Coding {
-    /// The coding of these columns of a table.
-    pub(crate) fn known(encoding: Encoding, table: &Table, features: &[usize]) -> Self {
-        if encoding.is_plain() {
-            return Self::Plain;
-        }
-        let counts = encoding.columns().iter().map(|_| AtomicU64::new(0)).collect();
-        let kinds = features.iter().map(|column| &table.schema().columns[*column].kind);
-        Self::Known(Arc::new(Coded::new(encoding, kinds)), counts)
     }
 }
 
