@@ -11,12 +11,16 @@
 //! tile at a time: no table of features is ever stored.
 
 mod expand;
+mod found;
+mod note;
 mod search;
 mod time;
 mod wanted;
 
 pub(crate) use expand::{Coded, Expansion};
-pub use search::{ColumnNote, ColumnSearch, Distinct, FoundColumn, FoundColumns};
+pub use found::Distinct;
+pub use note::ColumnNote;
+pub use search::{ColumnSearch, FoundColumn, FoundColumns};
 pub(crate) use time::TimeReader;
 pub use time::{Cycle, TimeCode, Times};
 pub use wanted::Categories;
