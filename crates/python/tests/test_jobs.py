@@ -231,12 +231,33 @@ def test_what_is_asked_of_files_is_named(tmp_path):
             call()
 
 
-def test_a_column_of_times_is_named():
+def test_dates_are_features_wherever_the_rows_are(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    days = pandas.date_range("2019-01-01", periods=900)
+    y = np.where(days.dayofweek < 5, 1.0, -1.0)
+    table = pandas.DataFrame({"day": days, "a": np.sin(np.arange(900.0))})
+    table.assign(y=y).to_csv(tmp_path / "t.csv", index=False)
+    table.assign(y=y).to_parquet(tmp_path / "t.parquet")
+    new = lambda: kmill.KernelRidge(kernel="gaussian(sigma=1)", scale="standard", rank=200)  # noqa: E731
+    of_frame = new().fit(table, y)
+    assert of_frame.score(table, y) > 0.9
+    of_files = [new().fit_files(tmp_path / name, "y") for name in ("t.csv", "t.parquet")]
+    for model, name in zip(of_files, "ab"):
+        model.save(tmp_path / name)
+        assert np.array_equal(model.predict(table), of_frame.predict(table))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert "day.weekday.sin" in set(of_frame.feature_names_in_) | set(of_files[0]._names_of_card())
+    left_out = new().fit_files(tmp_path / "t.csv", "y", features=["a", "day"], times="position")
+    assert left_out.score(table, y) < 0.5
+
+
+def test_a_column_of_durations_is_named():
     pandas = pytest.importorskip("pandas")
     X, y = rows(60, 3)
     table = pandas.DataFrame(X, columns=list("abc"))
     model = kmill.KernelRidge(rank=5).fit(table, y)
-    table["b"] = pandas.date_range("2020-01-01", periods=60)
+    table["b"] = pandas.to_timedelta(np.arange(60), unit="D")
     for call in (lambda: model.predict(table), lambda: kmill.KernelRidge(rank=5).fit(table, y)):
-        with pytest.raises(ValueError, match="column 'b' of X holds datetime64.*make it a number, or leave it out"):
+        with pytest.raises(ValueError, match="column 'b' of X holds timedelta64.*make it a number, or leave it out"):
             call()

@@ -12,6 +12,8 @@
 
 mod coding;
 mod expand;
+mod found;
+mod note;
 mod search;
 mod time;
 mod wanted;
@@ -19,7 +21,9 @@ mod wanted;
 pub use coding::Categories;
 pub(crate) use coding::{Coding, Role, Wanted};
 pub(crate) use expand::{Coded, Expansion};
-pub use search::{ColumnNote, ColumnSearch, Distinct, FoundColumn, FoundColumns};
+pub use found::Distinct;
+pub use note::ColumnNote;
+pub use search::{ColumnSearch, FoundColumn, FoundColumns};
 pub(crate) use time::TimeReader;
 pub use time::{Cycle, TimeCode, Times};
 

@@ -5,8 +5,9 @@
 //! passed, in a segment or in a sum of segments, and the union passes the limit in every order.
 
 use super::coding::Asked;
-use super::time::TimesFound;
-use super::{Code, CodedColumn, Encoding, Role, Times};
+use super::found::{Found, TEXT_PER_VALUE};
+use super::note::ColumnNote;
+use super::{Code, CodedColumn, Distinct, Encoding, Role, Times};
 use crate::dates::{self, TimeForm};
 use crate::kept_column::KeptValues;
 use crate::missing::Missing;
@@ -15,109 +16,13 @@ use crate::select::Selected;
 use crate::shown;
 use crate::statistics::LABEL_LIMIT;
 use crate::{Error, Fold, KeptColumn, Label, Merge, Reading, Result, RowBlock, TableRows, TextLimit, Workers};
-use std::collections::HashSet;
 use std::sync::Arc;
-
-/// Bytes of the texts of a column's values, for each value that it may have: longer texts are no names of categories.
-const TEXT_PER_VALUE: usize = 256;
 
 /// Fewest values of a column that may be numbers with a word among them.
 const FEWEST_NUMBERS: usize = 20;
 
 /// Bytes of a value in a set, beside its text.
 const IN_SET: usize = 64;
-
-/// How many values a column has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distinct {
-    /// So many.
-    Exactly(usize),
-    /// More than a limit, or too long ones.
-    More {
-        /// The limit.
-        than: usize,
-        /// False where all that was seen before the limit was passed was different.
-        repeat: bool,
-    },
-}
-
-impl std::fmt::Display for Distinct {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Exactly(values) => f.write_str(&shown::count(*values as u64)),
-            Self::More { than, .. } => write!(f, "more than {}", shown::count(*than as u64)),
-        }
-    }
-}
-
-#[derive(Clone, Debug, Default)]
-struct Found {
-    values: HashSet<Label>,
-    texts: HashSet<Arc<str>>,
-    bytes: usize,
-    more: bool,
-    repeat: bool,
-    times: TimesFound,
-    missing: u64,
-    /// The first row without a value that a category must have and a time need not.
-    missing_at: Option<u64>,
-}
-
-impl Found {
-    fn text(&mut self, text: &str, limit: usize) {
-        if self.more {
-            return;
-        }
-        if self.texts.contains(text) {
-            self.repeat = true;
-            return;
-        }
-        self.bytes += text.len();
-        self.texts.insert(text.into());
-        self.settle(limit);
-    }
-
-    fn value(&mut self, value: Label, limit: usize) {
-        if !self.more {
-            self.repeat |= !self.values.insert(value);
-            self.settle(limit);
-        }
-    }
-
-    /// Drops the values where there are too many.
-    fn settle(&mut self, limit: usize) {
-        if self.values.len() + self.texts.len() > limit || self.bytes > limit * TEXT_PER_VALUE {
-            (self.more, self.values, self.texts) = (true, HashSet::new(), HashSet::new());
-        }
-    }
-
-    fn merge(&mut self, later: &Self, limit: usize) {
-        self.missing += later.missing;
-        self.missing_at = self.missing_at.into_iter().chain(later.missing_at).min();
-        self.times.merge(&later.times);
-        self.repeat |= later.repeat;
-        if later.more {
-            (self.more, self.values, self.texts) = (true, HashSet::new(), HashSet::new());
-            return;
-        }
-        later.texts.iter().for_each(|text| self.text(text, limit));
-        later.values.iter().for_each(|value| self.value(value.clone(), limit));
-    }
-
-    fn sorted(&self) -> Vec<Label> {
-        let texts = self.texts.iter().map(|text| Label::Text(Arc::clone(text)));
-        let mut values: Vec<Label> = self.values.iter().cloned().chain(texts).collect();
-        values.sort_unstable();
-        values
-    }
-
-    fn distinct(&self, limit: usize) -> Distinct {
-        match self.more {
-            true => Distinct::More { than: limit, repeat: self.repeat },
-            false => Distinct::Exactly(self.values.len() + self.texts.len()),
-        }
-    }
-}
 
 /// What a pass has found of the columns of a selection.
 #[derive(Clone, Debug)]
@@ -257,7 +162,7 @@ impl ColumnSearch {
                     let missing = at.is_some_and(|at| found.numbers[at] > 0);
                     Some(CodedColumn { name: self.selected.column_name(place), code: Code::Number, missing })
                 }
-                Some(at) => self.coded(asked, at, &found.searched[at], &mut notes)?,
+                Some(at) => self.coded(asked, at, (&found.searched[at], found.rows), &mut notes)?,
             };
             if let Some(column) = column {
                 columns.push(column);
@@ -277,7 +182,7 @@ impl ColumnSearch {
         &self,
         asked: &Asked,
         at: usize,
-        values: &Found,
+        (values, rows): (&Found, u64),
         notes: &mut Vec<ColumnNote>,
     ) -> Result<Option<CodedColumn>> {
         let Searched { place, role, .. } = self.searched[at];
@@ -303,7 +208,8 @@ impl ColumnSearch {
         if asked.is_usual() {
             self.refuse_odd_numbers(place, values)?;
         }
-        let code = match (values.more, asked.hash) {
+        let alone = asked.is_usual() && !asked.named[place] && asked.hash.is_none() && values.is_identifier(rows);
+        let code = match (values.more || alone, asked.hash) {
             (false, _) => Code::Values(values.sorted()),
             (true, Some(buckets)) => Code::Buckets(buckets),
             (true, None) if asked.named[place] => {
@@ -432,46 +338,5 @@ fn label(values: &KeptValues, row: usize) -> Option<Label> {
         KeptValues::F64(values) => whole(values[row]),
         KeptValues::F32(values) => whole(values[row].into()),
         KeptValues::Text(_) | KeptValues::Binary(_) => None,
-    }
-}
-
-/// What is to be said of a column whose values were looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ColumnNote {
-    /// A column of text with more values than are taken as categories is no feature.
-    LeftOut {
-        /// Name of the column.
-        column: String,
-        /// What was found of its values.
-        values: Distinct,
-    },
-    /// The dates of a column of text were read with the month first, and could be read with the day first.
-    DaysOrMonths {
-        /// Name of the column.
-        column: String,
-    },
-}
-
-impl std::fmt::Display for ColumnNote {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (column, values) = match self {
-            Self::LeftOut { column, values } => (column, values),
-            Self::DaysOrMonths { column } => {
-                return write!(
-                    f,
-                    "column {column}: its dates are read as month, day, year; no value tells that from day, month, year: \
-                     write them as 2024-01-31 where that is wrong"
-                );
-            }
-        };
-        let like = match values {
-            Distinct::More { repeat: false, .. } => ", and no two rows share one, as in an identifier or a comment",
-            _ => "",
-        };
-        write!(
-            f,
-            "column {column} is left out: it has {values} values{like}; give `hash` 256 for features of its text, or \
-             `categories` {column} for a feature of each value"
-        )
     }
 }

@@ -167,21 +167,44 @@ fn text_is_a_category_by_default_and_numbers_and_truth_values_are_numbers() {
     }
 }
 
-/// A file with a city for each row, all different.
-fn different(folder: &Path, count: usize) -> PathBuf {
-    let path = folder.join("many.csv");
-    let lines: String = (0..count).map(|i| format!("c{i},{}\n", i % 7)).collect();
+/// A file of so many rows with so many cities.
+fn cities(folder: &Path, rows: usize, count: usize) -> PathBuf {
+    let path = folder.join(format!("{rows}_{count}.csv"));
+    let lines: String = (0..rows).map(|i| format!("c{},{}\n", i % count, i % 7)).collect();
     std::fs::write(&path, format!("city,size\n{lines}")).unwrap();
     path
 }
 
 #[test]
+fn text_that_differs_in_nearly_every_row_is_no_feature_unless_it_is_asked_for() {
+    let folder = folder();
+    let open = |rows, count| Table::open(&[cities(folder.path(), rows, count)]).unwrap();
+    let features = |table: &Table, wanted: &Selection| {
+        let (selected, notes) = coded(table, wanted, (16, 2)).unwrap();
+        (selected.shape().features, notes.iter().map(ToString::to_string).collect::<String>())
+    };
+    let wanted = Selection::default();
+    let identifier = open(100, 99);
+    let (count, told) = features(&identifier, &wanted);
+    assert!(count == 1 && told.contains("column city is left out: it has 99 values, and nearly every row"), "{told}");
+    // of few rows, and where values come again, nothing is left out
+    assert_eq!(features(&open(40, 40), &wanted), (41, String::new()));
+    assert_eq!(features(&open(100, 90), &wanted), (91, String::new()));
+    for asked in [
+        Selection { features: names(&["city", "size"]), ..wanted.clone() },
+        Selection { categories: Categories::All, ..wanted.clone() },
+    ] {
+        assert_eq!(features(&identifier, &asked), (100, String::new()));
+    }
+}
+
+#[test]
 fn columns_of_many_values_are_left_out_or_hashed_or_named() {
     let folder = folder();
-    let few = Table::open(&[different(folder.path(), 1000)]).unwrap();
+    let few = Table::open(&[cities(folder.path(), 1200, 1000)]).unwrap();
     let (selected, left_out) = coded(&few, &Selection::default(), (64, 2)).unwrap();
     assert_eq!((selected.shape().features, left_out.len()), (1001, 0));
-    let many = Table::open(&[different(folder.path(), 1001)]).unwrap();
+    let many = Table::open(&[cities(folder.path(), 1001, 1001)]).unwrap();
     for (segment, lanes) in [(64, 2), (2000, 1)] {
         let (selected, left_out) = coded(&many, &Selection::default(), (segment, lanes)).unwrap();
         assert_eq!(selected.feature_names(), ["size"]);

@@ -28,7 +28,7 @@ _LOG = logging.getLogger("kmill")
 _ASKED = {
     **dict.fromkeys(["target", "categories"], "str | Sequence[str] | None"),
     **dict.fromkeys(["features", "keep", "extras"], "Sequence[str] | None"),
-    **dict.fromkeys(["where", "rows", "missing", "sample_weight"], "str | None"),
+    **dict.fromkeys(["where", "rows", "missing", "times", "sample_weight"], "str | None"),
     "hash": "int | None",
     "memory": "int | str | None",
     "patience": "float",
@@ -140,6 +140,7 @@ class KernelEstimator(Described, BaseEstimator):
         missing: str = "error",
         categories: str | list[str] | None = None,
         hash: int | None = None,
+        times: str | None = None,
         sample_weight: str | None = None,
         memory: int | str | None = None,
         scratch: Any = None,
@@ -168,6 +169,9 @@ class KernelEstimator(Described, BaseEstimator):
             of text with up to 1,000 values.
         hash : int, optional
             Features for a column of text with more values, by a hash. None leaves such a column out.
+        times : {"cyclic", "position", "none"}, optional
+            Features of dates and times: days since 1970, and with ``"cyclic"``, the default, also the hour, the weekday and the day of
+            the year, where the rows go through all of them.
         sample_weight : str, optional
             A column with a weight for each row, for solvers that read weights.
         memory : int or str, optional
@@ -187,11 +191,11 @@ class KernelEstimator(Described, BaseEstimator):
         self
         """
         _check_asked(target=target, features=features, where=where, rows=rows, missing=missing, categories=categories, hash=hash,
-                     sample_weight=sample_weight, memory=memory, patience=patience)
+                     times=times, sample_weight=sample_weight, memory=memory, patience=patience)
         self._forget()
         if engine is not None:
             asked = {"target": target, "features": features, "where": where, "rows": rows, "missing": missing,
-                     "categories": categories, "hash": hash, "sample_weight": sample_weight, "memory": memory, "scratch": scratch}
+                     "categories": categories, "hash": hash, "times": times, "sample_weight": sample_weight, "memory": memory, "scratch": scratch}
             self.__dict__.update(engine.fit(clone(self), paths_of(paths), asked, patience).__dict__)
             return self
         table = _kmill.Table.open(paths_of(paths))
@@ -202,6 +206,7 @@ class KernelEstimator(Described, BaseEstimator):
         selection.update({"rows": rows} if rows else {})
         selection.update({"categories": [categories] if isinstance(categories, str) else list(categories)} if categories else {})
         selection.update({"hash": hash} if hash else {})
+        selection.update({"times": times} if times else {})
         options = {"weights": sample_weight} if sample_weight else {}
         shared = {} if states is None else {"states": states, "patience": patience}
         self._fit_table(table, selection, self._run(memory=memory, scratch=scratch), options, **shared)

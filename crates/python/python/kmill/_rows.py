@@ -12,22 +12,22 @@ from . import _kmill
 
 
 def is_stream(X: Any) -> bool:
-    """Whether rows come by the Arrow PyCapsule interface; tables of pandas without text go scikit-learn's way."""
-    return hasattr(X, "__arrow_c_stream__") and not type(X).__module__.startswith("pandas") or has_text(X)
+    """Whether rows come by the Arrow PyCapsule interface; tables of pandas with numbers alone go scikit-learn's way."""
+    return hasattr(X, "__arrow_c_stream__") and not type(X).__module__.startswith("pandas") or has_more_than_numbers(X)
 
 
-def has_text(X: Any) -> bool:
-    """Whether rows are a table of pandas with a column of text."""
+def has_more_than_numbers(X: Any) -> bool:
+    """Whether rows are a table of pandas with a column of text or of dates."""
     if not (type(X).__module__.startswith("pandas") and hasattr(X, "columns")):
         return False
     from pandas.api.types import infer_dtype
 
-    def text(column: Any) -> bool:
+    def more(column: Any) -> bool:
         if column.dtype == "category":
             column = column.cat.categories
-        return column.dtype.kind not in "biufcmM" and infer_dtype(column, skipna=True) == "string"
+        return column.dtype.kind == "M" or column.dtype.kind not in "biufcm" and infer_dtype(column, skipna=True) in ("string", "date", "time")
 
-    return any(text(X.iloc[:, j]) for j in range(X.shape[1]))
+    return any(more(X.iloc[:, j]) for j in range(X.shape[1]))
 
 
 def stream_of(X: Any) -> Any:
@@ -54,7 +54,7 @@ def unmasked(values: Any, name: str) -> None:
 
 
 def of_numbers(X: Any) -> None:
-    """Refuses columns of a table of pandas that hold no numbers, such as times, before numpy looks for a type of all columns."""
+    """Refuses columns of a table of pandas that hold no numbers, such as durations, before numpy looks for a type of all columns."""
     if type(X).__module__.startswith("pandas") and hasattr(X, "columns"):
         for name, dtype in X.dtypes.items():
             if dtype.kind in "mMc":

@@ -1,0 +1,45 @@
+//! What is to be said of a column that does not become what a person may expect.
+
+use super::found::Distinct;
+
+/// What is to be said of a column whose values were looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ColumnNote {
+    /// A column of text with more values than are taken as categories is no feature.
+    LeftOut {
+        /// Name of the column.
+        column: String,
+        /// What was found of its values.
+        values: Distinct,
+    },
+    /// The dates of a column of text were read with the month first, and could be read with the day first.
+    DaysOrMonths {
+        /// Name of the column.
+        column: String,
+    },
+}
+
+impl std::fmt::Display for ColumnNote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (column, values) = match self {
+            Self::LeftOut { column, values } => (column, values),
+            Self::DaysOrMonths { column } => {
+                return write!(
+                    f,
+                    "column {column}: its dates are read as month, day, year; no value tells that from day, month, year: \
+                     write them as 2024-01-31 where that is wrong"
+                );
+            }
+        };
+        let like = match values {
+            Distinct::More { repeat: false, .. } => ", and every row has its own, as in an identifier or a comment",
+            Distinct::Exactly(_) => ", and nearly every row has its own, as in an identifier or a comment",
+            Distinct::More { .. } => "",
+        };
+        write!(
+            f,
+            "column {column} is left out: it has {values} values{like}; give `hash` 256 for features of its text, or \
+             `categories` {column} for a feature of each value"
+        )
+    }
+}
