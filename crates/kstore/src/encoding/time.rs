@@ -55,7 +55,7 @@ impl From<Times> for &'static str {
 impl TryFrom<String> for Times {
     type Error = Error;
     fn try_from(name: String) -> Result<Self> {
-        let expected = || Self::ALL.map(Self::name).join(", ");
+        let expected = || format!("choose {}", Self::ALL.map(Self::name).join(", "));
         let found = Self::ALL.into_iter().find(|times| times.name() == name);
         found.ok_or_else(|| Error::Syntax { what: "`times`", text: name, expected: expected() })
     }
