@@ -8,6 +8,7 @@ use super::coding::Asked;
 use super::found::{Found, TEXT_PER_VALUE};
 use super::note::ColumnNote;
 use super::{Code, CodedColumn, Distinct, Encoding, Role, Times};
+use crate::arrow::datatypes::DataType;
 use crate::dates::{self, TimeForm};
 use crate::kept_column::KeptValues;
 use crate::missing::Missing;
@@ -187,7 +188,10 @@ impl ColumnSearch {
     ) -> Result<Option<CodedColumn>> {
         let Searched { place, role, .. } = self.searched[at];
         let name = self.selected.column_name(place);
-        if let Some(code) = values.times.code(asked.times == Times::Cyclic).filter(|_| role.has_times()) {
+        let kind = &self.selected.table.schema().columns[self.selected.features[place]].kind;
+        // how long something took is in no part of a day
+        let cyclic = asked.times == Times::Cyclic && !matches!(kind, Kind::Time(DataType::Duration(_)));
+        if let Some(code) = values.times.code(cyclic).filter(|_| role.has_times()) {
             if values.times.is_ambiguous() {
                 notes.push(ColumnNote::DaysOrMonths { column: name.clone() });
             }
@@ -199,8 +203,7 @@ impl ColumnSearch {
         }
         if !role.has_values() {
             let column = self.selected.features[place];
-            let text = self.selected.table.schema().columns[column].kind == Kind::Text;
-            return match text && asked.named[place] {
+            return match *kind == Kind::Text && asked.named[place] {
                 true => Err(self.selected.table.wrong_type(column, "it holds no times; name it in `categories`")),
                 false => Ok(None),
             };
@@ -243,7 +246,7 @@ impl ColumnSearch {
     #[cold]
     fn missing(&self, column: usize, row: u64) -> Error {
         let remedy = match self.selected.missing {
-            Missing::Mean => "only numbers and times have a mean: choose `missing` indicator or `missing` drop",
+            Missing::Mean => "only numbers have a mean: choose `missing` indicator or `missing` drop",
             _ => "clean the data or choose `missing` indicator or `missing` drop",
         };
         self.selected.bad_category(self.searched[column].place, row, "missing".to_string(), remedy)

@@ -47,7 +47,10 @@ impl Table {
         }
         let all = !matches!(selection.categories, Categories::Few);
         let name = |column: &usize| &self.schema().columns[*column].name;
-        let named = features.iter().map(|column| all || selection.features.contains(name(column))).collect();
+        // text that is only looked at for times was not asked for as a category
+        let asked =
+            |(column, role): (&usize, &Role)| all && *role != Role::Time || selection.features.contains(name(column));
+        let named = features.iter().zip(&roles).map(asked).collect();
         // of a column that can be hashed nobody wants ten thousand features
         let limit = if all && selection.hash.is_none() { LABEL_LIMIT } else { CATEGORY_LIMIT };
         let Selection { hash, times, categories: wanted, .. } = selection.clone();

@@ -120,7 +120,7 @@ fn every_type() -> Vec<(&'static str, ArrayRef, [f64; 3])> {
 
 /// The value of a column in a row, or the error that names it as missing.
 fn cell(path: &Path, column: &str, row: u64) -> f64 {
-    let selection = Selection { rows: Some(row..row + 1), ..only(&[column]) };
+    let selection = Selection { rows: Some(row..row + 1), times: Times::None, ..only(&[column]) };
     match all(path, &selection) {
         Ok(whole) => whole.x[0],
         Err(Error::BadValue { value, row: at, .. }) if value == "missing" && at == row => f64::NAN,
