@@ -118,9 +118,11 @@ pub(crate) struct DataArgs {
     pub(crate) select: SelectArgs,
 }
 
+const KEPT: &str = "Missing, NaN or infinite values: keep, error or drop (the row) [default: keep]";
+
 /// A table to rewrite.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Table", mut_arg("missing", |arg| arg.value_parser(parse::missing_of_conversion)))]
+#[command(next_help_heading = "Table", mut_arg("missing", |arg| arg.value_parser(parse::missing_of_conversion).help(KEPT)))]
 pub(crate) struct ConvertDataArgs {
     /// Target columns, comma-separated, kept apart in .npy; FILE.npy for .npy tables
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name)]

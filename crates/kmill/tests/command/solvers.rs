@@ -239,7 +239,7 @@ fn two_views_and_directions_of_the_columns() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     ok(at, "generate friedman1 --rows 3000 -o t.parquet -q");
-    let views = "--features x0,x1,x2 --with x3,y --rank 60 --folds 3";
+    let views = "--features x0,x1,x2 --with x3,y --rank 40 --folds 3";
     let report = ok(at, &format!("fit cca t.parquet {views} -o m --json"));
     assert!(report["kernel"].as_str().unwrap().contains("on=[x0, x1, x2]"), "{report}");
     assert!(report["with_kernel"].as_str().unwrap().contains("on=[x3, y]"), "{report}");

@@ -89,8 +89,12 @@ fn svmlight_becomes_dense_and_missing_values_are_kept_where_asked() {
     std::fs::write(at.join("m.csv"), "a;b;t\n1;;x\n2;0,5;\n").unwrap();
     fails(at, "convert m.csv -o m.parquet --features a,b --where a>7", "no row fulfils");
     std::fs::write(at.join("m.csv"), "a;b;t\n1;;x\n;0.5;\n").unwrap();
-    fails(at, "convert m.csv -o m.parquet", "m.csv: row 0 (counted from 0), line 2, column \"b\" is missing");
-    ok(at, "convert m.csv -o m.parquet --missing keep -q");
+    fails(
+        at,
+        "convert m.csv -o m.parquet --missing error",
+        "m.csv: row 0 (counted from 0), line 2, column \"b\" is missing",
+    );
+    ok(at, "convert m.csv -o m.parquet -q");
     ok(at, "convert m.parquet -o n.csv --missing keep -q");
     assert_eq!(std::fs::read_to_string(at.join("n.csv")).unwrap(), "a,b,t\n1,,x\n,0.5,\n");
     ok(at, "convert m.csv --features t -o t.csv --missing drop -q");

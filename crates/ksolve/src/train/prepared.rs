@@ -183,7 +183,7 @@ fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOpt
         let what = if matches!(options.landmarks, LandmarkSource::Rows(_)) { "landmarks" } else { "candidates" };
         format!("there are only {candidates} {what}")
     } else {
-        format!("what they leave of the kernel matrix is rounding in {precision}")
+        format!("{got} suffice, what is left of the kernel matrix is rounding in {precision}")
     };
     resources.stages.warn(format!("rank reduced from {asked} to {got}: {why}"));
 }
