@@ -84,13 +84,21 @@ fn the_work_of_a_search_can_be_repeated() {
     let at = folder.path();
     disc(&at.join("t.csv"), 1500);
     let line = "tune any t.csv --target y --features x* --sample 800 --json -o";
-    // the time is over after the first step: no solver is tried, and the least of the ranks is taken
+    // the time is over after the first round, before there is a metric to compete with, and the least of the ranks is taken
     let hurried = ok(at, &format!("{line} m.safetensors --time 0.001s"));
     assert_eq!(hurried["repeat"], "--work 1,0 --ranks 500", "{hurried}");
-    let again = ok(at, &format!("{line} a.safetensors --work 1,0 --ranks 500 --threads 1"));
-    assert_eq!((&again["work"], &again["rows"]), (&hurried["work"], &hurried["rows"]));
     let bytes = |name: &str| std::fs::read(at.join(name)).unwrap();
-    assert!(bytes("m.safetensors") == bytes("a.safetensors"));
+    let repeated = |report: &serde_json::Value, work: &str| {
+        let again = ok(at, &format!("{line} a.safetensors --work {work} --ranks 500 --threads 1"));
+        assert_eq!((&again["work"], &again["rows"]), (&report["work"], &report["rows"]));
+        assert!(bytes("m.safetensors") == bytes("a.safetensors"), "{work}");
+    };
+    repeated(&hurried, "1,0");
+    // and in the middle of learning the first metric, and of the trials
+    let cut = ok(at, &format!("{line} m.safetensors --work 7,1 --ranks 500"));
+    assert_eq!((&cut["work"]["kernels"], &cut["work"]["solvers"]), (&7.into(), &1.into()), "{cut}");
+    assert_eq!((cut["learned"].as_array().unwrap().len(), cut["contenders"].as_array().unwrap().len() > 1), (7, true));
+    repeated(&cut, "7,1");
     let whole = ok(at, &format!("{line} w.safetensors --ranks 500"));
     assert!(whole["work"].is_null() && whole["history"].as_array().unwrap().len() > 8, "{whole}");
     refused(at, "tune any t.csv --target y --work 3 -o refused", 2, "such as 4,12");
