@@ -253,7 +253,7 @@ fn two_views_and_directions_of_the_columns() {
     ok(at, &format!("fit cca t.parquet {views} -o same --threads 1 --json"));
     assert!(std::fs::read(at.join("m")).unwrap() == std::fs::read(at.join("same")).unwrap(), "other bits");
     let card = ok(at, "inspect m --json");
-    assert_eq!(card["with"]["functions"], 60);
+    assert_eq!(card["with"]["functions"], 40);
     ok(at, "predict m t.parquet -o p.csv -q --json");
     let header = std::fs::read_to_string(at.join("p.csv")).unwrap().lines().next().unwrap().to_string();
     assert_eq!(header, "component_0,component_1,with_component_0,with_component_1");

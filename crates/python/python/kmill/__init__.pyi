@@ -82,6 +82,7 @@ class _Estimator:
         missing: str = ...,
         categories: str | list[str] | None = ...,
         hash: int | None = ...,
+        times: str | None = ...,
         sample_weight: str | None = ...,
         memory: int | str | None = ...,
         scratch: _Path | None = ...,
