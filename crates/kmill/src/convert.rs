@@ -22,9 +22,9 @@ use std::path::{Path, PathBuf};
     kmill convert table.parquet --target y -o table.npy      (target beside it, in table.y.npy)\n  \
     kmill convert table.npy --target table.y.npy -o back.parquet\n  \
     kmill convert a9a.svm --width 123 -o a9a.parquet\n  \
-    kmill convert export.csv --delimiter ';' --missing keep -o export.parquet\n\n\
+    kmill convert export.csv --delimiter ';' -o export.parquet\n\n\
     Columns keep their type: integers of every size become int64, text stays text where the format has it (.npy has\n\
-    not), and no integer is rounded. --missing keep leaves missing values missing; by default they stop the run.")]
+    not), and no integer is rounded. Missing values stay missing; --missing error stops the run at the first.")]
 pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub(crate) data: ConvertDataArgs,

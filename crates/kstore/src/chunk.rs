@@ -1,7 +1,7 @@
 //! A chunk of a file as a part of a tile: numbers, labels, and what is wrong with them.
 
 use crate::convert::{self, TILE};
-use crate::encoding::Coding;
+use crate::encoding::{Coding, TimeReader};
 use crate::kept_column::{KeptColumn, kept_as};
 use crate::labels::{Coder, Fault};
 use crate::missing::Missing;
@@ -33,8 +33,8 @@ impl<T: Real> TableRows<T> {
                 match self.time(slot) {
                     None => load_or_one(view, Positions::At(rows), loaded),
                     // what is no time is an error when it is read
-                    Some(time) => loaded.iter_mut().zip(rows).for_each(|(out, row)| {
-                        *out = if time.instant(view, *row as usize) == Ok(None) { f64::NAN } else { 1.0 };
+                    Some(_) => loaded.iter_mut().zip(rows).for_each(|(out, row)| {
+                        *out = if TimeReader::is_missing(view, *row as usize) { f64::NAN } else { 1.0 };
                     }),
                 }
                 bad.iter_mut().zip(loaded).for_each(|(bad, value)| *bad |= !value.is_finite());

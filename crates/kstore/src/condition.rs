@@ -1,9 +1,10 @@
 //! The parameters `where` and `rows`: which rows take part.
 
+use crate::dates::{self, TimeForm};
 use crate::schema::{Column, Kind};
 use crate::shown;
 use crate::source::{Positions, Values, View};
-use crate::{Error, Result, dates};
+use crate::{Error, Result};
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::path::Path;
@@ -138,7 +139,7 @@ impl Condition {
                     return Err(wrong(format!("`where` compares it with {other:?}; compare it with true or false")));
                 }
             },
-            Kind::Time(time) if number.is_none() => {
+            Kind::Time(time) if number.is_none() && dates::form(time) != TimeForm::Elapsed => {
                 let dated = || wrong(format!("`where` compares it with {:?}; write it like 2024-01-31", self.value));
                 let instant = dates::read(&self.value, dates::form(time)).ok_or_else(dated)?;
                 match instant.units(dates::per_day(time)) {

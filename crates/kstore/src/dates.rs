@@ -21,11 +21,13 @@ pub enum TimeForm {
     DayFirst,
     /// `12:30`, `12:30:59`: a time of day without a date.
     OfDay,
+    /// How long something took: durations that a file stores as such. No text is read as one.
+    Elapsed,
 }
 
 impl TimeForm {
     /// All of them, the first of several that a column may have in front.
-    pub(crate) const ALL: [Self; 4] = [Self::YearFirst, Self::MonthFirst, Self::DayFirst, Self::OfDay];
+    pub(crate) const ALL: [Self; 5] = [Self::YearFirst, Self::MonthFirst, Self::DayFirst, Self::OfDay, Self::Elapsed];
 }
 
 /// A moment: a day since 1970-01-01, and nanoseconds since it began. In UTC, where its time zone is known.
@@ -76,16 +78,23 @@ pub(crate) fn per_day(time: &DataType) -> i64 {
     }
 }
 
-/// The form that stands for a stored type: with a date, or a time of day.
+/// The form that stands for a stored type: with a date, a time of day, or a duration.
 pub(crate) fn form(time: &DataType) -> TimeForm {
-    if matches!(time, DataType::Time32(_) | DataType::Time64(_)) { TimeForm::OfDay } else { TimeForm::YearFirst }
+    match time {
+        DataType::Time32(_) | DataType::Time64(_) => TimeForm::OfDay,
+        DataType::Duration(_) => TimeForm::Elapsed,
+        _ => TimeForm::YearFirst,
+    }
 }
 
-/// The moment as ISO 8601 writes it: a date, with the time of day where it is not midnight; or a time of day.
+/// The moment as ISO 8601 writes it: a date, with the time of day where it is not midnight; a time of day; or a duration.
 pub(crate) fn shown(instant: Instant, form: TimeForm) -> String {
     let clock = || clock(instant.nanos / 1_000_000_000, TimeUnit::Second);
     match form {
         TimeForm::OfDay => clock(),
+        TimeForm::Elapsed => {
+            text(instant.day * DAY + instant.nanos / 1_000_000_000, &DataType::Duration(TimeUnit::Second))
+        }
         _ if instant.nanos == 0 => date(instant.day),
         _ => format!("{}T{}", date(instant.day), clock()),
     }
@@ -128,7 +137,7 @@ fn read_date(text: &str, form: TimeForm) -> Option<(i64, &str)> {
         TimeForm::DayFirst => ((c, c_digits), b, (a, a_digits)),
         TimeForm::MonthFirst if mark != '.' => ((c, c_digits), a, (b, b_digits)),
         TimeForm::YearFirst => ((a, a_digits), b, (c, c_digits)),
-        TimeForm::MonthFirst | TimeForm::OfDay => return None,
+        TimeForm::MonthFirst | TimeForm::OfDay | TimeForm::Elapsed => return None,
     };
     let year = match year_digits {
         4 => year,

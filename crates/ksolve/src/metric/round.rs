@@ -119,11 +119,16 @@ impl<T: Real> Rows<'_, T> {
             best = next;
         }
         // what is definite without one fold may not be so without another
+        let all = 0..gram.folds().len();
         for (place, lambda) in LAMBDAS.iter().enumerate().skip(best) {
-            let ridge = plan::ridge(gram.features(), &[*lambda], self.targets.centre());
-            let all = 0..gram.folds().len();
-            let surface = Surface::by_folds(gram, &ridge, &mut system, all, workers, observer)?;
-            if let Some(error) = surface.cells[0].cv_mse.filter(|error| error.is_finite()) {
+            let error = match errors[place].filter(|_| folds == all) {
+                Some(error) => Some(error),
+                None => {
+                    let ridge = plan::ridge(gram.features(), &[*lambda], self.targets.centre());
+                    Surface::by_folds(gram, &ridge, &mut system, all.clone(), workers, observer)?.cells[0].cv_mse
+                }
+            };
+            if let Some(error) = error.filter(|error| error.is_finite()) {
                 return Ok((place, error));
             }
         }

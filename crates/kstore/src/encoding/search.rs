@@ -8,7 +8,6 @@ use super::coding::Asked;
 use super::found::{Found, TEXT_PER_VALUE};
 use super::note::ColumnNote;
 use super::{Code, CodedColumn, Distinct, Encoding, Role, Times};
-use crate::arrow::datatypes::DataType;
 use crate::dates::{self, TimeForm};
 use crate::kept_column::KeptValues;
 use crate::missing::Missing;
@@ -189,9 +188,7 @@ impl ColumnSearch {
         let Searched { place, role, .. } = self.searched[at];
         let name = self.selected.column_name(place);
         let kind = &self.selected.table.schema().columns[self.selected.features[place]].kind;
-        // how long something took is in no part of a day
-        let cyclic = asked.times == Times::Cyclic && !matches!(kind, Kind::Time(DataType::Duration(_)));
-        if let Some(code) = values.times.code(cyclic).filter(|_| role.has_times()) {
+        if let Some(code) = values.times.code(asked.times == Times::Cyclic).filter(|_| role.has_times()) {
             if values.times.is_ambiguous() {
                 notes.push(ColumnNote::DaysOrMonths { column: name.clone() });
             }
@@ -211,7 +208,7 @@ impl ColumnSearch {
         if asked.is_usual() {
             self.refuse_odd_numbers(place, values)?;
         }
-        let alone = asked.is_usual() && !asked.named[place] && asked.hash.is_none() && values.is_identifier(rows);
+        let alone = asked.is_usual() && !asked.named[place] && values.is_identifier(rows);
         let code = match (values.more || alone, asked.hash) {
             (false, _) => Code::Values(values.sorted()),
             (true, Some(buckets)) => Code::Buckets(buckets),

@@ -167,13 +167,17 @@ impl TimeReader {
         }
     }
 
+    /// True for a row without a moment.
+    pub(crate) fn is_missing(view: &View<'_>, row: usize) -> bool {
+        view.is_null(row) || view.text(row).is_some_and(missing::is_word)
+    }
+
     /// The moment in a row, `None` where it is missing; a text that is no time in the form of the column as an error.
     pub(crate) fn instant(&self, view: &View<'_>, row: usize) -> Result<Option<Instant>, String> {
-        if view.is_null(row) {
+        if Self::is_missing(view, row) {
             return Ok(None);
         }
         match (view.text(row), view.integer(row).map(i64::try_from)) {
-            (Some(text), _) if missing::is_word(text) => Ok(None),
             (Some(text), _) => match dates::read(text, self.form) {
                 Some(instant) => Ok(Some(instant)),
                 None => Err(format!("{:?}", crate::shown::short(text))),
@@ -187,7 +191,7 @@ impl TimeReader {
 /// What was found of the values of a column that may hold times: for each form in which all of them can be read, their range.
 #[derive(Clone, Debug)]
 pub(crate) struct TimesFound {
-    spans: [Option<Span>; 4],
+    spans: [Option<Span>; TimeForm::ALL.len()],
     /// Rows with a word for a missing value.
     pub(crate) words: u64,
 }
@@ -219,6 +223,8 @@ impl Span {
     fn cycles(&self, form: TimeForm) -> Vec<Cycle> {
         let spread = |at: usize| self.phases[at][1] - self.phases[at][0];
         let through = |(at, cycle): &(usize, Cycle)| match form {
+            // how long something took is in no part of a day
+            TimeForm::Elapsed => false,
             TimeForm::OfDay => *cycle == Cycle::Hour && spread(*at) >= MOST_OF_A_DAY,
             _ => self.greatest - self.least >= cycle.days() && spread(*at) >= SPREAD,
         };
@@ -228,7 +234,7 @@ impl Span {
 
 impl Default for TimesFound {
     fn default() -> Self {
-        Self { spans: [Some(Span::EMPTY); 4], words: 0 }
+        Self { spans: [Some(Span::EMPTY); TimeForm::ALL.len()], words: 0 }
     }
 }
 

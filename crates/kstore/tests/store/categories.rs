@@ -187,6 +187,7 @@ fn text_that_differs_in_nearly_every_row_is_no_feature_unless_it_is_asked_for() 
     let identifier = open(100, 99);
     let (count, told) = features(&identifier, &wanted);
     assert!(count == 1 && told.contains("column city is left out: it has 99 values, and nearly every row"), "{told}");
+    assert_eq!(features(&identifier, &Selection { hash: Some(16), ..wanted.clone() }), (17, String::new()));
     // of few rows, and where values come again, nothing is left out
     assert_eq!(features(&open(40, 40), &wanted), (41, String::new()));
     assert_eq!(features(&open(100, 90), &wanted), (91, String::new()));
