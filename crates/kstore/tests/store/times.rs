@@ -254,6 +254,15 @@ fn a_text_that_is_no_time_is_told_and_conditions_know_dates() {
         groups_of(2),
     );
     let table = Table::open(&[path]).unwrap();
+    let took: ArrayRef = Arc::new(DurationSecondArray::from(vec![60, 3600]));
+    let lasting = Table::from_batches(vec![batch(&[("took", took)])]).unwrap();
+    let filter = |text| {
+        let filter = Some(Condition::parse(text).unwrap());
+        Selection { features: names(&["took"]), filter, ..Selection::default() }
+    };
+    let error = lasting.select(&filter("took > 2024-01-31")).unwrap_err().to_string();
+    assert!(error.contains("2024-01-31") && !error.contains("write it like"), "a date is no duration: {error}");
+    assert!(lasting.select(&filter("took > 60")).is_ok());
     for (condition, expected) in [
         ("date >= 1970-01-01", &[1.0, 2.0, 3.0][..]),
         ("date < 1970-01-01T00:00:00.0005", &[0.0, 1.0]),
