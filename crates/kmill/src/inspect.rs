@@ -322,6 +322,10 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         && ksolve::job::is_model(path)
     {
         let bytes = std::fs::metadata(path).map_err(kstore::Error::io("read", path))?.len();
+        // the file, the model, and the functions that are made of it
+        let held = 3 * usize::try_from(bytes).unwrap_or(usize::MAX / 3);
+        let plan = Plan::process("inspection", run.memory, run.threads, 0);
+        plan.term("the model", held, "fit a model of lower `rank`").check()?;
         let predictor = open::load(path, &run)?;
         let (card, metric, components) = (predictor.card().clone(), predictor.metric(), predictor.components());
         let (model, nodes, lambda_convention) = (path.clone(), predictor.nodes(), ksolve::job::LAMBDA);
