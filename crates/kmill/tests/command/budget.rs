@@ -162,7 +162,7 @@ fn a_cell_that_is_too_long_is_refused_within_the_budget() {
         }
         let said = String::from_utf8_lossy(&child.wait_with_output().unwrap().stderr).into_owned();
         assert!(said.contains("a row of at most 16777216 bytes"), "{said}");
-        assert!(most <= SMALLEST, "peak {most}");
+        assert!(most <= 26 * MIB, "peak {most}");
     }
 }
 
