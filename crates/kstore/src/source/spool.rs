@@ -4,9 +4,8 @@
 //! operating system removes that file when the table is dropped or the process ends. *Bytes on disk*: those of the plain text.
 
 #[cfg(feature = "compressed")]
-use super::STDIN;
 use super::{Extended, Format};
-use super::{Identity, TableFile, TextOptions, by_extension, by_magic, known};
+use super::{Identity, STDIN, TableFile, TextOptions, by_extension, by_magic, known};
 use crate::{Error, Result};
 use std::fs::File;
 use std::io::{Read, Seek, Write};

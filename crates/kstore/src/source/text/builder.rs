@@ -1,15 +1,12 @@
 //! Columns of a chunk of text, value by value.
 
+use super::table::{CHUNK_BYTES, CHUNK_ROWS};
 use crate::arrow::array::{
     ArrayRef, BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, StringViewArray, UInt64Builder,
 };
 use crate::schema::{Column, Kind};
 use crate::source::View;
 use std::sync::Arc;
-
-pub(crate) const CHUNK_ROWS: usize = 4096;
-/// Bytes of text after which a chunk ends, so that long rows make short chunks.
-pub(super) const CHUNK_BYTES: usize = 1 << 20;
 
 /// The narrowest type that all values of a column so far have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

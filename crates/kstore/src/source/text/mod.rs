@@ -11,14 +11,13 @@ mod records;
 mod row_starts;
 mod table;
 
-pub(crate) use builder::CHUNK_ROWS;
 #[cfg(any(feature = "csv", feature = "jsonl"))]
 pub(crate) use builder::{Builder, Builders, Guess};
 #[cfg(any(feature = "svmlight", feature = "jsonl"))]
 pub(crate) use lines::LineScanner;
 pub(crate) use records::{BLOCK_BYTES, Record, Records, RowStart, Scanner};
 pub(crate) use row_starts::RowStarts;
-pub(crate) use table::{Refused, TextChunk, TextFormat, TextTable, Wrong};
+pub(crate) use table::{CHUNK_ROWS, Refused, TextChunk, TextFormat, TextTable, Wrong};
 
 /// Most columns of a text table. A line with more is damage, or data so sparse that dense rows are the wrong tool.
 pub(crate) const COLUMN_LIMIT: usize = 100_000;

@@ -1,6 +1,5 @@
 //! A table written as text, whatever the format: where its rows are, and a cursor over them.
 
-use super::builder::{CHUNK_BYTES, CHUNK_ROWS};
 use super::records::{RECORD_LIMIT, RecordError};
 use super::{Record, Records, RowStart, RowStarts, Scanner};
 use crate::schema::{Column, Kind, Schema};
@@ -12,6 +11,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+
+/// Most rows of a chunk.
+pub(crate) const CHUNK_ROWS: usize = 4096;
+/// Bytes of text after which a chunk ends, so that long rows make short chunks.
+pub(super) const CHUNK_BYTES: usize = 1 << 20;
 
 /// What one format of text knows about its rows.
 pub(crate) trait TextFormat: Debug + Send + Sync {
