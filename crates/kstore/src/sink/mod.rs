@@ -9,7 +9,6 @@ mod column;
 pub(crate) mod csv;
 #[cfg(feature = "ipc")]
 pub(crate) mod ipc;
-#[cfg(feature = "csv")]
 #[cfg(feature = "npy")]
 pub(crate) mod npy;
 #[cfg(feature = "parquet")]
