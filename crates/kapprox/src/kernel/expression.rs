@@ -44,7 +44,7 @@ pub enum Expression {
 }
 
 impl Spec {
-    /// The expression as a tree; `None` where a parameter still waits for a median or a number of features, or columns for their names.
+    /// The expression as a tree; `None` where a parameter still waits for a length or a number of features, or columns for their names.
     pub fn expression(&self) -> Option<Expression> {
         tree(&self.0)
     }
@@ -68,7 +68,7 @@ fn kernel(call: &Call) -> Option<Expression> {
     let number = |value: &Value| match value {
         Value::Number(number) => Some(vec![*number]),
         Value::Each(numbers) => Some(numbers.clone()),
-        Value::Share(_) | Value::Median => None,
+        Value::Share(_) | Value::Median | Value::Auto => None,
     };
     let named = call.family.parameters.iter().zip(&call.values);
     let parameters = named.map(|(parameter, value)| Some((parameter.name, number(value)?))).collect::<Option<_>>()?;

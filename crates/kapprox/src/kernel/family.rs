@@ -188,11 +188,11 @@ impl KernelParameter {
 
     /// True for a length scale: only those have a median.
     pub(crate) fn is_length(&self) -> bool {
-        self.default == Value::Median
+        matches!(self.default, Value::Median | Value::Auto)
     }
 }
 
-/// A parameter as written: a number, a list of numbers, or the word `median`.
+/// A parameter as written: a number, a list of numbers, or one of the words `median` and `auto`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A finite number.
@@ -204,6 +204,8 @@ pub enum Value {
     Share(f64),
     /// The median distance between the points of a sample.
     Median,
+    /// A length that predicts well, found from a target as a multiple of the median; the median where there is no target.
+    Auto,
 }
 
 /// The numbers a parameter may be. All are finite.
@@ -260,7 +262,7 @@ pub(super) const GAMMA: &str = "gamma";
 
 pub(super) const SIGMA: KernelParameter = KernelParameter {
     name: "sigma",
-    default: Value::Median,
+    default: Value::Auto,
     range: Range::Positive,
     reason: "it is a length that distances are divided by",
 };

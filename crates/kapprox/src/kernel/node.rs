@@ -130,7 +130,11 @@ impl Node {
 impl Call {
     /// The distance whose median a parameter asks for; `None` where no parameter does.
     pub(super) fn median(&self) -> Option<Distance> {
-        self.family.metric.filter(|_| self.values.contains(&Value::Median))
+        self.family.metric.filter(|_| self.values.contains(&Value::Median) || self.is_auto())
+    }
+
+    pub(super) fn is_auto(&self) -> bool {
+        self.values.contains(&Value::Auto)
     }
 
     /// The columns it looks at, once they are found; `None` for all.
@@ -163,7 +167,7 @@ impl Call {
     pub(super) fn listed(&self) -> Option<usize> {
         self.values.iter().find_map(|value| match value {
             Value::Each(list) => Some(list.len()),
-            Value::Number(_) | Value::Share(_) | Value::Median => None,
+            Value::Number(_) | Value::Share(_) | Value::Median | Value::Auto => None,
         })
     }
 
@@ -179,7 +183,7 @@ impl Call {
             _ => {
                 let number = |value: &Value| match value {
                     Value::Number(number) => *number,
-                    Value::Each(_) | Value::Share(_) | Value::Median => f64::NAN,
+                    Value::Each(_) | Value::Share(_) | Value::Median | Value::Auto => f64::NAN,
                 };
                 (self.family.build)(text, &self.values.iter().map(number).collect::<Vec<_>>())
             }
@@ -255,6 +259,7 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Median => f.write_str("median"),
+            Self::Auto => f.write_str("auto"),
             Self::Share(number) => write!(f, "{}/d", Self::Number(*number)),
             Self::Each(numbers) => {
                 f.write_str("[")?;

@@ -272,7 +272,7 @@ impl Parser<'_> {
     fn value(&mut self, family: &KernelFamily, parameter: &KernelParameter) -> Result<Value> {
         self.skip_space();
         let start = self.at;
-        let KernelParameter { name, default, range, reason } = parameter;
+        let KernelParameter { name, range, reason, .. } = parameter;
         if self.take_any(&['[']) {
             if family.each.is_none() {
                 return self.fail_at(start, format!("{name} of {} is one number, not a list", family.name));
@@ -281,10 +281,10 @@ impl Parser<'_> {
         }
         if self.peek().is_some_and(is_name) {
             let word = self.name();
-            // only length scales have a median, and those are the parameters that default to it
-            return match (word.as_str(), default) {
-                ("median", Value::Median) => Ok(Value::Median),
-                ("median", _) => self.fail_at(start, format!("{name} of {} cannot be median", family.name)),
+            return match word.as_str() {
+                "median" if parameter.is_length() => Ok(Value::Median),
+                "auto" if parameter.is_length() => Ok(Value::Auto),
+                "median" | "auto" => self.fail_at(start, format!("{name} of {} cannot be {word}", family.name)),
                 _ => self.fail_at(start, format!("{name} must be a number {range}, got '{word}'")),
             };
         }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// factor   = number | "(" sum ")" | function "(" sum [ "," parameter "=" number ] ")" | name [ "(" [ argument { "," … } ] ")" ]
 /// function = "exp" | "power" | "normalised" | "mean"
 /// argument = parameter "=" value | "on" "=" columns
-/// value    = number [ "/" "d" ] | "median" | "[" number { "," number } "]"
+/// value    = number [ "/" "d" ] | "median" | "auto" | "[" number { "," number } "]"
 /// columns  = part | "[" part { "," part } "]"
 /// part     = column [ ".." column ]
 /// column   = what stands before white space and , ( ) [ ] " .. | '"' anything, with "" for a quote '"'
@@ -62,7 +62,7 @@ pub struct Spec(pub(super) Node);
 const UNCOUNTED: &str = "the number of features is not known yet: resolve_columns counts them";
 
 impl Default for Spec {
-    /// The kernel `gaussian(sigma=median)`.
+    /// The kernel `gaussian(sigma=auto)`.
     fn default() -> Self {
         let family = &gaussian::FAMILY;
         let values = family.parameters.iter().map(|p| p.default.clone()).collect();
@@ -166,14 +166,20 @@ impl Spec {
         self.0.map(&mut |call| resolve(call)).map(Self)
     }
 
-    /// Whether any parameter is `median`, so that [`resolve_median`](Self::resolve_median) must come before
+    /// Whether any parameter is `median` or `auto`, so that [`resolve_median`](Self::resolve_median) must come before
     /// [`build`](Self::build).
     pub fn needs_median(&self) -> bool {
         self.0.calls().iter().any(|call| call.median().is_some())
     }
 
-    /// The expression with a number for each `median`: the median distance over all pairs of rows of `sample`
-    /// (n x d, of 1,000 evenly spaced rows if there are more), in the metric of the kernel it stands in and over the
+    /// Whether any length is `auto`: it is found by whoever knows a target, among multiples of the median
+    /// ([`resolve_lengths`](Self::resolve_lengths)).
+    pub fn is_auto(&self) -> bool {
+        self.0.calls().into_iter().any(Call::is_auto)
+    }
+
+    /// The expression with a number for each `median`, and for each `auto` the median too: the median distance over all pairs of rows
+    /// of `sample` (n x d, of 1,000 evenly spaced rows if there are more), in the metric of the kernel it stands in and over the
     /// columns that this kernel looks at.
     ///
     /// If that median is 0, the median of the distances that are not 0; if all are 0, 1. Costs at most 500,000 d
@@ -182,6 +188,14 @@ impl Spec {
     /// # Errors
     /// [`Error::NotFinite`] if a distance is not finite, [`Error::Spec`] if columns have not been resolved.
     pub fn resolve_median(&self, sample: MatRef<'_, f64>) -> Result<Self> {
+        Ok(self.resolve_lengths(sample, &[1.0])?.swap_remove(0))
+    }
+
+    /// For each factor the expression as [`resolve_median`](Self::resolve_median) has it, with each `auto` that many medians long.
+    ///
+    /// # Errors
+    /// Those of [`resolve_median`](Self::resolve_median).
+    pub fn resolve_lengths(&self, sample: MatRef<'_, f64>, factors: &[f64]) -> Result<Vec<Self>> {
         self.require_columns()?;
         let mut known = Vec::new();
         let mut median = |call: &Call, metric| {
@@ -200,13 +214,17 @@ impl Spec {
             known.push((key, median));
             Ok::<f64, Error>(median)
         };
-        let mut resolve = |call: &Call| {
+        let mut resolve = |call: &Call, factor: f64| {
             let Some(metric) = call.median() else { return Ok(call.clone()) };
-            let number = Value::Number(median(call, metric)?);
-            let value = |value: &Value| if *value == Value::Median { number.clone() } else { value.clone() };
+            let median = median(call, metric)?;
+            let value = |value: &Value| match value {
+                Value::Median => Value::Number(median),
+                Value::Auto => Value::Number((factor * median).clamp(f64::MIN_POSITIVE, f64::MAX)),
+                other => other.clone(),
+            };
             Ok(Call { values: call.values.iter().map(value).collect(), ..call.clone() })
         };
-        self.0.map(&mut |call| resolve(call)).map(Self)
+        factors.iter().map(|factor| self.0.map(&mut |call| resolve(call, *factor)).map(Self)).collect()
     }
 
     /// The expression with every length scale, those parameters that can be `median`, multiplied by `factor`. Kernels
@@ -220,10 +238,10 @@ impl Spec {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Spec`] if a `median` has not been resolved, [`Error::NotFinite`] for a product that is no length.
+    /// [`Error::Spec`] if a length has not been resolved, [`Error::NotFinite`] for a product that is no length.
     pub fn stretched(&self, factor: f64) -> Result<Self> {
         if self.needs_median() {
-            return Err(self.open("median", "median has no value yet: it is resolved on a sample of the rows"));
+            return Err(self.unresolved());
         }
         let stretch = |value: &f64| {
             let length = value * factor;
@@ -262,7 +280,7 @@ impl Spec {
         let Node::Call(Call { family, values, columns: None }) = &self.0 else { return None };
         let number = |value: &Value| match value {
             Value::Number(number) => Some(*number),
-            Value::Each(_) | Value::Share(_) | Value::Median => None,
+            Value::Each(_) | Value::Share(_) | Value::Median | Value::Auto => None,
         };
         Some((family.explicit?, values.iter().map(number).collect::<Option<_>>()?))
     }
@@ -329,11 +347,11 @@ impl Spec {
     /// Builds the kernel of the expression.
     ///
     /// # Errors
-    /// [`Error::Spec`] if columns or a `median` have not been resolved.
+    /// [`Error::Spec`] if columns or a length have not been resolved.
     pub fn build(&self) -> Result<Arc<dyn AnyKernel>> {
         self.require_columns()?;
         if self.needs_median() {
-            return Err(self.open("median", "median has no value yet: it is resolved on a sample of the rows"));
+            return Err(self.unresolved());
         }
         Ok(self.0.build())
     }
@@ -348,6 +366,11 @@ impl Spec {
             return Err(self.open("/d", UNCOUNTED));
         }
         Ok(())
+    }
+
+    fn unresolved(&self) -> Error {
+        let word = if self.is_auto() { "auto" } else { "median" };
+        self.open(word, &format!("{word} has no value yet: it is resolved on a sample of the rows"))
     }
 
     /// The error for an expression in which `what` is not resolved yet.

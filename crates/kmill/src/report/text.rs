@@ -54,6 +54,7 @@ impl FitReport {
             Some(_) => ("distances", DISTANCES.to_string()),
             None => ("kernel", kernel(&fit.kernel)),
         }];
+        facts.extend(fit.length.iter().map(|length| ("length", length.to_string())));
         facts.extend(fit.with_kernel.iter().map(|with| ("with kernel", kernel(with))));
         facts.extend(fit.metric.iter().map(|metric| ("metric", described(metric))));
         facts.extend(fit.metric.iter().filter(|_| !whole).map(|metric| ("features", most_important(metric))));

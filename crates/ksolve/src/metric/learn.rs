@@ -196,7 +196,7 @@ fn forms(form: MetricForm, d: usize, options: &TrainOptions) -> Vec<MetricForm> 
 }
 
 /// An observer of the fits on the sample, which shows none of them and hears the wish for a stop.
-struct Silent<'a>(&'a dyn Observer);
+pub(super) struct Silent<'a>(pub(super) &'a dyn Observer);
 
 impl Stages for Silent<'_> {
     fn stage<'a>(&'a self, _: &str, _: Option<u64>) -> Box<dyn Observer + 'a> {

@@ -23,6 +23,7 @@
 
 mod lbfgs;
 mod learn;
+mod length;
 mod likelihood;
 mod marginal;
 mod plan;
@@ -31,7 +32,9 @@ mod search;
 mod series;
 
 pub(crate) use learn::{Learned, MetricRequest, as_text, draw, settle};
-pub(crate) use plan::{folds, plan as planned, sampled, stage};
+pub use length::LengthReport;
+pub(crate) use length::settle_length;
+pub(crate) use plan::{folds, length_stage, plan as planned, sampled, stage};
 pub use search::RoundReport;
 pub(crate) use search::behind;
 pub(crate) use series::{BLOCKS, instead_of, warning as warning_of_series};

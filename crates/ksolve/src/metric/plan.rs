@@ -26,6 +26,10 @@ const SAMPLED: usize = 10_000;
 /// Most numbers of the sample: with more than 400 features it has fewer rows.
 const NUMBERS: usize = 4_000_000;
 
+/// Rows and landmarks of the fits that tell length scales apart.
+const LENGTH_ROWS: usize = 2_000;
+const LENGTH_RANK: usize = 300;
+
 /// The systems of the fits, at one rank, for targets less their centre.
 pub(super) fn ridge(rank: usize, lambdas: &[f64], target_centre: Vec<f64>) -> RidgeOptions {
     RidgeOptions { ranks: vec![rank], lambdas: lambdas.to_vec(), intercept: Intercept::default(), target_centre }
@@ -69,35 +73,61 @@ pub(crate) fn stage<T: Real>(work: &FitRequest<'_>) -> Result<Option<Stage>> {
 }
 
 pub(crate) fn plan<T: Real>(training: &TrainOptions, outer: &ProblemSize, budget: usize) -> Result<Plan> {
-    let inner = options(training);
     let ProblemSize { n, columns: d, t, element, threads, .. } = *outer;
-    let rows = usize::try_from(n).unwrap_or(usize::MAX);
-    let map = inner.map.shape(MapRequest { d, rank: RANK, rows, element })?;
     let folds = outer.folds.max(FOLDS);
-    let shape = ProblemSize {
-        d,
-        moment_columns: t,
-        map,
-        folds,
-        ranks: 1,
-        candidates: None,
-        scheme: 0,
-        keeps: false,
-        ..outer.clone()
-    };
-    let ridge = ridge(RANK, &LAMBDAS, vec![0.0; t]);
-    let last =
-        |cut: PassShape| solve(&shape, cut, budget).term("systems of the metric", ridge.solve_bytes(shape.map.p), "");
-    let cut = cut_of::<T>(d);
-    let most = plans::<T>(&shape, &last, cut, budget).into_iter().max_by_key(Plan::bytes);
+    let shape = ProblemSize { folds, d, ..fits_of(&options(training), outer, n)? };
     let fewer = "read fewer columns (`features`), or leave `metric` out";
     let held = sampled(n, d);
-    let plan = Plan { what: "metric".to_string(), ..most.unwrap_or_else(|| last(cut)) };
-    Ok(plan
+    Ok(largest::<T>("metric", &shape, cut_of::<T>(d), budget)
         .term("sampled rows", held.saturating_mul(3 * (d * element + 40) + 16 * (t + 1)), fewer)
         .term("gradients", OuterProducts::scratch_bytes(shape.map.p, d, threads), fewer)
         .term("products of gradients", 8 * Products::bytes(d), fewer)
         .term("marginal likelihood", likelihood::bytes(held, d, t), fewer))
+}
+
+/// The sizes of fits with these options on n rows.
+fn fits_of(inner: &TrainOptions, outer: &ProblemSize, n: u64) -> Result<ProblemSize> {
+    let (ProblemSize { d, element, t, .. }, rows) = (outer.clone(), usize::try_from(n).unwrap_or(usize::MAX));
+    let map = inner.map.shape(MapRequest { d, rank: inner.rank, rows, element })?;
+    let sizes = ProblemSize { n, moment_columns: t, map, folds: 1, ranks: 1, ..outer.clone() };
+    Ok(ProblemSize { candidates: None, scheme: 0, keeps: false, ..sizes })
+}
+
+/// What fits of these sizes hold, in the stage that needs most.
+fn largest<T: Real>(what: &str, shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
+    let ridge = ridge(shape.map.p, &LAMBDAS, vec![0.0; shape.t]);
+    let systems = format!("systems of the {what}");
+    let last = |cut: PassShape| solve(shape, cut, budget).term(&systems, ridge.solve_bytes(shape.map.p), "");
+    let most = plans::<T>(shape, &last, cut, budget).into_iter().max_by_key(Plan::bytes);
+    Plan { what: what.to_string(), ..most.unwrap_or_else(|| last(cut)) }
+}
+
+/// The stage that finds the length scale; `None` where none is to be found.
+pub(crate) fn length_stage<T: Real>(work: &FitRequest<'_>, cut: PassShape) -> Result<Option<Stage>> {
+    let (options, outer) = (&*work.options, &work.shape);
+    if !options.finds_length() {
+        return Ok(None);
+    }
+    let held = length_rows(outer.n, outer.d);
+    let shape = fits_of(&length_options(options, held), outer, held as u64)?;
+    let row = 3 * (outer.d * outer.element + 40) + 16 * (outer.t + 1);
+    let plan = largest::<T>("length scale", &shape, PassShape { gram_lanes: 1, ..cut }, work.resources.memory).term(
+        "sampled rows",
+        held.saturating_mul(row),
+        "give the length of the `kernel`, such as gaussian(sigma=2)",
+    );
+    Ok(Some(Stage { plan, passes: 2 }))
+}
+
+/// The options of the fits that tell length scales apart on so many rows.
+pub(super) fn length_options(training: &TrainOptions, rows: usize) -> TrainOptions {
+    let rank = training.rank.min(LENGTH_RANK).min(rows.div_ceil(2));
+    TrainOptions { rank, ranks: vec![rank], folds: FoldSpec::None, ..options(training) }
+}
+
+/// Number of rows that tell length scales apart, of n rows with d features.
+pub(super) fn length_rows(n: u64, d: usize) -> usize {
+    sampled(n, d).min(LENGTH_ROWS)
 }
 
 /// Number of rows of the sample of n rows with d features.

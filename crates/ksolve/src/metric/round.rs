@@ -3,7 +3,7 @@
 
 use super::plan::{self, LAMBDAS};
 use crate::features::GRAM;
-use crate::prepare::landmarks::Mapping;
+use crate::prepare::landmarks::{Mapped, Mapping};
 use crate::request::{MetricForm, PassShape, Resources, TrainOptions};
 use crate::solver::outer_products::{OuterProducts, Products};
 use crate::solver::ridge::system::System;
@@ -71,10 +71,14 @@ impl<T: Real> Rows<'_, T> {
         Ok(values)
     }
 
-    /// Fits at the best lambda around that of the place `near`.
-    pub(super) fn fit(&self, metric: Option<Arc<Metric>>, kernel: &Spec, near: usize) -> Result<Round<T>> {
+    /// A map for the kernel, the moments of its features, and who watches the pass that summed these.
+    fn moments(
+        &self,
+        metric: Option<&Arc<Metric>>,
+        kernel: &Spec,
+    ) -> Result<(Mapped<T>, GramState, Box<dyn Observer + '_>)> {
         let options = TrainOptions { kernel: kernel.clone(), ..self.options.clone() };
-        let (source, workers) = (self.through(metric.as_ref()), self.resources.workers);
+        let source = self.through(metric);
         let Self { n, reading, cut, resources, .. } = *self;
         let mapped = Mapping { source: &source, n, reading, options: &options, cut, resources }.map()?;
         let observer = self.resources.stages.stage(GRAM, Some(self.n));
@@ -82,6 +86,21 @@ impl<T: Real> Rows<'_, T> {
         let fold = RidgeFold::new(&*mapped.map, self.folds, self.targets).with_bin(self.cut.tile).without_certificate();
         let pass = self.cut.pass(self.cut.gram_lanes, self.resources, &*observer);
         let gram = pass.resume(GRAM, &source, &fold)?.0.gram;
+        Ok((mapped, gram, observer))
+    }
+
+    /// The least generalised cross-validation over the lambdas, of the features as they are; `None` where no lambda has one.
+    pub(super) fn gcv(&self, kernel: &Spec) -> Result<Option<f64>> {
+        let (_, gram, observer) = self.moments(None, kernel)?;
+        let ridge = plan::ridge(gram.features(), &LAMBDAS, self.targets.centre());
+        let surface = Surface::compute(&gram, &ridge, self.resources.workers, &*observer)?;
+        Ok(surface.cells.iter().filter_map(|cell| cell.gcv).min_by(f64::total_cmp))
+    }
+
+    /// Fits at the best lambda around that of the place `near`.
+    pub(super) fn fit(&self, metric: Option<Arc<Metric>>, kernel: &Spec, near: usize) -> Result<Round<T>> {
+        let (mapped, gram, observer) = self.moments(metric.as_ref(), kernel)?;
+        let workers = self.resources.workers;
         let (lambda, error) = self.lambda(&gram, near, &*observer)?;
         drop(observer);
         let (rank, ridge) = (gram.features(), plan::ridge(gram.features(), &[], self.targets.centre()));

@@ -292,8 +292,18 @@ fn check<T: Real>(kernel: &Spec, block: &RowBlock<'_, T>) -> kapprox::Result<()>
 
 /// Fills in the median distance of the first candidates in the order of their keys: a uniform sample.
 pub(crate) fn settle<T: Real>(kernel: &Spec, sample: &RowSample<T>, seed: u64) -> Result<Spec> {
+    Ok(settle_lengths(kernel, sample, seed, &[1.0])?.swap_remove(0))
+}
+
+/// For each factor the kernel with medians of these rows as [`settle`] has it, and so many of them for each length that is `auto`.
+pub(crate) fn settle_lengths<T: Real>(
+    kernel: &Spec,
+    sample: &RowSample<T>,
+    seed: u64,
+    factors: &[f64],
+) -> Result<Vec<Spec>> {
     if !kernel.needs_median() {
-        return Ok(kernel.clone());
+        return Ok(vec![kernel.clone(); factors.len()]);
     }
     let keys = Stream::new(seed, Purpose::Median, 0);
     let mut order: Vec<usize> = (0..sample.len()).collect();
@@ -302,7 +312,7 @@ pub(crate) fn settle<T: Real>(kernel: &Spec, sample: &RowSample<T>, seed: u64) -
     let d = sample.d;
     let wide: Vec<f64> =
         order.iter().flat_map(|i| &sample.x[i * d..(i + 1) * d]).map(|v| kstore::Real::to_f64(*v)).collect();
-    Ok(kernel.resolve_median(MatRef::from_row_major_slice(&wide, order.len(), d))?)
+    Ok(kernel.resolve_lengths(MatRef::from_row_major_slice(&wide, order.len(), d), factors)?)
 }
 
 fn unknown_scheme(name: &str) -> Error {

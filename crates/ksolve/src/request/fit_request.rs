@@ -39,7 +39,8 @@ impl FitRequest<'_> {
         let options = &self.options;
         let scheme = options.landmarks.scheme().filter(|_| !options.map.is_without_rows());
         let (chooses, views) = (scheme.is_some(), 1 + u64::from(options.with.is_some()));
-        let samples = options.candidates.is_some() && chooses || options.kernel.needs_median();
+        let median = options.kernel.needs_median() && !options.finds_length();
+        let samples = options.candidates.is_some() && chooses || median;
         let rounds = match scheme.filter(|_| options.candidates.is_none()).map(|scheme| scheme.effort) {
             None => 0,
             Some(Effort::Draw) => 1,

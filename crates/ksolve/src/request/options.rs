@@ -102,7 +102,7 @@ pub struct TrainOptions {
     pub scaling: Scaling,
     /// The metric before the kernel.
     pub metric: MetricSource,
-    /// The kernel; a median still to be taken is taken on a sample.
+    /// The kernel; a length still to be found is found on a sample.
     pub kernel: Spec,
     /// The kernel of a second view, whose features stand behind those of `kernel`; `None` for one view.
     pub with: Option<Spec>,
@@ -143,6 +143,11 @@ impl TrainOptions {
             folds: FoldSpec::None,
             seed: 0,
         }
+    }
+
+    /// True where a length of the kernel is found from the target before the fit; a search for a metric finds it itself.
+    pub(crate) fn finds_length(&self) -> bool {
+        self.kernel.is_auto() && self.task.has_target() && !matches!(self.metric, MetricSource::Learned(_))
     }
 
     /// Refuses options that the map cannot follow.

@@ -123,7 +123,8 @@ pub(crate) fn forecast<T: Real>(
     for options in &own {
         let [choosing, making] =
             FitRequest::new::<T>(selected, options, resources, known, &MapFeatures)?.passes_of_map();
-        passes[1] += choosing;
+        // a length that a fit would find is the median here, of a sample of its own where landmarks need none
+        passes[1] += choosing + u64::from(options.finds_length() && options.candidates.is_none());
         passes[2] += making;
     }
     let stage = |(plan, passes): (kstore::Plan, u64)| {

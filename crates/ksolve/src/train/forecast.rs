@@ -22,15 +22,15 @@ pub(super) fn own_folds<'a, T: Real>(options: &'a TrainOptions, solver: &dyn Sol
     }
 }
 
-/// The stages of a run: those of the solver, and behind the statistics the learning of a metric, where one is learned.
+/// The stages of a run: those of the solver, and behind the statistics the learning of a metric or the search for a length scale.
 pub(super) fn all_stages<T: Real>(
     solver: &dyn Solver<T>,
     view: RowAccess,
     work: &FitRequest<'_>,
 ) -> Result<(PassShape, Vec<Stage>)> {
     let (cut, mut stages) = solver.stages(view, work)?;
-    let metric = metric::stage::<T>(work)?;
-    stages.splice(1..1, metric);
+    let found = metric::stage::<T>(work)?.or(metric::length_stage::<T>(work, cut)?);
+    stages.splice(1..1, found);
     Ok((cut, stages))
 }
 

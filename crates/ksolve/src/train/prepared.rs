@@ -1,7 +1,7 @@
 //! The preparation that every solver begins with: statistics, scaled rows, targets, and the feature map.
 
 use crate::features::{FeatureTier, FitData, Points};
-use crate::metric::{self, Learned, MetricRequest};
+use crate::metric::{self, Learned, LengthReport, MetricRequest};
 use crate::prepare::landmarks::{Mapped, Mapping};
 use crate::prepare::survey::{Survey, survey};
 use crate::prepare::{cached, whole};
@@ -25,6 +25,7 @@ pub(crate) struct Prepared<T: Real> {
     /// What defines the result, with the metric known.
     pub(crate) options: TrainOptions,
     pub(crate) learned: Option<Learned>,
+    pub(crate) length: Option<LengthReport>,
     rows: MetricRows<TableRows<T>>,
     cache: Option<Cache<T>>,
     /// All rows, for a solver that combines their kernel functions.
@@ -76,6 +77,7 @@ impl<T: Real> Prepared<T> {
 
     pub(crate) fn passes(&self) -> u64 {
         1 + self.learned.as_ref().map_or(0, |learned| learned.passes)
+            + 2 * u64::from(self.length.is_some())
             + u64::from(self.cache.is_some())
             + self.mapped.passes
     }
@@ -146,13 +148,13 @@ pub(crate) fn prepare<T: Real>(
         MetricRequest { source: &table, survey: &survey, targets: &targets, options, resources, enough: &|_| false };
     let (options, learned) = metric::settle(&request)?;
     let rows = MetricRows::new(table, options.metric.known().cloned());
+    let cache = if view == RowAccess::Rows { None } else { cached::rows(&rows, cut, resources)? };
+    let read: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
+    let (options, length) = metric::settle_length(read, &survey, &targets, &options, cut, resources)?;
     let options = &options;
-    let (cache, memory) = match view {
-        RowAccess::Rows => (None, Some(whole::load(&rows, &targets, n, cut, resources)?)),
-        RowAccess::Features | RowAccess::Landmarks => (cached::rows(&rows, cut, resources)?, None),
-    };
-    let source: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
-    let source = memory.as_ref().map_or(source, |memory| memory);
+    let load = || whole::load(&rows, &targets, n, cut, resources);
+    let memory = (view == RowAccess::Rows).then(load).transpose()?;
+    let source = memory.as_ref().map_or(read, |memory| memory);
     let mapping = Mapping { source, n, reading: &reading, options, cut, resources };
     let mapped = match view {
         RowAccess::Rows => mapping.of_rows()?,
@@ -161,7 +163,7 @@ pub(crate) fn prepare<T: Real>(
     };
     warn_of_rank(&mapped, &survey, options, resources);
     let options = options.clone();
-    Ok(Prepared { survey, folds, targets, mapped, cut, planned_bytes, options, learned, rows, cache, memory })
+    Ok(Prepared { survey, folds, targets, mapped, cut, planned_bytes, options, learned, length, rows, cache, memory })
 }
 
 /// Warns of fewer features than were asked for, where the landmarks of the map span no more.

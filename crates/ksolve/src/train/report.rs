@@ -1,6 +1,6 @@
 //! The report of a training run: what was learned, from what, and at what cost.
 
-use crate::metric::RoundReport;
+use crate::metric::{LengthReport, RoundReport};
 use crate::solver::{Figure, Solved};
 use crate::{Cell, Certificate};
 use kstore::Label;
@@ -35,6 +35,9 @@ pub struct FitReport {
     pub landmarks: Option<LandmarkReport>,
     /// The kernel with every parameter a number.
     pub kernel: String,
+    /// How its length scale was found, where it was `auto`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length: Option<LengthReport>,
     /// Number of nearest nodes that each node of a graph, and a new row, is joined to; the kernel then has no part in distances.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbours: Option<usize>,

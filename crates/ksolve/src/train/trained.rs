@@ -155,6 +155,7 @@ impl<T: Real> Parts<'_, T> {
                 candidates,
             }),
             kernel: mapped.kernel.to_string(),
+            length: self.prepared.length.clone(),
             neighbours: fitted.form.neighbours(),
             with_kernel: card.with.as_ref().map(|with| with.kernel.clone()),
             rank,
