@@ -95,7 +95,7 @@ mod tests {
         let (o, t) = options("").unwrap();
         let ridge = Ridge::new(o.fit.settings().unwrap());
         assert_eq!((t.rank, t.ranks.len(), ridge.lambdas.len(), t.folds), (1000, 1, 13, FoldSpec::Hash(5)));
-        assert_eq!((t.kernel.to_string().as_str(), t.candidates), ("gaussian(sigma=median)", Some(50_000)));
+        assert_eq!((t.kernel.to_string().as_str(), t.candidates), ("gaussian(sigma=auto)", Some(50_000)));
         assert_eq!(
             (t.scaling.to_string().as_str(), ridge.intercept.to_string().as_str(), t.seed),
             ("standard", "free", 0)

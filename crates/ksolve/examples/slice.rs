@@ -11,11 +11,14 @@ fn main() -> ksolve::Result<()> {
     let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
     let path = std::env::temp_dir().join("slice.safetensors");
 
-    Fit::ridge().rank(100).on(&Table::from_rows(&x, 1, &y)?, &["y"], &Run::new())?.save(&path)?;
+    let fitted = Fit::ridge().rank(100).on(&Table::from_rows(&x, 1, &y)?, &["y"], &Run::new())?;
+    println!("{}", fitted.report);
+    fitted.save(&path)?;
 
     let model = Predictor::load(&path)?;
     let mut out = [0.0; 3];
     model.predict(&[1.0, 2.0, 3.0], &mut out)?;
-    println!("sin 1, 2, 3 = {out:.4?}");
+    println!("sin 1, 2, 3 = {out:.3?}");
+    assert!(out.iter().zip([0.841, 0.909, 0.141]).all(|(found, truth)| (found - truth).abs() < 1e-3));
     Ok(())
 }

@@ -19,7 +19,7 @@ fn error(text: &str) -> (usize, String) {
 #[test]
 fn expressions_are_brought_into_a_canonical_form() {
     for (text, canonical) in [
-        ("gaussian", "gaussian(sigma=median)"),
+        ("gaussian", "gaussian(sigma=auto)"),
         (" gaussian ( sigma = 1.50 ) ", "gaussian(sigma=1.5)"),
         ("matern(sigma=2)", "matern(nu=1.5, sigma=2)"),
         ("polynomial(c0=0, degree=2)", "polynomial(degree=2, gamma=1, c0=0)"),
@@ -47,7 +47,7 @@ fn expressions_are_brought_into_a_canonical_form() {
         assert_eq!(spec.to_string(), canonical, "{text}");
         assert_eq!(Spec::parse(canonical).unwrap(), spec);
     }
-    assert_eq!(Spec::default().to_string(), "gaussian(sigma=median)");
+    assert_eq!(Spec::default().to_string(), "gaussian(sigma=auto)");
     assert_ne!(Spec::parse("linear + gaussian").unwrap(), Spec::parse("gaussian + linear").unwrap());
 }
 

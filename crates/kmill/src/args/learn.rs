@@ -33,8 +33,9 @@ pub(crate) fn kernel_help() -> String {
     };
     let rates = registry().iter().filter(|family| family.rate.is_some()).map(|family| family.name);
     format!(
-        "Kernel: {}; sums, products and numbers, as in 1 + linear(). sigma=median takes the median distance of a sample, gamma=1/d \
-         the number of features; {} take gamma in the place of sigma. Bounded: {}. Functions of x - z: {}. Universal: {}. Characteristic \
+        "Kernel: {}; sums, products and numbers, as in 1 + linear(). sigma=auto finds the length from the target, among \
+         multiples of the median distance of a sample, and is that median where there is no target; sigma=median always is; gamma=1/d is one \
+         over the number of features; {} take gamma in the place of sigma. Bounded: {}. Functions of x - z: {}. Universal: {}. Characteristic \
          (tests see every difference): {}",
         names(|_| true),
         rates.collect::<Vec<_>>().join(", "),
@@ -69,7 +70,7 @@ pub(crate) struct MapArgs {
     /// numbers in a table FILE (one row: a factor for each feature; more: a matrix) [default: none; learn in tune]
     #[arg(long, value_name = "FORM|FILE", value_parser = parse::word::<MetricSource>)]
     pub(crate) metric: Option<MetricSource>,
-    #[arg(long, help = KERNEL, long_help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)", value_parser = parse::kernel)]
+    #[arg(long, help = KERNEL, long_help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=auto)", value_parser = parse::kernel)]
     pub(crate) kernel: Spec,
     #[arg(long, help = map_help(), value_name = "MAP", default_value = "nystrom", value_parser = parse::map)]
     pub(crate) map: MapSpec,

@@ -134,7 +134,7 @@ impl Fit {
         Self { rows: Some(rows), ..self }
     }
 
-    /// Sets the kernel; `sigma=median` is found on a sample of the rows. The default is `gaussian(sigma=median)`.
+    /// Sets the kernel; `sigma=auto` and `sigma=median` are found on a sample of the rows. The default is `gaussian(sigma=auto)`.
     #[must_use]
     pub fn kernel(self, kernel: Spec) -> Self {
         Self { kernel, ..self }

@@ -47,7 +47,7 @@ pub struct RoundReport {
     pub cv_r2: Option<f64>,
 }
 
-/// The length scales of the kernel that are found: medians of the distances on the sample, times a factor.
+/// The length scales of the kernel: the median of the distances on the sample, times a factor, unless they were given.
 pub(super) struct Lengths<'a, T> {
     pub(super) kernel: &'a Spec,
     pub(super) drawn: &'a RowSample<T>,
@@ -56,16 +56,20 @@ pub(super) struct Lengths<'a, T> {
 
 impl<T: Real> Lengths<'_, T> {
     fn are_free(&self) -> bool {
-        self.kernel.is_auto()
+        self.kernel.needs_median()
     }
 
     /// The kernel for rows behind a metric.
     fn kernel(&self, metric: Option<&Metric>, factor: f64) -> Result<Spec> {
+        if !self.are_free() {
+            return Ok(self.kernel.clone());
+        }
         let RowSample { rows, x, d } = self.drawn;
         let count = rows.len().min(MEDIAN_ROWS);
         let few = RowSample { rows: rows[..count].to_vec(), x: x[..count * d].to_vec(), d: *d };
         let few = metric.map_or_else(|| few.clone(), |metric| behind(&few, metric));
-        Ok(landmarks::settle_lengths(self.kernel, &few, self.seed, &[factor])?.swap_remove(0))
+        let settled = landmarks::settle(self.kernel, &few, self.seed)?;
+        Ok(settled.stretched(factor)?)
     }
 }
 

@@ -4,6 +4,8 @@ use crate::metric::{LengthReport, RoundReport};
 use crate::solver::{Figure, Solved};
 use crate::{Cell, Certificate};
 use kstore::Label;
+use kstore::shown::{count, number};
+use std::fmt;
 
 /// The convention of every output that names a lambda.
 pub const LAMBDA: &str = "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)";
@@ -91,6 +93,19 @@ pub struct FitReport {
     /// Relative trace error at each rank of the surface.
     #[serde(skip)]
     pub certificates: Vec<(usize, f64)>,
+}
+
+impl fmt::Display for FitReport {
+    /// A line that says what was learned and how well, and a line for each warning.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rows, features) = (count(self.rows), count(self.features as u64));
+        write!(f, "{} on {rows} rows, {features} features, {}", self.solver, self.kernel)?;
+        self.length.iter().try_for_each(|length| write!(f, " ({length})"))?;
+        write!(f, ", rank {}", count(self.rank as u64))?;
+        self.lambda.iter().try_for_each(|lambda| write!(f, ", lambda {}", number(*lambda)))?;
+        self.train.iter().try_for_each(|train| write!(f, ", train mse {:.3e}", train.mse))?;
+        self.warnings.iter().try_for_each(|warning| write!(f, "\nwarning: {warning}"))
+    }
 }
 
 /// The metric of a fit.

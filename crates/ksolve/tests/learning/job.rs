@@ -238,3 +238,81 @@ fn a_stop_is_heard_in_every_long_stage() {
         }
     }
 }
+
+/// A wave of which the features alone tell nothing: the median distance is far too long for it.
+fn wave() -> Table {
+    let x: Vec<f64> = (0..2000).map(|i| f64::from(i) / 100.0).collect();
+    let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
+    Table::from_rows(&x, 1, &y).unwrap()
+}
+
+fn sines(fitted: Fitted) -> f64 {
+    let mut out = [0.0; 3];
+    Predictor::new(fitted.model).unwrap().predict(&[1.0, 2.0, 3.0], &mut out).unwrap();
+    out.iter().zip([1.0f64, 2.0, 3.0]).map(|(found, x)| (found - x.sin()).abs()).fold(0.0, f64::max)
+}
+
+#[test]
+fn the_length_is_found_from_the_target_and_said() {
+    let (table, run) = (wave(), Run::new().threads(2));
+    let on = |kernel: &str, run: &Run<'_>| {
+        Fit::ridge().kernel(kernel.parse().unwrap()).rank(100).on(&table, &["y"], run).unwrap()
+    };
+    let found = on("gaussian()", &run);
+    let length = found.report.length.clone().unwrap();
+    assert!(length.multiple <= 0.5 && length.rows == 2000, "{length:?}");
+    let text = found.report.to_string();
+    assert!(text.contains(&format!("({length})")) && text.contains("by gcv on 2,000 rows"), "{text}");
+    // neither threads nor memory change a bit
+    let bytes = |fitted: &Fitted| Predictor::new(fitted.model.clone()).unwrap().to_bytes().unwrap();
+    assert!(bytes(&found) == bytes(&on("gaussian(sigma=auto)", &Run::new().threads(1).memory(100 << 20))));
+    assert!(sines(found) < 5e-4);
+    let median = on("gaussian(sigma=median)", &run);
+    assert!(median.report.length.is_none());
+    // the report of a library's fit has its warnings
+    let text = median.report.to_string();
+    assert!(text.contains("\nwarning: rank reduced from 100"), "{text}");
+    assert!(sines(median) > 0.05);
+}
+
+/// Few rows, a target that does not vary, and a length that is given are no failure.
+#[test]
+fn a_length_that_cannot_be_found_is_the_median() {
+    let x = [0.0, 1.0, 3.0];
+    let found =
+        Fit::ridge().set("lambda", 1e-3).on(&Table::from_rows(&x, 1, &[1.0, 0.0, 1.0]).unwrap(), &["y"], &Run::new());
+    assert!(found.unwrap().report.length.is_some());
+    let x: Vec<f64> = (0..300).map(f64::from).collect();
+    let table = Table::from_rows(&x, 1, &vec![7.0; 300]).unwrap();
+    let length = Fit::ridge().set("lambda", 1e-3).on(&table, &["y"], &Run::new()).unwrap().report.length.unwrap();
+    assert_eq!(length.multiple, 1.0);
+    let given = Fit::ridge().kernel("gaussian(sigma=2)".parse().unwrap()).set("lambda", 1e-3);
+    assert!(given.on(&table, &["y"], &Run::new()).unwrap().report.length.is_none());
+}
+
+/// The score of a length is the gcv of ridge regression with it on as many uniform landmarks, on values and on codes of classes; the least wins.
+#[test]
+fn a_length_is_scored_by_the_gcv_of_a_fit_with_it() {
+    let (x, y) = rows(1200);
+    for classes in [false, true] {
+        let y: Vec<f64> = if classes { y.iter().map(|y| f64::from(*y > 0.0)).collect() } else { y.clone() };
+        let table = Table::from_rows(&x, D, &y).unwrap();
+        let task = if classes { "classification" } else { "regression" };
+        let fit = |kernel: String, lambdas: &str| {
+            let landmarks = "uniform".parse().unwrap();
+            let fit = Fit::ridge().kernel(kernel.parse().unwrap()).landmarks(landmarks).rank(300).set("task", task);
+            fit.precision(ElementType::F64).set("lambda", lambdas).on(&table, &["y"], &Run::new()).unwrap().report
+        };
+        let found = fit("gaussian()".to_string(), "1e-6").length.unwrap();
+        let median = fit("gaussian(sigma=median)".to_string(), "1e-6").kernel;
+        let median: f64 = median.trim_start_matches("gaussian(sigma=").trim_end_matches(')').parse().unwrap();
+        for (multiple, score) in &found.scores {
+            let kernel = format!("gaussian(sigma={})", multiple * median);
+            let cells = fit(kernel, "1e-9,1e-8,1e-7,1e-6,1e-5,1e-4,1e-3").surface;
+            let least = cells.iter().filter_map(|cell| cell.gcv).min_by(f64::total_cmp).unwrap();
+            assert!((score.unwrap() / least - 1.0).abs() < 1e-6, "{task}, {multiple}: {score:?}, {least}");
+        }
+        let least = found.scores.iter().min_by(|a, b| a.1.unwrap().total_cmp(&b.1.unwrap())).unwrap();
+        assert_eq!(least.0, found.multiple);
+    }
+}
