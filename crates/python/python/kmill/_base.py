@@ -20,7 +20,7 @@ from ._job import Described
 from ._matrix import Coordinates, is_told, refuse
 from ._parameters import check
 from ._progress import Progress
-from ._rows import free, is_stream, of_numbers, paths_of, stream_of, table_of, unmasked
+from ._rows import free, has_names, is_stream, of_numbers, paths_of, stream_of, table_of, unmasked
 
 _LOG = logging.getLogger("kmill")
 
@@ -82,7 +82,7 @@ class KernelEstimator(Described, BaseEstimator):
         """Fits rows in memory or of a stream."""
         more: list[tuple[str, Any]] = []
         self._forget()
-        self._is_table = is_stream(X) or hasattr(X, "columns")
+        self._is_table = is_stream(X) or has_names(X)
         if is_stream(X):
             stream = _kmill.Table.from_stream(stream_of(X))
             names, count = [name for name, _, _ in stream.columns], stream.rows

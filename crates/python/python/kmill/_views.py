@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from . import _kmill
 from ._base import KernelEstimator
 from ._parameters import estimator
-from ._rows import free, of_numbers, unmasked
+from ._rows import free, has_names, of_numbers, unmasked
 
 
 class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
@@ -38,7 +38,7 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
         unmasked(X, "X")
         unmasked(y, "y")
         of_numbers(X)
-        self._is_table = hasattr(X, "columns")
+        self._is_table = has_names(X)
         options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2, "y_numeric": True}
         X, y = validate_data(self, X, y, multi_output=True, **options)
         second = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
