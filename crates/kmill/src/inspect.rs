@@ -2,8 +2,8 @@
 
 use crate::args::{Run, RunArgs, TextArgs};
 use crate::columns::follows;
-use crate::importance::{described, importance};
-use crate::report::{DISTANCES, joined};
+use crate::importance::{bars, described, importance};
+use crate::report::{DISTANCES, certified, joined};
 use crate::table::{Align, Table as Listing, count, exact, number, rounded};
 use crate::{Result, open, output, pipeline};
 use clap::Args;
@@ -278,8 +278,7 @@ impl fmt::Display for ModelReport {
             }
         }
         if let Some(c) = &card.certificate {
-            let (error, floor) = (number(c.trace_error, 3), number(c.floor, 2));
-            facts.fact("certificate", format!("relative trace error {error} (rounding floor {floor})"));
+            facts.fact("certificate", certified(c));
         }
         card.lambda.inspect(|lambda| facts.fact("lambda", exact(*lambda)));
         facts.fact("intercept", card.intercept.to_string());
@@ -299,9 +298,14 @@ impl fmt::Display for ModelReport {
             facts.fact("columns", shortened(told.collect::<Vec<_>>().into_iter()));
         }
         facts.fact("features", format!("{}: {}", card.features.len(), shortened(card.features.iter().cloned())));
-        writeln!(f, "{facts}\n{}", ksolve::job::LAMBDA)?;
+        write!(f, "{facts}")?;
+        card.lambda.map_or(Ok(()), |_| writeln!(f, "\n{}", self.lambda_convention))?;
         match &self.metric {
-            Some(metric) => write!(f, "\n{}", importance(metric)),
+            Some(metric) => {
+                let columns = card.encoding.iter().flat_map(|encoding| encoding.columns());
+                let coded: Vec<&str> = columns.map(|column| &column.name[..]).collect();
+                write!(f, "\n{}", bars("importance", &importance(metric, &coded)))
+            }
             None => Ok(()),
         }
     }
@@ -328,7 +332,8 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         plan.term("the model", held, "fit a model of lower `rank`").check()?;
         let predictor = open::load(path, &run)?;
         let (card, metric, components) = (predictor.card().clone(), predictor.metric(), predictor.components());
-        let (model, nodes, lambda_convention) = (path.clone(), predictor.nodes(), ksolve::job::LAMBDA);
+        let (model, nodes, lambda_convention) =
+            (path.clone(), predictor.nodes(), ksolve::job::convention(&card.solver));
         let report = ModelReport { model, bytes, card, metric, components, nodes, lambda_convention };
         return output::report(&report, run.json);
     }

@@ -1,6 +1,6 @@
 //! The progress of a run on stderr: a bar on a terminal, a line now and then elsewhere; and its times and warnings.
 
-use crate::table::{count, duration};
+use crate::table::{count, duration, rounded};
 use crate::{colour, interrupt};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kstore::pass::Observer;
@@ -249,8 +249,9 @@ impl Work<'_> {
         self.bar.inc(1);
         if !self.progress.bars {
             let (name, done, runs) = (&self.name, self.bar.position(), self.bar.length().unwrap_or_default());
-            let (left, took) = (duration(self.bar.eta()), duration(took));
-            self.progress.note(&format!("{name}: {done} of {runs} runs, {left} left ({what}: {took})"));
+            let left = if done < runs { format!(", {} left", duration(self.bar.eta())) } else { String::new() };
+            let (what, took) = (rounded(what), duration(took));
+            self.progress.note(&format!("{name}: {done} of {runs} runs{left} ({what}: {took})"));
         }
     }
 

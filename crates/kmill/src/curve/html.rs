@@ -112,7 +112,7 @@ pub(super) fn chart(report: &CurveReport, metric: Metric, cost: Cost) -> Option<
 fn mark(Point { rank, cost: x, error }: &Point, cost: Cost) -> Mark {
     let note = match cost {
         Cost::Rank => format!("rank {rank}"),
-        Cost::Evaluations => format!("rank {rank}, {} evaluations", number(*x, 3)),
+        Cost::Evaluations => format!("rank {rank}, {} evaluations", number(*x, 4)),
         Cost::Seconds => format!("rank {rank}, {}", seconds(*x)),
     };
     Mark { x: *x, y: error.median, band: (error.low, error.high), note }

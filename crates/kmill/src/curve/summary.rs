@@ -190,9 +190,9 @@ impl CurveReport {
 
     /// The median errors, and the least that any matrix has.
     pub(super) fn errors(&self, metric: Metric) -> Option<Grid> {
-        let mut grid = self.by_rank(metric, Cost::Rank, |point| Some(number(point.error.median, 3)))?;
+        let mut grid = self.by_rank(metric, Cost::Rank, |point| Some(number(point.error.median, 4)))?;
         if let Some(floor) = metric.floor(self) {
-            grid.rows.push(("floor".to_string(), floor.iter().map(|floor| number(*floor, 3)).collect()));
+            grid.rows.push(("floor".to_string(), floor.iter().map(|floor| number(*floor, 4)).collect()));
         }
         Some(grid)
     }
@@ -216,7 +216,7 @@ impl CurveReport {
             let points = self.points(method, metric, cost);
             let best = |budget: &f64| {
                 let there = points.iter().filter(|point| point.cost <= *budget && point.cost > 0.0);
-                there.map(|point| point.error.median).min_by(f64::total_cmp).map(|error| number(error, 3))
+                there.map(|point| point.error.median).min_by(f64::total_cmp).map(|error| number(error, 4))
             };
             budgets.iter().map(best).collect()
         }))

@@ -91,7 +91,9 @@ fn histogram(residuals: Vec<f64>) -> Option<Chart> {
     let bar = |(i, rows): (usize, &u64)| (low + i as f64 * width, low + (i + 1) as f64 * width, *rows as f64);
     let bars: Vec<(f64, f64, f64)> = rows.iter().enumerate().map(bar).collect();
     let x = linear("truth − prediction", [low, high])?;
-    let y = linear("rows; the outer bars have all beyond", bars.iter().map(|bar| bar.2).chain([0.0]))?;
+    // a bar is as high as it has rows: the axis begins at 0
+    let most = bars.iter().map(|bar| bar.2).fold(1.0, f64::max);
+    let y = Axis::within("rows; the outer bars have all beyond", (0.0, 1.04 * most));
     Some(Chart { bars, ..Chart::new("histogram", "Histogram of the residuals", x, y) })
 }
 
@@ -112,7 +114,7 @@ fn calibration(report: &ClassificationScores, details: &Details) -> Option<Secti
         _ => ("probability of the predicted class".to_string(), "share of the rows that are of it".to_string()),
     };
     let mark = |bin: &CalibrationBin| {
-        let note = format!("predicted {}, {} rows", number(bin.predicted, 3), count(bin.rows));
+        let note = format!("predicted {}, {} rows", number(bin.predicted, 4), count(bin.rows));
         Mark::new((bin.predicted, bin.observed), note)
     };
     let chart = Chart {
@@ -134,7 +136,7 @@ fn novelty(report: &NoveltyScores, details: &Details) -> Vec<Section> {
 /// The curves of a ranking of the rows: ROC, and precision against recall.
 fn ranking(details: &Details) -> Option<Section> {
     let curve = |points: &[(f64, f64)], of: &str| {
-        model(points.iter().map(|point| Mark::new(*point, format!("{of} {}", number(point.0, 3)))))
+        model(points.iter().map(|point| Mark::new(*point, format!("{of} {}", number(point.0, 4)))))
     };
     let chart = |id, title, x, y| Some(Chart::new(id, title, linear(x, [0.0, 1.0])?, linear(y, [0.0, 1.0])?));
     let roc = details.roc.as_ref().and_then(|points| {

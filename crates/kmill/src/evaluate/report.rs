@@ -33,7 +33,7 @@ impl fmt::Display for EvaluateReport {
 pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, String)> {
     let mut facts = vec![("rows", count(scores.rows))];
     facts.extend(scores.scores.named().map(|(name, value)| match name {
-        "mape" => (name, value.map_or("–".to_string(), percent)),
+        "mape" | "rmspe" => (name, value.map_or("–".to_string(), percent)),
         _ => (name, optional(value)),
     }));
     let within = |share| format!("{} within 1.96 standard deviations (95 % if they are right)", percent(share));
@@ -142,8 +142,8 @@ mod tests {
         let report = EvaluateReport::Target(Evaluation::Regression(scores));
         let expected = r#"{"rows":10,"mse":4.0,"rmse":2.0,"mae":1.5,"median_error":1.25,"mape":0.125,"r2":null,"relative_error":null}"#;
         assert_eq!(serde_json::to_string(&report).unwrap(), expected);
-        let text = "  rows            10\n  mse             4.000\n  rmse            2.000\n  mae             1.500\n  \
-            median error    1.250\n  mape            12.5 %\n  r2              –\n  relative error  –\n";
+        let text = "  rows          10\n  mse           4.000\n  rmse          2.000\n  mae           1.500\n  \
+            median error  1.250\n  mape          12.5 %\n  rmspe         –\n  r2            –\n";
         assert_eq!(report.to_string(), text);
     }
 

@@ -6,7 +6,7 @@ mod surface;
 mod text;
 
 pub(crate) use plan::PlanReport;
-pub(crate) use text::{DISTANCES, joined};
+pub(crate) use text::{DISTANCES, certified, joined};
 
 use crate::args::Run;
 use crate::error::flags;

@@ -3,7 +3,7 @@
 use crate::args::Run;
 use crate::output::Column::{self, Number, Text, Whole};
 use crate::report::{FitReport, Spent};
-use crate::table::{self, Align, Grid, Table, count, exact, number, percent};
+use crate::table::{self, Align, Grid, Table, count, exact, number, percent, rounded};
 use ksolve::job::MetricReport;
 use ksolve::metric::RoundReport;
 use ksolve::request::Scaling;
@@ -189,7 +189,7 @@ impl TuneReport {
         Some(table)
     }
 
-    /// The error on rows that no choice saw, in words.
+    /// The error on held-out rows, in words.
     fn apart(&self) -> Option<String> {
         let Apart { learned_from, rows, error, r2 } = self.test.as_ref()?;
         let classes = self.fit.as_ref().is_some_and(|fit| fit.fit.classes.is_some());
@@ -198,7 +198,8 @@ impl TuneReport {
             (false, Some(r2)) => format!("mse {}, r2 {r2:.4}", number(*error, 4)),
             (false, None) => format!("error {}", number(*error, 4)),
         };
-        Some(format!("{error} on {} rows that no choice saw, learned from {}", count(*rows), count(*learned_from)))
+        let (rows, others) = (count(*rows), count(*learned_from));
+        Some(format!("{error} ({rows} rows of the sample; learned from the other {others})"))
     }
 }
 
@@ -206,7 +207,7 @@ impl TuneReport {
 fn candidate(kernel: &str, metric: &str, scale: &str) -> String {
     let metric = if metric == "none" { String::new() } else { format!(", {metric} metric") };
     let scale = if scale == Scaling::default().to_string() { String::new() } else { format!(", {scale}") };
-    format!("{kernel}{metric}{scale}")
+    format!("{}{metric}{scale}", rounded(kernel))
 }
 
 impl fmt::Display for TuneReport {
@@ -223,10 +224,10 @@ impl fmt::Display for TuneReport {
             writeln!(f, "mean error of each solver on folds of the sample (* chosen)\n\n{table}")?;
         }
         if let Some(apart) = self.apart() {
-            writeln!(f, "fitted on the sample: {apart}\n")?;
+            writeln!(f, "on held-out rows: {apart}\n")?;
         }
         if let Some(repeat) = &self.repeat {
-            writeln!(f, "{repeat} in the place of --time gives the same model on any machine\n")?;
+            writeln!(f, "the same model on any machine: {repeat} in place of --time\n")?;
         }
         if let Some(fit) = &self.fit {
             return write!(f, "{fit}");

@@ -17,6 +17,7 @@ mod foreign;
 mod guide;
 mod iterative;
 mod letters;
+mod listing;
 mod literature;
 mod maps;
 mod memory;

@@ -54,6 +54,11 @@ fn words_of_other_programs_are_answered_with_ours() {
     let folder = tempfile::tempdir().unwrap();
     for (typed, answer) in [
         ("fit ridge t.csv --target y -o m --gamma 1", "--kernel 'gaussian(sigma=2)'"),
+        ("evaluate m t.csv --reprot page.html", "error: kmill evaluate has no option --reprot; did you mean --report?"),
+        (
+            "predict m t.csv -o p.csv --report page.html",
+            "kmill predict has no option --report; see kmill predict --help\n",
+        ),
         ("fit ridge t.csv --target y -o m --alpha 1", "alpha is lambda * n"),
         ("fit ridge t.csv --target y -o m --cv=5", "--folds 5"),
         ("fit kpca t.csv -o m --n_components 5", "--components 10"),
@@ -137,7 +142,7 @@ fn features_are_named_and_strange_ones_are_pointed_at() {
     let at = folder.path();
     cities(at);
     let (_, report, said) = kmill(at, "fit ridge t.csv --target y --rank 10 --lambda 1e-6 -o m --json");
-    assert!(said.contains("features: id, fold, city: 3 values, a, b, strange, … (9); left out: y (target)"), "{said}");
+    assert!(said.contains("features: id, fold, city (3 values), a, b, strange, … (9); left out: y (target)"), "{said}");
     let warned = |column: &str| said.lines().find(|line| line.starts_with(&format!("warning: column {column} ")));
     assert!(
         warned("id").is_some_and(|line| line.contains("identifier") && line.contains("--features '*,!id'")),
@@ -149,7 +154,7 @@ fn features_are_named_and_strange_ones_are_pointed_at() {
     // what was said is what to do
     let (_, report, said) =
         kmill(at, "fit ridge t.csv --target y --features *,!id,!fold,!strange --rank 10 --lambda 1e-6 -o m --json");
-    assert!(said.contains("features: city: 3 values, a, b, high (6)") && !said.contains("warning: column"), "{said}");
+    assert!(said.contains("features: city (3 values), a, b, high (6)") && !said.contains("warning: column"), "{said}");
     assert!(said.contains("id, fold, strange (left out by --features)"), "{said}");
     assert_eq!(report["features"], 6);
     // a column that is named is meant
@@ -271,4 +276,30 @@ fn help_is_there_for_solvers_shells_and_readers_of_manuals() {
     text(at, "man .");
     let page = std::fs::read_to_string(at.join("kmill-fit.1")).unwrap();
     assert!(page.contains("\\-\\-kernel") && at.join("kmill.1").exists() && at.join("kmill-predict.1").exists());
+}
+
+#[test]
+fn what_a_column_counts_is_told_of_the_whole_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    cities(at);
+    let line = "fit ridge t.csv --target y --features city,a,b --rank 30 --lambda 1e-6 --importance -o m";
+    let json = ok(at, &format!("{line} --json -q"));
+    let slopes = json["importance"].as_array().unwrap();
+    let of = |start: &str| {
+        let own = slopes.iter().filter(|slope| slope[0].as_str().unwrap().starts_with(start));
+        own.map(|slope| slope[1].as_f64().unwrap().powi(2)).sum::<f64>().sqrt()
+    };
+    let said = text(at, line);
+    let told = |name: &str| {
+        let line = said
+            .lines()
+            .find(|line| line.trim_start().starts_with(&format!("{name} ")))
+            .unwrap_or_else(|| panic!("{said}"));
+        line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap()
+    };
+    for (name, all) in [("city", "city="), ("a", "a"), ("b", "b")] {
+        assert!((told(name) / of(all) - 1.0).abs() < 1e-3, "{name}: {said}");
+    }
+    assert!(!said.contains("city="), "{said}");
 }

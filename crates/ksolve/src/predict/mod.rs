@@ -320,7 +320,7 @@ impl Predictor {
         let holds = self.quadratic().is_some();
         match asked.into_iter().find(|(_, given, _, task)| *given && (!holds || card.task != *task)) {
             Some((option, _, needed, _)) => {
-                let why = format!("the model does not hold what that needs; fit {needed}, or leave it out");
+                let why = format!("the model cannot tell that; fit it again: {needed}");
                 Err(Error::option(option, "", why))
             }
             None => Ok(()),

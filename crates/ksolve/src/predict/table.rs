@@ -132,7 +132,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
     fn tell(&self, rows: u64, stages: &dyn Stages) {
         for (column, count) in self.selected.unseen() {
             stages.warn(format!(
-                "column {column}: {count} of {rows} rows have a value that the fit did not see; such a value is like none of those that it saw"
+                "column {column}: {count} of {rows} rows have a value that the fit did not see; unseen values count as \"other\", like none of the known"
             ));
         }
         let range = self.selected.range();

@@ -1,6 +1,6 @@
 //! The result of a training run: a model in terms of the rows, and its report.
 
-use super::report::{FitReport, LAMBDA, LandmarkReport, MetricReport, Train};
+use super::report::{FitReport, LandmarkReport, MetricReport, Train};
 use crate::model::{Basis, Form, Model, SecondView, needs_wide_for};
 use crate::request::{RowAccess, TrainOptions};
 use crate::solver::Fitted;
@@ -159,7 +159,6 @@ impl<T: Real> Parts<'_, T> {
             with_kernel: card.with.as_ref().map(|with| with.kernel.clone()),
             rank,
             lambda: fitted.lambda,
-            lambda_convention: LAMBDA,
             folds: options.folds.to_string(),
             certificate: card.certificate,
             surface: std::mem::take(&mut fitted.surface.cells),

@@ -32,8 +32,8 @@ impl std::fmt::Display for ColumnNote {
             }
         };
         let like = match values {
-            Distinct::More { repeat: false, .. } => ", and every row has its own, as in an identifier or a comment",
-            Distinct::Exactly(_) => ", and nearly every row has its own, as in an identifier or a comment",
+            Distinct::More { repeat: false, .. } => ", every row another, as in an identifier or a comment",
+            Distinct::Exactly(_) => ", nearly every row another, as in an identifier or a comment",
             Distinct::More { .. } => "",
         };
         write!(
