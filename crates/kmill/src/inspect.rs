@@ -4,7 +4,7 @@ use crate::args::{Run, RunArgs, TextArgs};
 use crate::columns::follows;
 use crate::importance::{bars, described, importance};
 use crate::report::{DISTANCES, certified, joined};
-use crate::table::{Align, Table as Listing, count, exact, number, rounded};
+use crate::table::{Align, Table as Listing, count, number, rounded, short};
 use crate::{Result, open, output, pipeline};
 use clap::Args;
 use ksolve::Card;
@@ -280,7 +280,7 @@ impl fmt::Display for ModelReport {
         if let Some(c) = &card.certificate {
             facts.fact("certificate", certified(c));
         }
-        card.lambda.inspect(|lambda| facts.fact("lambda", exact(*lambda)));
+        card.lambda.inspect(|lambda| facts.fact("lambda", short(*lambda)));
         facts.fact("intercept", card.intercept.to_string());
         facts.fact("precision", card.precision.as_str());
         facts.fact("trained on", format!("{} rows, seed {}", count(card.rows), card.seed));
@@ -294,7 +294,7 @@ impl fmt::Display for ModelReport {
             facts.fact("components", format!("{}, by predict --components", self.components));
         }
         if let Some(encoding) = &card.encoding {
-            let told = encoding.columns().iter().map(|column| format!("{}: {column}", column.name));
+            let told = encoding.columns().iter().map(|column| format!("{} ({column})", column.name));
             facts.fact("columns", shortened(told.collect::<Vec<_>>().into_iter()));
         }
         facts.fact("features", format!("{}: {}", card.features.len(), shortened(card.features.iter().cloned())));

@@ -1,7 +1,7 @@
 //! Medians over repeats, methods at equal rank, equal evaluations and equal time, and the text of a curve for the terminal.
 
 use super::report::CurveReport;
-use crate::table::{Grid, count, exact, facts, number, seconds};
+use crate::table::{Grid, count, exact, facts, number, rounded, seconds};
 use ksolve::curve::{CurveCell, SPECTRAL_ROWS, Tested};
 use std::fmt;
 
@@ -258,7 +258,7 @@ impl fmt::Display for CurveReport {
         };
         let cells = format!("{} ({repeats})", count(self.rows.len() as u64));
         writeln!(f, "error against rank on {rows} rows{of}, {features} features\n")?;
-        write!(f, "{}", facts([("kernel", self.kernel.clone()), ("cells", cells)]))?;
+        write!(f, "{}", facts([("kernel", rounded(&self.kernel)), ("cells", cells)]))?;
         let compared = self.compared();
         let errors = Metric::ALL
             .map(|metric| (format!("{} ({})", metric.title(self), metric.evidence(self)), self.errors(metric)));

@@ -237,10 +237,11 @@
   // a table that is wider than the page says that it goes on
   const measure = () => {
     for (const sheet of document.querySelectorAll(".scroll")) {
-      sheet.classList.toggle("wide", sheet.scrollWidth > sheet.clientWidth + 1);
+      sheet.classList.toggle("wide", sheet.scrollWidth > sheet.clientWidth + 14);
     }
   };
   measure();
   addEventListener("resize", measure);
+  document.addEventListener("toggle", measure, true);
   document.documentElement.dataset.script = "ran";
 })();

@@ -15,7 +15,7 @@ use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::drawing::{self, Drawing, Point, Svg};
 use crate::output::{self, Kind};
 use crate::page::{self, Edges, Page, Section};
-use crate::table::rounded;
+use crate::table::{count, rounded};
 use crate::{Error, Result, open};
 use clap::Args;
 use contour::Grid;
@@ -88,7 +88,7 @@ impl std::fmt::Display for PlotReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { x, y, output, .. } = self;
         let (output, x, y) = (shown::path(output), shown::line(x), shown::line(y));
-        writeln!(f, "{output}: {y} against {x}, {} of {} rows", self.drawn, crate::table::count(self.rows))
+        writeln!(f, "{output}: {y} against {x}, {} of {} rows", count(self.drawn as u64), count(self.rows))
     }
 }
 
@@ -221,7 +221,7 @@ fn what(card: &Card, component: usize, outputs: usize) -> String {
             None => card.solver.clone(),
         },
         (Task::Novelty, _) => format!("{}: score", card.solver),
-        (Task::Clusters, _) => format!("{}: groups", card.solver),
+        (Task::Clusters, _) => format!("groups of {}", card.solver),
         (Task::Components, _) => format!("{}: component {} of {outputs}", card.solver, component + 1),
     }
 }

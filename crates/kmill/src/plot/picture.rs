@@ -31,8 +31,12 @@ impl Drawing for Picture<'_> {
     }
 
     fn name(&self) -> String {
-        let ([x, y], over) = (self.names, if self.what.is_empty() { "" } else { " over " });
-        format!("{}{over}{y} against {x}", self.what)
+        let ([x, y], what) = (self.names, &self.what);
+        match (self.grids.is_empty(), what.is_empty()) {
+            (true, true) => format!("{y} against {x}"),
+            (true, false) => format!("{y} against {x}, coloured by {what}"),
+            (false, _) => format!("{what} over {y} against {x}"),
+        }
     }
 
     fn heading(&self) -> Option<Point> {

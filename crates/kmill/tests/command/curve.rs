@@ -256,3 +256,23 @@ fn what_cannot_be_compared_is_refused_with_a_remedy() {
         report["rows"].as_array().unwrap().iter().map(|row| row["features"].as_u64().unwrap()).collect();
     assert!(features[0] <= 400 && features[1] <= 500 && features[0] <= features[1], "{features:?}");
 }
+
+#[test]
+fn a_line_that_lies_under_another_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate moons --rows 300 -o t.parquet -q");
+    // the same eigenvectors, computed in two ways
+    let methods = "uniform,eigen(oversampling=1),randomised(oversampling=1)";
+    ok(
+        at,
+        &format!(
+            "curve t.parquet --features x* --methods {methods} --ranks 5..20 --repeats 1 -o c.html -o c.svg -q --json"
+        ),
+    );
+    for file in ["c.html", "c.svg"] {
+        let text = std::fs::read_to_string(at.join(file)).unwrap();
+        assert!(text.contains("eigen(oversampling=1) lies under randomised(oversampling=1)<"), "{file}: {text}");
+        assert!(!text.contains("uniform lies under"), "{file}");
+    }
+}

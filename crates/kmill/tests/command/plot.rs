@@ -193,7 +193,8 @@ fn groups_are_the_colours_of_the_rows_and_predictions_are_drawn_alike() {
     // all four columns decide the group, and no plane through a mean is shaded
     assert!((0..3).all(|k| rows(&svg, &format!("c{k}")) == 100) && !svg.contains("class=\"region"), "{svg}");
     assert!(
-        (0..3).all(|k| svg.contains(&format!(">group {k}</text>"))) && svg.contains("kmeans: groups over b against a")
+        (0..3).all(|k| svg.contains(&format!(">group {k}</text>")))
+            && svg.contains("b against a, coloured by groups of kmeans")
     );
     // with two columns the plane has regions, with names and lines between them
     ok(at, "fit kmeans t.csv --features a,b --clusters 3 --starts 5 --rank 50 -o two -q --json");
@@ -210,12 +211,15 @@ fn groups_are_the_colours_of_the_rows_and_predictions_are_drawn_alike() {
     let (report, svg) = picture("plot g.csv");
     assert_eq!((&report["x"], &report["y"]), (&"a".into(), &"b".into()));
     assert!(
-        (0..3).all(|k| rows(&svg, &format!("c{k}")) == 100) && svg.contains("prediction over b against a"),
+        (0..3).all(|k| rows(&svg, &format!("c{k}")) == 100) && svg.contains("b against a, coloured by prediction"),
         "{svg}"
     );
     // text has its values as names, a number is shades, and a colour may be left out
     let (_, svg) = picture("plot g.csv --x c --y d --colour kind");
-    assert!(svg.contains(">kind0</text>") && rows(&svg, "c2") == 100 && svg.contains("kind over d against c"), "{svg}");
+    assert!(
+        svg.contains(">kind0</text>") && rows(&svg, "c2") == 100 && svg.contains("d against c, coloured by kind"),
+        "{svg}"
+    );
     let (_, svg) = picture("plot g.csv --x c --y d --color size");
     assert!(rows(&svg, "v0") >= 20 && rows(&svg, "v11") >= 20 && svg.contains("class=\"key v11\""), "{svg}");
     let (_, svg) = picture("plot t.csv");
@@ -245,7 +249,7 @@ fn two_components_are_drawn_against_each_other_in_the_colours_of_a_column() {
     );
     let svg = std::fs::read_to_string(at.join("k.svg")).unwrap();
     assert!((0..3).all(|k| rows(&svg, &format!("c{k}")) == 100) && svg.contains(">kind2</text>"), "{svg}");
-    assert!(svg.contains("kind over component_1 against component_0"), "{svg}");
+    assert!(svg.contains("component_1 against component_0, coloured by kind"), "{svg}");
     // predictions have the same picture, row by row
     ok(at, "predict k t.csv --keep kind -o k.csv -q --json");
     ok(at, "plot k.csv --colour kind -o p.svg -q --json");

@@ -218,8 +218,10 @@ fn warning(surface: &Surface, state: &GramState) -> Option<String> {
     let remedy = if state.precision() == "f32" { "raise `lambda` or use `precision` f64" } else { "raise `lambda`" };
     let below = surface.cells.iter().filter(|cell| cell.lambda <= largest).count();
     let at = if below > missing.len() { " at some ranks" } else { "" };
-    let (largest, precision) = (kstore::shown::number(largest), state.precision());
-    Some(format!("lambda up to {largest} is too small for the rounding of {precision}{at}, and was skipped; {remedy}"))
+    let precision = state.precision();
+    Some(format!(
+        "lambda up to {largest:.2e} is too small for the rounding of {precision}{at}, and was skipped; {remedy}"
+    ))
 }
 
 /// The coefficients that every left-out fold gave for some cells, to score its rows with.
