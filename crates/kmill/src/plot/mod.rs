@@ -257,8 +257,9 @@ fn evaluate(predictor: &Predictor, axes: &Axes, bounds: [(f64, f64); 2]) -> Resu
 type About = (String, Vec<(&'static str, String)>);
 
 fn about(card: &Card, args: &PlotArgs) -> About {
-    let facts = vec![("model", args.model.display().to_string()), ("kernel", card.kernel.clone())];
-    (format!("{} by {}", card.solver, rounded(&card.kernel)), facts)
+    let kernel = rounded(&card.kernel);
+    let title = format!("{} by {kernel}", card.solver);
+    (title, vec![("model", args.model.display().to_string()), ("kernel", kernel)])
 }
 
 fn write(picture: &dyn Drawing, kind: Kind, (subtitle, facts): About, args: &PlotArgs) -> Result<()> {

@@ -99,8 +99,17 @@ impl Points {
         held: Vec<Term>,
         run: &Run,
     ) -> Result<Self> {
-        let column = colour.and_then(|name| table.schema().columns.iter().find(|column| column.name == name));
-        let is_label = column.is_some_and(|column| matches!(column.kind, Kind::Text | Kind::Bool));
+        let kind =
+            |name: &str| table.schema().columns.iter().find(|column| column.name == name).map(|column| &column.kind);
+        let is_label = colour.and_then(kind).is_some_and(|kind| matches!(kind, Kind::Text | Kind::Bool));
+        let numbers = axes.iter().map(String::as_str).chain(colour.filter(|_| !is_label));
+        for (name, option) in numbers.zip(if axes.is_empty() { &["--colour"][..] } else { &["--x", "--y", "--colour"] })
+        {
+            if kind(name).is_some_and(|kind| !kind.is_feature()) {
+                let why = "its column holds no numbers";
+                return Err(Error::option(option, name, why, "name a column of numbers"));
+            }
+        }
         let number = colour.filter(|_| !is_label).map(String::from);
         let places = axes.iter().cloned().chain(number.clone()).collect();
         let label = colour.filter(|_| is_label);

@@ -71,7 +71,7 @@ pub(crate) struct TuneReport {
     pub rows: Vec<Row>,
     /// The solvers and penalties that were tried, each with its errors on the folds; one alone was not tried.
     pub contenders: Vec<ContenderReport>,
-    /// The error of the winner, fitted on the sample, on rows of the sample that no choice saw; `None` with fewer than three folds.
+    /// The error of the winner, fitted on the sample, on held-out rows of the sample; `None` with fewer than three folds.
     pub test: Option<Apart>,
     /// The steps of the search and the trials of solvers, where one was cut short by `--time` or `--work`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -226,7 +226,7 @@ fn groups_are_the_colours_of_the_rows_and_predictions_are_drawn_alike() {
     assert!(svg.contains(">b against a</text>") && rows(&svg, "c0") == 0, "{svg}");
     for (line, why) in [
         ("plot g.csv --colour kinds -o p.svg", "did you mean \"kind\"?"),
-        ("plot g.csv --x kind --y a -o p.svg", "kind"),
+        ("plot g.csv --x kind --y a -o p.svg", "--x kind: its column holds no numbers; name a column of numbers"),
         ("plot four -o p.svg", "name the table behind the model"),
         ("plot two t.csv --colour kind -o p.svg", "kmill predict --keep"),
         ("plot missing.csv -o p.svg", "no such file"),

@@ -33,7 +33,7 @@ def tune(
     """Choose a model and fit it.
 
     Learns a metric and a length scale for each kernel on a sample of the rows, compares solvers and penalties on folds of it, scores the
-    winner on rows that no choice saw, and fits it on all rows.
+    winner on held-out rows, and fits it on all rows.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def tune(
 
         - ``leaderboard_``: the solvers and penalties that were tried, the best first, as a DataFrame (a dict without pandas);
         - ``kernels_``: the same of kernels;
-        - ``choice_``: a dict of the rest; ``choice_["test"]`` has the error on rows that no choice saw.
+        - ``choice_``: a dict of the rest; ``choice_["test"]`` has the error on held-out rows.
 
     Examples
     --------
