@@ -311,7 +311,7 @@ mod tests {
         let row = |name: &str, cells: [&str; 4]| (name.to_string(), cells.map(str::to_string).to_vec());
         // uniform: 0.1 s and 0.4 s; rpcholesky: 0.2 s and 0.8 s; fourier has no trace error
         assert_eq!(seconds.columns, ["100 ms", "200 ms", "500 ms", "1.0 s"]);
-        let (uniform, rpcholesky) = (["0.500", "0.500", "0.250", "0.250"], [NONE, "0.400", "0.400", "0.100"]);
+        let (uniform, rpcholesky) = (["0.5000", "0.5000", "0.2500", "0.2500"], [NONE, "0.4000", "0.4000", "0.1000"]);
         assert_eq!(seconds.rows, [row("uniform", uniform), row("rpcholesky", rpcholesky)]);
         // random features evaluate no kernel
         let evaluations = report.within(Metric::Frobenius, Cost::Evaluations).unwrap();
@@ -329,22 +329,22 @@ error against rank on 900 rows, 1 features
 
 Relative trace error (exact, all rows; projections only)
 
-  method \\ rank     50     100
-        uniform  0.500   0.250
-     rpcholesky  0.400   0.100
-          floor  0.300  0.0500
+  method \\ rank      50      100
+        uniform  0.5000   0.2500
+     rpcholesky  0.4000   0.1000
+          floor  0.3000  0.05000
 
 Relative Frobenius error (exact, all pairs of rows)
 
-  method \\ rank     50     100
-        uniform  0.300   0.200
-     rpcholesky  0.200  0.0500
-        fourier  0.600   0.400
-          floor  0.100  0.0100
+  method \\ rank      50      100
+        uniform  0.3000   0.2000
+     rpcholesky  0.2000  0.05000
+        fourier  0.6000   0.4000
+          floor  0.1000  0.01000
 ";
         assert!(text.starts_with(expected), "{text}");
-        assert!(text.contains("method \\ seconds  100 ms  200 ms  500 ms   1.0 s"), "{text}");
-        assert!(text.contains("rpcholesky       –   0.200   0.200  0.0500"), "{text}");
+        assert!(text.contains("method \\ seconds  100 ms  200 ms  500 ms    1.0 s"), "{text}");
+        assert!(text.contains("rpcholesky       –  0.2000  0.2000  0.05000"), "{text}");
         assert!(!text.contains("lambda is per row"), "nothing was learned");
     }
 }

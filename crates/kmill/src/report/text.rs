@@ -189,7 +189,9 @@ model: m.safetensors (120 KiB), in 4.5 s and at most 400 MiB of memory
     #[test]
     fn all_is_said_where_it_is_wanted_and_warnings_where_stderr_is_silent() {
         let full = FitReport { voice: Voice::Full, ..report() }.to_string();
-        for part in ["\n    gram   4.0 s\n", "17.0 MiB in 4 passes", "budget 512 MiB", report().fit.lambda_convention] {
+        for part in
+            ["\n    gram   4.0 s\n", "17.0 MiB in 4 passes", "budget 512 MiB", "scikit-learn's alpha = lambda n"]
+        {
             assert!(full.contains(part), "{part}: {full}");
         }
         assert!(!full.contains("warning"), "{full}");
