@@ -42,7 +42,10 @@ pub(crate) struct PredictArgs {
     /// The coordinate outside the span of the features, sqrt(k(x, x) - |phi|^2), as `residual` (models of features or of fit features)
     #[arg(long, help_heading = "Run")]
     pub(crate) residual: bool,
-    /// Decide for the second of two classes above this probability, or above this score in a model without probabilities
+    /// The class that --threshold decides for, of two [default: the second in the order of `inspect`]
+    #[arg(long, value_name = "LABEL", requires = "threshold", help_heading = "Run")]
+    pub(crate) positive: Option<String>,
+    /// Decide for the positive one of two classes above this probability, or above this score in a model without probabilities
     #[arg(long, value_name = "NUMBER", value_parser = parse::number, allow_negative_numbers = true, help_heading = "Run")]
     pub(crate) threshold: Option<f64>,
     /// Only the N most unusual rows, the strangest first, with their number as `row` (oneclass, mean)
@@ -60,11 +63,7 @@ pub(crate) struct PredictArgs {
 /// Writes the predictions of a model and returns the number of rows.
 pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
     output::check(&args.output)?;
-    let predictor = open::load(&args.model, run)?;
-    let predictor = match args.threshold {
-        Some(threshold) => predictor.above(threshold)?,
-        None => predictor,
-    };
+    let predictor = open::deciding(&args.model, args.positive.as_deref(), args.threshold, run)?;
     let selected = open::select(&predictor, &args.data, &[])?;
     let kept = match args.keep.is_empty() {
         true => None,
