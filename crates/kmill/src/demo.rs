@@ -152,7 +152,7 @@ fn evaluate(model: &Path, test: &Path, args: &DemoArgs, run: &Run) -> Result<Eva
 
 fn predict(model: &Path, test: &Path, out: &Path, args: &DemoArgs, run: &Run) -> Result<u64> {
     match parsed(&["predict"], &[("", model), ("", test), ("-o", out)], args)? {
-        Command::Predict(args) => predict::run(&args, run),
+        Command::Predict(args) => Ok(predict::run(&args, run)?.0),
         _ => Err(bug(&["predict"], "not a prediction")),
     }
 }

@@ -10,7 +10,7 @@ use crate::args::{DataArgs, DiskArgs, EngineArgs, LearnArgs, Run, RunArgs, parse
 use crate::output::{self, Kind, Outputs};
 use crate::pipeline::FitOptions;
 use crate::report::FitReport;
-use crate::{Error, Result, open, pipeline};
+use crate::{Error, Result, pipeline};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use kapprox::Spec;
@@ -64,7 +64,7 @@ pub(crate) struct TuneArgs {
     /// By what solvers are compared: error (wrong classes, or the squared error), auc, log-loss or brier [default: error; where the rarer
     /// of two classes has less than 10 % of the rows log-loss, and auc of a solver that is named]
     #[arg(long, value_parser = parse::word::<Select>, value_name = "MEASURE", help_heading = "Search")]
-    pub(crate) select: Option<Select>,
+    pub(crate) measure: Option<Select>,
     /// Rows of the last comparison, of two kernels; those before have half as many each
     #[arg(long, value_name = "N", value_parser = parse::rank, default_value = "20000", help_heading = "Search")]
     pub(crate) sample: usize,
@@ -114,9 +114,7 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
         &args.learn.features,
         args.learn.solver.0.clone(),
     )?;
-    if any && !options.fit.gives("task") && holds_labels(&options)? {
-        options.fit = options.fit.set("task", "classification");
-    }
+    options.any = any;
     if learns(args) && args.learn.metric.is_none() {
         options.fit = options.fit.metric(MetricSource::Learned(MetricForm::Best));
     }
@@ -171,17 +169,6 @@ pub(crate) fn main(args: &TuneArgs) -> Result<()> {
     output::report(&run(args, &context)?, context.json)
 }
 
-/// True where the target is a column of text or truth values: its values are classes.
-fn holds_labels(options: &FitOptions) -> Result<bool> {
-    let (table, targets) = open::table(&options.paths, &options.text, &options.fit.selected_rows().targets)?;
-    let schema = table.schema();
-    let label = |name: &String| {
-        let kind = schema.position(name).map(|place| &schema.columns[place].kind);
-        matches!(kind, Some(kstore::schema::Kind::Text | kstore::schema::Kind::Bool))
-    };
-    Ok(targets.len() == 1 && targets.iter().all(label))
-}
-
 /// The kernels to try: those of `--kernels`, or the one of `--kernel`.
 fn kernels(args: &TuneArgs) -> Result<Vec<Spec>> {
     let named = args.learn.kernel != Spec::default();
@@ -227,13 +214,13 @@ fn factors(args: &TuneArgs) -> Result<Vec<f64>> {
 
 fn tune<T: kapprox::Real>(
     args: &TuneArgs,
-    (options, ranks): (FitOptions, &Fit),
+    (mut options, ranks): (FitOptions, &Fit),
     kernels: &[Spec],
     run: &Run,
     outputs: &Outputs,
 ) -> Result<TuneReport> {
     let (score, pace) = (args.score, Pace::new(args.time));
-    let selected = pipeline::select(&options, run)?;
+    let selected = pipeline::select(&mut options, run)?;
     let inputs = || output::inputs(selected.table()).chain(options.fit.files());
     outputs.paths().try_for_each(|path| output::spare(path, inputs()))?;
     let stand_in = FitOptions { fit: stand_in(&options.fit, score)?, ..options.clone() };
@@ -246,7 +233,7 @@ fn tune<T: kapprox::Real>(
         kernels: kernels.iter().map(|kernel| resolved(kernel, &selected)).collect::<Result<_>>()?,
         factors: factors(args)?,
         score,
-        select: args.select,
+        select: args.measure,
         sample: args.sample,
     };
     let base = options.job(&selected)?;
@@ -320,7 +307,7 @@ fn in_time(
 /// Everything that tells this search from another one of the same fit.
 fn described(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) -> String {
     let TuneOptions { kernels, factors, score, select, sample, blocks, lambdas, intercept, .. } = search;
-    let select = select.map_or(String::new(), |by| format!("; select {by}"));
+    let select = select.map_or(String::new(), |by| format!("; measure {by}"));
     let (kernels, factors, lambdas) = (joined(kernels), joined(factors), joined(lambdas));
     format!(
         "{} with {}; kernels {kernels}; factors {factors}; score {score}; {sample} rows; blocks {blocks}; lambdas {lambdas}; \

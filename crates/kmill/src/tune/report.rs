@@ -245,7 +245,7 @@ impl TuneReport {
     fn decided(&self) -> Vec<(&'static str, String)> {
         let folds = match (self.alike, self.folds.parse::<usize>()) {
             (Some(correlation), _) => format!(
-                "{}: blocks of rows, as rows that follow each other have like targets (correlation {correlation:.2})",
+                "{} (blocks of rows), as rows that follow each other have like targets (correlation {correlation:.2})",
                 self.folds
             ),
             (None, Ok(folds)) => format!("{folds} of rows at random"),
@@ -264,7 +264,7 @@ impl TuneReport {
             (
                 "solvers",
                 format!(
-                    "compared by {by}: to name the rarer class never is {share} wrong; --select error counts wrong rows"
+                    "compared by {by}: to name the rarer class never is {share} wrong; --measure error counts wrong rows"
                 ),
             )
         }));

@@ -12,6 +12,7 @@ mod carried;
 mod decision;
 mod evaluate;
 mod extras;
+mod reasons;
 mod table;
 mod top;
 mod typed;
@@ -22,7 +23,9 @@ pub use crate::score::{
 };
 pub use evaluate::{Details, Evaluation, NoveltyScores};
 pub use extras::Extras;
+pub use reasons::Reason;
 pub use table::Scores;
+pub use top::Strange;
 pub use writer::Predicted;
 
 use crate::job::{MetricReport, Run};

@@ -227,32 +227,30 @@ impl Choice<'_> {
             && !has_probabilities(self.base)?
         {
             let why = format!("the scores of {} are no probabilities; give auc or error, or tune {ANY}", self.solver);
-            return Err(Error::option("select", by, why));
+            return Err(Error::option("measure", by, why));
         }
         let (tuned, trials) = self.scaled::<T>(&mut log, memory)?;
         let (by, rarer) = self.select(&tuned, &trials);
         let (base, rank) = (&self.base.clone().scaling(tuned.scaling), self.options.training.rank);
+        let chosen = Chosen {
+            fit: base.clone().kernel(tuned.kernel.clone()),
+            rank,
+            metric: tuned.metric.clone(),
+            form: tuned.form.clone(),
+            select: by,
+            rarer,
+            contenders: Vec::new(),
+            test: None,
+            at_random: None,
+            work: log.work(),
+            history: Vec::new(),
+            tuned,
+        };
         if self.options.score == Score::Alignment {
-            let fit = base.clone().kernel(tuned.kernel.clone());
-            let (metric, form, contenders) = (tuned.metric.clone(), tuned.form.clone(), Vec::new());
-            let (work, history, select) = (log.work(), log.history, by);
-            let (test, at_random) = (None, None);
-            return Ok(Chosen {
-                tuned,
-                fit,
-                rank,
-                metric,
-                form,
-                select,
-                rarer,
-                contenders,
-                test,
-                at_random,
-                work,
-                history,
-            });
+            return Ok(Chosen { history: log.history, ..chosen });
         }
-        let mut contest = Contest::new(&trials, by, contenders(self.solver, base, &tuned, by)?, rank);
+        let tuned = &chosen.tuned;
+        let mut contest = Contest::new(&trials, by, contenders(self.solver, base, tuned, by)?, rank);
         log.trials = true;
         self.listener.begin(TRIALS, contest.trials() as u64);
         while let Some(what) = contest.upcoming().map(|contender| contender.report.solver.clone()) {
@@ -266,7 +264,7 @@ impl Choice<'_> {
         let (mut winner, mut contenders) = contest.finish();
         let work = log.work();
         let mut test = None;
-        if let Some(plain) = winner.without_metric(&tuned)? {
+        if let Some(plain) = winner.without_metric(tuned)? {
             let mut two = [&winner, &plain].into_iter().map(|one| {
                 let what = format!("rows kept apart, metric {}", one.report.metric);
                 log.trial(what, || timed(memory, || trials.test_halves(&one.fit, self.run)))
@@ -302,8 +300,7 @@ impl Choice<'_> {
         memory.keep();
         let fit = winner.for_rows(trials.seen() as u64, tuned.rows);
         let (metric, form) = (winner.metric().cloned(), winner.report.metric);
-        let (select, history) = (by, log.history);
-        Ok(Chosen { tuned, fit, rank, metric, form, select, rarer, contenders, test, at_random, work, history })
+        Ok(Chosen { fit, metric, form, contenders, test, at_random, work, history: log.history, ..chosen })
     }
 
     /// What solvers are compared by, and the share of the rarer class where that decides it: whoever never names a class of 3 % of the rows is

@@ -33,8 +33,8 @@ const STAY: usize = 3;
 /// Trials that are made however late it is: of the first solver without the metric, and with it.
 const FEWEST: usize = 2;
 
-/// Penalties that are compared for solvers with a single one, the likeliest first.
-const LAMBDAS: [f64; 4] = [1e-5, 1e-6, 1e-4, 1e-7];
+/// Penalties that are compared for solvers with a single one, the default first.
+const LAMBDAS: [f64; 4] = [1e-6, 1e-5, 1e-7, 1e-4];
 
 /// Numbers of classes for which a machine for every pair of classes is tried.
 const PAIRED: RangeInclusive<usize> = 3..=10;

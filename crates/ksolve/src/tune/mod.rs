@@ -124,7 +124,7 @@ impl<'a, T: Real> Search<'a, T> {
             && classes.labels().len() != 2
         {
             let why = format!("it ranks two classes, and there are {}; give log-loss or error", classes.labels().len());
-            return Err(Error::option("select", by, why));
+            return Err(Error::option("measure", by, why));
         }
         let free = options.blocks && matches!(training.folds, FoldSpec::Hash(_));
         let alike = if free { metric::series(&source, (&all, &range), &targets)? } else { None };

@@ -54,7 +54,7 @@ impl Select {
     }
 }
 
-crate::error::enum_of_words!(Select, "select", "error" => Error, "auc" => Auc, "log-loss" => LogLoss, "brier" => Brier);
+crate::error::enum_of_words!(Select, "measure", "error" => Error, "auc" => Auc, "log-loss" => LogLoss, "brier" => Brier);
 
 /// The options of a search, which define the result for given rows.
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
     }
     if let Some(by) = options.select.filter(|by| *by != Select::Error && training.task == Task::Regression) {
         let why = "it compares classes, and the target is a quantity; give `task` classification, or leave it out";
-        return Err(Error::option("select", by, why));
+        return Err(Error::option("measure", by, why));
     }
     Ok(())
 }

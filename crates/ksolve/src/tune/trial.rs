@@ -165,7 +165,7 @@ impl<T: Real> Trials<T> {
     pub(super) fn trial(&self, fit: &Fit, fold: usize, by: Select, run: &Run<'_>) -> Result<f64> {
         let learned = |position: usize| self.is_seen(position) && self.folds[position] != fold;
         let found = self.scored(fit, &learned, &[&|position| self.folds[position] == fold], run)?;
-        let lacks = || Error::option("select", by, "the rows of a fold are all of one class; give log-loss or error");
+        let lacks = || Error::option("measure", by, "the rows of a fold are all of one class; give log-loss or error");
         found.first().map_or(Ok(f64::INFINITY), |found| found.measure(by).ok_or_else(lacks))
     }
 
