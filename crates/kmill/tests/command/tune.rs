@@ -348,12 +348,7 @@ fn a_rare_class_is_compared_by_its_probabilities() {
     assert!(
         by_auc["rarer"].is_null() && by_auc["contenders"].as_array().unwrap().iter().any(|c| c["solver"] == "ridge")
     );
-    refused(
-        at,
-        &line.replace("any", "ridge").replace("--json -o", "--measure brier -o refused"),
-        1,
-        "no probabilities",
-    );
+    refused(at, &line.replace("any", "svm").replace("--json -o", "--measure brier -o refused"), 1, "no probabilities");
     refused(at, "tune ridge t.csv --target x0 --measure auc -o refused", 1, "the target is a quantity");
     refused(at, &format!("{line} refused --report refused.json"), 1, "--report");
 }
