@@ -99,10 +99,15 @@ impl Progress {
     /// Says `warning: text` on stderr and keeps it for the report.
     pub fn warn(&self, text: impl Into<String>) {
         let text = text.into();
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        // a search and the fit after it may have the same to say
+        if warnings.contains(&text) {
+            return;
+        }
         if self.voice != Voice::Quiet {
             say(&format!("warning: {text}"));
         }
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+        warnings.push(text);
     }
 
     /// How much is said.

@@ -124,6 +124,13 @@ pub fn name(text: &str) -> Result<String, String> {
     }
 }
 
+/// Reads two costs, as in `1:20`.
+pub(crate) fn costs(text: &str) -> Result<[f64; 2], String> {
+    let cost = |text: &str| text.trim().parse::<f64>().ok().filter(|cost| cost.is_finite() && *cost >= 0.0);
+    let both = text.split_once(':').and_then(|(alarm, miss)| Some([cost(alarm)?, cost(miss)?]));
+    both.ok_or_else(|| "expected the costs of a false alarm and of a missed row, such as 1:20".to_string())
+}
+
 /// Parses any number; the verb checks whether its size is right.
 pub fn number(text: &str) -> Result<f64, String> {
     text.trim().parse().map_err(|_| "expected a number, such as 0.1 or 1e-3".to_string())

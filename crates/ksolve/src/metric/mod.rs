@@ -34,4 +34,4 @@ pub(crate) use learn::{Learned, MetricRequest, as_text, draw, settle};
 pub(crate) use plan::{folds, plan as planned, sampled, stage};
 pub use search::RoundReport;
 pub(crate) use search::behind;
-pub(crate) use series::{BLOCKS, instead_of, warning as warning_of_series};
+pub(crate) use series::{BLOCKS, series, told_of_blocks, warning as warning_of_series};

@@ -6,6 +6,7 @@ use crate::job::Run;
 use crate::score::auc::{EXACT_ROWS, RankedScores};
 use crate::score::{
     CalibrationBin, ClassificationScores, ClassificationSums, Regression, RegressionScores, RegressionSums,
+    ThresholdScores,
 };
 use crate::{Classes, Error, Result, Task};
 use kstore::Selected;
@@ -54,8 +55,10 @@ pub struct Details {
     pub roc: Option<Vec<(f64, f64)>>,
     /// Recall and precision at falling thresholds, for two classes and for novelty.
     pub precision: Option<Vec<(f64, f64)>>,
+    /// What some thresholds do, of two classes: the one that decides, some probabilities, and the best one where costs were given.
+    pub thresholds: Vec<ThresholdScores>,
     /// For models with probabilities: predicted probability against the share of rows that were so, in the order of the probability.
-    /// Of two classes the probability of the second, of more classes that of the predicted one.
+    /// Of two classes the probability of the positive one, of more classes that of the predicted one.
     pub calibration: Option<Vec<CalibrationBin>>,
 }
 
@@ -66,6 +69,9 @@ const POINTS: usize = 2_000;
 const NEAR: f64 = 1.959_964;
 
 const ROC_POINTS: usize = 60;
+
+/// Probabilities that are marked on the curves.
+const MARKED: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
 
 /// Key and number of a row, with the bits of prediction and truth.
 type Point = (u64, u64, [u64; 2]);
@@ -165,20 +171,30 @@ impl Predictor {
     }
 
     fn classification(&self, selected: &Selected, classes: &Classes, run: &Run<'_>) -> Result<(Evaluation, Details)> {
-        let mut sums = ClassificationSums::new(classes, self.card().link.clone());
+        let mut sums = ClassificationSums::new(classes, self.card().link.clone(), self.1.positive);
         self.scores(selected, Extras::default(), vec![ranked(selected, classes.labels().len())], run, |scores| {
             let rows = scores.scores.chunks_exact(classes.targets()).zip(&scores.classes);
             rows.for_each(|(row, code)| sums.push(row, *code));
             Ok(())
         })?;
         let ranking = sums.ranking();
+        let mut marked = vec![self.1.score];
+        marked.extend(MARKED.into_iter().filter_map(|p| self.score_above(p).filter(|_| self.card().link.is_some())));
+        marked.extend(
+            ranking
+                .as_ref()
+                .zip(self.1.costs)
+                .and_then(|(ranking, costs)| Some(self.1.toward(ranking.cheapest(costs)?))),
+        );
+        let of = |ranking| marked.iter().map(|score| sums.threshold(ranking, self.1.toward(*score))).collect();
         let details = Details {
             points: Vec::new(),
+            thresholds: ranking.as_ref().map_or(Vec::new(), of),
             roc: ranking.as_ref().and_then(|ranking| ranking.curve(ROC_POINTS)),
             precision: ranking.as_ref().and_then(|ranking| ranking.precision_curve(ROC_POINTS)),
             calibration: sums.calibration(),
         };
-        Ok((Evaluation::Classification(sums.scores(ranking.as_ref())), details))
+        Ok((Evaluation::Classification(sums.scores(ranking.as_ref(), self.1.costs)), details))
     }
 }
 

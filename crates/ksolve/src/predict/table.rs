@@ -36,6 +36,8 @@ pub struct Scores {
     pub classes: Vec<u32>,
     /// Stored row numbers.
     pub rows: Vec<u64>,
+    /// What makes the rows strange, in words; empty where it was not asked for.
+    pub reasons: Vec<String>,
 }
 
 /// Bytes of the numbers of a segment, at most, and as a share of the memory: of rows with many outputs a segment has fewer. A

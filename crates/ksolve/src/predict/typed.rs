@@ -118,6 +118,17 @@ impl<T: Real> Typed<T> {
         self.each_tile(x, out, 1, rows, |x, out| self.model.predict_with(&*self.functions, x, out, scratch))
     }
 
+    /// Calls `see` with rows of `x` as the basis sees them, and the number of the first.
+    pub(super) fn each_seen(&self, x: &[f64], mut see: impl FnMut(MatRef<'_, T>, usize) -> Result<()>) -> Result<()> {
+        let (d, inside, mut rows) = (self.scaler.features(), self.model.dims().1, SeenRows::default());
+        for (i, x) in x.chunks(TILE * d.max(1)).enumerate() {
+            self.scale(x, i * TILE, &mut rows.scaled)?;
+            let seen = self.seen(&rows.scaled, &mut rows.behind);
+            see(MatRef::from_row_major_slice(seen, x.len() / d, inside), i * TILE)?;
+        }
+        Ok(())
+    }
+
     fn each_tile<V: kstore::Real>(
         &self,
         x: &[V],

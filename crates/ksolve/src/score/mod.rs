@@ -5,7 +5,7 @@ mod classification;
 mod median;
 
 pub(crate) use classification::ClassificationSums;
-pub use classification::{CalibrationBin, ClassificationScores};
+pub use classification::{CalibrationBin, ClassScores, ClassificationScores, CostScores, ThresholdScores};
 
 use median::Median;
 

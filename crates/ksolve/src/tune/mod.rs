@@ -36,7 +36,7 @@ mod trial;
 pub use choice::{Choice, Chosen, Moment, SEARCH, SearchListener, SearchWork};
 pub use contest::{ANY, ContenderReport};
 pub use memory::Memory;
-pub use options::{FACTORS, KERNELS, Score, TuneOptions, stand_in};
+pub use options::{FACTORS, KERNELS, Score, Select, TuneOptions, stand_in};
 pub use pace::{Pace, at_ranks, listed};
 pub use rung::{Entry, Rung, TuneCell, Tuned};
 pub use trial::Apart;
@@ -69,6 +69,8 @@ pub struct Search<'a, T: Real> {
     planned_bytes: usize,
     survey: Survey,
     spec: FoldSpec,
+    /// The correlation of neighbouring targets for which blocks took the place of random folds.
+    alike: Option<f64>,
     folds: Folds,
     targets: Targets,
     /// The sample with the rows that are kept apart.
@@ -118,11 +120,19 @@ impl<'a, T: Real> Search<'a, T> {
         let range = source.range();
         let counts = (survey.rows(), options.sample);
         let (all, sample) = metric::draw(&source, counts, training.seed, "sampling rows", cut, &resources)?;
-        let (spec, warning) = match &training.folds {
-            given @ FoldSpec::Hash(_) if options.blocks => {
-                metric::instead_of(given, &source, (&all, &range), &targets)?
-            }
-            given => (given.clone(), metric::warning_of_series(&source, &targets, given)?),
+        if let (Some(by @ Select::Auc), Targets::Classes(classes)) = (options.select, &targets)
+            && classes.labels().len() != 2
+        {
+            let why = format!("it ranks two classes, and there are {}; give log-loss or error", classes.labels().len());
+            return Err(Error::option("measure", by, why));
+        }
+        let free = options.blocks && matches!(training.folds, FoldSpec::Hash(_));
+        let alike = if free { metric::series(&source, (&all, &range), &targets)? } else { None };
+        let spec = alike.map_or(training.folds.clone(), |_| FoldSpec::Blocks(metric::BLOCKS));
+        let warning = match alike {
+            Some(correlation) => Some(metric::told_of_blocks(correlation, &training.folds)),
+            None if free => None,
+            None => metric::warning_of_series(&source, &targets, &training.folds)?,
         };
         warning.into_iter().for_each(|text| resources.stages.warn(text));
         let folds = folds(&spec)?;
@@ -149,6 +159,7 @@ impl<'a, T: Real> Search<'a, T> {
             planned_bytes,
             survey,
             spec,
+            alike,
             folds,
             targets,
             trials,
@@ -321,6 +332,7 @@ impl<'a, T: Real> Search<'a, T> {
             passes,
             planned_bytes,
             spec,
+            alike,
             trials,
             targets,
             survey,
@@ -341,6 +353,7 @@ impl<'a, T: Real> Search<'a, T> {
             spread,
             rows: survey.rows(),
             folds: spec,
+            alike,
             classes,
             learned,
             rungs: done,

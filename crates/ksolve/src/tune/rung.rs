@@ -64,6 +64,8 @@ pub struct Tuned {
     /// The folds by which kernels were compared.
     #[serde(serialize_with = "as_text")]
     pub folds: FoldSpec,
+    /// The correlation of the targets of rows that follow each other, where blocks of rows took the place of random folds for it.
+    pub alike: Option<f64>,
     /// Number of classes; 0 for a regression.
     pub classes: usize,
     /// The rounds in which the metric of each kernel was learned.
