@@ -23,8 +23,8 @@ pub(crate) struct DemoArgs {
     pub(crate) run: RunArgs,
 }
 
-/// The lines of the demo: a surface of four ranks and thirteen lambdas in one pass, and what follows.
-const FIT: &str = "kmill fit ridge train.parquet --target y --ranks 100..800 -o model.safetensors";
+/// The lines of the demo: a metric, a surface of four ranks and thirteen lambdas in one pass, and what follows.
+const FIT: &str = "kmill fit ridge train.parquet --target y --metric diagonal --ranks 25..200 -o model.safetensors";
 const EVALUATE: &str = "kmill evaluate model.safetensors test.parquet";
 const PREDICT: &str = "kmill predict model.safetensors test.parquet -o predictions.parquet";
 
@@ -71,7 +71,7 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
     table(folder, FILES[1], test_rows, 1, run)?;
     say(format!("{}\n", contents(&train, run)?))?;
     say(format!(
-        "2. Fit: landmarks, one pass for every rank, lambda and fold, and the certificate of the approximation.\n\n  $ {FIT}\n\n"
+        "2. Fit: what each column counts, landmarks, and one pass for every rank, lambda and fold.\n\n  $ {FIT}\n\n"
     ))?;
     // a run of its own, so that the report has the times of the fit alone
     let Command::Fit(line) = parsed(FIT, folder, args)? else { return Err(bug(FIT)) };
@@ -142,7 +142,7 @@ mod tests {
         let Command::Fit(fit) = parsed(FIT, folder, &args).unwrap() else { panic!() };
         assert_eq!(fit.job.data.select.paths, [folder.join("train.parquet")]);
         let options = crate::pipeline::FitOptions::new(&fit.job).unwrap();
-        assert_eq!(options.fit.settings().unwrap().to_json()["ranks"], serde_json::json!([100, 200, 400, 800]));
+        assert_eq!(options.fit.settings().unwrap().to_json()["ranks"], serde_json::json!([25, 50, 100, 200]));
         assert!(matches!(parsed(EVALUATE, folder, &args), Ok(Command::Evaluate(_))));
         assert!(matches!(parsed(PREDICT, folder, &args), Ok(Command::Predict(_))));
     }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 /// Columns whose importance is shown in a table, and in a line.
 const MOST_IMPORTANT: usize = 12;
-const IN_A_LINE: usize = 4;
+const IN_A_LINE: usize = 5;
 
 /// Length of the bar of a column that counts for everything.
 const BAR: f64 = 40.0;

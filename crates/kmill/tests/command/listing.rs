@@ -113,12 +113,3 @@ fn a_listing_is_learned_as_it_is_and_its_format_changes_nothing() {
         "the same rows, the same model"
     );
 }
-
-/// Writes 20,000 rows into the file that `LISTING` names, for the comparison with other programs.
-#[test]
-#[ignore = "writes a file for a comparison"]
-fn the_listing_of_twenty_thousand_rows() {
-    if let Some(path) = std::env::var_os("LISTING") {
-        write(Path::new(&path), 20_000);
-    }
-}

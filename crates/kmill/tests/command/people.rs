@@ -389,3 +389,12 @@ fn a_strange_row_has_its_reasons() {
     let (code, _, said) = kmill(at, "predict m t.csv --keep id,load --top 0 -o no.csv");
     assert!(code != 0 && said.contains("--top"), "{said}");
 }
+
+#[test]
+fn the_demo_ends_without_a_warning_and_finds_what_the_noise_leaves() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, report, said) = kmill(folder.path(), "demo --json");
+    assert!(code == 0 && !said.contains("warning"), "{said}");
+    let mse = report["evaluate"]["mse"].as_f64().unwrap();
+    assert!((0.95..1.05).contains(&mse), "the noise has variance 1: {mse}");
+}

@@ -385,7 +385,7 @@ impl Predictor {
         let holds = self.quadratic().is_some();
         match asked.into_iter().find(|(_, given, _, task)| *given && (!holds || card.task != *task)) {
             Some((option, _, needed, _)) => {
-                let why = format!("the model cannot tell that; fit it again: {needed}");
+                let why = format!("the model was fitted without it; fit {needed} again, or leave it out");
                 Err(Error::option(option, "", why))
             }
             None => Ok(()),
