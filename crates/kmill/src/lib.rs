@@ -94,7 +94,7 @@ verbs! {
     Inspect(inspect::InspectArgs) => inspect::main,
     /// Say what a fit would need; runs nothing
     Plan(plan::PlanArgs) => plan::main,
-    /// Draw what a model says over one or two of its features
+    /// Draw what a model says over its features, or rows by group, component or column
     Plot(plot::PlotArgs) => plot::main,
     /// Write a generated table of any size
     Generate(generate::GenerateArgs) => generate::main,

@@ -61,8 +61,8 @@ pub(crate) struct SelectArgs {
     /// Condition on one column: 'fold != 3' (== != < <= > >=)
     #[arg(long = "where", value_name = "CONDITION", value_parser = parse::condition)]
     pub(crate) condition: Option<Condition>,
-    /// Missing, NaN or infinite values: error, drop, mean or indicator; drop leaves the row out, mean takes the mean of training,
-    /// indicator also adds a feature that says so [default: error; of a model: as it was fitted]
+    /// Missing values: error, drop, mean or indicator; NaN and infinity are missing too; drop leaves the row out, mean takes the mean
+    /// of training, indicator also adds a feature that says so [default: error; of a model: as it was fitted]
     #[arg(long, value_parser = parse::missing, value_name = "HOW")]
     pub(crate) missing: Option<Missing>,
     #[command(flatten)]
