@@ -30,7 +30,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    kmill tune ridge train.parquet --target y -o model.safetensors\n  \
+    kmill tune any train.parquet --target y --time 1min -o model.safetensors\n  \
     kmill tune ridge train.parquet --target y --kernels 'gaussian(),laplacian(),matern(nu=1.5)' \\\n    \
         --factors 0.25..4 --ranks 100..800 -o model.safetensors -o search.csv\n  \
     kmill tune svm train.parquet --target label --score alignment -o model.safetensors\n\n\
@@ -73,7 +73,7 @@ pub(crate) struct TuneArgs {
     #[arg(short, long, help = format!("Where the model goes (safetensors), and the table of the search: {}; may be given several times. \
         Without a model nothing is fitted", tables()), value_name = "MODEL|OUT", required = true, help_heading = "Run")]
     pub(crate) output: Vec<PathBuf>,
-    /// Also write a page: the kernels and solvers that were compared, and the fit
+    /// Also write a page: the kernels, the solvers and the fit
     #[arg(long, value_name = "FILE.html", help_heading = "Run")]
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
