@@ -32,10 +32,15 @@ impl Run<'_> {
     /// # Errors
     /// Those of [`Run::coded`].
     pub fn coded_together(&self, tables: &[&Selected]) -> Result<Vec<Selected>> {
-        let searches: Option<Vec<ColumnSearch>> = tables.iter().map(|table| table.search()).collect();
-        let Some(searches) = searches else { return Ok(tables.iter().map(|table| (*table).clone()).collect()) };
+        // numbers of several tables that are compared stay numbers in all of them
+        let tables: Vec<Selected> = match tables {
+            [one] => vec![one.looked()],
+            several => several.iter().map(|table| (*table).clone()).collect(),
+        };
+        let searches: Option<Vec<ColumnSearch>> = tables.iter().map(Selected::search).collect();
+        let Some(searches) = searches else { return Ok(tables) };
         let mut found: Option<FoundColumns> = None;
-        for (search, table) in searches.iter().zip(tables) {
+        for (search, table) in searches.iter().zip(&tables) {
             let later = self.found(search, table)?;
             match &mut found {
                 Some(found) => found.merge(&later),

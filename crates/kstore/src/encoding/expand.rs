@@ -223,7 +223,7 @@ impl<T: Real> Expansion<T> {
 }
 
 /// True for a row without a value: null, or NaN in a column of floats.
-fn is_missing(view: &View<'_>, row: usize) -> bool {
+pub(super) fn is_missing(view: &View<'_>, row: usize) -> bool {
     if view.is_null(row) {
         return true;
     }

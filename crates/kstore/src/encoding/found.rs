@@ -1,5 +1,6 @@
 //! What is found of the values of a column.
 
+use super::numerals::Numerals;
 use super::time::TimesFound;
 use crate::{Label, shown};
 use std::collections::HashSet;
@@ -42,6 +43,7 @@ pub(super) struct Found {
     pub(super) more: bool,
     pub(super) repeat: bool,
     pub(super) times: TimesFound,
+    pub(super) numerals: Numerals,
     pub(super) missing: u64,
     /// The first row without a value that a category must have and a time need not.
     pub(super) missing_at: Option<u64>,
@@ -79,6 +81,7 @@ impl Found {
         self.missing += later.missing;
         self.missing_at = self.missing_at.into_iter().chain(later.missing_at).min();
         self.times.merge(&later.times);
+        self.numerals.merge(&later.numerals);
         self.repeat |= later.repeat;
         if later.more {
             (self.more, self.values, self.texts) = (true, HashSet::new(), HashSet::new());

@@ -14,6 +14,7 @@ mod coding;
 mod expand;
 mod found;
 mod note;
+mod numerals;
 mod search;
 mod time;
 mod wanted;
