@@ -102,7 +102,8 @@ impl<T: Real> Chunk<'_, '_, T> {
         let columns = &self.views[..self.source.selected.features.len()];
         let fine = match (&self.source.expansion, &self.source.selected.coding) {
             (Some(expansion), Coding::Known(_, unseen)) => {
-                expansion.features(columns, &self.source.affine, at, rows, unseen, x)
+                let first = self.open.part.start + self.open.first;
+                expansion.features(columns, &self.source.affine, (at, first), rows, unseen, x)
             }
             _ => convert::features(columns, &self.source.affine, at, rows, x),
         };

@@ -275,6 +275,11 @@ impl Selected {
         self.weighted
     }
 
+    /// True where there is something to learn: a number, or a class.
+    pub(crate) fn has_target(&self) -> bool {
+        self.class.is_some() || self.targets.len() > usize::from(self.weighted)
+    }
+
     /// Name of the class column.
     pub fn class_name(&self) -> Option<&str> {
         self.class.map(|column| self.table.schema().columns[column].name.as_str())

@@ -15,6 +15,9 @@ pub(crate) struct TextArgs {
     /// Character between the fields of .csv: one character, or tab [default: found from the first lines]
     #[arg(long, value_name = "CHAR", value_parser = parse::delimiter)]
     pub(crate) delimiter: Option<u8>,
+    /// Mark before the decimals of numbers in .csv: . or , [default: a point; a comma where fields are cut by ; and numbers have it]
+    #[arg(long, value_name = "CHAR", value_parser = parse::decimal)]
+    pub(crate) decimal: Option<u8>,
     /// The first line of .csv is a row; columns are called x0, x1, …
     #[arg(long)]
     pub(crate) no_header: bool,
@@ -35,6 +38,9 @@ impl TextArgs {
         let mut options = TextOptions::default().infer_rows(self.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
         if let Some(delimiter) = self.delimiter {
             options = options.delimiter(delimiter);
+        }
+        if let Some(decimal) = self.decimal {
+            options = options.decimal(decimal);
         }
         if self.no_header {
             options = options.without_header();

@@ -112,7 +112,7 @@ impl<T: Real> Parts<'_, T> {
             lambda: fitted.lambda,
             intercept: Intercept::default(),
             features: selected.feature_names(),
-            encoding: selected.encoding().cloned().map(Arc::new),
+            encoding: selected.encoding().cloned().map(|encoding| Arc::new(encoding.of_new_rows())),
             targets: target_names(selected),
             classes: classes.map_or(Vec::new(), |classes| classes.labels().to_vec()),
             link: fitted.link.clone(),
@@ -122,8 +122,18 @@ impl<T: Real> Parts<'_, T> {
             seed: options.seed,
             landmarks: mapped.landmarks.map(|_| options.landmarks.to_string()),
             asinh: survey.scaler.asinh,
+            ranges: self.ranges(),
             options: serde_json::Value::Null,
         }
+    }
+
+    /// The ranges that new rows are taken to. A row of novelty is judged as it is, and a kernel that goes on outside was chosen for that.
+    fn ranges(&self) -> Vec<[f64; 2]> {
+        let Self { options, prepared: Prepared { survey, mapped, .. }, fitted, .. } = self;
+        let clips = options.clip && fitted.task.unwrap_or(options.task).has_target() && mapped.kernel.settles();
+        let features = survey.statistics.features.iter().filter(|_| clips);
+        // a feature without values has no range
+        features.map(|f| if f.count == 0 { [f.mean; 2] } else { [f.min, f.max] }).collect()
     }
 
     /// The report; what it says alone is taken out of what the solver found.

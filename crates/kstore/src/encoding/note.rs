@@ -17,6 +17,11 @@ pub enum ColumnNote {
         /// Name of the column.
         column: String,
     },
+    /// A column of text with many values that tell nothing of the target is no feature.
+    NoEffect {
+        /// Name of the column.
+        column: String,
+    },
     /// A column of numbers that counts the rows is no feature.
     CountsRows {
         /// Name of the column.
@@ -37,6 +42,13 @@ impl std::fmt::Display for ColumnNote {
                 return write!(
                     f,
                     "column {column} is read as a time of day, like 517 for 5:17; `times` none keeps the number"
+                );
+            }
+            Self::NoEffect { column } => {
+                return write!(
+                    f,
+                    "column {column} is left out: its many values tell no more of the target than chance would; give `hash` 256 for \
+                     features of its text"
                 );
             }
             Self::CountsRows { column } => {

@@ -8,7 +8,7 @@ use super::coding::{Asked, Coding};
 use super::found::{Found, TEXT_PER_VALUE};
 use super::note::ColumnNote;
 use super::numerals::Numerals;
-use super::{Code, CodedColumn, Distinct, Encoding, Role, Times};
+use super::{Code, CodedColumn, Distinct, Effects, Encoding, Role, Times};
 use crate::dates::{self, TimeForm};
 use crate::kept_column::KeptValues;
 use crate::missing::Missing;
@@ -98,6 +98,11 @@ struct Searched {
 }
 
 impl Selected {
+    /// True where nothing was found of its columns yet.
+    pub fn is_new(&self) -> bool {
+        matches!(self.coding, Coding::Plain(Some(_)) | Coding::Asked(_))
+    }
+
     /// The same, where the first rows of some columns of numbers look as if they were something else, as a selection whose values are still to be
     /// found. Columns of an array, which have no names, are what they are.
     #[must_use]
@@ -276,12 +281,13 @@ impl ColumnSearch {
             (true, None) if asked.named[place] => {
                 return Err(Error::TooManyValues { column: name, limit: self.limit });
             }
+            (true, None) if !alone && values.repeat && self.selected.has_target() => Code::Effects(Effects::default()),
             (true, None) => {
                 notes.push(ColumnNote::LeftOut { column: name, values: values.distinct(self.limit) });
                 return Ok(None);
             }
         };
-        let some = code.features() > 0 || values.missing > 0;
+        let some = code.features() > 0 || values.missing > 0 || values.more;
         Ok(some.then_some(CodedColumn { name, code, missing: values.missing > 0 }))
     }
 

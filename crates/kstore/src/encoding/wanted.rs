@@ -142,7 +142,7 @@ impl Selected {
         }
     }
 
-    /// A selection that takes the same features from another table: the same columns, and the same values of them where they are known.
+    /// A selection that takes the same features from other rows: the same columns, and the same values of them where they are known.
     pub fn same_features(&self) -> Selection {
         let features = self.feature_columns();
         let known = |encoding| Selection {
@@ -153,7 +153,7 @@ impl Selected {
         };
         match &self.coding {
             Coding::Plain(_) => known(Encoding::of_numbers(&features)),
-            Coding::Known(coded, _) => known(coded.encoding.clone()),
+            Coding::Known(coded, _) => known(coded.encoding.clone().of_new_rows()),
             Coding::Asked(asked) => {
                 let (categories, hash, times) = (asked.wanted.clone(), asked.hash, asked.times);
                 Selection { features, categories, hash, times, ..Selection::default() }
@@ -170,9 +170,9 @@ impl Selected {
         columns.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Sets the scaling of features that are 0 or 1 by their nature so that they stay what they are.
+    /// Sets the scaling of features that are 0 or 1 by their nature, and of effects, so that they stay what they are.
     pub fn keep_flags(&self, scaler: &mut Scaler) {
-        let flags = self.encoding().map_or(Vec::new(), Encoding::flags);
+        let flags = self.encoding().map_or(Vec::new(), Encoding::fixed);
         for (i, _) in flags.iter().enumerate().filter(|(_, flag)| **flag) {
             // asinh comes last
             (scaler.centre[i], scaler.scale[i]) = (0.0, if scaler.asinh { 1.0 / 1f64.sinh() } else { 1.0 });

@@ -12,6 +12,9 @@ use std::sync::Arc;
 
 const ROWS: u64 = 500;
 
+/// The values of a column.
+type Column<'a> = &'a dyn Fn(u64) -> Option<i64>;
+
 /// Times of day from 5:00 to 23:59, one of which is missing in every 50 rows.
 fn time(i: u64) -> Option<i64> {
     let minute = 300 + Stream::new(7, Purpose::Data, 0).below(i, 1140) as i64;
@@ -19,7 +22,7 @@ fn time(i: u64) -> Option<i64> {
 }
 
 /// A column `t` of numbers with holes, and a column `y`, as integers and as floats in every format.
-fn tables(folder: &Path, t: &dyn Fn(u64) -> Option<i64>) -> Vec<Table> {
+fn tables(folder: &Path, t: Column<'_>) -> Vec<Table> {
     let y: ArrayRef = Arc::new(Float64Array::from_iter_values((0..ROWS).map(|i| (i * i % 7) as f64)));
     let whole: ArrayRef = Arc::new((0..ROWS).map(t).collect::<Int64Array>());
     let short: ArrayRef = Arc::new((0..ROWS).map(|i| t(i).map(|t| t as i32)).collect::<Int32Array>());
@@ -43,7 +46,7 @@ fn found(table: &Table, selection: &Selection, cut: (u64, usize)) -> (Selected, 
 }
 
 /// What becomes of the column `t` beside `y`.
-fn code(folder: &Path, t: &dyn Fn(u64) -> Option<i64>, selection: &Selection) -> Option<Code> {
+fn code(folder: &Path, t: Column<'_>, selection: &Selection) -> Option<Code> {
     let (selected, _) = found(&tables(folder, t)[0], selection, (64, 2));
     let place = selected.feature_columns().iter().position(|name| name == "t")?;
     Some(selected.encoding().map_or(Code::Number, |encoding| encoding.columns()[place].code.clone()))
@@ -89,7 +92,7 @@ fn ordinary_whole_numbers_stay_what_they_are() {
     let folder = folder();
     let random = Stream::new(3, Purpose::Data, 1);
     let usual = Selection { missing: Missing::Mean, ..Selection::default() };
-    let columns: [(&str, &dyn Fn(u64) -> Option<i64>); 9] = [
+    let columns: [(&str, Column<'_>); 9] = [
         ("ages", &|i| Some(18 + random.below(i, 42) as i64)),
         ("years", &|i| Some(1900 + random.below(i, 60) as i64)),
         ("hundreds", &|i| Some(100 * random.below(i, 24) as i64)),
