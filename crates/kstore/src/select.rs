@@ -61,7 +61,8 @@ pub struct Selection {
     pub missing: Missing,
     /// Which columns are taken as categories.
     pub categories: Categories,
-    /// Buckets for a column of text with more values than are taken as categories; `None` leaves such a column out.
+    /// Buckets for a column of text with more values than are taken as categories; with `None` such a column becomes its effects on the
+    /// target, or nothing where there is none.
     pub hash: Option<u32>,
     /// Which features columns of dates and times become.
     #[serde(skip_serializing_if = "Times::is_default")]

@@ -86,10 +86,10 @@ fn paths_help() -> String {
 #[command(next_help_heading = "Table")]
 pub(crate) struct CategoryArgs {
     /// Columns that are categories, a feature for each value: names or globs, comma-separated; all columns of text, or none
-    /// [default: columns of text with up to 1,000 values]
+    /// [default: columns of text with up to 1,000 values; of those with more, what each value adds to the target is one feature]
     #[arg(long, value_name = "NAMES|all|none", value_delimiter = ',', value_parser = parse::name)]
     pub(crate) categories: Vec<String>,
-    /// Columns of text with more values become so many features, by a hash of the text [default: they are left out]
+    /// Columns of text with more values become so many features, by a hash of the text
     #[arg(long, value_name = "BUCKETS", value_parser = parse::rank)]
     pub(crate) hash: Option<usize>,
     /// Features of dates and times: position (days since 1970), cyclic (also the hour, the weekday and the day of the year, where the

@@ -21,6 +21,7 @@ mod literature;
 mod maps;
 mod memory;
 mod model;
+mod odd_columns;
 mod onnx;
 mod page;
 mod parsers;

@@ -164,8 +164,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let outside = shown::count(self.outside.0.load(Ordering::Relaxed));
         let (most, rows) = (shown::count(most), shown::count(rows));
         stages.warn(format!(
-            "{outside} of {rows} rows lie outside what the fit saw, in {name} {most}; they are predicted as if at its edge (fit without \
-             `clip` to predict them as they are)"
+            "{outside} of {rows} rows lie outside what the fit saw, in {name} {most}; they are predicted as if at its edge (`no_clip` of \
+             the fit predicts them as they are)"
         ));
     }
 

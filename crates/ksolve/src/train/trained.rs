@@ -10,6 +10,7 @@ use faer::{Mat, MatRef};
 use kapprox::Real;
 use kapprox::map::MapSpec;
 use kstore::encoding::Code;
+use kstore::statistics::Moments;
 use kstore::{Selected, Workers};
 use std::sync::Arc;
 
@@ -131,9 +132,17 @@ impl<T: Real> Parts<'_, T> {
     fn ranges(&self) -> Vec<[f64; 2]> {
         let Self { options, prepared: Prepared { survey, mapped, .. }, fitted, .. } = self;
         let clips = options.clip && fitted.task.unwrap_or(options.task).has_target() && mapped.kernel.settles();
-        let features = survey.statistics.features.iter().filter(|_| clips);
-        // a feature without values has no range
-        features.map(|f| if f.count == 0 { [f.mean; 2] } else { [f.min, f.max] }).collect()
+        let (names, columns) = (self.selected.feature_names(), self.selected.effect_columns());
+        let is_effect = |name: &String| {
+            columns.iter().filter_map(|column| name.strip_prefix(column)).any(|rest| rest.starts_with(".effect"))
+        };
+        let of = |(name, feature): (&String, &Moments)| match feature.count {
+            // a new row may have a larger effect than rows of the fit, whose own targets are not in theirs
+            _ if is_effect(name) => [f64::MIN, f64::MAX],
+            0 => [feature.mean; 2],
+            _ => [feature.min, feature.max],
+        };
+        names.iter().zip(&survey.statistics.features).filter(|_| clips).map(of).collect()
     }
 
     /// The report; what it says alone is taken out of what the solver found.

@@ -30,7 +30,7 @@ fn fitted(kernel: &str, clip: bool, precision: ElementType, scaling: Scaling) ->
 
 /// Keeps the warnings.
 #[derive(Default)]
-struct Told(Mutex<Vec<String>>);
+pub(crate) struct Told(pub(crate) Mutex<Vec<String>>);
 
 impl Stages for Told {
     fn stage<'s>(&'s self, _: &str, _: Option<u64>) -> Box<dyn Observer + 's> {

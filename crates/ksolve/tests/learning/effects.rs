@@ -132,8 +132,10 @@ fn users_help_and_noise_is_left_out() {
         let (fit, selection) = fit("ridge", "y");
         let features = features.iter().map(ToString::to_string).collect();
         let table = &tables(folder.path(), 0..ROWS, noise)[0];
-        let fitted = fit.run(&table.select(&Selection { features, ..selection }).unwrap(), &Run::new()).unwrap();
-        let (warnings, model) = (fitted.report.warnings.clone(), Predictor::new(fitted.model).unwrap());
+        let told = crate::clip::Told::default();
+        let selected = table.select(&Selection { features, ..selection }).unwrap();
+        let model = Predictor::new(fit.run(&selected, &Run::new().watch(&told)).unwrap().model).unwrap();
+        let warnings = told.0.lock().unwrap().clone();
         let new = &tables(folder.path(), ROWS..ROWS + 3000, noise)[0];
         let targets = vec!["y".to_string()];
         let selected = model.select(new, Selection { targets, ..Selection::default() }).unwrap();

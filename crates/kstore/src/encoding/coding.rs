@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]
 pub enum Categories {
-    /// The columns of text with up to [`CATEGORY_LIMIT`](super::CATEGORY_LIMIT) values; those with more are left out.
+    /// The columns of text with up to [`CATEGORY_LIMIT`](super::CATEGORY_LIMIT) values; those with more become effects on the target.
     #[default]
     Few,
     /// All columns of text, with up to [`LABEL_LIMIT`](crate::statistics::LABEL_LIMIT) values each.

@@ -75,7 +75,7 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
     let names: Vec<String> = names.ok_or_else(|| table.malformed("it is empty"))?;
     table.format.marks = marks::found(&guesses, delimiter, options.decimal).map_err(|place| {
         let remedy = "give `decimal` , for numbers such as 1,5, or `decimal` . where they are no numbers";
-        table.malformed(format!("the numbers of its column {:?} have commas: {remedy}", names[place]))
+        table.malformed(format!("the numbers of its column {:?} have commas; {remedy}", names[place]))
     })?;
     let kinds = guesses.iter().zip(&table.format.marks).map(|(guess, marks)| guess.by(*marks).kind());
     let kinds: Vec<Kind> = kinds.collect();
