@@ -379,7 +379,7 @@ a.parquet: Parquet, 1,234 rows, 5 columns, 2.0 KiB
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[2], "  column   type        min    mean     sd    max  missing");
         assert_eq!(lines[3], "  x8       float32  -1.500  0.2500  1.000  2.000        3");
-        assert_eq!(lines[7], "  station  text                                        3");
+        assert_eq!(lines[7], format!("{:<56}3", "  station  text"));
         let json = serde_json::to_value(report(true)).unwrap();
         assert_eq!(json["columns"][0]["mean"], 0.25);
         assert_eq!(json["columns"][4].as_object().unwrap().len(), 3);

@@ -31,7 +31,7 @@ mod spool;
 #[cfg(feature = "svmlight")]
 mod svmlight;
 mod text;
-mod view;
+pub(crate) mod view;
 
 pub(crate) use absent::Absent;
 pub(crate) use batches::BatchTable;
@@ -48,7 +48,8 @@ pub use view::{Element, Positions, Strided, Values, View};
 use crate::condition::Bound;
 use crate::named::{Named, Registry};
 use crate::schema::Schema;
-use crate::sink::{Create, OutputColumn, Written};
+use crate::sink::column::OutputColumn;
+use crate::sink::written::{Create, Written};
 use crate::{Error, Result};
 use remote::Distant;
 use std::fmt::Debug;

@@ -18,7 +18,7 @@ use super::text::{
 };
 use super::{Format, TableFile, View};
 use crate::schema::{Column, Kind};
-use crate::sink::OutputKind;
+use crate::sink::column::OutputKind;
 use crate::sink::csv::CsvSink;
 use crate::{Error, Result};
 use marks::{Marks, Sniffed};
