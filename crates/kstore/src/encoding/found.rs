@@ -42,6 +42,8 @@ pub(super) struct Found {
     pub(super) bytes: usize,
     pub(super) more: bool,
     pub(super) repeat: bool,
+    /// The texts of its values are too long for names.
+    pub(super) long: bool,
     pub(super) times: TimesFound,
     pub(super) numerals: Numerals,
     pub(super) missing: u64,
@@ -72,7 +74,9 @@ impl Found {
 
     /// Drops the values where there are too many.
     fn settle(&mut self, limit: usize) {
-        if self.values.len() + self.texts.len() > limit || self.bytes > limit * TEXT_PER_VALUE {
+        let long = self.bytes > limit * TEXT_PER_VALUE;
+        if self.values.len() + self.texts.len() > limit || long {
+            self.long |= long;
             (self.more, self.values, self.texts) = (true, HashSet::new(), HashSet::new());
         }
     }
@@ -83,6 +87,7 @@ impl Found {
         self.times.merge(&later.times);
         self.numerals.merge(&later.numerals);
         self.repeat |= later.repeat;
+        self.long |= later.long;
         if later.more {
             (self.more, self.values, self.texts) = (true, HashSet::new(), HashSet::new());
             return;

@@ -281,7 +281,9 @@ impl ColumnSearch {
             (true, None) if asked.named[place] => {
                 return Err(Error::TooManyValues { column: name, limit: self.limit });
             }
-            (true, None) if !alone && values.repeat && self.selected.has_target() => Code::Effects(Effects::default()),
+            (true, None) if !alone && values.repeat && !values.long && self.selected.has_target() => {
+                Code::Effects(Effects::default())
+            }
             (true, None) => {
                 notes.push(ColumnNote::LeftOut { column: name, values: values.distinct(self.limit) });
                 return Ok(None);
