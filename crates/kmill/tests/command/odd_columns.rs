@@ -36,8 +36,7 @@ fn every_format_gives_the_same_model_and_says_what_it_did() {
         let (code, fit, told) = kmill(path, &line);
         assert_eq!(code, 0, "{told}");
         assert_eq!(fit["columns"][0], serde_json::json!(["time", "time, hour"]), "{name}");
-        let user = fit["columns"][1].to_string();
-        assert!(user.starts_with("[\"user\",\"effects of 1,4"), "{user}");
+        assert_eq!(fit["columns"][1], serde_json::json!(["user", "effects of 1,500 values"]), "{name}");
         assert!(told.contains("column time is read as a time of day, like 517 for 5:17; --times none"), "{told}");
         assert!(told.contains("column id is left out: it counts the rows; name it in --features"), "{told}");
         assert_eq!(told.contains("column x are read with decimal commas"), name == "commas.csv", "{told}");
@@ -63,8 +62,8 @@ fn a_stray_value_is_told_and_taken_to_the_edge() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     write(&path.join("t.csv"), 0..2000, false);
-    ok(path, "fit ridge t.csv --target y --features time,x --rank 60 --lambda 1e-9 -o m.safetensors");
-    ok(path, "fit ridge t.csv --target y --features time,x --rank 60 --lambda 1e-9 --no-clip -o raw.safetensors");
+    ok(path, "fit ridge t.csv --target y --features time,x --rank 60 --lambda 1e-4 -o m.safetensors");
+    ok(path, "fit ridge t.csv --target y --features time,x --rank 60 --lambda 1e-4 --no-clip -o raw.safetensors");
     std::fs::write(path.join("new.csv"), "time,x\n517,40\n517,1\n1200,0.5\n").unwrap();
     let predicted = |model: &str| {
         let (code, _, told) = kmill(path, &format!("predict {model} new.csv -o out.csv"));

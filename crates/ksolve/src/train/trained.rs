@@ -9,7 +9,7 @@ use crate::{Card, Certificate, Head, Intercept};
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use kapprox::map::MapSpec;
-use kstore::encoding::Code;
+use kstore::encoding::{Code, CodedColumn};
 use kstore::statistics::Moments;
 use kstore::{Selected, Workers};
 use std::sync::Arc;
@@ -132,17 +132,19 @@ impl<T: Real> Parts<'_, T> {
     fn ranges(&self) -> Vec<[f64; 2]> {
         let Self { options, prepared: Prepared { survey, mapped, .. }, fitted, .. } = self;
         let clips = options.clip && fitted.task.unwrap_or(options.task).has_target() && mapped.kernel.settles();
-        let (names, columns) = (self.selected.feature_names(), self.selected.effect_columns());
-        let is_effect = |name: &String| {
-            columns.iter().filter_map(|column| name.strip_prefix(column)).any(|rest| rest.starts_with(".effect"))
+        // effects of new rows may be larger than those of rows whose own targets are not in theirs, and a circle has no ends
+        let endless = |column: &CodedColumn| {
+            let (all, behind) = (matches!(column.code, Code::Effects(_)), matches!(column.code, Code::Time(_)));
+            (0..column.features()).map(move |i| all || behind && i > 0)
         };
-        let of = |(name, feature): (&String, &Moments)| match feature.count {
-            // a new row may have a larger effect than rows of the fit, whose own targets are not in theirs
-            _ if is_effect(name) => [f64::MIN, f64::MAX],
+        let endless = self.selected.encoding().into_iter().flat_map(|encoding| encoding.columns()).flat_map(endless);
+        let of = |(feature, endless): (&Moments, bool)| match feature.count {
+            _ if endless => [f64::MIN, f64::MAX],
             0 => [feature.mean; 2],
             _ => [feature.min, feature.max],
         };
-        names.iter().zip(&survey.statistics.features).filter(|_| clips).map(of).collect()
+        let features = survey.statistics.features.iter().filter(|_| clips);
+        features.zip(endless.chain(std::iter::repeat(false))).map(of).collect()
     }
 
     /// The report; what it says alone is taken out of what the solver found.

@@ -150,8 +150,11 @@ impl TextFormat for Csv {
     type Chunk<'a> = CsvChunk<'a>;
 
     fn note(&self, columns: &[Column]) -> Option<String> {
-        let named =
-            |marks| columns.iter().zip(&self.marks).find(|(_, of)| **of == marks).map(|(column, _)| &column.name);
+        let named = |marks| {
+            let written = columns.iter().zip(&self.marks).filter(|(_, of)| **of == marks).map(|(column, _)| column);
+            // whole numbers may have no mark at all
+            written.min_by_key(|column| !matches!(column.kind, Kind::Float { .. })).map(|column| &column.name)
+        };
         match (named(Marks::Comma), named(Marks::Grouped)) {
             (Some(name), _) => Some(format!("numbers such as those of column {name} are read with decimal commas")),
             (None, Some(name)) => {
