@@ -70,6 +70,7 @@ fn left_out(
         Kind::Text if asked.iter().any(|asked| asked == name) && selection.categories != Categories::None => {
             "text of too many values"
         }
+        Kind::Int { .. } | Kind::Float { .. } if asked.iter().any(|asked| asked == name) => "counts the rows",
         Kind::Text if selection.features.is_empty() => "text; --categories all brings it back",
         Kind::Time(_) if selection.times == Times::None => "a time; --times cyclic brings it back",
         Kind::Binary => "bytes",

@@ -156,6 +156,7 @@ impl TableReport {
 /// Files that cannot be read, or a budget that does not hold one tile.
 pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool, run: &Run) -> Result<TableReport> {
     let table = Table::open_with(paths, text)?;
+    table.note().iter().for_each(|note| run.progress.note(note));
     let columns = &table.schema().columns;
     let lines = columns.len() * 2 * size_of::<ColumnReport>();
     let plan = Plan::process("inspection", run.memory, run.threads, table.held());

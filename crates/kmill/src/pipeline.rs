@@ -43,6 +43,7 @@ impl FitOptions {
             .options(given)
             .rows(data.category.of(rows))
             .scaling(learn.scale.unwrap_or_default())
+            .clip(!learn.no_clip)
             .metric(learn.metric.clone().unwrap_or_default())
             .kernel(learn.kernel.clone())
             .map(learn.map.clone())

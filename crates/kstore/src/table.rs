@@ -263,6 +263,11 @@ impl Table {
         self.parts.iter().map(|part| part.file.held()).sum()
     }
 
+    /// What is to be said of the way in which the values of its files are read, by the first file of which there is something to say.
+    pub fn note(&self) -> Option<String> {
+        self.parts.iter().find_map(|part| part.file.note())
+    }
+
     /// Name of the format; of the first file, where they differ.
     pub fn format(&self) -> &'static str {
         self.parts.first().map_or("", |part| part.file.format())

@@ -2,12 +2,12 @@
 
 use super::applied::KernelFunction;
 use super::choice::schema;
-use super::family::{Domain, Explicit, KernelParameter, Value};
+use super::family::{Domain, Explicit, KernelFamily, KernelParameter, Value};
 use super::median::median_distance;
 use super::node::{Call, Node};
 use super::parse;
 use super::points::row;
-use super::{AnyKernel, gaussian};
+use super::{AnyKernel, gaussian, periodic};
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};
 use std::fmt;
@@ -270,6 +270,13 @@ impl Spec {
     /// Whether k is positive definite whatever the points, as far as the rules of sums, products and multiples tell.
     pub fn positive_definite(&self) -> bool {
         self.0.calls().iter().all(|call| call.family.positive_definite)
+    }
+
+    /// Whether sums of its functions are known to go to constants far away from all points, and not on and on: it is bounded, and not
+    /// periodic.
+    pub fn settles(&self) -> bool {
+        let settles = |family: &KernelFamily| family.facts.bounded && family.name != periodic::FAMILY.name;
+        self.0.calls().iter().all(|call| settles(call.family))
     }
 
     /// Whether a test with this kernel is known to see every difference of laws: see [`Facts`](super::Facts). Columns that kernels of the

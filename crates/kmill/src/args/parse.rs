@@ -219,6 +219,14 @@ pub fn delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
+/// Parses `--decimal`, a point or a comma.
+pub fn decimal(text: &str) -> Result<u8, String> {
+    match text {
+        "." | "," => Ok(text.as_bytes()[0]),
+        _ => Err("expected . or ,".to_string()),
+    }
+}
+
 pub fn infer_rows(text: &str) -> Result<u64, String> {
     if text == "all" { Ok(u64::MAX) } else { at_least(text, 1).map(|rows| rows as u64) }
 }

@@ -120,7 +120,7 @@ fn the_test_error_is_that_of_fit_and_evaluate() {
             at,
             &format!(
                 "fit ridge t.csv --target y --where fold!=0 --kernel gaussian(sigma=3) --map {map} --rank 60 \
-            --seed 4 --lambda 1e-5 --precision f64 -o m -q"
+            --seed 4 --lambda 1e-5 --precision f64 --no-clip -o m -q"
             ),
         );
         let score = ok(at, "evaluate m t.csv --where fold==0 --json -q");
@@ -148,7 +148,8 @@ fn classes_are_tested_by_the_share_of_wrong_ones() {
     ok(
         at,
         &format!(
-            "fit ridge t.parquet {line} --where x0<=1 --features x0,x1 --landmarks uniform --candidates all --rank 50 -o m"
+            "fit ridge t.parquet {line} --where x0<=1 --features x0,x1 --landmarks uniform --candidates all --rank 50 -o m \
+        --no-clip"
         ),
     );
     let score = ok(at, "evaluate m t.parquet --where x0>1 --json -q");

@@ -22,6 +22,7 @@ mod literature;
 mod maps;
 mod memory;
 mod model;
+mod odd_columns;
 mod onnx;
 mod page;
 mod parsers;

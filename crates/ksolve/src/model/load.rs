@@ -284,6 +284,10 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
                 return Err(self.damaged("its columns do not make its features"));
             }
         }
+        let sound = |range: &[f64; 2]| range[0] <= range[1] && range.iter().all(|end| end.is_finite());
+        if !card.ranges.is_empty() && (card.ranges.len() != card.features.len() || !card.ranges.iter().all(sound)) {
+            return Err(self.damaged("the ranges of its features are no ranges"));
+        }
         let all = self.has("probe");
         if let Some(with) = card.with.as_ref().filter(|with| all || with.functions > m) {
             return Err(self.damaged(format!("it has {m} functions, its second view {}", with.functions)));

@@ -17,12 +17,25 @@ pub(super) struct Typed<T: Real> {
     pub(super) functions: Box<dyn FeatureMap<T>>,
     pub(super) scaler: Scaler,
     pub(super) classes: Option<Classes>,
+    /// The least and the greatest scaled value of each feature, where rows are taken between them.
+    pub(super) ranges: Option<Vec<[T; 2]>>,
 }
 
 /// A value as the fit in f32 saw it, though the model predicts in f64: categories that were equal to those of a landmark in the
 /// fit must be equal here too.
 pub(super) fn narrowed(value: f64) -> f64 {
     f64::from((value as f32).clamp(f32::MIN, f32::MAX))
+}
+
+/// The value, or the end of the range that it lies beyond.
+pub(super) fn between<T: Real>(value: T, [least, greatest]: [T; 2]) -> T {
+    if value < least {
+        least
+    } else if value > greatest {
+        greatest
+    } else {
+        value
+    }
 }
 
 /// The rows of slices: scaled, and behind the metric.
@@ -38,7 +51,10 @@ impl<T: Real> Typed<T> {
         let (card, scaler) = (&model.card, model.scaler());
         let classes = (!card.classes.is_empty()).then(|| Classes::new(card.classes.clone())).transpose()?;
         let classes = if card.pairs { classes.map(Classes::in_pairs) } else { classes };
-        Ok(Self { functions, scaler, classes, model })
+        let narrow = |value| if model.is_narrow() { narrowed(value) } else { value };
+        let of = |(j, range): (usize, &[f64; 2])| range.map(|value| T::from_f64(narrow(scaler.apply(j, value))));
+        let ranges = (!card.ranges.is_empty()).then(|| card.ranges.iter().enumerate().map(of).collect());
+        Ok(Self { functions, scaler, classes, ranges, model })
     }
 
     /// The term of the plan for the loaded model, whose functions hold the landmarks once more, and further copies.
@@ -80,7 +96,8 @@ impl<T: Real> Typed<T> {
                     return Err(self.bad(first + row, &self.model.card.features[j], value));
                 }
                 let scaled = self.scaler.apply(j, value);
-                out.push(T::from_f64(if narrow { narrowed(scaled) } else { scaled }));
+                let scaled = T::from_f64(if narrow { narrowed(scaled) } else { scaled });
+                out.push(self.ranges.as_ref().map_or(scaled, |ranges| between(scaled, ranges[j])));
             }
         }
         Ok(())

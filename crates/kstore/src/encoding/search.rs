@@ -4,10 +4,11 @@
 //! not depend on how the rows were cut. A column with more values than its limit holds none: its set is dropped where the limit is
 //! passed, in a segment or in a sum of segments, and the union passes the limit in every order.
 
-use super::coding::Asked;
+use super::coding::{Asked, Coding};
 use super::found::{Found, TEXT_PER_VALUE};
 use super::note::ColumnNote;
-use super::{Code, CodedColumn, Distinct, Encoding, Role, Times};
+use super::numerals::Numerals;
+use super::{Code, CodedColumn, Distinct, Effects, Encoding, Role, Times};
 use crate::dates::{self, TimeForm};
 use crate::kept_column::KeptValues;
 use crate::missing::Missing;
@@ -15,11 +16,15 @@ use crate::schema::Kind;
 use crate::select::Selected;
 use crate::shown;
 use crate::statistics::LABEL_LIMIT;
-use crate::{Error, Fold, KeptColumn, Label, Merge, Reading, Result, RowBlock, TableRows, TextLimit, Workers};
+use crate::{Error, Fold, KeptColumn, Label, Merge, Reading, Result, RowBlock, RowBuf, RowSource, TableRows};
+use crate::{TextLimit, Workers};
 use std::sync::Arc;
 
 /// Fewest values of a column that may be numbers with a word among them.
 const FEWEST_NUMBERS: usize = 20;
+
+/// Rows that are looked at for columns of numbers that are something else.
+const LOOKED_AT: u64 = 1024;
 
 /// Bytes of a value in a set, beside its text.
 const IN_SET: usize = 64;
@@ -93,6 +98,64 @@ struct Searched {
 }
 
 impl Selected {
+    /// True where nothing was found of its columns yet.
+    pub fn is_new(&self) -> bool {
+        matches!(self.coding, Coding::Plain(Some(_)) | Coding::Asked(_))
+    }
+
+    /// The same, where the first rows of some columns of numbers look as if they were something else, as a selection whose values are still to be
+    /// found. Columns of an array, which have no names, are what they are.
+    #[must_use]
+    pub fn looked(&self) -> Self {
+        let (Coding::Plain(Some(asked)) | Coding::Asked(asked)) = &self.coding else { return self.clone() };
+        let numeric = |place: &usize| {
+            let kind = &self.table.schema().columns[self.features[*place]].kind;
+            asked.roles[*place] == Role::Number && matches!(kind, Kind::Int { .. } | Kind::Float { .. })
+        };
+        let places: Vec<usize> = (0..self.features.len()).filter(numeric).collect();
+        if places.is_empty() || !self.table.parts().iter().all(|part| part.file.is_named()) {
+            return self.clone();
+        }
+        // a look that fails says nothing: the next pass will say what is wrong
+        let looks = self.first_rows(&places).unwrap_or_default();
+        let alone = self.features.len() == 1;
+        let odd = |place: usize, look: &Numerals| match look.counts() {
+            true => !alone && !asked.named[place],
+            false => asked.times != Times::None && look.is_odd(),
+        };
+        let mut roles = asked.roles.clone();
+        let found = places.iter().zip(&looks).filter(|(place, look)| odd(**place, look));
+        found.for_each(|(place, _)| roles[*place] = Role::Odd);
+        if roles == asked.roles {
+            let looked = matches!(self.coding, Coding::Plain(_)).then(|| self.plain());
+            return looked.unwrap_or_else(|| self.clone());
+        }
+        Self { coding: Coding::Asked(Arc::new(Asked { roles, ..(**asked).clone() })), ..self.clone() }
+    }
+
+    /// What is found of the columns of numbers at some places in the first rows of the table.
+    fn first_rows(&self, places: &[usize]) -> Result<Vec<Numerals>> {
+        let rows = self.rows.start..self.rows.end.min(self.rows.start + LOOKED_AT);
+        let features = places.iter().map(|place| self.features[*place]).collect();
+        let read = Self { features, rows, filter: None, missing: Missing::Mean, ..self.alone() };
+        let source = read.counting_apart().rows::<f64>(Reading::default())?;
+        let (mut cursor, mut buffer) = (source.open(source.range())?, RowBuf::new(256));
+        let mut looks = vec![Numerals::default(); places.len()];
+        while cursor.next(&mut buffer)? {
+            for (row, values) in buffer.rows.iter().zip(buffer.x.chunks_exact(places.len())) {
+                let values = looks.iter_mut().zip(values).filter(|(_, value)| value.is_finite());
+                values.for_each(|(look, value)| look.see(*value, *row));
+            }
+        }
+        Ok(looks)
+    }
+
+    /// The rows without targets and all else that stands beside features, before any values are known.
+    fn alone(&self) -> Self {
+        let (targets, keep, complete) = Default::default();
+        Self { targets, keep, complete, weighted: false, class: None, group: None, ..self.plain() }
+    }
+
     /// The search for the values of its columns of categories; `None` where its rows can be read as they are.
     pub fn search(&self) -> Option<ColumnSearch> {
         let asked = self.asked()?;
@@ -102,7 +165,7 @@ impl Selected {
         let numbers = if self.missing == Missing::Indicator { numbers } else { Vec::new() };
         // rows that are dropped for a missing number have no say in the values of others
         let features = match drops {
-            true => (0..self.features.len()).filter(|i| asked.roles[*i] == Role::Number).collect(),
+            true => (0..self.features.len()).filter(|i| asked.roles[*i] == Role::Number).collect::<Vec<_>>(),
             false => numbers.clone(),
         };
         let read = Self {
@@ -144,7 +207,7 @@ impl ColumnSearch {
     /// Bytes of a state at most.
     pub fn state_bytes(&self) -> usize {
         let categories = self.searched.iter().filter(|column| column.role.has_values()).count();
-        let times = self.searched.len() * size_of::<Found>();
+        let times = self.searched.len() * (size_of::<Found>() + Numerals::BYTES);
         categories * self.limit * (TEXT_PER_VALUE + IN_SET) + 8 * self.selected.features.len() + times
     }
 
@@ -188,6 +251,9 @@ impl ColumnSearch {
         let Searched { place, role, .. } = self.searched[at];
         let name = self.selected.column_name(place);
         let kind = &self.selected.table.schema().columns[self.selected.features[place]].kind;
+        if role == Role::Odd {
+            return Ok(self.odd(asked, place, values, notes));
+        }
         if let Some(code) = values.times.code(asked.times == Times::Cyclic).filter(|_| role.has_times()) {
             if values.times.is_ambiguous() {
                 notes.push(ColumnNote::DaysOrMonths { column: name.clone() });
@@ -215,13 +281,31 @@ impl ColumnSearch {
             (true, None) if asked.named[place] => {
                 return Err(Error::TooManyValues { column: name, limit: self.limit });
             }
+            (true, None) if !alone && values.repeat && !values.long && self.selected.has_target() => {
+                Code::Effects(Effects::default())
+            }
             (true, None) => {
                 notes.push(ColumnNote::LeftOut { column: name, values: values.distinct(self.limit) });
                 return Ok(None);
             }
         };
-        let some = code.features() > 0 || values.missing > 0;
+        let some = code.features() > 0 || values.missing > 0 || values.more;
         Ok(some.then_some(CodedColumn { name, code, missing: values.missing > 0 }))
+    }
+
+    /// What becomes of a column of numbers that looked as if it were something else.
+    fn odd(&self, asked: &Asked, place: usize, found: &Found, notes: &mut Vec<ColumnNote>) -> Option<CodedColumn> {
+        let column = self.selected.column_name(place);
+        if found.numerals.counts() && !asked.named[place] {
+            notes.push(ColumnNote::CountsRows { column });
+            return None;
+        }
+        let time = found.numerals.code(asked.times == Times::Cyclic).filter(|_| asked.times != Times::None);
+        if time.is_some() {
+            notes.push(ColumnNote::HourMinute { column: column.clone() });
+        }
+        let missing = self.selected.missing == Missing::Indicator && found.missing > 0;
+        Some(CodedColumn { name: column, code: time.map_or(Code::Number, Code::Time), missing })
     }
 
     /// Refuses text that is mostly numbers: a column of measurements with a word among them, which nobody meant as categories.
@@ -286,6 +370,7 @@ impl ColumnSearch {
     /// Counts a row without a value, or refuses it. That of a column that may hold times is refused when it is known to hold none.
     fn without_value(&self, at: usize, row: u64, found: &mut Found) -> Result<()> {
         match self.selected.missing {
+            _ if self.searched[at].role == Role::Odd => found.missing += 1,
             Missing::Indicator => found.missing += 1,
             Missing::Mean if self.searched[at].role.has_times() => {
                 found.missing_at = Some(found.missing_at.map_or(row, |first| first.min(row)));
@@ -307,6 +392,7 @@ impl ColumnSearch {
                     found.text(texts.text(i), self.limit);
                 }
             }
+            (values, _) if role == Role::Odd => found.numerals.see(number(values, i), row),
             (KeptValues::I64(values), Some((per_day, form))) => found.times.stored(values[i], per_day, form),
             (values, _) => {
                 let value = label(values, i).ok_or_else(|| {
@@ -326,6 +412,16 @@ fn is_nan(column: &KeptColumn, row: usize) -> bool {
         KeptValues::F64(values) => values[row].is_nan(),
         KeptValues::F32(values) => values[row].is_nan(),
         _ => false,
+    }
+}
+
+/// The number of a row; NaN for what is none.
+fn number(values: &KeptValues, row: usize) -> f64 {
+    match values {
+        KeptValues::I64(values) => values[row] as f64,
+        KeptValues::F64(values) => values[row],
+        KeptValues::F32(values) => values[row].into(),
+        KeptValues::Bool(_) | KeptValues::Text(_) | KeptValues::Binary(_) => f64::NAN,
     }
 }
 

@@ -62,7 +62,13 @@ pub(crate) fn coded(
     selection: &Selection,
     (segment, lanes): (u64, usize),
 ) -> kstore::Result<(Selected, Vec<ColumnNote>)> {
-    let selected = table.select(selection)?;
+    coded_of(table.select(selection)?, (segment, lanes))
+}
+
+pub(crate) fn coded_of(
+    selected: Selected,
+    (segment, lanes): (u64, usize),
+) -> kstore::Result<(Selected, Vec<ColumnNote>)> {
     let Some(search) = selected.search() else { return Ok((selected, Vec::new())) };
     let workers = Workers::sequential();
     let source = search.rows(TextLimit::default())?;
