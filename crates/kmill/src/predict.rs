@@ -43,7 +43,7 @@ pub(crate) struct PredictArgs {
     #[arg(long, help_heading = "Run")]
     pub(crate) residual: bool,
     /// The class that --threshold decides for, of two [default: the second in the order of `inspect`]
-    #[arg(long, value_name = "LABEL", requires = "threshold", help_heading = "Run")]
+    #[arg(long, value_name = "LABEL", value_parser = parse::label, requires = "threshold", help_heading = "Run")]
     pub(crate) positive: Option<String>,
     /// Decide for the positive one of two classes above this probability, or above this score in a model without probabilities
     #[arg(long, value_name = "NUMBER", value_parser = parse::number, allow_negative_numbers = true, help_heading = "Run")]

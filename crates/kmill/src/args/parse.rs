@@ -124,6 +124,14 @@ pub fn name(text: &str) -> Result<String, String> {
     }
 }
 
+/// Refuses the empty name of a class.
+pub(crate) fn label(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("expected the name of a class, such as yes; kmill inspect MODEL lists them".to_string()),
+        _ => Ok(text.to_string()),
+    }
+}
+
 /// Reads two costs, as in `1:20`.
 pub(crate) fn costs(text: &str) -> Result<[f64; 2], String> {
     let cost = |text: &str| text.trim().parse::<f64>().ok().filter(|cost| cost.is_finite() && *cost >= 0.0);

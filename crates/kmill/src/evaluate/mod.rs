@@ -29,7 +29,7 @@ pub(crate) struct EvaluateArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) target: Vec<String>,
     /// The class that counts as positive, of two [default: the second in the order of `inspect`]
-    #[arg(long, value_name = "LABEL", help_heading = "Run")]
+    #[arg(long, value_name = "LABEL", value_parser = parse::label, help_heading = "Run")]
     pub(crate) positive: Option<String>,
     /// What a false alarm and a missed row of the positive class cost, such as 1:20: also find the threshold of the least cost
     #[arg(long, value_name = "ALARM:MISS", value_parser = parse::costs, help_heading = "Run")]
