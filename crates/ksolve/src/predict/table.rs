@@ -1,7 +1,7 @@
 //! Predictions of a model for the rows of a table, segment by segment, in the order of the rows.
 
 use super::extras::Extras;
-use super::typed::{Typed, between, narrowed};
+use super::typed::{Typed, between, is_far, narrowed};
 use crate::job::Run;
 use crate::model::Outputs;
 use crate::request::Stages;
@@ -54,7 +54,7 @@ pub(super) struct TableScorer<'a, T: Real> {
     /// The kernel, where k(x, x) is needed.
     kernel: Option<Arc<dyn Kernel<T>>>,
     preimages: Option<PreImages>,
-    /// Rows with a value outside the ranges of the model, and such values of each feature.
+    /// Rows with a value far outside the ranges of the model, and such values of each feature.
     outside: (AtomicU64, Vec<AtomicU64>),
 }
 
@@ -140,17 +140,17 @@ impl<'a, T: Real> TableScorer<'a, T> {
     /// The rows, with values outside the ranges of the model taken to their ends, and counted.
     fn inside<'b>(&self, x: &'b [T], inside: &'b mut Vec<T>) -> &'b [T] {
         let Some(ranges) = self.typed.ranges.as_ref().filter(|ranges| !ranges.is_empty()) else { return x };
-        let far = |row: &[T]| row.iter().zip(ranges).any(|(value, range)| between(*value, *range) != *value);
-        if !x.chunks_exact(ranges.len()).any(far) {
+        let beyond = |row: &[T]| row.iter().zip(ranges).any(|(value, range)| between(*value, *range) != *value);
+        if !x.chunks_exact(ranges.len()).any(beyond) {
             return x;
         }
         inside.clear();
         for row in x.chunks_exact(ranges.len()) {
-            self.outside.0.fetch_add(u64::from(far(row)), Ordering::Relaxed);
+            let far = row.iter().zip(ranges).any(|(value, range)| is_far(*value, *range));
+            self.outside.0.fetch_add(u64::from(far), Ordering::Relaxed);
             for ((value, range), count) in row.iter().zip(ranges).zip(&self.outside.1) {
-                let near = between(*value, *range);
-                count.fetch_add(u64::from(near != *value), Ordering::Relaxed);
-                inside.push(near);
+                count.fetch_add(u64::from(is_far(*value, *range)), Ordering::Relaxed);
+                inside.push(between(*value, *range));
             }
         }
         inside

@@ -27,6 +27,15 @@ pub(super) fn narrowed(value: f64) -> f64 {
     f64::from((value as f32).clamp(f32::MIN, f32::MAX))
 }
 
+/// A value that lies beyond a range by more than this share of its width is told: among new rows some lie a little beyond.
+const FAR: f64 = 0.1;
+
+/// True for a value far beyond a range.
+pub(super) fn is_far<T: Real>(value: T, [least, greatest]: [T; 2]) -> bool {
+    let margin = (greatest - least) * T::from_f64(FAR);
+    value < least - margin || value > greatest + margin
+}
+
 /// The value, or the end of the range that it lies beyond.
 pub(super) fn between<T: Real>(value: T, [least, greatest]: [T; 2]) -> T {
     if value < least {

@@ -70,6 +70,8 @@ fn a_stray_row_is_predicted_as_the_nearest_that_was_seen() {
             let near = [[0.3, edge, 0.0], [0.3, edge, 0.0], [least, 0.2, 0.0], [0.3, 0.5, 0.0]];
             assert_eq!(found, predicted(&not, &near).0, "{precision} {scaling}");
             assert!(told.contains("3 of 4 rows lie outside what the fit saw, in b 2;"), "{told}");
+            // a little beyond is taken to the edge without a word
+            assert_eq!(predicted(&clips, &[[0.3, edge + 0.01, 0.0]]), (vec![found[0]], String::new()));
             // slices as tables
             let x: Vec<f64> = stray.iter().flat_map(|row| [row[0], row[1]]).collect();
             let mut out = vec![0.0; 4];
