@@ -2,12 +2,12 @@
 
 use super::applied::KernelFunction;
 use super::choice::schema;
-use super::family::{Domain, Explicit, KernelFamily, KernelParameter, Value};
+use super::family::{Domain, Explicit, KernelParameter, Value};
 use super::median::median_distance;
 use super::node::{Call, Node};
 use super::parse;
 use super::points::row;
-use super::{AnyKernel, gaussian, periodic};
+use super::{AnyKernel, gaussian};
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};
 use std::fmt;
@@ -272,11 +272,9 @@ impl Spec {
         self.0.calls().iter().all(|call| call.family.positive_definite)
     }
 
-    /// Whether sums of its functions are known to go to constants far away from all points, and not on and on: it is bounded, and not
-    /// periodic.
+    /// Whether sums of its functions are known to go to constants far away from all points, and not on and on.
     pub fn settles(&self) -> bool {
-        let settles = |family: &KernelFamily| family.facts.bounded && family.name != periodic::FAMILY.name;
-        self.0.calls().iter().all(|call| settles(call.family))
+        self.0.calls().iter().all(|call| call.family.facts.bounded && !call.family.facts.repeats)
     }
 
     /// Whether a test with this kernel is known to see every difference of laws: see [`Facts`](super::Facts). Columns that kernels of the

@@ -6,6 +6,24 @@ use kstore::sink::{OutputColumn, OutputKind};
 use kstore::{KeptValues, Label, Strings};
 use std::ops::Range;
 
+/// How two classes are decided.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decision {
+    /// The code of the positive class.
+    pub(super) positive: usize,
+    /// The score above which a row is of the second class.
+    pub(super) score: f64,
+    /// What a false alarm and a missed row of the positive class cost.
+    pub(super) costs: Option<[f64; 2]>,
+}
+
+impl Decision {
+    /// The score that is larger towards the positive class.
+    pub(super) fn toward(self, score: f64) -> f64 {
+        if self.positive == 1 { score } else { -score }
+    }
+}
+
 /// Columns that are made together.
 #[derive(Clone, Debug)]
 pub(super) enum Part {

@@ -213,14 +213,14 @@ impl Predictor {
 
 /// Warns where a few rows make much of the squared error.
 fn tell_worst(worst: &[(u64, u64)], squares: f64, rows: u64, run: &Run<'_>) {
-    let share = worst.iter().map(|(bits, _)| f64::from_bits(u64::MAX - bits)).sum::<f64>() / squares;
-    if rows >= FEWEST_ROWS && share >= MUCH {
+    let much = worst.iter().map(|(bits, _)| f64::from_bits(u64::MAX - bits)).sum::<f64>();
+    if rows >= FEWEST_ROWS && squares > 0.0 && much >= MUCH * squares {
         let of: Vec<String> = worst.iter().map(|(_, row)| shown::count(*row)).collect();
         run.watched().warn(format!(
             "{} of {} rows make {:.0} % of the squared error: rows {}; look at them",
             worst.len(),
             shown::count(rows),
-            100.0 * share,
+            100.0 * (much / squares),
             of.join(", ")
         ));
     }

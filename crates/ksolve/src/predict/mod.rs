@@ -31,6 +31,7 @@ pub use writer::Predicted;
 use crate::job::{MetricReport, Run};
 use crate::model::PredictScratch;
 use crate::{AnyModel, Card, Classes, Error, Quadratic, Result, Task};
+use decision::Decision;
 use kstore::budget::Term;
 use kstore::{Encoding, Label, Missing, Selected, Selection, Table};
 use std::path::Path;
@@ -59,24 +60,6 @@ use typed::{SeenRows, Typed};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Predictor(Inner, Decision);
-
-/// How two classes are decided.
-#[derive(Clone, Copy, Debug)]
-struct Decision {
-    /// The code of the positive class.
-    positive: usize,
-    /// The score above which a row is of the second class.
-    score: f64,
-    /// What a false alarm and a missed row of the positive class cost.
-    costs: Option<[f64; 2]>,
-}
-
-impl Decision {
-    /// The score that is larger towards the positive class.
-    fn toward(self, score: f64) -> f64 {
-        if self.positive == 1 { score } else { -score }
-    }
-}
 
 macro_rules! either {
     ($predictor:expr, $typed:ident => $value:expr) => {

@@ -13,7 +13,7 @@ use super::{Select, Spec, Tuned};
 use crate::folds::FoldSpec;
 use crate::job::{Fit, Run};
 use crate::request::MetricSource;
-use crate::solver::{parameter, ridge, svm};
+use crate::solver::{Solver, parameter, ridge, svm};
 use crate::{Error, Result};
 use kapprox::Real;
 use kapprox::metric::Metric;
@@ -286,7 +286,7 @@ fn fits(solver: &str, base: &Fit, tuned: &Tuned, by: Select) -> Result<Vec<(Fit,
 
 /// True where the solver gives probabilities as it stands.
 pub(super) fn has_probabilities(fit: &Fit) -> Result<bool> {
-    Ok(fit.family().name == "logistic" || fit.settings()?.flag(&parameter::PROBABILITIES))
+    Ok(Solver::<f64>::has_probabilities(&*fit.family().solver(fit.settings()?)?))
 }
 
 /// A penalty as it would be typed: `1e-5`.

@@ -51,15 +51,9 @@ use kapprox::Real;
 use kapprox::kernel::Spec;
 use kapprox::landmark::RowSample;
 use kstore::{MemoryRows, Pass, RowSource, Selected};
-use rung::candidates_of;
+use rung::{HALVING, candidates_of, sizes};
 use std::collections::HashSet;
 use trial::Trials;
-
-/// One of so many kernels stays after a comparison: the better half.
-const HALVING: usize = 2;
-
-/// Fewest rows of a rung, where there are so many: on fewer, scores are mostly noise.
-const FEWEST_ROWS: usize = 500;
 
 /// A search that goes on kernel by kernel, so that whoever runs it can tell how far it is.
 pub struct Search<'a, T: Real> {
@@ -375,32 +369,4 @@ fn picked<T: Real>(sample: &RowSample<T>, places: impl Iterator<Item = usize>) -
     let d = sample.d;
     let (rows, x): (Vec<u64>, Vec<&[T]>) = places.map(|i| (sample.rows[i], &sample.x[i * d..(i + 1) * d])).unzip();
     RowSample { rows, x: x.concat(), d }
-}
-
-/// Number of rows of every rung: twice as many each time, up to the whole sample; none where there is nothing to
-/// choose.
-fn sizes(kernels: usize, sample: usize) -> Vec<usize> {
-    let (mut alive, mut rungs) = (kernels, 0);
-    while alive > 1 {
-        (alive, rungs) = (alive.div_ceil(HALVING), rungs + 1);
-    }
-    let size = |rung: usize| (sample / HALVING.pow(rung as u32)).max(FEWEST_ROWS.min(sample));
-    let mut sizes: Vec<usize> = (0..rungs).rev().map(size).collect();
-    // the same rows again would tell nothing new
-    sizes.dedup();
-    sizes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rungs_double_up_to_the_whole_sample() {
-        assert_eq!(sizes(1, 1000), [] as [usize; 0]);
-        assert_eq!(sizes(2, 1000), [1000]);
-        assert_eq!(sizes(5, 20_000), [5_000, 10_000, 20_000]);
-        assert_eq!(sizes(9, 2_000), [500, 1_000, 2_000]);
-        assert_eq!(sizes(3, 200), [200]);
-    }
 }

@@ -156,8 +156,8 @@ impl<T: Real> Expansion<T> {
         Self { coded, zeros, ones, lenient }
     }
 
-    /// Writes `rows` rows of a chunk whose first is the stored row `first`, at most [`TILE`], to `out`; false if any value is not finite. The first feature of a column with a missing value
-    /// that is an error is NaN then. Values that no feature stands for are counted in `unseen`, by columns.
+    /// Writes `rows` rows of a chunk whose first is the stored row `first`, at most [`TILE`], to `out`; false if any value is not finite. The
+    /// first feature of a column with a missing value that is an error is NaN then. Values that no feature stands for are counted in `unseen`, by columns.
     pub(crate) fn features(
         &self,
         views: &[View<'_>],

@@ -4,9 +4,15 @@
 //! values or more, of 6 hours or more, with minutes in each ten from 0 to 59. A number drawn at random ends in less than 60 with probability 0.6, so
 //! that 40 such values come by chance once in 10⁹ columns; numbers that are round, such as multiples of 50, do not have the minutes.
 
-use super::TimeCode;
+use super::coding::{Asked, Coding};
 use super::time::{Cycle, MOST_OF_A_DAY};
+use super::{Role, TimeCode, Times};
 use crate::dates::{self, TimeForm};
+use crate::missing::Missing;
+use crate::schema::Kind;
+use crate::select::Selected;
+use crate::{Reading, Result, RowBuf, RowSource};
+use std::sync::Arc;
 
 /// Fewest different times of day.
 const TIMES: usize = 40;
@@ -16,6 +22,9 @@ const HOURS: (usize, usize) = (6, 3);
 
 /// Fewest rows that can be said to be counted.
 const FEWEST_COUNTED: u64 = 50;
+
+/// Rows that are looked at for columns of numbers that are something else.
+const LOOKED_AT: u64 = 1024;
 
 /// A bit for each number from 0 to 2400.
 const WORDS: usize = 2400 / 64 + 1;
@@ -87,6 +96,61 @@ impl Numerals {
         let spread = part(times.last())? - part(times.first())?;
         let cycles = if cyclic && spread >= MOST_OF_A_DAY { vec![Cycle::Hour] } else { Vec::new() };
         (!chance).then_some(TimeCode { form: TimeForm::HourMinute, cycles })
+    }
+}
+
+impl Selected {
+    /// The same, where the first rows of some columns of numbers look as if they were something else, as a selection whose values are still to be
+    /// found. Columns of an array, which have no names, are what they are.
+    #[must_use]
+    pub fn looked(&self) -> Self {
+        let (Coding::Plain(Some(asked)) | Coding::Asked(asked)) = &self.coding else { return self.clone() };
+        let numeric = |place: &usize| {
+            let kind = &self.table.schema().columns[self.features[*place]].kind;
+            asked.roles[*place] == Role::Number && matches!(kind, Kind::Int { .. } | Kind::Float { .. })
+        };
+        let places: Vec<usize> = (0..self.features.len()).filter(numeric).collect();
+        if places.is_empty() || !self.table.parts().iter().all(|part| part.file.is_named()) {
+            return self.clone();
+        }
+        // a look that fails says nothing: the next pass will say what is wrong
+        let looks = self.first_rows(&places).unwrap_or_default();
+        let alone = self.features.len() == 1;
+        let odd = |place: usize, look: &Numerals| match look.counts() {
+            true => !alone && !asked.named[place],
+            false => asked.times != Times::None && look.is_odd(),
+        };
+        let mut roles = asked.roles.clone();
+        let found = places.iter().zip(&looks).filter(|(place, look)| odd(**place, look));
+        found.for_each(|(place, _)| roles[*place] = Role::Odd);
+        if roles == asked.roles {
+            let looked = matches!(self.coding, Coding::Plain(_)).then(|| self.plain());
+            return looked.unwrap_or_else(|| self.clone());
+        }
+        Self { coding: Coding::Asked(Arc::new(Asked { roles, ..(**asked).clone() })), ..self.clone() }
+    }
+
+    /// What is found of the columns of numbers at some places in the first rows of the table.
+    fn first_rows(&self, places: &[usize]) -> Result<Vec<Numerals>> {
+        let rows = self.rows.start..self.rows.end.min(self.rows.start + LOOKED_AT);
+        let features = places.iter().map(|place| self.features[*place]).collect();
+        let read = Self { features, rows, filter: None, missing: Missing::Mean, ..self.alone() };
+        let source = read.counting_apart().rows::<f64>(Reading::default())?;
+        let (mut cursor, mut buffer) = (source.open(source.range())?, RowBuf::new(256));
+        let mut looks = vec![Numerals::default(); places.len()];
+        while cursor.next(&mut buffer)? {
+            for (row, values) in buffer.rows.iter().zip(buffer.x.chunks_exact(places.len())) {
+                let values = looks.iter_mut().zip(values).filter(|(_, value)| value.is_finite());
+                values.for_each(|(look, value)| look.see(*value, *row));
+            }
+        }
+        Ok(looks)
+    }
+
+    /// The rows without targets and all else that stands beside features, before any values are known.
+    fn alone(&self) -> Self {
+        let (targets, keep, complete) = Default::default();
+        Self { targets, keep, complete, weighted: false, class: None, group: None, ..self.plain() }
     }
 }
 

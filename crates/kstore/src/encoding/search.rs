@@ -4,7 +4,7 @@
 //! not depend on how the rows were cut. A column with more values than its limit holds none: its set is dropped where the limit is
 //! passed, in a segment or in a sum of segments, and the union passes the limit in every order.
 
-use super::coding::{Asked, Coding};
+use super::coding::Asked;
 use super::found::{Found, TEXT_PER_VALUE};
 use super::note::ColumnNote;
 use super::numerals::Numerals;
@@ -16,15 +16,11 @@ use crate::schema::Kind;
 use crate::select::Selected;
 use crate::shown;
 use crate::statistics::LABEL_LIMIT;
-use crate::{Error, Fold, KeptColumn, Label, Merge, Reading, Result, RowBlock, RowBuf, RowSource, TableRows};
-use crate::{TextLimit, Workers};
+use crate::{Error, Fold, KeptColumn, Label, Merge, Reading, Result, RowBlock, TableRows, TextLimit, Workers};
 use std::sync::Arc;
 
 /// Fewest values of a column that may be numbers with a word among them.
 const FEWEST_NUMBERS: usize = 20;
-
-/// Rows that are looked at for columns of numbers that are something else.
-const LOOKED_AT: u64 = 1024;
 
 /// Bytes of a value in a set, beside its text.
 const IN_SET: usize = 64;
@@ -98,64 +94,6 @@ struct Searched {
 }
 
 impl Selected {
-    /// True where nothing was found of its columns yet.
-    pub fn is_new(&self) -> bool {
-        matches!(self.coding, Coding::Plain(Some(_)) | Coding::Asked(_))
-    }
-
-    /// The same, where the first rows of some columns of numbers look as if they were something else, as a selection whose values are still to be
-    /// found. Columns of an array, which have no names, are what they are.
-    #[must_use]
-    pub fn looked(&self) -> Self {
-        let (Coding::Plain(Some(asked)) | Coding::Asked(asked)) = &self.coding else { return self.clone() };
-        let numeric = |place: &usize| {
-            let kind = &self.table.schema().columns[self.features[*place]].kind;
-            asked.roles[*place] == Role::Number && matches!(kind, Kind::Int { .. } | Kind::Float { .. })
-        };
-        let places: Vec<usize> = (0..self.features.len()).filter(numeric).collect();
-        if places.is_empty() || !self.table.parts().iter().all(|part| part.file.is_named()) {
-            return self.clone();
-        }
-        // a look that fails says nothing: the next pass will say what is wrong
-        let looks = self.first_rows(&places).unwrap_or_default();
-        let alone = self.features.len() == 1;
-        let odd = |place: usize, look: &Numerals| match look.counts() {
-            true => !alone && !asked.named[place],
-            false => asked.times != Times::None && look.is_odd(),
-        };
-        let mut roles = asked.roles.clone();
-        let found = places.iter().zip(&looks).filter(|(place, look)| odd(**place, look));
-        found.for_each(|(place, _)| roles[*place] = Role::Odd);
-        if roles == asked.roles {
-            let looked = matches!(self.coding, Coding::Plain(_)).then(|| self.plain());
-            return looked.unwrap_or_else(|| self.clone());
-        }
-        Self { coding: Coding::Asked(Arc::new(Asked { roles, ..(**asked).clone() })), ..self.clone() }
-    }
-
-    /// What is found of the columns of numbers at some places in the first rows of the table.
-    fn first_rows(&self, places: &[usize]) -> Result<Vec<Numerals>> {
-        let rows = self.rows.start..self.rows.end.min(self.rows.start + LOOKED_AT);
-        let features = places.iter().map(|place| self.features[*place]).collect();
-        let read = Self { features, rows, filter: None, missing: Missing::Mean, ..self.alone() };
-        let source = read.counting_apart().rows::<f64>(Reading::default())?;
-        let (mut cursor, mut buffer) = (source.open(source.range())?, RowBuf::new(256));
-        let mut looks = vec![Numerals::default(); places.len()];
-        while cursor.next(&mut buffer)? {
-            for (row, values) in buffer.rows.iter().zip(buffer.x.chunks_exact(places.len())) {
-                let values = looks.iter_mut().zip(values).filter(|(_, value)| value.is_finite());
-                values.for_each(|(look, value)| look.see(*value, *row));
-            }
-        }
-        Ok(looks)
-    }
-
-    /// The rows without targets and all else that stands beside features, before any values are known.
-    fn alone(&self) -> Self {
-        let (targets, keep, complete) = Default::default();
-        Self { targets, keep, complete, weighted: false, class: None, group: None, ..self.plain() }
-    }
-
     /// The search for the values of its columns of categories; `None` where its rows can be read as they are.
     pub fn search(&self) -> Option<ColumnSearch> {
         let asked = self.asked()?;

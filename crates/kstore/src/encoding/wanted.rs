@@ -100,6 +100,11 @@ impl Selected {
         }
     }
 
+    /// True where nothing was found of its columns yet.
+    pub fn is_new(&self) -> bool {
+        matches!(self.coding, Coding::Plain(Some(_)) | Coding::Asked(_))
+    }
+
     /// How columns become features; `None` where all features are columns of numbers, or the values are not found yet.
     pub fn encoding(&self) -> Option<&Encoding> {
         match &self.coding {

@@ -117,6 +117,10 @@ impl<T: Real> Solver<T> for Logistic {
         true
     }
 
+    fn has_probabilities(&self) -> bool {
+        true
+    }
+
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let plan = held_out::plan(plan, shape, shape.t, self.penalties.len());
         let (n, p, k) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, shape.t);
