@@ -348,9 +348,21 @@ fn a_rare_class_is_compared_by_its_probabilities() {
     assert!(
         by_auc["rarer"].is_null() && by_auc["contenders"].as_array().unwrap().iter().any(|c| c["solver"] == "ridge")
     );
+    let named = ok(at, &format!("{} l.json --measure log-loss", line.replace("any", "logistic")));
+    assert_eq!((&named["select"], &named["rarer"]), (&"log-loss".into(), &serde_json::Value::Null), "{named}");
     refused(at, &line.replace("any", "svm").replace("--json -o", "--measure brier -o refused"), 1, "no probabilities");
     refused(at, "tune ridge t.csv --target x0 --measure auc -o refused", 1, "the target is a quantity");
     refused(at, &format!("{line} refused --report refused.json"), 1, "--report");
+    // what was not run has no line
+    let short = format!("{} w.json --work 1,2", line.replace(" --json", ""));
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kmill"));
+    let ran = command.current_dir(at).args(short.split_whitespace()).output().unwrap();
+    let told = String::from_utf8(ran.stdout).unwrap();
+    let kept: serde_json::Value = serde_json::from_slice(&std::fs::read(at.join("w.json")).unwrap()).unwrap();
+    let tried = |all: &[serde_json::Value]| all.iter().filter(|one| one["errors"] != serde_json::json!([])).count();
+    let all = kept["contenders"].as_array().unwrap();
+    let lines = told.lines().filter(|line| line.starts_with("  logistic") || line.starts_with("  svm"));
+    assert!(lines.count() == tried(all) && tried(all) < all.len(), "{told}");
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn ordinary_whole_numbers_stay_what_they_are() {
     let folder = folder();
     let random = Stream::new(3, Purpose::Data, 1);
     let usual = Selection { missing: Missing::Mean, ..Selection::default() };
-    let columns: [(&str, Column<'_>); 9] = [
+    let columns: [(&str, Column<'_>); 10] = [
         ("ages", &|i| Some(18 + random.below(i, 42) as i64)),
         ("years", &|i| Some(1900 + random.below(i, 60) as i64)),
         ("hundreds", &|i| Some(100 * random.below(i, 24) as i64)),
@@ -101,6 +101,7 @@ fn ordinary_whole_numbers_stay_what_they_are() {
         ("any", &|i| Some(random.below(i, 2400) as i64)),
         ("a time but once", &|i| if i == ROWS - 1 { Some(1275) } else { time(i) }),
         ("below zero", &|i| if i == 77 { Some(-15) } else { time(i) }),
+        ("a dozen codes", &|i| Some(6 + random.below(i, 12) as i64).map(|h| 100 * h + 10 * (h % 6))),
         ("half hours", &|i| Some(random.below(i, 24) as i64 * 100 + 30 * random.below(i + ROWS, 2) as i64)),
     ];
     for (name, column) in columns {
