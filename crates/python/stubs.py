@@ -89,7 +89,7 @@ class _Estimator:
         features: list[str] | None = ...,
         where: str | None = ...,
         rows: str | None = ...,
-        missing: str = ...,
+        missing: str | None = ...,
         categories: str | list[str] | None = ...,
         hash: int | None = ...,
         times: str | None = ...,

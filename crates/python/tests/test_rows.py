@@ -73,7 +73,7 @@ def test_duckdb_is_a_stream():
     relation = duckdb.sql(query)
     values = relation.fetchnumpy()
     X = np.column_stack([values[name] for name in "abc"])
-    own = {"kernel": "gaussian(sigma=1)", "rank": 50, "lambdas": 1e-6}
+    own = {"kernel": "gaussian(sigma=1)", "rank": 50, "lambdas": 1e-6, "scale": "none"}
     fitted = kmill.KernelRidge(**own).fit(duckdb.sql(query), "y")
     assert list(fitted.feature_names_in_) == ["a", "b", "c"]
     again = kmill.KernelRidge(**own).fit(X, values["y"])

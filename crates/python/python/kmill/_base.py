@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import warnings
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from ._job import Described
 from ._matrix import Coordinates, is_told, refuse
 from ._parameters import check
 from ._progress import Progress
-from ._rows import free, is_stream, of_numbers, paths_of, stream_of, table_of, unmasked
+from ._rows import free, has_names, is_stream, of_numbers, paths_of, stream_of, table_of, unmasked
 
 _LOG = logging.getLogger("kmill")
 
@@ -40,6 +41,33 @@ def _check_asked(**asked: Any) -> None:
         check(name, value, _ASKED[name])
 
 
+# deviations of two features beyond this ratio leave the kernel but one of them to see, and rows that tell deviations
+_UNLIKE, _FEW = 100.0, 1000
+
+
+_SAID: set[str] = set()
+
+
+def _warn(text: str) -> None:
+    """Warns once of the same thing, unless filters want every warning. Python's own memory is lost when scikit-learn changes filters, in
+    every fold."""
+    action = next((entry[0] for entry in warnings.filters if issubclass(UserWarning, entry[2])), "default")
+    if action != "default" or text not in _SAID:
+        _SAID.add(text)
+        warnings.warn(text, UserWarning, stacklevel=4)
+
+
+def _warn_of_spread(X: Any, name: str) -> None:
+    """Warns of features of an array that a kernel on them as they are does not see."""
+    few = X[:: max(1, len(X) // _FEW)].astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        deviations = few.std(axis=0)
+    deviations = deviations[deviations > 0.0]
+    if deviations.size and deviations.max() > _UNLIKE * deviations.min():
+        _warn(f"{name}: the deviations of the features differ more than {_UNLIKE:.0f} times, so that the kernel sees the widest alone; "
+              "scale='standard' scales them")
+
+
 class KernelEstimator(Described, BaseEstimator):
     """The base of all estimators; its subclasses name a solver."""
 
@@ -54,6 +82,7 @@ class KernelEstimator(Described, BaseEstimator):
         """Fits rows in memory or of a stream."""
         more: list[tuple[str, Any]] = []
         self._forget()
+        self._is_table = is_stream(X) or has_names(X)
         if is_stream(X):
             stream = _kmill.Table.from_stream(stream_of(X))
             names, count = [name for name, _, _ in stream.columns], stream.rows
@@ -64,11 +93,13 @@ class KernelEstimator(Described, BaseEstimator):
             numeric = {"y_numeric": True, "multi_output": True} if self._target == "numbers" else {}
             sparse = False if is_told(self.kernel) else "csr"
             options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2, "accept_sparse": sparse,
-                       **numeric, **checks}
+                       "ensure_all_finite": self._finite(), **numeric, **checks}
             if self._target is None:
                 X = validate_data(self, X, **options)
             else:
                 X, y = validate_data(self, X, y, **options)
+            if self._finite() is True and not self._is_table and self.scale is None and not issparse(X) and not is_told(self.kernel):
+                _warn_of_spread(X, type(self).__name__)
             known = getattr(self, "feature_names_in_", None)
             if is_told(self.kernel):
                 refuse(self)
@@ -87,7 +118,7 @@ class KernelEstimator(Described, BaseEstimator):
         else:
             table = table_of(X, names, more)
         total = None if sample_weight is None else float(np.sum(sample_weight))
-        self._fit_table(table, {"targets": targets}, self._run(), options, total)
+        self._fit_table(table, {"targets": targets, **self._values()}, self._run(), options, total)
         if is_stream(X):
             self._after_files(self._names_of_card())
         return X
@@ -137,7 +168,7 @@ class KernelEstimator(Described, BaseEstimator):
         features: list[str] | None = None,
         where: str | None = None,
         rows: str | None = None,
-        missing: str = "error",
+        missing: str | None = None,
         categories: str | list[str] | None = None,
         hash: int | None = None,
         times: str | None = None,
@@ -162,16 +193,10 @@ class KernelEstimator(Described, BaseEstimator):
             A condition on one column: ``"fold != 3"``.
         rows : str, optional
             Stored rows to use, half-open: ``"..284217"``.
-        missing : {"error", "drop", "mean", "indicator"}
-            What is done with a missing, NaN or infinite value. The model keeps it for new rows.
-        categories : str or list of str, optional
-            Columns that are categories, a feature for each value: names or patterns, ``"all"`` or ``"none"``. None is the columns
-            of text with up to 1,000 values.
+        missing, categories, times : optional
+            As in the constructor, in the place of what was given there.
         hash : int, optional
             Features for a column of text with more values, by a hash. None leaves such a column out.
-        times : {"cyclic", "position", "none"}, optional
-            Features of dates and times: days since 1970, and with ``"cyclic"``, the default, also the hour, the weekday and the day of
-            the year, where the rows go through all of them.
         sample_weight : str, optional
             A column with a weight for each row, for solvers that read weights.
         memory : int or str, optional
@@ -198,20 +223,29 @@ class KernelEstimator(Described, BaseEstimator):
                      "categories": categories, "hash": hash, "times": times, "sample_weight": sample_weight, "memory": memory, "scratch": scratch}
             self.__dict__.update(engine.fit(clone(self), paths_of(paths), asked, patience).__dict__)
             return self
+        self._is_table = True
         table = _kmill.Table.open(paths_of(paths))
         targets = [target] if isinstance(target, str) else list(target or [])
         selection: dict[str, Any] = {"features": features or [], "targets": targets}
-        selection.update({"missing": missing} if missing else {})
         selection.update({"where": where} if where else {})
         selection.update({"rows": rows} if rows else {})
-        selection.update({"categories": [categories] if isinstance(categories, str) else list(categories)} if categories else {})
         selection.update({"hash": hash} if hash else {})
-        selection.update({"times": times} if times else {})
+        selection.update(self._values(missing, categories, times))
         options = {"weights": sample_weight} if sample_weight else {}
         shared = {} if states is None else {"states": states, "patience": patience}
         self._fit_table(table, selection, self._run(memory=memory, scratch=scratch), options, **shared)
         self._after_files(self._names_of_card())
         return self
+
+    def _values(self, missing: str | None = None, categories: Any = None, times: str | None = None) -> dict[str, Any]:
+        """How values become features, as it was given here or in the constructor."""
+        given = {"missing": missing, "categories": categories, "times": times}
+        given = {name: getattr(self, name, None) if value is None else value for name, value in given.items()}
+        for parameter in (parameter for parameter in self._parameters if parameter.name in given):
+            check(parameter.name, given[parameter.name], parameter.type)
+        categories = given["categories"]
+        given["categories"] = [categories] if isinstance(categories, str) else None if categories is None else list(categories)
+        return {name: value for name, value in given.items() if value is not None}
 
     def _forget(self) -> None:
         """Forgets what an earlier fit learned from rows in memory."""
@@ -223,9 +257,14 @@ class KernelEstimator(Described, BaseEstimator):
         self._name(card)
         return card
 
+    def _columns(self) -> list[str]:
+        """The columns that the model reads: features, or what these are made of."""
+        card = self._card()
+        return [column["name"] for column in card.get("encoding", [])] or card["features"]
+
     def _name(self, card: dict[str, Any]) -> None:
         """Takes the names of the columns."""
-        names = [column["name"] for column in card.get("encoding", [])] or card["features"]
+        names = self._columns()
         self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_ = len(names)
         self._coded = "encoding" in card
@@ -254,8 +293,12 @@ class KernelEstimator(Described, BaseEstimator):
         if hasattr(self, "max_iter"):
             self.n_iter_ = max(1, int(steps[0]))
         for text in found["warnings"]:
-            # fewer landmarks than asked for are what small tables have, and no fault
-            _LOG.log(logging.INFO if text.startswith("rank reduced") else logging.WARNING, "%s: %s", type(self).__name__, text)
+            told = f"{type(self).__name__}: {text}"
+            if text.startswith("rank reduced"):
+                # what small tables have, and no fault
+                _LOG.info(told)
+            else:
+                _warn(told)
 
     # -- predictions
 
@@ -284,7 +327,12 @@ class KernelEstimator(Described, BaseEstimator):
 
     def _outputs(self, X: Any) -> Any:
         """The outputs of the model for checked rows."""
-        return self._told_of(X)[0] if issparse(X) else self.model_.predict(X)
+        whole = self._finite() is True and not issparse(X)
+        return self.model_.predict(X) if whole else self._told_of(X)[0]
+
+    def _finite(self) -> Any:
+        """Whether values of arrays must be there, as scikit-learn's check is told."""
+        return True if getattr(self, "missing", "error") == "error" else "allow-nan"
 
     def _checked(self, X: Any) -> Any:
         if self._coded:
@@ -292,11 +340,12 @@ class KernelEstimator(Described, BaseEstimator):
         unmasked(X, "X")
         of_numbers(X)
         sparse = False if self._coordinates is not None else "csr"
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C", accept_sparse=sparse)
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C", accept_sparse=sparse,
+                          ensure_all_finite=self._finite())
         return X if self._coordinates is None else self._coordinates.of(X)
 
     def _told_of(self, X: Any, *extras: str) -> Any:
-        table = _kmill.Table.from_stream(stream_of(X)) if is_stream(X) else table_of(X, self._card()["features"])
+        table = _kmill.Table.from_stream(stream_of(X)) if is_stream(X) else table_of(X, self._columns())
         return self.model_.scores(table, json.dumps({"run": self._run(), "extras": extras}))
 
     def _extra(self, X: Any, extra: str) -> tuple[Any, Any]:
@@ -392,6 +441,7 @@ class KernelEstimator(Described, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self._finite() is not True
         tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
         return tags
 

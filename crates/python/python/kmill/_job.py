@@ -21,6 +21,7 @@ class Described:
     _parameters: list[_parameters.Parameter]
     _rank_name = "rank"
     _coordinates: Coordinates | None = None
+    _is_table = False  # whether rows come with names and types: what is not given is then as in the command
     kernel: Any
     random_state: Any
 
@@ -74,9 +75,12 @@ class Described:
                 found[variance] = (len(names), var, count, names)
             return found[variance]
 
+        # what was not given is found for a table, and scikit-learn's for an array
+        usual = next((p.default for p in self._parameters if p.name == "gamma"), None)
+        free = self._is_table and getattr(self, "gamma", None) == usual
         kernel = "linear()" if self._coordinates is not None else None if self.kernel is None else _kernel.expression(
             self.kernel, getattr(self, "gamma", None), getattr(self, "coef0", None), getattr(self, "degree", None),
-            lambda variance: survey(variance)[:2])
+            lambda variance: survey(variance)[:2], free)
         job: dict[str, Any] = {
             "solver": self._solver,
             "options": {**self._engine(survey()[2] if total is None else total), **options},
@@ -89,6 +93,8 @@ class Described:
         rank = self._rank() if getattr(self, "map", None) != "exact" or self._solver == "ridge" else None
         if rank is not None and "ranks" not in job["options"]:
             job["rank"] = rank
+        if not self._is_table:
+            job["scale"] = "none"
         for name in ("scale", "map", "precision"):
             if getattr(self, name, None) is not None:
                 job[name] = getattr(self, name)

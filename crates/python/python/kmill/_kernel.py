@@ -25,11 +25,11 @@ def is_expression(kernel: Any) -> bool:
     return isinstance(kernel, str) and kernel not in _NAMES and kernel != "precomputed"
 
 
-def expression(kernel: Any, gamma: Any, coef0: Any, degree: Any, survey: Any) -> str:
+def expression(kernel: Any, gamma: Any, coef0: Any, degree: Any, survey: Any, free: bool = False) -> str:
     """The expression of a kernel.
 
     ``survey`` is called, only where it is needed, for the number of features and, where its argument is true, the variance of all
-    values.
+    values. Where the length scale is ``free`` the engine finds it.
     """
     if kernel == "precomputed" or callable(kernel):
         raise ValueError(
@@ -45,6 +45,8 @@ def expression(kernel: Any, gamma: Any, coef0: Any, degree: Any, survey: Any) ->
     form, reads = _NAMES[kernel]
     if not reads:
         return form
+    if free and not form.startswith(("poly", "sigmoid")):
+        return f"{form.split('(')[0]}()"
     if gamma == "median":
         if form.startswith(("poly", "sigmoid")):
             raise ValueError(f"kernel {kernel!r} has no length scale: gamma must be a number, 'scale' or 'auto'")

@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-from . import _embeddings, _kmill, _supervised, _unsupervised
+from . import _embeddings, _kmill, _supervised, _unsupervised, _views
 from ._base import KernelEstimator
 
 _CLASSES: dict[tuple[str, str | None], type] = {
@@ -32,6 +32,8 @@ _CLASSES: dict[tuple[str, str | None], type] = {
     ("lle", None): _embeddings.LocallyLinearEmbedding,
     ("mvu", None): _embeddings.MaximumVarianceUnfolding,
     ("features", None): _unsupervised.Nystroem,
+    ("cca", None): _views.KernelCCA,
+    ("covariance", None): _views.KernelPLSSVD,
 }
 
 
@@ -75,7 +77,7 @@ def filled(model: Any, card: dict[str, Any], **more: Any) -> KernelEstimator:
     rank = {"isomap": card["rank"], "lle": card["rank"], "mvu": None}.get(card["solver"], options.get("rank"))
     known = {parameter.name: parameter for parameter in cls._parameters}
     values: dict[str, Any] = {"kernel": options.get("kernel"), "scale": options.get("scale"), "map": options.get("map"),
-                              "precision": options.get("precision"), "random_state": card["seed"],
+                              "precision": options.get("precision"), "missing": options.get("missing"), "random_state": card["seed"],
                               cls._rank_name: rank, "gamma": None}
     for parameter in cls._parameters:
         if parameter.engine is not None and parameter.engine in options.get("solver_options", {}):

@@ -72,7 +72,7 @@ def refuse(estimator: Any) -> None:
     name = type(estimator).__name__
     if any(getattr(estimator, number, None) != usual.get(number) for number in ("gamma", "coef0", "degree")):
         raise ValueError(f"Don't pass gamma, coef0 or degree to {name} if using a callable or precomputed kernel")
-    if getattr(estimator, "scale", "none") != "none" or getattr(estimator, "metric", None) is not None:
+    if getattr(estimator, "scale", None) not in (None, "none") or getattr(estimator, "metric", None) is not None:
         raise ValueError(f"Don't pass scale or metric to {name} if using a callable or precomputed kernel: it has no features")
     if not (getattr(estimator, "landmarks", None) is None and getattr(estimator, "map", None) in (None, "nystrom")):
         raise ValueError(f"Don't pass landmarks or map to {name} if using a callable or precomputed kernel: its pivots are the landmarks")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import textwrap
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Callable, TypeVar
@@ -48,15 +50,16 @@ SHARED = [
               "additive_chi2), or an expression of kernels, with sums and products: " + _names("kernels") + "; or 'precomputed', or a "
               "function, whose matrices are approximated from a few of their columns."),
     Parameter("gamma", None, "float | str | None", "The factor of the squared distance or the inner product; for rbf it is "
-              "1/(2 sigma^2). None or 'auto' is 1/n_features (1 for chi2), 'scale' 1/(n_features * variance of X), 'median' takes the "
-              "median distance of a sample as the length scale."),
+              "1/(2 sigma^2). 'auto' is 1/n_features, 'scale' 1/(n_features * variance of X), 'median' takes the median distance of a "
+              "sample as the length scale. None is 1/n_features (1 for chi2). Of a data frame, a stream or files the default is "
+              "'median'."),
     Parameter("coef0", 1.0, "float | None", "The constant of poly and sigmoid."),
     Parameter("degree", 3, "float | None", "The degree of poly."),
     Parameter("kernel_params", None, "dict[str, Any] | None", "Keyword arguments of a kernel that is a function."),
     Parameter("rank", 1000, "int | None", "Number of landmarks, which is the rank of the approximation: time grows with "
               "n rank^2 + rank^3, memory with rank^2."),
-    Parameter("scale", "none", "str", "How features are scaled before the kernel, as part of the model: none, standard (mean 0, "
-              "deviation 1) or minmax."),
+    Parameter("scale", None, "str | None", "How features are scaled before the kernel, as part of the model: none, standard (mean 0, "
+              "deviation 1), minmax or asinh. None is none for an array, as in scikit-learn, and standard for a data frame, a stream or files."),
     Parameter("metric", None, "str | _Array | None", "A linear map of the scaled features before the kernel: learn, diagonal, "
               "full or low-rank(5) learn it from the target; the path of a model takes that model's; an array of "
               "n_features factors, or a matrix, is taken as it is."),
@@ -66,6 +69,12 @@ SHARED = [
     Parameter("candidates", None, "int | str | None", "Number of random rows that landmarks are chosen among, or 'all'. "
               "None is max(20 rank, 50000)."),
     Parameter("precision", "f32", "str", "Type of rows and features: f32 or f64. Sums are in f64 either way."),
+    Parameter("missing", "error", "str", "What is done with missing values: error, drop (the row), mean (of training) or indicator (the "
+              "mean, and a feature that says so). The model keeps it for new rows."),
+    Parameter("categories", None, "str | Sequence[str] | None", "Columns of a data frame, a stream or files that are categories, a feature "
+              "for each value: names or patterns, 'all' or 'none'. None is the columns of text with up to 1,000 values."),
+    Parameter("times", None, "str | None", "Features of dates and times: position (days since 1970), cyclic (also the hour, the weekday and "
+              "the day of the year, where the rows go through all of them) or none. None is cyclic."),
     Parameter("random_state", 0, "int | _RandomState | None", "Seed of every random choice. None draws one from numpy."),
     Parameter("memory", None, "int | str | None", "Memory that the process may take, in bytes or as '2GiB'; a fit that needs "
               "more is refused before it starts. None is half of the machine's."),
@@ -111,14 +120,21 @@ def of_solver(solver: str) -> list[Parameter]:
     """The parameters of a solver, with scikit-learn's names."""
     parameters = []
     for known in _SOLVERS[solver]["parameters"]:
-        name, about = RENAMED.get(known["name"], known["name"]), known["about"]
+        name, about = RENAMED.get(known["name"], known["name"]), _sentences(known["about"])
         type_ = _TYPES.get(known["kind"], "str | None" if known["default"] is None else "str")
         if known["kind"] == "class weights":
-            about += "; or a dictionary of them"
+            about += " A dictionary holds them, too."
         if known["kind"] == "folds":
-            about += "; or a splitter of scikit-learn, or its pairs of train and test rows"
+            about += " A splitter of scikit-learn, or its pairs of train and test rows, is taken too."
         parameters.append(Parameter(name, _default(known), type_, about, known["name"]))
     return parameters
+
+
+def _sentences(about: str) -> str:
+    """The help of an option of the command as sentences for a parameter of Python."""
+    told, _, usual = about.removesuffix("]").partition(" [default: ")
+    told = f"{told.removesuffix('.')}." + (f" By default {usual}." if usual else "")
+    return re.sub(r"--([a-z]+)(-[a-z]+)?", lambda flag: "``" + (flag[1] + (flag[2] or "")).replace("-", "_") + "``", told)
 
 
 def _numbers(value: Any) -> bool:
@@ -208,11 +224,15 @@ def estimator(
         cls._parameters = parameters  # type: ignore[attr-defined]
         cls.__init__ = _constructor(parameters, first)  # type: ignore[misc]
         entries = "\n".join(f"{p.name} : {_TOLD.get(p.type, p.type.replace('_Array', 'array').replace('_RandomState', 'RandomState'))}, "
-                            f"default={p.default!r}\n    {p.about}" for p in parameters)
+                            f"default={p.default!r}\n{_wrapped(p.about)}" for p in parameters)
         cls.__doc__ = (cls.__doc__ or "").replace("    {parameters}", _indented(entries))
         return cls
 
     return make
+
+
+def _wrapped(about: str) -> str:
+    return textwrap.fill(about, 96, initial_indent="    ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
 
 def _indented(entries: str) -> str:

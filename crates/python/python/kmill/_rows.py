@@ -30,6 +30,11 @@ def has_more_than_numbers(X: Any) -> bool:
     return any(more(X.iloc[:, j]) for j in range(X.shape[1]))
 
 
+def has_names(X: Any) -> bool:
+    """Whether the columns have names: a table that numbers them is an array to scikit-learn, too."""
+    return hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns)
+
+
 def stream_of(X: Any) -> Any:
     """The rows as an object with ``__arrow_c_stream__``; the index of a table of pandas is no column."""
     if not type(X).__module__.startswith("pandas"):

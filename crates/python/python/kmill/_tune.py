@@ -13,7 +13,7 @@ from ._parameters import check, listed
 from ._research import frame
 from ._rows import paths_of
 
-_FILES = ("features", "where", "rows", "missing", "scratch")
+_FILES = ("features", "where", "rows", "scratch")
 _PENALTIES = ("alpha", "alphas", "C", "lambdas")
 
 
@@ -160,7 +160,7 @@ def _expression(kernel: str) -> str:
     if "(" in kernel or _kernel.is_expression(kernel):
         return kernel if "(" in kernel else f"{kernel}()"
     scaled = kernel in ("rbf", "gaussian", "laplacian", "chi2")
-    return _kernel.expression(kernel, "median" if scaled else 1.0, 1.0, 3, None)
+    return _kernel.expression(kernel, 1.0, 1.0, 3, None, scaled)
 
 
 def _holds_labels(X: Any, y: Any, from_files: bool) -> bool:

@@ -288,7 +288,7 @@ class KernelPCA(Transformer):
         if self.fit_inverse_transform:
             shared = {parameter.name for parameter in self._parameters} & set(KernelRidge().get_params())
             values = {name: getattr(self, name) for name in shared - {"alpha", "metric", "map", "landmarks", "tolerance", "scale"}}
-            self._back = KernelRidge(alpha=self.alpha, intercept="none", **values)
+            self._back = KernelRidge(alpha=self.alpha, intercept="none", scale="none", **values)
             self._back.fit(self._outputs(rows), rows)
         return self
 

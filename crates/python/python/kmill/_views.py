@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from . import _kmill
 from ._base import KernelEstimator
 from ._parameters import estimator
-from ._rows import free, of_numbers, unmasked
+from ._rows import free, has_names, of_numbers, unmasked
 
 
 class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
@@ -37,12 +38,13 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
         unmasked(X, "X")
         unmasked(y, "y")
         of_numbers(X)
+        self._is_table = has_names(X)
         options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2, "y_numeric": True}
         X, y = validate_data(self, X, y, multi_output=True, **options)
         second = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
         names = [f"x{j}" for j in range(X.shape[1])]
         others = [free(f"y{j}", names) for j in range(second.shape[1])]
-        self._second = second.shape[1]
+        self._places = list(range(X.shape[1])), list(range(X.shape[1], X.shape[1] + second.shape[1]))
         table = _kmill.Table.from_array(np.ascontiguousarray(np.hstack([X, second])), names + others)
         self._fit_table(table, {"targets": []}, self._run(), {"with": ",".join(others)})
         return self
@@ -69,10 +71,23 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
         check_is_fitted(self, "model_")
         X = self._checked(X)
         # the coordinates of a view do not depend on the other
-        second = np.zeros((len(X), self._second)) if y is None else np.asarray(y, dtype=np.float64).reshape(len(X), -1)
-        both = self.model_.predict(np.ascontiguousarray(np.hstack([X, second])))
+        first, second = self._places
+        rows = np.zeros((len(X), len(first) + len(second)))
+        rows[:, first] = X
+        if y is not None:
+            rows[:, second] = np.asarray(y, dtype=np.float64).reshape(len(X), len(second))
+        both = self.model_.predict(rows)
         q = both.shape[1] // 2
         return both[:, :q] if y is None else (both[:, :q], both[:, q:])
+
+    def _after_files(self, card: dict[str, Any]) -> None:
+        """Tells the columns of the two views of a model that was loaded apart."""
+        names, wanted = card["features"], card["options"]["solver_options"]["with"]
+        patterns = wanted.split(",") if isinstance(wanted, str) else wanted
+        second = [j for j, name in enumerate(names) if any(fnmatchcase(name, pattern) for pattern in patterns)]
+        first = [j for j in range(len(names)) if j not in second]
+        self._places = first, second
+        self.feature_names_in_, self.n_features_in_ = np.array([names[j] for j in first], dtype=object), len(first)
 
     @property
     def _n_features_out(self) -> int:
@@ -87,7 +102,7 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
         return tags
 
 
-@estimator("cca", without=("with", "landmarks"), lambdas=1e-3)
+@estimator("cca", without=("with", "landmarks", "missing", "categories", "times"), lambdas=1e-3)
 class KernelCCA(TwoViews):
     """Kernel canonical correlation analysis: the directions of two views of the same rows that correlate most.
 
@@ -122,7 +137,7 @@ class KernelCCA(TwoViews):
     """
 
 
-@estimator("covariance", without=("with", "landmarks"))
+@estimator("covariance", without=("with", "landmarks", "missing", "categories", "times"))
 class KernelPLSSVD(TwoViews):
     """Maximal covariance: the directions of two views of the same rows that vary together most.
 

@@ -1,0 +1,104 @@
+"""A data frame has the defaults of the command, an array those of scikit-learn; what is wrong is said through ``warnings``."""
+
+import hashlib
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.model_selection import cross_val_score
+
+import kmill
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+
+
+def houses(n=1500):
+    random = np.random.default_rng(4)
+    frame = pandas.DataFrame({
+        "area": random.uniform(30, 4000, n),
+        "rooms": random.integers(1, 7, n).astype(float),
+        "city": np.array(["Bonn", "Köln", "Ulm"])[random.integers(3, size=n)],
+    })
+    price = np.sin(frame["area"] / 600) + 0.2 * frame["rooms"] + (frame["city"] == "Ulm")
+    return frame, price.to_numpy() + 0.05 * random.normal(size=n)
+
+
+def test_a_frame_is_scaled_and_its_length_taken_from_the_rows(tmp_path):
+    frame, price = houses()
+    new, paid = frame[1200:], price[1200:]
+    model = kmill.KernelRidge(rank=300, alpha=1e-2).fit(frame[:1200], price[:1200])
+    assert model.score(new, paid) > 0.9
+    # as scikit-learn would take the columns
+    assert kmill.KernelRidge(rank=300, alpha=1e-2, scale="none", gamma="auto").fit(frame[:1200], price[:1200]).score(new, paid) < 0.3
+    # the file has the bytes of the frame
+    frame[:1200].assign(price=price[:1200]).to_parquet(tmp_path / "houses.parquet")
+    filed = kmill.KernelRidge(rank=300, lambdas=1e-2 / 1200).fit_files(tmp_path / "houses.parquet", "price")
+    assert np.allclose(filed.predict(new), model.predict(new), atol=1e-9)
+    # and a frame of numbers alone that of the others
+    numbers = frame[["area", "rooms"]]
+    assert kmill.SVR().fit(numbers, price).kernel_ == kmill.SVR(gamma="median").fit(numbers, price).kernel_
+    assert kmill.SVR(gamma=0.5).fit(numbers, price).kernel_ == "gaussian(sigma=1)"
+
+
+def test_an_array_keeps_the_defaults_of_scikit_learn_and_warns():
+    frame, price = houses(300)
+    X = frame[["area", "rooms"]].to_numpy()
+    with pytest.warns(UserWarning, match="scale='standard'"):
+        plain = kmill.KernelRidge().fit(X, price)
+    assert plain.kernel_ == "gaussian(sigma=1)"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kmill.KernelRidge(scale="standard").fit(X, price)
+        kmill.KernelRidge(scale="none").fit(X, price)
+        kmill.KernelRidge().fit(frame[["area", "rooms"]], price)
+
+
+def test_a_warning_is_given_once_and_not_by_every_fold():
+    frame, price = houses(300)
+    X = frame[["area", "rooms"]].to_numpy()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("default")
+        cross_val_score(kmill.SVR(), X, price, cv=5)
+    assert len([warning for warning in found if "deviations" in str(warning.message)]) == 1
+
+
+@pytest.mark.parametrize("missing", ["mean", "indicator"])
+def test_missing_values_are_treated_as_the_constructor_says(missing):
+    frame, price = houses(400)
+    holed = frame.copy()
+    holed.loc[::7, "rooms"] = np.nan
+    with pytest.raises(ValueError, match="rooms"):
+        kmill.KernelRidge().fit(holed, price)
+    model = kmill.KernelRidge(missing=missing).fit(holed, price)
+    assert np.isfinite(model.predict(holed)).all()
+    X = holed[["area", "rooms"]].to_numpy()
+    with pytest.raises(ValueError, match="NaN"):
+        kmill.KernelRidge().fit(X, price)
+    model = kmill.KernelRidge(missing=missing, scale="standard").fit(X, price)
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_categories_and_times_are_parameters():
+    frame, price = houses(400)
+    dated = frame.assign(day=pandas.date_range("2020-01-01", periods=400))
+    model = kmill.KernelRidge(categories=["rooms", "city"], times="position").fit(dated, price)
+    columns = dict(model.report_["columns"])
+    assert columns["rooms"] == "6 values" and set(columns) >= {"city", "rooms"}
+    features = model._card()["features"]
+    assert sum(name.startswith("day") for name in features) == 1
+    assert model.get_params()["times"] == "position"
+
+
+def test_two_views_are_loaded(tmp_path):
+    t = np.random.default_rng(0).uniform(0, 6, size=300)
+    X, Y = np.column_stack([np.cos(t), np.sin(t)]), t.reshape(-1, 1)
+    for cls in (kmill.KernelCCA, kmill.KernelPLSSVD):
+        model = cls(n_components=1, gamma=1.0, rank=50).fit(X, Y)
+        model.save(tmp_path / "m.safetensors")
+        loaded = kmill.load(tmp_path / "m.safetensors")
+        assert type(loaded) is cls and loaded.n_features_in_ == 2
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert all(np.array_equal(a, b) for a, b in zip(loaded.transform(X, Y), model.transform(X, Y)))
+        assert hashlib.sha256(loaded.model_.to_bytes()).digest() == hashlib.sha256(model.model_.to_bytes()).digest()
