@@ -41,6 +41,7 @@ fn model() -> Model<f32> {
             seed: 0,
             landmarks: None,
             asinh: false,
+            ranges: Vec::new(),
             options: serde_json::Value::Null,
         },
         basis: Basis::Landmarks {

@@ -39,12 +39,12 @@ pub(crate) fn tell(selection: &Selection, (asked, selected): (&Selected, &Select
     }
 }
 
-/// The columns of the features; of one that is more than a number with what it becomes: `city: 12 values`.
+/// The columns of the features; of one that is more than a number with what it becomes: `city (12 values)`.
 fn told(selected: &Selected, features: &[String]) -> Vec<String> {
     let Some(encoding) = selected.encoding() else { return features.to_vec() };
     let told = encoding.columns().iter().map(|column| match (&column.code, column.missing) {
         (Code::Number, false) => column.name.clone(),
-        _ => format!("{}: {column}", column.name),
+        _ => format!("{} ({column})", column.name),
     });
     told.collect()
 }
@@ -70,8 +70,9 @@ fn left_out(
         Kind::Text if asked.iter().any(|asked| asked == name) && selection.categories != Categories::None => {
             "text of too many values"
         }
-        Kind::Text if selection.features.is_empty() => "text",
-        Kind::Time(_) if selection.times == Times::None => "time: --times cyclic",
+        Kind::Int { .. } | Kind::Float { .. } if asked.iter().any(|asked| asked == name) => "counts the rows",
+        Kind::Text if selection.features.is_empty() => "text; --categories all brings it back",
+        Kind::Time(_) if selection.times == Times::None => "a time; --times cyclic brings it back",
         Kind::Binary => "bytes",
         Kind::Other(_) => "of a type that cannot be read",
         _ => "left out by --features",

@@ -178,6 +178,7 @@ fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Re
     let spare = lanes::lanes("conversion", &source, &lane, run.memory, run.threads)?.spare;
     let texts = TextLimit::new(run.memory, spare, COPIES);
     let source = selected.rows::<f64>(Reading { texts, ..Reading::default() })?;
+    selected.table().note().iter().for_each(|note| run.progress.note(note));
     let stage = run.progress.stage("convert", selected.known_rows());
     let workers = Workers::sequential();
     let pass = Pass { tile, segment: u64::MAX, ..lanes::scan(1, &workers, &stage) };

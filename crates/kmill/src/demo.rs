@@ -23,8 +23,10 @@ pub(crate) struct DemoArgs {
     pub(crate) run: RunArgs,
 }
 
-/// The fit of the demo, beside its files: a surface of four ranks and thirteen lambdas in one pass.
-const LEARN: &str = "--target y --ranks 100..800";
+/// The lines of the demo: a metric, a surface of four ranks and thirteen lambdas in one pass, and what follows.
+const FIT: &str = "kmill fit ridge train.parquet --target y --metric diagonal --ranks 25..200 -o model.safetensors";
+const EVALUATE: &str = "kmill evaluate model.safetensors test.parquet";
+const PREDICT: &str = "kmill predict model.safetensors test.parquet -o predictions.parquet";
 
 const FILES: [&str; 4] = ["train.parquet", "test.parquet", "model.safetensors", "predictions.parquet"];
 
@@ -65,31 +67,30 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
          $ kmill generate friedman1 --rows {rows} -o train.parquet\n  \
          $ kmill generate friedman1 --rows {test_rows} --seed 1 -o test.parquet\n\n"
     ))?;
-    let (train, test) = (table(folder, FILES[0], rows, 0, run)?, table(folder, FILES[1], test_rows, 1, run)?);
+    let train = table(folder, FILES[0], rows, 0, run)?;
+    table(folder, FILES[1], test_rows, 1, run)?;
     say(format!("{}\n", contents(&train, run)?))?;
-
-    let model = folder.join(FILES[2]);
     say(format!(
-        "2. Fit: landmarks, one pass for every rank, lambda and fold, and the certificate of the approximation.\n\n  \
-         $ kmill fit ridge train.parquet {LEARN} -o model.safetensors\n\n"
+        "2. Fit: what each column counts, landmarks, and one pass for every rank, lambda and fold.\n\n  $ {FIT}\n\n"
     ))?;
     // a run of its own, so that the report has the times of the fit alone
-    let mut fitted = fit(&train, &model, args, &args.run.resolve())?;
+    let Command::Fit(line) = parsed(FIT, folder, args)? else { return Err(bug(FIT)) };
+    let mut fitted = fit::run(&line, &args.run.resolve())?;
     fitted.model.iter_mut().for_each(|model| model.path = "model.safetensors".into());
     say(format!("{fitted}\n"))?;
 
     say(format!(
-        "3. Test: {} rows the fit has not seen. The noise alone has mse 1.\n\n  \
-         $ kmill evaluate model.safetensors test.parquet\n\n",
+        "3. Test: {} rows the fit has not seen. The noise alone has mse 1.\n\n  $ {EVALUATE}\n\n",
         count(test_rows)
     ))?;
-    let evaluated = evaluate(&model, &test, args, run)?;
+    let Command::Evaluate(line) = parsed(EVALUATE, folder, args)? else { return Err(bug(EVALUATE)) };
+    let evaluated = evaluate::run(&line, run)?;
     say(format!("{evaluated}\n"))?;
 
-    say("4. Predict.\n\n  $ kmill predict model.safetensors test.parquet -o predictions.parquet\n\n".to_string())?;
-    let predictions = folder.join(FILES[3]);
-    predict(&model, &test, &predictions, args, run)?;
-    say(format!("{}\n", contents(&predictions, run)?))?;
+    say(format!("4. Predict.\n\n  $ {PREDICT}\n\n"))?;
+    let Command::Predict(line) = parsed(PREDICT, folder, args)? else { return Err(bug(PREDICT)) };
+    predict::run(&line, run)?;
+    say(format!("{}\n", contents(&folder.join(FILES[3]), run)?))?;
     match &args.keep {
         Some(folder) => say(format!("The files are in {}.\n", folder.display()))?,
         None => say("The files were temporary; kmill demo --keep DIR keeps them.\n".to_string())?,
@@ -112,15 +113,10 @@ fn table(folder: &Path, name: &str, rows: u64, seed: u64, run: &Run) -> Result<P
     Ok(path)
 }
 
-/// Parses a command line as a user would type it, with the memory, threads and quietness of the demo.
-fn parsed(words: &[&str], paths: &[(&str, &Path)], args: &DemoArgs) -> Result<Command> {
-    let mut line: Vec<std::ffi::OsString> = vec!["kmill".into()];
-    line.extend(words.iter().map(Into::into));
-    for (option, path) in paths {
-        line.extend((!option.is_empty()).then(|| option.into()));
-        line.push(path.into());
-    }
-    let mut command = Cli::try_parse_from(line).map_err(|error| bug(words, &error.to_string()))?.command;
+/// Parses a line of the demo with its files in the folder, and with the memory, threads and quietness of the demo.
+fn parsed(line: &str, folder: &Path, args: &DemoArgs) -> Result<Command> {
+    let word = |word: &str| if FILES.contains(&word) { folder.join(word).into_os_string() } else { word.into() };
+    let mut command = Cli::try_parse_from(line.split(' ').map(word)).map_err(|_| bug(line))?.command;
     match &mut command {
         Command::Fit(verb) => verb.run = args.run.clone(),
         Command::Evaluate(verb) => verb.run = args.run.clone(),
@@ -130,31 +126,9 @@ fn parsed(words: &[&str], paths: &[(&str, &Path)], args: &DemoArgs) -> Result<Co
     Ok(command)
 }
 
-/// The error for a command line of the demo that cannot be parsed, which is a bug; a test makes sure of it.
-fn bug(words: &[&str], why: &str) -> Error {
-    Error::option("demo", words.join(" "), why, "this is a bug, please report it")
-}
-
-fn fit(train: &Path, model: &Path, args: &DemoArgs, run: &Run) -> Result<FitReport> {
-    let words: Vec<&str> = ["fit", "ridge"].into_iter().chain(LEARN.split(' ')).collect();
-    match parsed(&words, &[("", train), ("-o", model)], args)? {
-        Command::Fit(args) => fit::run(&args, run),
-        _ => Err(bug(&words, "not a fit")),
-    }
-}
-
-fn evaluate(model: &Path, test: &Path, args: &DemoArgs, run: &Run) -> Result<EvaluateReport> {
-    match parsed(&["evaluate"], &[("", model), ("", test)], args)? {
-        Command::Evaluate(args) => evaluate::run(&args, run),
-        _ => Err(bug(&["evaluate"], "not an evaluation")),
-    }
-}
-
-fn predict(model: &Path, test: &Path, out: &Path, args: &DemoArgs, run: &Run) -> Result<u64> {
-    match parsed(&["predict"], &[("", model), ("", test), ("-o", out)], args)? {
-        Command::Predict(args) => predict::run(&args, run),
-        _ => Err(bug(&["predict"], "not a prediction")),
-    }
+/// The error for a line of the demo that cannot be parsed, which is a bug; a test makes sure of it.
+fn bug(line: &str) -> Error {
+    Error::option("demo", line, "it is not understood", "this is a bug, please report it")
 }
 
 #[cfg(test)]
@@ -164,14 +138,12 @@ mod tests {
     #[test]
     fn the_lines_of_the_demo_are_understood() {
         let Command::Demo(args) = Cli::try_parse_from(["kmill", "demo"]).unwrap().command else { panic!() };
-        let words: Vec<&str> = ["fit", "ridge"].into_iter().chain(LEARN.split(' ')).collect();
-        let (data, model) = (Path::new("a b.parquet"), Path::new("m"));
-        let Command::Fit(fit) = parsed(&words, &[("", data), ("-o", model)], &args).unwrap() else { panic!() };
-        assert_eq!(fit.job.data.select.paths, [data]);
+        let folder = Path::new("a b");
+        let Command::Fit(fit) = parsed(FIT, folder, &args).unwrap() else { panic!() };
+        assert_eq!(fit.job.data.select.paths, [folder.join("train.parquet")]);
         let options = crate::pipeline::FitOptions::new(&fit.job).unwrap();
-        assert_eq!(options.fit.settings().unwrap().to_json()["ranks"], serde_json::json!([100, 200, 400, 800]));
-        assert!(matches!(parsed(&["evaluate"], &[("", model), ("", data)], &args), Ok(Command::Evaluate(_))));
-        let line = parsed(&["predict"], &[("", model), ("", data), ("-o", model)], &args);
-        assert!(matches!(line, Ok(Command::Predict(_))));
+        assert_eq!(options.fit.settings().unwrap().to_json()["ranks"], serde_json::json!([25, 50, 100, 200]));
+        assert!(matches!(parsed(EVALUATE, folder, &args), Ok(Command::Evaluate(_))));
+        assert!(matches!(parsed(PREDICT, folder, &args), Ok(Command::Predict(_))));
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn main(args: &FeaturesArgs) -> Result<()> {
         category: args.category.clone(),
     };
     let given = args.tolerance.iter().fold(Options::new(), |given, text| given.set("tolerance", text));
-    let options = FitOptions::with(FEATURES, &data, &args.learn, given)?;
+    let mut options = FitOptions::with(FEATURES, &data, &args.learn, given)?;
     output::check(&args.output)?;
     if let Some(model) = &args.model {
         output::check_model(model)?;
@@ -87,7 +87,7 @@ pub(crate) fn main(args: &FeaturesArgs) -> Result<()> {
         let why = "the map is no projection, and leaves nothing that is known";
         return Err(Error::option("--residual", "", why, "leave it out, or take a map on landmarks, such as nystrom"));
     }
-    let selected = pipeline::select(&options, run)?;
+    let selected = pipeline::select(&mut options, run)?;
     for path in args.model.iter().chain([&args.output]) {
         output::spare(path, output::inputs(selected.table()).chain(options.fit.files()))?;
     }

@@ -80,8 +80,8 @@ mod tests {
         std::fs::write(&path, "x0,y,fold\n1,2,0\n3,5,1\n").unwrap();
         let line = format!("kmill fit ridge {} --target y -o m {line}", path.display());
         let Command::Fit(fit) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else { panic!() };
-        let options = FitOptions::new(&fit.job)?;
-        let selected = pipeline::select(&options, &fit.run.resolve())?;
+        let mut options = FitOptions::new(&fit.job)?;
+        let selected = pipeline::select(&mut options, &fit.run.resolve())?;
         let training = options.fit.training(&selected)?;
         Ok((options, training))
     }

@@ -1,13 +1,14 @@
-//! What each feature counts, for people.
+//! What each column counts, for people.
 
 use crate::table::{Align, Table, count, number, percent};
 use ksolve::job::MetricReport;
+use std::collections::HashMap;
 
-/// Features whose importance is shown in a table, and in a line.
+/// Columns whose importance is shown in a table, and in a line.
 const MOST_IMPORTANT: usize = 12;
-const IN_A_LINE: usize = 4;
+const IN_A_LINE: usize = 5;
 
-/// Length of the bar of a feature that counts for everything.
+/// Length of the bar of a column that counts for everything.
 const BAR: f64 = 40.0;
 
 /// The metric in a sentence.
@@ -22,37 +23,71 @@ pub(crate) fn described(metric: &MetricReport) -> String {
     });
     let tried: Vec<String> =
         names.iter().filter_map(|form| Some(format!("{form} {}", number(best(form)?, 4)))).collect();
-    let features = format!("{}, {} features", metric.source, count(metric.features as u64));
+    let source = match (&metric.source[..], metric.spread.is_empty()) {
+        ("given", false) => "learned by the search",
+        ("given", true) => "learned before the fit",
+        (other, _) => other,
+    };
+    let features = format!("{source}, {} features", count(metric.features as u64));
     if tried.is_empty() { features } else { format!("{features} (held-out mse: {})", tried.join(", ")) }
 }
 
-/// The features that count most, each with its share of 1 and what is said of it, with bars.
-fn bars<'n>(title: &str, features: impl Iterator<Item = (&'n str, f64, String)>) -> Table {
-    let mut table = Table::new([("feature", Align::Left), (title, Align::Right), ("", Align::Left)]);
-    for (name, share, shown) in features.take(MOST_IMPORTANT) {
-        table.row([name.to_string(), shown, "#".repeat((share * BAR).round() as usize)]);
+/// What a column counts: its name, its share of 1, and that share in words.
+pub(crate) type Counted = (String, f64, String);
+
+/// The column that a feature is made of, one of `coded` where that has several: `city` of `city=Bonn`, `date` of `date.hour.sin`.
+fn column_of<'f>(feature: &'f str, coded: &[&'f str]) -> &'f str {
+    let made = |name: &str| feature.strip_prefix(name).is_some_and(|rest| rest.starts_with(['=', '.']));
+    coded.iter().copied().filter(|name| made(name)).max_by_key(|name| name.len()).unwrap_or(feature)
+}
+
+/// Shares of features as those of their columns, the largest first. The spread of a sum is not known.
+fn joined<'f>(
+    features: impl Iterator<Item = (&'f str, f64, Option<f64>)>,
+    coded: &[&'f str],
+) -> Vec<(&'f str, f64, Option<f64>)> {
+    let mut columns: HashMap<&str, (f64, Option<f64>)> = HashMap::new();
+    for (feature, share, spread) in features {
+        let held = columns.entry(column_of(feature, coded));
+        held.and_modify(|column| *column = (column.0 + share, None)).or_insert((share, spread));
+    }
+    let mut columns: Vec<_> = columns.into_iter().map(|(name, (share, spread))| (name, share, spread)).collect();
+    columns.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
+    columns
+}
+
+/// What the columns count in the metric, the most important first; `coded` are those that have several features.
+pub(crate) fn importance(metric: &MetricReport, coded: &[&str]) -> Vec<Counted> {
+    let counted = |(name, share, spread): (&str, f64, Option<f64>)| {
+        let spread = spread.map_or(String::new(), |spread| format!(" +- {:.1}", 100.0 * spread));
+        (name.to_string(), share, format!("{}{spread}", percent(share)))
+    };
+    joined(metric.shares(), coded).into_iter().map(counted).collect()
+}
+
+/// The slopes along the columns, the largest first: their squares are shares of 1.
+pub(crate) fn slopes(features: &[(String, f64)], coded: &[&str]) -> Vec<Counted> {
+    let squares = features.iter().map(|(name, slope)| (&name[..], slope * slope, None));
+    let total = squares.clone().map(|(_, square, _)| square).sum::<f64>().max(f64::MIN_POSITIVE);
+    let counted = |(name, square, _): (&str, f64, _)| (name.to_string(), square / total, number(square.sqrt(), 4));
+    joined(squares, coded).into_iter().map(counted).collect()
+}
+
+/// The columns that count most, with bars.
+pub(crate) fn bars(title: &str, columns: &[Counted]) -> Table {
+    let mut table = Table::new([("column", Align::Left), (title, Align::Right), ("", Align::Left)]);
+    for (name, share, shown) in columns.iter().take(MOST_IMPORTANT) {
+        table.row([name.clone(), shown.clone(), "#".repeat((share * BAR).round() as usize)]);
     }
     table
 }
 
-/// The features that count most in the metric.
-pub(crate) fn importance(metric: &MetricReport) -> Table {
-    bars("importance", metric.shares().map(|(name, share, spread)| (name, share, counted(share, spread))))
-}
-
-/// The features with the largest slopes: shares of the sum of the squares.
-pub(crate) fn slopes(features: &[(String, f64)]) -> Table {
-    let total = features.iter().map(|(_, slope)| slope * slope).sum::<f64>().max(f64::MIN_POSITIVE);
-    bars("slope", features.iter().map(|(name, slope)| (&name[..], slope * slope / total, number(*slope, 4))))
-}
-
-/// What a feature counts: its share, and how far that differs from fold to fold.
-pub(crate) fn counted(share: f64, spread: Option<f64>) -> String {
-    spread.map_or(percent(share), |spread| format!("{} +- {:.1}", percent(share), 100.0 * spread))
-}
-
-/// The features that count most in the metric, in a line.
-pub(crate) fn most_important(metric: &MetricReport) -> String {
-    let share = |(name, share): &(String, f64)| format!("{name} {}", percent(*share));
-    metric.importance.iter().take(IN_A_LINE).map(share).collect::<Vec<_>>().join(", ")
+/// The columns that count most in the metric, in a line.
+pub(crate) fn most_important(columns: &[Counted]) -> String {
+    columns
+        .iter()
+        .take(IN_A_LINE)
+        .map(|(name, share, _)| format!("{name} {}", percent(*share)))
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -2,9 +2,9 @@
 
 use crate::args::{Run, RunArgs, TextArgs};
 use crate::columns::follows;
-use crate::importance::{described, importance};
-use crate::report::{DISTANCES, joined};
-use crate::table::{Align, Table as Listing, count, exact, number, rounded};
+use crate::importance::{bars, described, importance};
+use crate::report::{DISTANCES, certified, joined};
+use crate::table::{Align, Table as Listing, count, number, rounded, short};
 use crate::{Result, open, output, pipeline};
 use clap::Args;
 use ksolve::Card;
@@ -156,6 +156,7 @@ impl TableReport {
 /// Files that cannot be read, or a budget that does not hold one tile.
 pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool, run: &Run) -> Result<TableReport> {
     let table = Table::open_with(paths, text)?;
+    table.note().iter().for_each(|note| run.progress.note(note));
     let columns = &table.schema().columns;
     let lines = columns.len() * 2 * size_of::<ColumnReport>();
     let plan = Plan::process("inspection", run.memory, run.threads, table.held());
@@ -278,10 +279,9 @@ impl fmt::Display for ModelReport {
             }
         }
         if let Some(c) = &card.certificate {
-            let (error, floor) = (number(c.trace_error, 3), number(c.floor, 2));
-            facts.fact("certificate", format!("relative trace error {error} (rounding floor {floor})"));
+            facts.fact("certificate", certified(c));
         }
-        card.lambda.inspect(|lambda| facts.fact("lambda", exact(*lambda)));
+        card.lambda.inspect(|lambda| facts.fact("lambda", short(*lambda)));
         facts.fact("intercept", card.intercept.to_string());
         facts.fact("precision", card.precision.as_str());
         facts.fact("trained on", format!("{} rows, seed {}", count(card.rows), card.seed));
@@ -295,13 +295,18 @@ impl fmt::Display for ModelReport {
             facts.fact("components", format!("{}, by predict --components", self.components));
         }
         if let Some(encoding) = &card.encoding {
-            let told = encoding.columns().iter().map(|column| format!("{}: {column}", column.name));
+            let told = encoding.columns().iter().map(|column| format!("{} ({column})", column.name));
             facts.fact("columns", shortened(told.collect::<Vec<_>>().into_iter()));
         }
         facts.fact("features", format!("{}: {}", card.features.len(), shortened(card.features.iter().cloned())));
-        writeln!(f, "{facts}\n{}", ksolve::job::LAMBDA)?;
+        write!(f, "{facts}")?;
+        card.lambda.map_or(Ok(()), |_| writeln!(f, "\n{}", self.lambda_convention))?;
         match &self.metric {
-            Some(metric) => write!(f, "\n{}", importance(metric)),
+            Some(metric) => {
+                let columns = card.encoding.iter().flat_map(|encoding| encoding.columns());
+                let coded: Vec<&str> = columns.map(|column| &column.name[..]).collect();
+                write!(f, "\n{}", bars("importance", &importance(metric, &coded)))
+            }
             None => Ok(()),
         }
     }
@@ -328,7 +333,8 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         plan.term("the model", held, "fit a model of lower `rank`").check()?;
         let predictor = open::load(path, &run)?;
         let (card, metric, components) = (predictor.card().clone(), predictor.metric(), predictor.components());
-        let (model, nodes, lambda_convention) = (path.clone(), predictor.nodes(), ksolve::job::LAMBDA);
+        let (model, nodes, lambda_convention) =
+            (path.clone(), predictor.nodes(), ksolve::job::convention(&card.solver));
         let report = ModelReport { model, bytes, card, metric, components, nodes, lambda_convention };
         return output::report(&report, run.json);
     }
@@ -378,7 +384,7 @@ a.parquet: Parquet, 1,234 rows, 5 columns, 2.0 KiB
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[2], "  column   type        min    mean     sd    max  missing");
         assert_eq!(lines[3], "  x8       float32  -1.500  0.2500  1.000  2.000        3");
-        assert_eq!(lines[7], "  station  text                                        3");
+        assert_eq!(lines[7], format!("{:<56}3", "  station  text"));
         let json = serde_json::to_value(report(true)).unwrap();
         assert_eq!(json["columns"][0]["mean"], 0.25);
         assert_eq!(json["columns"][4].as_object().unwrap().len(), 3);

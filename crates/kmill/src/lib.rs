@@ -55,7 +55,7 @@ use std::process::ExitCode;
     max_term_width = 110,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "kmill help which chooses a solver. Start with kmill demo, or:\n  \
+    after_help = "kmill help which finds a solver by a tree of questions. Start with kmill demo, or:\n  \
         kmill generate friedman1 --rows 1e6 -o train.parquet\n  \
         kmill fit ridge train.parquet --target y --rank 500 -o model.safetensors\n  \
         kmill evaluate model.safetensors train.parquet"
@@ -94,7 +94,7 @@ verbs! {
     Inspect(inspect::InspectArgs) => inspect::main,
     /// Say what a fit would need; runs nothing
     Plan(plan::PlanArgs) => plan::main,
-    /// Draw what a model says over one or two of its features
+    /// Draw what a model says over its features, or rows by group, component or column
     Plot(plot::PlotArgs) => plot::main,
     /// Write a generated table of any size
     Generate(generate::GenerateArgs) => generate::main,

@@ -30,6 +30,12 @@ pub(crate) fn selection(select: &SelectArgs, features: &[String], targets: Vec<S
     }
 }
 
+/// Loads a model that takes a class as the positive one, and decides above a threshold.
+pub(crate) fn deciding(path: &Path, positive: Option<&str>, threshold: Option<f64>, run: &Run) -> Result<Predictor> {
+    let predictor = positive.into_iter().try_fold(load(path, run)?, Predictor::positive)?;
+    Ok(threshold.into_iter().try_fold(predictor, Predictor::above)?)
+}
+
 /// Loads a model, unless its file is larger than the memory budget and than the program itself. Smaller ones are planned with their
 /// table, so that a refusal names a budget that has room for both.
 pub(crate) fn load(path: &Path, run: &Run) -> Result<Predictor> {

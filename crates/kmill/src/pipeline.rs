@@ -6,11 +6,13 @@ use crate::progress::Progress;
 use crate::report::{FitReport, PlanReport};
 use crate::{Error, Result, columns, interrupt, open, output};
 use kapprox::Spec;
+use ksolve::Task;
 use ksolve::job::{self, Checkpoint, Fit, Fitted};
 use ksolve::request::{Forecast, Stages};
-use ksolve::solver::Options;
+use ksolve::solver::{Options, parameter};
 use kstore::checkpoint::Listener;
 use kstore::pass::Observer;
+use kstore::schema::Kind;
 use kstore::{Selected, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +24,8 @@ pub(crate) struct FitOptions {
     pub(crate) text: TextOptions,
     /// The kernels to combine, where weights of a sum are to be learned.
     pub(crate) combine: Option<Vec<Spec>>,
+    /// True where the solver is still to be chosen: a target of text holds classes then, too.
+    pub(crate) any: bool,
     /// The job, whose target may be one `.npy` file.
     pub(crate) fit: Fit,
 }
@@ -39,6 +43,7 @@ impl FitOptions {
             .options(given)
             .rows(data.category.of(rows))
             .scaling(learn.scale.unwrap_or_default())
+            .clip(!learn.no_clip)
             .metric(learn.metric.clone().unwrap_or_default())
             .kernel(learn.kernel.clone())
             .map(learn.map.clone())
@@ -51,7 +56,7 @@ impl FitOptions {
             let why = "it learns from a target; name its column: --target y";
             return Err(Error::Missing { option: "--target", solver: solver.to_string(), why });
         }
-        Ok(Self { paths: data.select.paths.clone(), text: data.select.text.options(), combine: None, fit })
+        Ok(Self { paths: data.select.paths.clone(), text: data.select.text.options(), combine: None, any: false, fit })
     }
 
     /// The options with kernels whose weights are to be learned.
@@ -60,10 +65,17 @@ impl FitOptions {
         Self { combine: kernels.map(|kernels| kernels.0.clone()), ..self }
     }
 
-    /// The table, and the selection of the rows and columns that were asked for.
-    pub(crate) fn open(&self) -> Result<(Table, Selection)> {
+    /// The table, and the selection of the rows and columns that were asked for. A target of truth values holds classes, unless `task` says
+    /// otherwise.
+    pub(crate) fn open(&mut self) -> Result<(Table, Selection)> {
         let rows = self.fit.selected_rows();
         let (table, targets) = open::table(&self.paths, &self.text, &rows.targets)?;
+        let settled = !self.fit.family().reads(&parameter::TASK) || self.fit.gives(parameter::TASK.name);
+        let kind = targets.first().and_then(|name| Some(&table.schema().columns[table.schema().position(name)?].kind));
+        let holds_labels = matches!((kind, self.any), (Some(Kind::Bool), _) | (Some(Kind::Text), true));
+        if !settled && targets.len() == 1 && holds_labels {
+            self.fit = self.fit.clone().set(parameter::TASK.name, Task::Classification);
+        }
         Ok((table, self.fit.selection(Selection { targets, ..rows })?))
     }
 
@@ -145,9 +157,10 @@ pub(crate) fn fit(
     args: &DiskArgs,
     engine: &EngineArgs,
 ) -> Result<FitReport> {
-    let selected = select(options, run)?;
+    let mut options = options.clone();
+    let selected = select(&mut options, run)?;
     output::spare(path, output::inputs(selected.table()).chain(options.fit.files()))?;
-    let fitted = fitted(options, &selected, run, (path, true), args, engine)?;
+    let fitted = fitted(&options, &selected, run, (path, true), args, engine)?;
     Ok(FitReport::new(fitted.report, run, selected.table(), Some(path)))
 }
 
@@ -211,7 +224,7 @@ pub(crate) fn beside(output: &Path, ending: &str) -> PathBuf {
 }
 
 /// Opens the table, selects the rows and columns of the fit, and finds the values of its categories.
-pub(crate) fn select(options: &FitOptions, run: &Run) -> Result<Selected> {
+pub(crate) fn select(options: &mut FitOptions, run: &Run) -> Result<Selected> {
     let (table, selection) = options.open()?;
     let asked = table.select(&selection)?;
     let selected = job(run).coded(&asked)?;

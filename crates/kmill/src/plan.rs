@@ -25,8 +25,8 @@ pub(crate) struct PlanArgs {
 /// Runs `kmill plan`: adds up the memory and the passes of a fit. A plan over the budget is an answer here.
 pub(crate) fn main(args: &PlanArgs) -> Result<()> {
     let run = args.run.resolve();
-    let options = FitOptions::new(&args.job)?.combining(args.combine.as_ref());
-    let selected = pipeline::select(&options, &run)?;
+    let mut options = FitOptions::new(&args.job)?.combining(args.combine.as_ref());
+    let selected = pipeline::select(&mut options, &run)?;
     let (fit, scratch) = (options.job(&selected)?, args.scratch.open()?);
     let job = scratch.iter().fold(pipeline::job(&run), job::Run::scratch);
     let forecast = match &options.combine {

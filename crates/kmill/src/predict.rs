@@ -1,10 +1,10 @@
 //! `kmill predict`: a model's predictions for a table, in the order of its rows.
 
 use crate::args::{Run, RunArgs, SelectArgs, parse};
-use crate::table::count;
+use crate::table::{Align, Table, count, number};
 use crate::{Result, open, output, pipeline, writer};
 use clap::Args;
-use ksolve::predict::Extras;
+use ksolve::predict::{Extras, Strange};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -42,10 +42,14 @@ pub(crate) struct PredictArgs {
     /// The coordinate outside the span of the features, sqrt(k(x, x) - |phi|^2), as `residual` (models of features or of fit features)
     #[arg(long, help_heading = "Run")]
     pub(crate) residual: bool,
-    /// Decide for the second of two classes above this probability, or above this score in a model without probabilities
+    /// The class that --threshold decides for, of two [default: the second in the order of `inspect`]
+    #[arg(long, value_name = "LABEL", value_parser = parse::label, requires = "threshold", help_heading = "Run")]
+    pub(crate) positive: Option<String>,
+    /// Decide for the positive one of two classes above this probability, or above this score in a model without probabilities
     #[arg(long, value_name = "NUMBER", value_parser = parse::number, allow_negative_numbers = true, help_heading = "Run")]
     pub(crate) threshold: Option<f64>,
-    /// Only the N most unusual rows, the strangest first, with their number as `row` (oneclass, mean)
+    /// Only the N most unusual rows, the strangest first, with their number as `row` and, of the first 1,000, the columns that make them strange
+    /// as `reasons` (oneclass, mean, kpca --novelty)
     #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Run")]
     pub(crate) top: Option<usize>,
     /// Columns to carry along, before the predictions: names or globs, comma-separated; !NAME leaves one out
@@ -57,14 +61,21 @@ pub(crate) struct PredictArgs {
     pub(crate) run: RunArgs,
 }
 
-/// Writes the predictions of a model and returns the number of rows.
-pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
+/// Rows that a terminal shows.
+const SHOWN: usize = 20;
+
+#[derive(serde::Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    written: writer::Written<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strange: Option<&'a [Strange]>,
+}
+
+/// Writes the predictions of a model and returns the number of rows, and with --top the rows.
+pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<Strange>)> {
     output::check(&args.output)?;
-    let predictor = open::load(&args.model, run)?;
-    let predictor = match args.threshold {
-        Some(threshold) => predictor.above(threshold)?,
-        None => predictor,
-    };
+    let predictor = open::deciding(&args.model, args.positive.as_deref(), args.threshold, run)?;
     let selected = open::select(&predictor, &args.data, &[])?;
     let kept = match args.keep.is_empty() {
         true => None,
@@ -73,7 +84,8 @@ pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
     output::spare(&args.output, output::inputs(selected.table()).chain([args.model.as_path()]))?;
     let PredictArgs { scores, probabilities, components, std, novelty, preimage: preimages, residual, .. } = *args;
     if let Some(top) = args.top {
-        return Ok(predictor.write_top(&selected, kept.as_ref(), top, &args.output, &pipeline::job(run))?.rows);
+        let strange = predictor.write_top(&selected, kept.as_ref(), top, &args.output, &pipeline::job(run))?;
+        return Ok((strange.len() as u64, strange));
     }
     let extras = Extras { scores, probabilities, components, std, novelty, preimages, residual };
     let written = predictor.write(&selected, kept.as_ref(), extras, &args.output, &pipeline::job(run))?;
@@ -81,15 +93,33 @@ pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<u64> {
         let (unsettled, rows) = (count(written.unsettled), count(written.rows));
         run.progress.warn(format!("the pre-images of {unsettled} of {rows} rows did not settle"));
     }
-    Ok(written.rows)
+    Ok((written.rows, Vec::new()))
+}
+
+/// The strangest rows, as many as a page of a terminal shows.
+fn shown(strange: &[Strange]) -> Table {
+    let heads = [("row", Align::Right), ("score", Align::Right), ("reasons", Align::Left)];
+    let mut table = Table::new(heads);
+    for Strange { row, score, reasons } in strange.iter().take(SHOWN) {
+        let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+        table.row([row.to_string(), number(*score, 4), reasons.join("; ")]);
+    }
+    table
 }
 
 /// Runs `kmill predict` and prints its report.
 pub(crate) fn main(args: &PredictArgs) -> Result<()> {
     let context = args.run.resolve();
-    let rows = run(args, &context)?;
+    let (rows, strange) = run(args, &context)?;
     if context.json {
-        return output::json(&writer::Written { rows, files: std::slice::from_ref(&args.output) });
+        let strange = args.top.map(|_| &strange[..]);
+        return output::json(&Report {
+            written: writer::Written { rows, files: std::slice::from_ref(&args.output) },
+            strange,
+        });
+    }
+    if !strange.is_empty() {
+        output::text(shown(&strange))?;
     }
     context.progress.note(&format!("{} predictions in {}", count(rows), args.output.display()));
     Ok(())

@@ -1,6 +1,6 @@
 //! The progress of a run on stderr: a bar on a terminal, a line now and then elsewhere; and its times and warnings.
 
-use crate::table::{count, duration};
+use crate::table::{count, duration, rounded};
 use crate::{colour, interrupt};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kstore::pass::Observer;
@@ -99,10 +99,15 @@ impl Progress {
     /// Says `warning: text` on stderr and keeps it for the report.
     pub fn warn(&self, text: impl Into<String>) {
         let text = text.into();
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        // a search and the fit after it may have the same to say
+        if warnings.contains(&text) {
+            return;
+        }
         if self.voice != Voice::Quiet {
             say(&format!("warning: {text}"));
         }
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+        warnings.push(text);
     }
 
     /// How much is said.
@@ -249,8 +254,9 @@ impl Work<'_> {
         self.bar.inc(1);
         if !self.progress.bars {
             let (name, done, runs) = (&self.name, self.bar.position(), self.bar.length().unwrap_or_default());
-            let (left, took) = (duration(self.bar.eta()), duration(took));
-            self.progress.note(&format!("{name}: {done} of {runs} runs, {left} left ({what}: {took})"));
+            let left = if done < runs { format!(", {} left", duration(self.bar.eta())) } else { String::new() };
+            let (what, took) = (rounded(what), duration(took));
+            self.progress.note(&format!("{name}: {done} of {runs} runs{left} ({what}: {took})"));
         }
     }
 

@@ -144,7 +144,7 @@ impl fmt::Display for ShardReport {
 /// `kmill prepare`.
 pub(crate) fn prepare(args: &PrepareArgs) -> Result<()> {
     let context = args.run.resolve();
-    let options = FitOptions::new(&args.job)?;
+    let mut options = FitOptions::new(&args.job)?;
     output::check(&args.output)?;
     let (table, selection) = options.open()?;
     output::spare(&args.output, output::inputs(&table).chain(options.fit.files()))?;

@@ -53,9 +53,9 @@ fn cut(text: String, most: usize) -> String {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Table {
-    head: Vec<String>,
+    pub(crate) head: Vec<String>,
     align: Vec<Align>,
-    rows: Vec<Vec<String>>,
+    pub(crate) rows: Vec<Vec<String>>,
 }
 
 impl Table {

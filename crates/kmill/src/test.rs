@@ -2,8 +2,8 @@
 
 use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, explained, kernel_help, parse};
 use crate::progress::Progress;
-use crate::report::Spent;
-use crate::table::{self, Table, count, number};
+use crate::report::{Spent, certified};
+use crate::table::{self, Table, count, number, rounded};
 use crate::{Error, Result, open, output, pipeline};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -348,7 +348,7 @@ impl fmt::Display for TestReport {
         writeln!(f, "{} on {rows} rows, {columns} columns\n", self.statistic)?;
         let mut facts = Table::facts();
         for kernel in &self.kernels {
-            facts.fact("kernel", kernel.as_str());
+            facts.fact("kernel", rounded(kernel));
         }
         let ranks: Vec<String> = self.ranks.iter().map(|rank| count(*rank as u64)).collect();
         match ranks.is_empty() {
@@ -356,10 +356,7 @@ impl fmt::Display for TestReport {
             false => facts.fact("features", format!("{} ({})", ranks.join(" and "), self.map)),
         }
         if let Some(certificate) = self.certificate.filter(|_| !ranks.is_empty()) {
-            facts.fact(
-                "certificate",
-                format!("relative trace error {} on all rows", number(certificate.trace_error, 3)),
-            );
+            facts.fact("certificate", certified(&certificate));
         }
         facts.fact(self.statistic, format!("{} biased, {} unbiased", number(self.biased, 4), number(self.unbiased, 4)));
         if let Some(alignment) = self.alignment {

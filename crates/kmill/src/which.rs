@@ -85,7 +85,11 @@ const OR: &str = "Or let kmill try: kmill tune any train.parquet --target y --ti
 pub(crate) fn ask() -> io::Result<()> {
     let mut out = io::stdout();
     if !(io::stdin().is_terminal() && out.is_terminal()) {
-        return write!(out, "Which solver?\n\n{}\n{OR}", tree(&START, 0));
+        return write!(
+            out,
+            "Which solver? Begin at the top, and go on below your answer.\n\n{}\n{OR}",
+            tree(&START, 0)
+        );
     }
     let (mut node, mut input) = (&START, io::stdin().lock());
     loop {

@@ -260,12 +260,10 @@ pub enum Error {
         got: usize,
     },
     /// A file that is no safetensors file.
-    #[error("{path} is not a kmill model: not a safetensors file ({detail}); name a file that kmill fit has written", path = path.display())]
+    #[error("{path} is not a kmill model; name a file that kmill fit has written", path = path.display())]
     NotSafetensors {
         /// The file.
         path: PathBuf,
-        /// What is wrong with the file.
-        detail: String,
     },
     /// A safetensors file of another program.
     #[error("{path} is a safetensors file, but not one that kmill wrote (no entry \"kmill\" in its metadata); name a file that kmill fit has written", path = path.display())]

@@ -102,7 +102,8 @@ impl<T: Real> Chunk<'_, '_, T> {
         let columns = &self.views[..self.source.selected.features.len()];
         let fine = match (&self.source.expansion, &self.source.selected.coding) {
             (Some(expansion), Coding::Known(_, unseen)) => {
-                expansion.features(columns, &self.source.affine, at, rows, unseen, x)
+                let first = self.open.part.start + self.open.first;
+                expansion.features(columns, &self.source.affine, (at, first), rows, unseen, x)
             }
             _ => convert::features(columns, &self.source.affine, at, rows, x),
         };
@@ -136,14 +137,10 @@ impl<T: Real> Chunk<'_, '_, T> {
                 if feature.is_some_and(|feature| x[i * d + feature].is_finite()) {
                     continue;
                 }
-                let value = match self.source.time(slot).map(|time| time.instant(view, row)) {
+                let value = match self.source.time(slot).map(|time| (time.instant(view, row), time.remedy())) {
                     None => single(view, row),
-                    Some(Ok(found)) => found.map_or(f64::NAN, |instant| instant.days()),
-                    Some(Err(text)) => {
-                        let remedy =
-                            "write it as the others, like 2024-01-31 or 2024-01-31T12:30; or choose `times` none";
-                        return Err(self.bad(slot, row, text, remedy));
-                    }
+                    Some((Ok(found), _)) => found.map_or(f64::NAN, |instant| instant.days()),
+                    Some((Err(text), remedy)) => return Err(self.bad(slot, row, text, remedy)),
                 };
                 match feature {
                     Some(feature) if self.fills(slot) && !value.is_finite() => {

@@ -3,7 +3,7 @@
 use crate::dates::{self, TimeForm};
 use crate::schema::{Column, Kind};
 use crate::shown;
-use crate::source::{Positions, Values, View};
+use crate::source::view::{Positions, Values, View};
 use crate::{Error, Result};
 use std::cmp::Ordering;
 use std::ops::Range;

@@ -23,10 +23,12 @@ pub enum TimeForm {
     OfDay,
     /// How long something took: durations that a file stores as such. No text is read as one.
     Elapsed,
+    /// `517` for 5:17: a time of day as a whole number, hours x 100 + minutes. No text is read as one.
+    HourMinute,
 }
 
 impl TimeForm {
-    /// All of them, the first of several that a column may have in front.
+    /// Those of text and of stored times, the first of several that a column may have in front.
     pub(crate) const ALL: [Self; 5] = [Self::YearFirst, Self::MonthFirst, Self::DayFirst, Self::OfDay, Self::Elapsed];
 }
 
@@ -67,6 +69,13 @@ impl Instant {
     }
 }
 
+/// The time of day that a number stands for as hours x 100 + minutes, from 0 to 2400; `None` for any other number.
+pub(crate) fn of_number(value: f64) -> Option<Instant> {
+    let fine = value.fract() == 0.0 && (0.0..=2400.0).contains(&value) && value % 100.0 < 60.0;
+    let minutes = (value as i64 / 100) * 60 + value as i64 % 100;
+    fine.then(|| Instant::stored(minutes, DAY / 60))
+}
+
 /// Units of a stored date, time or duration in a day.
 pub(crate) fn per_day(time: &DataType) -> i64 {
     match time {
@@ -91,7 +100,7 @@ pub(crate) fn form(time: &DataType) -> TimeForm {
 pub(crate) fn shown(instant: Instant, form: TimeForm) -> String {
     let clock = || clock(instant.nanos / 1_000_000_000, TimeUnit::Second);
     match form {
-        TimeForm::OfDay => clock(),
+        TimeForm::OfDay | TimeForm::HourMinute => clock(),
         TimeForm::Elapsed => {
             text(instant.day * DAY + instant.nanos / 1_000_000_000, &DataType::Duration(TimeUnit::Second))
         }
@@ -137,7 +146,7 @@ fn read_date(text: &str, form: TimeForm) -> Option<(i64, &str)> {
         TimeForm::DayFirst => ((c, c_digits), b, (a, a_digits)),
         TimeForm::MonthFirst if mark != '.' => ((c, c_digits), a, (b, b_digits)),
         TimeForm::YearFirst => ((a, a_digits), b, (c, c_digits)),
-        TimeForm::MonthFirst | TimeForm::OfDay | TimeForm::Elapsed => return None,
+        TimeForm::MonthFirst | TimeForm::OfDay | TimeForm::Elapsed | TimeForm::HourMinute => return None,
     };
     let year = match year_digits {
         4 => year,

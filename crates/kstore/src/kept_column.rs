@@ -1,8 +1,8 @@
 //! Columns that are carried along unchanged, such as an id beside a prediction.
 
 use crate::schema::Kind;
-use crate::sink::{OutputColumn, OutputKind};
-use crate::source::{Positions, View};
+use crate::sink::column::{OutputColumn, OutputKind};
+use crate::source::view::{Positions, View};
 use crate::{Error, Strings};
 use std::ops::Range;
 use std::path::Path;
@@ -351,7 +351,7 @@ impl Output<'_> {
 mod tests {
     use super::*;
     use crate::arrow::array::{Array, StringViewArray};
-    use crate::source::Values;
+    use crate::source::view::Values;
 
     #[test]
     fn missing_values_are_known_whatever_the_order_of_the_parts() {

@@ -40,6 +40,8 @@ pub enum Purpose {
     Gradients,
     /// Small steps away from points at which a search stands still; the round is the search.
     Nudges,
+    /// Folds of the rows that effects of values are learned from.
+    Effects,
 }
 
 /// A stream of row keys: `Stream::new(seed, purpose, round)`.

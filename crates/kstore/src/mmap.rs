@@ -19,7 +19,7 @@ pub struct Mapped {
 }
 
 pub(crate) mod sealed {
-    use crate::source::Element;
+    use crate::source::view::Element;
 
     /// Types of numbers that files hold.
     pub trait Plain: bytemuck::Pod {

@@ -15,12 +15,16 @@ enum Step {
     Folders,
 }
 
-/// The files that match, in no order. Names that are no UTF-8 match as they are shown, so that no row of a table is left
+/// The files that match, in no order; at least one. Names that are no UTF-8 match as they are shown, so that no row of a table is left
 /// out for the name of its file.
 pub(crate) fn files(pattern: &Path) -> Result<Vec<PathBuf>> {
     let steps = pattern.components().map(|component| step(component, pattern)).collect::<Result<Vec<_>>>()?;
     let mut found = Vec::new();
     walk(PathBuf::new(), &steps, &mut found)?;
+    if found.is_empty() {
+        let hint = "; the pattern matches no file: check it, and the folder it begins in".to_string();
+        return Err(Error::NotFound { path: pattern.to_path_buf(), hint });
+    }
     Ok(found)
 }
 
@@ -93,7 +97,6 @@ mod tests {
             ("**/*.csv", vec!["a/b/1.csv", "a/b/x[1].csv", "a/one.csv", "one.csv", "two.csv"]),
             ("a/**/[0-9].csv", vec!["a/b/1.csv"]),
             ("*/b/x[[]1].csv", vec!["a/b/x[1].csv"]),
-            ("nowhere/*.csv", vec![]),
             ("a/../t*.csv", vec!["a/../two.csv"]),
         ] {
             let mut found = files(&at.join(pattern)).unwrap();
@@ -101,6 +104,8 @@ mod tests {
             let expected: Vec<_> = expected.into_iter().map(|name| at.join(name)).collect();
             assert_eq!(found, expected, "{pattern}");
         }
+        let none = files(&at.join("nowhere/*.csv")).unwrap_err();
+        assert!(matches!(none, Error::NotFound { .. }), "{none}");
     }
 
     #[cfg(target_os = "linux")]

@@ -61,7 +61,8 @@ pub struct Selection {
     pub missing: Missing,
     /// Which columns are taken as categories.
     pub categories: Categories,
-    /// Buckets for a column of text with more values than are taken as categories; `None` leaves such a column out.
+    /// Buckets for a column of text with more values than are taken as categories; with `None` such a column becomes its effects on the
+    /// target, or nothing where there is none.
     pub hash: Option<u32>,
     /// Which features columns of dates and times become.
     #[serde(skip_serializing_if = "Times::is_default")]
@@ -273,6 +274,11 @@ impl Selected {
     /// True where the last number among a row's targets is its weight.
     pub fn is_weighted(&self) -> bool {
         self.weighted
+    }
+
+    /// True where there is something to learn: a number, or a class.
+    pub(crate) fn has_target(&self) -> bool {
+        self.class.is_some() || self.targets.len() > usize::from(self.weighted)
     }
 
     /// Name of the class column.

@@ -263,6 +263,11 @@ impl Table {
         self.parts.iter().map(|part| part.file.held()).sum()
     }
 
+    /// What is to be said of the way in which the values of its files are read, by the first file of which there is something to say.
+    pub fn note(&self) -> Option<String> {
+        self.parts.iter().find_map(|part| part.file.note())
+    }
+
     /// Name of the format; of the first file, where they differ.
     pub fn format(&self) -> &'static str {
         self.parts.first().map_or("", |part| part.file.format())
@@ -328,7 +333,7 @@ fn expand(path: &Path) -> Result<Vec<PathBuf>> {
         return in_folder(path);
     }
     if pattern::is_pattern(&path.to_string_lossy()) && !path.exists() {
-        return matching(path);
+        return pattern::files(path);
     }
     Ok(vec![expand_one(path)?])
 }
@@ -361,15 +366,6 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     if files.is_empty() {
         let why = format!("the folder holds no {} file; name another folder, or files", source::known("or"));
         return Err(Error::Empty { what: folder.display().to_string(), why });
-    }
-    Ok(files)
-}
-
-fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
-    let files = pattern::files(pattern)?;
-    if files.is_empty() {
-        let hint = "; the pattern matches no file: check it, and the folder it begins in".to_string();
-        return Err(Error::NotFound { path: pattern.to_path_buf(), hint });
     }
     Ok(files)
 }

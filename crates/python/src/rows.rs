@@ -97,6 +97,10 @@ impl TableFile for ArrayRows {
         "memory"
     }
 
+    fn is_named(&self) -> bool {
+        false
+    }
+
     fn schema(&self) -> &Schema {
         &self.schema
     }

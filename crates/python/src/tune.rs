@@ -13,8 +13,8 @@ use ksolve::request::{LandmarkSource, Scaling, Stages};
 use ksolve::request::{MetricForm, MetricSource};
 use ksolve::solver::ridge::Ridge;
 use ksolve::tune::{
-    Choice, Chosen, FACTORS, KERNELS, Memory, Pace, SEARCH, Score, SearchListener, SearchWork, TuneOptions, at_ranks,
-    stand_in,
+    Choice, Chosen, FACTORS, KERNELS, Memory, Pace, SEARCH, Score, SearchListener, SearchWork, Select, TuneOptions,
+    at_ranks, stand_in,
 };
 use kstore::Selected;
 use pyo3::prelude::*;
@@ -35,6 +35,7 @@ struct Search {
     kernels: Option<Vec<String>>,
     factors: Option<String>,
     score: String,
+    select: Option<String>,
     sample: usize,
     /// True where other scalings may be tried.
     scalings: bool,
@@ -111,6 +112,10 @@ pub(crate) fn tune(
         "metric": chosen.metric.is_some().then_some(&chosen.form),
         "scale": chosen.tuned.scaling.to_string(),
         "folds": chosen.tuned.folds.to_string(),
+        "alike": chosen.tuned.alike,
+        "at_random": chosen.at_random,
+        "select": chosen.select,
+        "rarer": chosen.rarer,
         "test": test,
         "work": chosen.work.map(|work| work.to_string()),
         "history": chosen.history,
@@ -142,6 +147,7 @@ impl Search {
             kernels: kernels.iter().map(kernel).collect::<Result<_, _>>()?,
             factors: ksolve::lists::factors(factors)?,
             score,
+            select: self.select.as_deref().map(str::parse::<Select>).transpose()?,
             sample: self.sample,
         })
     }

@@ -49,6 +49,7 @@ fn options(task: Task, score: Score) -> TuneOptions {
         kernels,
         factors: lists::factors("0.0625..4").unwrap(),
         score,
+        select: None,
         sample: 1600,
     }
 }

@@ -94,6 +94,8 @@ pub struct Facts {
     pub bounded: bool,
     /// k(x, z) is a function of x − z.
     pub translation_invariant: bool,
+    /// k(x, z) comes again and again as x goes away from z.
+    pub repeats: bool,
     /// Sums of kernel functions come near every continuous function on a compact set of points.
     pub universal: bool,
     /// Different laws have different means in feature space, so that a test with k sees every difference.
@@ -104,8 +106,14 @@ pub struct Facts {
 
 impl Facts {
     /// Nothing that is known.
-    pub const NONE: Self =
-        Self { bounded: false, translation_invariant: false, universal: false, characteristic: false, of: "" };
+    pub const NONE: Self = Self {
+        bounded: false,
+        translation_invariant: false,
+        repeats: false,
+        universal: false,
+        characteristic: false,
+        of: "",
+    };
     /// Bounded alone.
     pub(crate) const BOUNDED: Self = Self { bounded: true, ..Self::NONE };
     /// Bounded, universal and characteristic.

@@ -23,7 +23,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
         KernelParameter::number("period", 1.0, Range::Positive, "it is a length that distances are divided by"),
         KernelParameter::number("sigma", 1.0, Range::Positive, "it is a length on the unit circle"),
     ],
-    facts: Facts::INVARIANT,
+    facts: Facts { repeats: true, ..Facts::INVARIANT },
     ..KernelFamily::new(
         "periodic",
         "exp(-2 sum sin^2(pi (x-z) / period) / sigma^2)",

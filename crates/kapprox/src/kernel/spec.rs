@@ -290,6 +290,11 @@ impl Spec {
         self.0.calls().iter().all(|call| call.family.positive_definite)
     }
 
+    /// Whether sums of its functions are known to go to constants far away from all points, and not on and on.
+    pub fn settles(&self) -> bool {
+        self.0.calls().iter().all(|call| call.family.facts.bounded && !call.family.facts.repeats)
+    }
+
     /// Whether a test with this kernel is known to see every difference of laws: see [`Facts`](super::Facts). Columns that kernels of the
     /// expression look at are not considered.
     pub fn characteristic(&self) -> bool {

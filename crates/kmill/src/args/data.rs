@@ -15,6 +15,9 @@ pub(crate) struct TextArgs {
     /// Character between the fields of .csv: one character, or tab [default: found from the first lines]
     #[arg(long, value_name = "CHAR", value_parser = parse::delimiter)]
     pub(crate) delimiter: Option<u8>,
+    /// Mark before the decimals of numbers in .csv: . or , [default: a point; a comma where fields are cut by ; and numbers have it]
+    #[arg(long, value_name = "CHAR", value_parser = parse::decimal)]
+    pub(crate) decimal: Option<u8>,
     /// The first line of .csv is a row; columns are called x0, x1, …
     #[arg(long)]
     pub(crate) no_header: bool,
@@ -35,6 +38,9 @@ impl TextArgs {
         let mut options = TextOptions::default().infer_rows(self.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
         if let Some(delimiter) = self.delimiter {
             options = options.delimiter(delimiter);
+        }
+        if let Some(decimal) = self.decimal {
+            options = options.decimal(decimal);
         }
         if self.no_header {
             options = options.without_header();
@@ -61,8 +67,8 @@ pub(crate) struct SelectArgs {
     /// Condition on one column: 'fold != 3' (== != < <= > >=)
     #[arg(long = "where", value_name = "CONDITION", value_parser = parse::condition)]
     pub(crate) condition: Option<Condition>,
-    /// Missing, NaN or infinite values: error, drop (the row), mean (of training) or indicator (the mean, and a feature that says
-    /// so) [default: error; of a model: as it was fitted]
+    /// Missing values: error, drop, mean or indicator; NaN and infinity are missing too; drop leaves the row out, mean takes the mean
+    /// of training, indicator also adds a feature that says so [default: error; of a model: as it was fitted]
     #[arg(long, value_parser = parse::missing, value_name = "HOW")]
     pub(crate) missing: Option<Missing>,
     #[command(flatten)]
@@ -80,10 +86,10 @@ fn paths_help() -> String {
 #[command(next_help_heading = "Table")]
 pub(crate) struct CategoryArgs {
     /// Columns that are categories, a feature for each value: names or globs, comma-separated; all columns of text, or none
-    /// [default: columns of text with up to 1,000 values]
+    /// [default: columns of text with up to 1,000 values; of those with more, what each value adds to the target is one feature]
     #[arg(long, value_name = "NAMES|all|none", value_delimiter = ',', value_parser = parse::name)]
     pub(crate) categories: Vec<String>,
-    /// Columns of text with more values become so many features, by a hash of the text [default: they are left out]
+    /// Columns of text with more values become so many features, by a hash of the text
     #[arg(long, value_name = "BUCKETS", value_parser = parse::rank)]
     pub(crate) hash: Option<usize>,
     /// Features of dates and times: position (days since 1970), cyclic (also the hour, the weekday and the day of the year, where the

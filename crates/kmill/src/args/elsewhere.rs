@@ -1,6 +1,7 @@
 //! Words that people know from other programs, and what they are called here.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use kstore::shown;
 use std::ffi::{OsStr, OsString};
 
 /// Options of other programs, and what answers them here.
@@ -87,9 +88,17 @@ pub(crate) fn answer(error: &clap::Error) -> Option<String> {
         |table: &'static [(&str, &str)], word: &str| table.iter().find(|(known, _)| *known == word).map(|at| at.1);
     match error.kind() {
         ErrorKind::UnknownArgument => {
-            let option = said(ContextKind::InvalidArg)?;
+            let option = said(ContextKind::InvalidArg).filter(|option| option.starts_with('-'))?;
             let word = option.trim_start_matches('-').replace('_', "-").to_ascii_lowercase();
-            Some(format!("there is no option {option}: {}", find(&ELSEWHERE, &word)?))
+            if let Some(answer) = find(&ELSEWHERE, &word) {
+                return Some(format!("there is no option {option}: {answer}"));
+            }
+            let verb =
+                std::env::args().nth(1).filter(|word| !word.starts_with('-')).map(|verb| format!("kmill {verb}"));
+            let verb = verb.as_deref().unwrap_or("kmill");
+            let near = said(ContextKind::SuggestedArg).map(|near| format!("did you mean {near}?"));
+            let next = near.unwrap_or_else(|| format!("see {verb} --help"));
+            Some(format!("{verb} has no option {}; {next}", shown::short(option)))
         }
         ErrorKind::InvalidValue if said(ContextKind::InvalidArg)? == "<SOLVER>" => {
             let named = said(ContextKind::InvalidValue)?;

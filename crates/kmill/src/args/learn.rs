@@ -66,6 +66,9 @@ pub(crate) struct MapArgs {
     /// [default: standard; tune tries asinh, too]
     #[arg(long, value_parser = parse::word::<Scaling>, value_name = "SCALE")]
     pub(crate) scale: Option<Scaling>,
+    /// Predict new rows with a value outside the range of the training rows as they are, and not as if at its edge
+    #[arg(long)]
+    pub(crate) no_clip: bool,
     /// Metric before the kernel, learned from the target: learn, diagonal, full or low-rank(R); or that of a MODEL, or the
     /// numbers in a table FILE (one row: a factor for each feature; more: a matrix) [default: none; learn in tune]
     #[arg(long, value_name = "FORM|FILE", value_parser = parse::word::<MetricSource>)]

@@ -26,7 +26,7 @@ use std::ffi::OsString;
 const CROWDED: usize = 16;
 
 /// The options that most runs need.
-const FIRST: [&str; 20] = [
+const FIRST: [&str; 23] = [
     "solver",
     "model",
     "paths",
@@ -43,6 +43,9 @@ const FIRST: [&str; 20] = [
     "lambda",
     "folds",
     "components",
+    "x",
+    "y",
+    "colour",
     "output",
     "report",
     "json",

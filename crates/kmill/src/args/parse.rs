@@ -124,6 +124,21 @@ pub fn name(text: &str) -> Result<String, String> {
     }
 }
 
+/// Refuses the empty name of a class.
+pub(crate) fn label(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("expected the name of a class, such as yes; kmill inspect MODEL lists them".to_string()),
+        _ => Ok(text.to_string()),
+    }
+}
+
+/// Reads two costs, as in `1:20`.
+pub(crate) fn costs(text: &str) -> Result<[f64; 2], String> {
+    let cost = |text: &str| text.trim().parse::<f64>().ok().filter(|cost| cost.is_finite() && *cost >= 0.0);
+    let both = text.split_once(':').and_then(|(alarm, miss)| Some([cost(alarm)?, cost(miss)?]));
+    both.ok_or_else(|| "expected the costs of a false alarm and of a missed row, such as 1:20".to_string())
+}
+
 /// Parses any number; the verb checks whether its size is right.
 pub fn number(text: &str) -> Result<f64, String> {
     text.trim().parse().map_err(|_| "expected a number, such as 0.1 or 1e-3".to_string())
@@ -209,6 +224,14 @@ pub fn delimiter(text: &str) -> Result<u8, String> {
         _ if text == "tab" || text == "\\t" => Ok(b'\t'),
         [byte] if byte.is_ascii() => Ok(*byte),
         _ => Err("expected one ASCII character, such as ; or tab".to_string()),
+    }
+}
+
+/// Parses `--decimal`, a point or a comma.
+pub fn decimal(text: &str) -> Result<u8, String> {
+    match text {
+        "." | "," => Ok(text.as_bytes()[0]),
+        _ => Err("expected . or ,".to_string()),
     }
 }
 

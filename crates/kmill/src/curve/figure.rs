@@ -6,6 +6,7 @@ use super::summary::{Cost, Metric};
 use crate::drawing::{Anchor, Canvas, Drawing, Point};
 use crate::page::{self, Chart, Edges};
 use crate::table::{count, rounded};
+use std::collections::BTreeSet;
 
 const PANEL: Point = (400.0, 310.0);
 
@@ -41,7 +42,8 @@ impl Figure {
             legend.last_mut().into_iter().for_each(|line| line.push((name.clone(), place, at)));
             at += room;
         }
-        Self { charts, legend, caption: caption(report), columns }
+        let hidden = charts.iter().filter_map(Chart::hidden).collect::<BTreeSet<_>>();
+        Self { charts, legend, caption: caption(report).into_iter().chain(hidden).collect(), columns }
     }
 
     fn top(&self) -> f64 {

@@ -5,14 +5,14 @@ use super::report::CurveReport;
 use super::summary::{Cost, Metric, Point};
 use crate::drawing;
 use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series};
-use crate::table::{count, exact, number, seconds};
+use crate::table::{count, exact, number, rounded, seconds};
 use kstore::budget::bytes;
 
 pub(super) fn page(report: &CurveReport) -> Page {
     let (rows, features) = (count(report.approximated_rows), count(report.table.features.len() as u64));
     Page {
         title: "Error against rank".to_string(),
-        subtitle: format!("{}: {rows} rows, {features} features, {}", report.files(), report.kernel),
+        subtitle: format!("{}: {rows} rows, {features} features, {}", report.files(), rounded(&report.kernel)),
         style: switches(report),
         sections: vec![
             Section::new("Curves", curves(report)),
@@ -112,7 +112,7 @@ pub(super) fn chart(report: &CurveReport, metric: Metric, cost: Cost) -> Option<
 fn mark(Point { rank, cost: x, error }: &Point, cost: Cost) -> Mark {
     let note = match cost {
         Cost::Rank => format!("rank {rank}"),
-        Cost::Evaluations => format!("rank {rank}, {} evaluations", number(*x, 3)),
+        Cost::Evaluations => format!("rank {rank}, {} evaluations", number(*x, 4)),
         Cost::Seconds => format!("rank {rank}, {}", seconds(*x)),
     };
     Mark { x: *x, y: error.median, band: (error.low, error.high), note }
@@ -149,7 +149,7 @@ fn data(report: &CurveReport) -> String {
     facts.extend((!table.target.is_empty()).then(|| ("target", table.target.join(", "))));
     facts.push(("features", count(table.features.len() as u64)));
     facts.push(("scaled to", table.scale.to_string()));
-    facts.push(("kernel", report.kernel.clone()));
+    facts.push(("kernel", rounded(&report.kernel)));
     let features = table.features.iter().map(|feature| {
         let [min, mean, deviation, max] =
             [feature.min, feature.mean, feature.deviation, feature.max].map(|value| number(value, 4));

@@ -1,7 +1,7 @@
 //! Medians over repeats, methods at equal rank, equal evaluations and equal time, and the text of a curve for the terminal.
 
 use super::report::CurveReport;
-use crate::table::{Grid, count, exact, facts, number, seconds};
+use crate::table::{Grid, count, exact, facts, number, rounded, seconds};
 use ksolve::curve::{CurveCell, SPECTRAL_ROWS, Tested};
 use std::fmt;
 
@@ -190,9 +190,9 @@ impl CurveReport {
 
     /// The median errors, and the least that any matrix has.
     pub(super) fn errors(&self, metric: Metric) -> Option<Grid> {
-        let mut grid = self.by_rank(metric, Cost::Rank, |point| Some(number(point.error.median, 3)))?;
+        let mut grid = self.by_rank(metric, Cost::Rank, |point| Some(number(point.error.median, 4)))?;
         if let Some(floor) = metric.floor(self) {
-            grid.rows.push(("floor".to_string(), floor.iter().map(|floor| number(*floor, 3)).collect()));
+            grid.rows.push(("floor".to_string(), floor.iter().map(|floor| number(*floor, 4)).collect()));
         }
         Some(grid)
     }
@@ -216,7 +216,7 @@ impl CurveReport {
             let points = self.points(method, metric, cost);
             let best = |budget: &f64| {
                 let there = points.iter().filter(|point| point.cost <= *budget && point.cost > 0.0);
-                there.map(|point| point.error.median).min_by(f64::total_cmp).map(|error| number(error, 3))
+                there.map(|point| point.error.median).min_by(f64::total_cmp).map(|error| number(error, 4))
             };
             budgets.iter().map(best).collect()
         }))
@@ -258,7 +258,7 @@ impl fmt::Display for CurveReport {
         };
         let cells = format!("{} ({repeats})", count(self.rows.len() as u64));
         writeln!(f, "error against rank on {rows} rows{of}, {features} features\n")?;
-        write!(f, "{}", facts([("kernel", self.kernel.clone()), ("cells", cells)]))?;
+        write!(f, "{}", facts([("kernel", rounded(&self.kernel)), ("cells", cells)]))?;
         let compared = self.compared();
         let errors = Metric::ALL
             .map(|metric| (format!("{} ({})", metric.title(self), metric.evidence(self)), self.errors(metric)));
@@ -311,7 +311,7 @@ mod tests {
         let row = |name: &str, cells: [&str; 4]| (name.to_string(), cells.map(str::to_string).to_vec());
         // uniform: 0.1 s and 0.4 s; rpcholesky: 0.2 s and 0.8 s; fourier has no trace error
         assert_eq!(seconds.columns, ["100 ms", "200 ms", "500 ms", "1.0 s"]);
-        let (uniform, rpcholesky) = (["0.500", "0.500", "0.250", "0.250"], [NONE, "0.400", "0.400", "0.100"]);
+        let (uniform, rpcholesky) = (["0.5000", "0.5000", "0.2500", "0.2500"], [NONE, "0.4000", "0.4000", "0.1000"]);
         assert_eq!(seconds.rows, [row("uniform", uniform), row("rpcholesky", rpcholesky)]);
         // random features evaluate no kernel
         let evaluations = report.within(Metric::Frobenius, Cost::Evaluations).unwrap();
@@ -329,22 +329,22 @@ error against rank on 900 rows, 1 features
 
 Relative trace error (exact, all rows; projections only)
 
-  method \\ rank     50     100
-        uniform  0.500   0.250
-     rpcholesky  0.400   0.100
-          floor  0.300  0.0500
+  method \\ rank      50      100
+        uniform  0.5000   0.2500
+     rpcholesky  0.4000   0.1000
+          floor  0.3000  0.05000
 
 Relative Frobenius error (exact, all pairs of rows)
 
-  method \\ rank     50     100
-        uniform  0.300   0.200
-     rpcholesky  0.200  0.0500
-        fourier  0.600   0.400
-          floor  0.100  0.0100
+  method \\ rank      50      100
+        uniform  0.3000   0.2000
+     rpcholesky  0.2000  0.05000
+        fourier  0.6000   0.4000
+          floor  0.1000  0.01000
 ";
         assert!(text.starts_with(expected), "{text}");
-        assert!(text.contains("method \\ seconds  100 ms  200 ms  500 ms   1.0 s"), "{text}");
-        assert!(text.contains("rpcholesky       –   0.200   0.200  0.0500"), "{text}");
+        assert!(text.contains("method \\ seconds  100 ms  200 ms  500 ms    1.0 s"), "{text}");
+        assert!(text.contains("rpcholesky       –  0.2000  0.2000  0.05000"), "{text}");
         assert!(!text.contains("lambda is per row"), "nothing was learned");
     }
 }

@@ -9,12 +9,14 @@ use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::{Error, Result, open, output, pipeline};
 use clap::Args;
 use ksolve::Task;
+use ksolve::predict::Predictor;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     kmill evaluate model.safetensors all.parquet --rows 427500..\n  \
     kmill evaluate model.safetensors kin40k.parquet --where 'fold == 0' --json\n  \
+    kmill evaluate leaving.safetensors customers.csv --positive yes --cost 1:20\n  \
     kmill evaluate anomalies.safetensors test.parquet --target is_fraud --top 100\n\n\
     A model of oneclass or mean is scored where --target names a column that is 0 for usual rows and 1 for unusual ones.")]
 pub(crate) struct EvaluateArgs {
@@ -26,7 +28,13 @@ pub(crate) struct EvaluateArgs {
     /// The target columns, where they are named otherwise than at the fit; FILE.npy for .npy tables
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) target: Vec<String>,
-    /// Decide for the second of two classes above this probability, or above this score in a model without probabilities
+    /// The class that counts as positive, of two [default: the second in the order of `inspect`]
+    #[arg(long, value_name = "LABEL", value_parser = parse::label, help_heading = "Run")]
+    pub(crate) positive: Option<String>,
+    /// What a false alarm and a missed row of the positive class cost, such as 1:20: also find the threshold of the least cost
+    #[arg(long, value_name = "ALARM:MISS", value_parser = parse::costs, help_heading = "Run")]
+    pub(crate) cost: Option<[f64; 2]>,
+    /// Decide for the positive one of two classes above this probability, or above this score in a model without probabilities
     #[arg(long, value_name = "NUMBER", value_parser = parse::number, allow_negative_numbers = true, help_heading = "Run")]
     pub(crate) threshold: Option<f64>,
     /// Score the N most unusual rows (oneclass, mean) [default: as many as the target says there are]
@@ -44,11 +52,8 @@ pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
     if let Some(page) = &args.report {
         output::check_page(page, &args.model)?;
     }
-    let predictor = open::load(&args.model, run)?;
-    let predictor = match args.threshold {
-        Some(threshold) => predictor.above(threshold)?,
-        None => predictor,
-    };
+    let predictor = open::deciding(&args.model, args.positive.as_deref(), args.threshold, run)?;
+    let predictor = args.cost.into_iter().try_fold(predictor, Predictor::costing)?;
     let card = predictor.card();
     let novelty = card.task == Task::Novelty;
     if novelty && args.target.is_empty() {

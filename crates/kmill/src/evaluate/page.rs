@@ -3,7 +3,9 @@
 use super::report::{self, EvaluateReport};
 use crate::page::{self, Axis, Chart, Heat, Mark, Page, Scale, Section, Series};
 use crate::table::{count, number};
-use ksolve::predict::{CalibrationBin, ClassificationScores, Details, Evaluation, NoveltyScores, RegressionScores};
+use ksolve::predict::{
+    CalibrationBin, ClassificationScores, Details, Evaluation, NoveltyScores, RegressionScores, ThresholdScores,
+};
 use std::path::Path;
 
 /// Most classes with which the confusion matrix is shown.
@@ -20,7 +22,7 @@ pub(super) fn page(report: &EvaluateReport, details: &Details, model: &Path) -> 
         title: "Evaluation".to_string(),
         subtitle: format!("{} on {} rows", model.display(), count(rows)),
         // a curve is a line; its points are there for the values under the pointer
-        style: "#roc .mark, #precision .mark { opacity: 0; }\n".to_string(),
+        style: "#roc .c0.mark, #precision .c0.mark { opacity: 0; }\n#roc .line.c1, #precision .line.c1 { display: none; }\n".to_string(),
         sections,
         data: serde_json::to_value(report).unwrap_or_default(),
     }
@@ -91,12 +93,16 @@ fn histogram(residuals: Vec<f64>) -> Option<Chart> {
     let bar = |(i, rows): (usize, &u64)| (low + i as f64 * width, low + (i + 1) as f64 * width, *rows as f64);
     let bars: Vec<(f64, f64, f64)> = rows.iter().enumerate().map(bar).collect();
     let x = linear("truth − prediction", [low, high])?;
-    let y = linear("rows; the outer bars have all beyond", bars.iter().map(|bar| bar.2).chain([0.0]))?;
+    // a bar is as high as it has rows: the axis begins at 0
+    let most = bars.iter().map(|bar| bar.2).fold(1.0, f64::max);
+    let y = Axis::within("rows; the outer bars have all beyond", (0.0, 1.04 * most));
     Some(Chart { bars, ..Chart::new("histogram", "Histogram of the residuals", x, y) })
 }
 
 fn classification(report: &ClassificationScores, details: &Details) -> Vec<Section> {
-    let mut sections = vec![Section::new("Scores", page::facts(report::classification_facts(report)))];
+    let classes = report::by_class(report);
+    let scores = page::facts(report::classification_facts(report)) + &page::table(&classes.head, &classes.rows);
+    let mut sections = vec![Section::new("Scores", scores)];
     if report.classes.len() <= CLASSES {
         sections.push(Section::new("Confusions", confusions(report)));
     }
@@ -107,12 +113,12 @@ fn classification(report: &ClassificationScores, details: &Details) -> Vec<Secti
 
 fn calibration(report: &ClassificationScores, details: &Details) -> Option<Section> {
     let bins = details.calibration.as_ref()?;
-    let (x, y) = match &report.classes[..] {
-        [_, second] => (format!("predicted probability of {second}"), format!("share of the rows that are {second}")),
-        _ => ("probability of the predicted class".to_string(), "share of the rows that are of it".to_string()),
+    let (x, y) = match &report.positive {
+        Some(own) => (format!("predicted probability of {own}"), format!("share of the rows that are {own}")),
+        None => ("probability of the predicted class".to_string(), "share of the rows that are of it".to_string()),
     };
     let mark = |bin: &CalibrationBin| {
-        let note = format!("predicted {}, {} rows", number(bin.predicted, 3), count(bin.rows));
+        let note = format!("predicted {}, {} rows", number(bin.predicted, 4), count(bin.rows));
         Mark::new((bin.predicted, bin.observed), note)
     };
     let chart = Chart {
@@ -134,25 +140,41 @@ fn novelty(report: &NoveltyScores, details: &Details) -> Vec<Section> {
 /// The curves of a ranking of the rows: ROC, and precision against recall.
 fn ranking(details: &Details) -> Option<Section> {
     let curve = |points: &[(f64, f64)], of: &str| {
-        model(points.iter().map(|point| Mark::new(*point, format!("{of} {}", number(point.0, 3)))))
+        model(points.iter().map(|point| Mark::new(*point, format!("{of} {}", number(point.0, 4)))))
     };
     let chart = |id, title, x, y| Some(Chart::new(id, title, linear(x, [0.0, 1.0])?, linear(y, [0.0, 1.0])?));
+    let marked = |place: &dyn Fn(&ThresholdScores) -> Option<(f64, f64)>| {
+        let mark = |at: &ThresholdScores| Some(Mark::new(place(at)?, format!("threshold {}", number(at.threshold, 3))));
+        let marks: Vec<Mark> = details.thresholds.iter().filter_map(mark).collect();
+        (!marks.is_empty()).then(|| Series { name: "thresholds".to_string(), place: 1, marks })
+    };
     let roc = details.roc.as_ref().and_then(|points| {
-        let x = "false positive rate: of the first class";
-        let y = "true positive rate: share of the second class that is found";
+        let x = "false positive rate: of the negative class";
+        let y = "true positive rate: share of the positive class that is found";
         let floor = against("chance", [(0.0, 0.0), (1.0, 1.0)]);
-        Some(Chart { series: curve(points, "false positive rate"), floor, ..chart("roc", "ROC curve", x, y)? })
+        let mut series = curve(points, "false positive rate");
+        series.extend(marked(&|at| Some((at.false_positive_rate, at.recall))));
+        Some(Chart { series, floor, ..chart("roc", "ROC curve", x, y)? })
     });
     let precision = details.precision.as_ref().and_then(|points| {
-        let x = "recall: share of the second class that is found";
+        let x = "recall: share of the positive class that is found";
         let y = "precision: share of what is found that is right";
         let chance = points.last()?.1;
         let floor = against("chance", [(0.0, chance), (1.0, chance)]);
         let chart = chart("precision", "Precision against recall", x, y)?;
-        Some(Chart { series: curve(points, "recall"), floor, ..chart })
+        let mut series = curve(points, "recall");
+        series.extend(marked(&|at| Some((at.recall, at.precision?))));
+        Some(Chart { series, floor, ..chart })
     });
     let charts: Vec<Chart> = roc.into_iter().chain(precision).collect();
-    (!charts.is_empty()).then(|| Section::new("Ranking", page::charts(&charts)))
+    let note = match &details.thresholds[..] {
+        [] => String::new(),
+        thresholds => {
+            let shown: Vec<String> = thresholds.iter().map(|at| number(at.threshold, 3)).collect();
+            page::note(&format!("Squares are thresholds: {}; the first of these decides.", shown.join(", ")))
+        }
+    };
+    (!charts.is_empty()).then(|| Section::new("Ranking", page::charts(&charts) + &note))
 }
 
 /// The confusion matrix as HTML, in shares of each true class, strongest where most rows are.

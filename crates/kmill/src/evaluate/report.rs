@@ -1,7 +1,9 @@
 //! The report of an evaluation, and its text.
 
 use crate::table::{Align, Grid, Table, count, facts, number, percent};
-use ksolve::predict::{ClassificationScores, Evaluation, NoveltyScores, RegressionScores, TargetScores};
+use ksolve::predict::{
+    ClassificationScores, Evaluation, NoveltyScores, RegressionScores, TargetScores, ThresholdScores,
+};
 use std::fmt;
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -33,7 +35,7 @@ impl fmt::Display for EvaluateReport {
 pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, String)> {
     let mut facts = vec![("rows", count(scores.rows))];
     facts.extend(scores.scores.named().map(|(name, value)| match name {
-        "mape" => (name, value.map_or("–".to_string(), percent)),
+        "mape" | "rmspe" => (name, value.map_or("–".to_string(), percent)),
         _ => (name, optional(value)),
     }));
     let within = |share| format!("{} within 1.96 standard deviations (95 % if they are right)", percent(share));
@@ -47,13 +49,31 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
         ("accuracy", percent(scores.accuracy.unwrap_or(f64::NAN))),
         ("error", percent(scores.error.unwrap_or(f64::NAN))),
         ("balanced accuracy", percent(scores.balanced_accuracy.unwrap_or(f64::NAN))),
-        ("f1", optional(scores.f1)),
+        (
+            "f1",
+            format!(
+                "{}{}",
+                optional(scores.f1),
+                scores.positive.as_ref().map_or(String::new(), |own| format!(" of {own}"))
+            ),
+        ),
         ("matthews", optional(scores.matthews)),
     ];
     facts.extend(scores.auc.map(|auc| ("auc", optional(auc))));
     facts.extend(scores.average_precision.map(|area| ("average precision", optional(Some(area)))));
     facts.extend(scores.log_loss.map(|loss| ("log-loss", number(loss, 4))));
     facts.extend(scores.brier.map(|brier| ("brier", number(brier, 4))));
+    facts.extend(scores.cost.iter().flat_map(|cost| {
+        let ThresholdScores { threshold, false_alarms, missed, .. } = cost.best;
+        let best = format!(
+            "{}: cost {} a row, {} false alarms, {} missed; give it to --threshold",
+            number(threshold, 6),
+            number(cost.least, 4),
+            count(false_alarms),
+            count(missed)
+        );
+        [("cost", format!("{} a row as decided", number(cost.now, 4))), ("best threshold", best)]
+    }));
     if scores.unknown > 0 {
         facts.push(("unknown", format!("{} rows of classes the model has never seen", count(scores.unknown))));
     }
@@ -89,10 +109,10 @@ fn regression(scores: &RegressionScores, f: &mut fmt::Formatter<'_>) -> fmt::Res
 
 fn classification(scores: &ClassificationScores, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "{}", facts(classification_facts(scores)))?;
-    if scores.classes.len() > SHOWN {
-        return write!(f, "{}", by_class(scores));
+    if scores.classes.len() <= SHOWN {
+        writeln!(f, "{}", confusions(scores))?;
     }
-    write!(f, "{}", confusions(scores))
+    write!(f, "{}", by_class(scores))
 }
 
 pub(super) fn confusions(scores: &ClassificationScores) -> Grid {
@@ -105,23 +125,21 @@ pub(super) fn confusions(scores: &ClassificationScores) -> Grid {
     }
 }
 
-/// A table of the classes: rows, recall and precision of each, and the class it is mistaken for most often.
-fn by_class(scores: &ClassificationScores) -> Table {
-    let heads = ["class", "rows", "recall", "precision"].map(|head| (head, Align::Right));
+/// A table of the classes: rows, precision, recall and F1 of each, and the class it is mistaken for most often.
+pub(super) fn by_class(scores: &ClassificationScores) -> Table {
+    let heads = ["class", "rows", "precision", "recall", "f1"].map(|head| (head, Align::Right));
     let mut table = Table::new(heads.into_iter().chain([("most often taken for", Align::Left)]));
-    for (k, (label, row)) in scores.classes.iter().zip(&scores.confusion).enumerate() {
-        let total: u64 = row.iter().sum();
-        let predicted: u64 = scores.confusion.iter().map(|row| row[k]).sum();
-        let share = |part: u64, whole: u64| percent(part as f64 / whole as f64);
+    let classes = scores.classes.iter().zip(&scores.by_class).zip(&scores.confusion);
+    for (k, ((label, class), row)) in classes.enumerate() {
+        let share = |share: Option<f64>| share.map_or("–".to_string(), percent);
         let wrong = row.iter().enumerate().filter(|(j, n)| *j != k && **n > 0).max_by_key(|(_, n)| **n);
-        let taken = wrong.map(|(j, n)| format!("{} ({})", scores.classes[j], share(*n, total)));
-        table.row([
-            label.to_string(),
-            count(total),
-            share(row[k], total),
-            share(row[k], predicted),
-            taken.unwrap_or_default(),
-        ]);
+        let taken = |(j, n): (usize, &u64)| {
+            let of = *n as f64 / class.rows.max(1) as f64;
+            format!("{} ({})", scores.classes[j], percent(of))
+        };
+        let (precision, recall, f1) = (share(class.precision), share(class.recall), optional(class.f1));
+        let taken = wrong.map(taken).unwrap_or_default();
+        table.row([label.to_string(), count(class.rows), precision, recall, f1, taken]);
     }
     table
 }
@@ -129,6 +147,7 @@ fn by_class(scores: &ClassificationScores) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ksolve::predict::ClassScores;
     use ksolve::score::Regression;
     use kstore::Label;
 
@@ -142,8 +161,8 @@ mod tests {
         let report = EvaluateReport::Target(Evaluation::Regression(scores));
         let expected = r#"{"rows":10,"mse":4.0,"rmse":2.0,"mae":1.5,"median_error":1.25,"mape":0.125,"r2":null,"relative_error":null}"#;
         assert_eq!(serde_json::to_string(&report).unwrap(), expected);
-        let text = "  rows            10\n  mse             4.000\n  rmse            2.000\n  mae             1.500\n  \
-            median error    1.250\n  mape            12.5 %\n  r2              –\n  relative error  –\n";
+        let text = "  rows          10\n  mse           4.000\n  rmse          2.000\n  mae           1.500\n  \
+            median error  1.250\n  mape          12.5 %\n  rmspe         –\n  r2            –\n";
         assert_eq!(report.to_string(), text);
     }
 
@@ -155,6 +174,10 @@ mod tests {
             error: Some(0.1),
             classes: (0..classes).map(Label::Int).collect(),
             confusion: (0..classes).map(|k| row(k).collect()).collect(),
+            by_class: vec![
+                ClassScores { rows: 100, precision: Some(0.9), recall: Some(0.9), f1: None };
+                classes as usize
+            ],
             auc: (classes == 2).then_some(Some(0.975)),
             ..ClassificationScores::default()
         }))
@@ -173,6 +196,10 @@ mod tests {
   true \\ predicted   0   1
                  0  90  10
                  1  10  90
+
+  class  rows  precision  recall  f1  most often taken for
+      0   100     90.0 %  90.0 %   –  1 (10.0 %)
+      1   100     90.0 %  90.0 %   –  0 (10.0 %)
 ";
         assert_eq!(classification(2).to_string(), expected);
         let json = serde_json::to_value(classification(2)).unwrap();
@@ -184,8 +211,8 @@ mod tests {
     fn many_classes_have_a_line_each() {
         let text = classification(12).to_string();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[7], "  class  rows  recall  precision  most often taken for");
-        assert_eq!(lines[8], "      0   100  90.0 %     90.0 %  1 (10.0 %)");
+        assert_eq!(lines[7], "  class  rows  precision  recall  f1  most often taken for");
+        assert_eq!(lines[8], "      0   100     90.0 %  90.0 %   –  1 (10.0 %)");
         assert_eq!(lines.len(), 20);
         assert!(serde_json::to_value(classification(12)).unwrap().get("auc").is_none());
     }

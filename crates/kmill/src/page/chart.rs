@@ -2,6 +2,7 @@
 
 use super::COLOURS;
 use super::axis::Axis;
+use super::note;
 use crate::drawing::{Anchor, Canvas, LETTERS, Point, Svg, text};
 use crate::table::number;
 use std::f64::consts::FRAC_1_SQRT_2;
@@ -15,6 +16,9 @@ const PLANE: Edges = Edges { left: 66.0, right: SIZE.0 - 14.0, top: 14.0, bottom
 
 /// Series with whole lines and shapes of their own; the lines of further series are dashed.
 const WHOLE: usize = 7;
+
+/// Distance below which the mark of one line hides that of another, in units of the drawing.
+const HIDES: f64 = 2.0;
 
 /// The edges of the area between two axes, in units of the drawing.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -146,6 +150,21 @@ impl Chart {
         self.series.iter().for_each(|series| series.draw(canvas, plane));
     }
 
+    /// The lines that cannot be seen because later ones lie on them, in a sentence.
+    pub(crate) fn hidden(&self) -> Option<String> {
+        let plane = Plane { x: &self.x, y: &self.y, edges: PLANE };
+        let place = |series: &Series| series.marks.iter().filter_map(|mark| plane.place((mark.x, mark.y))).collect();
+        let places: Vec<Vec<Point>> = self.series.iter().map(place).collect();
+        let near = |a: &Point, b: &Point| (a.0 - b.0).hypot(a.1 - b.1) < HIDES;
+        let lies_under = |under: &[Point], over: &[Point]| under.iter().all(|a| over.iter().any(|b| near(a, b)));
+        let told = (0..places.len()).filter(|at| !places[*at].is_empty()).filter_map(|at| {
+            let over = (at + 1..places.len()).find(|over| lies_under(&places[at], &places[*over]))?;
+            Some(format!("{} lies under {}", self.series[at].name, self.series[over].name))
+        });
+        let told: Vec<String> = told.collect();
+        (!told.is_empty()).then(|| told.join("; "))
+    }
+
     /// Draws the points without a line as lines of no length with round ends, which takes a few letters a point.
     fn draw_cloud(&self, canvas: &mut dyn Canvas, plane: Plane<'_>) {
         let placed: Vec<_> = self.cloud.iter().filter_map(|point| Some((point, plane.place(*point)?))).collect();
@@ -164,7 +183,7 @@ impl Chart {
         for (low, high, height) in &self.bars {
             let ends = (plane.place((*low, *height)), plane.place((*high, *height)));
             let (Some((left, top)), Some((right, _))) = ends else { continue };
-            let says = format!("{} to {}: {}", number(*low, 3), number(*high, 3), number(*height, 4));
+            let says = format!("{} to {}: {}", number(*low, 4), number(*high, 4), number(*height, 4));
             // a gap between neighbours
             let size = ((right - left - 1.0).max(0.5), (plane.edges.bottom - top).max(0.0));
             canvas.rectangle("bar c0", (left, top), size, Some(&says));
@@ -193,7 +212,7 @@ impl Series {
                  data-high=\"{high:e}\" data-note=\"{}\"",
                 text(note)
             ));
-            shape(canvas, place, (cx, cy), Some(&format!("{}, {note}: {}", self.name, number(*y, 3))));
+            shape(canvas, place, (cx, cy), Some(&format!("{}, {note}: {}", self.name, number(*y, 4))));
         }
         canvas.end();
     }
@@ -206,7 +225,11 @@ impl fmt::Display for Chart {
         let mut svg = Svg::new(&text(&self.id), &name, SIZE, "");
         self.draw(&mut svg, PLANE);
         let drawing = svg.finish();
-        write!(f, "<figure class=\"chart\">\n<figcaption>{title}<small>{y}</small></figcaption>\n{drawing}</figure>")
+        let hidden = self.hidden().map_or(String::new(), |words| note(&words));
+        write!(
+            f,
+            "<figure class=\"chart\">\n<figcaption>{title}<small>{y}</small></figcaption>\n{drawing}{hidden}</figure>"
+        )
     }
 }
 
@@ -293,7 +316,7 @@ mod tests {
         assert!(svg.contains(">50</text>") && svg.contains(">2000</text>") && svg.contains("class=\"floor\""));
         // of the points and the bars too
         assert!(svg.contains("data-names=\"rank|error\" data-values=\"50.00 0.1000 \""), "{svg}");
-        assert!(svg.contains("<title>100 to 200: 0.1000</title>"), "{svg}");
+        assert!(svg.contains("<title>100.0 to 200.0: 0.1000</title>"), "{svg}");
         // the numbers are there to the last digit
         assert!(svg.contains("data-x=\"5e1\" data-y=\"5e-1\" data-low=\"2.5e-1\" data-high=\"1e0\""), "{svg}");
     }

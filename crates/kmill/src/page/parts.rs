@@ -114,7 +114,11 @@ fn stages(stages: &[(String, f64)]) -> String {
         let (class, says) = (format!("c{}", i % COLOURS), format!("{name}: {time}"));
         bar.rectangle(&class, (at, 0.0), (share * BAR, 26.0), Some(&says));
         at += share * BAR;
-        rows.push(vec![name.clone(), time, format!("{:.1} %", 100.0 * share)]);
+        let key = format!(
+            "<svg class=\"swatch\" viewBox=\"0 0 1 1\" aria-hidden=\"true\"><rect class=\"{class}\" width=\"1\" height=\"1\"/></svg>"
+        );
+        let share = format!("{:.1} %", 100.0 * share);
+        rows.push(format!("<tr><th scope=\"row\">{key}{}</th><td>{time}</td><td>{share}</td></tr>\n", text(name)));
     }
     let label = "Stages of the run";
     format!(
@@ -122,7 +126,7 @@ fn stages(stages: &[(String, f64)]) -> String {
          <svg xmlns=\"http://www.w3.org/2000/svg\" class=\"bar\" viewBox=\"0 0 {BAR} 26\" preserveAspectRatio=\"none\" \
          role=\"img\" aria-label=\"{label}\">{}</svg>\n{}</figure>",
         bar.elements(),
-        table(&["stage", "time", "share"], &rows)
+        sheet("<th>stage</th><th>time</th><th>share</th>", &rows.concat())
     )
 }
 

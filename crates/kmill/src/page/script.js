@@ -8,12 +8,12 @@
   const KEPT = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "opacity",
     "shape-rendering", "font-family", "font-size", "font-weight", "font-variant-numeric", "text-anchor"];
 
-  /** Three digits, in powers of ten where plain digits would be long. */
+  /** Four digits, in powers of ten where plain digits would be long. */
   const shown = (value) => {
     const number = Number(value), size = Math.abs(number);
     if (number === 0) return "0";
-    if (size >= 1e7 || size < 1e-4) return number.toExponential(2);
-    return size >= 100 ? Math.round(number).toString() : number.toPrecision(3);
+    if (size >= 1e7 || size < 1e-4) return number.toExponential(3);
+    return size >= 1000 ? Math.round(number).toString() : number.toPrecision(4);
   };
 
   const visible = (element) => getComputedStyle(element.closest(".series")).display !== "none";
@@ -234,5 +234,14 @@
     const title = sheet.getAttribute("aria-label");
     offer(sheet, title.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-"), () => laid(sheet, title));
   }
+  // a table that is wider than the page says that it goes on
+  const measure = () => {
+    for (const sheet of document.querySelectorAll(".scroll")) {
+      sheet.classList.toggle("wide", sheet.scrollWidth > sheet.clientWidth + 14);
+    }
+  };
+  measure();
+  addEventListener("resize", measure);
+  document.addEventListener("toggle", measure, true);
   document.documentElement.dataset.script = "ran";
 })();

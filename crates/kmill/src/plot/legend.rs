@@ -34,13 +34,14 @@ pub(super) fn classes(canvas: &mut dyn Canvas, names: &[String], plane: Edges) {
     }
 }
 
-/// Draws a bar of the shades from the smallest to the largest value, with numbers, to the right of the plane.
-pub(super) fn shades(canvas: &mut dyn Canvas, range: (f64, f64), shades: usize, plane: Edges) {
+/// Draws a bar of the shades from the smallest to the largest value, with numbers, to the right of the plane; their styles are called
+/// `name` and a number.
+pub(super) fn shades(canvas: &mut dyn Canvas, range: (f64, f64), (shades, name): (usize, &str), plane: Edges) {
     let Edges { right, top, bottom, .. } = plane;
     let height = (bottom - top) / shades as f64;
     for shade in 0..shades {
         let corner = (right + 16.0, bottom - (shade + 1) as f64 * height);
-        canvas.rectangle(&format!("shade h{shade}"), corner, (16.0, height), None);
+        canvas.rectangle(&format!("{name}{shade}"), corner, (16.0, height), None);
     }
     let axis = Axis::within("", range);
     for (y, words) in axis.written().filter_map(|(value, words)| Some((axis.place(value, bottom, top)?, words))) {

@@ -1,7 +1,7 @@
 //! The picture of a model with one feature: its function as a line, with the rows.
 
 use super::points::{Drawn, Points};
-use super::{DRAWING, HEADING, PLANE, PlotReport, SIZE, component, extent, legend, what, write};
+use super::{DRAWING, HEADING, PLANE, PlotReport, SIZE, about, component, extent, legend, what, write};
 use crate::args::Run;
 use crate::drawing::{Canvas, Drawing, Point};
 use crate::output::Kind;
@@ -50,7 +50,7 @@ pub(super) fn run(
     }
     let (card, outputs, component) = (predictor.card(), predictor.outputs(), component(predictor, args)?);
     let held = vec![predictor.term(0), Term::new("line and drawing", 8 * STEPS * (outputs + 2) + DRAWING, "")];
-    let points = Points::read(card, args, std::slice::from_ref(feature), held, run)?;
+    let points = Points::read(card, &args.data, std::slice::from_ref(feature), held, run)?;
     let bounds = points.bounds()[0];
     let x: Vec<f64> = (0..STEPS).map(|i| bounds.0 + share(i) * (bounds.1 - bounds.0)).collect();
     let mut scores = vec![0.0; STEPS * outputs];
@@ -86,7 +86,7 @@ pub(super) fn run(
     };
     let classes = card.classes.iter().map(ToString::to_string).collect();
     let line = Line { feature, what, bounds, functions, classes, points: &points, border };
-    write(&line, kind, card, args)?;
+    write(&line, kind, about(card, args), args)?;
     let (x, y, output) = (feature.clone(), line.what.clone(), args.output.clone());
     Ok(PlotReport { x, y, rows: points.rows, drawn: points.drawn.len(), scores, output })
 }

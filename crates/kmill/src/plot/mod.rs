@@ -1,25 +1,26 @@
-//! `kmill plot`: a picture of a model's predictions over two of its features, with the rows of a table.
+//! `kmill plot`: a picture of a model's predictions over two of its features, with the rows of a table; or of the rows alone.
 //!
 //! The model is evaluated on a grid over the two features; all others stand at their mean over the training rows. Classes
 //! are regions, with the line where the scores are equal; numbers and components are shades, with lines of equal value. A model with
-//! one feature is a line over it.
+//! one feature is a line over it. Groups are the colours of the rows, and regions where the model has no other features.
 
 mod contour;
 mod legend;
 mod line;
 mod picture;
 mod points;
+mod scatter;
 
 use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::drawing::{self, Drawing, Point, Svg};
 use crate::output::{self, Kind};
 use crate::page::{self, Edges, Page, Section};
-use crate::table::rounded;
+use crate::table::{count, rounded};
 use crate::{Error, Result, open};
 use clap::Args;
 use contour::Grid;
 use ksolve::predict::Predictor;
-use ksolve::{Card, Classes, Task};
+use ksolve::{Card, Task};
 use kstore::budget::Term;
 use kstore::shown;
 use picture::Picture;
@@ -27,26 +28,32 @@ use points::Points;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
+#[command(mut_arg("paths", |arg| arg.required(false)), after_help = "Examples:\n  \
     kmill plot model.safetensors moons.parquet -o moons.svg\n  \
-    kmill plot model.safetensors all.parquet --x x3 --y x7 -o picture.html\n\n\
+    kmill plot model.safetensors all.parquet --x x3 --y x7 -o picture.html\n  \
+    kmill plot kpca.safetensors all.parquet --colour city -o components.png\n  \
+    kmill plot predictions.parquet --x size --y price --colour prediction -o picture.svg\n\n\
     Classes are regions; numbers and components are shades, with lines of equal value. Features that are not drawn \
-    stand at their mean over the training rows. A model with one feature is a line. A page (.html) saves the picture as PNG.")]
+    stand at their mean over the training rows. A model with one feature is a line. Groups are the colours of the rows. \
+    Two components, and a table without a model, are rows as points. A page (.html) saves the picture as PNG.")]
 pub(crate) struct PlotArgs {
-    /// A model written by `kmill fit`
-    #[arg(value_name = "MODEL")]
+    /// A model written by `kmill fit`, or a table whose rows are drawn, such as predictions
+    #[arg(value_name = "MODEL|DATA")]
     pub(crate) model: PathBuf,
     #[command(flatten)]
     pub(crate) data: SelectArgs,
-    /// The feature along the horizontal axis [default: the first of two]
+    /// The feature along the horizontal axis, or component_0, component_1, …; of a table the column [default: the first of two]
     #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
     pub(crate) x: Option<String>,
-    /// The feature along the vertical axis [default: the second of two]
+    /// The feature, component or column along the vertical axis [default: the second of two]
     #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
     pub(crate) y: Option<String>,
     /// Which output to draw, from 1: a target, or a component of kpca [default: 1]
     #[arg(long, value_name = "K", value_parser = parse::rank, help_heading = "Picture")]
     pub(crate) component: Option<usize>,
+    /// The column that colours the rows of a table, or of two components [default: prediction, where it holds labels]
+    #[arg(long, alias = "color", value_name = "NAME", value_parser = parse::name, help_heading = "Picture")]
+    pub(crate) colour: Option<String>,
     /// Where the picture goes: .png, .svg, or .html for a page
     #[arg(short, long, value_name = "OUT", help_heading = "Run")]
     pub(crate) output: PathBuf,
@@ -81,7 +88,7 @@ impl std::fmt::Display for PlotReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { x, y, output, .. } = self;
         let (output, x, y) = (shown::path(output), shown::line(x), shown::line(y));
-        writeln!(f, "{output}: {y} against {x}, {} of {} rows", self.drawn, crate::table::count(self.rows))
+        writeln!(f, "{output}: {y} against {x}, {} of {} rows", count(self.drawn as u64), count(self.rows))
     }
 }
 
@@ -98,13 +105,30 @@ pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     output::spare(&args.output, [args.model.as_path()])?;
     let why = "its extension names no kind of picture";
     let kind = Kind::of(&args.output, &[Kind::Picture, Kind::Page], why, "end it with .png, .svg or .html")?;
+    if !ksolve::job::is_model(&args.model) {
+        return scatter::table(kind, args, run);
+    }
+    if args.data.paths.is_empty() {
+        return Err(Error::option("DATA", "", "a picture of a model shows rows", "name the table behind the model"));
+    }
     let predictor = open::load(&args.model, run)?;
+    if let Some(components) = scatter::components(&predictor, args) {
+        return scatter::of_components(&predictor, components, kind, args, run);
+    }
+    if let Some(colour) = &args.colour {
+        let why = "in a picture of this model colours are what it predicts";
+        let remedy = "leave it out, or draw a table: kmill predict --keep '*', then kmill plot PREDICTIONS";
+        return Err(Error::option("--colour", colour, why, remedy));
+    }
     if let [feature] = &predictor.card().features[..] {
         return line::run(&predictor, kind, feature, args, run);
     }
     let axes = axes(predictor.card(), args)?;
     let held = vec![predictor.term(0), picture_term(&predictor)];
-    let points = Points::read(predictor.card(), args, &axes.names, held, run)?;
+    let mut points = Points::read(predictor.card(), &args.data, &axes.names, held, run)?;
+    if predictor.card().task == Task::Clusters {
+        points.group(&scatter::scores(&predictor, args, run)?, predictor.outputs());
+    }
     draw(&predictor, kind, axes, &points, args, run)
 }
 
@@ -152,18 +176,27 @@ fn draw(
     stage.finish();
     let values = |j: usize| scores.iter().skip(j).step_by(outputs).copied().collect();
     let grids: Vec<Grid> = (0..outputs).map(|j| Grid { width: GRID.0, height: GRID.1, values: values(j) }).collect();
-    let decide = |classes: &Classes| scores.chunks(outputs).map(|row| classes.decide(row.iter().copied())).collect();
-    let regions = predictor.classes().map(decide);
     let card = predictor.card();
+    let regions = match (predictor.classes(), card.task) {
+        (Some(classes), _) => Some(scores.chunks(outputs).map(|row| classes.decide(row.iter().copied())).collect()),
+        // a plane through the mean of other features says nothing of a group
+        (None, Task::Clusters) if card.features.len() == 2 => Some(scores.chunks(outputs).map(largest).collect()),
+        _ => None,
+    };
+    let shown = if regions.is_none() && card.task == Task::Clusters { &[][..] } else { &grids };
     let what = what(card, component, outputs);
-    let classes = card.classes.iter().map(ToString::to_string).collect();
     let border = (card.task == Task::Novelty).then_some(0.0);
-    let picture =
-        Picture { names: &axes.names, bounds, points, grids: &grids, regions, classes, component, what, border };
-    write(&picture, kind, card, args)?;
+    let rows = Picture::new(&axes.names, points);
+    let picture = Picture { bounds, grids: shown, regions, component, what, border, ..rows };
+    write(&picture, kind, about(card, args), args)?;
     let [x, y] = axes.names;
     let scores = grids.iter().map(|grid| extent(&grid.values)).collect();
     Ok(PlotReport { x, y, rows: points.rows, drawn: points.drawn.len(), scores, output: args.output.clone() })
+}
+
+/// The position of the largest of the scores: the group of a row.
+fn largest(scores: &[f64]) -> usize {
+    (0..scores.len()).reduce(|best, at| if scores[at] > scores[best] { at } else { best }).unwrap_or(0)
 }
 
 fn extent(values: &[f64]) -> (f64, f64) {
@@ -188,7 +221,7 @@ fn what(card: &Card, component: usize, outputs: usize) -> String {
             None => card.solver.clone(),
         },
         (Task::Novelty, _) => format!("{}: score", card.solver),
-        (Task::Clusters, _) => format!("{}: score of group {component}", card.solver),
+        (Task::Clusters, _) => format!("groups of {}", card.solver),
         (Task::Components, _) => format!("{}: component {} of {outputs}", card.solver, component + 1),
     }
 }
@@ -220,18 +253,26 @@ fn evaluate(predictor: &Predictor, axes: &Axes, bounds: [(f64, f64); 2]) -> Resu
     Ok(scores)
 }
 
-fn write(picture: &dyn Drawing, kind: Kind, card: &Card, args: &PlotArgs) -> Result<()> {
+/// What a page says of a picture: a line under its title, and facts.
+type About = (String, Vec<(&'static str, String)>);
+
+fn about(card: &Card, args: &PlotArgs) -> About {
+    let kernel = rounded(&card.kernel);
+    let title = format!("{} by {kernel}", card.solver);
+    (title, vec![("model", args.model.display().to_string()), ("kernel", kernel)])
+}
+
+fn write(picture: &dyn Drawing, kind: Kind, (subtitle, facts): About, args: &PlotArgs) -> Result<()> {
     if kind == Kind::Picture {
         return drawing::write(picture, &args.output);
     }
-    let facts = vec![("model", args.model.display().to_string()), ("kernel", card.kernel.clone())];
     let mut drawing = Svg::new("picture", &picture.name(), picture.size(), "");
     picture.draw(&mut drawing);
     let caption = format!("<figcaption>{}</figcaption>", drawing::text(&picture.name()));
     let body = format!("<div class=\"charts\"><figure class=\"chart\">{caption}{}</figure></div>", drawing.finish());
     let page = Page {
         title: picture.name(),
-        subtitle: format!("{} by {}", card.solver, rounded(&card.kernel)),
+        subtitle,
         sections: vec![Section::new("Picture", body), page::run(true, facts, &[])],
         ..Page::default()
     };

@@ -17,7 +17,6 @@ pub(super) struct Picture<'a> {
     pub(super) grids: &'a [Grid],
     /// The class at every grid point, for a classifier; `None` for other models.
     pub(super) regions: Option<Vec<usize>>,
-    pub(super) classes: Vec<String>,
     /// Number of the output that is drawn where there are no classes, from 0.
     pub(super) component: usize,
     /// What is drawn, such as the name of the target.
@@ -32,8 +31,12 @@ impl Drawing for Picture<'_> {
     }
 
     fn name(&self) -> String {
-        let [x, y] = self.names;
-        format!("{} over {y} against {x}", self.what)
+        let ([x, y], what) = (self.names, &self.what);
+        match (self.grids.is_empty(), what.is_empty()) {
+            (true, true) => format!("{y} against {x}"),
+            (true, false) => format!("{y} against {x}, coloured by {what}"),
+            (false, _) => format!("{what} over {y} against {x}"),
+        }
     }
 
     fn heading(&self) -> Option<Point> {
@@ -49,17 +52,32 @@ impl Drawing for Picture<'_> {
         let [x, y] = [0, 1].map(|axis| Axis::within(&self.names[axis], self.bounds[axis]));
         let plane = Plane { x: &x, y: &y, edges: PLANE };
         for drawn in &self.points.drawn {
-            let class = drawn.class.map_or("row".to_string(), |class| format!("row c{}", class % COLOURS));
+            let class = match (drawn.class, self.points.shades) {
+                (Some(class), _) => format!("row c{}", class % COLOURS),
+                (None, Some(ends)) => format!("row v{}", shade(drawn.value, ends)),
+                (None, None) => "row".to_string(),
+            };
             let place = plane.place(drawn.place.into());
             place.into_iter().for_each(|place| canvas.circle(&class, place, 2.2, Some(&self.says(drawn))));
         }
         self.labels(canvas);
         plane.axes(canvas);
         plane.name_upwards(canvas, &y.label, 16.0);
-        match self.regions {
-            Some(_) => legend::classes(canvas, &self.classes, PLANE),
+        match self.points.shades {
+            Some(ends) => legend::shades(canvas, ends, (SHADES, "key v"), PLANE),
+            None if self.grids.is_empty() || self.regions.is_some() => {
+                legend::classes(canvas, &self.points.labels, PLANE);
+            }
             None => self.bar(canvas),
         }
+    }
+}
+
+impl<'a> Picture<'a> {
+    /// A picture of the rows alone.
+    pub(super) fn new(names: &'a [String; 2], points: &'a Points) -> Self {
+        let (bounds, what) = (points.bounds(), String::new());
+        Self { names, bounds, points, grids: &[], regions: None, component: 0, what, border: None }
     }
 }
 
@@ -67,15 +85,15 @@ impl Picture<'_> {
     /// Writes the name of each class where its region is widest, so that nobody has to know it by its colour.
     fn labels(&self, canvas: &mut dyn Canvas) {
         let (Some(regions), Some(grid)) = (&self.regions, self.grids.first()) else { return };
-        for (class, (column, row)) in legend::middles(regions, grid.width, self.classes.len()) {
+        for (class, (column, row)) in legend::middles(regions, grid.width, self.points.labels.len()) {
             let (x, y) = self.place(column as f64, row as f64);
-            canvas.word("label", &legend::short(&self.classes[class]), (x, y + 0.34 * LETTERS), Anchor::Middle);
+            canvas.word("label", &legend::short(&self.points.labels[class]), (x, y + 0.34 * LETTERS), Anchor::Middle);
         }
     }
 
     fn bar(&self, canvas: &mut dyn Canvas) {
         let Some(grid) = self.grids.get(self.component) else { return };
-        legend::shades(canvas, range(grid), SHADES, PLANE);
+        legend::shades(canvas, range(grid), (SHADES, "shade h"), PLANE);
     }
 
     /// The place of a point of the grid.
@@ -107,9 +125,8 @@ impl Picture<'_> {
 
     fn shades(&self, canvas: &mut dyn Canvas) {
         let Some(grid) = self.grids.get(self.component) else { return };
-        let (low, high) = range(grid);
-        let shade = |value: &f64| (((value - low) / (high - low) * SHADES as f64) as usize).min(SHADES - 1);
-        let kinds: Vec<usize> = grid.values.iter().map(shade).collect();
+        let ends = range(grid);
+        let kinds: Vec<usize> = grid.values.iter().map(|value| shade(*value, ends)).collect();
         self.cells(canvas, &kinds, &|shade| format!("shade h{shade}"));
     }
 
@@ -145,7 +162,7 @@ impl Picture<'_> {
 
     /// Draws the lines where the largest score changes from one class to another; scores of pairs have none.
     fn edges(&self, canvas: &mut dyn Canvas) {
-        let Some(first) = self.grids.first().filter(|_| self.grids.len() == self.classes.len()) else { return };
+        let Some(first) = self.grids.first().filter(|_| self.grids.len() == self.points.labels.len()) else { return };
         for (k, grid) in self.grids.iter().enumerate() {
             let others =
                 |at: usize| self.grids.iter().enumerate().filter(move |(j, _)| *j != k).map(move |(_, g)| g.values[at]);
@@ -163,10 +180,18 @@ impl Picture<'_> {
     fn says(&self, drawn: &Drawn) -> String {
         let [x, y] = self.names;
         let [at, up] = drawn.place.map(|value| number(value, 4));
-        let class =
-            drawn.class.and_then(|class| self.classes.get(class)).map_or(String::new(), |class| format!("{class}: "));
-        format!("{class}{x} {at}, {y} {up}")
+        let class = drawn
+            .class
+            .and_then(|class| self.points.labels.get(class))
+            .map_or(String::new(), |class| format!("{class}: "));
+        let value = self.points.shades.map_or(String::new(), |_| format!(", {} {}", self.what, number(drawn.value, 4)));
+        format!("{class}{x} {at}, {y} {up}{value}")
     }
+}
+
+/// The shade of a value between two others.
+fn shade(value: f64, (low, high): (f64, f64)) -> usize {
+    (((value - low) / (high - low) * SHADES as f64) as usize).min(SHADES - 1)
 }
 
 /// The range of the values of a grid, not empty.

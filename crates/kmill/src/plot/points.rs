@@ -1,26 +1,36 @@
 //! The rows that are drawn: a sample of the table, and the ranges of all its rows.
 
-use crate::args::Run;
-use crate::plot::PlotArgs;
+use super::largest;
+use crate::args::{Run, SelectArgs};
+use crate::page::COLOURS;
 use crate::{Error, Result, open};
 use ksolve::Card;
 use kstore::budget::Term;
 use kstore::key::{Purpose, Stream};
 use kstore::pass::lanes::{self, Lane};
-use kstore::{Coded, Fold, Merge, Missing, Reading, RowBlock, Selection, Workers};
+use kstore::{Coded, Fold, Kind, Label, Merge, Missing, Reading, RowBlock, Selection, Table, Workers};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Most rows that are drawn: more would hide each other.
-const DRAWN: usize = 2_000;
+pub(super) const DRAWN: usize = 2_000;
 
 /// Share of the rows' range that is left free around them.
 const MARGIN: f64 = 0.05;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The random keys of rows: those with the smallest are drawn.
+pub(super) fn keys() -> Stream {
+    Stream::new(0, Purpose::Quality, 0)
+}
+
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Drawn {
-    key: u64,
+    pub(super) key: u64,
     pub(super) place: [f64; 2],
-    /// Number of its class in the model, where the table has the class column.
+    /// The value that colours the row, where that is a number.
+    pub(super) value: f64,
+    label: Option<Label>,
+    /// Number of its class among the labels.
     pub(super) class: Option<usize>,
 }
 
@@ -30,47 +40,131 @@ pub(super) struct Points {
     pub(super) rows: u64,
     /// The sampled rows in random order, so that no class always lies on top.
     pub(super) drawn: Vec<Drawn>,
-    range: Option<[(f64, f64); 2]>,
+    pub(super) range: Option<[(f64, f64); 2]>,
     /// True where the second number of a place is the truth of a model with one feature; such a model may have no truth, and its places then have
     /// the feature twice.
     pub(super) truth: bool,
+    /// The names of the colours; none where rows have none, or where they are shades.
+    pub(super) labels: Vec<String>,
+    /// The numbers of the palest and the strongest colour, where colours are numbers.
+    pub(super) shades: Option<(f64, f64)>,
+}
+
+/// What is read of a row.
+pub(super) struct Columns<'a> {
+    /// The columns of its place; behind them a number that colours it.
+    pub(super) places: Vec<String>,
+    /// The column of labels that colours it.
+    pub(super) label: Option<&'a str>,
+    /// The labels, where they are known.
+    pub(super) known: Option<&'a [Label]>,
+    pub(super) missing: Missing,
 }
 
 impl Points {
-    /// Reads the rows of the table in one pass: their values of two features, or of one and of the target where the table has it. `held` is
+    /// Reads the rows of the table of a model: their values of two features, or of one and of the target where the table has it. `held` is
     /// the memory that the run holds beside it.
-    pub(super) fn read(card: &Card, args: &PlotArgs, features: &[String], held: Vec<Term>, run: &Run) -> Result<Self> {
-        let select = &args.data;
+    pub(super) fn read(
+        card: &Card,
+        select: &SelectArgs,
+        features: &[String],
+        held: Vec<Term>,
+        run: &Run,
+    ) -> Result<Self> {
         let (table, _) = open::table(&select.paths, &select.text.options(), &[])?;
-        let there = |name: &String| table.schema().columns.iter().any(|column| column.name == *name);
-        let known = !card.classes.is_empty() && card.targets.iter().all(there);
-        let targets = if known { card.targets.clone() } else { Vec::new() };
-        let truth = features.len() == 1 && card.classes.is_empty() && card.targets.first().is_some_and(there);
-        let names: Vec<String> = features.iter().chain(card.targets.first().filter(|_| truth)).cloned().collect();
-        let selection = open::selection(select, &names, targets);
+        let there = |name: &&String| table.schema().columns.iter().any(|column| column.name == **name);
+        let target = card.targets.first().filter(there);
+        let label = target.filter(|_| !card.classes.is_empty()).map(String::as_str);
+        let truth = target.filter(|_| features.len() == 1 && card.classes.is_empty());
         let missing = match (select.missing, card.missing()) {
-            (Some(_), _) => selection.missing,
+            (Some(missing), _) => missing,
             (None, Missing::Error) => Missing::Error,
             // a row without a place is not drawn
             (None, _) => Missing::Drop,
         };
-        let selected = table.select(&Selection { class_target: known, missing, ..selection })?;
-        let classes = known.then(|| Arc::new(card.classes.clone()));
+        let places = features.iter().chain(truth).cloned().collect();
+        let columns = Columns { places, label, known: label.map(|_| &card.classes[..]), missing };
+        let points = Self::of(&table, select, columns, held, run)?;
+        // regions have names where the rows have none
+        Ok(Self { truth: truth.is_some(), labels: card.classes.iter().map(ToString::to_string).collect(), ..points })
+    }
+
+    /// Reads rows of a table that are coloured by a column: text and truth values by their values, numbers by their size, or by their values
+    /// where these are few whole numbers.
+    pub(super) fn coloured(
+        table: &Table,
+        select: &SelectArgs,
+        axes: &[String],
+        colour: Option<&str>,
+        held: Vec<Term>,
+        run: &Run,
+    ) -> Result<Self> {
+        let kind =
+            |name: &str| table.schema().columns.iter().find(|column| column.name == name).map(|column| &column.kind);
+        let is_label = colour.and_then(kind).is_some_and(|kind| matches!(kind, Kind::Text | Kind::Bool));
+        let numbers = axes.iter().map(String::as_str).chain(colour.filter(|_| !is_label));
+        for (name, option) in numbers.zip(if axes.is_empty() { &["--colour"][..] } else { &["--x", "--y", "--colour"] })
+        {
+            if kind(name).is_some_and(|kind| !kind.is_feature()) {
+                let why = "its column holds no numbers";
+                return Err(Error::option(option, name, why, "name a column of numbers"));
+            }
+        }
+        let number = colour.filter(|_| !is_label).map(String::from);
+        let places = axes.iter().cloned().chain(number.clone()).collect();
+        let label = colour.filter(|_| is_label);
+        let missing = select.missing.unwrap_or(Missing::Drop);
+        let mut points = Self::of(table, select, Columns { places, label, known: None, missing }, held, run)?;
+        if number.is_some() {
+            points.colour_by_number();
+        }
+        Ok(points)
+    }
+
+    fn colour_by_number(&mut self) {
+        let mut values: Vec<f64> = self.drawn.iter().map(|drawn| drawn.value).collect();
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        if values.len() > COLOURS || values.iter().any(|value| value.fract() != 0.0) {
+            self.shades = values.first().copied().zip(values.last().copied());
+            return;
+        }
+        self.labels = values.iter().map(ToString::to_string).collect();
+        let class = |value: f64| values.iter().position(|other| *other == value);
+        self.drawn.iter_mut().for_each(|drawn| drawn.class = class(drawn.value));
+    }
+
+    fn of(table: &Table, select: &SelectArgs, columns: Columns<'_>, held: Vec<Term>, run: &Run) -> Result<Self> {
+        let targets: Vec<String> = columns.label.map(String::from).into_iter().collect();
+        let (class_target, without_features) = (!targets.is_empty(), columns.places.is_empty());
+        let selection = open::selection(select, &columns.places, targets);
+        let selection = Selection { class_target, without_features, missing: columns.missing, ..selection };
+        let selected = table.select(&selection)?;
+        let classes = columns.known.map(|labels| Arc::new(labels.to_vec()));
         let source = selected.rows::<f64>(Reading { classes, ..Reading::default() })?;
         let drawn = (DRAWN + lanes::TILE) * size_of::<Drawn>();
         let lane = Lane { tile: lanes::TILE, name: "rows drawn", bytes: 2 * drawn, shared: held };
         // the picture is the same however many; the pass is short
         lanes::lanes("plot", &source, &lane, run.memory, run.threads)?;
         let (workers, stage) = (Workers::sequential(), run.progress.stage("rows", selected.known_rows()));
-        let pass = lanes::scan(1, &workers, &stage);
-        let mut points = pass.fold(&source, &Draw(Stream::new(0, Purpose::Quality, 0)))?.0;
+        let mut points = lanes::scan(1, &workers, &stage).fold(&source, &Draw(keys()))?.0;
         stage.finish();
-        points.truth = truth;
         if points.rows == 0 {
             let what = table.files().next().map(|file| file.display().to_string()).unwrap_or_default();
             let why = "no row is left to be drawn; check --rows, --where and --missing".to_string();
             return Err(Error::from(kstore::Error::Empty { what, why }));
         }
+        let found = || {
+            let mut labels: Vec<Label> = points.drawn.iter().filter_map(|drawn| drawn.label.clone()).collect();
+            labels.sort_unstable();
+            labels.dedup();
+            labels
+        };
+        let labels = columns.known.map_or_else(found, <[Label]>::to_vec);
+        for drawn in &mut points.drawn {
+            drawn.class = drawn.label.as_ref().and_then(|own| labels.iter().position(|label| label == own));
+        }
+        points.labels = labels.iter().map(ToString::to_string).collect();
         Ok(points)
     }
 
@@ -82,10 +176,26 @@ impl Points {
         })
     }
 
+    /// Colours the rows by the groups of their scores, which are known by key.
+    pub(super) fn group(&mut self, scores: &BTreeMap<u64, Vec<f64>>, groups: usize) {
+        self.drawn.iter_mut().for_each(|drawn| drawn.class = scores.get(&drawn.key).map(|scores| largest(scores)));
+        self.labels = (0..groups).map(|group| format!("group {group}")).collect();
+    }
+
+    /// Makes the ranges those of the rows that are drawn.
+    pub(super) fn measure(&mut self) {
+        self.range = self.drawn.iter().map(|drawn| drawn.place.map(|v| (v, v))).reduce(wider);
+    }
+
     fn shorten(&mut self) {
         self.drawn.sort_by_key(|drawn| drawn.key);
         self.drawn.truncate(DRAWN);
     }
+}
+
+/// The ranges that hold two pairs of ranges.
+fn wider(a: [(f64, f64); 2], b: [(f64, f64); 2]) -> [(f64, f64); 2] {
+    std::array::from_fn(|i| (a[i].0.min(b[i].0), a[i].1.max(b[i].1)))
 }
 
 impl Merge for Points {
@@ -94,7 +204,7 @@ impl Merge for Points {
         self.drawn.extend_from_slice(&later.drawn);
         self.shorten();
         self.range = match (self.range, later.range) {
-            (Some(a), Some(b)) => Some(std::array::from_fn(|i| (a[i].0.min(b[i].0), a[i].1.max(b[i].1)))),
+            (Some(a), Some(b)) => Some(wider(a, b)),
             (a, b) => a.or(b),
         };
     }
@@ -116,12 +226,16 @@ impl Fold<f64> for Draw {
         let width = block.x.len() / block.rows.len().max(1);
         for (i, row) in block.rows.iter().enumerate() {
             let row_of = &block.x[i * width..(i + 1) * width];
-            let place = [row_of[0], row_of[width - 1]];
-            let range = state.range.get_or_insert(place.map(|v| (v, v)));
-            range.iter_mut().zip(place).for_each(|(range, v)| *range = (range.0.min(v), range.1.max(v)));
-            let code = block.classes.as_ref().map_or(Coded::UNKNOWN, |coded| coded.codes[i]);
-            let class = (code != Coded::UNKNOWN).then_some(code as usize);
-            state.drawn.push(Drawn { key: self.0.word(*row), place, class });
+            let value = row_of.last().copied().unwrap_or(f64::NAN);
+            let place = match row_of {
+                [x, y, ..] => [*x, *y],
+                _ => [value; 2],
+            };
+            let range = place.map(|v| (v, v));
+            state.range = Some(state.range.map_or(range, |held| wider(held, range)));
+            let label = block.classes.as_ref().filter(|coded| coded.codes[i] != Coded::UNKNOWN);
+            let label = label.map(|coded| coded.labels[coded.codes[i] as usize].clone());
+            state.drawn.push(Drawn { key: self.0.word(*row), place, value, label, class: None });
         }
         state.rows += block.len() as u64;
         state.shorten();

@@ -6,7 +6,7 @@ mod surface;
 mod text;
 
 pub(crate) use plan::PlanReport;
-pub(crate) use text::{DISTANCES, joined};
+pub(crate) use text::{DISTANCES, certified, joined};
 
 use crate::args::Run;
 use crate::error::flags;
@@ -153,6 +153,7 @@ pub(crate) mod tests {
         fit.landmarks = Some(job::LandmarkReport { scheme, count: 1000, candidates: 50_000 });
         (fit.kernel, fit.folds) = ("gaussian(sigma=5)".to_string(), "5".to_string());
         (fit.rank, fit.lambda, fit.passes) = (1000, Some(1e-7), 4);
+        fit.lambda_convention = job::convention(fit.solver);
         fit.certificate = Some(Certificate { trace_error: 0.012_34, overshoot: 0.0, floor: 1e-7 });
         fit.surface = surface;
         fit.train = Some(job::Train { mse: 0.17, rmse: 0.412_3, r2: Some(0.83), loo_mse: None });

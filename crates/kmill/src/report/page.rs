@@ -1,7 +1,7 @@
 //! The report of a fit as an HTML page: the surface, the certificate, the scaling and the times.
 
 use super::FitReport;
-use crate::importance::counted;
+use crate::importance;
 use crate::page::{self, Axis, Chart, FEATURES, Heat, Mark, Page, Scale, Section, Series};
 use crate::table::{count, number, rounded};
 use ksolve::job::MetricReport;
@@ -18,7 +18,7 @@ impl FitReport {
         let mut sections = vec![Section::new("Result", page::facts(result) + &convention)];
         sections.extend(self.surface().map(|surface| Section::new("Surface", surface)));
         sections.extend(self.certificates().map(|chart| Section::new("Certificate", page::charts([&chart]))));
-        sections.extend(fit.metric.as_ref().map(|metric| Section::new("Metric", importance(metric))));
+        sections.extend(fit.metric.as_ref().map(|metric| Section::new("Metric", importance(metric, &self.coded()))));
         sections.push(Section::new("Data", self.data()));
         sections.push(self.run());
         let (rows, features, targets) = (count(fit.rows), count(fit.features as u64), self.targets());
@@ -84,15 +84,15 @@ impl FitReport {
     }
 }
 
-fn importance(metric: &MetricReport) -> String {
-    let shown = |(name, share, spread): (&str, f64, Option<f64>)| (name.to_string(), share, counted(share, spread));
-    let most: Vec<_> = metric.shares().take(FEATURES).map(shown).collect();
+fn importance(metric: &MetricReport, coded: &[&str]) -> String {
+    let mut most = importance::importance(metric, coded);
+    most.truncate(FEATURES);
     let row = |round: &RoundReport| {
         let r2 = round.cv_r2.map_or("–".to_string(), |r2| number(r2, 4));
-        vec![round.form.clone(), round.kernel.clone(), count(round.rows), number(round.cv_mse, 4), r2]
+        vec![round.form.clone(), rounded(&round.kernel), count(round.rows), number(round.cv_mse, 4), r2]
     };
     let rounds: Vec<Vec<String>> = metric.rounds.iter().map(row).collect();
-    let features = page::bars(["feature", "importance"], &most);
+    let features = page::bars(["column", "importance"], &most);
     if rounds.is_empty() {
         return features;
     }

@@ -1,10 +1,12 @@
 //! The report of a fit as text, and the facts that its page has too.
 
 use super::FitReport;
-use crate::importance::{described, importance, most_important, slopes};
+use crate::importance::{bars, described, importance, most_important, slopes};
 use crate::progress::Voice;
 use crate::table::{Grid, Table, count, facts, list, number, percent, rounded, seconds, short};
-use ksolve::job::LAMBDA;
+use ksolve::Certificate;
+use ksolve::solver::by_name;
+use ksolve::solver::parameter::{C, Penalty};
 use kstore::budget::bytes;
 use kstore::shown;
 use std::fmt;
@@ -30,6 +32,15 @@ pub(crate) fn joined(neighbours: usize) -> String {
     format!("each joined to its {} nearest", count(neighbours as u64))
 }
 
+/// How good an approximation is.
+pub(crate) fn certified(certificate: &Certificate) -> String {
+    let Certificate { trace_error, floor, .. } = certificate;
+    match trace_error <= floor {
+        true => "exact to rounding, on all rows".to_string(),
+        false => format!("relative trace error {} on all rows", number(*trace_error, 3)),
+    }
+}
+
 const NODES: &str = "nodes";
 
 impl FitReport {
@@ -39,6 +50,11 @@ impl FitReport {
             [] => String::new(),
             names => format!(", target {}", shown::line(&names.join(", "))),
         }
+    }
+
+    /// The columns that may have several features.
+    pub(super) fn coded(&self) -> Vec<&str> {
+        self.fit.columns.iter().map(|(name, _)| &name[..]).collect()
     }
 
     fn nodes(&self) -> Option<u64> {
@@ -57,7 +73,8 @@ impl FitReport {
         facts.extend(fit.length.iter().map(|length| ("length", length.to_string())));
         facts.extend(fit.with_kernel.iter().map(|with| ("with kernel", kernel(with))));
         facts.extend(fit.metric.iter().map(|metric| ("metric", described(metric))));
-        facts.extend(fit.metric.iter().filter(|_| !whole).map(|metric| ("features", most_important(metric))));
+        let most = |metric| ("columns", most_important(&importance(metric, &self.coded())));
+        facts.extend(fit.metric.iter().filter(|_| !whole).map(most));
         facts.extend(fit.landmarks.iter().map(|landmarks| {
             let by = format!("by {} among {} rows", landmarks.scheme, count(landmarks.candidates));
             match (fit.neighbours, self.nodes()) {
@@ -66,10 +83,7 @@ impl FitReport {
             }
         }));
         facts.extend(fit.method.iter().map(|method| ("method", method.why.clone())));
-        facts.extend(fit.certificate.iter().map(|certificate| {
-            let (error, floor) = (number(certificate.trace_error, 3), number(certificate.floor, 2));
-            ("certificate", format!("relative trace error {error} on all rows (rounding floor {floor})"))
-        }));
+        facts.extend(fit.certificate.iter().map(|certificate| ("certificate", certified(certificate))));
         facts
     }
 
@@ -79,6 +93,8 @@ impl FitReport {
         let mut facts = Vec::new();
         facts.extend(fit.neighbours.is_none().then(|| ("rank", count(fit.rank as u64))));
         facts.extend(fit.lambda.map(|lambda| ("lambda", short(lambda))));
+        let by_c = fit.lambda.filter(|_| by_name(fit.solver).is_some_and(|family| family.reads(&C)));
+        facts.extend(by_c.map(|lambda| ("C", number(Penalty::Lambda(lambda).c(fit.rows), 4))));
         if let Some(cell) = self.chosen() {
             facts.extend(cell.cv_mse.map(|mse| ("cv mse", number(mse, 4))));
             facts.extend(cell.cv_error.map(|error| ("cv error", percent(error))));
@@ -124,13 +140,13 @@ impl fmt::Display for FitReport {
         }
         writeln!(f, "\n{}", facts(self.results()))?;
         if let Some(metric) = fit.metric.as_ref().filter(|_| whole) {
-            writeln!(f, "{}", importance(metric))?;
+            writeln!(f, "{}", bars("importance", &importance(metric, &self.coded())))?;
         }
         if !fit.importance.is_empty() {
-            writeln!(f, "{}", slopes(&fit.importance))?;
+            writeln!(f, "{}", bars("slope", &slopes(&fit.importance, &self.coded())))?;
         }
         if whole {
-            writeln!(f, "{}\n{LAMBDA}", self.cost())?;
+            writeln!(f, "{}\n{}", self.cost(), fit.lambda_convention)?;
         }
         // whoever is not quiet has read them on stderr
         for warning in self.spent.warnings.iter().filter(|_| self.voice == Voice::Quiet) {
@@ -152,7 +168,7 @@ ridge on 284,217 rows, 29 features, target y
 
   kernel       gaussian(sigma=5)
   landmarks    1,000 by rpcholesky among 50,000 rows
-  certificate  relative trace error 0.0123 on all rows (rounding floor 1.0e-7)
+  certificate  relative trace error 0.0123 on all rows
 
 cross-validated mse, folds 5 (* chosen)
   lambda \\ rank     250     1000
@@ -174,7 +190,9 @@ model: m.safetensors (120 KiB), in 4.5 s and at most 400 MiB of memory
     #[test]
     fn all_is_said_where_it_is_wanted_and_warnings_where_stderr_is_silent() {
         let full = FitReport { voice: Voice::Full, ..report() }.to_string();
-        for part in ["\n    gram   4.0 s\n", "17.0 MiB in 4 passes", "budget 512 MiB", LAMBDA] {
+        for part in
+            ["\n    gram   4.0 s\n", "17.0 MiB in 4 passes", "budget 512 MiB", "scikit-learn's alpha = lambda n"]
+        {
             assert!(full.contains(part), "{part}: {full}");
         }
         assert!(!full.contains("warning"), "{full}");

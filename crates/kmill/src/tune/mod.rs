@@ -9,7 +9,8 @@ use crate::args::parse::Kernels;
 use crate::args::{DataArgs, DiskArgs, EngineArgs, LearnArgs, Run, RunArgs, parse};
 use crate::output::{self, Kind, Outputs};
 use crate::pipeline::FitOptions;
-use crate::{Error, Result, open, pipeline};
+use crate::report::FitReport;
+use crate::{Error, Result, pipeline};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use kapprox::Spec;
@@ -18,7 +19,8 @@ use ksolve::request::{LandmarkSource, Scaling};
 use ksolve::request::{MetricForm, MetricSource};
 use ksolve::solver::ridge::{self, Ridge};
 use ksolve::tune::{
-    ANY, Choice, Chosen, FACTORS, KERNELS, Memory, Pace, Score, SearchWork, TuneOptions, at_ranks, listed, stand_in,
+    ANY, Choice, Chosen, FACTORS, KERNELS, Memory, Pace, Score, SearchWork, Select, TuneOptions, at_ranks, listed,
+    stand_in,
 };
 use kstore::Selected;
 use kstore::checkpoint::Journal;
@@ -28,7 +30,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    kmill tune ridge train.parquet --target y -o model.safetensors\n  \
+    kmill tune any train.parquet --target y --time 1min -o model.safetensors\n  \
     kmill tune ridge train.parquet --target y --kernels 'gaussian(),laplacian(),matern(nu=1.5)' \\\n    \
         --factors 0.25..4 --ranks 100..800 -o model.safetensors -o search.csv\n  \
     kmill tune svm train.parquet --target label --score alignment -o model.safetensors\n\n\
@@ -59,6 +61,10 @@ pub(crate) struct TuneArgs {
     /// lengths, not families of kernels)
     #[arg(long, value_parser = parse::word::<Score>, default_value_t, value_name = "SCORE", help_heading = "Search")]
     pub(crate) score: Score,
+    /// By what solvers are compared: error (wrong classes, or the squared error), auc, log-loss or brier [default: error; where the rarer
+    /// of two classes has less than 10 % of the rows log-loss, and auc of a solver that is named]
+    #[arg(long, value_parser = parse::word::<Select>, value_name = "MEASURE", help_heading = "Search")]
+    pub(crate) measure: Option<Select>,
     /// Rows of the last comparison, of two kernels; those before have half as many each
     #[arg(long, value_name = "N", value_parser = parse::rank, default_value = "20000", help_heading = "Search")]
     pub(crate) sample: usize,
@@ -67,6 +73,9 @@ pub(crate) struct TuneArgs {
     #[arg(short, long, help = format!("Where the model goes (safetensors), and the table of the search: {}; may be given several times. \
         Without a model nothing is fitted", tables()), value_name = "MODEL|OUT", required = true, help_heading = "Run")]
     pub(crate) output: Vec<PathBuf>,
+    /// Also write a page: the kernels, the solvers and the fit
+    #[arg(long, value_name = "FILE.html", help_heading = "Run")]
+    pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) disk: DiskArgs,
     #[command(flatten)]
@@ -87,6 +96,9 @@ fn solvers() -> PossibleValuesParser {
 /// Options that contradict each other, and all errors of the search and the fit; nothing is written then.
 pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     let outputs = outputs(&args.output)?;
+    if let Some(page) = &args.report {
+        outputs.paths().try_for_each(|path| output::check_page(page, path))?;
+    }
     if args.disk.resume && outputs.model().is_none() {
         let why = "only the fit keeps a checkpoint, and without a model nothing is fitted";
         return Err(Error::option("--resume", "", why, "leave it out, or name a model with -o"));
@@ -102,9 +114,7 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
         &args.learn.features,
         args.learn.solver.0.clone(),
     )?;
-    if any && !options.fit.gives("task") && holds_labels(&options)? {
-        options.fit = options.fit.set("task", "classification");
-    }
+    options.any = any;
     if learns(args) && args.learn.metric.is_none() {
         options.fit = options.fit.metric(MetricSource::Learned(MetricForm::Best));
     }
@@ -130,6 +140,9 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
             _ => {}
         }
     }
+    if let Some(page) = &args.report {
+        report.page().write(page)?;
+    }
     Ok(report)
 }
 
@@ -154,17 +167,6 @@ fn outputs(paths: &[PathBuf]) -> Result<Outputs> {
 pub(crate) fn main(args: &TuneArgs) -> Result<()> {
     let context = args.run.resolve();
     output::report(&run(args, &context)?, context.json)
-}
-
-/// True where the target is a column of text or truth values: its values are classes.
-fn holds_labels(options: &FitOptions) -> Result<bool> {
-    let (table, targets) = open::table(&options.paths, &options.text, &options.fit.selected_rows().targets)?;
-    let schema = table.schema();
-    let label = |name: &String| {
-        let kind = schema.position(name).map(|place| &schema.columns[place].kind);
-        matches!(kind, Some(kstore::schema::Kind::Text | kstore::schema::Kind::Bool))
-    };
-    Ok(targets.len() == 1 && targets.iter().all(label))
 }
 
 /// The kernels to try: those of `--kernels`, or the one of `--kernel`.
@@ -212,13 +214,13 @@ fn factors(args: &TuneArgs) -> Result<Vec<f64>> {
 
 fn tune<T: kapprox::Real>(
     args: &TuneArgs,
-    (options, ranks): (FitOptions, &Fit),
+    (mut options, ranks): (FitOptions, &Fit),
     kernels: &[Spec],
     run: &Run,
     outputs: &Outputs,
 ) -> Result<TuneReport> {
     let (score, pace) = (args.score, Pace::new(args.time));
-    let selected = pipeline::select(&options, run)?;
+    let selected = pipeline::select(&mut options, run)?;
     let inputs = || output::inputs(selected.table()).chain(options.fit.files());
     outputs.paths().try_for_each(|path| output::spare(path, inputs()))?;
     let stand_in = FitOptions { fit: stand_in(&options.fit, score)?, ..options.clone() };
@@ -231,6 +233,7 @@ fn tune<T: kapprox::Real>(
         kernels: kernels.iter().map(|kernel| resolved(kernel, &selected)).collect::<Result<_>>()?,
         factors: factors(args)?,
         score,
+        select: args.measure,
         sample: args.sample,
     };
     let base = options.job(&selected)?;
@@ -270,7 +273,8 @@ fn tune<T: kapprox::Real>(
             let fit = if args.work.is_some() { fit.with_ranks_of(ranks) } else { fit };
             let options = FitOptions { fit, ..options };
             let options = in_time(&pace, options, &found, &selected, run, &mut repeat)?;
-            Some(pipeline::fit(&options, run, path, &args.disk, &args.engine)?)
+            let fitted = pipeline::fitted(&options, &selected, run, (path, true), &args.disk, &args.engine)?;
+            Some(FitReport::new(fitted.report, run, selected.table(), Some(path)))
         }
         None => None,
     };
@@ -302,11 +306,12 @@ fn in_time(
 
 /// Everything that tells this search from another one of the same fit.
 fn described(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) -> String {
-    let TuneOptions { kernels, factors, score, sample, blocks, lambdas, intercept, .. } = search;
+    let TuneOptions { kernels, factors, score, select, sample, blocks, lambdas, intercept, .. } = search;
+    let select = select.map_or(String::new(), |by| format!("; measure {by}"));
     let (kernels, factors, lambdas) = (joined(kernels), joined(factors), joined(lambdas));
     format!(
         "{} with {}; kernels {kernels}; factors {factors}; score {score}; {sample} rows; blocks {blocks}; lambdas {lambdas}; \
-        intercept {intercept}; text files {}",
+        intercept {intercept}{select}; text files {}",
         args.solver, args.learn.solver.0, options.text
     )
 }

@@ -2,12 +2,13 @@
 
 use crate::args::Run;
 use crate::output::Column::{self, Number, Text, Whole};
+use crate::page::{self, Page, Section};
 use crate::report::{FitReport, Spent};
-use crate::table::{self, Align, Grid, Table, count, exact, number, percent};
+use crate::table::{self, Align, Grid, Table, count, exact, number, percent, rounded};
 use ksolve::job::MetricReport;
 use ksolve::metric::RoundReport;
 use ksolve::request::Scaling;
-use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score, SearchWork};
+use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score, SearchWork, Select};
 use kstore::Selected;
 use std::fmt;
 
@@ -67,11 +68,25 @@ pub(crate) struct TuneReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<RoundReport>,
     pub folds: String,
+    /// The correlation of the targets of rows that follow each other, where blocks took the place of random folds for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alike: Option<f64>,
+    /// The error of the winner on rows at random, there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_random: Option<Apart>,
+    /// What solvers were compared by.
+    pub select: Select,
+    /// The share of the rarer of two classes, where it was chosen for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rarer: Option<f64>,
+    /// Number of classes; 0 for a quantity.
+    #[serde(skip)]
+    pub classes: usize,
     /// Every cell of every comparison.
     pub rows: Vec<Row>,
     /// The solvers and penalties that were tried, each with its errors on the folds; one alone was not tried.
     pub contenders: Vec<ContenderReport>,
-    /// The error of the winner, fitted on the sample, on rows of the sample that no choice saw; `None` with fewer than three folds.
+    /// The error of the winner, fitted on the sample, on held-out rows of the sample; `None` with fewer than three folds.
     pub test: Option<Apart>,
     /// The steps of the search and the trials of solvers, where one was cut short by `--time` or `--work`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,7 +107,9 @@ pub(crate) struct TuneReport {
 
 impl TuneReport {
     pub(super) fn new(score: Score, found: Chosen, fit: Option<FitReport>, run: &Run, selected: &Selected) -> Self {
-        let Chosen { tuned, fit: winner, metric, form, contenders, test, work, history, .. } = found;
+        let Chosen {
+            tuned, fit: winner, metric, form, select, rarer, contenders, test, at_random, work, history, ..
+        } = found;
         let fit = fit.map(|mut fit| {
             // the fit took the metric of the search as a given one, and knows nothing of its folds
             if let (Some(metric), Some(report), Some(spread)) = (&metric, &mut fit.fit.metric, &tuned.spread) {
@@ -129,6 +146,11 @@ impl TuneReport {
             scale: tuned.scaling.to_string(),
             learned: tuned.learned,
             folds: tuned.folds.to_string(),
+            alike: tuned.alike,
+            at_random,
+            select,
+            rarer,
+            classes: tuned.classes,
             rows,
             contenders,
             test: test.map(|(apart, _)| apart),
@@ -170,17 +192,17 @@ impl TuneReport {
 
     /// The solvers that were tried, with their mean error and its spread over folds.
     fn leaderboard(&self) -> Option<Table> {
-        if self.contenders.len() < 2 {
+        let mut order: Vec<&ContenderReport> = self.contenders.iter().filter(|found| found.was_tried()).collect();
+        if order.len() < 2 {
             return None;
         }
         let headings =
-            [("solver", Align::Left), ("kernel", Align::Left), ("error", Align::Right), ("+-", Align::Right)];
+            [("solver", Align::Left), ("kernel", Align::Left), (self.measure(), Align::Right), ("+-", Align::Right)];
         let mut table = Table::new(headings.into_iter().chain([("folds", Align::Right), ("", Align::Left)]));
-        let mut order: Vec<&ContenderReport> = self.contenders.iter().collect();
         let mean = |contender: &ContenderReport| contender.mean.unwrap_or(f64::INFINITY);
         order.sort_by(|a, b| b.errors.len().cmp(&a.errors.len()).then(mean(a).total_cmp(&mean(b))));
         for found in order {
-            let shown = |error: Option<f64>| error.map_or("–".to_string(), |error| number(error, 3));
+            let shown = |error: Option<f64>| error.map_or(String::new(), |error| number(error, 3));
             let mark = if found.chosen { "*" } else { found.problem.as_deref().unwrap_or("") };
             let kernel = candidate(&found.kernel, &found.metric, &self.scale);
             let folds = found.errors.len().to_string();
@@ -189,16 +211,95 @@ impl TuneReport {
         Some(table)
     }
 
-    /// The error on rows that no choice saw, in words.
+    /// The name of what solvers were compared by.
+    fn measure(&self) -> &'static str {
+        match (self.select, self.classes) {
+            (Select::Error, 0) => "mse",
+            (Select::Error, _) => "wrong",
+            (Select::Auc, _) => "1 - auc",
+            (Select::LogLoss, _) => "log-loss",
+            (Select::Brier, _) => "brier",
+        }
+    }
+
+    /// An error on rows that were kept apart, in words.
+    fn errors(&self, apart: &Apart) -> String {
+        let mut told = vec![match (self.classes, apart.r2) {
+            (0, Some(r2)) => format!("mse {}, r2 {r2:.4}", number(apart.error, 4)),
+            (0, None) => format!("mse {}", number(apart.error, 4)),
+            _ => format!("{} wrong", percent(apart.error)),
+        }];
+        let more = [("auc", apart.auc), ("average precision", apart.average_precision), ("log-loss", apart.log_loss)];
+        told.extend(more.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", number(value?, 4)))));
+        told.join(", ")
+    }
+
+    /// The error on held-out rows, in words.
     fn apart(&self) -> Option<String> {
-        let Apart { learned_from, rows, error, r2 } = self.test.as_ref()?;
-        let classes = self.fit.as_ref().is_some_and(|fit| fit.fit.classes.is_some());
-        let error = match (classes, r2) {
-            (true, _) => format!("{} wrong", percent(*error)),
-            (false, Some(r2)) => format!("mse {}, r2 {r2:.4}", number(*error, 4)),
-            (false, None) => format!("error {}", number(*error, 4)),
+        let apart = self.test.as_ref()?;
+        let (rows, others) = (count(apart.rows), count(apart.learned_from));
+        Some(format!("{} ({rows} rows of the sample; learned from the other {others})", self.errors(apart)))
+    }
+
+    /// What decided: the folds, and the measure of the solvers; why, and what else there is.
+    fn decided(&self) -> Vec<(&'static str, String)> {
+        let folds = match (self.alike, self.folds.parse::<usize>()) {
+            (Some(correlation), _) => format!(
+                "{} (blocks of rows), as rows that follow each other have like targets (correlation {correlation:.2})",
+                self.folds
+            ),
+            (None, Ok(folds)) => format!("{folds} of rows at random"),
+            (None, Err(_)) => self.folds.clone(),
         };
-        Some(format!("{error} on {} rows that no choice saw, learned from {}", count(*rows), count(*learned_from)))
+        let mut facts = vec![("folds", folds)];
+        facts.extend(self.at_random.as_ref().map(|found| {
+            let errors = self.errors(found);
+            (
+                "at random",
+                format!("{errors} for the model that was chosen; --folds 5 takes rows at random for all choices"),
+            )
+        }));
+        facts.extend(self.rarer.map(|share| {
+            let (by, share) = (self.select, percent(share));
+            (
+                "solvers",
+                format!(
+                    "compared by {by}: to name the rarer class never is {share} wrong; --measure error counts wrong rows"
+                ),
+            )
+        }));
+        facts
+    }
+
+    /// The title of the grid of kernels.
+    fn compared(&self) -> String {
+        let what = match self.score {
+            Score::Cv => "least cross-validated mse",
+            Score::Gcv => "least generalised cross-validation",
+            Score::Alignment => "largest centred alignment with the target",
+        };
+        format!("{what} of each kernel over ranks and lambdas, on growing samples")
+    }
+
+    /// The page of `--report`: what decided, the kernels, the solvers, and the fit.
+    pub(super) fn page(&self) -> Page {
+        let facts = self.decided().into_iter().chain(self.apart().map(|apart| ("on held-out rows", apart)));
+        let mut sections = vec![Section::new("Choice", page::facts(facts))];
+        let kernels = |grid: &Grid| page::grid(grid) + &page::note(&format!("The {}.", self.compared()));
+        sections.extend(self.grid().map(|grid| Section::new("Kernels", kernels(&grid))));
+        let note = || page::note(&format!("The {} of each solver on folds of the sample (* chosen).", self.measure()));
+        sections.extend(
+            self.leaderboard().map(|table| Section::new("Solvers", page::table(&table.head, &table.rows) + &note())),
+        );
+        let fit = self.fit.as_ref().map(FitReport::page).unwrap_or_default();
+        sections.extend(fit.sections);
+        Page {
+            title: format!("{} chosen", self.solver),
+            subtitle: fit.subtitle,
+            style: fit.style,
+            sections,
+            data: serde_json::to_value(self).unwrap_or_default(),
+        }
     }
 }
 
@@ -206,27 +307,25 @@ impl TuneReport {
 fn candidate(kernel: &str, metric: &str, scale: &str) -> String {
     let metric = if metric == "none" { String::new() } else { format!(", {metric} metric") };
     let scale = if scale == Scaling::default().to_string() { String::new() } else { format!(", {scale}") };
-    format!("{kernel}{metric}{scale}")
+    format!("{}{metric}{scale}", rounded(kernel))
 }
 
 impl fmt::Display for TuneReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.score {
-            Score::Cv => "least cross-validated mse",
-            Score::Gcv => "least generalised cross-validation",
-            Score::Alignment => "largest centred alignment with the target",
-        };
+        if self.score != Score::Alignment {
+            writeln!(f, "{}", table::facts(self.decided()))?;
+        }
         if let Some(grid) = self.grid() {
-            writeln!(f, "{what} of each kernel over ranks and lambdas, on growing samples (* chosen)\n\n{grid}")?;
+            writeln!(f, "{} (* chosen)\n\n{grid}", self.compared())?;
         }
         if let Some(table) = self.leaderboard() {
-            writeln!(f, "mean error of each solver on folds of the sample (* chosen)\n\n{table}")?;
+            writeln!(f, "{} of each solver on folds of the sample (* chosen)\n\n{table}", self.measure())?;
         }
         if let Some(apart) = self.apart() {
-            writeln!(f, "fitted on the sample: {apart}\n")?;
+            writeln!(f, "on held-out rows: {apart}\n")?;
         }
         if let Some(repeat) = &self.repeat {
-            writeln!(f, "{repeat} in the place of --time gives the same model on any machine\n")?;
+            writeln!(f, "the same model on any machine: {repeat} in place of --time\n")?;
         }
         if let Some(fit) = &self.fit {
             return write!(f, "{fit}");

@@ -112,8 +112,8 @@ fn typos_are_answered_with_the_nearest_and_exit_2() {
     for (line, near) in [
         ("genrate smile --rows 10 -o a.npy", "'generate'"),
         ("generate smil --rows 10 -o a.npy", "'smile'"),
-        ("generate smile --row 10 -o a.npy", "'--rows'"),
-        ("fit ridge a.parquet --target y --kernal linear() -o m", "'--kernel'"),
+        ("generate smile --row 10 -o a.npy", "did you mean --rows?"),
+        ("fit ridge a.parquet --target y --kernal linear() -o m", "did you mean --kernel?"),
     ] {
         fails(folder.path(), line, 2);
         assert!(stderr(&kmill(folder.path(), &words(line))).contains(near), "{line}");

@@ -96,7 +96,7 @@ fn every_output_has_the_same_numbers() {
                 let chart = &page[start..start + page[start..].find("</svg>").unwrap()];
                 let series = &chart[chart.find(&format!("data-name=\"{method}\"")).unwrap()..];
                 assert!(series.contains(&format!("data-x=\"{:e}\" data-y=\"{median:e}\"", rank as f64)), "{series}");
-                let shown = kmill::table::number(median, 3);
+                let shown = kmill::table::number(median, 4);
                 assert!(terminal.contains(&format!("  {shown}")), "{metric} {method} {rank}: {shown} in {terminal}");
             }
         }
@@ -120,7 +120,7 @@ fn the_test_error_is_that_of_fit_and_evaluate() {
             at,
             &format!(
                 "fit ridge t.csv --target y --where fold!=0 --kernel gaussian(sigma=3) --map {map} --rank 60 \
-            --seed 4 --lambda 1e-5 --precision f64 -o m -q"
+            --seed 4 --lambda 1e-5 --precision f64 --no-clip -o m -q"
             ),
         );
         let score = ok(at, "evaluate m t.csv --where fold==0 --json -q");
@@ -148,7 +148,8 @@ fn classes_are_tested_by_the_share_of_wrong_ones() {
     ok(
         at,
         &format!(
-            "fit ridge t.parquet {line} --where x0<=1 --features x0,x1 --landmarks uniform --candidates all --rank 50 -o m"
+            "fit ridge t.parquet {line} --where x0<=1 --features x0,x1 --landmarks uniform --candidates all --rank 50 -o m \
+        --no-clip"
         ),
     );
     let score = ok(at, "evaluate m t.parquet --where x0>1 --json -q");
@@ -255,4 +256,24 @@ fn what_cannot_be_compared_is_refused_with_a_remedy() {
     let features: Vec<u64> =
         report["rows"].as_array().unwrap().iter().map(|row| row["features"].as_u64().unwrap()).collect();
     assert!(features[0] <= 400 && features[1] <= 500 && features[0] <= features[1], "{features:?}");
+}
+
+#[test]
+fn a_line_that_lies_under_another_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate moons --rows 300 -o t.parquet -q");
+    // the same eigenvectors, computed in two ways
+    let methods = "uniform,eigen(oversampling=1),randomised(oversampling=1)";
+    ok(
+        at,
+        &format!(
+            "curve t.parquet --features x* --methods {methods} --ranks 5..20 --repeats 1 -o c.html -o c.svg -q --json"
+        ),
+    );
+    for file in ["c.html", "c.svg"] {
+        let text = std::fs::read_to_string(at.join(file)).unwrap();
+        assert!(text.contains("eigen(oversampling=1) lies under randomised(oversampling=1)<"), "{file}: {text}");
+        assert!(!text.contains("uniform lies under"), "{file}");
+    }
 }

@@ -262,3 +262,15 @@ fn a_first_model_is_made_as_the_page_says() {
 fn the_five_tasks_are_done_as_the_page_says() {
     run("tasks.md");
 }
+
+#[test]
+#[cfg(unix)]
+fn groups_and_components_come_to_pictures_as_the_page_says() {
+    run("groups.md");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_bad_result_is_looked_into_as_the_page_says() {
+    run("bad-results.md");
+}

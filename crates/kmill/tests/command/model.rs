@@ -30,6 +30,7 @@ fn card(targets: &[&str], classes: Vec<Label>) -> Card {
         seed: 0,
         landmarks: Some("uniform".to_string()),
         asinh: false,
+        ranges: Vec::new(),
         options: serde_json::json!({"scale": "standard"}),
     }
 }

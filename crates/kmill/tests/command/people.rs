@@ -54,6 +54,11 @@ fn words_of_other_programs_are_answered_with_ours() {
     let folder = tempfile::tempdir().unwrap();
     for (typed, answer) in [
         ("fit ridge t.csv --target y -o m --gamma 1", "--kernel 'gaussian(sigma=2)'"),
+        ("evaluate m t.csv --reprot page.html", "error: kmill evaluate has no option --reprot; did you mean --report?"),
+        (
+            "predict m t.csv -o p.csv --report page.html",
+            "kmill predict has no option --report; see kmill predict --help\n",
+        ),
         ("fit ridge t.csv --target y -o m --alpha 1", "alpha is lambda * n"),
         ("fit ridge t.csv --target y -o m --cv=5", "--folds 5"),
         ("fit kpca t.csv -o m --n_components 5", "--components 10"),
@@ -137,7 +142,7 @@ fn features_are_named_and_strange_ones_are_pointed_at() {
     let at = folder.path();
     cities(at);
     let (_, report, said) = kmill(at, "fit ridge t.csv --target y --rank 10 --lambda 1e-6 -o m --json");
-    assert!(said.contains("features: id, fold, city: 3 values, a, b, strange, … (9); left out: y (target)"), "{said}");
+    assert!(said.contains("features: id, fold, city (3 values), a, b, strange, … (9); left out: y (target)"), "{said}");
     let warned = |column: &str| said.lines().find(|line| line.starts_with(&format!("warning: column {column} ")));
     assert!(
         warned("id").is_some_and(|line| line.contains("identifier") && line.contains("--features '*,!id'")),
@@ -149,7 +154,7 @@ fn features_are_named_and_strange_ones_are_pointed_at() {
     // what was said is what to do
     let (_, report, said) =
         kmill(at, "fit ridge t.csv --target y --features *,!id,!fold,!strange --rank 10 --lambda 1e-6 -o m --json");
-    assert!(said.contains("features: city: 3 values, a, b, high (6)") && !said.contains("warning: column"), "{said}");
+    assert!(said.contains("features: city (3 values), a, b, high (6)") && !said.contains("warning: column"), "{said}");
     assert!(said.contains("id, fold, strange (left out by --features)"), "{said}");
     assert_eq!(report["features"], 6);
     // a column that is named is meant
@@ -214,7 +219,7 @@ fn the_strangest_rows_come_first_and_labels_score_them() {
     order.sort_by(|a, b| scores[*a].total_cmp(&scores[*b]).then(a.cmp(b)));
     let top = read("top.csv");
     let rows: Vec<Vec<&str>> = top.lines().map(|row| row.split(',').collect()).collect();
-    assert_eq!(rows[0], ["id", "strange", "row", "score"]);
+    assert_eq!(rows[0], ["id", "strange", "row", "score", "reasons"]);
     assert_eq!(rows.len(), 11);
     for (row, expected) in rows[1..].iter().zip(&order) {
         assert_eq!((row[0], row[1], row[2].parse().unwrap()), (ids[*expected].as_str(), "1", *expected));
@@ -271,4 +276,125 @@ fn help_is_there_for_solvers_shells_and_readers_of_manuals() {
     text(at, "man .");
     let page = std::fs::read_to_string(at.join("kmill-fit.1")).unwrap();
     assert!(page.contains("\\-\\-kernel") && at.join("kmill.1").exists() && at.join("kmill-predict.1").exists());
+}
+
+#[test]
+fn what_a_column_counts_is_told_of_the_whole_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    cities(at);
+    let line = "fit ridge t.csv --target y --features city,a,b --rank 30 --lambda 1e-6 --importance -o m";
+    let json = ok(at, &format!("{line} --json -q"));
+    let slopes = json["importance"].as_array().unwrap();
+    let of = |start: &str| {
+        let own = slopes.iter().filter(|slope| slope[0].as_str().unwrap().starts_with(start));
+        own.map(|slope| slope[1].as_f64().unwrap().powi(2)).sum::<f64>().sqrt()
+    };
+    let said = text(at, line);
+    let told = |name: &str| {
+        let line = said
+            .lines()
+            .find(|line| line.trim_start().starts_with(&format!("{name} ")))
+            .unwrap_or_else(|| panic!("{said}"));
+        line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap()
+    };
+    for (name, all) in [("city", "city="), ("a", "a"), ("b", "b")] {
+        assert!((told(name) / of(all) - 1.0).abs() < 1e-3, "{name}: {said}");
+    }
+    assert!(!said.contains("city="), "{said}");
+}
+
+#[test]
+fn a_strange_row_has_its_reasons() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    // flow follows load; one row has the flow of another load, one is far away in two columns
+    let (mut text, n) = ("id,load,flow,temp\n".to_string(), 400);
+    for i in 0..n {
+        let place = |step: usize| ((i * step) % 401) as f64 / 200.5 - 1.0;
+        let load = 60.0 + 10.0 * place(83);
+        let (flow, temp) = match i {
+            120 => (load + 25.0, 20.0),
+            300 => (1e5, -1e5),
+            _ => (0.5 * load + place(197), 20.0 + place(311)),
+        };
+        text += &format!("{i},{load},{flow},{temp}\n");
+    }
+    std::fs::write(at.join("t.csv"), text).unwrap();
+    let features = "--features load,flow,temp --rank 60";
+    let where_usual = "--rows ..120";
+    for fit in [
+        "oneclass",
+        "mean",
+        "mean --kernel laplacian() --map fourier",
+        "kpca --novelty --components 3 --kernel matern()",
+    ] {
+        ok(
+            at,
+            &format!(
+                "fit {} t.csv {features} {where_usual} {} -o m -q --json",
+                fit.split(' ').next().unwrap(),
+                fit.split_once(' ').map_or("", |(_, rest)| rest)
+            ),
+        );
+        let report = ok(at, "predict m t.csv --top 2 --keep id -o top.csv -q --json");
+        let strange = report["strange"].as_array().unwrap();
+        let rows: Vec<u64> = strange.iter().map(|row| row["row"].as_u64().unwrap()).collect();
+        assert!(rows == [300, 120] || rows == [120, 300], "{fit}: {report}");
+        let reasons =
+            |row: u64| strange.iter().find(|s| s["row"] == row).unwrap()["reasons"].as_array().unwrap().clone();
+        let first = &reasons(120)[0];
+        assert_eq!(first["feature"], "flow", "{fit}: {first}");
+        let (value, expected) = (first["value"].as_f64().unwrap(), first["expected"].as_f64().unwrap());
+        assert!(((value - 25.0) / 2.0 - expected).abs() < 4.0, "{fit}: {first}");
+        let mut far: Vec<String> = reasons(300).iter().map(|r| r["feature"].as_str().unwrap().to_string()).collect();
+        far.sort();
+        assert_eq!(far[..2], ["flow", "temp"], "{fit}: {report}");
+        let written = std::fs::read_to_string(at.join("top.csv")).unwrap();
+        assert!(
+            written.starts_with("id,row,") && written.contains(",reasons\n") && written.contains("flow"),
+            "{written}"
+        );
+    }
+    // no change of one column to a value that the table has gives a higher score than the reason does
+    ok(at, &format!("fit oneclass t.csv {features} {where_usual} -o m -q --json"));
+    let report = ok(at, "predict m t.csv --rows 100..140 --top 1 -o top.parquet -q --json");
+    let first = &report["strange"][0]["reasons"][0];
+    let rows: Vec<Vec<f64>> = std::fs::read_to_string(at.join("t.csv"))
+        .unwrap()
+        .lines()
+        .skip(1)
+        .map(|row| row.split(',').map(|v| v.parse().unwrap()).collect())
+        .collect();
+    let mut changed = "load,flow,temp\n".to_string();
+    let mut line = |row: &[f64]| changed += &format!("{},{},{}\n", row[0], row[1], row[2]);
+    let mut own = rows[120][1..].to_vec();
+    own[1] = first["expected"].as_f64().unwrap();
+    line(&own);
+    for other in rows.iter().take(100) {
+        for j in 0..3 {
+            let mut row = rows[120][1..].to_vec();
+            row[j] = other[1 + j];
+            line(&row);
+        }
+    }
+    std::fs::write(at.join("c.csv"), changed).unwrap();
+    ok(at, "predict m c.csv -o c.out.csv -q --json");
+    let scores: Vec<f64> =
+        std::fs::read_to_string(at.join("c.out.csv")).unwrap().lines().skip(1).map(|v| v.parse().unwrap()).collect();
+    let best = scores[1..].iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b));
+    // 32 values for each column are tried, of 60 landmarks
+    assert!(scores[0] > best - 0.02 * (best - report["strange"][0]["score"].as_f64().unwrap()), "{} {best}", scores[0]);
+    ok(at, "predict m t.csv --top 3 -o top.npy -q --json");
+    let (code, _, said) = kmill(at, "predict m t.csv --keep id,load --top 0 -o no.csv");
+    assert!(code != 0 && said.contains("--top"), "{said}");
+}
+
+#[test]
+fn the_demo_ends_without_a_warning_and_finds_what_the_noise_leaves() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, report, said) = kmill(folder.path(), "demo --json");
+    assert!(code == 0 && !said.contains("warning"), "{said}");
+    let mse = report["evaluate"]["mse"].as_f64().unwrap();
+    assert!((0.95..1.05).contains(&mse), "the noise has variance 1: {mse}");
 }

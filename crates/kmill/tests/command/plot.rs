@@ -155,3 +155,110 @@ fn the_border_of_novelty_is_a_line() {
     assert_eq!(svg.matches("class=\"border\"").count(), 1, "{svg}");
     assert!(svg.contains(">oneclass: score over x1 against x0</text>"), "{svg}");
 }
+
+/// Three groups of rows, far from each other in four columns, each with its name and a number of its own.
+fn groups(at: &std::path::Path) {
+    let row = |i: usize| {
+        let (k, u) = (i % 3, |n: usize| (i * n % 101) as f64 / 101.0);
+        let centre = [(0.0, 0.0), (6.0, 0.0), (0.0, 6.0)][k];
+        format!(
+            "{},{},{},{},kind{k},{}\n",
+            centre.0 + u(37),
+            centre.1 + u(53),
+            centre.0 + u(7),
+            u(11),
+            0.5 + 1.25 * i as f64
+        )
+    };
+    std::fs::write(at.join("t.csv"), format!("a,b,c,d,kind,size\n{}", (0..300).map(row).collect::<String>())).unwrap();
+}
+
+/// The rows of a picture by the class of their colour.
+fn rows(svg: &str, colour: &str) -> usize {
+    svg.matches(&format!("<circle class=\"row {colour}\"")).count()
+}
+
+#[test]
+fn groups_are_the_colours_of_the_rows_and_predictions_are_drawn_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    groups(at);
+    let picture = |line: &str| {
+        let report = ok(at, &format!("{line} -o p.svg -q --json"));
+        (report, std::fs::read_to_string(at.join("p.svg")).unwrap())
+    };
+    ok(at, "fit kmeans t.csv --features a,b,c,d --clusters 3 --starts 5 --rank 50 -o four -q --json");
+    let (report, svg) = picture("plot four t.csv --x a --y b");
+    assert_eq!((&report["drawn"], &report["rows"]), (&300.into(), &300.into()));
+    // all four columns decide the group, and no plane through a mean is shaded
+    assert!((0..3).all(|k| rows(&svg, &format!("c{k}")) == 100) && !svg.contains("class=\"region"), "{svg}");
+    assert!(
+        (0..3).all(|k| svg.contains(&format!(">group {k}</text>")))
+            && svg.contains("b against a, coloured by groups of kmeans")
+    );
+    // with two columns the plane has regions, with names and lines between them
+    ok(at, "fit kmeans t.csv --features a,b --clusters 3 --starts 5 --rank 50 -o two -q --json");
+    let (_, svg) = picture("plot two t.csv");
+    assert!(
+        (0..3).all(|k| svg.contains(&format!("class=\"region c{k}\"")) && rows(&svg, &format!("c{k}")) == 100),
+        "{svg}"
+    );
+    assert!(
+        (0..3).all(|k| svg.matches(&format!(">group {k}</text>")).count() == 2) && svg.contains("class=\"contour\"")
+    );
+    // a table of predictions: the same colours without the model
+    ok(at, "predict four t.csv --keep * -o g.csv -q --json");
+    let (report, svg) = picture("plot g.csv");
+    assert_eq!((&report["x"], &report["y"]), (&"a".into(), &"b".into()));
+    assert!(
+        (0..3).all(|k| rows(&svg, &format!("c{k}")) == 100) && svg.contains("b against a, coloured by prediction"),
+        "{svg}"
+    );
+    // text has its values as names, a number is shades, and a colour may be left out
+    let (_, svg) = picture("plot g.csv --x c --y d --colour kind");
+    assert!(
+        svg.contains(">kind0</text>") && rows(&svg, "c2") == 100 && svg.contains("d against c, coloured by kind"),
+        "{svg}"
+    );
+    let (_, svg) = picture("plot g.csv --x c --y d --color size");
+    assert!(rows(&svg, "v0") >= 20 && rows(&svg, "v11") >= 20 && svg.contains("class=\"key v11\""), "{svg}");
+    let (_, svg) = picture("plot t.csv");
+    assert!(svg.contains(">b against a</text>") && rows(&svg, "c0") == 0, "{svg}");
+    for (line, why) in [
+        ("plot g.csv --colour kinds -o p.svg", "did you mean \"kind\"?"),
+        ("plot g.csv --x kind --y a -o p.svg", "--x kind: its column holds no numbers; name a column of numbers"),
+        ("plot four -o p.svg", "name the table behind the model"),
+        ("plot two t.csv --colour kind -o p.svg", "kmill predict --keep"),
+        ("plot missing.csv -o p.svg", "no such file"),
+    ] {
+        let (code, _, text) = kmill(at, line);
+        assert!(code == 1 && text.contains(why) && text.lines().count() == 1, "{line}: {text}");
+    }
+}
+
+#[test]
+fn two_components_are_drawn_against_each_other_in_the_colours_of_a_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    groups(at);
+    ok(at, "fit kpca t.csv --features a,b,c,d --components 3 --rank 50 -o k -q --json");
+    let report = ok(at, "plot k t.csv --colour kind -o k.svg -q --json");
+    assert_eq!(
+        (&report["x"], &report["y"], &report["drawn"]),
+        (&"component_0".into(), &"component_1".into(), &300.into())
+    );
+    let svg = std::fs::read_to_string(at.join("k.svg")).unwrap();
+    assert!((0..3).all(|k| rows(&svg, &format!("c{k}")) == 100) && svg.contains(">kind2</text>"), "{svg}");
+    assert!(svg.contains("component_1 against component_0, coloured by kind"), "{svg}");
+    // predictions have the same picture, row by row
+    ok(at, "predict k t.csv --keep kind -o k.csv -q --json");
+    ok(at, "plot k.csv --colour kind -o p.svg -q --json");
+    let places = |svg: &str| {
+        svg.split("<circle").skip(1).map(|rest| rest.split('>').next().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(places(&svg), places(&std::fs::read_to_string(at.join("p.svg")).unwrap()));
+    ok(at, "plot k t.csv --x component_2 --y component_0 -o q.svg -q --json");
+    assert!(std::fs::read_to_string(at.join("q.svg")).unwrap().contains("component_0 against component_2"));
+    ok(at, "plot k t.csv --x a --y b --component 2 -o s.svg -q --json");
+    assert!(std::fs::read_to_string(at.join("s.svg")).unwrap().contains("shade h11"));
+}

@@ -130,3 +130,76 @@ fn a_sum_of_kernels_is_learned_from_the_target() {
     let (code, _, _) = kmill(at, &format!("fit ridge t.csv --target y {kernels} --kernel linear() -o refused"));
     assert_eq!(code, 2);
 }
+
+#[test]
+fn classes_have_their_scores_and_a_cost_has_its_threshold() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate moons --rows 900 -o t.csv -q");
+    ok(at, "fit logistic t.csv --target y --rows ..600 --rank 20 --lambda 1e-1 -o m --json");
+    ok(at, "predict m t.csv --probabilities --keep y -o p.csv --json");
+    let (_, rows) = csv(&at.join("p.csv"));
+    // y, prediction, probability of 0, of 1
+    for (positive, class) in [("1", 1usize), ("0", 0)] {
+        let report = ok(at, &format!("evaluate m t.csv --positive {positive} --cost 1:7 --json --report page.html"));
+        let truth = |row: &Vec<f64>| row[0] == class as f64;
+        let count = |of: &dyn Fn(&Vec<f64>) -> bool| rows.iter().filter(|row| of(row)).count() as f64;
+        for own in 0..2 {
+            let right = count(&|row| row[0] == own as f64 && row[1] == own as f64);
+            let (named, all) = (count(&|row| row[1] == own as f64), count(&|row| row[0] == own as f64));
+            let found = &report["by_class"][own];
+            let (precision, recall) = (right / named, right / all);
+            for (name, expected) in
+                [("precision", precision), ("recall", recall), ("f1", 2.0 / (1.0 / precision + 1.0 / recall))]
+            {
+                assert!((found[name].as_f64().unwrap() - expected).abs() < 1e-12, "{name} {expected}: {found}");
+            }
+        }
+        assert_eq!((&report["f1"], &report["positive"]), (&report["by_class"][class]["f1"], &(class as i64).into()));
+        let paid = |threshold: f64| {
+            let alarms = count(&|row| row[2 + class] > threshold && !truth(row));
+            (alarms, count(&|row| row[2 + class] <= threshold && truth(row)))
+        };
+        let cost = |threshold: f64| (paid(threshold).0 + 7.0 * paid(threshold).1) / rows.len() as f64;
+        let least = rows.iter().map(|row| cost(row[2 + class])).chain([cost(-1.0)]).fold(f64::INFINITY, f64::min);
+        let (found, best) = (&report["cost"], report["cost"]["best"]["threshold"].as_f64().unwrap());
+        assert!(
+            (found["least"].as_f64().unwrap() - least).abs() < 1e-12 && (cost(best) - least).abs() < 1e-12,
+            "{found}"
+        );
+        assert!((found["now"].as_f64().unwrap() - cost(0.5)).abs() < 1e-12 && cost(0.5) > least, "{found}");
+        assert_eq!(found["best"]["false_alarms"].as_f64().unwrap(), paid(best).0);
+        // the threshold does what it says, in evaluate and in predict
+        let with = format!("m t.csv --positive {positive} --threshold {best}");
+        let decided = ok(at, &format!("evaluate {with} --json"));
+        let confused = |a: usize, b: usize| decided["confusion"][a][b].as_f64().unwrap();
+        assert_eq!((confused(1 - class, class), confused(class, 1 - class)), paid(best), "{decided}");
+        ok(at, &format!("predict {with} -o d.csv --json"));
+        let (_, labels) = csv(&at.join("d.csv"));
+        let wrong = labels.iter().zip(&rows).filter(|(label, row)| label[0] != row[0]).count() as f64;
+        assert_eq!(wrong, paid(best).0 + paid(best).1);
+        let page = std::fs::read_to_string(at.join("page.html")).unwrap();
+        assert!(page.contains("Squares are thresholds: 0.500") && page.contains("data-name=\"thresholds\""));
+        let areas = [&report["average_precision"], &report["auc"]].map(|area| area.as_f64().unwrap());
+        let precision_at = |row: &&Vec<f64>| {
+            let above = |other: &Vec<f64>| other[2 + class] >= row[2 + class];
+            count(&|other| above(other) && truth(other)) / count(&above)
+        };
+        let own: Vec<f64> = rows.iter().filter(|row| truth(row)).map(|row| precision_at(&row)).collect();
+        assert!((areas[0] - own.iter().sum::<f64>() / own.len() as f64).abs() < 1e-9 && areas[1] > 0.9, "{areas:?}");
+    }
+    for (option, told) in
+        [("--positive 2", "the classes are 0 and 1"), ("--cost 1", "such as 1:20"), ("--cost 1:-2", "such as 1:20")]
+    {
+        let (code, _, stderr) = kmill(at, &format!("evaluate m t.csv {option}"));
+        assert!(code != 0 && stderr.contains(told), "{option}: {stderr}");
+    }
+    // a penalty is chosen by rows held out, and their error is told
+    let report = ok(at, "fit logistic t.csv --target y --rows ..600 --rank 50 -o c --json");
+    let figure = |name: &str| report["figures"].as_array().map(|all| all.iter().find(|f| f["name"] == name).cloned());
+    let at_each = figure("held-out log-loss at each").flatten().unwrap();
+    let (losses, lambda) = (at_each["values"].as_array().unwrap(), report["lambda"].as_f64().unwrap());
+    let least = (0..4).min_by(|a, b| losses[*a].as_f64().unwrap().total_cmp(&losses[*b].as_f64().unwrap())).unwrap();
+    assert!((lambda / [1e-3, 1e-4, 1e-5, 1e-6][least] - 1.0).abs() < 1e-12, "{report}");
+    assert!(figure("held-out error").flatten().unwrap()["values"][0].as_f64().unwrap() < 0.1, "{report}");
+}

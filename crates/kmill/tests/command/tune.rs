@@ -310,3 +310,85 @@ fn a_search_that_is_killed_goes_on() {
     }
     assert_eq!(whole, resumed);
 }
+
+/// A table whose class `yes` is a rare, bent region with a ragged border.
+fn rare(path: &Path, rows: usize) {
+    let mut text = "x0,x1,c\n".to_string();
+    for i in 0..rows {
+        let place = |step: usize| ((i * step) % 1009) as f64 / 504.5 - 1.0;
+        let (a, b, noise) = (place(389), place(661), place(827));
+        let class = if (3.0 * a).sin() * b + 0.1 * noise > 0.7 { "yes" } else { "no" };
+        text += &format!("{a},{b},{class}\n");
+    }
+    std::fs::write(path, text).unwrap();
+}
+
+#[test]
+fn a_rare_class_is_compared_by_its_probabilities() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    rare(&at.join("t.csv"), 1500);
+    let line = "tune any t.csv --target c --kernels gaussian() --rank 60 --rows ..1000 --json -o";
+    let report = ok(at, &format!("{line} m.safetensors --report page.html"));
+    let contenders = report["contenders"].as_array().unwrap();
+    let first = &contenders[0];
+    assert_eq!((&report["select"], &first["metric"]), (&"log-loss".into(), &"none".into()), "{report}");
+    assert!(first["solver"].as_str().unwrap().starts_with("logistic"), "{first}");
+    assert!(contenders.iter().all(|contender| !contender["solver"].as_str().unwrap().starts_with("ridge")));
+    let share = report["rarer"].as_f64().unwrap();
+    assert!((0.03..0.1).contains(&share), "{share}");
+    // what was compared is the log-loss of the rows kept apart too, and the model has probabilities
+    let test = &report["test"];
+    assert!(test["log_loss"].as_f64().unwrap() < 0.2 && test["auc"].as_f64().unwrap() > 0.95, "{test}");
+    let score = ok(at, "evaluate m.safetensors t.csv --rows 1000.. --json");
+    assert!(score["auc"].as_f64().unwrap() > 0.95 && score["log_loss"].as_f64().unwrap() < 0.2, "{score}");
+    let page = std::fs::read_to_string(at.join("page.html")).unwrap();
+    assert!([">Solvers</h2>", "never is", ">Result</h2>"].iter().all(|part| page.contains(part)), "{page}");
+    let by_auc = ok(at, &format!("{line} a.json --measure auc"));
+    assert!(
+        by_auc["rarer"].is_null() && by_auc["contenders"].as_array().unwrap().iter().any(|c| c["solver"] == "ridge")
+    );
+    let named = ok(at, &format!("{} l.json --measure log-loss", line.replace("any", "logistic")));
+    assert_eq!((&named["select"], &named["rarer"]), (&"log-loss".into(), &serde_json::Value::Null), "{named}");
+    refused(at, &line.replace("any", "svm").replace("--json -o", "--measure brier -o refused"), 1, "no probabilities");
+    refused(at, "tune ridge t.csv --target x0 --measure auc -o refused", 1, "the target is a quantity");
+    refused(at, &format!("{line} refused --report refused.json"), 1, "--report");
+    // what was not run has no line
+    let short = format!("{} w.json --work 1,2", line.replace(" --json", ""));
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kmill"));
+    let ran = command.current_dir(at).args(short.split_whitespace()).output().unwrap();
+    let told = String::from_utf8(ran.stdout).unwrap();
+    let kept: serde_json::Value = serde_json::from_slice(&std::fs::read(at.join("w.json")).unwrap()).unwrap();
+    let tried = |all: &[serde_json::Value]| all.iter().filter(|one| one["errors"] != serde_json::json!([])).count();
+    let all = kept["contenders"].as_array().unwrap();
+    let lines = told.lines().filter(|line| line.starts_with("  logistic") || line.starts_with("  svm"));
+    assert!(lines.count() == tried(all) && tried(all) < all.len(), "{told}");
+}
+
+#[test]
+fn the_report_says_which_folds_decided_and_what_others_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    // a row is told by its neighbours, and not by what comes long before
+    let (mut text, mut y, mut state) = ("t,y\n".to_string(), 0.0, 7u64);
+    for i in 0..1200 {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        y = 0.98 * y + (state >> 40) as f64 / (1u64 << 23) as f64 - 1.0;
+        text += &format!("{i},{y}\n");
+    }
+    std::fs::write(at.join("t.csv"), text).unwrap();
+    let line = "tune ridge t.csv --target y --metric none --factors 0.01,0.1 --rank 100 -o s.json";
+    let report = ok(at, &format!("{line} --json"));
+    assert_eq!(report["folds"], "blocks:6", "{report}");
+    assert!(report["alike"].as_f64().unwrap() > 0.9, "{report}");
+    let (apart, random) = (&report["test"]["error"], &report["at_random"]["error"]);
+    assert!(random.as_f64().unwrap() < 0.3 * apart.as_f64().unwrap(), "{apart} {random}");
+    let output =
+        std::process::Command::new(env!("CARGO_BIN_EXE_kmill")).current_dir(at).args(line.split_whitespace()).output();
+    let told = String::from_utf8(output.unwrap().stdout).unwrap();
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(lines[0].contains("blocks:6") && lines[0].contains("(correlation 0.9"), "{told}");
+    assert!(lines[1].contains("r2 ") && lines[1].contains("--folds 5"), "{told}");
+    let forced = ok(at, &format!("{line} --folds 5 --json"));
+    assert!(forced["folds"] == "5" && forced["at_random"].is_null() && forced["alike"].is_null(), "{forced}");
+}

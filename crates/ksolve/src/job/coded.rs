@@ -6,7 +6,8 @@ use crate::request::Stages;
 use kstore::budget::Term;
 use kstore::encoding::{ColumnSearch, FoundColumns};
 use kstore::pass::lanes::{self, Lane};
-use kstore::{Merge, Selected, TILE_TEXT, TextLimit, Workers};
+use kstore::{Fold, Label, Merge, Reading, Selected, StatisticsFold, TILE_TEXT, TableRows, TextLimit, Workers};
+use std::sync::Arc;
 
 /// Places where the texts of a tile are held at the same time: the tile, the rows of it that are written, the same as Arrow's
 /// arrays, and what the sink makes of them: a page and what it becomes, or a batch and its encoded form.
@@ -32,10 +33,17 @@ impl Run<'_> {
     /// # Errors
     /// Those of [`Run::coded`].
     pub fn coded_together(&self, tables: &[&Selected]) -> Result<Vec<Selected>> {
-        let searches: Option<Vec<ColumnSearch>> = tables.iter().map(|table| table.search()).collect();
-        let Some(searches) = searches else { return Ok(tables.iter().map(|table| (*table).clone()).collect()) };
+        let new = tables.iter().find(|table| table.is_new());
+        new.and_then(|table| table.table().note()).into_iter().for_each(|note| self.stages().warn(note));
+        // numbers of several tables that are compared stay numbers in all of them
+        let tables: Vec<Selected> = match tables {
+            [one] => vec![one.looked()],
+            several => several.iter().map(|table| (*table).clone()).collect(),
+        };
+        let searches: Option<Vec<ColumnSearch>> = tables.iter().map(Selected::search).collect();
+        let Some(searches) = searches else { return Ok(tables) };
         let mut found: Option<FoundColumns> = None;
-        for (search, table) in searches.iter().zip(tables) {
+        for (search, table) in searches.iter().zip(&tables) {
             let later = self.found(search, table)?;
             match &mut found {
                 Some(found) => found.merge(&later),
@@ -49,7 +57,7 @@ impl Run<'_> {
             if coded.is_empty() {
                 notes.iter().for_each(|note| self.stages().warn(note.to_string()));
             }
-            coded.push(selected);
+            coded.push(self.learned(selected)?);
         }
         Ok(coded)
     }
@@ -59,13 +67,52 @@ impl Run<'_> {
     /// # Errors
     /// Those of [`Run::coded`].
     pub fn found(&self, search: &ColumnSearch, table: &Selected) -> Result<FoundColumns> {
-        let source = search.rows(TextLimit::default())?;
+        self.scanned(table, search.state_bytes(), search, &|texts| search.rows(texts))
+    }
+
+    /// The selection with the effects of its columns of many values learned.
+    fn learned(&self, selected: Selected) -> Result<Selected> {
+        if selected.effect_columns().is_empty() {
+            return Ok(selected);
+        }
+        let classes = selected.class_name().is_some().then(|| self.by_frequency(&selected)).transpose()?;
+        let Some(search) = selected.effects(classes.map(Arc::new)) else { return Ok(selected) };
+        let found = self.scanned(&selected, search.state_bytes(), &search, &|texts| search.rows(texts))?;
+        let (selected, notes) = search.finish(&found)?;
+        notes.iter().for_each(|note| self.stages().warn(note.to_string()));
+        Ok(selected)
+    }
+
+    /// The classes of a selection, the most frequent first.
+    fn by_frequency(&self, selected: &Selected) -> Result<Vec<Label>> {
+        let Some(labels) = selected.labels() else { return Ok(Vec::new()) };
+        let fold = StatisticsFold::new(labels.shape());
+        let statistics = self.scanned(&labels, fold.state_bytes(), &fold, &|texts| {
+            labels.rows(Reading { texts, ..Reading::default() })
+        })?;
+        let mut classes = statistics.classes.sorted();
+        classes.sort_by_key(|(_, rows)| std::cmp::Reverse(*rows));
+        Ok(classes.into_iter().map(|(label, _)| label).collect())
+    }
+
+    /// What a fold finds in rows whose texts are limited, by a pass of its own.
+    fn scanned<F: Fold<f64, Error = kstore::Error>>(
+        &self,
+        table: &Selected,
+        bytes: usize,
+        fold: &F,
+        rows: &dyn Fn(TextLimit) -> kstore::Result<TableRows<f64>>,
+    ) -> Result<F::State>
+    where
+        F::State: Merge,
+    {
+        let source = rows(TextLimit::default())?;
         let shared = vec![Term::new("texts", COPIES * TILE_TEXT, REMEDY)];
-        let lane = Lane { tile: lanes::TILE, name: "values of categories", bytes: search.state_bytes(), shared };
+        let lane = Lane { tile: lanes::TILE, name: "values of categories", bytes, shared };
         let lanes = lanes::lanes("the search for categories", &source, &lane, self.bytes(), self.workers().threads())?;
-        let source = search.rows(TextLimit::new(self.bytes(), lanes.spare, COPIES))?;
+        let source = rows(TextLimit::new(self.bytes(), lanes.spare, COPIES))?;
         let (watch, workers) = (self.watched(), Workers::sequential());
         let stage = watch.stage("categories", table.known_rows());
-        Ok(lanes::scan(lanes.count, &workers, &*stage).fold(&source, search)?.0)
+        Ok(lanes::scan(lanes.count, &workers, &*stage).fold(&source, fold)?.0)
     }
 }

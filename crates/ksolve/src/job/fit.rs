@@ -48,6 +48,8 @@ pub struct Fit {
     given: Options,
     #[serde(rename = "scale", default, with = "text")]
     pub(super) scaling: Scaling,
+    #[serde(default)]
+    pub(super) clip: bool,
     #[serde(default, skip_serializing, deserialize_with = "text::metric")]
     pub(crate) metric: MetricSource,
     #[serde(default, with = "text")]
@@ -88,6 +90,7 @@ impl Fit {
             family,
             given: Options::new(),
             scaling: Scaling::default(),
+            clip: false,
             metric: MetricSource::None,
             kernel: Spec::default(),
             map: MapSpec::default(),
@@ -176,6 +179,13 @@ impl Fit {
     #[must_use]
     pub fn scaling(self, scaling: Scaling) -> Self {
         Self { scaling, ..self }
+    }
+
+    /// Sets whether each feature of a new row is taken to the range that it has in the rows of the fit, so that a stray value is predicted as
+    /// the nearest that was seen. Off by default; kernels that go on outside, such as linear ones, and novelty take rows as they are.
+    #[must_use]
+    pub fn clip(self, clip: bool) -> Self {
+        Self { clip, ..self }
     }
 
     /// Sets the seed of every random choice; 0 by default.

@@ -6,7 +6,7 @@ use super::{ElementType, Fit, Run};
 use crate::request::{Forecast, Resources, TrainOptions};
 use crate::solver::Solver;
 use crate::statistic::combination::{self, Combination, combine};
-use crate::train::{self, FitReport, Trained};
+use crate::train::{self, FitReport, Trained, convention};
 use crate::{AnyModel, Error, Model, Result};
 use kapprox::{Real, Spec};
 use kstore::checkpoint::Journal;
@@ -167,7 +167,7 @@ fn train_model<T: Real>(
         other => other,
     })?;
     let Trained { mut model, mut report, wide } = trained;
-    report.solver = fit.family.name;
+    (report.solver, report.lambda_convention) = (fit.family.name, convention(fit.family.name));
     verdict(&report).into_iter().for_each(|text| resources.stages.warn(text));
     (model.card.solver, model.card.intercept) = (fit.family.name.to_string(), settings.intercept());
     model.card.options = fit.canonical(training)?;

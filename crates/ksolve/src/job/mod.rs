@@ -27,7 +27,7 @@ mod text;
 mod training;
 mod verdict;
 
-pub use crate::train::{FitReport, LAMBDA, LandmarkReport, MetricReport, Train};
+pub use crate::train::{FitReport, LAMBDA, LandmarkReport, MetricReport, Train, convention};
 pub use candidates::Candidates;
 pub use checkpoint::Checkpoint;
 pub use coded::COPIES;

@@ -50,6 +50,7 @@ impl Fit {
         Ok(TrainOptions {
             task,
             scaling: self.scaling,
+            clip: self.clip,
             metric: self.metric.clone(),
             kernel,
             with,
@@ -108,6 +109,7 @@ impl Fit {
             if by_kernel { self.kernel.resolve_columns(&selected.feature_names())? } else { Spec::parse("linear()")? };
         Ok(TrainOptions {
             scaling: self.scaling,
+            clip: self.clip,
             metric: self.metric.clone(),
             map: self.map.clone(),
             landmarks,
@@ -229,6 +231,9 @@ impl Fit {
             "solver_options": solver_options,
             "task": training.task,
         });
+        if self.clip {
+            canonical["clip"] = true.into();
+        }
         if training.metric != MetricSource::None {
             canonical["metric"] = training.metric.to_string().into();
         }

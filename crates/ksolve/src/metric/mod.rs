@@ -37,4 +37,4 @@ pub(crate) use length::settle_length;
 pub(crate) use plan::{folds, length_stage, plan as planned, sampled, stage};
 pub use search::RoundReport;
 pub(crate) use search::behind;
-pub(crate) use series::{BLOCKS, instead_of, warning as warning_of_series};
+pub(crate) use series::{BLOCKS, series, told_of_blocks, warning as warning_of_series};

@@ -41,23 +41,22 @@ pub(crate) fn warning<T: Real>(
     }))
 }
 
-/// The folds in the place of `given`, and what is told of them: blocks of rows where random folds flatter and may be replaced.
-pub(crate) fn instead_of<T: Real>(
-    given: &FoldSpec,
+/// The correlation of the targets of rows that follow each other, where random folds flatter and blocks of rows may replace them.
+pub(crate) fn series<T: Real>(
     source: &dyn RowSource<T>,
     (sample, range): (&MemoryRows<T>, &Range<u64>),
     targets: &Targets,
-) -> Result<(FoldSpec, Option<String>)> {
-    let Some(correlation) = alike(source, targets)? else { return Ok((given.clone(), None)) };
-    let blocks = FoldSpec::Blocks(BLOCKS);
-    if between(sample, &Folds::new(&blocks, 0, range.clone(), &[])?, targets)? > SORTED {
-        return Ok((given.clone(), None));
-    }
-    let text = format!(
+) -> Result<Option<f64>> {
+    let Some(correlation) = alike(source, targets)? else { return Ok(None) };
+    let blocks = Folds::new(&FoldSpec::Blocks(BLOCKS), 0, range.clone(), &[])?;
+    Ok((between(sample, &blocks, targets)? <= SORTED).then_some(correlation))
+}
+
+pub(crate) fn told_of_blocks(correlation: f64, given: &FoldSpec) -> String {
+    format!(
         "rows that follow each other have like targets (correlation {correlation:.2}), as in a series: folds are {BLOCKS} blocks of rows; \
          `folds` {given} takes rows at random, and `folds` column:NAME the values of a column"
-    );
-    Ok((blocks, Some(text)))
+    )
 }
 
 /// Calls `see` with the number of each row and its targets.

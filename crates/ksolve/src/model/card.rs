@@ -58,6 +58,10 @@ pub struct Card {
     /// True where features go through asinh after they were centred and divided.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asinh: bool,
+    /// The least and the greatest value of each feature among the rows of the fit, in the units of the table, between which new rows are
+    /// taken; empty where new rows are taken as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<[f64; 2]>,
     /// The other options that define the result, as the caller names them.
     pub options: serde_json::Value,
 }

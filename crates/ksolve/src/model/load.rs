@@ -68,28 +68,28 @@ struct Reader<'a, R> {
 /// Reads the header and returns where the numbers begin. It is checked against the length of the file before anything of its size is
 /// allocated.
 fn header(path: &Path, input: &mut impl Read, length: u64) -> Result<(Metadata, u64)> {
-    let foreign = |detail: &str| Error::NotSafetensors { path: path.into(), detail: detail.to_string() };
+    let foreign = || Error::NotSafetensors { path: path.into() };
     let truncated = |expected| Error::Truncated { path: path.into(), expected, got: length };
     let io = || kstore::Error::io("read", path);
     if length < 8 {
-        return Err(foreign(&format!("it has {length} bytes")));
+        return Err(foreign());
     }
     let mut size = [0; 8];
     input.read_exact(&mut size).map_err(io())?;
     let size = u64::from_le_bytes(size);
     if size > MOST_HEADER_BYTES {
-        return Err(foreign("its first bytes are no header length"));
+        return Err(foreign());
     }
     if size + 8 > length {
         let mut rest = Vec::new();
         input.read_to_end(&mut rest).map_err(io())?;
         // a header that starts as one was cut off; anything else never was one
         let cut = rest.first() == Some(&b'{');
-        return Err(if cut { truncated(size + 8) } else { foreign("no header") });
+        return Err(if cut { truncated(size + 8) } else { foreign() });
     }
     let mut json = vec![0; size as usize];
     input.read_exact(&mut json).map_err(io())?;
-    let header: Metadata = serde_json::from_slice(&json).map_err(|_| foreign("its header is no list of arrays"))?;
+    let header: Metadata = serde_json::from_slice(&json).map_err(|_| foreign())?;
     let expected = 8 + size + header.data_len() as u64;
     if length < expected {
         return Err(truncated(expected));
@@ -283,6 +283,10 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
             if encoding.names() != card.features {
                 return Err(self.damaged("its columns do not make its features"));
             }
+        }
+        let sound = |range: &[f64; 2]| range[0] <= range[1] && range.iter().all(|end| end.is_finite());
+        if !card.ranges.is_empty() && (card.ranges.len() != card.features.len() || !card.ranges.iter().all(sound)) {
+            return Err(self.damaged("the ranges of its features are no ranges"));
         }
         let all = self.has("probe");
         if let Some(with) = card.with.as_ref().filter(|with| all || with.functions > m) {

@@ -80,6 +80,15 @@ impl<T: Real> Model<T> {
         if self.card.asinh {
             x = asinh(graph, &x);
         }
+        if !self.card.ranges.is_empty() {
+            let scaler = self.scaler();
+            let end = |at: usize| -> Vec<f64> {
+                self.card.ranges.iter().enumerate().map(|(j, range)| scaler.apply(j, range[at])).collect()
+            };
+            let (least, greatest) = (graph.numbers(&[1, d], &end(0)), graph.numbers(&[1, d], &end(1)));
+            let above = graph.apply("Max", &[&x, &least]);
+            x = graph.apply("Min", &[&above, &greatest]);
+        }
         let Some(metric) = &self.metric else { return x };
         let (numbers, r) = (metric.numbers(), metric.outputs());
         match metric.is_diagonal() {

@@ -6,6 +6,24 @@ use kstore::sink::{OutputColumn, OutputKind};
 use kstore::{KeptValues, Label, Strings};
 use std::ops::Range;
 
+/// How two classes are decided.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decision {
+    /// The code of the positive class.
+    pub(super) positive: usize,
+    /// The score above which a row is of the second class.
+    pub(super) score: f64,
+    /// What a false alarm and a missed row of the positive class cost.
+    pub(super) costs: Option<[f64; 2]>,
+}
+
+impl Decision {
+    /// The score that is larger towards the positive class.
+    pub(super) fn toward(self, score: f64) -> f64 {
+        if self.positive == 1 { score } else { -score }
+    }
+}
+
 /// Columns that are made together.
 #[derive(Clone, Debug)]
 pub(super) enum Part {
@@ -29,6 +47,8 @@ pub(super) enum Part {
     Residual,
     /// The pre-images: a column for each of these features.
     Preimages(Vec<String>),
+    /// What makes a row strange, in words of at most so many bytes.
+    Reasons(usize),
 }
 
 impl Part {
@@ -46,6 +66,7 @@ impl Part {
             Self::Components(q) => (0..*q).map(|j| number(&format!("component_{j}"))).collect(),
             Self::Distance(_) => vec![number("squared_distance")],
             Self::Novelty => vec![number("novelty")],
+            Self::Reasons(_) => vec![OutputColumn::new("reasons", OutputKind::Text)],
             Self::Residual => vec![number("residual")],
             Self::Preimages(names) => names.iter().map(|name| number(&format!("preimage_{name}"))).collect(),
         }
@@ -77,6 +98,7 @@ impl Part {
                 vec![KeptValues::F64(wide.iter().map(|score| (threshold - score).max(0.0)).collect())]
             }
             Self::Novelty => vec![KeptValues::F64(scores.quadratic[rows].to_vec())],
+            Self::Reasons(_) => vec![KeptValues::Text(scores.reasons[rows].iter().collect())],
             Self::Residual => vec![KeptValues::F64(scores.residual[rows].to_vec())],
             Self::Preimages(names) => {
                 let d = names.len();
@@ -88,6 +110,7 @@ impl Part {
     pub(super) fn longest(&self) -> usize {
         match self {
             Self::Label(classes) => classes.labels().iter().map(|label| label.to_string().len()).max().unwrap_or(0),
+            Self::Reasons(most) => *most,
             _ => 0,
         }
     }

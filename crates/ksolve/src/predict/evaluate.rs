@@ -3,14 +3,16 @@
 use super::top::Smallest;
 use super::{Extras, Predictor};
 use crate::job::Run;
+use crate::request::Stages;
 use crate::score::auc::{EXACT_ROWS, RankedScores};
 use crate::score::{
     CalibrationBin, ClassificationScores, ClassificationSums, Regression, RegressionScores, RegressionSums,
+    ThresholdScores,
 };
 use crate::{Classes, Error, Result, Task};
-use kstore::Selected;
 use kstore::budget::Term;
 use kstore::key::{Purpose, Stream};
+use kstore::{Selected, shown};
 
 /// The scores of a model on rows with the truth.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -54,8 +56,10 @@ pub struct Details {
     pub roc: Option<Vec<(f64, f64)>>,
     /// Recall and precision at falling thresholds, for two classes and for novelty.
     pub precision: Option<Vec<(f64, f64)>>,
+    /// What some thresholds do, of two classes: the one that decides, some probabilities, and the best one where costs were given.
+    pub thresholds: Vec<ThresholdScores>,
     /// For models with probabilities: predicted probability against the share of rows that were so, in the order of the probability.
-    /// Of two classes the probability of the second, of more classes that of the predicted one.
+    /// Of two classes the probability of the positive one, of more classes that of the predicted one.
     pub calibration: Option<Vec<CalibrationBin>>,
 }
 
@@ -66,6 +70,14 @@ const POINTS: usize = 2_000;
 const NEAR: f64 = 1.959_964;
 
 const ROC_POINTS: usize = 60;
+
+/// Probabilities that are marked on the curves.
+const MARKED: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
+
+/// The rows of the largest errors that are looked at, the fewest rows of which they are few, and the share of the squared error that is much.
+const WORST: usize = 3;
+const FEWEST_ROWS: u64 = 300;
+const MUCH: f64 = 0.25;
 
 /// Key and number of a row, with the bits of prediction and truth.
 type Point = (u64, u64, [u64; 2]);
@@ -140,13 +152,19 @@ impl Predictor {
         let extras = Extras { std: self.quadratic().is_some(), ..Extras::default() };
         let rows = selected.known_rows().map_or(usize::MAX, |rows| rows as usize);
         let held = Term::new("errors to be ranked", RegressionSums::bytes(t, rows), "");
-        let mut within = 0u64;
+        let (mut within, mut worst) = (0u64, Smallest::<(u64, u64)>::new(WORST));
+        let mut squares = 0.0;
         self.scores(selected, extras, vec![held], run, |scores| {
             let near = |((deviation, prediction), truth): (_, &f64)| f64::abs(truth - prediction) <= NEAR * deviation;
             let deviations = self.deviations(scores);
             within += deviations.iter().zip(&scores.scores).zip(&scores.y).filter(|row| near(*row)).count() as u64;
-            for (prediction, truth) in scores.scores.chunks_exact(t).zip(scores.y.chunks_exact(t)) {
+            let rows = scores.scores.chunks_exact(t).zip(scores.y.chunks_exact(t)).zip(&scores.rows);
+            for ((prediction, truth), stored) in rows {
                 sums.push(prediction, truth);
+                let square = prediction.iter().zip(truth).map(|(p, y)| (p - y).powi(2)).sum::<f64>();
+                squares += square;
+                // squares are not negative: their bits are in their order
+                worst.push((u64::MAX - square.to_bits(), *stored));
                 sample.push((keys.word(row), row, [prediction[0].to_bits(), truth[0].to_bits()]));
                 row += 1;
             }
@@ -157,6 +175,7 @@ impl Predictor {
         all.into_iter().try_for_each(|each| finite(each, scores.rows))?;
         let numbers = scores.rows * t as u64;
         scores.coverage = (extras.std && numbers > 0).then(|| within as f64 / numbers as f64);
+        tell_worst(&worst.sorted(), squares, scores.rows, run);
         let mut sampled = sample.sorted();
         sampled.sort_unstable_by_key(|(_, row, _)| *row);
         let points = sampled.into_iter().map(|(_, _, [prediction, truth])| (prediction, truth));
@@ -165,20 +184,45 @@ impl Predictor {
     }
 
     fn classification(&self, selected: &Selected, classes: &Classes, run: &Run<'_>) -> Result<(Evaluation, Details)> {
-        let mut sums = ClassificationSums::new(classes, self.card().link.clone());
+        let mut sums = ClassificationSums::new(classes, self.card().link.clone(), self.1.positive);
         self.scores(selected, Extras::default(), vec![ranked(selected, classes.labels().len())], run, |scores| {
             let rows = scores.scores.chunks_exact(classes.targets()).zip(&scores.classes);
             rows.for_each(|(row, code)| sums.push(row, *code));
             Ok(())
         })?;
         let ranking = sums.ranking();
+        let mut marked = vec![self.1.score];
+        marked.extend(MARKED.into_iter().filter_map(|p| self.score_above(p).filter(|_| self.card().link.is_some())));
+        marked.extend(
+            ranking
+                .as_ref()
+                .zip(self.1.costs)
+                .and_then(|(ranking, costs)| Some(self.1.toward(ranking.cheapest(costs)?))),
+        );
+        let of = |ranking| marked.iter().map(|score| sums.threshold(ranking, self.1.toward(*score))).collect();
         let details = Details {
             points: Vec::new(),
+            thresholds: ranking.as_ref().map_or(Vec::new(), of),
             roc: ranking.as_ref().and_then(|ranking| ranking.curve(ROC_POINTS)),
             precision: ranking.as_ref().and_then(|ranking| ranking.precision_curve(ROC_POINTS)),
             calibration: sums.calibration(),
         };
-        Ok((Evaluation::Classification(sums.scores(ranking.as_ref())), details))
+        Ok((Evaluation::Classification(sums.scores(ranking.as_ref(), self.1.costs)), details))
+    }
+}
+
+/// Warns where a few rows make much of the squared error.
+fn tell_worst(worst: &[(u64, u64)], squares: f64, rows: u64, run: &Run<'_>) {
+    let much = worst.iter().map(|(bits, _)| f64::from_bits(u64::MAX - bits)).sum::<f64>();
+    if rows >= FEWEST_ROWS && squares > 0.0 && much >= MUCH * squares {
+        let of: Vec<String> = worst.iter().map(|(_, row)| shown::count(*row)).collect();
+        run.watched().warn(format!(
+            "{} of {} rows make {:.0} % of the squared error: rows {}; look at them",
+            worst.len(),
+            shown::count(rows),
+            100.0 * (much / squares),
+            of.join(", ")
+        ));
     }
 }
 

@@ -12,20 +12,26 @@ mod carried;
 mod decision;
 mod evaluate;
 mod extras;
+mod reasons;
 mod table;
 mod top;
 mod typed;
 mod writer;
 
-pub use crate::score::{CalibrationBin, ClassificationScores, RegressionScores, TargetScores};
+pub use crate::score::{
+    CalibrationBin, ClassScores, ClassificationScores, CostScores, RegressionScores, TargetScores, ThresholdScores,
+};
 pub use evaluate::{Details, Evaluation, NoveltyScores};
 pub use extras::Extras;
+pub use reasons::Reason;
 pub use table::Scores;
+pub use top::Strange;
 pub use writer::Predicted;
 
 use crate::job::{MetricReport, Run};
 use crate::model::PredictScratch;
 use crate::{AnyModel, Card, Classes, Error, Quadratic, Result, Task};
+use decision::Decision;
 use kstore::budget::Term;
 use kstore::{Encoding, Label, Missing, Selected, Selection, Table};
 use std::path::Path;
@@ -53,7 +59,7 @@ use typed::{SeenRows, Typed};
 /// # Ok::<(), ksolve::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Predictor(Inner, Option<f64>);
+pub struct Predictor(Inner, Decision);
 
 macro_rules! either {
     ($predictor:expr, $typed:ident => $value:expr) => {
@@ -90,30 +96,72 @@ impl Predictor {
             AnyModel::F32(model) => Inner::F32(Arc::new(Typed::new(model)?)),
             AnyModel::F64(model) => Inner::F64(Arc::new(Typed::new(model)?)),
         };
-        Ok(Self(inner, None))
+        Ok(Self(inner, Decision { positive: 1, score: 0.0, costs: None }))
     }
 
-    /// The predictor that decides for the second of two classes where its probability is above `threshold`, or, in a model without
+    /// The predictor that takes the class of this label as the positive one of two, in the place of the second; before [`Predictor::above`].
+    ///
+    /// # Errors
+    /// A label that no class has; a model without two classes.
+    pub fn positive(self, label: &str) -> Result<Self> {
+        let two = self.two_classes("positive", label)?;
+        let known: Vec<String> = two.labels().iter().map(ToString::to_string).collect();
+        match known.iter().position(|known| known == label) {
+            Some(positive) => Ok(Self(self.0, Decision { positive, ..self.1 })),
+            None => Err(Error::option("positive", label, format!("the classes are {}", known.join(" and ")))),
+        }
+    }
+
+    /// The predictor that decides for the positive one of two classes where its probability is above `threshold`, or, in a model without
     /// probabilities, its score.
     ///
     /// # Errors
     /// A model without two classes; a probability that is not between 0 and 1.
     pub fn above(self, threshold: f64) -> Result<Self> {
-        let wrong = |why: &str| Err(Error::option("threshold", threshold, why));
-        match (self.classes().map(|classes| classes.labels().len()), &self.card().link) {
-            (Some(2), None) if threshold.is_finite() => Ok(Self(self.0, Some(threshold))),
-            (Some(2), Some(link)) => match link.score_of(threshold) {
-                Some(score) => Ok(Self(self.0, Some(score))),
-                None => wrong("this model has probabilities; give one between 0 and 1"),
-            },
-            (Some(2), None) => wrong("give a number, such as 0.3"),
-            _ => wrong("it decides between two classes, and this model has not two; leave it out"),
+        self.two_classes("threshold", threshold)?;
+        match self.score_above(threshold) {
+            Some(score) => Ok(Self(self.0, Decision { score, ..self.1 })),
+            None => {
+                let why = "give a number, of models with probabilities one between 0 and 1";
+                Err(Error::option("threshold", threshold, why))
+            }
         }
+    }
+
+    /// The predictor that also looks for the threshold of the least cost in [`Predictor::evaluate`], where a false alarm costs the first number
+    /// and a missed row of the positive class the second.
+    ///
+    /// # Errors
+    /// A model without two classes; costs below 0 or not finite.
+    pub fn costing(self, costs: [f64; 2]) -> Result<Self> {
+        let told = format!("{}:{}", costs[0], costs[1]);
+        self.two_classes("cost", &told)?;
+        match costs.iter().all(|cost| cost.is_finite() && *cost >= 0.0) {
+            true => Ok(Self(self.0, Decision { costs: Some(costs), ..self.1 })),
+            false => Err(Error::option("cost", told, "costs are numbers from 0 on")),
+        }
+    }
+
+    fn two_classes(&self, option: &'static str, value: impl std::fmt::Display) -> Result<&Classes> {
+        let why = "it decides between two classes, and this model has not two; leave it out";
+        let two = self.classes().filter(|classes| classes.labels().len() == 2);
+        two.ok_or_else(|| Error::option(option, value, why))
+    }
+
+    /// The score of the second class above which it is decided for, where the positive class has this probability or score.
+    fn score_above(&self, threshold: f64) -> Option<f64> {
+        let second = self.1.positive == 1;
+        let score = match &self.card().link {
+            Some(link) => link.score_of(if second { threshold } else { 1.0 - threshold })?,
+            None => Some(self.1.toward(threshold)).filter(|score| score.is_finite())?,
+        };
+        // at the threshold itself the positive class does not win
+        Some(if second { score } else { score.next_down() })
     }
 
     /// The classes with the threshold between two of them; `None` for a model without classes.
     fn decisions(&self) -> Option<Classes> {
-        self.classes().map(|classes| classes.clone().above(self.1.unwrap_or(0.0)))
+        self.classes().map(|classes| classes.clone().above(self.1.score))
     }
 
     /// Reads a model from a file.
@@ -320,7 +368,7 @@ impl Predictor {
         let holds = self.quadratic().is_some();
         match asked.into_iter().find(|(_, given, _, task)| *given && (!holds || card.task != *task)) {
             Some((option, _, needed, _)) => {
-                let why = format!("the model does not hold what that needs; fit {needed}, or leave it out");
+                let why = format!("the model was fitted without it; fit {needed} again, or leave it out");
                 Err(Error::option(option, "", why))
             }
             None => Ok(()),

@@ -1,7 +1,7 @@
 //! Predictions of a model for the rows of a table, segment by segment, in the order of the rows.
 
 use super::extras::Extras;
-use super::typed::{Typed, narrowed};
+use super::typed::{Typed, between, is_far, narrowed};
 use crate::job::Run;
 use crate::model::Outputs;
 use crate::request::Stages;
@@ -10,10 +10,11 @@ use faer::{MatMut, MatRef};
 use kapprox::{Kernel, Real};
 use kstore::budget::Term;
 use kstore::pass::lanes::{self, Lane, Lanes};
-use kstore::{Coded, Fold, Missing, Pass, Reading, RowBlock, RowSource, Selected, TableRows, Workers};
+use kstore::{Coded, Fold, Missing, Pass, Reading, RowBlock, RowSource, Selected, TableRows, Workers, shown};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Scores of the rows of a segment, with their true values and row numbers from the table.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,6 +37,8 @@ pub struct Scores {
     pub classes: Vec<u32>,
     /// Stored row numbers.
     pub rows: Vec<u64>,
+    /// What makes the rows strange, in words; empty where it was not asked for.
+    pub reasons: Vec<String>,
 }
 
 /// Bytes of the numbers of a segment, at most, and as a share of the memory: of rows with many outputs a segment has fewer. A
@@ -51,6 +54,8 @@ pub(super) struct TableScorer<'a, T: Real> {
     /// The kernel, where k(x, x) is needed.
     kernel: Option<Arc<dyn Kernel<T>>>,
     preimages: Option<PreImages>,
+    /// Rows with a value far outside the ranges of the model, and such values of each feature.
+    outside: (AtomicU64, Vec<AtomicU64>),
 }
 
 impl<'a, T: Real> TableScorer<'a, T> {
@@ -60,7 +65,9 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let kernel = if squares { Some(model.kernel()?) } else { None };
         let preimages = if extras.preimages { Some(PreImages::new(model)?) } else { None };
         let components = if extras.components { model.component_count() } else { 0 };
-        Ok(Self { typed, selected, extras, components, kernel, preimages })
+        let ranges = typed.ranges.as_ref().map_or(0, Vec::len);
+        let outside = (AtomicU64::new(0), (0..ranges).map(|_| AtomicU64::new(0)).collect());
+        Ok(Self { typed, selected, extras, components, kernel, preimages, outside })
     }
 
     /// The number of lanes that fit the memory beside the terms `held` of the caller.
@@ -71,7 +78,8 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let copies = if self.preimages.is_some() { PreImages::bytes(m, d) } else { 0 };
         let single = if model.is_narrow() { shape.features * size_of::<T>() } else { 0 };
         let behind = if model.metric.is_some() { d * size_of::<T>() } else { 0 };
-        let tile = lanes::TILE * (single + behind);
+        let inside = self.outside.1.len() * size_of::<T>();
+        let tile = lanes::TILE * (single + behind + inside);
         let range = self.selected.range();
         let segment = self.segment(shape.targets, memory).min(range.end - range.start) as usize;
         let lane = Lane {
@@ -129,10 +137,46 @@ impl<'a, T: Real> TableScorer<'a, T> {
         Ok(report.rows)
     }
 
+    /// The rows, with values outside the ranges of the model taken to their ends, and counted.
+    fn inside<'b>(&self, x: &'b [T], inside: &'b mut Vec<T>) -> &'b [T] {
+        let Some(ranges) = self.typed.ranges.as_ref().filter(|ranges| !ranges.is_empty()) else { return x };
+        let beyond = |row: &[T]| row.iter().zip(ranges).any(|(value, range)| between(*value, *range) != *value);
+        if !x.chunks_exact(ranges.len()).any(beyond) {
+            return x;
+        }
+        inside.clear();
+        for row in x.chunks_exact(ranges.len()) {
+            let far = row.iter().zip(ranges).any(|(value, range)| is_far(*value, *range));
+            self.outside.0.fetch_add(u64::from(far), Ordering::Relaxed);
+            for ((value, range), count) in row.iter().zip(ranges).zip(&self.outside.1) {
+                count.fetch_add(u64::from(is_far(*value, *range)), Ordering::Relaxed);
+                inside.push(between(*value, *range));
+            }
+        }
+        inside
+    }
+
+    /// Says how many rows lie outside what the fit saw, and by which feature most.
+    fn tell_outside(&self, rows: u64, stages: &dyn Stages) {
+        let counts = self.outside.1.iter().map(|count| count.load(Ordering::Relaxed));
+        let names = self.typed.model.card.features.iter();
+        // the first of equals
+        let most = counts.zip(names).rev().max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0);
+        let Some((most, name)) = most else { return };
+        let outside = shown::count(self.outside.0.load(Ordering::Relaxed));
+        let (most, rows) = (shown::count(most), shown::count(rows));
+        stages.warn(format!(
+            "{outside} of {rows} rows lie outside what the fit saw, in {name} {most}; they are predicted as if at its edge (`no_clip` of \
+             the fit predicts them as they are)"
+        ));
+    }
+
     fn tell(&self, rows: u64, stages: &dyn Stages) {
+        self.tell_outside(rows, stages);
+        self.selected.table().note().into_iter().for_each(|note| stages.warn(note));
         for (column, count) in self.selected.unseen() {
             stages.warn(format!(
-                "column {column}: {count} of {rows} rows have a value that the fit did not see; such a value is like none of those that it saw"
+                "column {column}: {count} of {rows} rows have a value that the fit did not see; unseen values count as \"other\", like none of the known"
             ));
         }
         let range = self.selected.range();
@@ -168,22 +212,22 @@ impl<T: Real> Typed<T> {
 
 impl<T: Real> Fold<T> for TableScorer<'_, T> {
     type State = Scores;
-    /// Rows rounded to f32, and rows behind the metric.
-    type Scratch = [Vec<T>; 2];
+    /// Rows rounded to f32, rows inside the ranges, and rows behind the metric.
+    type Scratch = [Vec<T>; 3];
     type Error = Error;
 
     fn init(&self) -> Scores {
         Scores::default()
     }
 
-    fn scratch(&self) -> [Vec<T>; 2] {
+    fn scratch(&self) -> [Vec<T>; 3] {
         Default::default()
     }
 
     fn step(
         &self,
         state: &mut Scores,
-        [rounded, behind]: &mut [Vec<T>; 2],
+        [rounded, inside, behind]: &mut [Vec<T>; 3],
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
@@ -195,6 +239,7 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
             rounded.extend(x.iter().map(|value| T::from_f64(narrowed(value.to_f64()))));
             x = rounded;
         }
+        let x = self.inside(x, inside);
         let x = MatRef::from_row_major_slice(self.typed.seen(x, behind), b, d);
         let scores = more(&mut state.scores, b * t);
         let components = more(&mut state.components, b * self.components);

@@ -2,14 +2,19 @@
 
 use super::carried::{self, Carried};
 use super::decision::Part;
-use super::writer::{Begun, Predicted, PredictionWriter};
-use super::{Extras, Predictor, Scores};
+use super::reasons::{self, Reason};
+use super::typed::Typed;
+use super::writer::{Begun, PredictionWriter};
+use super::{Extras, Inner, Predictor, Scores};
 use crate::job::Run;
 use crate::{Error, Result, Task};
+use kapprox::Real;
 use kstore::budget::Term;
-use kstore::{KeptColumn, Selected};
+use kstore::sink::{self, OutputColumn, OutputKind};
+use kstore::{KeptColumn, Reading, Selected, Workers};
 use std::collections::BinaryHeap;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The smallest of the values that go by, so many at most.
 #[derive(Debug)]
@@ -46,14 +51,32 @@ fn score_of(ordered: u64) -> f64 {
     f64::from_bits(if ordered >> 63 == 1 { ordered ^ 1 << 63 } else { !ordered })
 }
 
+/// Most rows whose reasons are looked for: whoever writes more does not read them.
+const REASONED: usize = 1000;
+
+/// Bytes of a number, and of the words around it, in a reason.
+const WORDS: usize = 40;
+
+/// A strange row.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Strange {
+    /// The number of the row in the table.
+    pub row: u64,
+    /// Its score, the lower the stranger; of components the squared distance from their span, the larger the stranger.
+    pub score: f64,
+    /// What makes it strange, the strongest first; of the first thousand rows.
+    pub reasons: Vec<Reason>,
+}
+
 impl Predictor {
-    /// Writes the `top` rows of the lowest scores to a file, the lowest first: the columns that `kept` selects, the number of the row
-    /// in the table as `row`, and `score`. Fewer where the table has fewer.
+    /// Writes the `top` strangest rows to a file, the strangest first: the columns that `kept` selects, the number of the row in the table as
+    /// `row`, `score` or `novelty`, and, in formats that hold text, `reasons`. Returns them. Fewer where the table has fewer.
     ///
-    /// *Cost*: one pass, and the kept columns of those rows. *Bytes*: those of [`Predictor::scores`], and the rows that are written.
+    /// *Cost*: one pass, the kept columns of those rows, and their reasons ([`Reason`]). *Bytes*: those of [`Predictor::scores`], and the rows
+    /// that are written.
     ///
     /// # Errors
-    /// A model of another task than novelty; the errors of [`Predictor::write`].
+    /// A model that tells strange rows from others in no way; the errors of [`Predictor::write`].
     pub fn write_top(
         &self,
         selected: &Selected,
@@ -61,22 +84,31 @@ impl Predictor {
         top: usize,
         path: &Path,
         run: &Run<'_>,
-    ) -> Result<Predicted> {
-        if self.card().task != Task::Novelty {
-            let why = "only models of oneclass and mean rank rows by how unusual they are; leave it out";
+    ) -> Result<Vec<Strange>> {
+        let components = self.card().task == Task::Components && self.quadratic().is_some();
+        if self.card().task != Task::Novelty && !components {
+            let why = "only models of oneclass and mean, and of kpca with `novelty`, rank rows by how unusual they are; leave it out";
             return Err(Error::option("top", top, why));
         }
-        let parts = std::iter::once(Part::Row).chain(self.parts(Extras::default())).collect();
+        let longest = self.card().features.iter().map(|name| name.len() + WORDS).max().unwrap_or(0);
+        let reasons = Part::Reasons(reasons::REASONS * longest);
+        let text = sink::holds(path, &OutputColumn::new("reasons", OutputKind::Text)).unwrap_or(false);
+        let own = if components { vec![Part::Novelty] } else { self.parts(Extras::default()) };
+        let parts = std::iter::once(Part::Row).chain(own).chain(text.then_some(reasons)).collect();
+        let extras = Extras { novelty: components, ..Extras::default() };
         let number = top.min(selected.known_rows().map_or(usize::MAX, |rows| rows as usize));
-        let row = 4 * size_of::<(u64, u64)>() + kept.map_or(0, Selected::kept_bytes_per_row);
+        let row = 5 * size_of::<(u64, u64)>() + kept.map_or(0, Selected::kept_bytes_per_row);
+        // the reasons, as they are found and in words
+        let row = row + reasons::REASONS * 2 * longest + 8 * self.features();
         let held = |_: &PredictionWriter| {
             Term::new("the rows of the lowest scores", number.saturating_mul(row), "lower `top`")
         };
-        let Begun { mut out, terms, texts } =
-            self.begin((selected, kept), (parts, Extras::default()), path, run, held)?;
+        let Begun { mut out, terms, texts } = self.begin((selected, kept), (parts, extras), path, run, held)?;
         let mut lowest = Smallest::new(top);
-        self.scores(selected, Extras::default(), terms, run, |scores| {
-            scores.scores.iter().zip(&scores.rows).for_each(|(score, row)| lowest.push((ordered(*score), *row)));
+        self.scores(selected, extras, terms, run, |scores| {
+            let each = if components { &scores.quadratic } else { &scores.scores };
+            let sign = if components { -1.0 } else { 1.0 };
+            each.iter().zip(&scores.rows).for_each(|(score, row)| lowest.push((ordered(sign * score), *row)));
             Ok(())
         })?;
         let ranked = lowest.sorted();
@@ -84,15 +116,55 @@ impl Predictor {
         rows.sort_unstable();
         let source = kept.map(|kept| carried::source(kept, texts)).transpose()?;
         let carried = source.map_or(Ok(Vec::new()), |source| all(&mut Carried::new(&source)?, &rows))?;
-        for ranked in ranked.chunks(carried::TILE) {
-            let places: Vec<usize> = ranked.iter().map(|(_, row)| rows.partition_point(|other| other < row)).collect();
-            let (scores, rows) = ranked.iter().map(|(score, row)| (score_of(*score), *row)).unzip();
-            let scores = Scores { scores, rows, ..Scores::default() };
-            out.put(&scores, 0..ranked.len(), &permuted(&carried, &places))?;
+        let first: Vec<u64> = ranked.iter().take(REASONED).map(|(_, row)| *row).collect();
+        let mut reasons = match &self.0 {
+            Inner::F32(typed) => reasons_of(typed, selected, &first, run.workers()),
+            Inner::F64(typed) => reasons_of(typed, selected, &first, run.workers()),
+        }?;
+        reasons.resize(ranked.len(), Vec::new());
+        let sign = if components { -1.0 } else { 1.0 };
+        let strange = ranked.iter().zip(reasons);
+        let strange =
+            strange.map(|((score, row), reasons)| Strange { row: *row, score: sign * score_of(*score), reasons });
+        let strange: Vec<Strange> = strange.collect();
+        for some in strange.chunks(carried::TILE) {
+            let places: Vec<usize> = some.iter().map(|row| rows.partition_point(|other| *other < row.row)).collect();
+            let (values, rows): (Vec<f64>, _) = some.iter().map(|row| (row.score, row.row)).unzip();
+            let reasons = some.iter().map(|row| reasons::told(&row.reasons)).collect();
+            let scores = match components {
+                true => Scores { quadratic: values, rows, reasons, ..Scores::default() },
+                false => Scores { scores: values, rows, reasons, ..Scores::default() },
+            };
+            out.put(&scores, 0..some.len(), &permuted(&carried, &places))?;
         }
         out.finish()?;
-        Ok(Predicted { rows: ranked.len() as u64, unsettled: 0 })
+        Ok(strange)
     }
+}
+
+/// The reasons of rows of a table, row by row.
+fn reasons_of<T: Real>(
+    typed: &Typed<T>,
+    selected: &Selected,
+    rows: &[u64],
+    workers: &Workers,
+) -> Result<Vec<Vec<Reason>>> {
+    let (search, d) = (reasons::Search::new(typed)?, typed.scaler.features());
+    // missing values are filled in units of the scaled rows
+    let scaler = Some(Arc::new(typed.scaler.clone()));
+    let gathered = selected.rows::<f64>(Reading { scaler, ..Reading::default() })?.gather(rows)?;
+    let found: Mutex<Result<Vec<Vec<Reason>>>> = Mutex::new(Ok(vec![Vec::new(); rows.len()]));
+    workers.each(gathered.x().chunks_exact(d.max(1)).enumerate().collect(), |(i, x)| {
+        let x: Vec<f64> = x.iter().enumerate().map(|(j, v)| typed.scaler.invert(j, *v)).collect();
+        let reasons = search.of(&x);
+        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&mut *found, reasons) {
+            (Ok(all), Ok(reasons)) => all[i] = reasons,
+            (Ok(_), Err(error)) => *found = Err(error),
+            (Err(_), _) => {}
+        }
+    });
+    found.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The kept columns of all of these rows, which ascend.

@@ -17,12 +17,34 @@ pub(super) struct Typed<T: Real> {
     pub(super) functions: Box<dyn FeatureMap<T>>,
     pub(super) scaler: Scaler,
     pub(super) classes: Option<Classes>,
+    /// The least and the greatest scaled value of each feature, where rows are taken between them.
+    pub(super) ranges: Option<Vec<[T; 2]>>,
 }
 
 /// A value as the fit in f32 saw it, though the model predicts in f64: categories that were equal to those of a landmark in the
 /// fit must be equal here too.
 pub(super) fn narrowed(value: f64) -> f64 {
     f64::from((value as f32).clamp(f32::MIN, f32::MAX))
+}
+
+/// A value that lies beyond a range by more than this share of its width is told: among new rows some lie a little beyond.
+const FAR: f64 = 0.1;
+
+/// True for a value far beyond a range.
+pub(super) fn is_far<T: Real>(value: T, [least, greatest]: [T; 2]) -> bool {
+    let margin = (greatest - least) * T::from_f64(FAR);
+    value < least - margin || value > greatest + margin
+}
+
+/// The value, or the end of the range that it lies beyond.
+pub(super) fn between<T: Real>(value: T, [least, greatest]: [T; 2]) -> T {
+    if value < least {
+        least
+    } else if value > greatest {
+        greatest
+    } else {
+        value
+    }
 }
 
 /// The rows of slices: scaled, and behind the metric.
@@ -38,7 +60,10 @@ impl<T: Real> Typed<T> {
         let (card, scaler) = (&model.card, model.scaler());
         let classes = (!card.classes.is_empty()).then(|| Classes::new(card.classes.clone())).transpose()?;
         let classes = if card.pairs { classes.map(Classes::in_pairs) } else { classes };
-        Ok(Self { functions, scaler, classes, model })
+        let narrow = |value| if model.is_narrow() { narrowed(value) } else { value };
+        let of = |(j, range): (usize, &[f64; 2])| range.map(|value| T::from_f64(narrow(scaler.apply(j, value))));
+        let ranges = (!card.ranges.is_empty()).then(|| card.ranges.iter().enumerate().map(of).collect());
+        Ok(Self { functions, scaler, classes, ranges, model })
     }
 
     /// The term of the plan for the loaded model, whose functions hold the landmarks once more, and further copies.
@@ -80,7 +105,8 @@ impl<T: Real> Typed<T> {
                     return Err(self.bad(first + row, &self.model.card.features[j], value));
                 }
                 let scaled = self.scaler.apply(j, value);
-                out.push(T::from_f64(if narrow { narrowed(scaled) } else { scaled }));
+                let scaled = T::from_f64(if narrow { narrowed(scaled) } else { scaled });
+                out.push(self.ranges.as_ref().map_or(scaled, |ranges| between(scaled, ranges[j])));
             }
         }
         Ok(())
@@ -116,6 +142,17 @@ impl<T: Real> Typed<T> {
         (rows, scratch): &mut (SeenRows<T>, PredictScratch<T>),
     ) -> Result<()> {
         self.each_tile(x, out, 1, rows, |x, out| self.model.predict_with(&*self.functions, x, out, scratch))
+    }
+
+    /// Calls `see` with rows of `x` as the basis sees them, and the number of the first.
+    pub(super) fn each_seen(&self, x: &[f64], mut see: impl FnMut(MatRef<'_, T>, usize) -> Result<()>) -> Result<()> {
+        let (d, inside, mut rows) = (self.scaler.features(), self.model.dims().1, SeenRows::default());
+        for (i, x) in x.chunks(TILE * d.max(1)).enumerate() {
+            self.scale(x, i * TILE, &mut rows.scaled)?;
+            let seen = self.seen(&rows.scaled, &mut rows.behind);
+            see(MatRef::from_row_major_slice(seen, x.len() / d, inside), i * TILE)?;
+        }
+        Ok(())
     }
 
     fn each_tile<V: kstore::Real>(

@@ -100,6 +100,8 @@ pub struct TrainOptions {
     pub task: Task,
     /// Scaling of the features.
     pub scaling: Scaling,
+    /// True where the model takes new rows to the range of these.
+    pub clip: bool,
     /// The metric before the kernel.
     pub metric: MetricSource,
     /// The kernel; a length still to be found is found on a sample.
@@ -131,6 +133,7 @@ impl TrainOptions {
         Self {
             task,
             scaling: Scaling::default(),
+            clip: false,
             metric: MetricSource::None,
             kernel,
             with: None,

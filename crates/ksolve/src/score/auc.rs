@@ -36,7 +36,8 @@ impl RankedScores {
 
     /// Most bytes of memory that are taken: growing vectors may hold twice their scores, are sorted as copies, and become a histogram.
     pub(crate) fn bytes(exact_rows: usize) -> usize {
-        (24 * exact_rows).saturating_add(16 << BITS)
+        // and a ranking has a score and two numbers for each
+        (56 * exact_rows).saturating_add(40 << BITS)
     }
 
     pub(crate) fn push(&mut self, score: f64, is_positive: bool) {
@@ -59,18 +60,22 @@ impl RankedScores {
     pub(crate) fn ranking(&self) -> Ranking {
         let [negative, positive] = &self.counts;
         let exact = negative.is_empty();
-        let mut steps: Vec<(u64, u64)> = match exact {
-            true => tallies(&self.kept).collect(),
-            false => positive.iter().copied().zip(negative.iter().copied()).filter(|(p, n)| p + n > 0).collect(),
+        let counted = positive.iter().copied().zip(negative.iter().copied()).enumerate();
+        let (mut scores, mut steps): (Vec<f64>, Vec<(u64, u64)>) = match exact {
+            true => tallies(&self.kept).unzip(),
+            false => counted.filter(|(_, (p, n))| p + n > 0).map(|(bin, step)| (middle_of_bin(bin), step)).unzip(),
         };
+        scores.reverse();
         steps.reverse();
         let (positives, negatives) = steps.iter().fold((0, 0), |(p, n), step| (p + step.0, n + step.1));
-        Ranking { steps, positives, negatives, exact }
+        Ranking { scores, steps, positives, negatives, exact }
     }
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Ranking {
+    /// The different scores, falling.
+    scores: Vec<f64>,
     /// Numbers of positives and of negatives.
     steps: Vec<(u64, u64)>,
     positives: u64,
@@ -85,6 +90,29 @@ impl Ranking {
             *above = (above.0 + p, above.1 + n);
             Some(*above)
         })
+    }
+
+    /// The numbers of positives and negatives with a score above `threshold`.
+    pub(crate) fn beyond(&self, threshold: f64) -> (u64, u64) {
+        let count = self.scores.partition_point(|score| *score > threshold);
+        self.steps[..count].iter().fold((0, 0), |(p, n), step| (p + step.0, n + step.1))
+    }
+
+    /// The score above which rows are called positive at the least cost, where a false alarm costs the first number and a missed positive the
+    /// second: midway between two scores. Of equal costs the one with the fewest alarms; `None` without rows.
+    pub(crate) fn cheapest(&self, [alarm, miss]: [f64; 2]) -> Option<f64> {
+        let cost = |(tp, fp): (u64, u64)| alarm * fp as f64 + miss * (self.positives - tp) as f64;
+        let cuts = std::iter::once((0, 0)).chain(self.above()).map(cost).enumerate();
+        let (cut, _) = cuts.min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let above = cut.checked_sub(1).and_then(|last| self.scores.get(last));
+        match (above, self.scores.get(cut)) {
+            (Some(above), Some(below)) => {
+                let middle = below + (above - below) / 2.0;
+                Some(if middle < *above { middle } else { *below })
+            }
+            (Some(least), None) => Some(least.next_down()),
+            (None, largest) => largest.copied(),
+        }
     }
 
     /// The area under the curve; `None` where a class has no row.
@@ -167,14 +195,14 @@ pub(super) const fn bins() -> usize {
     1 << BITS
 }
 
-/// The number in the middle of a bin of numbers from 0 on.
+/// The number in the middle of a bin.
 pub(super) fn middle_of_bin(bin: usize) -> f64 {
     let ordered = (bin as u32) << (32 - BITS) | 1 << (31 - BITS);
-    f64::from(f32::from_bits(ordered & !(1 << 31)))
+    f64::from(f32::from_bits(if ordered >> 31 == 1 { ordered & !(1 << 31) } else { !ordered }))
 }
 
 /// For each different score, in ascending order, the numbers of positives and of negatives with it.
-fn tallies([negative, positive]: &[Vec<f64>; 2]) -> impl Iterator<Item = (u64, u64)> {
+fn tallies([negative, positive]: &[Vec<f64>; 2]) -> impl Iterator<Item = (f64, (u64, u64))> {
     let sorted = |scores: &[f64]| {
         let mut scores: Vec<f64> = scores.iter().map(|score| score + 0.0).collect();
         scores.sort_unstable_by(f64::total_cmp);
@@ -188,7 +216,7 @@ fn tallies([negative, positive]: &[Vec<f64>; 2]) -> impl Iterator<Item = (u64, u
         let equal = |from: &[f64]| from.iter().take_while(|other| other.total_cmp(&score).is_eq()).count();
         let tally = (equal(&positive[p..]), equal(&negative[n..]));
         (p, n) = (p + tally.0, n + tally.1);
-        Some((tally.0 as u64, tally.1 as u64))
+        Some((score, (tally.0 as u64, tally.1 as u64)))
     })
 }
 
@@ -275,6 +303,37 @@ mod tests {
         let sum: f64 = (0..rows.len()).filter(|i| sorted[*i].1).map(precision).sum();
         assert!((state(&rows, 400).average_precision().unwrap() - sum / positives).abs() < 1e-12);
         assert!((state(&rows, 100).average_precision().unwrap() - sum / positives).abs() < 0.01);
+    }
+
+    #[test]
+    fn the_cheapest_threshold_is_that_of_all() {
+        for (exact, costs) in [(500, [1.0, 1.0]), (500, [1.0, 20.0]), (500, [30.0, 1.0]), (100, [1.0, 3.0])] {
+            let (rows, ranking) = (rows(500), state(&rows(500), exact));
+            let cost = |threshold: f64| {
+                let paid = |(score, positive): &(f64, bool)| match (*score > threshold, positive) {
+                    (true, false) => costs[0],
+                    (false, true) => costs[1],
+                    _ => 0.0,
+                };
+                rows.iter().map(paid).sum::<f64>()
+            };
+            let found = ranking.cheapest(costs).unwrap();
+            let (tp, fp) = ranking.beyond(found);
+            let beyond = |kind: bool| rows.iter().filter(|(s, p)| *s > found && *p == kind).count() as u64;
+            assert_eq!((tp, fp), (beyond(true), beyond(false)), "{exact} {costs:?}");
+            let least = rows.iter().flat_map(|(s, _)| [*s, s - 1e-9]).map(cost).fold(f64::INFINITY, f64::min);
+            assert_eq!(cost(found), least, "{exact} {costs:?}");
+        }
+        let two = state(&[(1.0, true), (0.0, false)], 9);
+        assert_eq!(
+            (two.cheapest([1.0, 1.0]), two.beyond(0.5), state(&[], 9).cheapest([1.0, 1.0])),
+            (Some(0.5), (1, 0), None)
+        );
+        assert_eq!(state(&[(1.0, false)], 9).cheapest([1.0, 1.0]), Some(1.0), "never");
+        assert!(state(&[(1.0, true)], 9).cheapest([1.0, 1.0]).unwrap() < 1.0, "always");
+        for score in [-7.5, -1e-3, 0.0, 2e-9, 3.25] {
+            assert!((middle_of_bin(bin(score)) - score).abs() <= 2e-3 * score.abs() + 1e-37, "{score}");
+        }
     }
 
     #[test]

@@ -15,12 +15,18 @@ pub struct ClassificationScores {
     pub error: Option<f64>,
     /// Labels, in the order of the confusion matrix.
     pub classes: Vec<Label>,
+    /// The positive one of two classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub positive: Option<Label>,
     /// The confusion matrix: numbers of rows by true class (row) and predicted class (column).
     pub confusion: Vec<Vec<u64>>,
     /// Mean over the classes that have rows of the share that is recognised.
     pub balanced_accuracy: Option<f64>,
-    /// 2 tp / (2 tp + fp + fn): of the second of two classes; of more the mean over all that were seen or predicted.
+    /// 2 tp / (2 tp + fp + fn): of the positive one of two classes, the second unless another was named; of more classes the mean over all
+    /// that were seen or predicted.
     pub f1: Option<f64>,
+    /// Precision, recall and F1 of every class, in the order of `classes`.
+    pub by_class: Vec<ClassScores>,
     /// The correlation of truth and prediction: 1 for equal, 0 for independent ones. Matthews, 1975; for more than two classes the
     /// coefficient R_K of Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient", 2004.
     pub matthews: Option<f64>,
@@ -30,7 +36,7 @@ pub struct ClassificationScores {
     /// Largest possible error of `auc`, where it comes from a histogram.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auc_within: Option<f64>,
-    /// Average precision of the second of two classes: the area under the precision-recall curve.
+    /// Average precision of the positive one of two classes: the area under the precision-recall curve.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub average_precision: Option<f64>,
     /// The score of Brier: the mean square of what the probability of the second of two classes is away from 1 or 0; of more classes
@@ -40,9 +46,57 @@ pub struct ClassificationScores {
     /// Mean of −ln of the probability of the true class, over the rows of known classes; for models that have probabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_loss: Option<f64>,
+    /// What mistakes cost, and the threshold of the least cost, where costs were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Box<CostScores>>,
     /// Number of rows whose label the model has never seen: they count as wrong, and are in no row of the matrix.
     #[serde(skip_serializing_if = "is_zero")]
     pub unknown: u64,
+}
+
+/// Precision, recall and F1 of a class; `None` where one is not defined.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct ClassScores {
+    /// Number of rows of the class.
+    pub rows: u64,
+    /// Share of the rows predicted as the class that are of it.
+    pub precision: Option<f64>,
+    /// Share of the rows of the class that were predicted as it.
+    pub recall: Option<f64>,
+    /// 2 tp / (2 tp + fp + fn).
+    pub f1: Option<f64>,
+}
+
+/// A threshold of two classes, and what it does to the rows that were scored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct ThresholdScores {
+    /// The probability of the positive class above which a row is called positive; of a model without probabilities the score.
+    pub threshold: f64,
+    /// Number of negative rows that are called positive.
+    pub false_alarms: u64,
+    /// Number of positive rows that are not.
+    pub missed: u64,
+    /// Share of the negative rows that are called positive.
+    pub false_positive_rate: f64,
+    /// Share of the positive rows that are.
+    pub recall: f64,
+    /// Share of the rows called positive that are.
+    pub precision: Option<f64>,
+}
+
+/// What mistakes cost on the rows that were scored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct CostScores {
+    /// The cost of a false alarm.
+    pub false_alarm: f64,
+    /// The cost of a missed row of the positive class.
+    pub miss: f64,
+    /// The mean cost of a row as it was decided.
+    pub now: f64,
+    /// The mean cost of a row at the best threshold.
+    pub least: f64,
+    /// The threshold of the least cost on these rows.
+    pub best: ThresholdScores,
 }
 
 fn is_zero(n: &u64) -> bool {
@@ -76,7 +130,7 @@ struct ProbabilitySums {
 }
 
 impl ProbabilitySums {
-    fn push(&mut self, scores: &[f64], class: usize) {
+    fn push(&mut self, scores: &[f64], class: usize, positive: usize) {
         self.rows += 1;
         self.loss += self.link.log_loss(scores, class);
         let likely = &mut self.likely;
@@ -85,7 +139,7 @@ impl ProbabilitySums {
         // of two classes each is as far away as the other: the second counts
         self.brier += likely.iter().enumerate().skip(usize::from(likely.len() == 2)).map(away).sum::<f64>();
         let largest = || (0..likely.len()).fold(0, |best, k| if likely[k] > likely[best] { k } else { best });
-        let named = if likely.len() == 2 { 1 } else { largest() };
+        let named = if likely.len() == 2 { positive } else { largest() };
         let Some(probability) = likely.get(named) else { return };
         let bin = &mut self.bins[((probability * BINS as f64) as usize).min(BINS - 1)];
         bin.predicted += probability;
@@ -103,11 +157,13 @@ pub(crate) struct ClassificationSums<'a> {
     /// Predictions for rows of no known class.
     unknown: Vec<u64>,
     ranks: Option<RankedScores>,
+    /// The code of the positive one of two classes.
+    positive: usize,
     probabilities: Option<ProbabilitySums>,
 }
 
 impl<'a> ClassificationSums<'a> {
-    pub(crate) fn new(classes: &'a Classes, link: Option<Link>) -> Self {
+    pub(crate) fn new(classes: &'a Classes, link: Option<Link>, positive: usize) -> Self {
         let k = classes.labels().len();
         let of = |link| ProbabilitySums {
             link,
@@ -122,6 +178,7 @@ impl<'a> ClassificationSums<'a> {
             counts: vec![vec![0; k]; k],
             unknown: vec![0; k],
             ranks: (k == 2).then(|| RankedScores::new(EXACT_ROWS)),
+            positive,
             probabilities: link.map(of),
         }
     }
@@ -134,8 +191,9 @@ impl<'a> ClassificationSums<'a> {
             return;
         };
         counts[predicted] += 1;
-        self.ranks.iter_mut().for_each(|ranks| ranks.push(scores[0], truth == 1));
-        self.probabilities.iter_mut().for_each(|sums| sums.push(scores, truth));
+        let (positive, toward) = (self.positive, toward(scores[0], self.positive));
+        self.ranks.iter_mut().for_each(|ranks| ranks.push(toward, truth == positive));
+        self.probabilities.iter_mut().for_each(|sums| sums.push(scores, truth, positive));
     }
 
     /// The rows by falling scores, of two classes.
@@ -153,53 +211,111 @@ impl<'a> ClassificationSums<'a> {
         Some(sums.bins.iter().filter(|bin| bin.rows > 0).map(mean).collect())
     }
 
-    /// The scores of all rows so far; `ranking` is that of these rows.
-    pub(crate) fn scores(self, ranking: Option<&Ranking>) -> ClassificationScores {
+    /// What thresholds do to the rows of a ranking: thresholds of the score of the positive class.
+    pub(crate) fn threshold(&self, ranking: &Ranking, score: f64) -> ThresholdScores {
+        let (found, false_alarms) = ranking.beyond(score);
+        let link = self.probabilities.as_ref().map(|sums| &sums.link);
+        let [negatives, positives] =
+            [1 - self.positive, self.positive].map(|class| self.counts[class].iter().sum::<u64>());
+        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+        ThresholdScores {
+            threshold: link.map_or(score, |link| probability(link, score, self.positive)),
+            false_alarms,
+            missed: positives - found,
+            false_positive_rate: share(false_alarms, negatives),
+            recall: share(found, positives),
+            precision: (found + false_alarms > 0).then(|| share(found, found + false_alarms)),
+        }
+    }
+
+    fn cost(&self, ranking: &Ranking, [false_alarm, miss]: [f64; 2]) -> Option<Box<CostScores>> {
+        let best = self.threshold(ranking, ranking.cheapest([false_alarm, miss])?);
+        let rows = self.counts.iter().flatten().sum::<u64>() as f64;
+        let mean = |alarms: u64, missed: u64| (false_alarm * alarms as f64 + miss * missed as f64) / rows;
+        let [negative, positive] = [1 - self.positive, self.positive];
+        let now = mean(self.counts[negative][positive], self.counts[positive][negative]);
+        Some(Box::new(CostScores { false_alarm, miss, now, least: mean(best.false_alarms, best.missed), best }))
+    }
+
+    /// The scores of all rows so far; `ranking` is that of these rows, and `costs` those of a false alarm and of a missed row.
+    pub(crate) fn scores(self, ranking: Option<&Ranking>, costs: Option<[f64; 2]>) -> ClassificationScores {
+        let cost = ranking.zip(costs).and_then(|(ranking, costs)| self.cost(ranking, costs));
         let rows: u64 = self.counts.iter().flatten().chain(&self.unknown).sum();
         let right: u64 = self.counts.iter().enumerate().map(|(class, row)| row[class]).sum();
         let share = |count: u64| (rows > 0).then(|| count as f64 / rows as f64);
         let likely = self.probabilities.filter(|sums| sums.rows > 0);
         let mean = |sum: fn(&ProbabilitySums) -> f64| likely.as_ref().map(|sums| sum(sums) / sums.rows as f64);
         let auc = ranking.map(Ranking::auc);
-        let [balanced_accuracy, f1, matthews] = agreement(&self.counts, &self.unknown);
+        let by_class = by_class(&self.counts, &self.unknown);
+        let [balanced_accuracy, matthews] = agreement(&self.counts);
+        let f1 = match by_class.len() {
+            2 => by_class[self.positive].f1,
+            _ => mean_of(by_class.iter().filter_map(|class| class.f1)),
+        };
         ClassificationScores {
             rows,
             accuracy: share(right),
             error: share(rows - right),
             classes: self.classes.labels().to_vec(),
+            positive: ranking.and_then(|_| self.classes.labels().get(self.positive).cloned()),
             confusion: self.counts,
             balanced_accuracy,
             f1,
+            by_class,
             matthews,
             auc: auc.map(|auc| auc.map(|auc| auc.value)),
             auc_within: auc.flatten().map(|auc| auc.within).filter(|within| *within > 0.0),
             average_precision: ranking.and_then(Ranking::average_precision),
             brier: mean(|sums| sums.brier),
             log_loss: mean(|sums| sums.loss),
+            cost,
             unknown: self.unknown.iter().sum(),
         }
     }
 }
 
-/// Balanced accuracy, F1 and the coefficient of Matthews of a confusion matrix, `counts[true][predicted]`, and of predictions for rows
-/// of no known class, which are false positives of F1 and count nowhere else; `None` where a score is not defined.
-fn agreement(counts: &[Vec<u64>], unknown: &[u64]) -> [Option<f64>; 3] {
+/// The score of two classes, larger towards the positive one.
+fn toward(score: f64, positive: usize) -> f64 {
+    if positive == 1 { score } else { -score }
+}
+
+/// The probability of the positive one of two classes at a score that is larger towards it.
+fn probability(link: &Link, score: f64, positive: usize) -> f64 {
+    let mut likely = Vec::new();
+    link.probabilities(&[toward(score, positive)], &mut likely);
+    likely.get(positive).copied().unwrap_or(f64::NAN)
+}
+
+fn mean_of(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, n) = values.fold((0.0, 0.0), |(sum, n), value| (sum + value, n + 1.0));
+    (n > 0.0).then(|| sum / n)
+}
+
+/// Precision, recall and F1 of the classes of a confusion matrix, `counts[true][predicted]`. Predictions for rows of no known class are
+/// false positives.
+fn by_class(counts: &[Vec<u64>], unknown: &[u64]) -> Vec<ClassScores> {
+    let of = |class: usize| {
+        let (rows, right) = (counts[class].iter().sum::<u64>(), counts[class][class]);
+        let predicted = counts.iter().map(|row| row[class]).sum::<u64>() + unknown.get(class).copied().unwrap_or(0);
+        let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+        let (precision, recall, f1) = (share(right, predicted), share(right, rows), share(2 * right, rows + predicted));
+        ClassScores { rows, precision, recall, f1 }
+    };
+    (0..counts.len()).map(of).collect()
+}
+
+/// Balanced accuracy and the coefficient of Matthews of a confusion matrix, `counts[true][predicted]`; `None` where one is not defined.
+fn agreement(counts: &[Vec<u64>]) -> [Option<f64>; 2] {
     let k = counts.len();
     let truth: Vec<f64> = counts.iter().map(|row| row.iter().sum::<u64>() as f64).collect();
     let predicted: Vec<f64> = (0..k).map(|j| counts.iter().map(|row| row[j]).sum::<u64>() as f64).collect();
     let right = |class: usize| counts[class][class] as f64;
-    let mean = |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
-    let recalls = (0..k).filter(|class| truth[*class] > 0.0).map(|class| right(class) / truth[class]).collect();
-    let f1 = |class: usize| {
-        let either = truth[class] + predicted[class] + unknown.get(class).map_or(0.0, |n| *n as f64);
-        (either > 0.0).then(|| 2.0 * right(class) / either)
-    };
+    let recalls = (0..k).filter(|class| truth[*class] > 0.0).map(|class| right(class) / truth[class]);
     let n: f64 = truth.iter().sum();
     let inner = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let spread = (n * n - inner(&truth, &truth)) * (n * n - inner(&predicted, &predicted));
     let agreed = (0..k).map(right).sum::<f64>() * n - inner(&truth, &predicted);
-    let f1 = if k == 2 { f1(1) } else { mean((0..k).filter_map(f1).collect()) };
-    [mean(recalls), f1, (spread > 0.0).then(|| agreed / spread.sqrt())]
+    [mean_of(recalls), (spread > 0.0).then(|| agreed / spread.sqrt())]
 }
 
 #[cfg(test)]
@@ -213,19 +329,23 @@ mod tests {
     #[test]
     fn two_classes_by_the_textbook() {
         let (tp, tn, fp, fne) = (30.0, 900.0, 20.0, 50.0);
-        let [accuracy, f1, matthews] = agreement(&[vec![900, 20], vec![50, 30]], &[0, 0]);
+        let counts = [vec![900, 20], vec![50, 30]];
+        let [accuracy, matthews] = agreement(&counts);
+        let scores = |unknown: &[u64]| by_class(&counts, unknown).swap_remove(1);
         assert!(near(accuracy, (tp / 80.0 + tn / 920.0) / 2.0));
-        assert!(near(f1, 2.0 * tp / (2.0 * tp + fp + fne)));
+        assert!(near(scores(&[0, 0]).f1, 2.0 * tp / (2.0 * tp + fp + fne)));
+        assert!(near(scores(&[0, 0]).precision, tp / (tp + fp)) && near(scores(&[0, 0]).recall, tp / (tp + fne)));
         let root: f64 = (50.0f64 * 80.0 * 920.0 * 950.0).sqrt();
         assert!(near(matthews, (tp * tn - fp * fne) / root));
         // a false positive more for every row of no known class that was taken for the second
-        let [_, stranger, same] = agreement(&[vec![900, 20], vec![50, 30]], &[3, 10]);
-        assert!(near(stranger, 60.0 / 140.0) && same == matthews);
+        assert!(near(scores(&[3, 10]).f1, 60.0 / 140.0));
     }
 
     #[test]
     fn three_classes_by_their_definitions() {
-        let [accuracy, f1, matthews] = agreement(&[vec![5, 1, 0], vec![2, 3, 1], vec![0, 2, 8]], &[0, 0, 0]);
+        let counts = [vec![5, 1, 0], vec![2, 3, 1], vec![0, 2, 8]];
+        let [accuracy, matthews] = agreement(&counts);
+        let f1 = mean_of(by_class(&counts, &[0, 0, 0]).iter().filter_map(|class| class.f1));
         assert!(near(accuracy, (5.0 / 6.0 + 0.5 + 0.8) / 3.0));
         assert!(near(f1, (10.0 / 13.0 + 6.0 / 12.0 + 16.0 / 19.0) / 3.0));
         // the correlation of the indicators, from its definition: sums of covariances over the classes
@@ -240,16 +360,17 @@ mod tests {
 
     #[test]
     fn what_is_not_defined_is_none() {
-        assert_eq!(agreement(&[vec![7, 0], vec![0, 0]], &[0, 0]), [Some(1.0), None, None]);
-        assert_eq!(agreement(&[vec![0, 0], vec![0, 0]], &[0, 0]), [None; 3]);
+        assert_eq!(agreement(&[vec![7, 0], vec![0, 0]]), [Some(1.0), None]);
+        assert_eq!(agreement(&[vec![0, 0], vec![0, 0]]), [None; 2]);
+        assert_eq!(by_class(&[vec![7, 0], vec![0, 0]], &[0, 0])[1], ClassScores::default());
     }
 
     fn scores(k: i64, rows: &[(&[f64], u32)]) -> ClassificationScores {
         let classes = Classes::new((0..k).map(Label::Int).collect()).unwrap();
-        let mut sums = ClassificationSums::new(&classes, None);
+        let mut sums = ClassificationSums::new(&classes, None, 1);
         rows.iter().for_each(|(scores, code)| sums.push(scores, *code));
         let ranking = sums.ranking();
-        sums.scores(ranking.as_ref())
+        sums.scores(ranking.as_ref(), None)
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod classification;
 mod median;
 
 pub(crate) use classification::ClassificationSums;
-pub use classification::{CalibrationBin, ClassificationScores};
+pub use classification::{CalibrationBin, ClassScores, ClassificationScores, CostScores, ThresholdScores};
 
 use median::Median;
 
@@ -72,7 +72,7 @@ pub struct Regression {
     pub mape: Option<f64>,
     /// Share of variance explained, 1 − Σe²/Σ(y − ȳ)²; null for a constant target.
     pub r2: Option<f64>,
-    /// Root mean squared relative error, √mean((e/y)²); null where any y is 0.
+    /// Root mean squared percentage error as a share, √mean((e/y)²); null where any y is 0.
     pub relative_error: Option<f64>,
 }
 
@@ -85,8 +85,8 @@ impl Regression {
             ("mae", self.mae),
             ("median error", self.median_error),
             ("mape", self.mape),
+            ("rmspe", self.relative_error),
             ("r2", self.r2),
-            ("relative error", self.relative_error),
         ]
     }
 }

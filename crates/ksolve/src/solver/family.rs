@@ -22,6 +22,10 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     fn holds_out(&self) -> bool {
         false
     }
+    /// True for a solver whose models give probabilities of classes.
+    fn has_probabilities(&self) -> bool {
+        false
+    }
     /// The number of landmarks unless a rank is asked for; `None` for that of [`crate::job`].
     fn usual_rank(&self) -> Option<usize> {
         None

@@ -194,7 +194,7 @@ impl Directions {
     fn figures(&self) -> Vec<Figure> {
         vec![
             Figure { name: "share of the slopes", values: self.values.iter().map(|v| v / self.total()).collect() },
-            Figure { name: "slope of each column", values: self.slopes.clone() },
+            Figure { name: "slope of each feature", values: self.slopes.clone() },
         ]
     }
 

@@ -56,7 +56,7 @@ impl<T: Real> Solver<T> for KernelKMeans {
         let half = |j: usize| found.centroids.col(j).iter().map(|v| v * v).sum::<f64>() / 2.0;
         let figures = vec![
             Figure { name: "mean squared distance", values: vec![found.squares / data.rows.max(1) as f64] },
-            Figure { name: "rows", values: found.sizes.iter().map(|size| *size as f64).collect() },
+            Figure { name: "rows of each group", values: found.sizes.iter().map(|size| *size as f64).collect() },
         ];
         Ok(Fitted {
             intercept: (0..self.clusters).map(|j| -half(j)).collect(),

@@ -78,7 +78,7 @@ impl<T: Real> Solver<T> for Spectral {
         let figures = vec![
             Figure { name: "eigenvalue", values: eigenvalues },
             Figure { name: "mean squared distance", values: vec![found.squares / data.rows.max(1) as f64] },
-            Figure { name: "rows", values: found.sizes.iter().map(|size| *size as f64).collect() },
+            Figure { name: "rows of each group", values: found.sizes.iter().map(|size| *size as f64).collect() },
         ];
         let intercept = vec![0.0; self.clusters];
         Ok(Fitted {

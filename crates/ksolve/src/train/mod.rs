@@ -18,7 +18,7 @@ mod run;
 mod trained;
 
 pub use forecast::forecast;
-pub use report::{FitReport, LAMBDA, LandmarkReport, MetricReport, Train};
+pub use report::{FitReport, LAMBDA, LandmarkReport, MetricReport, Train, convention};
 pub use run::train;
 pub use trained::Trained;
 pub(crate) use trained::target_names;

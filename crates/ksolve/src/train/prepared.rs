@@ -178,14 +178,14 @@ fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOpt
     if got == asked || options.tolerance.is_some() {
         return;
     }
-    let precision = T::NAME;
     let why = if (asked as u64) > survey.rows() && got as u64 == survey.rows() {
         format!("there are only {} rows", survey.rows())
     } else if (asked as u64) > candidates && got as u64 == candidates {
         let what = if matches!(options.landmarks, LandmarkSource::Rows(_)) { "landmarks" } else { "candidates" };
         format!("there are only {candidates} {what}")
     } else {
-        format!("{got} suffice, what is left of the kernel matrix is rounding in {precision}")
+        let wider = if T::NAME == "f32" { "; `precision` f64 may use more" } else { "" };
+        format!("{got} landmarks suffice, more would add rounding alone{wider}")
     };
     resources.stages.warn(format!("rank reduced from {asked} to {got}: {why}"));
 }

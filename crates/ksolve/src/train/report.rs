@@ -1,14 +1,24 @@
 //! The report of a training run: what was learned, from what, and at what cost.
 
 use crate::metric::{LengthReport, RoundReport};
-use crate::solver::{Figure, Solved};
+use crate::solver::parameter::C;
+use crate::solver::{Figure, Solved, by_name};
 use crate::{Cell, Certificate};
 use kstore::Label;
 use kstore::shown::{count, number};
 use std::fmt;
 
-/// The convention of every output that names a lambda.
+/// The convention of lambda.
 pub const LAMBDA: &str = "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's alpha = lambda n)";
+
+/// The convention of the solvers whose penalty is known by C.
+const LAMBDA_AND_C: &str = "lambda is per row: (1/n) sum loss + lambda |w|^2 (scikit-learn's C = 1/(2 n lambda))";
+
+/// The convention of the lambda of a solver, with the name that the penalty has elsewhere.
+pub fn convention(solver: &str) -> &'static str {
+    let by_c = by_name(solver).is_some_and(|family| family.reads(&C));
+    if by_c { LAMBDA_AND_C } else { LAMBDA }
+}
 
 /// The report of a fit: what was learned, from what, and at what cost.
 #[derive(Clone, Debug, Default, serde::Serialize)]
@@ -50,7 +60,7 @@ pub struct FitReport {
     pub rank: usize,
     /// Lambda of the chosen cell; `None` for solvers without.
     pub lambda: Option<f64>,
-    /// [`LAMBDA`].
+    /// [`convention`] of the solver.
     pub lambda_convention: &'static str,
     /// The folds of cross-validation, such as `5` or `blocks:6`; `none` without cross-validation.
     pub folds: String,

@@ -61,7 +61,7 @@ pub fn train<T: Real>(
     };
     let kept = prepared.mapped.map.dims().1;
     if kept < asked {
-        let why = "the features beyond are mostly rounding";
+        let why = "more would add rounding alone";
         resources.stages.warn(format!("rank reduced from {asked} to {kept}: {why}"));
     }
     fitted.passes += prepared.passes() + again;

@@ -1,6 +1,6 @@
 //! The result of a training run: a model in terms of the rows, and its report.
 
-use super::report::{FitReport, LAMBDA, LandmarkReport, MetricReport, Train};
+use super::report::{FitReport, LandmarkReport, MetricReport, Train};
 use crate::model::{Basis, Form, Model, SecondView, needs_wide_for};
 use crate::request::{RowAccess, TrainOptions};
 use crate::solver::Fitted;
@@ -9,7 +9,8 @@ use crate::{Card, Certificate, Head, Intercept};
 use faer::{Mat, MatRef};
 use kapprox::Real;
 use kapprox::map::MapSpec;
-use kstore::encoding::Code;
+use kstore::encoding::{Code, CodedColumn};
+use kstore::statistics::Moments;
 use kstore::{Selected, Workers};
 use std::sync::Arc;
 
@@ -112,7 +113,7 @@ impl<T: Real> Parts<'_, T> {
             lambda: fitted.lambda,
             intercept: Intercept::default(),
             features: selected.feature_names(),
-            encoding: selected.encoding().cloned().map(Arc::new),
+            encoding: selected.encoding().cloned().map(|encoding| Arc::new(encoding.of_new_rows())),
             targets: target_names(selected),
             classes: classes.map_or(Vec::new(), |classes| classes.labels().to_vec()),
             link: fitted.link.clone(),
@@ -122,8 +123,28 @@ impl<T: Real> Parts<'_, T> {
             seed: options.seed,
             landmarks: mapped.landmarks.map(|_| options.landmarks.to_string()),
             asinh: survey.scaler.asinh,
+            ranges: self.ranges(),
             options: serde_json::Value::Null,
         }
+    }
+
+    /// The ranges that new rows are taken to. A row of novelty is judged as it is, and a kernel that goes on outside was chosen for that.
+    fn ranges(&self) -> Vec<[f64; 2]> {
+        let Self { options, prepared: Prepared { survey, mapped, .. }, fitted, .. } = self;
+        let clips = options.clip && fitted.task.unwrap_or(options.task).has_target() && mapped.kernel.settles();
+        // effects of new rows may be larger than those of rows whose own targets are not in theirs, and a circle has no ends
+        let endless = |column: &CodedColumn| {
+            let (all, behind) = (matches!(column.code, Code::Effects(_)), matches!(column.code, Code::Time(_)));
+            (0..column.features()).map(move |i| all || behind && i > 0)
+        };
+        let endless = self.selected.encoding().into_iter().flat_map(|encoding| encoding.columns()).flat_map(endless);
+        let of = |(feature, endless): (&Moments, bool)| match feature.count {
+            _ if endless => [f64::MIN, f64::MAX],
+            0 => [feature.mean; 2],
+            _ => [feature.min, feature.max],
+        };
+        let features = survey.statistics.features.iter().filter(|_| clips);
+        features.zip(endless.chain(std::iter::repeat(false))).map(of).collect()
     }
 
     /// The report; what it says alone is taken out of what the solver found.
@@ -160,7 +181,6 @@ impl<T: Real> Parts<'_, T> {
             with_kernel: card.with.as_ref().map(|with| with.kernel.clone()),
             rank,
             lambda: fitted.lambda,
-            lambda_convention: LAMBDA,
             folds: options.folds.to_string(),
             certificate: card.certificate,
             surface: std::mem::take(&mut fitted.surface.cells),

@@ -1,18 +1,19 @@
 //! Solvers, each with a penalty, compared by whole fits on the rows of a search.
 //!
 //! Every contender is fitted on all folds but one and scored on that one; the better ones, at least [`STAY`], on a second fold; and
-//! so on up to [`FOLDS`] folds. The least mean error over the folds wins. Contenders for classes are compared by the share of wrong
-//! classes, not by the squared error that a kernel was chosen by; so the best kernel without a metric competes again, too.
+//! so on up to [`FOLDS`] folds. The least mean error over the folds wins. Contenders for classes are compared as [`Select`] says,
+//! not by the squared error that a kernel was chosen by; so the best kernel without a metric competes again, and first: it is nearly the
+//! default fit.
 //!
 //! *Cost*: the contenders of the first fold once, half of them again; each a fit at rank [`RANK`] on the rows of the sample.
 
 use super::memory::Memory;
 use super::trial::Trials;
-use super::{Spec, Tuned};
+use super::{Select, Spec, Tuned};
 use crate::folds::FoldSpec;
 use crate::job::{Fit, Run};
 use crate::request::MetricSource;
-use crate::solver::{parameter, ridge, svm};
+use crate::solver::{Solver, parameter, ridge, svm};
 use crate::{Error, Result};
 use kapprox::Real;
 use kapprox::metric::Metric;
@@ -29,8 +30,11 @@ const FOLDS: usize = 3;
 
 const STAY: usize = 3;
 
-/// Penalties that are compared for solvers with a single one.
-const LAMBDAS: [f64; 4] = [1e-4, 1e-5, 1e-6, 1e-7];
+/// Trials that are made however late it is: of the first solver without the metric, and with it.
+const FEWEST: usize = 2;
+
+/// Penalties that are compared for solvers with a single one, the default first.
+const LAMBDAS: [f64; 4] = [1e-6, 1e-5, 1e-7, 1e-4];
 
 /// Numbers of classes for which a machine for every pair of classes is tried.
 const PAIRED: RangeInclusive<usize> = 3..=10;
@@ -53,7 +57,7 @@ pub struct ContenderReport {
     pub kernel: String,
     /// The metric before it: none, given, full, diagonal, low-rank(5).
     pub metric: String,
-    /// Its errors on the folds: squared errors, or shares of wrong classes.
+    /// Its errors on the folds: what was compared, the less the better.
     pub errors: Vec<f64>,
     /// Their mean; `None` where a fit failed.
     pub mean: Option<f64>,
@@ -113,6 +117,11 @@ impl Contender {
 }
 
 impl ContenderReport {
+    /// False where the search ended before.
+    pub fn was_tried(&self) -> bool {
+        !self.errors.is_empty() || self.problem.is_some()
+    }
+
     fn add(&mut self, error: f64) {
         self.errors.push(error);
         let n = self.errors.len() as f64;
@@ -126,6 +135,7 @@ impl ContenderReport {
 /// A contest that goes on trial by trial.
 pub(super) struct Contest<'a, T> {
     trials: &'a Trials<T>,
+    by: Select,
     contenders: Vec<Contender>,
     largest: usize,
     folds: Vec<usize>,
@@ -137,10 +147,10 @@ pub(super) struct Contest<'a, T> {
 
 impl<'a, T: Real> Contest<'a, T> {
     /// A contest between these fits, tried at `rank` at most; one alone wins without a trial.
-    pub(super) fn new(trials: &'a Trials<T>, contenders: Vec<Contender>, rank: usize) -> Self {
+    pub(super) fn new(trials: &'a Trials<T>, by: Select, contenders: Vec<Contender>, rank: usize) -> Self {
         let folds = if contenders.len() > 1 { trials.folds().take(FOLDS).collect() } else { Vec::new() };
         let alive = (0..contenders.len()).collect();
-        Self { trials, contenders, largest: rank.min(RANK), folds, round: 0, alive, tried: 0 }
+        Self { trials, by, contenders, largest: rank.min(RANK), folds, round: 0, alive, tried: 0 }
     }
 
     /// Most trials that are still to come.
@@ -159,7 +169,7 @@ impl<'a, T: Real> Contest<'a, T> {
         let Some(fold) = self.folds.get(self.round) else { return Ok(()) };
         let contender = &mut self.contenders[self.alive[self.tried]];
         let fit = contender.fit.clone().at_rank(self.largest);
-        let tried = memory.recall_or(|| match self.trials.trial(&fit, *fold, run) {
+        let tried = memory.recall_or(|| match self.trials.trial(&fit, *fold, self.by, run) {
             Ok(error) => Ok((Some(error), None)),
             Err(error) if error.is_interrupted() || matches!(error, Error::Store(kstore::Error::OverBudget { .. })) => {
                 Err(error)
@@ -179,9 +189,9 @@ impl<'a, T: Real> Contest<'a, T> {
         Ok(())
     }
 
-    /// Ends the contest with the trials that were made; returns whether any were left.
+    /// Ends the contest with the trials that were made, [`FEWEST`] at least; returns whether any were left.
     pub(super) fn hurry(&mut self) -> bool {
-        let left = self.round < self.folds.len();
+        let left = self.round < self.folds.len() && (self.round > 0 || self.tried >= FEWEST);
         if left && self.round == 0 {
             self.alive.truncate(self.tried);
         }
@@ -213,12 +223,12 @@ fn stay(alive: usize) -> usize {
 
 /// The fits that compete after a search: `solver`, or for [`ANY`] every solver of the task, at several penalties unless one was
 /// given, behind the metric that was found and, for [`ANY`], without one.
-pub(super) fn contenders(solver: &str, base: &Fit, tuned: &Tuned) -> Result<Vec<Contender>> {
+pub(super) fn contenders(solver: &str, base: &Fit, tuned: &Tuned, by: Select) -> Result<Vec<Contender>> {
     let best = (tuned.kernel.clone(), tuned.source(), tuned.form.as_str());
     let plain = tuned.best_without_metric().filter(|_| tuned.metric.is_some() && solver == ANY).map(Spec::parse);
     let plain = plain.transpose()?.map(|kernel| (kernel, MetricSource::None, "none"));
-    let (behind, mut found): (Vec<_>, Vec<Contender>) = (std::iter::once(best).chain(plain).collect(), Vec::new());
-    for (fit, lambda, name) in fits(solver, base, tuned)? {
+    let (behind, mut found): (Vec<_>, Vec<Contender>) = (plain.into_iter().chain([best]).collect(), Vec::new());
+    for (fit, lambda, name) in fits(solver, base, tuned, by)? {
         // side by side, so that a search which is cut short has tried both
         for (kernel, metric, form) in &behind {
             let report = ContenderReport {
@@ -234,14 +244,15 @@ pub(super) fn contenders(solver: &str, base: &Fit, tuned: &Tuned) -> Result<Vec<
     Ok(found)
 }
 
-/// The solvers, each with the penalty that it competes with and a name.
-fn fits(solver: &str, base: &Fit, tuned: &Tuned) -> Result<Vec<(Fit, Option<f64>, String)>> {
+/// The solvers, each with the penalty that it competes with and a name; every solver at its first penalty, then at its second, and so on.
+fn fits(solver: &str, base: &Fit, tuned: &Tuned, by: Select) -> Result<Vec<(Fit, Option<f64>, String)>> {
     let names = match (solver, tuned.classes) {
         (ANY, 0) => vec!["ridge"],
-        (ANY, _) => vec!["ridge", "svm", "logistic"],
+        (ANY, _) if by.needs_probabilities() => vec!["logistic", "svm"],
+        (ANY, _) => vec!["logistic", "ridge", "svm"],
         (name, _) => vec![name],
     };
-    let mut found = Vec::new();
+    let mut of_solvers = Vec::new();
     for name in names {
         let fit = if base.family().name == name { base.clone() } else { base.for_solver(name)? };
         // the search has chosen the penalty of a surface
@@ -255,7 +266,11 @@ fn fits(solver: &str, base: &Fit, tuned: &Tuned) -> Result<Vec<(Fit, Option<f64>
             && !fit.gives(parameter::LAMBDA.name)
             && !fit.gives(parameter::C.name);
         let lambdas: &[f64] = if free && !has_surface { &LAMBDAS } else { &[] };
-        let paired = solver == ANY && fit.family().reads(&svm::PAIRS) && PAIRED.contains(&tuned.classes);
+        let learns = solver == ANY && by.needs_probabilities() && fit.family().reads(&parameter::PROBABILITIES);
+        let fit = if learns { fit.set(parameter::PROBABILITIES.name, true) } else { fit };
+        // pairs of classes have no probabilities
+        let paired = solver == ANY && !learns && fit.family().reads(&svm::PAIRS) && PAIRED.contains(&tuned.classes);
+        let mut found = Vec::new();
         for pairs in [false, true].into_iter().filter(|pairs| paired || !pairs) {
             let fit = if pairs { fit.clone().set(svm::PAIRS.name, true) } else { fit.clone() };
             let told = if pairs { format!("{name}, pairs") } else { name.to_string() };
@@ -263,8 +278,15 @@ fn fits(solver: &str, base: &Fit, tuned: &Tuned) -> Result<Vec<(Fit, Option<f64>
             found.extend(lambdas.iter().map(at));
             found.extend(lambdas.is_empty().then(|| (fit.clone(), None, told.clone())));
         }
+        of_solvers.push(found);
     }
-    Ok(found)
+    let most = of_solvers.iter().map(Vec::len).max().unwrap_or(0);
+    Ok((0..most).flat_map(|i| of_solvers.iter().filter_map(move |found| found.get(i).cloned())).collect())
+}
+
+/// True where the solver gives probabilities as it stands.
+pub(super) fn has_probabilities(fit: &Fit) -> Result<bool> {
+    Ok(Solver::<f64>::has_probabilities(&*fit.family().solver(fit.settings()?)?))
 }
 
 /// A penalty as it would be typed: `1e-5`.

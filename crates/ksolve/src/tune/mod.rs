@@ -36,7 +36,7 @@ mod trial;
 pub use choice::{Choice, Chosen, Moment, SEARCH, SearchListener, SearchWork};
 pub use contest::{ANY, ContenderReport};
 pub use memory::Memory;
-pub use options::{FACTORS, KERNELS, Score, TuneOptions, stand_in};
+pub use options::{FACTORS, KERNELS, Score, Select, TuneOptions, stand_in};
 pub use pace::{Pace, at_ranks, listed};
 pub use rung::{Entry, Rung, TuneCell, Tuned};
 pub use trial::Apart;
@@ -51,15 +51,9 @@ use kapprox::Real;
 use kapprox::kernel::Spec;
 use kapprox::landmark::RowSample;
 use kstore::{MemoryRows, Pass, RowSource, Selected};
-use rung::candidates_of;
+use rung::{HALVING, candidates_of, sizes};
 use std::collections::HashSet;
 use trial::Trials;
-
-/// One of so many kernels stays after a comparison: the better half.
-const HALVING: usize = 2;
-
-/// Fewest rows of a rung, where there are so many: on fewer, scores are mostly noise.
-const FEWEST_ROWS: usize = 500;
 
 /// A search that goes on kernel by kernel, so that whoever runs it can tell how far it is.
 pub struct Search<'a, T: Real> {
@@ -69,6 +63,8 @@ pub struct Search<'a, T: Real> {
     planned_bytes: usize,
     survey: Survey,
     spec: FoldSpec,
+    /// The correlation of neighbouring targets for which blocks took the place of random folds.
+    alike: Option<f64>,
     folds: Folds,
     targets: Targets,
     /// The sample with the rows that are kept apart.
@@ -118,11 +114,19 @@ impl<'a, T: Real> Search<'a, T> {
         let range = source.range();
         let counts = (survey.rows(), options.sample);
         let (all, sample) = metric::draw(&source, counts, training.seed, "sampling rows", cut, &resources)?;
-        let (spec, warning) = match &training.folds {
-            given @ FoldSpec::Hash(_) if options.blocks => {
-                metric::instead_of(given, &source, (&all, &range), &targets)?
-            }
-            given => (given.clone(), metric::warning_of_series(&source, &targets, given)?),
+        if let (Some(by @ Select::Auc), Targets::Classes(classes)) = (options.select, &targets)
+            && classes.labels().len() != 2
+        {
+            let why = format!("it ranks two classes, and there are {}; give log-loss or error", classes.labels().len());
+            return Err(Error::option("measure", by, why));
+        }
+        let free = options.blocks && matches!(training.folds, FoldSpec::Hash(_));
+        let alike = if free { metric::series(&source, (&all, &range), &targets)? } else { None };
+        let spec = alike.map_or(training.folds.clone(), |_| FoldSpec::Blocks(metric::BLOCKS));
+        let warning = match alike {
+            Some(correlation) => Some(metric::told_of_blocks(correlation, &training.folds)),
+            None if free => None,
+            None => metric::warning_of_series(&source, &targets, &training.folds)?,
         };
         warning.into_iter().for_each(|text| resources.stages.warn(text));
         let folds = folds(&spec)?;
@@ -149,6 +153,7 @@ impl<'a, T: Real> Search<'a, T> {
             planned_bytes,
             survey,
             spec,
+            alike,
             folds,
             targets,
             trials,
@@ -321,6 +326,7 @@ impl<'a, T: Real> Search<'a, T> {
             passes,
             planned_bytes,
             spec,
+            alike,
             trials,
             targets,
             survey,
@@ -341,6 +347,7 @@ impl<'a, T: Real> Search<'a, T> {
             spread,
             rows: survey.rows(),
             folds: spec,
+            alike,
             classes,
             learned,
             rungs: done,
@@ -362,32 +369,4 @@ fn picked<T: Real>(sample: &RowSample<T>, places: impl Iterator<Item = usize>) -
     let d = sample.d;
     let (rows, x): (Vec<u64>, Vec<&[T]>) = places.map(|i| (sample.rows[i], &sample.x[i * d..(i + 1) * d])).unzip();
     RowSample { rows, x: x.concat(), d }
-}
-
-/// Number of rows of every rung: twice as many each time, up to the whole sample; none where there is nothing to
-/// choose.
-fn sizes(kernels: usize, sample: usize) -> Vec<usize> {
-    let (mut alive, mut rungs) = (kernels, 0);
-    while alive > 1 {
-        (alive, rungs) = (alive.div_ceil(HALVING), rungs + 1);
-    }
-    let size = |rung: usize| (sample / HALVING.pow(rung as u32)).max(FEWEST_ROWS.min(sample));
-    let mut sizes: Vec<usize> = (0..rungs).rev().map(size).collect();
-    // the same rows again would tell nothing new
-    sizes.dedup();
-    sizes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rungs_double_up_to_the_whole_sample() {
-        assert_eq!(sizes(1, 1000), [] as [usize; 0]);
-        assert_eq!(sizes(2, 1000), [1000]);
-        assert_eq!(sizes(5, 20_000), [5_000, 10_000, 20_000]);
-        assert_eq!(sizes(9, 2_000), [500, 1_000, 2_000]);
-        assert_eq!(sizes(3, 200), [200]);
-    }
 }

@@ -32,6 +32,30 @@ impl Score {
 
 crate::error::enum_of_words!(Score, "score", "cv" => Cv, "gcv" => Gcv, "alignment" => Alignment);
 
+/// What solvers are compared by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Select {
+    /// The share of wrong classes, or the squared error.
+    #[default]
+    Error,
+    /// What is missing to 1 of the area under the ROC curve of two classes.
+    Auc,
+    /// The mean of −ln of the probability of the true class.
+    LogLoss,
+    /// The mean squared error of the probabilities.
+    Brier,
+}
+
+impl Select {
+    /// True where solvers without probabilities cannot take part.
+    pub(super) fn needs_probabilities(self) -> bool {
+        matches!(self, Self::LogLoss | Self::Brier)
+    }
+}
+
+crate::error::enum_of_words!(Select, "measure", "error" => Error, "auc" => Auc, "log-loss" => LogLoss, "brier" => Brier);
+
 /// The options of a search, which define the result for given rows.
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
@@ -49,6 +73,8 @@ pub struct TuneOptions {
     pub factors: Vec<f64>,
     /// The score they are compared by.
     pub score: Score,
+    /// What solvers are compared by; `None` for the error, and where one of two classes is rare for what ranks or weighs its rows.
+    pub select: Option<Select>,
     /// Number of rows of the last rung; fewer where the table has fewer.
     pub sample: usize,
 }
@@ -99,6 +125,10 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
     }
     if options.score == Score::Cv && matches!(training.folds, crate::FoldSpec::None) {
         return Err(Error::option("score", "cv", "it needs folds; give `folds` 5, or `score` gcv"));
+    }
+    if let Some(by) = options.select.filter(|by| *by != Select::Error && training.task == Task::Regression) {
+        let why = "it compares classes, and the target is a quantity; give `task` classification, or leave it out";
+        return Err(Error::option("measure", by, why));
     }
     Ok(())
 }

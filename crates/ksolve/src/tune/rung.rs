@@ -14,6 +14,12 @@ use kapprox::metric::{Metric, MetricRows};
 use kstore::{MemoryRows, Pass, Reading};
 use std::sync::Arc;
 
+/// One of so many kernels stays after a comparison: the better half.
+pub(super) const HALVING: usize = 2;
+
+/// Fewest rows of a rung, where there are so many: on fewer, scores are mostly noise.
+const FEWEST_ROWS: usize = 500;
+
 /// Every kernel at every length scale, each once, behind a metric that is known.
 pub(super) fn candidates_of<T: Real>(
     options: &TuneOptions,
@@ -64,6 +70,8 @@ pub struct Tuned {
     /// The folds by which kernels were compared.
     #[serde(serialize_with = "as_text")]
     pub folds: FoldSpec,
+    /// The correlation of the targets of rows that follow each other, where blocks of rows took the place of random folds for it.
+    pub alike: Option<f64>,
     /// Number of classes; 0 for a regression.
     pub classes: usize,
     /// The rounds in which the metric of each kernel was learned.
@@ -233,5 +241,33 @@ impl<T: Real> Measure<'_, T> {
             kept: false,
             cells,
         }
+    }
+}
+
+/// Number of rows of every rung: twice as many each time, up to the whole sample; none where there is nothing to
+/// choose.
+pub(super) fn sizes(kernels: usize, sample: usize) -> Vec<usize> {
+    let (mut alive, mut rungs) = (kernels, 0);
+    while alive > 1 {
+        (alive, rungs) = (alive.div_ceil(HALVING), rungs + 1);
+    }
+    let size = |rung: usize| (sample / HALVING.pow(rung as u32)).max(FEWEST_ROWS.min(sample));
+    let mut sizes: Vec<usize> = (0..rungs).rev().map(size).collect();
+    // the same rows again would tell nothing new
+    sizes.dedup();
+    sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rungs_double_up_to_the_whole_sample() {
+        assert_eq!(sizes(1, 1000), [] as [usize; 0]);
+        assert_eq!(sizes(2, 1000), [1000]);
+        assert_eq!(sizes(5, 20_000), [5_000, 10_000, 20_000]);
+        assert_eq!(sizes(9, 2_000), [500, 1_000, 2_000]);
+        assert_eq!(sizes(3, 200), [200]);
     }
 }

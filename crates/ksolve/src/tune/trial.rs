@@ -1,8 +1,9 @@
 //! Fits that are tried on a part of the rows of a search, and scored on another part.
 
+use super::Select;
 use crate::folds::FoldSpec;
 use crate::job::{Fit, Fitted, Run};
-use crate::predict::{Evaluation, Predictor};
+use crate::predict::{Evaluation, Predictor, RegressionScores};
 use crate::request::Scaling;
 use crate::solver::{parameter, ridge};
 use crate::{Error, Folds, Result, Task};
@@ -44,6 +45,49 @@ pub struct Apart {
     pub error: f64,
     /// Share of the variance explained; `None` for classes and where the target does not vary.
     pub r2: Option<f64>,
+    /// Area under the ROC curve, of two classes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auc: Option<f64>,
+    /// Average precision of the second of two classes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average_precision: Option<f64>,
+    /// Mean of −ln of the probability of the true class, of models that have probabilities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_loss: Option<f64>,
+    /// The score of Brier of those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brier: Option<f64>,
+}
+
+impl Apart {
+    /// What is compared, the less the better; `None` where the model or the rows do not have it.
+    pub(super) fn measure(&self, by: Select) -> Option<f64> {
+        match by {
+            Select::Error => Some(self.error),
+            Select::Auc => self.auc.map(|auc| 1.0 - auc),
+            Select::LogLoss => self.log_loss,
+            Select::Brier => self.brier,
+        }
+    }
+
+    fn new(learned_from: u64, found: Evaluation) -> Option<Self> {
+        let (auc, average_precision, log_loss, brier) = (None, None, None, None);
+        Some(match found {
+            Evaluation::Regression(RegressionScores { rows, scores, .. }) => {
+                Self { learned_from, rows, error: scores.mse?, r2: scores.r2, auc, average_precision, log_loss, brier }
+            }
+            Evaluation::Classification(found) => Self {
+                learned_from,
+                rows: found.rows,
+                error: found.error?,
+                r2: None,
+                auc: found.auc.flatten(),
+                average_precision: found.average_precision,
+                log_loss: found.log_loss,
+                brier: found.brier,
+            },
+        })
+    }
 }
 
 impl<T: Real> Trials<T> {
@@ -110,11 +154,19 @@ impl<T: Real> Trials<T> {
         self.rows.bytes() + 8 * (self.folds.capacity() + self.values.capacity())
     }
 
-    /// Learns from the rows of the other folds, and returns the error on the rows of `fold`: squared, or the share of wrong classes.
-    pub(super) fn trial(&self, fit: &Fit, fold: usize, run: &Run<'_>) -> Result<f64> {
+    /// The share of the rarer of two classes among all rows.
+    pub(super) fn rarer(&self) -> f64 {
+        let second = self.values.chunks_exact(self.t).filter(|values| values[0] == 1.0).count() as f64;
+        let share = second / self.folds.len().max(1) as f64;
+        share.min(1.0 - share)
+    }
+
+    /// Learns from the rows of the other folds, and returns the error on the rows of `fold`, as it is compared.
+    pub(super) fn trial(&self, fit: &Fit, fold: usize, by: Select, run: &Run<'_>) -> Result<f64> {
         let learned = |position: usize| self.is_seen(position) && self.folds[position] != fold;
         let found = self.scored(fit, &learned, &[&|position| self.folds[position] == fold], run)?;
-        Ok(found.first().map_or(f64::INFINITY, |found| found.error))
+        let lacks = || Error::option("measure", by, "the rows of a fold are all of one class; give log-loss or error");
+        found.first().map_or(Ok(f64::INFINITY), |found| found.measure(by).ok_or_else(lacks))
     }
 
     /// Learns from all rows that choices see, and scores those that were kept apart; `None` where there are none.
@@ -122,6 +174,14 @@ impl<T: Real> Trials<T> {
         let any = (0..self.folds.len()).any(|position| !self.is_seen(position));
         let found = any.then(|| self.scored(fit, &|i| self.is_seen(i), &[&|i| !self.is_seen(i)], run)).transpose()?;
         Ok(found.into_iter().flatten().next())
+    }
+
+    /// As [`Trials::test`], on rows at random, and as many others to learn from: what random folds would say in the place of blocks.
+    pub(super) fn test_at_random(&self, fit: &Fit, seed: u64, run: &Run<'_>) -> Result<Option<Apart>> {
+        let folds = Folds::new(&FoldSpec::Hash(self.count), seed, self.rows.range(), &[])?;
+        let rows = (0..self.rows.len()).map(|position| folds.fold_of(self.rows.row(position), Coded::UNKNOWN));
+        let of_rows: Vec<usize> = rows.collect::<Result<_>>()?;
+        Ok(self.scored(fit, &|i| of_rows[i] > 0, &[&|i| of_rows[i] == 0], run)?.into_iter().next())
     }
 
     /// As [`Trials::test`], for two halves of the rows kept apart: one to choose by, and one that this choice does not see either. `None` where
@@ -182,11 +242,7 @@ impl<T: Real> Trials<T> {
         let score = |rows: &&dyn Fn(usize) -> bool| {
             let selection = Selection { targets: targets.clone(), class_target, ..Selection::default() };
             let selected = predictor.select(&self.table(*rows)?, selection)?;
-            let (rows, error, r2) = match predictor.evaluate(&selected, run)?.0 {
-                Evaluation::Regression(found) => (found.rows, found.scores.mse, found.scores.r2),
-                Evaluation::Classification(found) => (found.rows, found.error, None),
-            };
-            Ok(Apart { learned_from: report.rows, rows, error: error.ok_or_else(unscored)?, r2 })
+            Apart::new(report.rows, predictor.evaluate(&selected, run)?.0).ok_or_else(unscored)
         };
         scored.iter().map(score).collect()
     }

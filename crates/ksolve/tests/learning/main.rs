@@ -4,7 +4,9 @@
 
 mod allocations;
 mod categories;
+mod clip;
 mod curve;
+mod effects;
 mod gram;
 mod job;
 mod metric;

@@ -31,6 +31,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
             seed: u64::MAX,
             landmarks: Some("uniform".into()),
             asinh: false,
+            ranges: Vec::new(),
             options: serde_json::json!({"zeta": 1, "alpha": {"b": [1.5, null], "a": "ü"}}),
         },
         basis: Basis::Landmarks {

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]
 pub enum Categories {
-    /// The columns of text with up to [`CATEGORY_LIMIT`](super::CATEGORY_LIMIT) values; those with more are left out.
+    /// The columns of text with up to [`CATEGORY_LIMIT`](super::CATEGORY_LIMIT) values; those with more become effects on the target.
     #[default]
     Few,
     /// All columns of text, with up to [`LABEL_LIMIT`](crate::statistics::LABEL_LIMIT) values each.
@@ -75,6 +75,8 @@ impl Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Number,
+    /// A number whose first rows look as if it were something else: a time of day, or the number of the row.
+    Odd,
     Category,
     Time,
     /// Text: times where all of it reads as such, else categories.
@@ -96,8 +98,8 @@ impl Role {
 /// What a selection knows of the values of its columns.
 #[derive(Clone, Debug)]
 pub(crate) enum Coding {
-    /// All columns are numbers.
-    Plain,
+    /// All columns are numbers; what was asked of them, where they may be looked at.
+    Plain(Option<Arc<Asked>>),
     /// The values are not found yet.
     Asked(Arc<Asked>),
     /// The values are known; the counts are of those that were read and no feature stands for, by columns.
@@ -105,7 +107,7 @@ pub(crate) enum Coding {
 }
 
 /// The columns of categories and times whose values are not found yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// For each column of the features, what it may be, and true where it was named.
     pub(crate) roles: Vec<Role>,
@@ -127,7 +129,7 @@ impl Coding {
     /// The coding of these columns of a table.
     pub(crate) fn known(encoding: Encoding, table: &Table, features: &[usize]) -> Self {
         if encoding.is_plain() {
-            return Self::Plain;
+            return Self::Plain(None);
         }
         let counts = encoding.columns().iter().map(|_| AtomicU64::new(0)).collect();
         let kinds = features.iter().map(|column| &table.schema().columns[*column].kind);

@@ -1,6 +1,6 @@
 //! Rows of codes as features: the tile of a table with categories.
 
-use super::{Code, CodedColumn, Encoding, TimeCode, TimeReader};
+use super::{Code, CodedColumn, Effects, Encoding, TimeCode, TimeReader};
 use crate::convert::{Affine, TILE, scaled};
 use crate::schema::Kind;
 use crate::source::{Positions, View};
@@ -24,6 +24,8 @@ enum Lookup {
     Values(Dictionary),
     Buckets(u32),
     Time(TimeReader, TimeCode),
+    /// Places of values among the effects, by the digests of their texts.
+    Effects(HashMap<u64, u32>, Effects),
 }
 
 /// The codes of values. A value counts as what it looks like too: one file may store 7, another the text `7`.
@@ -87,8 +89,14 @@ fn value<'a>(view: &View<'a>, row: usize) -> Option<Value<'a>> {
     crate::labels::integer(view, row).ok().map(Value::Int)
 }
 
-fn bucket(text: &str, buckets: u32) -> usize {
-    (Digest::word_of(text.as_bytes()) % u64::from(buckets.max(1))) as usize
+impl Value<'_> {
+    /// The digest of its text.
+    fn digest(&self) -> u64 {
+        match self {
+            Self::Text(text) => Digest::word_of(text.as_bytes()),
+            Self::Int(whole) => Digest::word_of(whole.to_string().as_bytes()),
+        }
+    }
 }
 
 impl Coded {
@@ -101,6 +109,9 @@ impl Coded {
             Code::Time(code) => {
                 // other kinds were refused when the columns were looked up
                 TimeReader::new(code.form, kind).map_or(Lookup::Number, |reader| Lookup::Time(reader, code.clone()))
+            }
+            Code::Effects(effects) => {
+                Lookup::Effects(effects.values.iter().copied().zip(0..).collect(), effects.clone())
             }
         };
         let lookups = encoding.columns().iter().zip(kinds).map(lookup).collect();
@@ -145,13 +156,13 @@ impl<T: Real> Expansion<T> {
         Self { coded, zeros, ones, lenient }
     }
 
-    /// Writes `rows` rows, at most [`TILE`], to `out`; false if any value is not finite. The first feature of a column with a missing value
-    /// that is an error is NaN then. Values that no feature stands for are counted in `unseen`, by columns.
+    /// Writes `rows` rows of a chunk whose first is the stored row `first`, at most [`TILE`], to `out`; false if any value is not finite. The
+    /// first feature of a column with a missing value that is an error is NaN then. Values that no feature stands for are counted in `unseen`, by columns.
     pub(crate) fn features(
         &self,
         views: &[View<'_>],
         affine: &Affine,
-        at: Positions<'_>,
+        (at, first): (Positions<'_>, u64),
         rows: usize,
         unseen: &[AtomicU64],
         out: &mut [T],
@@ -202,13 +213,17 @@ impl<T: Real> Expansion<T> {
                         missing
                     }
                     Lookup::Values(dictionary) => dictionary.code(view, at).map(|code| start + code),
-                    Lookup::Buckets(buckets) => value(view, at).map(|value| {
-                        start
-                            + match value {
-                                Value::Text(text) => bucket(text, *buckets),
-                                Value::Int(whole) => bucket(&whole.to_string(), *buckets),
-                            }
-                    }),
+                    Lookup::Buckets(buckets) => {
+                        value(view, at).map(|value| start + (value.digest() % u64::from(*buckets).max(1)) as usize)
+                    }
+                    Lookup::Effects(places, effects) => {
+                        let place = value(view, at).and_then(|value| places.get(&value.digest()));
+                        let own = place.map(|place| effects.of(*place as usize, first + at as u64));
+                        let own = own.into_iter().flatten().zip(*start..);
+                        own.for_each(|(effect, i)| row[i] = T::from_f64(affine.apply(i, *effect)));
+                        none += u64::from(place.is_none());
+                        continue;
+                    }
                     Lookup::Number | Lookup::Time(..) => None,
                 };
                 match found {
@@ -223,7 +238,7 @@ impl<T: Real> Expansion<T> {
 }
 
 /// True for a row without a value: null, or NaN in a column of floats.
-fn is_missing(view: &View<'_>, row: usize) -> bool {
+pub(super) fn is_missing(view: &View<'_>, row: usize) -> bool {
     if view.is_null(row) {
         return true;
     }

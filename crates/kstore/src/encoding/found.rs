@@ -1,5 +1,6 @@
 //! What is found of the values of a column.
 
+use super::numerals::Numerals;
 use super::time::TimesFound;
 use crate::{Label, shown};
 use std::collections::HashSet;
@@ -41,7 +42,10 @@ pub(super) struct Found {
     pub(super) bytes: usize,
     pub(super) more: bool,
     pub(super) repeat: bool,
+    /// The texts of its values are too long for names.
+    pub(super) long: bool,
     pub(super) times: TimesFound,
+    pub(super) numerals: Numerals,
     pub(super) missing: u64,
     /// The first row without a value that a category must have and a time need not.
     pub(super) missing_at: Option<u64>,
@@ -70,7 +74,9 @@ impl Found {
 
     /// Drops the values where there are too many.
     fn settle(&mut self, limit: usize) {
-        if self.values.len() + self.texts.len() > limit || self.bytes > limit * TEXT_PER_VALUE {
+        let long = self.bytes > limit * TEXT_PER_VALUE;
+        if self.values.len() + self.texts.len() > limit || long {
+            self.long |= long;
             (self.more, self.values, self.texts) = (true, HashSet::new(), HashSet::new());
         }
     }
@@ -79,7 +85,9 @@ impl Found {
         self.missing += later.missing;
         self.missing_at = self.missing_at.into_iter().chain(later.missing_at).min();
         self.times.merge(&later.times);
+        self.numerals.merge(&later.numerals);
         self.repeat |= later.repeat;
+        self.long |= later.long;
         if later.more {
             (self.more, self.values, self.texts) = (true, HashSet::new(), HashSet::new());
             return;

@@ -11,15 +11,18 @@
 //! tile at a time: no table of features is ever stored.
 
 mod coding;
+mod effects;
 mod expand;
 mod found;
 mod note;
+mod numerals;
 mod search;
 mod time;
 mod wanted;
 
 pub use coding::Categories;
 pub(crate) use coding::{Coding, Role, Wanted};
+pub use effects::{EFFECT_LIMIT, EffectSearch, Effects, FoundEffects};
 pub(crate) use expand::{Coded, Expansion};
 pub use found::Distinct;
 pub use note::ColumnNote;
@@ -29,7 +32,7 @@ pub use time::{Cycle, TimeCode, Times};
 
 pub use crate::dates::TimeForm;
 
-use crate::Label;
+use crate::{Label, shown};
 use serde::{Deserialize, Serialize};
 
 /// Most values of a column of text that is taken as categories without being named: each value is a feature, and a kernel pays for
@@ -40,7 +43,7 @@ pub const CATEGORY_LIMIT: usize = 1000;
 pub(crate) const BUCKET_LIMIT: u32 = 1 << 16;
 
 /// How the values of a column become features.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
     /// The number itself, one feature.
@@ -51,6 +54,8 @@ pub enum Code {
     Buckets(u32),
     /// A date or time: its position, and a pair of features for each cycle.
     Time(TimeCode),
+    /// What each of many values adds to the target: a feature for each output.
+    Effects(Effects),
 }
 
 impl Code {
@@ -61,6 +66,7 @@ impl Code {
             Self::Values(values) => values.len(),
             Self::Buckets(buckets) => *buckets as usize,
             Self::Time(time) => time.features(),
+            Self::Effects(effects) => effects.outputs.len(),
         }
     }
 }
@@ -72,12 +78,13 @@ impl std::fmt::Display for Code {
             Self::Values(values) => write!(f, "{} value{}", values.len(), if values.len() == 1 { "" } else { "s" }),
             Self::Buckets(buckets) => write!(f, "{buckets} buckets"),
             Self::Time(time) => time.fmt(f),
+            Self::Effects(effects) => write!(f, "effects of {} values", shown::count(effects.values.len() as u64)),
         }
     }
 }
 
 /// A column, and how it becomes features.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CodedColumn {
     /// Name of the column.
     pub name: String,
@@ -94,7 +101,12 @@ impl CodedColumn {
         self.code.features() + usize::from(self.missing)
     }
 
-    /// Names of the features: `price`, `city=Paris`, `comment=#17`, `date.hour.sin`, `city=(missing)`.
+    /// True where its effects are still to be learned.
+    pub(crate) fn is_unlearned(&self) -> bool {
+        matches!(&self.code, Code::Effects(effects) if effects.outputs.is_empty())
+    }
+
+    /// Names of the features: `price`, `city=Paris`, `comment=#17`, `date.hour.sin`, `user.effect`, `city=(missing)`.
     fn names(&self) -> impl Iterator<Item = String> + '_ {
         let name = &self.name;
         let own: Box<dyn Iterator<Item = String> + '_> = match &self.code {
@@ -102,6 +114,7 @@ impl CodedColumn {
             Code::Values(values) => Box::new(values.iter().map(move |value| format!("{name}={value}"))),
             Code::Buckets(buckets) => Box::new((0..*buckets).map(move |bucket| format!("{name}=#{bucket}"))),
             Code::Time(time) => Box::new(time.names(name)),
+            Code::Effects(effects) => Box::new(effects.outputs.iter().map(move |of| format!("{name}.effect{of}"))),
         };
         own.chain(self.missing.then(|| format!("{name}=(missing)")))
     }
@@ -122,7 +135,7 @@ impl std::fmt::Display for CodedColumn {
 /// let encoding = Encoding::new(vec![column("price", Code::Number), column("city", cities)]);
 /// assert_eq!(encoding.names(), ["price", "city=Bonn", "city=Ulm"]);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Encoding {
     columns: Vec<CodedColumn>,
@@ -163,13 +176,32 @@ impl Encoding {
 
     /// For each feature, true where it is 0 or 1 by its nature: of a value, a bucket, or a missing value.
     pub fn flags(&self) -> Vec<bool> {
+        self.all_but(|code| matches!(code, Code::Number | Code::Time(_) | Code::Effects(_)))
+    }
+
+    /// For each feature, true where no scaling changes it: it is 0 or 1, or an effect.
+    pub(crate) fn fixed(&self) -> Vec<bool> {
+        self.all_but(|code| matches!(code, Code::Number | Code::Time(_)))
+    }
+
+    /// For each feature, false where it is one of such a column and not that of missing values.
+    fn all_but(&self, such: impl Fn(&Code) -> bool) -> Vec<bool> {
         let of = |column: &CodedColumn| {
-            let own = column.code.features();
-            (0..column.features())
-                .map(|i| i >= own || !matches!(column.code, Code::Number | Code::Time(_)))
-                .collect::<Vec<_>>()
+            let (own, such) = (column.code.features(), such(&column.code));
+            (0..column.features()).map(move |i| i >= own || !such)
         };
         self.columns.iter().flat_map(of).collect()
+    }
+
+    /// The encoding for rows that were not learned from: effects are those that all rows tell.
+    #[must_use]
+    pub fn of_new_rows(mut self) -> Self {
+        for column in &mut self.columns {
+            if let Code::Effects(effects) = &mut column.code {
+                effects.folds = Vec::new();
+            }
+        }
+        self
     }
 
     /// True where every column is a number without a feature for missing values.
@@ -186,6 +218,7 @@ impl Encoding {
         let of = |column: &CodedColumn| match &column.code {
             Code::Values(values) => values.iter().map(value).sum(),
             Code::Number | Code::Buckets(_) | Code::Time(_) => 0,
+            Code::Effects(effects) => effects.bytes(),
         };
         self.columns.iter().map(of).sum::<usize>() + self.features() * LOOKED_UP
     }
@@ -198,6 +231,7 @@ impl Encoding {
                 Code::Number | Code::Time(_) => true,
                 Code::Values(values) => values.windows(2).all(|pair| pair[0] < pair[1]),
                 Code::Buckets(buckets) => (1..=BUCKET_LIMIT).contains(buckets),
+                Code::Effects(effects) => effects.is_sound(),
             };
             if !fine {
                 return Some(format!("the values of column {:?} are in disorder", column.name));

@@ -12,6 +12,21 @@ pub enum ColumnNote {
         /// What was found of its values.
         values: Distinct,
     },
+    /// A column of numbers is read as times of day.
+    HourMinute {
+        /// Name of the column.
+        column: String,
+    },
+    /// A column of text with many values that tell nothing of the target is no feature.
+    NoEffect {
+        /// Name of the column.
+        column: String,
+    },
+    /// A column of numbers that counts the rows is no feature.
+    CountsRows {
+        /// Name of the column.
+        column: String,
+    },
     /// The dates of a column of text were read with the month first, and could be read with the day first.
     DaysOrMonths {
         /// Name of the column.
@@ -23,6 +38,22 @@ impl std::fmt::Display for ColumnNote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (column, values) = match self {
             Self::LeftOut { column, values } => (column, values),
+            Self::HourMinute { column } => {
+                return write!(
+                    f,
+                    "column {column} is read as a time of day, like 517 for 5:17; `times` none keeps the number"
+                );
+            }
+            Self::NoEffect { column } => {
+                return write!(
+                    f,
+                    "column {column} is left out: its many values tell no more of the target than chance would; give `hash` 256 for \
+                     features of its text"
+                );
+            }
+            Self::CountsRows { column } => {
+                return write!(f, "column {column} is left out: it counts the rows; name it in `features` to take it");
+            }
             Self::DaysOrMonths { column } => {
                 return write!(
                     f,
@@ -32,8 +63,8 @@ impl std::fmt::Display for ColumnNote {
             }
         };
         let like = match values {
-            Distinct::More { repeat: false, .. } => ", and every row has its own, as in an identifier or a comment",
-            Distinct::Exactly(_) => ", and nearly every row has its own, as in an identifier or a comment",
+            Distinct::More { repeat: false, .. } => ", every row another, as in an identifier or a comment",
+            Distinct::Exactly(_) => ", nearly every row another, as in an identifier or a comment",
             Distinct::More { .. } => "",
         };
         write!(

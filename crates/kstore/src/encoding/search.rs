@@ -7,7 +7,8 @@
 use super::coding::Asked;
 use super::found::{Found, TEXT_PER_VALUE};
 use super::note::ColumnNote;
-use super::{Code, CodedColumn, Distinct, Encoding, Role, Times};
+use super::numerals::Numerals;
+use super::{Code, CodedColumn, Distinct, Effects, Encoding, Role, Times};
 use crate::dates::{self, TimeForm};
 use crate::kept_column::KeptValues;
 use crate::missing::Missing;
@@ -102,7 +103,7 @@ impl Selected {
         let numbers = if self.missing == Missing::Indicator { numbers } else { Vec::new() };
         // rows that are dropped for a missing number have no say in the values of others
         let features = match drops {
-            true => (0..self.features.len()).filter(|i| asked.roles[*i] == Role::Number).collect(),
+            true => (0..self.features.len()).filter(|i| asked.roles[*i] == Role::Number).collect::<Vec<_>>(),
             false => numbers.clone(),
         };
         let read = Self {
@@ -144,7 +145,7 @@ impl ColumnSearch {
     /// Bytes of a state at most.
     pub fn state_bytes(&self) -> usize {
         let categories = self.searched.iter().filter(|column| column.role.has_values()).count();
-        let times = self.searched.len() * size_of::<Found>();
+        let times = self.searched.len() * (size_of::<Found>() + Numerals::BYTES);
         categories * self.limit * (TEXT_PER_VALUE + IN_SET) + 8 * self.selected.features.len() + times
     }
 
@@ -188,6 +189,9 @@ impl ColumnSearch {
         let Searched { place, role, .. } = self.searched[at];
         let name = self.selected.column_name(place);
         let kind = &self.selected.table.schema().columns[self.selected.features[place]].kind;
+        if role == Role::Odd {
+            return Ok(self.odd(asked, place, values, notes));
+        }
         if let Some(code) = values.times.code(asked.times == Times::Cyclic).filter(|_| role.has_times()) {
             if values.times.is_ambiguous() {
                 notes.push(ColumnNote::DaysOrMonths { column: name.clone() });
@@ -215,13 +219,31 @@ impl ColumnSearch {
             (true, None) if asked.named[place] => {
                 return Err(Error::TooManyValues { column: name, limit: self.limit });
             }
+            (true, None) if !alone && values.repeat && !values.long && self.selected.has_target() => {
+                Code::Effects(Effects::default())
+            }
             (true, None) => {
                 notes.push(ColumnNote::LeftOut { column: name, values: values.distinct(self.limit) });
                 return Ok(None);
             }
         };
-        let some = code.features() > 0 || values.missing > 0;
+        let some = code.features() > 0 || values.missing > 0 || values.more;
         Ok(some.then_some(CodedColumn { name, code, missing: values.missing > 0 }))
+    }
+
+    /// What becomes of a column of numbers that looked as if it were something else.
+    fn odd(&self, asked: &Asked, place: usize, found: &Found, notes: &mut Vec<ColumnNote>) -> Option<CodedColumn> {
+        let column = self.selected.column_name(place);
+        if found.numerals.counts() && !asked.named[place] {
+            notes.push(ColumnNote::CountsRows { column });
+            return None;
+        }
+        let time = found.numerals.code(asked.times == Times::Cyclic).filter(|_| asked.times != Times::None);
+        if time.is_some() {
+            notes.push(ColumnNote::HourMinute { column: column.clone() });
+        }
+        let missing = self.selected.missing == Missing::Indicator && found.missing > 0;
+        Some(CodedColumn { name: column, code: time.map_or(Code::Number, Code::Time), missing })
     }
 
     /// Refuses text that is mostly numbers: a column of measurements with a word among them, which nobody meant as categories.
@@ -286,6 +308,7 @@ impl ColumnSearch {
     /// Counts a row without a value, or refuses it. That of a column that may hold times is refused when it is known to hold none.
     fn without_value(&self, at: usize, row: u64, found: &mut Found) -> Result<()> {
         match self.selected.missing {
+            _ if self.searched[at].role == Role::Odd => found.missing += 1,
             Missing::Indicator => found.missing += 1,
             Missing::Mean if self.searched[at].role.has_times() => {
                 found.missing_at = Some(found.missing_at.map_or(row, |first| first.min(row)));
@@ -307,6 +330,7 @@ impl ColumnSearch {
                     found.text(texts.text(i), self.limit);
                 }
             }
+            (values, _) if role == Role::Odd => found.numerals.see(number(values, i), row),
             (KeptValues::I64(values), Some((per_day, form))) => found.times.stored(values[i], per_day, form),
             (values, _) => {
                 let value = label(values, i).ok_or_else(|| {
@@ -326,6 +350,16 @@ fn is_nan(column: &KeptColumn, row: usize) -> bool {
         KeptValues::F64(values) => values[row].is_nan(),
         KeptValues::F32(values) => values[row].is_nan(),
         _ => false,
+    }
+}
+
+/// The number of a row; NaN for what is none.
+fn number(values: &KeptValues, row: usize) -> f64 {
+    match values {
+        KeptValues::I64(values) => values[row] as f64,
+        KeptValues::F64(values) => values[row],
+        KeptValues::F32(values) => values[row].into(),
+        KeptValues::Bool(_) | KeptValues::Text(_) | KeptValues::Binary(_) => f64::NAN,
     }
 }
 

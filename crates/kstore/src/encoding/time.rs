@@ -7,10 +7,11 @@
 //! A column holds times where its file says so, and where it is text and every value reads as a time in one form ([`TimeForm`]):
 //! formats without a type for times and formats with one give the same features, to the bit.
 
+use super::expand::is_missing;
 use crate::dates::{self, Instant, TimeForm};
 use crate::missing;
 use crate::schema::Kind;
-use crate::source::View;
+use crate::source::{Positions, View};
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
@@ -77,7 +78,7 @@ pub enum Cycle {
 const SPREAD: f64 = 0.01;
 
 /// Least part of a day that times without a date must be spread over, so that its end and its beginning are neighbours.
-const MOST_OF_A_DAY: f64 = 0.5;
+pub(super) const MOST_OF_A_DAY: f64 = 0.5;
 
 impl Cycle {
     const ALL: [Self; 3] = [Self::Hour, Self::Weekday, Self::Yearday];
@@ -153,14 +154,15 @@ impl std::fmt::Display for TimeCode {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TimeReader {
     form: TimeForm,
-    /// Units of a stored number in a day; 0 for text.
+    /// Units of a stored number in a day; 0 for text and for numbers that are times of day.
     per_day: i64,
 }
 
 impl TimeReader {
-    /// The reader of a column of this kind; `None` for one that holds neither times nor text.
+    /// The reader of a column of this kind; `None` for one that holds no such times.
     pub(crate) fn new(form: TimeForm, kind: &Kind) -> Option<Self> {
         match kind {
+            _ if form == TimeForm::HourMinute => kind.is_numeric().then_some(Self { form, per_day: 0 }),
             Kind::Time(time) => Some(Self { form, per_day: dates::per_day(time) }),
             Kind::Text => Some(Self { form, per_day: 0 }),
             _ => None,
@@ -169,13 +171,28 @@ impl TimeReader {
 
     /// True for a row without a moment.
     pub(crate) fn is_missing(view: &View<'_>, row: usize) -> bool {
-        view.is_null(row) || view.text(row).is_some_and(missing::is_word)
+        view.text(row).is_some_and(missing::is_word) || is_missing(view, row)
+    }
+
+    /// What to do about a value that is no moment.
+    pub(crate) fn remedy(&self) -> &'static str {
+        match self.form {
+            TimeForm::HourMinute => {
+                "write hours x 100 + minutes as the others, like 517 for 5:17; or choose `times` none"
+            }
+            _ => "write it as the others, like 2024-01-31 or 2024-01-31T12:30; or choose `times` none",
+        }
     }
 
     /// The moment in a row, `None` where it is missing; a text that is no time in the form of the column as an error.
     pub(crate) fn instant(&self, view: &View<'_>, row: usize) -> Result<Option<Instant>, String> {
         if Self::is_missing(view, row) {
             return Ok(None);
+        }
+        if self.form == TimeForm::HourMinute {
+            let mut value = [0.0];
+            view.load(Positions::From(row), &mut value);
+            return dates::of_number(value[0]).map(Some).ok_or_else(|| value[0].to_string());
         }
         match (view.text(row), view.integer(row).map(i64::try_from)) {
             (Some(text), _) => match dates::read(text, self.form) {
@@ -224,7 +241,7 @@ impl Span {
         let spread = |at: usize| self.phases[at][1] - self.phases[at][0];
         let through = |(at, cycle): &(usize, Cycle)| match form {
             // how long something took is in no part of a day
-            TimeForm::Elapsed => false,
+            TimeForm::Elapsed | TimeForm::HourMinute => false,
             TimeForm::OfDay => *cycle == Cycle::Hour && spread(*at) >= MOST_OF_A_DAY,
             _ => self.greatest - self.least >= cycle.days() && spread(*at) >= SPREAD,
         };

@@ -1,7 +1,7 @@
 //! The selection before and after the values of its categories are known.
 
 use super::coding::{Asked, Categories, Coding, Role, Wanted};
-use super::{BUCKET_LIMIT, CATEGORY_LIMIT, Encoding, TimeReader, Times};
+use super::{BUCKET_LIMIT, CATEGORY_LIMIT, Encoding, TimeForm, TimeReader, Times};
 use crate::missing::Missing;
 use crate::schema::Kind;
 use crate::select::{Selected, Selection};
@@ -41,20 +41,26 @@ impl Table {
     /// What is known of the values of `features`.
     pub(crate) fn coding(&self, selection: &Selection, wanted: &Wanted, features: &[usize]) -> Coding {
         let roles: Vec<Role> = features.iter().map(|column| wanted.role(self, *column)).collect();
-        let numbers = roles.iter().all(|role| *role == Role::Number);
-        if numbers && (selection.missing != Missing::Indicator || features.is_empty()) {
-            return Coding::Plain;
+        if features.is_empty() {
+            return Coding::Plain(None);
         }
         let all = !matches!(selection.categories, Categories::Few);
         let name = |column: &usize| &self.schema().columns[*column].name;
-        // text that is only looked at for times was not asked for as a category
-        let asked =
-            |(column, role): (&usize, &Role)| all && *role != Role::Time || selection.features.contains(name(column));
+        // a pattern that takes columns away names none
+        let takes = |text: &String| text != "*" && !text.starts_with('!');
+        let chosen = selection.features.iter().any(takes) && !selection.features.iter().any(|text| text == "*");
+        let asked = |(column, role): (&usize, &Role)| match role {
+            Role::Number => chosen,
+            // text that is only looked at for times was not asked for as a category
+            _ => all && *role != Role::Time || selection.features.contains(name(column)),
+        };
         let named = features.iter().zip(&roles).map(asked).collect();
         // of a column that can be hashed nobody wants ten thousand features
         let limit = if all && selection.hash.is_none() { LABEL_LIMIT } else { CATEGORY_LIMIT };
+        let numbers = roles.iter().all(|role| *role == Role::Number) && selection.missing != Missing::Indicator;
         let Selection { hash, times, categories: wanted, .. } = selection.clone();
-        Coding::Asked(Arc::new(Asked { roles, named, times, hash, limit, wanted }))
+        let asked = Arc::new(Asked { roles, named, times, hash, limit, wanted });
+        if numbers { Coding::Plain(Some(asked)) } else { Coding::Asked(asked) }
     }
 
     /// The columns of an encoding, which may hold what they like as long as it can be looked up.
@@ -68,7 +74,10 @@ impl Table {
                     self.expect_numbers(column, "the model knows it as a number; write numbers into it")?;
                 }
                 super::Code::Time(code) if TimeReader::new(code.form, kind).is_none() => {
-                    let expected = "the model knows it as a date or time; write it as such, like 2024-01-31";
+                    let expected = match code.form {
+                        TimeForm::HourMinute => "the model knows it as hours x 100 + minutes, like 517 for 5:17",
+                        _ => "the model knows it as a date or time; write it as such, like 2024-01-31",
+                    };
                     return Err(self.wrong_type(column, expected));
                 }
                 _ if matches!(kind, Kind::Binary | Kind::Other(_)) => {
@@ -89,6 +98,11 @@ impl Selected {
             Coding::Asked(asked) => Some(asked),
             _ => None,
         }
+    }
+
+    /// True where nothing was found of its columns yet.
+    pub fn is_new(&self) -> bool {
+        matches!(self.coding, Coding::Plain(Some(_)) | Coding::Asked(_))
     }
 
     /// How columns become features; `None` where all features are columns of numbers, or the values are not found yet.
@@ -133,7 +147,7 @@ impl Selected {
         }
     }
 
-    /// A selection that takes the same features from another table: the same columns, and the same values of them where they are known.
+    /// A selection that takes the same features from other rows: the same columns, and the same values of them where they are known.
     pub fn same_features(&self) -> Selection {
         let features = self.feature_columns();
         let known = |encoding| Selection {
@@ -143,8 +157,8 @@ impl Selected {
             ..Selection::default()
         };
         match &self.coding {
-            Coding::Plain => known(Encoding::of_numbers(&features)),
-            Coding::Known(coded, _) => known(coded.encoding.clone()),
+            Coding::Plain(_) => known(Encoding::of_numbers(&features)),
+            Coding::Known(coded, _) => known(coded.encoding.clone().of_new_rows()),
             Coding::Asked(asked) => {
                 let (categories, hash, times) = (asked.wanted.clone(), asked.hash, asked.times);
                 Selection { features, categories, hash, times, ..Selection::default() }
@@ -161,9 +175,9 @@ impl Selected {
         columns.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Sets the scaling of features that are 0 or 1 by their nature so that they stay what they are.
+    /// Sets the scaling of features that are 0 or 1 by their nature, and of effects, so that they stay what they are.
     pub fn keep_flags(&self, scaler: &mut Scaler) {
-        let flags = self.encoding().map_or(Vec::new(), Encoding::flags);
+        let flags = self.encoding().map_or(Vec::new(), Encoding::fixed);
         for (i, _) in flags.iter().enumerate().filter(|(_, flag)| **flag) {
             // asinh comes last
             (scaler.centre[i], scaler.scale[i]) = (0.0, if scaler.asinh { 1.0 / 1f64.sinh() } else { 1.0 });
@@ -180,7 +194,7 @@ impl Selected {
     }
 
     pub(crate) fn plain(&self) -> Self {
-        Self { coding: Coding::Plain, ..self.clone() }
+        Self { coding: Coding::Plain(None), ..self.clone() }
     }
 
     pub(crate) fn column_name(&self, place: usize) -> String {

@@ -4,7 +4,7 @@
 
 #[cfg(any(feature = "parquet", feature = "ipc"))]
 mod arrow;
-mod column;
+pub(crate) mod column;
 #[cfg(feature = "csv")]
 pub(crate) mod csv;
 #[cfg(feature = "ipc")]
@@ -13,7 +13,7 @@ pub(crate) mod ipc;
 pub(crate) mod npy;
 #[cfg(feature = "parquet")]
 pub(crate) mod parquet;
-mod written;
+pub(crate) mod written;
 
 pub use crate::kept_column::Output;
 pub use column::{OutputColumn, OutputKind};

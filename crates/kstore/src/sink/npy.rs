@@ -2,7 +2,7 @@
 
 use super::{Output, OutputColumn, OutputKind, Sink};
 use crate::atomic::AtomicFile;
-use crate::source::npy::MAGIC;
+use crate::source::npy::header::MAGIC;
 use crate::{Error, Result};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};

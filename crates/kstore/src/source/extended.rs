@@ -96,6 +96,10 @@ impl TableFile for Extended {
         self.file.format()
     }
 
+    fn note(&self) -> Option<String> {
+        self.file.note()
+    }
+
     fn schema(&self) -> &Schema {
         &self.schema
     }

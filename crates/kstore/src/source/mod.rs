@@ -31,7 +31,7 @@ mod spool;
 #[cfg(feature = "svmlight")]
 mod svmlight;
 mod text;
-mod view;
+pub(crate) mod view;
 
 pub(crate) use absent::Absent;
 pub(crate) use batches::BatchTable;
@@ -48,7 +48,8 @@ pub use view::{Element, Positions, Strided, Values, View};
 use crate::condition::Bound;
 use crate::named::{Named, Registry};
 use crate::schema::Schema;
-use crate::sink::{Create, OutputColumn, Written};
+use crate::sink::column::OutputColumn;
+use crate::sink::written::{Create, Written};
 use crate::{Error, Result};
 use remote::Distant;
 use std::fmt::Debug;
@@ -73,6 +74,14 @@ pub trait TableFile: Debug + Send + Sync {
     fn schema(&self) -> &Schema;
     /// Rows stored.
     fn rows(&self) -> u64;
+    /// What is to be said of the way in which its values are read.
+    fn note(&self) -> Option<String> {
+        None
+    }
+    /// False for an array, whose columns are known by their places: they hold numbers and nothing else.
+    fn is_named(&self) -> bool {
+        true
+    }
     /// Bytes on disk.
     fn bytes(&self) -> u64;
     /// Bytes that opening has read to find the rows, where the file does not say where they are; 0 where it does.

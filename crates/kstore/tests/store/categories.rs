@@ -62,7 +62,13 @@ pub(crate) fn coded(
     selection: &Selection,
     (segment, lanes): (u64, usize),
 ) -> kstore::Result<(Selected, Vec<ColumnNote>)> {
-    let selected = table.select(selection)?;
+    coded_of(table.select(selection)?, (segment, lanes))
+}
+
+pub(crate) fn coded_of(
+    selected: Selected,
+    (segment, lanes): (u64, usize),
+) -> kstore::Result<(Selected, Vec<ColumnNote>)> {
     let Some(search) = selected.search() else { return Ok((selected, Vec::new())) };
     let workers = Workers::sequential();
     let source = search.rows(TextLimit::default())?;
@@ -186,7 +192,10 @@ fn text_that_differs_in_nearly_every_row_is_no_feature_unless_it_is_asked_for() 
     let wanted = Selection::default();
     let identifier = open(100, 99);
     let (count, told) = features(&identifier, &wanted);
-    assert!(count == 1 && told.contains("column city is left out: it has 99 values, and nearly every row"), "{told}");
+    assert!(
+        count == 1 && told.contains("column city is left out: it has 99 values, nearly every row another"),
+        "{told}"
+    );
     assert_eq!(features(&identifier, &Selection { hash: Some(16), ..wanted.clone() }), (17, String::new()));
     // of few rows, and where values come again, nothing is left out
     assert_eq!(features(&open(40, 40), &wanted), (41, String::new()));

@@ -229,3 +229,57 @@ fn opening_is_counted_and_cursors_start_anywhere() {
     let (read, tail) = (table.bytes_read() - before, length * 4096 / rows);
     assert!(read <= tail + 1000, "{read} bytes for ten rows, of {length}");
 }
+
+/// Kind and values of the first column of a CSV file, and what is said of how it is read.
+fn first(text: &str, options: &TextOptions) -> kstore::Result<(String, Vec<f64>, Option<String>)> {
+    let folder = folder();
+    let path = folder.path().join("commas.csv");
+    std::fs::write(&path, text).unwrap();
+    let table = Table::open_with(&[path], options)?;
+    let kind = table.schema().columns[0].kind.to_string();
+    if kind == "text" {
+        return Ok((kind, Vec::new(), table.note()));
+    }
+    let features = vec![table.schema().columns[0].name.clone()];
+    let selection = Selection { features, missing: kstore::Missing::Mean, ..Selection::default() };
+    let rows = table.select(&selection)?.rows::<f64>(Reading::default())?;
+    Ok((kind, read::<f64>(&rows, 0..100, 8)?.x, table.note()))
+}
+
+#[test]
+fn decimal_commas_and_marks_between_thousands_are_read_or_refused() {
+    let usual = TextOptions::default();
+    let said = Some("numbers such as those of column a are read with decimal commas".to_string());
+    let grouped = Some("commas in the numbers of column a are read as marks between thousands".to_string());
+    for (text, kind, values, note) in [
+        ("a;b\n1,5;x\n-2,25;y\n", "float64", vec![1.5, -2.25], &said),
+        ("a;b\n1.234,5;x\n7;y\n", "float64", vec![1234.5, 7.0], &said),
+        // the second column tells what the marks of the first are
+        ("a;b\n1.234;1,5\n2.500;2,5\n", "int64", vec![1234.0, 2500.0], &said),
+        ("a;b\n1.25;1,5\n2.5;2,5\n", "float64", vec![1.25, 2.5], &None),
+        ("a;b\n1,234.5;x\n7;y\n", "float64", vec![1234.5, 7.0], &grouped),
+        ("a,b\n\"1,234.5\",x\n7,y\n", "float64", vec![1234.5, 7.0], &grouped),
+        ("a,b\n\"1,234,567\",x\n\"-1,000\",y\n", "int64", vec![1_234_567.0, -1000.0], &grouped),
+        ("a;b\n1.5;x\n2.5;y\n", "float64", vec![1.5, 2.5], &None),
+        ("a;b\nUlm, Donau;x\n1,5;y\n", "text", vec![], &None),
+        ("a,b\n\"Ulm, Donau\",1\n\"1,5\",2\n", "text", vec![], &None),
+    ] {
+        let (found, x, told) = first(text, &usual).unwrap();
+        assert_eq!((found.as_str(), x), (kind, values), "{text}");
+        // of a file with commas in the second column alone that one is named
+        let told = told.map(|told| told.replace("column b", "column a"));
+        assert!(told == *note || text.contains("1.25;1,5"), "{text}: {told:?}");
+    }
+    let missing = first("a;b\n1,5;x\n;y\nNA;z\n", &usual).unwrap().1;
+    assert!(missing[0] == 1.5 && missing[1].is_nan() && missing[2].is_nan());
+    for text in ["a,b\n\"1,5\",x\n\"2,25\",y\n", "a\tb\n1,5\tx\n2,5\ty\n"] {
+        let error = first(text, &usual).unwrap_err().to_string();
+        assert!(error.contains("column \"a\"") && error.contains("`decimal` ,"), "{error}");
+        assert_eq!(first(text, &TextOptions::default().decimal(b',')).unwrap().1[0], 1.5);
+        assert_eq!(first(text, &TextOptions::default().decimal(b'.')).unwrap().0, "text");
+    }
+    // behind the rows that are looked at
+    let late = format!("a;b\n1,5;x\n{}", "2;y\n".repeat(20)) + "x;y\n";
+    let error = first(&late, &TextOptions::default().infer_rows(5)).unwrap_err().to_string();
+    assert!(error.contains("a number") && error.contains("\"x\""), "{error}");
+}

@@ -16,6 +16,7 @@ mod lists;
 mod make;
 mod memory;
 mod mutation;
+mod numerals;
 mod passes;
 mod reading;
 mod real_data;

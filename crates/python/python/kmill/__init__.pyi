@@ -79,7 +79,7 @@ class _Estimator:
         features: list[str] | None = ...,
         where: str | None = ...,
         rows: str | None = ...,
-        missing: str = ...,
+        missing: str | None = ...,
         categories: str | list[str] | None = ...,
         hash: int | None = ...,
         times: str | None = ...,
@@ -151,11 +151,14 @@ class Isomap(_Transformer):
     n_neighbors: int | None
     nodes: int | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -167,11 +170,14 @@ class Isomap(_Transformer):
         n_neighbors: int | None = ...,
         nodes: int | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -190,7 +196,7 @@ class KernelCCA(_TwoViews):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     candidates: int | str | None
@@ -213,7 +219,7 @@ class KernelCCA(_TwoViews):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         candidates: int | str | None = ...,
@@ -236,11 +242,14 @@ class KernelDimensionReduction(_Transformer):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -260,11 +269,14 @@ class KernelDimensionReduction(_Transformer):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -282,12 +294,15 @@ class KernelFisher(_Classifier):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -308,12 +323,15 @@ class KernelFisher(_Classifier):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -330,12 +348,15 @@ class KernelKMeans(_Clusters):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -352,12 +373,15 @@ class KernelKMeans(_Clusters):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -378,12 +402,15 @@ class KernelLogisticRegression(_Classifier):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -405,12 +432,15 @@ class KernelLogisticRegression(_Classifier):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -426,12 +456,15 @@ class KernelNovelty(_Novelty):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -447,12 +480,15 @@ class KernelNovelty(_Novelty):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -476,12 +512,15 @@ class KernelPCA(_Transformer):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -509,12 +548,15 @@ class KernelPCA(_Transformer):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -533,12 +575,15 @@ class KernelPCAL1(_Transformer):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -557,12 +602,15 @@ class KernelPCAL1(_Transformer):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -579,12 +627,15 @@ class KernelPLS(_Regressor):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -604,12 +655,15 @@ class KernelPLS(_Regressor):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -627,7 +681,7 @@ class KernelPLSSVD(_TwoViews):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     candidates: int | str | None
@@ -649,7 +703,7 @@ class KernelPLSSVD(_TwoViews):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         candidates: int | str | None = ...,
@@ -680,12 +734,15 @@ class KernelRidge(_Regressor):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -716,12 +773,15 @@ class KernelRidge(_Regressor):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -748,12 +808,15 @@ class KernelRidgeClassifier(_Classifier):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -783,12 +846,15 @@ class KernelRidgeClassifier(_Classifier):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -804,12 +870,15 @@ class LaplacianEigenmaps(_Transformer):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -825,12 +894,15 @@ class LaplacianEigenmaps(_Transformer):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -842,11 +914,14 @@ class LocallyLinearEmbedding(_Transformer):
     n_neighbors: int | None
     nodes: int | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -858,11 +933,14 @@ class LocallyLinearEmbedding(_Transformer):
         n_neighbors: int | None = ...,
         nodes: int | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -877,11 +955,14 @@ class MDS(_Transformer):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -896,11 +977,14 @@ class MDS(_Transformer):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -912,11 +996,14 @@ class MaximumVarianceUnfolding(_Transformer):
     n_neighbors: int | None
     nodes: int | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -928,11 +1015,14 @@ class MaximumVarianceUnfolding(_Transformer):
         n_neighbors: int | None = ...,
         nodes: int | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -947,12 +1037,15 @@ class Nystroem(_Transformer):
     coef0: float | None
     degree: float | None
     kernel_params: dict[str, Any] | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -971,12 +1064,15 @@ class Nystroem(_Transformer):
         coef0: float | None = ...,
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -994,12 +1090,15 @@ class OneClassSVM(_Novelty):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -1017,12 +1116,15 @@ class OneClassSVM(_Novelty):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -1040,12 +1142,15 @@ class Perceptron(_Classifier):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -1063,12 +1168,15 @@ class Perceptron(_Classifier):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -1080,9 +1188,12 @@ class RandomFourier(_Transformer):
     tolerance: float | None
     gamma: float | str | None
     kernel_params: dict[str, Any] | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -1094,9 +1205,12 @@ class RandomFourier(_Transformer):
         tolerance: float | None = ...,
         gamma: float | str | None = ...,
         kernel_params: dict[str, Any] | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -1121,12 +1235,15 @@ class SVC(_Classifier):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -1152,12 +1269,15 @@ class SVC(_Classifier):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -1179,12 +1299,15 @@ class SVR(_Regressor):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -1206,12 +1329,15 @@ class SVR(_Regressor):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -1228,12 +1354,15 @@ class SpectralClustering(_Clusters):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -1250,12 +1379,15 @@ class SpectralClustering(_Clusters):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -1273,12 +1405,15 @@ class SupervisedPCA(_Transformer):
     degree: float | None
     kernel_params: dict[str, Any] | None
     rank: int | None
-    scale: str
+    scale: str | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
     precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -1297,12 +1432,15 @@ class SupervisedPCA(_Transformer):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
-        scale: str = ...,
+        scale: str | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,

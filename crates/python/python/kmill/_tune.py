@@ -27,13 +27,14 @@ def tune(
     kernels: Iterable[str] | None = None,
     task: str | None = None,
     score: str = "cv",
+    measure: str | None = None,
     sample: int = 20_000,
     **parameters: Any,
 ) -> Any:
     """Choose a model and fit it.
 
     Learns a metric and a length scale for each kernel on a sample of the rows, compares solvers and penalties on folds of it, scores the
-    winner on rows that no choice saw, and fits it on all rows.
+    winner on held-out rows, and fits it on all rows.
 
     Parameters
     ----------
@@ -53,6 +54,9 @@ def tune(
         What the target is. None is classification for text and truth values, else regression.
     score : {"cv", "gcv", "alignment"}, default="cv"
         By what kernels are compared.
+    measure : {"error", "auc", "log-loss", "brier"}, optional
+        By what solvers are compared. None is the error, and where the rarer of two classes has less than 10 % of the rows the log-loss, or
+        the AUC of a solver that is named.
     sample : int, default=20000
         Rows of the search.
     **parameters
@@ -66,7 +70,7 @@ def tune(
 
         - ``leaderboard_``: the solvers and penalties that were tried, the best first, as a DataFrame (a dict without pandas);
         - ``kernels_``: the same of kernels;
-        - ``choice_``: a dict of the rest; ``choice_["test"]`` has the error on rows that no choice saw.
+        - ``choice_``: a dict of the rest; ``choice_["test"]`` has the error on held-out rows.
 
     Examples
     --------
@@ -79,7 +83,7 @@ def tune(
     """
     kernels = listed(kernels)
     for name, value, type_ in [("solver", solver, "str"), ("time", time, "float | None"), ("work", work, "str | None"),
-                               ("kernels", kernels, "Sequence[str] | None"), ("score", score, "str"), ("sample", sample, "int")]:
+                               ("kernels", kernels, "Sequence[str] | None"), ("score", score, "str"), ("measure", measure, "str | None"), ("sample", sample, "int")]:
         check(name, value, type_)
     from_files = isinstance(X, str) or hasattr(X, "__fspath__") or isinstance(X, (list, tuple)) and isinstance(X[0], str)
     classes = task == "classification" if task is not None else _holds_labels(X, y, from_files)
@@ -100,6 +104,7 @@ def tune(
         "work": work,
         "kernels": None if kernels is None else [_expression(kernel) for kernel in kernels],
         "score": score,
+        "select": measure,
         "sample": sample,
         "scalings": free,
     }

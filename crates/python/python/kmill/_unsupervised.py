@@ -18,7 +18,7 @@ from ._supervised import KernelRidge
 _COMPONENTS = Parameter("n_components", 100, "int", "Number of features that are made.")
 
 
-@estimator("oneclass", gamma="scale", coef0=0.0)
+@estimator("oneclass", gamma="scale", coef0=0.0, nu=0.5)
 class OneClassSVM(Novelty):
     """One-class support vector machine: rows unlike those of the fit.
 

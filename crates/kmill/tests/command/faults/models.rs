@@ -22,9 +22,9 @@ fn models_that_do_not_fit_and_files_that_are_no_models() {
     for (model, part) in [
         ("cut", "is truncated"),
         ("short", "is truncated"),
-        ("tiny", "not a safetensors file"),
+        ("tiny", "is not a kmill model; name a file"),
         ("foreign.bin", "not one that kmill wrote"),
-        ("t.parquet", "not a safetensors file"),
+        ("t.parquet", "is not a kmill model; name a file"),
         ("no", "no such file: no"),
         (".", "no regular file"),
     ] {

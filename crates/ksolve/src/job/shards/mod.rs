@@ -57,6 +57,12 @@ impl Fit {
     /// A solver or options that make more than one pass over features; those of [`Fit::run`].
     pub fn prepare(&self, table: &Table, selection: &Selection, run: &Run<'_>, path: &Path) -> Result<PreparedJob> {
         let selected = run.coded(&table.select(selection)?)?;
+        if let Some(column) = selected.effect_columns().first() {
+            let why = format!(
+                "shards do not see the targets that column {column} is coded by: give `hash` 256, or leave it out"
+            );
+            return Err(self.passes(&why));
+        }
         let training = self.training(&selected)?;
         let only = self.only_pass(&training)?;
         let digests = Arc::new(RowDigests::new(table.stored_rows()));

@@ -25,7 +25,7 @@ mod loss;
 mod newton;
 
 use super::held_out::{self, Function, HeldOut};
-use super::parameter::{CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, STEPS, TOLERANCE};
+use super::parameter::{CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, Parameter, STEPS, TOLERANCE};
 use super::{ClassWeight, Figure, Fitted, Penalty, Solver, SolverFamily};
 use crate::features::{self, FitData, StoredFeatures, Wanted};
 use crate::request::{PassShape, ProblemSize};
@@ -40,7 +40,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "logistic",
     about: "logistic regression: probabilities of two or more classes",
     task: Task::Classification,
-    parameters: &[LAMBDAS, COSTS, FOLDS, INTERCEPT, CLASS_WEIGHT, STEPS, TOLERANCE],
+    parameters: &[PENALTIES, COSTS, FOLDS, INTERCEPT, CLASS_WEIGHT, STEPS, TOLERANCE],
     make: |settings| {
         Ok(Box::new(Logistic {
             penalties: settings.compared()?,
@@ -50,6 +50,9 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
         }))
     },
 };
+
+/// A penalty that is right for some rows is far too weak or too strong for others, so some are compared by the log-loss of rows held out.
+const PENALTIES: Parameter = Parameter { default: Some("1e-6,1e-5,1e-4,1e-3"), ..LAMBDAS };
 
 #[derive(Clone, Debug)]
 struct Logistic {
@@ -75,7 +78,8 @@ impl Logistic {
         ));
     }
 
-    /// Learns from the rows outside every fold at every penalty, and scores the rows of the fold.
+    /// Learns from the rows outside every fold at every penalty, the strongest first and each from the solution of the last, and scores the
+    /// rows of the fold.
     fn held_out<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,
@@ -89,9 +93,11 @@ impl Logistic {
         for fold in 0..data.folds.count() as u16 {
             let labels = Labels { codes: &kept.codes, weight, held: Some((&kept.folds, fold)) };
             let mut loss = Loss::new(kept, labels, k, self.intercept, &*stage);
+            let mut last: Option<Found> = None;
             for (at, penalty) in self.penalties.iter().enumerate() {
-                let lambda = penalty.lambda(loss.n as u64);
-                let Found { w, .. } = newton(&mut loss, moments, lambda, self.steps, data.resources.journal)?;
+                let (lambda, journal) = (penalty.lambda(loss.n as u64), data.resources.journal);
+                let solved = newton(&mut loss, moments, lambda, self.steps, journal, last.as_ref())?;
+                let Found { w, .. } = last.insert(solved);
                 found.passes += loss.passes;
                 let columns: Vec<Vec<f64>> = (0..k).map(|j| (0..p).map(|i| w[i * k + j]).collect()).collect();
                 let functions: Vec<Function<'_>> = (0..k).map(|j| (&columns[j][..], w[p * k + j])).collect();
@@ -108,6 +114,10 @@ impl<T: Real> Solver<T> for Logistic {
     }
 
     fn holds_out(&self) -> bool {
+        true
+    }
+
+    fn has_probabilities(&self) -> bool {
         true
     }
 
@@ -152,7 +162,7 @@ impl<T: Real> Solver<T> for Logistic {
         let stage = data.resources.stages.stage("newton", None);
         let labels = Labels { codes: &kept.codes, weight: &weight, held: None };
         let mut loss = Loss::new(&kept, labels, columns, self.intercept, &*stage);
-        let found = newton(&mut loss, moments, lambda, self.steps, data.resources.journal)?;
+        let found = newton(&mut loss, moments, lambda, self.steps, data.resources.journal, None)?;
         let passes = 2 + loss.passes + compared.passes;
         drop(loss);
         // what is reported is computed in f64, from the coefficients that are returned
@@ -167,6 +177,12 @@ impl<T: Real> Solver<T> for Logistic {
             Figure { name: "relative gradient norm", values: vec![gradient] },
             Figure { name: "newton steps", values: vec![found.steps as f64] },
         ];
+        if !compared.scores.is_empty() {
+            let rows = compared.scores.chunks_exact(k).zip(&kept.codes);
+            let wrong = |(row, code): &(&[T], &u32)| named.decide(row.iter().map(|f| f.to_f64())) != **code as usize;
+            let error = rows.filter(wrong).count() as f64 / kept.n as f64;
+            figures.push(Figure { name: "held-out error", values: vec![error] });
+        }
         figures.extend(compared.figures);
         Ok(Fitted {
             link: Some(Link::Logit),

@@ -58,20 +58,23 @@ pub(super) fn tolerance<T: Real>() -> f64 {
     (84.0 * T::EPSILON).max(1e-10)
 }
 
-/// Minimises F; `moments` are those of the features, for the preconditioner; `most` steps at the last lambda.
+/// Minimises F; `moments` are those of the features, for the preconditioner; `most` steps at the last lambda. It goes on `from` the solution
+/// for a somewhat larger lambda, where there is one.
 pub(super) fn newton<T: Real>(
     loss: &mut Loss<'_, '_, T>,
     moments: &FoldGram,
     lambda: f64,
     most: usize,
     journal: Option<&Journal<'_>>,
+    from: Option<&Found>,
 ) -> Result<Found> {
     let (p, k) = (loss.kept.p, loss.k);
-    let fresh = || Walk { w: vec![0.0; (p + 1) * k], start: 0.0, schedule: lambda, last: 0, passes: 0 };
+    let (w, start) = from.map_or((vec![0.0; (p + 1) * k], 0.0), |from| (from.w.clone(), from.start));
+    let fresh = || Walk { w: w.clone(), start, schedule: lambda, last: 0, passes: 0 };
     let (mut steps, mut walk) = Steps::begin(journal, "newton", fresh);
     loss.passes = walk.passes;
     let mut point = loss.evaluate(&walk.w)?;
-    if steps.done() == 0 {
+    if steps.done() == 0 && from.is_none() {
         walk.start = norm(&point.gradient).max(f64::MIN_POSITIVE);
         let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>() / moments.rows as f64;
         while walk.schedule * DECREASE < 0.1 * point.curvature() * trace {

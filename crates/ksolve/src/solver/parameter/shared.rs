@@ -115,7 +115,9 @@ pub const GAP: Parameter = Parameter {
 pub const NU: Parameter = Parameter {
     name: "nu",
     kind: ParameterKind::Number(Interval::Share),
-    default: Some("0.5"),
+    // one row in twenty, as is usual in statistics: half of all rows is no anomaly, and with fewer than there are anomalies the machine learns
+    // these themselves by heart
+    default: Some("0.05"),
     about: "Share of the rows that may lie outside, above 0 and up to 1: of oneclass at most, of mean those farthest from the mean, whose score is negative",
 };
 

@@ -216,11 +216,11 @@ fn warning(surface: &Surface, state: &GramState) -> Option<String> {
     }
     let largest = missing.iter().map(|cell| cell.lambda).fold(0.0, f64::max);
     let remedy = if state.precision() == "f32" { "raise `lambda` or use `precision` f64" } else { "raise `lambda`" };
+    let below = surface.cells.iter().filter(|cell| cell.lambda <= largest).count();
+    let at = if below > missing.len() { " at some ranks" } else { "" };
+    let precision = state.precision();
     Some(format!(
-        "{} of {} cells (lambda up to {largest:.2e}) are not positive definite in {} and were left out; {remedy}",
-        missing.len(),
-        surface.cells.len(),
-        state.precision(),
+        "lambda up to {largest:.2e} is too small for the rounding of {precision}{at}, and was skipped; {remedy}"
     ))
 }
 

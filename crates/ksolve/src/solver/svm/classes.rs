@@ -266,6 +266,10 @@ impl<T: Real> Solver<T> for Svm {
         true
     }
 
+    fn has_probabilities(&self) -> bool {
+        self.probabilities
+    }
+
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let problems = self.machines(if shape.t == 1 { 2 } else { shape.t }).len();
         let plan = match self.pairs {

@@ -1,6 +1,7 @@
 //! What a CSV file does not say about itself, its delimiter and the types of its columns; and its fields as values of
 //! those types.
 
+use super::marks::Marks;
 use super::scan::{RowScanner, Splitter};
 use crate::missing::WORDS;
 use crate::source::text::{Builder, Guess, Scanner, number};
@@ -45,13 +46,17 @@ fn counts(start: &[u8], delimiter: u8) -> Vec<usize> {
     counts
 }
 
-pub(super) fn guess(field: &[u8]) -> Guess {
+pub(super) fn guess(field: &[u8], marks: Marks) -> Guess {
     let field = field.trim_ascii();
     if is_missing(field, true) {
-        Guess::Missing
-    } else if truth(field).is_some() {
-        Guess::Bool
-    } else if let Some(value) = number::<i64>(field) {
+        return Guess::Missing;
+    }
+    if truth(field).is_some() {
+        return Guess::Bool;
+    }
+    let Some(field) = marks.plain(field) else { return Guess::Text };
+    let field = &*field;
+    if let Some(value) = number::<i64>(field) {
         if value < 0 { Guess::Signed } else { Guess::Int }
     } else if number::<u64>(field).is_some() {
         Guess::Large
@@ -71,9 +76,12 @@ fn truth(field: &[u8]) -> Option<bool> {
     }
 }
 
-/// Appends a field; returns what was expected where the field is something else.
-pub(super) fn push(column: &mut Builder, field: &[u8]) -> Result<(), &'static str> {
+/// Appends a field, a number with these marks; returns what was expected where the field is something else.
+pub(super) fn push(column: &mut Builder, field: &[u8], marks: Marks) -> Result<(), &'static str> {
     let text = field.trim_ascii();
+    let plain = if let Builder::Text(_) = column { None } else { marks.plain(text) };
+    // a word for a missing value has no marks
+    let text = plain.as_deref().unwrap_or(text);
     match column {
         Builder::Float(values) => values.append_option(optional(number(text), text, false, "a number")?),
         Builder::Int(values) => {
@@ -139,7 +147,7 @@ mod tests {
             (&["", "NA"], "float64"),
             (&["1,5"], "text"),
         ] {
-            let found = values.iter().map(|value| guess(value.as_bytes()));
+            let found = values.iter().map(|value| guess(value.as_bytes(), Marks::Point));
             let found = found.fold(Guess::Missing, |found, guess| found.with(guess).unwrap_or(Guess::Text));
             assert_eq!(found.kind().to_string(), expected, "{values:?}");
         }

@@ -5,11 +5,12 @@
 //! ([`TextOptions::infer_rows`]) say what a column holds: truth values (`true`, `false`), whole numbers of 64 bits,
 //! float64, else text. A later value that does not fit is an error. Missing are an empty field and, in columns that
 //! hold no text, `NA`, `N/A`, `null`, `NULL` and `None`; also `NaN` and `nan` in columns of whole numbers and truth
-//! values. Spaces around numbers are ignored. Fractions are rounded correctly.
+//! values. Spaces around numbers are ignored. Fractions are rounded correctly. Decimal commas and marks between thousands: see `marks`.
 //!
 //! Opening reads the file once to find its rows.
 
 mod fields;
+mod marks;
 mod scan;
 
 use super::text::{
@@ -17,9 +18,10 @@ use super::text::{
 };
 use super::{Format, TableFile, View};
 use crate::schema::{Column, Kind};
-use crate::sink::OutputKind;
+use crate::sink::column::OutputKind;
 use crate::sink::csv::CsvSink;
 use crate::{Error, Result};
+use marks::{Marks, Sniffed};
 use scan::{QUOTE, RowScanner, Splitter};
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -32,7 +34,8 @@ pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
 
 /// Reads an open file once, to find its rows and what its columns hold; the path is for messages.
 fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
-    let mut table = TextTable::new(path, file, Csv { delimiter: b',', infer_rows: options.infer_rows })?;
+    let mut table =
+        TextTable::new(path, file, Csv { delimiter: b',', infer_rows: options.infer_rows, marks: Vec::new() })?;
     let length = usize::try_from(table.file.length()).unwrap_or(usize::MAX);
     let start = table.file.read_new(BLOCK_BYTES.min(length), 0).map_err(Error::io("read", path))?;
     let skip = text_start(&start).map_err(|detail| table.malformed(detail))?;
@@ -53,7 +56,7 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
     table.index(skip as u64, |row, text| {
         if names.is_none() {
             let first = first_row(&mut splitter, text, options.header).map_err(Refused::File)?;
-            guesses = vec![Guess::default(); first.len()];
+            guesses = vec![Sniffed::default(); first.len()];
             names = Some(first);
             if options.header {
                 return Ok(false);
@@ -62,9 +65,7 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
         if row < options.infer_rows {
             let width = guesses.len();
             let Ok(found) = splitter.split(text, |i, field| {
-                if let Some(guess) = guesses.get_mut(i).filter(|guess| **guess != Guess::Text) {
-                    *guess = guess.with(fields::guess(field)).unwrap_or(Guess::Text);
-                }
+                guesses.get_mut(i).into_iter().for_each(|guess| guess.see(field));
                 Ok::<(), Infallible>(())
             });
             check_width(delimiter, width, found)?;
@@ -72,7 +73,12 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
         Ok(true)
     })?;
     let names: Vec<String> = names.ok_or_else(|| table.malformed("it is empty"))?;
-    let kinds = guesses.into_iter().map(Guess::kind);
+    table.format.marks = marks::found(&guesses, delimiter, options.decimal).map_err(|place| {
+        let remedy = "give `decimal` , for numbers such as 1,5, or `decimal` . where they are no numbers";
+        table.malformed(format!("the numbers of its column {:?} have commas; {remedy}", names[place]))
+    })?;
+    let kinds = guesses.iter().zip(&table.format.marks).map(|(guess, marks)| guess.by(*marks).kind());
+    let kinds: Vec<Kind> = kinds.collect();
     Ok(Arc::new(table.with_columns(names.into_iter().zip(kinds))))
 }
 
@@ -90,7 +96,7 @@ fn first_row(splitter: &mut Splitter, first: &[u8], header: bool) -> Result<Vec<
             (true, Err(_)) => return Err("its first line is not UTF-8; convert it with iconv".to_string()),
         };
         names.push(name);
-        data = data.with(fields::guess(field)).unwrap_or(Guess::Text);
+        data = data.with(fields::guess(field, Marks::Point)).unwrap_or(Guess::Text);
         Ok(())
     })?;
     // different whole numbers may be names, such as years
@@ -116,6 +122,8 @@ fn check_width(delimiter: u8, expected: usize, found: usize) -> Result<(), Wrong
 struct Csv {
     delimiter: u8,
     infer_rows: u64,
+    /// How the numbers of each column are written.
+    marks: Vec<Marks>,
 }
 
 impl Csv {
@@ -140,6 +148,21 @@ impl TextFormat for Csv {
     const UNENDED: &'static str = "look there for a quote that is not closed";
     type Scanner = RowScanner;
     type Chunk<'a> = CsvChunk<'a>;
+
+    fn note(&self, columns: &[Column]) -> Option<String> {
+        let named = |marks| {
+            let written = columns.iter().zip(&self.marks).filter(|(_, of)| **of == marks).map(|(column, _)| column);
+            // whole numbers may have no mark at all
+            written.min_by_key(|column| !matches!(column.kind, Kind::Float { .. })).map(|column| &column.name)
+        };
+        match (named(Marks::Comma), named(Marks::Grouped)) {
+            (Some(name), _) => Some(format!("numbers such as those of column {name} are read with decimal commas")),
+            (None, Some(name)) => {
+                Some(format!("commas in the numbers of column {name} are read as marks between thousands"))
+            }
+            (None, None) => None,
+        }
+    }
 
     fn scanner(&self) -> RowScanner {
         RowScanner::new(self.delimiter)
@@ -177,7 +200,7 @@ impl TextChunk for CsvChunk<'_> {
         let mut misfit = None;
         let Ok(found) = self.splitter.split(text, |i, field| {
             if let Some(Some(slot)) = slots.get(i)
-                && let Err(expected) = fields::push(&mut builders.columns[*slot], field)
+                && let Err(expected) = fields::push(&mut builders.columns[*slot], field, csv.marks[i])
             {
                 misfit.get_or_insert_with(|| csv.misfit(&columns[i], row, expected, field));
             }

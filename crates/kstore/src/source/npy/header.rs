@@ -1,6 +1,6 @@
 //! The header of a `.npy` file: a Python dictionary literal that tells type, order and shape.
 
-use super::super::Element;
+use crate::source::view::Element;
 
 /// First bytes of every `.npy` file.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";

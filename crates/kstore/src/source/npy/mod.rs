@@ -4,19 +4,18 @@
 //! pages count as resident memory, and a file that shrinks under the reader is an error rather than a signal. For
 //! zero-copy use of a whole array there is [`NpyFile::map`].
 
-mod header;
+pub(crate) mod header;
 
-pub(crate) use header::MAGIC;
 pub use header::{Header, parse_header};
 
 use super::positioned::{Aligned, Positioned};
 use super::{Element, FileCursor, Format, Strided, TableFile, Values, View};
 use crate::mmap::Mapped;
 use crate::schema::{Column, Kind, Schema};
-use crate::sink::OutputKind;
+use crate::sink::column::OutputKind;
 use crate::sink::npy::NpySink;
 use crate::{Error, Result};
-use header::HEADER_LIMIT;
+use header::{HEADER_LIMIT, MAGIC};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -57,6 +57,7 @@ pub(crate) fn slots(columns: usize, wanted: &[usize]) -> Vec<Option<usize>> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextOptions {
     pub(crate) delimiter: Option<u8>,
+    pub(crate) decimal: Option<u8>,
     pub(crate) header: bool,
     pub(crate) infer_rows: u64,
     pub(crate) zero_based: bool,
@@ -65,7 +66,14 @@ pub struct TextOptions {
 
 impl Default for TextOptions {
     fn default() -> Self {
-        Self { delimiter: None, header: true, infer_rows: Self::INFER_ROWS, zero_based: false, width: None }
+        Self {
+            delimiter: None,
+            decimal: None,
+            header: true,
+            infer_rows: Self::INFER_ROWS,
+            zero_based: false,
+            width: None,
+        }
     }
 }
 
@@ -74,6 +82,7 @@ impl std::fmt::Display for TextOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let words = [
             self.delimiter.map(|byte| format!("delimiter '{}'", byte.escape_ascii())),
+            self.decimal.map(|byte| format!("decimal '{}'", byte.escape_ascii())),
             (!self.header).then(|| "no header".to_string()),
             (self.infer_rows != Self::INFER_ROWS).then(|| format!("types from {} rows", self.infer_rows)),
             self.zero_based.then(|| "indices from 0".to_string()),
@@ -92,6 +101,11 @@ impl TextOptions {
     /// `.tsv` files a tab.
     pub fn delimiter(self, delimiter: u8) -> Self {
         Self { delimiter: Some(delimiter), ..self }
+    }
+
+    /// CSV: sets the mark before decimals, `.` or `,`. By default a comma where fields are cut by `;` and numbers have it.
+    pub fn decimal(self, decimal: u8) -> Self {
+        Self { decimal: Some(decimal), ..self }
     }
 
     /// CSV: takes the first line as a row too; columns are called `x0`, `x1`, ….

@@ -28,6 +28,10 @@ pub(crate) trait TextFormat: Debug + Send + Sync {
         Self: 'a;
 
     fn scanner(&self) -> Self::Scanner;
+    /// What is to be said of the way in which values are read.
+    fn note(&self, _columns: &[Column]) -> Option<String> {
+        None
+    }
     /// An empty chunk of some columns, each of which comes once.
     fn chunk<'a>(&'a self, columns: &'a [Column], wanted: &[usize]) -> Self::Chunk<'a>;
     /// Bytes of a chunk of `columns`; the longest row of the file has `longest`.
@@ -162,6 +166,10 @@ impl<F: TextFormat> TableFile for TextTable<F> {
 
     fn scanned(&self) -> u64 {
         self.file.length()
+    }
+
+    fn note(&self) -> Option<String> {
+        self.format.note(&self.schema.columns)
     }
 
     fn line(&self, row: u64) -> Option<u64> {

@@ -1,0 +1,135 @@
+//! Pictures of rows alone: columns of a table, such as predictions, or components of a model, coloured by a column.
+
+use super::picture::Picture;
+use super::points::{DRAWN, Points, keys};
+use super::{About, DRAWING, PlotArgs, PlotReport, about, write};
+use crate::args::Run;
+use crate::output::Kind as Output;
+use crate::{Error, Result, open, pipeline};
+use ksolve::Task;
+use ksolve::predict::{Extras, Predictor};
+use kstore::budget::Term;
+use kstore::{Kind, Table};
+use std::collections::BTreeMap;
+
+/// Names of the columns of components in predictions.
+const COMPONENT: &str = "component_";
+
+/// The column of predictions.
+const PREDICTION: &str = "prediction";
+
+/// Draws two columns of a table.
+pub(super) fn table(kind: Output, args: &PlotArgs, run: &Run) -> Result<PlotReport> {
+    let mut select = args.data.clone();
+    select.paths.insert(0, args.model.clone());
+    let (table, _) = open::table(&select.paths, &select.text.options(), &[])?;
+    let colour = colour_of(&table, args);
+    let axes = axes(&table, args, colour.as_deref())?;
+    let held = vec![Term::new("drawing", DRAWING, "")];
+    let points = Points::coloured(&table, &select, &axes, colour.as_deref(), held, run)?;
+    let name = args.model.display().to_string();
+    drawn(axes, &points, colour, (name.clone(), vec![("table", name)]), (kind, args))
+}
+
+/// The column that colours the rows of a table: labels that were predicted go without saying.
+fn colour_of(table: &Table, args: &PlotArgs) -> Option<String> {
+    let label = |kind: &Kind| matches!(kind, Kind::Int { .. } | Kind::Text | Kind::Bool);
+    let is_axis = [&args.x, &args.y].into_iter().flatten().any(|name| name == PREDICTION);
+    let predicted = table.schema().columns.iter().any(|column| column.name == PREDICTION && label(&column.kind));
+    args.colour.clone().or((predicted && !is_axis).then(|| PREDICTION.to_string()))
+}
+
+/// The columns along the axes: components, else the first two of numbers.
+fn axes(table: &Table, args: &PlotArgs, colour: Option<&str>) -> Result<[String; 2]> {
+    let columns = table.schema().columns.iter().filter(|column| column.kind.is_feature());
+    let given = [args.x.as_deref(), args.y.as_deref()];
+    let free = |name: &&str| Some(*name) != colour && *name != PREDICTION && !given.contains(&Some(name));
+    let mut names: Vec<&str> = columns.map(|column| column.name.as_str()).filter(free).collect();
+    names.sort_by_key(|name| !name.starts_with(COMPONENT));
+    let mut names = names.into_iter();
+    let [Some(x), Some(y)] = given.map(|name| name.or_else(|| names.next()).map(String::from)) else {
+        let why = "the table has no two columns of numbers for the axes";
+        return Err(Error::option(
+            "--x",
+            "",
+            why,
+            "write predictions with the columns of their rows: kmill predict --keep '*'",
+        ));
+    };
+    Ok([x, y])
+}
+
+/// The two components that are asked for, by the names that they have in predictions; of a model with more than two features, and for a
+/// colour, the first two without being asked for.
+pub(super) fn components(predictor: &Predictor, args: &PlotArgs) -> Option<[usize; 2]> {
+    let (card, outputs) = (predictor.card(), predictor.outputs());
+    let number = |name: &Option<String>| {
+        let name = name.as_ref().filter(|name| !card.features.contains(name))?;
+        name.strip_prefix(COMPONENT)?.parse().ok().filter(|at| *at < outputs)
+    };
+    match (card.task, number(&args.x), number(&args.y)) {
+        (Task::Components, Some(x), Some(y)) => Some([x, y]),
+        (Task::Components, ..) if args.x.is_none() && args.y.is_none() && args.component.is_none() && outputs > 1 => {
+            (card.features.len() > 2 || args.colour.is_some()).then_some([0, 1])
+        }
+        _ => None,
+    }
+}
+
+/// Draws the rows of a table by two components of a model.
+pub(super) fn of_components(
+    predictor: &Predictor,
+    [x, y]: [usize; 2],
+    kind: Output,
+    args: &PlotArgs,
+    run: &Run,
+) -> Result<PlotReport> {
+    let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
+    let colour = args.colour.as_deref();
+    let mut points = Points::coloured(&table, &args.data, &[], colour, vec![predictor.term(DRAWING)], run)?;
+    let scores = scores(predictor, args, run)?;
+    points
+        .drawn
+        .retain_mut(|drawn| scores.get(&drawn.key).map(|scores| drawn.place = [scores[x], scores[y]]).is_some());
+    points.measure();
+    let axes = [x, y].map(|at| format!("{COMPONENT}{at}"));
+    drawn(axes, &points, args.colour.clone(), about(predictor.card(), args), (kind, args))
+}
+
+/// The scores of the rows that are drawn, by their keys.
+pub(super) fn scores(predictor: &Predictor, args: &PlotArgs, run: &Run) -> Result<BTreeMap<u64, Vec<f64>>> {
+    let selected = open::select(predictor, &args.data, &[])?;
+    let (mut found, keys, t) = (BTreeMap::new(), keys(), predictor.outputs().max(1));
+    let held = Term::new("scores and drawing", 8 * (DRAWN + 1) * (t + 8) + DRAWING, "");
+    predictor.scores(&selected, Extras::default(), vec![held], &pipeline::job(run), |segment| {
+        for (row, own) in segment.rows.iter().zip(segment.scores.chunks_exact(t)) {
+            found.insert(keys.word(*row), own.to_vec());
+            if found.len() > DRAWN {
+                found.pop_last();
+            }
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+fn drawn(
+    names: [String; 2],
+    points: &Points,
+    colour: Option<String>,
+    about: About,
+    (kind, args): (Output, &PlotArgs),
+) -> Result<PlotReport> {
+    let what = colour.unwrap_or_default();
+    let picture = Picture { bounds: points.bounds(), what, ..Picture::new(&names, points) };
+    write(&picture, kind, about, args)?;
+    let [x, y] = names;
+    Ok(PlotReport {
+        x,
+        y,
+        rows: points.rows,
+        drawn: points.drawn.len(),
+        scores: Vec::new(),
+        output: args.output.clone(),
+    })
+}

@@ -1,0 +1,333 @@
+//! Columns of text with many values, by what each value adds to the target: one feature for each output, in the place of thousands.
+//!
+//! The effect of a value is the mean of the target over its rows, less the mean of all rows, drawn towards 0 where the rows are few and divided by
+//! the deviation of the target (Micci-Barreca, "A preprocessing scheme for high-cardinality categorical attributes", SIGKDD Explorations 3,
+//! 2001). How far it is drawn is estimated from the variance between and within the values, as for a random effect in one-way analysis of
+//! variance (Searle, Casella, McCulloch, "Variance components", 1992, section 3.6). An effect of deviation 0.1 stays one of 0.1 in the kernel, so
+//! that a column that says little weighs little.
+//!
+//! A row that is learned from must not see its own target: rows belong to folds by their numbers, and a row gets the effects that the rows of the
+//! other folds tell, as in the cross-fitting of scikit-learn's `TargetEncoder`. New rows get those of all rows.
+
+use super::{Code, CodedColumn, ColumnNote, Encoding};
+use crate::kept_column::KeptValues;
+use crate::key::{Purpose, Stream};
+use crate::select::Selected;
+use crate::{Digest, Error, Fold, Label, Merge, Missing, Reading, Result, RowBlock, TableRows, TextLimit, Workers};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Most values of a column whose effects are learned.
+pub const EFFECT_LIMIT: usize = 1 << 16;
+
+/// Folds of the rows that are learned from.
+const FOLDS: usize = 5;
+
+/// Most outputs whose effects become features: targets, or classes but the most frequent one.
+const MOST_OUTPUTS: usize = 15;
+
+/// Stands for the rows without a value.
+const MISSING: u64 = u64::MAX;
+
+/// Deviations of F that its excess over 1 must reach where the values tell nothing.
+const BEYOND_CHANCE: f64 = 4.0;
+
+/// The effects of the values of a column.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Effects {
+    /// What the effects are on, behind the column's name: nothing for one target, else its name or the label of a class.
+    pub(super) outputs: Vec<String>,
+    /// Digests of the texts of the values, which ascend.
+    pub(super) values: Vec<u64>,
+    /// Effects of each value on each output, row-major.
+    pub(super) effects: Vec<f64>,
+    /// The same from the rows outside each fold, for the rows that were learned from; no part of a model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) folds: Vec<Vec<f64>>,
+}
+
+impl Effects {
+    /// Bytes that they take, with the places to look them up.
+    pub(super) fn bytes(&self) -> usize {
+        let numbers = self.effects.len() + self.folds.iter().map(Vec::len).sum::<usize>();
+        8 * numbers + 32 * self.values.len()
+    }
+
+    /// Effects of a value on the outputs, for a stored row.
+    pub(super) fn of(&self, value: usize, row: u64) -> &[f64] {
+        let t = self.outputs.len();
+        let effects = self.folds.get(fold_of(row)).unwrap_or(&self.effects);
+        &effects[value * t..][..t]
+    }
+
+    /// True where they can be looked up.
+    pub(super) fn is_sound(&self) -> bool {
+        let whole = self.outputs.len() * self.values.len();
+        let finite = |effects: &Vec<f64>| effects.len() == whole && effects.iter().all(|effect| effect.is_finite());
+        self.values.windows(2).all(|pair| pair[0] < pair[1])
+            && finite(&self.effects)
+            && self.folds.iter().all(finite)
+            && [0, FOLDS].contains(&self.folds.len())
+    }
+}
+
+fn fold_of(row: u64) -> usize {
+    Stream::new(0, Purpose::Effects, 0).below(row, FOLDS as u64) as usize
+}
+
+/// Weights and weighted targets of some rows, for each fold: `[weight, target, …]` one after the other.
+type Sums = Box<[f64]>;
+
+/// What a pass has found of the effects.
+#[derive(Clone, Debug)]
+pub struct FoundEffects {
+    /// For each column, the sums of each value; `None` where there are too many.
+    values: Vec<Option<HashMap<u64, Sums>>>,
+    all: Sums,
+    /// Weighted squares of each output.
+    squares: Vec<f64>,
+    /// Rows with a weight.
+    rows: u64,
+}
+
+fn add(sums: &mut [f64], more: &[f64]) {
+    sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+}
+
+impl Merge for FoundEffects {
+    fn merge(&mut self, later: &Self) {
+        add(&mut self.all, &later.all);
+        add(&mut self.squares, &later.squares);
+        self.rows += later.rows;
+        for (mine, later) in self.values.iter_mut().zip(&later.values) {
+            *mine = mine.take().zip(later.as_ref()).and_then(|(mut mine, later)| {
+                later.iter().for_each(|(value, sums)| match mine.get_mut(value) {
+                    Some(mine) => add(mine, sums),
+                    None => _ = mine.insert(*value, sums.clone()),
+                });
+                (mine.len() <= EFFECT_LIMIT).then_some(mine)
+            });
+        }
+    }
+}
+
+/// The fold that learns effects, by a pass over [`EffectSearch::rows`].
+#[derive(Clone, Debug)]
+pub struct EffectSearch {
+    selected: Selected,
+    read: Selected,
+    /// Places of the columns of effects among those of the encoding.
+    places: Vec<usize>,
+    classes: Option<Arc<Vec<Label>>>,
+    outputs: Vec<String>,
+}
+
+impl Selected {
+    /// Names of the columns that become effects.
+    pub fn effect_columns(&self) -> Vec<String> {
+        let columns = self.encoding().into_iter().flat_map(Encoding::columns);
+        columns.filter(|column| matches!(column.code, Code::Effects(_))).map(|column| column.name.clone()).collect()
+    }
+
+    /// The search for effects on its targets, or on the rates of these classes but the first; of many, on the first of them.
+    pub fn effects(&self, classes: Option<Arc<Vec<Label>>>) -> Option<EffectSearch> {
+        let encoding = self.encoding()?;
+        let unlearned = encoding.columns().iter().enumerate().filter(|(_, column)| column.is_unlearned());
+        let places: Vec<usize> = unlearned.map(|(place, _)| place).collect();
+        if places.is_empty() {
+            return None;
+        }
+        let names = match &classes {
+            Some(labels) => labels.iter().skip(1).map(|label| format!("={label}")).collect(),
+            None => self.target_names().iter().map(|name| format!(".{name}")).collect::<Vec<_>>(),
+        };
+        let outputs =
+            if names.len() == 1 { vec![String::new()] } else { names.into_iter().take(MOST_OUTPUTS).collect() };
+        // rows that are dropped for a missing value of another column have no say
+        let drops = self.missing == Missing::Drop;
+        let others = (0..self.features.len()).filter(|place| drops && !places.contains(place));
+        let (numbers, others): (Vec<usize>, Vec<usize>) =
+            others.partition(|place| encoding.columns()[*place].code == Code::Number);
+        let keep: Vec<usize> = places.iter().chain(&others).map(|place| self.features[*place]).collect();
+        let read = Self {
+            features: numbers.into_iter().map(|place| self.features[place]).collect(),
+            complete: vec![drops; keep.len()],
+            keep,
+            group: None,
+            missing: if drops { Missing::Drop } else { Missing::Error },
+            ..self.plain()
+        };
+        Some(EffectSearch { selected: self.clone(), read, places, classes, outputs })
+    }
+}
+
+impl EffectSearch {
+    /// The rows that the pass goes over. A row's texts are limited by `texts`.
+    ///
+    /// # Errors
+    /// Those of opening the table.
+    pub fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
+        self.read.rows::<f64>(Reading { texts, classes: self.classes.clone(), ..Reading::default() })
+    }
+
+    /// Numbers of a value: for each fold a weight, and a sum for each output.
+    fn width(&self) -> usize {
+        FOLDS * (1 + self.outputs.len())
+    }
+
+    /// Bytes of a state at most.
+    pub fn state_bytes(&self) -> usize {
+        self.places.len() * EFFECT_LIMIT * (64 + 8 * self.width())
+    }
+
+    /// The selection with the effects that were found, and what is to be said of columns that have none.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] where no feature is left.
+    pub fn finish(&self, found: &FoundEffects) -> Result<(Selected, Vec<ColumnNote>)> {
+        let (mut columns, mut features, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        let all = self.selected.encoding().into_iter().flat_map(Encoding::columns).enumerate();
+        for ((place, column), feature) in all.zip(&self.selected.features) {
+            let learned = match self.places.iter().position(|at| *at == place) {
+                None => Some(column.clone()),
+                Some(at) => {
+                    let effects = found.values[at].as_ref().and_then(|sums| self.learned(sums, found));
+                    effects.map(|effects| CodedColumn { code: Code::Effects(effects), ..column.clone() })
+                }
+            };
+            match learned {
+                Some(column) => {
+                    columns.push(column);
+                    features.push(*feature);
+                }
+                None => notes.push(ColumnNote::NoEffect { column: column.name.clone() }),
+            }
+        }
+        if columns.is_empty() {
+            let what = self.selected.table.first_path().display().to_string();
+            return Err(Error::Empty { what, why: "no column is left to be a feature".to_string() });
+        }
+        Ok((self.selected.encoded(features, Encoding::new(columns))?, notes))
+    }
+
+    /// The effects of the values with these sums; `None` where they are no more than chance gives.
+    fn learned(&self, sums: &HashMap<u64, Sums>, found: &FoundEffects) -> Option<Effects> {
+        let t = self.outputs.len();
+        let all = Total::of(&found.all, t, None);
+        let unit = found.rows as f64 / all.weight;
+        let mut values: Vec<u64> = sums.keys().copied().collect();
+        values.sort_unstable();
+        let (rows, groups) = (found.rows as f64, values.len() as f64);
+        let (mut between, mut within, mut sizes) = (0.0, 0.0, 0.0);
+        let mut deviations = Vec::with_capacity(t);
+        for (o, squares) in found.squares.iter().enumerate() {
+            let level = all.sums[o] * all.sums[o] / all.weight;
+            let explained: f64 = values.iter().map(|value| Total::of(&sums[value], t, None).squared(o)).sum();
+            let whole = squares - level;
+            // what is left of a constant by rounding is no variance
+            if whole.is_nan() || whole <= 1e-12 * squares {
+                return None;
+            }
+            between += (explained - level) / whole;
+            within += (squares - explained).max(0.0) / whole;
+            deviations.push((whole / all.weight).sqrt());
+        }
+        values.iter().for_each(|value| sizes += (unit * Total::of(&sums[value], t, None).weight).powi(2));
+        let freedom = (t as f64 * (groups - 1.0), t as f64 * (rows - groups));
+        if freedom.0 <= 0.0 || freedom.1 <= 0.0 {
+            return None;
+        }
+        let (between, within) = (between / freedom.0, within / freedom.1);
+        let chance = within * (1.0 + BEYOND_CHANCE * (2.0 / freedom.0 + 2.0 / freedom.1).sqrt());
+        if chance.is_nan() || between <= chance {
+            return None;
+        }
+        let per_value = (rows - sizes / rows) / (groups - 1.0);
+        // rows that the mean of all weighs as much as
+        let prior = within * per_value / (between - within) / unit;
+        let of = |without: Option<usize>| -> Vec<f64> {
+            let all = Total::of(&found.all, t, without);
+            let effects = |value: &u64| all.effects(&Total::of(&sums[value], t, without), prior);
+            values.iter().flat_map(effects).zip(deviations.iter().cycle()).map(|(effect, d)| effect / d).collect()
+        };
+        let folds = (0..FOLDS).map(|fold| of(Some(fold))).collect();
+        Some(Effects { outputs: self.outputs.clone(), effects: of(None), folds, values })
+    }
+}
+
+/// The sums of all folds but one.
+struct Total {
+    weight: f64,
+    sums: Vec<f64>,
+}
+
+impl Total {
+    fn of(sums: &[f64], t: usize, without: Option<usize>) -> Self {
+        let mut total = vec![0.0; 1 + t];
+        let folds = sums.chunks_exact(1 + t).enumerate().filter(|(fold, _)| Some(*fold) != without);
+        folds.for_each(|(_, sums)| add(&mut total, sums));
+        let sums = total.split_off(1);
+        Self { weight: total[0], sums }
+    }
+
+    fn squared(&self, o: usize) -> f64 {
+        if self.weight > 0.0 { self.sums[o] * self.sums[o] / self.weight } else { 0.0 }
+    }
+
+    /// The smoothed means of a value, less those of all rows; 0 of nothing.
+    fn effects(&self, value: &Self, prior: f64) -> Vec<f64> {
+        let all = self.sums.iter().map(|sum| if self.weight > 0.0 { sum / self.weight } else { 0.0 });
+        let weight = value.weight + prior;
+        let of = |(sum, mean): (&f64, f64)| if weight > 0.0 { (sum - value.weight * mean) / weight } else { 0.0 };
+        value.sums.iter().zip(all).map(of).collect()
+    }
+}
+
+impl Fold<f64> for EffectSearch {
+    type State = FoundEffects;
+    type Scratch = Vec<f64>;
+    type Error = Error;
+
+    fn init(&self) -> FoundEffects {
+        let all = vec![0.0; self.width()].into_boxed_slice();
+        let values = vec![Some(HashMap::new()); self.places.len()];
+        FoundEffects { values, all, squares: vec![0.0; self.outputs.len()], rows: 0 }
+    }
+
+    fn scratch(&self) -> Vec<f64> {
+        vec![0.0; 1 + self.outputs.len()]
+    }
+
+    fn step(&self, state: &mut FoundEffects, own: &mut Vec<f64>, block: &RowBlock<'_, f64>, _: &Workers) -> Result<()> {
+        for (i, row) in block.rows.iter().enumerate() {
+            own[0] = block.weight(i).unwrap_or(1.0);
+            if own[0] <= 0.0 {
+                continue;
+            }
+            let code = block.classes.map(|classes| classes.codes[i] as usize);
+            for o in 0..self.outputs.len() {
+                let target = match code {
+                    Some(code) => f64::from(u8::from(code == o + 1)),
+                    None => block.y[i * block.t + o],
+                };
+                own[1 + o] = own[0] * target;
+                state.squares[o] += own[1 + o] * target;
+            }
+            let place = fold_of(*row) * own.len();
+            state.rows += 1;
+            add(&mut state.all[place..], own);
+            for (values, column) in state.values.iter_mut().zip(block.kept) {
+                let (KeptValues::Text(texts), Some(found)) = (column.values(), values.as_mut()) else { continue };
+                let value = if column.is_null(i) { MISSING } else { Digest::word_of(texts.text(i).as_bytes()) };
+                let width = state.all.len();
+                let sums = found.entry(value).or_insert_with(|| vec![0.0; width].into_boxed_slice());
+                add(&mut sums[place..], own);
+                if found.len() > EFFECT_LIMIT {
+                    *values = None;
+                }
+            }
+        }
+        Ok(())
+    }
+}

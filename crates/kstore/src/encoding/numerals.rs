@@ -1,0 +1,161 @@
+//! Columns of whole numbers that are something else: times of day, written as hours x 100 + minutes, and numbers of rows.
+//!
+//! A column holds times of day where every value lies in 0 … 2400 and ends in less than 60, and where chance is excluded: 40 different
+//! values or more, of 6 hours or more, with minutes in each ten from 0 to 59. A number drawn at random ends in less than 60 with probability 0.6, so
+//! that 40 such values come by chance once in 10⁹ columns; numbers that are round, such as multiples of 50, do not have the minutes.
+
+use super::coding::{Asked, Coding};
+use super::time::{Cycle, MOST_OF_A_DAY};
+use super::{Role, TimeCode, Times};
+use crate::dates::{self, TimeForm};
+use crate::missing::Missing;
+use crate::schema::Kind;
+use crate::select::Selected;
+use crate::{Reading, Result, RowBuf, RowSource};
+use std::sync::Arc;
+
+/// Fewest different times of day.
+const TIMES: usize = 40;
+
+/// Fewest hours that they lie in, and those that the first rows must show.
+const HOURS: (usize, usize) = (6, 3);
+
+/// Fewest rows that can be said to be counted.
+const FEWEST_COUNTED: u64 = 50;
+
+/// Rows that are looked at for columns of numbers that are something else.
+const LOOKED_AT: u64 = 1024;
+
+/// A bit for each number from 0 to 2400.
+const WORDS: usize = 2400 / 64 + 1;
+
+/// What the values of a column of numbers have in common so far.
+#[derive(Clone, Debug)]
+pub(super) struct Numerals {
+    /// The times of day that occurred; `None` where a value is none.
+    times: Option<Box<[u64; WORDS]>>,
+    /// The least and the greatest that a value is ahead of the number of its row.
+    ahead: [f64; 2],
+    values: u64,
+}
+
+impl Default for Numerals {
+    fn default() -> Self {
+        Self { times: Some(Box::new([0; WORDS])), ahead: [f64::INFINITY, f64::NEG_INFINITY], values: 0 }
+    }
+}
+
+impl Numerals {
+    /// Bytes beside the struct itself.
+    pub(super) const BYTES: usize = WORDS * 8;
+
+    /// Sees a value, which is there, of a stored row.
+    pub(super) fn see(&mut self, value: f64, row: u64) {
+        let ahead = value - row as f64;
+        (self.ahead, self.values) = ([self.ahead[0].min(ahead), self.ahead[1].max(ahead)], self.values + 1);
+        match self.times.as_mut().filter(|_| dates::of_number(value).is_some()) {
+            Some(times) => times[value as usize / 64] |= 1 << (value as usize % 64),
+            None => self.times = None,
+        }
+    }
+
+    pub(super) fn merge(&mut self, later: &Self) {
+        self.ahead = [self.ahead[0].min(later.ahead[0]), self.ahead[1].max(later.ahead[1])];
+        self.values += later.values;
+        self.times = self.times.take().zip(later.times.as_ref()).map(|(mut times, later)| {
+            times.iter_mut().zip(&**later).for_each(|(word, later)| *word |= later);
+            times
+        });
+    }
+
+    /// The different times of day, in order; none where a value is no time.
+    fn times(&self) -> Vec<usize> {
+        let occurs =
+            |value: &usize| self.times.as_ref().is_some_and(|times| times[value / 64] >> (value % 64) & 1 == 1);
+        (0..=2400).filter(occurs).collect()
+    }
+
+    /// True where the first rows do not rule out that the column is something else.
+    pub(super) fn is_odd(&self) -> bool {
+        self.counts() || different(self.times().iter().map(|time| time / 100)) >= HOURS.1
+    }
+
+    /// True where the values count the rows: one after the other, whatever the first is.
+    pub(super) fn counts(&self) -> bool {
+        self.values >= FEWEST_COUNTED && self.ahead[0] == self.ahead[1]
+    }
+
+    /// The code of times of day; `None` where the values are none, or are so by chance.
+    pub(super) fn code(&self, cyclic: bool) -> Option<TimeCode> {
+        let times = self.times();
+        let hours = different(times.iter().map(|time| time / 100));
+        let mut tens: Vec<usize> = times.iter().map(|time| time % 100 / 10).collect();
+        tens.sort_unstable();
+        let chance = times.len() < TIMES || hours < HOURS.0 || different(tens.into_iter()) < 6;
+        let part = |time: Option<&usize>| dates::of_number(*time? as f64).map(dates::Instant::days);
+        let spread = part(times.last())? - part(times.first())?;
+        let cycles = if cyclic && spread >= MOST_OF_A_DAY { vec![Cycle::Hour] } else { Vec::new() };
+        (!chance).then_some(TimeCode { form: TimeForm::HourMinute, cycles })
+    }
+}
+
+impl Selected {
+    /// The same, where the first rows of some columns of numbers look as if they were something else, as a selection whose values are still to be
+    /// found. Columns of an array, which have no names, are what they are.
+    #[must_use]
+    pub fn looked(&self) -> Self {
+        let (Coding::Plain(Some(asked)) | Coding::Asked(asked)) = &self.coding else { return self.clone() };
+        let numeric = |place: &usize| {
+            let kind = &self.table.schema().columns[self.features[*place]].kind;
+            asked.roles[*place] == Role::Number && matches!(kind, Kind::Int { .. } | Kind::Float { .. })
+        };
+        let places: Vec<usize> = (0..self.features.len()).filter(numeric).collect();
+        if places.is_empty() || !self.table.parts().iter().all(|part| part.file.is_named()) {
+            return self.clone();
+        }
+        // a look that fails says nothing: the next pass will say what is wrong
+        let looks = self.first_rows(&places).unwrap_or_default();
+        let alone = self.features.len() == 1;
+        let odd = |place: usize, look: &Numerals| match look.counts() {
+            true => !alone && !asked.named[place],
+            false => asked.times != Times::None && look.is_odd(),
+        };
+        let mut roles = asked.roles.clone();
+        let found = places.iter().zip(&looks).filter(|(place, look)| odd(**place, look));
+        found.for_each(|(place, _)| roles[*place] = Role::Odd);
+        if roles == asked.roles {
+            let looked = matches!(self.coding, Coding::Plain(_)).then(|| self.plain());
+            return looked.unwrap_or_else(|| self.clone());
+        }
+        Self { coding: Coding::Asked(Arc::new(Asked { roles, ..(**asked).clone() })), ..self.clone() }
+    }
+
+    /// What is found of the columns of numbers at some places in the first rows of the table.
+    fn first_rows(&self, places: &[usize]) -> Result<Vec<Numerals>> {
+        let rows = self.rows.start..self.rows.end.min(self.rows.start + LOOKED_AT);
+        let features = places.iter().map(|place| self.features[*place]).collect();
+        let read = Self { features, rows, filter: None, missing: Missing::Mean, ..self.alone() };
+        let source = read.counting_apart().rows::<f64>(Reading::default())?;
+        let (mut cursor, mut buffer) = (source.open(source.range())?, RowBuf::new(256));
+        let mut looks = vec![Numerals::default(); places.len()];
+        while cursor.next(&mut buffer)? {
+            for (row, values) in buffer.rows.iter().zip(buffer.x.chunks_exact(places.len())) {
+                let values = looks.iter_mut().zip(values).filter(|(_, value)| value.is_finite());
+                values.for_each(|(look, value)| look.see(*value, *row));
+            }
+        }
+        Ok(looks)
+    }
+
+    /// The rows without targets and all else that stands beside features, before any values are known.
+    fn alone(&self) -> Self {
+        let (targets, keep, complete) = Default::default();
+        Self { targets, keep, complete, weighted: false, class: None, group: None, ..self.plain() }
+    }
+}
+
+/// Number of different values among some that ascend.
+fn different(ascending: impl Iterator<Item = usize>) -> usize {
+    let mut last = None;
+    ascending.filter(|value| last.replace(*value) != Some(*value)).count()
+}

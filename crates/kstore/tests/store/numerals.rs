@@ -1,0 +1,159 @@
+//! Columns of whole numbers that are something else, in every format and cut: times of day, and numbers of rows.
+
+use crate::categories::coded_of;
+use crate::make::*;
+use kstore::arrow::array::*;
+use kstore::encoding::{Code, ColumnNote, Cycle, Encoding, TimeCode, TimeForm, Times};
+use kstore::key::{Purpose, Stream};
+use kstore::{Missing, Reading, Selected, Selection, Table};
+use std::f64::consts::TAU;
+use std::path::Path;
+use std::sync::Arc;
+
+const ROWS: u64 = 500;
+
+/// The values of a column.
+type Column<'a> = &'a dyn Fn(u64) -> Option<i64>;
+
+/// Times of day from 5:00 to 23:59, one of which is missing in every 50 rows.
+fn time(i: u64) -> Option<i64> {
+    let minute = 300 + Stream::new(7, Purpose::Data, 0).below(i, 1140) as i64;
+    (i % 50 != 3).then_some(minute / 60 * 100 + minute % 60)
+}
+
+/// A column `t` of numbers with holes, and a column `y`, as integers and as floats in every format.
+fn tables(folder: &Path, t: Column<'_>) -> Vec<Table> {
+    let y: ArrayRef = Arc::new(Float64Array::from_iter_values((0..ROWS).map(|i| (i * i % 7) as f64)));
+    let whole: ArrayRef = Arc::new((0..ROWS).map(t).collect::<Int64Array>());
+    let short: ArrayRef = Arc::new((0..ROWS).map(|i| t(i).map(|t| t as i32)).collect::<Int32Array>());
+    let floats = (0..ROWS).map(|i| t(i).map_or(f64::NAN, |t| t as f64));
+    let floats: ArrayRef = Arc::new(Float64Array::from_iter_values(floats));
+    let rows = |t: &ArrayRef| batch(&[("t", Arc::clone(t)), ("y", Arc::clone(&y))]);
+    write(&folder.join("whole.parquet"), &rows(&whole), groups_of(70));
+    write(&folder.join("floats.parquet"), &rows(&floats), groups_of(70));
+    write_ipc(&folder.join("short.arrow"), &[rows(&short)], None);
+    for (name, end) in [("whole.csv", ""), ("floats.csv", ".0")] {
+        let line = |i| format!("{},{}\n", t(i).map_or(String::new(), |t| format!("{t}{end}")), i * i % 7);
+        std::fs::write(folder.join(name), format!("t,y\n{}", (0..ROWS).map(line).collect::<String>())).unwrap();
+    }
+    let files = ["whole.parquet", "floats.parquet", "short.arrow", "whole.csv", "floats.csv"];
+    let files = files.map(|name| Table::open(&[folder.join(name)]).unwrap());
+    files.into_iter().chain([Table::from_batches(vec![rows(&floats)]).unwrap()]).collect()
+}
+
+fn found(table: &Table, selection: &Selection, cut: (u64, usize)) -> (Selected, Vec<ColumnNote>) {
+    coded_of(table.select(selection).unwrap().looked(), cut).unwrap()
+}
+
+/// What becomes of the column `t` beside `y`.
+fn code(folder: &Path, t: Column<'_>, selection: &Selection) -> Option<Code> {
+    let (selected, _) = found(&tables(folder, t)[0], selection, (64, 2));
+    let place = selected.feature_columns().iter().position(|name| name == "t")?;
+    Some(selected.encoding().map_or(Code::Number, |encoding| encoding.columns()[place].code.clone()))
+}
+
+#[test]
+fn hours_and_minutes_are_times_of_day_in_every_format_and_cut() {
+    let folder = folder();
+    let mut first: Option<(Encoding, Vec<u64>)> = None;
+    for (at, table) in tables(folder.path(), &time).iter().enumerate() {
+        for (missing, cut) in [(Missing::Indicator, (64, 3)), (Missing::Indicator, (500, 1)), (Missing::Mean, (7, 2))] {
+            let (selected, notes) = found(table, &Selection { missing, ..Selection::default() }, cut);
+            assert!(matches!(&notes[..], [ColumnNote::HourMinute { column }] if column == "t"), "{at}: {notes:?}");
+            let encoding = selected.encoding().unwrap().clone();
+            let expected = TimeCode { form: TimeForm::HourMinute, cycles: vec![Cycle::Hour] };
+            assert_eq!(encoding.columns()[0].code, Code::Time(expected), "{at}");
+            if missing == Missing::Mean {
+                assert_eq!(encoding.names(), ["t", "t.hour.sin", "t.hour.cos", "y"]);
+                continue;
+            }
+            let x = crate::times::rows_of(&selected, ROWS, 9);
+            let by_hand = (0..ROWS).flat_map(|i| {
+                let own = time(i).map_or([7.0, 7.0, 7.0, 1.0], |t| {
+                    let day = (t / 100 * 60 + t % 100) as f64 / 1440.0;
+                    [day, (TAU * day).sin(), (TAU * day).cos(), 0.0]
+                });
+                own.into_iter().chain([(i * i % 7) as f64])
+            });
+            for (i, (found, expected)) in x.iter().zip(by_hand).enumerate() {
+                assert!((found - expected).abs() < 1e-15, "{at}: value {i} is {found}, not {expected}");
+            }
+            let bits = x.iter().map(|value| value.to_bits()).collect();
+            assert_eq!(
+                *first.get_or_insert((encoding.clone(), bits)),
+                (encoding, x.iter().map(|v| v.to_bits()).collect())
+            );
+        }
+    }
+}
+
+#[test]
+fn ordinary_whole_numbers_stay_what_they_are() {
+    let folder = folder();
+    let random = Stream::new(3, Purpose::Data, 1);
+    let usual = Selection { missing: Missing::Mean, ..Selection::default() };
+    let columns: [(&str, Column<'_>); 10] = [
+        ("ages", &|i| Some(18 + random.below(i, 42) as i64)),
+        ("years", &|i| Some(1900 + random.below(i, 60) as i64)),
+        ("hundreds", &|i| Some(100 * random.below(i, 24) as i64)),
+        ("halves of hundreds", &|i| Some(50 * random.below(i, 48) as i64)),
+        ("tens", &|i| Some(10 * random.below(i, 240) as i64)),
+        ("any", &|i| Some(random.below(i, 2400) as i64)),
+        ("a time but once", &|i| if i == ROWS - 1 { Some(1275) } else { time(i) }),
+        ("below zero", &|i| if i == 77 { Some(-15) } else { time(i) }),
+        ("a dozen codes", &|i| Some(6 + random.below(i, 12) as i64).map(|h| 100 * h + 10 * (h % 6))),
+        ("half hours", &|i| Some(random.below(i, 24) as i64 * 100 + 30 * random.below(i + ROWS, 2) as i64)),
+    ];
+    for (name, column) in columns {
+        assert_eq!(code(folder.path(), column, &usual), Some(Code::Number), "{name}");
+    }
+    assert!(matches!(code(folder.path(), &time, &usual), Some(Code::Time(_))));
+    let raw = Selection { times: Times::None, ..usual.clone() };
+    assert_eq!(code(folder.path(), &time, &raw), Some(Code::Number));
+    let position = Selection { times: Times::Position, ..usual };
+    let Some(Code::Time(time)) = code(folder.path(), &time, &position) else { panic!("no time") };
+    assert!(time.cycles.is_empty());
+}
+
+#[test]
+fn a_column_that_counts_is_left_out_unless_it_is_named() {
+    let folder = folder();
+    let counts = |i: u64| Some(1000 + i as i64);
+    for table in tables(folder.path(), &counts) {
+        let (selected, notes) = found(&table, &Selection::default(), (64, 2));
+        assert_eq!(selected.feature_names(), ["y"]);
+        assert!(
+            matches!(&notes[..], [note @ ColumnNote::CountsRows { .. }] if note.to_string().contains("counts the rows"))
+        );
+        let features = names(&["t", "y"]);
+        let (selected, notes) = found(&table, &Selection { features, ..Selection::default() }, (64, 2));
+        assert_eq!((selected.feature_names(), notes.len()), (names(&["t", "y"]), 0));
+        // alone it is all that there is
+        let targets = names(&["y"]);
+        let (selected, _) = found(&table, &Selection { targets, ..Selection::default() }, (64, 2));
+        assert_eq!(selected.feature_names(), ["t"]);
+    }
+    // two rows changed places far behind those that are looked at
+    let swapped = |i: u64| {
+        Some(match i {
+            490 => 491,
+            491 => 490,
+            i => i as i64,
+        })
+    };
+    assert_eq!(code(folder.path(), &swapped, &Selection::default()), Some(Code::Number));
+}
+
+#[test]
+fn a_new_value_that_is_no_time_of_day_is_told() {
+    let folder = folder();
+    let (known, _) =
+        found(&tables(folder.path(), &time)[0], &Selection { missing: Missing::Mean, ..Selection::default() }, (64, 2));
+    let odd = |i: u64| if i == 20 { Some(1275) } else { time(i) };
+    for table in tables(folder.path(), &odd) {
+        let selected = table.select(&Selection { missing: Missing::Mean, ..known.same_features() }).unwrap();
+        let error =
+            read::<f64>(&selected.rows::<f64>(Reading::default()).unwrap(), 0..ROWS, 16).unwrap_err().to_string();
+        assert!(error.contains("row 20") && error.contains("1275") && error.contains("517 for 5:17"), "{error}");
+    }
+}
