@@ -27,8 +27,8 @@ const SAMPLED: usize = 10_000;
 const NUMBERS: usize = 4_000_000;
 
 /// Rows and landmarks of the fits that tell length scales apart.
-const LENGTH_ROWS: usize = 2_000;
-const LENGTH_RANK: usize = 300;
+const LENGTH_ROWS: usize = 1_000;
+const LENGTH_RANK: usize = 200;
 
 /// The systems of the fits, at one rank, for targets less their centre.
 pub(super) fn ridge(rank: usize, lambdas: &[f64], target_centre: Vec<f64>) -> RidgeOptions {
@@ -108,7 +108,9 @@ pub(crate) fn length_stage<T: Real>(work: &FitRequest<'_>, cut: PassShape) -> Re
     if !options.finds_length() {
         return Ok(None);
     }
+    // the sample has about so many rows: ten deviations more are never seen
     let held = length_rows(outer.n, outer.d);
+    let held = held + 10 * held.isqrt();
     let shape = fits_of(&length_options(options, held), outer, held as u64)?;
     let row = 3 * (outer.d * outer.element + 40) + 16 * (outer.t + 1);
     let plan = largest::<T>("length scale", &shape, PassShape { gram_lanes: 1, ..cut }, work.resources.memory).term(
@@ -116,7 +118,7 @@ pub(crate) fn length_stage<T: Real>(work: &FitRequest<'_>, cut: PassShape) -> Re
         held.saturating_mul(row),
         "give the length of the `kernel`, such as gaussian(sigma=2)",
     );
-    Ok(Some(Stage { plan, passes: 2 }))
+    Ok(Some(Stage { plan, passes: 1 }))
 }
 
 /// The options of the fits that tell length scales apart on so many rows.

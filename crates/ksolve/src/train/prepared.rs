@@ -77,7 +77,7 @@ impl<T: Real> Prepared<T> {
 
     pub(crate) fn passes(&self) -> u64 {
         1 + self.learned.as_ref().map_or(0, |learned| learned.passes)
-            + 2 * u64::from(self.length.is_some())
+            + u64::from(self.length.is_some())
             + u64::from(self.cache.is_some())
             + self.mapped.passes
     }

@@ -293,19 +293,20 @@ fn a_length_that_cannot_be_found_is_the_median() {
 /// The score of a length is the gcv of ridge regression with it on as many uniform landmarks, on values and on codes of classes; the least wins.
 #[test]
 fn a_length_is_scored_by_the_gcv_of_a_fit_with_it() {
-    let (x, y) = rows(1200);
+    let (x, y) = rows(900);
     for classes in [false, true] {
         let y: Vec<f64> = if classes { y.iter().map(|y| f64::from(*y > 0.0)).collect() } else { y.clone() };
         let table = Table::from_rows(&x, D, &y).unwrap();
         let task = if classes { "classification" } else { "regression" };
         let fit = |kernel: String, lambdas: &str| {
             let landmarks = "uniform".parse().unwrap();
-            let fit = Fit::ridge().kernel(kernel.parse().unwrap()).landmarks(landmarks).rank(300).set("task", task);
+            let fit = Fit::ridge().kernel(kernel.parse().unwrap()).landmarks(landmarks).rank(200).set("task", task);
             fit.precision(ElementType::F64).set("lambda", lambdas).on(&table, &["y"], &Run::new()).unwrap().report
         };
-        let found = fit("gaussian()".to_string(), "1e-6").length.unwrap();
-        let median = fit("gaussian(sigma=median)".to_string(), "1e-6").kernel;
-        let median: f64 = median.trim_start_matches("gaussian(sigma=").trim_end_matches(')').parse().unwrap();
+        let report = fit("gaussian()".to_string(), "1e-6");
+        let sigma = report.kernel.trim_start_matches("gaussian(sigma=").trim_end_matches(')').to_string();
+        let found = report.length.unwrap();
+        let median = sigma.parse::<f64>().unwrap() / found.multiple;
         for (multiple, score) in &found.scores {
             let kernel = format!("gaussian(sigma={})", multiple * median);
             let cells = fit(kernel, "1e-9,1e-8,1e-7,1e-6,1e-5,1e-4,1e-3").surface;
