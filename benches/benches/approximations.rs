@@ -1,6 +1,6 @@
 //! Every landmark scheme and every map at several ranks: errors, seconds, passes, kernel evaluations.
 //!
-//! `cargo bench -p kmill-benches --bench approximations -- DATA SIGMA [RANKS] [METHODS]`, with DATA `smile`, `robspiral` or
+//! `cargo bench -p kmill-benches -- approximations DATA SIGMA [RANKS] [METHODS]`, with DATA `smile`, `robspiral` or
 //! a table of `KMILL_DATA`, RANKS such as `50,200,1000`, METHODS such as `greedy,fourier`. Rows are standardised, in f64, and
 //! landmarks are chosen among all of them. Seconds are those of the choice of landmarks and of making the map; schemes whose
 //! landmarks are nested are run once, for the largest rank, and their seconds are those of that run. The trace error is
@@ -117,8 +117,7 @@ fn table(name: &str, rows: &[Vec<f64>], kernel: &str, ranks: &[usize], wanted: &
     }
 }
 
-fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+pub(crate) fn main(arguments: &[String]) {
     let list = |i: usize| arguments.get(i).map_or(Vec::new(), |text| text.split(',').map(str::to_string).collect());
     let Some(name) = arguments.first() else {
         table("smile", &smile(400, &mut Lcg(1)), "gaussian(sigma=2)", &[10, 20], &[]);

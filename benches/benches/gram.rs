@@ -1,9 +1,9 @@
 //! The Gram update: one block of rows into the state. Throughput in useful flops, n·m² for n rows and m features.
 //!
-//! `cargo bench -p kmill-benches --bench gram`
+//! `cargo bench -p kmill-benches -- gram`
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench")]
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput};
 use faer::Mat;
 use kapprox::Real;
 use ksolve::{GramScratch, GramState};
@@ -27,7 +27,7 @@ fn update<T: Real>(c: &mut Criterion, m: usize, t: usize, threads: usize) {
     group.finish();
 }
 
-fn gram(c: &mut Criterion) {
+pub(crate) fn gram(c: &mut Criterion) {
     for m in [2048, 4096] {
         for threads in [1, 2] {
             update::<f32>(c, m, 1, threads);
@@ -36,6 +36,3 @@ fn gram(c: &mut Criterion) {
         update::<f32>(c, m, 19, 1);
     }
 }
-
-criterion_group!(benches, gram);
-criterion_main!(benches);

@@ -1,8 +1,8 @@
 //! A block of each kernel beside the bare matrix product of the same shape, in one run: the ratios are what counts.
 //!
-//! `cargo bench -p kmill-benches --bench kernel_block`
+//! `cargo bench -p kmill-benches -- kernel_block`
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use kapprox::Real;
@@ -50,12 +50,9 @@ fn blocks<T: Real>(criterion: &mut Criterion, d: usize) {
     group.finish();
 }
 
-fn kernel_blocks(criterion: &mut Criterion) {
+pub(crate) fn kernel_blocks(criterion: &mut Criterion) {
     for d in [8, 32, 90, 784] {
         blocks::<f32>(criterion, d);
     }
     blocks::<f64>(criterion, 32);
 }
-
-criterion_group!(benches, kernel_blocks);
-criterion_main!(benches);

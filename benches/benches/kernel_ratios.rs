@@ -4,7 +4,7 @@
 //! first figure is the least time of the kernel by the least of the product, the second the median of the rounds' ratios.
 //! The product is faer's, which writes the same block; its rate stands in the headline.
 //!
-//! `cargo bench -p kmill-benches --bench kernel_ratios [-- NAME...]`: only kernels whose example contains a name.
+//! `cargo bench -p kmill-benches -- kernel_ratios [NAME...]`: only kernels whose example contains a name.
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
@@ -78,11 +78,10 @@ fn table<T: Real>(b: usize, m: usize, d: usize, names: &[String]) {
     }
 }
 
-fn main() {
-    let names: Vec<_> = std::env::args().skip(1).filter(|name| !name.starts_with("--")).collect();
+pub(crate) fn main(names: &[String]) {
     for b in [288, 1152] {
-        table::<f32>(b, 2048, 32, &names);
+        table::<f32>(b, 2048, 32, names);
     }
-    table::<f32>(288, 2048, 90, &names);
-    table::<f64>(288, 2048, 32, &names);
+    table::<f32>(288, 2048, 90, names);
+    table::<f64>(288, 2048, 32, names);
 }

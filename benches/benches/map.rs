@@ -1,8 +1,8 @@
 //! The Nyström map on a tile, and a whole training run from a Parquet file.
 //!
-//! `cargo bench -p kmill-benches --bench map`
+//! `cargo bench -p kmill-benches -- map`
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput};
 use faer::{Mat, MatRef};
 use kapprox::Spec;
 use kapprox::{FeatureMap, LandmarkSet, Nystrom, Real};
@@ -39,7 +39,7 @@ fn map<T: Real>(c: &mut Criterion, m: usize, d: usize, threads: usize) {
     group.finish();
 }
 
-fn maps(c: &mut Criterion) {
+pub(crate) fn maps(c: &mut Criterion) {
     for threads in [1, 2] {
         map::<f32>(c, 2000, 29, threads);
         map::<f32>(c, 2000, 90, threads);
@@ -48,7 +48,7 @@ fn maps(c: &mut Criterion) {
 }
 
 /// A whole run: statistics, candidates, landmarks, Gram matrix and solve, from a Parquet file.
-fn run(c: &mut Criterion) {
+pub(crate) fn run(c: &mut Criterion) {
     let (n, d) = (65_536, 16);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
@@ -79,6 +79,3 @@ fn run(c: &mut Criterion) {
     }
     group.finish();
 }
-
-criterion_group!(benches, maps, run);
-criterion_main!(benches);

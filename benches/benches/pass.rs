@@ -1,10 +1,10 @@
 //! Whole passes over generated tables: the sum of every column, from Parquet and from `.npy`, with one lane and two.
 //!
-//! `cargo bench -p kmill-benches --bench pass`; throughput is in rows.
+//! `cargo bench -p kmill-benches -- pass`; throughput is in rows.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "criterion's macros; a bench that cannot go on fails")]
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput};
 use kmill_benches::{ColumnSums, FEATURES};
 use kstore::pass::Unobserved;
 use kstore::{Output, OutputColumn, OutputKind, Pass, Reading, Scaler, Selection, Table, Workers, sink};
@@ -24,7 +24,7 @@ fn generate(path: &Path) {
     out.finish().unwrap();
 }
 
-fn passes(criterion: &mut Criterion) {
+pub(crate) fn passes(criterion: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
     let workers = Workers::sequential();
     let mut group = criterion.benchmark_group("pass");
@@ -52,6 +52,3 @@ fn passes(criterion: &mut Criterion) {
     }
     group.finish();
 }
-
-criterion_group!(benches, passes);
-criterion_main!(benches);

@@ -1,9 +1,9 @@
 //! Predictions of a model in memory, by the number of rows: f32, Gaussian, 1,000 landmarks, 10 features, one output. Beside
 //! them a plain loop, and the block of a single row, which is what a prediction of one row would cost as a small batch.
 //!
-//! `cargo bench -p kmill-benches --bench predict`
+//! `cargo bench -p kmill-benches -- predict`
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput};
 use faer::{Mat, MatRef};
 use kapprox::landmark::NO_ROW;
 use ksolve::model::{Basis, Form};
@@ -69,7 +69,7 @@ fn plain_loop(x: &[f32], z: &[f32], alpha: &[f64]) -> f64 {
     z.chunks_exact(FEATURES).zip(alpha).map(|(z, alpha)| f64::from(kernel(z)) * alpha).sum()
 }
 
-fn predictions(criterion: &mut Criterion) {
+pub(crate) fn predictions(criterion: &mut Criterion) {
     let model = model();
     let (basis, kernel) = (model.functions().expect("a kernel that exists"), model.kernel().expect("the same"));
     let random = Stream::new(1, Purpose::Data, 0);
@@ -100,6 +100,3 @@ fn predictions(criterion: &mut Criterion) {
     }
     group.finish();
 }
-
-criterion_group!(benches, predictions);
-criterion_main!(benches);

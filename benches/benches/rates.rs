@@ -1,6 +1,6 @@
 //! Reading rates: the same column sums by a pass and by the fastest plain loop over the same file, in alternation.
 //!
-//! `cargo bench -p kmill-benches --bench rates [-- ROWS] [npy|ipc|plain|snappy|zstd …]`. Against the parquet crate's own batch reader a pass should
+//! `cargo bench -p kmill-benches -- rates [ROWS] [npy|ipc|plain|snappy|zstd …]`. Against the parquet crate's own batch reader a pass should
 //! reach 0.9, against a sequential read of the mapped file 0.8 (`.npy`, and Arrow IPC with one list column of a fixed
 //! length). Both sides use the same number of threads for decoding, each file is in the page cache, and what is printed
 //! are medians of the alternated rounds and the ratio of the two. The ratio of processor times tells more on a machine that
@@ -180,16 +180,15 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-fn main() {
-    let arguments = || std::env::args().skip(1);
-    let rows = arguments().find_map(|arg| arg.parse().ok()).unwrap_or(if kmill_benches::measuring() {
+pub(crate) fn main(arguments: &[String]) {
+    let rows = arguments.iter().find_map(|arg| arg.parse().ok()).unwrap_or(if kmill_benches::measuring() {
         1 << 21
     } else {
         1 << 14
     });
     let known = ["npy", "ipc", "plain", "snappy", "zstd"];
     let wanted = |name: &str| {
-        let mut named = arguments().filter(|arg| known.contains(&arg.as_str())).peekable();
+        let mut named = arguments.iter().filter(|arg| known.contains(&arg.as_str())).peekable();
         named.peek().is_none() || named.any(|arg| arg == name)
     };
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! The Gram pass of a ridge fit from every source, beside the same pass over rows in memory, in alternation.
 //!
-//! `cargo bench -p kmill-benches --bench sources [-- ROWS RANK]`. From Parquet it should take at most 1.10 times as long
+//! `cargo bench -p kmill-benches -- sources [ROWS RANK]`. From Parquet it should take at most 1.10 times as long
 //! as from memory: decoding runs ahead of the products.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench that cannot go on fails")]
@@ -35,11 +35,14 @@ fn write(path: &Path, rows: usize) {
     out.finish().unwrap();
 }
 
-fn main() {
-    let mut numbers = std::env::args().skip(1).filter_map(|argument| argument.parse::<usize>().ok());
+pub(crate) fn main(arguments: &[String]) {
+    let mut numbers = arguments.iter().filter_map(|argument| argument.parse::<usize>().ok());
     // as a test it only has to run
-    let small = std::env::args().all(|argument| argument != "--bench");
-    let (n, m) = if small { (4_000, 20) } else { (numbers.next().unwrap_or(400_000), numbers.next().unwrap_or(1000)) };
+    let (n, m) = if !kmill_benches::measuring() {
+        (4_000, 20)
+    } else {
+        (numbers.next().unwrap_or(400_000), numbers.next().unwrap_or(1000))
+    };
     let folder = tempfile::tempdir().unwrap();
     let kernel = Spec::parse("gaussian(sigma=5)").unwrap().build().unwrap();
     let points: Vec<f32> = (0..m * FEATURES).map(|i| value(n + i / FEATURES, i % FEATURES)).collect();

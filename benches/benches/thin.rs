@@ -1,9 +1,9 @@
 //! Products of many features with a few columns, beside faer's general product. Throughput in flops, 2bpc, on one thread.
 //!
-//! `cargo bench -p kmill-benches --bench thin`
+//! `cargo bench -p kmill-benches -- thin`
 #![allow(missing_docs, reason = "a bench")]
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use kapprox::thin;
@@ -49,9 +49,6 @@ fn products(c: &mut Criterion, columns: usize) {
     group.finish();
 }
 
-fn thin_products(c: &mut Criterion) {
+pub(crate) fn thin_products(c: &mut Criterion) {
     [1, 2, 10, 19, 40].into_iter().for_each(|columns| products(c, columns));
 }
-
-criterion_group!(benches, thin_products);
-criterion_main!(benches);

@@ -1,4 +1,4 @@
-//! Criterion benches, one subject a file: `cargo bench -p kmill-benches --bench gram`. What reading benches share is here:
+//! Criterion benches, one subject a file: `cargo bench -p kmill-benches -- gram`. What reading benches share is here:
 //! a table of random numbers, and the cheapest fold over it.
 
 use kstore::key::{Purpose, Stream};
