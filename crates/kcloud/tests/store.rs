@@ -55,7 +55,8 @@ fn rows(folder: &str) -> String {
 fn model(paths: &[String]) -> Vec<u8> {
     let table = Table::open(paths).unwrap();
     let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
-    let fit = Fit::ridge().rank(40).set("lambda", "1e-6,1e-3").set("folds", "3");
+    let kernel = "gaussian(sigma=median)".parse().unwrap();
+    let fit = Fit::ridge().kernel(kernel).rank(40).set("lambda", "1e-6,1e-3").set("folds", "3");
     let fitted = fit.run(&table.select(&selection).unwrap(), &Run::new().threads(2)).unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
     fitted.model.save(file.path()).unwrap();

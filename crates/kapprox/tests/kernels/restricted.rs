@@ -132,7 +132,7 @@ fn columns_that_are_not_there_are_refused_by_name() {
 
 #[test]
 fn columns_must_be_found_first() {
-    let spec = Spec::parse("linear() + gaussian(on=x0)").unwrap();
+    let spec = Spec::parse("linear() + gaussian(sigma=median, on=x0)").unwrap();
     let sample = faer::Mat::zeros(3, 2);
     let results = [
         spec.build().map(|_| ()),

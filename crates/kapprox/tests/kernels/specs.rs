@@ -137,13 +137,16 @@ fn a_list_must_have_a_number_for_each_feature() {
 
 #[test]
 fn a_median_must_be_resolved_before_building() {
-    let spec = Spec::parse("linear() + gaussian()").unwrap();
-    assert!(spec.needs_median() && !Spec::parse("linear()").unwrap().needs_median());
-    let error = spec.build().unwrap_err().to_string();
-    assert!(error.contains("median has no value yet"), "{error}");
-    let resolved = spec.resolve_median(faer::Mat::zeros(3, 2).as_ref()).unwrap();
-    assert_eq!(resolved.to_string(), "linear() + gaussian(sigma=1)");
-    assert!(resolved.build().is_ok());
+    for word in ["median", "auto"] {
+        let spec = Spec::parse(&format!("linear() + gaussian(sigma={word})")).unwrap();
+        assert!(spec.needs_median() && spec.is_auto() == (word == "auto"));
+        let error = spec.build().unwrap_err().to_string();
+        assert!(error.contains(&format!("{word} has no value yet")), "{error}");
+        let resolved = spec.resolve_median(faer::Mat::zeros(3, 2).as_ref()).unwrap();
+        assert_eq!(resolved.to_string(), "linear() + gaussian(sigma=1)");
+        assert!(resolved.build().is_ok());
+    }
+    assert!(!Spec::parse("linear()").unwrap().needs_median());
 }
 
 /// Expressions over the registry, with any numbers that are allowed.

@@ -174,7 +174,9 @@ fn text_of_many_values_is_hashed_where_that_is_asked_for() {
     let path = folder.path();
     let fit = ok(
         path,
-        &format!("fit ridge t.csv --target y {FEATURES} --hash 32 --rank 40 --lambda 1e-4 --json -o m.safetensors"),
+        &format!(
+            "fit ridge t.csv --target y {FEATURES} --hash 32 --kernel gaussian(sigma=median) --rank 40 --lambda 1e-4 --json -o m.safetensors"
+        ),
     );
     assert_eq!(fit["columns"][1], serde_json::json!(["comment", "32 buckets"]));
     assert_eq!(fit["features"], 4 + 32 + 9 + 3);

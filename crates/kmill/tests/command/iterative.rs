@@ -37,7 +37,10 @@ fn the_exact_kernel_learns_by_both_methods_and_says_which() {
     assert!((a / b - 1.0).abs() < 1e-6 && a > 1.0, "{a} {b}");
     ok(at, &format!("{learn} --method pcg --rank 100 -o again --threads 1 --memory 200MiB"));
     assert!(std::fs::read(at.join("pcg")).unwrap() == std::fs::read(at.join("again")).unwrap());
-    let plan = ok(at, "plan ridge t.parquet --target y --map exact --lambda 1e-5 --method pcg --json");
+    let plan = ok(
+        at,
+        "plan ridge t.parquet --target y --map exact --kernel gaussian(sigma=4) --lambda 1e-5 --method pcg --json",
+    );
     assert!(plan["fits"] == true && plan["stages"].as_array().unwrap().len() == 4, "{plan}");
 }
 
@@ -92,7 +95,10 @@ fn every_cell_has_a_generalised_cross_validation() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     ok(at, "generate friedman1 --rows 3000 -o t.parquet -q");
-    let fit = ok(at, "fit ridge t.parquet --target y --ranks 50..200 --lambda 1e-8..1e-4 --loo -o m --json");
+    let fit = ok(
+        at,
+        "fit ridge t.parquet --target y --kernel gaussian(sigma=median) --ranks 50..200 --lambda 1e-8..1e-4 --loo -o m --json",
+    );
     for cell in fit["surface"].as_array().unwrap() {
         // held-out folds leave fewer rows to learn from: a little worse
         let (cv, gcv) = (number(&cell["cv_mse"]), number(&cell["gcv"]));
@@ -227,7 +233,7 @@ fn an_iteration_without_a_useful_end_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     ok(at, "generate friedman1 --rows 600 -o t.parquet -q");
-    let features = "--target y --features x0,x1,x2,x3,x4 --lambda 1e-10 --map exact --method pcg --rank 20";
+    let features = "--target y --features x0,x1,x2,x3,x4 --lambda 1e-10 --map exact --method pcg --rank 20 --kernel gaussian(sigma=median)";
     for precision in ["f64", "f32"] {
         let line = format!("fit ridge t.parquet {features} --precision {precision} -o refused --json");
         let (code, json, stderr) = kmill(at, &line);

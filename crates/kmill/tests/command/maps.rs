@@ -172,14 +172,14 @@ fn the_error_that_ridge_reports_is_that_of_its_model() {
     let at = folder.path();
     ok(at, "generate friedman1 --rows 1000 --features 5 -o t.parquet -q");
     for (way, most) in [
-        ("--rank 500 --method pcg", 1e-5),
-        ("--rank 500 --method direct", 1e-4),
-        ("--landmarks uniform --rank 100 --kernel gaussian(sigma=4) --method direct", 1e-4),
-        ("--map exact --method pcg --rank 100", 1e-5),
-        ("--map exact --method direct", 1e-5),
+        ("gaussian(sigma=median) --rank 500 --method pcg", 1e-5),
+        ("gaussian(sigma=median) --rank 500 --method direct", 1e-4),
+        ("gaussian(sigma=4) --landmarks uniform --rank 100 --method direct", 1e-4),
+        ("gaussian(sigma=median) --map exact --method pcg --rank 100", 1e-5),
+        ("gaussian(sigma=median) --map exact --method direct", 1e-5),
     ] {
         for lambda in ["1e-4", "1e-6", "1e-8"] {
-            let line = format!("fit ridge t.parquet --target y --lambda {lambda} {way} -o m --json");
+            let line = format!("fit ridge t.parquet --target y --lambda {lambda} --kernel {way} -o m --json");
             let told = ok(at, &line)["train"]["mse"].as_f64().unwrap();
             let found = ok(at, "evaluate m t.parquet --json")["mse"].as_f64().unwrap();
             eprintln!("{way} {lambda}: {:.1e}", told / found - 1.0);

@@ -53,7 +53,7 @@ fn a_model_finds_its_columns_again() {
     // the same rows, the columns in another order
     write(&at.join("turned.parquet"), 3000, &["y", "noise", "x2", "x0", "city", "x1"]);
 
-    let report = json(&fit(at, "gaussian(on=x0..x2) * delta(on=city)", "m.safetensors"));
+    let report = json(&fit(at, "gaussian(sigma=median, on=x0..x2) * delta(on=city)", "m.safetensors"));
     let kernel = report["kernel"].as_str().unwrap().to_string();
     // three columns of variance 1, not five: about √(2·3)
     assert!(kernel.starts_with("gaussian(sigma=2.3") && kernel.ends_with(", on=x0..x2)*delta(on=city)"), "{kernel}");

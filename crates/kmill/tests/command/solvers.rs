@@ -151,7 +151,7 @@ fn support_vector_machines_from_the_command_line() {
     assert!(std::fs::read(at.join("m.npy")).unwrap() == std::fs::read(at.join("l.npy")).unwrap());
     ok(at, "fit svm t.parquet --target y --rank 50 --loss squared-hinge --lambda 1e-4 -o s --json");
     let plan = ok(at, "plan svm t.parquet --target y --rank 50 --json");
-    let terms = plan["stages"][4]["terms"].as_array().unwrap();
+    let terms = plan["stages"][5]["terms"].as_array().unwrap();
     assert!(plan["fits"] == true && terms.iter().any(|term| term["name"] == "features of all rows"), "{plan}");
     refused(
         at,
