@@ -69,7 +69,8 @@ pub(crate) fn settle_length<T: Real>(
     let first = n.min(MEDIAN_ROWS);
     let few = RowSample { rows: sample.rows[..first].to_vec(), x: sample.x[..first * d].to_vec(), d };
     let multiples = MULTIPLES.map(|(multiple, _)| multiple);
-    let mut kernels = landmarks::settle_lengths(&options.kernel, &few, options.seed, &multiples)?;
+    let mut kernels =
+        landmarks::settle_lengths(&options.kernel, &few, options.seed, &multiples.map(|multiple| vec![multiple]))?;
     let width = t + usize::from(source.shape().weighted);
     let held = candidates::in_row_order(sample)?.with_targets(values, width)?.weighted(width > t)?;
     let stage = resources.stages.stage("length scale", None);

@@ -36,7 +36,7 @@ mod trial;
 pub use choice::{Choice, Chosen, Moment, SEARCH, SearchListener, SearchWork};
 pub use contest::{ANY, ContenderReport};
 pub use memory::Memory;
-pub use options::{FACTORS, KERNELS, Score, TuneOptions, stand_in};
+pub use options::{FACTORS, Score, TuneOptions, kernels, stand_in};
 pub use pace::{Pace, at_ranks, listed};
 pub use rung::{Entry, Rung, TuneCell, Tuned};
 pub use trial::Apart;
