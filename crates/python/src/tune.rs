@@ -13,8 +13,8 @@ use ksolve::request::{LandmarkSource, Scaling, Stages};
 use ksolve::request::{MetricForm, MetricSource};
 use ksolve::solver::ridge::Ridge;
 use ksolve::tune::{
-    Choice, Chosen, FACTORS, KERNELS, Memory, Pace, SEARCH, Score, SearchListener, SearchWork, Select, TuneOptions,
-    at_ranks, stand_in,
+    Choice, Chosen, FACTORS, Memory, Pace, SEARCH, Score, SearchListener, SearchWork, Select, TuneOptions, at_ranks,
+    kernels, stand_in,
 };
 use kstore::Selected;
 use pyo3::prelude::*;
@@ -132,19 +132,20 @@ impl Search {
 
     fn options(&self, stand_in: &Fit, score: Score, learns: bool, selected: &Selected) -> ksolve::Result<TuneOptions> {
         let ridge = Ridge::new(stand_in.settings()?);
-        let named = self.kernels.clone();
-        let kernels = named.unwrap_or_else(|| match learns {
-            true => KERNELS.map(String::from).to_vec(),
-            false => vec![stand_in.kernel_spec().to_string()],
-        });
-        let kernel = |text: &String| Ok::<_, Error>(Spec::parse(text)?.resolve_columns(&selected.feature_names())?);
+        let names = selected.feature_names();
+        let kernel = |text: &String| Ok::<_, Error>(Spec::parse(text)?.resolve_columns(&names)?);
+        let kernels = match &self.kernels {
+            Some(named) => named.iter().map(kernel).collect::<Result<_, _>>()?,
+            None if learns => kernels(selected)?,
+            None => vec![stand_in.kernel_spec().resolve_columns(&names)?],
+        };
         let factors = self.factors.as_deref().unwrap_or(FACTORS);
         Ok(TuneOptions {
             training: stand_in.training(selected)?,
             blocks: !stand_in.gives("folds"),
             lambdas: ridge.lambdas,
             intercept: ridge.intercept,
-            kernels: kernels.iter().map(kernel).collect::<Result<_, _>>()?,
+            kernels,
             factors: ksolve::lists::factors(factors)?,
             score,
             select: self.select.as_deref().map(str::parse::<Select>).transpose()?,

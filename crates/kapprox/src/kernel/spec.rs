@@ -175,7 +175,21 @@ impl Spec {
     /// Whether any length is `auto`: it is found by whoever knows a target, among multiples of the median
     /// ([`resolve_lengths`](Self::resolve_lengths)).
     pub fn is_auto(&self) -> bool {
-        self.0.calls().into_iter().any(Call::is_auto)
+        self.autos() > 0
+    }
+
+    /// The expression with `auto` in the place of each `median`.
+    ///
+    /// # Errors
+    /// None.
+    pub fn with_free_lengths(&self) -> Result<Self> {
+        let free = |value: &Value| if *value == Value::Median { Value::Auto } else { value.clone() };
+        self.0.map(&mut |call| Ok(Call { values: call.values.iter().map(free).collect(), ..call.clone() })).map(Self)
+    }
+
+    /// Number of kernels in the expression whose length is `auto`.
+    pub fn autos(&self) -> usize {
+        self.0.calls().into_iter().filter(|call| call.is_auto()).count()
     }
 
     /// The expression with a number for each `median`, and for each `auto` the median too: the median distance over all pairs of rows
@@ -188,14 +202,15 @@ impl Spec {
     /// # Errors
     /// [`Error::NotFinite`] if a distance is not finite, [`Error::Spec`] if columns have not been resolved.
     pub fn resolve_median(&self, sample: MatRef<'_, f64>) -> Result<Self> {
-        Ok(self.resolve_lengths(sample, &[1.0])?.swap_remove(0))
+        Ok(self.resolve_lengths(sample, &[vec![1.0]])?.swap_remove(0))
     }
 
-    /// For each factor the expression as [`resolve_median`](Self::resolve_median) has it, with each `auto` that many medians long.
+    /// For each list of factors the expression as [`resolve_median`](Self::resolve_median) has it, with each `auto` that many medians long: one
+    /// factor for all of them, or one for each in the order of the expression.
     ///
     /// # Errors
     /// Those of [`resolve_median`](Self::resolve_median).
-    pub fn resolve_lengths(&self, sample: MatRef<'_, f64>, factors: &[f64]) -> Result<Vec<Self>> {
+    pub fn resolve_lengths(&self, sample: MatRef<'_, f64>, factors: &[Vec<f64>]) -> Result<Vec<Self>> {
         self.require_columns()?;
         let mut known = Vec::new();
         let mut median = |call: &Call, metric| {
@@ -214,9 +229,10 @@ impl Spec {
             known.push((key, median));
             Ok::<f64, Error>(median)
         };
-        let mut resolve = |call: &Call, factor: f64| {
+        let mut resolve = |call: &Call, factors: &mut dyn Iterator<Item = f64>| {
             let Some(metric) = call.median() else { return Ok(call.clone()) };
             let median = median(call, metric)?;
+            let factor = if call.is_auto() { factors.next().unwrap_or(1.0) } else { 1.0 };
             let value = |value: &Value| match value {
                 Value::Median => Value::Number(median),
                 Value::Auto => Value::Number((factor * median).clamp(f64::MIN_POSITIVE, f64::MAX)),
@@ -224,7 +240,11 @@ impl Spec {
             };
             Ok(Call { values: call.values.iter().map(value).collect(), ..call.clone() })
         };
-        factors.iter().map(|factor| self.0.map(&mut |call| resolve(call, *factor)).map(Self)).collect()
+        let resolved = |factors: &Vec<f64>| {
+            let mut factors = factors.iter().copied().cycle();
+            self.0.map(&mut |call| resolve(call, &mut factors)).map(Self)
+        };
+        factors.iter().map(resolved).collect()
     }
 
     /// The expression with every length scale, those parameters that can be `median`, multiplied by `factor`. Kernels

@@ -19,7 +19,7 @@ use ksolve::request::{LandmarkSource, Scaling};
 use ksolve::request::{MetricForm, MetricSource};
 use ksolve::solver::ridge::{self, Ridge};
 use ksolve::tune::{
-    ANY, Choice, Chosen, FACTORS, KERNELS, Memory, Pace, Score, SearchWork, Select, TuneOptions, at_ranks, listed,
+    ANY, Choice, Chosen, FACTORS, Memory, Pace, Score, SearchWork, Select, TuneOptions, at_ranks, kernels, listed,
     stand_in,
 };
 use kstore::Selected;
@@ -127,10 +127,10 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
         // the search has the ranks that it had with --time
         options.fit = options.fit.without_ranks();
     }
-    let kernels = kernels(args)?;
+    let kernels = named_kernels(args)?;
     let report = match options.fit.element_type() {
-        ElementType::F32 => tune::<f32>(args, (options, &ranks), &kernels, run, &outputs),
-        ElementType::F64 => tune::<f64>(args, (options, &ranks), &kernels, run, &outputs),
+        ElementType::F32 => tune::<f32>(args, (options, &ranks), kernels.as_deref(), run, &outputs),
+        ElementType::F64 => tune::<f64>(args, (options, &ranks), kernels.as_deref(), run, &outputs),
     }?;
     for (path, kind) in &outputs.0 {
         match kind {
@@ -169,21 +169,17 @@ pub(crate) fn main(args: &TuneArgs) -> Result<()> {
     output::report(&run(args, &context)?, context.json)
 }
 
-/// The kernels to try: those of `--kernels`, or the one of `--kernel`.
-fn kernels(args: &TuneArgs) -> Result<Vec<Spec>> {
+/// The kernels to try: those of `--kernels`, or the one of `--kernel`; `None` where they depend on the table.
+fn named_kernels(args: &TuneArgs) -> Result<Option<Vec<Spec>>> {
     let named = args.learn.kernel != Spec::default();
     match &args.kernels {
         Some(_) if named => {
             let why = "--kernels names all that are tried";
             Err(Error::option("--kernel", &args.learn.kernel, why, "add it there, and leave --kernel out"))
         }
-        Some(kernels) => Ok(kernels.0.clone()),
-        None if named || !learns(args) => Ok(vec![args.learn.kernel.clone()]),
-        None => Ok(KERNELS
-            .iter()
-            .map(|kernel| Spec::parse(kernel))
-            .collect::<Result<_, _>>()
-            .map_err(ksolve::Error::from)?),
+        Some(kernels) => Ok(Some(kernels.0.clone())),
+        None if named || !learns(args) => Ok(Some(vec![args.learn.kernel.clone()])),
+        None => Ok(None),
     }
 }
 
@@ -215,7 +211,7 @@ fn factors(args: &TuneArgs) -> Result<Vec<f64>> {
 fn tune<T: kapprox::Real>(
     args: &TuneArgs,
     (mut options, ranks): (FitOptions, &Fit),
-    kernels: &[Spec],
+    named: Option<&[Spec]>,
     run: &Run,
     outputs: &Outputs,
 ) -> Result<TuneReport> {
@@ -230,7 +226,10 @@ fn tune<T: kapprox::Real>(
         blocks: !stand_in.fit.gives("folds"),
         lambdas: ridge.lambdas,
         intercept: ridge.intercept,
-        kernels: kernels.iter().map(|kernel| resolved(kernel, &selected)).collect::<Result<_>>()?,
+        kernels: match named {
+            Some(named) => named.iter().map(|kernel| resolved(kernel, &selected)).collect::<Result<_>>()?,
+            None => kernels(&selected)?,
+        },
         factors: factors(args)?,
         score,
         select: args.measure,

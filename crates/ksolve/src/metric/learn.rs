@@ -141,7 +141,7 @@ impl<T: Real> MetricRequest<'_, T> {
             cut,
             resources,
         };
-        let lengths = Lengths { kernel: &options.kernel, drawn, seed: options.seed };
+        let lengths = Lengths::new(&options.kernel, drawn, options.seed)?;
         let mut search = Search::new(survey.variance(), lengths, self.enough)?;
         let spread = {
             let stage = resources.stages.stage("learning the metric", None);

@@ -80,7 +80,8 @@ pub(crate) fn settle_length<T: Real>(
     let (sample, values) = drawn(source, survey.rows(), targets, options.seed, cut, resources)?;
     let (t, n) = (targets.count(), sample.len());
     let multiples = MULTIPLES.map(|(multiple, _)| multiple);
-    let mut kernels = landmarks::settle_lengths(&options.kernel, &sample, options.seed, &multiples)?;
+    let factors = multiples.map(|multiple| vec![multiple]);
+    let mut kernels = landmarks::settle_lengths(&options.kernel, &sample, options.seed, &factors)?;
     let width = t + usize::from(source.shape().weighted);
     let held = candidates::in_row_order(sample)?.with_targets(values, width)?.weighted(width > t)?;
     let stage = resources.stages.stage("length scale", None);

@@ -24,6 +24,9 @@ const FACTORS: [f64; 4] = [0.25, 0.5, 1.0, 2.0];
 /// Rows that the median distance is taken of in each round: 45,000 pairs, which give it within 2 %.
 const MEDIAN_ROWS: usize = 300;
 
+/// Most steps of a factor of two away from the median, where a kernel has several lengths.
+const STEPS: usize = 7;
+
 /// A form is given up from its second round on where its error is so many times that of another form in the same round.
 const HOPELESS: f64 = 1.25;
 
@@ -49,14 +52,21 @@ pub struct RoundReport {
 
 /// The length scales of the kernel: the median of the distances on the sample, times a factor, unless they were given.
 pub(super) struct Lengths<'a, T> {
-    pub(super) kernel: &'a Spec,
-    pub(super) drawn: &'a RowSample<T>,
-    pub(super) seed: u64,
+    kernel: Spec,
+    drawn: &'a RowSample<T>,
+    seed: u64,
+    /// A factor of its own for each length.
+    each: Vec<f64>,
 }
 
-impl<T: Real> Lengths<'_, T> {
+impl<'a, T: Real> Lengths<'a, T> {
+    pub(super) fn new(kernel: &Spec, drawn: &'a RowSample<T>, seed: u64) -> Result<Self> {
+        let kernel = kernel.with_free_lengths()?;
+        Ok(Self { each: vec![1.0; kernel.autos()], kernel, drawn, seed })
+    }
+
     fn are_free(&self) -> bool {
-        self.kernel.needs_median()
+        !self.each.is_empty()
     }
 
     /// The kernel for rows behind a metric.
@@ -68,8 +78,8 @@ impl<T: Real> Lengths<'_, T> {
         let count = rows.len().min(MEDIAN_ROWS);
         let few = RowSample { rows: rows[..count].to_vec(), x: x[..count * d].to_vec(), d: *d };
         let few = metric.map_or_else(|| few.clone(), |metric| behind(&few, metric));
-        let settled = landmarks::settle(self.kernel, &few, self.seed)?;
-        Ok(settled.stretched(factor)?)
+        let factors = self.each.iter().map(|each| each * factor).collect();
+        Ok(landmarks::settle_lengths(&self.kernel, &few, self.seed, &[factors])?.swap_remove(0))
     }
 }
 
@@ -165,10 +175,33 @@ impl<'a, T: Real> Search<'a, T> {
             let round = self.fit(rows, (None, 0), None, *factor)?;
             self.keep(round, None, *factor);
             if self.over {
-                break;
+                return Ok(());
+            }
+        }
+        let several = if self.lengths.each.len() > 1 { self.lengths.each.len() } else { 0 };
+        for place in (0..several).chain(0..several) {
+            if !self.walk(rows, place, 0.5)? {
+                self.walk(rows, place, 2.0)?;
             }
         }
         Ok(())
+    }
+
+    /// Multiplies one of several lengths by a step as long as that helps; returns whether it did.
+    fn walk(&mut self, rows: &Rows<'_, T>, place: usize, step: f64) -> Result<bool> {
+        for steps in 0..STEPS {
+            let Some(best) = self.best.as_ref().filter(|_| !self.over) else { return Ok(steps > 0) };
+            let (before, factor) = (best.round.error, best.factor);
+            self.lengths.each[place] *= step;
+            let round = self.fit(rows, (None, 0), None, factor)?;
+            let better = round.error < before;
+            self.keep(round, None, factor);
+            if !better {
+                self.lengths.each[place] /= step;
+                return Ok(steps > 0);
+            }
+        }
+        Ok(true)
     }
 
     pub(super) fn explained(&self) -> f64 {

@@ -292,15 +292,16 @@ fn check<T: Real>(kernel: &Spec, block: &RowBlock<'_, T>) -> kapprox::Result<()>
 
 /// Fills in the median distance of the first candidates in the order of their keys: a uniform sample.
 pub(crate) fn settle<T: Real>(kernel: &Spec, sample: &RowSample<T>, seed: u64) -> Result<Spec> {
-    Ok(settle_lengths(kernel, sample, seed, &[1.0])?.swap_remove(0))
+    Ok(settle_lengths(kernel, sample, seed, &[vec![1.0]])?.swap_remove(0))
 }
 
-/// For each factor the kernel with medians of these rows as [`settle`] has it, and so many of them for each length that is `auto`.
+/// For each list of factors the kernel with medians of these rows as [`settle`] has it, and so many of them for the lengths that are `auto`: one
+/// factor for all, or one for each.
 pub(crate) fn settle_lengths<T: Real>(
     kernel: &Spec,
     sample: &RowSample<T>,
     seed: u64,
-    factors: &[f64],
+    factors: &[Vec<f64>],
 ) -> Result<Vec<Spec>> {
     if !kernel.needs_median() {
         return Ok(vec![kernel.clone(); factors.len()]);

@@ -36,7 +36,7 @@ mod trial;
 pub use choice::{Choice, Chosen, Moment, SEARCH, SearchListener, SearchWork};
 pub use contest::{ANY, ContenderReport};
 pub use memory::Memory;
-pub use options::{FACTORS, KERNELS, Score, Select, TuneOptions, stand_in};
+pub use options::{FACTORS, Score, Select, TuneOptions, kernels, stand_in};
 pub use pace::{Pace, at_ranks, listed};
 pub use rung::{Entry, Rung, TuneCell, Tuned};
 pub use trial::Apart;
@@ -130,7 +130,7 @@ impl<'a, T: Real> Search<'a, T> {
         };
         warning.into_iter().for_each(|text| resources.stages.warn(text));
         let folds = folds(&spec)?;
-        let trials = Trials::new(all, &folds, options.score != Score::Alignment)?;
+        let trials = Trials::new(all, selected.feature_names(), &folds, options.score != Score::Alignment)?;
         let like_classes = trials.whole_numbers().filter(|_| training.task == Task::Regression);
         let told = like_classes.map(|k| {
             format!("the target holds {k} whole numbers, which are learned as a quantity; `task` classification learns them as classes")

@@ -80,7 +80,25 @@ pub struct TuneOptions {
 }
 
 /// The kernels that are tried where none is named: smooth, and rough in two degrees.
-pub const KERNELS: [&str; 3] = ["gaussian()", "exponential()", "matern(nu=1.5)"];
+const KERNELS: [&str; 3] = ["gaussian()", "exponential()", "matern(nu=1.5)"];
+
+/// The kernels that are tried where none is named. Where rows have a date, what they say changes with it, often within days: the second kernel gives
+/// that date a length of its own.
+///
+/// # Errors
+/// None for the features of a selection.
+pub fn kernels(selected: &Selected) -> Result<Vec<Spec>> {
+    let names = selected.feature_names();
+    let dates =
+        selected.encoding().into_iter().flat_map(|encoding| encoding.columns()).filter(|column| column.is_date());
+    let dated = dates.take(1).filter(|_| names.len() > 1).map(|date| {
+        let name = date.name.replace('"', "\"\"");
+        format!("(exponential(on=\"{name}\")+gaussian(on=\"{name}\"))*gaussian(on=\"!{name}\")")
+    });
+    let mut texts: Vec<String> = KERNELS.map(String::from).to_vec();
+    dated.for_each(|text| texts.insert(1, text));
+    texts.iter().map(|text| Ok(Spec::parse(text)?.resolve_columns(&names)?)).collect()
+}
 
 /// Factors of the length scales, where no metric is learned with them.
 pub const FACTORS: &str = "0.25..4";

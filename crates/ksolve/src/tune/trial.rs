@@ -23,6 +23,8 @@ const WITHIN: FoldSpec = FoldSpec::Hash(5);
 /// The rows of a search, scaled, each with its fold. One fold is kept apart: no choice sees its rows.
 pub(super) struct Trials<T> {
     rows: MemoryRows<T>,
+    /// Names of the features, which kernels may look at.
+    names: Vec<String>,
     folds: Vec<usize>,
     count: usize,
     apart: Option<usize>,
@@ -93,7 +95,7 @@ impl Apart {
 impl<T: Real> Trials<T> {
     /// Takes the rows of a search. Of three folds or more it keeps one apart where it `may`: the last block, or of the values of a column the one
     /// whose share of the rows is nearest to a fifth.
-    pub(super) fn new(rows: MemoryRows<T>, folds: &Folds, may: bool) -> Result<Self> {
+    pub(super) fn new(rows: MemoryRows<T>, names: Vec<String>, folds: &Folds, may: bool) -> Result<Self> {
         let shape = rows.shape();
         let classes = usize::from(shape.targets == usize::from(shape.weighted));
         let t = shape.targets + classes;
@@ -120,7 +122,7 @@ impl<T: Real> Trials<T> {
         };
         let apart = apart.filter(|_| may && count > 2);
         let blocks = matches!(folds, Folds::Blocks { .. });
-        Ok(Self { weighted: shape.weighted, rows, folds: of_rows, count, apart, blocks, values, t })
+        Ok(Self { weighted: shape.weighted, rows, names, folds: of_rows, count, apart, blocks, values, t })
     }
 
     /// The number of different values of a single numeric target, where they are a few whole numbers, as those of classes are.
@@ -226,7 +228,8 @@ impl<T: Real> Trials<T> {
         run: &Run<'_>,
     ) -> Result<Vec<Apart>> {
         let name = |j: usize| if self.t == 1 { "y".to_string() } else { format!("y{j}") };
-        let fit = fit.clone().scaling(Scaling::None).with_scheme();
+        let kernel = fit.kernel_spec().by_place(&self.names)?;
+        let fit = fit.clone().kernel(kernel).scaling(Scaling::None).with_scheme();
         let fit = if self.weighted { fit.set(ridge::WEIGHTS.name, name(self.t - 1)) } else { fit };
         // the rows are in the order of the table, but have no other columns
         let fit = match fit.settings()?.folds(&parameter::FOLDS) {

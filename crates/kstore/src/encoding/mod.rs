@@ -106,6 +106,12 @@ impl CodedColumn {
         matches!(&self.code, Code::Effects(effects) if effects.outputs.is_empty())
     }
 
+    /// True for a date, with or without a time of day.
+    pub fn is_date(&self) -> bool {
+        use crate::dates::TimeForm::{DayFirst, MonthFirst, YearFirst};
+        matches!(&self.code, Code::Time(time) if matches!(time.form, YearFirst | MonthFirst | DayFirst))
+    }
+
     /// Names of the features: `price`, `city=Paris`, `comment=#17`, `date.hour.sin`, `user.effect`, `city=(missing)`.
     fn names(&self) -> impl Iterator<Item = String> + '_ {
         let name = &self.name;
