@@ -42,11 +42,16 @@ impl Scaler {
         }
     }
 
-    /// A scaler to asinh((v - median) / spread): the spread is the median distance from the median, or the deviation where that is 0, as in
-    /// a column that is mostly one value. `rows` are some rows of the table, row-major; missing values are NaN. Costs d sorts of them.
+    /// A scaler to asinh of what [`robust`](Self::robust) gives.
     pub fn asinh(statistics: &Statistics, rows: &[f64]) -> Self {
+        Self { asinh: true, ..Self::robust(statistics, rows) }
+    }
+
+    /// A scaler to (v - median) / spread: the spread is the median distance from the median, or the deviation where that is 0, as in a
+    /// column that is mostly one value. `rows` are some rows of the table, row-major; missing values are NaN. Costs d sorts of them.
+    pub fn robust(statistics: &Statistics, rows: &[f64]) -> Self {
         let d = statistics.features.len();
-        let (mut scaler, mut values) = (Self { asinh: true, ..Self::standard(statistics) }, Vec::new());
+        let (mut scaler, mut values) = (Self::standard(statistics), Vec::new());
         for (j, feature) in statistics.features.iter().enumerate().filter(|(_, feature)| !feature.is_constant()) {
             values.clear();
             values.extend(rows.chunks_exact(d).map(|row| row[j]).filter(|value| value.is_finite()));

@@ -68,7 +68,7 @@ pub(crate) struct SelectArgs {
     #[arg(long = "where", value_name = "CONDITION", value_parser = parse::condition)]
     pub(crate) condition: Option<Condition>,
     /// Missing values: error, drop, mean or indicator; NaN and infinity are missing too; drop leaves the row out, mean takes the mean
-    /// of training, indicator also adds a feature that says so [default: error; of a model: as it was fitted]
+    /// of training, indicator also adds a feature that says so [default: error, indicator in tune; of a model: as it was fitted]
     #[arg(long, value_parser = parse::missing, value_name = "HOW")]
     pub(crate) missing: Option<Missing>,
     #[command(flatten)]

@@ -62,7 +62,7 @@ fn map_help() -> String {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Learning")]
 pub(crate) struct MapArgs {
-    /// Scaling learned from the training rows and kept in the model: standard, minmax, asinh (for long tails) or none
+    /// Scaling learned from the training rows and kept in the model: standard, minmax, robust (for stray values), asinh (for long tails) or none
     /// [default: standard; tune tries asinh, too]
     #[arg(long, value_parser = parse::word::<Scaling>, value_name = "SCALE")]
     pub(crate) scale: Option<Scaling>,

@@ -148,6 +148,7 @@ impl CurveReport {
                 scale: match options.scaling {
                     ksolve::request::Scaling::Standard => "mean 0, standard deviation 1",
                     ksolve::request::Scaling::Minmax => "from 0 to 1",
+                    ksolve::request::Scaling::Robust => "distance from the median over its median",
                     ksolve::request::Scaling::Asinh => "asinh of the distance from the median",
                     ksolve::request::Scaling::None => "as they are",
                 },

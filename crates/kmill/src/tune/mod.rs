@@ -22,9 +22,9 @@ use ksolve::tune::{
     ANY, Choice, Chosen, FACTORS, Memory, Pace, Score, SearchWork, Select, TuneOptions, at_ranks, kernels, listed,
     stand_in,
 };
-use kstore::Selected;
 use kstore::checkpoint::Journal;
 use kstore::sink::OutputKind;
+use kstore::{Missing, Selected};
 use search::SearchStages;
 use std::path::PathBuf;
 
@@ -108,9 +108,12 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
         return Err(Error::option("--states", "", why, "leave it out, or name a model with -o"));
     }
     let any = args.solver == ANY;
+    let mut data = args.data.clone();
+    // a gap costs a feature, and only in the columns that have one; other ways throw rows away, or what a gap tells
+    data.select.missing.get_or_insert(Missing::Indicator);
     let mut options = FitOptions::with(
         if any { "ridge" } else { &args.solver },
-        &args.data,
+        &data,
         &args.learn.features,
         args.learn.solver.0.clone(),
     )?;

@@ -91,7 +91,7 @@ fn a_listing_is_learned_as_it_is_and_its_format_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let variance = write(&at.join("listing.csv"), 2000);
-    let search = "--target price --where id<=1600 --missing indicator --work 6,2 --ranks 200 --json -o";
+    let search = "--target price --where id<=1600 --work 6,2 --ranks 200 --json -o";
     let (code, report, said) = kmill(at, &format!("tune any listing.csv {search} csv"));
     assert_eq!(code, 0, "{said}");
     assert!(

@@ -106,6 +106,7 @@ pub(crate) fn scaler(
     Ok(match scaling {
         Scaling::Standard => Scaler::standard(statistics),
         Scaling::Minmax => Scaler::minmax(statistics),
+        Scaling::Robust => Scaler::robust(statistics, &draw()?),
         Scaling::Asinh => Scaler::asinh(statistics, &draw()?),
         Scaling::None => Scaler::identity(statistics),
     })

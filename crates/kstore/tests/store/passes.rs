@@ -122,6 +122,7 @@ fn asinh_is_of_the_distance_from_the_median_in_median_distances() {
     assert_eq!((scaler.centre[2], scaler.scale[2]), (centre, spread));
     assert_eq!((scaler.centre[1], scaler.scale[1]), (0.0, statistics.features[1].deviation()));
     assert_eq!((scaler.apply(0, 5.0), scaler.apply(0, 9.0)), (0.0, 0.0));
+    assert_eq!(Scaler::robust(&statistics, &x).apply(2, 3e6), (3e6 - centre) * (1.0 / spread));
     // ln(u + sqrt(u² + 1)) is the definition of asinh
     let u: f64 = (3e6 - centre) / spread;
     assert!((scaler.apply(2, 3e6) - (u + (u * u + 1.0).sqrt()).ln()).abs() < 1e-14);

@@ -59,7 +59,8 @@ SHARED = [
     Parameter("rank", 1000, "int | None", "Number of landmarks, which is the rank of the approximation: time grows with "
               "n rank^2 + rank^3, memory with rank^2."),
     Parameter("scale", None, "str | None", "How features are scaled before the kernel, as part of the model: none, standard (mean 0, "
-              "deviation 1), minmax or asinh. None is none for an array, as in scikit-learn, and standard for a data frame, a stream or files."),
+              "deviation 1), minmax, robust (by medians) or asinh (for long tails). None is none for an array, as in scikit-learn, and "
+              "standard for a data frame, a stream or files."),
     Parameter("metric", None, "str | _Array | None", "A linear map of the scaled features before the kernel: learn, diagonal, "
               "full or low-rank(5) learn it from the target; the path of a model takes that model's; an array of "
               "n_features factors, or a matrix, is taken as it is."),
