@@ -34,8 +34,10 @@ fn the_best_kernel_is_fitted_and_every_cell_is_in_the_table() {
     assert_eq!(stored["rows"], report["rows"]);
     // the fit alone gives the same model
     let kernel = report["kernel"].as_str().unwrap().replace(' ', "");
-    let line =
-        format!("fit ridge t.parquet --target y --ranks 50,100 --lambda 1e-8..1e-4 --kernel {kernel} -o f --json");
+    let line = format!(
+        "fit ridge t.parquet --target y --missing indicator --ranks 50,100 --lambda 1e-8..1e-4 --kernel {kernel} -o f \
+             --json"
+    );
     ok(at, &line);
     assert!(std::fs::read(at.join("m")).unwrap() == std::fs::read(at.join("f")).unwrap(), "another model");
     // threads change nothing

@@ -17,9 +17,6 @@ const RANK: usize = 512;
 /// Penalties of the fits, ascending.
 pub(super) const LAMBDAS: [f64; 7] = [1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3];
 
-/// A penalty that leaves the mean of the targets alone, for features of length one.
-pub(super) const ALL_PENALTY: f64 = 1e9;
-
 /// Number of folds, where the fit that the metric is for has none.
 const FOLDS: usize = 5;
 
@@ -98,7 +95,7 @@ fn fits_of(inner: &TrainOptions, outer: &ProblemSize, n: u64) -> Result<ProblemS
 
 /// What fits of these sizes hold, in the stage that needs most.
 fn largest<T: Real>(what: &str, shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
-    let ridge = ridge(shape.map.p, &[0.0; LAMBDAS.len() + 1], vec![0.0; shape.t]);
+    let ridge = ridge(shape.map.p, &LAMBDAS, vec![0.0; shape.t]);
     let systems = format!("systems of the {what}");
     let last = |cut: PassShape| solve(shape, cut, budget).term(&systems, ridge.solve_bytes(shape.map.p), "");
     let most = plans::<T>(shape, &last, cut, budget).into_iter().max_by_key(Plan::bytes);

@@ -89,17 +89,12 @@ impl<T: Real> Rows<'_, T> {
         Ok((mapped, gram, observer))
     }
 
-    /// The least generalised cross-validation over the lambdas, of the features as they are, and that of the mean; `None` where no lambda has one.
-    pub(super) fn gcv(&self, kernel: &Spec) -> Result<Option<(f64, f64)>> {
+    /// The least generalised cross-validation over the lambdas, of the features as they are; `None` where no lambda has one.
+    pub(super) fn gcv(&self, kernel: &Spec) -> Result<Option<f64>> {
         let (_, gram, observer) = self.moments(None, kernel)?;
-        let lambdas: Vec<f64> = LAMBDAS.into_iter().chain([plan::ALL_PENALTY]).collect();
-        let ridge = plan::ridge(gram.features(), &lambdas, self.targets.centre());
+        let ridge = plan::ridge(gram.features(), &LAMBDAS, self.targets.centre());
         let surface = Surface::compute(&gram, &ridge, self.resources.workers, &*observer)?;
-        let of = |wanted: &dyn Fn(f64) -> bool| {
-            let cells = surface.cells.iter().filter(|cell| wanted(cell.lambda));
-            cells.filter_map(|cell| cell.gcv).min_by(f64::total_cmp)
-        };
-        Ok(of(&|lambda| lambda < plan::ALL_PENALTY).zip(of(&|lambda| lambda == plan::ALL_PENALTY)))
+        Ok(surface.cells.iter().filter_map(|cell| cell.gcv).min_by(f64::total_cmp))
     }
 
     /// Fits at the best lambda around that of the place `near`.
