@@ -162,6 +162,16 @@ _COORDINATES = """    def transform(self, X: _Rows) -> Any: ...
     def set_output(self, *, transform: str | None = ...) -> Self: ...
 """
 
+_SUPPORT = """    @property
+    def support_(self) -> _Array: ...
+    @property
+    def support_vectors_(self) -> _Floats: ...
+    @property
+    def dual_coef_(self) -> _Floats: ...
+    @property
+    def intercept_(self) -> _Floats: ...
+"""
+
 # what a class has beside its kind
 MORE = {
     "KernelRidge": """    alpha_: float
@@ -176,7 +186,9 @@ MORE = {
     **dict.fromkeys(["SupervisedPCA", "KernelDimensionReduction"], "    def fit(self, X: _Rows, y: Any) -> Self: ...  # type: ignore[override]\n"),
     "KernelFisher": _COORDINATES,
     "KernelPLS": _COORDINATES,
-    "SVC": "    def predict_proba(self, X: _Rows) -> _Floats: ...\n",
+    "SVC": _SUPPORT + "    def predict_proba(self, X: _Rows) -> _Floats: ...\n",
+    "SVR": _SUPPORT,
+    "OneClassSVM": _SUPPORT,
     "KernelLogisticRegression": "    def predict_proba(self, X: _Rows) -> _Floats: ...\n",
     "Nystroem": """    @property
     def components_(self) -> _Floats: ...

@@ -114,6 +114,18 @@ impl Model {
         Ok(Some((PyArray1::from_vec(py, points).reshape(shape)?, PyArray1::from_vec(py, rows))))
     }
 
+    /// The coefficients of the landmarks, landmarks x outputs, and the intercept of each output.
+    fn coefficients<'py>(&self, py: Python<'py>) -> PyResult<(Matrix<'py>, Bound<'py, PyArray1<f64>>)> {
+        let model = AnyModel::from_bytes(&self.predictor.to_bytes().map_err(raised)?).map_err(raised)?;
+        let (coefficients, intercept) = match &model {
+            AnyModel::F32(model) => (&model.coefficients, &model.intercept),
+            AnyModel::F64(model) => (&model.coefficients, &model.intercept),
+        };
+        let (m, t) = (coefficients.nrows(), coefficients.ncols());
+        let numbers = (0..m).flat_map(|i| (0..t).map(move |j| coefficients[(i, j)]));
+        Ok((PyArray1::from_iter(py, numbers).reshape([m, t])?, PyArray1::from_slice(py, intercept)))
+    }
+
     /// Scores of the rows of a C-ordered array of float32 or float64, n x outputs, in float64.
     fn predict<'py>(&self, py: Python<'py>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray2<f64>>> {
         if let Ok(x) = x.extract::<PyReadonlyArray2<'_, f64>>() {

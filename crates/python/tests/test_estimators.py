@@ -10,6 +10,7 @@ from sklearn import kernel_approximation, kernel_ridge, svm
 from sklearn.base import clone
 from sklearn.datasets import make_blobs, make_friedman1
 from sklearn.decomposition import KernelPCA
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -289,3 +290,11 @@ def test_machines_with_the_kernel_itself_are_those_of_libsvm():
     exact = kmill.SVR(C=5.0, epsilon=0.2, gamma=0.3, map="exact", tol=1e-8, scale="none", precision="f64").fit(X, y)
     reference = svm.SVR(C=5.0, epsilon=0.2, gamma=0.3, tol=1e-7).fit(X, y)
     np.testing.assert_allclose(exact.predict(X), reference.predict(X), atol=2e-3)
+    # the same machine, up to the tolerance of either: coefficients of every row, and scores made of them
+    dual = np.zeros((2, len(X)))
+    dual[0, exact.support_], dual[1, reference.support_] = exact.dual_coef_[0], reference.dual_coef_[0]
+    assert np.linalg.norm(dual[0] - dual[1]) < 0.01 * np.linalg.norm(dual[1])
+    np.testing.assert_array_equal(exact.support_vectors_, X[exact.support_])
+    scores = rbf_kernel(X, exact.support_vectors_, gamma=0.3) @ exact.dual_coef_.T + exact.intercept_
+    np.testing.assert_allclose(scores[:, 0], exact.predict(X), atol=1e-9)
+    assert not hasattr(kmill.SVR(rank=20).fit(X, y), "dual_coef_")

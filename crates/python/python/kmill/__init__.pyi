@@ -1103,6 +1103,14 @@ class OneClassSVM(_Novelty):
     memory: int | str | None
     n_jobs: int | None
     verbose: int
+    @property
+    def support_(self) -> _Array: ...
+    @property
+    def support_vectors_(self) -> _Floats: ...
+    @property
+    def dual_coef_(self) -> _Floats: ...
+    @property
+    def intercept_(self) -> _Floats: ...
     def __init__(
         self,
         *,
@@ -1248,6 +1256,14 @@ class SVC(_Classifier):
     memory: int | str | None
     n_jobs: int | None
     verbose: int
+    @property
+    def support_(self) -> _Array: ...
+    @property
+    def support_vectors_(self) -> _Floats: ...
+    @property
+    def dual_coef_(self) -> _Floats: ...
+    @property
+    def intercept_(self) -> _Floats: ...
     def predict_proba(self, X: _Rows) -> _Floats: ...
     def __init__(
         self,
@@ -1312,6 +1328,14 @@ class SVR(_Regressor):
     memory: int | str | None
     n_jobs: int | None
     verbose: int
+    @property
+    def support_(self) -> _Array: ...
+    @property
+    def support_vectors_(self) -> _Floats: ...
+    @property
+    def dual_coef_(self) -> _Floats: ...
+    @property
+    def intercept_(self) -> _Floats: ...
     def __init__(
         self,
         C: float | str | Sequence[float] | None = ...,

@@ -343,3 +343,36 @@ def weights_of(weight: Any, X: Any) -> Any:
 
 
 __all__ = ["Classifier", "Clusters", "Novelty", "Regressor", "Transformer", "check_is_fitted", "weights_of"]
+
+
+class SupportVectors:
+    """What a machine of the kernel itself (``map="exact"``) keeps of its rows.
+
+    Its scores are ``K(X, support_vectors_) @ dual_coef_.T + intercept_``.
+    """
+
+    def _machine(self) -> Any:
+        check_is_fitted(self, "model_")
+        if self.map != "exact":
+            raise AttributeError(f"a model on landmarks has no support vectors; fit {type(self).__name__} with map='exact'")
+        return self.model_
+
+    @property
+    def support_(self) -> Any:
+        """The rows that are support vectors."""
+        return self._machine().landmarks()[1].astype(np.int64)
+
+    @property
+    def support_vectors_(self) -> Any:
+        """The support vectors, scaled as the kernel sees them."""
+        return self._machine().landmarks()[0]
+
+    @property
+    def dual_coef_(self) -> Any:
+        """The coefficients of the support vectors, one row for each output."""
+        return np.ascontiguousarray(self._machine().coefficients()[0].T)
+
+    @property
+    def intercept_(self) -> Any:
+        """The constant of each output."""
+        return self._machine().coefficients()[1]

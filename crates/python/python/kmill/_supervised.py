@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from ._learners import Classifier, Coordinates, Regressor, weights_of
+from ._learners import Classifier, Coordinates, Regressor, SupportVectors, weights_of
 from ._parameters import Parameter, estimator, text
 
 _ALPHA = Parameter("alpha", 1.0, "float", "The penalty in scikit-learn's convention: alpha |w|^2 beside the sum of squared errors; "
@@ -168,7 +168,7 @@ class KernelRidgeClassifier(_Ridge, Classifier):
 
 
 @estimator("svm", first=("C",), C=1.0, gamma="scale", coef0=0.0)
-class SVC(Classifier):
+class SVC(SupportVectors, Classifier):
     """Support vector machine for classes, on landmarks, or with ``map="exact"`` of the kernel itself.
 
     It minimises ``|w|^2 / 2 + C sum loss``, one class against the rest, or with ``pairs=True`` every class against every other.
@@ -185,6 +185,9 @@ class SVC(Classifier):
         The penalty per row: 1 / (2 n_samples C).
     trace_error_ : float or None
         The certificate: the relative trace error of the kernel matrix over all rows, exact.
+    support_, support_vectors_, dual_coef_, intercept_ : array
+        With ``map="exact"``: the rows that are support vectors, themselves as the kernel sees them, their coefficients (one row for each
+        output), and the constants.
     report_ : dict
         The report of the fit.
 
@@ -346,7 +349,7 @@ class KernelPLS(Coordinates, Regressor):
 
 
 @estimator("svr", first=("C",), C=1.0, gamma="scale", coef0=0.0)
-class SVR(Regressor):
+class SVR(SupportVectors, Regressor):
     """Support vector regression: errors up to ``epsilon`` cost nothing.
 
     It minimises ``|w|^2 / 2 + C sum loss``.
@@ -361,6 +364,9 @@ class SVR(Regressor):
         The penalty per row: 1 / (2 n_samples C).
     trace_error_ : float or None
         The certificate: the relative trace error of the kernel matrix over all rows, exact.
+    support_, support_vectors_, dual_coef_, intercept_ : array
+        With ``map="exact"``: the rows that are support vectors, themselves as the kernel sees them, their coefficients (one row for each
+        output), and the constants.
     report_ : dict
         The report of the fit.
 

@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from ._learners import Clusters, Novelty, Transformer
+from ._learners import Clusters, Novelty, SupportVectors, Transformer
 from ._matrix import is_told
 from ._parameters import Parameter, estimator
 from ._rows import is_stream
@@ -19,7 +19,7 @@ _COMPONENTS = Parameter("n_components", 100, "int", "Number of features that are
 
 
 @estimator("oneclass", gamma="scale", coef0=0.0, nu=0.5)
-class OneClassSVM(Novelty):
+class OneClassSVM(SupportVectors, Novelty):
     """One-class support vector machine: rows unlike those of the fit.
 
     Parameters
@@ -30,6 +30,9 @@ class OneClassSVM(Novelty):
     ----------
     offset_ : float
         0: ``score_samples`` and ``decision_function`` are the same.
+    support_, support_vectors_, dual_coef_, intercept_ : array
+        With ``map="exact"``: the rows that are support vectors, themselves as the kernel sees them, their coefficients (one row for each
+        output), and the constants.
     report_ : dict
         The report of the fit.
 
