@@ -22,6 +22,14 @@ pub enum Error {
         /// The expected and the given text, and a correct one.
         message: String,
     },
+    /// A kernel that is not known on sparse points.
+    #[error("the kernel {kernel} does not take sparse rows; these do, on all columns and with one length: {known}")]
+    Sparse {
+        /// The kernel.
+        kernel: String,
+        /// Names of the kernels that do.
+        known: String,
+    },
     /// The kernel matrix of the landmarks has no usable pivot.
     #[error("no landmark is left: {why}")]
     NoLandmarks {

@@ -31,7 +31,8 @@ pub(crate) fn tell(selection: &Selection, (asked, selected): (&Selected, &Select
     if progress.is_full() {
         table(&told, &others).to_string().lines().for_each(|line| progress.detail(line));
     } else if !progress.is_quiet() {
-        progress.note(&sentence(&told, selected.shape().features, &others));
+        let count_of = selected.sparse().map_or(selected.shape().features, |shape| shape.width);
+        progress.note(&sentence(&told, count_of, &others));
     }
     for (name, why) in suspects(selection, selected, &features) {
         let rest = "if it says nothing about the target, leave it out with";

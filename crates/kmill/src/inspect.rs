@@ -298,7 +298,15 @@ impl fmt::Display for ModelReport {
             let told = encoding.columns().iter().map(|column| format!("{} ({column})", column.name));
             facts.fact("columns", shortened(told.collect::<Vec<_>>().into_iter()));
         }
-        facts.fact("features", format!("{}: {}", card.features.len(), shortened(card.features.iter().cloned())));
+        facts.fact(
+            "features",
+            match card.sparse() {
+                Some(shape) => {
+                    format!("{}, at most {} of a row", count(shape.width as u64), count(shape.longest as u64))
+                }
+                None => format!("{}: {}", card.features.len(), shortened(card.features.iter().cloned())),
+            },
+        );
         write!(f, "{facts}")?;
         card.lambda.map_or(Ok(()), |_| writeln!(f, "\n{}", self.lambda_convention))?;
         match &self.metric {

@@ -47,9 +47,13 @@ pub(crate) fn load(path: &Path, run: &Run) -> Result<Predictor> {
     Ok(Predictor::load(path)?)
 }
 
-/// Opens the files as one table and selects the columns that the model knows by name, and these targets, if any.
-pub(crate) fn select(predictor: &Predictor, args: &SelectArgs, targets: &[String]) -> Result<Selected> {
-    let (table, targets) = table(&args.paths, &args.text.options(), targets)?;
+/// Opens the files as one table and selects the columns that the model knows by name, and these targets, if any. A model of sparse rows
+/// gets room for those of the table.
+pub(crate) fn select(predictor: &mut Predictor, args: &SelectArgs, targets: &[String]) -> Result<Selected> {
+    let text = args.text.options();
+    let text = if predictor.card().sparse().is_some() { text.sparse() } else { text };
+    let (table, targets) = table(&args.paths, &text, targets)?;
+    *predictor = predictor.clone().fitting(&table)?;
     Ok(predictor.select(&table, selection(args, &predictor.card().features, targets))?)
 }
 

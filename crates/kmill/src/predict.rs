@@ -75,8 +75,8 @@ struct Report<'a> {
 /// Writes the predictions of a model and returns the number of rows, and with --top the rows.
 pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<Strange>)> {
     output::check(&args.output)?;
-    let predictor = open::deciding(&args.model, args.positive.as_deref(), args.threshold, run)?;
-    let selected = open::select(&predictor, &args.data, &[])?;
+    let mut predictor = open::deciding(&args.model, args.positive.as_deref(), args.threshold, run)?;
+    let selected = open::select(&mut predictor, &args.data, &[])?;
     let kept = match args.keep.is_empty() {
         true => None,
         false => Some(open::kept(&selected, &args.data, &args.keep)?),

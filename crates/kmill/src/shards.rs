@@ -147,6 +147,7 @@ pub(crate) fn prepare(args: &PrepareArgs) -> Result<()> {
     let mut options = FitOptions::new(&args.job)?;
     output::check(&args.output)?;
     let (table, selection) = options.open()?;
+    let selection = Selection { sparse: false, ..selection };
     output::spare(&args.output, output::inputs(&table).chain(options.fit.files()))?;
     let selected = pipeline::job(&context).coded(&table.select(&selection)?)?;
     let fit = options.job(&selected)?;

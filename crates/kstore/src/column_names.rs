@@ -58,7 +58,7 @@ impl Table {
     /// The columns to carry along. What a pattern matches and no output can hold stays behind; what is named must be held.
     pub(crate) fn kept(&self, names: &[String]) -> Result<Vec<usize>> {
         let columns = &self.schema().columns;
-        let held = |at: usize| !matches!(columns[at].kind, Kind::Other(_));
+        let held = |at: usize| !matches!(columns[at].kind, Kind::Sparse(_) | Kind::Other(_));
         let places = self.schema().places();
         let (wanted, mut taken) = self.without(names, &places)?;
         let mut kept = Vec::new();

@@ -155,7 +155,7 @@ impl Condition {
                 let number = number.ok_or_else(not_a_number)?;
                 Comparand::Number(if *bits < 64 { f64::from(number as f32) } else { number })
             }
-            Kind::Binary | Kind::Other(_) => {
+            Kind::Binary | Kind::Sparse(_) | Kind::Other(_) => {
                 return Err(wrong("`where` needs numbers, truth values or text".to_string()));
             }
         };

@@ -95,7 +95,7 @@ pub(crate) fn kept_as(kind: &Kind) -> OutputKind {
         Kind::Int { .. } | Kind::Time(_) => OutputKind::I64,
         Kind::Bool => OutputKind::Bool,
         Kind::Binary => OutputKind::Binary,
-        Kind::Text | Kind::Other(_) => OutputKind::Text,
+        Kind::Text | Kind::Sparse(_) | Kind::Other(_) => OutputKind::Text,
     }
 }
 

@@ -78,6 +78,7 @@ mod select;
 pub mod shown;
 pub mod sink;
 pub mod source;
+pub mod sparse;
 pub mod statistics;
 mod strings;
 mod system_error;

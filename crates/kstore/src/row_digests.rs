@@ -9,7 +9,8 @@ use crate::checkpoint::{Arrays, Persist, Stored};
 use crate::convert::TILE;
 use crate::digest::Digest;
 use crate::key::mix;
-use crate::source::{Positions, View};
+use crate::source::{Positions, Values, View};
+use crate::sparse::SparseRows;
 use crate::vectorised;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -97,6 +98,9 @@ fn take(values: &[f64], key: u64, sums: &mut [u64]) {
 
 /// The values as numbers: of texts a digest, and one number for all that are missing.
 fn load(view: &View<'_>, at: Positions<'_>, values: &mut [f64]) {
+    if let Values::Sparse(rows) = view.values {
+        return values.iter_mut().enumerate().for_each(|(i, value)| *value = f64::from_bits(digest(&rows, at.get(i))));
+    }
     view.load(at, values);
     for (i, value) in values.iter_mut().enumerate().filter(|(_, value)| value.is_nan()) {
         let row = at.get(i);
@@ -105,6 +109,12 @@ fn load(view: &View<'_>, at: Positions<'_>, values: &mut [f64]) {
             None => f64::NAN,
         };
     }
+}
+
+/// The digest of the entries of a sparse row.
+fn digest(rows: &SparseRows<'_>, row: usize) -> u64 {
+    let (places, values) = rows.row(row);
+    places.iter().zip(values).fold(0, |digest, (place, value)| mix(mix(digest ^ u64::from(*place)) ^ value.to_bits()))
 }
 
 pub(crate) fn key(column: &str) -> u64 {

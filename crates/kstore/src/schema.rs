@@ -1,6 +1,7 @@
 //! Names and kinds of the columns of a table.
 
 use crate::arrow::datatypes::{DataType, TimeUnit};
+use crate::sparse::SparseShape;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -31,6 +32,8 @@ pub enum Kind {
     /// integers that store them.
     #[serde(skip)]
     Time(DataType),
+    /// Sparse rows, as many columns of numbers in one: features where a [`Selection`](crate::Selection) takes such.
+    Sparse(SparseShape),
     /// Anything else, by the name its format gives it; cannot be read.
     Other(String),
 }
@@ -57,6 +60,7 @@ impl fmt::Display for Kind {
             Self::Text => f.write_str("text"),
             Self::Binary => f.write_str("binary"),
             Self::Time(time) => f.write_str(&time_name(time)),
+            Self::Sparse(_) => f.write_str("sparse rows"),
             Self::Other(name) => f.write_str(name),
         }
     }
@@ -153,12 +157,29 @@ impl Schema {
             if a.name != b.name {
                 return Some(format!("column {index} is called {:?} instead of {:?}", b.name, a.name));
             }
-            if a.kind != b.kind {
+            if a.kind != b.kind && !matches!((&a.kind, &b.kind), (Kind::Sparse(_), Kind::Sparse(_))) {
                 return Some(format!("column {:?} holds {} instead of {}", b.name, b.kind, a.kind));
             }
         }
         let (a, b) = (self.columns.len(), other.columns.len());
         if a == b { None } else { Some(format!("it has {b} columns instead of {a}")) }
+    }
+
+    /// Gives sparse columns room for the rows of another file with the same columns.
+    pub(crate) fn make_room_for(&mut self, other: &Self) {
+        for (own, other) in self.columns.iter_mut().zip(&other.columns) {
+            if let (Kind::Sparse(own), Kind::Sparse(other)) = (&mut own.kind, &other.kind) {
+                *own = own.both(*other);
+            }
+        }
+    }
+
+    /// The shape of the sparse rows in a column; `None` for another.
+    pub(crate) fn sparse(&self, column: usize) -> Option<SparseShape> {
+        match self.columns[column].kind {
+            Kind::Sparse(shape) => Some(shape),
+            _ => None,
+        }
     }
 }
 

@@ -67,6 +67,9 @@ pub struct Selection {
     /// Which features columns of dates and times become.
     #[serde(skip_serializing_if = "Times::is_default")]
     pub times: Times,
+    /// Sparse rows are features too.
+    #[serde(skip)]
+    pub sparse: bool,
     /// How columns become features, where that is known already: `features`, `categories`, `hash` and `times` are not looked at then.
     pub encoding: Option<Arc<Encoding>>,
 }
@@ -138,7 +141,7 @@ impl Table {
         }
         let coding = match &selection.encoding {
             Some(encoding) if !selection.without_features => Coding::known((**encoding).clone(), self, &features),
-            _ => self.coding(selection, &wanted, &features),
+            _ => self.coding(selection, &wanted, &features)?,
         };
         self.unambiguous(features.iter().chain(&roles))?;
         let rows = self.row_range(selection.rows.as_ref())?;
@@ -201,7 +204,9 @@ impl Table {
 
     fn expect_labels(&self, column: usize) -> Result<()> {
         match self.schema().columns[column].kind {
-            Kind::Binary | Kind::Other(_) => Err(self.wrong_type(column, "labels are integers, truth values or text")),
+            Kind::Binary | Kind::Sparse(_) | Kind::Other(_) => {
+                Err(self.wrong_type(column, "labels are integers, truth values or text"))
+            }
             _ => Ok(()),
         }
     }
@@ -222,6 +227,10 @@ impl Table {
         let free = |i: &usize| !roles.contains(i) && !row_labels.contains(i);
         let takes = |i: &usize| free(i) && (columns[*i].kind.is_feature() || wanted.takes(self, *i));
         let features: Vec<_> = (0..columns.len()).filter(takes).collect();
+        if let Some(column) = (0..columns.len()).find(|i| free(i) && self.schema().sparse(*i).is_some() && !takes(i)) {
+            let expected = "only the verbs fit, plan, predict and evaluate read such; for others leave `sparse` out";
+            return Err(self.wrong_type(column, expected));
+        }
         if features.is_empty() {
             let why = "no numeric column is left to be a feature; name some with `features`".to_string();
             return Err(Error::Empty { what: self.first_path().display().to_string(), why });

@@ -119,7 +119,9 @@ impl Table {
         let Some(first) = parts.first() else {
             return Err(Error::Empty { what: "table".to_string(), why: "no files were given".to_string() });
         };
-        let schema = Arc::new(first.file.schema().clone());
+        let mut schema = first.file.schema().clone();
+        parts.iter().for_each(|part| schema.make_room_for(part.file.schema()));
+        let schema = Arc::new(schema);
         Ok(Self { parts: Arc::new(parts), schema, target: None, read: Arc::new(scanned.into()), digests: None })
     }
 
@@ -222,7 +224,9 @@ impl Table {
             Part { file: Arc::new(joined), identities, ..part.clone() }
         };
         let parts: Vec<Part> = self.parts.iter().map(join).collect();
-        let schema = parts.first().map_or_else(Arc::default, |part| Arc::new(part.file.schema().clone()));
+        let mut schema = parts.first().map_or_else(Schema::default, |part| part.file.schema().clone());
+        schema.make_room_for(&self.schema);
+        let schema = Arc::new(schema);
         Ok(Self { parts: Arc::new(parts), schema, target: Some(path), ..self })
     }
 

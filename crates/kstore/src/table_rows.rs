@@ -8,6 +8,7 @@ use crate::rows::Label;
 use crate::scaler::Scaler;
 use crate::select::Selected;
 use crate::source::FileCursor;
+use crate::sparse::MOST_SINGLE;
 use crate::table::Part;
 use crate::{Error, Real, Result, row_digests};
 use std::ops::Range;
@@ -59,6 +60,12 @@ impl<T: Real> TableRows<T> {
         {
             let text = format!("of {} features", scaler.features());
             return Err(Error::Syntax { what: "scaler", text, expected: format!("the table gives {d} features") });
+        }
+        let wide = selected.sparse().filter(|shape| T::NAME == "f32" && shape.width > MOST_SINGLE);
+        if let Some(shape) = wide {
+            let expected =
+                format!("f32 tells {MOST_SINGLE} columns apart and there are {}; use `precision` f64", shape.width);
+            return Err(selected.table.wrong_type(selected.features[0], &expected));
         }
         let affine = Affine::new(d, reading.scaler.as_deref());
         let direct = selected.table.digests.is_none()

@@ -47,7 +47,7 @@ impl Contents {
             told.push(("relative trace error", number(certificate.trace_error, 3)));
         }
         told.extend((!card.targets.is_empty()).then(|| ("target", card.targets.join(", "))));
-        let subtitle = format!("{} features", count(card.features.len() as u64));
+        let subtitle = format!("{} features", count(card.width() as u64));
         Self { title: format!("{} model", card.solver), subtitle, sections: vec![("Model".to_string(), facts(told))] }
     }
 

@@ -10,6 +10,7 @@
 
 use super::panel::{Finish, Own, Owns};
 use super::points::{fold_panels, fold_row};
+use super::sparse::FromEntries;
 use super::terms::Term;
 use crate::{Real, vectorised};
 use std::fmt::Debug;
@@ -20,6 +21,8 @@ pub(super) trait Split: Debug + Send + Sync + 'static {
     type Few: Term;
     /// The term of the sum over pairs of many features.
     type Many: Term;
+    /// How common entries of sparse points tell the distance, in units of this length.
+    fn by_entries(length: f64) -> FromEntries;
     /// The unit of the distance by parts, in lengths.
     const UNIT: f64;
     /// The factor of a row of x in the sums over pairs.

@@ -2,11 +2,14 @@
 //!
 //! scikit-learn's `cosine_similarity`. Positive definite: the linear kernel of points on the unit sphere.
 
+use super::AnyKernel;
+use super::applied::{KernelFunction, applied};
 use super::direct::product;
 use super::embedded::{Embedding, embedded};
 use super::family::{Facts, KernelFamily};
 use super::linear::Linear;
 use crate::Real;
+use std::sync::Arc;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     facts: Facts::BOUNDED,
@@ -22,6 +25,10 @@ struct Sphere;
 impl Embedding for Sphere {
     fn features(&self, d: usize) -> usize {
         d
+    }
+
+    fn on_sparse(&self, text: String, kernel: Arc<dyn AnyKernel>) -> Option<Arc<dyn AnyKernel>> {
+        Some(applied(text, KernelFunction::Normalised, kernel))
     }
 
     fn apply<T: Real>(&self, x: &[T], image: &mut [T]) {

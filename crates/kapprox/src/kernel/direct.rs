@@ -3,6 +3,7 @@
 use super::panel::{Finish, Own};
 use super::points::{Frame, Lengths, inverse};
 use super::profiled::{Argument, Engine, Function, Profile, itself, profiled};
+use super::sparse::FromEntries;
 use super::sweep::Features;
 use super::terms::{Products, Term, overflowed};
 use crate::{Real, vectorised};
@@ -36,6 +37,10 @@ impl<M: Term> Argument for Raw<M> {
 
     fn own<T: Real>(&self, x: &[T]) -> f64 {
         M::own(x)
+    }
+
+    fn by_entries(&self) -> Option<FromEntries> {
+        M::BY_ENTRIES
     }
 }
 

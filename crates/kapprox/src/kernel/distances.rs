@@ -8,6 +8,7 @@ use super::cancelling::{Cancelling, Split};
 use super::direct::Plain;
 use super::points::{Frame, Lengths, inverse, row_norms, row_sums, sum_of_differences};
 use super::profiled::{Argument, Engine, Function, Profile, profiled};
+use super::sparse::FromEntries;
 use super::terms::{Magnitudes, Maxima, Products, Squares, Term};
 use crate::Real;
 use faer::MatRef;
@@ -102,6 +103,13 @@ impl<S: Split> Argument for Distances<S> {
     fn lengths(&self) -> Vec<f64> {
         self.lengths.to_vec()
     }
+
+    fn by_entries(&self) -> Option<FromEntries> {
+        match self.lengths {
+            Lengths::Same(length) => Some(S::by_entries(length)),
+            Lengths::Each(_) => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -118,6 +126,10 @@ impl Split for Euclidean {
     #[inline(always)]
     fn offset(sum: f64, value: f64) -> f64 {
         value.mul_add(value, sum)
+    }
+
+    fn by_entries(length: f64) -> FromEntries {
+        FromEntries::SquaredDistance { length }
     }
 
     fn rows<T: Real>(z: &[T], d: usize, offsets: &mut Vec<T>, sizes: &mut Vec<T>) {
@@ -150,6 +162,10 @@ impl Split for Spans {
     #[inline(always)]
     fn offset(sum: f64, value: f64) -> f64 {
         sum + value
+    }
+
+    fn by_entries(length: f64) -> FromEntries {
+        FromEntries::Distance { length }
     }
 
     #[inline(always)]

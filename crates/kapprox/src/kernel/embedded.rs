@@ -22,6 +22,10 @@ pub(crate) trait Embedding: Debug + Send + Sync + 'static {
     /// Writes the gradient of a function of the image by the point: the transposed Jacobian at `x`, whose image is `image`,
     /// times the gradient by the image.
     fn pull_back<T: Real>(&self, x: &[T], image: &[T], by_image: &[T], gradient: &mut [T]);
+    /// The kernel between the images of sparse points, from the one between sparse points; `None` where it is not known.
+    fn on_sparse(&self, _text: String, _kernel: Arc<dyn AnyKernel>) -> Option<Arc<dyn AnyKernel>> {
+        None
+    }
     /// The spectrum of the kernel of images, from that of the kernel; `None` where it is not known.
     fn spectrum(&self, _spectrum: Option<Spectrum>) -> Option<Spectrum> {
         None
@@ -90,6 +94,10 @@ impl<T: Real, E: Embedding> Kernel<T> for Embedded<E> {
         let (p, images) = (self.embedding.features(z.ncols()), self.images(z));
         let fixed = Fixed::new(self.kernel.typed::<T>(), MatRef::from_row_major_slice(&images, z.nrows(), p));
         Some(Box::new(EmbeddedColumns { embedding: self.embedding.clone(), images, p, fixed }))
+    }
+
+    fn on_sparse(self: Arc<Self>) -> Option<Arc<dyn AnyKernel>> {
+        self.embedding.on_sparse(self.text.clone(), self.kernel.typed::<T>().on_sparse()?)
     }
 
     fn differentiable(&self) -> bool {

@@ -4,6 +4,7 @@
 
 use super::Distance;
 use super::points::row;
+use super::sparse::side_by_side;
 use crate::{Error, Result};
 use faer::MatRef;
 
@@ -14,7 +15,8 @@ const MOST_POINTS: usize = 1000;
 ///
 /// If the median is 0 (duplicates), the median of the distances that are not 0; if there are none, 1. An even number of
 /// distances has the mean of the middle two as its median. Costs n² d / 2 operations.
-pub(super) fn median_distance(sample: MatRef<'_, f64>, metric: Distance) -> Result<f64> {
+/// Of `sparse` rows as [`kstore::sparse`] lays them out.
+pub(super) fn median_distance(sample: MatRef<'_, f64>, metric: Distance, sparse: bool) -> Result<f64> {
     let n = sample.nrows().min(MOST_POINTS);
     let (mut spare, mut points) = (Vec::new(), Vec::with_capacity(n));
     for i in 0..n {
@@ -22,7 +24,13 @@ pub(super) fn median_distance(sample: MatRef<'_, f64>, metric: Distance) -> Resu
     }
     let mut distances = Vec::with_capacity(n * n.saturating_sub(1) / 2);
     for (i, x) in points.iter().enumerate() {
-        distances.extend(points[..i].iter().map(|z| distance(x, z, metric)));
+        distances.extend(points[..i].iter().map(|z| match sparse {
+            false => distance(x, z, metric),
+            true => {
+                let (x, z) = side_by_side(x, z);
+                distance(&x, &z, metric)
+            }
+        }));
     }
     if distances.iter().any(|distance| !distance.is_finite()) {
         return Err(Error::NotFinite {
@@ -76,7 +84,7 @@ mod tests {
     use super::*;
 
     fn of(points: &[f64], d: usize, metric: Distance) -> Result<f64> {
-        median_distance(MatRef::from_row_major_slice(points, points.len() / d, d), metric)
+        median_distance(MatRef::from_row_major_slice(points, points.len() / d, d), metric, false)
     }
 
     #[test]
@@ -87,6 +95,15 @@ mod tests {
         assert_eq!(of(&[0.0, 0.0, 3.0, 4.0], 2, Distance::L1).unwrap(), 7.0);
         // distances 2, 2, 4, 2, 2, … : an even count whose middle two differ
         assert_eq!(of(&[0.0, 1.0, 10.0, 100.0], 1, Distance::L1).unwrap(), (10.0 + 90.0) / 2.0);
+    }
+
+    #[test]
+    fn zeros_of_sparse_rows_count() {
+        // (3, 0, 0), (0, 4, 0), 0: distances 5, 3, 4
+        let rows = [0.0, -1.0, 3.0, 0.0, 1.0, -1.0, 4.0, 0.0, -1.0, -1.0, 0.0, 0.0];
+        let rows = MatRef::from_row_major_slice(&rows, 3, 4);
+        assert_eq!(median_distance(rows, Distance::L2, true).unwrap(), 4.0);
+        assert_eq!(median_distance(rows, Distance::L1, true).unwrap(), 4.0);
     }
 
     #[test]

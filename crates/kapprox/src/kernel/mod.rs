@@ -37,6 +37,7 @@ mod pointwise;
 mod profiled;
 mod registry;
 mod scan;
+mod sparse;
 mod spec;
 mod spectrum;
 mod sweep;
@@ -114,6 +115,10 @@ pub trait Kernel<T: Real>: Debug + Send + Sync {
     /// The points `z` (m x d, row-major) prepared for a few rows at a time; `None` where [`block`](Self::block) has to do, which
     /// is right but slow for few rows.
     fn columns(&self, _z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        None
+    }
+    /// The kernel on sparse points, in the layout of [`kstore::sparse`]; `None` where it is not known.
+    fn on_sparse(self: Arc<Self>) -> Option<Arc<dyn AnyKernel>> {
         None
     }
     /// Whether [`gradient`](Self::gradient) knows the gradient.

@@ -29,11 +29,15 @@ pub(super) struct Call {
     pub(super) values: Vec<Value>,
     /// The columns it looks at; `None` for all.
     pub(super) columns: Option<ColumnChoice>,
+    /// True where the points are sparse.
+    pub(super) sparse: bool,
 }
 
 impl PartialEq for Call {
     fn eq(&self, other: &Self) -> bool {
-        self.family.name == other.family.name && self.values == other.values && self.columns == other.columns
+        self.family.name == other.family.name
+            && self.values == other.values
+            && (&self.columns, self.sparse) == (&other.columns, other.sparse)
     }
 }
 
@@ -172,9 +176,19 @@ impl Call {
     }
 
     fn build(&self, text: String) -> Arc<dyn AnyKernel> {
+        if self.sparse {
+            let kernel = self.build_whole(text);
+            // those without were refused when the points were said to be sparse
+            return kernel.typed::<f64>().on_sparse().unwrap_or(kernel);
+        }
         let Some(places) = self.places() else { return self.build_whole(text) };
         let whole = Self { columns: None, ..self.clone() };
         embedded(text, places.clone(), whole.build_whole(whole.to_string()))
+    }
+
+    /// True for a kernel that is known on sparse points, whatever its numbers.
+    pub(super) fn takes_sparse(&self) -> bool {
+        self.columns.is_none() && self.build_whole(String::new()).typed::<f64>().on_sparse().is_some()
     }
 
     fn build_whole(&self, text: String) -> Arc<dyn AnyKernel> {

@@ -5,6 +5,7 @@ use super::fixed::KernelColumns;
 use super::gradient::{self, Weighted, weigh};
 use super::panel::{Block, Finish};
 use super::points::{Frame, row};
+use super::sparse::{self, FromEntries};
 use super::sweep::{self, Features};
 use super::terms::Term;
 use super::{AnyKernel, Kernel, Law, Spectrum, check_shapes};
@@ -107,6 +108,10 @@ pub(crate) trait Argument: Debug + Send + Sync + 'static {
     fn lengths(&self) -> Vec<f64> {
         vec![1.0]
     }
+    /// How inner products of points tell the argument; `None` where they do not.
+    fn by_entries(&self) -> Option<FromEntries> {
+        None
+    }
 }
 
 #[inline(always)]
@@ -119,10 +124,10 @@ pub(super) fn profiled<A: Argument, P: Profile>(text: String, argument: A, profi
 }
 
 #[derive(Debug)]
-struct Profiled<A, P> {
-    text: String,
-    argument: A,
-    profile: P,
+pub(super) struct Profiled<A, P> {
+    pub(super) text: String,
+    pub(super) argument: A,
+    pub(super) profile: P,
 }
 
 impl<T: Real, A: Argument, P: Profile> Kernel<T> for Profiled<A, P> {
@@ -146,6 +151,10 @@ impl<T: Real, A: Argument, P: Profile> Kernel<T> for Profiled<A, P> {
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         Some(self.argument.run(Prepare { frame: self.argument.frame(z), z }, self.profile.function(), false))
+    }
+
+    fn on_sparse(self: Arc<Self>) -> Option<Arc<dyn AnyKernel>> {
+        sparse::on_sparse(self)
     }
 
     fn differentiable(&self) -> bool {

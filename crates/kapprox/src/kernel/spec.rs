@@ -2,7 +2,7 @@
 
 use super::applied::KernelFunction;
 use super::choice::schema;
-use super::family::{Domain, Explicit, KernelParameter, Value};
+use super::family::{Domain, Explicit, KernelFamily, KernelParameter, Value};
 use super::median::median_distance;
 use super::node::{Call, Node};
 use super::parse;
@@ -59,6 +59,15 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spec(pub(super) Node);
 
+/// Names of the kernels of the registry that are known on sparse points.
+fn on_sparse() -> String {
+    let known = |family: &&KernelFamily| {
+        let example = Spec::parse(family.example);
+        example.is_ok_and(|example| example.0.calls().into_iter().all(Call::takes_sparse))
+    };
+    super::registry().iter().filter(known).map(|family| family.name).collect::<Vec<_>>().join(", ")
+}
+
 const UNCOUNTED: &str = "the number of features is not known yet: resolve_columns counts them";
 
 impl Default for Spec {
@@ -66,7 +75,7 @@ impl Default for Spec {
     fn default() -> Self {
         let family = &gaussian::FAMILY;
         let values = family.parameters.iter().map(|p| p.default.clone()).collect();
-        Self(Node::Call(Call { family, values, columns: None }))
+        Self(Node::Call(Call { family, values, columns: None, sparse: false }))
     }
 }
 
@@ -166,6 +175,21 @@ impl Spec {
         self.0.map(&mut |call| resolve(call)).map(Self)
     }
 
+    /// The expression on rows of these features, as [`resolve_columns`](Self::resolve_columns) has it; on sparse rows, in the layout of
+    /// [`kstore::sparse`], of so many columns.
+    ///
+    /// # Errors
+    /// Those of [`resolve_columns`](Self::resolve_columns); [`Error::Sparse`] for a kernel that is not known on sparse rows, looks at some
+    /// columns alone, or has a list.
+    pub fn on_rows<S: AsRef<str>>(&self, features: &[S], sparse: Option<usize>) -> Result<Self> {
+        let Some(width) = sparse else { return self.resolve_columns(features) };
+        let mut known = |call: &Call| match call.takes_sparse() {
+            true => Ok(Call { sparse: true, ..call.clone() }.counted(width)),
+            false => Err(Error::Sparse { kernel: call.to_string(), known: on_sparse() }),
+        };
+        self.0.map(&mut known).map(Self)
+    }
+
     /// Whether any parameter is `median` or `auto`, so that [`resolve_median`](Self::resolve_median) must come before
     /// [`build`](Self::build).
     pub fn needs_median(&self) -> bool {
@@ -219,11 +243,11 @@ impl Spec {
                 return Ok(*median);
             }
             let median = match places {
-                None => median_distance(sample, metric)?,
+                None => median_distance(sample, metric, call.sparse)?,
                 Some(places) => {
                     let at: Vec<_> = places.iter().collect();
                     let columns = Mat::from_fn(sample.nrows(), at.len(), |i, k| sample[(i, at[k])]);
-                    median_distance(columns.as_ref(), metric)?
+                    median_distance(columns.as_ref(), metric, false)?
                 }
             };
             known.push((key, median));
@@ -297,7 +321,7 @@ impl Spec {
     /// The explicit features of an expression that is a single kernel of the registry, on all features and without lists or medians,
     /// and its numbers.
     pub(crate) fn explicit(&self) -> Option<(Explicit, Vec<f64>)> {
-        let Node::Call(Call { family, values, columns: None }) = &self.0 else { return None };
+        let Node::Call(Call { family, values, columns: None, sparse: false }) = &self.0 else { return None };
         let number = |value: &Value| match value {
             Value::Number(number) => Some(*number),
             Value::Each(_) | Value::Share(_) | Value::Median | Value::Auto => None,
@@ -359,6 +383,8 @@ impl Spec {
             let looked_at: Vec<usize> = looked_at;
             for i in 0..x.nrows() {
                 let row = row(x, i, &mut spare);
+                // of sparse rows the places are no values, and the zeros of all kernels' domains
+                let looked_at = if call.sparse { &looked_at[x.ncols() / 2..] } else { &looked_at[..] };
                 if let Some(&feature) = looked_at.iter().find(|k| !domain.contains(row[**k].to_f64())) {
                     let (row, value) = (first_row + i as u64, row[feature].to_f64());
                     let (kernel, domain) = (call.family.name, domain.to_string());

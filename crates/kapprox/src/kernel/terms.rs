@@ -1,6 +1,7 @@
 //! The sums over features that kernels are made of: what a pair's values of a feature add, and the slope of that.
 
 use super::points::squared_norm;
+use super::sparse::FromEntries;
 use crate::{Real, vectorised};
 use pulp::Simd;
 use std::fmt::Debug;
@@ -15,6 +16,8 @@ pub(crate) trait Term: Copy + Debug + Send + Sync + 'static {
     fn own<T: Real>(_x: &[T]) -> f64 {
         0.0
     }
+    /// How common entries of sparse points tell the sum; `None` where they do not.
+    const BY_ENTRIES: Option<FromEntries> = None;
     /// True where the sum may overflow and the kernel yet be of use.
     const OVERFLOWS: bool = false;
     /// The sum where it does overflow, kept finite.
@@ -52,6 +55,7 @@ term!(
     fn own<T: Real>(x: &[T]) -> f64 {
         vectorised!(squared_norm(x))
     }
+    const BY_ENTRIES: Option<FromEntries> = Some(FromEntries::Product);
     const OVERFLOWS: bool = true;
     fn scaled<T: Real>(x: &[T], z: &[T]) -> T {
         scaled_product(x, z)
@@ -72,7 +76,8 @@ term!(
     /// Σ |x − z|.
     Magnitudes,
     |simd, sum, x, z| T::plus(simd, sum, T::absolute(simd, T::minus(simd, x, z))),
-    |x, z| sign(x - z)
+    |x, z| sign(x - z);
+    const BY_ENTRIES: Option<FromEntries> = Some(FromEntries::Distance { length: 1.0 });
 );
 
 term!(
@@ -87,6 +92,7 @@ term!(
     Minima,
     |simd, sum, x, z| T::plus(simd, sum, T::least(simd, x, z)),
     |x, z| (T::ONE - sign(x - z)) * T::from_f64(0.5);
+    const BY_ENTRIES: Option<FromEntries> = Some(FromEntries::Minimum);
     fn own<T: Real>(x: &[T]) -> f64 {
         x.iter().map(|value| value.to_f64()).sum()
     }
@@ -104,7 +110,8 @@ term!(
     |x, z| {
         let quotient = (x - z) / (x + z).larger(T::SMALLEST);
         quotient * (T::ONE + T::ONE - quotient)
-    }
+    };
+    const BY_ENTRIES: Option<FromEntries> = Some(FromEntries::ChiSquare);
 );
 
 term!(
@@ -118,6 +125,7 @@ term!(
         let quotient = z / (x + z).larger(T::SMALLEST);
         (quotient + quotient) * quotient
     };
+    const BY_ENTRIES: Option<FromEntries> = Some(FromEntries::HarmonicMean);
     fn own<T: Real>(x: &[T]) -> f64 {
         x.iter().map(|value| value.to_f64()).sum()
     }

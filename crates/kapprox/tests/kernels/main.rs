@@ -12,4 +12,5 @@ mod laws;
 mod limits;
 mod projections;
 mod restricted;
+mod sparse;
 mod specs;

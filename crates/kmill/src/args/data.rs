@@ -30,6 +30,10 @@ pub(crate) struct TextArgs {
     /// Number of features of .svm, .svmlight and .libsvm [default: the largest index]
     #[arg(long, value_name = "D", value_parser = parse::rank)]
     pub(crate) width: Option<usize>,
+    /// Rows of .svm, .svmlight and .libsvm stay sparse, for kernels of inner products and distances [default: those of
+    /// more than 100,000 features; of a model: as it was fitted]
+    #[arg(long)]
+    pub(crate) sparse: bool,
 }
 
 impl TextArgs {
@@ -47,6 +51,9 @@ impl TextArgs {
         }
         if self.zero_based {
             options = options.zero_based();
+        }
+        if self.sparse {
+            options = options.sparse();
         }
         match self.width {
             Some(width) => options.width(width),

@@ -53,8 +53,8 @@ pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
         output::check_page(page, &args.model)?;
     }
     let predictor = open::deciding(&args.model, args.positive.as_deref(), args.threshold, run)?;
-    let predictor = args.cost.into_iter().try_fold(predictor, Predictor::costing)?;
-    let card = predictor.card();
+    let mut predictor = args.cost.into_iter().try_fold(predictor, Predictor::costing)?;
+    let card = predictor.card().clone();
     let novelty = card.task == Task::Novelty;
     if novelty && args.target.is_empty() {
         let why = "the column that is 0 for usual rows and 1 for unusual ones: --target label";
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
         return Err(Error::option("MODEL", args.model.display(), why, "use kmill predict"));
     }
     let names = if args.target.is_empty() { card.targets.clone() } else { args.target.clone() };
-    let selected = open::select(&predictor, &args.data, &names)?;
+    let selected = open::select(&mut predictor, &args.data, &names)?;
     let (report, details) = if novelty {
         let (scores, details) = predictor.novelty(&selected, args.top.map(|top| top as u64), &pipeline::job(run))?;
         (EvaluateReport::Novelty(scores), details)

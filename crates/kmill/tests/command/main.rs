@@ -36,6 +36,7 @@ mod run;
 mod scores;
 mod shards;
 mod solvers;
+mod sparse;
 mod statistics;
 mod text;
 mod text_budget;

@@ -33,6 +33,12 @@ impl Fitted {
     }
 }
 
+/// Kernels on the selected rows.
+fn on_rows(kernels: &[Spec], selected: &Selected) -> Result<Vec<Spec>> {
+    let (names, sparse) = (selected.feature_names(), selected.sparse().map(|shape| shape.width));
+    kernels.iter().map(|kernel| Ok(kernel.on_rows(&names, sparse)?)).collect()
+}
+
 impl Fit {
     /// Learns the weights of a sum of kernels from the target, for [`Fit::kernel`]: see [`crate::statistic::combination`].
     ///
@@ -40,8 +46,7 @@ impl Fit {
     /// Options that contradict each other; those of [`combine`].
     pub fn combined(&self, kernels: &[Spec], selected: &Selected, run: &Run<'_>) -> Result<Combination> {
         let selected = &run.coded(selected)?;
-        let (training, names) = (self.training(selected)?, selected.feature_names());
-        let kernels = kernels.iter().map(|kernel| Ok(kernel.resolve_columns(&names)?)).collect::<Result<Vec<_>>>()?;
+        let (training, kernels) = (self.training(selected)?, on_rows(kernels, selected)?);
         match self.precision {
             ElementType::F32 => combine::<f32>(selected, &training, &kernels, &run.resources()),
             ElementType::F64 => combine::<f64>(selected, &training, &kernels, &run.resources()),
@@ -67,8 +72,8 @@ impl Fit {
     /// The errors of [`Fit::plan`] and [`Fit::combined`].
     pub fn plan_combined(&self, kernels: &[Spec], selected: &Selected, run: &Run<'_>) -> Result<Forecast> {
         let selected = &run.coded(selected)?;
-        let (training, names, resources) = (self.training(selected)?, selected.feature_names(), run.resources());
-        let found = kernels.iter().map(|kernel| Ok(kernel.resolve_columns(&names)?)).collect::<Result<Vec<_>>>()?;
+        let (training, resources) = (self.training(selected)?, run.resources());
+        let found = on_rows(kernels, selected)?;
         let mut stages = match self.precision {
             ElementType::F32 => combination::forecast::<f32>(selected, &training, &found, &resources)?,
             ElementType::F64 => combination::forecast::<f64>(selected, &training, &found, &resources)?,

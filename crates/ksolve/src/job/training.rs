@@ -3,7 +3,7 @@
 use super::candidates::Candidates;
 use super::fit::{Checked, Fit};
 use crate::folds::FoldSpec;
-use crate::request::{LandmarkSource, MetricSource, TrainOptions};
+use crate::request::{LandmarkSource, MetricSource, Scaling, TrainOptions};
 use crate::solver::parameter::{FOLDS, NODES, TOLERANCE};
 use crate::solver::views::{WITH, WITH_KERNEL};
 use crate::solver::{Settings, Solver, ridge};
@@ -33,6 +33,9 @@ impl Fit {
         let solver: &dyn Solver<f64> = &**solver;
         check_iteration(settings, self.map.is_exact())?;
         self.check_landmarks(settings)?;
+        if selected.sparse().is_some() {
+            self.check_sparse(settings)?;
+        }
         let usual = self.rank.or(solver.usual_rank());
         let (rank, ranks) = self.ranks(settings, usual)?;
         let usual = solver.usual_landmarks().map(|name| LandmarkSource::Scheme(name.to_string()));
@@ -49,7 +52,7 @@ impl Fit {
         let (kernel, with) = self.kernels(settings, selected)?;
         Ok(TrainOptions {
             task,
-            scaling: self.scaling,
+            scaling: if selected.sparse().is_some() { Scaling::None } else { self.scaling },
             clip: self.clip,
             metric: self.metric.clone(),
             kernel,
@@ -68,7 +71,9 @@ impl Fit {
     /// The kernel, and that of the second view, each on the columns of its own; of a solver of one view on all.
     fn kernels(&self, settings: &Settings, selected: &Selected) -> Result<(Spec, Option<Spec>)> {
         let names = selected.feature_names();
-        let Some(patterns) = settings.columns(&WITH) else { return Ok((self.kernel.resolve_columns(&names)?, None)) };
+        let Some(patterns) = settings.columns(&WITH) else {
+            return Ok((self.kernel.on_rows(&names, selected.sparse().map(|shape| shape.width))?, None));
+        };
         if let Some(landmarks @ LandmarkSource::Rows(_)) = &self.landmarks {
             return Err(Error::option("landmarks", landmarks, "the views have landmarks of their own; name a scheme"));
         }
@@ -118,6 +123,32 @@ impl Fit {
             seed: self.seed,
             ..TrainOptions::new(self.family.task(settings), kernel, nodes)
         })
+    }
+
+    /// Refuses what computes with the columns of rows, where these are sparse.
+    fn check_sparse(&self, settings: &Settings) -> Result<()> {
+        let refuse = |option, value: &dyn std::fmt::Display, why| Err(Error::option(option, value, why));
+        let by_distances = self
+            .landmarks
+            .as_ref()
+            .filter(|landmarks| landmarks.scheme().is_some_and(|scheme| scheme.effort == Effort::Distances));
+        match self.scaling {
+            Scaling::Standard | Scaling::None => {}
+            scaling => return refuse("scale", &scaling, "sparse rows stay as they are; leave it out"),
+        }
+        if self.metric != MetricSource::None {
+            return refuse("metric", &self.metric, "sparse rows have no metric; leave it out");
+        }
+        if self.map.is_without_rows() {
+            return refuse("map", &self.map, "it is not known on sparse rows; take nystrom, or exact");
+        }
+        if let Some(landmarks) = by_distances {
+            return refuse("landmarks", landmarks, "its points are no sparse rows; take rpcholesky, or another scheme");
+        }
+        if self.family.reads(&NODES) || settings.columns(&WITH).is_some() {
+            return refuse("solver", &self.family.name, "it takes no sparse rows; leave `sparse` out, or take another");
+        }
+        Ok(())
     }
 
     /// Refuses landmarks, and candidates for them, that no step of the fit would read.

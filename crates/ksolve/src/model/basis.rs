@@ -85,7 +85,7 @@ impl<T: Real> Model<T> {
     }
 
     fn any_kernel(&self) -> Result<Arc<dyn AnyKernel>> {
-        Ok(Spec::parse(&self.card.kernel)?.resolve_columns(&self.card.features)?.build()?)
+        Ok(self.card.on_rows(&self.card.kernel)?.build()?)
     }
 
     /// The functions of the basis, in the model's form, as a map from rows to their values.
@@ -98,8 +98,8 @@ impl<T: Real> Model<T> {
     }
 
     fn plain_functions(&self) -> Result<Box<dyn FeatureMap<T>>> {
-        let Card { kernel, with, map, rank, seed, features, .. } = &self.card;
-        let kernel = Spec::parse(kernel)?.resolve_columns(features)?;
+        let Card { kernel, with, map, rank, seed, .. } = &self.card;
+        let kernel = self.card.on_rows(kernel)?;
         let d = self.dims().1;
         let probed = match &self.basis {
             Basis::Landmarks { points, rows } => {
@@ -109,8 +109,8 @@ impl<T: Real> Model<T> {
                     Ok(Box::new(KernelFunctions::new(&kernel.build()?, landmarks)))
                 };
                 let Some(with) = with else { return functions(&kernel, 0..rows.len()) };
-                let (second, first) = (with.kernel.parse::<Spec>()?, rows.len().saturating_sub(with.functions));
-                let second = functions(&second.resolve_columns(features)?, first..rows.len())?;
+                let first = rows.len().saturating_sub(with.functions);
+                let second = functions(&self.card.on_rows(&with.kernel)?, first..rows.len())?;
                 return Ok(Box::new(StackedMaps(vec![functions(&kernel, 0..first)?, second])));
             }
             Basis::Features { probe } => probe,

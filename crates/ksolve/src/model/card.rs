@@ -1,7 +1,9 @@
 //! What a model file says of its model in words: options, names and classes.
 
 use super::Intercept;
-use crate::{Certificate, Link, Task};
+use crate::{Certificate, Link, Result, Task};
+use kapprox::Spec;
+use kstore::sparse::SparseShape;
 use kstore::{Encoding, Label, Missing};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -79,6 +81,21 @@ impl Card {
     /// How the fit treated missing values, and how they are treated where nothing else is asked for.
     pub fn missing(&self) -> Missing {
         self.options["missing"].as_str().and_then(Missing::named).unwrap_or(Missing::Error)
+    }
+
+    /// The shape of the rows, where these are sparse.
+    pub fn sparse(&self) -> Option<SparseShape> {
+        self.encoding.as_ref()?.sparse()
+    }
+
+    /// Number of features of a row, the zeros of sparse ones among them.
+    pub fn width(&self) -> usize {
+        self.sparse().map_or(self.features.len(), |shape| shape.width)
+    }
+
+    /// A kernel on the rows of the model.
+    pub(crate) fn on_rows(&self, kernel: &str) -> Result<Spec> {
+        Ok(Spec::parse(kernel)?.on_rows(&self.features, self.sparse().map(|shape| shape.width))?)
     }
 
     /// True where the outputs are the features of the map themselves.

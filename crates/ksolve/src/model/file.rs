@@ -26,6 +26,7 @@ use super::{Basis, Card, Form, Model};
 use crate::{Error, Head, Quadratic, Result};
 use faer::{Mat, MatRef};
 use kapprox::Real;
+use kstore::sparse::{SparseShape, entries};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use serde_json::Value;
@@ -45,6 +46,8 @@ pub(super) const KEY: &str = "kmill";
 pub(super) enum Tensor<'a, T> {
     /// Points, row-major, of so many features.
     Points(&'a [T], usize),
+    /// Values of entries of sparse points.
+    Values(Vec<T>),
     Numbers(Cow<'a, [f64]>),
     /// Written row by row.
     Matrix(Cow<'a, Mat<f64>>),
@@ -62,7 +65,7 @@ impl<'a, T: Real> Tensor<'a, T> {
 
     fn dtype(&self) -> Dtype {
         match self {
-            Self::Points(..) => dtype::<T>(),
+            Self::Points(..) | Self::Values(_) => dtype::<T>(),
             Self::Numbers(_) | Self::Matrix(_) => Dtype::F64,
             Self::Counts(_) => Dtype::U64,
         }
@@ -71,6 +74,7 @@ impl<'a, T: Real> Tensor<'a, T> {
     fn shape(&self) -> Vec<usize> {
         match self {
             Self::Points(values, d) => vec![values.len() / (*d).max(1), *d],
+            Self::Values(values) => vec![values.len()],
             Self::Numbers(values) => vec![values.len()],
             Self::Matrix(matrix) => vec![matrix.nrows(), matrix.ncols()],
             Self::Counts(values) => vec![values.len()],
@@ -80,6 +84,7 @@ impl<'a, T: Real> Tensor<'a, T> {
     fn is_finite(&self) -> bool {
         match self {
             Self::Points(values, _) => values.iter().all(|v| v.to_f64().is_finite()),
+            Self::Values(values) => values.iter().all(|v| v.to_f64().is_finite()),
             Self::Numbers(values) => values.iter().all(|v| v.is_finite()),
             Self::Matrix(matrix) => matrix.is_all_finite(),
             Self::Counts(_) => true,
@@ -87,17 +92,40 @@ impl<'a, T: Real> Tensor<'a, T> {
     }
 
     fn write(&self, out: &mut impl Write) -> Written<()> {
-        let mut number = |v: f64| out.write_all(&v.to_le_bytes());
         match self {
-            Self::Points(values, _) if dtype::<T>() == Dtype::F32 => {
-                values.iter().try_for_each(|v| out.write_all(&(v.to_f64() as f32).to_le_bytes()))
+            Self::Points(values, _) => write_reals(values, out),
+            Self::Values(values) => write_reals(values, out),
+            Self::Numbers(values) => write_reals(values, out),
+            Self::Matrix(matrix) => {
+                matrix.row_iter().try_for_each(|row| row.iter().try_for_each(|v| out.write_all(&v.to_le_bytes())))
             }
-            Self::Points(values, _) => values.iter().try_for_each(|v| number(v.to_f64())),
-            Self::Numbers(values) => values.iter().try_for_each(|v| number(*v)),
-            Self::Matrix(matrix) => matrix.row_iter().try_for_each(|row| row.iter().try_for_each(|v| number(*v))),
             Self::Counts(values) => values.iter().try_for_each(|v| out.write_all(&v.to_le_bytes())),
         }
     }
+}
+
+/// Writes numbers in their own type.
+fn write_reals<V: kstore::Real>(values: &[V], out: &mut impl Write) -> Written<()> {
+    match V::NAME {
+        "f32" => values.iter().try_for_each(|v| out.write_all(&(v.to_f64() as f32).to_le_bytes())),
+        _ => values.iter().try_for_each(|v| out.write_all(&v.to_f64().to_le_bytes())),
+    }
+}
+
+/// The entries of sparse points, as a compressed sparse row matrix has them.
+fn entries_of<'a, T: Real>(points: &[T], shape: SparseShape) -> [(&'static str, Tensor<'a, T>); 3] {
+    let (mut starts, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+    for point in points.chunks_exact(shape.numbers()) {
+        let (places, of_places) = entries(point);
+        indices.extend(places.iter().map(|place| place.to_f64() as u64));
+        values.extend_from_slice(of_places);
+        starts.push(indices.len() as u64);
+    }
+    [
+        ("landmarks.indices", Tensor::Counts(indices.into())),
+        ("landmarks.indptr", Tensor::Counts(starts.into())),
+        ("landmarks.values", Tensor::Values(values)),
+    ]
 }
 
 /// A number of a tensor in messages.
@@ -173,10 +201,13 @@ impl<T: Real> Model<T> {
             ("scaler.scale", Tensor::numbers(&self.scale)),
         ];
         match &self.basis {
-            Basis::Landmarks { points, rows } => tensors.extend([
-                ("landmark_rows", Tensor::Counts(rows.into())),
-                ("landmarks", Tensor::Points(points, self.dims().1)),
-            ]),
+            Basis::Landmarks { points, rows } => {
+                tensors.push(("landmark_rows", Tensor::Counts(rows.into())));
+                match self.card.sparse() {
+                    Some(shape) => tensors.extend(entries_of(points, shape)),
+                    None => tensors.push(("landmarks", Tensor::Points(points, self.dims().1))),
+                }
+            }
             Basis::Features { probe } => tensors.push(("probe", Tensor::numbers(probe))),
         }
         tensors.extend(self.metric.as_ref().map(|metric| {

@@ -6,6 +6,7 @@ use crate::{Error, Head, Quadratic, Result, Task};
 use faer::Mat;
 use kapprox::metric::Metric;
 use kapprox::{Real, Spec};
+use kstore::sparse::{SparseRows, SparseShape};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 use serde_json::Value;
@@ -135,7 +136,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         let (form, points) = self.form(m)?;
         let features = metric.as_ref().map_or(d, |metric| metric.outputs());
         Ok(Model {
-            basis: self.basis(m, (points, features))?,
+            basis: self.basis(m, (points, features), card.sparse())?,
             form,
             coefficients: self.matrix("coefficients", m, t)?,
             intercept: self.numbers("intercept", &[t])?,
@@ -149,13 +150,50 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         })
     }
 
-    fn basis<T: Real>(&mut self, m: usize, (points, features): (usize, usize)) -> Result<Basis<T>> {
+    fn basis<T: Real>(
+        &mut self,
+        m: usize,
+        (points, features): (usize, usize),
+        sparse: Option<SparseShape>,
+    ) -> Result<Basis<T>> {
         if self.has("probe") {
             return Ok(Basis::Features { probe: self.numbers("probe", &[m])? });
         }
         let rows = self.counts("landmark_rows", points)?;
+        if let Some(shape) = sparse {
+            return Ok(Basis::Landmarks { points: self.sparse_points(points, shape)?, rows });
+        }
         self.find("landmarks", dtype::<T>(), &[points, features])?;
         Ok(Basis::Landmarks { points: self.reals("landmarks", dtype::<T>(), points * features)?, rows })
+    }
+
+    /// Sparse points in the layout of blocks.
+    fn sparse_points<T: Real>(&mut self, count: usize, shape: SparseShape) -> Result<Vec<T>> {
+        let [starts, indices, values] = ["landmarks.indptr", "landmarks.indices", "landmarks.values"];
+        let entries = self.shape(values).iter().product();
+        let number = |number: &u64| usize::try_from(*number).unwrap_or(usize::MAX);
+        let starts: Vec<usize> = self.counts(starts, count + 1)?.iter().map(number).collect();
+        let indices = self.counts(indices, entries)?;
+        self.find(values, dtype::<T>(), &[entries])?;
+        let values: Vec<f64> = self.reals(values, dtype::<T>(), entries)?;
+        let wrong = || self.damaged("the entries of its sparse landmarks are in disorder");
+        let ends = (starts.first(), starts.last()) == (Some(&0), Some(&entries));
+        let sound = |row: &[usize]| {
+            row[0] <= row[1] && row[1] <= entries && {
+                let places = &indices[row[0]..row[1]];
+                places.windows(2).all(|pair| pair[0] < pair[1])
+                    && places.last().is_none_or(|last| number(last) < shape.width)
+            }
+        };
+        if !ends || !starts.windows(2).all(sound) {
+            return Err(wrong());
+        }
+        // the width is a number of 32 bits
+        let places: Vec<u32> = indices.iter().map(|place| *place as u32).collect();
+        let rows = SparseRows { starts: &starts, places: &places, values: &values };
+        let mut points = vec![T::default(); count * shape.numbers()];
+        let fits = points.chunks_exact_mut(shape.numbers()).enumerate().all(|(i, point)| rows.pack(i, point));
+        if fits { Ok(points) } else { Err(wrong()) }
     }
 
     /// The form of the functions, and the number of points of a basis of landmarks.

@@ -27,7 +27,8 @@ use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef};
 use kapprox::metric::Metric;
 use kapprox::{FeatureMap, Kernel, Real};
-use kstore::{Scaler, Workers};
+use kstore::sparse::{SparseShape, with_room};
+use kstore::{Encoding, Scaler, Workers};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -124,6 +125,26 @@ impl<T: Real> Model<T> {
             quadratic: self.quadratic,
             components: self.components,
         }
+    }
+
+    /// The model with room for sparse rows of this shape too.
+    #[must_use]
+    pub(crate) fn with_room_for(mut self, shape: SparseShape) -> Self {
+        let Some((encoding, own)) = self.card.encoding.as_ref().zip(self.card.sparse()) else { return self };
+        if own.longest >= shape.longest {
+            return self;
+        }
+        let encoding = Encoding::clone(encoding).with_room_for(shape);
+        let numbers = encoding.features();
+        if let Basis::Landmarks { points, .. } = &mut self.basis {
+            *points = with_room(points, own.numbers(), numbers);
+        }
+        self.centre.resize(numbers, 0.0);
+        self.scale.resize(numbers, 1.0);
+        self.mean.resize(numbers, 0.0);
+        self.card.features = encoding.names();
+        self.card.encoding = Some(Arc::new(encoding));
+        self
     }
 
     /// True for a fit in f32 that predicts in f64: rows are rounded to f32 first, as those of the fit were, so that categories

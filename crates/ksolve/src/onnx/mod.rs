@@ -44,6 +44,9 @@ impl<T: Real> Model<T> {
             let solver = &self.card.solver;
             return Err(refused(&format!("a model of {solver} is no sum of kernel functions; use predict")));
         }
+        if self.card.sparse().is_some() {
+            return Err(refused("its rows are sparse; use predict"));
+        }
         if self.card.pairs {
             return Err(refused("it decides between pairs of classes; fit it without `pairs`"));
         }

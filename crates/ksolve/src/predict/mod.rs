@@ -360,6 +360,9 @@ impl Predictor {
             let why = "it is what a projection leaves of a row; fit features by a map on landmarks, or leave it out";
             return Err(Error::option("residual", "", why));
         }
+        if extras.preimages && card.sparse().is_some() {
+            return Err(Error::option("preimage", "", "sparse rows have none; leave it out"));
+        }
         let asked = [
             ("std", extras.std, "ridge with `std`", Task::Regression),
             ("novelty", extras.novelty, "kpca with `novelty`", Task::Components),

@@ -90,6 +90,9 @@ impl Predictor {
             let why = "only models of oneclass and mean, and of kpca with `novelty`, rank rows by how unusual they are; leave it out";
             return Err(Error::option("top", top, why));
         }
+        if self.card().sparse().is_some() {
+            return Err(Error::option("top", top, "sparse rows have no columns to be strange; leave it out"));
+        }
         let longest = self.card().features.iter().map(|name| name.len() + WORDS).max().unwrap_or(0);
         let reasons = Part::Reasons(reasons::REASONS * longest);
         let text = sink::holds(path, &OutputColumn::new("reasons", OutputKind::Text)).unwrap_or(false);

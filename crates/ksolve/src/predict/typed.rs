@@ -1,11 +1,13 @@
 //! A model of one precision at work on slices of rows.
 
+use super::{Inner, Predictor};
 use crate::model::PredictScratch;
 use crate::{Classes, Error, Model, Result};
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::budget::Term;
-use kstore::{Scaler, Workers};
+use kstore::{Kind, Scaler, Table, Workers};
+use std::sync::Arc;
 
 /// Rows that are scaled and scored at once.
 pub(super) const TILE: usize = 1024;
@@ -176,5 +178,25 @@ impl<T: Real> Typed<T> {
             }
         }
         Ok(())
+    }
+}
+
+impl Predictor {
+    /// The predictor with room for the rows of a table, where these are sparse and one has more entries than any row of the fit.
+    ///
+    /// # Errors
+    /// Those of [`Predictor::new`].
+    pub fn fitting(self, table: &Table) -> Result<Self> {
+        let Some((encoding, own)) = self.card().encoding.as_ref().zip(self.card().sparse()) else { return Ok(self) };
+        let column = table.schema().columns.iter().find(|column| column.name == encoding.columns()[0].name);
+        let Some(Kind::Sparse(shape)) = column.map(|column| &column.kind) else { return Ok(self) };
+        if shape.longest <= own.longest {
+            return Ok(self);
+        }
+        let inner = match &self.0 {
+            Inner::F32(typed) => Inner::F32(Arc::new(Typed::new(typed.model.clone().with_room_for(*shape))?)),
+            Inner::F64(typed) => Inner::F64(Arc::new(Typed::new(typed.model.clone().with_room_for(*shape))?)),
+        };
+        Ok(Self(inner, self.1))
     }
 }

@@ -159,7 +159,9 @@ fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, s
     }
     let constant = |moments: &kstore::statistics::Moments| moments.is_constant();
     let names = selected.feature_names().into_iter().zip(&statistics.features);
-    let dull: Vec<String> = names.filter(|(_, f)| constant(f)).map(|(name, _)| name).collect();
+    // a column that all rows have empty is no fault of sparse ones
+    let dull = names.filter(|(_, f)| constant(f) && selected.sparse().is_none());
+    let dull: Vec<String> = dull.map(|(name, _)| name).collect();
     let shown = |names: &[String]| names[..names.len().min(8)].join(", ") + if names.len() > 8 { ", …" } else { "" };
     match &dull[..] {
         [] => {}

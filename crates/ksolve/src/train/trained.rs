@@ -132,6 +132,7 @@ impl<T: Real> Parts<'_, T> {
     fn ranges(&self) -> Vec<[f64; 2]> {
         let Self { options, prepared: Prepared { survey, mapped, .. }, fitted, .. } = self;
         let clips = options.clip && fitted.task.unwrap_or(options.task).has_target() && mapped.kernel.settles();
+        let clips = clips && self.selected.sparse().is_none();
         // effects of new rows may be larger than those of rows whose own targets are not in theirs, and a circle has no ends
         let endless = |column: &CodedColumn| {
             let (all, behind) = (matches!(column.code, Code::Effects(_)), matches!(column.code, Code::Time(_)));
@@ -161,7 +162,7 @@ impl<T: Real> Parts<'_, T> {
         };
         FitReport {
             rows: survey.rows(),
-            features: selected.shape().features,
+            features: selected.sparse().map_or(selected.shape().features, |shape| shape.width),
             columns: selected.encoding().map_or(Vec::new(), |encoding| {
                 let told = encoding.columns().iter().filter(|column| column.missing || column.code != Code::Number);
                 told.map(|column| (column.name.clone(), column.to_string())).collect()
@@ -191,7 +192,13 @@ impl<T: Real> Parts<'_, T> {
             planned_bytes: *planned_bytes,
             instruction_set: kapprox::instruction_set(),
             precision: T::NAME,
-            scaling: names.iter().cloned().zip(scales).map(|(name, (centre, scale))| (name, *centre, *scale)).collect(),
+            scaling: names
+                .iter()
+                .filter(|_| selected.sparse().is_none())
+                .cloned()
+                .zip(scales)
+                .map(|(name, (centre, scale))| (name, *centre, *scale))
+                .collect(),
             metric,
             importance: by_size(names, fitted.slopes.as_deref().unwrap_or(&[])),
             certificates: self.certificates.iter().map(|(rank, c)| (*rank, c.trace_error)).collect(),

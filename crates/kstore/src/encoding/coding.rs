@@ -47,6 +47,8 @@ impl From<Categories> for Vec<String> {
 pub(crate) struct Wanted {
     /// Columns of text are, too.
     pub(super) text: bool,
+    /// Sparse rows are features.
+    pub(super) sparse: bool,
     /// Columns of times become features, and columns of text are looked at for times.
     pub(super) times: bool,
     pub(super) text_times: bool,
@@ -66,6 +68,7 @@ impl Wanted {
             Kind::Text if self.text => Role::Category,
             Kind::Text if self.text_times => Role::Time,
             Kind::Time(_) if self.times => Role::Time,
+            Kind::Sparse(_) if self.sparse => Role::Sparse,
             _ => Role::Number,
         }
     }
@@ -79,6 +82,7 @@ pub(crate) enum Role {
     Odd,
     Category,
     Time,
+    Sparse,
     /// Text: times where all of it reads as such, else categories.
     Either,
 }

@@ -3,7 +3,7 @@
 use super::{Code, CodedColumn, Effects, Encoding, TimeCode, TimeReader};
 use crate::convert::{Affine, TILE, scaled};
 use crate::schema::Kind;
-use crate::source::{Positions, View};
+use crate::source::{Positions, Values, View};
 use crate::{Digest, Label, Real};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ enum Lookup {
     Time(TimeReader, TimeCode),
     /// Places of values among the effects, by the digests of their texts.
     Effects(HashMap<u64, u32>, Effects),
+    Sparse,
 }
 
 /// The codes of values. A value counts as what it looks like too: one file may store 7, another the text `7`.
@@ -113,6 +114,7 @@ impl Coded {
             Code::Effects(effects) => {
                 Lookup::Effects(effects.values.iter().copied().zip(0..).collect(), effects.clone())
             }
+            Code::Sparse(_) => Lookup::Sparse,
         };
         let lookups = encoding.columns().iter().zip(kinds).map(lookup).collect();
         let mut starts = Vec::with_capacity(encoding.columns().len());
@@ -201,6 +203,14 @@ impl<T: Real> Expansion<T> {
                 }
                 continue;
             }
+            if let (Lookup::Sparse, Values::Sparse(rows)) = (lookup, &view.values) {
+                for (i, row) in out.enumerate() {
+                    if !rows.pack(at.get(i), row) {
+                        row[*start] = T::from_f64(f64::NAN);
+                    }
+                }
+                continue;
+            }
             let mut none = 0;
             for (i, row) in out.enumerate() {
                 let at = at.get(i);
@@ -224,7 +234,7 @@ impl<T: Real> Expansion<T> {
                         none += u64::from(place.is_none());
                         continue;
                     }
-                    Lookup::Number | Lookup::Time(..) => None,
+                    Lookup::Number | Lookup::Time(..) | Lookup::Sparse => None,
                 };
                 match found {
                     Some(feature) => flag(row, feature),

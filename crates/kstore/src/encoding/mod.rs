@@ -32,6 +32,7 @@ pub use time::{Cycle, TimeCode, Times};
 
 pub use crate::dates::TimeForm;
 
+use crate::sparse::{MOST_COLUMNS, SparseShape};
 use crate::{Label, shown};
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +57,8 @@ pub enum Code {
     Time(TimeCode),
     /// What each of many values adds to the target: a feature for each output.
     Effects(Effects),
+    /// Sparse rows: room for the places of the longest row, and for its values.
+    Sparse(SparseShape),
 }
 
 impl Code {
@@ -67,6 +70,7 @@ impl Code {
             Self::Buckets(buckets) => *buckets as usize,
             Self::Time(time) => time.features(),
             Self::Effects(effects) => effects.outputs.len(),
+            Self::Sparse(shape) => shape.numbers(),
         }
     }
 }
@@ -79,6 +83,7 @@ impl std::fmt::Display for Code {
             Self::Buckets(buckets) => write!(f, "{buckets} buckets"),
             Self::Time(time) => time.fmt(f),
             Self::Effects(effects) => write!(f, "effects of {} values", shown::count(effects.values.len() as u64)),
+            Self::Sparse(shape) => write!(f, "{} columns, sparse", shown::count(shape.width as u64)),
         }
     }
 }
@@ -121,6 +126,12 @@ impl CodedColumn {
             Code::Buckets(buckets) => Box::new((0..*buckets).map(move |bucket| format!("{name}=#{bucket}"))),
             Code::Time(time) => Box::new(time.names(name)),
             Code::Effects(effects) => Box::new(effects.outputs.iter().map(move |of| format!("{name}.effect{of}"))),
+            Code::Sparse(shape) => {
+                let entries = move |what: &'static str| {
+                    (0..shape.numbers() / 2).map(move |entry| format!("{name}.{what}{entry}"))
+                };
+                Box::new(entries("place").chain(entries("value")))
+            }
         };
         own.chain(self.missing.then(|| format!("{name}=(missing)")))
     }
@@ -182,10 +193,10 @@ impl Encoding {
 
     /// For each feature, true where it is 0 or 1 by its nature: of a value, a bucket, or a missing value.
     pub fn flags(&self) -> Vec<bool> {
-        self.all_but(|code| matches!(code, Code::Number | Code::Time(_) | Code::Effects(_)))
+        self.all_but(|code| matches!(code, Code::Number | Code::Time(_) | Code::Effects(_) | Code::Sparse(_)))
     }
 
-    /// For each feature, true where no scaling changes it: it is 0 or 1, or an effect.
+    /// For each feature, true where no scaling changes it: it is 0 or 1, or an effect, or a part of a sparse row.
     pub(crate) fn fixed(&self) -> Vec<bool> {
         self.all_but(|code| matches!(code, Code::Number | Code::Time(_)))
     }
@@ -210,6 +221,23 @@ impl Encoding {
         self
     }
 
+    /// The shape of the rows, where these are sparse.
+    pub fn sparse(&self) -> Option<SparseShape> {
+        match &self.columns[..] {
+            [CodedColumn { code: Code::Sparse(shape), .. }] => Some(*shape),
+            _ => None,
+        }
+    }
+
+    /// The encoding with room for rows of this shape too, where rows are sparse.
+    #[must_use]
+    pub fn with_room_for(mut self, other: SparseShape) -> Self {
+        if let [CodedColumn { code: Code::Sparse(shape), .. }] = &mut self.columns[..] {
+            *shape = shape.both(other);
+        }
+        self
+    }
+
     /// True where every column is a number without a feature for missing values.
     pub(crate) fn is_plain(&self) -> bool {
         self.columns.iter().all(|column| column.code == Code::Number && !column.missing)
@@ -223,7 +251,7 @@ impl Encoding {
         };
         let of = |column: &CodedColumn| match &column.code {
             Code::Values(values) => values.iter().map(value).sum(),
-            Code::Number | Code::Buckets(_) | Code::Time(_) => 0,
+            Code::Number | Code::Buckets(_) | Code::Time(_) | Code::Sparse(_) => 0,
             Code::Effects(effects) => effects.bytes(),
         };
         self.columns.iter().map(of).sum::<usize>() + self.features() * LOOKED_UP
@@ -238,6 +266,9 @@ impl Encoding {
                 Code::Values(values) => values.windows(2).all(|pair| pair[0] < pair[1]),
                 Code::Buckets(buckets) => (1..=BUCKET_LIMIT).contains(buckets),
                 Code::Effects(effects) => effects.is_sound(),
+                Code::Sparse(shape) => {
+                    shape.width <= MOST_COLUMNS && shape.longest <= shape.width && self.columns.len() == 1
+                }
             };
             if !fine {
                 return Some(format!("the values of column {:?} are in disorder", column.name));

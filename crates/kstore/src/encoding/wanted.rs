@@ -1,10 +1,11 @@
 //! The selection before and after the values of its categories are known.
 
 use super::coding::{Asked, Categories, Coding, Role, Wanted};
-use super::{BUCKET_LIMIT, CATEGORY_LIMIT, Encoding, TimeForm, TimeReader, Times};
+use super::{BUCKET_LIMIT, CATEGORY_LIMIT, Code, CodedColumn, Encoding, TimeForm, TimeReader, Times};
 use crate::missing::Missing;
 use crate::schema::Kind;
 use crate::select::{Selected, Selection};
+use crate::sparse::SparseShape;
 use crate::statistics::LABEL_LIMIT;
 use crate::table::Table;
 use crate::{Error, Result, Scaler};
@@ -28,21 +29,42 @@ impl Table {
             _ => Vec::new(),
         };
         for column in &columns {
-            if matches!(self.schema().columns[*column].kind, Kind::Binary | Kind::Other(_)) {
+            if matches!(self.schema().columns[*column].kind, Kind::Binary | Kind::Sparse(_) | Kind::Other(_)) {
                 return Err(self.wrong_type(*column, "categories are whole numbers, truth values or text"));
             }
         }
         let text = matches!(selection.categories, Categories::Few | Categories::All);
         let times = selection.times != Times::None;
         let text_times = times && selection.categories != Categories::None;
-        Ok(Wanted { text, times, text_times, named: columns.iter().copied().collect(), columns })
+        Ok(Wanted {
+            text,
+            sparse: selection.sparse,
+            times,
+            text_times,
+            named: columns.iter().copied().collect(),
+            columns,
+        })
     }
 
     /// What is known of the values of `features`.
-    pub(crate) fn coding(&self, selection: &Selection, wanted: &Wanted, features: &[usize]) -> Coding {
+    ///
+    /// # Errors
+    /// [`Error::WrongType`] for sparse rows with other columns beside them.
+    pub(crate) fn coding(&self, selection: &Selection, wanted: &Wanted, features: &[usize]) -> Result<Coding> {
         let roles: Vec<Role> = features.iter().map(|column| wanted.role(self, *column)).collect();
         if features.is_empty() {
-            return Coding::Plain(None);
+            return Ok(Coding::Plain(None));
+        }
+        let mut sparse = features.iter().filter_map(|column| Some((*column, self.schema().sparse(*column)?)));
+        if let Some((column, shape)) = sparse.next() {
+            if let Some(other) = features.iter().find(|other| **other != column) {
+                let other = &self.schema().columns[*other].name;
+                let expected = format!("such a column is the only feature; leave out {other:?} (`features`)");
+                return Err(self.wrong_type(column, &expected));
+            }
+            let name = self.schema().columns[column].name.clone();
+            let column = CodedColumn { name, code: Code::Sparse(shape), missing: false };
+            return Ok(Coding::known(Encoding::new(vec![column]), self, features));
         }
         let all = !matches!(selection.categories, Categories::Few);
         let name = |column: &usize| &self.schema().columns[*column].name;
@@ -60,7 +82,7 @@ impl Table {
         let numbers = roles.iter().all(|role| *role == Role::Number) && selection.missing != Missing::Indicator;
         let Selection { hash, times, categories: wanted, .. } = selection.clone();
         let asked = Arc::new(Asked { roles, named, times, hash, limit, wanted });
-        if numbers { Coding::Plain(Some(asked)) } else { Coding::Asked(asked) }
+        Ok(if numbers { Coding::Plain(Some(asked)) } else { Coding::Asked(asked) })
     }
 
     /// The columns of an encoding, which may hold what they like as long as it can be looked up.
@@ -73,6 +95,19 @@ impl Table {
                 super::Code::Number => {
                     self.expect_numbers(column, "the model knows it as a number; write numbers into it")?;
                 }
+                super::Code::Sparse(room) => match self.schema().sparse(column) {
+                    Some(shape) if shape.longest <= room.longest => {}
+                    Some(shape) => {
+                        let (has, room) = (shape.longest, room.longest);
+                        let expected =
+                            format!("one has {has} entries, those of the fit have at most {room}; leave it out");
+                        return Err(self.wrong_type(column, &expected));
+                    }
+                    None => {
+                        let expected = "the model knows it as sparse rows; open the table with `sparse`";
+                        return Err(self.wrong_type(column, expected));
+                    }
+                },
                 super::Code::Time(code) if TimeReader::new(code.form, kind).is_none() => {
                     let expected = match code.form {
                         TimeForm::HourMinute => "the model knows it as hours x 100 + minutes, like 517 for 5:17",
@@ -80,7 +115,7 @@ impl Table {
                     };
                     return Err(self.wrong_type(column, expected));
                 }
-                _ if matches!(kind, Kind::Binary | Kind::Other(_)) => {
+                _ if matches!(kind, Kind::Binary | Kind::Sparse(_) | Kind::Other(_)) => {
                     return Err(self.wrong_type(column, "categories are whole numbers, truth values or text"));
                 }
                 _ => {}
@@ -111,6 +146,11 @@ impl Selected {
             Coding::Known(coded, _) => Some(&coded.encoding),
             _ => None,
         }
+    }
+
+    /// The shape of its rows, where these are sparse.
+    pub fn sparse(&self) -> Option<SparseShape> {
+        self.encoding()?.sparse()
     }
 
     /// How missing values are treated.

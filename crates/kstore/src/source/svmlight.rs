@@ -2,7 +2,8 @@
 //!
 //! Rows become dense: columns `x0` … `x{d-1}` of float64, zero where a row does not name them, and `y`, the label. d is
 //! the largest index in the file, or [`TextOptions::width`], which files that belong together need: a test set may lack
-//! the last features of its training set. Indices start at 1, at 0 with [`TextOptions::zero_based`]; they ascend, so
+//! the last features of its training set. With [`TextOptions::sparse`], and where d is more than 100,000, they stay as they are: one
+//! column `x` of [sparse rows](crate::sparse), beside `y`. Indices start at 1, at 0 with [`TextOptions::zero_based`]; they ascend, so
 //! that none comes twice. `qid:n`, which groups rows for ranking, is passed over. Empty lines and lines of comment are
 //! no rows.
 //!
@@ -10,10 +11,12 @@
 //! vector machines", ACM Transactions on Intelligent Systems and Technology 2:3 (2011), 27.
 
 use super::text::{
-    CHUNK_ROWS, COLUMN_LIMIT, LineScanner, TextChunk, TextFormat, TextOptions, TextTable, Wrong, number, shown, slots,
+    CHUNK_BYTES, CHUNK_ROWS, COLUMN_LIMIT, LineScanner, TextChunk, TextFormat, TextOptions, TextTable, Wrong, number,
+    shown, slots,
 };
 use super::{Element, Format, Strided, TableFile, Values, View};
 use crate::schema::{Column, Kind};
+use crate::sparse::{MOST_COLUMNS, SparseRows, SparseShape};
 use crate::{Error, Result};
 use memchr::memchr;
 use std::path::Path;
@@ -29,23 +32,32 @@ pub(super) const FORMAT: Format = Format::new(&["svm", "svmlight", "libsvm"], op
 fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     let zero_based = options.zero_based;
     let mut table = TextTable::new(path, file, Svmlight { zero_based })?;
-    let most = options.width.unwrap_or(COLUMN_LIMIT);
-    if most > COLUMN_LIMIT {
-        let expected = format!("at most {COLUMN_LIMIT}, because rows become dense");
+    let most = options.width.unwrap_or(MOST_COLUMNS);
+    if most > MOST_COLUMNS {
+        let expected = format!("at most {MOST_COLUMNS}");
         return Err(Error::Syntax { what: "`width`", text: most.to_string(), expected });
     }
-    let mut widest = 0;
+    let mut shape = SparseShape::default();
     table.index(0, |_, line| {
+        let mut entries = 0;
         let label = parse(line, zero_based, |place, _| {
             let within = usize::try_from(place).ok().filter(|place| *place < most);
-            widest = widest.max(1 + within.ok_or_else(|| too_wide(most, place))?);
+            let width = 1 + within.ok_or_else(|| too_wide(most, place))?;
+            entries += 1;
+            shape = shape.both(SparseShape { width, longest: entries });
             Ok(())
         });
         // a file of another kind is told by its labels here, not after an hour
         label.and_then(float)?;
         Ok(true)
     })?;
-    let features = (0..options.width.unwrap_or(widest)).map(|i| format!("x{i}"));
+    shape.width = options.width.unwrap_or(shape.width);
+    if options.sparse || shape.width > COLUMN_LIMIT {
+        let columns = [("x".to_string(), Kind::Sparse(shape)), (super::TARGET.to_string(), Kind::Float { bits: 64 })];
+        let format = SparseLines { zero_based, width: shape.width };
+        return Ok(Arc::new(table.read_as(format).with_columns(columns.into_iter())));
+    }
+    let features = (0..shape.width).map(|i| format!("x{i}"));
     let names = features.chain([super::TARGET.to_string()]);
     Ok(Arc::new(table.with_columns(names.map(|name| (name, Kind::Float { bits: 64 })))))
 }
@@ -94,7 +106,7 @@ fn float(text: &[u8]) -> Result<f64, Wrong> {
 
 fn too_wide(most: usize, place: u64) -> Wrong {
     let found = format!("feature {} of the row", place.saturating_add(1));
-    let remedy = "raise `width`, leave it out, or leave out the features that are rarely set: rows become dense";
+    let remedy = "raise `width`, or leave it out";
     Wrong::new(format!("at most {most} features"), found, remedy)
 }
 
@@ -173,6 +185,82 @@ impl TextChunk for Dense {
         let (offset, stride) = (slot * VALUE_BYTES, self.width * VALUE_BYTES);
         let strided = Strided { bytes: &self.rows, element: Element::F64, offset, stride };
         Some(View { values: Values::Strided(strided), nulls: None })
+    }
+}
+
+/// The format for rows that stay sparse, of so many columns.
+#[derive(Debug)]
+struct SparseLines {
+    zero_based: bool,
+    width: usize,
+}
+
+/// Fewest bytes of an entry in a line.
+const ENTRY_BYTES: usize = b"1:1 ".len();
+
+impl TextFormat for SparseLines {
+    const NAME: &'static str = Svmlight::NAME;
+    const UNENDED: &'static str = Svmlight::UNENDED;
+    type Scanner = LineScanner;
+    type Chunk<'a> = Sparse;
+
+    fn scanner(&self) -> LineScanner {
+        LineScanner::new(Some(b'#'))
+    }
+
+    fn chunk(&self, _columns: &[Column], wanted: &[usize]) -> Sparse {
+        let Self { zero_based, width } = *self;
+        // the first column has the rows, the second the labels
+        let rows = wanted.iter().map(|column| *column == 0).collect();
+        Sparse { zero_based, width, rows, starts: vec![0], places: Vec::new(), values: Vec::new(), labels: Vec::new() }
+    }
+
+    fn chunk_bytes(&self, _columns: &[&Column], longest: usize) -> usize {
+        let entries = (CHUNK_BYTES + longest) / ENTRY_BYTES;
+        // a vector that grows may have twice the room, and once more while it moves
+        3 * (entries * (size_of::<u32>() + VALUE_BYTES) + CHUNK_ROWS * (size_of::<usize>() + VALUE_BYTES))
+    }
+}
+
+/// The entries of rows, and their labels.
+struct Sparse {
+    zero_based: bool,
+    width: usize,
+    /// For each wanted column, true where it is that of the rows.
+    rows: Vec<bool>,
+    starts: Vec<usize>,
+    places: Vec<u32>,
+    values: Vec<f64>,
+    labels: Vec<f64>,
+}
+
+impl TextChunk for Sparse {
+    fn begin(&mut self, rows: usize) -> usize {
+        self.starts.truncate(1);
+        self.places.clear();
+        self.values.clear();
+        self.labels.clear();
+        rows
+    }
+
+    fn push(&mut self, _row: u64, line: &[u8]) -> Result<(), Wrong> {
+        let Self { places, values, width, .. } = self;
+        let label = parse(line, self.zero_based, |place, value| {
+            let within = u32::try_from(place).ok().filter(|place| (*place as usize) < *width);
+            // opening has seen the largest
+            places.push(within.ok_or_else(|| too_wide(*width, place))?);
+            values.push(float(value)?);
+            Ok(())
+        })?;
+        self.starts.push(places.len());
+        self.labels.push(float(label)?);
+        Ok(())
+    }
+
+    fn view(&self, slot: usize) -> Option<View<'_>> {
+        let rows = SparseRows { starts: &self.starts, places: &self.places, values: &self.values };
+        let values = if *self.rows.get(slot)? { Values::Sparse(rows) } else { Values::F64(&self.labels) };
+        Some(View { values, nulls: None })
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::arrow::array::{BinaryViewArray, BooleanArray, Float16Array, StringViewArray};
 use crate::arrow::buffer::NullBuffer;
 use crate::arrow::datatypes::{ArrowPrimitiveType, Float16Type};
+use crate::sparse::SparseRows;
 
 /// The 16-bit float, which the standard library does not have yet.
 type F16 = <Float16Type as ArrowPrimitiveType>::Native;
@@ -97,6 +98,7 @@ pub enum Values<'a> {
     Text(&'a StringViewArray),
     Binary(&'a BinaryViewArray),
     Strided(Strided<'a>),
+    Sparse(SparseRows<'a>),
 }
 
 /// A column of a chunk.
@@ -114,7 +116,7 @@ impl<'a> View<'a> {
         self.nulls.is_some_and(|nulls| nulls.is_null(row))
     }
 
-    /// Reads the rows `at` as numbers: null becomes NaN, true 1, text and bytes NaN.
+    /// Reads the rows `at` as numbers: null becomes NaN, true 1, text and bytes NaN, a sparse row its value furthest from 0.
     #[inline]
     pub fn load(&self, at: Positions<'_>, out: &mut [f64]) {
         match self.values {
@@ -132,6 +134,7 @@ impl<'a> View<'a> {
             Values::Bool(v) => pick(at, out, |row| f64::from(u8::from(v.value(row)))),
             Values::Text(_) | Values::Binary(_) => out.fill(f64::NAN),
             Values::Strided(v) => v.load(at, out),
+            Values::Sparse(v) => pick(at, out, |row| v.largest(row)),
         }
         if let Some(nulls) = self.nulls {
             for (i, out) in out.iter_mut().enumerate() {

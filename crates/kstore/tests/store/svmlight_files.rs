@@ -1,7 +1,7 @@
 //! svmlight: dense rows, indices, and what is wrong with a line.
 
 use crate::make::*;
-use kstore::{Label, Reading, RowBuf, RowSource, Selection, Table, TextOptions};
+use kstore::{Condition, Label, Reading, RowBuf, RowSource, Selection, Table, TextOptions};
 use std::path::{Path, PathBuf};
 
 fn text(folder: &Path, content: impl AsRef<[u8]>) -> PathBuf {
@@ -33,6 +33,67 @@ fn rows_become_dense() {
     assert_eq!(rows.classes, [1, -1, 1, 0].map(Label::Int));
     let (columns, rows) = whole(&path, &TextOptions::default().zero_based().width(5), &target).unwrap();
     assert_eq!((columns.len(), &rows.x[..5]), (5, &[0.0, 0.5, 0.0, 2.0, 0.0][..]));
+}
+
+/// The entries of rows of a block, as a loop of its own finds them.
+fn entries(x: &[f64], numbers: usize) -> Vec<Vec<(f64, f64)>> {
+    let half = numbers / 2;
+    let of = |row: &[f64]| (0..half).filter(|i| row[*i] >= 0.0).map(|i| (row[i], row[half + i])).collect();
+    x.chunks(numbers).map(of).collect()
+}
+
+#[test]
+fn rows_stay_sparse_where_that_is_asked_for_and_where_they_are_wide() {
+    let folder = folder();
+    let content = format!("{USUAL}\n5 2:0 3:4\n");
+    let path = text(folder.path(), &content);
+    let target = Selection { targets: names(&["y"]), sparse: true, ..Selection::default() };
+    let sparse = TextOptions::default().sparse();
+    let table = Table::open_with(&[&path], &sparse).unwrap();
+    assert_eq!(table.schema().columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>(), ["x", "y"]);
+    let shape = table.select(&target).unwrap().sparse().unwrap();
+    assert_eq!((shape.width, shape.longest), (3, 3));
+    let (_, rows) = whole(&path, &sparse, &target).unwrap();
+    assert_eq!(rows.y, [1.0, -1.0, 1.0, 0.0, 5.0]);
+    let found = entries(&rows.x, 6);
+    assert_eq!(found[..2], [vec![(0.0, 0.5), (2.0, 2.0)], vec![(1.0, 1e-3)]]);
+    // a zero that is written is none of the entries
+    assert_eq!(found[2..], [vec![], vec![(0.0, 1.0), (1.0, 2.0), (2.0, 3.0)], vec![(2.0, 4.0)]]);
+    // a few rows, by a condition
+    let some = Selection { filter: Some(Condition::parse("y > 0").unwrap()), ..target.clone() };
+    let (_, rows) = whole(&path, &sparse, &some).unwrap();
+    assert_eq!(entries(&rows.x, 6), [found[0].clone(), found[2].clone(), found[4].clone()]);
+    // files that belong together have room for the longest of all
+    let other = folder.path().join("u.svm");
+    std::fs::write(&other, "1 4000000000:7\n").unwrap();
+    let both = Table::open_with(&[&path, &other], &sparse).unwrap().select(&target).unwrap();
+    assert_eq!(both.sparse().map(|shape| (shape.width, shape.longest)), Some((4_000_000_000, 3)));
+    let wide = Table::open(&[&other]).unwrap().select(&target).unwrap();
+    assert_eq!(wide.sparse().map(|shape| (shape.width, shape.longest)), Some((4_000_000_000, 1)));
+    let error = wide.rows::<f32>(Reading::default()).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("use `precision` f64"), "{error}");
+    let (_, rows) = whole(&other, &TextOptions::default(), &target).unwrap();
+    assert_eq!(entries(&rows.x, 2), [vec![(3_999_999_999.0, 7.0)]]);
+}
+
+#[test]
+fn sparse_rows_that_cannot_be_used_are_refused_with_what_to_do() {
+    let folder = folder();
+    let sparse = TextOptions::default().sparse();
+    let target = Selection { targets: names(&["y"]), sparse: true, ..Selection::default() };
+    for (bad, selection, part) in [
+        ("2 2:nan", target.clone(), "row 4 (counted from 0), line 8, column \"x\" is NaN"),
+        ("2 2:-inf", target.clone(), "row 4 (counted from 0), line 8, column \"x\" is infinite"),
+        ("2 2:one", target.clone(), "line 8: expected a number, found \"one\""),
+        ("2 1:1 1:2", target.clone(), "line 8: expected ascending indices, found 1 after 1"),
+        ("2 1:1", Selection { sparse: false, ..target.clone() }, "holds sparse rows, but only the verbs fit, plan"),
+        ("2 1:1", Selection { targets: Vec::new(), ..target.clone() }, "leave out \"y\" (`features`)"),
+        ("2 1:1", Selection { targets: names(&["x"]), ..target.clone() }, "\"x\""),
+    ] {
+        let path = text(folder.path(), format!("{USUAL}\n\n{bad}\n"));
+        let error = whole(&path, &sparse, &selection).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}\nexpected: {part}");
+    }
 }
 
 #[test]
@@ -74,7 +135,7 @@ fn what_does_not_fit_is_told_with_its_line_and_a_remedy() {
             TextOptions::default().width(3),
             "expected at most 3 features, found feature 4 of the row; raise `width`",
         ),
-        ("1 4000000000:1", TextOptions::default(), "expected at most 100000 features, found feature 4000000000"),
+        ("1 5000000000:1", TextOptions::default(), "expected at most 4294967295 features, found feature 5000000000"),
         ("1 18446744073709551615:1", TextOptions::default(), "found feature 18446744073709551615"),
         ("1 2:nan", TextOptions::default(), "row 4 (counted from 0), line 8, column \"x1\" is NaN"),
     ] {

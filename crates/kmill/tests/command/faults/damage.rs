@@ -77,7 +77,7 @@ fn text_that_is_damaged_is_told_with_its_line() {
     std::fs::write(at.join("head.csv"), "x0,y\n").unwrap();
     std::fs::write(at.join("zero.svm"), "1 0:5\n").unwrap();
     std::fs::write(at.join("order.svm"), "1 1:5\n\n1 2:5 2:6\n").unwrap();
-    std::fs::write(at.join("wide.svm"), "1 4000000000:5\n").unwrap();
+    std::fs::write(at.join("wide.svm"), "1 5000000000:5\n").unwrap();
     for (data, part) in [
         ("short.csv", "short.csv: row 10 (counted from 0), line 12: expected 3 fields, found 2 fields"),
         ("quote.csv", "line 12: expected a closing quote, found the end of the file"),
@@ -87,7 +87,7 @@ fn text_that_is_damaged_is_told_with_its_line() {
         ("head.csv", "it has no rows"),
         ("zero.svm", "say --zero-based"),
         ("order.svm", "order.svm: row 1 (counted from 0), line 3: expected ascending indices, found 2 after 2"),
-        ("wide.svm", "expected at most 100000 features"),
+        ("wide.svm", "expected at most 4294967295 features"),
     ] {
         fails(at, &fit(data, ""), 1, part);
     }

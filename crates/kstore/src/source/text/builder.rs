@@ -68,7 +68,9 @@ impl Builder {
             Kind::Int { signed: false, .. } => Self::Large(UInt64Builder::new()),
             Kind::Bool => Self::Bool(BooleanBuilder::new()),
             // kinds that no text is read as
-            Kind::Text | Kind::Binary | Kind::Time(_) | Kind::Other(_) => Self::Text(StringBuilder::new()),
+            Kind::Text | Kind::Binary | Kind::Time(_) | Kind::Sparse(_) | Kind::Other(_) => {
+                Self::Text(StringBuilder::new())
+            }
         }
     }
 

@@ -17,6 +17,8 @@ pub(crate) use builder::{Builder, Builders, Guess};
 pub(crate) use lines::LineScanner;
 pub(crate) use records::{BLOCK_BYTES, Record, Records, RowStart, Scanner};
 pub(crate) use row_starts::RowStarts;
+#[cfg(feature = "svmlight")]
+pub(crate) use table::CHUNK_BYTES;
 pub(crate) use table::{CHUNK_ROWS, Refused, TextChunk, TextFormat, TextTable, Wrong};
 
 /// Most columns of a text table. A line with more is damage, or data so sparse that dense rows are the wrong tool.
@@ -62,6 +64,7 @@ pub struct TextOptions {
     pub(crate) infer_rows: u64,
     pub(crate) zero_based: bool,
     pub(crate) width: Option<usize>,
+    pub(crate) sparse: bool,
 }
 
 impl Default for TextOptions {
@@ -73,6 +76,7 @@ impl Default for TextOptions {
             infer_rows: Self::INFER_ROWS,
             zero_based: false,
             width: None,
+            sparse: false,
         }
     }
 }
@@ -87,6 +91,7 @@ impl std::fmt::Display for TextOptions {
             (self.infer_rows != Self::INFER_ROWS).then(|| format!("types from {} rows", self.infer_rows)),
             self.zero_based.then(|| "indices from 0".to_string()),
             self.width.map(|width| format!("width {width}")),
+            self.sparse.then(|| "sparse rows".to_string()),
         ];
         let words: Vec<String> = words.into_iter().flatten().collect();
         f.write_str(&if words.is_empty() { "by default".to_string() } else { words.join(", ") })
@@ -126,5 +131,11 @@ impl TextOptions {
     /// svmlight: sets the number of features. By default the largest index in the file.
     pub fn width(self, features: usize) -> Self {
         Self { width: Some(features), ..self }
+    }
+
+    /// svmlight: keeps the rows as they are, [sparse](crate::sparse), in one column `x`. By default those of more than 100,000 features
+    /// alone.
+    pub fn sparse(self) -> Self {
+        Self { sparse: true, ..self }
     }
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 /// Most rows of a chunk.
 pub(crate) const CHUNK_ROWS: usize = 4096;
 /// Bytes of text after which a chunk ends, so that long rows make short chunks.
-pub(super) const CHUNK_BYTES: usize = 1 << 20;
+pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 
 /// What one format of text knows about its rows.
 pub(crate) trait TextFormat: Debug + Send + Sync {
@@ -120,6 +120,13 @@ impl<F: TextFormat> TextTable<F> {
                 Err(Refused::File(detail)) => return Err(self.malformed(detail)),
             }
         }
+    }
+
+    /// The table whose rows were found, read as another format.
+    #[cfg(feature = "svmlight")]
+    pub(crate) fn read_as<G>(self, format: G) -> TextTable<G> {
+        let Self { path, file, schema, starts, .. } = self;
+        TextTable { path, file, format, schema, starts }
     }
 
     pub(crate) fn with_columns(mut self, columns: impl Iterator<Item = (String, Kind)>) -> Self {

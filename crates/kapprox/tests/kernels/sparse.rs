@@ -1,0 +1,150 @@
+//! Kernels of sparse points, against their formulas on the same points with zeros.
+
+use crate::formulas::cases;
+use crate::inputs::{block, points, suited, view};
+use faer::{Mat, MatRef};
+use kapprox::FeatureMap;
+use kapprox::Real;
+use kapprox::kernel::{AnyKernel, Domain, Spec};
+use kapprox::landmark::LandmarkSet;
+use kapprox::map::KernelFunctions;
+use kstore::sparse::NO_PLACE;
+use std::sync::Arc;
+
+const WIDTH: usize = 90;
+const ROOM: usize = 24;
+
+/// Rows of `WIDTH` numbers, most of them 0; the first has none, the second one alone, and the third is like the fourth.
+fn dense<T: Real>(n: usize, seed: u64) -> Vec<T> {
+    let (values, chances) = (points::<T>(n, WIDTH, seed, 0.0), points::<f64>(n, WIDTH, seed + 1, 0.0));
+    let mut rows: Vec<T> =
+        values.iter().zip(chances).map(|(value, chance)| if chance > 0.7 { *value } else { T::ZERO }).collect();
+    rows[..2 * WIDTH].fill(T::ZERO);
+    rows[WIDTH + 5] = T::from_f64(0.5);
+    let third = rows[2 * WIDTH..3 * WIDTH].to_vec();
+    rows[3 * WIDTH..4 * WIDTH].copy_from_slice(&third);
+    rows
+}
+
+/// The same rows in the layout of blocks, by a loop of its own.
+fn sparse<T: Real>(rows: &[T]) -> Vec<T> {
+    let mut out = Vec::new();
+    for row in rows.chunks(WIDTH) {
+        let entries: Vec<_> = row.iter().enumerate().filter(|(_, value)| value.to_f64() != 0.0).collect();
+        assert!(entries.len() <= ROOM);
+        let rest = ROOM - entries.len();
+        out.extend(entries.iter().map(|(place, _)| T::from_f64(*place as f64)));
+        out.extend(std::iter::repeat_n(T::from_f64(NO_PLACE), rest));
+        out.extend(entries.iter().map(|(_, value)| **value));
+        out.extend(std::iter::repeat_n(T::ZERO, rest));
+    }
+    out
+}
+
+fn on_sparse(text: &str) -> Option<Arc<dyn AnyKernel>> {
+    let spec = Spec::parse(text).unwrap();
+    spec.on_rows::<&str>(&[], Some(WIDTH)).ok().map(|spec| spec.build().unwrap())
+}
+
+const KNOWN: &[&str] = &[
+    "gaussian(sigma=1.5)",
+    "laplacian(sigma=4)",
+    "chi_squared(sigma=2)",
+    "additive_chi_squared()",
+    "intersection()",
+    "subset()",
+    "delta()",
+    "matern(nu=0.5, sigma=3)",
+    "matern(nu=1.5, sigma=2)",
+    "exponential(sigma=3)",
+    "cauchy(sigma=2)",
+    "polynomial(degree=3, gamma=0.5, c0=1)",
+    "linear()",
+    "constant(value=0.5)",
+    "rational_quadratic(alpha=0.75, sigma=2)",
+    "cosine()",
+    "sigmoid(gamma=0.5, c0=-0.25)",
+];
+
+#[test]
+fn values_are_those_of_the_formulas() {
+    let mut seen = Vec::new();
+    for (text, formula) in cases() {
+        let Some(kernel) = on_sparse(text) else { continue };
+        let (x, z) = (suited(text, &dense::<f64>(60, 1)), suited(text, &dense::<f64>(25, 7)));
+        let (rows, columns) = (sparse(&x), sparse(&z));
+        seen.push(text);
+        let got = block(&kernel, view(&rows, 2 * ROOM), view(&columns, 2 * ROOM));
+        for (i, x) in x.chunks(WIDTH).enumerate() {
+            for (j, z) in z.chunks(WIDTH).enumerate() {
+                let want = Some(formula(x, z)).filter(|want| !want.is_nan()).unwrap_or(0.0);
+                assert!((got[(i, j)] - want).abs() <= 1e-13 * want.abs().max(1.0), "{text}: {} {want}", got[(i, j)]);
+            }
+        }
+    }
+    KNOWN.iter().for_each(|text| assert!(seen.contains(text), "{text} takes no sparse points"));
+}
+
+/// A value depends on its pair alone: whatever side is the shorter one, however many rows there are, and in which route.
+#[test]
+fn bits_do_not_depend_on_the_rest_of_a_block() {
+    for text in KNOWN {
+        let rows = sparse(&suited(text, &dense::<f32>(60, 1)));
+        let columns = sparse(&suited(text, &dense::<f32>(25, 7)));
+        let (x, z) = (view(&rows, 2 * ROOM), view(&columns, 2 * ROOM));
+        let kernel = on_sparse(text).unwrap();
+        let whole = block(&kernel, x, z);
+        // the shorter side is the index; a cosine is rounded by one norm after the other
+        if *text != "cosine()" {
+            assert_eq!(block(&kernel, z, x), whole.transpose().to_owned(), "{text}");
+        }
+        let landmarks =
+            LandmarkSet { points: columns.clone(), rows: (0..25).collect(), d: 2 * ROOM, passes: 0, evaluations: 0 };
+        let functions = KernelFunctions::new(&kernel, landmarks);
+        let few = FeatureMap::<f32>::kernel_rows(&functions).unwrap();
+        for (from, count) in [(0, 1), (3, 8), (57, 3)] {
+            let part = block(&kernel, x.subrows(from, count), z);
+            assert_eq!(part.as_ref(), whole.subrows(from, count), "{text}");
+            let (mut values, mut scratch) = (vec![0.0f32; count * 25], vec![0.0f32; few.scratch()]);
+            few.fill(x.subrows(from, count), &mut values, &mut scratch);
+            assert_eq!(MatRef::from_row_major_slice(&values, count, 25), whole.subrows(from, count), "{text}");
+        }
+        let mut own = vec![0.0; 60];
+        kernel.typed::<f32>().diag(x, &mut own);
+        let square = block(&kernel, x, x);
+        (0..60).for_each(|i| assert!((f64::from(square[(i, i)]) - own[i]).abs() <= 1e-6 * own[i].abs(), "{text}"));
+    }
+}
+
+/// Norms cancel where points are close and large: the distance is that of the entries side by side, and 0 for equal points.
+#[test]
+fn distances_of_close_points_are_exact_and_sums_that_overflow_saturate() {
+    let rows = [4.0, 9.0, 1e8, 3.0, 4.0, 9.0, 1e8, 3.0 + 1e-6];
+    for text in ["exponential(sigma=1)", "laplacian(sigma=1)"] {
+        let k: Mat<f64> = block(&on_sparse(text).unwrap(), view(&rows, 4), view(&rows, 4));
+        let distance = (3.0f64 + 1e-6) - 3.0;
+        assert_eq!((k[(0, 0)], k[(1, 1)]), (1.0, 1.0));
+        assert!((k[(0, 1)] - (-distance).exp()).abs() < 1e-15, "{text}: {}", k[(0, 1)]);
+    }
+    let rows = [0.0, 1.0, 1e200, 1e200, 0.0, 1.0, 1e200, -1e200];
+    for text in KNOWN.iter().filter(|text| Spec::parse(text).unwrap().domain() == Domain::Any) {
+        let k: Mat<f64> = block(&on_sparse(text).unwrap(), view(&rows, 4), view(&rows, 4));
+        assert!(k.is_all_finite(), "{text}");
+    }
+    let k: Mat<f64> = block(&on_sparse("linear()").unwrap(), view(&rows, 4), view(&rows, 4));
+    assert_eq!((k[(0, 0)], k[(0, 1)]), (f64::MAX, 0.0));
+}
+
+#[test]
+fn kernels_that_take_no_sparse_rows_say_so_and_which_do() {
+    for text in ["distance()", "gaussian(sigma=[1, 2])", "gaussian(sigma=1, on=x0)", "linear() + jaccard()"] {
+        let error = Spec::parse(text).unwrap().on_rows(&["x0"], Some(2)).unwrap_err().to_string();
+        assert!(error.contains("does not take sparse rows") && error.contains("gaussian, "), "{error}");
+    }
+    let counts = Spec::parse("chi_squared(sigma=1)").unwrap().on_rows::<&str>(&[], Some(9)).unwrap();
+    assert!(counts.check_values(view(&[3.0, -1.0, 0.5, 0.0], 4), 0).is_ok());
+    assert!(counts.check_values(view(&[3.0, -1.0, -0.5, 0.0], 4), 0).is_err());
+    // a share is that of the columns, zeros included
+    let spec = Spec::parse("polynomial(gamma=1/d)").unwrap().on_rows::<&str>(&[], Some(50)).unwrap();
+    assert!(spec.to_string().contains("gamma=0.02"), "{spec}");
+}

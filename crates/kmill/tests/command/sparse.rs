@@ -1,0 +1,162 @@
+//! Sparse rows from file to model and back: they give what the same rows give dense, under any budget.
+
+use crate::run::{kmill, ok};
+use std::fmt::Write;
+use std::path::Path;
+
+const ROWS: usize = 400;
+const WIDTH: u64 = 60;
+
+/// Rows with a handful of words of 60; words below 20 are those of class 1, from 40 on those of class 3.
+fn text(rows: usize, seed: u64, longest: u64) -> String {
+    let mut state = seed;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut text = String::new();
+    for row in 0..rows {
+        let class = next(3);
+        let count = if row == 7 { longest } else { 1 + next(6) };
+        let mut words: Vec<u64> =
+            (0..count).map(|_| if next(4) > 0 { 20 * class + next(20) } else { next(WIDTH) }).collect();
+        words.sort_unstable();
+        words.dedup();
+        write!(text, "{}", class + 1).unwrap();
+        words.iter().for_each(|word| write!(text, " {}:{}", word + 1, 0.25 * (1 + next(8)) as f64).unwrap());
+        text.push('\n');
+    }
+    text
+}
+
+fn tables(at: &Path) {
+    std::fs::write(at.join("a.svm"), text(ROWS, 1, 12)).unwrap();
+    // one row is longer than any of the fit
+    std::fs::write(at.join("b.svm"), text(150, 2, 40)).unwrap();
+}
+
+/// The predictions of a model for `b.svm`.
+fn predictions(at: &Path, model: &str, more: &str) -> Vec<f64> {
+    ok(at, &format!("predict {model} b.svm --width {WIDTH} -o p.csv -q {more}"));
+    let text = std::fs::read_to_string(at.join("p.csv")).unwrap();
+    text.lines()
+        .skip(1)
+        .flat_map(|line| line.split(',').map(|value| value.parse().unwrap()).collect::<Vec<f64>>())
+        .collect()
+}
+
+#[test]
+fn sparse_and_dense_rows_give_the_same_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    tables(at);
+    for fit in [
+        "ridge --kernel gaussian(sigma=2) --rank 50 --lambda 1e-6",
+        "ridge --kernel gaussian(sigma=median) --rank 60 --lambda 1e-4 --landmarks uniform",
+        "ridge --kernel gaussian(sigma=2) --rank 30 --lambda 1e-4 --landmarks leverage",
+        "ridge --kernel gaussian(sigma=2) --rank 30 --lambda 1e-4 --landmarks greedy",
+        "ridge --kernel gaussian(sigma=2) --rank 30 --lambda 1e-4 --landmarks bless",
+        "ridge --kernel gaussian(sigma=2) --rank 30 --lambda 1e-4 --landmarks farahat",
+        "ridge --kernel matern(nu=1.5,sigma=3)+0.5*linear() --rank 80 --lambda 1e-5",
+        "ridge --kernel polynomial(degree=2,gamma=1/d,c0=1) --map exact --lambda 1e-3",
+        "ridge --kernel laplacian(sigma=8) --rank 50 --lambda 1e-5",
+        "ridge --kernel chi_squared(sigma=8) --rank 50 --lambda 1e-5",
+        "ridge --kernel intersection() --rank 50 --lambda 1e-4",
+        "ridge --kernel normalised(exp(linear())) --rank 40 --lambda 1e-4",
+        "svm --kernel gaussian(sigma=2) --rank 50 --C 10 --scores",
+        "svm --kernel cosine() --map exact --C 10 --scores",
+        "logistic --kernel cosine() --rank 40 --lambda 1e-4 --scores",
+        "kpca --kernel gaussian(sigma=2) --rank 50 --components 3 --features x*",
+        "oneclass --kernel gaussian(sigma=2) --rank 50 --nu 0.1 --features x*",
+    ] {
+        let (fit, scores) = fit.split_once(" --scores").map_or((fit, ""), |(fit, _)| (fit, "--scores"));
+        let target = if fit.contains("--features") { "" } else { "--target y" };
+        let base = format!("fit {fit} a.svm {target} --width {WIDTH} --scale none --no-clip --precision f64 -q");
+        ok(at, &format!("{base} -o dense.safetensors"));
+        ok(at, &format!("{base} --sparse -o sparse.safetensors"));
+        let (dense, sparse) =
+            (predictions(at, "dense.safetensors", scores), predictions(at, "sparse.safetensors", scores));
+        let largest = dense.iter().fold(0.0f64, |most, value| most.max(value.abs()));
+        let furthest = dense.iter().zip(&sparse).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(dense.len() == sparse.len() && largest > 0.0);
+        // pairs of rows are taken until a duality gap of 1e-3, by ways that a rounding parts
+        let close = if fit.starts_with("svm") && fit.contains("exact") { 1e-2 } else { 1e-12 };
+        assert!(furthest <= close * largest, "{fit}: {furthest:e} of {largest}");
+    }
+}
+
+#[test]
+fn bits_do_not_depend_on_the_budget_and_landmarks_stay_sparse_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    tables(at);
+    let fit = "fit svm a.svm --target y --sparse --kernel gaussian(sigma=2) --rank 60 --C 10 -q";
+    ok(at, &format!("{fit} -o a.safetensors --memory 64MiB --threads 1"));
+    ok(at, &format!("{fit} -o b.safetensors --memory 2GiB --threads 3"));
+    let bytes = std::fs::read(at.join("a.safetensors")).unwrap();
+    assert_eq!(bytes, std::fs::read(at.join("b.safetensors")).unwrap());
+    let header =
+        String::from_utf8_lossy(&bytes[8..8 + usize::from(bytes[0]) + 256 * usize::from(bytes[1])]).into_owned();
+    for tensor in ["landmarks.indptr", "landmarks.indices", "landmarks.values"] {
+        assert!(header.contains(&format!("\"{tensor}\"")), "{header}");
+    }
+    assert!(!header.contains("\"landmarks\":{"), "{header}");
+    let scores = ok(at, "evaluate a.safetensors b.svm --json");
+    assert!(scores["error"].as_f64().unwrap() < 0.25, "{scores}");
+    // two files are one table, with room for the longer rows
+    ok(at, "fit svm a.svm b.svm --target y --sparse --kernel gaussian(sigma=2) --rank 60 --C 10 -q -o c.safetensors");
+    let report = ok(at, "fit ridge a.svm --target y --sparse --rank 20 --lambda 1e-3 -o d.safetensors --json");
+    assert_eq!((report["features"].as_u64(), report["rows"].as_u64()), (Some(WIDTH), Some(ROWS as u64)));
+    ok(at, "plan ridge a.svm --target y --sparse --rank 20 --json");
+}
+
+#[test]
+fn more_columns_than_dense_rows_may_have_stay_sparse_of_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    tables(at);
+    // a number that all rows have changes no distance
+    let wide: String = text(ROWS, 1, 12).lines().map(|line| format!("{line} 900000:1\n")).collect();
+    std::fs::write(at.join("wide.svm"), wide).unwrap();
+    let [narrow, wide] = ["a.svm --sparse", "wide.svm"].map(|data| {
+        let fit = "--kernel gaussian(sigma=2) --rank 50 --lambda 1e-6 --memory 64MiB --precision f64 -o m.safetensors";
+        ok(at, &format!("fit ridge {data} --target y {fit} -q"));
+        ok(at, &format!("evaluate m.safetensors {data} --json"))["mse"].as_f64().unwrap()
+    });
+    assert!(narrow > 0.0 && (narrow - wide).abs() <= 1e-12 * narrow, "{narrow} {wide}");
+}
+
+#[test]
+fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    tables(at);
+    for (options, part) in [
+        ("--kernel distance()", "distance() does not take sparse rows; these do"),
+        ("--map fourier", "--map fourier"),
+        ("--landmarks kmeans", "take rpcholesky"),
+        ("--metric learn", "sparse rows have no metric"),
+        ("--scale minmax", "sparse rows stay as they are"),
+        ("--scale asinh", "sparse rows stay as they are"),
+    ] {
+        let line = format!("fit ridge a.svm --target y --sparse --rank 20 --lambda 1e-3 -o m.safetensors -q {options}");
+        let (code, _, stderr) = kmill(at, &line);
+        assert!(code == 1 && stderr.contains(part), "{line}: {code} {stderr}");
+    }
+    for line in [
+        "fit isomap a.svm --features x --sparse -o m.safetensors",
+        "fit cca a.svm --features x --with y --sparse -o m.safetensors",
+        "tune ridge a.svm --target y --sparse --time 5s",
+        "curve a.svm --target y --sparse --ranks 10 -o c.csv",
+        "features a.svm --sparse --features x --rank 10 -o f.npy",
+        "prepare ridge a.svm --target y --sparse -o job",
+        "fit ridge a.svm --sparse --target y --landmarks b.svm -o m.safetensors",
+        "convert a.svm --sparse -o a.parquet",
+    ] {
+        let (code, _, stderr) = kmill(at, line);
+        assert!(code > 0 && !stderr.contains("panicked"), "{line}: {code} {stderr}");
+    }
+    ok(at, "fit oneclass a.svm --features x --sparse --kernel gaussian(sigma=2) --rank 30 -o one.safetensors -q");
+    let (code, _, stderr) = kmill(at, "predict one.safetensors b.svm --top 5 -o top.csv");
+    assert!(code == 1 && stderr.contains("sparse rows have no columns"), "{stderr}");
+}

@@ -1,0 +1,138 @@
+//! Sparse rows: most numbers are 0, and only the others are stored.
+//!
+//! In files and chunks they are lists of entries ([`SparseRows`], as in a compressed sparse row matrix). In blocks, samples and landmarks
+//! every row has room for as many entries as the longest row of its table has: first their places, then their values, and
+//! [`NO_PLACE`] with 0 where a row has fewer (the ELLPACK format). So a sparse row is a fixed number of numbers like any other, and what
+//! carries rows need not know of it: only those who compute with the numbers of a row do, the kernels.
+//!
+//! (Format: Grimes, Kincaid, Young, "ITPACK 2.0 user's guide", University of Texas at Austin, CNA-150, 1979.)
+
+use crate::Real;
+use serde::{Deserialize, Serialize};
+
+/// What stands in the place of an entry that a row does not have.
+pub const NO_PLACE: f64 = -1.0;
+
+/// The most columns whose places a number of 32 bits holds.
+pub(crate) const MOST_SINGLE: usize = 1 << 24;
+
+/// The most columns at all.
+pub(crate) const MOST_COLUMNS: usize = u32::MAX as usize;
+
+/// The size of sparse rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SparseShape {
+    /// Numbers of a row, zeros included: its columns.
+    pub width: usize,
+    /// Most entries of a row.
+    pub longest: usize,
+}
+
+impl SparseShape {
+    /// The shape that has room for the rows of both.
+    #[must_use]
+    pub fn both(self, other: Self) -> Self {
+        Self { width: self.width.max(other.width), longest: self.longest.max(other.longest) }
+    }
+
+    /// Numbers of a row in a block.
+    pub fn numbers(self) -> usize {
+        2 * self.longest.max(1)
+    }
+}
+
+/// Sparse rows of a chunk, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct SparseRows<'a> {
+    /// For each row its first entry, and behind the last row the number of all.
+    pub starts: &'a [usize],
+    /// The columns of the entries, which ascend within a row.
+    pub places: &'a [u32],
+    /// The values of the entries.
+    pub values: &'a [f64],
+}
+
+impl<'a> SparseRows<'a> {
+    /// The entries of a row.
+    pub fn row(&self, row: usize) -> (&'a [u32], &'a [f64]) {
+        let entries = self.starts[row]..self.starts[row + 1];
+        (&self.places[entries.clone()], &self.values[entries])
+    }
+
+    /// The value of a row that is furthest from 0; NaN where one of them is NaN.
+    pub(crate) fn largest(&self, row: usize) -> f64 {
+        let larger = |a: f64, b: &f64| if b.is_nan() || b.abs() > a.abs() { *b } else { a };
+        self.row(row).1.iter().fold(0.0, larger)
+    }
+
+    /// Writes a row as it stands in a block, entries that are 0 left out. False where a value is not finite in `T`, or the row has
+    /// more entries than there is room for.
+    pub fn pack<T: Real>(&self, row: usize, out: &mut [T]) -> bool {
+        let (places, values) = self.row(row);
+        let room = out.len() / 2;
+        let (to_places, to_values) = out.split_at_mut(room);
+        let (mut count, mut fine) = (0, true);
+        for (place, value) in places.iter().zip(values).filter(|(_, value)| **value != 0.0) {
+            let Some((to_place, to_value)) = to_places.get_mut(count).zip(to_values.get_mut(count)) else {
+                return false;
+            };
+            (*to_place, *to_value) = (T::from_f64(f64::from(*place)), T::from_f64(*value));
+            fine &= to_value.is_finite();
+            count += 1;
+        }
+        to_places[count..].fill(T::from_f64(NO_PLACE));
+        to_values[count..].fill(T::default());
+        fine
+    }
+}
+
+/// The places and the values of the entries that a row of a block has.
+pub fn entries<T: Real>(row: &[T]) -> (&[T], &[T]) {
+    let (places, values) = row.split_at(row.len() / 2);
+    let count = places.partition_point(|place| place.to_f64() >= 0.0);
+    (&places[..count], &values[..count])
+}
+
+/// Rows of `numbers` numbers each, with as much room as rows of `wanted` numbers have, which is not less.
+pub fn with_room<T: Real>(rows: &[T], numbers: usize, wanted: usize) -> Vec<T> {
+    let mut roomy = Vec::with_capacity(rows.len() / numbers.max(1) * wanted);
+    for row in rows.chunks_exact(numbers.max(1)) {
+        let (places, values) = entries(row);
+        let rest = wanted / 2 - places.len();
+        roomy.extend_from_slice(places);
+        roomy.extend(std::iter::repeat_n(T::from_f64(NO_PLACE), rest));
+        roomy.extend_from_slice(values);
+        roomy.extend(std::iter::repeat_n(T::default(), rest));
+    }
+    roomy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROWS: SparseRows<'_> =
+        SparseRows { starts: &[0, 3, 3, 5], places: &[0, 4, 9, 2, 7], values: &[1.5, 0.0, -2.0, 1e300, f64::NAN] };
+
+    #[test]
+    fn rows_have_room_for_the_longest_and_lose_their_zeros() {
+        let mut out = [7.0; 6];
+        assert!(ROWS.pack(0, &mut out));
+        assert_eq!(out, [0.0, 9.0, NO_PLACE, 1.5, -2.0, 0.0]);
+        assert_eq!(entries(&out), (&[0.0, 9.0][..], &[1.5, -2.0][..]));
+        assert!(ROWS.pack(1, &mut out));
+        assert_eq!(entries(&out), (&[][..], &[][..]));
+        let roomy = with_room(&[3.0f32, -1.0, 5.0, 0.0], 4, 6);
+        assert_eq!(roomy, [3.0, -1.0, -1.0, 5.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn values_that_are_not_finite_and_rows_without_room_are_told() {
+        assert!(!ROWS.pack(2, &mut [0.0f64; 4]));
+        assert!(ROWS.largest(2).is_nan());
+        assert_eq!((ROWS.largest(0), ROWS.largest(1)), (-2.0, 0.0));
+        assert!(!ROWS.pack(0, &mut [0.0f64; 2]));
+        let huge = SparseRows { starts: &[0, 1], places: &[3], values: &[1e300] };
+        assert!(huge.pack(0, &mut [0.0f64; 2]) && !huge.pack(0, &mut [0.0f32; 2]));
+    }
+}
