@@ -28,6 +28,7 @@ mod family;
 mod few;
 mod fixed;
 mod gradient;
+mod lengths;
 mod median;
 mod node;
 mod panel;
