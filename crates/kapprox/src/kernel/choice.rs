@@ -7,9 +7,8 @@
 //! A kernel of some coordinates is the kernel of points that went through a linear map: positive definite where the
 //! kernel is.
 
+use super::Spectrum;
 use super::embedded::Embedding;
-use super::node::Call;
-use super::{Spec, Spectrum};
 use crate::{Error, Real, Result};
 use kstore::{Column, Kind, Schema};
 use std::collections::HashSet;
@@ -50,7 +49,7 @@ impl ColumnChoice {
     }
 
     /// The columns that were found, by the names that features of rows in memory have: `x0`, `x1`, ….
-    fn by_place(&self) -> Self {
+    pub(super) fn by_place(&self) -> Self {
         let found = self.places().into_iter().flat_map(Places::iter);
         Self::new(found.map(|place| Part::Like(format!("x{place}"))).collect())
     }
@@ -76,18 +75,6 @@ impl ColumnChoice {
         }
         let places = Places { of: features.columns.len(), at: at.into() };
         Ok(Self { parts: self.parts.clone(), places: Some(places) })
-    }
-}
-
-impl Spec {
-    /// The expression for the same features where they are called `x0`, `x1`, … ([`kstore::Table::from_rows`]).
-    ///
-    /// # Errors
-    /// Columns that `names`, the features by their own names, does not have.
-    pub fn by_place<S: AsRef<str>>(&self, names: &[S]) -> Result<Self> {
-        let found = self.resolve_columns(names)?;
-        let call = |call: &Call| Call { columns: call.columns.as_ref().map(ColumnChoice::by_place), ..call.clone() };
-        found.0.map(&mut |one| Ok(call(one))).map(Self)
     }
 }
 

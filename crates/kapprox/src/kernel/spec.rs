@@ -1,7 +1,7 @@
 //! Kernels as expressions: values that can be written, compared, resolved and built.
 
 use super::applied::KernelFunction;
-use super::choice::schema;
+use super::choice::{ColumnChoice, schema};
 use super::family::{Domain, Explicit, KernelFamily, Value};
 use super::node::{Call, Node};
 use super::parse;
@@ -172,6 +172,16 @@ impl Spec {
             Ok(Call { columns: columns.transpose()?, ..call.clone() }.counted(features.len()))
         };
         self.0.map(&mut |call| resolve(call)).map(Self)
+    }
+
+    /// The expression for the same features where they are called `x0`, `x1`, … ([`kstore::Table::from_rows`]).
+    ///
+    /// # Errors
+    /// Columns that `names`, the features by their own names, does not have.
+    pub fn by_place<S: AsRef<str>>(&self, names: &[S]) -> Result<Self> {
+        let found = self.resolve_columns(names)?;
+        let call = |call: &Call| Call { columns: call.columns.as_ref().map(ColumnChoice::by_place), ..call.clone() };
+        found.0.map(&mut |one| Ok(call(one))).map(Self)
     }
 
     /// The expression on rows of these features, as [`resolve_columns`](Self::resolve_columns) has it; on sparse rows, in the layout of

@@ -12,6 +12,7 @@
 mod fields;
 mod marks;
 mod scan;
+mod sniffed;
 
 use super::text::{
     self, BLOCK_BYTES, Builders, COLUMN_LIMIT, Guess, Refused, TextChunk, TextFormat, TextOptions, TextTable, Wrong,
@@ -21,8 +22,9 @@ use crate::schema::{Column, Kind};
 use crate::sink::column::OutputKind;
 use crate::sink::csv::CsvSink;
 use crate::{Error, Result};
-use marks::{Marks, Sniffed};
+use marks::Marks;
 use scan::{QUOTE, RowScanner, Splitter};
+use sniffed::Sniffed;
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::path::Path;
@@ -73,7 +75,7 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
         Ok(true)
     })?;
     let names: Vec<String> = names.ok_or_else(|| table.malformed("it is empty"))?;
-    table.format.marks = marks::found(&guesses, delimiter, options.decimal).map_err(|place| {
+    table.format.marks = sniffed::found(&guesses, delimiter, options.decimal).map_err(|place| {
         let remedy = "give `decimal` , for numbers such as 1,5, or `decimal` . where they are no numbers";
         table.malformed(format!("the numbers of its column {:?} have commas; {remedy}", names[place]))
     })?;
