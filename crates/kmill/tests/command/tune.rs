@@ -72,7 +72,7 @@ fn a_search_learns_what_matters() {
     // the fit alone, with the metric of the model, gives that model
     let kernel = report["kernel"].as_str().unwrap();
     let fit = format!(
-        "fit ridge t.parquet --target y --rows ..5000 --rank 300 --kernel {kernel} --landmarks uniform --metric m.safetensors"
+        "fit ridge t.parquet --target y --missing indicator --rows ..5000 --rank 300 --kernel {kernel} --landmarks uniform --metric m.safetensors"
     );
     ok(at, &format!("{fit} -o f.safetensors --json"));
     assert!(std::fs::read(at.join("m.safetensors")).unwrap() == std::fs::read(at.join("f.safetensors")).unwrap());
@@ -136,7 +136,9 @@ fn long_tails_are_drawn_in() {
     assert!(bent < 0.5 * straight, "{bent} and {straight}");
     // the fit alone gives that model, and a metric does not go from one side of asinh to the other
     let kernel = report["kernel"].as_str().unwrap();
-    let fit = format!("fit ridge t.csv --target y --rank 200 --rows ..1000 --kernel {kernel} --landmarks uniform");
+    let fit = format!(
+        "fit ridge t.csv --target y --missing indicator --rank 200 --rows ..1000 --kernel {kernel} --landmarks uniform"
+    );
     let metric = if report["metric"] == "none" { "none" } else { "m.safetensors" };
     ok(at, &format!("{fit} --scale asinh --metric {metric} -o f.safetensors --json"));
     let bytes = |name: &str| std::fs::read(at.join(name)).unwrap();
