@@ -6,7 +6,7 @@
 
 use super::direct::swept;
 use super::family::{Facts, KernelFamily, KernelParameter, Range};
-use super::profiled::Profile;
+use super::profile::Profile;
 use super::sweep::Features;
 use crate::Real;
 use std::f64::consts::LN_2;

@@ -1,9 +1,10 @@
 //! Kernels of numbers that are combined feature by feature: sums of terms, and what is swept over the features.
 
+use super::entries::FromEntries;
 use super::panel::{Finish, Own};
 use super::points::{Frame, Lengths, inverse};
-use super::profiled::{Argument, Engine, Function, Profile, itself, profiled};
-use super::sparse::FromEntries;
+use super::profile::{Function, Profile};
+use super::profiled::{Argument, Engine, itself, profiled};
 use super::sweep::Features;
 use super::terms::{Products, Term, overflowed};
 use crate::{Real, vectorised};

@@ -6,9 +6,10 @@
 
 use super::cancelling::{Cancelling, Split};
 use super::direct::Plain;
+use super::entries::FromEntries;
 use super::points::{Frame, Lengths, inverse, row_norms, row_sums, sum_of_differences};
-use super::profiled::{Argument, Engine, Function, Profile, profiled};
-use super::sparse::FromEntries;
+use super::profile::{Function, Profile};
+use super::profiled::{Argument, Engine, profiled};
 use super::terms::{Magnitudes, Maxima, Products, Squares, Term};
 use crate::Real;
 use faer::MatRef;

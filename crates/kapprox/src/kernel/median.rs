@@ -3,8 +3,8 @@
 //! (Garreau, Jitkrittum, Kanagawa, *Large sample analysis of the median heuristic*, arXiv 1707.07269, 2017.)
 
 use super::Distance;
+use super::entries::side_by_side;
 use super::points::row;
-use super::sparse::side_by_side;
 use crate::{Error, Result};
 use faer::MatRef;
 

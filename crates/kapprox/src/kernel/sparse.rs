@@ -10,135 +10,16 @@
 //! its pair alone, and nothing is spent on zeros. Where a distance is small beside the norms, which cancel, or a sum overflows, the pair is
 //! computed again from its entries side by side.
 
+use super::entries::{FromEntries, side_by_side};
 use super::fixed::KernelColumns;
 use super::points::row;
-use super::profiled::{Argument, Profile, Profiled};
-use super::{AnyKernel, Kernel, check_shapes};
+use super::profile::Profile;
+use super::{Kernel, check_shapes};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 use kstore::sparse::entries;
 use std::fmt;
 use std::sync::Arc;
-
-/// The number of two points that a profile is taken of, where sums over common entries tell it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum FromEntries {
-    /// x·z.
-    Product,
-    /// (‖x − z‖ / length)².
-    SquaredDistance { length: f64 },
-    /// ‖x − z‖₁ / length.
-    Distance { length: f64 },
-    /// Σ (x − z)² / (x + z), of numbers from 0 on.
-    ChiSquare,
-    /// Σ min(x, z), of numbers from 0 on.
-    Minimum,
-    /// Σ 2 x z / (x + z), of numbers from 0 on.
-    HarmonicMean,
-}
-
-/// The share of the norms below which a distance is computed again: 2^-10 leaves 43 bits of it, and is rare.
-const NEAR: f64 = 1.0 / 1024.0;
-
-impl FromEntries {
-    /// What a common entry adds to the sum: of a distance, what it takes from the norms.
-    #[inline(always)]
-    fn common(self, x: f64, z: f64) -> f64 {
-        match self {
-            Self::Product => x * z,
-            Self::SquaredDistance { .. } => 2.0 * x * z,
-            Self::Distance { .. } => x.abs() + z.abs() - (x - z).abs(),
-            Self::ChiSquare => 4.0 * x * (z / (x + z)),
-            Self::Minimum => x.min(z),
-            Self::HarmonicMean => 2.0 * x * (z / (x + z)),
-        }
-    }
-
-    /// The part of a distance that a point brings alone, ‖x‖² or ‖x‖₁; of a sum that with itself.
-    fn norm<T: Real>(self, values: &[T]) -> f64 {
-        let values = values.iter().map(|value| value.to_f64());
-        match self {
-            Self::Product | Self::SquaredDistance { .. } => values.map(|value| value * value).sum(),
-            _ => values.map(f64::abs).sum(),
-        }
-    }
-
-    /// Makes arguments of the sums of a point, which has this norm, with others. `again` has the entries of a pair side by side.
-    fn arguments(
-        self,
-        sums: &mut [f64],
-        norm: f64,
-        others: &[f64],
-        mut again: impl FnMut(usize) -> (Vec<f64>, Vec<f64>),
-    ) {
-        for (j, (sum, other)) in sums.iter_mut().zip(others).enumerate() {
-            let sizes = norm + other;
-            let distance = sizes - *sum;
-            let far = distance > NEAR * sizes && distance.is_finite();
-            *sum = match self {
-                Self::Product if sum.is_finite() => *sum,
-                Self::Product => scaled_product(again(j)),
-                Self::SquaredDistance { length } => {
-                    let (distance, unit) = (if far { distance } else { squares(again(j)) }, length.recip());
-                    (distance * unit * unit).min(f64::MAX)
-                }
-                Self::Distance { length } => {
-                    let distance = if far { distance } else { magnitudes(again(j)) };
-                    (distance * length.recip()).min(f64::MAX)
-                }
-                Self::ChiSquare => if far { distance } else { chi_squares(again(j)) }.min(f64::MAX),
-                Self::Minimum | Self::HarmonicMean => sum.min(f64::MAX),
-            };
-        }
-    }
-
-    /// The argument of a point with itself.
-    fn own<T: Real>(self, values: &[T]) -> f64 {
-        match self {
-            Self::Product | Self::Minimum | Self::HarmonicMean => self.norm(values),
-            Self::SquaredDistance { .. } | Self::Distance { .. } | Self::ChiSquare => 0.0,
-        }
-    }
-}
-
-/// Σ |x − z|.
-fn magnitudes((x, z): (Vec<f64>, Vec<f64>)) -> f64 {
-    x.iter().zip(&z).map(|(x, z)| (x - z).abs()).sum()
-}
-
-/// Σ (x − z)² / (x + z), where a feature of neither is none.
-fn chi_squares((x, z): (Vec<f64>, Vec<f64>)) -> f64 {
-    x.iter().zip(&z).map(|(x, z)| (x - z) * ((x - z) / (x + z))).sum()
-}
-
-/// Σ (x − z)².
-fn squares((x, z): (Vec<f64>, Vec<f64>)) -> f64 {
-    x.iter().zip(&z).map(|(x, z)| (x - z) * (x - z)).sum()
-}
-
-/// x·z from points scaled to at most 1: only the last product can overflow.
-fn scaled_product((x, z): (Vec<f64>, Vec<f64>)) -> f64 {
-    let largest = |v: &[f64]| v.iter().fold(f64::MIN_POSITIVE, |most, value| most.max(value.abs()));
-    let (of_x, of_z) = (largest(&x), largest(&z));
-    let sum: f64 = x.iter().zip(&z).map(|(x, z)| x / of_x * (z / of_z)).sum();
-    // in an order that does not depend on which is which
-    (sum * of_x.max(of_z) * of_x.min(of_z)).clamp(-f64::MAX, f64::MAX)
-}
-
-/// The values of two points for each feature that one of them has.
-pub(super) fn side_by_side<T: Real>(x: &[T], z: &[T]) -> (Vec<f64>, Vec<f64>) {
-    let ((x_places, x_values), (z_places, z_values)) = (entries(x), entries(z));
-    let (mut i, mut j, mut both) = (0, 0, (Vec::new(), Vec::new()));
-    while i < x_places.len() || j < z_places.len() {
-        let (of_x, of_z) = (x_places.get(i), z_places.get(j));
-        let has_x = of_x.is_some_and(|place| of_z.is_none_or(|other| place <= other));
-        let has_z = of_z.is_some_and(|place| of_x.is_none_or(|other| place <= other));
-        both.0.push(if has_x { x_values[i].to_f64() } else { 0.0 });
-        both.1.push(if has_z { z_values[j].to_f64() } else { 0.0 });
-        (i, j) = (i + usize::from(has_x), j + usize::from(has_z));
-    }
-    both
-}
 
 /// Points by their features.
 struct Index {
@@ -227,43 +108,39 @@ impl Index {
 }
 
 /// A kernel on sparse points.
-pub(super) struct Sparse<A, P> {
-    kernel: Arc<Profiled<A, P>>,
-    argument: FromEntries,
+pub(super) struct Sparse<P> {
+    pub(super) text: String,
+    pub(super) argument: FromEntries,
+    pub(super) profile: Arc<P>,
 }
 
-/// The kernel on sparse points; `None` where products do not tell its argument.
-pub(super) fn on_sparse<A: Argument, P: Profile>(kernel: Arc<Profiled<A, P>>) -> Option<Arc<dyn AnyKernel>> {
-    Some(Arc::new(Sparse { argument: kernel.argument.by_entries()?, kernel }))
-}
-
-impl<A, P> Clone for Sparse<A, P> {
+impl<P> Clone for Sparse<P> {
     fn clone(&self) -> Self {
-        Self { kernel: self.kernel.clone(), argument: self.argument }
+        Self { text: self.text.clone(), argument: self.argument, profile: Arc::clone(&self.profile) }
     }
 }
 
-impl<A, P> fmt::Debug for Sparse<A, P> {
+impl<P> fmt::Debug for Sparse<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sparse").field("kernel", &self.kernel.text).field("argument", &self.argument).finish()
+        f.debug_struct("Sparse").field("kernel", &self.text).field("argument", &self.argument).finish()
     }
 }
 
-impl<A: Argument, P: Profile> Sparse<A, P> {
+impl<P: Profile> Sparse<P> {
     /// Makes `sums` the values of the kernel of a point with the points of an index.
     fn values<T: Real>(&self, point: &[T], (index, points): (&Index, MatRef<'_, T>), sums: &mut [f64]) {
         let norm = index.sums(point, sums);
         let mut spare = Vec::new();
         let again = |j: usize| side_by_side(point, row(points, j, &mut spare));
         self.argument.arguments(sums, norm, &index.norms, again);
-        let profile = self.kernel.profile.function::<f64>();
+        let profile = self.profile.function::<f64>();
         vectorised!(sums.iter_mut().for_each(|sum| *sum = profile(*sum)));
     }
 }
 
-impl<T: Real, A: Argument, P: Profile> Kernel<T> for Sparse<A, P> {
+impl<T: Real, P: Profile> Kernel<T> for Sparse<P> {
     fn spec(&self) -> String {
-        self.kernel.text.clone()
+        self.text.clone()
     }
 
     fn positive_definite(&self) -> bool {
@@ -290,25 +167,25 @@ impl<T: Real, A: Argument, P: Profile> Kernel<T> for Sparse<A, P> {
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
         assert_eq!(x.nrows(), out.len(), "out must have an entry for each x");
-        let (profile, mut spare) = (self.kernel.profile.function::<f64>(), Vec::new());
+        let (profile, mut spare) = (self.profile.function::<f64>(), Vec::new());
         for (i, out) in out.iter_mut().enumerate() {
             *out = profile(self.argument.own(entries(row(x, i, &mut spare)).1)).saturate();
         }
     }
 }
 
-struct SparseColumns<A, P> {
-    kernel: Sparse<A, P>,
+struct SparseColumns<P> {
+    kernel: Sparse<P>,
     index: Index,
 }
 
-impl<A, P> fmt::Debug for SparseColumns<A, P> {
+impl<P> fmt::Debug for SparseColumns<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SparseColumns").field("kernel", &self.kernel).finish_non_exhaustive()
     }
 }
 
-impl<T: Real, A: Argument, P: Profile> KernelColumns<T> for SparseColumns<A, P> {
+impl<T: Real, P: Profile> KernelColumns<T> for SparseColumns<P> {
     fn scratch(&self) -> usize {
         0
     }
