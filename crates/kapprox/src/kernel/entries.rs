@@ -31,9 +31,9 @@ impl FromEntries {
             Self::Product => x * z,
             Self::SquaredDistance { .. } => 2.0 * x * z,
             Self::Distance { .. } => x.abs() + z.abs() - (x - z).abs(),
-            Self::ChiSquare => 4.0 * x * (z / (x + z)),
+            Self::ChiSquare => 4.0 * part_of_both(x, z),
             Self::Minimum => x.min(z),
-            Self::HarmonicMean => 2.0 * x * (z / (x + z)),
+            Self::HarmonicMean => 2.0 * part_of_both(x, z),
         }
     }
 
@@ -82,6 +82,12 @@ impl FromEntries {
             Self::SquaredDistance { .. } | Self::Distance { .. } | Self::ChiSquare => 0.0,
         }
     }
+}
+
+/// x z / (x + z), in an order that does not depend on which is which: a block asks for either.
+#[inline(always)]
+fn part_of_both(x: f64, z: f64) -> f64 {
+    x.max(z) * (x.min(z) / (x + z))
 }
 
 /// Σ |x − z|.

@@ -94,10 +94,15 @@ fn bits_do_not_depend_on_the_rest_of_a_block() {
         let (x, z) = (view(&rows, 2 * ROOM), view(&columns, 2 * ROOM));
         let kernel = on_sparse(text).unwrap();
         let whole = block(&kernel, x, z);
-        // the shorter side is the index; a cosine is rounded by one norm after the other
+        // a cosine is rounded by one norm after the other
         if *text != "cosine()" {
             assert_eq!(block(&kernel, z, x), whole.transpose().to_owned(), "{text}");
         }
+        // the shorter side is the index: eight rows are it, and sixty are not; in f64, which shows the last bit
+        let wide = [&rows, &columns].map(|rows| rows.iter().map(|v| f64::from(*v)).collect::<Vec<f64>>());
+        let [few, many] = [(&wide[0][..16 * ROOM]), &wide[0]]
+            .map(|rows| block(&kernel, view(rows, 2 * ROOM), view(&wide[1], 2 * ROOM)));
+        assert_eq!(few.as_ref(), many.subrows(0, 8), "{text}");
         let landmarks =
             LandmarkSet { points: columns.clone(), rows: (0..25).collect(), d: 2 * ROOM, passes: 0, evaluations: 0 };
         let functions = KernelFunctions::new(&kernel, landmarks);
