@@ -30,7 +30,20 @@ _Rows: TypeAlias = Any
 
 class Error(Exception): ...
 
+class Picture:
+    svg: str
+    def save(self, path: _Path) -> None: ...
+
 def load(path: _Path) -> Any: ...
+def plot(
+    model: Any,
+    X: _Rows | _Path | Sequence[_Path],
+    y: Any = ...,
+    *,
+    axes: tuple[str, str] | None = ...,
+    component: int | None = ...,
+    colour: str | None = ...,
+) -> Picture: ...
 def curve(
     X: _Rows,
     methods: Iterable[str] = ...,
@@ -176,12 +189,10 @@ _SUPPORT = """    @property
 MORE = {
     "KernelRidge": """    alpha_: float
     surface_: dict[str, _Array]
-    def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
     def predict(self, X: _Rows, return_std: bool = ...) -> Any: ...
 """,
     "KernelRidgeClassifier": """    alpha_: float
     surface_: dict[str, _Array]
-    def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
 """,
     **dict.fromkeys(["SupervisedPCA", "KernelDimensionReduction"], "    def fit(self, X: _Rows, y: Any) -> Self: ...  # type: ignore[override]\n"),
     "KernelFisher": _COORDINATES,
@@ -221,9 +232,12 @@ def stub(cls: type) -> str:
             lines.append("        *,")
             keyword = True
         lines.append(f"        {parameter.name}: {types[parameter.name]} = ...,")
+    weighted = {"Weighted": "y: Any", "WeightedRows": "y: Any = ..."}
+    target = next((weighted[base.__name__] for base in cls.__mro__ if base.__name__ in weighted), None)
+    fit = f"    def fit(self, X: _Rows, {target}, sample_weight: Any = ...) -> Self: ...\n" if target else ""
     attributes = "".join(f"    {name}: {type_}\n" for name, type_ in types.items())
     constructor = "    def __init__(\n" + "\n".join(lines) + "\n    ) -> None: ...\n"
-    return f"\nclass {cls.__name__}(_{kind}):\n{attributes}{MORE.get(cls.__name__, '')}{constructor}"
+    return f"\nclass {cls.__name__}(_{kind}):\n{attributes}{MORE.get(cls.__name__, '')}{fit}{constructor}"
 
 
 def main() -> int:

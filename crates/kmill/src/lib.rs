@@ -43,6 +43,7 @@ mod which;
 mod writer;
 
 pub use error::{Error, Result};
+pub use plot::picture;
 
 use clap::{FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! Rows sorted by fold into bins of a fixed size, so that the products behind them run on large blocks.
 
 use crate::strips::for_each_strip;
-use crate::{Classes, Error, Folds, Result};
+use crate::{Classes, Error, Folds, Result, row_weights};
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::{Coded, RowBlock, Workers};
@@ -115,10 +115,7 @@ impl<T: Real> Bins<T> {
             for j in 0..t {
                 bin.y[j * size + bin.rows] = targets.value(block, i, j)?;
             }
-            if let Some(weight) = block.weight(i) {
-                if weight.is_nan() || weight < 0.0 {
-                    return Err(Error::Weight { row: block.rows[i], weight });
-                }
+            if let Some(weight) = row_weights::weight(block, i)? {
                 bin.w.truncate(bin.rows);
                 bin.w.push(weight);
             }

@@ -25,6 +25,7 @@ pub mod preimage;
 mod prepare;
 pub mod quadratic;
 pub mod request;
+mod row_weights;
 pub mod score;
 pub mod solver;
 mod stacked;

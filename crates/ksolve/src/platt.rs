@@ -15,29 +15,30 @@ const GRADIENT: f64 = 1e-10;
 /// Added to the diagonal of the Hessian, to keep it definite where all values are alike.
 const RIDGE: f64 = 1e-12;
 
-/// Finds a and b from the decision values of rows, each with a flag that tells whether the row is of the class.
-pub(crate) fn fit(rows: impl Iterator<Item = (f64, bool)> + Clone) -> (f64, f64) {
+/// Finds a and b from the decision values of rows, each with a flag that tells whether the row is of the class, and its weight.
+pub(crate) fn fit(rows: impl Iterator<Item = (f64, bool, f64)> + Clone) -> (f64, f64) {
     let (mut own, mut others, mut scale) = (0.0, 0.0, 0.0f64);
-    for (f, is) in rows.clone() {
+    for (f, is, weight) in rows.clone() {
         if is {
-            own += 1.0
+            own += weight
         } else {
-            others += 1.0
+            others += weight
         }
         scale = scale.max(f.abs());
     }
     // values of any size become numbers up to 1
     let scale = if scale > 0.0 { scale } else { 1.0 };
-    let rows = rows.map(|(f, is)| (f / scale, if is { (own + 1.0) / (own + 2.0) } else { 1.0 / (others + 2.0) }));
-    let loss = |a: f64, b: f64| rows.clone().map(|(f, t)| cross_entropy(a * f + b, t)).sum::<f64>();
+    let target = |is: bool| if is { (own + 1.0) / (own + 2.0) } else { 1.0 / (others + 2.0) };
+    let rows = rows.map(|(f, is, weight)| (f / scale, target(is), weight));
+    let loss = |a: f64, b: f64| rows.clone().map(|(f, t, weight)| weight * cross_entropy(a * f + b, t)).sum::<f64>();
     let (mut a, mut b) = (0.0, f64::ln((others + 1.0) / (own + 1.0)));
     let mut value = loss(a, b);
     let n = own + others;
     for _ in 0..STEPS {
         let (mut gradient, mut hessian) = ([0.0; 2], [RIDGE * n, 0.0, RIDGE * n]);
-        for (f, t) in rows.clone() {
+        for (f, t, weight) in rows.clone() {
             let p = logistic(-(a * f + b));
-            let (first, second) = (t - p, p * (1.0 - p));
+            let (first, second) = (weight * (t - p), weight * p * (1.0 - p));
             gradient[0] += f * first;
             gradient[1] += first;
             hessian[0] += f * f * second;
@@ -101,7 +102,7 @@ mod tests {
                     (size * f, uniform(2 * i + 1) < logistic(-(slope * f + shift)))
                 })
                 .collect();
-            let (a, b) = fit(rows.iter().copied());
+            let (a, b) = fit(rows.iter().map(|(f, is)| (*f, *is, 1.0)));
             // the deviation of either is about 0.03 here
             assert!((a * size - slope).abs() < 0.15 && (b - shift).abs() < 0.15, "{size}: {a} {b}");
             let (own, others) =
@@ -120,12 +121,12 @@ mod tests {
     #[test]
     fn separable_and_constant_values_stay_finite() {
         let separable: Vec<(f64, bool)> = (0..100).map(|i| (f64::from(i) - 49.5, i >= 50)).collect();
-        let (a, b) = fit(separable.iter().copied());
+        let (a, b) = fit(separable.iter().map(|(f, is)| (*f, *is, 1.0)));
         assert!(a < 0.0 && a.is_finite() && b.is_finite(), "{a} {b}");
         // 51/52 and 1/52 are the most that 50 rows of each say
         let p = logistic(-(a * 49.5 + b));
         assert!(p > 0.97 && p < 1.0, "{p}");
-        let (a, b) = fit([(0.0, true), (0.0, false), (0.0, false)].into_iter());
+        let (a, b) = fit([(0.0, true, 1.0), (0.0, false, 2.0)].into_iter());
         assert!((logistic(-b) - (2.0 / 3.0 + 2.0 * 0.25) / 3.0).abs() < 1e-6 && a.is_finite(), "{a} {b}");
         assert_eq!(fit(std::iter::empty()), (0.0, 0.0));
     }

@@ -1,5 +1,6 @@
-//! The pages of reports for notebooks: those that the command writes with `--report`.
+//! Pages and pictures for notebooks: those that the command writes.
 
+use crate::error::{raised, stored};
 use kmill::page::{Page, Section, facts};
 use kmill::progress::Voice;
 use kmill::report::{FitReport, Spent};
@@ -55,6 +56,16 @@ impl Contents {
     pub(crate) fn text(&self) -> PyResult<String> {
         serde_json::to_string(self).map_err(|error| PyValueError::new_err(error.to_string()))
     }
+}
+
+/// Draws the picture that the command draws with these words behind `kmill plot`.
+#[pyfunction]
+pub(crate) fn plot(py: Python<'_>, words: Vec<String>) -> PyResult<()> {
+    py.detach(|| kmill::picture(&words)).map_err(|error| match error {
+        kmill::Error::Store(error) => stored(error),
+        kmill::Error::Solve(error) => raised(error),
+        error => PyValueError::new_err(error.to_string()),
+    })
 }
 
 /// The whole page of contents as JSON.

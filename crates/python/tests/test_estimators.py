@@ -32,9 +32,6 @@ EXPECTED = {
         },
     ),
 }
-# scikit-learn's rows for transformers are blobs of 15 to 25, between which fewer neighbours know no path; that is refused, with this remedy
-ARGUMENTS = dict.fromkeys(["Isomap", "LocallyLinearEmbedding", "MaximumVarianceUnfolding"], {"n_neighbors": 25})
-
 
 def checks(estimator):
     expected = EXPECTED.get(type(estimator).__name__, {})
@@ -91,7 +88,7 @@ def test_class_weights_are_repeated_rows():
 def test_scikit_learns_checks(cls):
     logging.disable(logging.WARNING)
     failed, passed = [], 0
-    for found, check, expected in checks(cls(**ARGUMENTS.get(cls.__name__, {}))):
+    for found, check, expected in checks(cls()):
         name = check.func.__name__
         try:
             check(found)
@@ -111,6 +108,30 @@ def test_weights_are_rows_that_are_repeated_in_f64(cls):
     assert len(known) == 2
     for check in known:
         check(cls(precision="f64"))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: kmill.SVC(C=0.7, gamma=0.5, map="exact", precision="f64", gap=1e-12, steps=2000),
+        lambda: kmill.SVR(C=0.7, gamma=0.5, map="exact", precision="f64", gap=1e-12, steps=2000),
+        lambda: kmill.OneClassSVM(nu=0.2, gamma=0.5, map="exact", precision="f64", gap=1e-12, steps=2000),
+        lambda: kmill.KernelLogisticRegression(C=2.0, gamma=0.5, precision="f64", rank=400),
+        lambda: kmill.KernelKMeans(n_clusters=3, gamma=0.5, precision="f64", rank=400),
+        lambda: kmill.KernelPCA(n_components=3, gamma=0.5, precision="f64", rank=400),
+    ],
+)
+def test_weights_are_rows_that_are_repeated(make):
+    X, y = rows(90, 2)
+    weight = np.arange(90) % 4
+    target = y > 0 if make()._target == "classes" else y
+    again = np.repeat(np.arange(90), weight)
+    weighted, plain = make().fit(X, target, sample_weight=weight), make().fit(X[again], target[again])
+    tell = lambda model: getattr(model, "decision_function", getattr(model, "transform", model.predict))(X)
+    np.testing.assert_allclose(tell(weighted), tell(plain), atol=1e-6)
+    assert np.abs(tell(make().fit(X, target)) - tell(plain)).max() > 1e-3 or not hasattr(plain, "transform")
+    if hasattr(plain, "eigenvalues_"):
+        np.testing.assert_allclose(weighted.eigenvalues_, plain.eigenvalues_, rtol=1e-6)
 
 
 def rows(n=300, d=4, seed=0):

@@ -4,12 +4,14 @@ use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::points::Lcg;
 use kmill_tests::{kernels, table};
 use ksolve::request::{Resources, TrainOptions, Unwatched};
+use ksolve::solver::Options;
 use ksolve::solver::ridge::Ridge;
 use ksolve::task::Task;
 use ksolve::train::{Trained, train};
 use ksolve::{FoldSpec, Intercept};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
-use kstore::{Selection, Table, Workers};
+use kstore::{Selected, Selection, Table, Workers};
+use std::path::Path;
 
 const KERNEL: &str = "gaussian(sigma=1.5)";
 
@@ -26,6 +28,21 @@ fn problem(n: usize) -> Rows {
     (0..n).map(row).collect()
 }
 
+/// x0 and x1 of the rows, with their target and their weights.
+fn select(path: &Path, rows: &Rows, selection: Selection, weights: bool) -> Selected {
+    let columns = ["x0", "x1", "y", "w", "g"]
+        .map(|name| OutputColumn::new(name, if name == "g" { OutputKind::I64 } else { OutputKind::F64 }));
+    let mut out = sink::create(path, &columns).unwrap();
+    let values: Vec<Vec<f64>> = (0..4).map(|c| rows.iter().map(|row| row[c]).collect()).collect();
+    let groups: Vec<i64> = rows.iter().map(|row| row[4] as i64).collect();
+    let mut batch: Vec<Output<'_>> = values.iter().map(|column| Output::F64(column)).collect();
+    batch.push(Output::I64(&groups));
+    out.write(&batch).unwrap();
+    out.finish().unwrap();
+    let weight = weights.then(|| "w".to_string());
+    Table::open(&[path]).unwrap().select(&Selection { features: vec!["x*".to_string()], weight, ..selection }).unwrap()
+}
+
 fn fit(
     rows: &Rows,
     weights: bool,
@@ -34,29 +51,15 @@ fn fit(
     intercept: Intercept,
 ) -> ksolve::Result<Trained<f64>> {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("rows.parquet");
-    let columns = ["x0", "x1", "y", "w", "g"]
-        .map(|name| OutputColumn::new(name, if name == "g" { OutputKind::I64 } else { OutputKind::F64 }));
-    let mut out = sink::create(&path, &columns).unwrap();
-    let values: Vec<Vec<f64>> = (0..4).map(|c| rows.iter().map(|row| row[c]).collect()).collect();
-    let groups: Vec<i64> = rows.iter().map(|row| row[4] as i64).collect();
-    let mut batch: Vec<Output<'_>> = values.iter().map(|column| Output::F64(column)).collect();
-    batch.push(Output::I64(&groups));
-    out.write(&batch).unwrap();
-    out.finish().unwrap();
-    let selected = Table::open(&[path]).unwrap().select(&Selection {
-        features: vec!["x*".to_string()],
-        targets: vec!["y".to_string()],
-        weight: weights.then(|| "w".to_string()),
-        group: matches!(folds, FoldSpec::Column(_)).then(|| "g".to_string()),
-        ..Selection::default()
-    });
+    let group = matches!(folds, FoldSpec::Column(_)).then(|| "g".to_string());
+    let selection = Selection { targets: vec!["y".to_string()], group, ..Selection::default() };
+    let selected = select(&folder.path().join("rows.parquet"), rows, selection, weights);
     let options = TrainOptions { folds, ..table::exact(Task::Regression, KERNEL, landmarks) };
     let lambdas = vec![1e-4, 1e-2];
     let ridge = Ridge { lambdas, intercept, leave_one_out: true, variance: true, ..Ridge::default() };
     let workers = Workers::new(2);
     let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
-    train::<f64>(&selected.unwrap(), &options, &ridge, &resources)
+    train::<f64>(&selected, &options, &ridge, &resources)
 }
 
 /// f(x) = Σ_i α_i k(x, x_i) minimises Σ w (y − f)² + μ‖f‖²: (W K + μI) α = W y, symmetric in √w α.
@@ -118,6 +121,60 @@ fn weights_are_repetitions() {
         let counts = (repeated.len() as f64 - free) / (90.0 - free);
         assert!((a.units[0] / (b.units[0] * counts) - 1.0).abs() < 1e-6, "{:?} {:?} {counts}", a.units, b.units);
         assert!((a.residual / b.residual - 1.0).abs() < 1e-12);
+    }
+}
+
+/// Machines, probabilities, groups and components of weighted rows are those of repeated ones.
+#[test]
+fn weights_are_repetitions_for_every_solver_that_takes_them() {
+    let rows = problem(90);
+    let repeated: Rows = rows.iter().flat_map(|row| std::iter::repeat_n(*row, row[3] as usize)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let run = |(name, map, set): (&str, &str, &[(&str, &str)]), rows: &Rows, weights: bool| {
+        let task = ksolve::solver::by_name(name).unwrap().task;
+        let target = match task {
+            Task::Classification => vec!["g".to_string()],
+            Task::Regression => vec!["y".to_string()],
+            _ => Vec::new(),
+        };
+        let class_target = task == Task::Classification;
+        let selection = Selection { targets: target, class_target, ..Selection::default() };
+        let selected = select(&folder.path().join("rows.parquet"), rows, selection, weights);
+        let map = map.parse().unwrap();
+        let options = TrainOptions { folds: FoldSpec::None, map, ..table::exact(task, KERNEL, rows.len()) };
+        let given = set.iter().fold(Options::new(), |options, (name, value)| options.set(name, *value));
+        table::solve::<f64>(&selected, &options, name, &given, 2)
+    };
+    let machine: &[(&str, &str)] = &[("C", "0.7"), ("gap", "1e-12"), ("steps", "2000")];
+    let balanced = [machine, &[("class_weight", "balanced")]].concat();
+    for case in [
+        ("svm", "nystrom", machine),
+        ("svm", "exact", machine),
+        ("svm", "exact", &[machine, &[("pairs", "true")]].concat()),
+        ("svm", "nystrom", &[machine, &[("loss", "squared-hinge")]].concat()),
+        ("svm", "nystrom", &[&balanced[1..], &[("lambda", "1e-3")]].concat()),
+        ("svr", "nystrom", machine),
+        ("svr", "exact", machine),
+        ("oneclass", "nystrom", &machine[1..]),
+        ("oneclass", "exact", &machine[1..]),
+        ("logistic", "nystrom", &[("lambda", "1e-3")]),
+        ("logistic", "nystrom", &[("C", "2"), ("class_weight", "balanced")]),
+        ("kmeans", "nystrom", &[("clusters", "4")]),
+        ("kpca", "nystrom", &[("components", "3")]),
+        ("kpca", "nystrom", &[("components", "2"), ("uncentred", "true"), ("whiten", "true")]),
+    ] {
+        let (weighted, plain, ignored) = (run(case, &rows, true), run(case, &repeated, false), run(case, &rows, false));
+        let (mut near, mut far) = (0.0f64, 0.0f64);
+        for row in rows.iter().step_by(7) {
+            // the sign of a component is that of its largest coefficient, and the features of repeated rows are others
+            let size = |score: f64| if case.0 == "kpca" { score.abs() } else { score };
+            let at =
+                |trained| -> Vec<f64> { table::predict(trained, KERNEL, &row[..2]).into_iter().map(size).collect() };
+            let (a, b, c) = (at(&weighted), at(&plain), at(&ignored));
+            near = a.iter().zip(&b).fold(near, |near, (a, b)| near.max((a - b).abs()));
+            far = b.iter().zip(&c).fold(far, |far, (b, c)| far.max((b - c).abs()));
+        }
+        assert!(near < 1e-6 && far > 1e-3, "{case:?}: {near:e} from repeated rows, {far:e} from rows without weights");
     }
 }
 

@@ -4,14 +4,14 @@ use crate::Real;
 use kstore::Merge;
 use kstore::checkpoint::{Arrays, Persist, Stored};
 
-/// Sums over the points of each cluster.
+/// Weighted sums over the points of each cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterSums {
     /// Sums of the points of each cluster, k x q, row-major.
     sums: Vec<f64>,
-    /// Number of points of each cluster.
-    pub sizes: Vec<u64>,
-    /// Sum of the squared distances of the points from their centroids.
+    /// Weight of the points of each cluster: their number, where all count alike.
+    pub sizes: Vec<f64>,
+    /// Weighted sum of the squared distances of the points from their centroids.
     pub squares: f64,
     /// The points farthest from their centroid, farthest first; of equals the earlier row.
     far: Vec<(f64, Vec<f64>)>,
@@ -21,15 +21,18 @@ pub struct ClusterSums {
 impl ClusterSums {
     /// No points yet of k clusters of points of q numbers; `most_far` points are kept for clusters that lose all of theirs.
     pub fn new(k: usize, q: usize, most_far: usize) -> Self {
-        Self { sums: vec![0.0; k * q], sizes: vec![0; k], squares: 0.0, far: Vec::new(), most_far }
+        Self { sums: vec![0.0; k * q], sizes: vec![0.0; k], squares: 0.0, far: Vec::new(), most_far }
     }
 
-    /// Adds a point to cluster j, from whose centroid it has this squared distance. Points come in the order of the rows.
-    pub fn add<T: Real>(&mut self, j: usize, distance: f64, point: &[T]) {
-        self.squares += distance;
-        self.sizes[j] += 1;
+    /// Adds a point of this weight to cluster j, from whose centroid it has this squared distance. Points come in the order of the rows.
+    pub fn add<T: Real>(&mut self, j: usize, weight: f64, distance: f64, point: &[T]) {
+        if weight <= 0.0 {
+            return;
+        }
+        self.squares += weight * distance;
+        self.sizes[j] += weight;
         let sums = self.sums[j * point.len()..][..point.len()].iter_mut();
-        sums.zip(point).for_each(|(sum, value)| *sum += value.to_f64());
+        sums.zip(point).for_each(|(sum, value)| *sum += weight * value.to_f64());
         self.keep_far(distance, || point.iter().map(|value| value.to_f64()).collect());
     }
 
@@ -43,22 +46,22 @@ impl ClusterSums {
         self.far.truncate(self.most_far);
     }
 
-    /// The next centroids, k x q, where `centre` makes one of the sum and the number of its points; a cluster without points
+    /// The next centroids, k x q, where `centre` makes one of the sum and the weight of its points; a cluster without points
     /// moves from its old centroid to the farthest point that is left.
-    pub fn next(&self, centroids: &[f64], centre: impl Fn(&[f64], u64) -> Vec<f64>) -> Vec<f64> {
+    pub fn next(&self, centroids: &[f64], centre: impl Fn(&[f64], f64) -> Vec<f64>) -> Vec<f64> {
         let q = (self.sums.len() / self.sizes.len().max(1)).max(1);
         let mut far = self.far.iter().map(|(_, point)| point.clone());
-        let of = |((sum, old), size): ((&[f64], &[f64]), &u64)| match *size {
-            0 => far.next().unwrap_or_else(|| old.to_vec()),
-            size => centre(sum, size),
+        let of = |((sum, old), size): ((&[f64], &[f64]), &f64)| match *size > 0.0 {
+            true => centre(sum, *size),
+            false => far.next().unwrap_or_else(|| old.to_vec()),
         };
         self.sums.chunks_exact(q).zip(centroids.chunks_exact(q)).zip(&self.sizes).flat_map(of).collect()
     }
 
-    /// The clusters, those of many points first; of equal ones the earlier first.
+    /// The clusters, the heaviest first; of equal ones the earlier first.
     pub fn by_size(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.sizes.len()).collect();
-        order.sort_by_key(|j| std::cmp::Reverse(self.sizes[*j]));
+        order.sort_by(|a, b| self.sizes[*b].total_cmp(&self.sizes[*a]));
         order
     }
 }

@@ -57,7 +57,7 @@ impl<T: Real> Landmarks<T> for KMeans {
             let fold = Assign::new(&centroids, d, data.pass.tile);
             let assigned = data.pass.resume("nearest centroids", data.source, &fold)?.0;
             passes += 1;
-            let means = assigned.next(&widened(&centroids), |sum, size| sum.iter().map(|v| v / size as f64).collect());
+            let means = assigned.next(&widened(&centroids), |sum, size| sum.iter().map(|v| v / size).collect());
             centroids = means.into_iter().map(T::from_f64).collect();
             order = assigned.by_size();
             if assigned.squares >= before * (1.0 - GAIN) {
@@ -195,7 +195,7 @@ impl<T: Real> Fold<T> for Assign<'_, T> {
         for (i, j) in scratch.nearest.iter().enumerate() {
             let (x, j) = (&block.x[i * d..(i + 1) * d], *j as usize);
             let z = self.centroids.row(j).try_as_row_major().map(|z| z.as_slice());
-            state.add(j, squared_distance(x, z.expect("centroids are row-major")), x);
+            state.add(j, 1.0, squared_distance(x, z.expect("centroids are row-major")), x);
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::output::{self, Kind};
 use crate::page::{self, Edges, Page, Section};
 use crate::table::{count, rounded};
 use crate::{Error, Result, open};
-use clap::Args;
+use clap::{Args, FromArgMatches};
 use contour::Grid;
 use ksolve::predict::Predictor;
 use ksolve::{Card, Task};
@@ -135,6 +135,18 @@ pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
 pub(crate) fn main(args: &PlotArgs) -> Result<()> {
     let context = args.run.resolve();
     output::report(&run(args, &context)?, context.json)
+}
+
+/// Draws the picture that `kmill plot` draws with these words behind its name, for callers in another language.
+///
+/// # Errors
+/// Those of the command.
+pub fn picture(words: &[String]) -> Result<()> {
+    let words = ["plot"].into_iter().chain(words.iter().map(String::as_str));
+    let known = PlotArgs::augment_args(clap::Command::new("plot")).try_get_matches_from(words);
+    let args = known.and_then(|matches| PlotArgs::from_arg_matches(&matches));
+    let args = args.map_err(|error| Error::option("plot", "", error.to_string(), "see kmill plot --help"))?;
+    run(&args, &args.run.resolve()).map(drop)
 }
 
 fn axes(card: &Card, args: &PlotArgs) -> Result<Axes> {

@@ -94,7 +94,9 @@ impl FitReport {
         facts.extend(fit.neighbours.is_none().then(|| ("rank", count(fit.rank as u64))));
         facts.extend(fit.lambda.map(|lambda| ("lambda", short(lambda))));
         let by_c = fit.lambda.filter(|_| by_name(fit.solver).is_some_and(|family| family.reads(&C)));
-        facts.extend(by_c.map(|lambda| ("C", number(Penalty::Lambda(lambda).c(fit.rows), 4))));
+        facts.extend(
+            by_c.map(|lambda| ("C", number(Penalty::Lambda(lambda).c(fit.weight.unwrap_or(fit.rows as f64)), 4))),
+        );
         if let Some(cell) = self.chosen() {
             facts.extend(cell.cv_mse.map(|mse| ("cv mse", number(mse, 4))));
             facts.extend(cell.cv_error.map(|error| ("cv error", percent(error))));

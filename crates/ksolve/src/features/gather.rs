@@ -6,6 +6,7 @@ use crate::features::fold::Segments;
 use crate::features::stored::{Stored, Writer};
 use crate::features::{FeatureTier, FitData, Phi, StoredFeatures};
 use crate::gram::{GramScratch, GramState};
+use crate::row_weights::{self, RowWeights};
 use crate::{Error, Result, Targets};
 use faer::MatRef;
 use kapprox::Real;
@@ -39,6 +40,7 @@ struct RowFacts {
     codes: Vec<u32>,
     y: Vec<f64>,
     folds: Vec<u16>,
+    weights: RowWeights,
     tiles: Vec<u32>,
     /// Number and rows of every segment that has rows.
     segments: Vec<u64>,
@@ -49,6 +51,7 @@ kstore::summed!(RowFacts {
     read "codes": codes,
     read "y": y,
     read "folds": folds,
+    read "weights": weights.0,
     read "tiles": tiles,
     read "segments": segments,
     read "squares": sums.squares,
@@ -108,9 +111,22 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             found.segments.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();
         let segments = positions(rows.into_iter()).into_iter().zip(numbers).collect();
         let (n, range) = (starts.last().copied().unwrap_or(0), data.source.range());
-        let RowFacts { codes, y, folds, sums, .. } = found;
+        let RowFacts { codes, y, folds, weights, sums, .. } = found;
         Ok((
-            Self { context, phi: Phi::Stored(stored), n, p, codes, y, folds, starts, segments, range, own: true },
+            Self {
+                context,
+                phi: Phi::Stored(stored),
+                n,
+                p,
+                codes,
+                y,
+                folds,
+                weights,
+                starts,
+                segments,
+                range,
+                own: true,
+            },
             sums,
         ))
     }
@@ -168,7 +184,7 @@ impl<T: Real> Gather<'_, T> {
         Ok(())
     }
 
-    /// Classes or numeric targets, and folds where there are several.
+    /// Classes or numeric targets, weights where there are some, and folds where there are several.
     fn targets(&self, block: &RowBlock<'_, T>, found: &mut RowFacts) -> Result<()> {
         match (self.data.targets, block.classes) {
             (Targets::Classes(classes), Some(Coded { codes, .. })) => {
@@ -179,7 +195,13 @@ impl<T: Real> Gather<'_, T> {
                 found.codes.extend_from_slice(codes);
             }
             (Targets::Classes(_), None) => return Err(Error::UnknownClass { row: block.rows[0] }),
-            (Targets::Numeric { .. }, _) => found.y.extend_from_slice(block.y),
+            (Targets::Numeric { .. }, _) => {
+                let rows = block.y.chunks(block.t.max(1));
+                rows.for_each(|row| found.y.extend_from_slice(&row[..block.learned()]));
+            }
+        }
+        for i in 0..block.len() {
+            found.weights.0.extend(row_weights::weight(block, i)?);
         }
         if self.data.folds.count() > 1 {
             for (i, row) in block.rows.iter().enumerate() {

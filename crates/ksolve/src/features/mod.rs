@@ -31,6 +31,7 @@ pub use tile::Tile;
 use tile::{WIDENED, Widen, Work};
 
 use crate::request::{PassShape, ProblemSize};
+use crate::row_weights::RowWeights;
 use crate::{Error, Result};
 use kapprox::{FeatureMap, Real};
 use kstore::pass::Observer;
@@ -62,6 +63,8 @@ pub struct StoredFeatures<'a, T: Real> {
     pub y: Vec<f64>,
     /// Folds of the rows, n numbers; empty where there is only one.
     pub folds: Vec<u16>,
+    /// Weights of the rows.
+    pub weights: RowWeights,
     /// Position of the first row of every tile, and n.
     starts: Vec<usize>,
     /// Position of the first row of every segment that has rows, and its number among all of the stored rows.
@@ -197,6 +200,17 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             Phi::Picked(phi) => phi.get(i * self.p..(i + 1) * self.p),
             Phi::Positions(..) | Phi::Wide(_) => None,
         }
+    }
+
+    /// The sum of the weights of the rows outside a fold, or of all: their number, where all count alike.
+    pub fn weight_outside(&self, held: Option<u16>) -> f64 {
+        self.weights.total((0..self.n).filter(|i| held.is_none_or(|fold| self.folds[*i] != fold)))
+    }
+
+    /// The mean weight of the rows outside a fold, or of all.
+    pub(crate) fn mean_weight(&self, held: Option<u16>) -> f64 {
+        let rows = self.folds.iter().filter(|fold| held == Some(**fold)).count();
+        self.weight_outside(held) / (self.n - rows).max(1) as f64
     }
 
     /// The seed of random choices.

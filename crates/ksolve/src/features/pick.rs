@@ -6,6 +6,7 @@ use super::tier::exchanged;
 use super::tile::{Tile, Work};
 use super::{Phi, StoredFeatures};
 use crate::Result;
+use crate::row_weights::RowWeights;
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
@@ -19,7 +20,7 @@ pub(crate) fn class_rows_bytes(p: usize, element: usize) -> usize {
 }
 
 impl<'a, T: Real> StoredFeatures<'a, T> {
-    /// The rows that `takes` chooses by their class, with their classes, targets and folds.
+    /// The rows that `takes` chooses by their class, with their classes, targets, folds and weights.
     ///
     /// They are copied, in one pass, where the plan leaves room; otherwise every visit picks them out again. Both give
     /// tiles of these rows alone, the same ones wherever the features are.
@@ -37,13 +38,14 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             codes: at.iter().map(|i| self.codes[*i]).collect(),
             y: at.iter().flat_map(|i| &self.y[i * t..(i + 1) * t]).copied().collect(),
             folds: at.iter().filter_map(|i| self.folds.get(*i)).copied().collect(),
+            weights: self.weights.at(&at),
             ..self.part(at.len(), phi)
         })
     }
 
     /// Draws `m` ≤ n rows into memory, one at random of every n/m, and returns them with their positions: one pass.
     ///
-    /// Targets, classes and folds are not copied: they are found by the positions.
+    /// Targets, classes, folds and weights are not copied: they are found by the positions.
     ///
     /// # Errors
     /// Errors of reading the rows.
@@ -69,7 +71,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         Ok(phi)
     }
 
-    /// n rows that were picked out, whose segments are numbered by their positions; without classes, targets and folds.
+    /// n rows that were picked out, whose segments are numbered by their positions; without classes, targets, folds and weights.
     fn part<'k>(&self, n: usize, phi: Phi<'k, T>) -> StoredFeatures<'k, T>
     where
         'a: 'k,
@@ -83,6 +85,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             codes: Vec::new(),
             y: Vec::new(),
             folds: Vec::new(),
+            weights: RowWeights::default(),
             starts: (0..n).step_by(TILE).chain([n]).collect(),
             segments: (0..n).step_by(step).enumerate().map(|(number, first)| (first, number as u64)).collect(),
             range: 0..n as u64,

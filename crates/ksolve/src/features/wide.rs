@@ -6,6 +6,7 @@
 use super::tile::{Tile, WIDENED, Widen, Work};
 use super::{Phi, StoredFeatures};
 use crate::Result;
+use crate::row_weights::RowWeights;
 use crate::strips::for_each_strip;
 use kapprox::Real;
 use kstore::pass::Observer;
@@ -33,7 +34,7 @@ impl<N: Real> Widen<f64> for StoredFeatures<'_, N> {
 }
 
 impl<T: Real> StoredFeatures<'_, T> {
-    /// The features in f64. Targets, classes and folds are not copied.
+    /// The features in f64. Targets, classes, folds and weights are not copied.
     pub fn wide(&self) -> StoredFeatures<'_, f64> {
         let (codes, y, folds, starts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (segments, range) = (self.segments.clone(), self.range.clone());
@@ -45,6 +46,7 @@ impl<T: Real> StoredFeatures<'_, T> {
             codes,
             y,
             folds,
+            weights: RowWeights::default(),
             starts,
             segments,
             range,

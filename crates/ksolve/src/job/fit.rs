@@ -349,7 +349,7 @@ impl Fit {
         Ok(Selection {
             features,
             class_target: task == Task::Classification,
-            weight: settings.column(&ridge::WEIGHTS),
+            weight: settings.column(&solver::parameter::WEIGHTS),
             group: match settings.folds(&solver::parameter::FOLDS) {
                 Some(FoldSpec::Column(name)) => Some(name),
                 _ => None,

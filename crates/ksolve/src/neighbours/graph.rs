@@ -1,7 +1,7 @@
 //! The graph in which every node has an edge to its k nearest ones, and the lengths of shortest paths.
 
 use super::{Neighbour, Nodes, nearest};
-use crate::{Error, Result};
+use crate::Error;
 use kstore::Workers;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -101,12 +101,9 @@ impl Graph {
         sizes
     }
 
-    /// Refuses a graph of several components, between which there is no path.
-    pub(crate) fn require_connected(&self, k: usize) -> Result<()> {
+    /// The refusal of a graph of several components, between which there is no path.
+    pub(crate) fn apart(&self, k: usize) -> Error {
         let sizes = self.components();
-        if sizes.len() <= 1 {
-            return Ok(());
-        }
         let why = format!(
             "the graph of {} nodes falls into {} components, the largest of {} nodes, with no path between them; raise `neighbours` or \
              `nodes`, or learn from the rows of one part",
@@ -114,7 +111,7 @@ impl Graph {
             sizes.len(),
             sizes[0]
         );
-        Err(Error::option("neighbours", k, why))
+        Error::option("neighbours", k, why)
     }
 
     /// `lengths[i]` = the length of the shortest path from node `from` to node i; infinite where there is none.

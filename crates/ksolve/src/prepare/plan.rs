@@ -238,7 +238,9 @@ fn panels(shape: &ProblemSize, cut: PassShape) -> usize {
 
 /// The plan of the pass that keeps the features, and of every pass over them: two tiles of features, and the map.
 pub(crate) fn pass_features(what: &str, shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
+    let weighted = if shape.weighted { usize::try_from(shape.n).unwrap_or(usize::MAX) } else { 0 };
     base(what, shape, budget)
+        .term("weights of all rows", weighted.saturating_mul(8) + features::values_bytes(weighted, 8), "")
         .term("tiles of rows and of features", features::pass_bytes(shape, cut) + strips(shape), RANK)
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")

@@ -41,6 +41,12 @@ impl Survey {
         variances.iter().sum::<f64>() / variances.len().max(1) as f64
     }
 
+    /// The sum of the weights of the rows; `None` where all count alike.
+    pub(crate) fn weight(&self) -> Option<f64> {
+        let weights = self.statistics.targets.last().filter(|_| self.weighted);
+        weights.map(|weights| weights.mean * weights.count as f64)
+    }
+
     /// Statistics of the numeric targets, weights aside.
     fn numeric(&self) -> &[kstore::statistics::Moments] {
         let targets = &self.statistics.targets;

@@ -3,7 +3,7 @@
 
 use crate::prepare::plan;
 use crate::request::{PassShape, ProblemSize, Resources, tile_rows};
-use crate::{Error, Result, Targets};
+use crate::{Error, Result, Targets, row_weights};
 use kapprox::Real;
 use kstore::{Coded, Label, MemoryRows, Pass, Plan, RowSource};
 use std::sync::Arc;
@@ -14,15 +14,15 @@ pub(crate) fn cut(shape: &ProblemSize) -> PassShape {
     PassShape { tile, segment: 16 * tile as u64, scan_lanes: shape.threads, gram_lanes: 1, prefetch: 2 }
 }
 
-/// Rows, targets, codes and row numbers; the rows once more where the model is made.
+/// Rows, targets, weights, codes and row numbers; the rows once more where the model is made.
 pub(crate) fn plan(what: &str, shape: &ProblemSize, budget: usize) -> Plan {
-    let row = shape.d * shape.element + 8 * (shape.t + 2);
+    let row = shape.d * shape.element + 8 * (shape.t + 2 + usize::from(shape.weighted));
     let fewer = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
     plan::base(what, shape, budget).term("rows, which are the model", 2 * shape.n as usize * row, fewer)
 }
 
 /// Reads all rows in one pass: one lane, so that they come in their order, into buffers of the right size. The targets are those
-/// of the regression, less their centre; codes of classes and of folds come along.
+/// of the regression, less their centre, and the weights where there are some; codes of classes and of folds come along.
 pub(crate) fn load<T: Real>(
     source: &dyn RowSource<T>,
     targets: &Targets,
@@ -31,8 +31,9 @@ pub(crate) fn load<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<MemoryRows<T>> {
     let (n, shape, range) = (n as usize, source.shape(), source.range());
+    let columns = targets.count() + usize::from(shape.weighted);
     let observer = resources.stages.stage("rows", Some(range.end - range.start));
-    let (mut x, mut y) = (Vec::with_capacity(n * shape.features), Vec::with_capacity(n * targets.count()));
+    let (mut x, mut y) = (Vec::with_capacity(n * shape.features), Vec::with_capacity(n * columns));
     let (mut rows, mut classes, mut groups) = (Vec::with_capacity(n), Codes::default(), Codes::default());
     let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };
     pass.visit(source, |block| {
@@ -44,10 +45,12 @@ pub(crate) fn load<T: Real>(
             for j in 0..targets.count() {
                 y.push(targets.value(block, i, j)?);
             }
+            y.extend(row_weights::weight(block, i)?);
         }
         Ok::<(), Error>(())
     })?;
-    let mut all = MemoryRows::new(x, shape.features)?.with_targets(y, targets.count())?.numbered(rows)?;
+    let mut all =
+        MemoryRows::new(x, shape.features)?.with_targets(y, columns)?.weighted(shape.weighted)?.numbered(rows)?;
     if let Some(labels) = classes.labels {
         all = all.with_classes(classes.codes, labels)?;
     }

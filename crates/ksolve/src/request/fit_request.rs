@@ -29,8 +29,6 @@ pub struct FitRequest<'a> {
     pub resources: &'a Resources<'a>,
     /// Rows, features, targets, folds and map.
     pub shape: ProblemSize,
-    /// Rows have weights.
-    pub weighted: bool,
 }
 
 impl FitRequest<'_> {
@@ -55,7 +53,7 @@ impl FitRequest<'_> {
     /// # Errors
     /// [`Error::Option`].
     pub(crate) fn refuse_weights(&self, what: &str, remedy: &str) -> Result<()> {
-        match self.weighted {
+        match self.shape.weighted {
             true => Err(Error::option("weights", "", format!("{what} takes no weights; {remedy}"))),
             false => Ok(()),
         }

@@ -35,6 +35,8 @@ pub struct ProblemSize {
     pub d: usize,
     /// Number of targets of the regression.
     pub t: usize,
+    /// True for rows with weights.
+    pub weighted: bool,
     /// Number of columns that the second moments of the features are taken with: the targets, or features of them.
     pub moment_columns: usize,
     /// The sizes of the feature map.
@@ -142,6 +144,7 @@ impl ProblemSize {
             columns,
             d,
             t,
+            weighted: source.shape().weighted,
             moment_columns: t,
             map,
             landmarks: options.landmark_count().min(map.p),

@@ -1,5 +1,6 @@
 //! Weights of classes, for classes of very different sizes and mistakes of different cost.
 
+use crate::row_weights::RowWeights;
 use crate::{Classes, Error, Result};
 use std::fmt;
 
@@ -10,7 +11,7 @@ pub enum ClassWeight {
     /// 1 for every row.
     #[default]
     Equal,
-    /// n / (k n_c) for the n_c rows of each of k classes: every class counts as much as any other.
+    /// n / (k n_c) for the n_c rows of each of k classes: every class counts as much as any other. Rows count by their weights.
     Balanced,
     /// These weights for the classes of these labels, and 1 for all others.
     Given(Vec<(String, f64)>),
@@ -41,17 +42,18 @@ impl ClassWeight {
     ///
     /// # Errors
     /// [`Error::EmptyClass`]; [`Error::Option`] for a label that no row has.
-    pub(super) fn of(&self, codes: &[u32], classes: &Classes) -> Result<Vec<f64>> {
+    pub(super) fn of(&self, codes: &[u32], rows: &RowWeights, classes: &Classes) -> Result<Vec<f64>> {
         let labels: Vec<String> = classes.labels().iter().map(ToString::to_string).collect();
-        let mut counts = vec![0usize; labels.len()];
-        codes.iter().for_each(|code| counts[*code as usize] += 1);
-        if let Some(class) = counts.iter().position(|count| *count == 0) {
+        let mut counts = vec![0.0; labels.len()];
+        codes.iter().enumerate().for_each(|(i, code)| counts[*code as usize] += rows.of(i));
+        if let Some(class) = counts.iter().position(|count| *count <= 0.0) {
             return Err(Error::EmptyClass { class });
         }
         match self {
             Self::Equal => Ok(vec![1.0; labels.len()]),
             Self::Balanced => {
-                Ok(counts.iter().map(|count| codes.len() as f64 / (labels.len() * count) as f64).collect())
+                let n = rows.total(0..codes.len());
+                Ok(counts.iter().map(|count| n / (labels.len() as f64 * count)).collect())
             }
             Self::Given(given) => {
                 let mut weights = vec![1.0; labels.len()];
@@ -91,15 +93,18 @@ mod tests {
     fn weights_are_those_of_the_labels() {
         let classes = |labels: &[i64]| Classes::new(labels.iter().map(|label| Label::Int(*label)).collect()).unwrap();
         let (codes, three) = ([0, 0, 0, 1, 2, 2], classes(&[-1, 4, 7]));
-        let of = |text: &str| ClassWeight::parse(text).unwrap().of(&codes, &three);
+        let of = |text: &str| ClassWeight::parse(text).unwrap().of(&codes, &RowWeights::default(), &three);
         assert_eq!(of("balanced").unwrap(), [6.0 / 9.0, 2.0, 1.0]);
-        assert_eq!(ClassWeight::Equal.of(&codes, &three).unwrap(), [1.0; 3]);
+        assert_eq!(ClassWeight::Equal.of(&codes, &RowWeights::default(), &three).unwrap(), [1.0; 3]);
         assert_eq!(of("7=0.5, -1=3").unwrap(), [3.0, 1.0, 0.5]);
         assert_eq!(ClassWeight::parse("7=0.5, -1=3").unwrap().to_string(), "-1=3,7=0.5");
         let message = of("5=2").unwrap_err().to_string();
         assert!(message.contains("class 5") && message.contains("-1, 4, 7"), "{message}");
         let four = classes(&[0, 1, 2, 3]);
-        assert!(matches!(ClassWeight::Balanced.of(&codes, &four), Err(Error::EmptyClass { class: 3 })));
+        assert!(matches!(
+            ClassWeight::Balanced.of(&codes, &RowWeights::default(), &four),
+            Err(Error::EmptyClass { class: 3 })
+        ));
         for wrong in ["", "heavy", "a=0", "a=x", "a=1,", "a=1,a=2", "a=inf"] {
             assert!(ClassWeight::parse(wrong).is_err(), "{wrong}");
         }

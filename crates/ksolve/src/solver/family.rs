@@ -12,6 +12,9 @@ use kstore::{Plan, Reading, Selected};
 use std::borrow::Cow;
 use std::fmt::Debug;
 
+/// The solvers that take weights of rows, for those who ask one that does not.
+pub(crate) const TAKE_WEIGHTS: &str = "ridge, svm, svr, logistic, oneclass, kmeans and kpca do";
+
 /// A method that learns linear functions of the features.
 pub trait Solver<T: Real>: Debug + Send + Sync {
     /// True for a solver that reads the features in many passes, by [`crate::features::StoredFeatures`]: they are kept where there is room.
@@ -43,7 +46,7 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     /// # Errors
     /// [`crate::Error::Option`].
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        work.refuse_weights("the solver", "only ridge does")
+        work.refuse_weights("the solver", TAKE_WEIGHTS)
     }
     /// How the solver sees the rows.
     ///
@@ -170,6 +173,6 @@ impl<'a> FitRequest<'a> {
         let source = selected.rows::<T>(Reading::default())?;
         let shape = ProblemSize::of(&source, &options, resources.workers.threads(), t, folds)?;
         let shape = ProblemSize { keeps: solver.keeps(), moment_columns, ..shape };
-        Ok(Self { options, resources, shape, weighted: selected.is_weighted() })
+        Ok(Self { options, resources, shape })
     }
 }

@@ -67,7 +67,7 @@ impl Fisher {
         if folds.len() < 2 {
             return Ok(None);
         }
-        let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(data.rows)).collect();
+        let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(data.rows as f64)).collect();
         let stage = data.resources.stages.stage("discriminants of the folds", None);
         let mut heads = vec![vec![None; lambdas.len()]; folds.len()];
         for (fold, heads) in heads.iter_mut().enumerate().filter(|(fold, _)| folds[*fold].rows > 0) {
@@ -83,7 +83,7 @@ impl Fisher {
         let fold = CvErrorFold::new(data.map, data.folds, data.targets, &coefficients).with_bin(data.cut.tile);
         let wrong = data.fold("held-out classes", &fold)?;
         let errors = (0..lambdas.len()).map(|cell| wrong.error(cell).unwrap_or(f64::NAN)).collect();
-        Ok(Some(held_out::choose(&self.penalties, data.rows, errors, "held-out error at each")))
+        Ok(Some(held_out::choose(&self.penalties, data.rows as f64, errors, "held-out error at each")))
     }
 }
 
@@ -187,7 +187,7 @@ impl<T: Real> Solver<T> for Fisher {
         }
         let state = data.moments_of_folds()?;
         let held_out = self.held_out(data, &state.gram, classes)?;
-        let lambda = self.penalties[held_out.as_ref().map_or(0, |chosen| chosen.at)].lambda(data.rows);
+        let lambda = self.penalties[held_out.as_ref().map_or(0, |chosen| chosen.at)].lambda(data.rows as f64);
         let _stage = data.resources.stages.stage("discriminants", None);
         let moments = &*state.gram.sum(None);
         let scatter = Scatter::of(moments, classes)?;

@@ -10,6 +10,7 @@ use super::{Figure, Penalty};
 use crate::Result;
 use crate::features::{self, FitData, StoredFeatures, Values};
 use crate::request::ProblemSize;
+use crate::row_weights::RowWeights;
 use kapprox::Real;
 use kstore::Plan;
 use kstore::pass::Observer;
@@ -41,10 +42,6 @@ pub(super) struct Compared<T> {
     pub(super) scores: Vec<T>,
     pub(super) figures: Vec<Figure>,
     pub(super) passes: u64,
-}
-
-pub(super) fn rows_outside<T: Real>(kept: &StoredFeatures<'_, T>, fold: u16) -> u64 {
-    kept.folds.iter().filter(|of| **of != fold).count() as u64
 }
 
 /// Adds the scores of t functions at every penalty to a plan, where rows are held out.
@@ -102,12 +99,17 @@ impl<T: Real> HeldOut<T> {
         Ok(())
     }
 
-    /// The mean over all rows of `error`, which has the position of a row and its scores, at every penalty.
-    fn errors(&self, mut error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64) -> Vec<f64> {
+    /// The weighted mean over all rows of `error`, which has the position of a row and its scores, at every penalty.
+    fn errors(
+        &self,
+        weights: &RowWeights,
+        mut error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64,
+    ) -> Vec<f64> {
         let mean = |scores: &Vec<T>| {
             let rows = scores.chunks_exact(self.t).enumerate();
-            let sum: f64 = rows.map(|(i, row)| error(i, &mut row.iter().map(|value| value.to_f64()))).sum();
-            sum / (scores.len() / self.t).max(1) as f64
+            let error = |(i, row): (usize, &[T])| weights.of(i) * error(i, &mut row.iter().map(|value| value.to_f64()));
+            let sum: f64 = rows.map(error).sum();
+            sum / weights.total(0..scores.len() / self.t).max(f64::MIN_POSITIVE)
         };
         self.scores.iter().map(mean).collect()
     }
@@ -117,6 +119,7 @@ impl<T: Real> HeldOut<T> {
 pub(super) fn compare<T: Real>(
     penalties: &[Penalty],
     data: &FitData<'_, T>,
+    weights: &RowWeights,
     what: &'static str,
     found: impl FnOnce() -> Result<HeldOut<T>>,
     error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64,
@@ -124,20 +127,20 @@ pub(super) fn compare<T: Real>(
     if data.folds.count() == 1 {
         return Ok(Compared { penalty: penalties[0], scores: Vec::new(), figures: Vec::new(), passes: 0 });
     }
-    let mut found = found()?;
-    let Chosen { at, figures } = choose(penalties, data.rows, found.errors(error), what);
+    let (mut found, weight) = (found()?, weights.total(0..data.rows as usize));
+    let Chosen { at, figures } = choose(penalties, weight, found.errors(weights, error), what);
     let (penalty, scores) = (penalties[at], found.scores.swap_remove(at));
     Ok(Compared { penalty, scores, figures: figures.into(), passes: found.passes })
 }
 
 /// Takes the penalty with the least of `errors`, of equal ones the first, which is the strongest; an error that is
 /// no number is worse than any. `what` is the name of the errors.
-pub(super) fn choose(penalties: &[Penalty], rows: u64, errors: Vec<f64>, what: &'static str) -> Chosen {
+pub(super) fn choose(penalties: &[Penalty], weight: f64, errors: Vec<f64>, what: &'static str) -> Chosen {
     let error = |at: usize| if errors[at].is_nan() { f64::INFINITY } else { errors[at] };
     let at = (0..errors.len()).fold(0, |best, at| if error(at) < error(best) { at } else { best });
     let (name, values) = match penalties.first() {
-        Some(Penalty::Lambda(_)) => ("lambda", penalties.iter().map(|penalty| penalty.lambda(rows)).collect()),
-        _ => ("C", penalties.iter().map(|penalty| penalty.c(rows)).collect()),
+        Some(Penalty::Lambda(_)) => ("lambda", penalties.iter().map(|penalty| penalty.lambda(weight)).collect()),
+        _ => ("C", penalties.iter().map(|penalty| penalty.c(weight)).collect()),
     };
     Chosen { at, figures: [Figure { name, values }, Figure { name: what, values: errors }] }
 }

@@ -37,7 +37,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     make: |settings| {
         Ok(Box::new(LandmarkIsomap {
             components: settings.count(&EMBEDDED).unwrap_or_default(),
-            neighbours: settings.count(&NEIGHBOURS).unwrap_or_default(),
+            neighbours: settings.count(&NEIGHBOURS),
         }))
     },
 };
@@ -46,9 +46,13 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
 struct LandmarkIsomap {
     /// Number of coordinates q, below m.
     components: usize,
-    /// Number k of nearest nodes that each node is joined to, below N.
-    neighbours: usize,
+    /// Number k of nearest nodes that each node is joined to, below N; `None` for [`USUAL`] or more, up to [`MOST`].
+    neighbours: Option<usize>,
 }
+
+/// Neighbours of a node where none are asked for, and the most that they become by doubling while parts of the graph are apart.
+const USUAL: usize = 10;
+const MOST: usize = 40;
 
 pub(super) fn nodes(count: usize) -> Figure {
     Figure { name: "nodes", values: vec![count as f64] }
@@ -58,8 +62,9 @@ pub(super) fn landmarks_among(count: usize) -> Figure {
     Figure { name: "landmarks", values: vec![count as f64] }
 }
 
-/// The nodes with the nearest others of each, whose graph is connected.
+/// The nodes with the k nearest others of each, whose graph is connected.
 pub(super) struct Joined {
+    pub(super) k: usize,
     pub(super) nodes: Nodes,
     /// N x k.
     pub(super) lists: Vec<Neighbour>,
@@ -67,8 +72,14 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    /// Bytes for N nodes of d features with k neighbours.
-    pub(super) fn bytes(nodes: usize, d: usize, k: usize) -> usize {
+    /// The largest number of neighbours of a node.
+    pub(super) fn most(nodes: usize, asked: Option<usize>) -> usize {
+        asked.unwrap_or(MOST).min(nodes.saturating_sub(1))
+    }
+
+    /// Bytes for N nodes of d features.
+    pub(super) fn bytes(nodes: usize, d: usize, asked: Option<usize>) -> usize {
+        let k = Self::most(nodes, asked);
         Nodes::bytes(nodes, d).saturating_add(Graph::bytes(nodes, k))
     }
 
@@ -77,8 +88,8 @@ impl Joined {
     /// # Errors
     /// [`Error::Option`] for more neighbours than there are other nodes, and for a graph of several components; [`Error::NoVariance`] where all
     /// nodes are the same.
-    pub(super) fn new<T: Real>(set: &LandmarkSet<T>, k: usize, resources: &Resources<'_>) -> Result<Self> {
-        if k >= set.len() {
+    pub(super) fn new<T: Real>(set: &LandmarkSet<T>, asked: Option<usize>, resources: &Resources<'_>) -> Result<Self> {
+        if let Some(k) = asked.filter(|k| *k >= set.len()) {
             let why = format!("a node has {} others; lower it, or raise `nodes`", set.len().saturating_sub(1));
             return Err(Error::option(NEIGHBOURS.name, k, why));
         }
@@ -87,10 +98,21 @@ impl Joined {
         if nodes.alike() {
             return Err(Error::NoVariance);
         }
-        let lists = neighbours_of_nodes(&nodes, k, resources.workers);
-        let graph = Graph::new(&lists, k);
-        graph.require_connected(k)?;
-        Ok(Self { nodes, lists, graph })
+        let most = Self::most(set.len(), asked);
+        let mut k = asked.unwrap_or(USUAL).min(most);
+        loop {
+            let lists = neighbours_of_nodes(&nodes, k, resources.workers);
+            let graph = Graph::new(&lists, k);
+            match graph.components().len() {
+                1 => return Ok(Self { k, nodes, lists, graph }),
+                _ if k == most => return Err(graph.apart(k)),
+                parts => resources.stages.warn(format!(
+                    "with {k} neighbours the nodes fall into {parts} parts with no path between them; {} are tried",
+                    (2 * k).min(most)
+                )),
+            }
+            k = (2 * k).min(most);
+        }
     }
 }
 
@@ -125,7 +147,7 @@ impl<T: Real> Solver<T> for LandmarkIsomap {
         let m = data.options.landmark_count().min(set.len());
         check_components(self.components, m, "landmarks")?;
         let joined = Joined::new(set, self.neighbours, data.resources)?;
-        let lengths = paths(&joined.graph, m, set.len(), data.resources);
+        let (neighbours, lengths) = (joined.k, paths(&joined.graph, m, set.len(), data.resources));
         drop(joined);
         let _stage = data.resources.stages.stage("eigenvectors", None);
         let squares = Mat::from_fn(m, m, |i, l| -0.5 * lengths[(i, l)].min(lengths[(l, i)]).powi(2));
@@ -136,7 +158,7 @@ impl<T: Real> Solver<T> for LandmarkIsomap {
         let constant = |j: usize| -means.iter().enumerate().map(|(l, mean)| mean * weights[(l, j)]).sum::<f64>();
         Ok(Fitted {
             basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
-            form: Form::Paths { neighbours: self.neighbours, lengths },
+            form: Form::Paths { neighbours, lengths },
             intercept: (0..weights.ncols()).map(constant).collect(),
             weights: Mat::from_fn(m, weights.ncols(), |l, j| -0.5 * weights[(l, j)]),
             figures: [vec![nodes(set.len()), landmarks_among(m)], scaled.figures()].concat(),

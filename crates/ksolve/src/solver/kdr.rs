@@ -74,7 +74,7 @@ impl KernelDimensionReduction {
 
 impl<T: Real> Solver<T> for KernelDimensionReduction {
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        work.refuse_weights("the solver", "only ridge does")?;
+        work.refuse_weights("the solver", crate::solver::family::TAKE_WEIGHTS)?;
         if work.options.metric != MetricSource::None {
             let why = "the directions are those of the columns as they are; leave it out";
             return Err(Error::option("metric", &work.options.metric, why));
@@ -103,7 +103,7 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         let needed = target::needed(self.target_kernel.as_ref(), data.options.task);
         let target = needed.map(|kernel| target::features(kernel, data)).transpose()?;
         let state = data.moments_with(target.as_ref().map(|target| &target.map as _))?;
-        let (moments, lambda) = (&state.gram.folds()[0], self.penalty.lambda(data.rows));
+        let (moments, lambda) = (&state.gram.folds()[0], self.penalty.lambda(data.rows as f64));
         target::require_varying(moments, self.components)?;
         let stage = data.resources.stages.stage("regression", None);
         let weights = regression(moments, data.classes().is_some(), lambda).ok_or(Error::Indefinite {

@@ -1,6 +1,6 @@
 //! Kernel k-means: k groups of rows around their means in feature space.
 //!
-//! Minimises Σ_i min_j ‖φ_i − c_j‖² over centroids c_1, …, c_k; with all rows as landmarks that is the objective of kernel
+//! Minimises Σ_i w_i min_j ‖φ_i − c_j‖², w_i = 1 or the weight of the row, over centroids c_1, …, c_k; with all rows as landmarks that is the objective of kernel
 //! k-means, whose distances are in feature space. A row belongs to the centroid of the largest score
 //!
 //! ```text
@@ -13,10 +13,10 @@
 //! 10, 1998, section 5; Wang, Gittens, Mahoney, "Scalable kernel k-means clustering with Nyström approximation", JMLR 20, 2019.
 
 use super::lloyd::{self, Space};
-use super::parameter::{CLUSTERS, STARTS, TOLERANCE};
+use super::parameter::{CLUSTERS, STARTS, TOLERANCE, WEIGHTS};
 use super::{Figure, Fitted, Solver, SolverFamily};
 use crate::features::{FitData, StoredFeatures, Wanted};
-use crate::request::{PassShape, ProblemSize};
+use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::{Result, Task};
 use kapprox::Real;
 use kstore::Plan;
@@ -25,7 +25,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "kmeans",
     about: "kernel k-means: groups of rows around their means in feature space",
     task: Task::Clusters,
-    parameters: &[CLUSTERS, STARTS, TOLERANCE],
+    parameters: &[CLUSTERS, STARTS, TOLERANCE, WEIGHTS],
     make: |settings| {
         Ok(Box::new(KernelKMeans {
             clusters: lloyd::clusters(settings)?,
@@ -45,6 +45,10 @@ impl<T: Real> Solver<T> for KernelKMeans {
         true
     }
 
+    fn check(&self, _: &FitRequest<'_>) -> Result<()> {
+        Ok(())
+    }
+
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         lloyd::plan(plan, shape, cut, shape.map.p, self.clusters)
     }
@@ -55,8 +59,8 @@ impl<T: Real> Solver<T> for KernelKMeans {
         let found = lloyd::cluster(data, &kept, space, self.clusters, self.starts)?;
         let half = |j: usize| found.centroids.col(j).iter().map(|v| v * v).sum::<f64>() / 2.0;
         let figures = vec![
-            Figure { name: "mean squared distance", values: vec![found.squares / data.rows.max(1) as f64] },
-            Figure { name: "rows of each group", values: found.sizes.iter().map(|size| *size as f64).collect() },
+            Figure { name: "mean squared distance", values: vec![found.squares / kept.weight_outside(None)] },
+            Figure { name: "rows of each group", values: found.sizes },
         ];
         Ok(Fitted {
             intercept: (0..self.clusters).map(|j| -half(j)).collect(),

@@ -6,7 +6,7 @@
 //! C = (1/n) Σ (φ_i − μ)(φ_i − μ)ᵀ = ΦᵀΦ/n − μμᵀ,     score_j(x) = v_jᵀ(φ(x) − μ)
 //! ```
 //!
-//! and n times its eigenvalues those of the centred kernel matrix HKH. Uncentred, C = ΦᵀΦ/n and μ = 0. Signs: the largest
+//! (sums over rows with weights are weighted, and n the sum of the weights) and n times its eigenvalues those of the centred kernel matrix HKH. Uncentred, C = ΦᵀΦ/n and μ = 0. Signs: the largest
 //! entry of each direction is positive. Whitened scores are divided by √eigenvalue and have mean square 1 over the rows.
 //!
 //! The distance of a row from the components, ‖φ − μ − Σ_j v_j v_jᵀ(φ − μ)‖² + k(x, x) − ‖φ‖², is what they cannot reconstruct, and
@@ -21,11 +21,11 @@
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
 //! 10, 1998.
 
-use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, ParameterKind, TOLERANCE, UNCENTRED};
+use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, ParameterKind, TOLERANCE, UNCENTRED, WEIGHTS};
 use super::{Figure, Fitted, Solver, SolverFamily};
 use crate::features::{FitData, GRAM};
 use crate::quadratic::{OnFeatures, Quadratic};
-use crate::request::{PassShape, ProblemSize, TrainOptions};
+use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{Error, FoldGram, GramState, Result, Task};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
@@ -37,7 +37,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "kpca",
     about: "kernel principal components: the directions of largest variance",
     task: Task::Components,
-    parameters: &[COMPONENTS, UNCENTRED, WHITEN, NOVELTY, FOLDS, TOLERANCE],
+    parameters: &[COMPONENTS, UNCENTRED, WHITEN, NOVELTY, FOLDS, TOLERANCE, WEIGHTS],
     make: |settings| {
         Ok(Box::new(KernelPca {
             components: settings.count(&COMPONENTS).unwrap_or_default(),
@@ -71,7 +71,7 @@ pub(super) const FEWER: &str = "the features vary in no more directions; more ro
 
 impl KernelPca {
     fn mean(&self, moments: &FoldGram) -> Vec<f64> {
-        let n = moments.rows.max(1) as f64;
+        let n = moments.weight.max(f64::MIN_POSITIVE);
         moments.s.iter().map(|s| if self.centre { s / n } else { 0.0 }).collect()
     }
 
@@ -106,14 +106,14 @@ impl KernelPca {
 
 /// Σ (φ − μ)(φ − μ)ᵀ over the rows of these moments, about a mean that need not be theirs.
 fn scatter_about(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
-    let (p, n, s) = (mean.len(), moments.rows as f64, &moments.s);
+    let (p, n, s) = (mean.len(), moments.weight, &moments.s);
     let g = MatRef::from_column_major_slice(&moments.g, p, p);
     Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))] - s[i] * mean[j] - mean[i] * s[j] + n * mean[i] * mean[j])
 }
 
 /// C = G/n − μμᵀ, full, from moments of which the lower triangle means anything.
 pub(crate) fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
-    let (p, n) = (mean.len(), moments.rows as f64);
+    let (p, n) = (mean.len(), moments.weight.max(f64::MIN_POSITIVE));
     let g = MatRef::from_column_major_slice(&moments.g, p, p);
     Mat::from_fn(p, p, |i, j| g[(i.max(j), i.min(j))] / n - mean[i] * mean[j])
 }
@@ -121,6 +121,10 @@ pub(crate) fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
 impl<T: Real> Solver<T> for KernelPca {
     fn holds_out(&self) -> bool {
         true
+    }
+
+    fn check(&self, _: &FitRequest<'_>) -> Result<()> {
+        Ok(())
     }
 
     fn only_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {

@@ -38,7 +38,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     make: |settings| {
         Ok(Box::new(LocallyLinear {
             components: settings.count(&EMBEDDED).unwrap_or_default(),
-            neighbours: settings.count(&NEIGHBOURS).unwrap_or_default(),
+            neighbours: settings.count(&NEIGHBOURS),
         }))
     },
 };
@@ -47,13 +47,13 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
 struct LocallyLinear {
     /// Number of coordinates q, below N.
     components: usize,
-    /// Number k of nearest nodes that make up a node, below N.
-    neighbours: usize,
+    /// Number k of nearest nodes that make up a node, below N; `None` as for Isomap.
+    neighbours: Option<usize>,
 }
 
 /// M = (I − W)ᵀ(I − W), N x N, with the weights of each node's neighbours as the rows of W. 2Nk² flops.
-pub(super) fn alignment(joined: &Joined, k: usize) -> Mat<f64> {
-    let (nodes, lists) = (&joined.nodes, &joined.lists);
+pub(super) fn alignment(joined: &Joined) -> Mat<f64> {
+    let (nodes, lists, k) = (&joined.nodes, &joined.lists, joined.k);
     let (mut m, mut weights, mut buffers) =
         (Mat::zeros(nodes.len(), nodes.len()), Vec::new(), Reconstruction::default());
     for (i, list) in lists.chunks_exact(k).enumerate() {
@@ -91,13 +91,13 @@ impl<T: Real> Solver<T> for LocallyLinear {
         check_components(q, set.len(), "nodes")?;
         let joined = Joined::new(set, self.neighbours, data.resources)?;
         let _stage = data.resources.stages.stage("eigenvectors", None);
-        let aligned = alignment(&joined, self.neighbours);
+        let (neighbours, aligned) = (joined.k, alignment(&joined));
         drop(joined);
         let (values, vectors) = symmetric_eigen(aligned.as_ref())?;
         let signs: Vec<f64> = (1..=q).map(|j| sign(vectors.as_ref(), j)).collect();
         Ok(Fitted {
             basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
-            form: Form::Weights { neighbours: self.neighbours },
+            form: Form::Weights { neighbours },
             weights: Mat::from_fn(set.len(), q, |i, j| signs[j] * vectors[(i, j + 1)]),
             intercept: vec![0.0; q],
             figures: vec![nodes(set.len()), Figure { name: "eigenvalue", values: values[1..=q].to_vec() }],

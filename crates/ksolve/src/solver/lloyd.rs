@@ -1,6 +1,6 @@
 //! K-means of points that are linear in the features: Lloyd's iterations, a pass each.
 //!
-//! Minimises Σ_i min_j ‖e_i − c_j‖² over k centroids, where e_i = φ_i, or e_i = Aᵀφ_i, or that divided by its length. An
+//! Minimises Σ_i w_i min_j ‖e_i − c_j‖² over k centroids, where w_i is 1 or the weight of the row, and e_i = φ_i, or e_i = Aᵀφ_i, or that divided by its length. An
 //! iteration sends every point to its nearest centroid and every centroid to the mean of its points, so the sum never
 //! grows. The features are [kept](super::kept) between iterations. Seeds are found on a sample of max(2,000, 100 k) rows: several starts by k-means++, each
 //! iterated there until nothing changes, and the best goes on with all rows. A centroid without points moves to a point that is
@@ -23,7 +23,7 @@ use kapprox::Real;
 use kapprox::landmark::ClusterSums;
 use kstore::checkpoint::Steps;
 use kstore::key::{Purpose, Stream};
-use kstore::{Merge, Plan, Workers};
+use kstore::{Merge, Plan};
 
 /// The value of the parameter `clusters`, the number of groups.
 pub(super) fn clusters(settings: &Settings) -> Result<usize> {
@@ -57,11 +57,11 @@ pub(super) struct Space<'a> {
 /// The clusters that were found.
 #[derive(Clone, Debug)]
 pub(super) struct Clusters {
-    /// The centroids c_j as columns, q x k, those of many rows first.
+    /// The centroids c_j as columns, q x k, the heaviest first.
     pub(super) centroids: Mat<f64>,
-    /// Number of rows of each cluster.
-    pub(super) sizes: Vec<u64>,
-    /// Sum of squared distances Σ min ‖e − c‖².
+    /// Weight of the rows of each cluster: their number, where all count alike.
+    pub(super) sizes: Vec<f64>,
+    /// Sum of squared distances Σ w min ‖e − c‖².
     pub(super) squares: f64,
     /// Number of passes over the rows.
     pub(super) passes: u64,
@@ -108,8 +108,8 @@ impl Space<'_> {
     }
 
     /// The centroid of a cluster from the sum of its points: their mean, or on the sphere its direction.
-    fn centre(&self, sum: &[f64], size: u64) -> Vec<f64> {
-        let mut centroid: Vec<f64> = sum.iter().map(|v| v / size as f64).collect();
+    fn centre(&self, sum: &[f64], size: f64) -> Vec<f64> {
+        let mut centroid: Vec<f64> = sum.iter().map(|v| v / size).collect();
         if self.sphere {
             unit(&mut centroid);
         }
@@ -142,7 +142,7 @@ impl<'a> Assign<'a> {
     }
 
     /// Assigns some points, b x q row-major, and returns the sums of their clusters.
-    fn strip(&self, points: &[f64]) -> ClusterSums {
+    fn strip(&self, points: &[f64], weight: impl Fn(usize) -> f64) -> ClusterSums {
         let (k, q) = (self.halves.len(), self.q);
         let b = points.len() / q;
         let mut products = Mat::<f64>::zeros(b, k);
@@ -154,7 +154,7 @@ impl<'a> Assign<'a> {
             let nearest = (1..k).fold(0, |best, j| if score(j) > score(best) { j } else { best });
             let square = point.iter().map(|v| v * v).sum::<f64>();
             let distance = (square - 2.0 * score(nearest)).max(0.0);
-            groups.add(nearest, distance, point);
+            groups.add(nearest, weight(i), distance, point);
         }
         groups
     }
@@ -169,16 +169,25 @@ type Buffers = Pool<(Vec<f64>, Vec<f64>)>;
 
 impl Assign<'_> {
     /// Adds the rows of a tile to `groups`. Strips go to the workers, and are added in the order of the rows.
-    fn tile<T: Real>(&self, tile: &Tile<'_, T>, groups: &mut ClusterSums, buffers: &Buffers, workers: &Workers) {
-        let p = tile.phi.len() / tile.rows().max(1);
-        let mut parts: Vec<_> = tile.phi.chunks(STRIP * p).map(|phi| (phi, None)).collect();
-        workers.each(parts.iter_mut().collect(), |(phi, groups): &mut (&[T], Option<ClusterSums>)| {
-            buffers.with(Default::default, |(wide, points)| {
-                self.space.points(phi, p, wide, points);
-                *groups = Some(self.strip(points));
-            });
-        });
-        parts.iter().filter_map(|(_, part)| part.as_ref()).for_each(|part| groups.merge(part));
+    fn tile<T: Real>(
+        &self,
+        kept: &StoredFeatures<'_, T>,
+        tile: &Tile<'_, T>,
+        groups: &mut ClusterSums,
+        buffers: &Buffers,
+    ) {
+        let strips = tile.phi.chunks(STRIP * kept.p).enumerate();
+        let mut parts: Vec<_> = strips.map(|(strip, phi)| (tile.first + strip * STRIP, phi, None)).collect();
+        kept.workers().each(
+            parts.iter_mut().collect(),
+            |(first, phi, groups): &mut (usize, &[T], Option<ClusterSums>)| {
+                buffers.with(Default::default, |(wide, points)| {
+                    self.space.points(phi, kept.p, wide, points);
+                    *groups = Some(self.strip(points, |i| kept.weights.of(*first + i)));
+                });
+            },
+        );
+        parts.iter().filter_map(|(.., part)| part.as_ref()).for_each(|part| groups.merge(part));
     }
 }
 
@@ -203,7 +212,7 @@ pub(super) fn cluster<T: Real>(
         let assign = Assign::new(space, &lloyd.centroids, q);
         let stage = data.resources.stages.stage("clusters", Some(data.rows));
         let folded = kept.fold("clusters", &*stage, &|| ClusterSums::new(k, q, FAR), |groups, tile| {
-            assign.tile(tile, groups, &buffers, kept.workers());
+            assign.tile(kept, tile, groups, &buffers);
             Ok(())
         });
         let groups = match folded {
@@ -247,7 +256,7 @@ fn ordered(centroids: &[f64], groups: &ClusterSums, q: usize, passes: u64) -> Cl
     }
 }
 
-/// The points of a uniform sample of the rows, row-major, in the order of the rows.
+/// The points of a uniform sample of the rows, row-major, and their weights, in the order of the rows.
 ///
 /// Selection sampling: row i of n is taken with probability (rows still wanted)/(n − i), which gives every subset of that
 /// size alike (Knuth, *The Art of Computer Programming* 2, 3.4.2, algorithm S).
@@ -256,7 +265,7 @@ fn sample<T: Real>(
     kept: &StoredFeatures<'_, T>,
     space: Space<'_>,
     k: usize,
-) -> Result<Vec<f64>> {
+) -> Result<(Vec<f64>, Vec<f64>)> {
     let stage = data.resources.stages.stage("sample for clusters", Some(data.rows));
     let (coins, mut wanted) = (Stream::new(data.options.seed, Purpose::Clusters, 0), rows_of_sample(k).min(kept.n));
     let mut at = Vec::with_capacity(wanted);
@@ -273,13 +282,13 @@ fn sample<T: Real>(
     })?;
     let mut points = Vec::new();
     space.points(&phi, kept.p, &mut Vec::new(), &mut points);
-    Ok(points)
+    Ok((points, at.into_iter().map(|i| kept.weights.of(i)).collect()))
 }
 
 /// The best of several starts on the sample.
 fn best_start<T: Real>(
     space: Space<'_>,
-    sample: &[f64],
+    (sample, weights): &(Vec<f64>, Vec<f64>),
     q: usize,
     (k, starts): (usize, usize),
     data: &FitData<'_, T>,
@@ -287,19 +296,25 @@ fn best_start<T: Real>(
     let stage = data.resources.stages.stage("starts", Some(starts as u64));
     let mut best: Option<(f64, Vec<f64>)> = None;
     for start in 0..starts.max(1) {
-        let mut centroids = seeds(sample, q, k, &Stream::new(data.options.seed, Purpose::Clusters, 1 + start as u64));
+        let coins = Stream::new(data.options.seed, Purpose::Clusters, 1 + start as u64);
+        let mut centroids = seeds(sample, weights, k, &coins);
         if centroids.len() < k * q {
             return Err(Error::Clusters { asked: k, distinct: centroids.len() / q });
         }
         let mut before = f64::INFINITY;
         for _ in 0..ITERATIONS {
             let assign = Assign::new(space, &centroids, q);
-            let mut parts: Vec<(&[f64], Option<ClusterSums>)> =
-                sample.chunks(STRIP * q).map(|strip| (strip, None)).collect();
+            let strips = sample.chunks(STRIP * q).zip(weights.chunks(STRIP));
+            let mut parts: Vec<_> = strips.map(|strip| (strip, None)).collect();
             let each: Vec<_> = parts.iter_mut().collect();
-            data.resources.workers.each(each, |(strip, groups)| *groups = Some(assign.strip(strip)));
+            data.resources.workers.each(each, |((strip, weights), groups)| {
+                *groups = Some(assign.strip(strip, |i| weights[i]));
+            });
             let mut groups = ClusterSums::new(k, q, FAR);
-            parts.iter().filter_map(|(_, part)| part.as_ref()).for_each(|part| groups.merge(part));
+            parts
+                .iter()
+                .filter_map(|(_, part): &(_, Option<ClusterSums>)| part.as_ref())
+                .for_each(|part| groups.merge(part));
             if groups.squares >= before {
                 break;
             }
@@ -314,33 +329,36 @@ fn best_start<T: Real>(
     Ok(best.map(|(_, centroids)| centroids).unwrap_or_default())
 }
 
-/// k-means++, greedy: for each seed 2 + ln k points are drawn with probability proportional to their squared distance from
+/// k-means++, greedy: for each seed 2 + ln k points are drawn with probability proportional to their weight times their squared distance from
 /// the seeds before, and the one that lowers the sum most is taken. Fewer seeds where there are fewer distinct points.
-fn seeds(points: &[f64], q: usize, k: usize, coins: &Stream) -> Vec<f64> {
-    let n = points.len() / q;
+fn seeds(points: &[f64], weights: &[f64], k: usize, coins: &Stream) -> Vec<f64> {
+    let n = weights.len();
+    let q = points.len() / n.max(1);
     let point = |i: usize| &points[i * q..][..q];
     let trials = 2 + (k as f64).ln() as usize;
     // before the first seed every point is as far as any other
     let mut distances = vec![f64::INFINITY; n];
     let mut seeds: Vec<f64> = Vec::with_capacity(k * q);
     for draw in 0..k.min(n) {
-        let weight = |distance: f64| if draw == 0 { 1.0 } else { distance };
-        let total: f64 = distances.iter().map(|distance| weight(*distance)).sum();
+        let mass = |(distance, weight): (&f64, &f64)| weight * if draw == 0 { 1.0 } else { *distance };
+        let total: f64 = distances.iter().zip(weights).map(mass).sum();
         let mut best: Option<(f64, usize, Vec<f64>)> = None;
         for trial in 0..trials {
             let mut left = coins.uniform((draw * trials + trial) as u64) * total;
-            let pick = distances.iter().position(|distance| {
-                left -= weight(*distance);
+            let pick = distances.iter().zip(weights).position(|point| {
+                left -= mass(point);
                 left < 0.0
             });
             // rounding may leave a little: the last point that has a distance
-            let Some(pick) = pick.or_else(|| distances.iter().rposition(|distance| *distance > 0.0)) else { break };
+            let Some(pick) = pick.or_else(|| (0..n).rev().find(|i| distances[*i] > 0.0 && weights[*i] > 0.0)) else {
+                break;
+            };
             if distances[pick] <= 0.0 {
                 break;
             }
             let away = |i: usize| point(i).iter().zip(point(pick)).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
             let after: Vec<f64> = distances.iter().enumerate().map(|(i, distance)| distance.min(away(i))).collect();
-            let sum = after.iter().sum::<f64>();
+            let sum = after.iter().zip(weights).map(|(distance, weight)| weight * distance).sum::<f64>();
             if best.as_ref().is_none_or(|(least, ..)| sum < *least) {
                 best = Some((sum, pick, after));
             }

@@ -28,6 +28,9 @@ pub struct FitReport {
     pub solver: &'static str,
     /// Number of rows learned from.
     pub rows: u64,
+    /// Sum of their weights; `None` where all count alike.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<f64>,
     /// Number of features, d.
     pub features: usize,
     /// The columns of categories, and of numbers with a feature for missing values, each with how it becomes features, such as `12 values`; empty

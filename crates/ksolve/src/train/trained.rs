@@ -162,6 +162,7 @@ impl<T: Real> Parts<'_, T> {
         };
         FitReport {
             rows: survey.rows(),
+            weight: survey.weight(),
             features: selected.sparse().map_or(selected.shape().features, |shape| shape.width),
             columns: selected.encoding().map_or(Vec::new(), |encoding| {
                 let told = encoding.columns().iter().filter(|column| column.missing || column.code != Code::Number);

@@ -5,7 +5,7 @@ use crate::folds::FoldSpec;
 use crate::job::{Fit, Fitted, Run};
 use crate::predict::{Evaluation, Predictor, RegressionScores};
 use crate::request::Scaling;
-use crate::solver::{parameter, ridge};
+use crate::solver::parameter;
 use crate::{Error, Folds, Result, Task};
 use kapprox::Real;
 use kstore::{Coded, MemoryRows, RowBuf, RowSource, Selection, Table};
@@ -230,7 +230,7 @@ impl<T: Real> Trials<T> {
         let name = |j: usize| if self.t == 1 { "y".to_string() } else { format!("y{j}") };
         let kernel = fit.kernel_spec().by_place(&self.names)?;
         let fit = fit.clone().kernel(kernel).scaling(Scaling::None).with_scheme();
-        let fit = if self.weighted { fit.set(ridge::WEIGHTS.name, name(self.t - 1)) } else { fit };
+        let fit = if self.weighted { fit.set(parameter::WEIGHTS.name, name(self.t - 1)) } else { fit };
         // the rows are in the order of the table, but have no other columns
         let fit = match fit.settings()?.folds(&parameter::FOLDS) {
             Some(FoldSpec::Column(_)) => fit.set(parameter::FOLDS.name, WITHIN),

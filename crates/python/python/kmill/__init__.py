@@ -30,6 +30,8 @@ _WHERE = {
     ),
     "tune": "._tune",
     "load": "._load",
+    "plot": "._plot",
+    "Picture": "._plot",
     "curve": "._research",
     "landmarks": "._research",
 }

@@ -95,6 +95,9 @@ class Described:
             job["rank"] = rank
         if not self._is_table:
             job["scale"] = "none"
+        clip = getattr(self, "clip", None)
+        if self._is_table if clip is None else clip:
+            job["clip"] = True
         for name in ("scale", "map", "precision"):
             if getattr(self, name, None) is not None:
                 job[name] = getattr(self, name)

@@ -176,11 +176,11 @@ def _labels(y: Any, classes: Any, codes: Any) -> Any:
     return np.ascontiguousarray(codes.ravel(), dtype=np.int64)
 
 
-class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
-    """New features of rows."""
+class WithoutTarget(KernelEstimator):
+    """Rows alone to learn from."""
 
     def fit(self, X: Any, y: Any = None) -> Any:
-        """Learn the features from rows.
+        """Learn from rows.
 
         Parameters
         ----------
@@ -193,7 +193,38 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstim
         self
         """
         self._fit_rows(X, y)
+        self._after_rows(X)
         return self
+
+    def _after_rows(self, X: Any) -> None:
+        """Does what a fit does with its rows once there is a model."""
+
+
+class WeightedRows(WithoutTarget):
+    """Rows alone to learn from, of which some count more than others."""
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Learn from rows.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+        y : ignored
+        sample_weight : array of shape (n_samples,), optional
+            How much each row counts: a row of weight 2 counts as that row twice.
+
+        Returns
+        -------
+        self
+        """
+        self._fit_rows(X, y, weights_of(sample_weight, X))
+        self._after_rows(X)
+        return self
+
+
+class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WithoutTarget):
+    """New features of rows."""
 
     def transform(self, X: Any) -> Any:
         """Compute the features of rows.
@@ -259,28 +290,10 @@ class Coordinates(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return int(self.model_.components)
 
 
-class Novelty(OutlierMixin, KernelEstimator):
+class Novelty(OutlierMixin, WithoutTarget):
     """Rows unlike those of the fit."""
 
-    def fit(self, X: Any, y: Any = None) -> Any:
-        """Learn what usual rows are.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
-        self._fit_rows(X, y)
-        self.offset_ = 0.0
-        return self
-
-    def _after_files(self, card: dict[str, Any]) -> None:
-        self.offset_ = 0.0
+    offset_ = 0.0
 
     def decision_function(self, X: Any) -> Any:
         """Scores of rows, negative for novel ones.
@@ -306,31 +319,39 @@ class Novelty(OutlierMixin, KernelEstimator):
         return np.where(self.decision_function(X) < 0.0, -1, 1)
 
 
-class Clusters(ClusterMixin, KernelEstimator):
+class Clusters(ClusterMixin, WithoutTarget):
     """Groups of rows."""
 
-    def fit(self, X: Any, y: Any = None) -> Any:
-        """Find the groups of rows.
+    def _after_rows(self, X: Any) -> None:
+        if not is_stream(X):
+            self.labels_ = self.predict(X)
+
+    def predict(self, X: Any) -> Any:
+        """The group of each row, numbered from 0."""
+        return np.argmax(self._scores(X), axis=1)
+
+
+class Weighted(KernelEstimator):
+    """Rows and targets to learn from, of which some count more than others."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Learn from rows.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
             Rows of numbers.
-        y : ignored
+        y : array of shape (n_samples,), or (n_samples, n_targets) for several numbers
+            The target: numbers or classes; of a stream also the name of its column.
+        sample_weight : array of shape (n_samples,), optional
+            How much each row counts: a row of weight 2 counts as that row twice.
 
         Returns
         -------
         self
-            With ``labels_``, the group of each row, where rows are in memory.
         """
-        rows = self._fit_rows(X, y)
-        if not is_stream(X):
-            self.labels_ = np.argmax(self._outputs(rows), axis=1)
+        self._fit_rows(X, y, weights_of(sample_weight, X))
         return self
-
-    def predict(self, X: Any) -> Any:
-        """The group of each row, numbered from 0."""
-        return np.argmax(self._scores(X), axis=1)
 
 
 def weights_of(weight: Any, X: Any) -> Any:
@@ -342,7 +363,7 @@ def weights_of(weight: Any, X: Any) -> Any:
     return None if np.all(weight == 1.0) else weight
 
 
-__all__ = ["Classifier", "Clusters", "Novelty", "Regressor", "Transformer", "check_is_fitted", "weights_of"]
+__all__ = ["Classifier", "Clusters", "Novelty", "Regressor", "Transformer", "Weighted", "WeightedRows", "check_is_fitted"]
 
 
 class SupportVectors:

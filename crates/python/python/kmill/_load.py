@@ -77,7 +77,7 @@ def filled(model: Any, card: dict[str, Any], **more: Any) -> KernelEstimator:
     rank = {"isomap": card["rank"], "lle": card["rank"], "mvu": None}.get(card["solver"], options.get("rank"))
     known = {parameter.name: parameter for parameter in cls._parameters}
     values: dict[str, Any] = {"kernel": options.get("kernel"), "scale": options.get("scale"), "map": options.get("map"),
-                              "precision": options.get("precision"), "missing": options.get("missing"), "random_state": card["seed"],
+                              "precision": options.get("precision"), "missing": options.get("missing"), "clip": options.get("clip"), "random_state": card["seed"],
                               cls._rank_name: rank, "gamma": None}
     for parameter in cls._parameters:
         if parameter.engine is not None and parameter.engine in options.get("solver_options", {}):

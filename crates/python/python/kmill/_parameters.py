@@ -61,6 +61,8 @@ SHARED = [
     Parameter("scale", None, "str | None", "How features are scaled before the kernel, as part of the model: none, standard (mean 0, "
               "deviation 1), minmax, robust (by medians) or asinh (for long tails). None is none for an array, as in scikit-learn, and "
               "standard for a data frame, a stream or files."),
+    Parameter("clip", None, "bool | None", "Whether each feature of a new row is taken to the range that it had in the fit, so that a stray "
+              "value is predicted as the nearest that was seen. None is no for an array and yes for a data frame, a stream or files."),
     Parameter("metric", None, "str | _Array | None", "A linear map of the scaled features before the kernel: learn, diagonal, "
               "full or low-rank(5) learn it from the target; the path of a model takes that model's; an array of "
               "n_features factors, or a matrix, is taken as it is."),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from ._learners import Classifier, Coordinates, Regressor, SupportVectors, weights_of
+from ._learners import Classifier, Coordinates, Regressor, SupportVectors, Weighted
 from ._parameters import Parameter, estimator, text
 
 _ALPHA = Parameter("alpha", 1.0, "float", "The penalty in scikit-learn's convention: alpha |w|^2 beside the sum of squared errors; "
@@ -15,34 +15,14 @@ _ALPHA = Parameter("alpha", 1.0, "float", "The penalty in scikit-learn's convent
 _ALPHAS = Parameter("alphas", None, "Sequence[float] | None", "Penalties to compare by cross-validation, in the place of alpha.")
 
 
-class _Ridge:
+class _Ridge(Weighted):
     """Penalties of ridge regression in scikit-learn's convention."""
 
     alpha: Any
     alphas: Any
-    _fit_rows: Any
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Learn from rows.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
-        y : array of shape (n_samples,) or (n_samples, n_targets)
-            The target, or for numbers several; of a stream also the name of its column.
-        sample_weight : array of shape (n_samples,), optional
-            How much each row counts.
-
-        Returns
-        -------
-        self
-        """
-        self._fit_rows(X, y, weights_of(sample_weight, X))
-        return self
 
     def _engine(self, rows: int | None) -> dict[str, str]:
-        engine: dict[str, str] = super()._engine(rows)  # type: ignore[misc]
+        engine: dict[str, str] = super()._engine(rows)
         if "lambda" not in engine:
             if rows is None:
                 raise ValueError(
@@ -56,14 +36,15 @@ class _Ridge:
         return engine
 
     def _take(self, model: Any, found: dict[str, Any]) -> None:
-        super()._take(model, found)  # type: ignore[misc]
+        super()._take(model, found)
         report = found["report"]
-        self.alpha_ = report["lambda"] * report["rows"]
+        weight = report.get("weight", report["rows"])
+        self.alpha_ = report["lambda"] * weight
         cells = report["surface"]
         self.surface_ = {
             "rank": np.array([cell["rank"] for cell in cells]),
             "lambda": np.array([cell["lambda"] for cell in cells]),
-            "alpha": np.array([cell["lambda"] * report["rows"] for cell in cells]),
+            "alpha": np.array([cell["lambda"] * weight for cell in cells]),
             "cv_mse": np.array([np.nan if cell["cv_mse"] is None else cell["cv_mse"] for cell in cells]),
             "gcv": np.array([np.nan if cell["gcv"] is None else cell["gcv"] for cell in cells]),
         }
@@ -167,8 +148,8 @@ class KernelRidgeClassifier(_Ridge, Classifier):
     """
 
 
-@estimator("svm", first=("C",), C=1.0, gamma="scale", coef0=0.0)
-class SVC(SupportVectors, Classifier):
+@estimator("svm", first=("C",), without=("weights",), C=1.0, gamma="scale", coef0=0.0)
+class SVC(SupportVectors, Weighted, Classifier):
     """Support vector machine for classes, on landmarks, or with ``map="exact"`` of the kernel itself.
 
     It minimises ``|w|^2 / 2 + C sum loss``, one class against the rest, or with ``pairs=True`` every class against every other.
@@ -208,8 +189,8 @@ class SVC(SupportVectors, Classifier):
         return self._probabilities(X)
 
 
-@estimator("logistic", first=("C",), C=1.0)
-class KernelLogisticRegression(Classifier):
+@estimator("logistic", first=("C",), without=("weights",), C=1.0)
+class KernelLogisticRegression(Weighted, Classifier):
     """Kernel logistic regression: probabilities of two or more classes.
 
     It minimises ``|w|^2 / 2 + C sum log-loss``.
@@ -348,8 +329,8 @@ class KernelPLS(Coordinates, Regressor):
     _several = True
 
 
-@estimator("svr", first=("C",), C=1.0, gamma="scale", coef0=0.0)
-class SVR(SupportVectors, Regressor):
+@estimator("svr", first=("C",), without=("weights",), C=1.0, gamma="scale", coef0=0.0)
+class SVR(SupportVectors, Weighted, Regressor):
     """Support vector regression: errors up to ``epsilon`` cost nothing.
 
     It minimises ``|w|^2 / 2 + C sum loss``.

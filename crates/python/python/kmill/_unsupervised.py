@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from ._learners import Clusters, Novelty, SupportVectors, Transformer
+from ._learners import Clusters, Novelty, SupportVectors, Transformer, WeightedRows
 from ._matrix import is_told
 from ._parameters import Parameter, estimator
 from ._rows import is_stream
@@ -18,8 +18,8 @@ from ._supervised import KernelRidge
 _COMPONENTS = Parameter("n_components", 100, "int", "Number of features that are made.")
 
 
-@estimator("oneclass", gamma="scale", coef0=0.0, nu=0.5)
-class OneClassSVM(SupportVectors, Novelty):
+@estimator("oneclass", without=("weights",), gamma="scale", coef0=0.0, nu=0.5)
+class OneClassSVM(SupportVectors, WeightedRows, Novelty):
     """One-class support vector machine: rows unlike those of the fit.
 
     Parameters
@@ -73,8 +73,8 @@ class KernelNovelty(Novelty):
     """
 
 
-@estimator("kmeans", n_clusters=8)
-class KernelKMeans(Clusters):
+@estimator("kmeans", without=("weights",), n_clusters=8)
+class KernelKMeans(WeightedRows, Clusters):
     """Kernel k-means: groups of rows around their means in feature space.
 
     Parameters
@@ -229,8 +229,8 @@ _INVERSE = (
 )
 
 
-@estimator("kpca", first=("n_components",), own=_INVERSE)
-class KernelPCA(Transformer):
+@estimator("kpca", first=("n_components",), own=_INVERSE, without=("weights",))
+class KernelPCA(WeightedRows, Transformer):
     """Kernel principal components, on landmarks: the directions of largest variance in feature space.
 
     Parameters
@@ -271,29 +271,19 @@ class KernelPCA(Transformer):
             engine["components"] = str(self._rank() or 1000)
         return engine
 
-    def fit(self, X: Any, y: Any = None) -> Any:
-        """Find the components of rows.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
-            Rows of numbers.
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
+    def _fit_rows(self, X: Any, y: Any = None, sample_weight: Any = None, **checks: Any) -> Any:
         if self.fit_inverse_transform and (is_stream(X) or is_told(self.kernel) or issparse(X)):
             told = "a precomputed kernel" if isinstance(self.kernel, str) else "a kernel that is a function"
             raise ValueError(f"Cannot fit_inverse_transform with {told if is_told(self.kernel) else 'sparse rows or a stream'}.")
-        rows = self._fit_rows(X)
+        return super()._fit_rows(X, None, sample_weight, **checks)
+
+    def _after_rows(self, X: Any) -> None:
         if self.fit_inverse_transform:
+            rows = self._checked(X)
             shared = {parameter.name for parameter in self._parameters} & set(KernelRidge().get_params())
             values = {name: getattr(self, name) for name in shared - {"alpha", "metric", "map", "landmarks", "tolerance", "scale"}}
             self._back = KernelRidge(alpha=self.alpha, intercept="none", scale="none", **values)
             self._back.fit(self._outputs(rows), rows)
-        return self
 
     def inverse_transform(self, X: Any) -> Any:
         """Rows with these coordinates, where the estimator has ``fit_inverse_transform=True``.
@@ -319,7 +309,7 @@ class KernelPCA(Transformer):
     def _take(self, model: Any, found: dict[str, Any]) -> None:
         super()._take(model, found)
         figures = {figure["name"]: figure["values"] for figure in found["report"].get("figures", [])}
-        values = np.array(figures["variance"]) * found["report"]["rows"]
+        values = np.array(figures["variance"]) * found["report"].get("weight", found["report"]["rows"])
         missing = 0 if self.remove_zero_eig or self.n_components is None else self.n_components - len(values)
         self.eigenvalues_ = np.pad(values, (0, max(missing, 0)))
 

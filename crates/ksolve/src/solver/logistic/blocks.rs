@@ -73,7 +73,7 @@ impl<T: Real> Loss<'_, '_, T> {
             moments: FoldGram::new(p, 0),
             bin: Vec::with_capacity(BIN * p),
             keys: Stream::new(self.kept.seed(), Purpose::Sketch, (round * k + j) as u64),
-            rate: ROWS * p as f64 / (n as f64 * point.curvatures[j]).max(f64::MIN_POSITIVE),
+            rate: ROWS * p as f64 / (n * point.curvatures[j]).max(f64::MIN_POSITIVE),
         };
         let mut blocks: Vec<Block<T>> = (0..k).map(block).collect();
         let drawn = self.draw(&blocks)?;

@@ -1,6 +1,7 @@
 //! The logistic loss over kept features: its value, its gradient and products with its Hessian, a pass each.
 
 use crate::features::{StoredFeatures, Sums, Tile};
+use crate::row_weights::RowWeights;
 use crate::strips::for_each_strip;
 use crate::{Intercept, Result};
 use kapprox::Real;
@@ -9,11 +10,12 @@ use kstore::pass::Observer;
 
 const STRIP: usize = 256;
 
-/// The mean loss of the rows, without the penalty, by passes over the features.
+/// The weighted mean loss of the rows, without the penalty, by passes over the features.
 pub(super) struct Loss<'a, 'k, T: Real> {
     pub(super) kept: &'a StoredFeatures<'k, T>,
     pub(super) labels: Labels<'a>,
-    pub(super) n: usize,
+    /// Sum of the weights of the rows that are learned from.
+    pub(super) n: f64,
     pub(super) observer: &'a dyn Observer,
     pub(super) k: usize,
     pub(super) intercept: Intercept,
@@ -29,7 +31,9 @@ pub(super) struct Loss<'a, 'k, T: Real> {
 #[derive(Clone, Copy)]
 pub(super) struct Labels<'a> {
     pub(super) codes: &'a [u32],
+    /// Weights of the classes, and of the rows.
     pub(super) weight: &'a [f64],
+    pub(super) rows: &'a RowWeights,
     /// Folds of the rows, and the one that is held out, whose rows have weight 0.
     pub(super) held: Option<(&'a [u16], u16)>,
 }
@@ -41,7 +45,7 @@ impl Labels<'_> {
 
     pub(super) fn row(&self, i: usize) -> (usize, f64) {
         let code = self.codes[i] as usize;
-        (code, if self.is_held(i) { 0.0 } else { self.weight[code] })
+        (code, if self.is_held(i) { 0.0 } else { self.weight[code] * self.rows.of(i) })
     }
 }
 
@@ -69,7 +73,7 @@ impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
         intercept: Intercept,
         observer: &'a dyn Observer,
     ) -> Self {
-        let n = (0..kept.n).filter(|i| !labels.is_held(*i)).count().max(1);
+        let n = labels.rows.total((0..kept.n).filter(|i| !labels.is_held(*i))).max(f64::MIN_POSITIVE);
         let (probabilities, known) = (vec![T::ZERO; kept.n * k], vec![false; kept.n]);
         let at = (Vec::new(), Vec::new());
         Self { kept, labels, n, observer, k, intercept, probabilities, at, known, passes: 0 }
@@ -143,9 +147,9 @@ impl<T: Real> Loss<'_, '_, T> {
             Intercept::None => gradient.resize((p + 1) * k, 0.0),
             Intercept::Free | Intercept::Penalised => gradient.extend_from_slice(&sums[..k]),
         }
-        gradient.iter_mut().for_each(|g| *g /= n as f64);
-        let curvatures = sums[k..2 * k].iter().map(|sum| sum / n as f64).collect();
-        Ok(Point { loss: sums[2 * k] / n as f64, gradient, curvatures })
+        gradient.iter_mut().for_each(|g| *g /= n);
+        let curvatures = sums[k..2 * k].iter().map(|sum| sum / n).collect();
+        Ok(Point { loss: sums[2 * k] / n, gradient, curvatures })
     }
 
     /// The Hessian of the loss at the last point times `v`, both (p + 1) x k row-major: one pass.
@@ -191,7 +195,7 @@ impl<T: Real> Loss<'_, '_, T> {
             Intercept::None => product.resize((p + 1) * k, 0.0),
             Intercept::Free | Intercept::Penalised => product.extend_from_slice(&sums),
         }
-        product.iter_mut().for_each(|value| *value /= n as f64);
+        product.iter_mut().for_each(|value| *value /= n);
         Ok(product)
     }
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! with ℓ the logarithm of the softmax of the true class (the logistic function for two classes, one column), a_i = 1 or
-//! the weight of the row's class, and the constant c free, penalised or absent. C of scikit-learn is 1/(2n lambda).
+//! the weight of the row, times that of its class, n the sum of the weights of the rows, and the constant c free, penalised or absent. C of scikit-learn is 1/(2n lambda).
 //!
 //! Newton's method with conjugate gradients (`newton.rs`): every step solves H d = −∇F with products H·V, one pass over
 //! the features each, and no matrix of order pk. Far from the solution they are preconditioned by one for all classes,
@@ -25,10 +25,10 @@ mod loss;
 mod newton;
 
 use super::held_out::{self, Function, HeldOut};
-use super::parameter::{CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, Parameter, STEPS, TOLERANCE};
+use super::parameter::{CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, Parameter, STEPS, TOLERANCE, WEIGHTS};
 use super::{ClassWeight, Figure, Fitted, Penalty, Solver, SolverFamily};
 use crate::features::{self, FitData, StoredFeatures, Wanted};
-use crate::request::{PassShape, ProblemSize};
+use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::{Error, FoldGram, GramState, Intercept, Link, Result, Task};
 use faer::Mat;
 use kapprox::Real;
@@ -40,7 +40,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "logistic",
     about: "logistic regression: probabilities of two or more classes",
     task: Task::Classification,
-    parameters: &[PENALTIES, COSTS, FOLDS, INTERCEPT, CLASS_WEIGHT, STEPS, TOLERANCE],
+    parameters: &[PENALTIES, COSTS, FOLDS, INTERCEPT, CLASS_WEIGHT, STEPS, TOLERANCE, WEIGHTS],
     make: |settings| {
         Ok(Box::new(Logistic {
             penalties: settings.compared()?,
@@ -91,11 +91,11 @@ impl Logistic {
         let (p, mut found) = (kept.p, HeldOut::new(kept.n, k, self.penalties.len()));
         let stage = data.resources.stages.stage("held-out rows", None);
         for fold in 0..data.folds.count() as u16 {
-            let labels = Labels { codes: &kept.codes, weight, held: Some((&kept.folds, fold)) };
+            let labels = Labels { codes: &kept.codes, weight, rows: &kept.weights, held: Some((&kept.folds, fold)) };
             let mut loss = Loss::new(kept, labels, k, self.intercept, &*stage);
             let mut last: Option<Found> = None;
             for (at, penalty) in self.penalties.iter().enumerate() {
-                let (lambda, journal) = (penalty.lambda(loss.n as u64), data.resources.journal);
+                let (lambda, journal) = (penalty.lambda(loss.n), data.resources.journal);
                 let solved = newton(&mut loss, moments, lambda, self.steps, journal, last.as_ref())?;
                 let Found { w, .. } = last.insert(solved);
                 found.passes += loss.passes;
@@ -119,6 +119,10 @@ impl<T: Real> Solver<T> for Logistic {
 
     fn has_probabilities(&self) -> bool {
         true
+    }
+
+    fn check(&self, _: &FitRequest<'_>) -> Result<()> {
+        Ok(())
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
@@ -147,7 +151,7 @@ impl<T: Real> Solver<T> for Logistic {
         let Some(named) = data.classes() else { return Err(Error::TooFewClasses { classes: 0 }) };
         let classes = named.labels().len();
         let (kept, gathered) = StoredFeatures::gather(data, Wanted { moments: true, ..Wanted::default() })?;
-        let weight = self.class_weight.of(&kept.codes, named)?;
+        let weight = self.class_weight.of(&kept.codes, &kept.weights, named)?;
         let columns = if classes == 2 { 1 } else { classes };
         let moments = gathered.moments.as_ref().map(|state| &state.folds()[0]);
         let moments = moments.ok_or(Error::Shape { what: "moments", expected: 1, got: 0 })?;
@@ -157,10 +161,11 @@ impl<T: Real> Solver<T> for Logistic {
             link(&mut f, kept.codes[i] as usize)
         };
         let found = || self.held_out(&kept, data, &weight, columns, moments);
-        let compared = held_out::compare(&self.penalties, data, "held-out log-loss at each", found, loss)?;
-        let lambda = compared.penalty.lambda(data.rows);
+        let compared =
+            held_out::compare(&self.penalties, data, &kept.weights, "held-out log-loss at each", found, loss)?;
+        let lambda = compared.penalty.lambda(kept.weight_outside(None));
         let stage = data.resources.stages.stage("newton", None);
-        let labels = Labels { codes: &kept.codes, weight: &weight, held: None };
+        let labels = Labels { codes: &kept.codes, weight: &weight, rows: &kept.weights, held: None };
         let mut loss = Loss::new(&kept, labels, columns, self.intercept, &*stage);
         let found = newton(&mut loss, moments, lambda, self.steps, data.resources.journal, None)?;
         let passes = 2 + loss.passes + compared.passes;
@@ -178,9 +183,11 @@ impl<T: Real> Solver<T> for Logistic {
             Figure { name: "newton steps", values: vec![found.steps as f64] },
         ];
         if !compared.scores.is_empty() {
-            let rows = compared.scores.chunks_exact(k).zip(&kept.codes);
-            let wrong = |(row, code): &(&[T], &u32)| named.decide(row.iter().map(|f| f.to_f64())) != **code as usize;
-            let error = rows.filter(wrong).count() as f64 / kept.n as f64;
+            let rows = compared.scores.chunks_exact(k).zip(&kept.codes).enumerate();
+            let wrong = |(i, (row, code)): (usize, (&[T], &u32))| {
+                (named.decide(row.iter().map(|f| f.to_f64())) != *code as usize).then_some(i)
+            };
+            let error = kept.weights.total(rows.filter_map(wrong)) / kept.weight_outside(None);
             figures.push(Figure { name: "held-out error", values: vec![error] });
         }
         figures.extend(compared.figures);

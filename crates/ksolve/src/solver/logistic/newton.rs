@@ -153,7 +153,7 @@ fn step<T: Real>(
     let workers = loss.kept.workers();
     let drawn = now == lambda && blocks::bytes(loss.kept.n, p, k, size_of::<T>()).is_some();
     let preconditioner = if drawn {
-        let terms = Terms { scale: 1.0 / loss.n as f64, lambda: now, intercept: loss.intercept };
+        let terms = Terms { scale: 1.0 / loss.n, lambda: now, intercept: loss.intercept };
         Preconditioner::new(loss.blocks(point, steps)?, terms, workers)?
     } else {
         let scale = point.curvature().max(f64::MIN_POSITIVE) / moments.rows as f64;

@@ -50,7 +50,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     make: |settings| {
         Ok(Box::new(MaximumVariance {
             components: settings.count(&EMBEDDED).unwrap_or_default(),
-            neighbours: settings.count(&NEIGHBOURS).unwrap_or_default(),
+            neighbours: settings.count(&NEIGHBOURS),
         }))
     },
 };
@@ -80,7 +80,7 @@ struct MaximumVariance {
     /// Number of coordinates q, below m.
     components: usize,
     /// Number k of nearest nodes whose distances are kept, below N.
-    neighbours: usize,
+    neighbours: Option<usize>,
 }
 
 /// Q, N x m: the nodes as made of the first m of them.
@@ -125,8 +125,8 @@ struct Pairs {
 }
 
 impl Pairs {
-    fn new(joined: &Joined, k: usize) -> Self {
-        let lists = joined.lists.iter().enumerate();
+    fn new(joined: &Joined) -> Self {
+        let (lists, k) = (joined.lists.iter().enumerate(), joined.k);
         let mut pairs: Vec<(usize, usize, f64)> =
             lists.map(|(place, (square, to))| ((place / k).min(*to), (place / k).max(*to), *square)).collect();
         pairs.sort_by_key(|(i, j, _)| (*i, *j));
@@ -246,7 +246,7 @@ impl<T: Real> Solver<T> for MaximumVariance {
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        work.refuse_weights("the solver", "only ridge does")?;
+        work.refuse_weights("the solver", crate::solver::family::TAKE_WEIGHTS)?;
         match work.shape.landmarks {
             m if m > MOST => {
                 let why = format!(
@@ -268,7 +268,7 @@ impl<T: Real> Solver<T> for MaximumVariance {
             .term("weights and their factor", nodes.saturating_mul(nodes).saturating_mul(16), "lower `nodes`")
             .term(
                 "pairs of neighbours",
-                nodes.saturating_mul(self.neighbours).saturating_mul(8 * (m + 8)),
+                nodes.saturating_mul(Joined::most(nodes, self.neighbours)).saturating_mul(8 * (m + 8)),
                 "lower `nodes`",
             )
             .term("semidefinite programme", semidefinite::bytes(m, HELD * m), "lower `rank`")
@@ -279,10 +279,10 @@ impl<T: Real> Solver<T> for MaximumVariance {
         let m = data.options.landmark_count().min(set.len());
         check_components(self.components, m, "landmarks")?;
         let joined = Joined::new(set, self.neighbours, resources)?;
-        let pairs = Pairs::new(&joined, self.neighbours);
+        let (k, pairs) = (joined.k, Pairs::new(&joined));
         let made = {
             let _stage = resources.stages.stage("weights of the neighbours", None);
-            let aligned = alignment(&joined, self.neighbours);
+            let aligned = alignment(&joined);
             drop(joined);
             centred(&made_of_landmarks(&aligned, m, resources.workers)?)
         };
@@ -321,7 +321,7 @@ impl<T: Real> Solver<T> for MaximumVariance {
         ];
         Ok(Fitted {
             basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
-            form: Form::Weights { neighbours: self.neighbours },
+            form: Form::Weights { neighbours: k },
             intercept: vec![0.0; leading.len()],
             weights,
             figures,

@@ -16,18 +16,18 @@ pub enum Penalty {
 }
 
 impl Penalty {
-    /// The penalty as lambda, for n rows: lambda = 1/(2nC).
-    pub fn lambda(self, rows: u64) -> f64 {
+    /// The penalty as lambda, for rows of this weight n: lambda = 1/(2nC).
+    pub fn lambda(self, weight: f64) -> f64 {
         match self {
             Self::Lambda(lambda) => lambda,
-            Self::C(c) => 0.5 / (c * rows as f64),
+            Self::C(c) => 0.5 / (c * weight),
         }
     }
 
-    /// The penalty as C, for n rows: C = 1/(2n lambda).
-    pub fn c(self, rows: u64) -> f64 {
+    /// The penalty as C, for rows of this weight n: C = 1/(2n lambda).
+    pub fn c(self, weight: f64) -> f64 {
         match self {
-            Self::Lambda(lambda) => 0.5 / (lambda * rows as f64),
+            Self::Lambda(lambda) => 0.5 / (lambda * weight),
             Self::C(c) => c,
         }
     }
@@ -152,8 +152,8 @@ pub const NODES: Parameter = Parameter {
 pub const NEIGHBOURS: Parameter = Parameter {
     name: "neighbours",
     kind: ParameterKind::Count { most: 1000, reason: "a row is near a few others only" },
-    default: Some("10"),
-    about: "Number of nearest nodes that a node, or a new row, is joined to",
+    default: None,
+    about: "Number of nearest nodes that a node, or a new row, is joined to [default: 10, or 20 or 40 where all nodes are joined only then]",
 };
 
 /// The parameter `uncentred`: the mean of the features is not subtracted.
@@ -190,4 +190,12 @@ pub const STARTS: Parameter = Parameter {
     },
     default: Some("10"),
     about: "Number of starts on a sample of the rows; the best one goes on",
+};
+
+/// Weights of the rows.
+pub const WEIGHTS: Parameter = Parameter {
+    name: "weights",
+    kind: ParameterKind::Column,
+    default: None,
+    about: "Column of the rows' weights, 0 or more: a row of weight 2 counts as that row twice",
 };

@@ -90,7 +90,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        work.refuse_weights("partial least squares", "only ridge does")?;
+        work.refuse_weights("partial least squares", crate::solver::family::TAKE_WEIGHTS)?;
         let several = work.options.ranks.len();
         if several > 1 && work.options.folds == FoldSpec::None {
             let why = "nothing chooses among them without folds; add `folds` 5, or give one `rank`";

@@ -3,7 +3,9 @@
 use super::Ridge;
 use crate::Task;
 use crate::solver::SolverFamily;
-use crate::solver::parameter::{FOLDS, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, TASK, TOLERANCE};
+use crate::solver::parameter::{
+    FOLDS, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, TASK, TOLERANCE, WEIGHTS,
+};
 
 pub(crate) const FAMILY: SolverFamily = SolverFamily {
     name: "ridge",
@@ -94,12 +96,4 @@ pub const IMPORTANCE: Parameter = Parameter {
     kind: ParameterKind::Flag,
     default: None,
     about: "Report what each feature counts: the root mean square of the slope of the fit along it, in one more pass (direct)",
-};
-
-/// Weights of the rows.
-pub const WEIGHTS: Parameter = Parameter {
-    name: "weights",
-    kind: ParameterKind::Column,
-    default: None,
-    about: "Column of the rows' weights, 0 or more: minimises (sum of w loss)/(sum of w) + lambda |w|^2 (direct)",
 };

@@ -27,7 +27,7 @@ use crate::prepare::plan;
 use crate::request::{self, FitRequest, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
 use crate::{Error, FoldSpec, Intercept, Result, Task};
 pub(crate) use family::FAMILY;
-pub use family::{IMPORTANCE, LOO, METHOD, PRECONDITIONER, RANKS, RESIDUAL, SELECT, STD, WEIGHTS};
+pub use family::{IMPORTANCE, LOO, METHOD, PRECONDITIONER, RANKS, RESIDUAL, SELECT, STD};
 pub use head::{RidgeFit, RidgeOptions, fit};
 pub use iterative::sketch::Preconditioner;
 use kapprox::Real;
@@ -187,7 +187,10 @@ impl Ridge {
             RidgeMethod::Pcg => true,
             RidgeMethod::Direct => false,
             RidgeMethod::Auto
-                if work.weighted || self.leave_one_out || self.importance || self.check_one_cell(work).is_err() =>
+                if work.shape.weighted
+                    || self.leave_one_out
+                    || self.importance
+                    || self.check_one_cell(work).is_err() =>
             {
                 false
             }

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::features::{self, FitData, StoredFeatures, Wanted};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
+use crate::row_weights::RowWeights;
 use crate::solver::held_out::{self, Compared, Function, HeldOut};
 use crate::solver::parameter::{FOLDS, GAP, PROBABILITIES, STEPS};
 use crate::solver::{ClassWeight, Fitted, Penalty, Settings, Solver};
@@ -55,8 +56,9 @@ struct Machine<'a> {
     /// Folds of the rows, and the one that is held out.
     held: Option<(&'a [u16], u16)>,
     class: u32,
-    /// Cost of the rows of each class.
+    /// Cost of the rows of each class, and the weights of the rows.
     costs: &'a [f64],
+    weights: &'a RowWeights,
 }
 
 impl Rows for Machine<'_> {
@@ -64,7 +66,7 @@ impl Rows for Machine<'_> {
     fn row(&self, i: usize) -> Row {
         let code = self.codes[i];
         let held = self.held.is_some_and(|(folds, fold)| folds[i] == fold);
-        let c = if held { 0.0 } else { self.costs[code as usize] };
+        let c = if held { 0.0 } else { self.costs[code as usize] * self.weights.of(i) };
         Row { y: if code == self.class { 1.0 } else { -1.0 }, c }
     }
 }
@@ -130,8 +132,9 @@ impl Svm {
         watch: Watch<'_>,
     ) -> Result<(Vec<Vec<Best>>, u64)> {
         let (codes, held) = (&kept.codes[..], Some((&kept.folds[..], fold)));
-        let rows =
-            |at: usize| machines.iter().map(move |class| Machine { codes, held, class: *class, costs: &costs[at].1 });
+        let machine =
+            |at: usize, class: u32| Machine { codes, held, class, costs: &costs[at].1, weights: &kept.weights };
+        let rows = |at: usize| machines.iter().map(move |class| machine(at, *class));
         let terms = self.terms(costs[0].0);
         // before the problems of all rows: their equations are not there at the same time
         let starts = Sample::starts(sample, kept, &rows(0).collect::<Vec<_>>(), terms, space, watch)?;
@@ -172,8 +175,10 @@ impl Svm {
         let mut sample = None;
         found.passes += if self.pairs && t > 1 { 0 } else { sample::passes(kept.n, kept.p) };
         for fold in 0..data.folds.count() as u16 {
-            let penalties = self.penalties.iter().map(|penalty| penalty.c(held_out::rows_outside(kept, fold)));
-            let costs: Vec<(f64, Vec<f64>)> = penalties.map(|c| (c, weights.iter().map(|w| c * w).collect())).collect();
+            let (weight, mean) = (kept.weight_outside(Some(fold)), kept.mean_weight(Some(fold)));
+            let penalties = self.penalties.iter().map(|penalty| penalty.c(weight));
+            let costs = penalties.map(|c| (c * mean, weights.iter().map(|w| c * w).collect()));
+            let costs: Vec<(f64, Vec<f64>)> = costs.collect();
             for (first, some) in (0..t).step_by(together).zip(machines.chunks(together)) {
                 let own = match some {
                     [(class, Some(other))] => Some(kept.only(|code| code == *class || code == *other, &*stage)?),
@@ -201,14 +206,14 @@ impl Svm {
         &self,
         data: &FitData<'_, T>,
         classes: &Classes,
-        codes: &[u32],
+        (codes, weights): (&[u32], &RowWeights),
         found: impl FnOnce() -> Result<HeldOut<T>>,
     ) -> Result<Compared<T>> {
         let told = if self.pairs { classes.clone().in_pairs() } else { classes.clone() };
         let wrong = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
             f64::from(u8::from(told.decide(scores) != codes[i] as usize))
         };
-        held_out::compare(&self.penalties, data, "held-out error at each", found, wrong)
+        held_out::compare(&self.penalties, data, weights, "held-out error at each", found, wrong)
     }
 
     /// Adds what the comparison says to the functions of k classes.
@@ -216,13 +221,13 @@ impl Svm {
         &self,
         mut fitted: Fitted<T>,
         compared: Compared<T>,
-        codes: &[u32],
+        (codes, weights): (&[u32], &RowWeights),
         k: usize,
     ) -> Fitted<T> {
         fitted.pairs = self.pairs && k > 2;
         fitted.passes += compared.passes;
         if self.probabilities && !compared.scores.is_empty() {
-            fitted.link = Some(link(&self.machines(k), &compared.scores, codes));
+            fitted.link = Some(link(&self.machines(k), &compared.scores, codes, weights));
         }
         fitted.figures.extend(compared.figures);
         fitted
@@ -236,20 +241,20 @@ impl Svm {
         costs: &[f64],
         k: usize,
     ) -> Result<Solved> {
-        let terms = self.terms(c);
+        let terms = self.terms(c * kept.mean_weight(None));
         let stage = data.resources.stages.stage("newton", None);
         let watch = Watch { observer: &*stage, journal: data.resources.journal };
         let (mut space, mut solved) = (Space::new(kept.p), Solved::default());
         let machines = self.machines(k);
         let against_rest = machines.iter().filter(|(_, other)| other.is_none());
-        let machine = |class| Machine { codes: &kept.codes, held: None, class, costs };
+        let machine = |class| Machine { codes: &kept.codes, held: None, class, costs, weights: &kept.weights };
         let rows: Vec<Machine<'_>> = against_rest.map(|(class, _)| machine(*class)).collect();
         if !rows.is_empty() {
             solved.add(solve_all(kept, terms, self.steps, rows, &mut space, watch)?);
         }
         for (class, other) in machines.iter().filter_map(|(class, other)| Some((*class, (*other)?))) {
             let own = kept.only(|code| code == class || code == other, &*stage)?;
-            let rows = vec![Machine { codes: &own.codes, held: None, class, costs }];
+            let rows = vec![Machine { codes: &own.codes, held: None, class, costs, weights: &own.weights }];
             solved.add(solve_all(&own, terms, self.steps, rows, &mut space, watch)?);
         }
         warn_of_gap(&solved.best, solved.steps, terms, data, "");
@@ -283,6 +288,10 @@ impl<T: Real> Solver<T> for Svm {
         held_out::plan(plan, shape, problems, self.penalties.len())
     }
 
+    fn check(&self, _: &FitRequest<'_>) -> Result<()> {
+        Ok(())
+    }
+
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
         Ok(view(work))
     }
@@ -300,23 +309,24 @@ impl<T: Real> Solver<T> for Svm {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let Some(classes) = data.classes() else { return Err(crate::Error::TooFewClasses { classes: 0 }) };
         let k = classes.labels().len();
-        let weights = self.class_weight.of(&kept.codes, classes)?;
+        let weights = self.class_weight.of(&kept.codes, &kept.weights, classes)?;
         let found = || self.held_out(&kept, data, classes, &weights);
-        let compared = self.compare(data, classes, &kept.codes, found)?;
-        let (lambda, c) = (compared.penalty.lambda(data.rows), compared.penalty.c(data.rows));
+        let compared = self.compare(data, classes, (&kept.codes, &kept.weights), found)?;
+        let n = kept.weight_outside(None);
+        let (lambda, c) = (compared.penalty.lambda(n), compared.penalty.c(n));
         let costs: Vec<f64> = weights.iter().map(|weight| c * weight).collect();
         let solved = self.final_fit(&kept, data, c, &costs, k)?;
         let fitted = fitted(solved, 2.0 * lambda, Some(lambda), gathered.certificate);
-        Ok(self.told(fitted, compared, &kept.codes, k))
+        Ok(self.told(fitted, compared, (&kept.codes, &kept.weights), k))
     }
 }
 
 /// The link to probabilities, from the scores of rows by machines that have not seen them.
-fn link<T: Real>(machines: &[(u32, Option<u32>)], scores: &[T], codes: &[u32]) -> Link {
+fn link<T: Real>(machines: &[(u32, Option<u32>)], scores: &[T], codes: &[u32], weights: &RowWeights) -> Link {
     let t = machines.len();
     let fits = machines.iter().enumerate().map(|(j, (class, _))| {
-        let rows = scores.iter().skip(j).step_by(t).zip(codes);
-        platt::fit(rows.map(|(score, code)| (score.to_f64(), code == class)))
+        let rows = scores.iter().skip(j).step_by(t).zip(codes).enumerate();
+        platt::fit(rows.map(|(i, (score, code))| (score.to_f64(), code == class, weights.of(i))))
     });
     let (a, b) = fits.unzip();
     Link::Platt { a, b }

@@ -2,15 +2,16 @@
 //!
 //! ```text
 //! svm        (1/n) Σ a_i max(0, 1 − y_i f_i) + lambda ‖w‖², or its square (`loss` squared-hinge)
-//! svr        (1/n) Σ max(0, |y_i − f_i| − epsilon) + lambda ‖w‖²
-//! oneclass   ½‖w‖² + 1/(nu n) Σ max(0, −f_i) + b;   the score f is negative for novel rows
+//! svr        (1/n) Σ a_i max(0, |y_i − f_i| − epsilon) + lambda ‖w‖²
+//! oneclass   ½‖w‖² + 1/(nu n) Σ a_i max(0, −f_i) + b;   the score f is negative for novel rows
 //! ```
 //!
 //! are minimised over w and b, with f = wᵀφ + b: by one problem for two classes, by one against the rest for more, and by
 //! one for each target of svr. Several penalties, pairs of classes and probabilities are those of `classes.rs`.
 //!
 //! Divided by 2 lambda the first two are LIBSVM's ½‖w‖² + C Σ a_i loss_i with C = 1/(2n lambda). Its bias is free, the default
-//! here; LIBLINEAR's is penalised. LIBSVM's one-class machine is scaled by nu n. a_i is 1, or the weight of the row's class.
+//! here; LIBLINEAR's is penalised. LIBSVM's one-class machine is scaled by nu n. a_i is 1, or the weight of the
+//! row, times that of its class; n is the sum of the weights of the rows.
 //!
 //! With the kernel itself (`map` exact) they are solved in their duals: see `exact`. On features
 //! all are solved by the method of `lagrangian.rs`, in passes over kept features, up to a relative duality gap, which is
@@ -43,6 +44,7 @@ pub use svr::Svr;
 
 use super::parameter::{
     CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, LAMBDAS, PROBABILITIES, Parameter, ParameterKind, STEPS, TOLERANCE,
+    WEIGHTS,
 };
 use super::{Figure, Fitted, Solver, SolverFamily, held_out};
 use crate::features::{self, FitData, StoredFeatures};
@@ -62,7 +64,20 @@ pub(super) const SVM: SolverFamily = SolverFamily {
     name: "svm",
     about: "support vector machine: classes by the widest margin",
     task: Task::Classification,
-    parameters: &[LAMBDAS, COSTS, PAIRS, PROBABILITIES, FOLDS, INTERCEPT, CLASS_WEIGHT, LOSS, GAP, STEPS, TOLERANCE],
+    parameters: &[
+        LAMBDAS,
+        COSTS,
+        PAIRS,
+        PROBABILITIES,
+        FOLDS,
+        INTERCEPT,
+        CLASS_WEIGHT,
+        LOSS,
+        GAP,
+        STEPS,
+        TOLERANCE,
+        WEIGHTS,
+    ],
     make: |settings| Ok(Box::new(Svm::new(settings)?)),
 };
 

@@ -5,7 +5,8 @@ use super::loss::{Loss, Row};
 use super::{fitted, solve, stages, view};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::solver::parameter::{GAP, NU, STEPS, TOLERANCE};
+use crate::row_weights::RowWeights;
+use crate::solver::parameter::{GAP, NU, STEPS, TOLERANCE, WEIGHTS};
 use crate::solver::{Fitted, Settings, Solver, SolverFamily};
 use crate::{Intercept, Result, Targets, Task};
 use kapprox::Real;
@@ -15,7 +16,7 @@ pub(in crate::solver) const ONE_CLASS: SolverFamily = SolverFamily {
     name: "oneclass",
     about: "one-class support vector machine: a score that is negative for novel rows",
     task: Task::Novelty,
-    parameters: &[NU, GAP, STEPS, TOLERANCE],
+    parameters: &[NU, GAP, STEPS, TOLERANCE, WEIGHTS],
     make: |settings| Ok(Box::new(OneClass::new(settings))),
 };
 
@@ -40,13 +41,13 @@ impl OneClass {
     }
 }
 
-/// The rows of a problem without targets, all of this cost.
-struct Plain(f64);
+/// The rows of a problem without targets: the cost of one, and their weights.
+struct Plain<'a>(f64, &'a RowWeights);
 
-impl Rows for Plain {
+impl Rows for Plain<'_> {
     #[inline(always)]
-    fn row(&self, _: usize) -> Row {
-        Row { y: 0.0, c: self.0 }
+    fn row(&self, i: usize) -> Row {
+        Row { y: 0.0, c: self.0 * self.1.of(i) }
     }
 }
 
@@ -57,6 +58,10 @@ impl<T: Real> Solver<T> for OneClass {
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         super::plan(plan, shape, cut, 0, 1)
+    }
+
+    fn check(&self, _: &FitRequest<'_>) -> Result<()> {
+        Ok(())
     }
 
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
@@ -73,13 +78,20 @@ impl<T: Real> Solver<T> for OneClass {
         }
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
-        let cost = 1.0 / (self.nu * kept.n as f64);
+        let cost = 1.0 / (self.nu * kept.weight_outside(None));
         // values of f are of the size of the kernel's diagonal
         let diagonal = gathered.certificate.as_ref().map_or(1.0, |state| state.trace / state.rows.max(1) as f64);
         let unit = if diagonal > 0.0 { diagonal } else { 1.0 };
         let (loss, intercept) = (Loss::OneSided, Intercept::Free);
-        let terms = Terms { loss, intercept, total: 1.0, cost: cost / unit, gap: self.gap, patience: usize::MAX };
-        let solved = solve(&kept, data, terms, self.steps, vec![Plain(cost)])?;
+        let terms = Terms {
+            loss,
+            intercept,
+            total: 1.0,
+            cost: cost * kept.mean_weight(None) / unit,
+            gap: self.gap,
+            patience: usize::MAX,
+        };
+        let solved = solve(&kept, data, terms, self.steps, vec![Plain(cost, &kept.weights)])?;
         Ok(fitted(solved, 1.0, None, gathered.certificate))
     }
 }

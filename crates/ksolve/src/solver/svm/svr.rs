@@ -5,9 +5,10 @@ use super::loss::{Loss, Row};
 use super::{Solved, fitted, solve, stages, view};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
+use crate::row_weights::RowWeights;
 use crate::solver::held_out::{self, Function, HeldOut};
 use crate::solver::parameter::{
-    COSTS, FOLDS, GAP, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE,
+    COSTS, FOLDS, GAP, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE, WEIGHTS,
 };
 use crate::solver::{Fitted, Penalty, Settings, Solver, SolverFamily};
 use crate::{Intercept, Result, Task};
@@ -18,7 +19,7 @@ pub(in crate::solver) const SVR: SolverFamily = SolverFamily {
     name: "svr",
     about: "support vector regression: values; small errors cost nothing",
     task: Task::Regression,
-    parameters: &[LAMBDAS, COSTS, FOLDS, INTERCEPT, EPSILON, GAP, STEPS, TOLERANCE],
+    parameters: &[LAMBDAS, COSTS, FOLDS, INTERCEPT, EPSILON, GAP, STEPS, TOLERANCE, WEIGHTS],
     make: |settings| Ok(Box::new(Svr::new(settings)?)),
 };
 
@@ -69,13 +70,16 @@ impl Svr {
         let t = data.targets.count();
         let seen = |i: &usize| held.is_none_or(|(folds, fold)| folds[*i] != fold);
         // the deviation of the target is the unit that its envelope is measured in
-        let (mean, deviation) = moments((0..kept.n).filter(seen).map(|i| kept.y[i * t + j]));
+        let rows = (0..kept.n).filter(seen);
+        let (mean, deviation) = moments(rows.map(|i| (kept.y[i * t + j], kept.weights.of(i))));
         let shift = if self.intercept == Intercept::Free { mean } else { 0.0 };
         let unit = if deviation > 0.0 { deviation } else { 1.0 };
         let loss = Loss::Insensitive { epsilon: self.epsilon };
         let (intercept, gap) = (self.intercept, self.gap);
-        let terms = Terms { loss, intercept, total: 0.0, cost: cost / unit, gap, patience: usize::MAX };
-        let mut solved = solve(kept, data, terms, self.steps, vec![Valued { y: &kept.y, j, t, shift, cost, held }])?;
+        let typical = cost * kept.mean_weight(held.map(|(_, fold)| fold)) / unit;
+        let terms = Terms { loss, intercept, total: 0.0, cost: typical, gap, patience: usize::MAX };
+        let rows = Valued { y: &kept.y, weights: &kept.weights, j, t, shift, cost, held };
+        let mut solved = solve(kept, data, terms, self.steps, vec![rows])?;
         solved.best.iter_mut().for_each(|best| best.b += shift);
         Ok(solved)
     }
@@ -85,10 +89,10 @@ impl Svr {
         let t = data.targets.count();
         let mut found = HeldOut::new(kept.n, t, self.penalties.len());
         for fold in 0..data.folds.count() as u16 {
-            let rows = held_out::rows_outside(kept, fold);
+            let weight = kept.weight_outside(Some(fold));
             for (at, penalty) in self.penalties.iter().enumerate() {
                 for j in 0..t {
-                    let solved = self.machine(kept, data, j, Some((&kept.folds, fold)), penalty.c(rows))?;
+                    let solved = self.machine(kept, data, j, Some((&kept.folds, fold)), penalty.c(weight))?;
                     found.passes += solved.passes;
                     let functions: Vec<Function<'_>> = solved.best.iter().map(|best| (&best.w[..], best.b)).collect();
                     let stage = data.resources.stages.stage("held-out rows", None);
@@ -102,6 +106,7 @@ impl Svr {
 
 struct Valued<'a> {
     y: &'a [f64],
+    weights: &'a RowWeights,
     j: usize,
     t: usize,
     shift: f64,
@@ -114,7 +119,7 @@ impl Rows for Valued<'_> {
     #[inline(always)]
     fn row(&self, i: usize) -> Row {
         let held = self.held.is_some_and(|(folds, fold)| folds[i] == fold);
-        Row { y: self.y[i * self.t + self.j] - self.shift, c: if held { 0.0 } else { self.cost } }
+        Row { y: self.y[i * self.t + self.j] - self.shift, c: if held { 0.0 } else { self.cost * self.weights.of(i) } }
     }
 }
 
@@ -130,6 +135,10 @@ impl<T: Real> Solver<T> for Svr {
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let plan = super::plan(plan, shape, cut, 10 * shape.t, 1);
         held_out::plan(plan, shape, shape.t, self.penalties.len())
+    }
+
+    fn check(&self, _: &FitRequest<'_>) -> Result<()> {
+        Ok(())
     }
 
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
@@ -151,8 +160,9 @@ impl<T: Real> Solver<T> for Svr {
             squares.sum::<f64>() / t as f64
         };
         let found = || self.held_out(&kept, data);
-        let compared = held_out::compare(&self.penalties, data, HELD_OUT_MSE, found, square)?;
-        let (lambda, c) = (compared.penalty.lambda(data.rows), compared.penalty.c(data.rows));
+        let compared = held_out::compare(&self.penalties, data, &kept.weights, HELD_OUT_MSE, found, square)?;
+        let n = kept.weight_outside(None);
+        let (lambda, c) = (compared.penalty.lambda(n), compared.penalty.c(n));
         let mut all = Solved::default();
         for j in 0..t {
             all.add(self.machine(&kept, data, j, None, c)?);
@@ -164,10 +174,10 @@ impl<T: Real> Solver<T> for Svr {
     }
 }
 
-/// Mean and population standard deviation, by two passes over the values.
-pub(super) fn moments(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
-    let n = values.clone().count().max(1) as f64;
-    let mean = values.clone().sum::<f64>() / n;
-    let squares = values.map(|value| (value - mean) * (value - mean)).sum::<f64>();
+/// Mean and population standard deviation of values with their weights, by passes over the values.
+pub(super) fn moments(values: impl Iterator<Item = (f64, f64)> + Clone) -> (f64, f64) {
+    let n = values.clone().map(|(_, weight)| weight).sum::<f64>().max(f64::MIN_POSITIVE);
+    let mean = values.clone().map(|(value, weight)| weight * value).sum::<f64>() / n;
+    let squares = values.map(|(value, weight)| weight * (value - mean) * (value - mean)).sum::<f64>();
     (mean, (squares / n).sqrt())
 }

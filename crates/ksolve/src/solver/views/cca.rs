@@ -130,7 +130,7 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let gram = super::gather(data)?;
         let stage = data.resources.stages.stage("singular vectors", None);
-        let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(data.rows)).collect();
+        let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(data.rows as f64)).collect();
         let held = self.held_out(&gram, data.second, &lambdas, data.resources.workers)?;
         let mean = |of: &Vec<f64>| of.iter().sum::<f64>() / of.len().max(1) as f64;
         let best = (0..held.len()).max_by(|a, b| mean(&held[*a]).total_cmp(&mean(&held[*b]))).unwrap_or_default();

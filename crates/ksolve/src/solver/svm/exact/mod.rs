@@ -29,6 +29,7 @@ use crate::features::Points::Rows;
 use crate::model::{Basis, needs_wide_for};
 use crate::prepare::{plan, whole};
 use crate::request::{FitRequest, PassShape, Stage};
+use crate::row_weights::RowWeights;
 use crate::solver::Fitted;
 use crate::solver::ridge::iterative::rows::{KernelRows, kernel_rows};
 use crate::strips::Pool;
@@ -38,7 +39,7 @@ use faer::{Mat, MatRef};
 use gram::{Gram, Points};
 use kapprox::{Kernel, Real};
 use kstore::pass::Observer;
-use kstore::{MemoryRows, Workers};
+use kstore::{MemoryRows, RowSource, Workers};
 use std::sync::Arc;
 
 /// Rows of a part of a matrix that is computed in parts.
@@ -56,6 +57,7 @@ struct Exact<'a, T: Real> {
     wide: Arc<dyn Kernel<f64>>,
     /// Folds of the rows; empty where there is only one.
     folds: Vec<u16>,
+    weights: RowWeights,
     /// Memory of matrices of machines that have ended.
     spare: Pool<Vec<T>>,
 }
@@ -119,7 +121,12 @@ impl<'a, T: Real> Exact<'a, T> {
                 folds.push(data.folds.fold_of(rows.row(i), group)? as u16);
             }
         }
-        Ok(Some(Self { data, rows, d: shape.d, kernel, wide, folds, spare: Pool::default() }))
+        let stride = rows.shape().targets;
+        let weights = match rows.shape().weighted {
+            true => RowWeights(rows.y().chunks(stride).map(|row| row[stride - 1]).collect()),
+            false => RowWeights::default(),
+        };
+        Ok(Some(Self { data, rows, d: shape.d, kernel, wide, folds, weights, spare: Pool::default() }))
     }
 
     fn x(&self) -> MatRef<'_, T> {

@@ -11,6 +11,7 @@ use crate::solver::held_out::{self, HeldOut};
 use crate::solver::{Fitted, Penalty};
 use crate::{Error, Intercept, Result, Targets};
 use kapprox::Real;
+use kstore::RowSource;
 
 /// The terms of one machine: costs are those of its rows.
 fn terms(loss: Loss, intercept: Intercept, total: f64, gap: f64) -> Terms {
@@ -106,7 +107,7 @@ impl Svm {
         if let Some(i) = codes.iter().position(|code| *code as usize >= k) {
             return Err(Error::UnknownClass { row: exact.rows.row(i) });
         }
-        let weights = self.class_weight.of(codes, classes)?;
+        let weights = self.class_weight.of(codes, &exact.weights, classes)?;
         let machines = self.machines(k);
         let loss = if self.squared { Loss::SquaredHinge } else { Loss::Hinge };
         let terms = terms(loss, self.intercept, 0.0, self.gap);
@@ -120,11 +121,12 @@ impl Svm {
         let within = if pairs { exact.within(&all, self.intercept) } else { Vec::new() };
         let sets = |held: Option<u16>, penalties: &[Penalty]| -> Vec<Machines<'_, T>> {
             let outside = exact.outside(held);
-            let costs: Vec<f64> = penalties.iter().map(|penalty| penalty.c(outside.len() as u64)).collect();
-            let (machines, weights) = (&machines, &weights);
+            let weight = exact.weights.total(outside.iter().copied());
+            let costs: Vec<f64> = penalties.iter().map(|penalty| penalty.c(weight)).collect();
+            let (machines, weights, of_rows) = (&machines, &weights, &exact.weights);
             let row = move |costs: &[f64], class: u32, at: usize, i: usize| Row {
                 y: if codes[i] == class { 1.0 } else { -1.0 },
-                c: costs[at] * weights[codes[i] as usize],
+                c: costs[at] * weights[codes[i] as usize] * of_rows.of(i),
             };
             if !pairs {
                 let count = machines.len();
@@ -150,11 +152,11 @@ impl Svm {
         };
         let asked = vec![terms; self.penalties.len()];
         let found = || exact.held_out(&|held| sets(held, &self.penalties), &asked, (machines.len(), self.steps));
-        let compared = self.compare(data, classes, codes, found)?;
+        let compared = self.compare(data, classes, (codes, &exact.weights), found)?;
         let unit = vec![1.0; machines.len()];
-        let lambda = Some(compared.penalty.lambda(data.rows));
+        let lambda = Some(compared.penalty.lambda(exact.weights.total(0..codes.len())));
         let fitted = exact.final_fit(&sets(None, &[compared.penalty]), terms, self.steps, lambda, &unit)?;
-        Ok(Some(self.told(fitted, compared, codes, k)))
+        Ok(Some(self.told(fitted, compared, (codes, &exact.weights), k)))
     }
 }
 
@@ -163,19 +165,21 @@ impl Svr {
     pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Fitted<T>>> {
         let Some(exact) = Exact::new(data)? else { return Ok(None) };
         let (t, centre) = (data.targets.count(), data.targets.centre());
-        let y = |i: usize, j: usize| exact.rows.y()[i * t + j] + centre[j];
+        let stride = exact.rows.shape().targets;
+        let y = |i: usize, j: usize| exact.rows.y()[i * stride + j] + centre[j];
         let terms = terms(Loss::Insensitive { epsilon: self.epsilon }, self.intercept, 0.0, self.gap);
         let free = self.intercept == Intercept::Free;
         let moments = |held: Option<u16>| -> Vec<(f64, f64)> {
             let rows = exact.outside(held);
-            (0..t).map(|j| moments(rows.iter().map(|i| y(*i, j)))).collect()
+            (0..t).map(|j| moments(rows.iter().map(|i| (y(*i, j), exact.weights.of(*i))))).collect()
         };
         let y = &y;
         let sets = |held: Option<u16>, penalties: &[Penalty]| -> Vec<Machines<'_, T>> {
             let (outside, moments) = (exact.outside(held), moments(held));
-            let costs: Vec<f64> = penalties.iter().map(|penalty| penalty.c(outside.len() as u64)).collect();
+            let weight = exact.weights.total(outside.iter().copied());
+            let (costs, weights): (Vec<f64>, _) = (penalties.iter().map(|p| p.c(weight)).collect(), &exact.weights);
             let shift = move |j: usize| if free { moments[j].0 } else { 0.0 };
-            vec![Machines::new(outside, t, move |j, at, i| Row { y: y(i, j) - shift(j), c: costs[at] })]
+            vec![Machines::new(outside, t, move |j, at, i| Row { y: y(i, j) - shift(j), c: costs[at] * weights.of(i) })]
         };
         let means: Vec<Vec<(f64, f64)>> = (0..data.folds.count() as u16).map(|fold| moments(Some(fold))).collect();
         let square = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
@@ -185,8 +189,8 @@ impl Svr {
         };
         let asked = vec![terms; self.penalties.len()];
         let found = || exact.held_out(&|held| sets(held, &self.penalties), &asked, (t, self.steps));
-        let compared = held_out::compare(&self.penalties, data, HELD_OUT_MSE, found, square)?;
-        let (lambda, all) = (Some(compared.penalty.lambda(data.rows)), moments(None));
+        let compared = held_out::compare(&self.penalties, data, &exact.weights, HELD_OUT_MSE, found, square)?;
+        let (lambda, all) = (Some(compared.penalty.lambda(exact.weights.total(0..exact.rows.len()))), moments(None));
         let deviations: Vec<f64> = all.iter().map(|(_, deviation)| *deviation).collect();
         let mut fitted = exact.final_fit(&sets(None, &[compared.penalty]), terms, self.steps, lambda, &deviations)?;
         if free {
@@ -202,9 +206,10 @@ impl OneClass {
     pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Fitted<T>>> {
         let Some(exact) = Exact::new(data)? else { return Ok(None) };
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
-        let c = 1.0 / (self.nu * exact.rows.len() as f64);
+        let weights = &exact.weights;
+        let c = 1.0 / (self.nu * weights.total(0..exact.rows.len()));
         let terms = terms(Loss::OneSided, Intercept::Free, 1.0, self.gap);
-        let sets = [Machines::new(exact.outside(None), 1, move |_, _, _| Row { y: 0.0, c })];
+        let sets = [Machines::new(exact.outside(None), 1, move |_, _, i| Row { y: 0.0, c: c * weights.of(i) })];
         // scores are of the size of the kernel's diagonal
         let mut diagonal = vec![0.0; exact.rows.len()];
         exact.kernel.diag(exact.x(), &mut diagonal);

@@ -1,0 +1,109 @@
+"""Pictures of models and rows: those that the command draws."""
+
+from __future__ import annotations
+
+import csv
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils.validation import check_is_fitted
+
+from . import _kmill
+from ._rows import is_stream, paths_of, stream_of
+
+
+class Picture:
+    """A picture; a notebook shows it.
+
+    Attributes
+    ----------
+    svg : str
+        The picture as SVG.
+    """
+
+    def __init__(self, svg: str) -> None:
+        self.svg = svg
+
+    def save(self, path: Any) -> None:
+        """Write the picture to a file that ends with ``.svg``."""
+        if Path(path).suffix != ".svg":
+            raise ValueError(f"the picture is SVG, and {os.fspath(path)} ends otherwise; the command draws .png, too: kmill plot")
+        Path(path).write_text(self.svg, encoding="utf-8")
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+
+def plot(model: Any, X: Any, y: Any = None, *, axes: tuple[str, str] | None = None, component: int | None = None,
+         colour: str | None = None) -> Picture:
+    """Draw what a model says over two of its features, with rows; or rows along two components.
+
+    Classes and groups are regions or colours, numbers are shades with lines of equal value, and a model with one feature is a line.
+    Features that are not drawn stand at their mean over the rows of the fit.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator.
+    X : array, data frame, Arrow stream, or path or list of paths
+        Rows to draw, with the columns of the features; of many a sample is drawn.
+    y : array of shape (n_samples,), optional
+        The target of rows in an array: it colours them, and of a model with one feature it is their height.
+    axes : pair of str, optional
+        The features, or components such as ``component_0``, along the axes; without them the first two.
+    component : int, optional
+        Which output is drawn, from 1.
+    colour : str, optional
+        The column that colours the rows along two components.
+
+    Returns
+    -------
+    Picture
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kmill import SVC, plot
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> y = X[:, 0] * X[:, 1] > 0
+    >>> plot(SVC(gamma=1.0).fit(X, y), X, y).svg[:4]
+    '<svg'
+    """
+    check_is_fitted(model, "model_")
+    with tempfile.TemporaryDirectory() as folder:
+        fitted, picture = os.path.join(folder, "model.safetensors"), os.path.join(folder, "picture.svg")
+        model.save(fitted)
+        words = [fitted, *_files(model, X, y, folder), "--quiet", "--output", picture]
+        options = {"--x": axes and axes[0], "--y": axes and axes[1], "--component": component, "--colour": colour}
+        words += [text for option, value in options.items() if value is not None for text in (option, str(value))]
+        _kmill.plot(words)
+        return Picture(Path(picture).read_text(encoding="utf-8"))
+
+
+def _files(model: Any, X: Any, y: Any, folder: str) -> list[str]:
+    """The files of the rows; rows in memory are written to one."""
+    if isinstance(X, (str, os.PathLike, list)) and not np.ndim(np.asarray(X, dtype=object)) > 1:
+        return paths_of(X)
+    targets = model._card()["targets"]
+    if is_stream(X):
+        import pyarrow
+        import pyarrow.parquet
+
+        table, path = pyarrow.table(stream_of(X)), os.path.join(folder, "rows.parquet")
+        if y is not None and targets and targets[0] not in table.column_names:
+            table = table.append_column(targets[0], pyarrow.array(np.asarray(y)))
+        pyarrow.parquet.write_table(table, path)
+        return [path]
+    rows, path = X.toarray() if issparse(X) else np.asarray(X), os.path.join(folder, "rows.csv")
+    names, columns = model._columns(), list(rows.T)
+    if y is not None and targets:
+        names, columns = [*names, targets[0]], [*columns, np.asarray(y)]
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(names)
+        writer.writerows(zip(*(column.tolist() for column in columns)))
+    return [path]
