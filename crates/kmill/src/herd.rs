@@ -32,7 +32,7 @@ pub(crate) struct HerdArgs {
     /// Rows to pick
     #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Herding")]
     pub(crate) count: usize,
-    /// Scaling learned from all rows: standard, minmax, robust (for stray values), asinh (for long tails) or none; the rows are written as they are
+    /// Scaling learned from all rows: standard, minmax, robust (for stray values), asinh (for long tails), quantile (by rank) or none; the rows are written as they are
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Herding")]
     pub(crate) scale: Scaling,
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",

@@ -49,7 +49,7 @@ pub(crate) struct TestArgs {
     /// The columns that hsic compares --features with, as names or globs, comma-separated
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) with: Vec<String>,
-    /// Scaling learned from all rows of the test: standard, minmax, robust (for stray values), asinh (for long tails) or none
+    /// Scaling learned from all rows of the test: standard, minmax, robust (for stray values), asinh (for long tails), quantile (by rank) or none
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Test")]
     pub(crate) scale: Scaling,
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",

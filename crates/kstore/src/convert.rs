@@ -1,7 +1,7 @@
 //! From typed columns to row-major blocks of the working precision.
 
 use crate::Real;
-use crate::scaler::{Scaler, factor};
+use crate::scaler::{Scaler, bent, factor};
 use crate::source::{Element, Positions, Strided, Values, View};
 
 /// Rows that are transposed at once: with 32 columns of f32 the block is 16 KiB and stays in the first-level cache while
@@ -18,20 +18,29 @@ pub(crate) struct Affine {
     pub(crate) factor: Vec<f64>,
     /// For each feature the value that replaces a missing one, already scaled.
     pub(crate) fill: Vec<f64>,
-    /// True where a value goes through asinh afterwards.
+    /// True where a value goes through asinh afterwards; the knots of every feature where it becomes its score among them.
     asinh: bool,
+    knots: Vec<f64>,
 }
 
 impl Affine {
     /// A value of feature `i`, shifted and scaled.
     pub(crate) fn apply(&self, i: usize, value: f64) -> f64 {
-        let scaled = (value - self.centre[i]) * self.factor[i];
-        if self.asinh { scaled.asinh() } else { scaled }
+        self.bend(i, (value - self.centre[i]) * self.factor[i])
+    }
+
+    /// A value of feature `i`, on the line, as the kernel sees it.
+    fn bend(&self, i: usize, value: f64) -> f64 {
+        bent(self.asinh, &self.knots, i, value)
+    }
+
+    fn bends(&self) -> bool {
+        self.asinh || !self.knots.is_empty()
     }
 
     /// True where every value stays as it is, to the bit: shifting by 0 and scaling by 1 are exact.
     pub(crate) fn is_identity(&self) -> bool {
-        !self.asinh
+        !self.bends()
             && self.centre.iter().all(|centre| *centre == 0.0)
             && self.factor.iter().all(|factor| *factor == 1.0)
     }
@@ -40,13 +49,14 @@ impl Affine {
     pub(crate) fn new(features: usize, scaler: Option<&Scaler>) -> Self {
         let Some(scaler) = scaler else {
             let (centre, fill) = (vec![0.0; features], vec![f64::NAN; features]);
-            return Self { centre, factor: vec![1.0; features], fill, asinh: false };
+            return Self { centre, factor: vec![1.0; features], fill, asinh: false, knots: Vec::new() };
         };
         Self {
             centre: scaler.centre.clone(),
             factor: scaler.scale.iter().map(|scale| factor(*scale)).collect(),
             fill: (0..features).map(|i| scaler.apply(i, scaler.mean[i])).collect(),
             asinh: scaler.asinh,
+            knots: scaler.knots.clone(),
         }
     }
 }
@@ -59,7 +69,7 @@ pub(crate) fn features<T: Real>(
     rows: usize,
     out: &mut [T],
 ) -> bool {
-    if let (Positions::From(start), Some(block)) = (at, contiguous(views).filter(|_| !affine.asinh)) {
+    if let (Positions::From(start), Some(block)) = (at, contiguous(views).filter(|_| !affine.bends())) {
         return row_major(block, affine, start, rows, out);
     }
     let d = views.len();
@@ -85,7 +95,7 @@ pub(crate) fn scaled<'a, T: Real>(
 ) -> &'a [T] {
     let (centre, factor) = (affine.centre[i], affine.factor[i]);
     if let (Positions::From(start), Some(values), 0.0, 1.0) =
-        (at, same_type(view).filter(|_| !affine.asinh), centre, factor)
+        (at, same_type(view).filter(|_| !affine.bends()), centre, factor)
     {
         // to f64 and back is exact: the same bits
         return &values[start..start + out.len()];
@@ -94,9 +104,9 @@ pub(crate) fn scaled<'a, T: Real>(
     let loaded = &mut loaded[..out.len()];
     view.load(at, loaded);
     let values = out.iter_mut().zip(loaded).map(|(out, value)| (out, (*value - centre) * factor));
-    match affine.asinh {
+    match affine.bends() {
         false => values.for_each(|(out, value)| *out = T::from_f64(value)),
-        true => values.for_each(|(out, value)| *out = T::from_f64(value.asinh())),
+        true => values.for_each(|(out, value)| *out = T::from_f64(affine.bend(i, value))),
     }
     out
 }

@@ -68,6 +68,7 @@ pub mod mmap;
 pub mod named;
 pub mod pass;
 mod pattern;
+mod quantiles;
 mod real;
 mod row_digests;
 pub mod rows;

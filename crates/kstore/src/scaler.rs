@@ -1,15 +1,16 @@
 //! Shift and scale of features, learned from the training rows.
 
 use crate::Statistics;
+use crate::quantiles::{self, KNOTS};
 use crate::statistics::is_noise;
 use serde::{Deserialize, Serialize};
 
-/// Transforms each feature to `u = (v - centre) * (1 / scale)`, or to `asinh(u)`, in f64, before a value is narrowed to
+/// Transforms each feature to `u = (v - centre) * (1 / scale)`, to `asinh(u)` or to the score of u among the quantiles of the feature, in f64, before a value is narrowed to
 /// the working precision.
 ///
 /// A feature of scale 0 becomes 0, whatever its value. `asinh` is the line u near 0 and the logarithm sign(u) ln(2|u|) far from it: it
 /// draws in the tails of counts, amounts and durations, on both sides.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scaler {
     /// Subtracted from each feature.
     pub centre: Vec<f64>,
@@ -20,6 +21,9 @@ pub struct Scaler {
     /// True where a value goes through asinh after it was shifted and scaled.
     #[serde(default)]
     pub asinh: bool,
+    /// For each feature the quantiles, shifted and scaled, by which a value becomes its score; empty where it stays what it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub knots: Vec<f64>,
 }
 
 impl Scaler {
@@ -28,7 +32,7 @@ impl Scaler {
         let features = || statistics.features.iter();
         let scale = features().map(|f| if f.is_constant() { 0.0 } else { f.deviation() }).collect();
         let mean: Vec<f64> = features().map(|f| f.mean).collect();
-        Self { centre: mean.clone(), scale, mean, asinh: false }
+        Self { centre: mean.clone(), scale, mean, ..Self::default() }
     }
 
     /// A scaler to the range from 0 to 1.
@@ -38,7 +42,7 @@ impl Scaler {
             centre: features().map(|f| if f.count == 0 { 0.0 } else { f.min }).collect(),
             scale: features().map(|f| if f.is_constant() { 0.0 } else { f.max - f.min }).collect(),
             mean: features().map(|f| f.mean).collect(),
-            asinh: false,
+            ..Self::default()
         }
     }
 
@@ -64,11 +68,50 @@ impl Scaler {
         scaler
     }
 
+    /// A scaler to the quantiles of one distribution for all features: a value by its rank among `rows`, which are those of [`robust`](Self::robust).
+    pub fn quantile(statistics: &Statistics, rows: &[f64]) -> Self {
+        let (d, mut values) = (statistics.features.len(), Vec::new());
+        let mut scaler = Self::standard(statistics);
+        for j in 0..d {
+            values.clear();
+            values
+                .extend(rows.chunks_exact(d).map(|row| scaler.apply_line(j, row[j])).filter(|value| value.is_finite()));
+            values.sort_unstable_by(f64::total_cmp);
+            match values.is_empty() {
+                true => scaler.knots.extend(quantiles::identity()),
+                false => scaler.knots.extend(quantiles::knots(&values)),
+            }
+        }
+        scaler
+    }
+
+    /// Lets a feature stay what it is, such as one that is 0 or 1.
+    pub fn keep(&mut self, i: usize) {
+        // asinh comes last
+        (self.centre[i], self.scale[i]) = (0.0, if self.asinh { 1.0 / 1f64.sinh() } else { 1.0 });
+        let own = self.knots.iter_mut().skip(i * KNOTS).take(KNOTS);
+        own.zip(quantiles::identity()).for_each(|(knot, score)| *knot = score);
+    }
+
+    /// True where values are not on a line with those of the file.
+    pub fn bends(&self) -> bool {
+        self.asinh || !self.knots.is_empty()
+    }
+
+    /// Number of numbers in `knots` for d features, where there are any.
+    pub fn knots_of(d: usize) -> usize {
+        d * KNOTS
+    }
+
+    fn apply_line(&self, i: usize, value: f64) -> f64 {
+        (value - self.centre[i]) * factor(self.scale[i])
+    }
+
     /// A scaler that leaves values as they are.
     pub fn identity(statistics: &Statistics) -> Self {
         let d = statistics.features.len();
         let mean = statistics.features.iter().map(|f| f.mean).collect();
-        Self { centre: vec![0.0; d], scale: vec![1.0; d], mean, asinh: false }
+        Self { centre: vec![0.0; d], scale: vec![1.0; d], mean, ..Self::default() }
     }
 
     /// Number of features.
@@ -79,15 +122,27 @@ impl Scaler {
     /// The scaled value of feature `i`.
     #[inline]
     pub fn apply(&self, i: usize, value: f64) -> f64 {
-        let scaled = (value - self.centre[i]) * factor(self.scale[i]);
-        if self.asinh { scaled.asinh() } else { scaled }
+        bent(self.asinh, &self.knots, i, self.apply_line(i, value))
     }
 
     /// The value of feature `i` that becomes `scaled`: the inverse of [`Self::apply`], and the centre of a constant feature.
     #[inline]
     pub fn invert(&self, i: usize, scaled: f64) -> f64 {
-        let scaled = if self.asinh { scaled.sinh() } else { scaled };
+        let scaled = match self.knots.get(i * KNOTS..(i + 1) * KNOTS) {
+            Some(knots) => quantiles::invert(knots, scaled),
+            None if self.asinh => scaled.sinh(),
+            None => scaled,
+        };
         scaled * self.scale[i] + self.centre[i]
+    }
+}
+
+/// A value of feature `i` on the line, through asinh or among its knots.
+pub(crate) fn bent(asinh: bool, knots: &[f64], i: usize, scaled: f64) -> f64 {
+    match knots.get(i * KNOTS..(i + 1) * KNOTS) {
+        Some(knots) => quantiles::apply(knots, scaled),
+        None if asinh => scaled.asinh(),
+        None => scaled,
     }
 }
 

@@ -176,7 +176,7 @@ impl Asked<'_> {
         let score = search.score.parse::<Score>()?;
         let options = search.options(&stand_in(&base, score)?, score, learns, selected)?;
         let scalings: &[Scaling] =
-            if search.scalings && learns && score == Score::Cv { &[Scaling::Asinh] } else { &[] };
+            if search.scalings && learns && score == Score::Cv { &[Scaling::Asinh, Scaling::Quantile] } else { &[] };
         let work = search.work.as_deref().map(str::parse::<SearchWork>).transpose();
         let work = work.map_err(|why| Error::option("work", search.work.as_deref().unwrap_or_default(), why))?;
         let (solver, base) = (search.solver.as_str(), &base);

@@ -150,6 +150,7 @@ impl CurveReport {
                     ksolve::request::Scaling::Minmax => "from 0 to 1",
                     ksolve::request::Scaling::Robust => "distance from the median over its median",
                     ksolve::request::Scaling::Asinh => "asinh of the distance from the median",
+                    ksolve::request::Scaling::Quantile => "place among the quantiles",
                     ksolve::request::Scaling::None => "as they are",
                 },
             },

@@ -50,7 +50,7 @@ pub(crate) struct CurveArgs {
     /// Landmark scheme of those maps among --methods that need landmarks [default: rpcholesky]
     #[arg(long, value_name = "SCHEME", value_parser = parse::scheme, help_heading = "Comparison")]
     pub(crate) landmarks: Option<&'static Scheme>,
-    /// Scaling learned from the rows: standard, minmax, robust (for stray values), asinh (for long tails) or none
+    /// Scaling learned from the rows: standard, minmax, robust (for stray values), asinh (for long tails), quantile (by rank) or none
     #[arg(long, value_parser = parse::word::<Scaling>, default_value_t, value_name = "SCALE", help_heading = "Comparison")]
     pub(crate) scale: Scaling,
     #[arg(long, help = kernel_help(), value_name = "EXPR", default_value = "gaussian(sigma=median)",

@@ -198,7 +198,7 @@ fn learns(args: &TuneArgs) -> bool {
 fn scalings(args: &TuneArgs) -> &'static [Scaling] {
     let free =
         args.learn.scale.is_none() && learns(args) && args.score == Score::Cv && !args.learn.map.is_without_rows();
-    if free { &[Scaling::Asinh] } else { &[] }
+    if free { &[Scaling::Asinh, Scaling::Quantile] } else { &[] }
 }
 
 fn factors(args: &TuneArgs) -> Result<Vec<f64>> {

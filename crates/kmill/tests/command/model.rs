@@ -46,6 +46,7 @@ fn save(path: &Path, card: Card, weights: &[f64], intercept: &[f64]) {
         scale: vec![2.0, 1.0],
         metric: None,
         mean: vec![1.0, 2.0],
+        knots: Vec::new(),
         quadratic: None,
         components: None,
     };

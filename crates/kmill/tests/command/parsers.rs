@@ -38,7 +38,7 @@ const PARSERS: &[(&str, Refusal, &str)] = &[
     ("residual", |text| refused(&ridge::RESIDUAL, text), "1e-6"),
     ("starts", |text| refused(&parameter::STARTS, text), "10"),
     ("intercept", |text| refused(&parameter::INTERCEPT, text), "penalised"),
-    ("weights", |text| refused(&ridge::WEIGHTS, text), "w"),
+    ("weights", |text| refused(&parameter::WEIGHTS, text), "w"),
     ("factors", |text| parse::factors(text).err(), "0.25..4"),
     ("rows", |text| parse::rows(text).err(), "0..463715"),
     ("condition", |text| parse::condition(text).err(), "'my column' != 'New York'"),

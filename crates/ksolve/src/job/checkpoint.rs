@@ -107,7 +107,7 @@ mod tests {
         let table = Table::from_rows(&[0.0, 1.0, 2.0, 3.0, 4.0, 7.0], 2, &[1.0, 2.0, 4.0]).unwrap();
         let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
         let selected = table.select(&selection).unwrap();
-        let scaled = |scale: Vec<f64>| Scaler { centre: vec![0.0; 2], scale, mean: vec![0.0; 2], asinh: false };
+        let scaled = |scale: Vec<f64>| Scaler { centre: vec![0.0; 2], scale, mean: vec![0.0; 2], ..Scaler::default() };
         let mark = |factors: &[f64], scaler: Option<Scaler>| {
             let metric = Arc::new(Metric::diagonal(factors.to_vec()).unwrap());
             let fit = Fit::ridge().set("lambda", 1e-3).metric(MetricSource::Given(KnownMetric { metric, scaler }));

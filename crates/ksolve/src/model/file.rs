@@ -8,6 +8,7 @@
 //! | `coefficients` | F64 | m x t |
 //! | `intercept` | F64 | t |
 //! | `scaler.centre`, `scaler.scale`, `scaler.mean` | F64 | d |
+//! | `scaler.knots` | F64 | 65 d, with scaling by quantiles |
 //! | `metric` | F64 | d for a diagonal, else r x d; where the model has one. Landmarks have r features then |
 //! | `degree.coefficients`, `degree.floor` | F64 | m and 1, where functions are over a degree ([`Form`]) |
 //! | `neighbours` | U64 | 1, for functions of nearest nodes |
@@ -200,6 +201,9 @@ impl<T: Real> Model<T> {
             ("scaler.mean", Tensor::numbers(&self.mean)),
             ("scaler.scale", Tensor::numbers(&self.scale)),
         ];
+        if !self.knots.is_empty() {
+            tensors.push(("scaler.knots", Tensor::numbers(&self.knots)));
+        }
         match &self.basis {
             Basis::Landmarks { points, rows } => {
                 tensors.push(("landmark_rows", Tensor::Counts(rows.into())));

@@ -6,6 +6,7 @@ use crate::{Error, Head, Quadratic, Result, Task};
 use faer::Mat;
 use kapprox::metric::Metric;
 use kapprox::{Real, Spec};
+use kstore::Scaler;
 use kstore::sparse::{SparseRows, SparseShape};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
@@ -143,11 +144,23 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
             centre: self.numbers("scaler.centre", &[d])?,
             scale: self.numbers("scaler.scale", &[d])?,
             mean: self.numbers("scaler.mean", &[d])?,
+            knots: self.knots(d)?,
             metric,
             quadratic: self.quadratic(m, t)?,
             components: self.components(m)?,
             card,
         })
+    }
+
+    fn knots(&mut self, d: usize) -> Result<Vec<f64>> {
+        if !self.has("scaler.knots") {
+            return Ok(Vec::new());
+        }
+        let knots = self.numbers("scaler.knots", &[Scaler::knots_of(d)])?;
+        match knots.chunks(Scaler::knots_of(1)).all(<[f64]>::is_sorted) {
+            true => Ok(knots),
+            false => Err(self.damaged("the quantiles of a feature do not ascend")),
+        }
     }
 
     fn basis<T: Real>(

@@ -57,6 +57,8 @@ pub struct Model<T> {
     pub scale: Vec<f64>,
     /// The training means, in the units of the file: the values that stand for missing ones where `missing` is mean, d numbers.
     pub mean: Vec<f64>,
+    /// The quantiles of each feature, where a value becomes its score among them ([`kstore::Scaler`]); else empty.
+    pub knots: Vec<f64>,
     /// The metric between scaling and the basis; `None` where the basis sees the scaled features.
     pub metric: Option<Arc<Metric>>,
     /// Variances of the predictions, or distances from the components, where the fit was asked for them.
@@ -105,7 +107,7 @@ impl<T: Real> Model<T> {
     /// The scaling of the features.
     pub fn scaler(&self) -> Scaler {
         let (centre, scale, mean) = (self.centre.clone(), self.scale.clone(), self.mean.clone());
-        Scaler { centre, scale, mean, asinh: self.card.asinh }
+        Scaler { centre, scale, mean, asinh: self.card.asinh, knots: self.knots.clone() }
     }
 
     /// Converts the model to one that predicts in f64: for landmarks so close to each other that the coefficients,
@@ -121,6 +123,7 @@ impl<T: Real> Model<T> {
             centre: self.centre,
             scale: self.scale,
             mean: self.mean,
+            knots: self.knots,
             metric: self.metric,
             quadratic: self.quadratic,
             components: self.components,

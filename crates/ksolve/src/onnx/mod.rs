@@ -47,6 +47,9 @@ impl<T: Real> Model<T> {
         if self.card.sparse().is_some() {
             return Err(refused("its rows are sparse; use predict"));
         }
+        if !self.knots.is_empty() {
+            return Err(refused("its features are scaled by quantiles; use predict, or fit with another `scale`"));
+        }
         if self.card.pairs {
             return Err(refused("it decides between pairs of classes; fit it without `pairs`"));
         }

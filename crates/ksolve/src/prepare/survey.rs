@@ -114,6 +114,7 @@ pub(crate) fn scaler(
         Scaling::Minmax => Scaler::minmax(statistics),
         Scaling::Robust => Scaler::robust(statistics, &draw()?),
         Scaling::Asinh => Scaler::asinh(statistics, &draw()?),
+        Scaling::Quantile => Scaler::quantile(statistics, &draw()?),
         Scaling::None => Scaler::identity(statistics),
     })
 }

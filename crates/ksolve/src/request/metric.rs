@@ -154,12 +154,16 @@ impl KnownMetric {
         }
         let before = match &self.scaler {
             None => return Ok(self.metric.clone()),
+            Some(before) if before.knots != scaler.knots => {
+                let why = "it was learned with other quantiles of the features, which no metric can make up for; learn it again";
+                return Err(Error::option("metric", "", why));
+            }
             Some(before) if before.asinh != scaler.asinh => {
                 let (has, want) = if before.asinh { ("behind", "asinh") } else { ("without", "standard") };
                 let why = format!("it was learned {has} asinh, which no metric can make up for; set `scale` {want}");
                 return Err(Error::option("metric", "", why));
             }
-            Some(before) if before.asinh => return Ok(self.metric.clone()),
+            Some(before) if before.bends() => return Ok(self.metric.clone()),
             Some(before) => &before.scale,
         };
         // a feature that did not vary has a divisor of 0 and no effect, there or here

@@ -27,19 +27,21 @@ pub enum Scaling {
     Robust,
     /// asinh((v − median) / spread), by the median and the median distance from it: for columns with long tails.
     Asinh,
+    /// The value's rank among the training rows, as the quantile of one distribution there: for columns of any shape of which the order counts.
+    Quantile,
     /// No scaling.
     None,
 }
 
 impl Scaling {
-    /// True where it takes medians, of a sample.
+    /// True where it takes medians or quantiles, of a sample.
     pub(crate) fn takes_medians(self) -> bool {
-        matches!(self, Self::Robust | Self::Asinh)
+        matches!(self, Self::Robust | Self::Asinh | Self::Quantile)
     }
 }
 
 crate::error::enum_of_words!(Scaling, "scale", "standard" => Standard, "minmax" => Minmax, "robust" => Robust, "asinh" => Asinh,
-    "none" => None);
+    "quantile" => Quantile, "none" => None);
 
 /// Where landmarks come from.
 #[derive(Clone, Debug)]

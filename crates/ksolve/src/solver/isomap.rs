@@ -50,9 +50,13 @@ struct LandmarkIsomap {
     neighbours: Option<usize>,
 }
 
-/// Neighbours of a node where none are asked for, and the most that they become by doubling while parts of the graph are apart.
+/// Neighbours of a node where none are asked for, and the most that they become, by halves more, while parts of the graph are apart.
 const USUAL: usize = 10;
 const MOST: usize = 40;
+
+fn more(k: usize) -> usize {
+    k + k / 2
+}
 
 pub(super) fn nodes(count: usize) -> Figure {
     Figure { name: "nodes", values: vec![count as f64] }
@@ -108,10 +112,10 @@ impl Joined {
                 _ if k == most => return Err(graph.apart(k)),
                 parts => resources.stages.warn(format!(
                     "with {k} neighbours the nodes fall into {parts} parts with no path between them; {} are tried",
-                    (2 * k).min(most)
+                    more(k).min(most)
                 )),
             }
-            k = (2 * k).min(most);
+            k = more(k).min(most);
         }
     }
 }

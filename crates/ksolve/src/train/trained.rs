@@ -74,6 +74,7 @@ impl<T: Real> Parts<'_, T> {
             centre: scaler.centre.clone(),
             scale: scaler.scale.clone(),
             mean: scaler.mean.clone(),
+            knots: scaler.knots.clone(),
             metric: fitted.projection.map(|found| found.metric).or(prepared.options.metric.known().cloned()),
             quadratic: fitted.quadratic.map(|q| q.expand(map, card.certificate.is_some(), workers)),
             components,

@@ -44,6 +44,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
         centre: (0..d).map(|j| value(3000 + j)).collect(),
         scale: vec![0.7; d],
         mean: vec![0.3; d],
+        knots: Vec::new(),
         metric: None,
         quadratic: None,
         components: None,

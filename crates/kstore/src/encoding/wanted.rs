@@ -218,10 +218,7 @@ impl Selected {
     /// Sets the scaling of features that are 0 or 1 by their nature, and of effects, so that they stay what they are.
     pub fn keep_flags(&self, scaler: &mut Scaler) {
         let flags = self.encoding().map_or(Vec::new(), Encoding::fixed);
-        for (i, _) in flags.iter().enumerate().filter(|(_, flag)| **flag) {
-            // asinh comes last
-            (scaler.centre[i], scaler.scale[i]) = (0.0, if scaler.asinh { 1.0 / 1f64.sinh() } else { 1.0 });
-        }
+        flags.iter().enumerate().filter(|(_, flag)| **flag).for_each(|(i, _)| scaler.keep(i));
     }
 
     /// The selection of these of its columns, with values that are known.

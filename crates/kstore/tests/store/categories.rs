@@ -111,7 +111,7 @@ fn rows_of(selected: &Selected, rows: &[Row], tile: usize) -> kstore::Result<Vec
     let there: Vec<f64> = rows.iter().filter_map(|row| row.size).collect();
     let mean = there.iter().sum::<f64>() / there.len().max(1) as f64;
     let d = selected.shape().features;
-    let scaler = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: vec![mean; d], asinh: false };
+    let scaler = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: vec![mean; d], ..Scaler::default() };
     let reading = Reading { scaler: Some(Arc::new(scaler)), ..Reading::default() };
     Ok(read::<f64>(&selected.rows::<f64>(reading)?, 0..rows.len() as u64, tile)?.x)
 }

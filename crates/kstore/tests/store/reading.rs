@@ -252,7 +252,7 @@ fn bad_values_on_the_straight_way_are_found_and_filled() {
             let mean = Selection { missing: Missing::Mean, ..with_target() };
             let selected = table.select(&mean).unwrap();
             let (centre, scale, mean) = (vec![0.0; 3], vec![1.0; 3], vec![0.5, 1.5, 2.5]);
-            let scaler = Some(Arc::new(kstore::Scaler { centre, scale, mean, asinh: false }));
+            let scaler = Some(Arc::new(kstore::Scaler { centre, scale, mean, ..kstore::Scaler::default() }));
             let reading = Reading { scaler, ..Reading::default() };
             let direct = read(&selected.rows::<f32>(reading.clone()).unwrap(), 0..5000, 512).unwrap();
             assert_eq!(direct, read(&selected.rows::<f64>(reading).unwrap(), 0..5000, 512).unwrap());

@@ -161,7 +161,7 @@ fn rows_with_missing_values_are_dropped_or_filled() {
     let selection = Selection { rows: Some(0..4), ..selection(Missing::Mean) };
     let unscaled = read_all(std::slice::from_ref(&path), &selection).unwrap();
     assert!(unscaled.x[1].is_nan() && unscaled.x[2].is_nan() && unscaled.x[3] == 4.0);
-    let scaler = Scaler { centre: vec![1.0], scale: vec![3.0], mean: vec![2.5], asinh: false };
+    let scaler = Scaler { centre: vec![1.0], scale: vec![3.0], mean: vec![2.5], ..Scaler::default() };
     let reading = Reading { scaler: Some(Arc::new(scaler)), ..Reading::default() };
     let rows = Table::open(&[path]).unwrap().select(&selection).unwrap().rows::<f64>(reading).unwrap();
     assert_eq!(read(&rows, 0..4, 10).unwrap().x, [0.0, 0.5, 0.5, 1.0]);
@@ -205,7 +205,7 @@ fn scaling_happens_in_f64_before_narrowing() {
         ("same", Arc::new(Int64Array::from(vec![time; 3]))),
     ]);
     let scaler =
-        Scaler { centre: vec![time as f64; 2], scale: vec![1.0, 0.0], mean: vec![time as f64; 2], asinh: false };
+        Scaler { centre: vec![time as f64; 2], scale: vec![1.0, 0.0], mean: vec![time as f64; 2], ..Scaler::default() };
     let reading = Reading { scaler: Some(Arc::new(scaler)), ..Reading::default() };
     let rows = Table::open(&[path]).unwrap().select(&Selection::default()).unwrap().rows::<f32>(reading).unwrap();
     assert_eq!(read(&rows, 0..3, 10).unwrap().x, [0.0, 0.0, 1.0, 0.0, 2.0, 0.0]);

@@ -100,7 +100,7 @@ fn tables(folder: &Path, moments: &[Option<i64>]) -> Vec<(&'static str, Table)> 
 /// The rows of a coded selection; a missing number is 7.
 pub(crate) fn rows_of(selected: &Selected, rows: u64, tile: usize) -> Vec<f64> {
     let d = selected.shape().features;
-    let scaler = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: vec![7.0; d], asinh: false };
+    let scaler = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: vec![7.0; d], ..Scaler::default() };
     let reading = Reading { scaler: Some(Arc::new(scaler)), ..Reading::default() };
     read::<f64>(&selected.rows::<f64>(reading).unwrap(), 0..rows, tile).unwrap().x
 }

@@ -59,7 +59,7 @@ SHARED = [
     Parameter("rank", 1000, "int | None", "Number of landmarks, which is the rank of the approximation: time grows with "
               "n rank^2 + rank^3, memory with rank^2."),
     Parameter("scale", None, "str | None", "How features are scaled before the kernel, as part of the model: none, standard (mean 0, "
-              "deviation 1), minmax, robust (by medians) or asinh (for long tails). None is none for an array, as in scikit-learn, and "
+              "deviation 1), minmax, robust (by medians), asinh (for long tails) or quantile (by rank). None is none for an array, as in scikit-learn, and "
               "standard for a data frame, a stream or files."),
     Parameter("clip", None, "bool | None", "Whether each feature of a new row is taken to the range that it had in the fit, so that a stray "
               "value is predicted as the nearest that was seen. None is no for an array and yes for a data frame, a stream or files."),

@@ -6,7 +6,7 @@ use super::make::*;
 fn models_that_do_not_fit_and_files_that_are_no_models() {
     let folder = folder();
     let at = folder.path();
-    for scale in ["standard", "minmax", "robust", "asinh", "none"] {
+    for scale in ["standard", "minmax", "robust", "asinh", "quantile", "none"] {
         assert_eq!(run(at, &fit("t.parquet", &format!("--lambda 1e-6 --scale {scale} -q"))).code, 0);
         // the model holds the training means whatever the scaling
         let (_, scores) = warns(at, "evaluate model nan.parquet --missing mean");

@@ -153,7 +153,7 @@ pub const NEIGHBOURS: Parameter = Parameter {
     name: "neighbours",
     kind: ParameterKind::Count { most: 1000, reason: "a row is near a few others only" },
     default: None,
-    about: "Number of nearest nodes that a node, or a new row, is joined to [default: 10, or 20 or 40 where all nodes are joined only then]",
+    about: "Number of nearest nodes that a node, or a new row, is joined to [default: 10, or as many up to 40 as leave no part of the nodes alone]",
 };
 
 /// The parameter `uncentred`: the mean of the features is not subtracted.
