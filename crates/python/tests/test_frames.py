@@ -40,6 +40,36 @@ def test_a_frame_is_scaled_and_its_length_found(tmp_path):
     assert "length" not in kmill.SVR(gamma=0.5).fit(numbers, price).report_
 
 
+def test_numbers_that_are_times_of_day_or_count_the_rows_are_what_they_are_in_files(tmp_path):
+    random = np.random.default_rng(5)
+    minute = random.integers(0, 1440, 2000)
+    frame = pandas.DataFrame({"id": np.arange(2000), "dep": minute // 60 * 100 + minute % 60, "x": random.normal(size=2000)})
+    late = np.sin(2 * np.pi * minute / 1440) + 0.3 * frame["x"].to_numpy()
+    options = {"rank": 100, "lambdas": 1e-6}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = kmill.KernelRidge(**options).fit(frame, late)
+        frame.assign(late=late).to_parquet(tmp_path / "flights.parquet")
+        filed = kmill.KernelRidge(**options).fit_files(tmp_path / "flights.parquet", "late")
+    assert model.feature_names_in_.tolist() == ["dep", "x"] and model._card()["features"][:2] == ["dep", "dep.hour.sin"]
+    model.save(tmp_path / "frame")
+    filed.save(tmp_path / "file")
+    assert np.array_equal(model.predict(frame), filed.predict(frame))
+    # a few new rows show nothing of it, and are read by their names
+    assert np.array_equal(model.predict(frame[:7]), model.predict(frame)[:7])
+    loaded = kmill.load(tmp_path / "frame")
+    assert np.array_equal(loaded.predict(frame[:7]), model.predict(frame)[:7])
+
+
+def test_a_stray_value_of_a_new_row_is_that_of_the_edge_in_a_frame():
+    frame, price = houses()
+    numbers = frame[["area", "rooms"]]
+    model, plain = kmill.KernelRidge(rank=200, lambdas=1e-6).fit(numbers, price), kmill.KernelRidge(rank=200, lambdas=1e-6, clip=False).fit(numbers, price)
+    stray, edge = numbers[:1].assign(area=1e6), numbers[:1].assign(area=numbers["area"].max())
+    assert np.allclose(model.predict(stray), model.predict(edge)) and not np.allclose(plain.predict(stray), plain.predict(edge))
+    assert np.allclose(model.predict(numbers), plain.predict(numbers))
+
+
 def test_an_array_keeps_the_defaults_of_scikit_learn_and_warns():
     frame, price = houses(300)
     X = frame[["area", "rooms"]].to_numpy()

@@ -4,6 +4,7 @@ import html
 import pickle
 
 import numpy as np
+import pytest
 
 import kmill
 
@@ -36,3 +37,22 @@ def test_a_model_that_was_opened_tells_its_card(tmp_path):
     page = html.unescape(kmill.load(tmp_path / "m.safetensors")._repr_html_())
     assert "kpca model" in page and "gaussian(sigma=" in page
     assert "iframe" not in kmill.KernelPCA()._repr_html_()
+
+
+def test_a_picture_is_that_of_the_command(tmp_path):
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    y = X[:, 0] * X[:, 1] > 0
+    picture = kmill.plot(kmill.SVC(gamma=1.0).fit(X, y), X, y)
+    assert picture.svg.startswith("<svg") and picture.svg.count("<circle") > 200 and picture._repr_svg_() == picture.svg
+    picture.save(tmp_path / "picture.svg")
+    assert (tmp_path / "picture.svg").read_text() == picture.svg
+    with pytest.raises(ValueError, match="ends otherwise"):
+        picture.save(tmp_path / "picture.png")
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"size": X[:, 0], "age": X[:, 1], "city": np.where(y, "Ulm", "Bonn")})
+    model = kmill.KernelRidge(rank=50).fit(frame, X[:, 0])
+    assert "age" in kmill.plot(model, frame, axes=("size", "age")).svg
+    with pytest.raises(ValueError, match="no such feature"):
+        kmill.plot(model, frame, axes=("size", "colour"))
+    one = kmill.KernelRidge(rank=50).fit(X[:, :1], X[:, 0])
+    assert "<path" in kmill.plot(one, X[:, :1], X[:, 0]).svg

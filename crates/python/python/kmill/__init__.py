@@ -31,7 +31,6 @@ _WHERE = {
     "tune": "._tune",
     "load": "._load",
     "plot": "._plot",
-    "Picture": "._plot",
     "curve": "._research",
     "landmarks": "._research",
 }

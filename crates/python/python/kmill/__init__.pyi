@@ -20,7 +20,20 @@ _Rows: TypeAlias = Any
 
 class Error(Exception): ...
 
+class Picture:
+    svg: str
+    def save(self, path: _Path) -> None: ...
+
 def load(path: _Path) -> Any: ...
+def plot(
+    model: Any,
+    X: _Rows | _Path | Sequence[_Path],
+    y: Any = ...,
+    *,
+    axes: tuple[str, str] | None = ...,
+    component: int | None = ...,
+    colour: str | None = ...,
+) -> Picture: ...
 def curve(
     X: _Rows,
     methods: Iterable[str] = ...,
@@ -152,6 +165,7 @@ class Isomap(_Transformer):
     nodes: int | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     landmarks: str | _Array | None
     candidates: int | str | None
@@ -171,6 +185,7 @@ class Isomap(_Transformer):
         nodes: int | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
@@ -197,6 +212,7 @@ class KernelCCA(_TwoViews):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     candidates: int | str | None
@@ -220,6 +236,7 @@ class KernelCCA(_TwoViews):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         candidates: int | str | None = ...,
@@ -243,6 +260,7 @@ class KernelDimensionReduction(_Transformer):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     map: str | None
     landmarks: str | _Array | None
     candidates: int | str | None
@@ -270,6 +288,7 @@ class KernelDimensionReduction(_Transformer):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
@@ -295,6 +314,7 @@ class KernelFisher(_Classifier):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
@@ -324,6 +344,7 @@ class KernelFisher(_Classifier):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
@@ -349,6 +370,7 @@ class KernelKMeans(_Clusters):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
@@ -361,6 +383,7 @@ class KernelKMeans(_Clusters):
     memory: int | str | None
     n_jobs: int | None
     verbose: int
+    def fit(self, X: _Rows, y: Any = ..., sample_weight: Any = ...) -> Self: ...
     def __init__(
         self,
         *,
@@ -374,6 +397,7 @@ class KernelKMeans(_Clusters):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
@@ -403,6 +427,7 @@ class KernelLogisticRegression(_Classifier):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
@@ -416,6 +441,7 @@ class KernelLogisticRegression(_Classifier):
     n_jobs: int | None
     verbose: int
     def predict_proba(self, X: _Rows) -> _Floats: ...
+    def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
     def __init__(
         self,
         C: float | str | Sequence[float] | None = ...,
@@ -433,6 +459,7 @@ class KernelLogisticRegression(_Classifier):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
@@ -457,6 +484,7 @@ class KernelNovelty(_Novelty):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
@@ -481,6 +509,7 @@ class KernelNovelty(_Novelty):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
@@ -513,6 +542,7 @@ class KernelPCA(_Transformer):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
@@ -529,6 +559,7 @@ class KernelPCA(_Transformer):
     def distance(self, X: _Rows) -> _Floats: ...
     def preimage(self, X: _Rows) -> _Floats: ...
     def inverse_transform(self, X: Any) -> _Floats: ...
+    def fit(self, X: _Rows, y: Any = ..., sample_weight: Any = ...) -> Self: ...
     def __init__(
         self,
         n_components: int | None = ...,
@@ -549,6 +580,7 @@ class KernelPCA(_Transformer):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
@@ -576,6 +608,7 @@ class KernelPCAL1(_Transformer):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
@@ -603,6 +636,7 @@ class KernelPCAL1(_Transformer):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
@@ -628,6 +662,7 @@ class KernelPLS(_Regressor):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
@@ -656,6 +691,7 @@ class KernelPLS(_Regressor):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
@@ -682,6 +718,7 @@ class KernelPLSSVD(_TwoViews):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     candidates: int | str | None
@@ -704,6 +741,7 @@ class KernelPLSSVD(_TwoViews):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         candidates: int | str | None = ...,
@@ -735,6 +773,7 @@ class KernelRidge(_Regressor):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
@@ -749,8 +788,8 @@ class KernelRidge(_Regressor):
     verbose: int
     alpha_: float
     surface_: dict[str, _Array]
-    def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
     def predict(self, X: _Rows, return_std: bool = ...) -> Any: ...
+    def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
     def __init__(
         self,
         alpha: float = ...,
@@ -774,6 +813,7 @@ class KernelRidge(_Regressor):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
@@ -809,6 +849,7 @@ class KernelRidgeClassifier(_Classifier):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
@@ -847,6 +888,7 @@ class KernelRidgeClassifier(_Classifier):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
@@ -871,6 +913,7 @@ class LaplacianEigenmaps(_Transformer):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
@@ -895,6 +938,7 @@ class LaplacianEigenmaps(_Transformer):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
@@ -915,6 +959,7 @@ class LocallyLinearEmbedding(_Transformer):
     nodes: int | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     landmarks: str | _Array | None
     candidates: int | str | None
@@ -934,6 +979,7 @@ class LocallyLinearEmbedding(_Transformer):
         nodes: int | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
@@ -956,6 +1002,7 @@ class MDS(_Transformer):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     landmarks: str | _Array | None
     candidates: int | str | None
@@ -978,6 +1025,7 @@ class MDS(_Transformer):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
@@ -997,6 +1045,7 @@ class MaximumVarianceUnfolding(_Transformer):
     nodes: int | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     landmarks: str | _Array | None
     candidates: int | str | None
@@ -1016,6 +1065,7 @@ class MaximumVarianceUnfolding(_Transformer):
         nodes: int | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         landmarks: str | _Array | None = ...,
         candidates: int | str | None = ...,
@@ -1038,6 +1088,7 @@ class Nystroem(_Transformer):
     degree: float | None
     kernel_params: dict[str, Any] | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
@@ -1065,6 +1116,7 @@ class Nystroem(_Transformer):
         degree: float | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
@@ -1091,6 +1143,7 @@ class OneClassSVM(_Novelty):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
@@ -1111,6 +1164,7 @@ class OneClassSVM(_Novelty):
     def dual_coef_(self) -> _Floats: ...
     @property
     def intercept_(self) -> _Floats: ...
+    def fit(self, X: _Rows, y: Any = ..., sample_weight: Any = ...) -> Self: ...
     def __init__(
         self,
         *,
@@ -1125,6 +1179,7 @@ class OneClassSVM(_Novelty):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
@@ -1151,6 +1206,7 @@ class Perceptron(_Classifier):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
@@ -1177,6 +1233,7 @@ class Perceptron(_Classifier):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
@@ -1197,6 +1254,7 @@ class RandomFourier(_Transformer):
     gamma: float | str | None
     kernel_params: dict[str, Any] | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     precision: str
     missing: str
@@ -1214,6 +1272,7 @@ class RandomFourier(_Transformer):
         gamma: float | str | None = ...,
         kernel_params: dict[str, Any] | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         precision: str = ...,
         missing: str = ...,
@@ -1244,6 +1303,7 @@ class SVC(_Classifier):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
@@ -1265,6 +1325,7 @@ class SVC(_Classifier):
     @property
     def intercept_(self) -> _Floats: ...
     def predict_proba(self, X: _Rows) -> _Floats: ...
+    def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
     def __init__(
         self,
         C: float | str | Sequence[float] | None = ...,
@@ -1286,6 +1347,7 @@ class SVC(_Classifier):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
@@ -1316,6 +1378,7 @@ class SVR(_Regressor):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
@@ -1336,6 +1399,7 @@ class SVR(_Regressor):
     def dual_coef_(self) -> _Floats: ...
     @property
     def intercept_(self) -> _Floats: ...
+    def fit(self, X: _Rows, y: Any, sample_weight: Any = ...) -> Self: ...
     def __init__(
         self,
         C: float | str | Sequence[float] | None = ...,
@@ -1354,6 +1418,7 @@ class SVR(_Regressor):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
@@ -1379,6 +1444,7 @@ class SpectralClustering(_Clusters):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
@@ -1404,6 +1470,7 @@ class SpectralClustering(_Clusters):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,
@@ -1430,6 +1497,7 @@ class SupervisedPCA(_Transformer):
     kernel_params: dict[str, Any] | None
     rank: int | None
     scale: str | None
+    clip: bool | None
     metric: str | _Array | None
     map: str | None
     landmarks: str | _Array | None
@@ -1457,6 +1525,7 @@ class SupervisedPCA(_Transformer):
         kernel_params: dict[str, Any] | None = ...,
         rank: int | None = ...,
         scale: str | None = ...,
+        clip: bool | None = ...,
         metric: str | _Array | None = ...,
         map: str | None = ...,
         landmarks: str | _Array | None = ...,

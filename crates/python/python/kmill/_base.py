@@ -75,6 +75,7 @@ class KernelEstimator(Described, BaseEstimator):
     _kernel_of_arrays = False  # whether a kernel that is a function takes two arrays, as in sklearn.svm, or two rows
     _learn = staticmethod(_kmill.fit)
     _coded = False  # whether columns of the model are categories
+    _by_name = False  # whether the rows of the fit were a table whose columns the engine chose among
 
     # -- fits
 
@@ -83,6 +84,7 @@ class KernelEstimator(Described, BaseEstimator):
         more: list[tuple[str, Any]] = []
         self._forget()
         self._is_table = is_stream(X) or has_names(X)
+        self._by_name = is_stream(X) and has_names(X)
         if is_stream(X):
             stream = _kmill.Table.from_stream(stream_of(X))
             names, count = [name for name, _, _ in stream.columns], stream.rows
@@ -321,9 +323,13 @@ class KernelEstimator(Described, BaseEstimator):
             except ValueError:
                 pass  # a value that is not finite: scikit-learn's check says where
         check_is_fitted(self, "model_")
-        if is_stream(X):
+        if self._streams(X):
             return self._told_of(X)[0]
         return self._outputs(self._checked(X))
+
+    def _streams(self, X: Any) -> bool:
+        """Whether the engine finds the columns of these rows by their names."""
+        return is_stream(X) or (self._coded or self._by_name) and has_names(X)
 
     def _outputs(self, X: Any) -> Any:
         """The outputs of the model for checked rows."""
@@ -345,13 +351,13 @@ class KernelEstimator(Described, BaseEstimator):
         return X if self._coordinates is None else self._coordinates.of(X)
 
     def _told_of(self, X: Any, *extras: str) -> Any:
-        table = _kmill.Table.from_stream(stream_of(X)) if is_stream(X) else table_of(X, self._columns())
+        table = _kmill.Table.from_stream(stream_of(X)) if self._streams(X) else table_of(X, self._columns())
         return self.model_.scores(table, json.dumps({"run": self._run(), "extras": extras}))
 
     def _extra(self, X: Any, extra: str) -> tuple[Any, Any]:
         """The outputs, and what the model tells beside them."""
         check_is_fitted(self, "model_")
-        return self._told_of(X if is_stream(X) else self._checked(X), extra)
+        return self._told_of(X if self._streams(X) else self._checked(X), extra)
 
     def predict_files(
         self,

@@ -17,7 +17,7 @@ def is_stream(X: Any) -> bool:
 
 
 def has_more_than_numbers(X: Any) -> bool:
-    """Whether rows are a table of pandas with a column of text or of dates."""
+    """Whether rows are a table of pandas with a column of text, of dates, or of numbers that may be times of day or count the rows."""
     if not (type(X).__module__.startswith("pandas") and hasattr(X, "columns")):
         return False
     from pandas.api.types import infer_dtype
@@ -25,9 +25,20 @@ def has_more_than_numbers(X: Any) -> bool:
     def more(column: Any) -> bool:
         if column.dtype == "category":
             column = column.cat.categories
+        if column.dtype.kind in "iuf":
+            return has_names(X) and _is_odd(column.to_numpy()[:1000])
         return column.dtype.kind == "M" or column.dtype.kind not in "biufcm" and infer_dtype(column, skipna=True) in ("string", "date", "time")
 
     return any(more(X.iloc[:, j]) for j in range(X.shape[1]))
+
+
+def _is_odd(values: Any) -> bool:
+    """Whether the first numbers of a column may be times of day such as 517, or count the rows: the engine then looks at all of them."""
+    values = values[np.isfinite(values)]
+    if len(values) < 50 or np.any(values % 1):
+        return False
+    clock = values.min() >= 0 and values.max() <= 2400 and np.all(values % 100 < 60) and len(np.unique(values // 100)) > 2
+    return bool(clock or np.all(np.diff(values) == 1))
 
 
 def has_names(X: Any) -> bool:
