@@ -43,7 +43,7 @@ pub(crate) struct TuneArgs {
     pub(crate) solver: String,
     #[command(flatten)]
     pub(crate) data: DataArgs,
-    /// Kernels to try, comma-separated [default: gaussian, laplacian, exponential and matern, or --kernel alone]
+    /// Kernels to try, comma-separated [default: gaussian, exponential, matern and laplacian, or --kernel alone]
     #[arg(long, value_name = "LIST", value_parser = parse::kernels, help_heading = "Search")]
     pub(crate) kernels: Option<Kernels>,
     /// Factors for the length scale of each kernel: 0.5,1,2 or 0.25..4 (doubling); a learned metric brings a length scale of its
