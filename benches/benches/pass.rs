@@ -34,7 +34,8 @@ pub(crate) fn passes(criterion: &mut Criterion) {
         generate(&path);
         let selected = Table::open(&[path]).unwrap().select(&Selection::default()).unwrap();
         let half = vec![0.5; FEATURES];
-        let scaler = Some(Arc::new(Scaler { centre: half.clone(), scale: half.clone(), mean: half, asinh: false }));
+        let (centre, scale) = (half.clone(), half.clone());
+        let scaler = Some(Arc::new(Scaler { centre, scale, mean: half, asinh: false, knots: Vec::new() }));
         let rows = selected.rows::<f32>(Reading { scaler, ..Reading::default() }).unwrap();
         for lanes in [1, 2] {
             let pass = Pass {

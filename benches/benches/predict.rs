@@ -54,6 +54,7 @@ fn model() -> Model<f32> {
         centre: vec![0.0; FEATURES],
         scale: vec![1.0; FEATURES],
         mean: vec![0.0; FEATURES],
+        knots: Vec::new(),
         metric: None,
         quadratic: None,
         components: None,

@@ -3,14 +3,13 @@
 //! faer's eigenvalue and QR decompositions sum one partial per thread, so they run on the calling thread here.
 
 use crate::{Error, Result};
-use faer::diag::Diag;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
 use faer::linalg::householder;
 use faer::linalg::matmul::matmul;
 use faer::linalg::qr::no_pivoting::factor::{qr_in_place, qr_in_place_scratch, recommended_block_size};
 use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
-use faer::{Accum, Conj, Mat, MatRef, Par};
+use faer::{Accum, Conj, Mat, MatRef, Par, diag::Diag};
 
 /// Eigenvalues, ascending, and orthonormal eigenvectors of a symmetric matrix; its lower triangle is read. 9m³ flops.
 ///

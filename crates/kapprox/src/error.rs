@@ -5,164 +5,71 @@ use kstore::shown;
 /// Result of every fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error about kernels, landmarks or maps.
+/// An error about kernels, landmarks or maps. Rows, features and characters (`at`) are counted from 0.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum Error {
     /// Data, disk or memory.
     #[error(transparent)]
     Store(#[from] kstore::Error),
     /// A kernel expression that cannot be understood.
     #[error("{message}\n{}", drawing(text, *at))]
-    Spec {
-        /// The expression.
-        text: String,
-        /// Character the error points at, from 0.
-        at: usize,
-        /// The expected and the given text, and a correct one.
-        message: String,
-    },
+    Spec { text: String, at: usize, message: String },
     /// A kernel that is not known on sparse points.
     #[error("the kernel {kernel} does not take sparse rows; these do, on all columns and with one length: {known}")]
-    Sparse {
-        /// The kernel.
-        kernel: String,
-        /// Names of the kernels that do.
-        known: String,
-    },
+    Sparse { kernel: String, known: String },
     /// The kernel matrix of the landmarks has no usable pivot.
     #[error("no landmark is left: {why}")]
-    NoLandmarks {
-        /// Why, and what to do.
-        why: String,
-    },
+    NoLandmarks { why: String },
     /// Numbers that are no metric.
     #[error("this is no metric: {why}")]
-    Metric {
-        /// The reason.
-        why: String,
-    },
+    Metric { why: String },
     /// Random features were asked of a kernel that has none of the kind.
     #[error("the kernel has no such random features: {why}; {remedy}")]
-    NoSpectrum {
-        /// The reason.
-        why: String,
-        /// Advice on what to do.
-        remedy: &'static str,
-    },
+    NoSpectrum { why: String, remedy: &'static str },
     /// A map was to have more features than any machine holds tiles of.
     #[error("the map {map} would have more than {most} features; lower `rank`, or the map's own numbers")]
-    TooManyFeatures {
-        /// The map.
-        map: String,
-        /// Features a map may have.
-        most: usize,
-    },
+    TooManyFeatures { map: String, most: usize },
     /// A scheme that looks at targets was given rows without.
     #[error("the landmark scheme {scheme} looks at the targets and the rows have none; choose another scheme")]
-    NoTargets {
-        /// The scheme's name.
-        scheme: &'static str,
-    },
+    NoTargets { scheme: &'static str },
     /// A kernel expression with a name that no kernel has.
     #[error("{message}\n{}", drawing(text, *at))]
-    UnknownKernel {
-        /// The name.
-        name: String,
-        /// The expression.
-        text: String,
-        /// Character of the expression where the name begins, from 0.
-        at: usize,
-        /// The kernels there are.
-        message: String,
-    },
+    UnknownKernel { name: String, text: String, at: usize, message: String },
     /// A value that a kernel is not defined for.
     #[error(
         "the kernel {kernel} needs features that are {domain}, but row {row}, feature {feature} is {}; use `scale` none if the column is right as stored, or another kernel",
         shown::number(*value)
     )]
-    Domain {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The values it is defined for.
-        domain: String,
-        /// Row, from 0.
-        row: u64,
-        /// Feature, from 0.
-        feature: usize,
-        /// The value found there.
-        value: f64,
-    },
+    Domain { kernel: &'static str, domain: String, row: u64, feature: usize, value: f64 },
     /// A list in a kernel that does not fit its features.
     #[error("the kernel {kernel} lists {listed} numbers, but looks at {features} features; give one for each")]
-    Features {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// Length of the list.
-        listed: usize,
-        /// Number of features that it looks at: d, or those after `on=`.
-        features: usize,
-    },
+    Features { kernel: &'static str, listed: usize, features: usize },
     /// A kernel is restricted to columns that are no features.
     #[error("the kernel {kernel} is restricted to {name:?}, but no feature is called so{hint}")]
-    NoSuchFeature {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// The column or pattern as given.
-        name: String,
-        /// "; did you mean …?" or the features there are.
-        hint: String,
-    },
+    NoSuchFeature { kernel: &'static str, name: String, hint: String },
     /// A kernel is restricted to a range of columns whose ends are in the wrong order.
     #[error(
         "the kernel {kernel} is restricted to {first}..{last}, but {last} comes before {first}; turn the range round"
     )]
-    Backwards {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// First column as given.
-        first: String,
-        /// Last column as given.
-        last: String,
-    },
+    Backwards { kernel: &'static str, first: String, last: String },
     /// A kernel with negative eigenvalues where the mathematics needs there to be none.
     #[error("the kernel {kernel} is not positive definite, and {what} needs that; choose another kernel")]
-    NotPositiveDefinite {
-        /// The kernel.
-        kernel: String,
-        /// The method that needs a positive definite kernel.
-        what: &'static str,
-    },
+    NotPositiveDefinite { kernel: String, what: &'static str },
     /// A matrix with negative eigenvalues where the mathematics needs there to be none.
     #[error(
         "the matrix is not positive semi-definite: {why} in row {row} (counted from 0); make it so, as by adding to its diagonal"
     )]
-    Indefinite {
-        /// Row, from 0.
-        row: u64,
-        /// What was found there.
-        why: String,
-    },
+    Indefinite { row: u64, why: String },
     /// More rows than a measure over all pairs of rows is made for.
     #[error(
         "{what} over all pairs of rows is for at most {most} rows, and there are {rows}; take a sample of the rows, or its bounds"
     )]
-    TooManyRows {
-        /// The measure.
-        what: &'static str,
-        /// Rows there are.
-        rows: u64,
-        /// Rows there may be.
-        most: u64,
-    },
+    TooManyRows { what: &'static str, rows: u64, most: u64 },
     /// A number that is not finite where the mathematics says it must be.
     #[error("{what} is not finite; {remedy}")]
-    NotFinite {
-        /// The quantity.
-        what: String,
-        /// Advice on what to do.
-        remedy: String,
-    },
+    NotFinite { what: String, remedy: String },
 }
 
 /// Letters of an expression on either side of the one that is pointed at.

@@ -8,8 +8,7 @@
 //!
 //! Register tiling after Goto, van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34, 2008.
 
-use crate::Real;
-use crate::kernel::Aligned;
+use crate::{Real, kernel::Aligned};
 use pulp::{Simd, WithSimd};
 
 /// Vectors of columns whose sums are in registers at a time, in [`times`].

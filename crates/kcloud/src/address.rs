@@ -4,12 +4,9 @@ use crate::object::{Object, failed};
 use crate::{OPTIONS, wait};
 use futures_util::TryStreamExt;
 use glob::{MatchOptions, Pattern};
-use kstore::source::remote::Found;
-use kstore::{Error, Result, source};
-use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
-use std::io;
-use std::sync::Arc;
+use kstore::{Error, Result, source, source::remote::Found};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
+use std::{io, sync::Arc};
 use url::Url;
 
 /// Wildcards of a pattern.

@@ -25,9 +25,7 @@ mod address;
 mod object;
 
 use kstore::source::remote::{Store, register_store};
-use std::future::Future;
-use std::io;
-use std::sync::OnceLock;
+use std::{future::Future, io, sync::OnceLock};
 use tokio::runtime::{Builder, Runtime};
 
 /// Every kind of store that this crate reaches.

@@ -3,11 +3,8 @@
 use crate::wait;
 use futures_util::future::try_join_all;
 use kstore::source::remote;
-use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
-use std::io;
-use std::ops::Range;
-use std::sync::Arc;
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, path::Path};
+use std::{io, ops::Range, sync::Arc};
 
 /// Ranges that are nearer to each other than this are one request: reading the bytes between costs less than asking again.
 const GAP: u64 = 256 << 10;

@@ -1,7 +1,6 @@
 //! Colour where the terminal has it: errors, warnings, and the chosen cell of a table.
 
-use std::borrow::Cow;
-use std::io::IsTerminal;
+use std::{borrow::Cow, io::IsTerminal};
 
 const BOLD: &str = "\u{1b}[1m";
 const RED: &str = "\u{1b}[1;31m";

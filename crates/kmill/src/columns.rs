@@ -3,8 +3,7 @@
 use crate::progress::Progress;
 use crate::table::{Align, Table as Listing, count};
 use kstore::encoding::{Categories, Code, Times};
-use kstore::schema::Kind;
-use kstore::{Missing, Reading, RowBuf, RowSource, Selected, Selection};
+use kstore::{Missing, Reading, RowBuf, RowSource, Selected, Selection, schema::Kind};
 use std::collections::HashSet;
 
 /// Rows that are looked at for columns that number or name rows: many enough that measurements repeat.
@@ -194,7 +193,6 @@ impl Look {
     }
 }
 
-/// The looks of some columns, at the first rows that were selected.
 fn looks(selected: &Selected, names: &[String]) -> kstore::Result<Vec<Look>> {
     let range = selected.range();
     let rows = range.start..range.end.min(range.start + LOOKED_AT as u64);

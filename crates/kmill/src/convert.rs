@@ -3,9 +3,8 @@
 //! Columns are copied as they are, not by way of float64: an id of 64 bits arrives as it left.
 
 use crate::args::{ConvertDataArgs, Run, RunArgs, parse};
-use crate::table::count;
 use crate::writer::{self, TableWriter};
-use crate::{Error, Result, open, output};
+use crate::{Error, Result, open, output, table::count};
 use clap::Args;
 use ksolve::job::ElementType;
 use kstore::budget::Term;
@@ -87,7 +86,6 @@ fn is_small(kind: &Kind) -> bool {
     matches!(kind, Kind::Float { bits: ..=32 } | Kind::Int { bits: ..=16, .. } | Kind::Bool)
 }
 
-/// Writes a tile.
 fn write(out: &mut TableWriter, columns: &Columns, table: &Table, block: &RowBlock<'_, f64>) -> Result<()> {
     let wanted = block.kept.iter().zip(&columns.columns);
     let cast = wanted.map(|(have, wanted)| match have.kind() == wanted.kind {
@@ -191,7 +189,6 @@ fn rewrite(selected: &Selected, columns: &Columns, path: &Path, run: &Run) -> Re
     Ok((report.rows, files))
 }
 
-/// Runs `kmill convert` and prints its report.
 pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
     let run = args.run.resolve();
     let (selected, features) = select(args)?;

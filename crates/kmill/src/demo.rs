@@ -2,13 +2,10 @@
 
 use crate::args::{Run, RunArgs, parse};
 use crate::evaluate::EvaluateReport;
-use crate::generate;
 use crate::generators::{FRIEDMAN1, Recipe};
 use crate::report::FitReport;
-use crate::table::count;
-use crate::{Cli, Command, Error, Result, evaluate, fit, inspect, output, predict};
-use clap::Args;
-use clap::Parser;
+use crate::{Cli, Command, Error, Result, evaluate, fit, generate, inspect, output, predict, table::count};
+use clap::{Args, Parser};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -37,7 +34,6 @@ struct DemoReport {
     evaluate: EvaluateReport,
 }
 
-/// Runs `kmill demo` and prints what it does.
 pub(crate) fn main(args: &DemoArgs) -> Result<()> {
     let run = args.run.resolve();
     let temporary = match &args.keep {

@@ -6,6 +6,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// An error as the user reads it: one sentence after `error: `.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum Error {
     /// An error about data, disk or memory.
     #[error("{}", in_flags(.0))]
@@ -18,32 +19,13 @@ pub enum Error {
     Solve(#[from] ksolve::Error),
     /// Two options, or an option and the data, that cannot go together.
     #[error("{option}{}{given}: {why}; {remedy}", if given.is_empty() { "" } else { " " })]
-    Option {
-        /// The option, such as "--lambda".
-        option: &'static str,
-        /// The value that was given for the option.
-        given: String,
-        /// Why that value is wrong.
-        why: String,
-        /// What to do instead.
-        remedy: String,
-    },
+    Option { option: &'static str, given: String, why: String, remedy: String },
     /// An option that the solver needs and that was not given.
     #[error("{solver} needs {option}: {why}")]
-    Missing {
-        /// The option, such as "--target".
-        option: &'static str,
-        /// The name of the solver.
-        solver: String,
-        /// What the option is for, and how it is given.
-        why: &'static str,
-    },
+    Missing { option: &'static str, solver: String, why: &'static str },
     /// The run was asked to stop, and can go on later.
     #[error("stopped; what is done is kept in {checkpoint}: continue with the same command and --resume", checkpoint = checkpoint.display())]
-    Stopped {
-        /// The folder or the file that keeps the finished work.
-        checkpoint: std::path::PathBuf,
-    },
+    Stopped { checkpoint: std::path::PathBuf },
     /// A report that cannot be written as JSON.
     #[error("the report cannot be written as JSON ({0}); this is a bug in kmill, please report it")]
     Json(#[from] serde_json::Error),

@@ -4,8 +4,7 @@ use crate::{Error, Result, output, progress};
 use clap::Args;
 use ksolve::AnyModel;
 use kstore::AtomicFile;
-use std::io::Write;
-use std::path::PathBuf;
+use std::{io::Write, path::PathBuf};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -25,9 +24,7 @@ pub(crate) struct ExportArgs {
 }
 
 /// Writes the model.
-///
-/// # Errors
-/// A model that has no such form; errors of the file system.
+/// Errors: a model that has no such form; errors of the file system.
 pub(crate) fn main(args: &ExportArgs) -> Result<()> {
     let path = &args.output;
     if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("onnx")) {

@@ -1,9 +1,7 @@
 //! `kmill fit`: turns the command line into a job of the library, and prints the report.
 
 use crate::args::{DiskArgs, EngineArgs, JobArgs, Run, RunArgs, parse};
-use crate::pipeline::FitOptions;
-use crate::report::FitReport;
-use crate::{Result, output, pipeline};
+use crate::{Result, output, pipeline, pipeline::FitOptions, report::FitReport};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -43,7 +41,6 @@ pub(crate) struct FitArgs {
     pub(crate) run: RunArgs,
 }
 
-/// Fits a model, writes it and its page, and returns the report.
 pub(crate) fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
     let options = FitOptions::new(&args.job)?.combining(args.combine.as_ref());
     output::check_model(&args.output)?;
@@ -57,7 +54,6 @@ pub(crate) fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
     Ok(report)
 }
 
-/// Runs `kmill fit` and prints its report.
 pub(crate) fn main(args: &FitArgs) -> Result<()> {
     let context = args.run.resolve();
     let report = run(args, &context)?;

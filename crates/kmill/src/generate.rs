@@ -1,17 +1,14 @@
 //! `kmill generate`: a table of any size, in the memory of one batch.
 
-use crate::args::parse;
 use crate::generators::{self, Generator, Recipe, Target};
 use crate::progress::{Progress, Voice};
-use crate::table::count;
 use crate::writer::{self, TableWriter};
-use crate::{Error, Result, interrupt, output};
+use crate::{Error, Result, args::parse, interrupt, output, table::count};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use ksolve::job::ElementType;
-use kstore::Real;
-use kstore::pass::Observer;
 use kstore::sink::{Output, OutputColumn, OutputKind};
+use kstore::{Real, pass::Observer};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -57,7 +54,6 @@ fn names() -> PossibleValuesParser {
 pub(crate) trait Element: Real {
     /// The type of a column of such values.
     const KIND: OutputKind;
-    /// The values of a column, in the form that writers take.
     fn output(values: &[Self]) -> Output<'_>;
 }
 
@@ -76,8 +72,6 @@ impl Element for f64 {
 }
 
 /// Writes a generated table with features of type `T`, and returns the paths of its files.
-///
-/// # Errors
 /// Errors of the file system, and an interruption; then nothing is written.
 pub(crate) fn write<T: Element>(
     generator: &Generator,
@@ -115,7 +109,6 @@ pub(crate) fn write<T: Element>(
     Ok(files)
 }
 
-/// Runs `kmill generate` and prints its report.
 pub(crate) fn main(args: &GenerateArgs) -> Result<()> {
     let unknown = || Error::option("NAME", &args.name, "there is no such generator", "see kmill generate --help");
     let generator = generators::find(&args.name).ok_or_else(unknown)?;

@@ -1,9 +1,8 @@
 //! `kmill herd`: a few rows whose mean in feature space is that of all rows.
 
 use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, kernel_help, parse};
-use crate::report::Spent;
 use crate::table::{Table, count, number};
-use crate::{Error, Result, open, output, pipeline, writer};
+use crate::{Error, Result, open, output, pipeline, report::Spent, writer};
 use clap::Args;
 use kapprox::{Real, Spec};
 use ksolve::job::{self, Candidates, ElementType};
@@ -67,10 +66,8 @@ pub(crate) struct HerdReport {
     pub(crate) output: PathBuf,
 }
 
-/// Name of the column with the row numbers.
 const ROW: &str = "row";
 
-/// Runs `kmill herd`: picks rows and writes them.
 pub(crate) fn main(args: &HerdArgs) -> Result<()> {
     let run = &args.run.resolve();
     output::check(&args.output)?;

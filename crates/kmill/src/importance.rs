@@ -11,7 +11,6 @@ const IN_A_LINE: usize = 5;
 /// Length of the bar of a column that counts for everything.
 const BAR: f64 = 40.0;
 
-/// The metric in a sentence.
 pub(crate) fn described(metric: &MetricReport) -> String {
     let best = |form: &str| metric.rounds.iter().filter(|r| r.form == form).map(|r| r.cv_mse).reduce(f64::min);
     let forms: Vec<&str> = metric.rounds.iter().map(|round| round.form.as_str()).collect();

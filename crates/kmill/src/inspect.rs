@@ -1,23 +1,19 @@
 //! `kmill inspect`: shows the columns of a table, or the contents of a model.
 
 use crate::args::{Run, RunArgs, TextArgs};
-use crate::columns::follows;
 use crate::importance::{bars, described, importance};
 use crate::report::{DISTANCES, certified, joined};
 use crate::table::{Align, Table as Listing, count, number, rounded, short};
-use crate::{Result, open, output, pipeline};
+use crate::{Result, columns::follows, open, output, pipeline};
 use clap::Args;
-use ksolve::Card;
-use ksolve::job::MetricReport;
+use ksolve::{Card, job::MetricReport};
 use kstore::budget::bytes;
 use kstore::encoding::FoundColumn;
 use kstore::pass::lanes::{self, Lane};
-use kstore::shown;
 use kstore::statistics::Moments;
-use kstore::{Kind, Missing, Plan, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers};
-use std::collections::HashMap;
-use std::fmt;
+use kstore::{Kind, Missing, Plan, Selection, Statistics, StatisticsFold, Table, TextOptions, Workers, shown};
 use std::path::{Path, PathBuf};
+use std::{collections::HashMap, fmt};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -151,9 +147,7 @@ impl TableReport {
 }
 
 /// Opens a table and, where asked or cheap, makes one pass over it.
-///
-/// # Errors
-/// Files that cannot be read, or a budget that does not hold one tile.
+/// Errors: files that cannot be read, or a budget that does not hold one tile.
 pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool, run: &Run) -> Result<TableReport> {
     let table = Table::open_with(paths, text)?;
     table.note().iter().for_each(|note| run.progress.note(note));
@@ -200,7 +194,6 @@ fn is_searched(kind: &Kind) -> bool {
     matches!(kind, Kind::Text | Kind::Time(_))
 }
 
-/// The names of the columns of some kinds.
 fn names(table: &Table, of: impl Fn(&Kind) -> bool) -> Vec<String> {
     let columns = table.schema().columns.iter().filter(|column| of(&column.kind));
     columns.map(|column| column.name.clone()).collect()
@@ -328,7 +321,6 @@ fn shortened(names: impl ExactSizeIterator<Item = String>) -> String {
     if all > SHOWN { format!("{}, … ({all})", shown.join(", ")) } else { shown.join(", ") }
 }
 
-/// Runs `kmill inspect` and prints its report.
 pub(crate) fn main(args: &InspectArgs) -> Result<()> {
     let run = args.run.resolve();
     if let [path] = &args.paths[..]

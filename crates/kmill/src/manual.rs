@@ -23,7 +23,6 @@ pub(crate) struct ManArgs {
     pub(crate) folder: PathBuf,
 }
 
-/// Prints the script that completes verbs and options in a shell.
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut args::command(&[]), "kmill", &mut script);

@@ -8,7 +8,6 @@ use std::fmt::Display;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes `text` to standard output.
 pub(crate) fn text(text: impl Display) -> Result<()> {
     let text = text.to_string();
     let mut out = std::io::stdout().lock();
@@ -17,7 +16,6 @@ pub(crate) fn text(text: impl Display) -> Result<()> {
         .map_err(closed)
 }
 
-/// Writes bytes to standard output as they are.
 pub(crate) fn raw(bytes: &[u8]) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(closed)
@@ -90,8 +88,6 @@ pub(crate) struct Outputs(pub(crate) Vec<(PathBuf, Kind)>);
 
 impl Outputs {
     /// Checks before the work that every file can be written after it.
-    ///
-    /// # Errors
     /// The errors of [`check`] and [`Kind::of`]; [`Error::Option`] for a file that is named twice.
     pub(crate) fn new(paths: &[PathBuf], kinds: &[Kind], why: &'static str, remedy: &str) -> Result<Self> {
         let each = |(i, path): (usize, &PathBuf)| {
@@ -104,7 +100,6 @@ impl Outputs {
         Ok(Self(paths.iter().enumerate().map(each).collect::<Result<_>>()?))
     }
 
-    /// The paths, in the order in which they were named.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.0.iter().map(|(path, _)| path.as_path())
     }
@@ -149,7 +144,6 @@ pub(crate) fn table<R>(path: &Path, columns: &[(&str, Column<R>)], rows: &[R]) -
     Ok(sink.finish()?)
 }
 
-/// Writes `value` as one JSON object to a file.
 pub(crate) fn json_file(path: &Path, value: &impl Serialize) -> Result<()> {
     file(path, format!("{}\n", serde_json::to_string(value)?).as_bytes())
 }
@@ -170,7 +164,6 @@ pub(crate) fn check_page(path: &Path, other: &Path) -> Result<()> {
     check(path)
 }
 
-/// Checks before the work that a file can be put at `path` after it.
 pub(crate) fn check(path: &Path) -> Result<()> {
     AtomicFile::destination(path)?;
     Ok(())

@@ -234,7 +234,6 @@ pub(crate) fn select(options: &mut FitOptions, run: &Run) -> Result<Selected> {
     Ok(selected)
 }
 
-/// Names of the targets, or of the class column.
 pub(crate) fn target_names(selected: &Selected) -> Vec<String> {
     match selected.class_name() {
         Some(name) => vec![name.to_string()],

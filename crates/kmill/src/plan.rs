@@ -2,8 +2,7 @@
 
 use crate::args::{JobArgs, RunArgs, ScratchArgs, parse};
 use crate::pipeline::{self, FitOptions};
-use crate::report::PlanReport;
-use crate::{Result, output};
+use crate::{Result, output, report::PlanReport};
 use clap::Args;
 use ksolve::job;
 

@@ -3,8 +3,7 @@
 use crate::table::{count, duration, rounded};
 use crate::{colour, interrupt};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kstore::pass::Observer;
-use kstore::shown;
+use kstore::{pass::Observer, shown};
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -120,7 +119,6 @@ impl Progress {
         self.voice == Voice::Full
     }
 
-    /// True where nothing is said, warnings neither.
     pub(crate) fn is_quiet(&self) -> bool {
         self.voice == Voice::Quiet
     }

@@ -1,16 +1,13 @@
 //! `kmill prepare`, `stats`, `merge` and `solve`: a fit in parts, on several machines or at several times.
 
 use crate::args::{JobArgs, RunArgs, TextArgs, parse};
-use crate::pipeline::FitOptions;
-use crate::report::FitReport;
 use crate::table::{Table, count};
-use crate::{Error, Result, open, output, pipeline};
+use crate::{Error, Result, open, output, pipeline, pipeline::FitOptions, report::FitReport};
 use clap::Args;
 use ksolve::job::shards::{Merged, PreparedJob, merge};
 use kstore::Selection;
-use std::fmt;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::{fmt, ops::Range};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example, a table in two parts:\n  \
@@ -141,7 +138,6 @@ impl fmt::Display for ShardReport {
     }
 }
 
-/// `kmill prepare`.
 pub(crate) fn prepare(args: &PrepareArgs) -> Result<()> {
     let context = args.run.resolve();
     let mut options = FitOptions::new(&args.job)?;
@@ -157,7 +153,6 @@ pub(crate) fn prepare(args: &PrepareArgs) -> Result<()> {
     output::report(&ShardReport::new(&args.output, Some(job.segment_rows()), None), context.json)
 }
 
-/// `kmill stats`.
 pub(crate) fn stats(args: &StatsArgs) -> Result<()> {
     let context = args.run.resolve();
     let job = PreparedJob::open(&args.job)?;
@@ -181,7 +176,6 @@ pub(crate) fn stats(args: &StatsArgs) -> Result<()> {
     output::report(&ShardReport::new(&args.output, Some(job.segment_rows()), None), context.json)
 }
 
-/// `kmill merge`.
 pub(crate) fn merged(args: &MergeArgs) -> Result<()> {
     output::check(&args.output)?;
     output::spare(&args.output, args.files.iter().map(PathBuf::as_path))?;
@@ -189,7 +183,6 @@ pub(crate) fn merged(args: &MergeArgs) -> Result<()> {
     output::report(&ShardReport::new(&args.output, None, Some(merged)), args.json)
 }
 
-/// `kmill solve`.
 pub(crate) fn solve(args: &SolveArgs) -> Result<()> {
     let context = args.run.resolve();
     output::check_model(&args.output)?;

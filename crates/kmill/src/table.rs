@@ -1,8 +1,7 @@
 //! Terminal tables that line up, and numbers a person can read.
 
 pub use kstore::shown::count;
-use std::fmt;
-use std::time::Duration;
+use std::{fmt, time::Duration};
 use unicode_width::UnicodeWidthChar;
 
 /// The alignment of a column.

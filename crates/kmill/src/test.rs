@@ -1,22 +1,17 @@
 //! `kmill test`: do two samples come from the same distribution, do two sets of columns depend on each other.
 
 use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, explained, kernel_help, parse};
-use crate::progress::Progress;
 use crate::report::{Spent, certified};
 use crate::table::{self, Table, count, number, rounded};
-use crate::{Error, Result, open, output, pipeline};
-use clap::Args;
-use clap::builder::PossibleValuesParser;
-use kapprox::Spec;
-use kapprox::map::MapSpec;
+use crate::{Error, Result, open, output, pipeline, progress::Progress};
+use clap::{Args, builder::PossibleValuesParser};
+use kapprox::{Spec, map::MapSpec};
 use ksolve::Certificate;
 use ksolve::job::{self, Candidates, ElementType};
 use ksolve::request::{LandmarkSource, Scaling};
 use ksolve::statistic::{self, Compared, Compares, Outcome, PValues, StatisticFamily, StatisticOptions};
-use kstore::condition::Condition;
-use kstore::{Selected, Selection};
-use std::fmt;
-use std::path::PathBuf;
+use kstore::{Selected, Selection, condition::Condition};
+use std::{fmt, path::PathBuf};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -164,7 +159,6 @@ impl Rows {
     }
 }
 
-/// Measures the statistic and its p-values.
 pub(crate) fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
     let families = statistic::registry();
     let family = families.iter().find(|family| family.name == args.statistic).unwrap_or(&families[0]);

@@ -4,12 +4,8 @@ use crate::args::{self, elsewhere};
 use crate::{Cli, colour, output, progress, which};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Command, CommandFactory};
-use kstore::shown;
-use kstore::sink::STDOUT;
-use std::ffi::OsString;
-use std::io::Write;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use kstore::{shown, sink::STDOUT};
+use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
 /// The words of the command line; verbs by other names become ours, and `help fit ridge` becomes `fit ridge --help`, which has a
 /// help of its own.
@@ -39,7 +35,6 @@ pub(crate) fn one_output(matches: ArgMatches) -> Result<ArgMatches, clap::Error>
     Ok(matches)
 }
 
-/// Prints the answer, and returns the exit code: 0 for help that was asked for, 2 for wrong usage.
 pub(crate) fn answer(answer: &clap::Error, words: &[OsString]) -> ExitCode {
     let is_which = words.len() == 3 && words[1] == "help" && words[2] == "which";
     if answer.use_stderr() && !is_which {

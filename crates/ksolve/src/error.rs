@@ -5,9 +5,10 @@ use std::path::PathBuf;
 /// Result of every fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error about options, solving or model files. The text is one sentence a person can act on.
+/// An error about options, solving or model files. The text is one sentence a person can act on. Rows are counted from 0.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum Error {
     /// An error about data, disk or memory.
     #[error(transparent)]
@@ -20,164 +21,68 @@ pub enum Error {
         "the model {path} was made with the kernel {kernel:?}, which this program does not know: register it with kapprox::kernel::register before the model is loaded (the kmill command knows only the kernels that its help lists)",
         path = path.display()
     )]
-    UnknownKernel {
-        /// The model.
-        path: PathBuf,
-        /// The name to register.
-        kernel: String,
-    },
+    UnknownKernel { path: PathBuf, kernel: String },
     /// An option that cannot be understood or makes no sense.
     #[error("`{option}`{}{given}: {expected}", if given.is_empty() { "" } else { " " })]
-    Option {
-        /// The name of the parameter, such as "lambda".
-        option: &'static str,
-        /// The value that was given.
-        given: String,
-        /// Why it is wrong and what would be right.
-        expected: String,
-    },
+    Option { option: &'static str, given: String, expected: String },
     /// A parameter that a solver needs and that was not given.
     #[error("{solver} needs `{option}`: {why}")]
-    Missing {
-        /// The name of the parameter, such as "clusters".
-        option: &'static str,
-        /// The name of the solver.
-        solver: String,
-        /// What the parameter is for, and how it is given.
-        why: String,
-    },
+    Missing { option: &'static str, solver: String, why: String },
     /// The run was asked to stop, and can go on later.
     #[error("stopped; what is done is kept in {checkpoint}: continue with the same command and `resume`", checkpoint = checkpoint.display())]
-    Stopped {
-        /// The folder of the checkpoint.
-        checkpoint: PathBuf,
-    },
+    Stopped { checkpoint: PathBuf },
     /// A prepared job, or statistics of its shards, that do not fit together.
     #[error("{path}: {why}", path = path.display())]
-    Statistics {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and what to do.
-        why: String,
-    },
+    Statistics { path: PathBuf, why: String },
     /// A result that is infinite or NaN, and therefore was not written.
     #[error("row {row} (counted from 0) of {path}: {what} is {value}; the row lies too far from those of the fit for this kernel: leave it out (`where`), or fit with a kernel that does not grow without bound", path = path.display())]
-    NotFinitePrediction {
-        /// The file of the row.
-        path: PathBuf,
-        /// Row within that file.
-        row: u64,
-        /// The name of the result, such as "the prediction".
-        what: &'static str,
-        /// The value: infinite or NaN.
-        value: f64,
-    },
+    NotFinitePrediction { path: PathBuf, row: u64, what: &'static str, value: f64 },
     /// A score over many rows that overflows.
     #[error(
         "the {what} of {rows} rows is {value}: the squares of such errors do not fit a number; leave rows with extreme predictions or targets out (`where`)"
     )]
-    ScoreOverflow {
-        /// The name of the score.
-        what: &'static str,
-        /// Number of rows that were scored.
-        rows: u64,
-        /// The value: infinite or NaN.
-        value: f64,
-    },
+    ScoreOverflow { what: &'static str, rows: u64, value: f64 },
     /// Folds that leave nothing to train on or nothing to test.
     #[error("`folds` {folds} does not suit these rows: {why}")]
-    Folds {
-        /// The folds as given.
-        folds: String,
-        /// What is wrong and what to do.
-        why: String,
-    },
+    Folds { folds: String, why: String },
     /// A row whose fold column holds a label that was not there when folds were made.
     #[error(
         "row {row} has a label in the fold column that was not there before: the file changed while it was read; run again when nobody writes to it"
     )]
-    UnknownGroup {
-        /// Stored row number.
-        row: u64,
-    },
+    UnknownGroup { row: u64 },
     /// A row whose class is not in the list of classes.
     #[error(
         "row {row} has a class that is not among those of the training rows: the file changed while it was read; run again when nobody writes to it"
     )]
-    UnknownClass {
-        /// Stored row number.
-        row: u64,
-    },
+    UnknownClass { row: u64 },
     /// Too few rows to learn from.
     #[error("{rows} training row{plural} left; learning needs at least 2: check `rows`, `where` and `missing`", plural = if *rows == 1 { " is" } else { "s are" })]
-    TooFewRows {
-        /// Number of rows that are left.
-        rows: u64,
-    },
+    TooFewRows { rows: u64 },
     /// Too few rows for a statistic.
     #[error("{what} needs at least {needed} rows, and {rows} {are} left; check `rows`, `where` and `missing`", are = if *rows == 1 { "is" } else { "are" })]
-    TooFewFor {
-        /// The name of the statistic.
-        what: &'static str,
-        /// Number of rows that the statistic needs.
-        needed: u64,
-        /// Number of rows that are left.
-        rows: u64,
-    },
+    TooFewFor { what: &'static str, needed: u64, rows: u64 },
     /// A column whose squares do not fit a number.
     #[error("column {column:?} reaches {largest:e}, and the squares of its values overflow; give it in a larger unit")]
-    TooLarge {
-        /// Name of the column.
-        column: String,
-        /// Largest magnitude of its values.
-        largest: f64,
-    },
+    TooLarge { column: String, largest: f64 },
     /// Fewer than two classes.
     #[error("the target has {classes} class{plural}; classification needs at least 2 (is it the right column, or a regression?)", plural = if *classes == 1 { "" } else { "es" })]
-    TooFewClasses {
-        /// Number of classes.
-        classes: usize,
-    },
+    TooFewClasses { classes: usize },
     /// Features that are no projection of the kernel.
     #[error(
         "the features of rank {rank} exceed the kernel by {overshoot:.1e} of its trace, where they miss {trace_error:.1e} of it: rounding rules them, because the landmarks are too close to each other or too far from the rows; use `landmarks` rpcholesky or a lower `rank`"
     )]
-    Overshoot {
-        /// Number of features.
-        rank: usize,
-        /// Share of the trace that they exceed the kernel by.
-        overshoot: f64,
-        /// Share of the trace that they miss.
-        trace_error: f64,
-    },
+    Overshoot { rank: usize, overshoot: f64, trace_error: f64 },
     /// The regularised normal equations are not positive definite.
     #[error("the ridge system at rank {rank} and lambda {lambda:e} is not positive definite in {precision}; raise `lambda`{or_f64}", or_f64 = if *precision == "f32" { " or use `precision` f64" } else { "" })]
-    Indefinite {
-        /// Rank of the cell.
-        rank: usize,
-        /// Lambda of the cell.
-        lambda: f64,
-        /// Precision of the features.
-        precision: &'static str,
-    },
+    Indefinite { rank: usize, lambda: f64, precision: &'static str },
     /// An iteration that ended far from the solution.
     #[error(
         "conjugate gradient found no useful solution: its best relative residual after {iterations} iterations is {residual:.1e}; {remedy}"
     )]
-    NoSolution {
-        /// Residual of the best iterate, as a share of the right side.
-        residual: f64,
-        /// Number of iterations.
-        iterations: usize,
-        /// What to do.
-        remedy: &'static str,
-    },
+    NoSolution { residual: f64, iterations: usize, remedy: &'static str },
     /// No cell of the surface could be computed.
     #[error("no cell of the rank x lambda surface could be computed in {precision}; raise `lambda`{or_f64}", or_f64 = if *precision == "f32" { " or use `precision` f64" } else { "" })]
-    NoCell {
-        /// Precision of the features.
-        precision: &'static str,
-    },
+    NoCell { precision: &'static str },
     /// Components of features that do not vary.
     #[error(
         "the features do not vary over the rows: there are no components; check the columns, or choose another kernel"
@@ -193,21 +98,13 @@ pub enum Error {
     NoComponents,
     /// Pre-images of a model that has none.
     #[error("the model has no pre-images: {why}")]
-    PreImages {
-        /// What the model lacks, and what to do.
-        why: &'static str,
-    },
+    PreImages { why: &'static str },
     /// A weight below 0.
     #[error(
         "row {row} (counted from 0) has the weight {}; expected 0 or more: clean the column, or leave `weights` out",
         kstore::shown::number(*weight)
     )]
-    Weight {
-        /// The stored row.
-        row: u64,
-        /// Weight of the row.
-        weight: f64,
-    },
+    Weight { row: u64, weight: f64 },
     /// Weights that are all 0.
     #[error("the weights of the rows to train on add up to 0; check the column of `weights`")]
     NoWeight,
@@ -215,118 +112,48 @@ pub enum Error {
     #[error(
         "no weight of the rows to train on is above 0, and they reach down to {least}; expected 0 or more: check the column of `weights`"
     )]
-    NegativeWeights {
-        /// The smallest weight.
-        least: f64,
-    },
+    NegativeWeights { least: f64 },
     /// Fewer distinct points than clusters.
     #[error("{asked} clusters, but a sample of the rows has only {distinct} distinct points; ask for fewer `clusters`")]
-    Clusters {
-        /// Number of clusters that was asked for.
-        asked: usize,
-        /// Number of distinct points.
-        distinct: usize,
-    },
+    Clusters { asked: usize, distinct: usize },
     /// A class without rows.
     #[error("class {class} (from 0, in the order of the labels) has no rows")]
-    EmptyClass {
-        /// The code of the class.
-        class: usize,
-    },
+    EmptyClass { class: usize },
     /// The features of a model that cannot be made again.
     #[error("the map {map} of the model cannot be made again: {why}; fit the model anew")]
-    Features {
-        /// Name of the map.
-        map: String,
-        /// Why it cannot be made again.
-        why: &'static str,
-    },
+    Features { map: String, why: &'static str },
     /// A rank that the features do not have.
     #[error("rank {rank} was asked for, but the feature map has {features} features")]
-    Rank {
-        /// The rank that was asked for.
-        rank: usize,
-        /// Number of features.
-        features: usize,
-    },
+    Rank { rank: usize, features: usize },
     /// Two shapes that must agree and do not.
     #[error("{what}: expected {expected}, got {got}")]
-    Shape {
-        /// The name of the argument with the wrong shape.
-        what: &'static str,
-        /// The length that was expected.
-        expected: usize,
-        /// The length that was given.
-        got: usize,
-    },
+    Shape { what: &'static str, expected: usize, got: usize },
     /// A file that is no safetensors file.
     #[error("{path} is not a kmill model; name a file that kmill fit has written", path = path.display())]
-    NotSafetensors {
-        /// The file.
-        path: PathBuf,
-    },
+    NotSafetensors { path: PathBuf },
     /// A safetensors file of another program.
     #[error("{path} is a safetensors file, but not one that kmill wrote (no entry \"kmill\" in its metadata); name a file that kmill fit has written", path = path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
+    Foreign { path: PathBuf },
     /// A model that cannot be written as an ONNX file.
     #[error("the model cannot be written as ONNX: {why}")]
-    Onnx {
-        /// The reason, and what to do.
-        why: String,
-    },
+    Onnx { why: String },
     /// A model in a format of the future.
     #[error("{path} has model format {found}, this kmill reads up to {known}; use kmill {needs} or newer", path = path.display())]
-    NewerFormat {
-        /// The file.
-        path: PathBuf,
-        /// Format version of the file.
-        found: u64,
-        /// Newest version known here.
-        known: u64,
-        /// The kmill that reads it.
-        needs: String,
-    },
+    NewerFormat { path: PathBuf, found: u64, known: u64, needs: String },
     /// A model file that ends early.
     #[error("{path} is truncated: {expected} bytes were announced, {got} are there; copy or fit it again", path = path.display())]
-    Truncated {
-        /// The file.
-        path: PathBuf,
-        /// Bytes the header announces.
-        expected: u64,
-        /// Bytes that are there.
-        got: u64,
-    },
+    Truncated { path: PathBuf, expected: u64, got: u64 },
     /// A model file whose parts contradict each other.
     #[error("{path} is damaged: {detail}; fit it again", path = path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The contradiction.
-        detail: String,
-    },
+    Damaged { path: PathBuf, detail: String },
     /// A number of a row in memory that is not finite.
     #[error(
         "row {row} (counted from 0): {what} is {value}; expected a finite number: clean the row, or scale the features"
     )]
-    Row {
-        /// Position of the row in the slice, from 0.
-        row: u64,
-        /// Name of the feature, or "the prediction".
-        what: String,
-        /// The value that is not finite.
-        value: f64,
-    },
+    Row { row: u64, what: String, value: f64 },
     /// A model that holds numbers that are not finite, and therefore was not written.
     #[error("{what} is not finite; {remedy}")]
-    NotFinite {
-        /// The part of the model that is not finite.
-        what: &'static str,
-        /// What to do.
-        remedy: &'static str,
-    },
+    NotFinite { what: &'static str, remedy: &'static str },
 }
 
 impl Error {

@@ -177,8 +177,6 @@ impl GramState {
     }
 
     /// Adds b rows of a fold as [`GramState::update`] does, multiplied already by `roots`, the roots of their weights.
-    ///
-    /// # Errors
     /// The errors of [`GramState::update`].
     pub(crate) fn update_weighted<T: Real>(
         &mut self,

@@ -11,10 +11,8 @@
 //! *Cost*: 2m(q + r) flops a row. *Bytes*: [`Quadratic::bytes`].
 
 use crate::dots;
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatMut, MatRef, Par};
-use kapprox::map::Expansion;
-use kapprox::{FeatureMap, Real};
+use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
+use kapprox::{FeatureMap, Real, map::Expansion};
 use kstore::Workers;
 
 /// Rows computed at once, always so many: a matrix product picks its kernel, and with it the order of its sums, by the shape.

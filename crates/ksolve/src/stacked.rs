@@ -1,9 +1,7 @@
 //! Several maps of the same rows side by side.
 
 use faer::{Mat, MatMut, MatRef};
-use kapprox::landmark::LandmarkSet;
-use kapprox::map::Expansion;
-use kapprox::{FeatureMap, Real};
+use kapprox::{FeatureMap, Real, landmark::LandmarkSet, map::Expansion};
 use kstore::{Footprint, Workers};
 
 /// The features of the first map, followed by those of the others. They are of no single kernel, so there is no

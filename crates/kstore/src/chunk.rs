@@ -4,13 +4,10 @@ use crate::convert::{self, TILE};
 use crate::encoding::{Coding, TimeReader};
 use crate::kept_column::{KeptColumn, kept_as};
 use crate::labels::{Coder, Fault};
-use crate::missing::Missing;
-use crate::schema::Kind;
 use crate::source::{FileCursor, Positions, Strided, Values, View};
 use crate::table_rows::{Open, TableRows};
-use crate::{Error, Real, Result};
-use std::ops::Range;
-use std::path::Path;
+use crate::{Error, Real, Result, missing::Missing, schema::Kind};
+use std::{ops::Range, path::Path};
 
 /// Reads numbers as they are, and text as 1, or NaN where it is missing.
 fn load_or_one(view: &View<'_>, at: Positions<'_>, out: &mut [f64]) {

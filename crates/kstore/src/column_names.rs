@@ -1,9 +1,6 @@
 //! Columns by names and patterns, with `!` before those to leave out.
 
-use crate::encoding::Wanted;
-use crate::schema::Kind;
-use crate::table::Table;
-use crate::{Error, Result};
+use crate::{Error, Result, encoding::Wanted, schema::Kind, table::Table};
 use std::collections::{HashMap, HashSet};
 
 /// The pattern of every column that is a feature without being named.

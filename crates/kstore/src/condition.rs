@@ -2,12 +2,9 @@
 
 use crate::dates::{self, TimeForm};
 use crate::schema::{Column, Kind};
-use crate::shown;
 use crate::source::view::{Positions, Values, View};
-use crate::{Error, Result};
-use std::cmp::Ordering;
-use std::ops::Range;
-use std::path::Path;
+use crate::{Error, Result, shown};
+use std::{cmp::Ordering, ops::Range, path::Path};
 
 /// A comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Rows of a table by their numbers, in any order.
 
-use crate::source::memory::MemoryRows;
-use crate::{Error, Real, Result, RowBuf, RowSource, TableRows};
+use crate::{Error, Real, Result, RowBuf, RowSource, TableRows, source::memory::MemoryRows};
 use std::ops::Range;
 
 /// Longest gap between rows that is read rather than skipped: starting anew in the middle of a file costs about as much

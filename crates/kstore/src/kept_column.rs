@@ -1,11 +1,9 @@
 //! Columns that are carried along unchanged, such as an id beside a prediction.
 
-use crate::schema::Kind;
 use crate::sink::column::{OutputColumn, OutputKind};
 use crate::source::view::{Positions, View};
-use crate::{Error, Strings};
-use std::ops::Range;
-use std::path::Path;
+use crate::{Error, Strings, schema::Kind};
+use std::{ops::Range, path::Path};
 
 /// Values of a kept column. The value of a row without one is arbitrary.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,8 +3,7 @@
 use crate::rows::{Coded, Label};
 use crate::source::{Positions, Values, View};
 use crate::statistics::LABEL_LIMIT;
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 /// Turns labels into codes. Labels found for the first time get the next code; with a dictionary given, they get
 /// [`Coded::UNKNOWN`].

@@ -7,8 +7,7 @@
 
 use crate::{Error, Result};
 use memmap2::Mmap;
-use std::fs::File;
-use std::path::Path;
+use std::{fs::File, path::Path};
 
 /// A read-only map of a whole file.
 ///

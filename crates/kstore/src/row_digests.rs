@@ -4,14 +4,9 @@
 //! Halevi, Krawczyk, Krovetz, Rogaway, "UMAC", CRYPTO 1999), mixed with the number of the row. That of some rows is the sum of theirs, so
 //! that neither chunks nor order of reading count, and parts can be put together. It notices change and is no protection against forgery.
 
-use crate::Result;
 use crate::checkpoint::{Arrays, Persist, Stored};
-use crate::convert::TILE;
-use crate::digest::Digest;
-use crate::key::mix;
 use crate::source::{Positions, Values, View};
-use crate::sparse::SparseRows;
-use crate::vectorised;
+use crate::{Result, convert::TILE, digest::Digest, key::mix, sparse::SparseRows, vectorised};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -1,9 +1,7 @@
 //! Blocks of rows, and the sources they come from: the interface between storage and learning.
 
 use crate::{Footprint, KeptColumn, Real, Result};
-use std::fmt::Debug;
-use std::ops::Range;
-use std::sync::Arc;
+use std::{fmt::Debug, ops::Range, sync::Arc};
 
 /// A class label or a group name, kept as it was in the file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]

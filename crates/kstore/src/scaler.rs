@@ -1,8 +1,7 @@
 //! Shift and scale of features, learned from the training rows.
 
-use crate::Statistics;
 use crate::quantiles::{self, KNOTS};
-use crate::statistics::is_noise;
+use crate::{Statistics, statistics::is_noise};
 use serde::{Deserialize, Serialize};
 
 /// Transforms each feature to `u = (v - centre) * (1 / scale)`, to `asinh(u)` or to the score of u among the quantiles of the feature, in f64, before a value is narrowed to

@@ -2,8 +2,7 @@
 
 use crate::arrow::datatypes::{DataType, TimeUnit};
 use crate::sparse::SparseShape;
-use std::collections::HashMap;
-use std::fmt;
+use std::{collections::HashMap, fmt};
 
 /// The type of the values of a column.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

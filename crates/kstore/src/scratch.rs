@@ -37,13 +37,11 @@
 
 use crate::checkpoint::Number;
 use crate::{Coded, Error, Footprint, Label, Real, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::marker::PhantomData;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fs::File, marker::PhantomData, ops::Range};
 
 /// Bytes gathered before they are written, for each array.
 const BUFFER_BYTES: usize = 256 << 10;

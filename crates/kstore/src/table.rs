@@ -1,16 +1,14 @@
 //! Files that are read as one table.
 
-use crate::pattern;
 use crate::schema::{Schema, nearest};
 use crate::source::partitioned;
 use crate::source::remote::{self, Found};
 use crate::source::{self, Absent, Added, BatchTable, Extended, Identity, TableFile, TextOptions};
-use crate::{Error, Real, Result, RowDigests};
-use std::collections::BTreeMap;
-use std::ops::Range;
+use crate::{Error, Real, Result, RowDigests, pattern};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{collections::BTreeMap, ops::Range};
 
 /// A file of a table and the stored row it starts at.
 #[derive(Clone, Debug)]

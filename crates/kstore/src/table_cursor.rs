@@ -1,16 +1,11 @@
 //! The selected rows of a table as a source for passes.
 
-use crate::chunk::Chunk;
-use crate::convert::TILE;
 use crate::kept_column::{TILE_TEXT, text_bytes};
-use crate::labels::Coder;
-use crate::missing::Missing;
 use crate::rows::{RowBuf, RowCursor, RowSource, TableShape, grow, room};
 use crate::source::{Positions, View};
 use crate::table_rows::{Open, TableRows};
-use crate::{Error, Footprint, Real, Result};
-use std::ops::Range;
-use std::sync::atomic::Ordering;
+use crate::{Error, Footprint, Real, Result, chunk::Chunk, convert::TILE, labels::Coder, missing::Missing};
+use std::{ops::Range, sync::atomic::Ordering};
 
 impl<T: Real> RowSource<T> for TableRows<T> {
     fn shape(&self) -> TableShape {

@@ -1,18 +1,13 @@
 //! The selected rows of a table, and how they are read.
 
-use crate::convert::Affine;
 use crate::encoding::{Coding, Expansion, Role, TimeReader};
 use crate::kept_column::TextLimit;
 use crate::missing::Missing;
-use crate::rows::Label;
-use crate::scaler::Scaler;
 use crate::select::Selected;
 use crate::source::FileCursor;
 use crate::sparse::MOST_SINGLE;
-use crate::table::Part;
-use crate::{Error, Real, Result, row_digests};
-use std::ops::Range;
-use std::sync::Arc;
+use crate::{Error, Real, Result, convert::Affine, row_digests, rows::Label, scaler::Scaler, table::Part};
+use std::{ops::Range, sync::Arc};
 
 /// How rows are handed out. By default: as they are in the file, with labels numbered as each cursor finds them.
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,7 @@
 //! Errors of the engine as Python exceptions, with the same sentence as the command.
 
-use pyo3::PyErr;
-use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyFileNotFoundError, PyMemoryError, PyOSError, PyValueError};
+use pyo3::{PyErr, create_exception};
 
 create_exception!(
     kmill,

@@ -54,9 +54,7 @@ impl ArrayBytes {
 }
 
 /// The record batches of an object with the Arrow PyCapsule interface (`__arrow_c_stream__`); nothing is copied.
-///
-/// # Errors
-/// `TypeError` for an object without it; `ValueError` for a stream that breaks off.
+/// Errors: `TypeError` for an object without it; `ValueError` for a stream that breaks off.
 pub(crate) fn batches(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     let capsule = object.call_method0("__arrow_c_stream__")?;
     let capsule =

@@ -1,12 +1,7 @@
 //! A fit, as the Python side describes it.
 
-use crate::error::raised;
-use crate::medium::engine;
-use crate::model::Model;
-use crate::page::Contents;
 use crate::run::{RunText, described, understood};
-use crate::table::Table;
-use crate::watch::watched;
+use crate::{error::raised, medium::engine, model::Model, page::Contents, table::Table, watch::watched};
 use ksolve::job::{Fit, Fitted, Run};
 use ksolve::request::LandmarkSource;
 use kstore::{Selected, Selection, TextOptions};

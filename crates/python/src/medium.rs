@@ -3,13 +3,9 @@
 use crate::error::stored;
 use kstore::pass::{Fetched, Medium, SharedEngine};
 use kstore::{Error, Result};
-use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::PyBytes;
+use pyo3::{prelude::*, pybacked::PyBackedBytes, types::PyBytes};
 use std::io::{self, Write};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 /// An object with the methods `create`, `replace`, `read`, `has`, `remove`, `names`, `put` and `get`, which speak of texts and
 /// files as bytes.

@@ -5,10 +5,8 @@ use kmill::page::{Page, Section, facts};
 use kmill::progress::Voice;
 use kmill::report::{FitReport, Spent};
 use kmill::table::{count, number};
-use ksolve::Card;
-use ksolve::job;
-use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
+use ksolve::{Card, job};
+use pyo3::{exceptions::PyValueError, prelude::*};
 use serde::{Deserialize, Serialize};
 
 /// A page without its style and script, which are the same for all.

@@ -1,8 +1,7 @@
 //! What the registries know, for the Python side to make estimators, their signatures and their documentation of.
 
 use ksolve::solver::parameter::{Parameter, ParameterKind};
-use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
+use pyo3::{exceptions::PyValueError, prelude::*};
 use serde_json::json;
 
 /// Solvers with their parameters, kernels, landmark schemes and maps, as JSON.

@@ -3,10 +3,8 @@
 use crate::error::stored;
 use ksolve::job::Run;
 use kstore::scratch::Scratch;
-use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use pyo3::{exceptions::PyValueError, prelude::*};
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::path::PathBuf;
 

@@ -4,10 +4,8 @@
 //! IEEE TPAMI 34, 2012). scikit-learn's `additive_chi2_kernel` is −Σ (x − z)² / (x + z), which is only conditionally so;
 //! this one is half of the sum of that, Σx and Σz. A feature that is 0 in both points adds nothing.
 
-use super::direct::raw;
 use super::family::{Domain, Explicit, Homogeneous, KernelFamily};
-use super::linear::Linear;
-use super::terms::HarmonicMeans;
+use super::{direct::raw, linear::Linear, terms::HarmonicMeans};
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,

@@ -3,15 +3,11 @@
 //!
 //! The first operand writes the block; each further one a panel of it at a time, so that no second block is needed.
 
-use super::Spectrum;
 use super::fixed::{FEW, Fixed, KernelColumns};
-use super::gradient::Weighted;
 use super::points::{fill_column, row};
-use super::{AnyKernel, Kernel, check_shapes};
-use crate::Real;
-use crate::vectorised;
-use faer::prelude::*;
-use faer::{Mat, MatMut, MatRef};
+use super::{AnyKernel, Kernel, Spectrum, check_shapes, gradient::Weighted};
+use crate::{Real, vectorised};
+use faer::{Mat, MatMut, MatRef, prelude::*};
 use std::sync::Arc;
 
 /// A panel of the second operand: 1,024 x 128 numbers, at most 1 MiB.

@@ -4,10 +4,8 @@
 //! *Support Vector ANOVA Decomposition*, 1997, in this form: Karatzoglou, Smola, Hornik, Zeileis, *kernlab*, JSS 11, 2004).
 //! Costs an exponential for each feature of each pair.
 
-use super::direct::swept;
 use super::family::{Facts, KernelFamily, KernelParameter, Range};
-use super::profile::Profile;
-use super::sweep::Features;
+use super::{direct::swept, profile::Profile, sweep::Features};
 use crate::Real;
 use std::f64::consts::LN_2;
 

@@ -2,17 +2,12 @@
 //!
 //! (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern Analysis*, 2004, propositions 3.24 and section 5.1.)
 
-use super::family::Range;
 use super::fixed::{FEW, Fixed, KernelColumns};
-use super::gradient::Weighted;
 use super::points::{fill_column, row};
-use super::{AnyKernel, Kernel, Spectrum};
-use crate::Real;
-use crate::vectorised;
-use faer::prelude::*;
-use faer::{Mat, MatMut, MatRef, unzip, zip};
-use std::fmt::Debug;
-use std::sync::Arc;
+use super::{AnyKernel, Kernel, Spectrum, family::Range, gradient::Weighted};
+use crate::{Real, vectorised};
+use faer::{Mat, MatMut, MatRef, prelude::*, unzip, zip};
+use std::{fmt::Debug, sync::Arc};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum KernelFunction {

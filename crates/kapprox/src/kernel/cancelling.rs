@@ -8,10 +8,9 @@
 //! *offset*. The error is a few roundings of the points' *sizes*, however small the distance. So points are centred first, and
 //! pairs whose distance is not well above that error are computed again from differences.
 
-use super::entries::FromEntries;
 use super::panel::{Finish, Own, Owns};
 use super::points::{fold_panels, fold_row};
-use super::terms::Term;
+use super::{entries::FromEntries, terms::Term};
 use crate::{Real, vectorised};
 use std::fmt::Debug;
 

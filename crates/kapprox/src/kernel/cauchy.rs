@@ -3,11 +3,9 @@
 //! The rational quadratic kernel with α = 1 and its σ divided by √2; positive definite for every σ > 0 (Rasmussen,
 //! Williams, *Gaussian Processes for Machine Learning*, 2006, equation 4.19).
 
-use super::Law;
-use super::Profile;
 use super::distances::{AtZero, l2};
 use super::family::{Distance, Facts, KernelFamily, SIGMA};
-use super::points::Lengths;
+use super::{Law, Profile, points::Lengths};
 use crate::Real;
 use rand_distr::Distribution;
 

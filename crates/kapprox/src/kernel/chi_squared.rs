@@ -4,10 +4,8 @@
 //! non-negative features (Zhang, Marszalek, Lazebnik, Schmid, *Local Features and Kernels for Classification of Texture and
 //! Object Categories*, IJCV 73, 2007; they take the mean χ² distance as σ).
 
-use super::Profile;
-use super::direct::raw;
 use super::family::{Distance, Domain, Facts, KernelFamily, SIGMA};
-use super::terms::ChiSquares;
+use super::{Profile, direct::raw, terms::ChiSquares};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {

@@ -7,13 +7,10 @@
 //! A kernel of some coordinates is the kernel of points that went through a linear map: positive definite where the
 //! kernel is.
 
-use super::Spectrum;
-use super::embedded::Embedding;
+use super::{Spectrum, embedded::Embedding};
 use crate::{Error, Real, Result};
 use kstore::{Column, Kind, Schema};
-use std::collections::HashSet;
-use std::fmt;
-use std::sync::Arc;
+use std::{collections::HashSet, fmt, sync::Arc};
 
 /// Names of columns as they were written, and the places where they were found.
 #[derive(Debug, Clone, PartialEq)]

@@ -9,9 +9,8 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-use super::direct::product;
 use super::family::{Facts, KernelFamily, KernelParameter, Range};
-use super::{Law, Profile};
+use super::{Law, Profile, direct::product};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {

@@ -2,12 +2,10 @@
 //!
 //! scikit-learn's `cosine_similarity`. Positive definite: the linear kernel of points on the unit sphere.
 
-use super::AnyKernel;
 use super::applied::{KernelFunction, applied};
-use super::direct::product;
 use super::embedded::{Embedding, embedded};
 use super::family::{Facts, KernelFamily};
-use super::linear::Linear;
+use super::{AnyKernel, direct::product, linear::Linear};
 use crate::Real;
 use std::sync::Arc;
 

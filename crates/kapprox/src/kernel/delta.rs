@@ -3,10 +3,8 @@
 //! Positive definite: the inner product of indicators. Universal and characteristic on discrete sets, such as categories, only. Categories are numbers here, compared exactly; values that went
 //! through a scaler stay equal where they were.
 
-use super::Profile;
-use super::direct::raw;
 use super::family::{Facts, KernelFamily};
-use super::terms::Magnitudes;
+use super::{Profile, direct::raw, terms::Magnitudes};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {

@@ -1,16 +1,14 @@
 //! Kernels of numbers that are combined feature by feature: sums of terms, and what is swept over the features.
 
-use super::entries::FromEntries;
 use super::panel::{Finish, Own};
 use super::points::{Frame, Lengths, inverse};
 use super::profile::{Function, Profile};
 use super::profiled::{Argument, Engine, itself, profiled};
-use super::sweep::Features;
 use super::terms::{Products, Term, overflowed};
+use super::{entries::FromEntries, sweep::Features};
 use crate::{Real, vectorised};
 use faer::MatRef;
-use std::marker::PhantomData;
-use std::sync::Arc;
+use std::{marker::PhantomData, sync::Arc};
 
 /// The kernel `profile(Σ_k M(x_k, z_k))` of the values as they are, written `text`.
 pub(crate) fn raw<M: Term, P: Profile>(text: String, _term: M, profile: P) -> Arc<dyn super::AnyKernel> {

@@ -10,12 +10,10 @@
 use super::applied::{PairFunction, applied};
 use super::distances::{AtZero, l2};
 use super::family::{Facts, KernelFamily};
-use super::gradient::Weighted;
 use super::points::{Lengths, row};
-use super::{Kernel, Profile};
+use super::{Kernel, Profile, gradient::Weighted};
 use crate::Real;
-use faer::prelude::*;
-use faer::{MatMut, MatRef};
+use faer::{MatMut, MatRef, prelude::*};
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     // k(0, ·) is 0: no sum of kernel functions comes near 1 at the origin

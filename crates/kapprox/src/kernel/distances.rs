@@ -5,17 +5,14 @@
 //! the units that add; but both cancel: see [`cancelling`](super::cancelling) for the remedy.
 
 use super::cancelling::{Cancelling, Split};
-use super::direct::Plain;
-use super::entries::FromEntries;
 use super::points::{Frame, Lengths, inverse, row_norms, row_sums, sum_of_differences};
 use super::profile::{Function, Profile};
 use super::profiled::{Argument, Engine, profiled};
 use super::terms::{Magnitudes, Maxima, Products, Squares, Term};
+use super::{direct::Plain, entries::FromEntries};
 use crate::Real;
 use faer::MatRef;
-use std::fmt::Debug;
-use std::marker::PhantomData;
-use std::sync::Arc;
+use std::{fmt::Debug, marker::PhantomData, sync::Arc};
 
 /// Up to this many features distances are summed from differences, which do not cancel: the loop over them is too short to pay
 /// for what belongs to a row. A guess: not yet measured.

@@ -1,15 +1,10 @@
 //! Kernels of points that are changed first, row by row.
 
-use super::Spectrum;
 use super::fixed::{FEW, Fixed, KernelColumns};
-use super::gradient::Weighted;
-use super::points::row;
-use super::{AnyKernel, Kernel, check_shapes};
+use super::{AnyKernel, Kernel, Spectrum, check_shapes, gradient::Weighted, points::row};
 use crate::Real;
-use faer::prelude::*;
-use faer::{MatMut, MatRef};
-use std::fmt::Debug;
-use std::sync::Arc;
+use faer::{MatMut, MatRef, prelude::*};
+use std::{fmt::Debug, sync::Arc};
 
 /// Rows of x that are changed at once.
 const TILE: usize = 1152;

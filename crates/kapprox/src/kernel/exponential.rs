@@ -6,8 +6,7 @@
 
 use super::distances::{AtZero, l2};
 use super::family::{Distance, Facts, KernelFamily, SIGMA};
-use super::matern::Half;
-use super::points::Lengths;
+use super::{matern::Half, points::Lengths};
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[SIGMA],

@@ -1,9 +1,7 @@
 //! Kernel expressions as trees that other programs can read, for whoever writes them in another language.
 
-use super::Spec;
-use super::applied::KernelFunction;
-use super::family::Value;
 use super::node::{Call, Node};
+use super::{Spec, applied::KernelFunction, family::Value};
 
 /// A kernel expression as a tree.
 ///

@@ -2,8 +2,7 @@
 
 use super::AnyKernel;
 use kstore::named::Named;
-use std::fmt;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 /// A family of kernels: its name, its parameters and the function that builds it.
 #[derive(Debug)]

@@ -20,8 +20,7 @@
 //! assert!((alignment(k.as_ref(), target.as_ref()) - 1.0 / 5f64.sqrt()).abs() < 1e-12);
 //! ```
 
-use faer::prelude::*;
-use faer::{Mat, MatMut, MatRef};
+use faer::{Mat, MatMut, MatRef, prelude::*};
 
 /// The mean of n points in feature space: what centring any kernel value with them needs.
 #[derive(Debug, Clone, PartialEq)]

@@ -12,11 +12,9 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-use super::Law;
-use super::Profile;
 use super::distances::{AtZero, l2};
 use super::family::{Distance, Facts, KernelFamily, SIGMA};
-use super::points::Lengths;
+use super::{Law, Profile, points::Lengths};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {

@@ -3,10 +3,8 @@
 //! Positive definite on non-negative features (Barla, Odone, Verri, *Histogram Intersection Kernel for Image
 //! Classification*, ICIP 2003).
 
-use super::direct::raw;
 use super::family::{Domain, Explicit, Homogeneous, KernelFamily};
-use super::linear::Linear;
-use super::terms::Minima;
+use super::{direct::raw, linear::Linear, terms::Minima};
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,

@@ -5,12 +5,9 @@
 //! distinct sets (Bouchard, Jousselme, Doré, *A Proof for the Positive Definiteness of the Jaccard Index Matrix*, IJAR 54, 2013).
 
 use super::family::{Domain, Facts, KernelFamily};
-use super::few;
-use super::fixed::KernelColumns;
 use super::panel::{Block, Finish, Own, Owns};
 use super::points::{Frame, fold_panels, fold_row, row_norms};
-use super::terms::Products;
-use super::{Kernel, check_shapes};
+use super::{Kernel, check_shapes, few, fixed::KernelColumns, terms::Products};
 use crate::Real;
 use faer::{MatMut, MatRef};
 use std::sync::Arc;

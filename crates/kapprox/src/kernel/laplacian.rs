@@ -4,10 +4,8 @@
 //! Features for Large-Scale Kernel Machines*, 2007). For the exponential of the Euclidean distance see
 //! [`matern`](super::matern) with nu = 0.5.
 
-use super::Law;
-use super::Profile;
-use super::distances::l1;
 use super::family::{Distance, Facts, KernelFamily, SIGMA};
+use super::{Law, Profile, distances::l1};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {

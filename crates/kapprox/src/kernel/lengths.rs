@@ -1,9 +1,8 @@
 //! The length scales of an expression: those that wait for a sample, and their multiples.
 
 use super::family::{KernelParameter, Value};
-use super::median::median_distance;
-use super::node::Call;
 use super::spec::{Spec, UNCOUNTED};
+use super::{median::median_distance, node::Call};
 use crate::{Error, Result};
 use faer::{Mat, MatRef};
 

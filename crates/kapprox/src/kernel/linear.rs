@@ -1,8 +1,7 @@
 //! The linear kernel, x·z.
 
-use super::Profile;
-use super::direct::product;
 use super::family::{Explicit, KernelFamily};
+use super::{Profile, direct::product};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {

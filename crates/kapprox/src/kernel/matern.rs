@@ -15,11 +15,9 @@
 //! assert!(Spec::parse("matern(nu=2)").is_err());
 //! ```
 
-use super::Law;
-use super::Profile;
 use super::distances::{AtZero, l2};
 use super::family::{Distance, Facts, KernelFamily, KernelParameter, Range, SIGMA};
-use super::points::Lengths;
+use super::{Law, Profile, points::Lengths};
 use crate::Real;
 use rand_distr::Distribution;
 use std::f64::consts::LN_2;

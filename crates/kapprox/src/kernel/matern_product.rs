@@ -6,9 +6,7 @@
 
 use super::direct::{Factors, swept};
 use super::family::{Distance, Facts, KernelFamily, SIGMA};
-use super::matern::NU;
-use super::sweep::Features;
-use super::terms::sign;
+use super::{matern::NU, sweep::Features, terms::sign};
 use crate::Real;
 use std::f64::consts::LN_2;
 

@@ -2,9 +2,7 @@
 //!
 //! (Garreau, Jitkrittum, Kanagawa, *Large sample analysis of the median heuristic*, arXiv 1707.07269, 2017.)
 
-use super::Distance;
-use super::entries::side_by_side;
-use super::points::row;
+use super::{Distance, entries::side_by_side, points::row};
 use crate::{Error, Result};
 use faer::MatRef;
 

@@ -1,14 +1,12 @@
 //! Kernel expressions as trees in canonical form: how they are made, printed and built.
 
-use super::AnyKernel;
 use super::algebra::{Combined, Operation};
 use super::applied::{KernelFunction, Times, applied};
 use super::choice::{ColumnChoice, Places};
-use super::embedded::embedded;
 use super::family::{Distance, Explicit, GAMMA, KernelFamily, KernelParameter, Value};
+use super::{AnyKernel, embedded::embedded};
 use crate::Result;
-use std::fmt;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 /// An expression in canonical form.
 #[derive(Debug, Clone, PartialEq)]

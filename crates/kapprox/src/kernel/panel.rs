@@ -11,8 +11,7 @@
 use super::points::{Aligned, Frame, row};
 use super::terms::Term;
 use crate::{Lanes, Real};
-use faer::prelude::*;
-use faer::{MatMut, MatRef};
+use faer::{MatMut, MatRef, prelude::*};
 use pulp::{Simd, WithSimd};
 use std::marker::PhantomData;
 

@@ -301,7 +301,6 @@ impl Parser<'_> {
         Ok(Value::Number(number + 0.0))
     }
 
-    /// Reads numbers up to `]`.
     fn list(&mut self, parameter: &KernelParameter) -> Result<Vec<f64>> {
         let KernelParameter { name, range, reason, .. } = parameter;
         let mut numbers = Vec::new();

@@ -11,10 +11,8 @@
 
 use super::embedded::{Embedding, embedded};
 use super::family::{Facts, KernelFamily, KernelParameter, Range};
-use super::gaussian;
-use super::{Law, Spectrum};
-use crate::real::turns::cosine_sine;
-use crate::{Real, vectorised};
+use super::{Law, Spectrum, gaussian};
+use crate::{Real, real::turns::cosine_sine, vectorised};
 use rand_distr::{Distribution, Poisson};
 use std::sync::Arc;
 

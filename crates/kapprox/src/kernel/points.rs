@@ -1,9 +1,7 @@
 //! Tiles of points, copied into the layout the inner loops want: centred, scaled, and with their squared norms.
 
-use crate::Real;
-use crate::vectorised;
-use faer::prelude::*;
-use faer::{ColMut, MatRef};
+use crate::{Real, vectorised};
+use faer::{ColMut, MatRef, prelude::*};
 use pulp::{Simd, WithSimd};
 use std::ops::Deref;
 

@@ -3,8 +3,7 @@
 use super::{AnyKernel, Kernel, check_shapes};
 use crate::Real;
 use faer::{MatMut, MatRef};
-use std::fmt;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 /// The kernel `function`, written `text`: one call for each pair of points, in f64 whatever the element type.
 ///

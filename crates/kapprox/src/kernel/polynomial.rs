@@ -9,9 +9,8 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-use super::Profile;
-use super::direct::product;
 use super::family::{Explicit, KernelFamily, KernelParameter, Range};
+use super::{Profile, direct::product};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {

@@ -1,21 +1,15 @@
 //! Kernels that are a profile of one number of two points: of a distance, of an inner product, or of another sum over features.
 
-use super::entries::FromEntries;
-use super::few;
 use super::fixed::KernelColumns;
 use super::gradient::{self, Weighted, weigh};
 use super::panel::{Block, Finish};
 use super::points::{Frame, row};
 use super::profile::{Function, Profile};
-use super::sparse::Sparse;
 use super::sweep::{self, Features};
-use super::terms::Term;
-use super::{AnyKernel, Kernel, Spectrum, check_shapes};
+use super::{AnyKernel, Kernel, Spectrum, check_shapes, entries::FromEntries, few, sparse::Sparse, terms::Term};
 use crate::Real;
-use faer::prelude::*;
-use faer::{MatMut, MatRef};
-use std::fmt::Debug;
-use std::sync::Arc;
+use faer::{MatMut, MatRef, prelude::*};
+use std::{fmt::Debug, sync::Arc};
 
 /// One of the two things that are made of the way in which kernel values are computed: a block, or points prepared for a few rows.
 pub(crate) trait Engine<T: Real> {

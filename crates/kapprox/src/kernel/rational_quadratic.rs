@@ -3,11 +3,9 @@
 //! scikit-learn's `RationalQuadratic` with `length_scale` = σ; α → ∞ gives the Gaussian. Positive definite in every
 //! dimension (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, equation 4.19).
 
-use super::Law;
-use super::Profile;
 use super::distances::{AtZero, l2};
 use super::family::{Distance, Facts, KernelFamily, KernelParameter, Range, SIGMA};
-use super::points::Lengths;
+use super::{Law, Profile, points::Lengths};
 use crate::Real;
 use rand_distr::Distribution;
 

@@ -10,9 +10,8 @@
 //! # Ok::<(), kapprox::Error>(())
 //! ```
 
-use super::Profile;
-use super::direct::product;
 use super::family::{Facts, KernelFamily, KernelParameter, Range};
+use super::{Profile, direct::product};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {

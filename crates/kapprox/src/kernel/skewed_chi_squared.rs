@@ -8,8 +8,7 @@
 use super::direct::{Factors, swept};
 use super::embedded::{Embedding, embedded};
 use super::family::{Domain, Explicit, Facts, KernelFamily, KernelParameter, Range};
-use super::sweep::Features;
-use super::terms::sign;
+use super::{sweep::Features, terms::sign};
 use crate::Real;
 use std::f64::consts::LN_2;
 

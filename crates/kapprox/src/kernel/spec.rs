@@ -1,18 +1,13 @@
 //! Kernels as expressions: values that can be written, compared, resolved and built.
 
-use super::applied::KernelFunction;
 use super::choice::{ColumnChoice, schema};
 use super::family::{Domain, Explicit, KernelFamily, Value};
 use super::node::{Call, Node};
-use super::parse;
-use super::points::row;
-use super::{AnyKernel, gaussian};
+use super::{AnyKernel, applied::KernelFunction, gaussian, parse, points::row};
 use crate::{Error, Real, Result};
 use faer::MatRef;
-use std::fmt;
 use std::ops::{Add, Mul};
-use std::str::FromStr;
-use std::sync::Arc;
+use std::{fmt, str::FromStr, sync::Arc};
 
 /// A kernel as an expression, such as `gaussian(sigma=3) + 0.5*linear()`.
 ///

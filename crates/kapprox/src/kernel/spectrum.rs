@@ -6,8 +6,7 @@
 //! Reference: Rahimi, Recht, "Random features for large-scale kernel machines", NIPS 2007.
 
 use rand::{Rng, RngExt};
-use std::fmt;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 /// A function that draws a random positive number.
 pub type Draw = Arc<dyn Fn(&mut dyn Rng) -> f64 + Send + Sync>;

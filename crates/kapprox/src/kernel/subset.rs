@@ -3,9 +3,8 @@
 //! Positive definite: the inner product of indicators of subsets (Shawe-Taylor, Cristianini, *Kernel Methods for Pattern
 //! Analysis*, 2004, section 9.5). In `f32` it saturates where 127 features are shared, in `f64` at 1,023.
 
-use super::Profile;
-use super::direct::product;
 use super::family::{Domain, Facts, KernelFamily};
+use super::{Profile, direct::product};
 use crate::Real;
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {

@@ -1,7 +1,6 @@
 //! The sums over features that kernels are made of: what a pair's values of a feature add, and the slope of that.
 
-use super::entries::FromEntries;
-use super::points::squared_norm;
+use super::{entries::FromEntries, points::squared_norm};
 use crate::{Real, vectorised};
 use pulp::Simd;
 use std::fmt::Debug;

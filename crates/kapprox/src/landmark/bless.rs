@@ -14,8 +14,7 @@
 use super::leverage::{by_score, rounding, take};
 use super::round::{Draw, Round};
 use super::{LandmarkSet, Landmarks, Scan};
-use crate::kernel::AnyKernel;
-use crate::{Real, Result};
+use crate::{Real, Result, kernel::AnyKernel};
 use kstore::key::{Purpose, Stream};
 use std::sync::Arc;
 

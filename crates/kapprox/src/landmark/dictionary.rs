@@ -11,12 +11,10 @@
 
 use super::round::{Draw, Residuals, Round};
 use super::{LandmarkSet, Scan};
-use crate::decompose::symmetric_eigenvalues;
-use crate::kernel::AnyKernel;
 use crate::map::factor::factor;
 use crate::map::independent::kernel_matrix;
 use crate::map::nystrom::Nystrom;
-use crate::{Real, Result};
+use crate::{Real, Result, decompose::symmetric_eigenvalues, kernel::AnyKernel};
 use faer::Mat;
 use std::sync::Arc;
 

@@ -9,15 +9,12 @@
 //! Reference: Farahat, Ghodsi, Kamel, "A novel greedy algorithm for Nyström approximation", AISTATS 2011, sections 4
 //! (criterion, recursion) and 5 (random partitions; signs are added here, they make the estimate unbiased).
 
-use super::growth::Growth;
 use super::held::{self, HeldColumns};
-use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme};
-use crate::kernel::AnyKernel;
+use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme, growth::Growth};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::nystrom::{STRIP, strips};
-use crate::{Real, Result};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatRef, Par};
+use crate::{Real, Result, kernel::AnyKernel};
+use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
 use std::sync::Arc;

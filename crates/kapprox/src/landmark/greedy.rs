@@ -11,14 +11,10 @@
 //! References: Fine, Scheinberg, "Efficient SVM training using low-rank kernel representations", JMLR 2, 2001; Bach,
 //! Jordan, "Kernel independent component analysis", JMLR 3, 2002.
 
-use super::growth::Growth;
 use super::held::{self, HeldColumns, LARGEST};
-use super::round::Draw;
-use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme};
-use crate::kernel::AnyKernel;
-use crate::map::independent::widened;
+use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme, growth::Growth, round::Draw};
 use crate::matrix::{POOL, Pool, largest};
-use crate::{Real, Result};
+use crate::{Real, Result, kernel::AnyKernel, map::independent::widened};
 use std::sync::Arc;
 
 /// Units of rounding of a residual, which is a difference of k(x, x) and a sum of squares. The floor of the certificate, the rounding of

@@ -13,10 +13,8 @@ use super::{LandmarkSet, Scan};
 use crate::kernel::{AnyKernel, Kernel};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::nystrom::Nystrom;
-use crate::matrix::Pool;
-use crate::{Real, Result};
-use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
-use faer::{Mat, MatRef, Par};
+use crate::{Real, Result, matrix::Pool};
+use faer::{Mat, MatRef, Par, linalg::triangular_solve::solve_lower_triangular_in_place};
 use kstore::Workers;
 use std::sync::Arc;
 

@@ -3,8 +3,7 @@
 //! Holds n·m numbers in f64. Adding b landmarks to s costs 2nd·b + 2nsb flops; a scheme that takes one landmark at a
 //! time so costs nm² over all, where passes that compute residuals anew would cost nm³/3.
 
-use super::Scan;
-use super::growth::Growth;
+use super::{Scan, growth::Growth};
 use crate::matrix::{GrowingFactor, Pool};
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};

@@ -7,15 +7,12 @@
 //! References: Zhang, Kwok, "Clustered Nyström method", IEEE TNN 21, 2010; Arthur, Vassilvitskii, "k-means++", SODA
 //! 2007; Lloyd, "Least squares quantization in PCM", 1982.
 
-use super::clusters::ClusterSums;
-use super::{ChoiceSize, Effort, LandmarkSet, Landmarks, NO_ROW, Scan, Scheme, uniform_sample};
-use crate::kernel::AnyKernel;
+use super::{ChoiceSize, Effort, LandmarkSet, Landmarks, NO_ROW, Scan, Scheme, clusters::ClusterSums, uniform_sample};
 use crate::map::contiguous;
 use crate::map::independent::widened;
 use crate::map::nystrom::{STRIP, strips};
-use crate::{Error, Real, Result, vectorised};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatRef, Par};
+use crate::{Error, Real, Result, kernel::AnyKernel, vectorised};
+use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kstore::key::{Purpose, Stream};
 use kstore::{Fold, RowBlock, Workers};
 use std::sync::Arc;

@@ -12,11 +12,9 @@
 //!
 //! Reference: Musco, Musco, "Recursive sampling for the Nyström method", NIPS 2017, Algorithm 3 and Theorem 8.
 
-use super::dictionary::Dictionary;
 use super::round::{Draw, Residuals, Round};
-use super::{LandmarkSet, Landmarks, Scan};
-use crate::kernel::AnyKernel;
-use crate::{Real, Result};
+use super::{LandmarkSet, Landmarks, Scan, dictionary::Dictionary};
+use crate::{Real, Result, kernel::AnyKernel};
 use kstore::key::{Purpose, Stream};
 use std::sync::Arc;
 

@@ -34,11 +34,9 @@ pub use uniform::Uniform;
 
 pub use crate::rows::{LandmarkSet, NO_ROW, Scan};
 
-use crate::kernel::AnyKernel;
-use crate::{PrecisionPair, Real, Result, map};
+use crate::{PrecisionPair, Real, Result, kernel::AnyKernel, map};
 use kstore::named::{Named, Registry};
-use std::fmt::Debug;
-use std::sync::Arc;
+use std::{fmt::Debug, sync::Arc};
 
 /// A rule that chooses landmarks.
 pub trait Landmarks<T: Real>: Debug + Send + Sync {

@@ -14,15 +14,12 @@
 //! Reference: Bach, Jordan, "Predictive low-rank decomposition for kernel methods", ICML 2005. There the look-ahead is
 //! updated with each pivot; here it is computed anew for each block, which costs as much and needs no downdating.
 
-use super::growth::Growth;
 use super::held::{self, HeldColumns};
-use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme};
-use crate::kernel::AnyKernel;
+use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme, growth::Growth};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::par;
-use crate::{Error, Real, Result};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, Par};
+use crate::{Error, Real, Result, kernel::AnyKernel};
+use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kstore::Workers;
 use std::sync::Arc;
 

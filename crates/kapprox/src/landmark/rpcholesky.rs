@@ -11,11 +11,9 @@
 //! References: Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", arXiv 2207.06503; Epperly, Tropp, Webber,
 //! "Embrace rejection: kernel matrix approximation by accelerated randomly pivoted Cholesky", arXiv 2410.03969.
 
-use super::growth::Growth;
 use super::round::{Draw, Residuals};
-use super::{LandmarkSet, Landmarks, Scan};
-use crate::kernel::AnyKernel;
-use crate::{Real, Result};
+use super::{LandmarkSet, Landmarks, Scan, growth::Growth};
+use crate::{Real, Result, kernel::AnyKernel};
 use kstore::key::{Purpose, Stream};
 use std::sync::Arc;
 

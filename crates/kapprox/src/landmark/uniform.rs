@@ -3,8 +3,7 @@
 //! Reference: Williams, Seeger, "Using the Nyström method to speed up kernel machines", NIPS 2000.
 
 use super::{Effort, LandmarkSet, Landmarks, Scan, Scheme, uniform_sample};
-use crate::kernel::AnyKernel;
-use crate::{Real, Result};
+use crate::{Real, Result, kernel::AnyKernel};
 use kstore::key::Purpose;
 use std::sync::Arc;
 

@@ -11,9 +11,8 @@
 //!
 //! Reference: Vedaldi, Zisserman, "Efficient additive kernels via explicit feature maps", IEEE TPAMI 34, 2012.
 
-use super::FeatureMap;
 use super::family::{Built, MapFamily, MapParameter, MapShape, WithoutRows};
-use super::nystrom::strips;
+use super::{FeatureMap, nystrom::strips};
 pub use crate::kernel::Homogeneous;
 use crate::kernel::{Explicit, Range};
 use crate::{Error, Real};

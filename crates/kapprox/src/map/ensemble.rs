@@ -4,11 +4,8 @@
 
 use super::family::{Built, MapFamily, MapParameter, MapRequest, MapShape, OnLandmarks};
 use super::{Expansion, FeatureMap, Nystrom, nystrom};
-use crate::kernel::Range;
-use crate::rows::LandmarkSet;
-use crate::{Error, Real, Result};
-use faer::prelude::*;
-use faer::{Mat, MatMut, MatRef};
+use crate::{Error, Real, Result, kernel::Range, rows::LandmarkSet};
+use faer::{Mat, MatMut, MatRef, prelude::*};
 use kstore::{Footprint, Workers};
 
 pub(super) const FAMILY: MapFamily = MapFamily {

@@ -4,8 +4,7 @@ use super::{contiguous, contiguous_mut, par};
 use crate::{Real, Result, vectorised};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
-use faer::prelude::*;
-use faer::{Accum, Mat, MatRef, Par};
+use faer::{Accum, Mat, MatRef, Par, prelude::*};
 use kstore::Workers;
 
 /// Width of a column block: the part inside a block runs at vector speed, the rest as matrix products.

@@ -4,10 +4,8 @@ use super::FeatureMap;
 use crate::kernel::{AnyKernel, Range, Spec};
 use crate::rows::{LandmarkSet, Scan};
 use crate::{Real, Result};
-use kstore::shown::number;
-use kstore::{Footprint, Workers};
-use std::fmt;
-use std::sync::Arc;
+use kstore::{Footprint, Workers, shown::number};
+use std::{fmt, sync::Arc};
 
 /// A kind of map.
 #[derive(Debug)]

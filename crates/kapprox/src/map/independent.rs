@@ -1,9 +1,7 @@
 //! The landmarks that f64 tells apart, and the factor of their kernel matrix.
 
 use super::factor::{Factor, MOST_AMPLIFIED, PIVOT_FLOOR, amplification, factor};
-use crate::kernel::AnyKernel;
-use crate::rows::LandmarkSet;
-use crate::{Error, Real, Result};
+use crate::{Error, Real, Result, kernel::AnyKernel, rows::LandmarkSet};
 use faer::{Mat, MatRef};
 use kstore::Workers;
 use std::sync::Arc;

@@ -2,9 +2,7 @@
 
 use super::{FeatureMap, par};
 use crate::{Error, Real, Result};
-use faer::linalg::matmul::matmul;
-use faer::prelude::*;
-use faer::{Accum, Mat, MatRef};
+use faer::{Accum, Mat, MatRef, linalg::matmul::matmul, prelude::*};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Fold, Merge, RowBlock, Workers};
 

@@ -25,9 +25,7 @@ pub use random::Fourier;
 pub use registry::{by_name, families, registry};
 pub use sketch::TensorSketch;
 
-use crate::Real;
-use crate::kernel::KernelRows;
-use crate::rows::LandmarkSet;
+use crate::{Real, kernel::KernelRows, rows::LandmarkSet};
 use faer::{ColMut, ColRef, Mat, MatMut, MatRef, Par};
 use kstore::{Footprint, Workers};
 use std::fmt::Debug;

@@ -3,8 +3,7 @@
 //! To add a map: one file here with its `FAMILY`, one line in [`registry()`].
 
 use super::family::{MOST_FEATURES, Making, MapFamily, MapRequest, MapShape, MapSpec};
-use super::random::Sampling;
-use super::{additive, ensemble, nystrom, projected, random, sketch};
+use super::{additive, ensemble, nystrom, projected, random, random::Sampling, sketch};
 use crate::{Error, Real, Result};
 use kstore::shown::short;
 use std::str::FromStr;

@@ -9,15 +9,12 @@
 use super::FeatureMap;
 use super::family::{Built, MapFamily, MapShape, WithoutRows};
 use super::nystrom::{STRIP, strips};
-use crate::kernel::Explicit;
-use crate::{Error, Real};
+use crate::{Error, Real, kernel::Explicit};
 use faer::{MatMut, MatRef};
 use kstore::key::{Purpose, Stream};
 use kstore::{Footprint, Workers};
-use rustfft::num_complex::Complex;
-use rustfft::{Fft, FftPlanner};
-use std::fmt;
-use std::sync::Arc;
+use rustfft::{Fft, FftPlanner, num_complex::Complex};
+use std::{fmt, sync::Arc};
 
 pub(super) const FAMILY: MapFamily = MapFamily {
     name: "sketch",

@@ -2,8 +2,7 @@
 
 use crate::{Error, Real, Result};
 use faer::{MatMut, MatRef};
-use std::fmt::Debug;
-use std::ops::Range;
+use std::{fmt::Debug, ops::Range};
 
 /// A symmetric positive semi-definite matrix, n x n, that tells its entries.
 ///

@@ -1,7 +1,6 @@
 //! Rows that may become pivots, and what the pivots leave of them.
 
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, Par};
+use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 
 /// Rows of a pool, least and most. Between them four times as many as the round before found pivots in its pool: a pool
 /// of b rows costs b² products of s numbers, so that large ones must earn it.

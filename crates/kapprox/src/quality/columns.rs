@@ -1,13 +1,11 @@
 //! Columns of E = K − ΦΦᵀ at some rows, all rows going by: their squares, their largest entries, and the diagonal.
 
 use super::{MeasuredRows, PANEL};
-use crate::kernel::Kernel;
 use crate::map::FeatureMap;
 use crate::map::factor::subtract_columns;
 use crate::map::nystrom::{STRIP, strips};
-use crate::{Error, Real, Result};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatMut, MatRef, Par};
+use crate::{Error, Real, Result, kernel::Kernel};
+use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;

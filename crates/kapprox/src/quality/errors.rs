@@ -1,8 +1,7 @@
 //! Trace, Frobenius and entry errors from one pass over the columns of a sample of rows.
 
 use super::columns::{ColumnFold, ColumnSums};
-use super::measure::share;
-use super::{Approximation, CONFIDENCE, Evidence, Measure};
+use super::{Approximation, CONFIDENCE, Evidence, Measure, measure::share};
 use crate::{Real, Result};
 
 /// A norm of E and of K.

@@ -45,14 +45,9 @@ pub use measure::{Evidence, Measure};
 pub use spectral::SpectralOptions;
 pub use spectrum::{SampleSpectrum, sample_spectrum};
 
-use crate::kernel::AnyKernel;
-use crate::landmark::uniform_sample;
-use crate::map::FeatureMap;
-use crate::rows::Scan;
-use crate::{Real, Result};
+use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, map::FeatureMap, rows::Scan};
 use faer::{Mat, MatRef};
-use kstore::Workers;
-use kstore::key::Purpose;
+use kstore::{Workers, key::Purpose};
 use std::sync::Arc;
 
 /// Rows up to which a measure over all pairs is taken over all pairs.

@@ -2,12 +2,8 @@
 
 use super::krylov::{Bounds, Known, Krylov};
 use super::{Approximation, EXACT_ROWS, Errors, Evidence, Measure, MeasuredRows, Norm, PANEL};
-use crate::decompose::product;
-use crate::kernel::Kernel;
-use crate::map::nystrom::strips;
-use crate::{Real, Result};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatMut, MatRef, Par};
+use crate::{Real, Result, decompose::product, kernel::Kernel, map::nystrom::strips};
+use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kstore::Workers;
 
 /// The limits at which the iteration ends.

@@ -3,14 +3,9 @@
 //! By Eckart, Young and Mirsky no matrix of rank k is nearer to K than its leading k eigenpairs, in the spectral, the
 //! Frobenius and the trace norm: the floor under every approximation.
 
-use super::Approximation;
-use super::measure::share;
+use super::{Approximation, measure::share};
 use crate::decompose::symmetric_eigenvalues;
-use crate::kernel::AnyKernel;
-use crate::landmark::uniform_sample;
-use crate::map::inner::InnerFold;
-use crate::rows::Scan;
-use crate::{Real, Result};
+use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, map::inner::InnerFold, rows::Scan};
 use faer::{Mat, MatRef};
 use kstore::key::Purpose;
 use std::sync::Arc;

@@ -106,7 +106,6 @@ pub(crate) struct CategoryArgs {
 }
 
 impl CategoryArgs {
-    /// A selection with these categories.
     pub(crate) fn of(&self, selection: Selection) -> Selection {
         let hash = self.hash.map(|buckets| u32::try_from(buckets).unwrap_or(u32::MAX));
         let times = self.times.unwrap_or_default();

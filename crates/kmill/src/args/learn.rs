@@ -18,7 +18,6 @@ use std::ops::Deref;
 pub(super) const KERNEL: &str =
     "Kernel, such as gaussian(sigma=2), matern(nu=1.5), laplacian or 1 + linear(); --help has all";
 
-/// The help text of `--kernel`: the names of all kernels.
 pub(crate) fn kernel_help() -> String {
     let listed = |known: fn(&Facts) -> bool, shown: &dyn Fn(&KernelFamily) -> String| {
         let families = registry().iter().filter(|family| known(&family.facts));

@@ -15,8 +15,7 @@ pub(crate) use data::{CategoryArgs, ConvertDataArgs, DataArgs, SelectArgs, TextA
 pub(crate) use learn::{JobArgs, LearnArgs, MapArgs, explained, kernel_help};
 pub(crate) use run::{DiskArgs, EngineArgs, Run, RunArgs, ScratchArgs};
 
-use crate::Cli;
-use crate::error::flags;
+use crate::{Cli, error::flags};
 use clap::{Arg, Command, CommandFactory};
 use ksolve::solver::SolverFamily;
 use ksolve::solver::parameter::CLUSTERS;

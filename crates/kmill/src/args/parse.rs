@@ -3,19 +3,10 @@
 use super::elsewhere;
 use crate::error::flags;
 use clap::builder::TypedValueParser;
-use kapprox::Spec;
-use kapprox::landmark::Scheme;
-use kapprox::map::MapSpec;
-use ksolve::curve::Method;
-use ksolve::request::LandmarkSource;
-use kstore::Missing;
-use kstore::condition::Condition;
-use kstore::encoding::Times;
-use std::ffi::OsStr;
-use std::fmt::Display;
-use std::ops::Range;
-use std::str::FromStr;
-use std::time::Duration;
+use kapprox::{Spec, landmark::Scheme, map::MapSpec};
+use ksolve::{curve::Method, request::LandmarkSource};
+use kstore::{Missing, condition::Condition, encoding::Times};
+use std::{ffi::OsStr, fmt::Display, ops::Range, str::FromStr, time::Duration};
 
 /// Most threads: more than any machine has cores for, fewer than take minutes to start.
 const MOST_THREADS: usize = 1024;

@@ -4,10 +4,8 @@ use super::parse;
 use crate::Result;
 use crate::progress::{Progress, Voice};
 use clap::Args;
-use kstore::pass::SharedEngine;
-use kstore::scratch::Scratch;
-use std::path::PathBuf;
-use std::time::Duration;
+use kstore::{pass::SharedEngine, scratch::Scratch};
+use std::{path::PathBuf, time::Duration};
 
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
@@ -57,7 +55,6 @@ pub(crate) struct EngineArgs {
 }
 
 impl EngineArgs {
-    /// The engine, where there are other processes.
     pub(crate) fn open(&self) -> Result<Option<SharedEngine>> {
         let open = |folder| Ok(SharedEngine::folder(folder)?.patience(self.patience));
         self.states.as_ref().map(open).transpose()
@@ -77,7 +74,6 @@ pub(crate) struct ScratchArgs {
 }
 
 impl ScratchArgs {
-    /// Opens the scratch folder; `None` where none was named.
     pub(crate) fn open(&self) -> Result<Option<Scratch>> {
         let Some(folder) = self.scratch.as_deref() else { return Ok(None) };
         let half = || kstore::scratch::free(folder).map_or(u64::MAX, |free| free / 2);
@@ -101,7 +97,6 @@ pub(crate) struct Run {
 const UNKNOWN_MACHINE: usize = 2 << 30;
 
 impl RunArgs {
-    /// The options with their defaults filled in.
     pub(crate) fn resolve(&self) -> Run {
         let available = kstore::budget::available();
         let half = || available.map_or(UNKNOWN_MACHINE, |bytes| bytes / 2);

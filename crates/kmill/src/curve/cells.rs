@@ -1,7 +1,6 @@
 //! The file of finished cells beside the output, with which a stopped curve can go on.
 
-use crate::progress::Progress;
-use crate::{Error, Result, output, pipeline};
+use crate::{Error, Result, output, pipeline, progress::Progress};
 use ksolve::curve::{CurveCell, CurveRun};
 use kstore::checkpoint::Manifest;
 use serde::{Deserialize, Serialize};
@@ -79,7 +78,6 @@ impl CellsFile {
         &self.cells
     }
 
-    /// True where every cell of a run is there.
     pub(super) fn hold(&self, run: &CurveRun) -> bool {
         let method = run.method.to_string();
         let here = |rank: &usize| {

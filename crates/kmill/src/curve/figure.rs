@@ -1,8 +1,7 @@
 //! The charts of a curve as one picture, for a paper: error against rank, one panel for each kind of error.
 
-use super::html;
-use super::report::CurveReport;
 use super::summary::{Cost, Metric};
+use super::{html, report::CurveReport};
 use crate::drawing::{Anchor, Canvas, Drawing, Point};
 use crate::page::{self, Chart, Edges};
 use crate::table::{count, rounded};

@@ -16,17 +16,12 @@ mod summary;
 pub(crate) use report::CurveReport;
 pub(crate) use request::CurveArgs;
 
-use crate::args::Run;
 use crate::output::{self, Kind, Outputs};
-use crate::pipeline::FirstStages;
-use crate::progress::Progress;
-use crate::{Error, Result, drawing, interrupt, pipeline};
+use crate::{Error, Result, args::Run, drawing, interrupt, pipeline, pipeline::FirstStages, progress::Progress};
 use cells::CellsFile;
 use figure::Figure;
 use kapprox::Real;
-use ksolve::curve::Setting;
-use ksolve::job::ElementType;
-use ksolve::request::Resources;
+use ksolve::{curve::Setting, job::ElementType, request::Resources};
 use kstore::checkpoint::Journal;
 use kstore::pass::{Engine, SharedEngine};
 use report::Planned;
@@ -34,8 +29,6 @@ use request::Request;
 use std::path::Path;
 
 /// Measures every method, and writes the outputs.
-///
-/// # Errors
 /// All errors of a run; the cells that are finished by then are kept beside the first output. Processes that share the passes
 /// and have other cells left to do.
 pub(crate) fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {

@@ -1,16 +1,12 @@
 //! The report of a curve, as it is written to JSON.
 
-use super::columns::as_objects;
-use super::request::Request;
-use crate::args::Run;
-use crate::pipeline::target_names;
-use crate::report::Spent;
+use super::{columns::as_objects, request::Request};
+use crate::{args::Run, pipeline::target_names, report::Spent};
 use kapprox::{Real, instruction_set};
 use ksolve::curve::{CurveCell, Floor, Method, Setting, Tested};
 use ksolve::job::LAMBDA;
 use std::path::PathBuf;
 
-/// The report of `kmill curve`: every cell, the data, the plan and the costs.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct CurveReport {
     /// A cell for every method, rank and repeat, in this order; flat objects in JSON.
@@ -70,7 +66,6 @@ pub(crate) struct TableReport {
     pub scale: &'static str,
 }
 
-/// A feature, with its statistics over the selected rows.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct FeatureReport {
     pub name: String,
@@ -185,7 +180,6 @@ pub(super) mod tests {
     use super::*;
     use ksolve::curve::Estimate;
 
-    /// Three methods at two ranks, once.
     pub(in crate::curve) fn report() -> CurveReport {
         let estimate = |value: f64, evidence: &str| Estimate {
             value,

@@ -2,21 +2,12 @@
 
 use crate::args::parse::Methods;
 use crate::args::{DataArgs, EngineArgs, Run, RunArgs, kernel_help, parse};
-use crate::output;
-use crate::pipeline::target_names;
-use crate::{Error, Result, open, pipeline};
+use crate::{Error, Result, open, output, pipeline, pipeline::target_names};
 use clap::Args;
-use kapprox::Spec;
-use kapprox::instruction_set;
-use kapprox::landmark::Scheme;
+use kapprox::{Spec, instruction_set, landmark::Scheme};
 use ksolve::curve::{CurveOptions, CurveRun, Method};
-use ksolve::job::ElementType;
-use ksolve::request::Scaling;
-use ksolve::{Intercept, Task};
-use kstore::checkpoint::Manifest;
-use kstore::condition::Condition;
-use kstore::sink::OutputKind;
-use kstore::{Selected, Selection, Table};
+use ksolve::{Intercept, Task, job::ElementType, request::Scaling};
+use kstore::{Selected, Selection, Table, checkpoint::Manifest, condition::Condition, sink::OutputKind};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -95,7 +86,6 @@ pub(super) struct Request {
     pub(super) manifest: Manifest,
 }
 
-/// The extensions of outputs.
 pub(super) fn outputs() -> String {
     format!(".html, .svg, .png, .json, {}", output::extensions(OutputKind::Text))
 }

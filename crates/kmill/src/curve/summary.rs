@@ -37,7 +37,6 @@ impl Metric {
         }
     }
 
-    /// The short name for identifiers on the page.
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::Trace => "trace",

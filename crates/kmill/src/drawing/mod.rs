@@ -50,9 +50,7 @@ pub(crate) enum Anchor {
 /// Draws shapes. The rules of `drawing.css` for `class` set the look of a shape; `says` is the text under the pointer, where there is
 /// one.
 pub(crate) trait Canvas {
-    /// Draws a rectangle, from its upper left corner.
     fn rectangle(&mut self, class: &str, corner: Point, size: Point, says: Option<&str>);
-    /// Draws pieces of lines.
     fn lines(&mut self, class: &str, pieces: &[[Point; 2]], says: Option<&str>);
     /// Draws a line through points, or the area within it where it is closed.
     fn path(&mut self, class: &str, points: &[Point], closed: bool, says: Option<&str>);
@@ -66,9 +64,7 @@ pub(crate) trait Canvas {
     fn end(&mut self) {}
 }
 
-/// A picture that can be drawn on any canvas.
 pub(crate) trait Drawing {
-    /// Width and height, in units of the drawing.
     fn size(&self) -> Point;
     /// The title, in a line.
     fn name(&self) -> String;
@@ -90,7 +86,6 @@ fn alone<C: Canvas>(picture: &dyn Drawing, mut canvas: C) -> C {
     canvas
 }
 
-/// The picture as a file of SVG, with its own rules.
 pub(crate) fn svg(picture: &dyn Drawing) -> String {
     alone(picture, Svg::new("picture", &picture.name(), picture.size(), &own_style())).finish()
 }

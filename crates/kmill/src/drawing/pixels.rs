@@ -2,11 +2,8 @@
 //!
 //! Reference: W3C, "Portable Network Graphics (PNG) Specification (Third Edition)", 2025, sections 5 and 11.
 
-use super::ink::Ink;
-use super::letters::Letters;
-use super::{Anchor, Canvas, LETTERS, Point};
-use flate2::write::ZlibEncoder;
-use flate2::{Compression, Crc};
+use super::{Anchor, Canvas, LETTERS, Point, ink::Ink, letters::Letters};
+use flate2::{Compression, Crc, write::ZlibEncoder};
 use std::io::{self, Write};
 use tiny_skia::{FillRule, LineCap, Paint, PathBuilder, Pixmap, Rect, Stroke, StrokeDash, Transform};
 

@@ -8,8 +8,7 @@ pub(crate) use report::EvaluateReport;
 use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::{Error, Result, open, output, pipeline};
 use clap::Args;
-use ksolve::Task;
-use ksolve::predict::Predictor;
+use ksolve::{Task, predict::Predictor};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -47,7 +46,6 @@ pub(crate) struct EvaluateArgs {
     pub(crate) run: RunArgs,
 }
 
-/// Scores a model.
 pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
     if let Some(page) = &args.report {
         output::check_page(page, &args.model)?;

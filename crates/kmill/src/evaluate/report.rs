@@ -9,9 +9,7 @@ use std::fmt;
 #[derive(Clone, Debug, serde::Serialize)]
 #[serde(untagged)]
 pub(crate) enum EvaluateReport {
-    /// The scores of predictions of the target.
     Target(Evaluation),
-    /// The scores of a ranking by how unusual rows are.
     Novelty(NoveltyScores),
 }
 

@@ -1,12 +1,9 @@
 //! Charts: lines with bands, points and bars over two axes, on any canvas.
 
-use super::COLOURS;
-use super::axis::Axis;
-use super::note;
+use super::{COLOURS, axis::Axis, note};
 use crate::drawing::{Anchor, Canvas, LETTERS, Point, Svg, text};
 use crate::table::number;
-use std::f64::consts::FRAC_1_SQRT_2;
-use std::fmt;
+use std::{f64::consts::FRAC_1_SQRT_2, fmt};
 
 /// Width and height of a chart on a page, in units of the drawing. Style rules set the size of letters for narrow and wide screens.
 const SIZE: Point = (480.0, 330.0);
@@ -29,7 +26,6 @@ pub(crate) struct Edges {
     pub(crate) bottom: f64,
 }
 
-/// Two axes and the area between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plane<'a> {
     pub(crate) x: &'a Axis,
@@ -44,7 +40,6 @@ impl Plane<'_> {
         Some((self.x.place(x, left, right)?, self.y.place(y, bottom, top)?))
     }
 
-    /// Draws the lines behind everything else.
     pub(crate) fn grid(&self, canvas: &mut dyn Canvas) {
         let Edges { left, right, top, bottom } = self.edges;
         let across = self.x.ticks.iter().filter_map(|tick| self.x.place(*tick, left, right));
@@ -53,7 +48,6 @@ impl Plane<'_> {
         canvas.lines("grid", &lines.collect::<Vec<_>>(), None);
     }
 
-    /// Draws the axes with their numbers, and the name of the horizontal one.
     pub(crate) fn axes(&self, canvas: &mut dyn Canvas) {
         let Edges { left, right, top, bottom } = self.edges;
         canvas.path("axis", &[(left, top), (left, bottom), (right, bottom)], false, None);
@@ -87,7 +81,6 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// A value without a spread.
     pub(crate) fn new((x, y): (f64, f64), note: String) -> Self {
         Self { x, y, band: (y, y), note }
     }
@@ -192,7 +185,6 @@ impl Chart {
 }
 
 impl Series {
-    /// Draws the band, the line and the marks.
     fn draw(&self, canvas: &mut dyn Canvas, plane: Plane<'_>) {
         let (place, name, colour) = (self.place, text(&self.name), colour(self.place));
         canvas.begin(format!("class=\"series s{place}\" data-name=\"{name}\""));

@@ -150,7 +150,6 @@ pub(crate) fn charts<'c>(charts: impl IntoIterator<Item = &'c Chart>) -> String 
     format!("<div class=\"charts\">\n{}\n</div>", charts.join("\n"))
 }
 
-/// A remark, as HTML.
 pub(crate) fn note(words: &str) -> String {
     format!("<p class=\"note\">{}</p>", text(words))
 }

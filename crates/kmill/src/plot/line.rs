@@ -2,15 +2,10 @@
 
 use super::points::{Drawn, Points};
 use super::{DRAWING, HEADING, PLANE, PlotReport, SIZE, about, component, extent, legend, what, write};
-use crate::args::Run;
 use crate::drawing::{Canvas, Drawing, Point};
-use crate::output::Kind;
 use crate::page::{Axis, COLOURS, Plane, Scale, tick};
-use crate::plot::PlotArgs;
-use crate::table::number;
-use crate::{Error, Result};
-use ksolve::Task;
-use ksolve::predict::Predictor;
+use crate::{Error, Result, args::Run, output::Kind, plot::PlotArgs, table::number};
+use ksolve::{Task, predict::Predictor};
 use kstore::budget::Term;
 
 /// Points of the line: one for every other unit of the drawing.

@@ -19,10 +19,8 @@ use crate::table::{count, rounded};
 use crate::{Error, Result, open};
 use clap::{Args, FromArgMatches};
 use contour::Grid;
-use ksolve::predict::Predictor;
-use ksolve::{Card, Task};
-use kstore::budget::Term;
-use kstore::shown;
+use ksolve::{Card, Task, predict::Predictor};
+use kstore::{budget::Term, shown};
 use picture::Picture;
 use points::Points;
 use std::path::PathBuf;
@@ -99,7 +97,6 @@ struct Axes {
     at: [usize; 2],
 }
 
-/// Draws a model, writes the picture and returns the report.
 pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     output::check(&args.output)?;
     output::spare(&args.output, [args.model.as_path()])?;

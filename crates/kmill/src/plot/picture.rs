@@ -1,8 +1,7 @@
 //! The drawing: shades or regions, lines, rows, axes.
 
-use super::contour::Grid;
 use super::points::{Drawn, Points};
-use super::{HEADING, PLANE, SIZE, extent, legend};
+use super::{HEADING, PLANE, SIZE, contour::Grid, extent, legend};
 use crate::drawing::{Anchor, Canvas, Drawing, LETTERS, Point};
 use crate::page::{Axis, COLOURS, Plane, Scale, tick};
 use crate::table::number;
@@ -19,7 +18,6 @@ pub(super) struct Picture<'a> {
     pub(super) regions: Option<Vec<usize>>,
     /// Number of the output that is drawn where there are no classes, from 0.
     pub(super) component: usize,
-    /// What is drawn, such as the name of the target.
     pub(super) what: String,
     /// The value whose line tells two kinds of rows apart: 0 for a model of novelty.
     pub(super) border: Option<f64>,
@@ -96,7 +94,6 @@ impl Picture<'_> {
         legend::shades(canvas, range(grid), (SHADES, "shade h"), PLANE);
     }
 
-    /// The place of a point of the grid.
     fn place(&self, column: f64, row: f64) -> Point {
         let Some(grid) = self.grids.first() else { return (0.0, 0.0) };
         let share = |at: f64, count: usize| at / (count - 1) as f64;

@@ -2,15 +2,12 @@
 
 use super::largest;
 use crate::args::{Run, SelectArgs};
-use crate::page::COLOURS;
-use crate::{Error, Result, open};
+use crate::{Error, Result, open, page::COLOURS};
 use ksolve::Card;
-use kstore::budget::Term;
 use kstore::key::{Purpose, Stream};
 use kstore::pass::lanes::{self, Lane};
-use kstore::{Coded, Fold, Kind, Label, Merge, Missing, Reading, RowBlock, Selection, Table, Workers};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use kstore::{Coded, Fold, Kind, Label, Merge, Missing, Reading, RowBlock, Selection, Table, Workers, budget::Term};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Most rows that are drawn: more would hide each other.
 pub(super) const DRAWN: usize = 2_000;

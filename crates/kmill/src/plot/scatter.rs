@@ -1,15 +1,12 @@
 //! Pictures of rows alone: columns of a table, such as predictions, or components of a model, coloured by a column.
 
-use super::picture::Picture;
 use super::points::{DRAWN, Points, keys};
-use super::{About, DRAWING, PlotArgs, PlotReport, about, write};
-use crate::args::Run;
+use super::{About, DRAWING, PlotArgs, PlotReport, about, picture::Picture, write};
 use crate::output::Kind as Output;
-use crate::{Error, Result, open, pipeline};
+use crate::{Error, Result, args::Run, open, pipeline};
 use ksolve::Task;
 use ksolve::predict::{Extras, Predictor};
-use kstore::budget::Term;
-use kstore::{Kind, Table};
+use kstore::{Kind, Table, budget::Term};
 use std::collections::BTreeMap;
 
 /// Names of the columns of components in predictions.
@@ -18,7 +15,6 @@ const COMPONENT: &str = "component_";
 /// The column of predictions.
 const PREDICTION: &str = "prediction";
 
-/// Draws two columns of a table.
 pub(super) fn table(kind: Output, args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     let mut select = args.data.clone();
     select.paths.insert(0, args.model.clone());

@@ -8,13 +8,9 @@ mod text;
 pub(crate) use plan::PlanReport;
 pub(crate) use text::{DISTANCES, certified, joined};
 
-use crate::args::Run;
-use crate::error::flags;
-use crate::progress::Voice;
-use crate::table::seconds;
+use crate::{args::Run, error::flags, progress::Voice, table::seconds};
 use ksolve::job;
-use kstore::budget::bytes;
-use kstore::shown;
+use kstore::{budget::bytes, shown};
 use serde::ser::{SerializeMap, Serializer};
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -4,8 +4,7 @@ use super::FitReport;
 use crate::importance;
 use crate::page::{self, Axis, Chart, FEATURES, Heat, Mark, Page, Scale, Section, Series};
 use crate::table::{count, number, rounded};
-use ksolve::job::MetricReport;
-use ksolve::metric::RoundReport;
+use ksolve::{job::MetricReport, metric::RoundReport};
 
 impl FitReport {
     /// The report as an HTML page, which is what `--report` writes.

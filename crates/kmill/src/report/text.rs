@@ -7,8 +7,7 @@ use crate::table::{Grid, Table, count, facts, list, number, percent, rounded, se
 use ksolve::Certificate;
 use ksolve::solver::by_name;
 use ksolve::solver::parameter::{C, Penalty};
-use kstore::budget::bytes;
-use kstore::shown;
+use kstore::{budget::bytes, shown};
 use std::fmt;
 
 /// Rows of a surface on either side of the chosen one that are shown, where the whole has more than [`WHOLE_SURFACE`].

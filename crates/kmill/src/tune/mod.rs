@@ -8,11 +8,8 @@ pub(crate) use report::TuneReport;
 use crate::args::parse::Kernels;
 use crate::args::{DataArgs, DiskArgs, EngineArgs, LearnArgs, Run, RunArgs, parse};
 use crate::output::{self, Kind, Outputs};
-use crate::pipeline::FitOptions;
-use crate::report::FitReport;
-use crate::{Error, Result, pipeline};
-use clap::Args;
-use clap::builder::PossibleValuesParser;
+use crate::{Error, Result, pipeline, pipeline::FitOptions, report::FitReport};
+use clap::{Args, builder::PossibleValuesParser};
 use kapprox::Spec;
 use ksolve::job::{Checkpoint, ElementType, Fit};
 use ksolve::request::{LandmarkSource, Scaling};
@@ -22,9 +19,7 @@ use ksolve::tune::{
     ANY, Choice, Chosen, FACTORS, Memory, Pace, Score, SearchWork, Select, TuneOptions, at_ranks, kernels, listed,
     stand_in,
 };
-use kstore::checkpoint::Journal;
-use kstore::sink::OutputKind;
-use kstore::{Missing, Selected};
+use kstore::{Missing, Selected, checkpoint::Journal, sink::OutputKind};
 use search::SearchStages;
 use std::path::PathBuf;
 
@@ -149,7 +144,6 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     Ok(report)
 }
 
-/// The extensions of the table of the search.
 fn tables() -> String {
     format!(".json, {}", output::extensions(OutputKind::Text))
 }

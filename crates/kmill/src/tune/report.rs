@@ -5,10 +5,8 @@ use crate::output::Column::{self, Number, Text, Whole};
 use crate::page::{self, Page, Section};
 use crate::report::{FitReport, Spent};
 use crate::table::{self, Align, Grid, Table, count, exact, number, percent, rounded};
-use ksolve::job::MetricReport;
-use ksolve::metric::RoundReport;
-use ksolve::request::Scaling;
 use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score, SearchWork, Select};
+use ksolve::{job::MetricReport, metric::RoundReport, request::Scaling};
 use kstore::Selected;
 use std::fmt;
 
@@ -52,7 +50,6 @@ pub(super) static COLUMNS: [(&str, Column<Row>); 12] = [
     ("kept", Whole(|row| row.kept.into())),
 ];
 
-/// The report of `kmill tune`: the kernel that won, all scores, and the fit.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct TuneReport {
     /// Name of the solver: the one that won, for `any`.

@@ -3,8 +3,7 @@
 use crate::Result;
 use faer::{Mat, MatRef};
 use kapprox::{FeatureMap, Real};
-use kstore::pass::Observer;
-use kstore::{Pass, RowSource, Table};
+use kstore::{Pass, RowSource, Table, pass::Observer};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 

@@ -1,11 +1,7 @@
 //! The error of several linear functions of the features on test rows, from one pass.
 
-use crate::bins::Targets;
-use crate::dots::widen;
-use crate::strips::for_each_strip;
-use crate::{Error, Head, Result};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatRef, Par};
+use crate::{Error, Head, Result, bins::Targets, dots::widen, strips::for_each_strip};
+use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{FeatureMap, Real};
 use kstore::{Coded, Fold, RowBlock, Workers};
 

@@ -3,8 +3,7 @@
 use crate::{Error, Result};
 use kapprox::landmark::{self, Scheme};
 use kapprox::map::{self, MapSpec};
-use std::fmt;
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 /// A method that makes features of rows: a landmark scheme under the Nyström map, or another map.
 #[derive(Clone, Debug)]

@@ -43,9 +43,7 @@ pub use cell::{CurveCell, Estimate};
 pub use method::{CurveRun, Method};
 pub use setting::{Floor, Setting, Tested};
 
-use crate::Intercept;
-use crate::request::Scaling;
-use crate::task::Task;
+use crate::{Intercept, request::Scaling, task::Task};
 use kapprox::kernel::Spec;
 
 /// Rows up to which Frobenius and spectral errors are taken over all pairs: a matrix of 5,000 rows has its norm in about

@@ -1,12 +1,10 @@
 //! The memory plan of a run, and how its passes are cut.
 
 use super::{CurveOptions, EXACT_ROWS, FLOOR_ROWS, Method, SAMPLED_COLUMNS, SPECTRAL_ROWS};
-use crate::features::GRAM;
 use crate::prepare::plan::{self, RANK, base, cut};
 use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, TrainOptions, map_shape};
-use crate::{GramScratch, GramState, Result, RidgeOptions};
-use kapprox::Real;
-use kapprox::quality::SpectralOptions;
+use crate::{GramScratch, GramState, Result, RidgeOptions, features::GRAM};
+use kapprox::{Real, quality::SpectralOptions};
 use kstore::{Plan, Selected};
 
 const KRYLOV: usize = 8;

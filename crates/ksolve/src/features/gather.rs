@@ -1,13 +1,12 @@
 //! The pass that keeps the features: what it finds of the rows is a state too, so that processes share it.
 
 use super::context::{Buffers, VisitContext};
-use crate::certificate::CertificateState;
 use crate::features::fold::Segments;
 use crate::features::stored::{Stored, Writer};
 use crate::features::{FeatureTier, FitData, Phi, StoredFeatures};
 use crate::gram::{GramScratch, GramState};
 use crate::row_weights::{self, RowWeights};
-use crate::{Error, Result, Targets};
+use crate::{Error, Result, Targets, certificate::CertificateState};
 use faer::MatRef;
 use kapprox::Real;
 use kstore::pass::{Deliver, fold_lots};

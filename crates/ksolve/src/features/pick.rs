@@ -1,12 +1,8 @@
 //! Some of the rows, picked out by their positions: those of some classes, or a random sample.
 
-use super::fold::Values;
-use super::stored::Quiet;
-use super::tier::exchanged;
 use super::tile::{Tile, Work};
-use super::{Phi, StoredFeatures};
-use crate::Result;
-use crate::row_weights::RowWeights;
+use super::{Phi, StoredFeatures, fold::Values, stored::Quiet, tier::exchanged};
+use crate::{Result, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;

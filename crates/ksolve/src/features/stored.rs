@@ -4,14 +4,11 @@
 //! until it visits them: then it computes them, and keeps them too.
 
 use super::context::{Buffers, VisitContext};
-use super::fit_data::FitData;
-use super::tier::FeatureTier;
+use super::{fit_data::FitData, tier::FeatureTier};
 use crate::Result;
 use kapprox::{FeatureMap, Real};
-use kstore::checkpoint::Cut;
-use kstore::pass::Observer;
 use kstore::scratch::{Cache, CacheWriter, Scratch};
-use kstore::{RowBlock, RowSource, TableShape, Workers};
+use kstore::{RowBlock, RowSource, TableShape, Workers, checkpoint::Cut, pass::Observer};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -56,7 +53,6 @@ impl<'a, T: Real> Stored<'a, T> {
         }
     }
 
-    /// The segments of a lot that this process has in scratch, in their order.
     pub(super) fn scratch(&self, lot: &Range<u64>) -> Vec<Run<T>> {
         let Held::Scratch(_, runs) = &self.held else { return Vec::new() };
         let part =

@@ -1,10 +1,8 @@
 //! A tile: the features of some rows, and products with them.
 
-use crate::Result;
-use crate::strips::for_each_strip;
+use crate::{Result, strips::for_each_strip};
 use kapprox::{Real, thin};
-use kstore::Workers;
-use kstore::pass::Observer;
+use kstore::{Workers, pass::Observer};
 use std::ops::Range;
 
 /// Rows whose features are converted to another type at once.

@@ -5,9 +5,7 @@
 
 use super::tile::{Tile, WIDENED, Widen, Work};
 use super::{Phi, StoredFeatures};
-use crate::Result;
-use crate::row_weights::RowWeights;
-use crate::strips::for_each_strip;
+use crate::{Result, row_weights::RowWeights, strips::for_each_strip};
 use kapprox::Real;
 use kstore::pass::Observer;
 use std::ops::Range;

@@ -3,11 +3,8 @@
 use super::Fit;
 use crate::request::{LandmarkSource, MetricSource};
 use crate::{AnyModel, Result};
-use kstore::encoding::Times;
-use kstore::{Categories, Selected, Selection, Table, TextOptions};
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+use kstore::{Categories, Selected, Selection, Table, TextOptions, encoding::Times};
+use std::{fs::File, io::Read, path::Path};
 
 /// True for a file that starts as safetensors does: the length of a header, and its opening brace.
 pub fn is_model(path: &Path) -> bool {

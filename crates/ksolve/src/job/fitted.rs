@@ -1,16 +1,12 @@
 //! A job at work, and its result: a model, and the report of its fit.
 
-use super::fit::Checked;
-use super::verdict::verdict;
-use super::{ElementType, Fit, Run};
+use super::{ElementType, Fit, Run, fit::Checked, verdict::verdict};
 use crate::request::{Forecast, Resources, TrainOptions};
-use crate::solver::Solver;
 use crate::statistic::combination::{self, Combination, combine};
 use crate::train::{self, FitReport, Trained, convention};
-use crate::{AnyModel, Error, Model, Result};
+use crate::{AnyModel, Error, Model, Result, solver::Solver};
 use kapprox::{Real, Spec};
-use kstore::checkpoint::Journal;
-use kstore::{Missing, Selected, Selection, Table};
+use kstore::{Missing, Selected, Selection, Table, checkpoint::Journal};
 use std::path::Path;
 
 /// A trained model and its report.

@@ -4,9 +4,7 @@ use crate::request::MetricSource;
 use crate::solver::{self, SolverFamily};
 use kapprox::metric::Metric;
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
-use std::fmt::Display;
-use std::str::FromStr;
-use std::sync::Arc;
+use std::{fmt::Display, str::FromStr, sync::Arc};
 
 pub(super) fn serialize<V: Display, S: Serializer>(value: &V, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(value)
@@ -34,7 +32,6 @@ pub(super) mod optional {
     }
 }
 
-/// Solvers by their names.
 pub(super) mod family {
     use super::{Deserialize, Deserializer, Error, Serializer, SolverFamily, solver};
 

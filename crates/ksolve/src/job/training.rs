@@ -13,7 +13,6 @@ use kapprox::landmark::Effort;
 use kstore::condition::shown_rows;
 use kstore::{Selected, TextOptions};
 
-/// Default rank.
 const RANK: usize = 1000;
 /// Largest rank of a tolerance without a rank: its Gram matrix takes 128 MB.
 const TOLERANCE_CAP: usize = 4000;

@@ -18,15 +18,12 @@
 //! and [`Kernel::gradient`] takes them to the rows. k_mm carries [`JITTER`] times its mean diagonal.
 
 use crate::cholesky::{Side, factor, solve};
-use crate::gram::add_gram;
 use crate::strips::{Pool, for_each_strip, row_strips};
-use crate::{Error, Result};
+use crate::{Error, Result, gram::add_gram};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
-use faer::prelude::ReborrowMut;
-use faer::{Accum, Mat, MatMut, MatRef, Par};
-use kapprox::kernel::Kernel;
-use kapprox::map::nystrom::STRIP;
+use faer::{Accum, Mat, MatMut, MatRef, Par, prelude::ReborrowMut};
+use kapprox::{kernel::Kernel, map::nystrom::STRIP};
 use kstore::Workers;
 use std::sync::atomic::{AtomicBool, Ordering};
 

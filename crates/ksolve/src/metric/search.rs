@@ -1,15 +1,10 @@
 //! The rounds of a search for a metric.
 
-use super::likelihood;
-use super::plan::LAMBDAS;
 use super::round::{Round, Rows, root, spread};
-use crate::prepare::landmarks;
-use crate::request::MetricForm;
-use crate::{Error, Result};
+use super::{likelihood, plan::LAMBDAS};
+use crate::{Error, Result, prepare::landmarks, request::MetricForm};
 use faer::Mat;
-use kapprox::landmark::RowSample;
-use kapprox::metric::Metric;
-use kapprox::{Real, Spec};
+use kapprox::{Real, Spec, landmark::RowSample, metric::Metric};
 use kstore::pass::Observer;
 use std::sync::Arc;
 
@@ -105,7 +100,6 @@ pub(super) struct Search<'a, T: Real> {
     /// The place of the last round's lambda.
     near: usize,
     enough: &'a dyn Fn(usize) -> bool,
-    /// True once the rounds are enough.
     over: bool,
 }
 
@@ -145,7 +139,6 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(round)
     }
 
-    /// True once the rounds are enough.
     pub(super) fn is_over(&self) -> bool {
         self.over
     }

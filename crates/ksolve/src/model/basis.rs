@@ -1,15 +1,12 @@
 //! The basis functions of a model, which its coefficients multiply.
 
 use super::{Card, Model};
-use crate::stacked::StackedMaps;
-use crate::{Error, Result};
+use crate::{Error, Result, stacked::StackedMaps};
 use faer::{Mat, MatRef};
-use kapprox::landmark::LandmarkSet;
 use kapprox::map::{Expansion, KernelFunctions, Making, MapSpec, WithoutRows};
-use kapprox::{AnyKernel, FeatureMap, Kernel, Real, Spec};
+use kapprox::{AnyKernel, FeatureMap, Kernel, Real, Spec, landmark::LandmarkSet};
 use kstore::Workers;
-use std::ops::Range;
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 /// The basis functions of a model, which its coefficients multiply.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,8 +3,7 @@
 use super::Intercept;
 use crate::{Certificate, Link, Result, Task};
 use kapprox::Spec;
-use kstore::sparse::SparseShape;
-use kstore::{Encoding, Label, Missing};
+use kstore::{Encoding, Label, Missing, sparse::SparseShape};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

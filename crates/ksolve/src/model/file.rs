@@ -31,10 +31,8 @@ use kstore::sparse::{SparseShape, entries};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use serde_json::Value;
-use std::borrow::Cow;
-use std::collections::HashMap;
 use std::io::{Result as Written, Write};
-use std::path::Path;
+use std::{borrow::Cow, collections::HashMap, path::Path};
 
 /// Format written by this version.
 pub(super) const FORMAT_VERSION: u64 = 1;

@@ -4,17 +4,13 @@ use super::file::{FORMAT_VERSION, KEY, dtype};
 use super::{AnyModel, Basis, Card, Form, Model};
 use crate::{Error, Head, Quadratic, Result, Task};
 use faer::Mat;
-use kapprox::metric::Metric;
-use kapprox::{Real, Spec};
+use kapprox::{Real, Spec, metric::Metric};
 use kstore::Scaler;
 use kstore::sparse::{SparseRows, SparseShape};
-use safetensors::Dtype;
-use safetensors::tensor::Metadata;
+use safetensors::{Dtype, tensor::Metadata};
 use serde_json::Value;
-use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek, SeekFrom};
-use std::path::Path;
-use std::sync::Arc;
+use std::{fs::File, path::Path, sync::Arc};
 
 /// Most bytes of a header; larger ones count as damage, as in safetensors itself.
 const MOST_HEADER_BYTES: u64 = 100_000_000;

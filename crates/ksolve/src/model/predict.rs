@@ -2,8 +2,7 @@
 
 use super::Model;
 use crate::{Error, Result};
-use faer::prelude::*;
-use faer::{MatMut, MatRef};
+use faer::{MatMut, MatRef, prelude::*};
 use kapprox::kernel::{FEW, KernelRows};
 use kapprox::{FeatureMap, Real};
 use kstore::Workers;

@@ -14,7 +14,6 @@ pub(crate) use weights::Reconstruction;
 
 use kapprox::Real;
 
-/// A neighbour: its squared distance and its number.
 pub(crate) type Neighbour = (f64, usize);
 
 /// The nodes, N x d in f64, feature after feature.
@@ -26,7 +25,6 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// The nodes of these points, N x d row-major.
     pub(crate) fn new<T: Real>(points: &[T], d: usize) -> Self {
         let count = points.len() / d.max(1);
         let columns = (0..d).flat_map(|c| points.iter().skip(c).step_by(d).map(|v| v.to_f64())).collect();
@@ -41,7 +39,6 @@ impl Nodes {
         self.count
     }
 
-    /// Feature `c` of node `i`.
     fn value(&self, i: usize, c: usize) -> f64 {
         self.columns[c * self.count + i]
     }

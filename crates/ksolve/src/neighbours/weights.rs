@@ -34,7 +34,6 @@ pub(crate) struct Reconstruction {
 }
 
 impl Reconstruction {
-    /// Buffers for rows that may be nodes themselves.
     pub(crate) fn of_rows() -> Self {
         Self { near: NEAR, ..Self::default() }
     }

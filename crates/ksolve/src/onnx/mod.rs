@@ -12,9 +12,7 @@
 mod graph;
 mod kernels;
 
-use crate::model::Form;
-use crate::quadratic::Quadratic;
-use crate::{AnyModel, Error, Model, Result, Task};
+use crate::{AnyModel, Error, Model, Result, Task, model::Form, quadratic::Quadratic};
 use faer::Mat;
 use graph::{Graph, Labels, Name};
 use kapprox::{Real, Spec};

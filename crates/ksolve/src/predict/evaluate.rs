@@ -1,18 +1,14 @@
 //! The scores of a model on a table that has the truth.
 
-use super::top::Smallest;
-use super::{Extras, Predictor};
-use crate::job::Run;
-use crate::request::Stages;
+use super::{Extras, Predictor, top::Smallest};
 use crate::score::auc::{EXACT_ROWS, RankedScores};
 use crate::score::{
     CalibrationBin, ClassificationScores, ClassificationSums, Regression, RegressionScores, RegressionSums,
     ThresholdScores,
 };
-use crate::{Classes, Error, Result, Task};
-use kstore::budget::Term;
+use crate::{Classes, Error, Result, Task, job::Run, request::Stages};
 use kstore::key::{Purpose, Stream};
-use kstore::{Selected, shown};
+use kstore::{Selected, budget::Term, shown};
 
 /// The scores of a model on rows with the truth.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -211,7 +207,6 @@ impl Predictor {
     }
 }
 
-/// Warns where a few rows make much of the squared error.
 fn tell_worst(worst: &[(u64, u64)], squares: f64, rows: u64, run: &Run<'_>) {
     let much = worst.iter().map(|(bits, _)| f64::from_bits(u64::MAX - bits)).sum::<f64>();
     if rows >= FEWEST_ROWS && squares > 0.0 && much >= MUCH * squares {

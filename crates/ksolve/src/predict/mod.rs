@@ -29,13 +29,10 @@ pub use top::Strange;
 pub use writer::Predicted;
 
 use crate::job::{MetricReport, Run};
-use crate::model::PredictScratch;
-use crate::{AnyModel, Card, Classes, Error, Quadratic, Result, Task};
+use crate::{AnyModel, Card, Classes, Error, Quadratic, Result, Task, model::PredictScratch};
 use decision::Decision;
-use kstore::budget::Term;
-use kstore::{Encoding, Label, Missing, Selected, Selection, Table};
-use std::path::Path;
-use std::sync::Arc;
+use kstore::{Encoding, Label, Missing, Selected, Selection, Table, budget::Term};
+use std::{path::Path, sync::Arc};
 use table::TableScorer;
 use typed::{SeenRows, Typed};
 

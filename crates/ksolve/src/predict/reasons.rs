@@ -20,7 +20,6 @@ pub(super) const REASONS: usize = 3;
 const VALUES: usize = 32;
 const LITTLE: f64 = 0.1;
 
-/// Deviations from the mean from which on a value is far.
 const FAR: f64 = 3.0;
 
 /// Values in the place of those of landmarks, where there are none: so many deviations from the mean, in eighths.
@@ -50,7 +49,6 @@ pub(super) fn told(reasons: &[Reason]) -> String {
     reasons.iter().map(Reason::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// What reasons of a model are found with.
 pub(super) struct Search<'a, T: Real> {
     typed: &'a Typed<T>,
     kernel: Arc<dyn Kernel<T>>,
@@ -92,7 +90,6 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(out)
     }
 
-    /// The reasons of a row, the strongest first.
     pub(super) fn of(&self, x: &[f64]) -> Result<Vec<Reason>> {
         let (mut row, mut found) = (x.to_vec(), Vec::new());
         let mut usual = self.usual(x)?.first().copied().unwrap_or(0.0);

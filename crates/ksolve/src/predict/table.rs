@@ -2,19 +2,15 @@
 
 use super::extras::Extras;
 use super::typed::{Typed, between, is_far, narrowed};
-use crate::job::Run;
-use crate::model::Outputs;
-use crate::request::Stages;
-use crate::{Error, PreImages, Result};
+use crate::{Error, PreImages, Result, job::Run, model::Outputs, request::Stages};
 use faer::{MatMut, MatRef};
 use kapprox::{Kernel, Real};
 use kstore::budget::Term;
 use kstore::pass::lanes::{self, Lane, Lanes};
 use kstore::{Coded, Fold, Missing, Pass, Reading, RowBlock, RowSource, Selected, TableRows, Workers, shown};
-use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{ops::Range, path::Path};
 
 /// Scores of the rows of a segment, with their true values and row numbers from the table.
 #[derive(Clone, Debug, Default, PartialEq)]

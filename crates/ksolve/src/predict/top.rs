@@ -1,20 +1,15 @@
 //! The most unusual rows of a table, the strangest first.
 
 use super::carried::{self, Carried};
-use super::decision::Part;
 use super::reasons::{self, Reason};
-use super::typed::Typed;
 use super::writer::{Begun, PredictionWriter};
-use super::{Extras, Inner, Predictor, Scores};
-use crate::job::Run;
-use crate::{Error, Result, Task};
+use super::{Extras, Inner, Predictor, Scores, decision::Part, typed::Typed};
+use crate::{Error, Result, Task, job::Run};
 use kapprox::Real;
-use kstore::budget::Term;
 use kstore::sink::{self, OutputColumn, OutputKind};
-use kstore::{KeptColumn, Reading, Selected, Workers};
-use std::collections::BinaryHeap;
-use std::path::Path;
+use kstore::{KeptColumn, Reading, Selected, Workers, budget::Term};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{collections::BinaryHeap, path::Path};
 
 /// The smallest of the values that go by, so many at most.
 #[derive(Debug)]

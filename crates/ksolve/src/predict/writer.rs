@@ -1,15 +1,12 @@
 //! Predictions of a model for a table, into a file, in the order of its rows.
 
 use super::carried::{self, Carried};
-use super::decision::Part;
-use super::{Extras, Predictor, Scores};
+use super::{Extras, Predictor, Scores, decision::Part};
 use crate::job::{COPIES, Run};
 use crate::{Error, Result};
-use kstore::budget::Term;
 use kstore::sink::{self, Output, OutputColumn, Sink};
-use kstore::{KeptColumn, KeptValues, RowSource, Selected, TILE_TEXT, TextLimit};
-use std::ops::Range;
-use std::path::Path;
+use kstore::{KeptColumn, KeptValues, RowSource, Selected, TILE_TEXT, TextLimit, budget::Term};
+use std::{ops::Range, path::Path};
 
 /// Bytes of a row group of a wide table, about, and of what is noted about each of its columns: measured on 1,000 columns.
 const GROUP_BYTES: usize = 64 << 20;

@@ -8,8 +8,7 @@ use crate::features::{self, FeatureTier, GRAM};
 use crate::gram::{GramScratch, GramState};
 use crate::request::{FitRequest, LandmarkSource, MEDIAN_ROWS, PassShape, ProblemSize, Resources, Stage, tile_rows};
 use kapprox::landmark::{Effort, RpCholesky};
-use kapprox::map::nystrom::STRIP;
-use kapprox::{Nystrom, Real};
+use kapprox::{Nystrom, Real, map::nystrom::STRIP};
 use kstore::Plan;
 
 /// Tiles per segment where every thread has a lane: small enough that lanes end together. A segment's state is made anew

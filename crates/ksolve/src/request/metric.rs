@@ -3,10 +3,8 @@
 use crate::{AnyModel, Error, Result};
 use kapprox::metric::Metric;
 use kstore::{Digest, Reading, RowBuf, RowSource, Scaler, Selected};
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
-use std::sync::Arc;
+use std::{fmt, str::FromStr, sync::Arc};
 
 /// Most rows of a table that is read as a metric: more features than this are no reduction of anything.
 const MOST_ROWS: u64 = 100_000;
@@ -200,9 +198,7 @@ impl MetricSource {
 
     /// The metric in a table with a column for each feature: one row is a diagonal, r rows are a matrix. It is for features as the
     /// fit scales them.
-    ///
-    /// # Errors
-    /// A table without rows, or with more than 100,000; numbers that are no metric; errors of reading.
+    /// Errors: a table without rows, or with more than 100,000; numbers that are no metric; errors of reading.
     pub(crate) fn of_table(table: &Selected) -> Result<Self> {
         let source = table.rows::<f64>(Reading::default())?;
         let range = RowSource::<f64>::range(&source);

@@ -5,10 +5,9 @@
 
 use super::{LandmarkSource, MetricSource, TrainOptions};
 use crate::Result;
-use kapprox::Real;
-use kapprox::landmark::ChoiceSize;
 use kapprox::map::MapRequest;
 use kapprox::map::nystrom::STRIP;
+use kapprox::{Real, landmark::ChoiceSize};
 use kstore::{Footprint, Reading, RowBuf, RowSource, Selected};
 
 /// Number of rows the median distance is taken over: half a million pairs, which give the median within 1 %.

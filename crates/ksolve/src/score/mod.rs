@@ -135,7 +135,6 @@ impl RegressionSums {
         t.saturating_mul(Median::bytes(rows))
     }
 
-    /// Adds a row: t predictions and t true values.
     pub(crate) fn push(&mut self, prediction: &[f64], truth: &[f64]) {
         self.rows += 1;
         for ((sums, prediction), truth) in self.targets.iter_mut().zip(prediction).zip(truth) {

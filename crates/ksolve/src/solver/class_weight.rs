@@ -1,7 +1,6 @@
 //! Weights of classes, for classes of very different sizes and mistakes of different cost.
 
-use crate::row_weights::RowWeights;
-use crate::{Classes, Error, Result};
+use crate::{Classes, Error, Result, row_weights::RowWeights};
 use std::fmt;
 
 /// How much the rows of each class count in the loss. A weight of 2 has the effect of every row of the class twice.

@@ -2,15 +2,11 @@
 
 use super::fitted::Fitted;
 use super::parameter::{self, Parameter, Settings};
-use crate::features::FitData;
-use crate::prepare::plan;
 use crate::request::{FitRequest, NO_EXACT, PassShape, ProblemSize, Resources, RowAccess, Stage, TrainOptions};
-use crate::{Error, Result, Task};
+use crate::{Error, Result, Task, features::FitData, prepare::plan};
 use kapprox::{PrecisionPair, Real};
-use kstore::named::Named;
-use kstore::{Plan, Reading, Selected};
-use std::borrow::Cow;
-use std::fmt::Debug;
+use kstore::{Plan, Reading, Selected, named::Named};
+use std::{borrow::Cow, fmt::Debug};
 
 /// The solvers that take weights of rows, for those who ask one that does not.
 pub(crate) const TAKE_WEIGHTS: &str = "ridge, svm, svr, logistic, oneclass, kmeans and kpca do";

@@ -6,14 +6,9 @@
 //! *Passes*: one, for the certificate; none for a map that has none. *Flops*: the map. *Bytes*: about 3p² numbers in f64, for the coefficients of the model; no
 //! Gram matrix is made.
 
-use super::parameter::TOLERANCE;
-use super::{Fitted, Solver, SolverFamily};
-use crate::certificate::Residuals;
-use crate::features::FitData;
-use crate::model::FEATURES;
-use crate::prepare::plan;
+use super::{Fitted, Solver, SolverFamily, parameter::TOLERANCE};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::{Result, Task};
+use crate::{Result, Task, certificate::Residuals, features::FitData, model::FEATURES, prepare::plan};
 use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;

@@ -27,16 +27,13 @@
 //! Anouar, "Generalized discriminant analysis using a kernel approach", Neural Computation 12, 2000.
 
 use super::held_out::{self, Chosen};
-use super::kpca::sign;
 use super::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, TOLERANCE};
-use super::{Figure, Fitted, Penalty, Solver, SolverFamily};
+use super::{Figure, Fitted, Penalty, Solver, SolverFamily, kpca::sign};
 use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{CvErrorFold, Error, FoldCoefficients, FoldGram, FoldSpec, GramState, Head, Result, Task};
-use faer::prelude::*;
-use faer::{Mat, Side};
-use kapprox::Real;
-use kapprox::decompose::symmetric_eigen;
+use faer::{Mat, Side, prelude::*};
+use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {

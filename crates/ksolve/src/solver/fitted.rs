@@ -1,8 +1,7 @@
 //! What a solver hands back: functions of the features, and what is reported of them.
 
 use crate::model::{Basis, Form};
-use crate::quadratic::OnFeatures;
-use crate::{CertificateState, Head, Link, Surface, Task};
+use crate::{CertificateState, Head, Link, Surface, Task, quadratic::OnFeatures};
 use faer::Mat;
 use kapprox::metric::Metric;
 use std::sync::Arc;

@@ -5,14 +5,11 @@
 //!
 //! *Passes*: one. *Flops*: 5nmdt. *Bytes*: about d² numbers for each lane.
 
-use crate::features::FitData;
-use crate::prepare::plan;
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::outer_products::{OuterProducts, Products};
-use crate::{Error, Result};
+use crate::{Error, Result, features::FitData, prepare::plan};
 use faer::MatRef;
-use kapprox::map::Expansion;
-use kapprox::{Kernel, Real};
+use kapprox::{Kernel, Real, map::Expansion};
 use kstore::Plan;
 use std::sync::Arc;
 

@@ -7,13 +7,10 @@
 //! *Cost*: that of one fit for every fold and penalty, and of one more. *Bytes*: the scores of all rows for every penalty.
 
 use super::{Figure, Penalty};
-use crate::Result;
 use crate::features::{self, FitData, StoredFeatures, Values};
-use crate::request::ProblemSize;
-use crate::row_weights::RowWeights;
+use crate::{Result, request::ProblemSize, row_weights::RowWeights};
 use kapprox::Real;
-use kstore::Plan;
-use kstore::pass::Observer;
+use kstore::{Plan, pass::Observer};
 
 /// How the names of the errors that penalties are chosen by end.
 pub(crate) const AT_EACH: &str = "at each";

@@ -19,14 +19,12 @@
 use super::mds::{Scaled, UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
 use super::{Figure, Fitted, Solver, SolverFamily};
-use crate::features::FitData;
 use crate::model::{Basis, Form};
 use crate::neighbours::{Graph, Neighbour, Nodes, neighbours_of_nodes};
 use crate::request::{FitRequest, PassShape, ProblemSize, Resources, RowAccess};
-use crate::{Error, Result, Task};
+use crate::{Error, Result, Task, features::FitData};
 use faer::Mat;
-use kapprox::Real;
-use kapprox::landmark::LandmarkSet;
+use kapprox::{Real, landmark::LandmarkSet};
 use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {

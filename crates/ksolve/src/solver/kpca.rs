@@ -27,10 +27,8 @@ use crate::features::{FitData, GRAM};
 use crate::quadratic::{OnFeatures, Quadratic};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{Error, FoldGram, GramState, Result, Task};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatRef, Par};
-use kapprox::Real;
-use kapprox::decompose::symmetric_eigen;
+use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
+use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::{Plan, Workers};
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {

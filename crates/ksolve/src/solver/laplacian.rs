@@ -16,14 +16,12 @@
 //! References: Belkin, Niyogi, "Laplacian eigenmaps for dimensionality reduction and data representation", Neural Computation 15,
 //! 2003; Bengio et al., "Out-of-sample extensions for LLE, Isomap, MDS, eigenmaps, and spectral clustering", NIPS 2003.
 
-use super::kpca::sign;
 use super::parameter::{EMBEDDED, TOLERANCE};
 use super::spectral::{self, Normalised, embedding, normalised};
-use super::{Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFamily, kpca::sign};
 use crate::features::{FitData, StoredFeatures, Wanted};
-use crate::model::Form;
 use crate::request::{PassShape, ProblemSize};
-use crate::{Error, Result, Task};
+use crate::{Error, Result, Task, model::Form};
 use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;

@@ -16,18 +16,14 @@
 //! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding", Science 290, 2000.
 
 use super::isomap::{Joined, nodes};
-use super::kpca::sign;
 use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES};
-use super::{Figure, Fitted, Solver, SolverFamily};
-use crate::features::FitData;
+use super::{Figure, Fitted, Solver, SolverFamily, kpca::sign};
 use crate::model::{Basis, Form};
-use crate::neighbours::Reconstruction;
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
-use crate::{Result, Task};
+use crate::{Result, Task, features::FitData, neighbours::Reconstruction};
 use faer::Mat;
-use kapprox::Real;
-use kapprox::decompose::symmetric_eigen;
+use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {

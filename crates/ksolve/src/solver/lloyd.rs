@@ -15,15 +15,11 @@
 use super::parameter::{CLUSTERS, Settings};
 use crate::features::{self, FitData, StoredFeatures, Tile};
 use crate::request::{PassShape, ProblemSize};
-use crate::strips::Pool;
-use crate::{Error, Result};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatMut, MatRef, Par};
-use kapprox::Real;
-use kapprox::landmark::ClusterSums;
-use kstore::checkpoint::Steps;
+use crate::{Error, Result, strips::Pool};
+use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
+use kapprox::{Real, landmark::ClusterSums};
 use kstore::key::{Purpose, Stream};
-use kstore::{Merge, Plan};
+use kstore::{Merge, Plan, checkpoint::Steps};
 
 /// The value of the parameter `clusters`, the number of groups.
 pub(super) fn clusters(settings: &Settings) -> Result<usize> {

@@ -15,18 +15,14 @@
 //!
 //! Reference: de Silva, Tenenbaum, "Sparse multidimensional scaling using landmark points", Stanford 2004.
 
-use super::kpca::sign;
 use super::parameter::{COMPONENTS, EMBEDDED};
-use super::{Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFamily, kpca::sign};
 use crate::features::{FitData, Points};
 use crate::model::{Basis, needs_wide_for};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
-use crate::strips::row_strips;
-use crate::{Error, Result, Task};
+use crate::{Error, Result, Task, strips::row_strips};
 use faer::{Mat, MatRef};
-use kapprox::decompose::symmetric_eigen;
-use kapprox::landmark::LandmarkSet;
-use kapprox::{Kernel, MapSpec, Real};
+use kapprox::{Kernel, MapSpec, Real, decompose::symmetric_eigen, landmark::LandmarkSet};
 use kstore::{Plan, Workers};
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {

@@ -20,9 +20,8 @@
 use super::parameter::{NU, TOLERANCE};
 use super::{Figure, Fitted, Solver, SolverFamily};
 use crate::features::{self, FitData, StoredFeatures, Sums, Values, Wanted};
-use crate::quadratic::OnFeatures;
 use crate::request::{PassShape, ProblemSize};
-use crate::{Result, Task};
+use crate::{Result, Task, quadratic::OnFeatures};
 use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;

@@ -2,8 +2,7 @@
 
 use crate::strips::{Pool, par};
 use crate::{Error, Result};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatMut, MatRef};
+use faer::{Accum, Mat, MatMut, MatRef, linalg::matmul::matmul};
 use kapprox::{Kernel, Real};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::key::{Purpose, Stream};

@@ -20,16 +20,14 @@
 //! Reference: Barshan, Ghodsi, Azimifar, Jahromi, "Supervised principal component analysis: visualization, classification and regression on
 //! subspaces and submanifolds", Pattern Recognition 44, 2011.
 
-use super::kpca::sign;
 use super::parameter::{COMPONENTS, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFamily, kpca::sign};
 use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{Error, FoldGram, Result, Task};
 use faer::{Mat, MatRef};
-use kapprox::decompose::symmetric_eigen;
-use kapprox::{Real, Spec};
+use kapprox::{Real, Spec, decompose::symmetric_eigen};
 use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {

@@ -23,12 +23,9 @@ use super::parameter::{CLUSTERS, STARTS, TOLERANCE};
 use super::{Figure, Fitted, Solver, SolverFamily};
 use crate::features::{FitData, StoredFeatures, Sums, Wanted};
 use crate::request::{PassShape, ProblemSize};
-use crate::strips::for_each_strip;
-use crate::{Error, GramScratch, GramState, Result, Task};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatRef, Par};
-use kapprox::Real;
-use kapprox::decompose::symmetric_eigen;
+use crate::{Error, GramScratch, GramState, Result, Task, strips::for_each_strip};
+use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
+use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::{Plan, Workers};
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {

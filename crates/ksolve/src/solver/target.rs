@@ -1,9 +1,7 @@
 //! Features of the targets, for solvers with a kernel on the target: the Nyström map on some of the targets.
 
 use super::parameter::{COMPONENTS, Parameter, ParameterKind};
-use crate::features::FitData;
-use crate::request::ProblemSize;
-use crate::{Error, FoldGram, Result, Targets, Task};
+use crate::{Error, FoldGram, Result, Targets, Task, features::FitData, request::ProblemSize};
 use faer::{MatMut, MatRef};
 use kapprox::kernel::{Kernel, Spec};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
@@ -11,8 +9,7 @@ use kapprox::matrix::{self, Entries};
 use kapprox::{FeatureMap, Nystrom, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::{Fold, Plan, RowBlock, Workers};
-use std::ops::Range;
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 pub(super) const TARGET_KERNEL: Parameter = Parameter {
     name: "target_kernel",

@@ -19,16 +19,12 @@
 //! Fukumizu, Harchaoui, Sriperumbudur, "A fast, consistent kernel two-sample test", NIPS 2009, for the spectrum and the
 //! gamma law.
 
-use super::null::Mixture;
 use super::relabel::{Choices, p_value};
-use super::{Compares, Division, Measure, Measured, PValues, StatisticFamily, require};
+use super::{Compares, Division, Measure, Measured, PValues, StatisticFamily, null::Mixture, require};
 use crate::features::{FitData, StoredFeatures, Tile, Wanted};
 use crate::request::{PassShape, ProblemSize};
-use crate::solver::kpca::covariance;
-use crate::strips::for_each_strip;
-use crate::{Error, Result};
-use kapprox::Real;
-use kapprox::decompose::symmetric_eigenvalues;
+use crate::{Error, Result, solver::kpca::covariance, strips::for_each_strip};
+use kapprox::{Real, decompose::symmetric_eigenvalues};
 use kstore::Plan;
 
 pub(super) const FAMILY: StatisticFamily = StatisticFamily {

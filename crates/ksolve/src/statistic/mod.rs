@@ -55,9 +55,8 @@ pub use herding::{Herd, Represented, herd, represent};
 pub use options::StatisticOptions;
 pub use run::{Compared, measure};
 
-use crate::features::FitData;
 use crate::request::{PassShape, ProblemSize};
-use crate::{Certificate, Result};
+use crate::{Certificate, Result, features::FitData};
 use kapprox::{PrecisionPair, Real};
 use kstore::Plan;
 

@@ -2,8 +2,7 @@
 
 use crate::Task;
 use crate::request::{LandmarkSource, Scaling, TrainOptions};
-use kapprox::Spec;
-use kapprox::map::MapSpec;
+use kapprox::{Spec, map::MapSpec};
 
 /// The options of a statistic, which define the result for given rows.
 #[derive(Clone, Debug)]

@@ -2,12 +2,9 @@
 //! depends on the solver, the map and the machine, and each stage shows its own rate once it is at work.
 
 use crate::request::{FitRequest, Forecast, PassShape, Resources, RowAccess, Stage, TrainOptions, fit};
-use crate::solver::Solver;
-use crate::train::prepared;
-use crate::{FoldSpec, Result, metric};
+use crate::{FoldSpec, Result, metric, solver::Solver, train::prepared};
 use kapprox::Real;
-use kstore::checkpoint::Journal;
-use kstore::{Reading, RowBuf, RowSource, Selected};
+use kstore::{Reading, RowBuf, RowSource, Selected, checkpoint::Journal};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 

@@ -2,12 +2,10 @@
 
 use super::forecast::{self, all_stages, own_folds};
 use super::trained::{Parts, Trained};
-use crate::features::FeatureTier;
-use crate::prepare::plan::last;
 use crate::request::{FitRequest, Resources, RowAccess, TrainOptions, plans};
 use crate::solver::{Fitted, Solver};
 use crate::train::prepared::{self, Prepared};
-use crate::{Certificate, Error, Result};
+use crate::{Certificate, Error, Result, features::FeatureTier, prepare::plan::last};
 use kapprox::Real;
 use kstore::{Plan, Selected};
 

@@ -3,15 +3,11 @@
 use super::report::{FitReport, LandmarkReport, MetricReport, Train};
 use crate::model::{Basis, Form, Model, SecondView, needs_wide_for};
 use crate::request::{RowAccess, TrainOptions};
-use crate::solver::Fitted;
-use crate::train::prepared::Prepared;
-use crate::{Card, Certificate, Head, Intercept};
+use crate::{Card, Certificate, Head, Intercept, solver::Fitted, train::prepared::Prepared};
 use faer::{Mat, MatRef};
-use kapprox::Real;
-use kapprox::map::MapSpec;
+use kapprox::{Real, map::MapSpec};
 use kstore::encoding::{Code, CodedColumn};
-use kstore::statistics::Moments;
-use kstore::{Selected, Workers};
+use kstore::{Selected, Workers, statistics::Moments};
 use std::sync::Arc;
 
 /// A model and its report. The solver's name, its constant and the caller's options in the card are for the caller to add.
@@ -224,7 +220,6 @@ impl<T: Real> Parts<'_, T> {
     }
 }
 
-/// Names of the targets, or of the class column.
 pub(crate) fn target_names(selected: &Selected) -> Vec<String> {
     match selected.class_name() {
         Some(name) => vec![name.to_string()],

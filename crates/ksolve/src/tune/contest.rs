@@ -7,18 +7,12 @@
 //!
 //! *Cost*: the contenders of the first fold once, half of them again; each a fit at rank [`RANK`] on the rows of the sample.
 
-use super::memory::Memory;
-use super::trial::Trials;
-use super::{Select, Spec, Tuned};
-use crate::folds::FoldSpec;
+use super::{Select, Spec, Tuned, memory::Memory, trial::Trials};
 use crate::job::{Fit, Run};
-use crate::request::MetricSource;
 use crate::solver::{Solver, parameter, ridge, svm};
-use crate::{Error, Result};
-use kapprox::Real;
-use kapprox::metric::Metric;
-use std::ops::RangeInclusive;
-use std::sync::Arc;
+use crate::{Error, Result, folds::FoldSpec, request::MetricSource};
+use kapprox::{Real, metric::Metric};
+use std::{ops::RangeInclusive, sync::Arc};
 
 /// The name that stands for every solver of the target's task.
 pub const ANY: &str = "any";

@@ -2,8 +2,7 @@
 
 use crate::{Error, Result};
 use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
 /// The results of the steps so far, in their order; without a journal they are kept nowhere.
 ///

@@ -1,13 +1,10 @@
 //! The options of a search, and its memory plan.
 
-use crate::job::Fit;
 use crate::prepare::plan::{RANK, cut, solve};
 use crate::request::{MetricSource, PassShape, ProblemSize, Resources, TrainOptions};
 use crate::solver::{parameter, ridge};
-use crate::train::prepared;
-use crate::{Error, Intercept, Result, RidgeOptions, Task, metric};
-use kapprox::Real;
-use kapprox::kernel::Spec;
+use crate::{Error, Intercept, Result, RidgeOptions, Task, job::Fit, metric, train::prepared};
+use kapprox::{Real, kernel::Spec};
 use kstore::{Plan, Selected};
 
 /// The score that kernels are compared by.

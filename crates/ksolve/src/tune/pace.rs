@@ -1,9 +1,8 @@
 //! The time that a choice and the fit after it may take, and the ranks of a fit that is likely to end in it.
 
 use super::Chosen;
-use crate::Result;
 use crate::job::{Fit, Run};
-use crate::solver::ridge;
+use crate::{Result, solver::ridge};
 use kstore::Selected;
 use std::time::{Duration, Instant};
 

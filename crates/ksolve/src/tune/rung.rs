@@ -7,10 +7,8 @@ use crate::prepare::survey::Survey;
 use crate::request::{MetricSource, PassShape, Resources, Scaling, TrainOptions};
 use crate::statistic::alignment::centred_alignments;
 use crate::{FoldSpec, Folds, GramState, Result, RidgeFold, RidgeOptions, Surface, Targets};
-use kapprox::Real;
-use kapprox::kernel::Spec;
-use kapprox::landmark::RowSample;
 use kapprox::metric::{Metric, MetricRows};
+use kapprox::{Real, kernel::Spec, landmark::RowSample};
 use kstore::{MemoryRows, Pass, Reading};
 use std::sync::Arc;
 

@@ -1,12 +1,9 @@
 //! Fits that are tried on a part of the rows of a search, and scored on another part.
 
 use super::Select;
-use crate::folds::FoldSpec;
 use crate::job::{Fit, Fitted, Run};
 use crate::predict::{Evaluation, Predictor, RegressionScores};
-use crate::request::Scaling;
-use crate::solver::parameter;
-use crate::{Error, Folds, Result, Task};
+use crate::{Error, Folds, Result, Task, folds::FoldSpec, request::Scaling, solver::parameter};
 use kapprox::Real;
 use kstore::{Coded, MemoryRows, RowBuf, RowSource, Selection, Table};
 use std::collections::BTreeSet;
@@ -151,7 +148,6 @@ impl<T: Real> Trials<T> {
         (0..self.folds.len()).filter(|position| self.is_seen(*position)).count()
     }
 
-    /// Bytes that are held.
     pub(super) fn bytes(&self) -> usize {
         self.rows.bytes() + 8 * (self.folds.capacity() + self.values.capacity())
     }

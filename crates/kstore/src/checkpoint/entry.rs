@@ -1,12 +1,10 @@
 //! The entry of one pass in a journal: its state, saved from time to time.
 
-use super::file::Head;
-use super::{Arrays, COST_SHARE, Journal, Persist, Stored, WORTH};
+use super::{Arrays, COST_SHARE, Journal, Persist, Stored, WORTH, file::Head};
 use crate::Result;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The entry of one pass in a journal.
 #[derive(Debug)]
 pub(crate) struct Entry<'j> {
     pub(super) journal: &'j Journal<'j>,

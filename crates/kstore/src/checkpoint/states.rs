@@ -4,13 +4,9 @@
 //! pass 2 that begins at segment 64 are called `2.64.…`. States are copied from file to file array by array: nothing of
 //! the size of a file is ever in memory.
 
-use super::Stored;
 use super::file::{self, Array, Arrays, Listed, damaged};
-use super::persist::Persist;
-use super::{Node, PassKey, RowsKey};
-use crate::pass::Medium;
-use crate::real::Number;
-use crate::{AtomicFile, Error, Result};
+use super::{Node, PassKey, RowsKey, Stored, persist::Persist};
+use crate::{AtomicFile, Error, Result, pass::Medium, real::Number};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::File;

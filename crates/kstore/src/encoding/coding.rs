@@ -47,7 +47,6 @@ impl From<Categories> for Vec<String> {
 pub(crate) struct Wanted {
     /// Columns of text are, too.
     pub(super) text: bool,
-    /// Sparse rows are features.
     pub(super) sparse: bool,
     /// Columns of times become features, and columns of text are looked at for times.
     pub(super) times: bool,

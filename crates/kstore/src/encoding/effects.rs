@@ -15,8 +15,7 @@ use crate::key::{Purpose, Stream};
 use crate::select::Selected;
 use crate::{Digest, Error, Fold, Label, Merge, Missing, Reading, Result, RowBlock, TableRows, TextLimit, Workers};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 /// Most values of a column whose effects are learned.
 pub const EFFECT_LIMIT: usize = 1 << 16;

@@ -1,10 +1,8 @@
 //! What is found of the values of a column.
 
-use super::numerals::Numerals;
-use super::time::TimesFound;
+use super::{numerals::Numerals, time::TimesFound};
 use crate::{Label, shown};
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 /// Bytes of the texts of a column's values, for each value that it may have: longer texts are no names of categories.
 pub(super) const TEXT_PER_VALUE: usize = 256;

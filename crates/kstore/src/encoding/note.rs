@@ -4,34 +4,18 @@ use super::found::Distinct;
 
 /// What is to be said of a column whose values were looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "every note is of a column, by its name")]
 pub enum ColumnNote {
     /// A column of text with more values than are taken as categories is no feature.
-    LeftOut {
-        /// Name of the column.
-        column: String,
-        /// What was found of its values.
-        values: Distinct,
-    },
+    LeftOut { column: String, values: Distinct },
     /// A column of numbers is read as times of day.
-    HourMinute {
-        /// Name of the column.
-        column: String,
-    },
+    HourMinute { column: String },
     /// A column of text with many values that tell nothing of the target is no feature.
-    NoEffect {
-        /// Name of the column.
-        column: String,
-    },
+    NoEffect { column: String },
     /// A column of numbers that counts the rows is no feature.
-    CountsRows {
-        /// Name of the column.
-        column: String,
-    },
+    CountsRows { column: String },
     /// The dates of a column of text were read with the month first, and could be read with the day first.
-    DaysOrMonths {
-        /// Name of the column.
-        column: String,
-    },
+    DaysOrMonths { column: String },
 }
 
 impl std::fmt::Display for ColumnNote {

@@ -8,10 +8,7 @@ use super::coding::{Asked, Coding};
 use super::time::{Cycle, MOST_OF_A_DAY};
 use super::{Role, TimeCode, Times};
 use crate::dates::{self, TimeForm};
-use crate::missing::Missing;
-use crate::schema::Kind;
-use crate::select::Selected;
-use crate::{Reading, Result, RowBuf, RowSource};
+use crate::{Reading, Result, RowBuf, RowSource, missing::Missing, schema::Kind, select::Selected};
 use std::sync::Arc;
 
 /// Fewest different times of day.

@@ -4,19 +4,16 @@
 //! not depend on how the rows were cut. A column with more values than its limit holds none: its set is dropped where the limit is
 //! passed, in a segment or in a sum of segments, and the union passes the limit in every order.
 
-use super::coding::Asked;
 use super::found::{Found, TEXT_PER_VALUE};
-use super::note::ColumnNote;
 use super::numerals::Numerals;
-use super::{Code, CodedColumn, Distinct, Effects, Encoding, Role, Times};
+use super::{Code, CodedColumn, Distinct, Effects, Encoding, Role, Times, coding::Asked, note::ColumnNote};
 use crate::dates::{self, TimeForm};
 use crate::kept_column::KeptValues;
 use crate::missing::Missing;
 use crate::schema::Kind;
 use crate::select::Selected;
-use crate::shown;
 use crate::statistics::LABEL_LIMIT;
-use crate::{Error, Fold, KeptColumn, Label, Merge, Reading, Result, RowBlock, TableRows, TextLimit, Workers};
+use crate::{Error, Fold, KeptColumn, Label, Merge, Reading, Result, RowBlock, TableRows, TextLimit, Workers, shown};
 use std::sync::Arc;
 
 /// Fewest values of a column that may be numbers with a word among them.
@@ -86,7 +83,6 @@ pub struct ColumnSearch {
 /// A column whose values are looked at.
 #[derive(Clone, Debug)]
 struct Searched {
-    /// Its place among the columns of the selection.
     place: usize,
     role: Role,
     /// Units in a day of the numbers that its file stores, where these are times, and what they are.

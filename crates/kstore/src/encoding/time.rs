@@ -9,10 +9,8 @@
 
 use super::expand::is_missing;
 use crate::dates::{self, Instant, TimeForm};
-use crate::missing;
-use crate::schema::Kind;
 use crate::source::{Positions, View};
-use crate::{Error, Result};
+use crate::{Error, Result, missing, schema::Kind};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
 
@@ -125,7 +123,6 @@ fn is_usual(form: &TimeForm) -> bool {
 }
 
 impl TimeCode {
-    /// Number of features.
     pub(crate) fn features(&self) -> usize {
         1 + 2 * self.cycles.len()
     }
@@ -136,7 +133,6 @@ impl TimeCode {
         std::iter::once(column.to_string()).chain(self.cycles.iter().flat_map(pair))
     }
 
-    /// The features of a moment.
     pub(crate) fn values(&self, instant: Instant) -> impl Iterator<Item = f64> {
         let pair = move |cycle: &Cycle| <[f64; 2]>::from((TAU * cycle.phase(instant)).sin_cos());
         std::iter::once(instant.days()).chain(self.cycles.iter().flat_map(pair))
@@ -150,7 +146,6 @@ impl std::fmt::Display for TimeCode {
     }
 }
 
-/// Reads the moments of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TimeReader {
     form: TimeForm,

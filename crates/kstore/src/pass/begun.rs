@@ -5,15 +5,12 @@
 //! the process that brings the states together folds them all, with the bits of a segment that was read at once. What is kept is
 //! less than a segment at either end of a lot, and neither side has more than a tile of it in memory.
 
-use super::run::run;
-use super::{Fold, Pass};
+use super::{Fold, Pass, run::run};
 use crate::checkpoint::{BegunRows, Number, RowsKey};
-use crate::rows::Label;
-use crate::{Error, Footprint, Real, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape, Workers};
-use std::ops::Range;
-use std::path::PathBuf;
+use crate::{Error, Footprint, Real, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape, Workers, rows::Label};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{ops::Range, path::PathBuf};
 
 /// Keeps the rows `stored`, which lie in one segment. They are folded as well, so that a row that the fold refuses is refused here.
 pub(super) fn keep<T: Real, F: Fold<T>>(

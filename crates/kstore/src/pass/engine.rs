@@ -6,9 +6,7 @@ use super::tree::{Tree, merge};
 use super::{Fold, Merge, Observer, Pass, PassReport, STRETCH};
 use crate::checkpoint::{Cut, Engine, LotRows, Node, PassKey, Persist, Share, Taken};
 use crate::{Error, Real, Result, RowSource};
-use std::collections::VecDeque;
-use std::ops::Range;
-use std::time::Duration;
+use std::{collections::VecDeque, ops::Range, time::Duration};
 
 /// The nodes of a lot of a pass over the segments `all`: a stretch that begins in the lot as far as it lies in it, other segments singly.
 pub fn nodes(lot: &Range<u64>, all: &Range<u64>) -> Vec<Range<u64>> {

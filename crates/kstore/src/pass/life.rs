@@ -3,11 +3,10 @@
 use super::medium::Medium;
 use crate::Result;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{collections::BTreeMap, thread::JoinHandle};
 
 /// Time between two signs of life.
 pub(super) const BEAT: Duration = Duration::from_secs(1);

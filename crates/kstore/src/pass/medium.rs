@@ -10,57 +10,26 @@ use tempfile::{NamedTempFile, TempPath};
 ///
 /// A folder that all processes see is one; so is a server, or whatever a cluster has. A name holds letters and digits of ASCII, `-`
 /// and `.` only, and is neither `.` nor `..`. What is put there appears whole or not at all.
+/// Errors are those of the place.
 pub trait Medium: Send + Sync {
     /// The place, for messages.
     fn place(&self) -> PathBuf;
-
     /// Puts a text under a name where nothing is there; false where something is. Of several processes that do so at a
     /// time one hears true.
-    ///
-    /// # Errors
-    /// Those of the place.
     fn create(&self, name: &str, text: &[u8]) -> Result<bool>;
-
     /// Puts a text under a name, in place of what is there.
-    ///
-    /// # Errors
-    /// Those of the place.
     fn replace(&self, name: &str, text: &[u8]) -> Result<()>;
-
     /// The text under a name; `None` where nothing is there.
-    ///
-    /// # Errors
-    /// Those of the place.
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>>;
-
     /// True where something lies under a name.
-    ///
-    /// # Errors
-    /// Those of the place.
     fn has(&self, name: &str) -> Result<bool>;
-
     /// Removes what lies under a name, if anything.
-    ///
-    /// # Errors
-    /// Those of the place.
     fn remove(&self, name: &str) -> Result<()>;
-
     /// The names under which something lies.
-    ///
-    /// # Errors
-    /// Those of the place.
     fn names(&self) -> Result<Vec<String>>;
-
     /// Puts a file under a name, in place of what is there; `write` writes its bytes.
-    ///
-    /// # Errors
-    /// Those of `write` and of the place.
     fn put(&self, name: &str, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()>;
-
     /// The file under a name; `None` where nothing is there.
-    ///
-    /// # Errors
-    /// Those of the place.
     fn get(&self, name: &str) -> Result<Option<Fetched>>;
 }
 

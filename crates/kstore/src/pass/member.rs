@@ -7,8 +7,7 @@ use super::life::{Life, Lives, Sign};
 use super::medium::Medium;
 use crate::checkpoint::Manifest;
 use crate::checkpoint::PassKey;
-use crate::digest::Digest;
-use crate::{Error, Result};
+use crate::{Error, Result, digest::Digest};
 use std::sync::Arc;
 
 const JOB: &str = "-job";
@@ -21,9 +20,7 @@ pub(super) struct Member {
 
 impl Member {
     /// Joins the processes that do the job, and gives the first sign of life.
-    ///
-    /// # Errors
-    /// Where processes of another job are at work there; those of the place.
+    /// Errors: where processes of another job are at work there; those of the place.
     pub(super) fn join(medium: &Arc<dyn Medium>, lives: &Lives, job: &Manifest) -> Result<Self> {
         let mark = job.mark();
         let name = format!("{mark}{JOB}");

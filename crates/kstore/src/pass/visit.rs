@@ -1,7 +1,6 @@
 //! Passes that leave no state: what they make of the rows goes to a file, to memory, or is an error.
 
-use super::run::run;
-use super::{Fold, Pass, PassReport};
+use super::{Fold, Pass, PassReport, run::run};
 use crate::{Error, Real, RowBlock, RowSource, Workers};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};

@@ -1,8 +1,7 @@
 //! Rows that are somewhere else: the rest of a table of which a shard is here.
 
 use super::{FileCursor, TableFile};
-use crate::schema::Schema;
-use crate::{Error, Result};
+use crate::{Error, Result, schema::Schema};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -1,15 +1,12 @@
 //! Arrow record batches that are in memory, as a table.
 
 use super::column::{self, Layout, ListPlace, Loaded};
-use super::data_type::element;
-use super::{Element, FileCursor, TARGET, TableFile, View};
+use super::{Element, FileCursor, TARGET, TableFile, View, data_type::element};
 use crate::arrow::array::{ArrayRef, Float32Array, Float64Array, RecordBatch};
-use crate::schema::Schema;
-use crate::{Error, Real, Result};
-use std::ops::Range;
-use std::path::Path;
+use crate::{Error, Real, Result, schema::Schema};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::{ops::Range, path::Path};
 
 const FORMAT: &str = "record batches";
 

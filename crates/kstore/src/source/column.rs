@@ -17,8 +17,7 @@ use crate::arrow::buffer::{Buffer, MutableBuffer, NullBuffer};
 use crate::arrow::datatypes::{DataType, Fields};
 use crate::arrow::error::ArrowError;
 use crate::schema::{Column, Schema};
-use std::ops::Range;
-use std::path::Path;
+use std::{ops::Range, path::Path};
 
 /// The place of a column of the table: an Arrow column, and the place in its lists.
 #[derive(Clone, Copy, Debug)]

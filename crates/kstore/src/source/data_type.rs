@@ -1,8 +1,7 @@
 //! The types of Arrow as kinds of columns, element types and words.
 
 use super::Element;
-use crate::arrow::datatypes::DataType;
-use crate::schema::Kind;
+use crate::{arrow::datatypes::DataType, schema::Kind};
 
 /// The element type of numbers of a fixed width; `None` for other types.
 pub(super) fn element(data_type: &DataType) -> Option<Element> {

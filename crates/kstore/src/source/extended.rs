@@ -2,9 +2,8 @@
 
 use super::{Element, FileCursor, Positions, TableFile, Values, View, plain};
 use crate::arrow::array::{Array, ArrayRef, Int64Array, StringViewArray};
-use crate::condition::Bound;
 use crate::schema::{Column, Kind, Schema};
-use crate::{Error, Result};
+use crate::{Error, Result, condition::Bound};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,7 +1,6 @@
 //! The identity of a file, and checks that it has not changed.
 
-use crate::digest::Digest;
-use crate::{Error, Result};
+use crate::{Error, Result, digest::Digest};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, Metadata};
 use std::io::{Read, Seek, SeekFrom};

@@ -8,15 +8,10 @@ use super::text::{
     Builder, Builders, COLUMN_LIMIT, Guess, LineScanner, Refused, TextChunk, TextFormat, TextOptions, TextTable, Wrong,
 };
 use super::{Format, TableFile, View};
-use crate::Result;
-use crate::schema::Column;
+use crate::{Result, schema::Column};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
-use std::borrow::Cow;
-use std::collections::HashMap;
-use std::fs::File;
-use std::path::Path;
-use std::sync::Arc;
+use std::{borrow::Cow, collections::HashMap, fs::File, path::Path, sync::Arc};
 
 pub(super) const FORMAT: Format = Format::new(&["jsonl", "ndjson"], open).text();
 

@@ -2,8 +2,7 @@
 
 use crate::rows::{Coded, RowBlock};
 use crate::{Error, Footprint, Label, Real, Result, RowBuf, RowCursor, RowSource, TableShape};
-use std::ops::Range;
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 /// A source of rows from arrays in memory.
 ///

@@ -45,20 +45,15 @@ pub(crate) use spool::standard_input;
 pub use text::TextOptions;
 pub use view::{Element, Positions, Strided, Values, View};
 
-use crate::condition::Bound;
 use crate::named::{Named, Registry};
-use crate::schema::Schema;
 use crate::sink::column::OutputColumn;
 use crate::sink::written::{Create, Written};
-use crate::{Error, Result};
+use crate::{Error, Result, condition::Bound, schema::Schema};
 use remote::Distant;
-use std::fmt::Debug;
-use std::fs::File;
 use std::io::{Read, Seek};
-use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::{fmt::Debug, fs::File, ops::Range, path::Path};
 
 /// Bytes of an open file: its path twice, its identity, its reader.
 const HELD: usize = 2 << 10;

@@ -1,10 +1,9 @@
 //! A file, here or at a distance, read at given places by several cursors at once, which counts what it reads.
 
 use super::remote::Distant;
-use std::fs::File;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fs::File, io};
 
 /// Where the bytes are.
 #[derive(Clone, Debug)]

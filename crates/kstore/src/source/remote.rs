@@ -7,11 +7,8 @@
 use super::{Identity, TableFile, TextOptions, by_extension, by_magic, known, spool};
 use crate::named::{Named, Registry};
 use crate::{Error, Result};
-use std::fmt::Debug;
-use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::{fmt::Debug, io, ops::Range, sync::Arc};
 
 /// The bytes of an object at a distance. They must not change: a store that sees another version of the object gives an error.
 pub trait Object: Debug + Send + Sync {
@@ -62,9 +59,7 @@ pub fn register_store(store: &'static Store) -> Result<()> {
 }
 
 /// The objects that an address stands for.
-///
-/// # Errors
-/// A scheme that no store has; those of the store; no object.
+/// Errors: a scheme that no store has; those of the store; no object.
 pub(crate) fn find(scheme: &str, path: &Path) -> Result<Vec<Found>> {
     let not_found = |hint: &str| Error::NotFound { path: path.to_path_buf(), hint: hint.to_string() };
     let Some(store) = STORES.all().into_iter().find(|store| store.schemes.contains(&scheme)) else {

@@ -4,13 +4,10 @@
 //! operating system removes that file when the table is dropped or the process ends. *Bytes on disk*: those of the plain text.
 
 #[cfg(feature = "compressed")]
-use super::{Extended, Format};
-use super::{Identity, STDIN, TableFile, TextOptions, by_extension, by_magic, known};
+use super::{Extended, Format, Identity, STDIN, TableFile, TextOptions, by_extension, by_magic, known};
 use crate::{Error, Result};
-use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::path::Path;
-use std::sync::Arc;
+use std::{fs::File, path::Path, sync::Arc};
 
 /// Bytes read and written at a time.
 const BUFFER: usize = 256 << 10;
@@ -46,8 +43,6 @@ fn compressed(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn 
 }
 
 /// Opens what standard input brings: any format, known by its first bytes; text is taken as JSON lines where it begins with a brace, else as CSV.
-///
-/// # Errors
 /// Errors of reading and of writing it out; [`Error::UnknownFormat`].
 pub(crate) fn standard_input(options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
     let path = Path::new(STDIN);

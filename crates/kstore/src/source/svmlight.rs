@@ -19,8 +19,7 @@ use crate::schema::{Column, Kind};
 use crate::sparse::{MOST_COLUMNS, SparseRows, SparseShape};
 use crate::{Error, Result};
 use memchr::memchr;
-use std::path::Path;
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 /// Bytes of dense rows decoded at once, which makes chunks of wide tables shorter.
 const BATCH_BYTES: usize = 1 << 20;

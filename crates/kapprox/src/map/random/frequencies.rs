@@ -1,13 +1,10 @@
 //! Ways to choose frequencies.
 
-use super::halton::Halton;
-use super::quantile;
-use crate::decompose::orthonormal;
+use super::{halton::Halton, quantile};
 use crate::kernel::{Law, Spectrum};
-use crate::{Error, Result};
+use crate::{Error, Result, decompose::orthonormal};
 use faer::Mat;
-use rand::distr::Open01;
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng, distr::Open01};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{ChiSquared, Distribution, StandardNormal};
 

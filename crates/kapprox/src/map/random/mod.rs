@@ -22,14 +22,10 @@ mod skewed;
 pub use frequencies::Sampling;
 
 use super::family::{Built, MapFamily, MapRequest, MapShape, WithoutRows};
-use super::nystrom::strips;
-use super::{FeatureMap, MapSpec, contiguous, contiguous_mut};
+use super::{FeatureMap, MapSpec, contiguous, contiguous_mut, nystrom::strips};
 use crate::kernel::{Explicit, Law, Spectrum};
-use crate::real::turns::cosine_sine;
-use crate::{Error, Real, Result, vectorised};
-use faer::linalg::matmul::matmul;
-use faer::prelude::*;
-use faer::{Accum, MatMut, MatRef, Par};
+use crate::{Error, Real, Result, real::turns::cosine_sine, vectorised};
+use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul, prelude::*};
 use hadamard::{FEW, Structured};
 use kstore::{Footprint, Workers};
 use rand::SeedableRng;

@@ -6,10 +6,8 @@
 use super::{Fourier, Sampling};
 use crate::kernel::skewed_chi_squared::logarithm;
 use crate::kernel::{Law, Spectrum};
-use crate::map::FeatureMap;
-use crate::{Real, Result};
-use faer::prelude::*;
-use faer::{MatMut, MatRef};
+use crate::{Real, Result, map::FeatureMap};
+use faer::{MatMut, MatRef, prelude::*};
 use kstore::{Footprint, Workers};
 
 /// Random features of the skewed chi-squared kernel Π_c 2√(x_c + s)√(z_c + s)/(x_c + z_c + 2s), for values above −s.

@@ -1,11 +1,8 @@
 //! What a prepared job says of itself: enough to make its fit and its selection again, on any machine.
 
-use crate::job::Fit;
-use crate::train::target_names;
-use crate::{FoldSpec, Result};
-use kstore::encoding::Code;
+use crate::{FoldSpec, Result, job::Fit, train::target_names};
 use kstore::schema::{Column, Kind, Schema};
-use kstore::{Selected, Selection, Table};
+use kstore::{Selected, Selection, Table, encoding::Code};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 

@@ -17,7 +17,6 @@ pub(super) struct StatisticsCard {
 }
 
 impl StatisticsCard {
-    /// The card of a file.
     pub(super) fn of(file: &StateFile) -> Result<Self> {
         Self::deserialize(file.about()).map_err(|error| {
             let why = format!("it holds no statistics of a shard: {error}");
@@ -74,7 +73,6 @@ impl Extent {
         all
     }
 
-    /// The row behind the last that a file has, or was prepared.
     pub(super) fn end(&self, file: &StateFile) -> u64 {
         self.covered(file).last().map_or(0, |(rows, _)| rows.end).max(self.pass.cut.end)
     }

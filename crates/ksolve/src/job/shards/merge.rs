@@ -77,7 +77,6 @@ pub fn merge(files: &[PathBuf], without: &[Range<u64>], path: &Path) -> Result<M
     })
 }
 
-/// Number of rows in a file.
 pub(super) fn rows(file: &StateFile) -> u64 {
     let folded = file.states().iter().map(|state| state.node.rows);
     folded.chain(file.rows().iter().map(|key| key.rows)).sum()

@@ -27,9 +27,8 @@ use kstore::pass::{Node, PassKey, STRETCH};
 use kstore::{RowDigests, Selected, Selection, Table};
 use replay::{Replay, Role};
 use serde::{Deserialize, Serialize};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 /// What a job file says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -268,7 +267,6 @@ impl PreparedJob {
         self.about.job.fit.run(selected, &run)
     }
 
-    /// What statistics say of themselves.
     fn card(&self, file: &StateFile) -> Result<StatisticsCard> {
         let card = StatisticsCard::of(file)?;
         if card.job_mark == self.mark {

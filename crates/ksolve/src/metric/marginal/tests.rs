@@ -1,6 +1,5 @@
 use super::*;
-use faer::Side;
-use faer::prelude::Solve;
+use faer::{Side, prelude::Solve};
 use kapprox::Real;
 
 /// exp(−‖x − z‖² / 2σ²) or (1 + x·z)², by loops.

@@ -10,8 +10,7 @@
 
 use super::loss::{Loss, Point};
 use crate::features::{Tile, Values};
-use crate::strips::Pool;
-use crate::{FoldGram, Result, gram};
+use crate::{FoldGram, Result, gram, strips::Pool};
 use faer::MatRef;
 use kapprox::Real;
 use kstore::Workers;

@@ -1,12 +1,9 @@
 //! The logistic loss over kept features: its value, its gradient and products with its Hessian, a pass each.
 
 use crate::features::{StoredFeatures, Sums, Tile};
-use crate::row_weights::RowWeights;
-use crate::strips::for_each_strip;
-use crate::{Intercept, Result};
+use crate::{Intercept, Result, row_weights::RowWeights, strips::for_each_strip};
 use kapprox::Real;
-use kstore::Workers;
-use kstore::pass::Observer;
+use kstore::{Workers, pass::Observer};
 
 const STRIP: usize = 256;
 

@@ -22,24 +22,17 @@
 mod semidefinite;
 
 use super::isomap::{Joined, landmarks_among, nodes};
-use super::kpca::sign;
-use super::lle::alignment;
 use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFamily, kpca::sign, lle::alignment};
 use crate::cholesky::{Side, factor, solve};
-use crate::features::FitData;
 use crate::model::{Basis, Form};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
-use crate::{Error, Result, Task};
-use faer::linalg::matmul::matmul;
-use faer::prelude::Reborrow;
-use faer::{Accum, Mat, MatRef};
-use kapprox::Real;
+use crate::{Error, Result, Task, features::FitData};
+use faer::{Accum, Mat, MatRef, linalg::matmul::matmul, prelude::Reborrow};
 use kapprox::decompose::{product, symmetric_eigen};
-use kapprox::map::par;
-use kstore::pass::Observer;
-use kstore::{Plan, Workers};
+use kapprox::{Real, map::par};
+use kstore::{Plan, Workers, pass::Observer};
 use semidefinite::maximise;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {

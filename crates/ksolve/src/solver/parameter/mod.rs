@@ -22,8 +22,7 @@ pub use shared::{
     NOVELTY, NU, PROBABILITIES, Penalty, STARTS, STEPS, TASK, TOLERANCE, UNCENTRED, WEIGHTS,
 };
 
-use crate::solver::ClassWeight;
-use crate::{Error, FoldSpec, Result, lists};
+use crate::{Error, FoldSpec, Result, lists, solver::ClassWeight};
 use kapprox::Spec;
 
 /// The description of a parameter: a number, a word or a list that a solver reads.

@@ -3,8 +3,7 @@
 use crate::solver::centred::Centred;
 use crate::solver::kpca::sign;
 use crate::{Head, Result};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Col, ColRef, Mat, MatRef, Par};
+use faer::{Accum, Col, ColRef, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::decompose::symmetric_eigen;
 
 /// A covariance below this many roundings of the first, or a variance below this many roundings of the trace of G, is none: then there

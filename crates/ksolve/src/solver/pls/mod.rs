@@ -22,13 +22,11 @@
 
 mod components;
 
-use super::centred::Centred;
 use super::parameter::{COMPONENTS, FOLDS, Parameter, TASK, TOLERANCE};
-use super::{Figure, Fitted, Solver, SolverFamily, ridge};
+use super::{Figure, Fitted, Solver, SolverFamily, centred::Centred, ridge};
 use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
-use crate::solver::explained;
-use crate::{Error, FoldSpec, GramState, Head, Result, Task};
+use crate::{Error, FoldSpec, GramState, Head, Result, Task, solver::explained};
 use components::Components;
 use faer::Mat;
 use kapprox::Real;

@@ -2,16 +2,13 @@
 //!
 //! *Flops*: n(2dp + 2p²), and p³/3 for each fold and lambda. *Bytes*: the Gram matrix of each fold, and one system.
 
-use super::loo::Loo;
 use super::surface::{FoldCoefficients, Surface};
-use super::system::System;
-use super::{Criterion, Ridge, RidgeFit, RidgeOptions, head, variance};
-use crate::features::FitData;
+use super::{Criterion, Ridge, RidgeFit, RidgeOptions, head, loo::Loo, system::System, variance};
 use crate::prepare::plan::RANK;
 use crate::quadratic::Quadratic;
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::{Figure, Fitted, explained, gradients};
-use crate::{CvErrorFold, Error, FeatureFold, GramState, Head, Result, RidgeState, Targets};
+use crate::{CvErrorFold, Error, FeatureFold, GramState, Head, Result, RidgeState, Targets, features::FitData};
 use kapprox::Real;
 use kstore::Plan;
 

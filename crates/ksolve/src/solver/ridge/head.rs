@@ -7,8 +7,7 @@
 //! argument: Golub and Van Loan, *Matrix Computations*, 4th ed., 4.2.
 
 use super::system::{Solution, System};
-use crate::strips::for_each_strip;
-use crate::{Error, FoldGram, GramState, Head, Intercept, Result, lists};
+use crate::{Error, FoldGram, GramState, Head, Intercept, Result, lists, strips::for_each_strip};
 use faer::linalg::matmul::triangular::{self, BlockStructure};
 use faer::{Accum, MatMut, MatRef, Par};
 use kstore::Workers;
@@ -33,9 +32,7 @@ pub struct RidgeOptions {
 
 impl RidgeOptions {
     /// Checks the grid against a state of p features and t targets.
-    ///
-    /// # Errors
-    /// [`Error::Option`] for a lambda that is not positive, [`Error::Rank`] for a rank of 0 or above p,
+    /// Errors: [`Error::Option`] for a lambda that is not positive, [`Error::Rank`] for a rank of 0 or above p,
     /// [`Error::Shape`] for a centre that does not fit the targets.
     pub(crate) fn check(&self, state: &GramState) -> Result<()> {
         let got = self.target_centre.len();

@@ -14,14 +14,9 @@
 //! Reference: Allen, "The relationship between variable selection and data augmentation and a method for prediction",
 //! Technometrics 16, 1974.
 
-use super::head::head;
-use super::system::System;
-use crate::bins::Bins;
-use crate::dots::widened;
-use crate::strips::for_each_strip;
-use crate::{Error, GramState, Head, Result, RidgeOptions, Take};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, Par};
+use super::{head::head, system::System};
+use crate::{Error, GramState, Head, Result, RidgeOptions, Take, bins::Bins, dots::widened, strips::for_each_strip};
+use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kapprox::Real;
 use kstore::Workers;
 

@@ -4,8 +4,7 @@ use crate::bins::{Bins, Targets};
 use crate::feature_fold::{FeatureFold, Take};
 use crate::strips::{Pool, for_each_strip};
 use crate::{FoldCoefficients, Folds, Head, Result};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatRef, Par};
+use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{FeatureMap, Real};
 use kstore::Workers;
 

@@ -20,10 +20,8 @@
 //! Rasmussen, "A unifying view of sparse approximate Gaussian process regression", JMLR 6, 2005; Snelson, Ghahramani, "Sparse
 //! Gaussian processes using pseudo-inputs", NIPS 2005.
 
-use super::RidgeFit;
-use super::system::System;
-use crate::quadratic::OnFeatures;
-use crate::{Intercept, RidgeOptions};
+use super::{RidgeFit, system::System};
+use crate::{Intercept, RidgeOptions, quadratic::OnFeatures};
 use kstore::Workers;
 
 /// The predictive variance of a fit, divided by that of the noise; the factor is that of the last solution of `system`.

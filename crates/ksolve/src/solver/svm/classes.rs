@@ -20,11 +20,10 @@ use super::{
 };
 use crate::features::{self, FitData, StoredFeatures, Wanted};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::row_weights::RowWeights;
 use crate::solver::held_out::{self, Compared, Function, HeldOut};
 use crate::solver::parameter::{FOLDS, GAP, PROBABILITIES, STEPS};
 use crate::solver::{ClassWeight, Fitted, Penalty, Settings, Solver};
-use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt};
+use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::Plan;
 

@@ -3,8 +3,7 @@
 use super::lagrangian::{Mark, Problem, Rows, Terms};
 use super::passes;
 use super::space::{Best, Space};
-use crate::Result;
-use crate::features::StoredFeatures;
+use crate::{Result, features::StoredFeatures};
 use kapprox::Real;
 use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
 use kstore::pass::Observer;

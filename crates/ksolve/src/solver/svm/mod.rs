@@ -48,10 +48,8 @@ use super::parameter::{
 };
 use super::{Figure, Fitted, Solver, SolverFamily, held_out};
 use crate::features::{self, FitData, StoredFeatures};
-use crate::gram::PANEL;
-use crate::prepare::plan;
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::{Result, Task};
+use crate::{Result, Task, gram::PANEL, prepare::plan};
 use faer::Mat;
 use group::{Outcome, Watch, begin, prove, solve_group};
 use kapprox::Real;

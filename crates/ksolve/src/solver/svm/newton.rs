@@ -17,9 +17,8 @@
 //! Near the solution few rows are free, and steps over rows cost next to nothing.
 
 use crate::cholesky::{self, factor_at_once};
-use crate::dots::dot;
 use crate::strips::{Pool, par};
-use crate::{Intercept, gram};
+use crate::{Intercept, dots::dot, gram};
 use faer::{MatMut, MatRef};
 use kapprox::Real;
 use kstore::Workers;

@@ -5,10 +5,9 @@ use super::loss::{Loss, Row};
 use super::{fitted, solve, stages, view};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::row_weights::RowWeights;
 use crate::solver::parameter::{GAP, NU, STEPS, TOLERANCE, WEIGHTS};
 use crate::solver::{Fitted, Settings, Solver, SolverFamily};
-use crate::{Intercept, Result, Targets, Task};
+use crate::{Intercept, Result, Targets, Task, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::Plan;
 

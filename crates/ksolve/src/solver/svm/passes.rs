@@ -5,8 +5,7 @@ use crate::Result;
 use crate::features::{Quiet, StoredFeatures, Sums, Values};
 use crate::strips::{Pool, for_each_strip};
 use kapprox::Real;
-use kstore::Workers;
-use kstore::pass::Observer;
+use kstore::{Workers, pass::Observer};
 
 /// Rows that one thread looks at.
 const STRIP: usize = 4096;

@@ -7,11 +7,9 @@ use super::group::{NAME, Watch, solve_group};
 use super::lagrangian::{Problem, Rows, Terms};
 use super::loss::Row;
 use super::space::{Best, Space};
-use crate::Result;
-use crate::features::StoredFeatures;
+use crate::{Result, features::StoredFeatures};
 use kapprox::Real;
-use kstore::checkpoint::Steps;
-use kstore::pass::Observer;
+use kstore::{checkpoint::Steps, pass::Observer};
 
 /// Rows of a sample for each feature, at most.
 const MOST: usize = 8;

@@ -5,13 +5,12 @@ use super::loss::{Loss, Row};
 use super::{Solved, fitted, solve, stages, view};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::row_weights::RowWeights;
 use crate::solver::held_out::{self, Function, HeldOut};
 use crate::solver::parameter::{
     COSTS, FOLDS, GAP, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE, WEIGHTS,
 };
 use crate::solver::{Fitted, Penalty, Settings, Solver, SolverFamily};
-use crate::{Intercept, Result, Task};
+use crate::{Intercept, Result, Task, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::Plan;
 

@@ -12,15 +12,13 @@
 //! analysis", JMLR 3, 2002; Hardoon, Szedmak, Shawe-Taylor, "Canonical correlation analysis", Neural Computation 16, 2004.
 
 use super::{Moments, Pairs, WITH, WITH_KERNEL};
-use crate::features::FitData;
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, TOLERANCE};
 use crate::solver::{Figure, Fitted, Penalty, Settings, Solver, SolverFamily};
-use crate::{Error, FoldSpec, GramState, Result, Task};
+use crate::{Error, FoldSpec, GramState, Result, Task, features::FitData};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::{Mat, MatRef, Par, Side};
-use kapprox::Real;
-use kapprox::decompose::singular;
+use kapprox::{Real, decompose::singular};
 use kstore::{Plan, Workers};
 
 pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily {

@@ -7,13 +7,11 @@
 //! Reference: Shawe-Taylor, Cristianini, "Kernel Methods for Pattern Analysis", Cambridge 2004, section 6.5.
 
 use super::{Moments, Pairs, WITH, WITH_KERNEL};
-use crate::features::FitData;
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::parameter::{COMPONENTS, FOLDS, Parameter, TOLERANCE};
 use crate::solver::{Figure, Fitted, Settings, Solver, SolverFamily};
-use crate::{Error, Result, Task};
-use kapprox::Real;
-use kapprox::decompose::singular;
+use crate::{Error, Result, Task, features::FitData};
+use kapprox::{Real, decompose::singular};
 use kstore::Plan;
 
 pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily {

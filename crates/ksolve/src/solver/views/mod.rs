@@ -14,16 +14,12 @@ mod covariance;
 pub(super) use cca::FAMILY as CCA;
 pub(super) use covariance::FAMILY as COVARIANCE;
 
-use super::centred::Centred;
-use super::kpca::sign;
 use super::parameter::{Parameter, ParameterKind};
-use super::{Figure, Fitted, Settings};
-use crate::features::FitData;
+use super::{Figure, Fitted, Settings, centred::Centred, kpca::sign};
 use crate::request::{FitRequest, MetricSource, ProblemSize};
-use crate::{Error, FoldGram, GramState, Result};
+use crate::{Error, FoldGram, GramState, Result, features::FitData};
 use faer::{Mat, MatRef};
-use kapprox::Real;
-use kapprox::decompose::product;
+use kapprox::{Real, decompose::product};
 use kstore::Plan;
 
 pub(crate) const WITH: Parameter = Parameter {

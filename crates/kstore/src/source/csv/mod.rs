@@ -25,10 +25,7 @@ use crate::{Error, Result};
 use marks::Marks;
 use scan::{QUOTE, RowScanner, Splitter};
 use sniffed::Sniffed;
-use std::collections::HashSet;
-use std::convert::Infallible;
-use std::path::Path;
-use std::sync::Arc;
+use std::{collections::HashSet, convert::Infallible, path::Path, sync::Arc};
 
 pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
     .text()

@@ -1,7 +1,6 @@
 //! In which way the columns of a CSV file write their numbers, by its first lines.
 
-use super::fields;
-use super::marks::Marks;
+use super::{fields, marks::Marks};
 use crate::source::text::Guess;
 
 /// What the values of a column are, for each way of writing numbers.

@@ -1,8 +1,6 @@
 //! A cursor over the rows of an Arrow IPC file.
 
-use super::message::Batch;
-use super::reader::ColumnReader;
-use super::{IpcFile, NAME, TEXT_CHUNK, damaged};
+use super::{IpcFile, NAME, TEXT_CHUNK, damaged, message::Batch, reader::ColumnReader};
 use crate::Result;
 use crate::source::column::{ListPlace, LoadError};
 use crate::source::guard::guarded;

@@ -1,7 +1,6 @@
 //! Columns of a mapped file, in place.
 
-use super::message::Batch;
-use super::{IpcFile, NAME, damaged};
+use super::{IpcFile, NAME, damaged, message::Batch};
 use crate::mmap::{Mapped, sealed::Plain};
 use crate::{Error, Result};
 

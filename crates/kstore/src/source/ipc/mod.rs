@@ -14,26 +14,19 @@ mod stored;
 
 pub use mapped::MappedIpc;
 
-use self::cursor::IpcCursor;
 use self::message::{Batch, Block, Root, read};
-use self::stored::cost;
+use self::{cursor::IpcCursor, stored::cost};
 use super::column::{self, Layout, LoadError, list_element};
-use super::data_type::element;
-use super::guard::guarded;
-use super::positioned::Positioned;
-use super::{FileCursor, Format, TableFile};
+use super::{FileCursor, Format, TableFile, data_type::element, guard::guarded, positioned::Positioned};
 use crate::arrow::array::ArrayRef;
 use crate::arrow::datatypes::DataType;
 use crate::arrow::ipc::convert::try_fb_to_schema;
 use crate::arrow::ipc::{Endianness, Footer, root_as_footer};
-use crate::schema::Schema;
-use crate::sink::ipc::IpcSink;
-use crate::{Error, Result};
-use std::collections::HashMap;
-use std::ops::Range;
+use crate::{Error, Result, schema::Schema, sink::ipc::IpcSink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{collections::HashMap, ops::Range};
 
 /// First and last bytes of every file.
 const MAGIC: &[u8] = b"ARROW1";

@@ -1,8 +1,7 @@
 //! Reading rows of one column of a record batch.
 
-use super::IpcFile;
 use super::message::{Batch, Block, Root};
-use super::stored::Stored;
+use super::{IpcFile, stored::Stored};
 use crate::arrow::array::{ArrayData, ArrayRef, ByteView, make_array};
 use crate::arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
 use crate::arrow::compute::{TakeOptions, take};

@@ -10,11 +10,10 @@ pub use header::{Header, parse_header};
 
 use super::positioned::{Aligned, Positioned};
 use super::{Element, FileCursor, Format, Strided, TableFile, Values, View};
-use crate::mmap::Mapped;
 use crate::schema::{Column, Kind, Schema};
 use crate::sink::column::OutputKind;
 use crate::sink::npy::NpySink;
-use crate::{Error, Result};
+use crate::{Error, Result, mmap::Mapped};
 use header::{HEADER_LIMIT, MAGIC};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -134,7 +133,6 @@ struct NpyCursor<'a> {
     file: Positioned,
     columns: Vec<usize>,
     left: Range<u64>,
-    /// Rows of the chunk at hand.
     chunk: usize,
     buffer: Aligned,
 }

@@ -6,10 +6,9 @@
 
 use crate::source::positioned::Positioned;
 use bytes::Bytes;
-use parquet::arrow::ProjectionMask;
-use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, Length};
+use parquet::{arrow::ProjectionMask, errors::ParquetError};
 use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -10,30 +10,22 @@ mod pages;
 mod pruning;
 
 use super::column::{self, Layout, ListPlace, Loaded};
-use super::data_type;
-use super::guard::guarded;
-use super::positioned::Positioned;
-use super::{FileCursor, Format, TableFile, View};
+use super::{FileCursor, Format, TableFile, View, data_type, guard::guarded, positioned::Positioned};
 use crate::arrow::array::RecordBatch;
 use crate::arrow::datatypes::{DataType, Schema as ArrowSchema};
-use crate::condition::Bound;
 use crate::schema::{Kind, Schema};
-use crate::sink::parquet::ParquetSink;
-use crate::{Error, Result};
+use crate::{Error, Result, condition::Bound, sink::parquet::ParquetSink};
 use chunks::{Groups, Source};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
     RowSelector,
 };
-use parquet::basic::Compression;
-use parquet::errors::ParquetError;
-use parquet::file::metadata::RowGroupMetaData;
-use std::collections::HashMap;
-use std::ops::Range;
+use parquet::{basic::Compression, errors::ParquetError, file::metadata::RowGroupMetaData};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{collections::HashMap, ops::Range};
 
 pub(super) const FORMAT: Format = Format {
     distant: Some(|path, object| Ok(Arc::new(ParquetFile::new(path, Positioned::distant(object))?))),
@@ -342,7 +334,6 @@ impl FileCursor for ParquetCursor<'_> {
     }
 }
 
-/// The error of a file that contradicts itself.
 fn damaged(path: &Path, detail: &str) -> Error {
     Error::Malformed { path: path.to_path_buf(), format: NAME, detail: without_origin(detail).to_string() }
 }

@@ -8,11 +8,10 @@ use super::chunks::{Buffered, Source};
 use crate::source::positioned::Positioned;
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, Type};
-use parquet::column::page::PageReader;
-use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
+use parquet::{column::page::PageReader, errors::ParquetError};
 use std::io::BufRead;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -114,7 +113,6 @@ fn texts(file: &Positioned, column: &ColumnChunkMetaData, rows: usize) -> Footpr
     Footprint { fixed, per_row: per_row.saturating_add(dictionary).saturating_add(VIEW_BYTES) }
 }
 
-/// A page of a column chunk.
 struct Page {
     dictionary: bool,
     /// Number of values, missing ones included; of a dictionary 0.

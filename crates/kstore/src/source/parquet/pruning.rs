@@ -4,12 +4,10 @@
 //! among them, and fulfil no condition. Bounds that are absent, are NaN, or come from writers that compared wrongly
 //! (PARQUET-251: `min` and `max` before format 2.4 compared bytes as signed) rule nothing out.
 
-use crate::condition::Bound;
-use crate::source::plain;
+use crate::{condition::Bound, source::plain};
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
-use parquet::basic::Type;
-use parquet::file::metadata::RowGroupMetaData;
+use parquet::{basic::Type, file::metadata::RowGroupMetaData};
 use std::ops::Range;
 
 /// Which row groups may hold a row whose value in column `root` fulfils the condition; `None` where nothing is known.

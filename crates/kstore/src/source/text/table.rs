@@ -6,11 +6,10 @@ use crate::schema::{Column, Kind, Schema};
 use crate::source::positioned::Positioned;
 use crate::source::{FileCursor, TableFile, View};
 use crate::{BadLine, Error, Result};
-use std::fmt::Debug;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::{fmt::Debug, ops::Range};
 
 /// Most rows of a chunk.
 pub(crate) const CHUNK_ROWS: usize = 4096;

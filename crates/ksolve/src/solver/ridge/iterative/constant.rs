@@ -11,8 +11,7 @@
 //! So one number, θ, makes every solver here one of all three kinds: H takes the share θ of the mean off.
 
 use crate::Intercept;
-use faer::MatMut;
-use faer::prelude::*;
+use faer::{MatMut, prelude::*};
 
 /// The numbers γ and θ, which describe the treatment of the constant.
 #[derive(Clone, Copy, Debug, PartialEq)]

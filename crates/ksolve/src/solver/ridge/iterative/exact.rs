@@ -22,13 +22,10 @@
 //! arXiv 2304.12465, 2023 (RPCholesky preconditioning, section 2).
 
 use super::cg::{self, CgSolution, Norm, Positive, Until};
-use super::constant::Constant;
-use super::low_rank::LowRank;
 use super::packed::{INVERTED, PackedLower};
-use super::tiles::Tiles;
+use super::{constant::Constant, low_rank::LowRank, tiles::Tiles};
 use crate::{Error, Result};
-use faer::prelude::*;
-use faer::{ColRef, Mat, MatMut, MatRef};
+use faer::{ColRef, Mat, MatMut, MatRef, prelude::*};
 use kapprox::{Kernel, Real};
 use kstore::Workers;
 

@@ -17,10 +17,8 @@
 
 use super::constant::Constant;
 use super::packed::{PackedLower, add_transposed_product, product};
-use crate::dots::widened;
-use crate::{Error, Result};
-use faer::prelude::*;
-use faer::{Mat, MatMut, MatRef};
+use crate::{Error, Result, dots::widened};
+use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::Real;
 use kstore::Workers;
 

@@ -22,15 +22,9 @@
 //! f64, and nm kernel values for the blocks that are not kept with a pass over their rows. The stopping rule is on √(rᵀM⁻¹r), which is the energy norm of the error up to
 //! the quality of the preconditioner, and bounds the error of the fitted values.
 
-use super::blocks::Blocks;
-use super::cg::Positive;
-use super::constant::Constant;
-use super::packed::PackedLower;
-use super::tiles::Tiles;
-use crate::Result;
-use crate::solver::explained;
-use faer::prelude::*;
-use faer::{Mat, MatMut, MatRef};
+use super::{blocks::Blocks, cg::Positive, constant::Constant, packed::PackedLower, tiles::Tiles};
+use crate::{Result, solver::explained};
+use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::{Kernel, Real};
 use kstore::pass::Observer;
 

@@ -7,9 +7,8 @@
 //! Whatever is cut into parts for the threads is cut by constants, and every part runs on one thread: the bits do not
 //! depend on how many there are.
 
-use crate::cholesky::factor_at_once;
-use crate::dots::dot;
 use crate::strips::{for_each_strip, row_strips};
+use crate::{cholesky::factor_at_once, dots::dot};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve as triangular;
 use faer::prelude::{Reborrow, ReborrowMut};
@@ -104,9 +103,7 @@ impl PackedLower {
     }
 
     /// Replaces the matrix by L with L Lᵀ = the matrix. m³/3 flops, in place.
-    ///
-    /// # Errors
-    /// The column whose pivot is not positive; the matrix is then neither the one nor the other.
+    /// Errors: the column whose pivot is not positive; the matrix is then neither the one nor the other.
     pub(crate) fn factor(&mut self, workers: &Workers) -> Result<(), usize> {
         for j in 0..self.panels.len() {
             let (first, width, order) = (j * PANEL, self.width(j), self.order);

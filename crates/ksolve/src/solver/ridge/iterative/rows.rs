@@ -8,10 +8,8 @@
 //! sums of its own, which are added in the order of the strips: the bits do not depend on how many threads there are.
 
 use crate::strips::{Pool, for_each_strip};
-use faer::prelude::*;
-use faer::{Mat, MatMut, MatRef};
-use kapprox::map::nystrom::STRIP;
-use kapprox::{Kernel, Real};
+use faer::{Mat, MatMut, MatRef, prelude::*};
+use kapprox::{Kernel, Real, map::nystrom::STRIP};
 use kstore::Workers;
 
 /// Rows that are multiplied together, so that a number of the vector is loaded once for all of them. Eight are 1.4

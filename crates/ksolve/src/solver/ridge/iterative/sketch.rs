@@ -18,17 +18,12 @@
 //! matrix, m³/3 for the factor.
 
 use super::blocks::{Blocks, TOGETHER};
-use super::nystrom::NystromProblem;
-use super::packed::PackedLower;
-use super::rows::kernel_rows;
-use crate::strips::for_each_strip;
-use crate::{Error, Result};
-use faer::MatRef;
-use faer::prelude::*;
+use super::{nystrom::NystromProblem, packed::PackedLower, rows::kernel_rows};
+use crate::{Error, Result, strips::for_each_strip};
+use faer::{MatRef, prelude::*};
 use kapprox::Real;
-use kstore::Workers;
 use kstore::key::{Purpose, Stream};
-use kstore::pass::Observer;
+use kstore::{Workers, pass::Observer};
 
 /// Rows of the sketch for each landmark.
 const RATIO: usize = 4;
@@ -84,8 +79,6 @@ pub(crate) fn making_bytes(m: usize, tile: usize, threads: usize) -> usize {
 
 impl Preconditioner {
     /// Makes the factor of P, and returns it with the number of passes over the table that it took.
-    ///
-    /// # Errors
     /// Errors of reading the rows; [`Error::Indefinite`] where no jitter makes P definite.
     pub(crate) fn factor<T: Real>(
         self,

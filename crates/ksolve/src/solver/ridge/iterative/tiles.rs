@@ -8,8 +8,7 @@
 //! *Cost*: n²/2 kernel values, 4·n²/2·t flops; *bytes*: the points, and a block for each thread.
 
 use crate::strips::{Pool, row_strips};
-use faer::prelude::*;
-use faer::{Mat, MatMut, MatRef};
+use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::{Kernel, Real};
 use kstore::Workers;
 use std::sync::{Mutex, PoisonError};

@@ -1,13 +1,11 @@
 //! The solution of an iteration, and how it went.
 
-use crate::solver::Figure;
-use crate::{Error, Result};
+use crate::{Error, Result, solver::Figure};
 use faer::Mat;
 
 /// A relative residual from which on the solution is of no use: its fitted values may be off by as much as a tenth of the target.
 const USELESS: f64 = 0.1;
 
-/// The solution, and how the iteration went.
 #[derive(Clone, Debug)]
 pub(crate) struct CgSolution {
     /// The solution x, n x t.

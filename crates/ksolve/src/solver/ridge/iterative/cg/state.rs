@@ -18,7 +18,6 @@ pub(super) struct Column {
     pub(super) stalls: usize,
 }
 
-/// The state of the iteration between two steps.
 pub(super) struct State {
     pub(super) found: CgSolution,
     /// The x of the smallest true residual, by right side.
