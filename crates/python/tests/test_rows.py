@@ -20,7 +20,7 @@ def rows(n=3000):
 
 
 def model(**more):
-    return kmill.KernelRidge(kernel="gaussian(sigma=median)", scale="standard", rank=100, lambdas="1e-8..1e-3", **more)
+    return kmill.KernelRidge(kernel="gaussian(sigma=median)", scale="standard", rank=100, lambdas="1e-8..1e-3", clip=False, **more)
 
 
 def digest(fitted):

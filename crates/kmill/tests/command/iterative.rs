@@ -223,7 +223,7 @@ fn weights_count_and_are_no_feature() {
     refused(at, &format!("{fit} --weights nowhere -o refused"), "nowhere");
     refused(at, &format!("{fit} --weights w --map exact -o refused"), "takes no weights");
     refused(at, &format!("{fit} --weights w --method pcg -o refused"), "takes no weights");
-    refused(at, "fit kpca t.csv --weights w -o refused", "kpca does not read it");
+    refused(at, "fit fisher t.csv --weights w -o refused", "fisher does not read it");
 }
 
 /// Conjugate gradient on a problem that rounding has made hopeless: the iterate never gets worse than none, and what is of no
