@@ -69,6 +69,7 @@ pub(crate) struct FeaturesReport {
 pub(crate) fn main(args: &FeaturesArgs) -> Result<()> {
     let run = &args.run.resolve();
     let data = DataArgs {
+        text: Vec::new(),
         select: args.data.clone(),
         target: Vec::new(),
         features: args.features.clone(),

@@ -41,10 +41,10 @@ impl FitOptions {
     /// The options of a fit whose solver is given these parameters.
     pub(crate) fn with(solver: &str, data: &DataArgs, learn: &MapArgs, given: Options) -> Result<Self> {
         let rows = open::selection(&data.select, &data.features, data.target.clone());
+        let rows = Selection { text: data.text.clone(), ..rows };
         let fit = Fit::solver(solver)?
             .options(given)
             .rows(data.category.of(rows))
-            .scaling(learn.scale.unwrap_or_default())
             .clip(!learn.no_clip)
             .metric(learn.metric.clone().unwrap_or_default())
             .kernel(learn.kernel.clone())
@@ -52,6 +52,7 @@ impl FitOptions {
             .seed(learn.seed)
             .precision(learn.precision);
         let fit = learn.landmarks.iter().cloned().fold(fit, Fit::landmarks);
+        let fit = learn.scale.into_iter().fold(fit, Fit::scaling);
         let fit = learn.rank.into_iter().fold(fit, Fit::rank);
         let fit = learn.candidates.into_iter().fold(fit, Fit::candidates);
         if fit.task()?.has_target() && data.target.is_empty() {

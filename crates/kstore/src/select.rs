@@ -1,7 +1,7 @@
 //! The columns and rows of a table that take part, and their roles.
 
 use crate::condition::{Bound, Condition};
-use crate::encoding::{Categories, Coding, Encoding, Times, Wanted};
+use crate::encoding::{Categories, Coding, Encoding, Times, Wanted, Weighing};
 use crate::kept_column;
 use crate::missing::Missing;
 use crate::rows::TableShape;
@@ -70,6 +70,12 @@ pub struct Selection {
     /// Sparse rows are features too.
     #[serde(skip)]
     pub sparse: bool,
+    /// Columns of text whose words are counted, each a name with what is counted, `comment` or `comment:char(3,5)`: see [`crate::encoding::Grams`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub text: Vec<String>,
+    /// How entries of sparse rows and counts of texts are weighed; `None` for not at all, and tf-idf of texts.
+    #[serde(skip)]
+    pub weighing: Option<Weighing>,
     /// How columns become features, where that is known already: `features`, `categories`, `hash` and `times` are not looked at then.
     pub encoding: Option<Arc<Encoding>>,
 }

@@ -6,6 +6,7 @@
 
 use super::Kernel;
 use crate::Real;
+use faer::prelude::ReborrowMut;
 use faer::{MatMut, MatRef};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -22,6 +23,10 @@ pub trait KernelColumns<T: Real>: Debug + Send + Sync {
     /// `out[i m + j] = k(x_i, z_j)` with the bits of [`Kernel::block`], for at most [`FEW`] rows and the m points `z` that
     /// this was made of; `scratch` is at least as long as [`scratch`](Self::scratch) says.
     fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]);
+    /// [`Kernel::block`] of any number of rows, where [`Kernel::is_indexed`]; false, and nothing written, elsewhere.
+    fn block(&self, _x: MatRef<'_, T>, _z: MatRef<'_, T>, _out: MatMut<'_, T>) -> bool {
+        false
+    }
 }
 
 /// A kernel and the points that were prepared for it; of a kernel that does not know how, its blocks.
@@ -37,8 +42,21 @@ impl<T: Real> Fixed<T> {
         Self { kernel, columns }
     }
 
+    /// For blocks alone: prepared where that is of use to them.
+    pub(crate) fn for_blocks(kernel: Arc<dyn Kernel<T>>, z: MatRef<'_, T>) -> Self {
+        let columns = if kernel.is_indexed() { kernel.columns(z) } else { None };
+        Self { kernel, columns }
+    }
+
     pub(crate) fn kernel(&self) -> &dyn Kernel<T> {
         &*self.kernel
+    }
+
+    /// [`Kernel::block`] of rows and the points.
+    pub(crate) fn fill(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
+        if !self.columns.as_ref().is_some_and(|columns| columns.block(x, z, out.rb_mut())) {
+            self.kernel.block(x, z, out);
+        }
     }
 }
 

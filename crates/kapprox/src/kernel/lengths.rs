@@ -60,7 +60,7 @@ impl Spec {
                 return Ok(*median);
             }
             let median = match places {
-                None => median_distance(sample, metric, call.sparse)?,
+                None => median_distance(sample, metric, call.sparse.is_some())?,
                 Some(places) => {
                     let at: Vec<_> = places.iter().collect();
                     let columns = Mat::from_fn(sample.nrows(), at.len(), |i, k| sample[(i, at[k])]);

@@ -120,6 +120,10 @@ pub trait Kernel<T: Real>: Debug + Send + Sync {
     fn columns(&self, _z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
         None
     }
+    /// Whether [`columns`](Self::columns) serve blocks of many rows too, which are slower where they prepare the points themselves.
+    fn is_indexed(&self) -> bool {
+        false
+    }
     /// The kernel on sparse points, in the layout of [`kstore::sparse`]; `None` where it is not known.
     fn on_sparse(self: Arc<Self>) -> Option<Arc<dyn AnyKernel>> {
         None

@@ -27,8 +27,8 @@ pub(super) struct Call {
     pub(super) values: Vec<Value>,
     /// The columns it looks at; `None` for all.
     pub(super) columns: Option<ColumnChoice>,
-    /// True where the points are sparse.
-    pub(super) sparse: bool,
+    /// Number of columns, where the points are sparse.
+    pub(super) sparse: Option<usize>,
 }
 
 impl PartialEq for Call {
@@ -174,7 +174,7 @@ impl Call {
     }
 
     fn build(&self, text: String) -> Arc<dyn AnyKernel> {
-        if self.sparse {
+        if self.sparse.is_some() {
             let kernel = self.build_whole(text);
             // those without were refused when the points were said to be sparse
             return kernel.typed::<f64>().on_sparse().unwrap_or(kernel);

@@ -76,7 +76,7 @@ impl Parser<'_> {
         if factors.is_empty() {
             // a number alone is the kernel that has this value everywhere
             let values = vec![Value::Number(scale)];
-            return Ok(Node::Call(Call { family: &super::constant::FAMILY, values, columns: None, sparse: false }));
+            return Ok(Node::Call(Call { family: &super::constant::FAMILY, values, columns: None, sparse: None }));
         }
         Ok(Node::product(scale, factors))
     }
@@ -134,7 +134,7 @@ impl Parser<'_> {
             .zip(family.parameters)
             .map(|(given, p)| given.unwrap_or_else(|| p.default.clone()))
             .collect();
-        Ok(Node::Call(Call { family, values, columns, sparse: false }))
+        Ok(Node::Call(Call { family, values, columns, sparse: None }))
     }
 
     fn unknown(&self, at: usize, name: String) -> Error {

@@ -136,6 +136,20 @@ impl<P: Profile> Sparse<P> {
         let profile = self.profile.function::<f64>();
         vectorised!(sums.iter_mut().for_each(|sum| *sum = profile(*sum)));
     }
+
+    /// Hands out the values of points, by their numbers and those of the points of an index.
+    fn fill<T: Real>(
+        &self,
+        indexed: (&Index, MatRef<'_, T>),
+        many: MatRef<'_, T>,
+        mut to: impl FnMut(usize, usize, T),
+    ) {
+        let (mut sums, mut spare) = (vec![0.0; indexed.1.nrows()], Vec::new());
+        for i in 0..many.nrows() {
+            self.values(row(many, i, &mut spare), indexed, &mut sums);
+            sums.iter().enumerate().for_each(|(j, value)| to(i, j, T::from_f64(*value).saturate()));
+        }
+    }
 }
 
 impl<T: Real, P: Profile> Kernel<T> for Sparse<P> {
@@ -151,14 +165,13 @@ impl<T: Real, P: Profile> Kernel<T> for Sparse<P> {
         check_shapes(x, z, &out);
         let few_z = z.nrows() <= x.nrows();
         let (few, many) = if few_z { (z, x) } else { (x, z) };
-        let (index, mut sums, mut spare) = (Index::new(few, self.argument), vec![0.0; few.nrows()], Vec::new());
-        for i in 0..many.nrows() {
-            self.values(row(many, i, &mut spare), (&index, few), &mut sums);
-            for (j, value) in sums.iter().enumerate() {
-                let at = if few_z { (i, j) } else { (j, i) };
-                out[at] = T::from_f64(*value).saturate();
-            }
-        }
+        self.fill((&Index::new(few, self.argument), few), many, |i, j, value| {
+            out[if few_z { (i, j) } else { (j, i) }] = value;
+        });
+    }
+
+    fn is_indexed(&self) -> bool {
+        true
     }
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
@@ -195,10 +208,12 @@ impl<T: Real, P: Profile> KernelColumns<T> for SparseColumns<P> {
     }
 
     fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], _scratch: &mut [T]) {
-        let (mut sums, mut spare) = (vec![0.0; z.nrows()], Vec::new());
-        for (i, out) in out.chunks_exact_mut(z.nrows().max(1)).enumerate() {
-            self.kernel.values(row(x, i, &mut spare), (&self.index, z), &mut sums);
-            out.iter_mut().zip(&sums).for_each(|(out, value)| *out = T::from_f64(*value).saturate());
-        }
+        self.kernel.fill((&self.index, z), x, |i, j, value| out[i * z.nrows() + j] = value);
+    }
+
+    fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) -> bool {
+        check_shapes(x, z, &out);
+        self.kernel.fill((&self.index, z), x, |i, j, value| out[(i, j)] = value);
+        true
     }
 }

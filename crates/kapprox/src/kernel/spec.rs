@@ -69,7 +69,7 @@ impl Default for Spec {
     fn default() -> Self {
         let family = &gaussian::FAMILY;
         let values = family.parameters.iter().map(|p| p.default.clone()).collect();
-        Self(Node::Call(Call { family, values, columns: None, sparse: false }))
+        Self(Node::Call(Call { family, values, columns: None, sparse: None }))
     }
 }
 
@@ -188,10 +188,18 @@ impl Spec {
     pub fn on_rows<S: AsRef<str>>(&self, features: &[S], sparse: Option<usize>) -> Result<Self> {
         let Some(width) = sparse else { return self.resolve_columns(features) };
         let mut known = |call: &Call| match call.takes_sparse() {
-            true => Ok(Call { sparse: true, ..call.clone() }.counted(width)),
+            true => Ok(Call { sparse: Some(width), ..call.clone() }.counted(width)),
             false => Err(Error::Sparse { kernel: call.to_string(), known: on_sparse() }),
         };
         self.0.map(&mut known).map(Self)
+    }
+
+    /// Number of columns, where the kernel is the inner product of sparse rows.
+    pub fn linear_on_sparse(&self) -> Option<usize> {
+        match &self.0 {
+            Node::Call(Call { family, sparse, .. }) if family.explicit == Some(Explicit::Linear) => *sparse,
+            _ => None,
+        }
     }
 
     /// Name of an expression that is a single kernel of the registry, on all features.
@@ -205,7 +213,7 @@ impl Spec {
     /// The explicit features of an expression that is a single kernel of the registry, on all features and without lists or medians,
     /// and its numbers.
     pub(crate) fn explicit(&self) -> Option<(Explicit, Vec<f64>)> {
-        let Node::Call(Call { family, values, columns: None, sparse: false }) = &self.0 else { return None };
+        let Node::Call(Call { family, values, columns: None, sparse: None }) = &self.0 else { return None };
         let number = |value: &Value| match value {
             Value::Number(number) => Some(*number),
             Value::Each(_) | Value::Share(_) | Value::Median | Value::Auto => None,
@@ -268,7 +276,7 @@ impl Spec {
             for i in 0..x.nrows() {
                 let row = row(x, i, &mut spare);
                 // of sparse rows the places are no values, and the zeros of all kernels' domains
-                let looked_at = if call.sparse { &looked_at[x.ncols() / 2..] } else { &looked_at[..] };
+                let looked_at = if call.sparse.is_some() { &looked_at[x.ncols() / 2..] } else { &looked_at[..] };
                 if let Some(&feature) = looked_at.iter().find(|k| !domain.contains(row[**k].to_f64())) {
                     let (row, value) = (first_row + i as u64, row[feature].to_f64());
                     let (kernel, domain) = (call.family.name, domain.to_string());

@@ -33,7 +33,7 @@ impl<T: Real> FeatureMap<T> for KernelFunctions<T> {
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         let z = self.landmarks.as_mat();
-        workers.each(strips(x, out), |(x, out)| self.kernel.kernel().block(x, z, out));
+        workers.each(strips(x, out), |(x, out)| self.kernel.fill(x, z, out));
     }
 
     fn kernel_rows(&self) -> Option<KernelRows<'_, T>> {

@@ -12,7 +12,7 @@ use super::factor::{MOST_AMPLIFIED, amplification};
 use super::family::{Built, MapFamily, MapShape, OnLandmarks};
 use super::independent::{Independent, widened};
 use super::{Expansion, FeatureMap};
-use crate::kernel::{AnyKernel, Kernel};
+use crate::kernel::{AnyKernel, Fixed, KernelColumns};
 use crate::rows::LandmarkSet;
 use crate::{Error, Real, Result};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
@@ -79,8 +79,6 @@ const LESS_AMPLIFIED: f64 = 1e-4 * MOST_AMPLIFIED;
 #[derive(Debug)]
 pub struct Nystrom<T: Real> {
     any: Arc<dyn AnyKernel>,
-    kernel: Arc<dyn Kernel<T>>,
-    exact: Arc<dyn Kernel<f64>>,
     landmarks: LandmarkSet<T>,
     /// L in f64, r x r.
     lower: Mat<f64>,
@@ -89,11 +87,32 @@ pub struct Nystrom<T: Real> {
 
 /// The arithmetic in which blocks and features are computed.
 #[derive(Debug)]
-pub(super) enum Arithmetic<T> {
+pub(super) enum Arithmetic<T: Real> {
     /// In `T`, with L (or W) narrowed to it.
-    Own(Mat<T>),
+    Own(Mat<T>, Fixed<T>),
     /// In f64, with the landmarks widened to it.
-    Wide(Vec<f64>),
+    Wide(Vec<f64>, Fixed<f64>),
+}
+
+impl<T: Real> Arithmetic<T> {
+    pub(super) fn own(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, narrow: Mat<T>) -> Self {
+        Self::Own(narrow, Fixed::for_blocks(kernel.typed::<T>(), landmarks.as_mat()))
+    }
+
+    pub(super) fn wide(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Self {
+        let points = widened(&landmarks.points);
+        let z = MatRef::from_row_major_slice(&points, landmarks.len(), landmarks.d);
+        let fixed = Fixed::for_blocks(kernel.typed::<f64>(), z);
+        Self::Wide(points, fixed)
+    }
+
+    /// Bytes of the points that are prepared for blocks.
+    pub(super) fn prepared(&self) -> usize {
+        match self {
+            Self::Own(_, fixed) => fixed.bytes(),
+            Self::Wide(_, fixed) => fixed.bytes(),
+        }
+    }
 }
 
 impl<T: Real> Nystrom<T> {
@@ -133,13 +152,10 @@ impl<T: Real> Nystrom<T> {
 
     fn in_arithmetic(own: bool, kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, lower: Mat<f64>) -> Self {
         let r = lower.nrows();
-        let arithmetic = if own {
-            Arithmetic::Own(Mat::from_fn(r, r, |i, j| T::from_f64(lower[(i, j)])))
-        } else {
-            Arithmetic::Wide(widened(&landmarks.points))
-        };
-        let (any, exact, kernel) = (kernel.clone(), kernel.typed::<f64>(), kernel.typed::<T>());
-        Self { any, kernel, exact, landmarks, lower, arithmetic }
+        let narrow = || Mat::from_fn(r, r, |i, j| T::from_f64(lower[(i, j)]));
+        let arithmetic =
+            if own { Arithmetic::own(kernel, &landmarks, narrow()) } else { Arithmetic::wide(kernel, &landmarks) };
+        Self { any: kernel.clone(), landmarks, lower, arithmetic }
     }
 
     /// Leaves out the landmarks whose features are mostly rounding; false where there are none.
@@ -158,7 +174,7 @@ impl<T: Real> Nystrom<T> {
 
     /// True where blocks and solve are computed in f64 because `T` is not accurate enough for these landmarks.
     pub fn is_wide(&self) -> bool {
-        matches!(self.arithmetic, Arithmetic::Wide(_))
+        matches!(self.arithmetic, Arithmetic::Wide(..))
     }
 
     /// True where kernel values in `T` are too coarse for predictions at rank `rank`.
@@ -226,19 +242,19 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
         workers.each(strips(x, out), |(x, mut out)| match &self.arithmetic {
             // the pass throws the features away
             _ if workers.is_cancelled() => (),
-            Arithmetic::Own(lower) => {
-                self.kernel.block(x, z, out.rb_mut());
+            Arithmetic::Own(lower, kernel) => {
+                kernel.fill(x, z, out.rb_mut());
                 solve_lower_triangular_in_place(lower.as_ref(), out.transpose_mut(), Par::Seq);
             }
-            Arithmetic::Wide(z) => narrowed(x, out, |x, mut phi| {
-                self.exact.block(x, MatRef::from_row_major_slice(z, self.rank(), x.ncols()), phi.rb_mut());
+            Arithmetic::Wide(z, kernel) => narrowed(x, out, |x, mut phi| {
+                kernel.fill(x, MatRef::from_row_major_slice(z, self.rank(), x.ncols()), phi.rb_mut());
                 solve_lower_triangular_in_place(self.lower.as_ref(), phi.transpose_mut(), Par::Seq);
             }),
         });
     }
 
     fn kernel_diag(&self, x: MatRef<'_, T>, out: &mut [f64]) -> Option<()> {
-        self.kernel.diag(x, out);
+        self.any.typed::<T>().diag(x, out);
         Some(())
     }
 
@@ -252,7 +268,7 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
     fn widen(&mut self) -> bool {
         let narrow = size_of::<T>() < size_of::<f64>() && !self.is_wide();
         if narrow {
-            self.arithmetic = Arithmetic::Wide(widened(&self.landmarks.points));
+            self.arithmetic = Arithmetic::wide(&self.any, &self.landmarks);
         }
         narrow || self.leave_out()
     }
@@ -266,7 +282,7 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
     }
 
     fn footprint(&self) -> Footprint {
-        Footprint { fixed: Self::bytes(self.rank(), self.landmarks.d), per_row: 0 }
+        Footprint { fixed: Self::bytes(self.rank(), self.landmarks.d) + self.arithmetic.prepared(), per_row: 0 }
     }
 }
 

@@ -114,8 +114,7 @@ pub(super) fn truncated_map<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
 /// rounding of `T`; then blocks and product run in f64, as in [`Nystrom`].
 #[derive(Debug)]
 pub struct Projected<T: Real> {
-    kernel: Arc<dyn Kernel<T>>,
-    exact: Arc<dyn Kernel<f64>>,
+    any: Arc<dyn AnyKernel>,
     landmarks: LandmarkSet<T>,
     /// W in f64, m x r.
     weights: Mat<f64>,
@@ -127,17 +126,16 @@ pub struct Projected<T: Real> {
 impl<T: Real> Projected<T> {
     /// The map with weights W, which must make K̂ ≼ K.
     fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, weights: Mat<f64>, eigenvalues: Vec<f64>) -> Self {
-        let exact = kernel.typed::<f64>();
         let narrow = |i, j| T::from_f64(weights[(i, j)]);
-        let amplified = amplification(&*exact, &landmarks, weights.as_ref());
+        let amplified = amplification(&*kernel.typed::<f64>(), &landmarks, weights.as_ref());
         // the share of the trace that rounding in `T` takes off or adds
         let noise = (T::EPSILON / 2.0).powi(2) * amplified.iter().sum::<f64>();
         let own = size_of::<T>() == size_of::<f64>() || (noise <= NOISE && suffices_for_few::<T>(&amplified));
         let arithmetic = match own {
-            true => Arithmetic::Own(Mat::from_fn(weights.nrows(), weights.ncols(), narrow)),
-            false => Arithmetic::Wide(widened(&landmarks.points)),
+            true => Arithmetic::own(kernel, &landmarks, Mat::from_fn(weights.nrows(), weights.ncols(), narrow)),
+            false => Arithmetic::wide(kernel, &landmarks),
         };
-        Self { kernel: kernel.typed::<T>(), exact, landmarks, weights, arithmetic, eigenvalues }
+        Self { any: kernel.clone(), landmarks, weights, arithmetic, eigenvalues }
     }
 
     /// Eigen-coordinates, the nonlinear projection `y = Λ^(−1/2) Uᵀ k_S(x)` on the `r` leading eigenvectors of
@@ -295,34 +293,34 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         let z = self.landmarks.as_mat();
         workers.each(strips(x, out), |(x, out)| match &self.arithmetic {
-            Arithmetic::Own(narrow) => {
+            Arithmetic::Own(narrow, kernel) => {
                 let mut k = Mat::zeros(x.nrows(), z.nrows());
-                self.kernel.block(x, z, k.as_mut());
+                kernel.fill(x, z, k.as_mut());
                 matmul(out, Accum::Replace, k.as_ref(), narrow.as_ref(), T::ONE, Par::Seq);
             }
-            Arithmetic::Wide(z) => narrowed(x, out, |x, phi| {
+            Arithmetic::Wide(z, kernel) => narrowed(x, out, |x, phi| {
                 let mut k = Mat::zeros(x.nrows(), self.landmarks.len());
-                self.exact.block(x, MatRef::from_row_major_slice(z, self.landmarks.len(), x.ncols()), k.as_mut());
+                kernel.fill(x, MatRef::from_row_major_slice(z, self.landmarks.len(), x.ncols()), k.as_mut());
                 matmul(phi, Accum::Replace, k.as_ref(), self.weights.as_ref(), 1.0, Par::Seq);
             }),
         });
     }
 
     fn kernel_diag(&self, x: MatRef<'_, T>, out: &mut [f64]) -> Option<()> {
-        self.kernel.diag(x, out);
+        self.any.typed::<T>().diag(x, out);
         Some(())
     }
 
     fn expand(&self, weights: MatRef<'_, f64>, _: &Workers) -> Expansion<T> {
         let coefficients = product(self.weights.subcols(0, weights.nrows()), weights);
-        let wide = matches!(self.arithmetic, Arithmetic::Wide(_));
+        let wide = matches!(self.arithmetic, Arithmetic::Wide(..));
         Expansion::Landmarks { landmarks: self.landmarks.clone(), coefficients, wide }
     }
 
     fn widen(&mut self) -> bool {
-        let narrow = size_of::<T>() < size_of::<f64>() && matches!(self.arithmetic, Arithmetic::Own(_));
+        let narrow = size_of::<T>() < size_of::<f64>() && matches!(self.arithmetic, Arithmetic::Own(..));
         if narrow {
-            self.arithmetic = Arithmetic::Wide(widened(&self.landmarks.points));
+            self.arithmetic = Arithmetic::wide(&self.any, &self.landmarks);
         }
         narrow
     }
@@ -331,7 +329,7 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
         let r = r.min(self.weights.ncols());
         self.weights = self.weights.subcols(0, r).to_owned();
         self.eigenvalues.truncate(r);
-        if let Arithmetic::Own(narrow) = &mut self.arithmetic {
+        if let Arithmetic::Own(narrow, _) = &mut self.arithmetic {
             *narrow = narrow.subcols(0, r).to_owned();
         }
         true
@@ -340,9 +338,9 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
     fn footprint(&self) -> Footprint {
         let (m, r) = self.weights.shape();
         let fixed = match self.arithmetic {
-            Arithmetic::Own(_) => (m * self.landmarks.d + m * r) * size_of::<T>(),
-            Arithmetic::Wide(_) => m * self.landmarks.d * (size_of::<T>() + size_of::<f64>()),
+            Arithmetic::Own(..) => (m * self.landmarks.d + m * r) * size_of::<T>(),
+            Arithmetic::Wide(..) => m * self.landmarks.d * (size_of::<T>() + size_of::<f64>()),
         };
-        Footprint { fixed: fixed + m * r * size_of::<f64>(), per_row: m * size_of::<T>() }
+        Footprint { fixed: fixed + m * r * size_of::<f64>() + self.arithmetic.prepared(), per_row: m * size_of::<T>() }
     }
 }

@@ -61,8 +61,8 @@ fn map_help() -> String {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Learning")]
 pub(crate) struct MapArgs {
-    /// Scaling learned from the training rows and kept in the model: standard, minmax, robust (for stray values), asinh (for long tails), quantile (by rank) or none
-    /// [default: standard; tune tries asinh and quantile, too]
+    /// Scaling learned from the training rows and kept in the model: standard, minmax, robust (for stray values), asinh (for long tails), quantile (by rank) or none;
+    /// of sparse rows and texts: tf-idf, unit, maxabs or none [default: standard; tune tries asinh and quantile, too; sparse rows: none; texts: tf-idf]
     #[arg(long, value_parser = parse::word::<Scaling>, value_name = "SCALE")]
     pub(crate) scale: Option<Scaling>,
     /// Predict new rows with a value outside the range of the training rows as they are, and not as if at its edge

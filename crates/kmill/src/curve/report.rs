@@ -146,7 +146,8 @@ impl CurveReport {
                     ksolve::request::Scaling::Robust => "distance from the median over its median",
                     ksolve::request::Scaling::Asinh => "asinh of the distance from the median",
                     ksolve::request::Scaling::Quantile => "place among the quantiles",
-                    ksolve::request::Scaling::None => "as they are",
+                    // others are refused
+                    _ => "as they are",
                 },
             },
             approximated_rows: setting.rows(),

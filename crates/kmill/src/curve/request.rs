@@ -211,7 +211,7 @@ fn rows(
         missing: select.missing.unwrap_or_default(),
         ..Selection::default()
     };
-    let selection = args.data.category.of(selection);
+    let selection = Selection { text: args.data.text.clone(), ..args.data.category.of(selection) };
     let first = table.select(&selection)?;
     let Some(test) = &args.test_where else { return Ok((job.coded(&first)?, None, condition)) };
     // a column that chooses rows is no feature, in either of the two

@@ -41,3 +41,4 @@ mod statistics;
 mod text;
 mod text_budget;
 mod tune;
+mod words;

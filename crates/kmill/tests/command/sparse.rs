@@ -136,8 +136,9 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
         ("--map fourier", "--map fourier"),
         ("--landmarks kmeans", "take rpcholesky"),
         ("--metric learn", "sparse rows have no metric"),
-        ("--scale minmax", "sparse rows stay as they are"),
-        ("--scale asinh", "sparse rows stay as they are"),
+        ("--scale minmax", "would fill the zeros of sparse rows"),
+        ("--scale standard", "would fill the zeros of sparse rows"),
+        ("--scale asinh", "would fill the zeros of sparse rows"),
     ] {
         let line = format!("fit ridge a.svm --target y --sparse --rank 20 --lambda 1e-3 -o m.safetensors -q {options}");
         let (code, _, stderr) = kmill(at, &line);
@@ -159,4 +160,33 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
     ok(at, "fit oneclass a.svm --features x --sparse --kernel gaussian(sigma=2) --rank 30 -o one.safetensors -q");
     let (code, _, stderr) = kmill(at, "predict one.safetensors b.svm --top 5 -o top.csv");
     assert!(code == 1 && stderr.contains("sparse rows have no columns"), "{stderr}");
+}
+
+/// Decision values of `SVC(C=0.5, gamma=0.1, tol=1e-12)` of scikit-learn 1.9.1, which is LIBSVM's, on rows of ones.
+#[test]
+fn exact_decision_values_are_those_of_libsvm() {
+    const GOLDEN: [f64; 8] = [
+        -0.377066029775,
+        -0.39884455352,
+        -1.000000020167,
+        -0.802096886476,
+        -0.999999977492,
+        -0.999999996263,
+        -0.84603368879,
+        -1.064433706818,
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let line = |i: u64| {
+        let places: std::collections::BTreeSet<u64> = (0..5).map(|k| (7 * i + 3 * k * k + i * k) % 30).collect();
+        let entries: String = places.iter().map(|place| format!(" {}:1", place + 1)).collect();
+        format!("{}{entries}\n", if (i * i + i / 3) % 7 < 3 { 1 } else { -1 })
+    };
+    std::fs::write(at.join("a.svm"), (0..60).map(line).collect::<String>()).unwrap();
+    let fit = "--kernel gaussian(gamma=0.1) --map exact --C 0.5 --gap 1e-12 --precision f64";
+    ok(at, &format!("fit svm a.svm --target y --sparse {fit} -o m.safetensors -q"));
+    ok(at, "predict m.safetensors a.svm --scores -o p.csv -q");
+    let text = std::fs::read_to_string(at.join("p.csv")).unwrap();
+    let scores = text.lines().skip(1).step_by(8).map(|line| line.rsplit(',').next().unwrap().parse::<f64>().unwrap());
+    scores.zip(GOLDEN).for_each(|(score, golden)| assert!((score - golden).abs() < 1e-6, "{score} {golden}"));
 }

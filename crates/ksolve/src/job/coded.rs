@@ -40,6 +40,14 @@ impl Run<'_> {
             [one] => vec![one.looked()],
             several => several.iter().map(|table| (*table).clone()).collect(),
         };
+        if let [selected] = &tables[..]
+            && let Some(search) = selected.entry_search()
+        {
+            let found = self.scanned(selected, search.state_bytes(), &search, &|texts| search.rows(texts))?;
+            let (selected, notes) = search.finish(&found)?;
+            notes.iter().for_each(|note| self.stages().warn(note.to_string()));
+            return Ok(vec![selected]);
+        }
         let searches: Option<Vec<ColumnSearch>> = tables.iter().map(Selected::search).collect();
         let Some(searches) = searches else { return Ok(tables) };
         let mut found: Option<FoundColumns> = None;

@@ -46,8 +46,9 @@ pub struct Fit {
     pub(super) family: &'static SolverFamily,
     #[serde(rename = "options", default)]
     given: Options,
-    #[serde(rename = "scale", default, with = "text")]
-    pub(super) scaling: Scaling,
+    /// `None` where nothing was said: standard, and of sparse rows none.
+    #[serde(rename = "scale", default, with = "text::optional")]
+    pub(super) scaling: Option<Scaling>,
     #[serde(default)]
     pub(super) clip: bool,
     #[serde(default, skip_serializing, deserialize_with = "text::metric")]
@@ -89,7 +90,7 @@ impl Fit {
         Self {
             family,
             given: Options::new(),
-            scaling: Scaling::default(),
+            scaling: None,
             clip: false,
             metric: MetricSource::None,
             kernel: Spec::default(),
@@ -175,10 +176,10 @@ impl Fit {
         Self { rank: Some(rank), ..self }
     }
 
-    /// Sets how features are scaled before the kernel sees them; to mean 0 and deviation 1 by default.
+    /// Sets how features are scaled before the kernel sees them; to mean 0 and deviation 1 by default, those of sparse rows not at all.
     #[must_use]
     pub fn scaling(self, scaling: Scaling) -> Self {
-        Self { scaling, ..self }
+        Self { scaling: Some(scaling), ..self }
     }
 
     /// Sets whether each feature of a new row is taken to the range that it has in the rows of the fit, so that a stray value is predicted as
@@ -349,6 +350,7 @@ impl Fit {
         Ok(Selection {
             features,
             class_target: task == Task::Classification,
+            weighing: self.scaling.and_then(Scaling::weighing),
             weight: settings.column(&solver::parameter::WEIGHTS),
             group: match settings.folds(&solver::parameter::FOLDS) {
                 Some(FoldSpec::Column(name)) => Some(name),

@@ -6,7 +6,7 @@ use crate::folds::FoldSpec;
 use crate::request::{LandmarkSource, MetricSource, Scaling, TrainOptions};
 use crate::solver::parameter::{FOLDS, NODES, TOLERANCE};
 use crate::solver::views::{WITH, WITH_KERNEL};
-use crate::solver::{Settings, Solver, ridge};
+use crate::solver::{Settings, Solver, kdr, ridge};
 use crate::{Error, Result, Task};
 use kapprox::Spec;
 use kapprox::landmark::Effort;
@@ -32,6 +32,7 @@ impl Fit {
         let solver: &dyn Solver<f64> = &**solver;
         check_iteration(settings, self.map.is_exact())?;
         self.check_landmarks(settings)?;
+        let scaling = self.scaling_of(selected)?;
         if selected.sparse().is_some() {
             self.check_sparse(settings)?;
         }
@@ -51,7 +52,7 @@ impl Fit {
         let (kernel, with) = self.kernels(settings, selected)?;
         Ok(TrainOptions {
             task,
-            scaling: if selected.sparse().is_some() { Scaling::None } else { self.scaling },
+            scaling,
             clip: self.clip,
             metric: self.metric.clone(),
             kernel,
@@ -112,7 +113,7 @@ impl Fit {
         let kernel =
             if by_kernel { self.kernel.resolve_columns(&selected.feature_names())? } else { Spec::parse("linear()")? };
         Ok(TrainOptions {
-            scaling: self.scaling,
+            scaling: self.scaling.unwrap_or_default(),
             clip: self.clip,
             metric: self.metric.clone(),
             map: self.map.clone(),
@@ -124,6 +125,20 @@ impl Fit {
         })
     }
 
+    /// The scaling of rows: of sparse ones how their entries are weighed, as the selection has it.
+    fn scaling_of(&self, selected: &Selected) -> Result<Scaling> {
+        let entries = selected.sparse().is_some();
+        match self.scaling.filter(|scaling| entries != scaling.weighing().is_some() && *scaling != Scaling::None) {
+            None if entries => Ok(Scaling::of(selected.weighing())),
+            None => Ok(self.scaling.unwrap_or_default()),
+            Some(scaling) if entries => {
+                let why = "it would fill the zeros of sparse rows; take tf-idf, unit, maxabs or none";
+                Err(Error::option("scale", scaling, why))
+            }
+            Some(scaling) => Err(scaling.for_sparse_rows()),
+        }
+    }
+
     /// Refuses what computes with the columns of rows, where these are sparse.
     fn check_sparse(&self, settings: &Settings) -> Result<()> {
         let refuse = |option, value: &dyn std::fmt::Display, why| Err(Error::option(option, value, why));
@@ -131,10 +146,6 @@ impl Fit {
             .landmarks
             .as_ref()
             .filter(|landmarks| landmarks.scheme().is_some_and(|scheme| scheme.effort == Effort::Distances));
-        match self.scaling {
-            Scaling::Standard | Scaling::None => {}
-            scaling => return refuse("scale", &scaling, "sparse rows stay as they are; leave it out"),
-        }
         if self.metric != MetricSource::None {
             return refuse("metric", &self.metric, "sparse rows have no metric; leave it out");
         }
@@ -144,7 +155,8 @@ impl Fit {
         if let Some(landmarks) = by_distances {
             return refuse("landmarks", landmarks, "its points are no sparse rows; take rpcholesky, or another scheme");
         }
-        if self.family.reads(&NODES) || settings.columns(&WITH).is_some() {
+        let by_columns = self.family.name == kdr::FAMILY.name;
+        if by_columns || self.family.reads(&NODES) || settings.columns(&WITH).is_some() {
             return refuse("solver", &self.family.name, "it takes no sparse rows; leave `sparse` out, or take another");
         }
         Ok(())

@@ -130,14 +130,11 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// The model with room for sparse rows of this shape too.
+    /// The model with room for sparse rows of these shapes too, one for each column.
     #[must_use]
-    pub(crate) fn with_room_for(mut self, shape: SparseShape) -> Self {
+    pub(crate) fn with_rooms(mut self, shapes: &[SparseShape]) -> Self {
         let Some((encoding, own)) = self.card.encoding.as_ref().zip(self.card.sparse()) else { return self };
-        if own.longest >= shape.longest {
-            return self;
-        }
-        let encoding = Encoding::clone(encoding).with_room_for(shape);
+        let encoding = Encoding::clone(encoding).with_rooms(shapes);
         let numbers = encoding.features();
         if let Basis::Landmarks { points, .. } = &mut self.basis {
             *points = with_room(points, own.numbers(), numbers);

@@ -6,7 +6,7 @@ use crate::{Classes, Error, Model, Result};
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::budget::Term;
-use kstore::{Kind, Scaler, Table, Workers};
+use kstore::{Encoding, Scaler, Table, Workers};
 use std::sync::Arc;
 
 /// Rows that are scaled and scored at once.
@@ -188,14 +188,14 @@ impl Predictor {
     /// Those of [`Predictor::new`].
     pub fn fitting(self, table: &Table) -> Result<Self> {
         let Some((encoding, own)) = self.card().encoding.as_ref().zip(self.card().sparse()) else { return Ok(self) };
-        let column = table.schema().columns.iter().find(|column| column.name == encoding.columns()[0].name);
-        let Some(Kind::Sparse(shape)) = column.map(|column| &column.kind) else { return Ok(self) };
-        if shape.longest <= own.longest {
+        let rooms = table.rooms(encoding)?;
+        let wider = Encoding::clone(encoding).with_rooms(&rooms);
+        if wider.sparse().is_none_or(|shape| shape.longest <= own.longest) {
             return Ok(self);
         }
         let inner = match &self.0 {
-            Inner::F32(typed) => Inner::F32(Arc::new(Typed::new(typed.model.clone().with_room_for(*shape))?)),
-            Inner::F64(typed) => Inner::F64(Arc::new(Typed::new(typed.model.clone().with_room_for(*shape))?)),
+            Inner::F32(typed) => Inner::F32(Arc::new(Typed::new(typed.model.clone().with_rooms(&rooms))?)),
+            Inner::F64(typed) => Inner::F64(Arc::new(Typed::new(typed.model.clone().with_rooms(&rooms))?)),
         };
         Ok(Self(inner, self.1))
     }

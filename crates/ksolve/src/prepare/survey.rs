@@ -116,6 +116,7 @@ pub(crate) fn scaler(
         Scaling::Asinh => Scaler::asinh(statistics, &draw()?),
         Scaling::Quantile => Scaler::quantile(statistics, &draw()?),
         Scaling::None => Scaler::identity(statistics),
+        Scaling::Maxabs | Scaling::Unit | Scaling::TfIdf => return Err(scaling.for_sparse_rows()),
     })
 }
 
@@ -129,7 +130,9 @@ pub(crate) fn of(
 ) -> Result<Survey> {
     selected.mark_integers(&mut statistics);
     check(selected, &statistics, options, stages)?;
-    let mut scaler = scaler(options.scaling, &statistics, || draw(statistics.rows))?;
+    // entries of sparse rows are weighed as they are read
+    let scaling = if selected.sparse().is_some() { Scaling::None } else { options.scaling };
+    let mut scaler = scaler(scaling, &statistics, || draw(statistics.rows))?;
     selected.keep_flags(&mut scaler);
     let scaler = Arc::new(scaler);
     let labels = |counts: Vec<(Label, u64)>| counts.into_iter().map(|(label, _)| label).collect::<Vec<_>>();

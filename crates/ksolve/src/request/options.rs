@@ -8,6 +8,7 @@ use kapprox::kernel::Spec;
 use kapprox::landmark::{self, Scheme};
 use kapprox::map::MapSpec;
 use kstore::Selected;
+use kstore::encoding::Weighing;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -29,19 +30,47 @@ pub enum Scaling {
     Asinh,
     /// The value's rank among the training rows, as the quantile of one distribution there: for columns of any shape of which the order counts.
     Quantile,
+    /// Of sparse rows and texts: each column divided by its largest distance from 0.
+    Maxabs,
+    /// Of sparse rows and texts: each row divided by its length.
+    Unit,
+    /// Of sparse rows and texts: counts by the rarity of their columns, and then each row by its length.
+    TfIdf,
     /// No scaling.
     None,
 }
+
+const WEIGHINGS: [(Scaling, Weighing); 4] = [
+    (Scaling::None, Weighing::None),
+    (Scaling::Maxabs, Weighing::Maxabs),
+    (Scaling::Unit, Weighing::Unit),
+    (Scaling::TfIdf, Weighing::TfIdf),
+];
 
 impl Scaling {
     /// True where it takes medians or quantiles, of a sample.
     pub(crate) fn takes_medians(self) -> bool {
         matches!(self, Self::Robust | Self::Asinh | Self::Quantile)
     }
+
+    /// How the entries of sparse rows are weighed by it; `None` where it would fill zeros.
+    pub(crate) fn weighing(self) -> Option<Weighing> {
+        WEIGHINGS.iter().find(|(scaling, _)| *scaling == self).map(|(_, weighing)| *weighing)
+    }
+
+    /// The error for rows that are not sparse.
+    pub(crate) fn for_sparse_rows(self) -> Error {
+        Error::option("scale", self, "it is for sparse rows and counted texts (`text`); take standard, or another")
+    }
+
+    /// The scaling that weighs the entries of sparse rows so.
+    pub(crate) fn of(weighing: Weighing) -> Self {
+        WEIGHINGS.iter().find(|(_, known)| *known == weighing).map_or(Self::None, |(scaling, _)| *scaling)
+    }
 }
 
 crate::error::enum_of_words!(Scaling, "scale", "standard" => Standard, "minmax" => Minmax, "robust" => Robust, "asinh" => Asinh,
-    "quantile" => Quantile, "none" => None);
+    "quantile" => Quantile, "maxabs" => Maxabs, "unit" => Unit, "tf-idf" => TfIdf, "none" => None);
 
 /// Where landmarks come from.
 #[derive(Clone, Debug)]

@@ -40,7 +40,7 @@ use kapprox::{Real, Spec};
 use kstore::Plan;
 use std::sync::Arc;
 
-pub(super) const FAMILY: SolverFamily = SolverFamily {
+pub(crate) const FAMILY: SolverFamily = SolverFamily {
     name: "kdr",
     about: "kernel dimension reduction: the directions of the columns that a target depends on, and what each column counts",
     task: Task::Regression,

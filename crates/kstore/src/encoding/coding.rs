@@ -1,6 +1,6 @@
 //! Which columns are wanted as categories, and what is known of their values.
 
-use super::{Coded, Encoding, Times};
+use super::{Coded, Encoding, Grams, Times};
 use crate::schema::Kind;
 use crate::table::Table;
 use std::collections::HashSet;
@@ -48,6 +48,8 @@ pub(crate) struct Wanted {
     /// Columns of text are, too.
     pub(super) text: bool,
     pub(super) sparse: bool,
+    /// Columns whose texts are counted.
+    pub(super) counted: Vec<(usize, Grams)>,
     /// Columns of times become features, and columns of text are looked at for times.
     pub(super) times: bool,
     pub(super) text_times: bool,
@@ -63,6 +65,7 @@ impl Wanted {
     pub(super) fn role(&self, table: &Table, column: usize) -> Role {
         match &table.schema().columns[column].kind {
             _ if self.named.contains(&column) => Role::Category,
+            _ if self.counted.iter().any(|(text, _)| *text == column) => Role::Sparse,
             Kind::Text if self.text && self.text_times => Role::Either,
             Kind::Text if self.text => Role::Category,
             Kind::Text if self.text_times => Role::Time,

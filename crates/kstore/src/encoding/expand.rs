@@ -1,9 +1,10 @@
 //! Rows of codes as features: the tile of a table with categories.
 
+use super::entries::EntryColumns;
 use super::{Code, CodedColumn, Effects, Encoding, TimeCode, TimeReader};
 use crate::convert::{Affine, TILE, scaled};
 use crate::schema::Kind;
-use crate::source::{Positions, Values, View};
+use crate::source::{Positions, View};
 use crate::{Digest, Label, Real};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,6 +17,8 @@ pub(crate) struct Coded {
     pub(crate) names: Vec<String>,
     lookups: Vec<Lookup>,
     pub(crate) starts: Vec<usize>,
+    /// The columns, where all make entries of sparse rows.
+    entries: Option<EntryColumns>,
 }
 
 #[derive(Debug)]
@@ -26,7 +29,8 @@ enum Lookup {
     Time(TimeReader, TimeCode),
     /// Places of values among the effects, by the digests of their texts.
     Effects(HashMap<u64, u32>, Effects),
-    Sparse,
+    /// Nothing: sparse rows are made otherwise.
+    None,
 }
 
 /// The codes of values. A value counts as what it looks like too: one file may store 7, another the text `7`.
@@ -114,7 +118,7 @@ impl Coded {
             Code::Effects(effects) => {
                 Lookup::Effects(effects.values.iter().copied().zip(0..).collect(), effects.clone())
             }
-            Code::Sparse(_) => Lookup::Sparse,
+            Code::Sparse(_) | Code::Entries(_) => Lookup::None,
         };
         let lookups = encoding.columns().iter().zip(kinds).map(lookup).collect();
         let mut starts = Vec::with_capacity(encoding.columns().len());
@@ -123,7 +127,8 @@ impl Coded {
             starts.push(next);
             next += column.features();
         }
-        Self { names: encoding.names(), lookups, starts, encoding }
+        let entries = EntryColumns::new(encoding.columns());
+        Self { names: encoding.names(), lookups, starts, entries, encoding }
     }
 
     /// True where a column holds numbers or times, which have a mean.
@@ -170,6 +175,9 @@ impl<T: Real> Expansion<T> {
         out: &mut [T],
     ) -> bool {
         let d = self.zeros.len();
+        if let Some(columns) = &self.coded.entries {
+            return columns.rows(views, at, &mut out[..rows * d], d, self.lenient);
+        }
         out.chunks_exact_mut(d).take(rows).for_each(|row| row.copy_from_slice(&self.zeros));
         let columns = self.coded.encoding.columns().iter().zip(&self.coded.lookups).zip(&self.coded.starts);
         for (((column, lookup), start), (view, unseen)) in columns.zip(views.iter().zip(unseen)) {
@@ -203,14 +211,6 @@ impl<T: Real> Expansion<T> {
                 }
                 continue;
             }
-            if let (Lookup::Sparse, Values::Sparse(rows)) = (lookup, &view.values) {
-                for (i, row) in out.enumerate() {
-                    if !rows.pack(at.get(i), row) {
-                        row[*start] = T::from_f64(f64::NAN);
-                    }
-                }
-                continue;
-            }
             let mut none = 0;
             for (i, row) in out.enumerate() {
                 let at = at.get(i);
@@ -234,7 +234,7 @@ impl<T: Real> Expansion<T> {
                         none += u64::from(place.is_none());
                         continue;
                     }
-                    Lookup::Number | Lookup::Time(..) | Lookup::Sparse => None,
+                    Lookup::Number | Lookup::Time(..) | Lookup::None => None,
                 };
                 match found {
                     Some(feature) => flag(row, feature),

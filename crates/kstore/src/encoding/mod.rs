@@ -12,8 +12,11 @@
 
 mod coding;
 mod effects;
+mod entries;
+mod entry_search;
 mod expand;
 mod found;
+mod grams;
 mod note;
 mod numerals;
 mod search;
@@ -23,8 +26,11 @@ mod wanted;
 pub use coding::Categories;
 pub(crate) use coding::{Coding, Role, Wanted};
 pub use effects::{EFFECT_LIMIT, EffectSearch, Effects, FoundEffects};
+pub use entries::{Entries, Weighing};
+pub use entry_search::{EntrySearch, FoundEntries};
 pub(crate) use expand::{Coded, Expansion};
 pub use found::Distinct;
+pub use grams::Grams;
 pub use note::ColumnNote;
 pub use search::{ColumnSearch, FoundColumn, FoundColumns};
 pub(crate) use time::TimeReader;
@@ -59,6 +65,8 @@ pub enum Code {
     Effects(Effects),
     /// Sparse rows: room for the places of the longest row, and for its values.
     Sparse(SparseShape),
+    /// Sparse rows that are weighed, or made of text.
+    Entries(Entries),
 }
 
 impl Code {
@@ -71,6 +79,7 @@ impl Code {
             Self::Time(time) => time.features(),
             Self::Effects(effects) => effects.outputs.len(),
             Self::Sparse(shape) => shape.numbers(),
+            Self::Entries(entries) => entries.shape.numbers(),
         }
     }
 }
@@ -84,6 +93,13 @@ impl std::fmt::Display for Code {
             Self::Time(time) => time.fmt(f),
             Self::Effects(effects) => write!(f, "effects of {} values", shown::count(effects.values.len() as u64)),
             Self::Sparse(shape) => write!(f, "{} columns, sparse", shown::count(shape.width as u64)),
+            Self::Entries(entries) => {
+                let width = shown::count(entries.shape.width as u64);
+                match &entries.text {
+                    Some(grams) => write!(f, "{width} of {grams}"),
+                    None => write!(f, "{width} columns, sparse"),
+                }
+            }
         }
     }
 }
@@ -126,7 +142,7 @@ impl CodedColumn {
             Code::Buckets(buckets) => Box::new((0..*buckets).map(move |bucket| format!("{name}=#{bucket}"))),
             Code::Time(time) => Box::new(time.names(name)),
             Code::Effects(effects) => Box::new(effects.outputs.iter().map(move |of| format!("{name}.effect{of}"))),
-            Code::Sparse(shape) => {
+            Code::Sparse(shape) | Code::Entries(Entries { shape, .. }) => {
                 let entries = move |what: &'static str| {
                     (0..shape.numbers() / 2).map(move |entry| format!("{name}.{what}{entry}"))
                 };
@@ -193,7 +209,9 @@ impl Encoding {
 
     /// For each feature, true where it is 0 or 1 by its nature: of a value, a bucket, or a missing value.
     pub fn flags(&self) -> Vec<bool> {
-        self.all_but(|code| matches!(code, Code::Number | Code::Time(_) | Code::Effects(_) | Code::Sparse(_)))
+        self.all_but(|code| {
+            matches!(code, Code::Number | Code::Time(_) | Code::Effects(_) | Code::Sparse(_) | Code::Entries(_))
+        })
     }
 
     /// For each feature, true where no scaling changes it: it is 0 or 1, or an effect, or a part of a sparse row.
@@ -223,17 +241,16 @@ impl Encoding {
 
     /// The shape of the rows, where these are sparse.
     pub fn sparse(&self) -> Option<SparseShape> {
-        match &self.columns[..] {
-            [CodedColumn { code: Code::Sparse(shape), .. }] => Some(*shape),
-            _ => None,
-        }
+        entries::shape(&self.columns)
     }
 
-    /// The encoding with room for rows of this shape too, where rows are sparse.
+    /// The encoding with room for rows of these shapes too, one for each column, where rows are sparse.
     #[must_use]
-    pub fn with_room_for(mut self, other: SparseShape) -> Self {
-        if let [CodedColumn { code: Code::Sparse(shape), .. }] = &mut self.columns[..] {
-            *shape = shape.both(other);
+    pub fn with_rooms(mut self, others: &[SparseShape]) -> Self {
+        for (column, other) in self.columns.iter_mut().zip(others) {
+            if let Code::Sparse(shape) | Code::Entries(Entries { shape, .. }) = &mut column.code {
+                *shape = shape.both(*other);
+            }
         }
         self
     }
@@ -253,6 +270,7 @@ impl Encoding {
             Code::Values(values) => values.iter().map(value).sum(),
             Code::Number | Code::Buckets(_) | Code::Time(_) | Code::Sparse(_) => 0,
             Code::Effects(effects) => effects.bytes(),
+            Code::Entries(entries) => entries.bytes(),
         };
         self.columns.iter().map(of).sum::<usize>() + self.features() * LOOKED_UP
     }
@@ -260,15 +278,17 @@ impl Encoding {
     /// What is wrong with it, in words; `None` where nothing is: values ascend, buckets are some and not too many, and no two features have
     /// one name.
     pub fn fault(&self) -> Option<String> {
+        let beside = self.columns.len() > 1;
+        let whole = !beside || self.sparse().is_some();
+        let sound = |shape: SparseShape| shape.width <= MOST_COLUMNS && shape.longest <= shape.width && whole;
         for column in &self.columns {
             let fine = match &column.code {
                 Code::Number | Code::Time(_) => true,
                 Code::Values(values) => values.windows(2).all(|pair| pair[0] < pair[1]),
                 Code::Buckets(buckets) => (1..=BUCKET_LIMIT).contains(buckets),
                 Code::Effects(effects) => effects.is_sound(),
-                Code::Sparse(shape) => {
-                    shape.width <= MOST_COLUMNS && shape.longest <= shape.width && self.columns.len() == 1
-                }
+                Code::Sparse(shape) => sound(*shape),
+                Code::Entries(entries) => sound(entries.shape) && entries.is_sound(),
             };
             if !fine {
                 return Some(format!("the values of column {:?} are in disorder", column.name));

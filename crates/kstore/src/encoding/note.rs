@@ -1,6 +1,7 @@
 //! What is to be said of a column that does not become what a person may expect.
 
 use super::found::Distinct;
+use crate::shown;
 
 /// What is to be said of a column whose values were looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub enum ColumnNote {
     NoEffect { column: String },
     /// A column of numbers that counts the rows is no feature.
     CountsRows { column: String },
+    /// Of the words of a column of text those of the fewest rows are no features: so many are, of all, where these could be counted.
+    RareWords { column: String, kept: usize, words: Option<usize> },
     /// The dates of a column of text were read with the month first, and could be read with the day first.
     DaysOrMonths { column: String },
 }
@@ -37,6 +40,14 @@ impl std::fmt::Display for ColumnNote {
             }
             Self::CountsRows { column } => {
                 return write!(f, "column {column} is left out: it counts the rows; name it in `features` to take it");
+            }
+            Self::RareWords { column, kept, words } => {
+                let all = words.map_or("more than could be counted".to_string(), |words| shown::count(words as u64));
+                return write!(
+                    f,
+                    "column {column}: the {} words that most rows have are features, of {all}",
+                    shown::count(*kept as u64)
+                );
             }
             Self::DaysOrMonths { column } => {
                 return write!(

@@ -1,7 +1,8 @@
 //! The selection before and after the values of its categories are known.
 
 use super::coding::{Asked, Categories, Coding, Role, Wanted};
-use super::{BUCKET_LIMIT, CATEGORY_LIMIT, Code, CodedColumn, Encoding, TimeForm, TimeReader, Times};
+use super::entries::{Entries, Weighing};
+use super::{BUCKET_LIMIT, CATEGORY_LIMIT, Code, CodedColumn, Encoding, TimeForm, TimeReader, Times, grams};
 use crate::missing::Missing;
 use crate::schema::Kind;
 use crate::select::{Selected, Selection};
@@ -33,12 +34,29 @@ impl Table {
                 return Err(self.wrong_type(*column, "categories are whole numbers, truth values or text"));
             }
         }
+        let mut counted = Vec::new();
+        for text in &selection.text {
+            let (name, grams) = grams::column_of(text)?;
+            let column = self.column(name)?;
+            if self.schema().columns[column].kind != Kind::Text {
+                return Err(self.wrong_type(column, "words are counted of text"));
+            }
+            if !selection.sparse {
+                let expected = "only the verbs fit, plan, predict and evaluate count its words; leave `text` out";
+                return Err(self.wrong_type(column, expected));
+            }
+            if roles.contains(&column) || columns.contains(&column) {
+                return Err(self.wrong_type(column, "it is in `text`, and has another role too"));
+            }
+            counted.push((column, grams));
+        }
         let text = matches!(selection.categories, Categories::Few | Categories::All);
         let times = selection.times != Times::None;
         let text_times = times && selection.categories != Categories::None;
         Ok(Wanted {
             text,
             sparse: selection.sparse,
+            counted,
             times,
             text_times,
             named: columns.iter().copied().collect(),
@@ -49,22 +67,14 @@ impl Table {
     /// What is known of the values of `features`.
     ///
     /// # Errors
-    /// [`Error::WrongType`] for sparse rows with other columns beside them.
+    /// [`Error::WrongType`] for sparse rows or counted texts with other columns beside them.
     pub(crate) fn coding(&self, selection: &Selection, wanted: &Wanted, features: &[usize]) -> Result<Coding> {
         let roles: Vec<Role> = features.iter().map(|column| wanted.role(self, *column)).collect();
         if features.is_empty() {
             return Ok(Coding::Plain(None));
         }
-        let mut sparse = features.iter().filter_map(|column| Some((*column, self.schema().sparse(*column)?)));
-        if let Some((column, shape)) = sparse.next() {
-            if let Some(other) = features.iter().find(|other| **other != column) {
-                let other = &self.schema().columns[*other].name;
-                let expected = format!("such a column is the only feature; leave out {other:?} (`features`)");
-                return Err(self.wrong_type(column, &expected));
-            }
-            let name = self.schema().columns[column].name.clone();
-            let column = CodedColumn { name, code: Code::Sparse(shape), missing: false };
-            return Ok(Coding::known(Encoding::new(vec![column]), self, features));
+        if let Some(columns) = self.entry_columns(selection, wanted, features)? {
+            return Ok(Coding::known(Encoding::new(columns), self, features));
         }
         let all = !matches!(selection.categories, Categories::Few);
         let name = |column: &usize| &self.schema().columns[*column].name;
@@ -85,17 +95,62 @@ impl Table {
         Ok(if numbers { Coding::Plain(Some(asked)) } else { Coding::Asked(asked) })
     }
 
+    /// The columns of rows of entries, sparse ones or those of texts; `None` where there are none.
+    fn entry_columns(
+        &self,
+        selection: &Selection,
+        wanted: &Wanted,
+        features: &[usize],
+    ) -> Result<Option<Vec<CodedColumn>>> {
+        let of = |column: usize| {
+            let grams = wanted.counted.iter().find(|(text, _)| *text == column).map(|(_, grams)| grams.clone());
+            let usual = if grams.is_some() { Weighing::TfIdf } else { Weighing::None };
+            let weighing = selection.weighing.unwrap_or(usual);
+            let code = match (grams, self.schema().sparse(column)) {
+                (Some(grams), _) => Code::Entries(Entries::unlearned(SparseShape::default(), Some(grams), weighing)),
+                (None, Some(shape)) if weighing == Weighing::None => Code::Sparse(shape),
+                (None, shape) => Code::Entries(Entries::unlearned(shape?, None, weighing)),
+            };
+            Some(CodedColumn { name: self.schema().columns[column].name.clone(), code, missing: false })
+        };
+        if let (Some((text, _)), Some(Weighing::Maxabs)) = (wanted.counted.first(), selection.weighing) {
+            return Err(
+                self.wrong_type(*text, "largest counts do not weigh words; take tf-idf, unit or none (`scale`)")
+            );
+        }
+        let columns: Vec<Option<CodedColumn>> = features.iter().map(|column| of(*column)).collect();
+        let Some(first) = columns.iter().position(Option::is_some) else { return Ok(None) };
+        let sparse = features.iter().position(|column| self.schema().sparse(*column).is_some());
+        let other = columns.iter().position(Option::is_none);
+        let other = other.or((0..features.len()).find(|place| sparse.is_some_and(|sparse| sparse != *place)));
+        if let Some(other) = other {
+            let other = &self.schema().columns[features[other]].name;
+            let expected = match sparse {
+                Some(_) => format!("such a column is the only feature; leave out {other:?} (`features`)"),
+                None => format!(
+                    "counted texts are the only features; leave out {other:?}: name columns of `text` in `features`"
+                ),
+            };
+            return Err(self.wrong_type(features[sparse.unwrap_or(first)], &expected));
+        }
+        Ok(Some(columns.into_iter().flatten().collect()))
+    }
+
     /// The columns of an encoding, which may hold what they like as long as it can be looked up.
     pub(crate) fn encoded_columns(&self, encoding: &Encoding) -> Result<Vec<usize>> {
         let places = self.schema().places();
-        let of = |coded: &super::CodedColumn| {
+        let of = |coded: &CodedColumn| {
             let column = *places.get(coded.name.as_str()).ok_or_else(|| self.no_such_column(&coded.name))?;
             let kind = &self.schema().columns[column].kind;
             match &coded.code {
-                super::Code::Number => {
+                Code::Number => {
                     self.expect_numbers(column, "the model knows it as a number; write numbers into it")?;
                 }
-                super::Code::Sparse(room) => match self.schema().sparse(column) {
+                Code::Entries(Entries { text: Some(_), .. }) if *kind != Kind::Text => {
+                    return Err(self.wrong_type(column, "the model counts its words; write text into it"));
+                }
+                Code::Entries(Entries { text: Some(_), .. }) => {}
+                Code::Sparse(room) | Code::Entries(Entries { shape: room, .. }) => match self.schema().sparse(column) {
                     Some(shape) if shape.longest <= room.longest => {}
                     Some(shape) => {
                         let (has, room) = (shape.longest, room.longest);
@@ -108,7 +163,7 @@ impl Table {
                         return Err(self.wrong_type(column, expected));
                     }
                 },
-                super::Code::Time(code) if TimeReader::new(code.form, kind).is_none() => {
+                Code::Time(code) if TimeReader::new(code.form, kind).is_none() => {
                     let expected = match code.form {
                         TimeForm::HourMinute => "the model knows it as hours x 100 + minutes, like 517 for 5:17",
                         _ => "the model knows it as a date or time; write it as such, like 2024-01-31",
@@ -151,6 +206,14 @@ impl Selected {
     /// The shape of its rows, where these are sparse.
     pub fn sparse(&self) -> Option<SparseShape> {
         self.encoding()?.sparse()
+    }
+
+    /// How the entries of its rows are weighed, where these are sparse.
+    pub fn weighing(&self) -> Weighing {
+        match self.encoding().and_then(|encoding| encoding.columns().first()).map(|column| &column.code) {
+            Some(Code::Entries(entries)) => entries.weighing(),
+            _ => Weighing::None,
+        }
     }
 
     /// How missing values are treated.

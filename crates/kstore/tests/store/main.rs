@@ -26,3 +26,4 @@ mod sinks;
 mod svmlight_files;
 mod times;
 mod ways_in;
+mod words;

@@ -1,21 +1,24 @@
-//! Exact kernel ridge regression: `map` exact.
+//! Exact kernel ridge regression: `map` exact. With the linear kernel on sparse rows weights of their columns are learned ([`super::linear`]).
 //!
 //! The rows are read into memory once and stay there: they are the model. See [`super::iterative::exact`] for the problem and
 //! both ways to solve it. A run that is resumed makes its preconditioner anew, and goes on behind its last iteration.
 
-use super::iterative::cg::CgSolution;
+use super::iterative::cg::{self, CgSolution};
 use super::iterative::constant::Constant;
 use super::iterative::exact::{self, Dual, ExactProblem};
 use super::iterative::low_rank::LowRank;
+use super::linear::LinearSystem;
 use super::{DIRECT_ROWS, Ridge, RidgeMethod, pcg};
 use crate::model::{Basis, Intercept};
 use crate::prepare::landmarks::Mapping;
 use crate::prepare::{plan, whole};
 use crate::request::{FitRequest, LandmarkSource, PassShape, ProblemSize, Resources, Stage, TrainOptions};
+use crate::solver::sparse_matrix::{SparseMatrix, functions};
 use crate::solver::{Fitted, Solved, explained};
 use crate::{Error, Result, features::FitData};
 use faer::{Mat, MatRef};
-use kapprox::Real;
+use kapprox::landmark::NO_ROW;
+use kapprox::{Real, Spec};
 use kstore::{MemoryRows, Plan, Reading, RowSource};
 
 const ROWS: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
@@ -25,6 +28,13 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShap
     let (shape, budget) = (&work.shape, work.resources.memory);
     let cut = whole::cut(shape);
     let scan = Stage { plan: plan::scan(shape, cut, budget), passes: 1 };
+    if let Some(width) = linear(ridge, &work.options.kernel) {
+        let (n, t) = (shape.n as usize, shape.t);
+        let plan = whole::plan(plan::ITERATION, shape, budget)
+            .term("entries of the rows", SparseMatrix::bytes(n, shape.d), ROWS)
+            .term("vectors, and weights of the columns", cg::bytes(n, t) + 8 * (t + 2) * width, ROWS);
+        return (cut, vec![scan, Stage { plan, passes: 1 }]);
+    }
     let stages = match method(ridge, shape, budget) {
         RidgeMethod::Direct => vec![scan, Stage { plan: direct_plan(shape, budget), passes: 1 }],
         _ => {
@@ -38,6 +48,11 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShap
         }
     };
     (cut, stages)
+}
+
+/// Number of columns, where weights of these are learned: with the linear kernel on sparse rows, unless a factor is asked for.
+fn linear(ridge: &Ridge, kernel: &Spec) -> Option<usize> {
+    kernel.linear_on_sparse().filter(|_| !ridge.leave_one_out && ridge.method != RidgeMethod::Direct)
 }
 
 fn method(ridge: &Ridge, shape: &ProblemSize, budget: usize) -> RidgeMethod {
@@ -94,16 +109,22 @@ pub(super) fn fit<T: Real>(
     let constant = Constant::new(ridge.intercept, n, mu);
     let problem = ExactProblem { y: y.as_ref(), mu, constant, workers: data.resources.workers };
     let exact = Exact { ridge, data, reading, rows, problem };
-    let (dual, method) = match method(ridge, shape, data.resources.memory) {
-        RidgeMethod::Direct => exact.direct()?,
-        _ => exact.iterative()?,
+    let (dual, method, basis) = match linear(ridge, data.kernel) {
+        Some(width) => exact.linear(width)?,
+        None => {
+            let (dual, solved) = match method(ridge, shape, data.resources.memory) {
+                RidgeMethod::Direct => exact.direct()?,
+                _ => exact.iterative()?,
+            };
+            let rows_of = (0..n).map(|i| rows.row(i)).collect();
+            (dual, solved, Basis::Landmarks { points: rows.x().to_vec(), rows: rows_of })
+        }
     };
     if let Some(found) = &dual.found {
         found.check("raise `lambda`, raise `rank`, which makes the preconditioner better, or take `method` direct")?;
         let remedy = "raise `rank`, which makes the preconditioner better, or `lambda`";
         pcg::warn_of_residual(found, ridge.tolerated::<T>(), remedy, data.resources);
     }
-    let basis = Basis::Landmarks { points: rows.x().to_vec(), rows: (0..n).map(|i| rows.row(i)).collect() };
     Ok(Fitted {
         basis: Some(basis),
         intercept: dual.intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
@@ -166,6 +187,22 @@ impl<T: Real> Exact<'_, T> {
             _ => format!("a Cholesky factor of all {n} rows, as asked for"),
         };
         Ok((dual, Solved { name: "direct", why }))
+    }
+
+    /// Learns weights of the columns of sparse rows.
+    fn linear(&self, width: usize) -> Result<(Dual, Solved, Basis<T>)> {
+        let (resources, ExactProblem { y, mu, constant, workers }) = (self.data.resources, self.problem);
+        let d = self.x().ncols();
+        let matrix = SparseMatrix::of(self.rows.x(), d, width);
+        let observer = resources.stages.stage(plan::ITERATION, None);
+        let until = pcg::until(self.ridge.tolerated::<T>(), resources, &*observer);
+        let mut system = LinearSystem { matrix: &matrix, mu, constant, workers };
+        let dual = system.solve(y, until)?;
+        let weights: Vec<Vec<f64>> = dual.coefficients.col_iter().map(|a| system.weights(a)).collect();
+        let (points, coefficients) = functions(&weights, d);
+        let basis = Basis::Landmarks { points, rows: vec![NO_ROW; coefficients.nrows()] };
+        let why = format!("conjugate gradient for weights of the {width} columns of sparse rows");
+        Ok((Dual { coefficients, ..dual }, Solved { name: "linear", why }, basis))
     }
 
     fn iterative(&self) -> Result<(Dual, Solved)> {

@@ -47,6 +47,8 @@ const SEARCH: usize = 44;
 #[derive(Clone, Debug, Default)]
 pub(super) struct SolvedMachine {
     pub(super) beta: Vec<f64>,
+    /// Weights of the columns, of a linear machine on sparse rows.
+    pub(super) weights: Vec<f64>,
     pub(super) b: f64,
     pub(super) primal: f64,
     pub(super) dual: f64,
@@ -57,24 +59,24 @@ pub(super) struct SolvedMachine {
 
 /// The multipliers of a machine, and the values f = Kβ.
 pub(super) struct Dual {
-    rows: Vec<Row>,
-    terms: Terms,
-    beta: Vec<f64>,
-    f: Vec<f64>,
+    pub(super) rows: Vec<Row>,
+    pub(super) terms: Terms,
+    pub(super) beta: Vec<f64>,
+    pub(super) f: Vec<f64>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Certificate {
-    b: f64,
-    primal: f64,
-    dual: f64,
+pub(super) struct Certificate {
+    pub(super) b: f64,
+    pub(super) primal: f64,
+    pub(super) dual: f64,
     /// The least slope of rising and the highest of falling.
     least: f64,
     highest: f64,
 }
 
 impl Certificate {
-    fn gap(&self) -> f64 {
+    pub(super) fn gap(&self) -> f64 {
         let scale = self.primal.abs().max(self.dual.abs()).max(f64::MIN_POSITIVE);
         ((self.primal - self.dual) / scale).max(0.0)
     }
@@ -138,7 +140,15 @@ impl Dual {
         }
         gaps.push(at.gap());
         let b = if self.terms.intercept == Intercept::Penalised { self.beta.iter().sum() } else { at.b };
-        SolvedMachine { beta: self.beta.clone(), b, primal: at.primal, dual: at.dual, gaps, rounds }
+        SolvedMachine {
+            beta: self.beta.clone(),
+            weights: Vec::new(),
+            b,
+            primal: at.primal,
+            dual: at.dual,
+            gaps,
+            rounds,
+        }
     }
 
     fn balanced(&self) -> bool {
@@ -155,7 +165,7 @@ impl Dual {
     }
 
     /// Computes P, D, the constant, and the extreme slopes.
-    fn certificate(&self) -> Certificate {
+    pub(super) fn certificate(&self) -> Certificate {
         let (mut least, mut highest, mut square, mut conjugate) = (f64::INFINITY, f64::NEG_INFINITY, 0.0, 0.0);
         for (i, row) in self.rows.iter().enumerate() {
             let (rise, fall) = self.slopes(i);

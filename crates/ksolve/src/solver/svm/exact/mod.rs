@@ -5,6 +5,8 @@
 //! are computed again where there is none, with the same bits. The model keeps the support vectors: the rows that have a multiplier in any
 //! machine.
 //!
+//! The linear kernel on sparse rows needs no kernel value, and its model no row ([`linear`]).
+//!
 //! A kernel that is not positive definite, such as the sigmoid, is taken, as LIBSVM does, where multipliers have bounds: steps along
 //! which the problem is not convex go to the end of their piece. P − D is 0 where the conditions of the optimum hold and positive elsewhere, with
 //! any kernel (each loss_i(f_i) + h_i(β_i) is at least −β_i f_i), but only with a definite one does it bound how far P is above its minimum.
@@ -17,6 +19,7 @@
 
 mod dual;
 mod gram;
+mod linear;
 mod smo;
 mod solvers;
 
@@ -32,14 +35,17 @@ use crate::request::{FitRequest, PassShape, Stage};
 use crate::row_weights::RowWeights;
 use crate::solver::Fitted;
 use crate::solver::ridge::iterative::rows::{KernelRows, kernel_rows};
+use crate::solver::sparse_matrix::{SparseMatrix, functions};
 use crate::strips::Pool;
 use crate::{Intercept, Result};
 use dual::{Dual, SolvedMachine};
 use faer::{Mat, MatRef};
 use gram::{Gram, Points};
+use kapprox::landmark::NO_ROW;
 use kapprox::{Kernel, Real};
 use kstore::pass::Observer;
 use kstore::{MemoryRows, RowSource, Workers};
+use linear::Weights;
 use std::sync::Arc;
 
 /// Rows of a part of a matrix that is computed in parts.
@@ -58,6 +64,8 @@ struct Exact<'a, T: Real> {
     /// Folds of the rows; empty where there is only one.
     folds: Vec<u16>,
     weights: RowWeights,
+    /// The rows, where the kernel is the inner product of sparse ones.
+    sparse: Option<SparseMatrix>,
     /// Memory of matrices of machines that have ended.
     spare: Pool<Vec<T>>,
 }
@@ -93,9 +101,11 @@ struct Asked<'s> {
 /// The machines of some rows: for each machine, what was found at each penalty.
 type Paths = Vec<Vec<SolvedMachine>>;
 
-/// Functions of the support vectors of some machines.
-struct Expansion {
-    support: Vec<usize>,
+/// Functions of the support vectors of some machines, or of their weights.
+struct Expansion<T> {
+    points: Vec<T>,
+    /// Rows that the points are.
+    rows: Vec<u64>,
     coefficients: Mat<f64>,
     intercept: Vec<f64>,
 }
@@ -126,7 +136,9 @@ impl<'a, T: Real> Exact<'a, T> {
             true => RowWeights(rows.y().chunks(stride).map(|row| row[stride - 1]).collect()),
             false => RowWeights::default(),
         };
-        Ok(Some(Self { data, rows, d: shape.d, kernel, wide, folds, weights, spare: Pool::default() }))
+        let width = data.kernel.linear_on_sparse();
+        let sparse = width.map(|width| SparseMatrix::of(rows.x(), shape.d, width));
+        Ok(Some(Self { data, rows, d: shape.d, kernel, wide, folds, sparse, weights, spare: Pool::default() }))
     }
 
     fn x(&self) -> MatRef<'_, T> {
@@ -208,6 +220,9 @@ impl<'a, T: Real> Exact<'a, T> {
         let (n, d, Some(first)) = (set.at.len(), self.d, asked.terms.first()) else {
             return Vec::new();
         };
+        if let Some(sparse) = &self.sparse {
+            return self.of_sparse_rows(sparse, set, asked, workers, observer);
+        }
         let x = self.copied::<T>(&set.at);
         let points = self.points(MatRef::from_row_major_slice(&x, n, d), first.intercept);
         let starts = first.total != 0.0;
@@ -238,8 +253,39 @@ impl<'a, T: Real> Exact<'a, T> {
         paths
     }
 
-    /// The support vectors of machines, in the order of the rows, and their coefficients.
-    fn expansion<'f>(&self, machines: impl Iterator<Item = (&'f [usize], &'f SolvedMachine)> + Clone) -> Expansion {
+    /// Solves the machines of some sparse rows with the linear kernel, threads a machine each.
+    fn of_sparse_rows(
+        &self,
+        sparse: &SparseMatrix,
+        set: &Machines<'_, T>,
+        asked: Asked<'_>,
+        workers: &Workers,
+        observer: &dyn Observer,
+    ) -> Paths {
+        let mut paths: Paths = vec![Vec::new(); set.count];
+        workers.each(paths.iter_mut().enumerate().collect(), |(machine, path)| {
+            let rows = |at: usize| set.at.iter().map(|i| (set.row)(machine, at, *i)).collect::<Vec<Row>>();
+            let mut weights = Weights::new(sparse, &set.at, self.data.options.seed);
+            let mut dual = Dual::new(rows(0), asked.terms[0]);
+            for (at, terms) in asked.terms.iter().enumerate() {
+                dual.again(rows(at), *terms);
+                let mut solved = weights.solve(&mut dual, asked.steps, &|| self.stops(observer));
+                solved.rounds *= gram::rounds(set.at.len());
+                path.push(solved);
+            }
+            observer.advance(1);
+        });
+        paths
+    }
+
+    /// The support vectors of machines, in the order of the rows, and their coefficients; of linear machines on sparse rows their weights.
+    fn expansion<'f>(&self, machines: impl Iterator<Item = (&'f [usize], &'f SolvedMachine)> + Clone) -> Expansion<T> {
+        if self.sparse.is_some() {
+            let weights: Vec<Vec<f64>> = machines.clone().map(|(_, found)| found.weights.clone()).collect();
+            let (points, coefficients) = functions(&weights, self.d);
+            let rows = vec![NO_ROW; coefficients.nrows()];
+            return Expansion { points, rows, coefficients, intercept: machines.map(|(_, found)| found.b).collect() };
+        }
         let mut place = vec![usize::MAX; self.rows.len()];
         let each = |(at, found): (&'f [usize], &'f SolvedMachine)| at.iter().copied().zip(found.beta.iter().copied());
         machines.clone().flat_map(each).filter(|(_, beta)| *beta != 0.0).for_each(|(i, _)| place[i] = 0);
@@ -250,16 +296,16 @@ impl<'a, T: Real> Exact<'a, T> {
             let support = each(machine).filter(|(_, beta)| *beta != 0.0);
             support.for_each(|(i, beta)| coefficients[(place[i], j)] = beta);
         }
-        Expansion { support, coefficients, intercept: machines.map(|(_, found)| found.b).collect() }
+        let (points, rows) = (self.copied::<T>(&support), support.iter().map(|i| self.rows.row(*i)).collect());
+        Expansion { points, rows, coefficients, intercept: machines.map(|(_, found)| found.b).collect() }
     }
 
     /// Scores the rows of a fold: `to` gets the position of a row and its scores.
-    fn score(&self, fold: u16, functions: &Expansion, mut to: impl FnMut(usize, &[f64])) {
+    fn score(&self, fold: u16, functions: &Expansion<T>, mut to: impl FnMut(usize, &[f64])) {
         let (d, t) = (self.d, functions.intercept.len());
-        let (workers, m) = (self.data.resources.workers, functions.support.len());
+        let (workers, m) = (self.data.resources.workers, functions.rows.len());
         let held: Vec<usize> = (0..self.rows.len()).filter(|i| self.folds[*i] == fold).collect();
-        let z = self.copied::<T>(&functions.support);
-        let z = MatRef::from_row_major_slice(&z, m, d);
+        let z = MatRef::from_row_major_slice(&functions.points, m, d);
         let (mut k, mut scores) = (Vec::new(), Vec::new());
         for some in held.chunks(SCORED) {
             scores.clear();
@@ -285,23 +331,23 @@ impl<'a, T: Real> Exact<'a, T> {
         (unit, lambda): (f64, Option<f64>),
         deviations: &[f64],
     ) -> Fitted<T> {
-        let Expansion { support, coefficients, .. } = self.expansion(machines.clone());
-        let mut all = Solved::default();
-        for (j, (_, found)) in machines.enumerate() {
+        let Expansion { points, rows, coefficients, .. } = self.expansion(machines.clone());
+        let (mut all, mut supporting) = (Solved::default(), vec![false; self.rows.len()]);
+        for (j, (at, found)) in machines.enumerate() {
             let w: Vec<f64> = coefficients.col(j).iter().copied().collect();
-            let support = w.iter().filter(|beta| **beta != 0.0).count();
+            at.iter().zip(&found.beta).for_each(|(i, beta)| supporting[*i] |= *beta != 0.0);
+            let support = found.beta.iter().filter(|beta| **beta != 0.0).count();
             let best = Best { w, b: found.b, primal: found.primal, dual: found.dual, support };
             let steps = found.rounds.div_ceil(gram::rounds(found.beta.len()));
             all.add(Solved { best: vec![best], gaps: found.gaps.clone(), passes: 0, steps });
         }
         let n = self.rows.len();
-        let why = format!("sequential minimal optimisation; {} of {n} rows are support vectors", support.len());
+        let (support, by) = (supporting.iter().filter(|is| **is).count(), self.sparse.is_some());
+        let by = if by { "dual coordinate descent" } else { "sequential minimal optimisation" };
+        let why = format!("{by}; {support} of {n} rows are support vectors");
         Fitted {
-            wide: needs_wide_for::<T>(coefficients.as_ref(), deviations),
-            basis: Some(Basis::Landmarks {
-                points: self.copied::<T>(&support),
-                rows: support.iter().map(|i| self.rows.row(*i)).collect(),
-            }),
+            wide: self.sparse.is_none() && needs_wide_for::<T>(coefficients.as_ref(), deviations),
+            basis: Some(Basis::Landmarks { points, rows }),
             method: Some(crate::solver::Solved { name: "exact", why }),
             passes: 0,
             ..fitted(all, unit, lambda, None)
@@ -321,12 +367,25 @@ pub(super) fn stages(
     let cut = whole::cut(shape);
     let fewer = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
     let each = |bytes: usize| n.saturating_mul(bytes).saturating_mul(at_once);
-    let plan = whole::plan("machines", shape, budget)
-        .term("rows of a machine", each(d * (e + 8)), fewer)
-        .term("multipliers and values of its rows", each(96), fewer)
-        .term("kernel values between its rows", at_once * gram::bytes(n, d, e), fewer)
-        .term("coefficients of all machines", n.saturating_mul(8 * problems * (2 + penalties)), fewer)
-        .term("rows that are scored", SCORED.saturating_mul(n * e + 8 * problems), fewer);
+    let plan = whole::plan("machines", shape, budget);
+    let plan = match work.options.kernel.linear_on_sparse() {
+        Some(width) => {
+            let (weights, together) = (linear::bytes(n, width), shape.threads.min(problems));
+            plan.term("entries of the rows", SparseMatrix::bytes(n, d), fewer)
+                .term("weights and multipliers of machines", together.saturating_mul(weights), fewer)
+                .term(
+                    "weights of all machines",
+                    (problems * penalties + problems).saturating_mul(8 * width + 8 * n),
+                    fewer,
+                )
+        }
+        None => plan
+            .term("rows of a machine", each(d * (e + 8)), fewer)
+            .term("multipliers and values of its rows", each(96), fewer)
+            .term("kernel values between its rows", at_once * gram::bytes(n, d, e), fewer)
+            .term("coefficients of all machines", n.saturating_mul(8 * problems * (2 + penalties)), fewer),
+    };
+    let plan = plan.term("rows that are scored", SCORED.saturating_mul(n * e + 8 * problems), fewer);
     let plan = held_out::plan(plan, shape, problems, penalties);
     (cut, vec![Stage { plan: plan::scan(shape, cut, budget), passes: 1 }, Stage { plan, passes: 1 }])
 }

@@ -48,7 +48,7 @@ impl<T: Real> Exact<'_, T> {
             let paths = self.solve(&sets, Asked { terms, steps, prove: false }, &*stage)?;
             warn_of_gap(&paths, terms[0].gap, data, HELD_OUT);
             for penalty in 0..terms.len() {
-                let functions: Expansion = self.expansion(at_penalty(&sets, &paths, penalty));
+                let functions: Expansion<T> = self.expansion(at_penalty(&sets, &paths, penalty));
                 let scores = &mut found.scores[penalty];
                 self.score(fold, &functions, |i, values| {
                     let to = &mut scores[i * t..(i + 1) * t];

@@ -1,0 +1,167 @@
+//! Words of text from file to model and back: one model whatever the format and the budget, and linear machines on them.
+
+use crate::run::{kmill, ok};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Texts of a few made words; those of class a have more of the first words, those of class b of the last.
+fn texts(rows: usize, seed: u64, longest: u64) -> Vec<(String, char)> {
+    let mut state = seed;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let word = |i: u64| {
+        format!("{}{}o", ['b', 'd', 'k', 'm', 'r'][(i % 5) as usize], ['a', 'e', 'i', 'u'][(i / 5 % 4) as usize])
+    };
+    let mut text = |row: usize| {
+        let class = next(2);
+        let count = if row == 7 { longest } else { 2 + next(7) };
+        let words: Vec<String> =
+            (0..count).map(|_| word(if next(4) > 0 { 10 * class + next(10) } else { next(20) })).collect();
+        (words.join(" "), if class == 0 { 'a' } else { 'b' })
+    };
+    (0..rows).map(|row| text(row)).collect()
+}
+
+fn tables(at: &Path) {
+    for (name, rows) in [("a", texts(300, 1, 5)), ("b", texts(120, 2, 90))] {
+        let (mut csv, mut json) = ("y,n,comment\n".to_string(), String::new());
+        for (i, (text, class)) in rows.iter().enumerate() {
+            writeln!(csv, "{class},{i},{text}").unwrap();
+            writeln!(json, "{{\"y\": \"{class}\", \"n\": {i}, \"comment\": \"{text}\"}}").unwrap();
+        }
+        std::fs::write(at.join(format!("{name}.csv")), csv).unwrap();
+        std::fs::write(at.join(format!("{name}.jsonl")), json).unwrap();
+    }
+    ok(at, "convert a.csv -o a.parquet -q");
+}
+
+/// The numbers that a model predicts for `a.svm`.
+fn predictions(at: &Path, model: &str) -> Vec<f64> {
+    ok(at, &format!("predict {model} a.svm -o p.csv -q"));
+    let text = std::fs::read_to_string(at.join("p.csv")).unwrap();
+    let numbers = |line: &str| line.split(',').map(|value| value.parse().unwrap()).collect::<Vec<f64>>();
+    text.lines().skip(1).flat_map(numbers).collect()
+}
+
+#[test]
+fn words_make_one_model_whatever_the_format_and_the_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    tables(at);
+    for fit in ["--kernel gaussian(sigma=1) --rank 40 --C 10", "--kernel linear --map exact --C 1"] {
+        let fit = |data: &str, more: &str| {
+            ok(at, &format!("fit svm {data} --target y --features comment --text comment:word(1,2) {fit} -q {more}"));
+        };
+        fit("a.csv", "-o m.safetensors --memory 2GiB --threads 2");
+        let bytes = std::fs::read(at.join("m.safetensors")).unwrap();
+        for (data, run) in [("a.parquet", "--memory 160MiB --threads 1"), ("a.jsonl", "--memory 300MiB --threads 3")] {
+            fit(data, &format!("-o n.safetensors {run}"));
+            assert_eq!(bytes, std::fs::read(at.join("n.safetensors")).unwrap(), "{data}");
+        }
+        // the text column is read again, also rows longer than any of the fit
+        let scores = ok(at, "evaluate m.safetensors b.csv --json");
+        assert!(scores["error"].as_f64().unwrap() < 0.2, "{scores}");
+        ok(at, "predict m.safetensors b.jsonl -o p.csv -q");
+        ok(at, "predict m.safetensors b.csv -o q.csv -q");
+        assert_eq!(std::fs::read(at.join("p.csv")).unwrap(), std::fs::read(at.join("q.csv")).unwrap());
+    }
+    ok(at, "plan svm a.csv --target y --features comment --text comment --rank 40 --json");
+    let card = ok(at, "inspect m.safetensors --json").to_string();
+    assert!(card.contains("word(1,2)") && card.contains("tf-idf"), "{card}");
+}
+
+#[test]
+fn what_words_do_not_go_with_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    tables(at);
+    for (line, part) in [
+        ("fit svm a.csv --target y --text comment", "leave out \"n\""),
+        (
+            "fit svm a.csv --target y --features comment --text comment --scale standard",
+            "--scale standard: it would fill the zeros",
+        ),
+        ("fit svm a.csv --target y --features n --scale tf-idf", "--scale tf-idf: it is for sparse rows"),
+        ("fit kdr a.csv --target n --features comment --text comment", "takes no sparse rows"),
+        (
+            "tune svm a.csv --target y --features comment --text comment --time 5s -o m.safetensors",
+            "only the verbs fit, plan, predict",
+        ),
+        (
+            "curve a.csv --target n --features comment --text comment --ranks 10 -o c.csv",
+            "only the verbs fit, plan, predict",
+        ),
+    ] {
+        let more = if line.starts_with("fit") { "-o m.safetensors -q" } else { "" };
+        let (code, _, stderr) = kmill(at, &format!("{line} {more}"));
+        assert!(code > 0 && stderr.contains(part), "{line}: {code} {stderr}");
+    }
+}
+
+/// Linear machines on sparse rows are those of the same rows dense, by another way: their objectives and scores agree.
+#[test]
+fn linear_machines_on_sparse_rows_are_those_of_dense_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let line = |(text, class): &(String, char)| {
+        let mut counts = std::collections::BTreeMap::new();
+        text.split(' ')
+            .for_each(|word| *counts.entry(1 + word.bytes().map(u64::from).sum::<u64>() % 30).or_insert(0) += 1);
+        let entries: String =
+            counts.iter().map(|(place, count)| format!(" {place}:{}", f64::from(*count) / 2.0)).collect();
+        let first = text.as_bytes()[0] < b'k';
+        format!("{}{entries}\n", if *class == 'a' { 1 } else { 2 + i32::from(first) })
+    };
+    std::fs::write(at.join("a.svm"), texts(240, 3, 5).iter().map(line).collect::<String>()).unwrap();
+    for fit in [
+        "svm --C 2 --class-weight balanced",
+        "svm --C 2 --intercept penalised --loss squared-hinge",
+        "svm --C 0.5 --intercept none --pairs",
+        "svm --C 0.1,1 --folds 3",
+        "svr --C 2 --epsilon 0.2",
+        "oneclass --nu 0.2",
+    ] {
+        let target = if fit.starts_with("oneclass") { "--features x*" } else { "--target y" };
+        let base = format!(
+            "fit {fit} a.svm {target} --kernel linear --map exact --scale none --no-clip --precision f64 --gap 1e-9 --steps 100000 -q"
+        );
+        let dense = ok(at, &format!("{base} -o dense.safetensors --json"));
+        let sparse = ok(at, &format!("{base} --sparse -o sparse.safetensors --json"));
+        let of = |model: &str| -> Vec<f64> {
+            ok(
+                at,
+                &format!(
+                    "predict {model} a.svm --width 30 -o p.csv -q {}",
+                    if fit.starts_with("svm") { "--scores" } else { "" }
+                ),
+            );
+            let text = std::fs::read_to_string(at.join("p.csv")).unwrap();
+            text.lines()
+                .skip(1)
+                .flat_map(|line| line.split(',').map(|value| value.parse().unwrap()).collect::<Vec<f64>>())
+                .collect()
+        };
+        let furthest = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        let (a, b) = (of("dense.safetensors"), of("sparse.safetensors"));
+        assert!(a.len() == b.len() && furthest(&a, &b) < 1e-3, "{fit}: {:e}", furthest(&a, &b));
+        let objective = |report: &serde_json::Value| -> Vec<f64> {
+            let figures = report["figures"].as_array().unwrap();
+            let values = figures.iter().find(|figure| figure["name"] == "objective").map(|figure| &figure["values"]);
+            values.unwrap().as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
+        };
+        let (a, b) = (objective(&dense), objective(&sparse));
+        assert!(furthest(&a, &b) < 1e-8, "{fit}: {a:?} {b:?}");
+    }
+    let ridge = |more: &str| {
+        let base = "fit ridge a.svm --target y --kernel linear --map exact --scale none --no-clip --precision f64";
+        ok(at, &format!("{base} --lambda 1e-3 -o r.safetensors -q {more}"));
+        predictions(at, "r.safetensors")
+    };
+    for intercept in ["free", "penalised", "none"] {
+        let (a, b) = (ridge(&format!("--intercept {intercept}")), ridge(&format!("--intercept {intercept} --sparse")));
+        let furthest = a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(furthest < 1e-7, "{intercept}: {furthest:e}");
+    }
+}

@@ -1,0 +1,181 @@
+//! Machines of the linear kernel on sparse rows: the dual by coordinates, with the weights of the columns at hand.
+//!
+//! With w = Σ β_i x_i the values are f_i = w·x_i, so that a step on a multiplier costs the entries of its row, and no kernel value is computed.
+//! A sweep goes to the minimum of the dual along each multiplier, in a random order. Rows at the end of a piece that they want to go beyond more
+//! than any row moved by in the sweep before are left out until the next certificate.
+//!
+//! Where the constant is free, Σβ must be s: the method of multipliers. A sweep minimises with ρ/2 (b − b₀)² beside the objective, which makes
+//! b = b₀ + (Σβ − s)/ρ, and b₀ follows b. Before a certificate what is left of Σβ − s is taken from multipliers that may move.
+//!
+//! *Cost of a sweep*: four flops for every entry. *Bytes*: 12 for every entry; for a machine at work 48 a row and 8 a column.
+//!
+//! References: Hsieh, Chang, Lin, Keerthi, Sundararajan, "A dual coordinate descent method for large-scale linear SVM", ICML 2008;
+//! Bertsekas, "Constrained optimization and Lagrange multiplier methods", 1982.
+
+use super::super::loss::{Loss, Row};
+use super::dual::{Dual, SolvedMachine};
+use crate::Intercept;
+use crate::solver::sparse_matrix::SparseMatrix;
+use kstore::key::{Purpose, Stream};
+
+/// Sweeps between two certificates.
+const SWEEPS: usize = 10;
+
+/// Share of the violation of the first sweep behind a certificate at which the next is due.
+const LEFT: f64 = 0.1;
+
+/// Pieces of a conjugate that a step may cross.
+const PIECES: usize = 3;
+
+/// Bytes of the weights of a machine at work, and of its rows.
+pub(super) fn bytes(n: usize, width: usize) -> usize {
+    8 * width + 48 * n
+}
+
+/// Machines of the same rows, one after the other.
+pub(super) struct Weights<'m> {
+    matrix: &'m SparseMatrix,
+    /// Rows of the matrix.
+    at: &'m [usize],
+    w: Vec<f64>,
+    squares: Vec<f64>,
+    order: Vec<u32>,
+    sweeps: u64,
+    seed: u64,
+}
+
+/// The constant of a machine while its multipliers move.
+#[derive(Clone, Copy)]
+struct Constant {
+    b: f64,
+    /// What a multiplier adds to it.
+    by: f64,
+}
+
+impl<'m> Weights<'m> {
+    pub(super) fn new(matrix: &'m SparseMatrix, at: &'m [usize], seed: u64) -> Self {
+        let squares = at.iter().map(|i| matrix.square(*i)).collect();
+        Self { matrix, at, w: vec![0.0; matrix.width], squares, order: Vec::new(), sweeps: 0, seed }
+    }
+
+    /// Sweeps, at most `most` times, until the gap is small enough, or `stop` says so.
+    pub(super) fn solve(&mut self, dual: &mut Dual, most: usize, stop: &(dyn Fn() -> bool + Sync)) -> SolvedMachine {
+        let (free, penalised) = (dual.terms.intercept == Intercept::Free, dual.terms.intercept == Intercept::Penalised);
+        let mean = self.squares.iter().sum::<f64>() / self.at.len().max(1) as f64;
+        let by = if penalised {
+            1.0
+        } else if free {
+            mean
+        } else {
+            0.0
+        };
+        let (mut gaps, mut sweeps, mut centre) = (Vec::new(), 0, None);
+        let at = loop {
+            if free {
+                self.balance(dual);
+            }
+            self.values(dual, penalised);
+            let at = dual.certificate();
+            gaps.push(at.gap());
+            if at.gap() <= dual.terms.gap || sweeps >= most || stop() {
+                break at;
+            }
+            let sum = |dual: &Dual| dual.beta.iter().sum::<f64>();
+            let mut constant = Constant { b: if free { *centre.get_or_insert(at.b) } else { by * sum(dual) }, by };
+            self.order = (0..self.at.len() as u32).collect();
+            let (mut first, mut limit) = (0.0, f64::INFINITY);
+            for sweep in 0..SWEEPS.min(most - sweeps) {
+                limit = self.sweep(dual, &mut constant, limit);
+                sweeps += 1;
+                if free {
+                    centre = Some(constant.b);
+                    constant.b += by * (sum(dual) - dual.terms.total);
+                }
+                first = if sweep == 0 { limit } else { first };
+                if limit <= LEFT * first || stop() {
+                    break;
+                }
+            }
+        };
+        let b = if penalised { dual.beta.iter().sum() } else { at.b };
+        let (beta, weights) = (dual.beta.clone(), self.w.clone());
+        SolvedMachine { beta, weights, b, primal: at.primal, dual: at.dual, gaps, rounds: sweeps }
+    }
+
+    /// Computes f of all rows.
+    fn values(&self, dual: &mut Dual, penalised: bool) {
+        let constant = if penalised { dual.beta.iter().sum() } else { 0.0 };
+        dual.f.iter_mut().zip(self.at).for_each(|(f, i)| *f = self.matrix.dot(*i, &self.w) + constant);
+    }
+
+    /// Goes to the minimum along each multiplier of the rows that take part; returns the largest violation. Rows that want beyond their end by
+    /// more than `limit` take part no more.
+    fn sweep(&mut self, dual: &mut Dual, constant: &mut Constant, limit: f64) -> f64 {
+        let Self { matrix, at, w, squares, order, .. } = self;
+        let stream = Stream::new(self.seed, Purpose::Permutations, self.sweeps);
+        self.sweeps += 1;
+        for k in (1..order.len()).rev() {
+            order.swap(k, stream.below(k as u64, k as u64 + 1) as usize);
+        }
+        let (mut largest, mut k) = (0.0f64, 0);
+        while let Some(i) = order.get(k).map(|i| *i as usize) {
+            let (row, loss) = (dual.rows[i], dual.terms.loss);
+            let f = matrix.dot(at[i], w) + constant.b;
+            let piece = loss.piece(dual.beta[i], row);
+            let (rise, fall) = (f + piece.rise, f + piece.fall);
+            if rise > limit && fall < -limit {
+                order.swap_remove(k);
+                continue;
+            }
+            k += 1;
+            if rise < 0.0 || fall > 0.0 {
+                largest = largest.max(-rise).max(fall);
+                let to = minimum(loss, row, dual.beta[i], f, squares[i] + constant.by);
+                let moved = to - dual.beta[i];
+                dual.beta[i] = to;
+                constant.b += constant.by * moved;
+                matrix.add(at[i], moved, w);
+            }
+        }
+        largest
+    }
+
+    /// Takes what Σβ is above s from multipliers within their pieces, and where these do not suffice from others.
+    fn balance(&mut self, dual: &mut Dual) {
+        let mut above = dual.beta.iter().sum::<f64>() - dual.terms.total;
+        for inside in [true, false] {
+            for i in 0..dual.beta.len() {
+                let (row, loss) = (dual.rows[i], dual.terms.loss);
+                let (mut piece, beta) = (loss.piece(dual.beta[i], row), dual.beta[i]);
+                if above == 0.0 || inside && !(piece.below < beta && beta < piece.above) {
+                    continue;
+                }
+                if !inside {
+                    (piece.below, piece.above) = (loss.piece(-1.0, row).below, loss.piece(1.0, row).above);
+                }
+                let moved = (beta - above).clamp(piece.below.min(beta), piece.above.max(beta)) - beta;
+                dual.beta[i] += moved;
+                above += moved;
+                self.matrix.add(self.at[i], moved, &mut self.w);
+            }
+        }
+    }
+}
+
+/// The minimum of h(β⁺) + f (β⁺ − β) + q (β⁺ − β)²/2.
+fn minimum(loss: Loss, row: Row, beta: f64, f: f64, q: f64) -> f64 {
+    let (mut at, mut f) = (beta, f);
+    let curvature = q + loss.curvature(row);
+    for _ in 0..PIECES {
+        let piece = loss.piece(at, row);
+        let (rise, fall) = (f + piece.rise, f + piece.fall);
+        let to = match () {
+            () if rise < 0.0 => (at - rise / curvature).min(piece.above),
+            () if fall > 0.0 => (at - fall / curvature).max(piece.below),
+            () => return at,
+        };
+        f += q * (to - at);
+        at = to;
+    }
+    at
+}

@@ -1,0 +1,237 @@
+//! Rows of entries: sparse rows as they are, or weighed, or made of texts.
+
+use super::grams::{Grams, Pieces};
+use super::{Code, CodedColumn};
+use crate::Real;
+use crate::source::{Positions, Values, View};
+use crate::sparse::{MOST_COLUMNS, SparseRows, SparseShape};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// How the entries of sparse rows are weighed. None of it fills a zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Weighing {
+    /// As they are.
+    #[default]
+    None,
+    /// Each row divided by its length, √Σ v².
+    Unit,
+    /// Each column divided by its largest distance from 0.
+    Maxabs,
+    /// Values of a column that df of n rows have times 1 + ln ((1 + n) / (1 + df)), and then each row divided by its length.
+    ///
+    /// (Term frequency by inverse document frequency: Manning, Raghavan, Schütze, "Introduction to Information Retrieval", Cambridge 2008,
+    /// section 6.2; smooth as scikit-learn's `TfidfVectorizer` has it.)
+    TfIdf,
+}
+
+/// Sparse rows that are made of a column of text, or whose entries are weighed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entries {
+    /// Number of columns, and room for entries.
+    pub(super) shape: SparseShape,
+    /// What of a text is counted; absent for sparse rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) text: Option<Grams>,
+    /// What stands for each column, where text is counted; ascends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) words: Vec<String>,
+    pub(super) weighing: Weighing,
+    /// A factor for each column, where the weighing has some.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) factors: Vec<f64>,
+}
+
+impl Entries {
+    /// Entries of which nothing is learned yet.
+    pub(super) fn unlearned(shape: SparseShape, text: Option<Grams>, weighing: Weighing) -> Self {
+        Self { shape, text, words: Vec::new(), weighing, factors: Vec::new() }
+    }
+
+    /// What of a text is counted; `None` for sparse rows.
+    pub fn text(&self) -> Option<&Grams> {
+        self.text.as_ref()
+    }
+
+    /// How they are weighed.
+    pub fn weighing(&self) -> Weighing {
+        self.weighing
+    }
+
+    /// True where rows can be made.
+    pub(super) fn is_learned(&self) -> bool {
+        let factors = matches!(self.weighing, Weighing::Maxabs | Weighing::TfIdf);
+        (self.text.is_none() || !self.words.is_empty()) && (!factors || !self.factors.is_empty())
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.words.iter().map(|word| 2 * word.len() + 96).sum::<usize>() + 8 * self.factors.len()
+    }
+
+    pub(super) fn is_sound(&self) -> bool {
+        let Self { shape, text, words, factors, .. } = self;
+        let whole = |count: usize| count == shape.width;
+        words.windows(2).all(|pair| pair[0] < pair[1])
+            && (text.is_none() || whole(words.len()) || !self.is_learned())
+            && (factors.is_empty() || whole(factors.len()) && factors.iter().all(|factor| factor.is_finite()))
+    }
+
+    /// Weighs the entries of a row.
+    fn weigh(&self, entries: &mut [(u32, f64)]) {
+        let factor = |place: u32| self.factors.get(place as usize).copied().unwrap_or(1.0);
+        for (place, value) in entries.iter_mut() {
+            match self.weighing {
+                Weighing::TfIdf | Weighing::Maxabs => *value *= factor(*place),
+                Weighing::None | Weighing::Unit => {}
+            }
+        }
+        if matches!(self.weighing, Weighing::TfIdf | Weighing::Unit) {
+            let largest = entries.iter().fold(0.0f64, |most, (_, value)| most.max(value.abs()));
+            let length = largest * entries.iter().map(|(_, value)| (value / largest).powi(2)).sum::<f64>().sqrt();
+            entries.iter_mut().filter(|_| length > 0.0).for_each(|(_, value)| *value /= length);
+        }
+    }
+}
+
+/// The columns of an encoding of sparse rows, ready to make rows of.
+#[derive(Debug)]
+pub(crate) struct EntryColumns {
+    columns: Vec<EntryColumn>,
+}
+
+#[derive(Debug)]
+struct EntryColumn {
+    /// Number of the columns before.
+    first: u32,
+    /// How entries are weighed, and texts counted; `None` for sparse rows as they are.
+    entries: Option<Entries>,
+    places: HashMap<String, u32>,
+}
+
+impl EntryColumns {
+    /// The columns, where all make entries.
+    pub(super) fn new(columns: &[CodedColumn]) -> Option<Self> {
+        let mut first = 0;
+        let of = |column: &CodedColumn| {
+            let (shape, entries) = match &column.code {
+                Code::Sparse(shape) => (*shape, None),
+                Code::Entries(entries) => (entries.shape, Some(entries.clone())),
+                _ => return None,
+            };
+            let words = entries.iter().flat_map(|entries| entries.words.iter().cloned());
+            let made = EntryColumn { first, places: words.zip(0..).collect(), entries };
+            first = u32::try_from(shape.width).ok().and_then(|width| first.checked_add(width))?;
+            Some(made)
+        };
+        let columns: Vec<EntryColumn> = columns.iter().map(of).collect::<Option<_>>()?;
+        (!columns.is_empty()).then_some(Self { columns })
+    }
+
+    /// Writes rows of a chunk; false if a value is not finite or missing, or a row has more entries than there is room for. The first number
+    /// of such a row is NaN. With `lenient` a missing text is one without words.
+    pub(super) fn rows<T: Real>(
+        &self,
+        views: &[View<'_>],
+        at: Positions<'_>,
+        out: &mut [T],
+        d: usize,
+        lenient: bool,
+    ) -> bool {
+        let (mut row, mut fine) = (EntryRow::default(), true);
+        for (i, out) in out.chunks_exact_mut(d).enumerate() {
+            if !(self.fill(views, at.get(i), lenient, &mut row) && row.rows().pack(0, out)) {
+                out[0] = T::from_f64(f64::NAN);
+                fine = false;
+            }
+        }
+        fine
+    }
+
+    /// Makes the entries of a row; false where a value is missing, unless a missing text is one without words.
+    fn fill(&self, views: &[View<'_>], at: usize, lenient: bool, row: &mut EntryRow) -> bool {
+        row.places.clear();
+        row.values.clear();
+        for (column, view) in self.columns.iter().zip(views) {
+            row.own.clear();
+            match (&view.values, &column.entries) {
+                (Values::Sparse(rows), entries) => {
+                    let (places, values) = rows.row(at);
+                    row.own.extend(places.iter().copied().zip(values.iter().copied()));
+                    entries.iter().for_each(|entries| entries.weigh(&mut row.own));
+                }
+                (_, Some(Entries { text: Some(grams), .. })) => match view.text(at).filter(|_| !view.is_null(at)) {
+                    Some(text) => column.count(grams, text, row),
+                    None if lenient => {}
+                    None => return false,
+                },
+                _ => return false,
+            }
+            row.places.extend(row.own.iter().map(|(place, _)| column.first + place));
+            row.values.extend(row.own.iter().map(|(_, value)| *value));
+        }
+        row.ends = [0, row.places.len()];
+        true
+    }
+
+    /// Number of entries of a row of the first column, which is of text.
+    pub(crate) fn count(&self, column: usize, text: &str, row: &mut EntryRow) -> usize {
+        row.own.clear();
+        if let Some(EntryColumn { entries: Some(Entries { text: Some(grams), .. }), .. }) = self.columns.get(column) {
+            self.columns[column].count(grams, text, row);
+        }
+        row.own.len()
+    }
+}
+
+impl EntryColumn {
+    /// Makes the entries of a text.
+    fn count(&self, grams: &Grams, text: &str, row: &mut EntryRow) {
+        let EntryRow { own, pieces, .. } = row;
+        grams.each(text, pieces, |word| own.extend(self.places.get(word).map(|place| (*place, 1.0))));
+        own.sort_unstable_by_key(|(place, _)| *place);
+        own.dedup_by(|later, first| {
+            let same = later.0 == first.0;
+            first.1 += if same { later.1 } else { 0.0 };
+            same
+        });
+        self.entries.iter().for_each(|entries| entries.weigh(own));
+    }
+}
+
+/// The entries of a row while they are made.
+#[derive(Debug, Default)]
+pub(crate) struct EntryRow {
+    own: Vec<(u32, f64)>,
+    places: Vec<u32>,
+    values: Vec<f64>,
+    ends: [usize; 2],
+    pieces: Pieces,
+}
+
+impl EntryRow {
+    fn rows(&self) -> SparseRows<'_> {
+        SparseRows { starts: &self.ends, places: &self.places, values: &self.values }
+    }
+}
+
+/// The shape of the rows of some columns side by side, where all make entries.
+pub(super) fn shape(columns: &[CodedColumn]) -> Option<SparseShape> {
+    let of = |column: &CodedColumn| match &column.code {
+        Code::Sparse(shape) => Some(*shape),
+        Code::Entries(entries) => Some(entries.shape),
+        _ => None,
+    };
+    let all: Vec<SparseShape> = columns.iter().map(of).collect::<Option<_>>()?;
+    // a column without entries has room for one
+    let beside = |sum: SparseShape, shape: &SparseShape| SparseShape {
+        width: sum.width.saturating_add(shape.width),
+        longest: sum.longest + shape.numbers() / 2,
+    };
+    let sum = |all: &[SparseShape]| all.iter().fold(SparseShape::default(), beside);
+    match &all[..] {
+        [] => None,
+        [one] => Some(*one),
+        several => Some(sum(several)).filter(|shape| shape.width <= MOST_COLUMNS),
+    }
+}

@@ -1,0 +1,292 @@
+//! The pass that learns what rows of entries need: the words of texts, how many rows have each, and the largest values of columns.
+//!
+//! Words are counted in one pass, at most [`COUNTED`] at a time. Where there are more, those of the fewest rows are dropped until half as many
+//! are left, row by row and wherever states are merged; both are cut by the numbers of rows alone, and so is what is dropped. Of those that
+//! are left the ones of most rows become features, of equals the first by the alphabet.
+//! (Counting with such drops: Manku, Motwani, "Approximate frequency counts over data streams", VLDB 2002.)
+
+use super::entries::{Entries, EntryColumns, EntryRow, Weighing};
+use super::grams::{COUNTED, Grams, Pieces};
+use super::{Code, Coding, ColumnNote, Encoding};
+use crate::kept_column::KeptValues;
+use crate::missing::Missing;
+use crate::rows::{RowBuf, RowSource};
+use crate::select::{Selected, Selection};
+use crate::sparse::{SparseShape, entries};
+use crate::table::Table;
+use crate::{Error, Fold, Kind, Merge, Reading, Result, RowBlock, TableRows, TextLimit, Workers};
+use std::collections::HashMap;
+
+/// Bytes of a word in a table of counts, beside its text; and of its text, together with the others.
+const IN_TABLE: usize = 72;
+const TEXT: usize = 32;
+
+/// The words of a column of text, each with the rows that have it.
+#[derive(Clone, Debug, Default)]
+struct Words {
+    /// Rows that have a word, and the last of them.
+    rows: HashMap<Box<str>, (u64, u64)>,
+    bytes: usize,
+    /// Most words of a row.
+    longest: usize,
+    dropped: bool,
+}
+
+impl Words {
+    fn see(&mut self, grams: &Grams, (row, text): (u64, &str), pieces: &mut Pieces) {
+        let mut different = 0;
+        grams.each(text, pieces, |word| match self.rows.get_mut(word) {
+            Some((_, last)) if *last == row => {}
+            Some((rows, last)) => {
+                (*rows, *last) = (*rows + 1, row);
+                different += 1;
+            }
+            None => {
+                self.bytes += word.len();
+                self.rows.insert(word.into(), (1, row));
+                different += 1;
+            }
+        });
+        self.longest = self.longest.max(different);
+        self.settle();
+    }
+
+    /// Drops the words of the fewest rows, half of them or more, where there are too many.
+    fn settle(&mut self) {
+        while self.rows.len() > COUNTED || self.bytes > COUNTED * TEXT {
+            self.dropped = true;
+            let mut counts: Vec<u64> = self.rows.values().map(|(rows, _)| *rows).collect();
+            let middle = counts.len() / 2;
+            let below = *counts.select_nth_unstable(middle).1;
+            self.rows.retain(|_, (rows, _)| *rows > below);
+            self.bytes = self.rows.keys().map(|word| word.len()).sum();
+        }
+    }
+
+    fn merge(&mut self, later: &Self) {
+        for (word, (rows, last)) in &later.rows {
+            match self.rows.get_mut(word) {
+                Some(mine) => *mine = (mine.0 + rows, *last),
+                None => {
+                    self.bytes += word.len();
+                    self.rows.insert(word.clone(), (*rows, *last));
+                }
+            }
+        }
+        self.longest = self.longest.max(later.longest);
+        self.dropped |= later.dropped;
+        self.settle();
+    }
+
+    /// The words that become features, by the alphabet, each with the rows that have it.
+    fn chosen(&self, most: usize) -> Vec<(&str, u64)> {
+        let mut all: Vec<(&str, u64)> = self.rows.iter().map(|(word, (rows, _))| (&**word, *rows)).collect();
+        all.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        all.truncate(most);
+        all.sort_unstable();
+        all
+    }
+}
+
+/// What a pass has found of rows of entries.
+#[derive(Clone, Debug)]
+pub struct FoundEntries {
+    rows: u64,
+    words: Vec<Words>,
+    /// For each column of sparse rows, the rows that have it.
+    counts: Vec<u64>,
+    /// For each column of sparse rows, its largest distance from 0.
+    largest: Vec<f64>,
+}
+
+impl Merge for FoundEntries {
+    fn merge(&mut self, later: &Self) {
+        self.rows += later.rows;
+        self.words.iter_mut().zip(&later.words).for_each(|(words, later)| words.merge(later));
+        self.counts.iter_mut().zip(&later.counts).for_each(|(count, later)| *count += later);
+        self.largest.iter_mut().zip(&later.largest).for_each(|(largest, later)| *largest = largest.max(*later));
+    }
+}
+
+/// The fold that learns what rows of entries need, by a pass over [`EntrySearch::rows`].
+#[derive(Clone, Debug)]
+pub struct EntrySearch {
+    selected: Selected,
+    read: Selected,
+    entries: Vec<Entries>,
+}
+
+impl Selected {
+    /// The search for what its rows of entries need; `None` where nothing is to be learned.
+    pub fn entry_search(&self) -> Option<EntrySearch> {
+        let of = |column: &super::CodedColumn| match &column.code {
+            Code::Entries(entries) => Some(entries.clone()),
+            _ => None,
+        };
+        let entries: Vec<Entries> = self.encoding()?.columns().iter().map(of).collect::<Option<_>>()?;
+        if entries.iter().all(Entries::is_learned) {
+            return None;
+        }
+        // rows that are dropped for a missing value of another column have no say
+        let (drops, text) = (self.missing == Missing::Drop, entries[0].text.is_some());
+        let sparse = Encoding::new(vec![super::CodedColumn {
+            name: self.column_name(0),
+            code: Code::Sparse(entries[0].shape),
+            missing: false,
+        }]);
+        let read = Self {
+            features: if text { Vec::new() } else { self.features.clone() },
+            coding: if text { Coding::Plain(None) } else { Coding::known(sparse, &self.table, &self.features) },
+            targets: if drops { self.targets.clone() } else { Vec::new() },
+            weighted: drops && self.weighted,
+            class: self.class.filter(|_| drops),
+            group: self.group.filter(|_| drops),
+            keep: if text { self.features.clone() } else { Vec::new() },
+            complete: vec![drops; if text { self.features.len() } else { 0 }],
+            missing: if drops { Missing::Drop } else { Missing::Error },
+            ..self.clone()
+        };
+        Some(EntrySearch { selected: self.clone(), read, entries })
+    }
+}
+
+impl EntrySearch {
+    /// The rows that the pass goes over. A row's texts are limited by `texts`.
+    ///
+    /// # Errors
+    /// Those of opening the table.
+    pub fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
+        self.read.rows::<f64>(Reading { texts, ..Reading::default() })
+    }
+
+    /// Columns of sparse rows that are looked at.
+    fn width(&self) -> usize {
+        self.entries.iter().filter(|entries| entries.text.is_none()).map(|entries| entries.shape.width).sum()
+    }
+
+    /// Bytes of a state at most.
+    pub fn state_bytes(&self) -> usize {
+        let texts = self.entries.iter().filter(|entries| entries.text.is_some()).count();
+        texts * COUNTED * (IN_TABLE + TEXT) + 8 * self.width()
+    }
+
+    /// The selection with what was found, and what is to be said of it.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] for a column of text without a word; those of reading the texts once more, where words were left out.
+    pub fn finish(&self, found: &FoundEntries) -> Result<(Selected, Vec<ColumnNote>)> {
+        let (mut columns, mut notes, mut left_out) = (Vec::new(), Vec::new(), false);
+        for (place, entries) in self.entries.iter().enumerate() {
+            let (name, mut entries) = (self.selected.column_name(place), entries.clone());
+            let inverse = |count: u64| 1.0 + ((1.0 + found.rows as f64) / (1.0 + count as f64)).ln();
+            let tf_idf = entries.weighing == Weighing::TfIdf;
+            if let Some((words, grams)) = found.words.get(place).zip(entries.text.as_ref()) {
+                let chosen = words.chosen(grams.features);
+                if chosen.is_empty() {
+                    let (what, why) = (format!("column {name:?}"), format!("no text has one of {grams}"));
+                    return Err(Error::Empty { what, why });
+                }
+                if words.dropped || chosen.len() < words.rows.len() {
+                    let words = (!words.dropped).then_some(words.rows.len());
+                    notes.push(ColumnNote::RareWords { column: name.clone(), kept: chosen.len(), words });
+                    left_out = true;
+                }
+                entries.factors = chosen.iter().filter(|_| tf_idf).map(|(_, count)| inverse(*count)).collect();
+                entries.words = chosen.into_iter().map(|(word, _)| word.to_string()).collect();
+                entries.shape =
+                    SparseShape { width: entries.words.len(), longest: words.longest.min(entries.words.len()) };
+            } else if tf_idf {
+                entries.factors = found.counts.iter().map(|count| inverse(*count)).collect();
+            } else {
+                let factor = |largest: &f64| if *largest > 0.0 { largest.recip().min(f64::MAX) } else { 1.0 };
+                entries.factors = found.largest.iter().map(factor).collect();
+            }
+            columns.push(super::CodedColumn { name, code: Code::Entries(entries), missing: false });
+        }
+        let mut encoding = Encoding::new(columns);
+        if left_out {
+            let room = self.selected.table.rooms(&encoding)?;
+            encoding = encoding.with_rooms(&room);
+        }
+        Ok((self.selected.encoded(self.selected.features.clone(), encoding)?, notes))
+    }
+}
+
+impl Fold<f64> for EntrySearch {
+    type State = FoundEntries;
+    type Scratch = ();
+    type Error = Error;
+
+    fn init(&self) -> FoundEntries {
+        let weighed = |by: Weighing| if self.entries[0].weighing == by { self.width() } else { 0 };
+        let words = self.entries.iter().filter(|entries| entries.text.is_some()).map(|_| Words::default()).collect();
+        let (counts, largest) = (vec![0; weighed(Weighing::TfIdf)], vec![0.0; weighed(Weighing::Maxabs)]);
+        FoundEntries { rows: 0, words, counts, largest }
+    }
+
+    fn scratch(&self) {}
+
+    fn step(&self, state: &mut FoundEntries, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> Result<()> {
+        let mut pieces = Pieces::default();
+        state.rows += block.len() as u64;
+        for (place, (words, column)) in state.words.iter_mut().zip(block.kept).enumerate() {
+            let (KeptValues::Text(texts), Some(grams)) = (column.values(), &self.entries[place].text) else { continue };
+            for (i, row) in block.rows.iter().enumerate() {
+                match column.is_null(i) {
+                    false => words.see(grams, (*row, texts.text(i)), &mut pieces),
+                    true if self.selected.missing == Missing::Indicator => {}
+                    true => {
+                        let remedy = "clean the data or choose `missing` indicator or `missing` drop";
+                        return Err(self.selected.bad_category(place, *row, "missing".to_string(), remedy));
+                    }
+                }
+            }
+        }
+        for row in block.x.chunks_exact(block.d.max(1)) {
+            let (places, values) = entries(row);
+            for (place, value) in places.iter().zip(values) {
+                let place = *place as usize;
+                state.counts.get_mut(place).into_iter().for_each(|count| *count += 1);
+                state.largest.get_mut(place).into_iter().for_each(|largest| *largest = largest.max(value.abs()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Table {
+    /// The shapes of the rows of entries that columns of an encoding have in this table: one pass over the texts of those that are made of
+    /// text, in the calling thread. Columns that are not there have the room of the encoding.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn rooms(&self, encoding: &Encoding) -> Result<Vec<SparseShape>> {
+        let mut shapes = Vec::new();
+        let Some(columns) = EntryColumns::new(encoding.columns()) else { return Ok(shapes) };
+        for (at, column) in encoding.columns().iter().enumerate() {
+            let kind = self.schema().position(&column.name).map(|place| &self.schema().columns[place].kind);
+            shapes.push(match (&column.code, kind) {
+                (_, Some(Kind::Sparse(shape))) => *shape,
+                (Code::Entries(entries), Some(Kind::Text)) => {
+                    let keep = vec![column.name.clone()];
+                    let only =
+                        Selection { keep, without_features: true, missing: Missing::Mean, ..Selection::default() };
+                    let rows = self.select(&only)?.rows::<f64>(Reading::default())?;
+                    let (mut cursor, mut buf) = (rows.open(rows.range())?, RowBuf::new(1024));
+                    let (mut longest, mut row) = (0, EntryRow::default());
+                    while cursor.next(&mut buf)? {
+                        let Some(KeptValues::Text(texts)) = buf.kept.first().map(|kept| kept.values()) else { break };
+                        for i in 0..buf.rows.len() {
+                            longest = columns.count(at, texts.text(i), &mut row).max(longest);
+                        }
+                    }
+                    SparseShape { longest, ..entries.shape }
+                }
+                (Code::Sparse(shape), _) => *shape,
+                (Code::Entries(entries), _) => entries.shape,
+                _ => SparseShape::default(),
+            });
+        }
+        Ok(shapes)
+    }
+}

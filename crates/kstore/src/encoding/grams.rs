@@ -1,0 +1,174 @@
+//! Texts as counts: of their words, of runs of words, or of runs of characters.
+//!
+//! ```text
+//! word(a,b)    runs of a to b words; a word is two or more letters, digits or _, in lower case
+//! char(a,b)    runs of a to b characters, in lower case, white space of any length as one blank
+//! spectrum(p)  runs of p characters as they are: the features of the p-spectrum kernel
+//! ```
+//!
+//! (Words as scikit-learn's `TfidfVectorizer` has them. Spectrum: Leslie, Eskin, Noble, "The spectrum kernel: a string kernel for SVM protein
+//! classification", Pacific Symposium on Biocomputing 7, 2002.)
+
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// Most runs that are counted at the same time.
+pub(super) const COUNTED: usize = 1 << 18;
+
+/// Most runs that are features of a column, where nothing else is said.
+const FEATURES: usize = COUNTED / 2;
+
+/// Longest run, in words or characters.
+const LONGEST: usize = 64;
+
+/// What of a text is counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Grams {
+    unit: Unit,
+    shortest: usize,
+    longest: usize,
+    /// Most of them that are features.
+    pub(super) features: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Word,
+    Char,
+    Spectrum,
+}
+
+const UNITS: [(&str, Unit); 3] = [("word", Unit::Word), ("char", Unit::Char), ("spectrum", Unit::Spectrum)];
+
+impl Default for Grams {
+    fn default() -> Self {
+        Self { unit: Unit::Word, shortest: 1, longest: 1, features: FEATURES }
+    }
+}
+
+impl fmt::Display for Grams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { unit, shortest, longest, features } = self;
+        let name = UNITS.iter().find(|(_, known)| known == unit).map_or("", |(name, _)| name);
+        let to = if *unit == Unit::Spectrum { String::new() } else { format!(",{longest}") };
+        let most = if *features == FEATURES { String::new() } else { format!(",features={features}") };
+        write!(f, "{name}({shortest}{to}{most})")
+    }
+}
+
+impl From<Grams> for String {
+    fn from(grams: Grams) -> Self {
+        grams.to_string()
+    }
+}
+
+impl TryFrom<String> for Grams {
+    type Error = Error;
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl FromStr for Grams {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let expected = format!(
+            "word, word(A,B), char(A,B) or spectrum(P) with numbers up to {LONGEST}, and features=N, such as \
+             word(1,2,features=50000)"
+        );
+        parsed(text).ok_or(Error::Syntax { what: "`text`", text: text.to_string(), expected })
+    }
+}
+
+fn parsed(text: &str) -> Option<Grams> {
+    let (name, rest) = text.split_at(text.find('(').unwrap_or(text.len()));
+    let (_, unit) = *UNITS.iter().find(|(known, _)| *known == name.trim())?;
+    let arguments = if rest.is_empty() { "" } else { rest.strip_prefix('(')?.strip_suffix(')')? };
+    let (mut lengths, mut features) = (Vec::new(), FEATURES);
+    for argument in arguments.split(',').map(str::trim).filter(|argument| !argument.is_empty()) {
+        match argument.strip_prefix("features=") {
+            Some(count) => features = count.parse().ok().filter(|count| (1..=COUNTED).contains(count))?,
+            None => lengths.push(argument.parse().ok().filter(|length| (1..=LONGEST).contains(length))?),
+        }
+    }
+    let (shortest, longest) = match (unit, &lengths[..]) {
+        (Unit::Word, []) => (1, 1),
+        (Unit::Word | Unit::Char, [a, b]) if a <= b => (*a, *b),
+        (_, [only]) => (*only, *only),
+        _ => return None,
+    };
+    Some(Grams { unit, shortest, longest, features })
+}
+
+/// Buffers for the pieces of a text.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pieces {
+    text: String,
+    /// Where the words begin and end in it, or the characters.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Grams {
+    /// Hands out each run of a text, as often as it occurs.
+    pub(super) fn each(&self, text: &str, pieces: &mut Pieces, mut run: impl FnMut(&str)) {
+        pieces.cut(self.unit, text);
+        let Pieces { text, ends } = pieces;
+        for length in self.shortest..=self.longest {
+            for some in ends.windows(length) {
+                run(&text[some[0].0..some[length - 1].1]);
+            }
+        }
+    }
+}
+
+impl Pieces {
+    fn cut(&mut self, unit: Unit, from: &str) {
+        let Self { text, ends } = self;
+        text.clear();
+        ends.clear();
+        let lower = from.chars().flat_map(char::to_lowercase);
+        match unit {
+            Unit::Word => {
+                // words stand side by side, with a blank between: runs of them are pieces of the text
+                let (mut start, mut letters) = (0, 0);
+                for letter in lower.chain([' ']) {
+                    if letter.is_alphanumeric() || letter == '_' {
+                        text.push(letter);
+                        letters += 1;
+                        continue;
+                    }
+                    if letters > 1 {
+                        ends.push((start, text.len()));
+                        text.push(' ');
+                        start = text.len();
+                    }
+                    text.truncate(start);
+                    letters = 0;
+                }
+                return;
+            }
+            Unit::Char => {
+                for letter in lower {
+                    let blank = letter.is_whitespace();
+                    if !(blank && text.ends_with(' ')) {
+                        text.push(if blank { ' ' } else { letter });
+                    }
+                }
+            }
+            Unit::Spectrum => text.push_str(from),
+        }
+        ends.extend(text.char_indices().map(|(at, letter)| (at, at + letter.len_utf8())));
+    }
+}
+
+/// A column of text and what of it is counted, from `comment` or `comment:char(3,5)`.
+pub(super) fn column_of(text: &str) -> Result<(&str, Grams)> {
+    match text.rsplit_once(':') {
+        // a colon may be part of a name
+        Some((column, grams)) if UNITS.iter().any(|(name, _)| grams.starts_with(name)) => Ok((column, grams.parse()?)),
+        _ => Ok((text, Grams::default())),
+    }
+}

@@ -1,0 +1,221 @@
+//! Columns of text as counts of words: scikit-learn's numbers, the same in every order of counting, and what is refused.
+
+use kstore::encoding::{Code, Encoding, Grams, Weighing};
+use kstore::{Missing, Pass, Reading, RowBuf, RowSource, Selected, Selection, Table, TextLimit, Workers};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+fn csv(folder: &Path, texts: &[&str]) -> PathBuf {
+    let path = folder.join("t.csv");
+    let rows: String =
+        texts.iter().enumerate().map(|(i, text)| format!("{i},\"{}\"\n", text.replace('"', "\"\""))).collect();
+    std::fs::write(&path, format!("y,comment\n{rows}")).unwrap();
+    path
+}
+
+fn wanted(text: &str, weighing: Option<Weighing>) -> Selection {
+    let (features, targets) = (vec!["comment".to_string()], vec!["y".to_string()]);
+    Selection { features, targets, text: vec![text.to_string()], sparse: true, weighing, ..Selection::default() }
+}
+
+/// The selection with its words found, by passes of segments of so many rows in so many lanes.
+fn counted(selected: &Selected, segment: u64, lanes: usize) -> kstore::Result<Selected> {
+    let search = selected.entry_search().unwrap();
+    let (workers, source) = (Workers::sequential(), search.rows(TextLimit::default())?);
+    let found = Pass { lanes, ..Pass::new(3, segment, &workers) }.fold(&source, &search)?.0;
+    Ok(search.finish(&found)?.0)
+}
+
+/// The rows, each by columns.
+fn rows(selected: &Selected) -> Vec<BTreeMap<usize, f64>> {
+    let source = selected.rows::<f64>(Reading::default()).unwrap();
+    let (mut cursor, mut buf, mut all) = (source.open(source.range()).unwrap(), RowBuf::new(7), Vec::new());
+    let half = source.shape().features / 2;
+    while cursor.next(&mut buf).unwrap() {
+        let of = |row: &[f64]| (0..half).filter(|i| row[*i] >= 0.0).map(|i| (row[i] as usize, row[half + i])).collect();
+        all.extend(buf.x.chunks(2 * half).map(of).collect::<Vec<_>>());
+    }
+    all
+}
+
+fn words(encoding: &Encoding) -> Vec<String> {
+    let Code::Entries(entries) = &encoding.columns()[0].code else { panic!("{encoding:?}") };
+    let json = serde_json::to_value(entries).unwrap();
+    json["words"].as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_string()).collect()
+}
+
+const TEXTS: [&str; 4] =
+    ["The cat sat on the mat; the CAT.", "A dog! the dog_1 sat, 42 x", "--", "Über café: cat, dog"];
+
+/// `TfidfVectorizer().fit_transform(TEXTS)` of scikit-learn 1.9.1.
+const GOLDEN: [&[(usize, f64)]; 4] = [
+    &[
+        (2, 0.48199710618681807),
+        (5, 0.3056761061126352),
+        (6, 0.3056761061126352),
+        (7, 0.24099855309340903),
+        (8, 0.7229956592802271),
+    ],
+    &[
+        (0, 0.5086718718935653),
+        (3, 0.40104274646999605),
+        (4, 0.5086718718935653),
+        (7, 0.40104274646999605),
+        (8, 0.40104274646999605),
+    ],
+    &[],
+    &[(1, 0.5552826649411127), (2, 0.43779123108611473), (3, 0.43779123108611473), (9, 0.5552826649411127)],
+];
+
+#[test]
+fn words_are_weighed_as_scikit_learn_weighs_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = Table::open(&[csv(folder.path(), &TEXTS)]).unwrap();
+    let found = counted(&table.select(&wanted("comment", None)).unwrap(), 2, 1).unwrap();
+    assert_eq!(
+        words(found.encoding().unwrap()),
+        ["42", "café", "cat", "dog", "dog_1", "mat", "on", "sat", "the", "über"]
+    );
+    for (row, golden) in rows(&found).iter().zip(GOLDEN) {
+        assert_eq!(row.keys().copied().collect::<Vec<_>>(), golden.iter().map(|(place, _)| *place).collect::<Vec<_>>());
+        row.values()
+            .zip(golden)
+            .for_each(|(value, (_, golden))| assert!((value - golden).abs() < 1e-15, "{value} {golden}"));
+    }
+}
+
+/// The words of `CountVectorizer`, with `ngram_range` and `analyzer`, of one text.
+#[test]
+fn texts_are_cut_as_scikit_learn_cuts_them() {
+    let folder = tempfile::tempdir().unwrap();
+    for (grams, text, expected) in [
+        ("word", "Don't STOP: a_b 42, Über-x é", &["42", "a_b", "don", "stop", "über"][..]),
+        ("word(1,2)", "the cat, the a dog", &["cat", "cat the", "dog", "the", "the cat", "the dog"]),
+        ("char(2,3)", "Ab,,  c", &[" c", ", ", ", c", ",,", ",, ", "ab", "ab,", "b,", "b,,"]),
+        ("spectrum(2)", "AbA é", &[" é", "A ", "Ab", "bA"]),
+    ] {
+        let table = Table::open(&[csv(folder.path(), &[text, text])]).unwrap();
+        let selected = table.select(&wanted(&format!("comment:{grams}"), None)).unwrap();
+        assert_eq!(words(counted(&selected, 2, 1).unwrap().encoding().unwrap()), expected, "{grams}");
+    }
+    for text in ["word(1,1)", "word(1,2)", "char(3,5)", "spectrum(5)", "word(1,3,features=50000)"] {
+        assert_eq!(text.parse::<Grams>().unwrap().to_string(), text);
+    }
+    for text in ["", "words", "word(2,1)", "char", "char(0,3)", "spectrum(1,2)", "word(1", "word(1,2)x", "char(3,65)"] {
+        let error = text.parse::<Grams>().unwrap_err().to_string();
+        assert!(error.contains("spectrum(P)"), "{error}");
+    }
+}
+
+/// Counts of runs of characters by the definition, on texts of a few letters.
+#[test]
+fn spectra_are_counts_of_all_runs_and_do_not_depend_on_the_cut_of_the_pass() {
+    let texts: Vec<String> = (0..60usize)
+        .map(|i| (0..5 + i % 40).map(|j| ['a', 'C', 'é', 'T'][(i * i + j * (j + i)) % 7 % 4]).collect())
+        .collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let table = Table::open(&[csv(folder.path(), &texts)]).unwrap();
+    let selected = table.select(&wanted("comment:spectrum(3)", Some(Weighing::None))).unwrap();
+    let found = counted(&selected, 7, 1).unwrap();
+    let runs = |text: &str| -> Vec<String> {
+        let letters: Vec<char> = text.chars().collect();
+        letters.windows(3).map(|run| run.iter().collect()).collect()
+    };
+    let all: BTreeSet<String> = texts.iter().flat_map(|text| runs(text)).collect();
+    let all: Vec<String> = all.into_iter().collect();
+    assert_eq!(words(found.encoding().unwrap()), all);
+    for (row, text) in rows(&found).iter().zip(&texts) {
+        for (place, run) in all.iter().enumerate() {
+            let count = runs(text).iter().filter(|other| *other == run).count();
+            assert_eq!(row.get(&place).copied().unwrap_or_default(), count as f64, "{text} {run}");
+        }
+    }
+    let same = counted(&selected, 1000, 3).unwrap();
+    assert_eq!(found.encoding(), same.encoding());
+    // where fewer may be features, those of most rows are, of equals the first
+    let fewer = "comment:spectrum(3,features=4)";
+    let fewer = counted(&table.select(&wanted(fewer, Some(Weighing::Unit))).unwrap(), 7, 1).unwrap();
+    let mut by_rows: Vec<(usize, &String)> =
+        all.iter().map(|run| (texts.iter().filter(|text| text.contains(run.as_str())).count(), run)).collect();
+    by_rows.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+    let mut most: Vec<&String> = by_rows[..4].iter().map(|(_, run)| *run).collect();
+    most.sort();
+    assert_eq!(words(fewer.encoding().unwrap()).iter().collect::<Vec<_>>(), most);
+    assert!(by_rows[3].0 == by_rows[4].0 && all.len() > 4);
+    for row in rows(&fewer) {
+        let square: f64 = row.values().map(|value| value * value).sum();
+        assert!(row.is_empty() || (square - 1.0).abs() < 1e-15);
+    }
+}
+
+/// Sparse rows as scikit-learn's `TfidfTransformer`, `normalize` and `MaxAbsScaler` have them.
+#[test]
+fn sparse_rows_are_weighed_by_their_columns_and_lengths() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.svm");
+    std::fs::write(&path, "1 1:3 3:-4\n1\n1 3:2\n1 1:1 4:5\n").unwrap();
+    let table = Table::open_with(&[&path], &kstore::TextOptions::default().sparse()).unwrap();
+    let selection = |weighing| Selection {
+        targets: vec!["y".to_string()],
+        sparse: true,
+        weighing: Some(weighing),
+        ..Selection::default()
+    };
+    let unit = table.select(&selection(Weighing::Unit)).unwrap();
+    assert!(unit.entry_search().is_none() && unit.weighing() == Weighing::Unit);
+    assert_eq!(rows(&unit)[..2], [BTreeMap::from([(0, 0.6), (2, -0.8)]), BTreeMap::new()]);
+    let largest = counted(&table.select(&selection(Weighing::Maxabs)).unwrap(), 2, 1).unwrap();
+    assert_eq!(rows(&largest)[0], BTreeMap::from([(0, 1.0), (2, -1.0)]));
+    assert_eq!(rows(&largest)[3], BTreeMap::from([(0, 3f64.recip()), (3, 1.0)]));
+    let rare = rows(&counted(&table.select(&selection(Weighing::TfIdf)).unwrap(), 2, 1).unwrap());
+    let (two, one) = (1.0 + (5f64 / 3.0).ln(), 1.0 + (5f64 / 2.0).ln());
+    let length = (two * two + 25.0 * one * one).sqrt();
+    assert!((rare[3][&0] - two / length).abs() < 1e-15 && (rare[3][&3] - 5.0 * one / length).abs() < 1e-15);
+}
+
+#[test]
+fn rare_words_are_dropped_while_they_are_too_many_to_count() {
+    let text = |i: usize| (0..3_000).map(|j| format!("w{} ", i * 3_000 + j)).collect::<String>() + "common words";
+    let texts: Vec<String> = (0..100).map(text).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let table = Table::open(&[csv(folder.path(), &texts.iter().map(String::as_str).collect::<Vec<_>>())]).unwrap();
+    let selected = table.select(&wanted("comment", None)).unwrap();
+    let (found, same) = (counted(&selected, 9, 1).unwrap(), counted(&selected, 9, 2).unwrap());
+    assert_eq!(found.encoding(), same.encoding());
+    let words = words(found.encoding().unwrap());
+    assert!(words.contains(&"common".to_string()) && words.contains(&"words".to_string()) && words.len() < 1 << 18);
+    // rows have room for the words that are left
+    assert!(rows(&found).iter().all(|row| row.len() >= 2));
+}
+
+#[test]
+fn what_cannot_be_counted_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = Table::open(&[csv(folder.path(), &TEXTS)]).unwrap();
+    let refused = |selection: &Selection| {
+        let found = table.select(selection).and_then(|selected| counted(&selected, 2, 1));
+        found.map(|_| ()).expect_err(&format!("{selection:?}")).to_string()
+    };
+    let usual = wanted("comment", None);
+    for (selection, part) in [
+        (Selection { text: vec!["y".to_string()], ..usual.clone() }, "words are counted of text"),
+        (Selection { text: vec!["remark".to_string()], ..usual.clone() }, "remark"),
+        (Selection { sparse: false, ..usual.clone() }, "only the verbs fit, plan, predict and evaluate"),
+        (wanted("comment:word(3,1)", None), "word(A,B)"),
+        (wanted("comment:word(9,9)", None), "no text has one of word(9,9)"),
+        (wanted("comment", Some(Weighing::Maxabs)), "take tf-idf, unit or none"),
+        (Selection { features: Vec::new(), targets: Vec::new(), ..usual.clone() }, "leave out \"y\""),
+    ] {
+        let error = refused(&selection);
+        assert!(error.contains(part), "{error}\nexpected: {part}");
+    }
+    std::fs::write(folder.path().join("m.csv"), "y,comment\n1,one word\n2,\n3,word\n").unwrap();
+    let table = Table::open(&[folder.path().join("m.csv")]).unwrap();
+    let missing = |missing| counted(&table.select(&Selection { missing, ..usual.clone() }).unwrap(), 2, 1);
+    let error = missing(Missing::Error).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("row 1 (counted from 0)") && error.contains("\"comment\" is missing"), "{error}");
+    assert_eq!(rows(&missing(Missing::Drop).unwrap()).len(), 2);
+    let all = rows(&missing(Missing::Indicator).unwrap());
+    assert!(all.len() == 3 && all[1].is_empty());
+}
