@@ -21,7 +21,7 @@ fn texts(rows: usize, seed: u64, longest: u64) -> Vec<(String, char)> {
             (0..count).map(|_| word(if next(4) > 0 { 10 * class + next(10) } else { next(20) })).collect();
         (words.join(" "), if class == 0 { 'a' } else { 'b' })
     };
-    (0..rows).map(|row| text(row)).collect()
+    (0..rows).map(text).collect()
 }
 
 fn tables(at: &Path) {
