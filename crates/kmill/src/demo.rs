@@ -20,8 +20,10 @@ pub(crate) struct DemoArgs {
     pub(crate) run: RunArgs,
 }
 
-/// The lines of the demo: a metric, a surface of four ranks and thirteen lambdas in one pass, and what follows.
-const FIT: &str = "kmill fit ridge train.parquet --target y --metric diagonal --ranks 25..200 -o model.safetensors";
+/// The lines of the demo: a metric, a surface of four ranks and thirteen lambdas in one pass, and what follows. In f64 no lambda is too small, whatever
+/// the machine rounds.
+const FIT: &str =
+    "kmill fit ridge train.parquet --target y --metric diagonal --ranks 25..200 --precision f64 -o model.safetensors";
 const EVALUATE: &str = "kmill evaluate model.safetensors test.parquet";
 const PREDICT: &str = "kmill predict model.safetensors test.parquet -o predictions.parquet";
 
