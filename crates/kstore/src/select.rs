@@ -15,11 +15,10 @@ use std::sync::Arc;
 /// A choice of columns and rows of a table, by name.
 ///
 /// `features` may be exact names, names of list columns, which stand for all their columns `name[0]`, `name[1]`, …, or
-/// patterns with `*` and `?`. Their order is that of the list and, for the columns of
-/// one pattern, that of the file; a column named twice counts once. `!` before a name or pattern takes its columns away from the
-/// others, or from those of an empty list where nothing else is named; `*` alone stands for those too. An empty list stands for every column of
-/// numbers, truth values, text, dates or times that has no other role, in the order of the file; the index of a pandas table is a
-/// feature only where it is named.
+/// patterns with `*` and `?`. Their order is that of the list and, for the columns of one pattern, that of the file; a column named twice counts
+/// once. `!` before a name or pattern takes its columns away from the others, or from those of an empty list where nothing else is named; `*` alone
+/// stands for those too. An empty list stands for every column of numbers, truth values, text, dates or times that has no other role, in the order of
+/// the file; the index of a pandas table is a feature only where it is named.
 ///
 /// Columns of text are categories, a feature for each value, where `categories` does not say otherwise, and dates and times become what `times`
 /// says: see [`crate::encoding`]. A selection with some is read once for their values before its rows can be used ([`Selected::search`]).
