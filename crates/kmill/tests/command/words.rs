@@ -14,7 +14,7 @@ fn texts(rows: usize, seed: u64, longest: u64) -> Vec<(String, char)> {
     let word = |i: u64| {
         format!("{}{}o", ['b', 'd', 'k', 'm', 'r'][(i % 5) as usize], ['a', 'e', 'i', 'u'][(i / 5 % 4) as usize])
     };
-    let mut text = |row: usize| {
+    let text = |row: usize| {
         let class = next(2);
         let count = if row == 7 { longest } else { 2 + next(7) };
         let words: Vec<String> =
