@@ -41,14 +41,16 @@ fn tied(knots: &[f64], k: usize) -> (usize, usize, f64) {
 
 /// The score of a value by the knots of its feature.
 pub(crate) fn apply(knots: &[f64], value: f64) -> f64 {
+    // a value that is no number stays none
+    if value.is_nan() {
+        return value;
+    }
     let above = knots.partition_point(|q| *q < value);
-    let ((_, low, z), high) = (tied(knots, above.saturating_sub(1)), above.min(KNOTS - 1));
+    let (_, low, z) = tied(knots, above.saturating_sub(1));
     match above {
-        0 => z + (value - knots[0]).min(0.0).asinh(),
+        0 => z + (value - knots[0]).asinh(),
         KNOTS => z + (value - knots[KNOTS - 1]).asinh(),
-        // a value that is no number stays none
-        _ if knots[high] == knots[low] || value.is_nan() => value,
-        _ => z + (tied(knots, high).2 - z) * ((value - knots[low]) / (knots[high] - knots[low])),
+        _ => z + (tied(knots, above).2 - z) * ((value - knots[low]) / (knots[above] - knots[low])),
     }
 }
 
