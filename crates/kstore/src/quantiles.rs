@@ -10,6 +10,8 @@
 //!
 //! Reference: Filliben, "The probability plot correlation coefficient test for normality", Technometrics 17, 1975.
 
+use std::sync::LazyLock;
+
 /// Number of knots of a feature.
 pub(crate) const KNOTS: usize = 65;
 
@@ -17,10 +19,16 @@ pub(crate) const KNOTS: usize = 65;
 const LAMBDA: f64 = 0.3;
 const DEVIATION: f64 = 1.169974165433836;
 
-/// z of a knot.
+/// z of every knot: powers are not taken for each value.
+static SCORES: LazyLock<[f64; KNOTS]> = LazyLock::new(|| {
+    std::array::from_fn(|k| {
+        let p = (k as f64 + 0.5) / KNOTS as f64;
+        (p.powf(LAMBDA) - (1.0 - p).powf(LAMBDA)) / (LAMBDA * DEVIATION)
+    })
+});
+
 fn score(k: usize) -> f64 {
-    let p = (k as f64 + 0.5) / KNOTS as f64;
-    (p.powf(LAMBDA) - (1.0 - p).powf(LAMBDA)) / (LAMBDA * DEVIATION)
+    SCORES[k]
 }
 
 /// Knots that leave values between them as they are.
@@ -41,13 +49,10 @@ fn tied(knots: &[f64], k: usize) -> (usize, usize, f64) {
 
 /// The score of a value by the knots of its feature.
 pub(crate) fn apply(knots: &[f64], value: f64) -> f64 {
-    // a value that is no number stays none
-    if value.is_nan() {
-        return value;
-    }
     let above = knots.partition_point(|q| *q < value);
     let (_, low, z) = tied(knots, above.saturating_sub(1));
     match above {
+        // also of a value that is no number, which stays none
         0 => z + (value - knots[0]).asinh(),
         KNOTS => z + (value - knots[KNOTS - 1]).asinh(),
         _ => z + (tied(knots, above).2 - z) * ((value - knots[low]) / (knots[above] - knots[low])),
