@@ -106,6 +106,7 @@ class _Estimator:
         categories: str | list[str] | None = ...,
         hash: int | None = ...,
         times: str | None = ...,
+        text: str | list[str] | None = ...,
         sample_weight: str | None = ...,
         memory: int | str | None = ...,
         scratch: _Path | None = ...,

@@ -72,7 +72,15 @@ impl FitOptions {
     /// otherwise.
     pub(crate) fn open(&mut self) -> Result<(Table, Selection)> {
         let rows = self.fit.selected_rows();
-        let (table, targets) = open::table(&self.paths, &self.text, &rows.targets)?;
+        // of the kernels to combine it is not known yet whether they take sparse rows
+        let text = match self.combine {
+            None => self.fit.reading(&rows, self.text.clone()),
+            Some(_) => self.text.clone(),
+        };
+        let (table, targets) = open::table(&self.paths, &text, &rows.targets)?;
+        if table.has_sparse() {
+            self.text = self.text.clone().sparse();
+        }
         let settled = !self.fit.family().reads(&parameter::TASK) || self.fit.gives(parameter::TASK.name);
         let kind = targets.first().and_then(|name| Some(&table.schema().columns[table.schema().position(name)?].kind));
         let holds_labels = matches!((kind, self.any), (Some(Kind::Bool), _) | (Some(Kind::Text), true));

@@ -143,7 +143,6 @@ pub(crate) fn prepare(args: &PrepareArgs) -> Result<()> {
     let mut options = FitOptions::new(&args.job)?;
     output::check(&args.output)?;
     let (table, selection) = options.open()?;
-    let selection = Selection { sparse: false, ..selection };
     output::spare(&args.output, output::inputs(&table).chain(options.fit.files()))?;
     let selected = pipeline::job(&context).coded(&table.select(&selection)?)?;
     let fit = options.job(&selected)?;
@@ -157,7 +156,9 @@ pub(crate) fn stats(args: &StatsArgs) -> Result<()> {
     let context = args.run.resolve();
     let job = PreparedJob::open(&args.job)?;
     output::check(&args.output)?;
-    let (table, _) = open::table(&args.paths, &args.text.options(), &args.target)?;
+    let text = args.text.options();
+    let text = if job.is_sparse() { text.sparse() } else { text };
+    let (table, _) = open::table(&args.paths, &text, &args.target)?;
     let read = [Some(args.job.as_path()), args.after.as_deref()];
     output::spare(&args.output, output::inputs(&table).chain(read.into_iter().flatten()))?;
     let after = args.after.as_ref().map(|statistics| job.after(statistics)).transpose()?;

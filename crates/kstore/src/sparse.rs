@@ -8,6 +8,7 @@
 //! (Format: Grimes, Kincaid, Young, "ITPACK 2.0 user's guide", University of Texas at Austin, CNA-150, 1979.)
 
 use crate::Real;
+use crate::source::COLUMN_LIMIT;
 use serde::{Deserialize, Serialize};
 
 /// What stands in the place of an entry that a row does not have.
@@ -33,6 +34,16 @@ impl SparseShape {
     #[must_use]
     pub fn both(self, other: Self) -> Self {
         Self { width: self.width.max(other.width), longest: self.longest.max(other.longest) }
+    }
+
+    /// True where rows take less room and time as they are: at least a thousand columns, and no row has entries in more than an eighth of them.
+    pub fn is_thin(self) -> bool {
+        self.width >= 1_000 && self.longest <= self.width / 8
+    }
+
+    /// True where a dense row would have more columns than a table may have.
+    pub fn must_stay(self) -> bool {
+        self.width > COLUMN_LIMIT
     }
 
     /// Numbers of a row in a block.

@@ -1,9 +1,9 @@
 //! Files that are read as one table.
 
-use crate::schema::{Schema, nearest};
+use crate::schema::{Kind, Schema, nearest};
 use crate::source::partitioned;
 use crate::source::remote::{self, Found};
-use crate::source::{self, Absent, Added, BatchTable, Extended, Identity, TableFile, TextOptions};
+use crate::source::{self, Absent, Added, BatchTable, Extended, Identity, Sparse, TableFile, TextOptions};
 use crate::{Error, Real, Result, RowDigests, pattern};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,6 +45,11 @@ impl Part {
     pub(crate) fn blame(&self, error: Error) -> Error {
         self.check().err().unwrap_or(error)
     }
+}
+
+/// True where the rows of a file stay sparse.
+fn has_sparse(part: &Part) -> bool {
+    part.file.schema().columns.iter().any(|column| matches!(column.kind, Kind::Sparse(_)))
 }
 
 /// An open file, and what it was at that moment.
@@ -111,6 +116,10 @@ impl Table {
         {
             part.file = Arc::new(Extended::new(Arc::clone(&part.file), constants));
         }
+        // files that belong together are read alike
+        if options.sparse == Sparse::Thin && parts.iter().any(has_sparse) && !parts.iter().all(has_sparse) {
+            return Self::open_with(paths, &options.clone().sparse());
+        }
         for part in &parts {
             same_columns(&parts[0], &part.path, part.file.schema())?;
         }
@@ -121,6 +130,16 @@ impl Table {
         parts.iter().for_each(|part| schema.make_room_for(part.file.schema()));
         let schema = Arc::new(schema);
         Ok(Self { parts: Arc::new(parts), schema, target: None, read: Arc::new(scanned.into()), digests: None })
+    }
+
+    /// True where one of its files may be read as sparse rows or as dense ones.
+    pub fn may_be_sparse(&self) -> bool {
+        self.parts.iter().any(|part| part.file.format() == "svmlight")
+    }
+
+    /// True where a column holds sparse rows.
+    pub fn has_sparse(&self) -> bool {
+        self.parts.iter().any(has_sparse)
     }
 
     /// A table from any implementation of [`TableFile`], such as rows in memory. `name` stands for it in messages.

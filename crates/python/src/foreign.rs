@@ -6,50 +6,72 @@
 
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use kstore::arrow::array::RecordBatch;
-use numpy::{Element, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
+use numpy::ndarray::Dimension;
+use numpy::{Element, PyArray, PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods};
 
-/// The bytes of a C-ordered array of numpy, and a reference that keeps the array alive.
-pub(crate) struct ArrayBytes {
-    start: *const u8,
+/// Numbers of a C-ordered array of numpy, and a reference that keeps the array alive.
+pub(crate) struct Borrowed<T> {
+    start: *const T,
     length: usize,
     _owner: Py<PyAny>,
 }
 
-// SAFETY: the bytes are only read, and the reference to their owner may be dropped on any thread.
-unsafe impl Send for ArrayBytes {}
+// SAFETY: the numbers are only read, and the reference to their owner may be dropped on any thread.
+unsafe impl<T: Sync> Send for Borrowed<T> {}
 // SAFETY: as above; nothing here changes after it is made.
-unsafe impl Sync for ArrayBytes {}
+unsafe impl<T: Sync> Sync for Borrowed<T> {}
 
-impl std::fmt::Debug for ArrayBytes {
+impl<T> std::fmt::Debug for Borrowed<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ArrayBytes({} bytes)", self.length)
+        write!(f, "{} borrowed numbers", self.length)
     }
 }
 
-impl ArrayBytes {
-    /// The bytes of an array, which the caller must not change while they are in use, as no numpy function allows either.
-    pub(crate) fn of<T: Element>(array: &Bound<'_, PyArray2<T>>) -> PyResult<Self> {
+impl<T> Borrowed<T> {
+    /// The memory of an array as numbers of T, whose size divides that of `E`. The caller must not change the array while it is in use, as no
+    /// numpy function allows either.
+    fn new<E: Element, D: Dimension>(array: &Bound<'_, PyArray<E, D>>) -> PyResult<Self> {
         if !array.is_c_contiguous() {
             return Err(PyValueError::new_err("the array must be in C order: pass numpy.ascontiguousarray of it"));
         }
         Ok(Self {
-            start: array.data().cast::<u8>().cast_const(),
-            length: array.len() * size_of::<T>(),
+            start: array.data().cast::<T>().cast_const(),
+            length: array.len() * (size_of::<E>() / size_of::<T>()),
             _owner: array.clone().into_any().unbind(),
         })
     }
 
-    /// The bytes, row after row.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub(crate) fn numbers(&self) -> &[T] {
         if self.length == 0 {
             return &[];
         }
-        // SAFETY: numpy allocated `length` bytes from `start`, and `_owner` keeps them; numpy refuses to resize an array
-        // that others refer to.
+        // SAFETY: numpy allocated `length` numbers from `start`, and `_owner` keeps them; numpy refuses to resize an array
+        // that others refer to. Only the functions below make one: of bytes, of the array's own type, and of u32 for i32, which has
+        // the same size and alignment, and every pattern of whose bits is a number.
         unsafe { std::slice::from_raw_parts(self.start, self.length) }
+    }
+}
+
+impl Borrowed<u8> {
+    /// The bytes of an array, row after row.
+    pub(crate) fn bytes<E: Element>(array: &Bound<'_, PyArray2<E>>) -> PyResult<Self> {
+        Self::new(array)
+    }
+}
+
+impl Borrowed<f64> {
+    pub(crate) fn values(array: &Bound<'_, PyArray1<f64>>) -> PyResult<Self> {
+        Self::new(array)
+    }
+}
+
+impl Borrowed<u32> {
+    /// Whole numbers; those below 0 become numbers above `i32::MAX`.
+    pub(crate) fn places(array: &Bound<'_, PyArray1<i32>>) -> PyResult<Self> {
+        Self::new(array)
     }
 }
 

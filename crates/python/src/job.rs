@@ -51,13 +51,19 @@ pub(crate) fn fit(
     patience: f64,
 ) -> PyResult<(Model, String)> {
     let job = Job::told(job)?;
-    let selection = job.fit.selection(job.fit.selected_rows()).map_err(raised)?;
+    let rows = Selection { sparse: true, ..job.fit.selected_rows() };
+    // landmarks that are given are dense
+    let reading = match landmarks {
+        None => job.fit.reading(&rows, TextOptions::default()),
+        Some(_) => TextOptions::default(),
+    };
+    let selection = job.fit.selection(rows).map_err(raised)?;
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
     let engine = states.map(|states| engine(states, patience)).transpose()?;
     let run = engine.iter().fold(run, |run, engine| run.engine(engine));
     let fitted = watched(py, show, |progress| {
-        let selected = run.coded(&table.0.select(&selection)?)?;
+        let selected = run.coded(&table.read_by(&reading)?.select(&selection)?)?;
         opened(job.fit.clone(), &selected, landmarks)?.run(&selected, &progress.of(&run))
     })?
     .map_err(raised)?;

@@ -6,9 +6,11 @@ use crate::run::{RunText, described};
 use crate::table::Table;
 use crate::watch::watched;
 use ksolve::AnyModel;
+use ksolve::model::Basis;
 use ksolve::predict::Extras;
 use ksolve::predict::Predictor;
-use kstore::{Real, Selection};
+use kstore::sparse::entries;
+use kstore::{Real, Selection, TextOptions};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -98,6 +100,26 @@ impl Model {
         self.predictor.features()
     }
 
+    /// Number of columns of the sparse rows that the model is of; None for a model of dense rows.
+    #[getter]
+    fn sparse(&self) -> Option<usize> {
+        self.predictor.card().sparse().map(|shape| shape.width)
+    }
+
+    /// The landmarks of a model of sparse rows: values, places, starts of the rows in them, and their row numbers.
+    fn sparse_landmarks<'py>(&self, py: Python<'py>) -> PyResult<Option<Entries<'py>>> {
+        let model = AnyModel::from_bytes(&self.predictor.to_bytes().map_err(raised)?).map_err(raised)?;
+        let found = match &model {
+            AnyModel::F32(model) => compressed(&model.basis, model.dims().1),
+            AnyModel::F64(model) => compressed(&model.basis, model.dims().1),
+        };
+        let vectors = |(values, places, starts, rows)| {
+            let [places, starts] = [places, starts].map(|numbers| PyArray1::from_vec(py, numbers));
+            (PyArray1::from_vec(py, values), places, starts, PyArray1::from_vec(py, rows))
+        };
+        Ok(found.map(vectors))
+    }
+
     /// The landmarks as the kernel sees them, scaled, and their row numbers; None for a model without.
     fn landmarks<'py>(&self, py: Python<'py>) -> PyResult<Option<Landmarks<'py>>> {
         let model = AnyModel::from_bytes(&self.predictor.to_bytes().map_err(raised)?).map_err(raised)?;
@@ -170,10 +192,10 @@ impl Model {
     ) -> PyResult<(Matrix<'py>, Option<Matrix<'py>>)> {
         let request: Request = described(request)?;
         let (selection, run, extras) = (request.rows.clone(), request.run.run(None)?, request.extras()?);
-        let predictor = &self.predictor;
         let (scores, more, n) = watched(py, None, |progress| {
             let (mut scores, mut more) = (Vec::new(), Vec::new());
-            let selected = predictor.select(&table.0, selection)?;
+            let (predictor, rows) = self.on(table)?;
+            let selected = predictor.select(&rows, selection)?;
             let run = progress.of(&run);
             let n = predictor.scores(&selected, extras, Vec::new(), &run, |part| {
                 scores.extend_from_slice(&part.scores);
@@ -209,11 +231,11 @@ impl Model {
         let request: Request = described(request)?;
         let (selection, extras, scratch) = (request.rows.clone(), request.extras()?, request.run.scratch()?);
         let run = request.run.run(scratch.as_ref())?;
-        let predictor = &self.predictor;
         let written = watched(py, show, |progress| {
+            let (predictor, table) = self.on(table)?;
             let carried = Selection { without_features: true, missing: kstore::Missing::Mean, ..selection.clone() };
-            let kept = (!carried.keep.is_empty()).then(|| table.0.select(&carried)).transpose()?;
-            let selected = predictor.select(&table.0, Selection { keep: Vec::new(), ..selection })?;
+            let kept = (!carried.keep.is_empty()).then(|| table.select(&carried)).transpose()?;
+            let selected = predictor.select(&table, Selection { keep: Vec::new(), ..selection })?;
             predictor.write(&selected, kept.as_ref(), extras, &output, &progress.of(&run))
         })?
         .map_err(raised)?;
@@ -260,10 +282,36 @@ pub(crate) fn model_of_bytes(bytes: &[u8]) -> PyResult<Model> {
     AnyModel::from_bytes(bytes).and_then(Model::new).map_err(raised)
 }
 
+/// Values, places, starts and row numbers of sparse landmarks.
+type Entries<'py> =
+    (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u64>>);
+
+/// The entries of sparse landmarks of `d` numbers each.
+fn compressed<T: kapprox::Real>(basis: &Basis<T>, d: usize) -> Option<(Vec<f64>, Vec<i64>, Vec<i64>, Vec<u64>)> {
+    let (points, rows) = basis.landmarks()?;
+    let (mut all, mut at, mut starts) = (Vec::new(), Vec::new(), vec![0]);
+    for point in points.chunks_exact(d) {
+        let (places, values) = entries(point);
+        at.extend(places.iter().map(|place| place.to_f64() as i64));
+        all.extend(values.iter().map(|value| value.to_f64()));
+        starts.push(all.len() as i64);
+    }
+    Some((all, at, starts, rows.to_vec()))
+}
+
 /// Landmarks and their row numbers.
 type Landmarks<'py> = (Matrix<'py>, Bound<'py, PyArray1<u64>>);
 
 impl Model {
+    /// The predictor with room for the rows of a table, and the table as the model knows its rows.
+    fn on(&self, table: &Table) -> ksolve::Result<(Predictor, kstore::Table)> {
+        if self.predictor.card().sparse().is_none() {
+            return Ok((self.predictor.clone(), table.0.clone()));
+        }
+        let table = table.read_by(&TextOptions::default().sparse())?;
+        Ok((self.predictor.clone().fitting(&table)?, table))
+    }
+
     fn scores_of<'py, V: Real + numpy::Element>(
         &self,
         py: Python<'py>,

@@ -1,9 +1,10 @@
 //! Arrays of numpy and scipy with further columns, as a table: of a dense array nothing is copied.
 
-use crate::foreign::ArrayBytes;
+use crate::foreign::Borrowed;
 use kstore::arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray};
 use kstore::schema::{Column, Kind, Schema};
 use kstore::source::{Element, FileCursor, Strided, TableFile, Values, View};
+use kstore::sparse::{SparseRows, SparseShape};
 use kstore::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,35 +17,57 @@ const CHUNK: u64 = 8192;
 const DENSE: usize = 1 << 19;
 
 /// The features of all rows.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Features {
     /// An array n x d in C order.
-    Dense(ArrayBytes, Element),
-    /// Rows that tell their values that are not zero.
-    Sparse(SparseRows),
+    Dense(Arc<Borrowed<u8>>, Element),
+    /// Rows that tell their values that are not zero, as dense ones.
+    Filled(Arc<CompressedRows>),
+    /// Such rows as they are.
+    Sparse(Arc<CompressedRows>),
 }
 
-/// Compressed sparse rows, as scipy has them: row i has the entries `starts[i]..starts[i + 1]`, and several of one place add up.
+/// Compressed sparse rows, as scipy has them: row i has the entries `starts[i]..starts[i + 1]`, whose places ascend.
 #[derive(Debug)]
-pub(crate) struct SparseRows {
+pub(crate) struct CompressedRows {
     starts: Vec<usize>,
-    places: Vec<u32>,
-    values: Vec<f64>,
+    places: Borrowed<u32>,
+    values: Borrowed<f64>,
+    shape: SparseShape,
 }
 
-impl SparseRows {
-    /// The rows; `None` for places outside `d` columns, or rows that do not follow each other.
-    pub(crate) fn new(starts: &[i64], places: &[i64], values: &[f64], d: usize) -> Option<Self> {
+impl CompressedRows {
+    /// The rows; `None` for places outside `width` columns or in disorder, or rows that do not follow each other.
+    pub(crate) fn new(starts: &[i64], places: Borrowed<u32>, values: Borrowed<f64>, width: usize) -> Option<Self> {
         let starts: Vec<usize> = starts.iter().map(|start| usize::try_from(*start).ok()).collect::<Option<_>>()?;
-        let inside = |place: &i64| u32::try_from(*place).ok().filter(|place| (*place as usize) < d);
-        let places: Vec<u32> = places.iter().map(inside).collect::<Option<_>>()?;
-        let ordered = starts.first() == Some(&0) && starts.is_sorted() && starts.last() == Some(&values.len());
-        (ordered && places.len() == values.len()).then(|| Self { starts, places, values: values.to_vec() })
+        let entries = places.numbers().len();
+        let ordered = starts.first() == Some(&0) && starts.is_sorted() && starts.last() == Some(&entries);
+        if !ordered || entries != values.numbers().len() {
+            return None;
+        }
+        let rows = || starts.windows(2).map(|ends| &places.numbers()[ends[0]..ends[1]]);
+        let inside =
+            |row: &[u32]| row.is_sorted_by(|a, b| a < b) && row.last().is_none_or(|place| (*place as usize) < width);
+        let longest = rows().map(<[u32]>::len).max().unwrap_or_default();
+        rows().all(inside).then(|| Self { shape: SparseShape { width, longest }, starts, places, values })
     }
 
     /// Number of rows.
     pub(crate) fn len(&self) -> usize {
         self.starts.len() - 1
+    }
+
+    /// Number of columns, and entries of the longest row.
+    pub(crate) fn shape(&self) -> SparseShape {
+        self.shape
+    }
+
+    /// The variance of all numbers of the rows together, zeros included.
+    pub(crate) fn variance(&self) -> f64 {
+        let (values, count) = (self.values.numbers(), (self.len() * self.shape.width).max(1) as f64);
+        let mean = values.iter().sum::<f64>() / count;
+        let apart: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        (apart + (count - values.len() as f64) * mean.powi(2)) / count
     }
 
     /// Rows of a chunk of `d` columns.
@@ -58,7 +81,7 @@ impl SparseRows {
         dense.resize(rows.len() * d, 0.0);
         for (i, row) in rows.clone().enumerate() {
             for entry in self.starts[row]..self.starts[row + 1] {
-                dense[self.places[entry] as usize * rows.len() + i] += self.values[entry];
+                dense[self.places.numbers()[entry] as usize * rows.len() + i] = self.values.numbers()[entry];
             }
         }
     }
@@ -69,6 +92,7 @@ impl SparseRows {
 pub(crate) struct ArrayRows {
     schema: Schema,
     x: Features,
+    /// Columns that the features are.
     d: usize,
     rows: u64,
     more: Vec<ArrayRef>,
@@ -78,8 +102,12 @@ impl ArrayRows {
     /// A table with a column for each name; the further columns have n rows each.
     pub(crate) fn new(x: Features, names: Vec<String>, rows: u64, more: Vec<(String, ArrayRef)>) -> Self {
         let d = names.len();
-        let bits = if let Features::Dense(_, element) = &x { 8 * element.size() as u8 } else { 64 };
-        let features = names.into_iter().map(|name| Column { name, kind: Kind::Float { bits } });
+        let own = match &x {
+            Features::Dense(_, element) => Kind::Float { bits: 8 * element.size() as u8 },
+            Features::Filled(_) => Kind::Float { bits: 64 },
+            Features::Sparse(rows) => Kind::Sparse(rows.shape),
+        };
+        let features = names.into_iter().map(|name| Column { name, kind: own.clone() });
         let kind = |array: &ArrayRef| match array.data_type() {
             kstore::arrow::datatypes::DataType::Boolean => Kind::Bool,
             kstore::arrow::datatypes::DataType::Int64 => Kind::Int { bits: 64, signed: true },
@@ -111,17 +139,17 @@ impl TableFile for ArrayRows {
 
     fn bytes(&self) -> u64 {
         let x = match &self.x {
-            Features::Dense(x, _) => x.bytes().len(),
-            Features::Sparse(x) => 12 * x.values.len() + 8 * x.starts.len(),
+            Features::Dense(x, _) => x.numbers().len(),
+            Features::Filled(x) | Features::Sparse(x) => 12 * x.values.numbers().len() + 8 * x.starts.len(),
         };
         x as u64 + self.more.iter().map(|array| array.get_array_memory_size() as u64).sum::<u64>()
     }
 
-    /// No bytes of a dense array, which belongs to the caller; of sparse rows those of a chunk.
+    /// No bytes of arrays, which belong to the caller; of sparse rows that are read as dense ones those of a chunk.
     fn footprint(&self, _: &[usize]) -> usize {
         match &self.x {
-            Features::Dense(..) => 0,
-            Features::Sparse(_) => SparseRows::chunk(self.d) as usize * self.d * 8,
+            Features::Dense(..) | Features::Sparse(_) => 0,
+            Features::Filled(_) => CompressedRows::chunk(self.d) as usize * self.d * 8,
         }
     }
 
@@ -143,7 +171,7 @@ struct Cursor<'a> {
     left: Range<u64>,
     /// First row of the chunk that was read last.
     first: usize,
-    /// The features of that chunk, column by column, where rows are sparse.
+    /// The features of that chunk, column by column, where sparse rows are read as dense ones.
     dense: Vec<f64>,
     /// The further columns of that chunk; slices, without a copy.
     chunk: Vec<ArrayRef>,
@@ -162,8 +190,8 @@ impl Cursor<'_> {
 
 impl FileCursor for Cursor<'_> {
     fn advance(&mut self) -> Result<usize> {
-        let Features::Sparse(x) = &self.table.x else { return Ok(self.pass(CHUNK)) };
-        let rows = self.pass(SparseRows::chunk(self.table.d));
+        let Features::Filled(x) = &self.table.x else { return Ok(self.pass(CHUNK)) };
+        let rows = self.pass(CompressedRows::chunk(self.table.d));
         x.fill(self.first..self.first + rows, self.table.d, &mut self.dense);
         Ok(rows)
     }
@@ -176,7 +204,7 @@ impl FileCursor for Cursor<'_> {
             return Ok(None);
         }
         let rows = self.pass((x.len() / stride) as u64);
-        x[..rows * stride].copy_from_slice(&bytes.bytes()[self.first * stride..][..rows * stride]);
+        x[..rows * stride].copy_from_slice(&bytes.numbers()[self.first * stride..][..rows * stride]);
         Ok(Some(rows))
     }
 
@@ -186,13 +214,18 @@ impl FileCursor for Cursor<'_> {
             None => Some(match &table.x {
                 Features::Dense(x, element) => {
                     let (size, stride) = (element.size(), table.d * element.size());
-                    let bytes = &x.bytes()[self.first * stride..];
+                    let bytes = &x.numbers()[self.first * stride..];
                     Values::Strided(Strided { bytes, element: *element, offset: column * size, stride })
                 }
-                Features::Sparse(_) => {
+                Features::Filled(_) => {
                     let rows = self.dense.len() / table.d;
                     Values::F64(&self.dense[column * rows..][..rows])
                 }
+                Features::Sparse(x) => Values::Sparse(SparseRows {
+                    starts: &x.starts[self.first..],
+                    places: x.places.numbers(),
+                    values: x.values.numbers(),
+                }),
             }),
             Some(place) => values(self.chunk[place].as_ref()),
         };

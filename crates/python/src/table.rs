@@ -1,17 +1,16 @@
 //! Tables as Python hands them over: an array, an Arrow stream, or files.
 
 use crate::error::{raised, stored};
-use crate::foreign::{ArrayBytes, batches};
-
-use crate::rows::{ArrayRows, Features, SparseRows};
+use crate::foreign::{Borrowed, batches};
+use crate::rows::{ArrayRows, CompressedRows, Features};
 use crate::run::{RunText, described};
 use crate::watch::watched;
 use ksolve::request::Stages;
 use kstore::arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use kstore::arrow::datatypes::{Field, Schema};
 use kstore::source::Element;
-use kstore::{Pass, Reading, RowSource, Selected, Selection, StatisticsFold, Workers};
-use numpy::{PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
+use kstore::{Pass, Reading, RowSource, Selected, Selection, StatisticsFold, TextOptions, Workers};
+use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -20,7 +19,17 @@ use std::sync::Arc;
 /// Rows to learn from or to predict: an array, an Arrow stream, or files.
 #[pyclass(frozen, module = "kmill._kmill")]
 #[derive(Debug)]
-pub(crate) struct Table(pub(crate) kstore::Table, Option<Vec<RecordBatch>>);
+pub(crate) struct Table(pub(crate) kstore::Table, Source);
+
+/// What a table can be read from once more, with other columns or as other rows.
+#[derive(Debug)]
+enum Source {
+    Array,
+    Stream(Vec<RecordBatch>),
+    Files(Vec<PathBuf>),
+    /// The rows of a sparse matrix, and the table of these as they are.
+    Sparse(Arc<CompressedRows>, kstore::Table),
+}
 
 #[pymethods]
 impl Table {
@@ -32,33 +41,46 @@ impl Table {
     #[pyo3(signature = (x, names, more=Vec::new()))]
     fn from_array(x: &Bound<'_, PyAny>, names: Vec<String>, more: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
         let (bytes, element, shape) = if let Ok(x) = x.cast::<PyArray2<f32>>() {
-            (ArrayBytes::of(x)?, Element::F32, x.shape().to_vec())
+            (Borrowed::bytes(x)?, Element::F32, x.shape().to_vec())
         } else if let Ok(x) = x.cast::<PyArray2<f64>>() {
-            (ArrayBytes::of(x)?, Element::F64, x.shape().to_vec())
+            (Borrowed::bytes(x)?, Element::F64, x.shape().to_vec())
         } else {
             return Err(PyTypeError::new_err("expected a two-dimensional array of float32 or float64"));
         };
         if names.len() != shape[1] {
             return Err(PyValueError::new_err(format!("{} names for {} features", names.len(), shape[1])));
         }
-        Self::of_features(Features::Dense(bytes, element), names, shape[0], &more)
+        let x = Features::Dense(Arc::new(bytes), element);
+        let more = columns(&more, shape[0])?;
+        Ok(Self(Self::of_features(x, names, shape[0], more), Source::Array))
     }
 
-    /// A table of compressed sparse rows, which are copied, and further columns as those of an array.
+    /// A table of compressed sparse rows, read where they lie, and further columns as those of an array. Places ascend within a row.
+    ///
+    /// It has a column for each of `names`, as an array has; fits and models of sparse rows see one column `x` of rows in their place.
     #[staticmethod]
     #[pyo3(signature = (values, places, starts, names, more=Vec::new()))]
     fn from_sparse(
-        values: PyReadonlyArray1<'_, f64>,
-        places: PyReadonlyArray1<'_, i64>,
+        values: &Bound<'_, PyArray1<f64>>,
+        places: &Bound<'_, PyArray1<i32>>,
         starts: PyReadonlyArray1<'_, i64>,
         names: Vec<String>,
         more: Vec<(String, Bound<'_, PyAny>)>,
     ) -> PyResult<Self> {
-        let rows = SparseRows::new(starts.as_slice()?, places.as_slice()?, values.as_slice()?, names.len());
-        let rows =
-            rows.ok_or_else(|| PyValueError::new_err("the sparse matrix has entries outside its rows or columns"))?;
-        let count = rows.len();
-        Self::of_features(Features::Sparse(rows), names, count, &more)
+        let (values, places) = (Borrowed::values(values)?, Borrowed::places(places)?);
+        let rows = CompressedRows::new(starts.as_slice()?, places, values, names.len()).ok_or_else(|| {
+            PyValueError::new_err(
+                "the sparse matrix has entries outside its rows or columns, or not in ascending order",
+            )
+        })?;
+        let (rows, more) = (Arc::new(rows), columns(&more, starts.len().saturating_sub(1))?);
+        let sparse = Features::Sparse(Arc::clone(&rows));
+        let sparse = Self::of_features(sparse, vec!["x".to_string()], rows.len(), more.clone());
+        let dense = match rows.shape().must_stay() {
+            true => sparse.clone(),
+            false => Self::of_features(Features::Filled(Arc::clone(&rows)), names, rows.len(), more),
+        };
+        Ok(Self(dense, Source::Sparse(rows, sparse)))
     }
 
     /// A table of an object with `__arrow_c_stream__`, whose batches are kept as they are: a stream may be read once, and a fit
@@ -70,10 +92,10 @@ impl Table {
 
     /// The table of a stream with further columns.
     fn with_columns(&self, more: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
-        let batches = self.1.as_ref().ok_or_else(|| PyTypeError::new_err("the table is that of no stream"))?;
-        let rows = batches.iter().map(RecordBatch::num_rows).sum();
-        let more = more.iter().map(|(name, values)| Ok((name.clone(), column(values, rows)?)));
-        let more: Vec<_> = more.collect::<PyResult<_>>()?;
+        let Source::Stream(batches) = &self.1 else {
+            return Err(PyTypeError::new_err("the table is that of no stream"));
+        };
+        let more = columns(&more, batches.iter().map(RecordBatch::num_rows).sum())?;
         let mut first = 0;
         let beside = |batch: &RecordBatch| {
             let fields = batch.schema().fields().iter().cloned().collect::<Vec<_>>();
@@ -90,7 +112,8 @@ impl Table {
     /// A table of files, folders and glob patterns.
     #[staticmethod]
     fn open(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Self> {
-        py.detach(|| kstore::Table::open(&paths)).map(|table| Self(table, None)).map_err(stored)
+        let table = py.detach(|| kstore::Table::open(&paths)).map_err(stored)?;
+        Ok(Self(table, Source::Files(paths)))
     }
 
     /// Names of the features that a selection has, the number of its rows where that is known before they are read, and with
@@ -103,14 +126,15 @@ impl Table {
         run: &str,
         variance: bool,
     ) -> PyResult<(Vec<String>, Option<u64>, Option<f64>)> {
-        let selection: Selection = described(rows)?;
+        let selection = Selection { sparse: true, ..described(rows)? };
         let run = described::<RunText>(run)?;
         let (threads, run) = (run.threads(), run.run(None)?);
         let selected = self.0.select(&selection).map_err(stored)?;
         let selected = py.detach(|| run.coded(&selected)).map_err(raised)?;
-        let variance = match variance {
-            true => Some(watched(py, None, |progress| of_all_values(&selected, threads, progress))?.map_err(stored)?),
-            false => None,
+        let variance = match &self.1 {
+            _ if !variance => None,
+            Source::Sparse(rows, _) if rows.shape().is_thin() => Some(rows.variance()),
+            _ => Some(watched(py, None, |progress| of_all_values(&selected, threads, progress))?.map_err(stored)?),
         };
         Ok((selected.feature_names(), selected.known_rows(), variance))
     }
@@ -138,21 +162,28 @@ impl Table {
 }
 
 impl Table {
-    fn of_features(
-        x: Features,
-        names: Vec<String>,
-        rows: usize,
-        more: &[(String, Bound<'_, PyAny>)],
-    ) -> PyResult<Self> {
-        let more = more.iter().map(|(name, values)| Ok((name.clone(), column(values, rows)?)));
-        let more: Vec<_> = more.collect::<PyResult<_>>()?;
-        Ok(Self(kstore::Table::of("X", Arc::new(ArrayRows::new(x, names, rows as u64, more))), None))
+    fn of_features(x: Features, names: Vec<String>, rows: usize, more: Vec<(String, ArrayRef)>) -> kstore::Table {
+        kstore::Table::of("X", Arc::new(ArrayRows::new(x, names, rows as u64, more)))
     }
 
     fn of_batches(batches: Vec<RecordBatch>) -> PyResult<Self> {
         let table = kstore::Table::from_batches(batches.clone()).map_err(stored)?;
-        Ok(Self(table, Some(batches)))
+        Ok(Self(table, Source::Stream(batches)))
     }
+
+    /// The table with the rows sparse that these options keep so.
+    pub(crate) fn read_by(&self, options: &TextOptions) -> kstore::Result<kstore::Table> {
+        match &self.1 {
+            Source::Sparse(rows, sparse) if options.keeps(rows.shape()) => Ok(sparse.clone()),
+            Source::Files(paths) if self.0.may_be_sparse() => kstore::Table::open_with(paths, options),
+            _ => Ok(self.0.clone()),
+        }
+    }
+}
+
+/// Further columns, by name, of `rows` values each.
+fn columns(more: &[(String, Bound<'_, PyAny>)], rows: usize) -> PyResult<Vec<(String, ArrayRef)>> {
+    more.iter().map(|(name, values)| Ok((name.clone(), column(values, rows)?))).collect()
 }
 
 /// The variance of all values of the features together, as numpy's `X.var()`.

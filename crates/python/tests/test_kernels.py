@@ -165,6 +165,56 @@ def test_entries_of_one_place_add_up_and_wrong_ones_are_refused():
         kmill.KernelRidge(kernel=overlap).fit(sparse.csr_array(X), y)
 
 
+def words(rows, width=3000, seed=0):
+    """Rows with a dozen words of many, of the topic that a word below 20 or not tells."""
+    rng = np.random.default_rng(seed)
+    topic = rng.integers(0, 2, rows)
+    entries = [np.unique(np.r_[rng.integers(0, 20, 4) + 20 * t, rng.integers(40, width, 8)]) for t in topic]
+    starts = np.r_[0, np.cumsum([len(row) for row in entries])]
+    places = np.concatenate(entries)
+    return sparse.csr_array((rng.random(len(places)) + 0.5, places, starts), shape=(rows, width)), topic
+
+
+def test_thin_rows_stay_sparse():
+    X, topic = words(900)
+    dense = {"scale": "standard"}
+    for estimator in [kmill.SVC(rank=60, C=10.0), kmill.SVC(kernel="linear", map="exact"), kmill.LogisticRegression(rank=60)]:
+        model = estimator.fit(X[:600], topic[:600])
+        assert model.model_.sparse == 3000 and model.n_features_in_ == 3000
+        assert model.score(X[600:], topic[600:]) > 0.8
+        # dense rows, and other forms of sparse ones, are the same rows
+        predicted = model.predict(X[600:])
+        for form in (X[600:].toarray(), sparse.coo_array(X[600:]), X[600:].astype(np.float32).astype(np.float64)):
+            assert (model.predict(form) == predicted).mean() > 0.99
+        again = pickle.loads(pickle.dumps(model))
+        assert np.array_equal(again.predict(X[600:]), predicted)
+    exact = kmill.SVC(gamma=0.1, map="exact", precision="f64", tol=1e-8).fit(X[:300], topic[:300])
+    theirs = svm.SVC(gamma=0.1, tol=1e-8).fit(X[:300], topic[:300])
+    np.testing.assert_allclose(exact.decision_function(X[600:]), theirs.decision_function(X[600:]), atol=1e-5)
+    assert sparse.issparse(exact.support_vectors_) and exact.support_vectors_.shape[1] == 3000
+    # what computes with columns reads the rows as dense ones
+    assert kmill.SVC(rank=30, **dense).fit(X, topic).model_.sparse is None
+    # rows with more entries than any of the fit
+    longer = sparse.csr_array(np.where(np.arange(3000) < 100, 1.0, 0.0)[None, :])
+    assert exact.predict(longer).shape == (1,)
+    with pytest.raises(ValueError, match="3000"):
+        exact.predict(X[:, :100])
+    assert kmill.SVC(rank=30, scale="tf-idf").fit(X, topic).model_.sparse == 3000
+
+
+def test_words_of_text_are_counted():
+    rng = np.random.default_rng(0)
+    topic = rng.integers(0, 2, 600)
+    comments = [" ".join(rng.choice([["good", "fine", "well"], ["bad", "poor", "ill"]][t], 3)) + f" number{i}" for i, t in enumerate(topic)]
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"comment": comments, "size": rng.random(600)})
+    model = kmill.SVC(kernel="linear", map="exact", text="comment").fit(frame[["comment"]][:400], topic[:400])
+    assert model.score(frame[["comment"]][400:], topic[400:]) > 0.98
+    assert kmill.SVC(rank=50, text=["comment:char(2,3)"]).fit(frame[["comment"]], topic).score(frame[["comment"]], topic) > 0.98
+    with pytest.raises(ValueError, match="leave out"):
+        kmill.SVC(rank=50, text="comment").fit(frame, topic)
+
+
 def test_components_have_a_way_back():
     X, _ = rows(150)
     theirs = KernelPCA(20, kernel="rbf", gamma=0.1, fit_inverse_transform=True, alpha=1e-3).fit(X)

@@ -127,6 +127,61 @@ fn more_columns_than_dense_rows_may_have_stay_sparse_of_themselves() {
 }
 
 #[test]
+fn thin_rows_stay_sparse_of_themselves_where_the_fit_takes_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    tables(at);
+    let thin = |rows, seed, longest| text(rows, seed, longest).lines().map(|line| format!("{line} 2000:1\n")).collect();
+    let (a, b): (String, String) = (thin(ROWS, 1, 12), thin(100, 2, 12));
+    std::fs::write(at.join("thin.svm"), &a).unwrap();
+    std::fs::write(at.join("two.svm"), &b).unwrap();
+    let fit = |data: &str, options: &str, name: &str| {
+        ok(at, &format!("fit ridge {data} --target y --rank 30 --lambda 1e-4 -q -o {name}.safetensors {options}"));
+        std::fs::read(at.join(format!("{name}.safetensors"))).unwrap()
+    };
+    assert_eq!(fit("thin.svm", "", "own"), fit("thin.svm", "--sparse", "asked"));
+    // rows of 60 columns are dense, and so are all for what looks at columns or fills zeros
+    let model = |name: &str| std::fs::read(at.join(format!("{name}.safetensors"))).unwrap();
+    let sparse = |name: &str| String::from_utf8_lossy(&model(name)).contains("landmarks.indptr");
+    for (data, options, stays) in [
+        ("thin.svm", "", true),
+        ("thin.svm two.svm", "", true),
+        ("thin.svm --width 2100", "--scale none", true),
+        ("a.svm", "", false),
+        ("a.svm", "--scale tf-idf", true),
+        ("thin.svm", "--scale standard", false),
+        ("thin.svm", "--missing mean", false),
+        ("thin.svm", "--landmarks kmeans", false),
+        ("thin.svm", "--kernel distance()", false),
+    ] {
+        fit(data, options, "model");
+        assert_eq!(sparse("model"), stays, "{data} {options}");
+    }
+    ok(at, "evaluate own.safetensors two.svm --json");
+    // a file with a longer row beside one that is thin
+    let long = (1..=300).fold("1".to_string(), |line, place| format!("{line} {place}:1"));
+    std::fs::write(at.join("wide.svm"), format!("{b}{long} 2000:1\n")).unwrap();
+    assert_eq!(fit("thin.svm wide.svm", "", "both"), fit("thin.svm wide.svm", "--sparse", "asked"));
+}
+
+#[test]
+fn shards_of_sparse_rows_make_the_model_of_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    tables(at);
+    let ridge = "ridge a.svm --target y --sparse --kernel gaussian(sigma=2) --rank 40";
+    ok(at, &format!("fit {ridge} -q -o whole.safetensors"));
+    ok(at, &format!("prepare {ridge} -q -o job"));
+    for part in 1..=3 {
+        ok(at, &format!("stats job a.svm --part {part}/3 -q -o part{part}"));
+    }
+    ok(at, "merge part2 part1 part3 -q -o all");
+    ok(at, "solve job all -q -o merged.safetensors");
+    let read = |name: &str| std::fs::read(at.join(name)).unwrap();
+    assert_eq!(read("whole.safetensors"), read("merged.safetensors"));
+}
+
+#[test]
 fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
@@ -150,7 +205,6 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
         "tune ridge a.svm --target y --sparse --time 5s",
         "curve a.svm --target y --sparse --ranks 10 -o c.csv",
         "features a.svm --sparse --features x --rank 10 -o f.npy",
-        "prepare ridge a.svm --target y --sparse -o job",
         "fit ridge a.svm --sparse --target y --landmarks b.svm -o m.safetensors",
         "convert a.svm --sparse -o a.parquet",
     ] {

@@ -11,7 +11,7 @@ use crate::{Error, Result, Task};
 use kapprox::Spec;
 use kapprox::landmark::Effort;
 use kstore::condition::shown_rows;
-use kstore::{Selected, TextOptions};
+use kstore::{Missing, Selected, Selection, TextOptions};
 
 const RANK: usize = 1000;
 /// Largest rank of a tolerance without a rank: its Gram matrix takes 128 MB.
@@ -136,6 +136,24 @@ impl Fit {
                 Err(Error::option("scale", scaling, why))
             }
             Some(scaling) => Err(scaling.for_sparse_rows()),
+        }
+    }
+
+    /// How a table is opened for the fit of these rows: where entries of sparse rows are weighed all rows stay sparse, and otherwise thin ones
+    /// where nothing in the fit computes with columns, fills zeros or treats missing values.
+    pub fn reading(&self, rows: &Selection, options: TextOptions) -> TextOptions {
+        if !rows.sparse || !matches!(rows.missing, Missing::Fitted | Missing::Error) {
+            return options;
+        }
+        let none: [&str; 0] = [];
+        let takes = || {
+            self.kernel.on_rows(&none, Some(1)).is_ok()
+                && self.checked().is_ok_and(|checked| self.check_sparse(&checked.settings).is_ok())
+        };
+        match self.scaling {
+            Some(Scaling::TfIdf | Scaling::Unit | Scaling::Maxabs) => options.sparse(),
+            None | Some(Scaling::None) if takes() => options.sparse_where_thin(),
+            _ => options,
         }
     }
 

@@ -43,6 +43,7 @@ pub(crate) use identity::scheme;
 pub use identity::{Identity, STDIN};
 pub(crate) use spool::standard_input;
 pub use text::TextOptions;
+pub(crate) use text::{COLUMN_LIMIT, Sparse};
 pub use view::{Element, Positions, Strided, Values, View};
 
 use crate::named::{Named, Registry};

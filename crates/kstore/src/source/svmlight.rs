@@ -11,8 +11,7 @@
 //! vector machines", ACM Transactions on Intelligent Systems and Technology 2:3 (2011), 27.
 
 use super::text::{
-    CHUNK_BYTES, CHUNK_ROWS, COLUMN_LIMIT, LineScanner, TextChunk, TextFormat, TextOptions, TextTable, Wrong, number,
-    shown, slots,
+    CHUNK_BYTES, CHUNK_ROWS, LineScanner, TextChunk, TextFormat, TextOptions, TextTable, Wrong, number, shown, slots,
 };
 use super::{Element, Format, Strided, TableFile, Values, View};
 use crate::schema::{Column, Kind};
@@ -51,7 +50,7 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
         Ok(true)
     })?;
     shape.width = options.width.unwrap_or(shape.width);
-    if options.sparse || shape.width > COLUMN_LIMIT {
+    if options.keeps(shape) {
         let columns = [("x".to_string(), Kind::Sparse(shape)), (super::TARGET.to_string(), Kind::Float { bits: 64 })];
         let format = SparseLines { zero_based, width: shape.width };
         return Ok(Arc::new(table.read_as(format).with_columns(columns.into_iter())));

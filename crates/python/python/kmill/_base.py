@@ -9,7 +9,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -27,7 +27,7 @@ _LOG = logging.getLogger("kmill")
 
 # what may be asked of files, by type
 _ASKED = {
-    **dict.fromkeys(["target", "categories"], "str | Sequence[str] | None"),
+    **dict.fromkeys(["target", "categories", "text"], "str | Sequence[str] | None"),
     **dict.fromkeys(["features", "keep", "extras"], "Sequence[str] | None"),
     **dict.fromkeys(["where", "rows", "missing", "times", "sample_weight"], "str | None"),
     "hash": "int | None",
@@ -174,6 +174,7 @@ class KernelEstimator(Described, BaseEstimator):
         categories: str | list[str] | None = None,
         hash: int | None = None,
         times: str | None = None,
+        text: str | list[str] | None = None,
         sample_weight: str | None = None,
         memory: int | str | None = None,
         scratch: Any = None,
@@ -195,7 +196,7 @@ class KernelEstimator(Described, BaseEstimator):
             A condition on one column: ``"fold != 3"``.
         rows : str, optional
             Stored rows to use, half-open: ``"..284217"``.
-        missing, categories, times : optional
+        missing, categories, times, text : optional
             As in the constructor, in the place of what was given there.
         hash : int, optional
             Features for a column of text with more values, by a hash. None leaves such a column out.
@@ -218,11 +219,12 @@ class KernelEstimator(Described, BaseEstimator):
         self
         """
         _check_asked(target=target, features=features, where=where, rows=rows, missing=missing, categories=categories, hash=hash,
-                     times=times, sample_weight=sample_weight, memory=memory, patience=patience)
+                     times=times, text=text, sample_weight=sample_weight, memory=memory, patience=patience)
         self._forget()
         if engine is not None:
             asked = {"target": target, "features": features, "where": where, "rows": rows, "missing": missing,
-                     "categories": categories, "hash": hash, "times": times, "sample_weight": sample_weight, "memory": memory, "scratch": scratch}
+                     "categories": categories, "hash": hash, "times": times, "text": text, "sample_weight": sample_weight, "memory": memory,
+                     "scratch": scratch}
             self.__dict__.update(engine.fit(clone(self), paths_of(paths), asked, patience).__dict__)
             return self
         self._is_table = True
@@ -232,21 +234,23 @@ class KernelEstimator(Described, BaseEstimator):
         selection.update({"where": where} if where else {})
         selection.update({"rows": rows} if rows else {})
         selection.update({"hash": hash} if hash else {})
-        selection.update(self._values(missing, categories, times))
+        selection.update(self._values(missing, categories, times, text))
         options = {"weights": sample_weight} if sample_weight else {}
         shared = {} if states is None else {"states": states, "patience": patience}
         self._fit_table(table, selection, self._run(memory=memory, scratch=scratch), options, **shared)
         self._after_files(self._names_of_card())
         return self
 
-    def _values(self, missing: str | None = None, categories: Any = None, times: str | None = None) -> dict[str, Any]:
+    def _values(self, missing: str | None = None, categories: Any = None, times: str | None = None,
+                text: Any = None) -> dict[str, Any]:
         """How values become features, as it was given here or in the constructor."""
-        given = {"missing": missing, "categories": categories, "times": times}
+        given = {"missing": missing, "categories": categories, "times": times, "text": text}
         given = {name: getattr(self, name, None) if value is None else value for name, value in given.items()}
         for parameter in (parameter for parameter in self._parameters if parameter.name in given):
             check(parameter.name, given[parameter.name], parameter.type)
-        categories = given["categories"]
-        given["categories"] = [categories] if isinstance(categories, str) else None if categories is None else list(categories)
+        for name in ("categories", "text"):
+            value = given[name]
+            given[name] = [value] if isinstance(value, str) else None if value is None else list(value)
         return {name: value for name, value in given.items() if value is not None}
 
     def _forget(self) -> None:
@@ -316,6 +320,7 @@ class KernelEstimator(Described, BaseEstimator):
             and X.flags.c_contiguous
             and 0 < X.shape[0]
             and X.shape[1] == model.features
+            and model.sparse is None
             and not hasattr(self, "feature_names_in_")
         ):
             try:
@@ -333,7 +338,7 @@ class KernelEstimator(Described, BaseEstimator):
 
     def _outputs(self, X: Any) -> Any:
         """The outputs of the model for checked rows."""
-        whole = self._finite() is True and not issparse(X)
+        whole = self._finite() is True and not issparse(X) and self.model_.sparse is None
         return self.model_.predict(X) if whole else self._told_of(X)[0]
 
     def _finite(self) -> Any:
@@ -351,7 +356,12 @@ class KernelEstimator(Described, BaseEstimator):
         return X if self._coordinates is None else self._coordinates.of(X)
 
     def _told_of(self, X: Any, *extras: str) -> Any:
-        table = _kmill.Table.from_stream(stream_of(X)) if self._streams(X) else table_of(X, self._columns())
+        if self._streams(X):
+            table = _kmill.Table.from_stream(stream_of(X))
+        elif self.model_.sparse is None:
+            table = table_of(X, self._columns())
+        else:
+            table = table_of(csr_array(X), [f"x{j}" for j in range(X.shape[1])])
         return self.model_.scores(table, json.dumps({"run": self._run(), "extras": extras}))
 
     def _extra(self, X: Any, extra: str) -> tuple[Any, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 from sklearn.base import (
     ClassifierMixin,
     ClassNamePrefixFeaturesOutMixin,
@@ -366,6 +367,20 @@ def weights_of(weight: Any, X: Any) -> Any:
 __all__ = ["Classifier", "Clusters", "Novelty", "Regressor", "Transformer", "Weighted", "WeightedRows", "check_is_fitted"]
 
 
+def landmarks_of(model: Any) -> tuple[Any, Any]:
+    """The landmarks as the kernel sees them, of sparse rows a sparse array, and the numbers of their rows."""
+    if model.sparse is None:
+        found = model.landmarks()
+    else:
+        found = model.sparse_landmarks()
+        if found is not None:
+            *entries, rows = found
+            found = csr_array(tuple(entries), shape=(len(rows), model.sparse)), rows
+    if found is None:
+        raise AttributeError("the model has weights of features and no landmarks or support vectors")
+    return found[0], found[1].astype(np.int64)
+
+
 class SupportVectors:
     """What a machine of the kernel itself (``map="exact"``) keeps of its rows.
 
@@ -381,12 +396,12 @@ class SupportVectors:
     @property
     def support_(self) -> Any:
         """The rows that are support vectors."""
-        return self._machine().landmarks()[1].astype(np.int64)
+        return landmarks_of(self._machine())[1]
 
     @property
     def support_vectors_(self) -> Any:
         """The support vectors, scaled as the kernel sees them."""
-        return self._machine().landmarks()[0]
+        return landmarks_of(self._machine())[0]
 
     @property
     def dual_coef_(self) -> Any:

@@ -59,8 +59,8 @@ SHARED = [
     Parameter("rank", 1000, "int | None", "Number of landmarks, which is the rank of the approximation: time grows with "
               "n rank^2 + rank^3, memory with rank^2."),
     Parameter("scale", None, "str | None", "How features are scaled before the kernel, as part of the model: none, standard (mean 0, "
-              "deviation 1), minmax, robust (by medians), asinh (for long tails) or quantile (by rank). None is none for an array, as in scikit-learn, and "
-              "standard for a data frame, a stream or files."),
+              "deviation 1), minmax, robust (by medians), asinh (for long tails) or quantile (by rank); of sparse rows and texts tf-idf, unit (the length) or maxabs. None is none for an array, as in scikit-learn, and "
+              "standard for a data frame, a stream or files; of texts tf-idf."),
     Parameter("clip", None, "bool | None", "Whether each feature of a new row is taken to the range that it had in the fit, so that a stray "
               "value is predicted as the nearest that was seen. None is no for an array and yes for a data frame, a stream or files."),
     Parameter("metric", None, "str | _Array | None", "A linear map of the scaled features before the kernel: learn, diagonal, "
@@ -78,6 +78,9 @@ SHARED = [
               "for each value: names or patterns, 'all' or 'none'. None is the columns of text with up to 1,000 values."),
     Parameter("times", None, "str | None", "Features of dates and times: position (days since 1970), cyclic (also the hour, the weekday and "
               "the day of the year, where the rows go through all of them) or none. None is cyclic."),
+    Parameter("text", None, "str | Sequence[str] | None", "Columns of text of a data frame, a stream or files whose words are counted as "
+              "sparse features: 'comment' for words, 'comment:word(1,2)' for runs of one and two, 'comment:char(3,5)' for runs of "
+              "characters, 'dna:spectrum(5)' for runs of five. They are then the only features."),
     Parameter("random_state", 0, "int | _RandomState | None", "Seed of every random choice. None draws one from numpy."),
     Parameter("memory", None, "int | str | None", "Memory that the process may take, in bytes or as '2GiB'; a fit that needs "
               "more is refused before it starts. None is half of the machine's."),

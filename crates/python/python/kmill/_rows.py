@@ -58,8 +58,12 @@ def stream_of(X: Any) -> Any:
 def table_of(X: Any, names: list[str], more: list[tuple[str, Any]] | None = None) -> Any:
     """The table of checked rows, and of further columns."""
     if issparse(X):
-        values, places, starts = X.data.astype(np.float64), X.indices.astype(np.int64), X.indptr.astype(np.int64)
-        return _kmill.Table.from_sparse(values, places, starts, names, more or [])
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        # of entries of float64 with places of 32 bits nothing is copied
+        values, places = X.data.astype(np.float64, copy=False), X.indices.astype(np.int32, copy=False)
+        return _kmill.Table.from_sparse(values, places, X.indptr.astype(np.int64), names, more or [])
     return _kmill.Table.from_array(X, names, more or [])
 
 

@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from ._learners import Clusters, Novelty, SupportVectors, Transformer, WeightedRows
+from ._learners import Clusters, Novelty, SupportVectors, Transformer, WeightedRows, landmarks_of
 from ._matrix import is_told
 from ._parameters import Parameter, estimator
 from ._rows import is_stream
@@ -173,7 +173,7 @@ class Nystroem(_Map):
         check_is_fitted(self, "model_")
         if self._coordinates is not None:
             return self._coordinates.points
-        return self.model_.landmarks()[0]
+        return landmarks_of(self.model_)[0]
 
     @property
     def component_indices_(self) -> Any:
@@ -181,7 +181,7 @@ class Nystroem(_Map):
         check_is_fitted(self, "model_")
         if self._coordinates is not None:
             return self._coordinates.pivots
-        return self.model_.landmarks()[1].astype(np.int64)
+        return landmarks_of(self.model_)[1]
 
 
 @estimator("features", own=(_COMPONENTS,), gamma=1.0,

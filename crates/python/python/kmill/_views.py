@@ -102,7 +102,7 @@ class TwoViews(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimato
         return tags
 
 
-@estimator("cca", without=("with", "landmarks", "missing", "categories", "times"), lambdas=1e-3)
+@estimator("cca", without=("with", "landmarks", "missing", "categories", "times", "text"), lambdas=1e-3)
 class KernelCCA(TwoViews):
     """Kernel canonical correlation analysis: the directions of two views of the same rows that correlate most.
 
@@ -137,7 +137,7 @@ class KernelCCA(TwoViews):
     """
 
 
-@estimator("covariance", without=("with", "landmarks", "missing", "categories", "times"))
+@estimator("covariance", without=("with", "landmarks", "missing", "categories", "times", "text"))
 class KernelPLSSVD(TwoViews):
     """Maximal covariance: the directions of two views of the same rows that vary together most.
 

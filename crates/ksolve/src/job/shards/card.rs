@@ -60,6 +60,11 @@ impl JobCard {
         Ok(table.select(&self.fit.selection(Selection { rows, ..self.selection.clone() })?)?)
     }
 
+    /// True where its rows are sparse ones of a table, and not texts that are counted.
+    pub(super) fn is_sparse(&self) -> bool {
+        self.columns.iter().any(|column| matches!(column.kind, Kind::Sparse(_)))
+    }
+
     /// The columns, for a table without rows.
     pub(super) fn schema(&self) -> Schema {
         Schema { columns: self.columns.clone(), ..Schema::default() }

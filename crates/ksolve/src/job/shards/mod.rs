@@ -146,6 +146,11 @@ impl PreparedJob {
         self.about.job.stored
     }
 
+    /// True where it is of sparse rows: open its tables with [`kstore::TextOptions::sparse`].
+    pub fn is_sparse(&self) -> bool {
+        self.about.job.is_sparse()
+    }
+
     /// Statistics of so many stored rows that begin at a multiple of it are one state of the reduction tree.
     pub fn segment_rows(&self) -> u64 {
         self.about.extent.pass.cut.segment

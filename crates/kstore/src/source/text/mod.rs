@@ -21,6 +21,8 @@ pub(crate) use row_starts::RowStarts;
 pub(crate) use table::CHUNK_BYTES;
 pub(crate) use table::{CHUNK_ROWS, Refused, TextChunk, TextFormat, TextTable, Wrong};
 
+use crate::sparse::SparseShape;
+
 /// Most columns of a text table. A line with more is damage, or data so sparse that dense rows are the wrong tool.
 pub(crate) const COLUMN_LIMIT: usize = 100_000;
 
@@ -64,7 +66,16 @@ pub struct TextOptions {
     pub(crate) infer_rows: u64,
     pub(crate) zero_based: bool,
     pub(crate) width: Option<usize>,
-    pub(crate) sparse: bool,
+    pub(crate) sparse: Sparse,
+}
+
+/// Which rows of svmlight files stay sparse, beside those with more columns than dense rows may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Sparse {
+    #[default]
+    None,
+    Thin,
+    All,
 }
 
 impl Default for TextOptions {
@@ -76,7 +87,7 @@ impl Default for TextOptions {
             infer_rows: Self::INFER_ROWS,
             zero_based: false,
             width: None,
-            sparse: false,
+            sparse: Sparse::default(),
         }
     }
 }
@@ -91,7 +102,7 @@ impl std::fmt::Display for TextOptions {
             (self.infer_rows != Self::INFER_ROWS).then(|| format!("types from {} rows", self.infer_rows)),
             self.zero_based.then(|| "indices from 0".to_string()),
             self.width.map(|width| format!("width {width}")),
-            self.sparse.then(|| "sparse rows".to_string()),
+            (self.sparse == Sparse::All).then(|| "sparse rows".to_string()),
         ];
         let words: Vec<String> = words.into_iter().flatten().collect();
         f.write_str(&if words.is_empty() { "by default".to_string() } else { words.join(", ") })
@@ -136,6 +147,17 @@ impl TextOptions {
     /// svmlight: keeps the rows as they are, [sparse](crate::sparse), in one column `x`. By default those of more than 100,000 features
     /// alone.
     pub fn sparse(self) -> Self {
-        Self { sparse: true, ..self }
+        Self { sparse: Sparse::All, ..self }
+    }
+
+    /// True where rows of this shape stay sparse.
+    pub fn keeps(&self, shape: SparseShape) -> bool {
+        shape.must_stay() || self.sparse == Sparse::All || self.sparse == Sparse::Thin && shape.is_thin()
+    }
+
+    /// svmlight: keeps the rows as they are where they are [thin](crate::sparse::SparseShape::is_thin); of several files all do where one does.
+    #[must_use]
+    pub fn sparse_where_thin(self) -> Self {
+        Self { sparse: self.sparse.max(Sparse::Thin), ..self }
     }
 }
