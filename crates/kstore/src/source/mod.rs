@@ -22,6 +22,8 @@ mod json_lines;
 pub mod memory;
 #[cfg(feature = "npy")]
 pub mod npy;
+#[cfg(feature = "npz")]
+mod npz;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub(crate) mod partitioned;
@@ -212,6 +214,8 @@ static FORMATS: Registry<Format> = Registry::new(&[
     ipc::FORMAT,
     #[cfg(feature = "npy")]
     npy::FORMAT,
+    #[cfg(feature = "npz")]
+    npz::FORMAT,
     #[cfg(feature = "csv")]
     csv::FORMAT,
     #[cfg(feature = "svmlight")]
