@@ -204,7 +204,7 @@ impl LoadError {
                 column: name.to_string(),
                 value,
                 remedy: "write each index once, from 0 on, and an empty list for a row without entries; where the file was \
-                         changed after kmill wrote it, remove its metadata `kmill.sparse`",
+                         changed after kmill wrote it, remove its metadata \"kmill.sparse\"",
             },
             Self::Damaged(detail) => Error::Malformed { path: path.to_path_buf(), format, detail },
             Self::Io(source) => Error::io("read", path)(source),

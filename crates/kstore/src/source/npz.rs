@@ -55,7 +55,7 @@ impl<'a> Archive<'a> {
         let mut bytes = Vec::new();
         let member = self.members.by_name(&format!("{name}.npy")).map_err(|error| match error {
             ZipError::FileNotFound => {
-                damaged(path, format!("it has no array `{name}`, so it is no sparse matrix; {SAVE}"))
+                damaged(path, format!("it has no array \"{name}\", so it is no sparse matrix; {SAVE}"))
             }
             error => refused(path, error),
         })?;
@@ -68,7 +68,7 @@ impl<'a> Archive<'a> {
     fn check_format(&mut self) -> Result<()> {
         let bytes = self.small("format")?;
         let start = if bytes.starts_with(MAGIC) { header_text(&bytes).map(|(_, start)| start) } else { Ok(0) };
-        let start = start.map_err(|detail| damaged(self.path, format!("array `format`: {detail}")))?;
+        let start = start.map_err(|detail| damaged(self.path, format!("array \"format\": {detail}")))?;
         // text of numpy takes four bytes for a letter, bytes take one
         let letters: Vec<u8> = bytes[start..].iter().copied().filter(|byte| *byte != 0).take(NUMBER).collect();
         match &letters[..] {
@@ -83,7 +83,7 @@ impl<'a> Archive<'a> {
     /// Rows and columns.
     fn shape(&mut self) -> Result<[u64; 2]> {
         let bytes = self.small("shape")?;
-        let wrong = || damaged(self.path, format!("its array `shape` is no pair of numbers; {SAVE}"));
+        let wrong = || damaged(self.path, format!("its array \"shape\" is no pair of numbers; {SAVE}"));
         let Header { element, rows, columns: 1, data, .. } = parse_header(&bytes).map_err(|_| wrong())? else {
             return Err(wrong());
         };
@@ -117,7 +117,7 @@ impl<'a> Archive<'a> {
                 (plain, 0, length)
             }
         };
-        let wrong = |detail: String| damaged(path, format!("array `{name}`: {detail}"));
+        let wrong = |detail: String| damaged(path, format!("array \"{name}\": {detail}"));
         let most = usize::try_from(bytes).unwrap_or(HEADER_LIMIT).min(HEADER_LIMIT);
         let header = file.read_new(most, start).map_err(Error::io("read", path))?;
         let header = parse_header(&header).map_err(wrong)?;
@@ -137,7 +137,7 @@ impl<'a> Archive<'a> {
 
     fn needed(&mut self, name: &str, length: Option<u64>) -> Result<Member> {
         let path = self.path;
-        self.array(name, length)?.ok_or_else(|| damaged(path, format!("it has no array `{name}`; {SAVE}")))
+        self.array(name, length)?.ok_or_else(|| damaged(path, format!("it has no array \"{name}\"; {SAVE}")))
     }
 }
 
@@ -264,7 +264,7 @@ impl NpzFile {
             let (first, entries) = (rows.start, self.data.header.rows);
             let expected =
                 format!("places that ascend up to {entries} are expected from row {first} (counted from 0) on");
-            damaged(&self.path, format!("array `indptr`: {expected}; {SAVE}"))
+            damaged(&self.path, format!("array \"indptr\": {expected}; {SAVE}"))
         })
     }
 }
