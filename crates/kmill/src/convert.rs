@@ -10,6 +10,7 @@ use ksolve::job::ElementType;
 use kstore::budget::Term;
 use kstore::pass::lanes::{self, Lane};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kstore::source::TARGET;
 use kstore::{
     KeptColumn, Kind, Missing, Pass, Reading, RowBlock, Selected, Selection, TILE_TEXT, Table, TextLimit, Workers,
 };
@@ -21,9 +22,12 @@ use std::path::{Path, PathBuf};
     kmill convert table.parquet --target y -o table.npy      (target beside it, in table.y.npy)\n  \
     kmill convert table.npy --target table.y.npy -o back.parquet\n  \
     kmill convert a9a.svm --width 123 -o a9a.parquet\n  \
+    kmill convert a9a.svm --sparse -o a9a.parquet            (sparse rows in column x, the label in y)\n  \
+    kmill convert table.csv --target price -o table.svm\n  \
     kmill convert export.csv --delimiter ';' -o export.parquet\n\n\
     Columns keep their type: integers of every size become int64, text stays text where the format has it (.npy has\n\
-    not), and no integer is rounded. Missing values stay missing; --missing error stops the run at the first.")]
+    not), and no integer is rounded. Missing values stay missing; --missing error stops the run at the first.\n\n\
+    In .svm the target is the label: that which --target names, or column y, or 0 where there is none. Zeros are left out.")]
 pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub(crate) data: ConvertDataArgs,
@@ -70,6 +74,9 @@ impl Columns {
         for column in targets_of.iter_mut().filter(|column| npy && column.kind == OutputKind::Bool) {
             column.kind = OutputKind::I64;
         }
+        for label in targets_of.iter_mut().filter(|_| writer::is_labelled(path)) {
+            label.name = TARGET.to_string();
+        }
         Self { columns, features }
     }
 }
@@ -113,11 +120,13 @@ fn refused(table: &Table, row: u64, column: &OutputColumn, value: String) -> Err
 fn select(args: &ConvertArgs) -> Result<(Selected, usize)> {
     let select = &args.data.select;
     let (table, targets) = open::table(&select.paths, &select.text.options(), &args.data.target)?;
+    let dropped = table.columns_like(&args.data.drop)?;
+    let targets = if writer::is_labelled(&args.output) { label(&table, targets, &dropped)? } else { targets };
     let mut features = match &args.data.features[..] {
         [] => table.schema().columns.iter().map(|column| column.name.clone()).collect(),
         named => table.columns_like(named)?,
     };
-    let left_out: HashSet<String> = table.columns_like(&args.data.drop)?.into_iter().chain(targets.clone()).collect();
+    let left_out: HashSet<String> = dropped.into_iter().chain(targets.clone()).collect();
     features.retain(|name| !left_out.contains(name));
     let keep = [&features[..], &targets].concat();
     refuse_what_is_lost(&table, &keep, args)?;
@@ -125,6 +134,27 @@ fn select(args: &ConvertArgs) -> Result<(Selected, usize)> {
     let selection =
         Selection { keep, without_features: true, kept_complete, ..open::selection(select, &[], Vec::new()) };
     Ok((table.select(&selection)?, features.len()))
+}
+
+/// The target that becomes the label of rows that begin with one: that which was named, or the column `y`, or none.
+fn label(table: &Table, mut targets: Vec<String>, dropped: &[String]) -> Result<Vec<String>> {
+    let kind = |name: &str| table.schema().position(name).map(|at| &table.schema().columns[at].kind);
+    let usual = || kind(TARGET).is_some_and(|kind| !matches!(kind, Kind::Sparse(_)));
+    if targets.is_empty() && usual() && !dropped.iter().any(|name| name == TARGET) {
+        targets.push(TARGET.to_string());
+    }
+    let refused = |why: String, remedy| Err(Error::option("--target", targets.join(","), why, remedy));
+    match &targets[..] {
+        [name] if kind(name).is_some_and(|kind| !kind.is_feature()) => {
+            let held = kind(name).map_or(String::new(), ToString::to_string);
+            refused(
+                format!("the label of an svmlight row is a number, and this column holds {held}"),
+                "name a column of numbers or truth values, or --drop this one for rows of label 0",
+            )
+        }
+        [] | [_] => Ok(targets),
+        _ => refused("an svmlight row has one label".to_string(), "name one column"),
+    }
 }
 
 /// Refuses columns that cannot be read or written in the format of the output, and names all of them in one sentence.
@@ -149,7 +179,13 @@ fn refuse_what_is_lost(table: &Table, names: &[String], args: &ConvertArgs) -> R
     let told = lost.iter().map(|column| format!("{:?} ({})", column.name, column.kind)).collect::<Vec<_>>();
     let names = lost.iter().map(|column| column.name.as_str()).collect::<Vec<_>>();
     let why = format!("these columns cannot be kept there: {}", told.join(", "));
-    Err(Error::option("-o", path.display(), why, format!("leave them out with --drop {}", shell(&names.join(",")))))
+    let mut remedy = format!("leave them out with --drop {}", shell(&names.join(",")));
+    if let Some(Kind::Sparse(shape)) =
+        lost.iter().map(|column| &column.kind).find(|kind| matches!(kind, Kind::Sparse(_)))
+    {
+        remedy = format!("write {}, which hold sparse rows", output::extensions(OutputKind::Sparse(*shape)));
+    }
+    Err(Error::option("-o", path.display(), why, remedy))
 }
 
 /// The word, in quotes where a shell would change it.

@@ -9,6 +9,11 @@ pub(crate) fn is_npy(path: &Path) -> bool {
     kstore::source::by_extension(path).is_some_and(kstore::source::Format::is_matrix)
 }
 
+/// True for a format whose rows begin with a label, as those of svmlight do.
+pub(crate) fn is_labelled(path: &Path) -> bool {
+    kstore::source::by_extension(path).is_some_and(kstore::source::Format::is_labelled)
+}
+
 /// The path of the target of an `.npy` table: `table.npy` has `table.y.npy` beside it.
 pub(crate) fn target_file(path: &Path) -> Option<PathBuf> {
     let format = kstore::source::by_extension(path).filter(|format| format.is_matrix())?;

@@ -6,7 +6,7 @@ use crate::kept_column::{KeptColumn, kept_as};
 use crate::labels::{Coder, Fault};
 use crate::source::{FileCursor, Positions, Strided, Values, View};
 use crate::table_rows::{Open, TableRows};
-use crate::{Error, Real, Result, missing::Missing, schema::Kind};
+use crate::{Error, Real, Result, missing::Missing};
 use std::{ops::Range, path::Path};
 
 /// Reads numbers as they are, and text as 1, or NaN where it is missing.
@@ -63,11 +63,11 @@ impl<T: Real> TableRows<T> {
         (0..self.first_kept()).map(|slot| open.cursor.view(slot)).chain(kept).collect()
     }
 
-    /// Places of the kept columns that hold text or bytes.
+    /// Places of the kept columns that hold text, bytes or sparse rows.
     pub(crate) fn kept_texts(&self) -> impl Iterator<Item = usize> {
         let schema = self.selected.table.schema();
         let keep = self.selected.keep.iter().enumerate();
-        let texts = keep.filter(|(_, column)| matches!(schema.columns[**column].kind, Kind::Text | Kind::Binary));
+        let texts = keep.filter(|(_, column)| kept_as(&schema.columns[**column].kind).is_long());
         texts.map(|(i, _)| self.first_kept() + i)
     }
 

@@ -55,7 +55,7 @@ impl Table {
     /// The columns to carry along. What a pattern matches and no output can hold stays behind; what is named must be held.
     pub(crate) fn kept(&self, names: &[String]) -> Result<Vec<usize>> {
         let columns = &self.schema().columns;
-        let held = |at: usize| !matches!(columns[at].kind, Kind::Sparse(_) | Kind::Other(_));
+        let held = |at: usize| !matches!(columns[at].kind, Kind::Other(_));
         let places = self.schema().places();
         let (wanted, mut taken) = self.without(names, &places)?;
         let mut kept = Vec::new();
@@ -63,10 +63,14 @@ impl Table {
             let found = match places.get(text) {
                 Some(at) if held(*at) => vec![*at],
                 Some(at) => {
-                    let expected = "only numbers, truth values, times, text and bytes can be carried along";
+                    let expected =
+                        "only numbers, truth values, times, text, bytes and sparse rows can be carried along";
                     return Err(self.wrong_type(*at, expected));
                 }
-                None => self.like(text, &places)?.into_iter().filter(|at| held(*at)).collect(),
+                None => {
+                    let usual = |at: &usize| held(*at) && self.schema().sparse(*at).is_none();
+                    self.like(text, &places)?.into_iter().filter(usual).collect()
+                }
             };
             kept.extend(found.into_iter().filter(|at| taken.insert(*at)));
         }

@@ -1,9 +1,11 @@
 //! Columns that are carried along unchanged, such as an id beside a prediction.
 
 use crate::sink::column::{OutputColumn, OutputKind};
-use crate::source::view::{Positions, View};
-use crate::{Error, Strings, schema::Kind};
-use std::{ops::Range, path::Path};
+use crate::source::view::{Positions, Values, View};
+use crate::sparse::{ENTRY, SparseColumn};
+use crate::text_limit::text_bytes;
+use crate::{Strings, schema::Kind};
+use std::ops::Range;
 
 /// Values of a kept column. The value of a row without one is arbitrary.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +17,7 @@ pub enum KeptValues {
     Bool(Vec<bool>),
     Text(Strings),
     Binary(Strings),
+    Sparse(SparseColumn),
 }
 
 impl KeptValues {
@@ -27,6 +30,7 @@ impl KeptValues {
             Self::Bool(v) => Output::Bool(v),
             Self::Text(v) => Output::Text(v),
             Self::Binary(v) => Output::Binary(v),
+            Self::Sparse(v) => Output::Sparse(v),
         }
     }
 }
@@ -39,49 +43,12 @@ pub struct KeptColumn {
     valid: Option<Vec<bool>>,
 }
 
-/// Bytes that a kept value takes in memory; of text and bytes without what they hold, see [`TILE_TEXT`].
+/// Bytes that a kept value takes in memory; of text, bytes and sparse rows without what they hold, see [`crate::TILE_TEXT`].
 pub(crate) fn bytes_per_value(kind: OutputKind) -> usize {
     1 + match kind {
         OutputKind::F32 => 4,
-        OutputKind::F64 | OutputKind::I64 | OutputKind::Text | OutputKind::Binary => 8,
+        OutputKind::F64 | OutputKind::I64 | OutputKind::Text | OutputKind::Binary | OutputKind::Sparse(_) => 8,
         OutputKind::Bool => 1,
-    }
-}
-
-/// Most bytes of the kept columns' texts in a tile of several rows: a tile ends before the row that would be too much. It
-/// is far more than most tables have in a tile, and little beside any budget.
-pub const TILE_TEXT: usize = 1 << 20;
-
-/// Limits on the bytes of the texts of kept columns, whatever the number of rows in a tile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TextLimit {
-    /// Most bytes of the texts of a row; a row with more is an error.
-    pub row: usize,
-    /// Number of copies of a row's texts that are held at the same time, for which the budget must have room.
-    pub copies: usize,
-    /// The budget in bytes, for the advice in an error.
-    pub budget: usize,
-}
-
-impl Default for TextLimit {
-    /// No limit on the length of texts.
-    fn default() -> Self {
-        Self { row: usize::MAX, copies: 1, budget: usize::MAX }
-    }
-}
-
-impl TextLimit {
-    /// The limit for a budget of which `spare` bytes are left after `copies` tiles of [`TILE_TEXT`] were counted.
-    pub fn new(budget: usize, spare: usize, copies: usize) -> Self {
-        Self { row: TILE_TEXT.saturating_add(spare / copies.max(1)), copies, budget }
-    }
-
-    /// The error for a row whose texts have `bytes` bytes; `column` is the one with the longest.
-    #[cold]
-    pub(crate) fn refused(&self, path: &Path, row: u64, column: &str, bytes: usize) -> Error {
-        let more = bytes.saturating_sub(self.row).saturating_mul(self.copies);
-        let needed = self.budget.saturating_add(more);
-        Error::LargeRow { path: path.to_path_buf(), row, column: column.to_string(), bytes, room: self.row, needed }
     }
 }
 
@@ -93,7 +60,8 @@ pub(crate) fn kept_as(kind: &Kind) -> OutputKind {
         Kind::Int { .. } | Kind::Time(_) => OutputKind::I64,
         Kind::Bool => OutputKind::Bool,
         Kind::Binary => OutputKind::Binary,
-        Kind::Text | Kind::Sparse(_) | Kind::Other(_) => OutputKind::Text,
+        Kind::Sparse(shape) => OutputKind::Sparse(*shape),
+        Kind::Text | Kind::Other(_) => OutputKind::Text,
     }
 }
 
@@ -118,6 +86,7 @@ impl KeptColumn {
             OutputKind::Bool => KeptValues::Bool(Vec::new()),
             OutputKind::Text => KeptValues::Text(Strings::default()),
             OutputKind::Binary => KeptValues::Binary(Strings::default()),
+            OutputKind::Sparse(shape) => KeptValues::Sparse(SparseColumn::new(shape)),
         };
         Self { values, valid: None }
     }
@@ -148,6 +117,7 @@ impl KeptColumn {
         let odd = match &self.values {
             KeptValues::F32(values) => values[start..].iter().position(|value| !value.is_finite()),
             KeptValues::F64(values) => values[start..].iter().position(|value| !value.is_finite()),
+            KeptValues::Sparse(values) => (start..values.len()).position(|row| !values.rows().largest(row).is_finite()),
             _ => None,
         };
         let null = self.valid.as_ref().and_then(|valid| valid[start..].iter().position(|valid| !valid));
@@ -178,6 +148,7 @@ impl KeptColumn {
             KeptValues::I64(v) => v.clear(),
             KeptValues::Bool(v) => v.clear(),
             KeptValues::Text(v) | KeptValues::Binary(v) => v.clear(),
+            KeptValues::Sparse(v) => v.clear(),
         }
     }
 
@@ -195,6 +166,7 @@ impl KeptColumn {
             (KeptValues::Text(v), KeptValues::Text(later)) | (KeptValues::Binary(v), KeptValues::Binary(later)) => {
                 v.extend_from(later, rows.clone());
             }
+            (KeptValues::Sparse(v), KeptValues::Sparse(later)) => v.extend(&later.rows(), rows.clone()),
             (mine, _) => panic!("a column of {:?} goes on as {:?}", mine.as_output().kind(), later.kind()),
         }
         let later = later.valid.as_ref().map(|valid| &valid[rows.clone()]).filter(|valid| valid.contains(&false));
@@ -270,6 +242,12 @@ impl KeptColumn {
                 let bytes = |row| view.bytes(row).filter(|_| !view.is_null(row)).unwrap_or_default();
                 rows.clone().for_each(|row| values.push(bytes(row)));
             }
+            KeptValues::Sparse(values) => {
+                values.reserve(rows.clone().map(|row| text_bytes(view, row) / ENTRY).sum());
+                if let Values::Sparse(chunk) = &view.values {
+                    values.extend(chunk, rows.clone());
+                }
+            }
         }
         if self.valid.is_some() || rows.clone().any(|row| view.is_null(row)) {
             let valid = self.valid.get_or_insert_with(|| vec![true; before]);
@@ -277,11 +255,6 @@ impl KeptColumn {
         }
         Ok(())
     }
-}
-
-/// Bytes of the text in a row; 0 for a missing one, and in a column of numbers.
-pub(crate) fn text_bytes(view: &View<'_>, row: usize) -> usize {
-    if view.is_null(row) { 0 } else { view.bytes(row).map_or(0, <[u8]>::len) }
 }
 
 /// A fraction as float32, unless it is too large.
@@ -309,6 +282,7 @@ pub enum Output<'a> {
     Bool(&'a [bool]),
     Text(&'a Strings),
     Binary(&'a Strings),
+    Sparse(&'a SparseColumn),
     /// Values some of which may be missing.
     Kept(&'a KeptColumn),
 }
@@ -322,6 +296,7 @@ impl Output<'_> {
             Self::I64(v) => v.len(),
             Self::Bool(v) => v.len(),
             Self::Text(v) | Self::Binary(v) => v.len(),
+            Self::Sparse(v) => v.len(),
             Self::Kept(column) => column.len(),
         }
     }
@@ -340,6 +315,7 @@ impl Output<'_> {
             Self::Bool(_) => OutputKind::Bool,
             Self::Text(_) => OutputKind::Text,
             Self::Binary(_) => OutputKind::Binary,
+            Self::Sparse(v) => OutputKind::Sparse(v.shape()),
             Self::Kept(column) => column.kind(),
         }
     }
@@ -349,7 +325,6 @@ impl Output<'_> {
 mod tests {
     use super::*;
     use crate::arrow::array::{Array, StringViewArray};
-    use crate::source::view::Values;
 
     #[test]
     fn missing_values_are_known_whatever_the_order_of_the_parts() {

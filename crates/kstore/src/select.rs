@@ -7,7 +7,7 @@ use crate::missing::Missing;
 use crate::rows::TableShape;
 use crate::schema::{Kind, Schema};
 use crate::table::Table;
-use crate::{Error, OutputColumn, OutputKind, Result, RowDigests, Statistics};
+use crate::{Error, OutputColumn, Result, RowDigests, Statistics};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -233,7 +233,7 @@ impl Table {
         let takes = |i: &usize| free(i) && (columns[*i].kind.is_feature() || wanted.takes(self, *i));
         let features: Vec<_> = (0..columns.len()).filter(takes).collect();
         if let Some(column) = (0..columns.len()).find(|i| free(i) && self.schema().sparse(*i).is_some() && !takes(i)) {
-            let expected = "only the verbs fit, plan, predict and evaluate read such; for others leave `sparse` out";
+            let expected = "only the verbs fit, plan, predict and evaluate read such; for others name other `features`, or leave `sparse` out";
             return Err(self.wrong_type(column, expected));
         }
         if features.is_empty() {
@@ -311,9 +311,9 @@ impl Selected {
         columns.map(|column| OutputColumn::of(&column.name, &column.kind)).collect()
     }
 
-    /// True where a kept column holds text or bytes, whose length is not known beforehand.
+    /// True where a kept column holds text, bytes or sparse rows, whose length is not known beforehand.
     pub fn keeps_text(&self) -> bool {
-        self.kept_columns().iter().any(|column| matches!(column.kind, OutputKind::Text | OutputKind::Binary))
+        self.kept_columns().iter().any(|column| column.kind.is_long())
     }
 
     /// Bytes a row of the kept columns takes, without its texts.

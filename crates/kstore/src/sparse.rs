@@ -8,7 +8,7 @@
 //! (Format: Grimes, Kincaid, Young, "ITPACK 2.0 user's guide", University of Texas at Austin, CNA-150, 1979.)
 
 use crate::Real;
-use crate::source::COLUMN_LIMIT;
+use crate::source::{COLUMN_LIMIT, View};
 use serde::{Deserialize, Serialize};
 
 /// What stands in the place of an entry that a row does not have.
@@ -46,11 +46,19 @@ impl SparseShape {
         self.width > COLUMN_LIMIT
     }
 
+    /// True for what rows can have.
+    pub(crate) fn is_sound(self) -> bool {
+        self.width <= MOST_COLUMNS && self.longest <= self.width
+    }
+
     /// Numbers of a row in a block.
     pub fn numbers(self) -> usize {
         2 * self.longest.max(1)
     }
 }
+
+/// Bytes of an entry that is kept: its place and its value.
+pub(crate) const ENTRY: usize = size_of::<u32>() + size_of::<f64>();
 
 /// Sparse rows of a chunk, one after the other.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +102,102 @@ impl<'a> SparseRows<'a> {
         to_places[count..].fill(T::from_f64(NO_PLACE));
         to_values[count..].fill(T::default());
         fine
+    }
+}
+
+/// A column of sparse rows with entries of its own, in the layout of [`SparseRows`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct SparseColumn {
+    shape: SparseShape,
+    starts: Vec<usize>,
+    places: Vec<u32>,
+    values: Vec<f64>,
+}
+
+impl SparseColumn {
+    /// A column without rows, for rows of this shape.
+    pub fn new(shape: SparseShape) -> Self {
+        Self { shape, starts: vec![0], places: Vec::new(), values: Vec::new() }
+    }
+
+    /// The shape that its rows have room in.
+    pub fn shape(&self) -> SparseShape {
+        self.shape
+    }
+
+    /// Its rows.
+    pub fn rows(&self) -> SparseRows<'_> {
+        SparseRows { starts: &self.starts, places: &self.places, values: &self.values }
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// True if there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Removes all rows and keeps the allocated memory.
+    pub fn clear(&mut self) {
+        self.starts.truncate(1);
+        self.places.clear();
+        self.values.clear();
+    }
+
+    /// Appends some rows of a chunk.
+    pub fn extend(&mut self, chunk: &SparseRows<'_>, rows: impl Iterator<Item = usize>) {
+        for (places, values) in rows.map(|row| chunk.row(row)) {
+            self.places.extend_from_slice(places);
+            self.values.extend_from_slice(values);
+            self.starts.push(self.places.len());
+        }
+    }
+
+    /// Makes room for so many entries more, exactly: what is kept is counted.
+    pub(crate) fn reserve(&mut self, entries: usize) {
+        self.places.reserve_exact(entries);
+        self.values.reserve_exact(entries);
+    }
+
+    /// Appends a row of entries of which a file tells the indices and the values, and says in words what is wrong with it. Entries that do
+    /// not ascend are put in order with `sort`.
+    pub(crate) fn push(&mut self, indices: &View<'_>, values: &[f64], first: usize, sort: bool) -> Result<(), String> {
+        let start = self.places.len();
+        for (at, value) in (first..).zip(values) {
+            let index = indices.integer(at).filter(|_| !indices.is_null(at)).ok_or("a row with a missing index")?;
+            let place = u32::try_from(index).ok().filter(|place| (*place as usize) < self.shape.width);
+            let most = self.shape.width.saturating_sub(1);
+            self.places.push(place.ok_or_else(|| format!("a row with index {index}, where 0 to {most} are expected"))?);
+            self.values.push(*value);
+        }
+        if sort && self.places[start..].windows(2).any(|pair| pair[1] < pair[0]) {
+            self.sort(start);
+        }
+        if let Some(pair) = self.places[start..].windows(2).find(|pair| pair[1] <= pair[0]) {
+            let (index, last) = (pair[1], pair[0]);
+            return Err(format!("a row with index {index} after {last}, where indices ascend and none comes twice"));
+        }
+        if values.len() > self.shape.longest {
+            return Err(format!(
+                "a row of {} entries, where at most {} are expected",
+                values.len(),
+                self.shape.longest
+            ));
+        }
+        self.starts.push(self.places.len());
+        Ok(())
+    }
+
+    /// Puts the entries from `start` on in the order of their places.
+    fn sort(&mut self, start: usize) {
+        let entries = self.places[start..].iter().copied().zip(self.values[start..].iter().copied());
+        let mut entries: Vec<(u32, f64)> = entries.collect();
+        entries.sort_by_key(|(place, _)| *place);
+        let own = self.places[start..].iter_mut().zip(&mut self.values[start..]);
+        own.zip(entries).for_each(|((place, value), entry)| (*place, *value) = entry);
     }
 }
 

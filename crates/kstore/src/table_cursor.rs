@@ -1,9 +1,9 @@
 //! The selected rows of a table as a source for passes.
 
-use crate::kept_column::{TILE_TEXT, text_bytes};
 use crate::rows::{RowBuf, RowCursor, RowSource, TableShape, grow, room};
 use crate::source::{Positions, View};
 use crate::table_rows::{Open, TableRows};
+use crate::text_limit::{TILE_TEXT, text_bytes};
 use crate::{Error, Footprint, Real, Result, chunk::Chunk, convert::TILE, labels::Coder, missing::Missing};
 use std::{ops::Range, sync::atomic::Ordering};
 

@@ -1,11 +1,11 @@
 //! The selected rows of a table, and how they are read.
 
 use crate::encoding::{Coding, Expansion, Role, TimeReader};
-use crate::kept_column::TextLimit;
 use crate::missing::Missing;
 use crate::select::Selected;
 use crate::source::FileCursor;
 use crate::sparse::MOST_SINGLE;
+use crate::text_limit::TextLimit;
 use crate::{Error, Real, Result, convert::Affine, row_digests, rows::Label, scaler::Scaler, table::Part};
 use std::{ops::Range, sync::Arc};
 

@@ -30,8 +30,8 @@ pub(crate) struct TextArgs {
     /// Number of features of .svm, .svmlight and .libsvm [default: the largest index]
     #[arg(long, value_name = "D", value_parser = parse::rank)]
     pub(crate) width: Option<usize>,
-    /// Rows of .svm, .svmlight and .libsvm stay sparse, for kernels of inner products and distances [default: those of
-    /// more than 100,000 features; of a model: as it was fitted]
+    /// Rows of .svm, .svmlight and .libsvm stay sparse, as those of .npz and of lists and maps in .parquet and .arrow do, for kernels of inner
+    /// products and distances [default: those of more than 100,000 features; of a model: as it was fitted]
     #[arg(long)]
     pub(crate) sparse: bool,
 }
@@ -117,7 +117,7 @@ impl CategoryArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Table")]
 pub(crate) struct DataArgs {
-    /// Target columns, comma-separated; FILE.npy for .npy tables. None for solvers that learn without
+    /// Target columns, comma-separated; FILE.npy for .npy and .npz tables. None for solvers that learn without
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name)]
     pub(crate) target: Vec<String>,
     /// Feature columns as names or globs, comma-separated; !NAME leaves one out: '*,!id' [default: every column of
@@ -140,7 +140,7 @@ const KEPT: &str = "Missing, NaN or infinite values: keep, error or drop (the ro
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Table", mut_arg("missing", |arg| arg.value_parser(parse::missing_of_conversion).help(KEPT)))]
 pub(crate) struct ConvertDataArgs {
-    /// Target columns, comma-separated, kept apart in .npy; FILE.npy for .npy tables
+    /// Target columns, comma-separated, kept apart in .npy, the label in .svm; FILE.npy for .npy and .npz tables
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name)]
     pub(crate) target: Vec<String>,
     /// Other columns as names or globs, comma-separated [default: all]

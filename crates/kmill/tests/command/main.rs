@@ -37,6 +37,7 @@ mod scores;
 mod shards;
 mod solvers;
 mod sparse;
+mod sparse_ways;
 mod statistics;
 mod text;
 mod text_budget;

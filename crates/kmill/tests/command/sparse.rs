@@ -29,7 +29,7 @@ fn text(rows: usize, seed: u64, longest: u64) -> String {
     text
 }
 
-fn tables(at: &Path) {
+pub(crate) fn tables(at: &Path) {
     std::fs::write(at.join("a.svm"), text(ROWS, 1, 12)).unwrap();
     // one row is longer than any of the fit
     std::fs::write(at.join("b.svm"), text(150, 2, 40)).unwrap();
@@ -206,7 +206,6 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
         "curve a.svm --target y --sparse --ranks 10 -o c.csv",
         "features a.svm --sparse --features x --rank 10 -o f.npy",
         "fit ridge a.svm --sparse --target y --landmarks b.svm -o m.safetensors",
-        "convert a.svm --sparse -o a.parquet",
     ] {
         let (code, _, stderr) = kmill(at, line);
         assert!(code > 0 && !stderr.contains("panicked"), "{line}: {code} {stderr}");

@@ -38,7 +38,7 @@ pub use time::{Cycle, TimeCode, Times};
 
 pub use crate::dates::TimeForm;
 
-use crate::sparse::{MOST_COLUMNS, SparseShape};
+use crate::sparse::SparseShape;
 use crate::{Label, shown};
 use serde::{Deserialize, Serialize};
 
@@ -280,7 +280,7 @@ impl Encoding {
     pub fn fault(&self) -> Option<String> {
         let beside = self.columns.len() > 1;
         let whole = !beside || self.sparse().is_some();
-        let sound = |shape: SparseShape| shape.width <= MOST_COLUMNS && shape.longest <= shape.width && whole;
+        let sound = |shape: SparseShape| shape.is_sound() && whole;
         for column in &self.columns {
             let fine = match &column.code {
                 Code::Number | Code::Time(_) => true,

@@ -355,7 +355,7 @@ fn number(values: &KeptValues, row: usize) -> f64 {
         KeptValues::I64(values) => values[row] as f64,
         KeptValues::F64(values) => values[row],
         KeptValues::F32(values) => values[row].into(),
-        KeptValues::Bool(_) | KeptValues::Text(_) | KeptValues::Binary(_) => f64::NAN,
+        KeptValues::Bool(_) | KeptValues::Text(_) | KeptValues::Binary(_) | KeptValues::Sparse(_) => f64::NAN,
     }
 }
 
@@ -367,6 +367,6 @@ fn label(values: &KeptValues, row: usize) -> Option<Label> {
         KeptValues::Bool(values) => Some(Label::Bool(values[row])),
         KeptValues::F64(values) => whole(values[row]),
         KeptValues::F32(values) => whole(values[row].into()),
-        KeptValues::Text(_) | KeptValues::Binary(_) => None,
+        KeptValues::Text(_) | KeptValues::Binary(_) | KeptValues::Sparse(_) => None,
     }
 }

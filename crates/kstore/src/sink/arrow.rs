@@ -2,17 +2,40 @@
 
 use super::{Output, OutputColumn, OutputKind};
 use crate::arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float32Array, Float64Array, Int64Array, RecordBatch,
-    StringArray, make_array,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float32Array, Float64Array, Int64Array, ListArray,
+    RecordBatch, StringArray, StructArray, UInt32Array, make_array,
 };
-use crate::arrow::buffer::{BooleanBuffer, NullBuffer};
-use crate::arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema};
+use crate::arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
+use crate::arrow::datatypes::{DataType, Field, Fields, Int32Type, Int64Type, Schema};
 use crate::arrow::error::ArrowError;
+use crate::source::SPARSE;
+use crate::sparse::{SparseColumn, SparseRows, SparseShape};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 pub(super) fn schema(columns: &[OutputColumn]) -> Arc<Schema> {
     let fields = columns.iter().map(|column| Field::new(&column.name, data_type(column), column.nullable));
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    let shapes = shapes(columns).map(|shapes| (SPARSE.to_string(), shapes));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()).with_metadata(shapes.into_iter().collect::<HashMap<_, _>>()))
+}
+
+/// The shapes of the columns of sparse rows, as the metadata of a file tells them; `None` where there are no such columns.
+pub(super) fn shapes(columns: &[OutputColumn]) -> Option<String> {
+    let shape = |column: &OutputColumn| match column.kind {
+        OutputKind::Sparse(shape) => Some((column.name.clone(), shape)),
+        _ => None,
+    };
+    let shapes: BTreeMap<String, SparseShape> = columns.iter().filter_map(shape).collect();
+    serde_json::to_string(&shapes).ok().filter(|_| !shapes.is_empty())
+}
+
+/// The entries of a sparse row.
+fn entry_fields() -> Fields {
+    [Field::new("index", DataType::UInt32, false), Field::new("value", DataType::Float64, false)].into_iter().collect()
+}
+
+fn entry_list() -> Arc<Field> {
+    Arc::new(Field::new("item", DataType::Struct(entry_fields()), false))
 }
 
 fn data_type(column: &OutputColumn) -> DataType {
@@ -24,6 +47,7 @@ fn data_type(column: &OutputColumn) -> DataType {
         (None, OutputKind::Bool) => DataType::Boolean,
         (None, OutputKind::Text) => DataType::Utf8,
         (None, OutputKind::Binary) => DataType::Binary,
+        (None, OutputKind::Sparse(_)) => DataType::List(entry_list()),
     }
 }
 
@@ -35,7 +59,7 @@ pub(super) fn batch(
     end: usize,
 ) -> Result<RecordBatch, ArrowError> {
     let arrays = columns.iter().zip(schema.fields()).map(|(column, field)| {
-        let array = with_nulls(column, start, end, None);
+        let array = with_nulls(column, start, end, None)?;
         if array.data_type() == field.data_type() { Ok(array) } else { time(&array, field.data_type()) }
     });
     RecordBatch::try_new(Arc::clone(schema), arrays.collect::<Result<_, _>>()?)
@@ -54,9 +78,14 @@ fn time(array: &ArrayRef, time: &DataType) -> Result<ArrayRef, ArrowError> {
     Ok(make_array(numbers.to_data().into_builder().data_type(time.clone()).build()?))
 }
 
-fn with_nulls(column: &Output<'_>, start: usize, end: usize, nulls: Option<NullBuffer>) -> ArrayRef {
+fn with_nulls(
+    column: &Output<'_>,
+    start: usize,
+    end: usize,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef, ArrowError> {
     let valid = |i: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(i - start));
-    match column {
+    Ok(match column {
         Output::F32(v) => Arc::new(Float32Array::new(v[start..end].to_vec().into(), nulls)),
         Output::F64(v) => Arc::new(Float64Array::new(v[start..end].to_vec().into(), nulls)),
         Output::I64(v) => Arc::new(Int64Array::new(v[start..end].to_vec().into(), nulls)),
@@ -65,7 +94,23 @@ fn with_nulls(column: &Output<'_>, start: usize, end: usize, nulls: Option<NullB
         Output::Binary(v) => Arc::new((start..end).map(|i| valid(i).then(|| v.bytes(i))).collect::<BinaryArray>()),
         Output::Kept(column) => {
             let nulls = column.valid().map(|valid| NullBuffer::from(&valid[start..end]));
-            with_nulls(&column.values().as_output(), start, end, nulls)
+            with_nulls(&column.values().as_output(), start, end, nulls)?
         }
-    }
+        Output::Sparse(rows) => Arc::new(entry_lists(rows, start, end)?),
+    })
+}
+
+/// Rows `start..end` as lists of entries.
+fn entry_lists(rows: &SparseColumn, start: usize, end: usize) -> Result<ListArray, ArrowError> {
+    let SparseRows { starts, places, values } = rows.rows();
+    let (first, last) = (starts[start], starts[end]);
+    let offset =
+        |start: &usize| i32::try_from(start - first).map_err(|_| ArrowError::OffsetOverflowError(start - first));
+    let offsets: Vec<i32> = starts[start..=end].iter().map(offset).collect::<Result<_, _>>()?;
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(UInt32Array::from(places[first..last].to_vec())),
+        Arc::new(Float64Array::from(values[first..last].to_vec())),
+    ];
+    let entries = StructArray::try_new(entry_fields(), columns, None)?;
+    ListArray::try_new(entry_list(), OffsetBuffer::new(offsets.into()), Arc::new(entries), None)
 }

@@ -1,6 +1,6 @@
 //! The columns of a table that is written.
 
-use crate::arrow::datatypes::DataType;
+use crate::{arrow::datatypes::DataType, sparse::SparseShape};
 
 /// The type of the values of a written column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,7 @@ pub enum OutputKind {
     Bool,
     Text,
     Binary,
+    Sparse(SparseShape),
 }
 
 /// A column to be written.
@@ -26,6 +27,13 @@ pub struct OutputColumn {
     pub nullable: bool,
     /// The Arrow type of dates or times, where the values are whole numbers that stand for them.
     pub time: Option<DataType>,
+}
+
+impl OutputKind {
+    /// True for values whose bytes are not known beforehand: text, bytes and sparse rows.
+    pub fn is_long(self) -> bool {
+        matches!(self, Self::Text | Self::Binary | Self::Sparse(_))
+    }
 }
 
 impl OutputColumn {
@@ -44,6 +52,7 @@ impl OutputColumn {
             (None, OutputKind::Bool) => "bool".to_string(),
             (None, OutputKind::Text) => "text".to_string(),
             (None, OutputKind::Binary) => "binary".to_string(),
+            (None, OutputKind::Sparse(shape)) => crate::Kind::Sparse(shape).to_string(),
         }
     }
 

@@ -115,7 +115,7 @@ fn field(column: &Output<'_>, row: usize, delimiter: u8, out: &mut Vec<u8>) {
         Output::Bool(v) => formatted(format_args!("{}", v[row]), out),
         Output::Text(v) => text(v.text(row), delimiter, out),
         // the registry says that this format holds none
-        Output::Binary(_) => {}
+        Output::Binary(_) | Output::Sparse(_) => {}
         Output::Kept(column) if column.is_null(row) => {}
         Output::Kept(column) => field(&column.values().as_output(), row, delimiter, out),
     }

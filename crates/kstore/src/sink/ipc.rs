@@ -117,13 +117,13 @@ impl Sink for IpcSink {
     }
 }
 
-/// Bytes of a value; of text, a guess that only sets the number of rows.
+/// Bytes of a value; of text and sparse rows, a guess that only sets the number of rows.
 fn width(kind: OutputKind) -> usize {
     match kind {
         OutputKind::Bool => 1,
         OutputKind::F32 => 4,
         OutputKind::F64 | OutputKind::I64 => 8,
-        OutputKind::Text | OutputKind::Binary => 16,
+        OutputKind::Text | OutputKind::Binary | OutputKind::Sparse(_) => 16,
     }
 }
 

@@ -13,6 +13,8 @@ pub(crate) mod ipc;
 pub(crate) mod npy;
 #[cfg(feature = "parquet")]
 pub(crate) mod parquet;
+#[cfg(feature = "svmlight")]
+pub(crate) mod svmlight;
 pub(crate) mod written;
 
 pub use crate::kept_column::Output;

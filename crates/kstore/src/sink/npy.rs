@@ -121,7 +121,7 @@ impl Element {
             Output::I64(v) if v[row].unsigned_abs() <= LARGEST_WHOLE => v[row] as f64,
             Output::I64(v) => return Err(format!("the integer {} beyond 2^53", v[row])),
             Output::Bool(v) => f64::from(u8::from(v[row])),
-            Output::Text(_) | Output::Binary(_) => return Err("text".to_string()),
+            Output::Text(_) | Output::Binary(_) | Output::Sparse(_) => return Err("text".to_string()),
         };
         match self {
             // only where all columns are float32: exact

@@ -3,10 +3,11 @@
 use super::{Output, OutputColumn, OutputKind, Sink, arrow};
 use crate::arrow::datatypes::Schema;
 use crate::atomic::AtomicFile;
-use crate::{Error, Result};
+use crate::{Error, Result, source::SPARSE};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use std::io;
@@ -110,7 +111,7 @@ impl Sink for ParquetSink {
 }
 
 fn is_text(column: &OutputColumn) -> bool {
-    matches!(column.kind, OutputKind::Text | OutputKind::Binary)
+    column.kind.is_long()
 }
 
 /// Dictionaries are off for floats: distinct values make them larger and slower to read than the values. Splitting a
@@ -122,6 +123,9 @@ fn properties(columns: &[OutputColumn]) -> WriterProperties {
         .set_statistics_enabled(EnabledStatistics::Chunk)
         // Parquet has dates of days alone: dates in milliseconds become those
         .set_coerce_types(columns.iter().any(|column| column.time == Some(crate::arrow::datatypes::DataType::Date64)));
+    if let Some(shapes) = arrow::shapes(columns) {
+        properties = properties.set_key_value_metadata(Some(vec![KeyValue::new(SPARSE.to_string(), shapes)]));
+    }
     for column in columns.iter().filter(|column| matches!(column.kind, OutputKind::F32 | OutputKind::F64)) {
         let path = ColumnPath::from(column.name.as_str());
         properties = properties

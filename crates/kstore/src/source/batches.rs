@@ -1,9 +1,9 @@
 //! Arrow record batches that are in memory, as a table.
 
 use super::column::{self, Layout, ListPlace, Loaded};
-use super::{Element, FileCursor, TARGET, TableFile, View, data_type::element};
+use super::{Element, FileCursor, TARGET, TableFile, View, data_type::element, entries};
 use crate::arrow::array::{ArrayRef, Float32Array, Float64Array, RecordBatch};
-use crate::{Error, Real, Result, schema::Schema};
+use crate::{Error, Real, Result, schema::Schema, sparse::SparseShape};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::{ops::Range, path::Path};
@@ -34,7 +34,16 @@ impl BatchTable {
             return Err(malformed(detail));
         }
         let width = |root: usize| Ok::<_, Error>(column::length(first.column(root).as_ref(), 0));
+        let shape = |root: usize| {
+            let mut shape = SparseShape::default();
+            for batch in &batches {
+                entries::measure(batch.column(root), &mut shape)
+                    .map_err(|error| error.of(Path::new(FORMAT), FORMAT))?;
+            }
+            Ok::<_, Error>(shape)
+        };
         let layout = Layout::new(first.schema().fields(), width)?;
+        let layout = layout.with_sparse(first.schema().fields(), None, shape)?;
         let mut starts = vec![0];
         for batch in &batches {
             starts.push(starts[starts.len() - 1] + batch.num_rows() as u64);
@@ -131,7 +140,7 @@ impl FileCursor for BatchCursor<'_> {
         let rows = (self.left.end.min(table.starts[index + 1]) - first).min(CHUNK) as usize;
         let batch = table.batches[index].slice((first - table.starts[index]) as usize, rows);
         let load = |root: &usize| {
-            let loaded = Loaded::new(batch.column(*root), table.layout.widths[*root]);
+            let loaded = Loaded::new(batch.column(*root), &table.layout, *root);
             loaded.map_err(|error| {
                 error.of_column(Path::new(FORMAT), FORMAT, first, batch.schema_ref().field(*root).name())
             })

@@ -7,16 +7,19 @@
 //! | dates, times, timestamps, durations | integers in the unit of the file |
 //! | dictionaries | what they stand for |
 //! | lists of numbers, all of one length w | w columns called `name[0]` … `name[w-1]` |
+//! | lists of an index and a value, maps from an index to a value | [sparse rows](super::entries) |
 //! | anything else | a column that cannot be read |
 
 use super::data_type::{element, kind};
-use super::{Element, Strided, Values, View};
+use super::{Element, Strided, Values, View, entries};
 use crate::Error;
 use crate::arrow::array::{Array, ArrayRef, AsArray};
 use crate::arrow::buffer::{Buffer, MutableBuffer, NullBuffer};
 use crate::arrow::datatypes::{DataType, Fields};
 use crate::arrow::error::ArrowError;
-use crate::schema::{Column, Schema};
+use crate::schema::{Column, Kind, Schema};
+use crate::sparse::{SparseColumn, SparseShape};
+use std::collections::HashMap;
 use std::{ops::Range, path::Path};
 
 /// The place of a column of the table: an Arrow column, and the place in its lists.
@@ -45,13 +48,20 @@ pub(super) struct Layout {
     places: Vec<ListPlace>,
     /// Length of the lists, for each column of the file.
     pub(super) widths: Vec<Option<usize>>,
+    /// Shape of the sparse rows, for each column of the file.
+    pub(super) shapes: Vec<Option<SparseShape>>,
 }
 
 impl Layout {
     /// The layout of these fields; `width` finds the length of the lists of a column whose type does not tell it, or
     /// `None`.
     pub(super) fn new<E>(fields: &Fields, width: impl Fn(usize) -> Result<Option<usize>, E>) -> Result<Self, E> {
-        let mut layout = Self { schema: Schema::default(), places: Vec::new(), widths: Vec::new() };
+        let mut layout = Self {
+            schema: Schema::default(),
+            places: Vec::new(),
+            widths: Vec::new(),
+            shapes: vec![None; fields.len()],
+        };
         for (root, field) in fields.iter().enumerate() {
             let width = match field.data_type() {
                 DataType::FixedSizeList(..) if list_element(field.data_type()).is_some() => {
@@ -65,6 +75,27 @@ impl Layout {
             layout.widths.push(width);
         }
         Ok(layout)
+    }
+
+    /// Notes which of the fields are sparse rows: their shapes are in the metadata of the file, or `measure` finds them.
+    pub(super) fn with_sparse<E>(
+        mut self,
+        fields: &Fields,
+        metadata: Option<&str>,
+        measure: impl Fn(usize) -> Result<SparseShape, E>,
+    ) -> Result<Self, E> {
+        let known: Option<HashMap<String, SparseShape>> = metadata.and_then(|text| serde_json::from_str(text).ok());
+        let known = known.unwrap_or_default();
+        for (root, field) in fields.iter().enumerate().filter(|(_, field)| entries::fields(field.data_type()).is_some())
+        {
+            let shape = known.get(field.name()).copied().filter(|shape| shape.is_sound());
+            let shape = shape.map_or_else(|| measure(root), Ok)?;
+            if let Some(at) = self.places.iter().position(|place| place.root == root).filter(|_| shape.is_sound()) {
+                self.schema.columns[at].kind = Kind::Sparse(shape);
+                self.shapes[root] = Some(shape);
+            }
+        }
+        Ok(self)
     }
 
     /// Notes which columns are the index of a pandas table, as its metadata say.
@@ -140,6 +171,11 @@ pub(super) enum LoadError {
         expected: usize,
         got: usize,
     },
+    /// A sparse row, by its number in the chunk, and what it is that it must not be.
+    Entry {
+        row: usize,
+        value: String,
+    },
     Damaged(String),
     Io(std::io::Error),
 }
@@ -160,6 +196,15 @@ impl LoadError {
                 got,
                 remedy: "lists become columns only where all have one length; mend the data or leave the column out \
                          with `features`",
+            },
+            Self::Entry { row, value } => Error::BadValue {
+                path: path.to_path_buf(),
+                row: first + row as u64,
+                line: None,
+                column: name.to_string(),
+                value,
+                remedy: "write each index once, from 0 on, and an empty list for a row without entries; where the file was \
+                         changed after kmill wrote it, remove its metadata \"kmill.sparse\"",
             },
             Self::Damaged(detail) => Error::Malformed { path: path.to_path_buf(), format, detail },
             Self::Io(source) => Error::io("read", path)(source),
@@ -191,12 +236,22 @@ pub(super) enum Loaded {
     /// An array of a type that [`view`] knows.
     Array(ArrayRef),
     /// The numbers of lists of one length, row after row; single numbers are lists of 1.
-    Block { element: Element, width: usize, bytes: Buffer, nulls: Vec<Option<NullBuffer>> },
+    Block {
+        element: Element,
+        width: usize,
+        bytes: Buffer,
+        nulls: Vec<Option<NullBuffer>>,
+    },
+    Sparse(SparseColumn),
 }
 
 impl Loaded {
-    /// Prepares a column whose lists, if it has any, should have `width` numbers.
-    pub(super) fn new(array: &ArrayRef, width: Option<usize>) -> Result<Self, LoadError> {
+    /// Prepares column `root` of a file with this layout.
+    pub(super) fn new(array: &ArrayRef, layout: &Layout, root: usize) -> Result<Self, LoadError> {
+        if let Some(shape) = layout.shapes[root] {
+            return Ok(Self::Sparse(entries::load(array.as_ref(), shape)?));
+        }
+        let width = layout.widths[root];
         match (width, list_element(array.data_type())) {
             (Some(width), Some(element)) => block(array.as_ref(), element, width),
             _ => Ok(Self::Array(super::plain::plain(array)?)),
@@ -207,6 +262,7 @@ impl Loaded {
     pub(super) fn view(&self, item: usize) -> Option<View<'_>> {
         match self {
             Self::Array(array) => super::plain::view(array),
+            Self::Sparse(rows) => Some(View { values: Values::Sparse(rows.rows()), nulls: None }),
             Self::Block { element, width, bytes, nulls } => {
                 let (offset, stride) = (item * element.size(), width * element.size());
                 let strided = Values::Strided(Strided { bytes, element: *element, offset, stride });
@@ -221,7 +277,7 @@ impl Loaded {
     pub(super) fn into_bytes(self) -> Option<MutableBuffer> {
         match self {
             Self::Block { bytes, .. } => bytes.into_mutable().ok(),
-            Self::Array(_) => None,
+            Self::Array(_) | Self::Sparse(_) => None,
         }
     }
 }

@@ -11,6 +11,7 @@ mod column;
 #[cfg(feature = "csv")]
 mod csv;
 mod data_type;
+mod entries;
 mod extended;
 mod guard;
 mod identity;
@@ -21,6 +22,8 @@ mod json_lines;
 pub mod memory;
 #[cfg(feature = "npy")]
 pub mod npy;
+#[cfg(feature = "npz")]
+mod npz;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub(crate) mod partitioned;
@@ -36,6 +39,8 @@ pub(crate) mod view;
 pub(crate) use absent::Absent;
 pub(crate) use batches::BatchTable;
 pub use chained::Chained;
+#[cfg(any(feature = "parquet", feature = "ipc"))]
+pub(crate) use entries::SPARSE;
 pub use extended::TARGET;
 pub(crate) use extended::{Added, Extended};
 pub use guard::is_decoding;
@@ -144,6 +149,7 @@ pub struct Format {
     magic: &'static [u8],
     is_text: bool,
     is_matrix: bool,
+    is_labelled: bool,
     open: Open,
     /// Reads parts of an object at a distance; other formats are copied first.
     distant: Option<OpenDistant>,
@@ -153,7 +159,16 @@ pub struct Format {
 impl Format {
     /// A format that is known by its extensions, and read.
     pub const fn new(extensions: &'static [&'static str], open: Open) -> Self {
-        Self { extensions, magic: b"", is_text: false, is_matrix: false, open, distant: None, written: None }
+        Self {
+            extensions,
+            magic: b"",
+            is_text: false,
+            is_matrix: false,
+            is_labelled: false,
+            open,
+            distant: None,
+            written: None,
+        }
     }
 
     /// This format, each file of which begins with these bytes.
@@ -169,6 +184,16 @@ impl Format {
     /// This format, whose files hold one matrix of one type, without names: targets stand in a file of their own.
     pub const fn matrix(self) -> Self {
         Self { is_matrix: true, ..self }
+    }
+
+    /// This format, each of whose rows begins with a label: one number beside the features.
+    pub const fn labelled(self) -> Self {
+        Self { is_labelled: true, ..self }
+    }
+
+    /// Whether each row begins with a label, for which the target [`TARGET`] is taken where the format is written.
+    pub fn is_labelled(&self) -> bool {
+        self.is_labelled
     }
 
     /// Whether a file holds one matrix of one type, without names.
@@ -190,6 +215,8 @@ static FORMATS: Registry<Format> = Registry::new(&[
     ipc::FORMAT,
     #[cfg(feature = "npy")]
     npy::FORMAT,
+    #[cfg(feature = "npz")]
+    npz::FORMAT,
     #[cfg(feature = "csv")]
     csv::FORMAT,
     #[cfg(feature = "svmlight")]

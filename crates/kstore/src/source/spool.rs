@@ -25,13 +25,7 @@ fn compressed(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn 
         true => ("gzip", Box::new(flate2::read::MultiGzDecoder::new(buffered))),
         false => ("zstd", Box::new(zstd::Decoder::with_buffer(buffered).map_err(Error::io("read", path))?)),
     };
-    let plain = written(reader).map_err(|fault| match fault {
-        CopyError::Read(error) if error.raw_os_error().is_none() => {
-            Error::Malformed { path: path.to_path_buf(), format: packing, detail: error.to_string() }
-        }
-        CopyError::Read(error) => Error::io("read", path)(error),
-        CopyError::Write(error) => error,
-    })?;
+    let plain = unpacked(path, packing, reader)?;
     let name = path.with_extension("");
     let inner = by_extension(&name).filter(|format| format.is_text);
     let Some(format) = inner else {
@@ -40,6 +34,18 @@ fn compressed(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn 
     };
     let inner = (format.open)(path, plain, options)?;
     Ok(Arc::new(Extended::unpacked(inner, bytes)))
+}
+
+/// What a reader unpacks, in a file without a name; the path and the name of the packing are for messages.
+#[cfg(feature = "compressed")]
+pub(super) fn unpacked(path: &Path, packing: &'static str, reader: impl Read) -> Result<File> {
+    written(reader).map_err(|fault| match fault {
+        CopyError::Read(error) if error.raw_os_error().is_none() => {
+            Error::Malformed { path: path.to_path_buf(), format: packing, detail: error.to_string() }
+        }
+        CopyError::Read(error) => Error::io("read", path)(error),
+        CopyError::Write(error) => error,
+    })
 }
 
 /// Opens what standard input brings: any format, known by its first bytes; text is taken as JSON lines where it begins with a brace, else as CSV.

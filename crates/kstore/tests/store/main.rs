@@ -23,6 +23,7 @@ mod real_data;
 mod scratch;
 mod selecting;
 mod sinks;
+mod sparse_files;
 mod svmlight_files;
 mod times;
 mod ways_in;

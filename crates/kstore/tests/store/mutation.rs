@@ -24,6 +24,7 @@ fn seeds(folder: &Path) -> Vec<(&'static str, Vec<u8>)> {
         ("csv", b"a,b,\"c d\"\n1,0.5,x\n2,NA,\"y,\n\"\"\"\r\n-3,1e300,\n".to_vec()),
         ("csv", b"\xef\xbb\xbfa;b\ntrue;9007199254740993\nfalse;1\n".to_vec()),
         ("svm", b"# c\n+1 1:0.5 3:2 # d\n\n-1 qid:2 2:1e-3 99:4\r\n".to_vec()),
+        ("npz", crate::sparse_files::npz_bytes(folder)),
         ("parquet", std::fs::read(&split(folder, 40, &[], 20)[0]).unwrap()),
     ]
 }

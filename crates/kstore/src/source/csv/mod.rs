@@ -27,9 +27,10 @@ use scan::{QUOTE, RowScanner, Splitter};
 use sniffed::Sniffed;
 use std::{collections::HashSet, convert::Infallible, path::Path, sync::Arc};
 
-pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
-    .text()
-    .written(|column| column.kind != OutputKind::Binary, |path, columns| Ok(Box::new(CsvSink::create(path, columns)?)));
+pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open).text().written(
+    |column| !matches!(column.kind, OutputKind::Binary | OutputKind::Sparse(_)),
+    |path, columns| Ok(Box::new(CsvSink::create(path, columns)?)),
+);
 
 /// Reads an open file once, to find its rows and what its columns hold; the path is for messages.
 fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {

@@ -25,7 +25,9 @@ pub(super) struct IpcCursor<'a> {
 impl<'a> IpcCursor<'a> {
     pub(super) fn new(ipc: &'a IpcFile, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Self {
         let roots = ipc.layout.roots(columns);
-        let reader = |root: &usize| ColumnReader::new(&ipc.roots[*root], ipc.layout.widths[*root]);
+        let reader = |root: &usize| {
+            ColumnReader::new(&ipc.roots[*root], ipc.layout.widths[*root]).with_entries(ipc.layout.shapes[*root])
+        };
         Self {
             ipc,
             file: ipc.file.counting(read),

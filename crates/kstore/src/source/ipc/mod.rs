@@ -17,14 +17,14 @@ pub use mapped::MappedIpc;
 use self::message::{Batch, Block, Root, read};
 use self::{cursor::IpcCursor, stored::cost};
 use super::column::{self, Layout, LoadError, list_element};
-use super::{FileCursor, Format, TableFile, data_type::element, guard::guarded, positioned::Positioned};
+use super::{FileCursor, Format, SPARSE, TableFile, data_type::element, guard::guarded, positioned::Positioned};
 use crate::arrow::array::ArrayRef;
 use crate::arrow::datatypes::DataType;
 use crate::arrow::ipc::convert::try_fb_to_schema;
 use crate::arrow::ipc::{Endianness, Footer, root_as_footer};
 use crate::{Error, Result, schema::Schema, sink::ipc::IpcSink};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{collections::HashMap, ops::Range};
 
@@ -68,6 +68,8 @@ pub struct IpcFile {
     batches: Vec<Block>,
     /// First row of each batch, and behind them the number of rows.
     starts: Vec<u64>,
+    /// Bytes read to find the shapes of sparse rows.
+    scanned: u64,
     dictionaries: Vec<Block>,
     known: Mutex<HashMap<i64, ArrayRef>>,
     /// Bytes that the columns of the file hold beside their chunks, as far as they were asked for.
@@ -108,7 +110,10 @@ impl IpcFile {
         // the length of lists that have offsets is that of the first row
         let width = |root: usize| first.map_or(Ok(None), |block| reader::first_length(&file, &roots[root], block));
         let layout = Layout::new(schema.fields(), width)?;
-        let layout = layout.with_pandas(schema.metadata().get(column::PANDAS).map(String::as_str));
+        let value = |key: &str| schema.metadata().get(key).map(String::as_str);
+        let scanned = Arc::default();
+        let shape = |root: usize| reader::shape(&file.counting(&scanned), &roots[root], &batches);
+        let layout = layout.with_pandas(value(column::PANDAS)).with_sparse(schema.fields(), value(SPARSE), shape)?;
         let dictionaries = blocks(&footer, true, &file)?;
         Ok(Self {
             path: path.to_path_buf(),
@@ -117,6 +122,7 @@ impl IpcFile {
             layout,
             batches,
             starts,
+            scanned: scanned.load(Ordering::Relaxed),
             dictionaries,
             known: Mutex::default(),
             measured: Mutex::default(),
@@ -249,6 +255,10 @@ impl TableFile for IpcFile {
 
     fn bytes(&self) -> u64 {
         self.file.length()
+    }
+
+    fn scanned(&self) -> u64 {
+        self.scanned
     }
 
     fn held(&self) -> usize {

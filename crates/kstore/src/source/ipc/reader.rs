@@ -1,28 +1,32 @@
 //! Reading rows of one column of a record batch.
 
 use super::message::{Batch, Block, Root};
-use super::{IpcFile, stored::Stored};
-use crate::arrow::array::{ArrayData, ArrayRef, ByteView, make_array};
-use crate::arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
+use super::{IpcFile, TEXT_CHUNK, stored::Stored};
+use crate::arrow::array::{Array, ArrayData, ArrayRef, ByteView, LargeListArray, StructArray, make_array};
+use crate::arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer, OffsetBuffer};
 use crate::arrow::compute::{TakeOptions, take};
-use crate::arrow::datatypes::DataType;
+use crate::arrow::datatypes::{DataType, Field};
 use crate::source::Element;
 use crate::source::column::{self, LoadError, Loaded, list_element};
 use crate::source::data_type::element;
+use crate::source::entries::{self, ENTRY_BYTES};
 use crate::source::plain::plain;
 use crate::source::positioned::Positioned;
+use crate::sparse::SparseShape;
 use std::ops::Range;
+use std::sync::Arc;
 
 const VIEW_BYTES: usize = 16;
 /// Longest text that stands in the view itself.
 const INLINE: u32 = 12;
 
-/// Bytes of an offset into texts that lie one after the other.
+/// Bytes of an offset into texts, or entries of sparse rows, that lie one after the other.
 fn offset_bytes(data_type: &DataType) -> Option<u64> {
     match data_type {
         DataType::Utf8 | DataType::Binary => Some(4),
         DataType::LargeUtf8 | DataType::LargeBinary => Some(8),
-        _ => None,
+        DataType::LargeList(_) => entries::fields(data_type).map(|_| 8),
+        other => entries::fields(other).map(|_| 4),
     }
 }
 
@@ -39,6 +43,7 @@ pub(super) fn value_bytes(data_type: &DataType) -> usize {
 pub(super) struct ColumnReader<'a> {
     pub(super) root: &'a Root,
     width: Option<usize>,
+    entries: Option<SparseShape>,
     pub(super) stored: Vec<Stored>,
     /// Nulls of the column and of what is in its lists.
     pub(super) nulls: Vec<u64>,
@@ -47,7 +52,12 @@ pub(super) struct ColumnReader<'a> {
 
 impl<'a> ColumnReader<'a> {
     pub(super) fn new(root: &'a Root, width: Option<usize>) -> Self {
-        Self { root, width, stored: Vec::new(), nulls: Vec::new(), loaded: None }
+        Self { root, width, entries: None, stored: Vec::new(), nulls: Vec::new(), loaded: None }
+    }
+
+    /// A column of sparse rows, where there is a shape of them.
+    pub(super) fn with_entries(self, entries: Option<SparseShape>) -> Self {
+        Self { entries, ..self }
     }
 
     pub(super) fn enter(&mut self, file: &Positioned, batch: &Batch) -> Result<(), LoadError> {
@@ -67,6 +77,10 @@ impl<'a> ColumnReader<'a> {
         // the bytes of the rows before are taken for these: what is allocated anew for each chunk leaves holes behind
         let bytes = self.loaded.take().and_then(Loaded::into_bytes).unwrap_or_default();
         let data_type = &self.root.data_type;
+        if let Some(shape) = self.entries {
+            self.loaded = Some(Loaded::Sparse(entries::load(&self.entry_lists(file, rows)?, shape)?));
+            return Ok(());
+        }
         self.loaded = Some(match (list_element(data_type), self.width, element(data_type)) {
             (Some(element), Some(width), _) => self.lists(file, element, width, rows, bytes)?,
             (_, _, Some(element)) => self.numbers(file, element, rows, bytes)?,
@@ -134,13 +148,49 @@ impl<'a> ColumnReader<'a> {
         Ok(Loaded::Block { element, width, bytes: bytes.into(), nulls })
     }
 
+    /// Reads sparse rows as lists. Behind the validity of the rows and their offsets lie the validity of the entries, and for index and value
+    /// each its validity and its numbers.
+    fn entry_lists(&self, file: &Positioned, rows: Range<u64>) -> Result<LargeListArray, LoadError> {
+        let data_type = &self.root.data_type;
+        let fields = entries::fields(data_type).ok_or_else(|| format!("sparse rows of type {data_type}"))?;
+        let starts = offsets(&self.stored[1], file, offset_bytes(data_type) == Some(8), rows.clone())?;
+        let items = starts[0]..starts[starts.len() - 1];
+        let count = items.end - items.start;
+        let column = |(field, node): (&Arc<Field>, usize)| {
+            let size = value_bytes(field.data_type()) as u64;
+            let bytes = self.stored[2 * node].buffer(file, items.start * size, count * size)?;
+            let nulls = self.validity_in(file, node, 2 * node - 1, items.clone())?;
+            let data = ArrayData::builder(field.data_type().clone()).len(count as usize).nulls(nulls).add_buffer(bytes);
+            Ok(make_array(data.build()?))
+        };
+        let columns = fields.iter().zip(2..).map(column).collect::<Result<_, LoadError>>()?;
+        let nulls = self.validity_in(file, 1, 2, items.clone())?;
+        let entries = StructArray::try_new_with_length(fields.clone(), columns, nulls, count as usize)?;
+        let item = Arc::new(Field::new("item", entries.data_type().clone(), true));
+        // they ascend, and were read from an integer
+        let ends = starts.iter().map(|start| (start - items.start) as i64).collect::<Vec<_>>();
+        let lists = self.validity(file, 0, rows)?;
+        Ok(LargeListArray::try_new(item, OffsetBuffer::new(ends.into()), Arc::new(entries), lists)?)
+    }
+
     /// For each of these rows (`node` 0) or list items (1), true if it has a value; `None` where all have one.
     fn validity(&self, file: &Positioned, node: usize, items: Range<u64>) -> Result<Option<NullBuffer>, LoadError> {
+        // that of the items lies before their numbers
+        let slot = if node == 0 { 0 } else { self.stored.len() - 2 };
+        self.validity_in(file, node, slot, items)
+    }
+
+    /// That of the items of a node, which lies in buffer `slot`.
+    fn validity_in(
+        &self,
+        file: &Positioned,
+        node: usize,
+        slot: usize,
+        items: Range<u64>,
+    ) -> Result<Option<NullBuffer>, LoadError> {
         if self.nulls.get(node) == Some(&0) {
             return Ok(None);
         }
-        // that of the items lies before their numbers
-        let slot = if node == 0 { 0 } else { self.stored.len() - 2 };
         let nulls = NullBuffer::new(bits(&self.stored[slot], file, items)?);
         Ok((nulls.null_count() > 0).then_some(nulls))
     }
@@ -174,7 +224,7 @@ impl<'a> ColumnReader<'a> {
         Ok(fits.map_or(rows.end - rows.start, |row| (row as u64).max(1)))
     }
 
-    /// Bytes of the texts of some rows; nothing where they are of one length, or lie in a dictionary.
+    /// Bytes of the texts or entries of some rows; nothing where they are of one length, or lie in a dictionary.
     pub(super) fn text_lengths(&self, file: &Positioned, rows: Range<u64>) -> Result<Vec<u64>, LoadError> {
         match (&self.root.data_type, offset_bytes(&self.root.data_type)) {
             (DataType::Utf8View | DataType::BinaryView, _) => {
@@ -184,7 +234,8 @@ impl<'a> ColumnReader<'a> {
             }
             (_, Some(size)) => {
                 let offsets = offsets(&self.stored[1], file, size == 8, rows)?;
-                Ok(offsets.windows(2).map(|pair| pair[1] - pair[0]).collect())
+                let each = if entries::fields(&self.root.data_type).is_some() { ENTRY_BYTES as u64 } else { 1 };
+                Ok(offsets.windows(2).map(|pair| (pair[1] - pair[0]).saturating_mul(each)).collect())
             }
             _ => Ok(Vec::new()),
         }
@@ -264,6 +315,8 @@ pub(super) fn whole(file: &Positioned, root: &Root, batch: &Batch) -> Result<Arr
 const SMALL: u64 = 64 << 10;
 /// Rows whose offsets are looked at together.
 const LOOK_ROWS: u64 = 64 << 10;
+/// Most sparse rows that are looked at together.
+const ENTRY_ROWS: u64 = 1 << 10;
 
 /// Bytes of the longest text of a column in a batch, or more; 0 for other columns. Offsets tell it, which are a few bytes
 /// for each row.
@@ -288,6 +341,25 @@ pub(super) fn longest_text(file: &Positioned, root: &Root, batch: &Batch) -> Res
         start = end;
     }
     Ok(longest)
+}
+
+/// Reads a column of sparse rows once, for the number of its columns and of the entries of its longest row.
+pub(super) fn shape(file: &Positioned, root: &Root, blocks: &[Block]) -> Result<SparseShape, LoadError> {
+    let mut shape = SparseShape::default();
+    for block in blocks {
+        let batch = Batch::read(file, block)?;
+        let (mut column, mut start) = (ColumnReader::new(root, None), 0);
+        if batch.rows > 0 {
+            column.enter(file, &batch)?;
+        }
+        while start < batch.rows {
+            let rows = start..batch.rows.min(start + ENTRY_ROWS);
+            let end = start + column.rows_of_text(file, rows, TEXT_CHUNK)?;
+            entries::measure(&column.entry_lists(file, start..end)?, &mut shape)?;
+            start = end;
+        }
+    }
+    Ok(shape)
 }
 
 /// Length of the list in the first row of a batch, of a column of lists with offsets; `None` where there is no list or an empty one.

@@ -6,7 +6,7 @@ use crate::source::view::Element;
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 
 /// Longest header accepted. NumPy's own are 128 bytes; structured types can be longer, and are refused anyway.
-pub(super) const HEADER_LIMIT: usize = 64 << 10;
+pub(crate) const HEADER_LIMIT: usize = 64 << 10;
 
 /// Most columns: a header may claim any width with 0 rows, and a schema would be made of it.
 const MOST_COLUMNS: usize = 1 << 20;
@@ -61,7 +61,7 @@ pub fn parse_header(bytes: &[u8]) -> Result<Header, String> {
 }
 
 /// The dictionary text, and the byte at which the values start.
-fn header_text(bytes: &[u8]) -> Result<(&str, usize), String> {
+pub(crate) fn header_text(bytes: &[u8]) -> Result<(&str, usize), String> {
     let short = || "it ends inside its header".to_string();
     let version = *bytes.get(6).ok_or_else(short)?;
     let (start, length) = match version {

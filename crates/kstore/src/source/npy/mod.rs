@@ -11,7 +11,6 @@ pub use header::{Header, parse_header};
 use super::positioned::{Aligned, Positioned};
 use super::{Element, FileCursor, Format, Strided, TableFile, Values, View};
 use crate::schema::{Column, Kind, Schema};
-use crate::sink::column::OutputKind;
 use crate::sink::npy::NpySink;
 use crate::{Error, Result, mmap::Mapped};
 use header::{HEADER_LIMIT, MAGIC};
@@ -29,7 +28,7 @@ const CHUNK_LIMIT: usize = 4 << 20;
 
 pub(super) const FORMAT: Format =
     Format::new(&["npy"], |path, file, _| Ok(Arc::new(NpyFile::of(path, file)?))).magic(MAGIC).matrix().written(
-        |column| column.time.is_none() && !matches!(column.kind, OutputKind::Text | OutputKind::Binary),
+        |column| column.time.is_none() && !column.kind.is_long(),
         |path, columns| Ok(Box::new(NpySink::create(path, columns)?)),
     );
 

@@ -10,11 +10,12 @@ mod pages;
 mod pruning;
 
 use super::column::{self, Layout, ListPlace, Loaded};
+use super::entries::{self, ENTRY_BYTES, SPARSE};
 use super::{FileCursor, Format, TableFile, View, data_type, guard::guarded, positioned::Positioned};
 use crate::arrow::array::RecordBatch;
 use crate::arrow::datatypes::{DataType, Schema as ArrowSchema};
 use crate::schema::{Kind, Schema};
-use crate::{Error, Result, condition::Bound, sink::parquet::ParquetSink};
+use crate::{Error, Result, condition::Bound, sink::parquet::ParquetSink, sparse::SparseShape};
 use chunks::{Groups, Source};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -23,7 +24,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::{basic::Compression, errors::ParquetError, file::metadata::RowGroupMetaData};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{collections::HashMap, ops::Range};
 
@@ -44,6 +45,8 @@ const MAGIC: &[u8] = b"PAR1";
 const BATCH_ROWS: usize = 4096;
 /// Most bytes decoded at once, which makes batches of wide tables shorter.
 const BATCH_BYTES: usize = 4 << 20;
+/// Rows decoded at once where nothing is known of their length.
+const SCAN_ROWS: usize = 256;
 
 /// An open Parquet file.
 #[derive(Debug)]
@@ -53,6 +56,8 @@ pub struct ParquetFile {
     metadata: ArrowReaderMetadata,
     layout: Layout,
     rows: u64,
+    /// Bytes read to find the shapes of sparse rows.
+    scanned: u64,
     /// The row groups that were read last, of a file at a distance.
     groups: Arc<Groups>,
     /// Decoder footprints that were asked for, by leaf column.
@@ -79,12 +84,16 @@ impl ParquetFile {
             let more = u64::try_from(group.num_rows()).ok().and_then(|more| rows.checked_add(more));
             rows = more.ok_or_else(|| damaged(path, "a row group with an impossible number of rows"))?;
         }
-        let pairs = metadata.metadata().file_metadata().key_value_metadata().into_iter().flatten();
-        let pandas = pairs.filter(|pair| pair.key == column::PANDAS).find_map(|pair| pair.value.as_deref());
+        let pairs = || metadata.metadata().file_metadata().key_value_metadata().into_iter().flatten();
+        let value = |key: &str| pairs().filter(|pair| pair.key == key).find_map(|pair| pair.value.as_deref());
         let width = |root: usize| first_length(path, &file, &metadata, root);
-        let layout = Layout::new(metadata.schema().fields(), width)?.with_pandas(pandas);
+        let scanned = Arc::default();
+        let shape = |root: usize| shape(path, &file.counting(&scanned), &metadata, root);
+        let layout = Layout::new(metadata.schema().fields(), width)?.with_pandas(value(column::PANDAS));
+        let layout = layout.with_sparse(metadata.schema().fields(), value(SPARSE), shape)?;
+        let scanned = scanned.load(Ordering::Relaxed);
         let (path, groups, footprints) = (path.to_path_buf(), Arc::default(), Mutex::default());
-        Ok(Self { path, layout, file, metadata, rows, groups, footprints })
+        Ok(Self { path, layout, file, metadata, rows, scanned, groups, footprints })
     }
 
     /// Top-level columns as the projection wants them: places of the leaves below them.
@@ -111,6 +120,10 @@ impl ParquetFile {
         let (fixed, per_row) = leaves.fold((0usize, 0usize), |(fixed, per_row), leaf| {
             (fixed.saturating_add(leaf.fixed), per_row.saturating_add(leaf.per_row))
         });
+        let shapes = columns.iter().filter_map(|column| self.layout.schema.sparse(*column));
+        let entries =
+            shapes.fold(0usize, |bytes, shape| bytes.saturating_add(shape.longest.saturating_mul(ENTRY_BYTES)));
+        let per_row = per_row.saturating_add(entries);
         let numbers = batch_rows(columns.len());
         let rows = numbers.min(BATCH_BYTES / per_row.max(1)).max(1);
         let decoders = fixed.saturating_add(rows.saturating_mul(per_row)).saturating_add(2 * rows * columns.len() * 8);
@@ -155,6 +168,28 @@ fn first_length(path: &Path, file: &Positioned, metadata: &ArrowReaderMetadata, 
     let batch = guarded(first).map_err(|panic| damaged(path, &panic))?;
     let batch = batch.map_err(|error: ParquetError| malformed(path, error))?;
     Ok(batch.and_then(|batch| column::length(batch.columns().first()?, 0)).filter(|length| *length > 0))
+}
+
+/// Reads a column of sparse rows once, for the number of its columns and of the entries of its longest row.
+fn shape(path: &Path, file: &Positioned, metadata: &ArrowReaderMetadata, root: usize) -> Result<SparseShape> {
+    let mask = ProjectionMask::roots(metadata.parquet_schema(), [root]);
+    check_codecs(path, metadata, &mask)?;
+    let measure = || {
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(Source::of(file), metadata.clone())
+            .with_batch_size(SCAN_ROWS)
+            .with_projection(mask)
+            .build()
+            .map_err(|error| malformed(path, error))?;
+        let mut shape = SparseShape::default();
+        for batch in reader {
+            let batch = batch.map_err(|error| damaged(path, &error.to_string()))?;
+            for array in batch.columns() {
+                entries::measure(array.as_ref(), &mut shape).map_err(|error| error.of(path, NAME))?;
+            }
+        }
+        Ok(shape)
+    };
+    guarded(measure).map_err(|panic| damaged(path, &panic))?
 }
 
 /// Refuses a compression that is not built in, before the decoder calls it a disabled feature.
@@ -209,6 +244,10 @@ impl TableFile for ParquetFile {
 
     fn bytes(&self) -> u64 {
         self.file.length()
+    }
+
+    fn scanned(&self) -> u64 {
+        self.scanned
     }
 
     fn held(&self) -> usize {
@@ -295,7 +334,7 @@ impl ParquetCursor<'_> {
         let path = &self.file.path;
         let columns = self.roots.iter().zip(batch.columns()).map(|(root, array)| {
             let name = self.file.metadata.schema().field(*root).name();
-            let loaded = Loaded::new(array, self.file.layout.widths[*root]);
+            let loaded = Loaded::new(array, &self.file.layout, *root);
             loaded.map_err(|error| error.of_column(path, NAME, self.left.start, name))
         });
         columns.collect()

@@ -1,0 +1,84 @@
+//! Sparse rows in Arrow columns: lists of an index and a value, and maps from an index to a value.
+//!
+//! How many columns and entries the rows have, only the entries tell. So such a column is read once when its file is opened, unless metadata
+//! say it, as in the files that kmill writes. What they say is checked again for each row that is read.
+
+use super::column::LoadError;
+use super::data_type::{element, kind};
+use super::{Positions, plain};
+use crate::arrow::array::{Array, AsArray, StructArray};
+use crate::arrow::datatypes::{DataType, Fields};
+use crate::schema::Kind;
+use crate::sparse::{SparseColumn, SparseShape};
+
+/// Name of the metadata that tell the shapes of sparse rows, by the names of their columns, as JSON.
+pub(crate) const SPARSE: &str = "kmill.sparse";
+
+/// Bytes that an entry takes while it is read: as it is stored, as Arrow hands it out, and in a column that grows.
+pub(super) const ENTRY_BYTES: usize = 48;
+
+/// Index and value of the entries, where a column of this type holds sparse rows.
+pub(super) fn fields(data_type: &DataType) -> Option<&Fields> {
+    let (DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _)) = data_type else { return None };
+    let DataType::Struct(fields) = item.data_type() else { return None };
+    let [index, value] = &fields[..] else { return None };
+    let is_index = matches!(kind(index.data_type()), Kind::Int { .. }) && element(index.data_type()).is_some();
+    let is_value = kind(value.data_type()).is_feature() && element(value.data_type()).is_some();
+    (is_index && is_value).then_some(fields)
+}
+
+/// The entries of all rows, and for each row its first entry, with the end of the last.
+fn parts(array: &dyn Array) -> Option<(&StructArray, Vec<usize>)> {
+    let wide = |offsets: &[i32]| offsets.iter().map(|offset| *offset as usize).collect();
+    match array.data_type() {
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            Some((list.values().as_struct_opt()?, wide(list.value_offsets())))
+        }
+        DataType::LargeList(_) => {
+            let list = array.as_list::<i64>();
+            let offsets = list.value_offsets().iter().map(|offset| *offset as usize);
+            Some((list.values().as_struct_opt()?, offsets.collect()))
+        }
+        DataType::Map(..) => Some((array.as_map().entries(), wide(array.as_map().value_offsets()))),
+        _ => None,
+    }
+}
+
+fn unread(array: &dyn Array) -> LoadError {
+    format!("sparse rows of type {}", array.data_type()).into()
+}
+
+/// Makes room for the rows of an array. What is wrong with them is told when they are read.
+pub(super) fn measure(array: &dyn Array, shape: &mut SparseShape) -> Result<(), LoadError> {
+    let (entries, starts) = parts(array).ok_or_else(|| unread(array))?;
+    let indices = entries.columns().first().and_then(|indices| plain::view(indices)).ok_or_else(|| unread(array))?;
+    let largest = (starts[0]..starts[array.len()]).filter_map(|at| indices.integer(at)).max();
+    let width = largest.map_or(0, |largest| usize::try_from(largest + 1).unwrap_or(0));
+    let longest = starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    *shape = shape.both(SparseShape { width, longest });
+    // more entries than columns have duplicates among them
+    shape.longest = shape.longest.min(shape.width);
+    Ok(())
+}
+
+/// The rows of an array. Entries in another order are put in order; a missing value is NaN.
+pub(super) fn load(array: &dyn Array, shape: SparseShape) -> Result<SparseColumn, LoadError> {
+    let (entries, starts) = parts(array).ok_or_else(|| unread(array))?;
+    let [indices, values] = entries.columns() else { return Err(unread(array)) };
+    let (Some(indices), Some(values)) = (plain::view(indices), plain::view(values)) else { return Err(unread(array)) };
+    let (mut column, mut own) = (SparseColumn::new(shape), Vec::new());
+    for (row, ends) in starts.windows(2).enumerate() {
+        let wrong = |value: String| LoadError::Entry { row, value };
+        if array.is_null(row) {
+            return Err(wrong("missing".to_string()));
+        }
+        if entries.null_count() > 0 && (ends[0]..ends[1]).any(|at| entries.is_null(at)) {
+            return Err(wrong("a row with a missing entry".to_string()));
+        }
+        own.resize(ends[1] - ends[0], 0.0);
+        values.load(Positions::From(ends[0]), &mut own);
+        column.push(&indices, &own, ends[0], true).map_err(wrong)?;
+    }
+    Ok(column)
+}

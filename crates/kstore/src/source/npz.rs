@@ -1,0 +1,386 @@
+//! SciPy's `.npz` of a matrix in compressed sparse row format, as `scipy.sparse.save_npz` writes it: sparse rows, in one column `x`.
+//!
+//! The archive holds the arrays `data` (the values), `indices` (their columns) and `indptr` (for each row its first entry), and `shape`. An array
+//! `y` with a number for each row, which `numpy.savez` can put beside them, is column `y`. Members that are stored as they are are read in place.
+//! Deflated ones can only be read from their beginning: they are unpacked once, when the file is opened, into files without names in the folder
+//! for temporary files (`TMPDIR`), so that cursors start anywhere.
+//!
+//! Format: `scipy.sparse.save_npz` in the reference of SciPy; PKWARE, "APPNOTE.TXT, .ZIP File Format Specification".
+
+use super::npy::Header;
+use super::npy::header::{HEADER_LIMIT, MAGIC, header_text, parse_header};
+use super::positioned::{Aligned, Positioned};
+use super::{FileCursor, Format, Positions, Strided, TARGET, TableFile, Values, View, guard::guarded, spool};
+use crate::schema::{Column, Kind, Schema};
+use crate::sparse::{ENTRY, MOST_COLUMNS, SparseColumn, SparseShape};
+use crate::{Error, Result};
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use zip::{CompressionMethod, ZipArchive, result::ZipError};
+
+pub(super) const FORMAT: Format = Format::new(&["npz"], |path, file, _| Ok(Arc::new(NpzFile::of(path, file)?)));
+
+const NAME: &str = "SciPy .npz";
+
+/// Most rows of a chunk, and most entries of a chunk of several rows.
+const CHUNK_ROWS: u64 = 4096;
+const CHUNK_ENTRIES: usize = 32 << 10;
+/// Most bytes of a number in an array.
+const NUMBER: usize = 8;
+
+/// The archive while its members are looked for.
+struct Archive<'a> {
+    path: &'a Path,
+    file: Positioned,
+    members: ZipArchive<BufReader<File>>,
+    /// Bytes that were unpacked.
+    unpacked: u64,
+}
+
+impl<'a> Archive<'a> {
+    fn open(path: &'a Path, file: File) -> Result<Self> {
+        let failed = |error| Error::io("read", path)(error);
+        let place = Positioned::of(file.try_clone().map_err(failed)?).map_err(failed)?;
+        let members = ZipArchive::new(BufReader::new(file)).map_err(|error| refused(path, error))?;
+        Ok(Self { path, file: place, members, unpacked: 0 })
+    }
+
+    /// The bytes of a small member.
+    fn small(&mut self, name: &str) -> Result<Vec<u8>> {
+        let path = self.path;
+        let mut bytes = Vec::new();
+        let member = self.members.by_name(&format!("{name}.npy")).map_err(|error| match error {
+            ZipError::FileNotFound => {
+                damaged(path, format!("it has no array \"{name}\", so it is no sparse matrix; {SAVE}"))
+            }
+            error => refused(path, error),
+        })?;
+        let read = member.take(HEADER_LIMIT as u64).read_to_end(&mut bytes);
+        read.map_err(|error| refused(path, ZipError::Io(error)))?;
+        Ok(bytes)
+    }
+
+    /// Refuses a matrix in another format.
+    fn check_format(&mut self) -> Result<()> {
+        let bytes = self.small("format")?;
+        let start = if bytes.starts_with(MAGIC) { header_text(&bytes).map(|(_, start)| start) } else { Ok(0) };
+        let start = start.map_err(|detail| damaged(self.path, format!("array \"format\": {detail}")))?;
+        // text of numpy takes four bytes for a letter, bytes take one
+        let letters: Vec<u8> = bytes[start..].iter().copied().filter(|byte| *byte != 0).take(NUMBER).collect();
+        match &letters[..] {
+            b"csr" => Ok(()),
+            other => {
+                let found = String::from_utf8_lossy(other).into_owned();
+                Err(damaged(self.path, format!("it holds a matrix in {found:?} format, and csr is read; {SAVE}")))
+            }
+        }
+    }
+
+    /// Rows and columns.
+    fn shape(&mut self) -> Result<[u64; 2]> {
+        let bytes = self.small("shape")?;
+        let wrong = || damaged(self.path, format!("its array \"shape\" is no pair of numbers; {SAVE}"));
+        let Header { element, rows, columns: 1, data, .. } = parse_header(&bytes).map_err(|_| wrong())? else {
+            return Err(wrong());
+        };
+        let numbers =
+            bytes.get(data..).filter(|bytes| rows == 2 && bytes.len() >= 2 * element.size()).ok_or_else(wrong)?;
+        let view = View {
+            values: Values::Strided(Strided { bytes: numbers, element, offset: 0, stride: element.size() }),
+            nulls: None,
+        };
+        let number = |at: usize| view.integer(at).and_then(|number| u64::try_from(number).ok()).ok_or_else(wrong);
+        let [rows, width] = [number(0)?, number(1)?];
+        if width > MOST_COLUMNS as u64 || rows > i64::MAX as u64 {
+            let detail = format!("a matrix of {rows} x {width}; rows have at most {MOST_COLUMNS} columns");
+            return Err(damaged(self.path, detail));
+        }
+        Ok([rows, width])
+    }
+
+    /// An array of `length` numbers, or of any number of them; `None` where there is no such member.
+    fn array(&mut self, name: &str, length: Option<u64>) -> Result<Option<Member>> {
+        let path = self.path;
+        let Some(index) = self.members.index_for_name(&format!("{name}.npy")) else { return Ok(None) };
+        let member = self.members.by_index(index).map_err(|error| refused(path, error))?;
+        let (file, start, bytes) = match (member.compression(), member.data_start()) {
+            (CompressionMethod::Stored, Some(start)) => (self.file.clone(), start, member.size()),
+            _ => {
+                let plain = spool::unpacked(path, NAME, member)?;
+                let plain = Positioned::of(plain).map_err(Error::io("read", path))?;
+                let length = plain.length();
+                self.unpacked += length;
+                (plain, 0, length)
+            }
+        };
+        let wrong = |detail: String| damaged(path, format!("array \"{name}\": {detail}"));
+        let most = usize::try_from(bytes).unwrap_or(HEADER_LIMIT).min(HEADER_LIMIT);
+        let header = file.read_new(most, start).map_err(Error::io("read", path))?;
+        let header = parse_header(&header).map_err(wrong)?;
+        let needed = header.data as u64 + header.rows * header.stride() as u64;
+        let end = start.checked_add(needed).filter(|end| needed <= bytes && *end <= file.length());
+        if end.is_none() || header.columns != 1 {
+            return Err(wrong(format!(
+                "{} x {} numbers do not fit into {bytes} bytes of one column",
+                header.rows, header.columns
+            )));
+        }
+        if let Some(length) = length.filter(|length| *length != header.rows) {
+            return Err(wrong(format!("it has {} numbers, and {length} are expected; {SAVE}", header.rows)));
+        }
+        Ok(Some(Member { file, at: start + header.data as u64, header }))
+    }
+
+    fn needed(&mut self, name: &str, length: Option<u64>) -> Result<Member> {
+        let path = self.path;
+        self.array(name, length)?.ok_or_else(|| damaged(path, format!("it has no array \"{name}\"; {SAVE}")))
+    }
+}
+
+/// What to do about another file.
+const SAVE: &str = "write it with scipy.sparse.save_npz(file, X.tocsr()), or dense rows with numpy.save";
+
+fn damaged(path: &Path, detail: String) -> Error {
+    Error::Malformed { path: path.to_path_buf(), format: NAME, detail }
+}
+
+fn refused(path: &Path, error: ZipError) -> Error {
+    match error {
+        ZipError::Io(error) if error.raw_os_error().is_some() => Error::io("read", path)(error),
+        other => damaged(path, other.to_string()),
+    }
+}
+
+/// An array of one column, in the archive or unpacked beside it.
+#[derive(Clone, Debug)]
+struct Member {
+    file: Positioned,
+    /// Byte at which the values start.
+    at: u64,
+    header: Header,
+}
+
+impl Member {
+    fn counting(&self, read: &Arc<AtomicU64>) -> Self {
+        Self { file: self.file.counting(read), ..self.clone() }
+    }
+
+    /// Reads some numbers.
+    fn read<'b>(&self, path: &Path, items: Range<u64>, buffer: &'b mut Aligned) -> Result<View<'b>> {
+        let (element, size) = (self.header.element, self.header.element.size());
+        let bytes = buffer.room((items.end - items.start) as usize * size);
+        let got = self.file.read_at(bytes, self.at + items.start * size as u64).map_err(Error::io("read", path))?;
+        if got < bytes.len() {
+            return Err(damaged(path, "it was cut short while being read".to_string()));
+        }
+        Ok(View { values: Values::Strided(Strided { bytes, element, offset: 0, stride: size }), nulls: None })
+    }
+}
+
+/// An open file.
+#[derive(Debug)]
+struct NpzFile {
+    path: PathBuf,
+    bytes: u64,
+    /// Bytes unpacked, and read to find the longest row.
+    scanned: u64,
+    data: Member,
+    indices: Member,
+    indptr: Member,
+    y: Option<Member>,
+    shape: SparseShape,
+    rows: u64,
+    schema: Schema,
+}
+
+impl NpzFile {
+    /// Reads the directory, the headers of the arrays, and where the rows are, for the longest of them.
+    fn of(path: &Path, file: File) -> Result<Self> {
+        guarded(|| Self::parse(path, file)).map_err(|panic| damaged(path, panic))?
+    }
+
+    fn parse(path: &Path, file: File) -> Result<Self> {
+        let mut archive = Archive::open(path, file)?;
+        archive.check_format()?;
+        let [rows, width] = archive.shape()?;
+        let data = archive.needed("data", None)?;
+        let indices = archive.needed("indices", Some(data.header.rows))?;
+        let indptr = archive.needed("indptr", Some(rows + 1))?;
+        let y = archive.array(TARGET, Some(rows))?;
+        let named = |name: &str, kind: Kind| Column { name: name.to_string(), kind };
+        let label = y.iter().map(|_| named(TARGET, Kind::Float { bits: 64 }));
+        let width = width as usize;
+        let columns =
+            std::iter::once(named("x", Kind::Sparse(SparseShape { width, longest: 0 }))).chain(label).collect();
+        let mut npz = Self {
+            path: path.to_path_buf(),
+            bytes: archive.file.length(),
+            scanned: archive.unpacked,
+            data,
+            indices,
+            indptr,
+            y,
+            shape: SparseShape { width, longest: 0 },
+            rows,
+            schema: Schema { columns, ..Schema::default() },
+        };
+        let read = Arc::default();
+        npz.shape.longest = npz.longest(&read)?;
+        npz.schema.columns[0].kind = Kind::Sparse(npz.shape);
+        npz.scanned += read.load(Ordering::Relaxed);
+        Ok(npz)
+    }
+
+    fn longest(&self, read: &Arc<AtomicU64>) -> Result<usize> {
+        let (indptr, mut buffer, mut longest) = (self.indptr.counting(read), Aligned::default(), 0);
+        for start in (0..self.rows).step_by(CHUNK_ROWS as usize) {
+            let starts = self.starts(&indptr, start..self.rows.min(start + CHUNK_ROWS), &mut buffer)?;
+            longest = starts.windows(2).map(|pair| (pair[1] - pair[0]) as usize).fold(longest, usize::max);
+            if longest > self.shape.width {
+                let detail = format!(
+                    "a row of {longest} entries in {} columns; put it in order with X.sum_duplicates()",
+                    self.shape.width
+                );
+                return Err(damaged(&self.path, detail));
+            }
+        }
+        Ok(longest)
+    }
+
+    /// The first entries of some rows, and the end of the last.
+    fn starts(&self, indptr: &Member, rows: Range<u64>, buffer: &mut Aligned) -> Result<Vec<u64>> {
+        let count = (rows.end - rows.start + 1) as usize;
+        let view = indptr.read(&self.path, rows.start..rows.end + 1, buffer)?;
+        let start = |at: usize| view.integer(at).and_then(|start| u64::try_from(start).ok());
+        let starts: Option<Vec<u64>> = (0..count).map(start).collect();
+        let sound = |starts: &Vec<u64>| {
+            starts.windows(2).all(|pair| pair[0] <= pair[1]) && starts[count - 1] <= self.data.header.rows
+        };
+        starts.filter(sound).ok_or_else(|| {
+            let (first, entries) = (rows.start, self.data.header.rows);
+            let expected =
+                format!("places that ascend up to {entries} are expected from row {first} (counted from 0) on");
+            damaged(&self.path, format!("array \"indptr\": {expected}; {SAVE}"))
+        })
+    }
+}
+
+impl TableFile for NpzFile {
+    fn format(&self) -> &'static str {
+        NAME
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn scanned(&self) -> u64 {
+        self.scanned
+    }
+
+    /// Bytes of the places of the rows and their labels, as stored and as numbers; of the entries as stored, as numbers, and in the chunk, which
+    /// grows.
+    fn footprint(&self, _columns: &[usize]) -> usize {
+        let entries = CHUNK_ENTRIES.max(self.shape.longest);
+        4 * NUMBER * CHUNK_ROWS as usize + entries.saturating_mul(3 * NUMBER + 2 * ENTRY)
+    }
+
+    fn open<'a>(
+        &'a self,
+        columns: &[usize],
+        rows: Range<u64>,
+        read: &Arc<AtomicU64>,
+    ) -> Result<Box<dyn FileCursor + 'a>> {
+        let y = self.y.as_ref().filter(|_| columns.contains(&1)).map(|y| y.counting(read));
+        Ok(Box::new(NpzCursor {
+            npz: self,
+            members: [&self.indptr, &self.indices, &self.data].map(|member| member.counting(read)),
+            y,
+            columns: columns.to_vec(),
+            left: rows,
+            rows: SparseColumn::new(self.shape),
+            values: Vec::new(),
+            labels: Vec::new(),
+            buffers: Default::default(),
+        }))
+    }
+}
+
+struct NpzCursor<'a> {
+    npz: &'a NpzFile,
+    /// `indptr`, `indices` and `data`.
+    members: [Member; 3],
+    y: Option<Member>,
+    columns: Vec<usize>,
+    left: Range<u64>,
+    rows: SparseColumn,
+    values: Vec<f64>,
+    labels: Vec<f64>,
+    buffers: [Aligned; 2],
+}
+
+impl NpzCursor<'_> {
+    /// Reads the entries of the rows whose first ones are `starts`.
+    fn load(&mut self, starts: &[u64]) -> Result<()> {
+        let path = &self.npz.path;
+        let ([_, indices, data], [first, second]) = (&self.members, &mut self.buffers);
+        let items = starts[0]..starts[starts.len() - 1];
+        let indices = indices.read(path, items.clone(), first)?;
+        self.values.resize((items.end - items.start) as usize, 0.0);
+        data.read(path, items.clone(), second)?.load(Positions::From(0), &mut self.values);
+        for (row, ends) in (self.left.start..).zip(starts.windows(2)) {
+            let [start, end] = [ends[0], ends[1]].map(|at| (at - items.start) as usize);
+            self.rows.push(&indices, &self.values[start..end], start, false).map_err(|value| Error::BadValue {
+                path: path.clone(),
+                row,
+                line: None,
+                column: "x".to_string(),
+                value,
+                remedy: "put the matrix in order with X.sum_duplicates(), and save it again",
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl FileCursor for NpzCursor<'_> {
+    fn advance(&mut self) -> Result<usize> {
+        self.rows.clear();
+        if self.left.is_empty() {
+            return Ok(0);
+        }
+        let rows = self.left.start..self.left.end.min(self.left.start + CHUNK_ROWS);
+        let mut starts = self.npz.starts(&self.members[0], rows, &mut self.buffers[0])?;
+        let fits = starts.partition_point(|start| start - starts[0] <= CHUNK_ENTRIES as u64);
+        starts.truncate(fits.max(2));
+        if self.columns.contains(&0) {
+            self.load(&starts)?;
+        }
+        let end = self.left.start + starts.len() as u64 - 1;
+        if let Some(y) = &self.y {
+            self.labels.resize(starts.len() - 1, 0.0);
+            let view = y.read(&self.npz.path, self.left.start..end, &mut self.buffers[0])?;
+            view.load(Positions::From(0), &mut self.labels);
+        }
+        self.left.start = end;
+        Ok(starts.len() - 1)
+    }
+
+    fn view(&self, index: usize) -> Result<View<'_>> {
+        let values =
+            if self.columns[index] == 0 { Values::Sparse(self.rows.rows()) } else { Values::F64(&self.labels) };
+        Ok(View { values, nulls: None })
+    }
+}
