@@ -78,7 +78,7 @@ impl FitOptions {
             Some(_) => self.text.clone(),
         };
         let (table, targets) = open::table(&self.paths, &text, &rows.targets)?;
-        if table.has_sparse() {
+        if table.schema().has_sparse() {
             self.text = self.text.clone().sparse();
         }
         let settled = !self.fit.family().reads(&parameter::TASK) || self.fit.gives(parameter::TASK.name);

@@ -173,6 +173,11 @@ impl Schema {
         }
     }
 
+    /// True where a column holds sparse rows.
+    pub fn has_sparse(&self) -> bool {
+        self.columns.iter().any(|column| matches!(column.kind, Kind::Sparse(_)))
+    }
+
     /// The shape of the sparse rows in a column; `None` for another.
     pub(crate) fn sparse(&self, column: usize) -> Option<SparseShape> {
         match self.columns[column].kind {

@@ -1,6 +1,6 @@
 //! Files that are read as one table.
 
-use crate::schema::{Kind, Schema, nearest};
+use crate::schema::{Schema, nearest};
 use crate::source::partitioned;
 use crate::source::remote::{self, Found};
 use crate::source::{self, Absent, Added, BatchTable, Extended, Identity, Sparse, TableFile, TextOptions};
@@ -45,11 +45,6 @@ impl Part {
     pub(crate) fn blame(&self, error: Error) -> Error {
         self.check().err().unwrap_or(error)
     }
-}
-
-/// True where the rows of a file stay sparse.
-fn has_sparse(part: &Part) -> bool {
-    part.file.schema().columns.iter().any(|column| matches!(column.kind, Kind::Sparse(_)))
 }
 
 /// An open file, and what it was at that moment.
@@ -117,29 +112,18 @@ impl Table {
             part.file = Arc::new(Extended::new(Arc::clone(&part.file), constants));
         }
         // files that belong together are read alike
-        if options.sparse == Sparse::Thin && parts.iter().any(has_sparse) && !parts.iter().all(has_sparse) {
+        let sparse = |part: &Part| part.file.schema().has_sparse();
+        if options.sparse == Sparse::Thin && parts.iter().any(sparse) && !parts.iter().all(sparse) {
             return Self::open_with(paths, &options.clone().sparse());
         }
         for part in &parts {
             same_columns(&parts[0], &part.path, part.file.schema())?;
         }
-        let Some(first) = parts.first() else {
-            return Err(Error::Empty { what: "table".to_string(), why: "no files were given".to_string() });
-        };
-        let mut schema = first.file.schema().clone();
+        let nothing = || Error::Empty { what: "table".to_string(), why: "no files were given".to_string() };
+        let mut schema = parts.first().ok_or_else(nothing)?.file.schema().clone();
         parts.iter().for_each(|part| schema.make_room_for(part.file.schema()));
         let schema = Arc::new(schema);
         Ok(Self { parts: Arc::new(parts), schema, target: None, read: Arc::new(scanned.into()), digests: None })
-    }
-
-    /// True where one of its files may be read as sparse rows or as dense ones.
-    pub fn may_be_sparse(&self) -> bool {
-        self.parts.iter().any(|part| part.file.format() == "svmlight")
-    }
-
-    /// True where a column holds sparse rows.
-    pub fn has_sparse(&self) -> bool {
-        self.parts.iter().any(has_sparse)
     }
 
     /// A table from any implementation of [`TableFile`], such as rows in memory. `name` stands for it in messages.

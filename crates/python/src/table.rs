@@ -175,7 +175,7 @@ impl Table {
     pub(crate) fn read_by(&self, options: &TextOptions) -> kstore::Result<kstore::Table> {
         match &self.1 {
             Source::Sparse(rows, sparse) if options.keeps(rows.shape()) => Ok(sparse.clone()),
-            Source::Files(paths) if self.0.may_be_sparse() => kstore::Table::open_with(paths, options),
+            Source::Files(paths) if self.0.format() == "svmlight" => kstore::Table::open_with(paths, options),
             _ => Ok(self.0.clone()),
         }
     }

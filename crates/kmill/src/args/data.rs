@@ -31,7 +31,7 @@ pub(crate) struct TextArgs {
     #[arg(long, value_name = "D", value_parser = parse::rank)]
     pub(crate) width: Option<usize>,
     /// Rows of .svm, .svmlight and .libsvm stay sparse, as those of .npz and of lists and maps in .parquet and .arrow do, for kernels of inner
-    /// products and distances [default: those of more than 100,000 features; of a model: as it was fitted]
+    /// products and distances [default: fits that can do so keep rows of 1,000 features or more with few entries; of a model: as it was fitted]
     #[arg(long)]
     pub(crate) sparse: bool,
 }
