@@ -157,7 +157,7 @@ def test_entries_of_one_place_add_up_and_wrong_ones_are_refused():
     fitted = kmill.KernelRidge().fit(twice, y)
     assert fitted.model_.to_bytes() == kmill.KernelRidge().fit(2 * X, y).model_.to_bytes()
     with pytest.raises(ValueError, match="entries outside"):
-        kmill._kmill.Table.from_sparse(np.ones(1), np.array([3]), np.array([0, 1]), ["a", "b", "c"])
+        kmill._kmill.Table.from_sparse(np.ones(1), np.array([3], dtype=np.int32), np.array([0, 1]), ["a", "b", "c"])
     bad = sparse.csr_array(np.where(np.arange(90).reshape(30, 3) == 5, np.nan, X))
     with pytest.raises(ValueError, match="NaN"):
         kmill.KernelRidge().fit(bad, y)
@@ -170,15 +170,15 @@ def words(rows, width=3000, seed=0):
     rng = np.random.default_rng(seed)
     topic = rng.integers(0, 2, rows)
     entries = [np.unique(np.r_[rng.integers(0, 20, 4) + 20 * t, rng.integers(40, width, 8)]) for t in topic]
-    starts = np.r_[0, np.cumsum([len(row) for row in entries])]
-    places = np.concatenate(entries)
+    starts = np.r_[0, np.cumsum([len(row) for row in entries])].astype(np.int32)
+    places = np.concatenate(entries).astype(np.int32)
     return sparse.csr_array((rng.random(len(places)) + 0.5, places, starts), shape=(rows, width)), topic
 
 
 def test_thin_rows_stay_sparse():
     X, topic = words(900)
     dense = {"scale": "standard"}
-    for estimator in [kmill.SVC(rank=60, C=10.0), kmill.SVC(kernel="linear", map="exact"), kmill.LogisticRegression(rank=60)]:
+    for estimator in [kmill.SVC(rank=60, C=10.0), kmill.SVC(kernel="linear", map="exact"), kmill.KernelLogisticRegression(rank=60, gamma=0.05)]:
         model = estimator.fit(X[:600], topic[:600])
         assert model.model_.sparse == 3000 and model.n_features_in_ == 3000
         assert model.score(X[600:], topic[600:]) > 0.8

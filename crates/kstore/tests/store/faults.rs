@@ -89,7 +89,8 @@ fn written(path: &Path, fault: Fault) -> bool {
             let line = |row| format!("0 {}\n", (0..4).map(|c| entry(row, c)).collect::<Vec<_>>().join(" "));
             std::fs::write(path, (0..ROWS).map(line).collect::<String>()).unwrap();
         }
-        "npy" | "svm" | "jsonl" => return false,
+        // an .npz file has sparse rows alone, whose faults have a test of their own
+        "npy" | "svm" | "jsonl" | "npz" => return false,
         other => panic!("the law has no writer for .{other}"),
     }
     true
