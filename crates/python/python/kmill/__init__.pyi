@@ -96,6 +96,7 @@ class _Estimator:
         categories: str | list[str] | None = ...,
         hash: int | None = ...,
         times: str | None = ...,
+        text: str | list[str] | None = ...,
         sample_weight: str | None = ...,
         memory: int | str | None = ...,
         scratch: _Path | None = ...,
@@ -173,6 +174,7 @@ class Isomap(_Transformer):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -193,6 +195,7 @@ class Isomap(_Transformer):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -268,6 +271,7 @@ class KernelDimensionReduction(_Transformer):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -296,6 +300,7 @@ class KernelDimensionReduction(_Transformer):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -323,6 +328,7 @@ class KernelFisher(_Classifier):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -353,6 +359,7 @@ class KernelFisher(_Classifier):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -379,6 +386,7 @@ class KernelKMeans(_Clusters):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -406,6 +414,7 @@ class KernelKMeans(_Clusters):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -436,6 +445,7 @@ class KernelLogisticRegression(_Classifier):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -468,6 +478,7 @@ class KernelLogisticRegression(_Classifier):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -493,6 +504,7 @@ class KernelNovelty(_Novelty):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -518,6 +530,7 @@ class KernelNovelty(_Novelty):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -551,6 +564,7 @@ class KernelPCA(_Transformer):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -589,6 +603,7 @@ class KernelPCA(_Transformer):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -617,6 +632,7 @@ class KernelPCAL1(_Transformer):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -645,6 +661,7 @@ class KernelPCAL1(_Transformer):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -671,6 +688,7 @@ class KernelPLS(_Regressor):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -700,6 +718,7 @@ class KernelPLS(_Regressor):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -782,6 +801,7 @@ class KernelRidge(_Regressor):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -822,6 +842,7 @@ class KernelRidge(_Regressor):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -858,6 +879,7 @@ class KernelRidgeClassifier(_Classifier):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -897,6 +919,7 @@ class KernelRidgeClassifier(_Classifier):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -922,6 +945,7 @@ class LaplacianEigenmaps(_Transformer):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -947,6 +971,7 @@ class LaplacianEigenmaps(_Transformer):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -967,6 +992,7 @@ class LocallyLinearEmbedding(_Transformer):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -987,6 +1013,7 @@ class LocallyLinearEmbedding(_Transformer):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -1010,6 +1037,7 @@ class MDS(_Transformer):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -1033,6 +1061,7 @@ class MDS(_Transformer):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -1053,6 +1082,7 @@ class MaximumVarianceUnfolding(_Transformer):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -1073,6 +1103,7 @@ class MaximumVarianceUnfolding(_Transformer):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -1097,6 +1128,7 @@ class Nystroem(_Transformer):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -1125,6 +1157,7 @@ class Nystroem(_Transformer):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -1152,6 +1185,7 @@ class OneClassSVM(_Novelty):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -1188,6 +1222,7 @@ class OneClassSVM(_Novelty):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -1215,6 +1250,7 @@ class Perceptron(_Classifier):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -1242,6 +1278,7 @@ class Perceptron(_Classifier):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -1260,6 +1297,7 @@ class RandomFourier(_Transformer):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -1278,6 +1316,7 @@ class RandomFourier(_Transformer):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -1312,6 +1351,7 @@ class SVC(_Classifier):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -1356,6 +1396,7 @@ class SVC(_Classifier):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -1387,6 +1428,7 @@ class SVR(_Regressor):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -1427,6 +1469,7 @@ class SVR(_Regressor):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -1453,6 +1496,7 @@ class SpectralClustering(_Clusters):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -1479,6 +1523,7 @@ class SpectralClustering(_Clusters):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
@@ -1506,6 +1551,7 @@ class SupervisedPCA(_Transformer):
     missing: str
     categories: str | Sequence[str] | None
     times: str | None
+    text: str | Sequence[str] | None
     random_state: int | _RandomState | None
     memory: int | str | None
     n_jobs: int | None
@@ -1534,6 +1580,7 @@ class SupervisedPCA(_Transformer):
         missing: str = ...,
         categories: str | Sequence[str] | None = ...,
         times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
