@@ -109,15 +109,10 @@ impl Model {
     /// The landmarks of a model of sparse rows: values, places, starts of the rows in them, and their row numbers.
     fn sparse_landmarks<'py>(&self, py: Python<'py>) -> PyResult<Option<Entries<'py>>> {
         let model = AnyModel::from_bytes(&self.predictor.to_bytes().map_err(raised)?).map_err(raised)?;
-        let found = match &model {
-            AnyModel::F32(model) => compressed(&model.basis, model.dims().1),
-            AnyModel::F64(model) => compressed(&model.basis, model.dims().1),
-        };
-        let vectors = |(values, places, starts, rows)| {
-            let [places, starts] = [places, starts].map(|numbers| PyArray1::from_vec(py, numbers));
-            (PyArray1::from_vec(py, values), places, starts, PyArray1::from_vec(py, rows))
-        };
-        Ok(found.map(vectors))
+        Ok(match &model {
+            AnyModel::F32(model) => compressed(py, &model.basis, model.dims().1),
+            AnyModel::F64(model) => compressed(py, &model.basis, model.dims().1),
+        })
     }
 
     /// The landmarks as the kernel sees them, scaled, and their row numbers; None for a model without.
@@ -287,7 +282,7 @@ type Entries<'py> =
     (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u64>>);
 
 /// The entries of sparse landmarks of `d` numbers each.
-fn compressed<T: kapprox::Real>(basis: &Basis<T>, d: usize) -> Option<(Vec<f64>, Vec<i64>, Vec<i64>, Vec<u64>)> {
+fn compressed<'py, T: kapprox::Real>(py: Python<'py>, basis: &Basis<T>, d: usize) -> Option<Entries<'py>> {
     let (points, rows) = basis.landmarks()?;
     let (mut all, mut at, mut starts) = (Vec::new(), Vec::new(), vec![0]);
     for point in points.chunks_exact(d) {
@@ -296,7 +291,8 @@ fn compressed<T: kapprox::Real>(basis: &Basis<T>, d: usize) -> Option<(Vec<f64>,
         all.extend(values.iter().map(|value| value.to_f64()));
         starts.push(all.len() as i64);
     }
-    Some((all, at, starts, rows.to_vec()))
+    let [at, starts] = [at, starts].map(|numbers| PyArray1::from_vec(py, numbers));
+    Some((PyArray1::from_vec(py, all), at, starts, PyArray1::from_slice(py, rows)))
 }
 
 /// Landmarks and their row numbers.
