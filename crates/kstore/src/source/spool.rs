@@ -4,7 +4,8 @@
 //! operating system removes that file when the table is dropped or the process ends. *Bytes on disk*: those of the plain text.
 
 #[cfg(feature = "compressed")]
-use super::{Extended, Format, Identity, STDIN, TableFile, TextOptions, by_extension, by_magic, known};
+use super::{Extended, Format};
+use super::{Identity, STDIN, TableFile, TextOptions, by_extension, by_magic, known};
 use crate::{Error, Result};
 use std::io::{Read, Seek, Write};
 use std::{fs::File, path::Path, sync::Arc};
