@@ -78,6 +78,7 @@ impl FitOptions {
             Some(_) => self.text.clone(),
         };
         let (table, targets) = open::table(&self.paths, &text, &rows.targets)?;
+        // landmarks of a file are rows of the same kind
         if table.schema().has_sparse() {
             self.text = self.text.clone().sparse();
         }

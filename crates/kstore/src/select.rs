@@ -233,7 +233,7 @@ impl Table {
         let takes = |i: &usize| free(i) && (columns[*i].kind.is_feature() || wanted.takes(self, *i));
         let features: Vec<_> = (0..columns.len()).filter(takes).collect();
         if let Some(column) = (0..columns.len()).find(|i| free(i) && self.schema().sparse(*i).is_some() && !takes(i)) {
-            let expected = "only the verbs fit, plan, predict and evaluate read such; for others name other `features`, or leave `sparse` out";
+            let expected = "only the verbs fit, plan, prepare, predict and evaluate read such; for others name other `features`, or leave `sparse` out";
             return Err(self.wrong_type(column, expected));
         }
         if features.is_empty() {

@@ -152,7 +152,7 @@ impl SparseColumn {
         for (places, values) in rows.map(|row| chunk.row(row)) {
             self.places.extend_from_slice(places);
             self.values.extend_from_slice(values);
-            self.starts.push(self.places.len());
+            self.end_row();
         }
     }
 
@@ -160,6 +160,16 @@ impl SparseColumn {
     pub(crate) fn reserve(&mut self, entries: usize) {
         self.places.reserve_exact(entries);
         self.values.reserve_exact(entries);
+    }
+
+    /// Appends an entry to the row that [`SparseColumn::end_row`] ends.
+    pub(crate) fn add(&mut self, place: u32, value: f64) {
+        self.places.push(place);
+        self.values.push(value);
+    }
+
+    pub(crate) fn end_row(&mut self) {
+        self.starts.push(self.places.len());
     }
 
     /// Appends a row of entries of which a file tells the indices and the values, and says in words what is wrong with it. Entries that do
@@ -170,8 +180,8 @@ impl SparseColumn {
             let index = indices.integer(at).filter(|_| !indices.is_null(at)).ok_or("a row with a missing index")?;
             let place = u32::try_from(index).ok().filter(|place| (*place as usize) < self.shape.width);
             let most = self.shape.width.saturating_sub(1);
-            self.places.push(place.ok_or_else(|| format!("a row with index {index}, where 0 to {most} are expected"))?);
-            self.values.push(*value);
+            let place = place.ok_or_else(|| format!("a row with index {index}, where 0 to {most} are expected"))?;
+            self.add(place, *value);
         }
         if sort && self.places[start..].windows(2).any(|pair| pair[1] < pair[0]) {
             self.sort(start);
@@ -187,7 +197,7 @@ impl SparseColumn {
                 self.shape.longest
             ));
         }
-        self.starts.push(self.places.len());
+        self.end_row();
         Ok(())
     }
 

@@ -37,6 +37,11 @@ impl<T> Borrowed<T> {
         if !array.is_c_contiguous() {
             return Err(PyValueError::new_err("the array must be in C order: pass numpy.ascontiguousarray of it"));
         }
+        if !array.data().is_aligned() {
+            return Err(PyValueError::new_err(
+                "the array must be aligned: pass numpy.require(array, requirements='A')",
+            ));
+        }
         Ok(Self {
             start: array.data().cast::<T>().cast_const(),
             length: array.len() * (size_of::<E>() / size_of::<T>()),
@@ -49,7 +54,7 @@ impl<T> Borrowed<T> {
             return &[];
         }
         // SAFETY: numpy allocated `length` numbers from `start`, and `_owner` keeps them; numpy refuses to resize an array
-        // that others refer to. Only the functions below make one: of bytes, of the array's own type, and of u32 for i32, which has
+        // that others refer to. `new` has checked that it is aligned for the array's own type. Only the functions below make one: of bytes, of the array's own type, and of u32 for i32, which has
         // the same size and alignment, and every pattern of whose bits is a number.
         unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }

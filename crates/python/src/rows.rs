@@ -17,10 +17,10 @@ const CHUNK: u64 = 8192;
 const DENSE: usize = 1 << 19;
 
 /// The features of all rows.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Features {
     /// An array n x d in C order.
-    Dense(Arc<Borrowed<u8>>, Element),
+    Dense(Borrowed<u8>, Element),
     /// Rows that tell their values that are not zero, as dense ones.
     Filled(Arc<CompressedRows>),
     /// Such rows as they are.
@@ -57,6 +57,11 @@ impl CompressedRows {
         self.starts.len() - 1
     }
 
+    /// The rows from `first` on.
+    fn rows_from(&self, first: usize) -> SparseRows<'_> {
+        SparseRows { starts: &self.starts[first..], places: self.places.numbers(), values: self.values.numbers() }
+    }
+
     /// Number of columns, and entries of the longest row.
     pub(crate) fn shape(&self) -> SparseShape {
         self.shape
@@ -79,10 +84,10 @@ impl CompressedRows {
     fn fill(&self, rows: Range<usize>, d: usize, dense: &mut Vec<f64>) {
         dense.clear();
         dense.resize(rows.len() * d, 0.0);
-        for (i, row) in rows.clone().enumerate() {
-            for entry in self.starts[row]..self.starts[row + 1] {
-                dense[self.places.numbers()[entry] as usize * rows.len() + i] = self.values.numbers()[entry];
-            }
+        let stored = self.rows_from(rows.start);
+        for i in 0..rows.len() {
+            let (places, values) = stored.row(i);
+            places.iter().zip(values).for_each(|(place, value)| dense[*place as usize * rows.len() + i] = *value);
         }
     }
 }
@@ -221,11 +226,7 @@ impl FileCursor for Cursor<'_> {
                     let rows = self.dense.len() / table.d;
                     Values::F64(&self.dense[column * rows..][..rows])
                 }
-                Features::Sparse(x) => Values::Sparse(SparseRows {
-                    starts: &x.starts[self.first..],
-                    places: x.places.numbers(),
-                    values: x.values.numbers(),
-                }),
+                Features::Sparse(x) => Values::Sparse(x.rows_from(self.first)),
             }),
             Some(place) => values(self.chunk[place].as_ref()),
         };

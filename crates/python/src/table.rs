@@ -50,7 +50,7 @@ impl Table {
         if names.len() != shape[1] {
             return Err(PyValueError::new_err(format!("{} names for {} features", names.len(), shape[1])));
         }
-        let x = Features::Dense(Arc::new(bytes), element);
+        let x = Features::Dense(bytes, element);
         let more = columns(&more, shape[0])?;
         Ok(Self(Self::of_features(x, names, shape[0], more), Source::Array))
     }
@@ -116,8 +116,8 @@ impl Table {
         Ok(Self(table, Source::Files(paths)))
     }
 
-    /// Names of the features that a selection has, the number of its rows where that is known before they are read, and with
-    /// `variance` (one pass) the variance of all their values together.
+    /// Names of the columns of features that a selection has, the number of its features, that of its rows where it is known before they are
+    /// read, and with `variance` (one pass) the variance of all their values together.
     #[pyo3(signature = (rows, run, variance=false))]
     fn survey(
         &self,
@@ -125,7 +125,7 @@ impl Table {
         rows: &str,
         run: &str,
         variance: bool,
-    ) -> PyResult<(Vec<String>, Option<u64>, Option<f64>)> {
+    ) -> PyResult<(Vec<String>, usize, Option<u64>, Option<f64>)> {
         let selection = Selection { sparse: true, ..described(rows)? };
         let run = described::<RunText>(run)?;
         let (threads, run) = (run.threads(), run.run(None)?);
@@ -133,10 +133,18 @@ impl Table {
         let selected = py.detach(|| run.coded(&selected)).map_err(raised)?;
         let variance = match &self.1 {
             _ if !variance => None,
-            Source::Sparse(rows, _) if rows.shape().is_thin() => Some(rows.variance()),
+            Source::Sparse(rows, _) if TextOptions::default().sparse_where_thin().keeps(rows.shape()) => {
+                Some(rows.variance())
+            }
+            _ if selected.sparse().is_some() => {
+                let why = "gamma 'scale' is not known of sparse rows and words of files and streams: give a number";
+                return Err(PyValueError::new_err(why));
+            }
             _ => Some(watched(py, None, |progress| of_all_values(&selected, threads, progress))?.map_err(stored)?),
         };
-        Ok((selected.feature_names(), selected.known_rows(), variance))
+        let names = selected.feature_names();
+        let features = selected.sparse().map_or(names.len(), |shape| shape.width);
+        Ok((names, features, selected.known_rows(), variance))
     }
 
     /// Number of rows.
@@ -175,7 +183,9 @@ impl Table {
     pub(crate) fn read_by(&self, options: &TextOptions) -> kstore::Result<kstore::Table> {
         match &self.1 {
             Source::Sparse(rows, sparse) if options.keeps(rows.shape()) => Ok(sparse.clone()),
-            Source::Files(paths) if self.0.format() == "svmlight" => kstore::Table::open_with(paths, options),
+            Source::Files(paths) if self.0.format() == "svmlight" && *options != TextOptions::default() => {
+                kstore::Table::open_with(paths, options)
+            }
             _ => Ok(self.0.clone()),
         }
     }

@@ -192,6 +192,14 @@ def test_thin_rows_stay_sparse():
     theirs = svm.SVC(gamma=0.1, tol=1e-8).fit(X[:300], topic[:300])
     np.testing.assert_allclose(exact.decision_function(X[600:]), theirs.decision_function(X[600:]), atol=1e-5)
     assert sparse.issparse(exact.support_vectors_) and exact.support_vectors_.shape[1] == 3000
+    # rows of more columns than dense ones may have: 1/d and the variance count their zeros
+    wide = sparse.csr_array((X.data, X.indices, X.indptr), shape=(900, 150_000))
+    size = 900 * 150_000
+    variance = X.power(2).sum() / size - (X.sum() / size) ** 2
+    for gamma, value in [("auto", 1 / 150_000), ("scale", 1 / (150_000 * variance))]:
+        told, number = [kmill.KernelRidge(rank=30, gamma=g, alpha=1e-6, **EXACT).fit(wide, topic) for g in (gamma, value)]
+        assert told.model_.sparse == 150_000
+        np.testing.assert_allclose(told.predict(wide), number.predict(wide), rtol=1e-6)
     # what computes with columns reads the rows as dense ones
     assert kmill.SVC(rank=30, **dense).fit(X, topic).model_.sparse is None
     # rows with more entries than any of the fit

@@ -87,11 +87,11 @@ fn what_words_do_not_go_with_is_refused() {
         ("fit kdr a.csv --target n --features comment --text comment", "takes no sparse rows"),
         (
             "tune svm a.csv --target y --features comment --text comment --time 5s -o m.safetensors",
-            "only the verbs fit, plan, predict",
+            "only the verbs fit, plan, prepare, predict",
         ),
         (
             "curve a.csv --target n --features comment --text comment --ranks 10 -o c.csv",
-            "only the verbs fit, plan, predict",
+            "only the verbs fit, plan, prepare, predict",
         ),
     ] {
         let more = if line.starts_with("fit") { "-o m.safetensors -q" } else { "" };

@@ -42,7 +42,8 @@ impl Table {
                 return Err(self.wrong_type(column, "words are counted of text"));
             }
             if !selection.sparse {
-                let expected = "only the verbs fit, plan, predict and evaluate count its words; leave `text` out";
+                let expected =
+                    "only the verbs fit, plan, prepare, predict and evaluate count its words; leave `text` out";
                 return Err(self.wrong_type(column, expected));
             }
             if roles.contains(&column) || columns.contains(&column) {

@@ -16,7 +16,7 @@ use super::text::{
 use super::{Element, Format, Strided, TableFile, Values, View};
 use crate::schema::{Column, Kind};
 use crate::sink::svmlight::{self as sink, SvmlightSink};
-use crate::sparse::{MOST_COLUMNS, SparseRows, SparseShape};
+use crate::sparse::{MOST_COLUMNS, SparseColumn, SparseShape};
 use crate::{Error, Result};
 use memchr::memchr;
 use std::{path::Path, sync::Arc};
@@ -56,7 +56,7 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
     shape.width = options.width.unwrap_or(shape.width);
     if options.keeps(shape) {
         let columns = [("x".to_string(), Kind::Sparse(shape)), (super::TARGET.to_string(), Kind::Float { bits: 64 })];
-        let format = SparseLines { zero_based, width: shape.width };
+        let format = SparseLines { zero_based, shape };
         return Ok(Arc::new(table.read_as(format).with_columns(columns.into_iter())));
     }
     let features = (0..shape.width).map(|i| format!("x{i}"));
@@ -194,7 +194,7 @@ impl TextChunk for Dense {
 #[derive(Debug)]
 struct SparseLines {
     zero_based: bool,
-    width: usize,
+    shape: SparseShape,
 }
 
 /// Fewest bytes of an entry in a line.
@@ -211,10 +211,9 @@ impl TextFormat for SparseLines {
     }
 
     fn chunk(&self, _columns: &[Column], wanted: &[usize]) -> Sparse {
-        let Self { zero_based, width } = *self;
         // the first column has the rows, the second the labels
-        let rows = wanted.iter().map(|column| *column == 0).collect();
-        Sparse { zero_based, width, rows, starts: vec![0], places: Vec::new(), values: Vec::new(), labels: Vec::new() }
+        let is_rows = wanted.iter().map(|column| *column == 0).collect();
+        Sparse { zero_based: self.zero_based, is_rows, rows: SparseColumn::new(self.shape), labels: Vec::new() }
     }
 
     fn chunk_bytes(&self, _columns: &[&Column], longest: usize) -> usize {
@@ -227,41 +226,36 @@ impl TextFormat for SparseLines {
 /// The entries of rows, and their labels.
 struct Sparse {
     zero_based: bool,
-    width: usize,
     /// For each wanted column, true where it is that of the rows.
-    rows: Vec<bool>,
-    starts: Vec<usize>,
-    places: Vec<u32>,
-    values: Vec<f64>,
+    is_rows: Vec<bool>,
+    rows: SparseColumn,
     labels: Vec<f64>,
 }
 
 impl TextChunk for Sparse {
     fn begin(&mut self, rows: usize) -> usize {
-        self.starts.truncate(1);
-        self.places.clear();
-        self.values.clear();
+        self.rows.clear();
         self.labels.clear();
         rows
     }
 
     fn push(&mut self, _row: u64, line: &[u8]) -> Result<(), Wrong> {
-        let Self { places, values, width, .. } = self;
+        let width = self.rows.shape().width;
+        let rows = &mut self.rows;
         let label = parse(line, self.zero_based, |place, value| {
-            let within = u32::try_from(place).ok().filter(|place| (*place as usize) < *width);
+            let within = u32::try_from(place).ok().filter(|place| (*place as usize) < width);
             // opening has seen the largest
-            places.push(within.ok_or_else(|| too_wide(*width, place))?);
-            values.push(float(value)?);
+            rows.add(within.ok_or_else(|| too_wide(width, place))?, float(value)?);
             Ok(())
         })?;
-        self.starts.push(places.len());
+        rows.end_row();
         self.labels.push(float(label)?);
         Ok(())
     }
 
     fn view(&self, slot: usize) -> Option<View<'_>> {
-        let rows = SparseRows { starts: &self.starts, places: &self.places, values: &self.values };
-        let values = if *self.rows.get(slot)? { Values::Sparse(rows) } else { Values::F64(&self.labels) };
+        let values =
+            if *self.is_rows.get(slot)? { Values::Sparse(self.rows.rows()) } else { Values::F64(&self.labels) };
         Some(View { values, nulls: None })
     }
 }

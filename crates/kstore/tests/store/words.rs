@@ -201,7 +201,7 @@ fn what_cannot_be_counted_says_so() {
     for (selection, part) in [
         (Selection { text: vec!["y".to_string()], ..usual.clone() }, "words are counted of text"),
         (Selection { text: vec!["remark".to_string()], ..usual.clone() }, "remark"),
-        (Selection { sparse: false, ..usual.clone() }, "only the verbs fit, plan, predict and evaluate"),
+        (Selection { sparse: false, ..usual.clone() }, "only the verbs fit, plan, prepare, predict and evaluate"),
         (wanted("comment:word(3,1)", None), "word(A,B)"),
         (wanted("comment:word(9,9)", None), "no text has one of word(9,9)"),
         (wanted("comment", Some(Weighing::Maxabs)), "take tf-idf, unit or none"),

@@ -71,8 +71,8 @@ class Described:
 
         def survey(variance: bool = False) -> Any:
             if variance not in found:
-                names, count, var = table.survey(features, json.dumps(run), variance)
-                found[variance] = (len(names), var, count, names)
+                names, width, count, var = table.survey(features, json.dumps(run), variance)
+                found[variance] = (width, var, count, names)
             return found[variance]
 
         # what was not given is found for a table, and scikit-learn's for an array

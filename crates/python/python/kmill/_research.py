@@ -92,8 +92,8 @@ def curve(
     run: dict[str, Any] = {} if memory is None else {"memory": str(memory)}
 
     def survey(variance: bool) -> Any:
-        names, _, var = table.survey(json.dumps(rows), json.dumps(run), variance)
-        return len(names), var
+        _, width, _, var = table.survey(json.dumps(rows), json.dumps(run), variance)
+        return width, var
 
     job = {
         "methods": methods,

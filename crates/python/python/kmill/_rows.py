@@ -61,8 +61,8 @@ def table_of(X: Any, names: list[str], more: list[tuple[str, Any]] | None = None
         if not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
-        # of entries of float64 with places of 32 bits nothing is copied
-        values, places = X.data.astype(np.float64, copy=False), X.indices.astype(np.int32, copy=False)
+        # of entries of float64 with places of 32 bits nothing is copied, unless they lie askew
+        values, places = np.require(X.data, np.float64, "CA"), np.require(X.indices, np.int32, "CA")
         return _kmill.Table.from_sparse(values, places, X.indptr.astype(np.int64), names, more or [])
     return _kmill.Table.from_array(X, names, more or [])
 

@@ -62,7 +62,7 @@ impl JobCard {
 
     /// True where its rows are sparse ones of a table, and not texts that are counted.
     pub(super) fn is_sparse(&self) -> bool {
-        self.columns.iter().any(|column| matches!(column.kind, Kind::Sparse(_)))
+        self.schema().has_sparse()
     }
 
     /// The columns, for a table without rows.
