@@ -21,6 +21,9 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Table(pub(crate) kstore::Table, Source);
 
+/// Names of the columns of features, the number of features, that of rows, and the variance.
+type Survey = (Vec<String>, usize, Option<u64>, Option<f64>);
+
 /// What a table can be read from once more, with other columns or as other rows.
 #[derive(Debug)]
 enum Source {
@@ -119,13 +122,7 @@ impl Table {
     /// Names of the columns of features that a selection has, the number of its features, that of its rows where it is known before they are
     /// read, and with `variance` (one pass) the variance of all their values together.
     #[pyo3(signature = (rows, run, variance=false))]
-    fn survey(
-        &self,
-        py: Python<'_>,
-        rows: &str,
-        run: &str,
-        variance: bool,
-    ) -> PyResult<(Vec<String>, usize, Option<u64>, Option<f64>)> {
+    fn survey(&self, py: Python<'_>, rows: &str, run: &str, variance: bool) -> PyResult<Survey> {
         let selection = Selection { sparse: true, ..described(rows)? };
         let run = described::<RunText>(run)?;
         let (threads, run) = (run.threads(), run.run(None)?);
