@@ -194,6 +194,16 @@ impl Spec {
         self.0.map(&mut known).map(Self)
     }
 
+    /// Number of columns, where the expression is one on sparse rows.
+    pub fn sparse(&self) -> Option<usize> {
+        self.0.calls().into_iter().find_map(|call| call.sparse)
+    }
+
+    /// The expression on dense rows.
+    pub(crate) fn on_dense(&self) -> Result<Self> {
+        self.0.map(&mut |call| Ok(Call { sparse: None, ..call.clone() })).map(Self)
+    }
+
     /// Number of columns, where the kernel is the inner product of sparse rows.
     pub fn linear_on_sparse(&self) -> Option<usize> {
         match &self.0 {

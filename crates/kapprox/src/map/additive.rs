@@ -37,6 +37,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
         MapParameter::new("interval", 0.4, Range::Positive, "it is the distance between frequencies"),
     ],
     nested: false,
+    sparse: false,
     passes: 0,
     shape: |spec, ask| {
         let p = ask.d * (2 * spec.value("steps") as usize + 1);

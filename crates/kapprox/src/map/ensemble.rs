@@ -18,6 +18,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
         "landmarks are dealt to so many maps",
     )],
     nested: false,
+    sparse: true,
     passes: 0,
     shape: |spec, ask| {
         let parts = (spec.value("parts") as usize).clamp(1, ask.rank);

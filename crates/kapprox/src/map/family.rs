@@ -18,6 +18,8 @@ pub struct MapFamily {
     pub parameters: &'static [MapParameter],
     /// True where the leading r features are the map of rank r, so that one Gram matrix serves every rank.
     pub nested: bool,
+    /// True where it is known on sparse rows.
+    pub sparse: bool,
     /// Passes over the rows that making it takes, beside those of the landmarks.
     pub passes: u64,
     /// The size and memory of the map, before it is made.
@@ -99,7 +101,7 @@ pub const MOST_FEATURES: usize = 1 << 20;
 /// The sizes that decide the shape of a map.
 #[derive(Clone, Copy, Debug)]
 pub struct MapRequest {
-    /// Features of a row.
+    /// Features of a row; for maps that look at no rows the columns of sparse ones.
     pub d: usize,
     /// Features wanted.
     pub rank: usize,
@@ -146,7 +148,7 @@ pub struct OnLandmarks<'a, T: Real> {
 pub struct WithoutRows<'a> {
     /// The map.
     pub spec: &'a MapSpec,
-    /// The kernel, every parameter a number.
+    /// The kernel, every parameter a number; it knows whether rows are sparse.
     pub kernel: &'a Spec,
     /// Features of a row.
     pub d: usize,

@@ -51,6 +51,11 @@ pub(crate) fn contiguous_mut<T>(column: ColMut<'_, T>) -> &mut [T] {
 pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     /// Number of input features d and of outputs p.
     fn dims(&self) -> (usize, usize);
+    /// Number of columns, for a map of sparse rows in the layout of [`kstore::sparse`]; then that is d, and rows have room for any number
+    /// of entries.
+    fn sparse(&self) -> Option<usize> {
+        None
+    }
     /// `out` (b x p, column-major) = the features of `x` (b x d, row-major). Strips of rows go to the workers.
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers);
     /// `out[i] = k(x_i, x_i)` of the kernel that is approximated, for the certificate; `None` where the map is no

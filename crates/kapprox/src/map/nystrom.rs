@@ -26,6 +26,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     about: "projection on the kernel functions of landmarks, in Cholesky coordinates; nested in the rank",
     parameters: &[],
     nested: true,
+    sparse: true,
     passes: 0,
     shape: |_, ask| {
         let footprint = Footprint { fixed: bytes(ask.rank, ask.d, ask.element), per_row: 0 };

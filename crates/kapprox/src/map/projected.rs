@@ -47,6 +47,7 @@ pub(super) const EIGEN: MapFamily = MapFamily {
     about: "projection on the leading eigenvectors of the landmarks' kernel matrix",
     parameters: &[OVERSAMPLING],
     nested: true,
+    sparse: true,
     passes: 0,
     shape,
 };
@@ -67,6 +68,7 @@ pub(super) const DOUBLE: MapFamily = MapFamily {
         ),
     ],
     nested: true,
+    sparse: true,
     passes: 0,
     shape,
 };
@@ -74,6 +76,7 @@ pub(super) const DOUBLE: MapFamily = MapFamily {
 pub(super) const TRUNCATED: MapFamily = MapFamily {
     name: "truncated",
     about: "the leading directions of the features of all rows; one pass more",
+    sparse: true,
     passes: 1,
     ..EIGEN
 };

@@ -35,6 +35,7 @@ const EXACT: MapFamily = MapFamily {
     about: "no approximation: ridge, svm, svr and oneclass on the kernel of all rows; `rank` is that of the preconditioner of ridge",
     parameters: &[],
     nested: false,
+    sparse: true,
     passes: 0,
     // the preconditioner is a Nyström map
     shape: nystrom::FAMILY.shape,

@@ -9,10 +9,11 @@
 use super::FeatureMap;
 use super::family::{Built, MapFamily, MapShape, WithoutRows};
 use super::nystrom::{STRIP, strips};
-use crate::{Error, Real, kernel::Explicit};
+use crate::kernel::{Explicit, row};
+use crate::{Error, Real};
 use faer::{MatMut, MatRef};
 use kstore::key::{Purpose, Stream};
-use kstore::{Footprint, Workers};
+use kstore::{Footprint, Workers, sparse::entries};
 use rustfft::{Fft, FftPlanner, num_complex::Complex};
 use std::{fmt, sync::Arc};
 
@@ -21,6 +22,7 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     about: "TensorSketch: random features of a polynomial kernel",
     parameters: &[],
     nested: false,
+    sparse: true,
     passes: 0,
     shape: |_, ask| {
         // buckets and signs of a cubic kernel's three factors; others hold in proportion
@@ -49,15 +51,19 @@ pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
             remedy: "use `kernel` 'polynomial(degree=2)', or another `map`",
         });
     };
-    Ok(Box::new(TensorSketch::new(*gamma, *c0, *degree as u32, given.d, given.rank, given.seed)))
+    let sparse = given.kernel.sparse();
+    let sketch = TensorSketch::new(*gamma, *c0, *degree as u32, sparse.unwrap_or(given.d), given.rank, given.seed);
+    Ok(Box::new(TensorSketch { sparse: sparse.is_some(), ..sketch }))
 }
 
 /// Random features of (γ x·z + c₀)^degree.
 ///
-/// Holds 2q(d + 1) numbers; a row costs q(d + p log p) flops, in f64.
+/// Holds 2q(d + 1) numbers; a row costs q(d + p log p) flops, in f64, a sparse one q for each entry instead of qd.
 #[derive(Clone)]
 pub struct TensorSketch {
     d: usize,
+    /// Rows are sparse.
+    sparse: bool,
     p: usize,
     /// √γ and √c₀.
     roots: (f64, f64),
@@ -89,6 +95,7 @@ impl TensorSketch {
         let mut planner = FftPlanner::new();
         Self {
             d,
+            sparse: false,
             p,
             roots: (gamma.max(0.0).sqrt(), c0.max(0.0).sqrt()),
             hashes: (0..degree.max(1)).map(hash).collect(),
@@ -97,10 +104,10 @@ impl TensorSketch {
         }
     }
 
-    /// The sketch of one row; `work` and `product` hold p numbers each.
+    /// The sketch of the entries of one row; `work` and `product` hold p numbers each.
     fn row<T: Real>(
         &self,
-        x: impl Fn(usize) -> T,
+        x: impl Iterator<Item = (usize, T)> + Clone,
         work: &mut [Complex<f64>],
         product: &mut [Complex<f64>],
         scratch: &mut [Complex<f64>],
@@ -108,9 +115,10 @@ impl TensorSketch {
         product.fill(Complex::new(1.0, 0.0));
         for hashes in &self.hashes {
             work.fill(Complex::default());
-            for (c, (bucket, sign)) in hashes.iter().enumerate() {
-                let value = if c < self.d { self.roots.0 * x(c).to_f64() } else { self.roots.1 };
-                work[*bucket].re += sign * value;
+            let values = x.clone().map(|(c, value)| (c, self.roots.0 * value.to_f64()));
+            for (c, value) in values.chain([(self.d, self.roots.1)]) {
+                let (bucket, sign) = hashes[c];
+                work[bucket].re += sign * value;
             }
             self.forward.process_with_scratch(work, scratch);
             product.iter_mut().zip(&*work).for_each(|(product, value)| *product *= value);
@@ -124,15 +132,26 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
         (self.d, self.p)
     }
 
+    fn sparse(&self) -> Option<usize> {
+        self.sparse.then_some(self.d)
+    }
+
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         let scratch = self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len());
         // transforms are not normalised: there and back multiplies by p
         let norm = 1.0 / self.p as f64;
         workers.each(strips(x, out), |(x, mut out)| {
-            let zero = Complex::<f64>::default();
+            let (zero, mut spare) = (Complex::<f64>::default(), Vec::new());
             let (mut work, mut product, mut scratch) = (vec![zero; self.p], vec![zero; self.p], vec![zero; scratch]);
             for i in 0..x.nrows() {
-                self.row(|c| x[(i, c)], &mut work, &mut product, &mut scratch);
+                let point = row(x, i, &mut spare);
+                if self.sparse {
+                    let (places, values) = entries(point);
+                    let places = places.iter().map(|place| place.to_f64() as usize);
+                    self.row(places.zip(values.iter().copied()), &mut work, &mut product, &mut scratch);
+                } else {
+                    self.row(point.iter().copied().enumerate(), &mut work, &mut product, &mut scratch);
+                }
                 for (j, value) in product.iter().enumerate() {
                     out[(i, j)] = T::from_f64(value.re * norm);
                 }

@@ -124,8 +124,9 @@ pub(crate) struct DataArgs {
     /// numbers, text or times but the target]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub(crate) features: Vec<String>,
-    /// Count the words of a column of text as sparse features: NAME for words, NAME:word(1,2) for runs of one and two, NAME:char(3,5) for runs of
-    /// characters, NAME:spectrum(5) for runs of five as they are; several times for several columns
+    /// Count the words of a column of text as features: NAME for words, NAME:word(1,2) for runs of one and two, NAME:char(3,5) for runs of
+    /// characters, NAME:spectrum(5) for runs of five as they are, NAME:value for the whole text; features=N or hash=N inside the parentheses;
+    /// several times for several columns
     #[arg(long, value_name = "NAME[:GRAMS]", value_parser = parse::name)]
     pub(crate) text: Vec<String>,
     #[command(flatten)]

@@ -63,6 +63,9 @@ fn sparse_and_dense_rows_give_the_same_model() {
         "ridge --kernel chi_squared(sigma=8) --rank 50 --lambda 1e-5",
         "ridge --kernel intersection() --rank 50 --lambda 1e-4",
         "ridge --kernel normalised(exp(linear())) --rank 40 --lambda 1e-4",
+        "ridge --kernel gaussian(sigma=2) --map fourier --rank 60 --lambda 1e-4",
+        "ridge --kernel polynomial(degree=2,gamma=1/d,c0=1) --map sketch --rank 64 --lambda 1e-4",
+        "logistic --kernel laplacian(sigma=8)+gaussian(sigma=2) --map fourier --rank 40 --lambda 1e-4 --scores",
         "svm --kernel gaussian(sigma=2) --rank 50 --C 10 --scores",
         "svm --kernel cosine() --map exact --C 10 --scores",
         "logistic --kernel cosine() --rank 40 --lambda 1e-4 --scores",
@@ -188,7 +191,8 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
     tables(at);
     for (options, part) in [
         ("--kernel distance()", "distance() does not take sparse rows; these do"),
-        ("--map fourier", "--map fourier"),
+        ("--map orthogonal", "--map orthogonal"),
+        ("--map structured", "it is not known on sparse rows; take nystrom, fourier, or exact"),
         ("--landmarks kmeans", "take rpcholesky"),
         ("--metric learn", "sparse rows have no metric"),
         ("--scale minmax", "would fill the zeros of sparse rows"),

@@ -4,7 +4,7 @@ use super::Run;
 use crate::Result;
 use crate::request::Stages;
 use kstore::budget::Term;
-use kstore::encoding::{ColumnSearch, FoundColumns};
+use kstore::encoding::{ColumnNote, ColumnSearch, EntrySearch, FoundColumns};
 use kstore::pass::lanes::{self, Lane};
 use kstore::{Fold, Label, Merge, Reading, Selected, StatisticsFold, TILE_TEXT, TableRows, TextLimit, Workers};
 use std::sync::Arc;
@@ -40,34 +40,52 @@ impl Run<'_> {
             [one] => vec![one.looked()],
             several => several.iter().map(|table| (*table).clone()).collect(),
         };
-        if let [selected] = &tables[..]
-            && let Some(search) = selected.entry_search()
-        {
-            let found = self.scanned(selected, search.state_bytes(), &search, &|texts| search.rows(texts))?;
-            let (selected, notes) = search.finish(&found)?;
-            notes.iter().for_each(|note| self.stages().warn(note.to_string()));
-            return Ok(vec![selected]);
-        }
-        let searches: Option<Vec<ColumnSearch>> = tables.iter().map(Selected::search).collect();
-        let Some(searches) = searches else { return Ok(tables) };
-        let mut found: Option<FoundColumns> = None;
+        let valued = self.valued(tables)?;
+        let learned = valued.into_iter().map(|table| self.learned(table)).collect::<Result<Vec<_>>>()?;
+        self.counted(learned)
+    }
+
+    /// The selections with the values of their categories and times known.
+    fn valued(&self, tables: Vec<Selected>) -> Result<Vec<Selected>> {
+        let columns = |search: &ColumnSearch, table: &Selected| self.found(search, table);
+        self.finished(tables, Selected::search, &columns, ColumnSearch::finish)
+    }
+
+    /// The selections with the words of their texts known, and the weights of entries of sparse rows.
+    fn counted(&self, tables: Vec<Selected>) -> Result<Vec<Selected>> {
+        let entries = |search: &EntrySearch, table: &Selected| {
+            self.scanned(table, search.state_bytes(), search, &|texts| search.rows(texts))
+        };
+        self.finished(tables, Selected::entry_search, &entries, EntrySearch::finish)
+    }
+
+    /// The selections with what a search has found in all of them, where there is something to be searched for.
+    fn finished<S, F: Merge>(
+        &self,
+        tables: Vec<Selected>,
+        search: fn(&Selected) -> Option<S>,
+        found: &dyn Fn(&S, &Selected) -> Result<F>,
+        finish: fn(&S, &F) -> kstore::Result<(Selected, Vec<ColumnNote>)>,
+    ) -> Result<Vec<Selected>> {
+        let Some(searches) = tables.iter().map(search).collect::<Option<Vec<S>>>() else { return Ok(tables) };
+        let mut all: Option<F> = None;
         for (search, table) in searches.iter().zip(&tables) {
-            let later = self.found(search, table)?;
-            match &mut found {
-                Some(found) => found.merge(&later),
-                None => found = Some(later),
+            let later = found(search, table)?;
+            match &mut all {
+                Some(all) => all.merge(&later),
+                None => all = Some(later),
             }
         }
-        let Some(found) = found else { return Ok(Vec::new()) };
-        let mut coded = Vec::with_capacity(tables.len());
+        let Some(all) = all else { return Ok(tables) };
+        let mut selected = Vec::with_capacity(searches.len());
         for search in &searches {
-            let (selected, notes) = search.finish(&found)?;
-            if coded.is_empty() {
+            let (found, notes) = finish(search, &all)?;
+            if selected.is_empty() {
                 notes.iter().for_each(|note| self.stages().warn(note.to_string()));
             }
-            coded.push(self.learned(selected)?);
+            selected.push(found);
         }
-        Ok(coded)
+        Ok(selected)
     }
 
     /// What the columns of a table hold.

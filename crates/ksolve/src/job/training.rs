@@ -167,8 +167,8 @@ impl Fit {
         if self.metric != MetricSource::None {
             return refuse("metric", &self.metric, "sparse rows have no metric; leave it out");
         }
-        if self.map.is_without_rows() {
-            return refuse("map", &self.map, "it is not known on sparse rows; take nystrom, or exact");
+        if !self.map.family().sparse {
+            return refuse("map", &self.map, "it is not known on sparse rows; take nystrom, fourier, or exact");
         }
         if let Some(landmarks) = by_distances {
             return refuse("landmarks", landmarks, "its points are no sparse rows; take rpcholesky, or another scheme");

@@ -58,12 +58,19 @@ impl<T: Real> Basis<T> {
     }
 }
 
-/// The features at a fixed point of d numbers between 0.25 and 1.25, which only the kernels of sets do not accept.
+/// The features at a fixed point of d numbers between 0.25 and 1.25, which only the kernels of sets do not accept; of sparse rows, one with
+/// entries in up to eight columns.
 fn probe<T: Real>(map: &dyn FeatureMap<T>) -> Vec<f64> {
     let (d, p) = map.dims();
-    let x: Vec<T> = (0..d).map(|c| T::from_f64(0.25 + (c * 3 % 8) as f64 / 8.0)).collect();
+    let value = |c: usize| 0.25 + (c * 3 % 8) as f64 / 8.0;
+    let entries = d.min(8);
+    let numbers: Vec<f64> = match map.sparse() {
+        Some(width) => (0..entries).map(|c| (c * width / entries) as f64).chain((0..entries).map(value)).collect(),
+        None => (0..d).map(value).collect(),
+    };
+    let x: Vec<T> = numbers.into_iter().map(T::from_f64).collect();
     let mut phi = Mat::<T>::zeros(1, p);
-    map.apply(MatRef::from_row_major_slice(&x, 1, d), phi.as_mut(), &Workers::sequential());
+    map.apply(MatRef::from_row_major_slice(&x, 1, x.len()), phi.as_mut(), &Workers::sequential());
     (0..p).map(|j| phi[(0, j)].to_f64()).collect()
 }
 

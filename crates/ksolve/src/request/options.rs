@@ -60,7 +60,11 @@ impl Scaling {
 
     /// The error for rows that are not sparse.
     pub(crate) fn for_sparse_rows(self) -> Error {
-        Error::option("scale", self, "it is for sparse rows and counted texts (`text`); take standard, or another")
+        Error::option(
+            "scale",
+            self,
+            "it is for sparse rows, and for texts (`text`) without other columns; take standard, or another",
+        )
     }
 
     /// The scaling that weighs the entries of sparse rows so.

@@ -169,5 +169,6 @@ pub(crate) fn map_shape<T: Real>(options: &TrainOptions, d: usize, n: u64) -> Re
         _ => options.candidates.map_or(n, |candidates| n.min(candidates as u64)),
     };
     let rows = usize::try_from(rows).unwrap_or(usize::MAX);
+    let d = options.kernel.sparse().filter(|_| options.map.is_without_rows()).unwrap_or(d);
     Ok(options.map.shape(MapRequest { d, rank: options.rank, rows, element: size_of::<T>() })?)
 }

@@ -1,7 +1,9 @@
 //! Which columns are wanted as categories, and what is known of their values.
 
-use super::{Coded, Encoding, Grams, Times};
+use super::{Coded, Encoding, Entries, Grams, Times, Weighing};
 use crate::schema::Kind;
+use crate::select::Selection;
+use crate::sparse::SparseShape;
 use crate::table::Table;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -62,10 +64,18 @@ impl Wanted {
         self.role(table, column) != Role::Number
     }
 
+    /// The entries of a column whose words are counted; nothing is learned of them yet.
+    pub(super) fn entries(&self, column: usize, selection: &Selection) -> Option<Entries> {
+        let (_, grams) = self.counted.iter().find(|(text, _)| *text == column)?;
+        let usual = if grams.is_value() { Weighing::None } else { Weighing::TfIdf };
+        let weighing = selection.weighing.unwrap_or(usual);
+        Some(Entries::unlearned(SparseShape::default(), Some(grams.clone()), weighing))
+    }
+
     pub(super) fn role(&self, table: &Table, column: usize) -> Role {
         match &table.schema().columns[column].kind {
             _ if self.named.contains(&column) => Role::Category,
-            _ if self.counted.iter().any(|(text, _)| *text == column) => Role::Sparse,
+            _ if self.counted.iter().any(|(text, _)| *text == column) => Role::Counted,
             Kind::Text if self.text && self.text_times => Role::Either,
             Kind::Text if self.text => Role::Category,
             Kind::Text if self.text_times => Role::Time,
@@ -85,6 +95,8 @@ pub(crate) enum Role {
     Category,
     Time,
     Sparse,
+    /// Text whose words are counted.
+    Counted,
     /// Text: times where all of it reads as such, else categories.
     Either,
 }
@@ -122,6 +134,8 @@ pub(crate) struct Asked {
     pub(crate) hash: Option<u32>,
     pub(crate) limit: usize,
     pub(super) wanted: Categories,
+    /// Columns of text whose words are features beside the others, by their places.
+    pub(super) counted: Vec<(usize, Entries)>,
 }
 
 impl Asked {

@@ -1,7 +1,8 @@
 //! Rows of entries: sparse rows as they are, or weighed, or made of texts.
 
+use super::expand::{Value, value};
 use super::grams::{Grams, Pieces};
-use super::{Code, CodedColumn};
+use super::{CATEGORY_LIMIT, Code, CodedColumn};
 use crate::Real;
 use crate::source::{Positions, Values, View};
 use crate::sparse::{MOST_COLUMNS, SparseRows, SparseShape};
@@ -38,6 +39,9 @@ pub struct Entries {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) words: Vec<String>,
     pub(super) weighing: Weighing,
+    /// Each word is a feature of a dense row, which may have others beside.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) dense: bool,
     /// A factor for each column, where the weighing has some.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) factors: Vec<f64>,
@@ -46,12 +50,37 @@ pub struct Entries {
 impl Entries {
     /// Entries of which nothing is learned yet.
     pub(super) fn unlearned(shape: SparseShape, text: Option<Grams>, weighing: Weighing) -> Self {
-        Self { shape, text, words: Vec::new(), weighing, factors: Vec::new() }
+        Self { shape, text, words: Vec::new(), weighing, dense: false, factors: Vec::new() }
+    }
+
+    /// The same, each word a feature of a dense row: of no more words than a column has categories, where nothing else was said.
+    pub(super) fn dense(mut self) -> Self {
+        self.dense = true;
+        self.text = self.text.map(|grams| grams.at_most(CATEGORY_LIMIT));
+        self
+    }
+
+    /// Names of the features of a dense row, of a column of this name.
+    pub(super) fn names<'a>(&'a self, column: &'a str) -> Box<dyn Iterator<Item = String> + 'a> {
+        match self.text.as_ref().and_then(Grams::places) {
+            Some(places) => Box::new((0..places.min(self.shape.width)).map(move |place| format!("{column}:#{place}"))),
+            None => Box::new(self.words.iter().map(move |word| format!("{column}:{word}"))),
+        }
+    }
+
+    /// Numbers of a row.
+    pub(super) fn features(&self) -> usize {
+        if self.dense { self.shape.width } else { self.shape.numbers() }
     }
 
     /// What of a text is counted; `None` for sparse rows.
     pub fn text(&self) -> Option<&Grams> {
         self.text.as_ref()
+    }
+
+    /// True where each is a feature of a dense row.
+    pub(super) fn is_dense(&self) -> bool {
+        self.dense
     }
 
     /// How they are weighed.
@@ -62,7 +91,7 @@ impl Entries {
     /// True where rows can be made.
     pub(super) fn is_learned(&self) -> bool {
         let factors = matches!(self.weighing, Weighing::Maxabs | Weighing::TfIdf);
-        (self.text.is_none() || !self.words.is_empty()) && (!factors || !self.factors.is_empty())
+        (self.text.is_none() || self.shape.width > 0) && (!factors || !self.factors.is_empty())
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -72,8 +101,9 @@ impl Entries {
     pub(super) fn is_sound(&self) -> bool {
         let Self { shape, text, words, factors, .. } = self;
         let whole = |count: usize| count == shape.width;
+        let hashed = text.as_ref().is_some_and(|grams| grams.places().is_some_and(whole));
         words.windows(2).all(|pair| pair[0] < pair[1])
-            && (text.is_none() || whole(words.len()) || !self.is_learned())
+            && (text.is_none() || whole(words.len()) || hashed || !self.is_learned())
             && (factors.is_empty() || whole(factors.len()) && factors.iter().all(|factor| factor.is_finite()))
     }
 
@@ -101,7 +131,7 @@ pub(crate) struct EntryColumns {
 }
 
 #[derive(Debug)]
-struct EntryColumn {
+pub(super) struct EntryColumn {
     /// Number of the columns before.
     first: u32,
     /// How entries are weighed, and texts counted; `None` for sparse rows as they are.
@@ -114,13 +144,8 @@ impl EntryColumns {
     pub(super) fn new(columns: &[CodedColumn]) -> Option<Self> {
         let mut first = 0;
         let of = |column: &CodedColumn| {
-            let (shape, entries) = match &column.code {
-                Code::Sparse(shape) => (*shape, None),
-                Code::Entries(entries) => (entries.shape, Some(entries.clone())),
-                _ => return None,
-            };
-            let words = entries.iter().flat_map(|entries| entries.words.iter().cloned());
-            let made = EntryColumn { first, places: words.zip(0..).collect(), entries };
+            let shape = shape_of(column)?;
+            let made = EntryColumn::new(column, first);
             first = u32::try_from(shape.width).ok().and_then(|width| first.checked_add(width))?;
             Some(made)
         };
@@ -160,12 +185,11 @@ impl EntryColumns {
                     row.own.extend(places.iter().copied().zip(values.iter().copied()));
                     entries.iter().for_each(|entries| entries.weigh(&mut row.own));
                 }
-                (_, Some(Entries { text: Some(grams), .. })) => match view.text(at).filter(|_| !view.is_null(at)) {
-                    Some(text) => column.count(grams, text, row),
-                    None if lenient => {}
-                    None => return false,
-                },
-                _ => return false,
+                _ => {
+                    if column.text(view, at, lenient, row).is_none() {
+                        return false;
+                    }
+                }
             }
             row.places.extend(row.own.iter().map(|(place, _)| column.first + place));
             row.values.extend(row.own.iter().map(|(_, value)| *value));
@@ -185,10 +209,39 @@ impl EntryColumns {
 }
 
 impl EntryColumn {
+    pub(super) fn new(column: &CodedColumn, first: u32) -> Self {
+        let entries = match &column.code {
+            Code::Entries(entries) => Some(entries.clone()),
+            _ => None,
+        };
+        let words = entries.iter().flat_map(|entries| entries.words.iter().cloned());
+        Self { first, places: words.zip(0..).collect(), entries }
+    }
+
+    /// The entries of the text in a row; none of a missing one, or nothing unless `lenient`.
+    pub(super) fn text<'r>(
+        &self,
+        view: &View<'_>,
+        at: usize,
+        lenient: bool,
+        row: &'r mut EntryRow,
+    ) -> Option<&'r [(u32, f64)]> {
+        row.own.clear();
+        let grams = self.entries.as_ref()?.text.as_ref()?;
+        match value(view, at).filter(|_| !view.is_null(at)) {
+            Some(Value::Text(text)) => self.count(grams, text, row),
+            Some(Value::Int(whole)) => self.count(grams, &whole.to_string(), row),
+            None if lenient => {}
+            None => return None,
+        }
+        Some(&row.own)
+    }
+
     /// Makes the entries of a text.
     fn count(&self, grams: &Grams, text: &str, row: &mut EntryRow) {
         let EntryRow { own, pieces, .. } = row;
-        grams.each(text, pieces, |word| own.extend(self.places.get(word).map(|place| (*place, 1.0))));
+        let place = |word: &str| grams.place(word).or_else(|| self.places.get(word).copied());
+        grams.each(text, pieces, |word| own.extend(place(word).map(|place| (place, 1.0))));
         own.sort_unstable_by_key(|(place, _)| *place);
         own.dedup_by(|later, first| {
             let same = later.0 == first.0;
@@ -215,14 +268,18 @@ impl EntryRow {
     }
 }
 
+/// The shape of the entries of a column, where it makes some of a sparse row.
+fn shape_of(column: &CodedColumn) -> Option<SparseShape> {
+    match &column.code {
+        Code::Sparse(shape) => Some(*shape),
+        Code::Entries(entries) => Some(entries.shape).filter(|_| !entries.dense),
+        _ => None,
+    }
+}
+
 /// The shape of the rows of some columns side by side, where all make entries.
 pub(super) fn shape(columns: &[CodedColumn]) -> Option<SparseShape> {
-    let of = |column: &CodedColumn| match &column.code {
-        Code::Sparse(shape) => Some(*shape),
-        Code::Entries(entries) => Some(entries.shape),
-        _ => None,
-    };
-    let all: Vec<SparseShape> = columns.iter().map(of).collect::<Option<_>>()?;
+    let all: Vec<SparseShape> = columns.iter().map(shape_of).collect::<Option<_>>()?;
     // a column without entries has room for one
     let beside = |sum: SparseShape, shape: &SparseShape| SparseShape {
         width: sum.width.saturating_add(shape.width),

@@ -7,7 +7,7 @@
 
 use super::entries::{Entries, EntryColumns, EntryRow, Weighing};
 use super::grams::{COUNTED, Grams, Pieces};
-use super::{Code, Coding, ColumnNote, Encoding};
+use super::{Code, CodedColumn, Coding, ColumnNote, Encoding};
 use crate::kept_column::KeptValues;
 use crate::missing::Missing;
 use crate::rows::{RowBuf, RowSource};
@@ -26,6 +26,8 @@ const TEXT: usize = 32;
 struct Words {
     /// Rows that have a word, and the last of them.
     rows: HashMap<Box<str>, (u64, u64)>,
+    /// The same of each place, where words are hashed.
+    places: Vec<(u64, u64)>,
     bytes: usize,
     /// Most words of a row.
     longest: usize,
@@ -33,10 +35,16 @@ struct Words {
 }
 
 impl Words {
+    fn new(grams: &Grams) -> Self {
+        Self { places: vec![(0, 0); grams.places().unwrap_or(0)], ..Self::default() }
+    }
+
     fn see(&mut self, grams: &Grams, (row, text): (u64, &str), pieces: &mut Pieces) {
         let mut different = 0;
-        grams.each(text, pieces, |word| match self.rows.get_mut(word) {
-            Some((_, last)) if *last == row => {}
+        // the place that stands for no row is behind every row
+        let at = |(rows, last): &(u64, u64)| if *rows > 0 { *last } else { u64::MAX };
+        grams.each(text, pieces, |word| match self.found(grams, word) {
+            Some(seen) if at(seen) == row => {}
             Some((rows, last)) => {
                 (*rows, *last) = (*rows + 1, row);
                 different += 1;
@@ -49,6 +57,14 @@ impl Words {
         });
         self.longest = self.longest.max(different);
         self.settle();
+    }
+
+    /// The rows that have a word, if it was seen or is hashed.
+    fn found(&mut self, grams: &Grams, word: &str) -> Option<&mut (u64, u64)> {
+        match grams.place(word) {
+            Some(place) => self.places.get_mut(place as usize),
+            None => self.rows.get_mut(word),
+        }
     }
 
     /// Drops the words of the fewest rows, half of them or more, where there are too many.
@@ -72,6 +88,9 @@ impl Words {
                     self.rows.insert(word.clone(), (*rows, *last));
                 }
             }
+        }
+        for (mine, later) in self.places.iter_mut().zip(&later.places).filter(|(_, later)| later.0 > 0) {
+            *mine = (mine.0 + later.0, later.1);
         }
         self.longest = self.longest.max(later.longest);
         self.dropped |= later.dropped;
@@ -113,23 +132,27 @@ impl Merge for FoundEntries {
 pub struct EntrySearch {
     selected: Selected,
     read: Selected,
+    /// Places of the columns among the features.
+    places: Vec<usize>,
     entries: Vec<Entries>,
 }
 
 impl Selected {
     /// The search for what its rows of entries need; `None` where nothing is to be learned.
     pub fn entry_search(&self) -> Option<EntrySearch> {
-        let of = |column: &super::CodedColumn| match &column.code {
-            Code::Entries(entries) => Some(entries.clone()),
+        let of = |(place, column): (usize, &CodedColumn)| match &column.code {
+            Code::Entries(entries) => Some((place, entries.clone())),
             _ => None,
         };
-        let entries: Vec<Entries> = self.encoding()?.columns().iter().map(of).collect::<Option<_>>()?;
+        let columns = self.encoding()?.columns();
+        let (places, entries): (Vec<usize>, Vec<Entries>) = columns.iter().enumerate().filter_map(of).unzip();
         if entries.iter().all(Entries::is_learned) {
             return None;
         }
+        let texts = || places.iter().map(|place| self.features[*place]).collect();
         // rows that are dropped for a missing value of another column have no say
         let (drops, text) = (self.missing == Missing::Drop, entries[0].text.is_some());
-        let sparse = Encoding::new(vec![super::CodedColumn {
+        let sparse = Encoding::new(vec![CodedColumn {
             name: self.column_name(0),
             code: Code::Sparse(entries[0].shape),
             missing: false,
@@ -141,12 +164,12 @@ impl Selected {
             weighted: drops && self.weighted,
             class: self.class.filter(|_| drops),
             group: self.group.filter(|_| drops),
-            keep: if text { self.features.clone() } else { Vec::new() },
-            complete: vec![drops; if text { self.features.len() } else { 0 }],
+            keep: if text { texts() } else { Vec::new() },
+            complete: vec![drops; if text { places.len() } else { 0 }],
             missing: if drops { Missing::Drop } else { Missing::Error },
             ..self.clone()
         };
-        Some(EntrySearch { selected: self.clone(), read, entries })
+        Some(EntrySearch { selected: self.clone(), read, places, entries })
     }
 }
 
@@ -166,8 +189,8 @@ impl EntrySearch {
 
     /// Bytes of a state at most.
     pub fn state_bytes(&self) -> usize {
-        let texts = self.entries.iter().filter(|entries| entries.text.is_some()).count();
-        texts * COUNTED * (IN_TABLE + TEXT) + 8 * self.width()
+        let of = |grams: &Grams| grams.places().map_or(COUNTED * (IN_TABLE + TEXT), |places| 16 * places);
+        self.entries.iter().filter_map(Entries::text).map(of).sum::<usize>() + 8 * self.width()
     }
 
     /// The selection with what was found, and what is to be said of it.
@@ -175,12 +198,18 @@ impl EntrySearch {
     /// # Errors
     /// [`Error::Empty`] for a column of text without a word; those of reading the texts once more, where words were left out.
     pub fn finish(&self, found: &FoundEntries) -> Result<(Selected, Vec<ColumnNote>)> {
-        let (mut columns, mut notes, mut left_out) = (Vec::new(), Vec::new(), false);
-        for (place, entries) in self.entries.iter().enumerate() {
-            let (name, mut entries) = (self.selected.column_name(place), entries.clone());
+        let (mut notes, mut left_out) = (Vec::new(), false);
+        let mut columns = self.selected.encoding().map_or(Vec::new(), |encoding| encoding.columns().to_vec());
+        for (at, (place, entries)) in self.places.iter().zip(&self.entries).enumerate() {
+            let (name, mut entries) = (self.selected.column_name(*place), entries.clone());
             let inverse = |count: u64| 1.0 + ((1.0 + found.rows as f64) / (1.0 + count as f64)).ln();
             let tf_idf = entries.weighing == Weighing::TfIdf;
-            if let Some((words, grams)) = found.words.get(place).zip(entries.text.as_ref()) {
+            let text = found.words.get(at).zip(entries.text.as_ref());
+            if let Some((words, places)) = text.and_then(|(words, grams)| Some((words, grams.places()?))) {
+                let counts = words.places.iter().filter(|_| tf_idf).map(|(count, _)| inverse(*count));
+                entries.factors = counts.collect();
+                entries.shape = SparseShape { width: places, longest: words.longest };
+            } else if let Some((words, grams)) = text {
                 let chosen = words.chosen(grams.features);
                 if chosen.is_empty() {
                     let (what, why) = (format!("column {name:?}"), format!("no text has one of {grams}"));
@@ -201,10 +230,10 @@ impl EntrySearch {
                 let factor = |largest: &f64| if *largest > 0.0 { largest.recip().min(f64::MAX) } else { 1.0 };
                 entries.factors = found.largest.iter().map(factor).collect();
             }
-            columns.push(super::CodedColumn { name, code: Code::Entries(entries), missing: false });
+            columns[*place].code = Code::Entries(entries);
         }
         let mut encoding = Encoding::new(columns);
-        if left_out {
+        if left_out && encoding.sparse().is_some() {
             let room = self.selected.table.rooms(&encoding)?;
             encoding = encoding.with_rooms(&room);
         }
@@ -219,7 +248,7 @@ impl Fold<f64> for EntrySearch {
 
     fn init(&self) -> FoundEntries {
         let weighed = |by: Weighing| if self.entries[0].weighing == by { self.width() } else { 0 };
-        let words = self.entries.iter().filter(|entries| entries.text.is_some()).map(|_| Words::default()).collect();
+        let words = self.entries.iter().filter_map(Entries::text).map(Words::new).collect();
         let (counts, largest) = (vec![0; weighed(Weighing::TfIdf)], vec![0.0; weighed(Weighing::Maxabs)]);
         FoundEntries { rows: 0, words, counts, largest }
     }
@@ -230,14 +259,23 @@ impl Fold<f64> for EntrySearch {
         let mut pieces = Pieces::default();
         state.rows += block.len() as u64;
         for (place, (words, column)) in state.words.iter_mut().zip(block.kept).enumerate() {
-            let (KeptValues::Text(texts), Some(grams)) = (column.values(), &self.entries[place].text) else { continue };
+            let Some(grams) = &self.entries[place].text else { continue };
             for (i, row) in block.rows.iter().enumerate() {
                 match column.is_null(i) {
-                    false => words.see(grams, (*row, texts.text(i)), &mut pieces),
+                    false => match column.values() {
+                        KeptValues::Text(texts) => words.see(grams, (*row, texts.text(i)), &mut pieces),
+                        KeptValues::I64(wholes) => words.see(grams, (*row, &wholes[i].to_string()), &mut pieces),
+                        _ => {}
+                    },
                     true if self.selected.missing == Missing::Indicator => {}
                     true => {
                         let remedy = "clean the data or choose `missing` indicator or `missing` drop";
-                        return Err(self.selected.bad_category(place, *row, "missing".to_string(), remedy));
+                        return Err(self.selected.bad_category(
+                            self.places[place],
+                            *row,
+                            "missing".to_string(),
+                            remedy,
+                        ));
                     }
                 }
             }
@@ -267,7 +305,7 @@ impl Table {
             let kind = self.schema().position(&column.name).map(|place| &self.schema().columns[place].kind);
             shapes.push(match (&column.code, kind) {
                 (_, Some(Kind::Sparse(shape))) => *shape,
-                (Code::Entries(entries), Some(Kind::Text)) => {
+                (Code::Entries(entries), Some(Kind::Text)) if !entries.text().is_some_and(Grams::is_value) => {
                     let keep = vec![column.name.clone()];
                     let only =
                         Selection { keep, without_features: true, missing: Missing::Mean, ..Selection::default() };

@@ -1,6 +1,6 @@
 //! Rows of codes as features: the tile of a table with categories.
 
-use super::entries::EntryColumns;
+use super::entries::{EntryColumn, EntryColumns, EntryRow};
 use super::{Code, CodedColumn, Effects, Encoding, TimeCode, TimeReader};
 use crate::convert::{Affine, TILE, scaled};
 use crate::schema::Kind;
@@ -29,6 +29,8 @@ enum Lookup {
     Time(TimeReader, TimeCode),
     /// Places of values among the effects, by the digests of their texts.
     Effects(HashMap<u64, u32>, Effects),
+    /// Words of text, each a feature.
+    Words(Box<EntryColumn>),
     /// Nothing: sparse rows are made otherwise.
     None,
 }
@@ -78,13 +80,13 @@ impl Dictionary {
     }
 }
 
-enum Value<'a> {
+pub(super) enum Value<'a> {
     Text(&'a str),
     Int(i64),
 }
 
 /// The value in a row; `None` for a fraction, which is the value of no category.
-fn value<'a>(view: &View<'a>, row: usize) -> Option<Value<'a>> {
+pub(super) fn value<'a>(view: &View<'a>, row: usize) -> Option<Value<'a>> {
     if let Some(text) = view.text(row) {
         return Some(Value::Text(text));
     }
@@ -118,6 +120,7 @@ impl Coded {
             Code::Effects(effects) => {
                 Lookup::Effects(effects.values.iter().copied().zip(0..).collect(), effects.clone())
             }
+            Code::Entries(entries) if entries.is_dense() => Lookup::Words(Box::new(EntryColumn::new(column, 0))),
             Code::Sparse(_) | Code::Entries(_) => Lookup::None,
         };
         let lookups = encoding.columns().iter().zip(kinds).map(lookup).collect();
@@ -211,6 +214,19 @@ impl<T: Real> Expansion<T> {
                 }
                 continue;
             }
+            if let Lookup::Words(words) = lookup {
+                let mut entries = EntryRow::default();
+                for (i, row) in out.enumerate() {
+                    match words.text(view, at.get(i), self.lenient, &mut entries) {
+                        Some(own) => own.iter().for_each(|(word, value)| {
+                            let feature = start + *word as usize;
+                            row[feature] = T::from_f64(affine.apply(feature, *value));
+                        }),
+                        None => row[*start] = T::from_f64(f64::NAN),
+                    }
+                }
+                continue;
+            }
             let mut none = 0;
             for (i, row) in out.enumerate() {
                 let at = at.get(i);
@@ -234,7 +250,7 @@ impl<T: Real> Expansion<T> {
                         none += u64::from(place.is_none());
                         continue;
                     }
-                    Lookup::Number | Lookup::Time(..) | Lookup::None => None,
+                    Lookup::Number | Lookup::Time(..) | Lookup::Words(_) | Lookup::None => None,
                 };
                 match found {
                     Some(feature) => flag(row, feature),

@@ -4,12 +4,16 @@
 //! word(a,b)    runs of a to b words; a word is two or more letters, digits or _, in lower case
 //! char(a,b)    runs of a to b characters, in lower case, white space of any length as one blank
 //! spectrum(p)  runs of p characters as they are: the features of the p-spectrum kernel
+//! value        the text as a whole: a category
 //! ```
+//!
+//! With `hash=N` a run is counted in one of N places, by a digest of its text, and none is kept by name.
 //!
 //! (Words as scikit-learn's `TfidfVectorizer` has them. Spectrum: Leslie, Eskin, Noble, "The spectrum kernel: a string kernel for SVM protein
 //! classification", Pacific Symposium on Biocomputing 7, 2002.)
 
-use crate::{Error, Result};
+use crate::sparse::MOST_SINGLE;
+use crate::{Digest, Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -30,8 +34,9 @@ pub struct Grams {
     unit: Unit,
     shortest: usize,
     longest: usize,
-    /// Most of them that are features.
+    /// Most of them that are features, or the places of a hash.
     pub(super) features: usize,
+    hashed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,23 +44,34 @@ enum Unit {
     Word,
     Char,
     Spectrum,
+    Value,
 }
 
-const UNITS: [(&str, Unit); 3] = [("word", Unit::Word), ("char", Unit::Char), ("spectrum", Unit::Spectrum)];
+const UNITS: [(&str, Unit); 4] =
+    [("word", Unit::Word), ("char", Unit::Char), ("spectrum", Unit::Spectrum), ("value", Unit::Value)];
 
 impl Default for Grams {
     fn default() -> Self {
-        Self { unit: Unit::Word, shortest: 1, longest: 1, features: FEATURES }
+        Self { unit: Unit::Word, shortest: 1, longest: 1, features: FEATURES, hashed: false }
     }
 }
 
 impl fmt::Display for Grams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { unit, shortest, longest, features } = self;
+        let Self { unit, shortest, longest, features, hashed } = self;
         let name = UNITS.iter().find(|(_, known)| known == unit).map_or("", |(name, _)| name);
-        let to = if *unit == Unit::Spectrum { String::new() } else { format!(",{longest}") };
-        let most = if *features == FEATURES { String::new() } else { format!(",features={features}") };
-        write!(f, "{name}({shortest}{to}{most})")
+        let mut arguments = match unit {
+            Unit::Word | Unit::Char => vec![shortest.to_string(), longest.to_string()],
+            Unit::Spectrum => vec![shortest.to_string()],
+            Unit::Value => Vec::new(),
+        };
+        if *hashed || *features != FEATURES {
+            arguments.push(format!("{}={features}", if *hashed { "hash" } else { "features" }));
+        }
+        match arguments.is_empty() {
+            true => f.write_str(name),
+            false => write!(f, "{name}({})", arguments.join(",")),
+        }
     }
 }
 
@@ -76,7 +92,7 @@ impl FromStr for Grams {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
         let expected = format!(
-            "word, word(A,B), char(A,B) or spectrum(P) with numbers up to {LONGEST}, and features=N, such as \
+            "word, word(A,B), char(A,B), spectrum(P) with numbers up to {LONGEST}, or value, and features=N or hash=N, such as \
              word(1,2,features=50000)"
         );
         parsed(text).ok_or(Error::Syntax { what: "`text`", text: text.to_string(), expected })
@@ -87,20 +103,26 @@ fn parsed(text: &str) -> Option<Grams> {
     let (name, rest) = text.split_at(text.find('(').unwrap_or(text.len()));
     let (_, unit) = *UNITS.iter().find(|(known, _)| *known == name.trim())?;
     let arguments = if rest.is_empty() { "" } else { rest.strip_prefix('(')?.strip_suffix(')')? };
-    let (mut lengths, mut features) = (Vec::new(), FEATURES);
+    let (mut lengths, mut features, mut hashed) = (Vec::new(), FEATURES, false);
     for argument in arguments.split(',').map(str::trim).filter(|argument| !argument.is_empty()) {
-        match argument.strip_prefix("features=") {
-            Some(count) => features = count.parse().ok().filter(|count| (1..=COUNTED).contains(count))?,
+        match argument.split_once('=') {
+            Some((name @ ("features" | "hash"), count)) => {
+                hashed = name == "hash";
+                let most = if hashed { MOST_SINGLE } else { COUNTED };
+                features = count.parse().ok().filter(|count| (1..=most).contains(count))?;
+            }
+            Some(_) => return None,
             None => lengths.push(argument.parse().ok().filter(|length| (1..=LONGEST).contains(length))?),
         }
     }
     let (shortest, longest) = match (unit, &lengths[..]) {
-        (Unit::Word, []) => (1, 1),
+        (Unit::Word | Unit::Value, []) => (1, 1),
+        (Unit::Value, _) => return None,
         (Unit::Word | Unit::Char, [a, b]) if a <= b => (*a, *b),
         (_, [only]) => (*only, *only),
         _ => return None,
     };
-    Some(Grams { unit, shortest, longest, features })
+    Some(Grams { unit, shortest, longest, features, hashed })
 }
 
 /// Buffers for the pieces of a text.
@@ -112,8 +134,33 @@ pub(super) struct Pieces {
 }
 
 impl Grams {
+    /// The same with at most so many features, where nothing was said of these.
+    pub(super) fn at_most(self, most: usize) -> Self {
+        let features = if self.features == FEATURES && !self.hashed { most } else { self.features };
+        Self { features, ..self }
+    }
+
+    /// True where the whole text counts, of which each row has one.
+    pub(super) fn is_value(&self) -> bool {
+        self.unit == Unit::Value
+    }
+
+    /// Number of places, where runs are hashed.
+    pub(super) fn places(&self) -> Option<usize> {
+        self.hashed.then_some(self.features)
+    }
+
+    /// The place of a run, where runs are hashed.
+    pub(super) fn place(&self, run: &str) -> Option<u32> {
+        let places = self.places()? as u64;
+        u32::try_from(Digest::word_of(run.as_bytes()) % places.max(1)).ok()
+    }
+
     /// Hands out each run of a text, as often as it occurs.
     pub(super) fn each(&self, text: &str, pieces: &mut Pieces, mut run: impl FnMut(&str)) {
+        if self.is_value() {
+            return run(text);
+        }
         pieces.cut(self.unit, text);
         let Pieces { text, ends } = pieces;
         for length in self.shortest..=self.longest {
@@ -158,7 +205,7 @@ impl Pieces {
                     }
                 }
             }
-            Unit::Spectrum => text.push_str(from),
+            Unit::Spectrum | Unit::Value => text.push_str(from),
         }
         ends.extend(text.char_indices().map(|(at, letter)| (at, at + letter.len_utf8())));
     }

@@ -79,7 +79,7 @@ impl Code {
             Self::Time(time) => time.features(),
             Self::Effects(effects) => effects.outputs.len(),
             Self::Sparse(shape) => shape.numbers(),
-            Self::Entries(entries) => entries.shape.numbers(),
+            Self::Entries(entries) => entries.features(),
         }
     }
 }
@@ -142,6 +142,7 @@ impl CodedColumn {
             Code::Buckets(buckets) => Box::new((0..*buckets).map(move |bucket| format!("{name}=#{bucket}"))),
             Code::Time(time) => Box::new(time.names(name)),
             Code::Effects(effects) => Box::new(effects.outputs.iter().map(move |of| format!("{name}.effect{of}"))),
+            Code::Entries(entries) if entries.is_dense() => entries.names(name),
             Code::Sparse(shape) | Code::Entries(Entries { shape, .. }) => {
                 let entries = move |what: &'static str| {
                     (0..shape.numbers() / 2).map(move |entry| format!("{name}.{what}{entry}"))
@@ -288,7 +289,7 @@ impl Encoding {
                 Code::Buckets(buckets) => (1..=BUCKET_LIMIT).contains(buckets),
                 Code::Effects(effects) => effects.is_sound(),
                 Code::Sparse(shape) => sound(*shape),
-                Code::Entries(entries) => sound(entries.shape) && entries.is_sound(),
+                Code::Entries(entries) => (entries.is_dense() || sound(entries.shape)) && entries.is_sound(),
             };
             if !fine {
                 return Some(format!("the values of column {:?} are in disorder", column.name));

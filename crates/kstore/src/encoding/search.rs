@@ -93,15 +93,13 @@ impl Selected {
     /// The search for the values of its columns of categories; `None` where its rows can be read as they are.
     pub fn search(&self) -> Option<ColumnSearch> {
         let asked = self.asked()?;
-        let (searched, numbers): (Vec<usize>, Vec<usize>) =
-            (0..self.features.len()).partition(|i| asked.roles[*i] != Role::Number);
+        let of = |such: fn(Role) -> bool| (0..self.features.len()).filter(move |i| such(asked.roles[*i])).collect();
+        let searched: Vec<usize> = of(|role| !matches!(role, Role::Number | Role::Counted));
+        let numbers: Vec<usize> = of(|role| role == Role::Number);
         let drops = self.missing == Missing::Drop;
-        let numbers = if self.missing == Missing::Indicator { numbers } else { Vec::new() };
         // rows that are dropped for a missing number have no say in the values of others
-        let features = match drops {
-            true => (0..self.features.len()).filter(|i| asked.roles[*i] == Role::Number).collect::<Vec<_>>(),
-            false => numbers.clone(),
-        };
+        let features = if drops || self.missing == Missing::Indicator { numbers } else { Vec::new() };
+        let numbers = if drops { Vec::new() } else { features.clone() };
         let read = Self {
             features: features.into_iter().map(|i| self.features[i]).collect(),
             targets: if drops { self.targets.clone() } else { Vec::new() },
@@ -153,11 +151,13 @@ impl ColumnSearch {
         let (mut columns, mut places, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         let Some(asked) = self.selected.asked() else { return Ok((self.selected.clone(), notes)) };
         for place in 0..self.selected.features.len() {
+            let entries = asked.counted.iter().find(|(at, _)| *at == place).map(|(_, entries)| entries.clone());
             let column = match self.searched.iter().position(|column| column.place == place) {
                 None => {
+                    let code = entries.map_or(Code::Number, Code::Entries);
                     let at = self.numbers.iter().position(|at| *at == place);
                     let missing = at.is_some_and(|at| found.numbers[at] > 0);
-                    Some(CodedColumn { name: self.selected.column_name(place), code: Code::Number, missing })
+                    Some(CodedColumn { name: self.selected.column_name(place), code, missing })
                 }
                 Some(at) => self.coded(asked, at, (&found.searched[at], found.rows), &mut notes)?,
             };

@@ -38,13 +38,9 @@ impl Table {
         for text in &selection.text {
             let (name, grams) = grams::column_of(text)?;
             let column = self.column(name)?;
-            if self.schema().columns[column].kind != Kind::Text {
+            let whole = grams.is_value() && matches!(self.schema().columns[column].kind, Kind::Int { .. });
+            if !whole && self.schema().columns[column].kind != Kind::Text {
                 return Err(self.wrong_type(column, "words are counted of text"));
-            }
-            if !selection.sparse {
-                let expected =
-                    "only the verbs fit, plan, prepare, predict and evaluate count its words; leave `text` out";
-                return Err(self.wrong_type(column, expected));
             }
             if roles.contains(&column) || columns.contains(&column) {
                 return Err(self.wrong_type(column, "it is in `text`, and has another role too"));
@@ -68,7 +64,7 @@ impl Table {
     /// What is known of the values of `features`.
     ///
     /// # Errors
-    /// [`Error::WrongType`] for sparse rows or counted texts with other columns beside them.
+    /// [`Error::WrongType`] for sparse rows with other columns beside them.
     pub(crate) fn coding(&self, selection: &Selection, wanted: &Wanted, features: &[usize]) -> Result<Coding> {
         let roles: Vec<Role> = features.iter().map(|column| wanted.role(self, *column)).collect();
         if features.is_empty() {
@@ -77,6 +73,8 @@ impl Table {
         if let Some(columns) = self.entry_columns(selection, wanted, features)? {
             return Ok(Coding::known(Encoding::new(columns), self, features));
         }
+        let entries = |(place, column): (usize, &usize)| Some((place, wanted.entries(*column, selection)?.dense()));
+        let counted = features.iter().enumerate().filter_map(entries).collect();
         let all = !matches!(selection.categories, Categories::Few);
         let name = |column: &usize| &self.schema().columns[*column].name;
         // a pattern that takes columns away names none
@@ -92,49 +90,38 @@ impl Table {
         let limit = if all && selection.hash.is_none() { LABEL_LIMIT } else { CATEGORY_LIMIT };
         let numbers = roles.iter().all(|role| *role == Role::Number) && selection.missing != Missing::Indicator;
         let Selection { hash, times, categories: wanted, .. } = selection.clone();
-        let asked = Arc::new(Asked { roles, named, times, hash, limit, wanted });
+        let asked = Arc::new(Asked { roles, named, times, hash, limit, wanted, counted });
         Ok(if numbers { Coding::Plain(Some(asked)) } else { Coding::Asked(asked) })
     }
 
-    /// The columns of rows of entries, sparse ones or those of texts; `None` where there are none.
+    /// The columns of rows of entries, sparse ones or those of texts; `None` where there are others, or the rows are to be dense.
     fn entry_columns(
         &self,
         selection: &Selection,
         wanted: &Wanted,
         features: &[usize],
     ) -> Result<Option<Vec<CodedColumn>>> {
-        let of = |column: usize| {
-            let grams = wanted.counted.iter().find(|(text, _)| *text == column).map(|(_, grams)| grams.clone());
-            let usual = if grams.is_some() { Weighing::TfIdf } else { Weighing::None };
-            let weighing = selection.weighing.unwrap_or(usual);
-            let code = match (grams, self.schema().sparse(column)) {
-                (Some(grams), _) => Code::Entries(Entries::unlearned(SparseShape::default(), Some(grams), weighing)),
-                (None, Some(shape)) if weighing == Weighing::None => Code::Sparse(shape),
-                (None, shape) => Code::Entries(Entries::unlearned(shape?, None, weighing)),
-            };
-            Some(CodedColumn { name: self.schema().columns[column].name.clone(), code, missing: false })
-        };
         if let (Some((text, _)), Some(Weighing::Maxabs)) = (wanted.counted.first(), selection.weighing) {
             return Err(
                 self.wrong_type(*text, "largest counts do not weigh words; take tf-idf, unit or none (`scale`)")
             );
         }
-        let columns: Vec<Option<CodedColumn>> = features.iter().map(|column| of(*column)).collect();
-        let Some(first) = columns.iter().position(Option::is_some) else { return Ok(None) };
-        let sparse = features.iter().position(|column| self.schema().sparse(*column).is_some());
-        let other = columns.iter().position(Option::is_none);
-        let other = other.or((0..features.len()).find(|place| sparse.is_some_and(|sparse| sparse != *place)));
-        if let Some(other) = other {
-            let other = &self.schema().columns[features[other]].name;
-            let expected = match sparse {
-                Some(_) => format!("such a column is the only feature; leave out {other:?} (`features`)"),
-                None => format!(
-                    "counted texts are the only features; leave out {other:?}: name columns of `text` in `features`"
-                ),
+        let weighing = selection.weighing.unwrap_or_default();
+        let of = |column: &usize| {
+            let code = match (wanted.entries(*column, selection), self.schema().sparse(*column)) {
+                (Some(entries), _) => Code::Entries(entries),
+                (None, Some(shape)) if weighing == Weighing::None => Code::Sparse(shape),
+                (None, shape) => Code::Entries(Entries::unlearned(shape?, None, weighing)),
             };
-            return Err(self.wrong_type(features[sparse.unwrap_or(first)], &expected));
+            Some(CodedColumn { name: self.schema().columns[*column].name.clone(), code, missing: false })
+        };
+        let sparse = features.iter().find(|column| self.schema().sparse(**column).is_some());
+        if let Some((sparse, other)) = sparse.zip(features.iter().find(|column| Some(*column) != sparse)) {
+            let other = &self.schema().columns[*other].name;
+            let expected = format!("such a column is the only feature; leave out {other:?} (`features`)");
+            return Err(self.wrong_type(*sparse, &expected));
         }
-        Ok(Some(columns.into_iter().flatten().collect()))
+        Ok(features.iter().map(of).collect::<Option<_>>().filter(|_| selection.sparse))
     }
 
     /// The columns of an encoding, which may hold what they like as long as it can be looked up.
@@ -147,7 +134,9 @@ impl Table {
                 Code::Number => {
                     self.expect_numbers(column, "the model knows it as a number; write numbers into it")?;
                 }
-                Code::Entries(Entries { text: Some(_), .. }) if *kind != Kind::Text => {
+                Code::Entries(Entries { text: Some(grams), .. })
+                    if *kind != Kind::Text && !(grams.is_value() && matches!(kind, Kind::Int { .. })) =>
+                {
                     return Err(self.wrong_type(column, "the model counts its words; write text into it"));
                 }
                 Code::Entries(Entries { text: Some(_), .. }) => {}
@@ -264,8 +253,12 @@ impl Selected {
             Coding::Plain(_) => known(Encoding::of_numbers(&features)),
             Coding::Known(coded, _) => known(coded.encoding.clone().of_new_rows()),
             Coding::Asked(asked) => {
+                let text =
+                    |(place, entries): &(usize, Entries)| Some(format!("{}:{}", features[*place], entries.text()?));
+                let (text, weighing) = (asked.counted.iter().filter_map(text).collect(), asked.counted.first());
+                let weighing = weighing.map(|(_, entries)| entries.weighing());
                 let (categories, hash, times) = (asked.wanted.clone(), asked.hash, asked.times);
-                Selection { features, categories, hash, times, ..Selection::default() }
+                Selection { features, categories, hash, times, text, weighing, ..Selection::default() }
             }
         }
     }

@@ -98,7 +98,16 @@ fn texts_are_cut_as_scikit_learn_cuts_them() {
         let selected = table.select(&wanted(&format!("comment:{grams}"), None)).unwrap();
         assert_eq!(words(counted(&selected, 2, 1).unwrap().encoding().unwrap()), expected, "{grams}");
     }
-    for text in ["word(1,1)", "word(1,2)", "char(3,5)", "spectrum(5)", "word(1,3,features=50000)"] {
+    for text in [
+        "word(1,1)",
+        "word(1,2)",
+        "char(3,5)",
+        "spectrum(5)",
+        "word(1,3,features=50000)",
+        "value",
+        "value(features=7)",
+        "word(1,2,hash=1000000)",
+    ] {
         assert_eq!(text.parse::<Grams>().unwrap().to_string(), text);
     }
     for text in ["", "words", "word(2,1)", "char", "char(0,3)", "spectrum(1,2)", "word(1", "word(1,2)x", "char(3,65)"] {
@@ -218,4 +227,67 @@ fn what_cannot_be_counted_says_so() {
     assert_eq!(rows(&missing(Missing::Drop).unwrap()).len(), 2);
     let all = rows(&missing(Missing::Indicator).unwrap());
     assert!(all.len() == 3 && all[1].is_empty());
+}
+
+/// A hash counts every word in one place, the same in all rows, whatever the cut of the pass; words that share it are one.
+#[test]
+fn hashed_words_are_counted_in_their_places() {
+    let words = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibis", "jay", "kite", "lynx"];
+    let text = |i: usize| (0..i % 9).map(|j| words[(i * i + 5 * j) % 12]).collect::<Vec<_>>().join(" ");
+    let texts: Vec<String> = words.iter().map(ToString::to_string).chain((0..70).map(text)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let table = Table::open(&[csv(folder.path(), &texts)]).unwrap();
+    let found = |grams: &str, weighing, segment, lanes| {
+        counted(&table.select(&wanted(&format!("comment:{grams}"), Some(weighing))).unwrap(), segment, lanes).unwrap()
+    };
+    let (named, hashed) = (found("word", Weighing::None, 7, 1), found("word(1,1,hash=8)", Weighing::None, 7, 1));
+    assert_eq!(hashed.encoding(), found("word(1,1,hash=8)", Weighing::None, 1000, 3).encoding());
+    assert_eq!(hashed.sparse().unwrap().width, 8);
+    let (named, hashed) = (rows(&named), rows(&hashed));
+    let places: Vec<usize> = hashed[..12].iter().map(|row| *row.keys().next().unwrap()).collect();
+    assert!(places.iter().collect::<BTreeSet<_>>().len() > 3);
+    for (by_word, by_place) in named.iter().zip(&hashed) {
+        let mut expected = BTreeMap::new();
+        by_word.iter().for_each(|(word, count)| *expected.entry(places[*word]).or_insert(0.0) += count);
+        assert_eq!(*by_place, expected);
+    }
+    // the weight of a place tells in how many rows one of its words stands
+    let weighed = found("word(1,1,hash=8)", Weighing::TfIdf, 7, 2);
+    assert_eq!(weighed.encoding(), found("word(1,1,hash=8)", Weighing::TfIdf, 1000, 1).encoding());
+    let inverse = |place: &usize| {
+        let count = hashed.iter().filter(|row| row.contains_key(place)).count();
+        1.0 + ((1.0 + texts.len() as f64) / (1.0 + count as f64)).ln()
+    };
+    for (row, counts) in rows(&weighed).iter().zip(&hashed) {
+        let squares: f64 = counts.iter().map(|(place, count)| (count * inverse(place)).powi(2)).sum();
+        for (place, count) in counts {
+            assert!((row[place] - count * inverse(place) / squares.sqrt()).abs() < 1e-14);
+        }
+    }
+}
+
+#[test]
+fn values_are_categories_of_text_or_whole_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("v.csv");
+    std::fs::write(&path, "y,user,page\n1,7,the home\n2,-3,a page\n3,7,a page\n4,11,The home\n").unwrap();
+    let table = Table::open(&[&path]).unwrap();
+    let select = |user: &str| {
+        let texts = vec![format!("user:{user}"), "page:value".to_string()];
+        let (features, targets) = (vec!["user".to_string(), "page".to_string()], vec!["y".to_string()]);
+        table.select(&Selection { features, targets, text: texts, sparse: true, ..Selection::default() }).unwrap()
+    };
+    let found = rows(&counted(&select("value"), 3, 1).unwrap());
+    // -3, 11, 7 by the alphabet, then the pages
+    let of = |user: usize, page: usize| BTreeMap::from([(user, 1.0), (3 + page, 1.0)]);
+    assert_eq!(found, [of(2, 2), of(0, 1), of(2, 1), of(1, 0)]);
+    let hashed = counted(&select("value(hash=1000000)"), 3, 1).unwrap();
+    assert_eq!((hashed.sparse().unwrap().width, hashed.sparse().unwrap().longest), (1_000_003, 2));
+    let hashed = rows(&hashed);
+    let users: Vec<usize> = hashed.iter().map(|row| *row.keys().next().unwrap()).collect();
+    assert!(users[0] == users[2] && users[0] != users[1] && users[0] != users[3] && users[1] != users[3]);
+    // words are counted of text alone
+    let word = Selection { text: vec!["user".to_string()], sparse: true, ..Selection::default() };
+    assert!(table.select(&word).unwrap_err().to_string().contains("words are counted of text"));
 }

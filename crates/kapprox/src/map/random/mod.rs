@@ -23,11 +23,11 @@ pub use frequencies::Sampling;
 
 use super::family::{Built, MapFamily, MapRequest, MapShape, WithoutRows};
 use super::{FeatureMap, MapSpec, contiguous, contiguous_mut, nystrom::strips};
-use crate::kernel::{Explicit, Law, Spectrum};
+use crate::kernel::{Explicit, Law, Spectrum, row};
 use crate::{Error, Real, Result, real::turns::cosine_sine, vectorised};
 use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul, prelude::*};
 use hadamard::{FEW, Structured};
-use kstore::{Footprint, Workers};
+use kstore::{Footprint, Workers, sparse::entries};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use skewed::SkewedChi2;
@@ -37,21 +37,31 @@ pub(super) const FOURIER: MapFamily = MapFamily {
     about: "random Fourier features of a shift-invariant kernel",
     parameters: &[],
     nested: false,
+    sparse: true,
     passes: 0,
     shape,
 };
 
-pub(super) const ORTHOGONAL: MapFamily =
-    MapFamily { name: "orthogonal", about: "random Fourier features, frequencies at right angles", ..FOURIER };
+pub(super) const ORTHOGONAL: MapFamily = MapFamily {
+    name: "orthogonal",
+    about: "random Fourier features, frequencies at right angles",
+    sparse: false,
+    ..FOURIER
+};
 
 pub(super) const STRUCTURED: MapFamily = MapFamily {
     name: "structured",
     about: "orthogonal frequencies by Hadamard transforms: log d instead of d operations each",
+    sparse: false,
     ..FOURIER
 };
 
-pub(super) const QUASI: MapFamily =
-    MapFamily { name: "quasi", about: "Fourier features at the points of a randomised Halton sequence", ..FOURIER };
+pub(super) const QUASI: MapFamily = MapFamily {
+    name: "quasi",
+    about: "Fourier features at the points of a randomised Halton sequence",
+    sparse: false,
+    ..FOURIER
+};
 
 fn shape(_: &MapSpec, ask: MapRequest) -> MapShape {
     let count = (ask.rank / 2).max(1);
@@ -67,17 +77,20 @@ pub(super) fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> 
         let skew = skew.first().copied().unwrap_or(1.0);
         return Ok(Box::new(SkewedChi2::<T>::new(skew, given.d, given.rank, sampling, given.seed)?));
     }
-    let spectrum = given.kernel.build()?.typed::<T>().spectrum().ok_or_else(|| Error::NoSpectrum {
+    let spectrum = given.kernel.on_dense()?.build()?.typed::<T>().spectrum().ok_or_else(|| Error::NoSpectrum {
         why: format!("{} is no shift-invariant kernel with a known spectrum", given.kernel),
         remedy: "use `map` nystrom, or a kernel such as gaussian, laplacian or matern",
     })?;
-    Ok(Box::new(Fourier::<T>::new(&spectrum, given.d, given.rank, sampling, given.seed)?))
+    Ok(match given.kernel.sparse() {
+        Some(width) => Box::new(Fourier::<T>::on_sparse(&spectrum, width, given.rank, given.seed)?),
+        None => Box::new(Fourier::<T>::new(&spectrum, given.d, given.rank, sampling, given.seed)?),
+    })
 }
 
 /// Random Fourier features of a kernel.
 ///
-/// Holds q·d numbers (structured, beyond 16 features: 4q); mapping n rows costs 2nqd flops (structured: 6nq log₂ d) and nq
-/// sines and cosines.
+/// Holds q·d numbers (structured, beyond 16 features: 4q); mapping n rows costs 2nqd flops (structured: 6nq log₂ d; sparse rows: 2q for
+/// each entry) and nq sines and cosines.
 #[derive(Debug)]
 pub struct Fourier<T> {
     d: usize,
@@ -92,6 +105,8 @@ pub struct Fourier<T> {
 enum Frequencies<T> {
     /// q x d, row-major, in turns.
     Dense(Vec<T>),
+    /// d x q, row-major, in turns: for sparse rows.
+    Sparse(Vec<T>),
     Structured(Structured<T>),
 }
 
@@ -118,6 +133,17 @@ impl<T: Real> Fourier<T> {
         Ok(Self { d, count, amplitude, frequencies })
     }
 
+    /// The map with the same frequencies as [`Fourier::new`] draws independently, for sparse rows of `d` columns.
+    ///
+    /// # Errors
+    /// [`Error::NoSpectrum`] where frequencies of the law cannot be drawn.
+    pub fn on_sparse(spectrum: &Spectrum, d: usize, p: usize, seed: u64) -> Result<Self> {
+        let plain = Self::new(spectrum, d, p, Sampling::Plain, seed)?;
+        let Frequencies::Dense(by_frequency) = &plain.frequencies else { return Ok(plain) };
+        let by_column = (0..d).flat_map(|c| by_frequency[c..].iter().step_by(d).copied()).collect();
+        Ok(Self { frequencies: Frequencies::Sparse(by_column), ..plain })
+    }
+
     /// The features of a strip; `out` is b x 2q.
     fn strip(&self, x: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         let mut turns = faer::Mat::<T>::zeros(x.nrows(), self.count);
@@ -126,6 +152,7 @@ impl<T: Real> Fourier<T> {
                 let omega = MatRef::from_row_major_slice(omega, self.count, self.d);
                 matmul(turns.as_mut(), Accum::Replace, x, omega.transpose(), T::ONE, Par::Seq);
             }
+            Frequencies::Sparse(omega) => self.of_entries(omega, x, turns.as_mut()),
             Frequencies::Structured(structured) => structured.apply(x, turns.as_mut()),
         }
         for j in 0..self.count {
@@ -133,6 +160,21 @@ impl<T: Real> Fourier<T> {
             let turns = contiguous(turns.as_ref().col(j));
             let (cosine, sine) = (left.col_mut(2 * j), right.col_mut(0));
             waves(turns, contiguous_mut(cosine), contiguous_mut(sine), self.amplitude);
+        }
+    }
+
+    /// The angles of sparse rows, the sum over their entries in the order of columns.
+    fn of_entries(&self, omega: &[T], x: MatRef<'_, T>, mut turns: MatMut<'_, T>) {
+        let (mut sums, mut spare) = (vec![T::ZERO; self.count], Vec::new());
+        for i in 0..x.nrows() {
+            let (places, values) = entries(row(x, i, &mut spare));
+            sums.fill(T::ZERO);
+            for (place, value) in places.iter().zip(values) {
+                let column = place.to_f64() as usize * self.count;
+                let omega = &omega[column..column + self.count];
+                vectorised!(sums.iter_mut().zip(omega).for_each(|(sum, omega)| *sum = value.mul_plus(*omega, *sum)));
+            }
+            sums.iter().enumerate().for_each(|(j, sum)| turns[(i, j)] = *sum);
         }
     }
 }
@@ -152,13 +194,17 @@ impl<T: Real> FeatureMap<T> for Fourier<T> {
         (self.d, 2 * self.count)
     }
 
+    fn sparse(&self) -> Option<usize> {
+        matches!(self.frequencies, Frequencies::Sparse(_)).then_some(self.d)
+    }
+
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         workers.each(strips(x, out), |(x, out)| self.strip(x, out));
     }
 
     fn footprint(&self) -> Footprint {
         let fixed = match &self.frequencies {
-            Frequencies::Dense(omega) => omega.len() * size_of::<T>(),
+            Frequencies::Dense(omega) | Frequencies::Sparse(omega) => omega.len() * size_of::<T>(),
             Frequencies::Structured(structured) => structured.bytes(),
         };
         Footprint { fixed, per_row: self.count * size_of::<T>() }
