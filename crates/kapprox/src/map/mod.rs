@@ -51,8 +51,7 @@ pub(crate) fn contiguous_mut<T>(column: ColMut<'_, T>) -> &mut [T] {
 pub trait FeatureMap<T: Real>: Debug + Send + Sync {
     /// Number of input features d and of outputs p.
     fn dims(&self) -> (usize, usize);
-    /// Number of columns, for a map of sparse rows in the layout of [`kstore::sparse`]; then that is d, and rows have room for any number
-    /// of entries.
+    /// Number of columns, for a map of sparse rows in the layout of [`kstore::sparse`]; these may have room for any number of entries.
     fn sparse(&self) -> Option<usize> {
         None
     }

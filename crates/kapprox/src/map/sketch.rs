@@ -52,8 +52,9 @@ pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
         });
     };
     let sparse = given.kernel.sparse();
-    let sketch = TensorSketch::new(*gamma, *c0, *degree as u32, sparse.unwrap_or(given.d), given.rank, given.seed);
-    Ok(Box::new(TensorSketch { sparse: sparse.is_some(), ..sketch }))
+    let columns = sparse.unwrap_or(given.d);
+    let sketch = TensorSketch::new(*gamma, *c0, *degree as u32, columns, given.rank, given.seed);
+    Ok(Box::new(TensorSketch { d: given.d, sparse, ..sketch }))
 }
 
 /// Random features of (γ x·z + c₀)^degree.
@@ -62,8 +63,8 @@ pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
 #[derive(Clone)]
 pub struct TensorSketch {
     d: usize,
-    /// Rows are sparse.
-    sparse: bool,
+    /// Number of columns, where rows are sparse.
+    sparse: Option<usize>,
     p: usize,
     /// √γ and √c₀.
     roots: (f64, f64),
@@ -95,7 +96,7 @@ impl TensorSketch {
         let mut planner = FftPlanner::new();
         Self {
             d,
-            sparse: false,
+            sparse: None,
             p,
             roots: (gamma.max(0.0).sqrt(), c0.max(0.0).sqrt()),
             hashes: (0..degree.max(1)).map(hash).collect(),
@@ -116,7 +117,7 @@ impl TensorSketch {
         for hashes in &self.hashes {
             work.fill(Complex::default());
             let values = x.clone().map(|(c, value)| (c, self.roots.0 * value.to_f64()));
-            for (c, value) in values.chain([(self.d, self.roots.1)]) {
+            for (c, value) in values.chain([(hashes.len() - 1, self.roots.1)]) {
                 let (bucket, sign) = hashes[c];
                 work[bucket].re += sign * value;
             }
@@ -133,7 +134,7 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
     }
 
     fn sparse(&self) -> Option<usize> {
-        self.sparse.then_some(self.d)
+        self.sparse
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
@@ -145,7 +146,7 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
             let (mut work, mut product, mut scratch) = (vec![zero; self.p], vec![zero; self.p], vec![zero; scratch]);
             for i in 0..x.nrows() {
                 let point = row(x, i, &mut spare);
-                if self.sparse {
+                if self.sparse.is_some() {
                     let (places, values) = entries(point);
                     let places = places.iter().map(|place| place.to_f64() as usize);
                     self.row(places.zip(values.iter().copied()), &mut work, &mut product, &mut scratch);
@@ -160,7 +161,7 @@ impl<T: Real> FeatureMap<T> for TensorSketch {
     }
 
     fn footprint(&self) -> Footprint {
-        let hashes = self.hashes.len() * (self.d + 1) * size_of::<(usize, f64)>();
+        let hashes: usize = self.hashes.iter().map(|hashes| size_of_val(&**hashes)).sum();
         Footprint { fixed: hashes + tables(self.p), per_row: per_row(self.p) }
     }
 }

@@ -14,6 +14,7 @@ mod features;
 mod fit;
 #[cfg(unix)]
 mod foreign;
+mod golden_models;
 mod guide;
 mod iterative;
 mod letters;
@@ -22,6 +23,7 @@ mod literature;
 mod maps;
 mod memory;
 mod model;
+mod month;
 mod odd_columns;
 mod onnx;
 mod page;

@@ -75,13 +75,18 @@ fn words_make_one_model_whatever_the_format_and_the_budget() {
 /// Rows whose target is twice a number, and 3 for each word of the first class.
 fn priced(at: &Path) {
     for (name, rows) in [("p", texts(400, 3, 5)), ("q", texts(150, 4, 60))] {
-        let mut csv = "price,size,city,comment\n".to_string();
+        let (mut csv, mut json) = ("price,size,city,comment\n".to_string(), String::new());
         for (i, (text, _)) in rows.iter().enumerate() {
             let first = text.split(' ').filter(|word| word.contains('a') || word.contains('e')).count().min(5) as f64;
             let size = (i * 37 % 101) as f64 / 50.0;
             let comment = if i == 11 { "" } else { text };
-            writeln!(csv, "{},{size},{},{comment}", 2.0 * size + 3.0 * first, ["Ulm", "Bonn"][i % 2]).unwrap();
+            let (price, city) = (2.0 * size + 3.0 * first, ["Ulm", "Bonn"][i % 2]);
+            writeln!(csv, "{price},{size},{city},{comment}").unwrap();
+            let comment = if i == 11 { "null".to_string() } else { format!("\"{comment}\"") };
+            writeln!(json, "{{\"price\": {price}, \"size\": {size}, \"city\": \"{city}\", \"comment\": {comment}}}")
+                .unwrap();
         }
+        std::fs::write(at.join(format!("{name}.jsonl")), json).unwrap();
         std::fs::write(at.join(format!("{name}.csv")), csv).unwrap();
     }
 }
@@ -92,7 +97,6 @@ fn words_are_features_beside_numbers_and_categories() {
     let at = folder.path();
     priced(at);
     ok(at, "convert p.csv -o p.parquet -q");
-    ok(at, "convert p.csv -o p.jsonl -q");
     let fit = |data: &str, more: &str| {
         let line = "--target price --text comment --missing indicator --rank 100 -q --json";
         ok(at, &format!("fit ridge {data} {line} {more}"))

@@ -16,6 +16,9 @@ pub const COPIES: usize = 6;
 /// What to do where the values do not fit the memory.
 const REMEDY: &str = "set `categories` none, or leave columns of text out";
 
+/// A selection whose columns are known, and what is to be said of them.
+type WithNotes = (Selected, Vec<ColumnNote>);
+
 impl Run<'_> {
     /// The selection with the values of its columns of categories and times known, so that its rows can be read. A job does this itself; who wants the
     /// names of the features before it does it first, and the job has nothing left to do.
@@ -65,7 +68,7 @@ impl Run<'_> {
         tables: Vec<Selected>,
         search: fn(&Selected) -> Option<S>,
         found: &dyn Fn(&S, &Selected) -> Result<F>,
-        finish: fn(&S, &F) -> kstore::Result<(Selected, Vec<ColumnNote>)>,
+        finish: fn(&S, &F) -> kstore::Result<WithNotes>,
     ) -> Result<Vec<Selected>> {
         let Some(searches) = tables.iter().map(search).collect::<Option<Vec<S>>>() else { return Ok(tables) };
         let mut all: Option<F> = None;

@@ -63,9 +63,11 @@ impl<T: Real> Basis<T> {
 fn probe<T: Real>(map: &dyn FeatureMap<T>) -> Vec<f64> {
     let (d, p) = map.dims();
     let value = |c: usize| 0.25 + (c * 3 % 8) as f64 / 8.0;
-    let entries = d.min(8);
     let numbers: Vec<f64> = match map.sparse() {
-        Some(width) => (0..entries).map(|c| (c * width / entries) as f64).chain((0..entries).map(value)).collect(),
+        Some(width) => {
+            let entries = width.min(8);
+            (0..entries).map(|c| (c * width / entries) as f64).chain((0..entries).map(value)).collect()
+        }
         None => (0..d).map(value).collect(),
     };
     let x: Vec<T> = numbers.into_iter().map(T::from_f64).collect();

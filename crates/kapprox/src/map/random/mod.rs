@@ -82,7 +82,7 @@ pub(super) fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> 
         remedy: "use `map` nystrom, or a kernel such as gaussian, laplacian or matern",
     })?;
     Ok(match given.kernel.sparse() {
-        Some(width) => Box::new(Fourier::<T>::on_sparse(&spectrum, width, given.rank, given.seed)?),
+        Some(width) => Box::new(Fourier::<T>::on_sparse(&spectrum, (width, given.d), given.rank, given.seed)?),
         None => Box::new(Fourier::<T>::new(&spectrum, given.d, given.rank, sampling, given.seed)?),
     })
 }
@@ -105,7 +105,7 @@ pub struct Fourier<T> {
 enum Frequencies<T> {
     /// q x d, row-major, in turns.
     Dense(Vec<T>),
-    /// d x q, row-major, in turns: for sparse rows.
+    /// For each column of sparse rows, q in turns.
     Sparse(Vec<T>),
     Structured(Structured<T>),
 }
@@ -133,15 +133,15 @@ impl<T: Real> Fourier<T> {
         Ok(Self { d, count, amplitude, frequencies })
     }
 
-    /// The map with the same frequencies as [`Fourier::new`] draws independently, for sparse rows of `d` columns.
+    /// The map with the same frequencies as [`Fourier::new`] draws independently, for sparse rows of so many columns, and numbers in a block.
     ///
     /// # Errors
     /// [`Error::NoSpectrum`] where frequencies of the law cannot be drawn.
-    pub fn on_sparse(spectrum: &Spectrum, d: usize, p: usize, seed: u64) -> Result<Self> {
-        let plain = Self::new(spectrum, d, p, Sampling::Plain, seed)?;
+    pub fn on_sparse(spectrum: &Spectrum, (columns, d): (usize, usize), p: usize, seed: u64) -> Result<Self> {
+        let plain = Self::new(spectrum, columns, p, Sampling::Plain, seed)?;
         let Frequencies::Dense(by_frequency) = &plain.frequencies else { return Ok(plain) };
-        let by_column = (0..d).flat_map(|c| by_frequency[c..].iter().step_by(d).copied()).collect();
-        Ok(Self { frequencies: Frequencies::Sparse(by_column), ..plain })
+        let by_column = (0..columns).flat_map(|c| by_frequency[c..].iter().step_by(columns).copied()).collect();
+        Ok(Self { d, frequencies: Frequencies::Sparse(by_column), ..plain })
     }
 
     /// The features of a strip; `out` is b x 2q.
@@ -195,7 +195,8 @@ impl<T: Real> FeatureMap<T> for Fourier<T> {
     }
 
     fn sparse(&self) -> Option<usize> {
-        matches!(self.frequencies, Frequencies::Sparse(_)).then_some(self.d)
+        let Frequencies::Sparse(omega) = &self.frequencies else { return None };
+        Some(omega.len() / self.count)
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
