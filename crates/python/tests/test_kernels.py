@@ -219,8 +219,10 @@ def test_words_of_text_are_counted():
     model = kmill.SVC(kernel="linear", map="exact", text="comment").fit(frame[["comment"]][:400], topic[:400])
     assert model.score(frame[["comment"]][400:], topic[400:]) > 0.98
     assert kmill.SVC(rank=50, text=["comment:char(2,3)"]).fit(frame[["comment"]], topic).score(frame[["comment"]], topic) > 0.98
-    with pytest.raises(ValueError, match="leave out"):
-        kmill.SVC(rank=50, text="comment").fit(frame, topic)
+    # beside a number, and for a target that needs both
+    both = kmill.KernelRidge(rank=100, text="comment").fit(frame[:400], topic[:400] + frame["size"][:400])
+    assert both.score(frame[400:], topic[400:] + frame["size"][400:]) > 0.9
+    assert both.model_.features == 1 + 6 + 400
 
 
 def test_components_have_a_way_back():

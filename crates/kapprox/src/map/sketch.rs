@@ -42,7 +42,7 @@ fn per_row(p: usize) -> usize {
 }
 
 pub(super) fn build<T: Real>(given: &WithoutRows<'_>) -> Built<T> {
-    let explicit = given.kernel.explicit();
+    let explicit = given.kernel.on_dense().ok().and_then(|kernel| kernel.explicit());
     let Some((Explicit::Polynomial, [degree, gamma, c0])) =
         explicit.as_ref().map(|(form, values)| (*form, &values[..]))
     else {

@@ -126,7 +126,6 @@ fn words_are_features_beside_numbers_and_categories() {
         "tune svr p.csv --target price --features comment --text comment --missing indicator --work 1,1 -o t.safetensors -q",
     );
     ok(at, "curve p.csv --target price --text comment --missing indicator --ranks 10,20 -o c.csv -q");
-    ok(at, "features p.csv --features size,comment --text comment --missing indicator --rank 10 -o f.npy -q");
     // a text that is missing is one without words, or an error with its place
     let (code, _, stderr) = kmill(at, "fit ridge p.csv --target price --text comment --rank 20 -o e.safetensors -q");
     assert!(code == 1 && stderr.contains("line 13") && stderr.contains("comment"), "{stderr}");

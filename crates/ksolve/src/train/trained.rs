@@ -130,9 +130,11 @@ impl<T: Real> Parts<'_, T> {
         let Self { options, prepared: Prepared { survey, mapped, .. }, fitted, .. } = self;
         let clips = options.clip && fitted.task.unwrap_or(options.task).has_target() && mapped.kernel.settles();
         let clips = clips && self.selected.sparse().is_none();
-        // effects of new rows may be larger than those of rows whose own targets are not in theirs, and a circle has no ends
+        // effects of new rows may be larger than those of rows whose own targets are not in theirs; a circle has no ends; and a short text
+        // weighs its words more
         let endless = |column: &CodedColumn| {
-            let (all, behind) = (matches!(column.code, Code::Effects(_)), matches!(column.code, Code::Time(_)));
+            let (all, behind) =
+                (matches!(column.code, Code::Effects(_) | Code::Entries(_)), matches!(column.code, Code::Time(_)));
             (0..column.features()).map(move |i| all || behind && i > 0)
         };
         let endless = self.selected.encoding().into_iter().flat_map(|encoding| encoding.columns()).flat_map(endless);
