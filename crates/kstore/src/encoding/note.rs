@@ -64,8 +64,8 @@ impl std::fmt::Display for ColumnNote {
         };
         write!(
             f,
-            "column {column} is left out: it has {values} values{like}; give `text` {column} for features of its words, or \
-             `hash` 256 for features of whole texts"
+            "column {column} is left out: it has {values} values{like}; give `text` {column} for features of its words, \
+             `hash` 256 for features of whole texts, or `categories` {column} for a feature of each value"
         )
     }
 }
