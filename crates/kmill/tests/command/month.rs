@@ -15,7 +15,7 @@ fn day(at: &Path, day: u64, state: &mut u64) -> bool {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (*state >> 33) % below
     };
-    let rows = if day % 7 == 0 { 0 } else { 400 + next(1_200) };
+    let rows = if day.is_multiple_of(7) { 0 } else { 400 + next(1_200) };
     let mut csv = "x0,x1,x2,x3,y\n".to_string();
     for _ in 0..rows {
         let x: Vec<f64> = (0..4).map(|_| next(1000) as f64 / 250.0 - 2.0).collect();
