@@ -113,6 +113,12 @@ fn words_are_features_beside_numbers_and_categories() {
     let with_words = r2("m.safetensors");
     ok(at, "fit ridge p.csv --target price --features size,city --rank 100 -o s.safetensors -q");
     assert!(with_words > 0.8 && r2("s.safetensors") < 0.3, "{with_words}");
+    // words of a single row are none
+    let text = std::fs::read_to_string(at.join("p.csv")).unwrap();
+    let alone: String = text.lines().enumerate().map(|(i, line)| format!("{line} unique{i}\n")).collect();
+    std::fs::write(at.join("u.csv"), alone.replacen("comment unique0", "comment", 1)).unwrap();
+    let unique = ok(at, "fit ridge u.csv --target price --text comment --rank 50 -o u.safetensors --json -q");
+    assert_eq!(unique["features"], 23, "{unique}");
     // few words alone where so many are asked for; every verb takes them, alone too
     let few = ok(
         at,

@@ -97,9 +97,10 @@ impl Words {
         self.settle();
     }
 
-    /// The words that become features, by the alphabet, each with the rows that have it.
-    fn chosen(&self, most: usize) -> Vec<(&str, u64)> {
-        let mut all: Vec<(&str, u64)> = self.rows.iter().map(|(word, (rows, _))| (&**word, *rows)).collect();
+    /// The words of some rows that become features, by the alphabet, each with the rows that have it.
+    fn chosen(&self, most: usize, fewest_rows: u64) -> Vec<(&str, u64)> {
+        let all = self.rows.iter().map(|(word, (rows, _))| (&**word, *rows));
+        let mut all: Vec<(&str, u64)> = all.filter(|(_, rows)| *rows >= fewest_rows).collect();
         all.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         all.truncate(most);
         all.sort_unstable();
@@ -210,9 +211,11 @@ impl EntrySearch {
                 entries.factors = counts.collect();
                 entries.shape = SparseShape { width: places, longest: words.longest };
             } else if let Some((words, grams)) = text {
-                let chosen = words.chosen(grams.features);
+                // a number of a dense row that is 0 in all rows but one tells nothing of others
+                let chosen = words.chosen(grams.features, if entries.is_dense() { 2 } else { 1 });
                 if chosen.is_empty() {
-                    let (what, why) = (format!("column {name:?}"), format!("no text has one of {grams}"));
+                    let has = if entries.is_dense() { "no two texts share" } else { "no text has" };
+                    let (what, why) = (format!("column {name:?}"), format!("{has} one of {grams}"));
                     return Err(Error::Empty { what, why });
                 }
                 if words.dropped || chosen.len() < words.rows.len() {
