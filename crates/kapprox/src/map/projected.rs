@@ -76,7 +76,6 @@ pub(super) const DOUBLE: MapFamily = MapFamily {
 pub(super) const TRUNCATED: MapFamily = MapFamily {
     name: "truncated",
     about: "the leading directions of the features of all rows; one pass more",
-    sparse: true,
     passes: 1,
     ..EIGEN
 };

@@ -12,6 +12,7 @@
 //! (Words as scikit-learn's `TfidfVectorizer` has them. Spectrum: Leslie, Eskin, Noble, "The spectrum kernel: a string kernel for SVM protein
 //! classification", Pacific Symposium on Biocomputing 7, 2002.)
 
+use crate::schema::Kind;
 use crate::sparse::MOST_SINGLE;
 use crate::{Digest, Error, Result};
 use serde::{Deserialize, Serialize};
@@ -143,6 +144,11 @@ impl Grams {
     /// True where the whole text counts, of which each row has one.
     pub(super) fn is_value(&self) -> bool {
         self.unit == Unit::Value
+    }
+
+    /// True for columns that it counts: text, and whole numbers as values.
+    pub(super) fn reads(&self, kind: &Kind) -> bool {
+        *kind == Kind::Text || self.is_value() && matches!(kind, Kind::Int { .. })
     }
 
     /// Number of places, where runs are hashed.

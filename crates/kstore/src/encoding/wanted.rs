@@ -38,8 +38,7 @@ impl Table {
         for text in &selection.text {
             let (name, grams) = grams::column_of(text)?;
             let column = self.column(name)?;
-            let whole = grams.is_value() && matches!(self.schema().columns[column].kind, Kind::Int { .. });
-            if !whole && self.schema().columns[column].kind != Kind::Text {
+            if !grams.reads(&self.schema().columns[column].kind) {
                 return Err(self.wrong_type(column, "words are counted of text"));
             }
             if roles.contains(&column) || columns.contains(&column) {
@@ -134,9 +133,7 @@ impl Table {
                 Code::Number => {
                     self.expect_numbers(column, "the model knows it as a number; write numbers into it")?;
                 }
-                Code::Entries(Entries { text: Some(grams), .. })
-                    if *kind != Kind::Text && !(grams.is_value() && matches!(kind, Kind::Int { .. })) =>
-                {
+                Code::Entries(Entries { text: Some(grams), .. }) if !grams.reads(kind) => {
                     return Err(self.wrong_type(column, "the model counts its words; write text into it"));
                 }
                 Code::Entries(Entries { text: Some(_), .. }) => {}

@@ -169,11 +169,13 @@ impl<T: Real> Fourier<T> {
         for i in 0..x.nrows() {
             let (places, values) = entries(row(x, i, &mut spare));
             sums.fill(T::ZERO);
-            for (place, value) in places.iter().zip(values) {
-                let column = place.to_f64() as usize * self.count;
-                let omega = &omega[column..column + self.count];
-                vectorised!(sums.iter_mut().zip(omega).for_each(|(sum, omega)| *sum = value.mul_plus(*omega, *sum)));
-            }
+            vectorised!({
+                for (place, value) in places.iter().zip(values) {
+                    let column = place.to_f64() as usize * self.count;
+                    let omega = &omega[column..column + self.count];
+                    sums.iter_mut().zip(omega).for_each(|(sum, omega)| *sum = value.mul_plus(*omega, *sum));
+                }
+            });
             sums.iter().enumerate().for_each(|(j, sum)| turns[(i, j)] = *sum);
         }
     }
