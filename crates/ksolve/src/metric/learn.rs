@@ -25,7 +25,7 @@ const LITTLE: f64 = 0.2;
 /// Features up to which `learn` tries a full metric too.
 const MOST_FULL: usize = 1_000;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Learned {
     /// The metric; `None` where none was better than the features as they are.
     #[serde(with = "stored")]
@@ -35,6 +35,8 @@ pub(crate) struct Learned {
     pub kernel: Spec,
     /// The form of the metric: none, given, full, diagonal, low-rank(5).
     pub form: String,
+    /// The lengths of the kernel as multiples of the median distances; empty where they were given.
+    pub factors: Vec<f64>,
     /// The rounds, in their order.
     pub rounds: Vec<RoundReport>,
     /// The deviation of each feature's share over folds of the sample; `None` without a metric.
@@ -112,24 +114,25 @@ impl<T: Real> MetricRequest<'_, T> {
         let (held, drawn) = draw(self.source, rows, self.options.seed, stage, cut, self.resources)?;
         let warning = series::warning(self.source, self.targets, &self.options.folds)?;
         warning.into_iter().for_each(|text| self.resources.stages.warn(text));
-        let folds = &plan::options(self.options).folds;
+        let folds = &plan::options(self.options, plan::RANK).folds;
         let folds = Folds::new(folds, self.options.seed, self.source.range(), &self.survey.groups)?;
-        let learned = self.learn_on((&held, &drawn), &folds, form, n > held.len() as u64)?;
+        let learned = self.learn_on((&held, &drawn), &folds, (form, None), n > held.len() as u64)?;
         Ok(Learned { passes: learned.passes + 2, ..learned })
     }
 
-    /// Learns a metric of the form on a sample, the rows in their order and the best keys first; and with `all_rows` on these too.
+    /// Learns a metric of the form on a sample, the rows in their order and the best keys first; and with `all_rows` on these too. One that is
+    /// known already is refined, by fits of a higher rank.
     pub(crate) fn learn_on(
         &self,
         (held, drawn): (&MemoryRows<T>, &RowSample<T>),
         folds: &Folds,
-        form: MetricForm,
+        (form, known): (MetricForm, Option<&Learned>),
         all_rows: bool,
     ) -> Result<Learned> {
         let Self { source, survey, options, resources, .. } = *self;
         let d = source.shape().features;
         let cut = plan::cut_of::<T>(d);
-        let inner = plan::options(options);
+        let inner = plan::options(options, if known.is_some() { plan::REFINED } else { plan::RANK });
         let reading = survey.reading();
         let all = Rows {
             source,
@@ -141,15 +144,18 @@ impl<T: Real> MetricRequest<'_, T> {
             cut,
             resources,
         };
-        let lengths = Lengths::new(&options.kernel, drawn, options.seed)?;
+        let lengths = Lengths::new(&options.kernel, drawn, options.seed, known.map(|known| &*known.factors))?;
         let mut search = Search::new(survey.variance(), lengths, self.enough)?;
         let spread = {
             let stage = resources.stages.stage("learning the metric", None);
             let silent = Silent(&*stage);
             let here = Resources { journal: None, scratch: None, stages: &silent, ..*resources };
             let rows = Rows { source: held, n: held.len() as u64, resources: &here, ..all };
-            search.start(&rows)?;
-            if search.explained() < LITTLE && !search.is_over() {
+            match known {
+                None => search.start(&rows)?,
+                Some(known) => search.start_from(&rows, known.metric.clone(), form)?,
+            }
+            if known.is_none() && search.explained() < LITTLE && !search.is_over() {
                 search.lengths(&rows, &*stage)?;
             }
             if !search.is_over() {
@@ -162,10 +168,10 @@ impl<T: Real> MetricRequest<'_, T> {
             search.spread(&rows)?
         };
         let passes = if all_rows { search.finish(&all)? } else { 0 };
-        let (best, rounds) = search.found();
+        let (best, factors, rounds) = search.found();
         let best = best.ok_or(Error::NoCell { precision: T::NAME })?;
         let form = best.form.map_or("none".to_string(), |form| form.to_string());
-        Ok(Learned { metric: best.round.metric, kernel: best.round.kernel, form, rounds, spread, passes })
+        Ok(Learned { metric: best.round.metric, kernel: best.round.kernel, form, factors, rounds, spread, passes })
     }
 }
 

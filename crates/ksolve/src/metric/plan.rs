@@ -12,7 +12,10 @@ use kapprox::map::{MapRequest, MapSpec};
 use kstore::Plan;
 
 /// Landmarks of the fits, whatever the rank of the model: gradients need fewer than predictions.
-const RANK: usize = 512;
+pub(crate) const RANK: usize = 512;
+
+/// Landmarks of the fits that refine a metric: the gradients of a better fit make a better metric.
+pub(crate) const REFINED: usize = 2_000;
 
 /// Penalties of the fits, ascending.
 pub(super) const LAMBDAS: [f64; 7] = [1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3];
@@ -36,7 +39,7 @@ pub(super) fn ridge(rank: usize, lambdas: &[f64], target_centre: Vec<f64>) -> Ri
 }
 
 /// The options of the fits. Uniform landmarks predict as well as chosen ones do at such ranks, and are there at once.
-pub(super) fn options(options: &TrainOptions) -> TrainOptions {
+pub(super) fn options(options: &TrainOptions, rank: usize) -> TrainOptions {
     let folds = match &options.folds {
         FoldSpec::None => FoldSpec::Hash(FOLDS),
         folds => folds.clone(),
@@ -45,9 +48,9 @@ pub(super) fn options(options: &TrainOptions) -> TrainOptions {
         map: MapSpec::default(),
         landmarks: LandmarkSource::Scheme("uniform".to_string()),
         candidates: None,
-        rank: RANK,
+        rank,
         tolerance: None,
-        ranks: vec![RANK],
+        ranks: vec![rank],
         folds,
         metric: MetricSource::None,
         ..options.clone()
@@ -67,15 +70,20 @@ pub(super) fn cut_of<T: Real>(d: usize) -> PassShape {
 
 pub(crate) fn stage<T: Real>(work: &FitRequest<'_>) -> Result<Option<Stage>> {
     let MetricSource::Learned(_) = work.options.metric else { return Ok(None) };
-    let plan = plan::<T>(&work.options, &work.shape, work.resources.memory)?;
+    let plan = plan::<T>(&work.options, RANK, &work.shape, work.resources.memory)?;
     let held = sampled(work.shape.n, work.shape.columns);
     Ok(Some(Stage { plan, passes: if held as u64 == work.shape.n { 2 } else { 7 } }))
 }
 
-pub(crate) fn plan<T: Real>(training: &TrainOptions, outer: &ProblemSize, budget: usize) -> Result<Plan> {
+pub(crate) fn plan<T: Real>(
+    training: &TrainOptions,
+    rank: usize,
+    outer: &ProblemSize,
+    budget: usize,
+) -> Result<Plan> {
     let ProblemSize { n, columns: d, t, element, threads, .. } = *outer;
     let folds = outer.folds.max(FOLDS);
-    let shape = ProblemSize { folds, d, ..fits_of(&options(training), outer, n)? };
+    let shape = ProblemSize { folds, d, ..fits_of(&options(training, rank), outer, n)? };
     let fewer = "read fewer columns (`features`), or leave `metric` out";
     let held = sampled(n, d);
     Ok(largest::<T>("metric", &shape, cut_of::<T>(d), budget)
@@ -124,7 +132,7 @@ pub(crate) fn length_stage<T: Real>(work: &FitRequest<'_>, cut: PassShape) -> Re
 /// The options of the fits that tell length scales apart on so many rows.
 pub(super) fn length_options(training: &TrainOptions, rows: usize) -> TrainOptions {
     let rank = training.rank.min(LENGTH_RANK).min(rows.div_ceil(2));
-    TrainOptions { rank, ranks: vec![rank], folds: FoldSpec::None, ..options(training) }
+    TrainOptions { rank, ranks: vec![rank], folds: FoldSpec::None, ..options(training, RANK) }
 }
 
 /// Number of rows that tell length scales apart, of n rows with d features.

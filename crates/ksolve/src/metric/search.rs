@@ -39,6 +39,8 @@ pub struct RoundReport {
     pub kernel: String,
     /// Number of rows.
     pub rows: u64,
+    /// Number of landmarks.
+    pub rank: usize,
     /// Squared error of rows that were held out.
     pub cv_mse: f64,
     /// Share of the variance that was explained on rows that were held out; `None` where the target does not vary.
@@ -55,9 +57,11 @@ pub(super) struct Lengths<'a, T> {
 }
 
 impl<'a, T: Real> Lengths<'a, T> {
-    pub(super) fn new(kernel: &Spec, drawn: &'a RowSample<T>, seed: u64) -> Result<Self> {
+    /// The lengths begin as these factors of the median distances, or as the medians.
+    pub(super) fn new(kernel: &Spec, drawn: &'a RowSample<T>, seed: u64, factors: Option<&[f64]>) -> Result<Self> {
         let kernel = kernel.with_free_lengths()?;
-        Ok(Self { each: vec![1.0; kernel.autos()], kernel, drawn, seed })
+        let each = factors.map_or_else(|| vec![1.0; kernel.autos()], <[f64]>::to_vec);
+        Ok(Self { each, kernel, drawn, seed })
     }
 
     fn are_free(&self) -> bool {
@@ -112,8 +116,10 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(search)
     }
 
-    pub(super) fn found(self) -> (Option<Best<T>>, Vec<RoundReport>) {
-        (self.best, self.rounds)
+    /// The best round, its lengths as factors of the median distances, and all rounds.
+    pub(super) fn found(self) -> (Option<Best<T>>, Vec<f64>, Vec<RoundReport>) {
+        let factor = self.best.as_ref().map_or(1.0, |best| best.factor);
+        (self.best, self.lengths.each.iter().map(|each| each * factor).collect(), self.rounds)
     }
 
     fn fit(
@@ -131,6 +137,7 @@ impl<'a, T: Real> Search<'a, T> {
             round: number,
             kernel: round.kernel.to_string(),
             rows: rows.n,
+            rank: rows.options.rank,
             cv_mse: round.error,
             cv_r2: (self.variance > 0.0).then(|| 1.0 - round.error / self.variance),
         });
@@ -177,6 +184,19 @@ impl<'a, T: Real> Search<'a, T> {
                 self.walk(rows, place, 2.0)?;
             }
         }
+        Ok(())
+    }
+
+    /// Fits through a metric of the form that is known, or the features as they are.
+    pub(super) fn start_from(
+        &mut self,
+        rows: &Rows<'_, T>,
+        metric: Option<Arc<Metric>>,
+        form: MetricForm,
+    ) -> Result<()> {
+        let form = metric.is_some().then_some(form);
+        let round = self.fit(rows, (form, 0), metric, 1.0)?;
+        self.keep(round, form, 1.0);
         Ok(())
     }
 

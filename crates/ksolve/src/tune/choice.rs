@@ -2,9 +2,9 @@
 
 use super::contest::{ANY, Contest, contenders, has_probabilities};
 use super::trial::Trials;
-use super::{Apart, ContenderReport, Entry, Memory, Score, Search, Select, TuneOptions, Tuned};
+use super::{Apart, ContenderReport, Memory, Score, Search, Select, TuneOptions, Tuned};
 use crate::job::{Fit, Run};
-use crate::request::{Scaling, TrainOptions};
+use crate::request::{Resources, Scaling, TrainOptions};
 use crate::{Error, Result};
 use kapprox::Real;
 use kapprox::metric::Metric;
@@ -320,27 +320,43 @@ impl Choice<'_> {
     /// The best kernel with its metric at the scaling of the options, or at another one if the held-out error is less there. A scaling that
     /// is not linear is no metric, so it is the one thing about the features that rounds cannot learn.
     fn scaled<T: Real>(&self, log: &mut Log<'_>, memory: &mut Memory<'_>) -> Result<(Tuned, Trials<T>)> {
-        let mut best = self.search::<T>(self.options, log, memory)?;
-        for scaling in self.scalings {
+        let resources = self.run.resources();
+        let mut best = self.search::<T>(self.options, &resources, log, memory)?;
+        let others = self.scalings.iter().map(|scaling| {
+            let training = TrainOptions { scaling: *scaling, ..self.options.training.clone() };
+            TuneOptions { training, kernels: vec![best.named()], ..self.options.clone() }
+        });
+        let others: Vec<TuneOptions> = others.collect();
+        for options in &others {
             if log.is_late() {
                 break;
             }
-            let training = TrainOptions { scaling: *scaling, ..self.options.training.clone() };
-            let options = TuneOptions { training, kernels: vec![best.0.named.clone()], ..self.options.clone() };
-            let other = self.search::<T>(&options, log, memory)?;
+            let other = self.search::<T>(options, &resources, log, memory)?;
             best = better(best, other);
         }
-        Ok(best)
+        self.refined(&mut best, log, memory)?;
+        Ok(best.finish_with_rows())
     }
 
-    fn search<T: Real>(
+    /// Refines the metrics of the best kernels, as long as there is time.
+    fn refined<T: Real>(&self, search: &mut Search<'_, T>, log: &mut Log<'_>, memory: &mut Memory<'_>) -> Result<()> {
+        self.listener.begin(SEARCH, 2);
+        while let Some(kernel) = search.upcoming_refinement().filter(|_| !log.is_late()) {
+            let (what, enough) = (format!("{kernel}, refined"), log.enough());
+            log.learn(what, || search.refine(memory, &enough).map(|made| (made, search.least())))?;
+        }
+        self.listener.end();
+        Ok(())
+    }
+
+    fn search<'s, T: Real>(
         &self,
-        options: &TuneOptions,
+        options: &'s TuneOptions,
+        resources: &'s Resources<'s>,
         log: &mut Log<'_>,
         memory: &mut Memory<'_>,
-    ) -> Result<(Tuned, Trials<T>)> {
-        let resources = self.run.resources();
-        let mut search = Search::<T>::open(self.selected, options, &resources)?;
+    ) -> Result<Search<'s, T>> {
+        let mut search = Search::<T>::open(self.selected, options, resources)?;
         self.listener.begin(SEARCH, search.runs() as u64);
         let scaling = options.training.scaling;
         while let Some((kernel, rows)) = search.upcoming() {
@@ -357,7 +373,7 @@ impl Choice<'_> {
             }
         }
         self.listener.end();
-        Ok(search.finish_with_rows())
+        Ok(search)
     }
 }
 
@@ -381,18 +397,9 @@ const RARE: f64 = 0.1;
 const FEWEST_RARE: f64 = 30.0;
 
 /// The second search where its error is clearly less, else the first; its report tells of both.
-fn better<T>(first: (Tuned, Trials<T>), second: (Tuned, Trials<T>)) -> (Tuned, Trials<T>) {
-    let score = |tuned: &Tuned| {
-        let winner = tuned.rungs.last().and_then(|rung| rung.entries.iter().find(|entry| entry.kept));
-        winner.and_then(|entry| entry.score).unwrap_or(f64::INFINITY)
-    };
-    let (mut best, other) =
-        if score(&second.0) < WORTH * score(&first.0) { (second, first.0) } else { (first, second.0) };
-    let told = other.rungs.into_iter().flat_map(|rung| rung.entries);
-    if let Some(rung) = best.0.rungs.last_mut() {
-        rung.entries.extend(told.map(|entry| Entry { kept: false, ..entry }));
-    }
-    best.0.passes += other.passes;
-    best.0.planned_bytes = best.0.planned_bytes.max(other.planned_bytes);
+fn better<'a, T: Real>(first: Search<'a, T>, second: Search<'a, T>) -> Search<'a, T> {
+    let score = |search: &Search<'_, T>| search.winner().and_then(|entry| entry.score).unwrap_or(f64::INFINITY);
+    let (mut best, other) = if score(&second) < WORTH * score(&first) { (second, first) } else { (first, second) };
+    best.tell(other);
     best
 }

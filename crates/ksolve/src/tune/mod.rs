@@ -30,6 +30,7 @@ mod contest;
 mod memory;
 mod options;
 mod pace;
+mod refine;
 mod rung;
 mod trial;
 
@@ -78,6 +79,10 @@ pub struct Search<'a, T: Real> {
     unlearned: Vec<Spec>,
     learned: Vec<RoundReport>,
     candidates: Vec<Learned>,
+    /// True where the metric of the best kernels can be refined.
+    refines: bool,
+    /// The candidates whose metric is still to be refined, the next one last.
+    unrefined: Vec<usize>,
     sizes: Vec<usize>,
     done: Vec<Rung>,
     /// Candidates of the rung at hand; below, the scores of those that were measured.
@@ -105,7 +110,7 @@ impl<'a, T: Real> Search<'a, T> {
         options::check(options, selected.shape().features)?;
         let resources = Resources { journal: None, scratch: None, ..*resources };
         let training = &options.training;
-        let (cut, planned_bytes) = options::plan::<T>(selected, options, &resources)?;
+        let (cut, planned_bytes, refines) = options::plan::<T>(selected, options, &resources)?;
         let survey = survey(selected, training, cut, &resources)?;
         let targets = survey.targets_of_regression();
         let folds = |spec: &FoldSpec| Folds::new(spec, training.seed, selected.range(), &survey.groups);
@@ -163,6 +168,8 @@ impl<'a, T: Real> Search<'a, T> {
             unlearned,
             learned: Vec::new(),
             candidates,
+            refines,
+            unrefined: Vec::new(),
             sizes,
             done: Vec::new(),
             alive,
@@ -213,7 +220,12 @@ impl<'a, T: Real> Search<'a, T> {
         some
     }
 
-    fn learn(&self, kernel: Spec, form: MetricForm, enough: &dyn Fn(usize) -> bool) -> Result<Learned> {
+    fn learn(
+        &self,
+        kernel: Spec,
+        (form, known): (MetricForm, Option<&Learned>),
+        enough: &dyn Fn(usize) -> bool,
+    ) -> Result<Learned> {
         let training = TrainOptions { kernel, ..self.options.training.clone() };
         let sample = picked(&self.sample, 0..metric::sampled(self.sample.len() as u64, self.sample.d));
         let rows = self.with_targets(&sample)?;
@@ -228,7 +240,7 @@ impl<'a, T: Real> Search<'a, T> {
         // a score that needs no folds has none; errors of rounds are held-out ones
         let own = metric::folds(training.seed, rows.len() as u64)?;
         let folds = if self.folds.count() > 1 { &self.folds } else { &own };
-        request.learn_on((&rows, &sample), folds, form, false)
+        request.learn_on((&rows, &sample), folds, (form, known), false)
     }
 
     /// Measures the next kernel, or learns its metric by rounds until so many are `enough`, unless `memory` recalls the result. Returns the
@@ -238,7 +250,7 @@ impl<'a, T: Real> Search<'a, T> {
     /// Errors of the map; [`Error::NoCell`] where no kernel of a rung can be scored; [`kstore::Error::Interrupted`].
     pub fn step(&mut self, memory: &mut Memory<'_>, enough: &dyn Fn(usize) -> bool) -> Result<usize> {
         if let (MetricSource::Learned(form), Some(kernel)) = (&self.options.training.metric, self.unlearned.pop()) {
-            let mut learned = memory.recall_or(|| self.learn(kernel, *form, enough))?;
+            let mut learned = memory.recall_or(|| self.learn(kernel, (*form, None), enough))?;
             let rounds = learned.rounds.len();
             self.learned.append(&mut learned.rounds);
             self.candidates.push(learned);
@@ -277,6 +289,9 @@ impl<'a, T: Real> Search<'a, T> {
         }
         // stable: of equal scores the kernel that was named first
         order.sort_by(|a, b| self.better(*a, *b));
+        if last && self.refines {
+            self.unrefined = order.iter().take(refine::KERNELS).rev().map(|i| self.alive[*i]).collect();
+        }
         order.truncate(keep);
         order.sort_unstable();
         for i in &order {
@@ -310,6 +325,13 @@ impl<'a, T: Real> Search<'a, T> {
         candidates::with_targets(rows, &self.held, Pass::new(tile, segment, self.resources.workers))
     }
 
+    /// The best kernel as it was asked for; the first one where there was nothing to choose from.
+    fn named(&self) -> Spec {
+        // each kernel has as many length scales, and with a metric that is learned one
+        let each = self.candidates.len().div_ceil(self.options.kernels.len()).max(1);
+        self.options.kernels.get(self.alive[0] / each).cloned().unwrap_or_default()
+    }
+
     /// Ends the search and returns its result, the first kernel where there was nothing to choose from.
     pub fn finish(self) -> Tuned {
         self.finish_with_rows().0
@@ -317,6 +339,7 @@ impl<'a, T: Real> Search<'a, T> {
 
     /// The result, and the rows for trials.
     fn finish_with_rows(self) -> (Tuned, Trials<T>) {
+        let named = self.named();
         let Self {
             options,
             mut candidates,
@@ -332,9 +355,6 @@ impl<'a, T: Real> Search<'a, T> {
             survey,
             ..
         } = self;
-        // each kernel has as many length scales, and with a metric that is learned one
-        let each = candidates.len().div_ceil(options.kernels.len()).max(1);
-        let named = options.kernels.get(alive[0] / each).cloned().unwrap_or_default();
         let Learned { kernel, metric, form, spread, .. } = candidates.swap_remove(alive[0]);
         let scaling = options.training.scaling;
         let classes = if let Targets::Classes(classes) = &targets { classes.labels().len() } else { 0 };

@@ -35,7 +35,7 @@ pub(super) fn candidates_of<T: Real>(
         };
         for factor in &options.factors {
             let (kernel, metric, form) = (settled.stretched(*factor)?, metric.clone(), source.to_string());
-            let candidate = Learned { metric, kernel, form, rounds: Vec::new(), spread: None, passes: 0 };
+            let candidate = Learned { metric, kernel, form, ..Learned::default() };
             if !candidates.contains(&candidate) {
                 candidates.push(candidate);
             }
@@ -138,6 +138,23 @@ pub struct TuneCell {
     pub gcv: Option<f64>,
     /// Centred kernel-target alignment.
     pub alignment: Option<f64>,
+}
+
+impl Entry {
+    /// The entry of a metric that was refined: the error of its best round.
+    pub(super) fn refined(learned: &Learned, scaling: Scaling) -> Self {
+        let rounds = || learned.rounds.iter();
+        Self {
+            kernel: learned.kernel.to_string(),
+            metric: learned.form.clone(),
+            scale: scaling.to_string(),
+            score: rounds().map(|round| round.cv_mse).min_by(f64::total_cmp),
+            rank: rounds().map(|round| round.rank).next(),
+            lambda: None,
+            kept: false,
+            cells: Vec::new(),
+        }
+    }
 }
 
 impl TuneCell {
