@@ -25,6 +25,9 @@ const STEPS: usize = 7;
 /// A form is given up from its second round on where its error is so many times that of another form in the same round.
 const HOPELESS: f64 = 1.25;
 
+/// The step by which lengths become shorter where a metric is refined.
+const SHORTER: f64 = 0.7;
+
 /// Factors that are tried once the metric is found.
 const LAST_FACTORS: [f64; 2] = [0.5, 2.0];
 
@@ -194,10 +197,18 @@ impl<'a, T: Real> Search<'a, T> {
         metric: Option<Arc<Metric>>,
         form: MetricForm,
     ) -> Result<()> {
-        let form = metric.is_some().then_some(form);
-        let round = self.fit(rows, (form, 0), metric, 1.0)?;
-        self.keep(round, form, 1.0);
-        Ok(())
+        let (form, mut factor, mut least) = (metric.is_some().then_some(form), 1.0, f64::INFINITY);
+        // of a higher rank, shorter lengths are the better ones
+        loop {
+            let round = self.fit(rows, (form, 0), metric.clone(), factor)?;
+            let better = round.error < least;
+            least = least.min(round.error);
+            self.keep(round, form, factor);
+            if !better || self.over || !self.lengths.are_free() {
+                return Ok(());
+            }
+            factor *= SHORTER;
+        }
     }
 
     /// Multiplies one of several lengths by a step as long as that helps; returns whether it did.
