@@ -116,23 +116,23 @@ impl<T: Real> MetricRequest<'_, T> {
         warning.into_iter().for_each(|text| self.resources.stages.warn(text));
         let folds = &plan::options(self.options, plan::RANK).folds;
         let folds = Folds::new(folds, self.options.seed, self.source.range(), &self.survey.groups)?;
-        let learned = self.learn_on((&held, &drawn), &folds, (form, None), n > held.len() as u64)?;
+        let learned = self.learn_on((&held, &drawn), &folds, (form, plan::RANK, None), n > held.len() as u64)?;
         Ok(Learned { passes: learned.passes + 2, ..learned })
     }
 
-    /// Learns a metric of the form on a sample, the rows in their order and the best keys first; and with `all_rows` on these too. One that is
-    /// known already is refined, by fits of a higher rank.
+    /// Learns a metric of the form on a sample, the rows in their order and the best keys first; and with `all_rows` on these too. Of one
+    /// that is known the lengths alone are learned, for fits of the rank.
     pub(crate) fn learn_on(
         &self,
         (held, drawn): (&MemoryRows<T>, &RowSample<T>),
         folds: &Folds,
-        (form, known): (MetricForm, Option<&Learned>),
+        (form, rank, known): (MetricForm, usize, Option<&Learned>),
         all_rows: bool,
     ) -> Result<Learned> {
         let Self { source, survey, options, resources, .. } = *self;
         let d = source.shape().features;
         let cut = plan::cut_of::<T>(d);
-        let inner = plan::options(options, if known.is_some() { plan::REFINED } else { plan::RANK });
+        let inner = plan::options(options, rank);
         let reading = survey.reading();
         let all = Rows {
             source,
@@ -155,10 +155,11 @@ impl<T: Real> MetricRequest<'_, T> {
                 None => search.start(&rows)?,
                 Some(known) => search.start_from(&rows, known.metric.clone(), form)?,
             }
-            if known.is_none() && search.explained() < LITTLE && !search.is_over() {
+            let learns = known.is_none();
+            if learns && search.explained() < LITTLE && !search.is_over() {
                 search.lengths(&rows, &*stage)?;
             }
-            if !search.is_over() {
+            if learns && !search.is_over() {
                 let (factor, products) = search.products(&rows)?;
                 forms(form, d, options)
                     .into_iter()

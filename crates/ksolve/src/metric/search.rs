@@ -25,7 +25,7 @@ const STEPS: usize = 7;
 /// A form is given up from its second round on where its error is so many times that of another form in the same round.
 const HOPELESS: f64 = 1.25;
 
-/// The step by which lengths become shorter where a metric is refined.
+/// The step by which lengths become shorter for a higher rank.
 const SHORTER: f64 = 0.7;
 
 /// Factors that are tried once the metric is found.
@@ -190,7 +190,7 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(())
     }
 
-    /// Fits through a metric of the form that is known, or the features as they are.
+    /// Fits through a metric that is known, or the features as they are, with lengths that become shorter as long as that helps.
     pub(super) fn start_from(
         &mut self,
         rows: &Rows<'_, T>,

@@ -340,9 +340,9 @@ impl Choice<'_> {
 
     /// Refines the metrics of the best kernels, as long as there is time.
     fn refined<T: Real>(&self, search: &mut Search<'_, T>, log: &mut Log<'_>, memory: &mut Memory<'_>) -> Result<()> {
-        self.listener.begin(SEARCH, 2);
-        while let Some(kernel) = search.upcoming_refinement().filter(|_| !log.is_late()) {
-            let (what, enough) = (format!("{kernel}, refined"), log.enough());
+        self.listener.begin(SEARCH, search.refinements() as u64);
+        while let Some((kernel, rank)) = search.upcoming_refinement().filter(|_| !log.is_late()) {
+            let (what, enough) = (format!("{kernel} refined at rank {rank}"), log.enough());
             log.learn(what, || search.refine(memory, &enough).map(|made| (made, search.least())))?;
         }
         self.listener.end();

@@ -148,13 +148,13 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
     Ok(())
 }
 
-/// The cut of passes over the largest sample, the bytes of the largest stage, and whether metrics can be refined; an error where the search does
-/// not fit.
+/// The cut of passes over the largest sample, the bytes of the largest stage, and the ranks of fits that refine, as far as they fit; an error where the
+/// search does not.
 pub(super) fn plan<T: Real>(
     selected: &Selected,
     options: &TuneOptions,
     resources: &Resources<'_>,
-) -> Result<(PassShape, usize, bool)> {
+) -> Result<(PassShape, usize, Vec<usize>)> {
     let (t, folds) = prepared::known(selected, &options.training, resources)?;
     let folds = if options.blocks { folds.max(metric::BLOCKS) } else { folds };
     let folds = if options.score == Score::Cv { folds } else { 1 };
@@ -173,20 +173,24 @@ pub(super) fn plan<T: Real>(
     let last = |cut: PassShape| {
         solve(&shape, cut, resources.memory).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK)
     };
-    let (cut, mut plans) = cut::<T>(&shape, &last, resources.memory);
+    let (cut, plans) = cut::<T>(&shape, &last, resources.memory);
     // the sample with the rows kept apart; without them by keys, and in the order of its rows; all this of two scalings, and the rows of a rung
     // or of a trial
     let bytes = rows.saturating_mul(8 * (shape.d * shape.element + 40) + 80 * (t + 1));
     let sampled = |plan: Plan| plan.term("sampled rows", bytes, "lower `sample`");
-    let learns = matches!(training.metric, MetricSource::Learned(_));
-    let of_metric = |rank: usize| metric::planned::<T>(&training, rank, &shape, resources.memory).map(sampled);
-    let refined = (learns && rows > metric::RANK).then(|| of_metric(metric::REFINED)).transpose()?;
-    let refined = refined.filter(|plan| plan.bytes() <= resources.memory);
-    let (refines, cut_plans) = (refined.is_some(), plans.drain(..).map(sampled));
-    let mut plans: Vec<Plan> = cut_plans.collect();
-    plans.extend(match refined {
-        None if learns => Some(of_metric(metric::RANK)?),
-        refined => refined,
-    });
-    Ok((cut, prepared::check(plans)?, refines))
+    let mut plans: Vec<Plan> = plans.into_iter().map(sampled).collect();
+    let mut refined = Vec::new();
+    if let MetricSource::Learned(_) = training.metric {
+        let of_metric = |rank: usize| metric::planned::<T>(&training, rank, &shape, resources.memory).map(sampled);
+        plans.push(of_metric(metric::RANK)?);
+        for rank in metric::REFINED.into_iter().filter(|rank| 2 * rank < rows) {
+            let plan = of_metric(rank)?;
+            if plan.bytes() > resources.memory {
+                break;
+            }
+            refined.push(rank);
+            plans.push(plan);
+        }
+    }
+    Ok((cut, prepared::check(plans)?, refined))
 }
