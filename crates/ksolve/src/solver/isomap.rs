@@ -18,7 +18,7 @@
 
 use super::mds::{Scaled, UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::model::{Basis, Form};
 use crate::neighbours::{Graph, Neighbour, Nodes, neighbours_of_nodes};
 use crate::request::{FitRequest, PassShape, ProblemSize, Resources, RowAccess};
@@ -79,7 +79,6 @@ impl Joined {
         asked.unwrap_or(MOST).min(nodes.saturating_sub(1))
     }
 
-    /// Bytes for N nodes of d features.
     pub(super) fn bytes(nodes: usize, d: usize, asked: Option<usize>) -> usize {
         let k = Self::most(nodes, asked);
         Nodes::bytes(nodes, d).saturating_add(Graph::bytes(nodes, k))
@@ -129,8 +128,8 @@ fn paths(graph: &Graph, m: usize, count: usize, resources: &Resources<'_>) -> Ma
 }
 
 impl<T: Real> Solver<T> for LandmarkIsomap {
-    fn usual_landmarks(&self) -> Option<&'static str> {
-        Some(UNIFORM)
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { usual_landmarks: Some(UNIFORM), ..SolverFacts::default() }
     }
 
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {

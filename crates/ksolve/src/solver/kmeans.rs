@@ -14,9 +14,9 @@
 
 use super::lloyd::{self, Space};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE, WEIGHTS};
-use super::{Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, StoredFeatures, Wanted};
-use crate::request::{FitRequest, PassShape, ProblemSize};
+use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
 use kapprox::Real;
 use kstore::Plan;
@@ -41,12 +41,8 @@ struct KernelKMeans {
 }
 
 impl<T: Real> Solver<T> for KernelKMeans {
-    fn keeps(&self) -> bool {
-        true
-    }
-
-    fn check(&self, _: &FitRequest<'_>) -> Result<()> {
-        Ok(())
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { keeps: true, weights: true, ..SolverFacts::default() }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {

@@ -22,10 +22,10 @@
 //! 10, 1998.
 
 use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, ParameterKind, TOLERANCE, UNCENTRED, WEIGHTS};
-use super::{Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, GRAM};
 use crate::quadratic::{OnFeatures, Quadratic};
-use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
+use crate::request::{PassShape, ProblemSize, TrainOptions};
 use crate::{Error, FoldGram, GramState, Result, Task};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{Real, decompose::symmetric_eigen};
@@ -117,12 +117,8 @@ pub(crate) fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
 }
 
 impl<T: Real> Solver<T> for KernelPca {
-    fn holds_out(&self) -> bool {
-        true
-    }
-
-    fn check(&self, _: &FitRequest<'_>) -> Result<()> {
-        Ok(())
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { holds_out: true, weights: true, ..SolverFacts::default() }
     }
 
     fn only_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {

@@ -24,7 +24,7 @@ mod found;
 
 use super::kpca::{FEWER, distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, STEPS, TOLERANCE, UNCENTRED};
-use super::{Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::features::{self, FitData, StoredFeatures, Sums, Tile, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, quadratic::Quadratic};
@@ -68,8 +68,8 @@ struct KernelPcaL1 {
 }
 
 impl<T: Real> Solver<T> for KernelPcaL1 {
-    fn keeps(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { keeps: true, ..SolverFacts::default() }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {

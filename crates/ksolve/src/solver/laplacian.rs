@@ -18,7 +18,7 @@
 
 use super::parameter::{EMBEDDED, TOLERANCE};
 use super::spectral::{self, Normalised, embedding, normalised};
-use super::{Figure, Fitted, Solver, SolverFamily, kpca::sign};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, model::Form};
@@ -41,8 +41,8 @@ struct LaplacianEigenmaps {
 }
 
 impl<T: Real> Solver<T> for LaplacianEigenmaps {
-    fn keeps(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { keeps: true, ..SolverFacts::default() }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {

@@ -17,7 +17,7 @@
 //! Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for multiclass problems", JMLR 3, 2003.
 
 use super::parameter::{INTERCEPT, Parameter, ParameterKind, STEPS, TOLERANCE};
-use super::{Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, StoredFeatures, Tile, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
@@ -60,8 +60,8 @@ struct Perceptron {
 }
 
 impl<T: Real> Solver<T> for Perceptron {
-    fn keeps(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { keeps: true, ..SolverFacts::default() }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {

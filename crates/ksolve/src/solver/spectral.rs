@@ -20,7 +20,7 @@
 
 use super::lloyd::{self, Space};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE};
-use super::{Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, StoredFeatures, Sums, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, GramScratch, GramState, Result, Task, strips::for_each_strip};
@@ -52,8 +52,8 @@ struct Spectral {
 }
 
 impl<T: Real> Solver<T> for Spectral {
-    fn keeps(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { keeps: true, ..SolverFacts::default() }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
