@@ -107,7 +107,6 @@ fn shown(strange: &[Strange]) -> Table {
     table
 }
 
-/// Runs `kmill predict` and prints its report.
 pub(crate) fn main(args: &PredictArgs) -> Result<()> {
     let context = args.run.resolve();
     let (rows, strange) = run(args, &context)?;

@@ -92,7 +92,6 @@ fn statistics_help() -> String {
 /// Number of features of each map by default: few eigenvalues of a covariance matter.
 const RANK: usize = 300;
 
-/// The report of `kmill test`: the statistic, its p-values and the costs.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct TestReport {
     pub statistic: &'static str,

@@ -93,12 +93,9 @@ impl TableWriter {
     }
 }
 
-/// The report of a table that was written, for JSON.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Written<'a> {
-    /// Number of rows.
     pub(crate) rows: u64,
-    /// The paths of the files.
     #[serde(serialize_with = "kstore::lossy::paths")]
     pub(crate) files: &'a [PathBuf],
 }

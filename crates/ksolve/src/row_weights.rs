@@ -19,7 +19,6 @@ impl RowWeights {
         rows.map(|i| self.of(i)).sum()
     }
 
-    /// The weights of some of the rows.
     pub(crate) fn at(&self, rows: &[usize]) -> Self {
         Self(rows.iter().filter_map(|i| self.0.get(*i)).copied().collect())
     }

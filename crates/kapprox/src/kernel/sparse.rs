@@ -68,7 +68,6 @@ impl Index {
         (u64::from(place).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (self.slots.len() - 1)
     }
 
-    /// The points that have a feature, and their values of it.
     fn feature(&self, place: u32) -> &[(u32, f64)] {
         let mut slot = self.slot(place);
         loop {
@@ -107,7 +106,6 @@ impl Index {
     }
 }
 
-/// A kernel on sparse points.
 pub(super) struct Sparse<P> {
     pub(super) text: String,
     pub(super) argument: FromEntries,

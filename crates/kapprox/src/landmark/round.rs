@@ -34,7 +34,6 @@ impl<F: Fn(u64, f64) -> Option<f64> + Sync> Draw<F> {
     }
 }
 
-/// One round, which keeps `capacity` rows.
 pub(super) struct Round<'a, T: Real, F> {
     kernel: Arc<dyn Kernel<T>>,
     map: Option<Nystrom<T>>,

@@ -37,7 +37,6 @@ pub(crate) struct TextArgs {
 }
 
 impl TextArgs {
-    /// These options as the settings of the readers of text files.
     pub(crate) fn options(&self) -> TextOptions {
         let mut options = TextOptions::default().infer_rows(self.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
         if let Some(delimiter) = self.delimiter {

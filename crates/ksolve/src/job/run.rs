@@ -115,12 +115,10 @@ impl<'a> Run<'a> {
         self.memory
     }
 
-    /// The threads of the job.
     pub(crate) fn workers(&self) -> &Workers {
         &self.workers
     }
 
-    /// The observer of the stages.
     pub(super) fn stages(&self) -> &dyn Stages {
         self.stages
     }
@@ -177,7 +175,6 @@ impl Watch<'_> {
         self.seconds.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The warnings so far.
     pub(super) fn warnings(&self) -> Vec<String> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -52,7 +52,6 @@ impl PartialOrd for Reached {
 }
 
 impl Graph {
-    /// Bytes of the lists and edges for N nodes with k neighbours each.
     pub(crate) fn bytes(nodes: usize, k: usize) -> usize {
         nodes.saturating_mul(k.saturating_mul(3 * size_of::<Neighbour>()) + 8)
     }

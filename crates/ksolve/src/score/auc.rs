@@ -56,7 +56,6 @@ impl RankedScores {
         }
     }
 
-    /// The rows by falling scores.
     pub(crate) fn ranking(&self) -> Ranking {
         let [negative, positive] = &self.counts;
         let exact = negative.is_empty();

@@ -21,7 +21,6 @@ use kapprox::{Real, landmark::ClusterSums};
 use kstore::key::{Purpose, Stream};
 use kstore::{Merge, Plan, checkpoint::Steps};
 
-/// The value of the parameter `clusters`, the number of groups.
 pub(super) fn clusters(settings: &Settings) -> Result<usize> {
     settings
         .count(&CLUSTERS)
@@ -50,7 +49,6 @@ pub(super) struct Space<'a> {
     pub(super) sphere: bool,
 }
 
-/// The clusters that were found.
 #[derive(Clone, Debug)]
 pub(super) struct Clusters {
     /// The centroids c_j as columns, q x k, the heaviest first.
@@ -59,7 +57,6 @@ pub(super) struct Clusters {
     pub(super) sizes: Vec<f64>,
     /// Sum of squared distances Σ w min ‖e − c‖².
     pub(super) squares: f64,
-    /// Number of passes over the rows.
     pub(super) passes: u64,
 }
 

@@ -91,7 +91,6 @@ impl Extent {
     }
 }
 
-/// Ranges as text.
 pub(super) fn listed(rows: &[Range<u64>]) -> String {
     rows.iter().map(|rows| format!("{}..{}", rows.start, rows.end)).collect::<Vec<_>>().join(", ")
 }

@@ -281,7 +281,6 @@ impl PreparedJob {
         Err(Error::Statistics { path: file.path().to_path_buf(), why })
     }
 
-    /// The digests of the rows that it was prepared on.
     fn digests(&self) -> Result<RowDigests> {
         let mut file = StateFile::open(&self.path)?;
         let mut digests = RowDigests::new(self.stored_rows());

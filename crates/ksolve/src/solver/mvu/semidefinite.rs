@@ -37,7 +37,6 @@ const LONG: f64 = 0.7;
 const SHORT_OF: f64 = 0.9;
 const LEAST: f64 = 1e-8;
 
-/// Bytes for m x m matrices and E constraints.
 pub(super) fn bytes(m: usize, constraints: usize) -> usize {
     8 * (10 * m * m + 4 * m * constraints + 4 * constraints * constraints)
 }
