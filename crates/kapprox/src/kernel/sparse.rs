@@ -10,10 +10,10 @@
 //! its pair alone, and nothing is spent on zeros. Where a distance is small beside the norms, which cancel, or a sum overflows, the pair is
 //! computed again from its entries side by side.
 
+use super::Profile;
 use super::entries::{FromEntries, side_by_side};
 use super::fixed::KernelColumns;
 use super::points::row;
-use super::profile::Profile;
 use super::{Kernel, check_shapes};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};

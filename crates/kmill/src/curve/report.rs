@@ -1,10 +1,10 @@
 //! The report of a curve, as it is written to JSON.
 
 use super::{columns::as_objects, request::Request};
-use crate::{args::Run, pipeline::target_names, report::Spent};
+use crate::{args::Run, report::Spent};
 use kapprox::{Real, instruction_set};
 use ksolve::curve::{CurveCell, Floor, Method, Setting, Tested};
-use ksolve::job::LAMBDA;
+use ksolve::{job::LAMBDA, train::target_names};
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -161,9 +161,7 @@ impl CurveReport {
             command: crate::machine::command(),
         }
     }
-}
 
-impl CurveReport {
     pub(super) fn files(&self) -> String {
         self.table.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
     }

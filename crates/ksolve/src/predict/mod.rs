@@ -11,7 +11,6 @@
 mod carried;
 mod decision;
 mod evaluate;
-mod extras;
 mod reasons;
 mod table;
 mod top;
@@ -22,9 +21,8 @@ pub use crate::score::{
     CalibrationBin, ClassScores, ClassificationScores, CostScores, RegressionScores, TargetScores, ThresholdScores,
 };
 pub use evaluate::{Details, Evaluation, NoveltyScores};
-pub use extras::Extras;
 pub use reasons::Reason;
-pub use table::Scores;
+pub use table::{Extras, Scores};
 pub use top::Strange;
 pub use writer::Predicted;
 

@@ -21,7 +21,7 @@
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
 //! 10, 1998.
 
-use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, ParameterKind, TOLERANCE, UNCENTRED, WEIGHTS};
+use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, TOLERANCE, UNCENTRED, WEIGHTS};
 use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, GRAM};
 use crate::quadratic::{OnFeatures, Quadratic};
@@ -52,8 +52,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
 const NOISE: f64 = 16.0;
 
 /// The parameter that gives the scores equal variance.
-const WHITEN: Parameter =
-    Parameter { name: "whiten", kind: ParameterKind::Flag, default: None, about: "Coordinates of variance 1" };
+const WHITEN: Parameter = Parameter::flag("whiten", "Coordinates of variance 1");
 
 #[derive(Clone, Copy, Debug)]
 struct KernelPca {

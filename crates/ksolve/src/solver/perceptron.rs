@@ -41,12 +41,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
 };
 
 /// The parameter that takes the last functions of the search instead of their average.
-const LAST: Parameter = Parameter {
-    name: "last",
-    kind: ParameterKind::Flag,
-    default: None,
-    about: "Keep the last coefficients, not their average over all steps",
-};
+const LAST: Parameter = Parameter::flag("last", "Keep the last coefficients, not their average over all steps");
 
 /// The constant of the functions: learned as w is, or left out.
 const CONSTANT: Parameter = Parameter { kind: ParameterKind::Word(&["free", "none"]), ..INTERCEPT };

@@ -4,7 +4,7 @@ use crate::features::{FeatureTier, FitData, Points};
 use crate::metric::{self, Learned, LengthReport, MetricRequest};
 use crate::prepare::landmarks::{Mapped, Mapping};
 use crate::prepare::survey::{Survey, survey};
-use crate::prepare::{cached, whole};
+use crate::prepare::whole;
 use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, RowAccess, TrainOptions};
 use crate::{Classes, Folds, Result, Targets, Task};
 use kapprox::Real;
@@ -148,7 +148,7 @@ pub(crate) fn prepare<T: Real>(
         MetricRequest { source: &table, survey: &survey, targets: &targets, options, resources, enough: &|_| false };
     let (options, learned) = metric::settle(&request)?;
     let rows = MetricRows::new(table, options.metric.known().cloned());
-    let cache = if view == RowAccess::Rows { None } else { cached::rows(&rows, cut, resources)? };
+    let cache = if view == RowAccess::Rows { None } else { cached_rows(&rows, cut, resources)? };
     let read: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
     let (options, length) = metric::settle_length(read, &survey, &targets, &options, cut, resources)?;
     let options = &options;
@@ -188,4 +188,25 @@ fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOpt
         format!("{got} landmarks suffice, more would add rounding alone{wider}")
     };
     resources.stages.warn(format!("rank reduced from {asked} to {got}: {why}"));
+}
+
+/// Writes the decoded and scaled rows to the scratch folder; `None` without one.
+///
+/// One pass, one lane, so that rows arrive in their order. What is folded from the cache has the bits of what is folded
+/// from the rows. Not journaled: a run that is resumed writes its cache again.
+///
+/// # Errors
+/// Errors of the source; [`kstore::Error::OverScratch`] and [`kstore::Error::ScratchFull`] where the rows do not fit.
+fn cached_rows<T: Real>(
+    source: &dyn RowSource<T>,
+    cut: PassShape,
+    resources: &Resources<'_>,
+) -> Result<Option<Cache<T>>> {
+    let Some(scratch) = resources.scratch else { return Ok(None) };
+    let range = source.range();
+    let observer = resources.stages.stage("rows to scratch", Some(range.end - range.start));
+    let mut writer = scratch.cache::<T>(source.shape(), range)?;
+    let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };
+    pass.visit(source, |block| writer.push(block))?;
+    Ok(Some(writer.finish()?))
 }

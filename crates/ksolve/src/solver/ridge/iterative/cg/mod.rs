@@ -11,7 +11,6 @@
 //!
 //! *Cost of an iteration*: one product, one application of the preconditioner, 10·n·t flops; *bytes*: [`bytes`].
 
-mod solution;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -21,7 +20,7 @@ use crate::{Error, Result};
 use faer::{Mat, MatMut, MatRef};
 use kstore::checkpoint::{Journal, Steps};
 use kstore::pass::Observer;
-pub(crate) use solution::CgSolution;
+pub(crate) use state::CgSolution;
 use state::{Column, State};
 
 /// Iterations between two computations of the true residual.
