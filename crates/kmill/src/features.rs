@@ -90,10 +90,7 @@ pub(crate) fn main(args: &FeaturesArgs) -> Result<()> {
     for path in args.model.iter().chain([&args.output]) {
         output::spare(path, output::inputs(selected.table()).chain(options.fit.files()))?;
     }
-    let kept = match args.keep.is_empty() {
-        true => None,
-        false => Some(open::kept(&selected, &args.data, &args.keep)?),
-    };
+    let kept = open::kept(&selected, &args.data, &args.keep)?;
     let start = kstore::budget::rss().unwrap_or(0);
     let beside = args.model.as_ref().unwrap_or(&args.output);
     let fitted = pipeline::fitted(&options, &selected, run, (beside, false), &args.disk, &args.engine)?;

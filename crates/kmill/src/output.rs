@@ -82,7 +82,6 @@ impl Kind {
     }
 }
 
-/// The output files of a verb, each with its kind.
 #[derive(Debug)]
 pub(crate) struct Outputs(pub(crate) Vec<(PathBuf, Kind)>);
 

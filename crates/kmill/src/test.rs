@@ -107,7 +107,6 @@ pub(crate) struct TestReport {
     pub precision: &'static str,
 }
 
-/// The rows of a test, by the kind of its samples.
 enum Rows {
     Samples(Box<Selected>, Box<Selected>),
     Columns { rows: Box<Selected>, first: Vec<String>, second: Vec<String> },

@@ -200,7 +200,6 @@ impl Stages for Watch<'_> {
     }
 }
 
-/// A stage that is timed until it is dropped.
 struct TimedStage<'a> {
     watch: &'a Watch<'a>,
     inner: Box<dyn Observer + 'a>,

@@ -380,16 +380,10 @@ fn add_products(scores: &mut [f64], panel: &[f64], alpha: &[f64]) {
     });
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Buffers<T> {
     basis: Vec<T>,
     wide: Vec<f64>,
     sums: Vec<f64>,
     scratch: quadratic::Scratch,
-}
-
-impl<T> Default for Buffers<T> {
-    fn default() -> Self {
-        Self { basis: Vec::new(), wide: Vec::new(), sums: Vec::new(), scratch: Default::default() }
-    }
 }

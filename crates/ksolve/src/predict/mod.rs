@@ -267,7 +267,6 @@ impl Predictor {
 /// What the noise of a new observation adds to the variance of the mean, in units of the noise.
 const NOISE: f64 = 1.0;
 
-/// The standard deviation of `units` times the variance of the noise.
 fn deviation(noise: f64, units: f64) -> f64 {
     (noise * units).sqrt()
 }

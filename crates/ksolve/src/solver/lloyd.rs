@@ -157,7 +157,6 @@ impl<'a> Assign<'a> {
     }
 }
 
-/// Buffers of the threads.
 type Buffers = Pool<(Vec<f64>, Vec<f64>)>;
 
 impl Assign<'_> {
@@ -278,7 +277,6 @@ fn sample<T: Real>(
     Ok((points, at.into_iter().map(|i| kept.weights.of(i)).collect()))
 }
 
-/// The best of several starts on the sample.
 fn best_start<T: Real>(
     space: Space<'_>,
     (sample, weights): &(Vec<f64>, Vec<f64>),

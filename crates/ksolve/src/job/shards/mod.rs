@@ -37,7 +37,6 @@ struct About {
     extent: Extent,
 }
 
-/// Under this name a job file has the digests of the rows.
 const DIGESTS: &str = "digests of the rows";
 
 /// A job whose shards can be folded anywhere: a file that [`Fit::prepare`] wrote.

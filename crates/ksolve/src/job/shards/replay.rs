@@ -53,7 +53,6 @@ impl Role {
     }
 }
 
-/// The segment that some rows lie in.
 fn segment_of(rows: &Range<u64>, size: u64) -> u64 {
     rows.start / size.max(1)
 }
