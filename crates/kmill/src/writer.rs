@@ -41,9 +41,7 @@ impl std::fmt::Debug for TableWriter {
 
 impl TableWriter {
     /// Starts a table. An `.npy` table without features holds its targets alone.
-    ///
-    /// # Errors
-    /// A path that cannot be written, an extension that is not known, a type that the format does not have.
+    /// Errors: a path that cannot be written, an extension that is not known, a type that the format does not have.
     pub(crate) fn create(path: &Path, features: &[OutputColumn], targets: &[OutputColumn]) -> Result<Self> {
         let mut files = vec![path.to_path_buf()];
         let (table, target) = match target_file(path) {
@@ -75,9 +73,7 @@ impl TableWriter {
     }
 
     /// Completes the files, gives them their names, and returns their paths.
-    ///
-    /// # Errors
-    /// Errors of the file system; then nothing appears.
+    /// Errors: those of the file system; then nothing appears.
     pub(crate) fn finish(mut self) -> Result<Vec<PathBuf>> {
         if let Some(target) = &mut self.target {
             // a disk that fills up here leaves neither file

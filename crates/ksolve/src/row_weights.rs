@@ -25,9 +25,7 @@ impl RowWeights {
 }
 
 /// The weight of row `i` of a block, where its rows have weights.
-///
-/// # Errors
-/// [`Error::Weight`] for a negative one, or one that is no number.
+/// Errors: [`Error::Weight`] for a negative one, or one that is no number.
 pub(crate) fn weight<T>(block: &RowBlock<'_, T>, i: usize) -> Result<Option<f64>> {
     match block.weight(i) {
         Some(weight) if weight.is_nan() || weight < 0.0 => Err(Error::Weight { row: block.rows[i], weight }),

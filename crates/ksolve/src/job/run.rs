@@ -140,9 +140,7 @@ impl<'a> Run<'a> {
     }
 
     /// Where the passes of the run are found: with other processes, or in its checkpoint.
-    ///
-    /// # Errors
-    /// The errors of [`Checkpoint::open`] and of joining the processes; a run that is to go on from a checkpoint and shares its passes.
+    /// Errors: those of [`Checkpoint::open`] and of joining the processes; a run that is to go on from a checkpoint and shares its passes.
     pub(super) fn journal(
         &self,
         fit: &Fit,

@@ -85,9 +85,7 @@ impl Joined {
     }
 
     /// Finds the neighbours of every node.
-    ///
-    /// # Errors
-    /// [`Error::Option`] for more neighbours than there are other nodes, and for a graph of several components; [`Error::NoVariance`] where all
+    /// Errors: [`Error::Option`] for more neighbours than there are other nodes, and for a graph of several components; [`Error::NoVariance`] where all
     /// nodes are the same.
     pub(super) fn new<T: Real>(set: &LandmarkSet<T>, asked: Option<usize>, resources: &Resources<'_>) -> Result<Self> {
         if let Some(k) = asked.filter(|k| *k >= set.len()) {

@@ -183,10 +183,7 @@ impl Assign<'_> {
     }
 }
 
-/// Finds k clusters.
-///
-/// # Errors
-/// [`Error::Clusters`] for fewer distinct points than clusters; errors of reading the rows.
+/// Errors: [`Error::Clusters`] for fewer distinct points than clusters; errors of reading the rows.
 pub(super) fn cluster<T: Real>(
     data: &FitData<'_, T>,
     kept: &StoredFeatures<'_, T>,

@@ -119,14 +119,11 @@ fn count(labels: &Selected, resources: &Resources<'_>) -> Result<Statistics> {
 }
 
 /// Refuses a plan that does not fit; returns the bytes of its largest stage.
-pub(crate) fn check(plans: Vec<Plan>) -> Result<usize> {
-    let mut largest = 0;
+pub(crate) fn check(mut plans: Vec<Plan>) -> Result<usize> {
     // the stage that needs most tells best what to lower
-    let mut plans = plans;
     plans.sort_by_key(|plan| std::cmp::Reverse(plan.bytes()));
-    for plan in plans {
-        largest = largest.max(plan.check()?.bytes());
-    }
+    let largest = plans.first().map_or(0, Plan::bytes);
+    plans.into_iter().try_for_each(|plan| plan.check().map(drop))?;
     Ok(largest)
 }
 
@@ -194,9 +191,7 @@ fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOpt
 ///
 /// One pass, one lane, so that rows arrive in their order. What is folded from the cache has the bits of what is folded
 /// from the rows. Not journaled: a run that is resumed writes its cache again.
-///
-/// # Errors
-/// Errors of the source; [`kstore::Error::OverScratch`] and [`kstore::Error::ScratchFull`] where the rows do not fit.
+/// Errors: those of the source; [`kstore::Error::OverScratch`] and [`kstore::Error::ScratchFull`] where the rows do not fit.
 fn cached_rows<T: Real>(
     source: &dyn RowSource<T>,
     cut: PassShape,

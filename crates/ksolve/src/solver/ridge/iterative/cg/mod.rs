@@ -83,9 +83,7 @@ pub(crate) fn bytes(n: usize, t: usize) -> usize {
 
 /// Solves for every column. With a journal, iterations are saved in it, and a run that is resumed goes on behind the last
 /// one, with the same bits.
-///
-/// # Errors
-/// Errors of the products; [`kstore::Error::Interrupted`]; [`Error::NotFinite`] for numbers that overflow.
+/// Errors: those of the products; [`kstore::Error::Interrupted`]; [`Error::NotFinite`] for numbers that overflow.
 pub(crate) fn solve(system: &mut dyn Positive, b: MatRef<'_, f64>, norm: Norm, until: Until<'_>) -> Result<CgSolution> {
     let Until { tolerance, observer, journal } = until;
     let (mut steps, state) = Steps::begin(journal, "conjugate gradient", || State::new(b));
