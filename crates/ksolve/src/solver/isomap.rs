@@ -84,9 +84,8 @@ impl Joined {
         Nodes::bytes(nodes, d).saturating_add(Graph::bytes(nodes, k))
     }
 
-    /// Finds the neighbours of every node.
-    /// Errors: [`Error::Option`] for more neighbours than there are other nodes, and for a graph of several components; [`Error::NoVariance`] where all
-    /// nodes are the same.
+    /// Finds the neighbours of every node. Errors: [`Error::Option`] for more neighbours than there are other nodes,
+    /// and for a graph of several components; [`Error::NoVariance`] where all nodes are the same.
     pub(super) fn new<T: Real>(set: &LandmarkSet<T>, asked: Option<usize>, resources: &Resources<'_>) -> Result<Self> {
         if let Some(k) = asked.filter(|k| *k >= set.len()) {
             let why = format!("a node has {} others; lower it, or raise `nodes`", set.len().saturating_sub(1));
