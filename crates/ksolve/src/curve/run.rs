@@ -193,7 +193,7 @@ impl<T: Real> Task<'_, '_, T> {
         if map.dims().1 < TIMED_WITHIN {
             return Ok((measured, self.features(map, made.landmarks)?));
         }
-        let seconds = (measured.forming + report.starved).as_secs_f64();
+        let seconds = measured.forming + report.starved.as_secs_f64();
         let forming = Cost { seconds, ..meter.cost(1, self.setting.n * made.landmarks as u64) };
         Ok((measured, forming))
     }
