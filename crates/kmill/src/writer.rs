@@ -33,12 +33,6 @@ pub(crate) struct TableWriter {
     files: Vec<PathBuf>,
 }
 
-impl std::fmt::Debug for TableWriter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TableWriter").field("files", &self.files).finish_non_exhaustive()
-    }
-}
-
 impl TableWriter {
     /// Starts a table. An `.npy` table without features holds its targets alone.
     /// Errors: a path that cannot be written, an extension that is not known, a type that the format does not have.

@@ -18,10 +18,10 @@ use super::{Kernel, check_shapes};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 use kstore::sparse::entries;
-use std::fmt;
 use std::sync::Arc;
 
 /// Points by their features.
+#[derive(Debug)]
 struct Index {
     /// For each slot of a hash table the place of its feature and the number of the feature; [`EMPTY`] where there is none.
     slots: Vec<(u32, u32)>,
@@ -106,6 +106,7 @@ impl Index {
     }
 }
 
+#[derive(Debug)]
 pub(super) struct Sparse<P> {
     pub(super) text: String,
     pub(super) argument: FromEntries,
@@ -115,12 +116,6 @@ pub(super) struct Sparse<P> {
 impl<P> Clone for Sparse<P> {
     fn clone(&self) -> Self {
         Self { text: self.text.clone(), argument: self.argument, profile: Arc::clone(&self.profile) }
-    }
-}
-
-impl<P> fmt::Debug for Sparse<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sparse").field("kernel", &self.text).field("argument", &self.argument).finish()
     }
 }
 
@@ -185,15 +180,10 @@ impl<T: Real, P: Profile> Kernel<T> for Sparse<P> {
     }
 }
 
+#[derive(Debug)]
 struct SparseColumns<P> {
     kernel: Sparse<P>,
     index: Index,
-}
-
-impl<P> fmt::Debug for SparseColumns<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SparseColumns").field("kernel", &self.kernel).finish_non_exhaustive()
-    }
 }
 
 impl<T: Real, P: Profile> KernelColumns<T> for SparseColumns<P> {
