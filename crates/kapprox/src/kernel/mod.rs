@@ -1,7 +1,7 @@
 //! Kernels, positive definite unless they say otherwise.
 //!
 //! A kernel is written as an expression, `gaussian(sigma=3) + 0.5*linear()`, read by [`Spec::parse`] and made into
-//! code by [`Spec::build`]. The kernels there are stand in [`registry()`]; adding one is a file with a [`Profile`] and a
+//! code by [`Spec::build`]. The kernels there are stand in [`registry()`]; adding one is a file with a `Profile` and a
 //! line there.
 //!
 //! ```

@@ -7,7 +7,7 @@
 //! score_j(x) = φ(x)ᵀc_j − ‖c_j‖²/2
 //! ```
 //!
-//! so groups are predicted as classes are. [`lloyd`](super::lloyd) tells how they are found, and what that costs.
+//! so groups are predicted as classes are. [`lloyd`] tells how they are found, and what that costs.
 //!
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
 //! 10, 1998, section 5; Wang, Gittens, Mahoney, "Scalable kernel k-means clustering with Nyström approximation", JMLR 20, 2019.

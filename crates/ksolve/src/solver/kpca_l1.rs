@@ -13,7 +13,7 @@
 //! What is reached is a local maximum. The features of a projection are coordinates of the rows in feature space, which makes an L1 method of kernels out of
 //! one of vectors: Kwak's nonlinear projection trick. Uncentred, μ = 0. Signs: the largest entry of a direction is positive.
 //!
-//! *Passes*: one that [keeps](super::kept) the features, one for the mean, and for every component one and those of its
+//! *Passes*: one that [keeps](crate::features::StoredFeatures) the features, one for the mean, and for every component one and those of its
 //! iterations, 4np flops each. *Bytes*: a few numbers for each feature and component.
 //!
 //! References: Kwak, "Nonlinear projection trick in kernel methods: an alternative to the kernel trick", IEEE Trans. Neural

@@ -2,7 +2,7 @@
 //!
 //! Minimises Σ_i w_i min_j ‖e_i − c_j‖² over k centroids, where w_i is 1 or the weight of the row, and e_i = φ_i, or e_i = Aᵀφ_i, or that divided by its length. An
 //! iteration sends every point to its nearest centroid and every centroid to the mean of its points, so the sum never
-//! grows. The features are [kept](super::kept) between iterations. Seeds are found on a sample of max(2,000, 100 k) rows: several starts by k-means++, each
+//! grows. The features are [kept](crate::features::StoredFeatures) between iterations. Seeds are found on a sample of max(2,000, 100 k) rows: several starts by k-means++, each
 //! iterated there until nothing changes, and the best goes on with all rows. A centroid without points moves to a point that is
 //! far from every centroid.
 //!

@@ -12,7 +12,7 @@
 //! linear in the features again. (Ng, Jordan and Weiss cluster the directions by ordinary k-means; here centroids are
 //! directions too.)
 //!
-//! *Passes*: one that [keeps](super::kept) the features, two over those, and those of [`lloyd`](super::lloyd) in k dimensions.
+//! *Passes*: one that [keeps](crate::features::StoredFeatures) the features, two over those, and those of [`lloyd`] in k dimensions.
 //! *Flops*: the map and np², 9p³ for the eigenvectors. *Bytes*: about 6p² numbers in f64.
 //!
 //! References: Ng, Jordan, Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001; Fowlkes, Belongie, Chung,
