@@ -4,7 +4,7 @@ use pulp::Simd;
 
 /// A number with vectors of it, as wide as the instruction set `S` has them.
 ///
-/// Loops over slices vectorise by themselves (see [`vectorised`](crate::vectorised)). Two dozen sums that must stay in
+/// Loops over slices vectorise by themselves (see [`vectorised`](crate::vectorised!)). Two dozen sums that must stay in
 /// registers do not: spelt as arrays of numbers, the compiler unrolls them into scalars, thirty times slower (measured).
 pub trait Lanes: Sized {
     /// As many numbers as a register of `S` holds.

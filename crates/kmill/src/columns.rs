@@ -176,7 +176,6 @@ impl Look {
         }
     }
 
-    /// What is odd about the column.
     fn odd(&self, name: &str) -> Option<String> {
         let name = name.to_ascii_lowercase();
         if PARTS.contains(&name.as_str()) {

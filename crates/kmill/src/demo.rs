@@ -29,7 +29,6 @@ const PREDICT: &str = "kmill predict model.safetensors test.parquet -o predictio
 
 const FILES: [&str; 4] = ["train.parquet", "test.parquet", "model.safetensors", "predictions.parquet"];
 
-/// The reports of the demo, for `--json`.
 #[derive(Debug, serde::Serialize)]
 struct DemoReport {
     fit: FitReport,

@@ -54,7 +54,6 @@ pub(crate) struct FeaturesArgs {
 /// refusal names has room for it the next time.
 const LEFT: usize = 4 << 20;
 
-/// The report of `kmill features`: that of the map, and what was written.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct FeaturesReport {
     #[serde(flatten)]
@@ -65,7 +64,6 @@ pub(crate) struct FeaturesReport {
     pub(crate) output: PathBuf,
 }
 
-/// Runs `kmill features`: makes the map, writes the features of all rows, and the map where that is asked for.
 pub(crate) fn main(args: &FeaturesArgs) -> Result<()> {
     let run = &args.run.resolve();
     let data = DataArgs {
@@ -92,10 +90,7 @@ pub(crate) fn main(args: &FeaturesArgs) -> Result<()> {
     for path in args.model.iter().chain([&args.output]) {
         output::spare(path, output::inputs(selected.table()).chain(options.fit.files()))?;
     }
-    let kept = match args.keep.is_empty() {
-        true => None,
-        false => Some(open::kept(&selected, &args.data, &args.keep)?),
-    };
+    let kept = open::kept(&selected, &args.data, &args.keep)?;
     let start = kstore::budget::rss().unwrap_or(0);
     let beside = args.model.as_ref().unwrap_or(&args.output);
     let fitted = pipeline::fitted(&options, &selected, run, (beside, false), &args.disk, &args.engine)?;

@@ -54,7 +54,6 @@ pub(crate) struct HerdArgs {
     pub(crate) run: RunArgs,
 }
 
-/// The report of `kmill herd`: the rows that were picked, and the costs.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct HerdReport {
     #[serde(flatten)]

@@ -231,7 +231,6 @@ pub(crate) struct ModelReport {
     pub(crate) bytes: u64,
     #[serde(flatten)]
     pub(crate) card: Card,
-    /// The metric before the kernel, where the model has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) metric: Option<MetricReport>,
     /// Number of components that the model holds beside its predictions.

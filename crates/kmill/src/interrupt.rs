@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 /// Asks to stop from the first signal on.
 static ASKED: LazyLock<CancelToken> = LazyLock::new(CancelToken::new);
 
-/// The token that the first signal cancels.
 pub(crate) fn token() -> CancelToken {
     ASKED.clone()
 }

@@ -57,8 +57,12 @@ pub(crate) fn select(predictor: &mut Predictor, args: &SelectArgs, targets: &[St
     Ok(predictor.select(&table, selection(args, &predictor.card().features, targets))?)
 }
 
-/// Selects the columns `keep` of the rows of `selected`, which are only carried along.
-pub(crate) fn kept(selected: &Selected, args: &SelectArgs, keep: &[String]) -> Result<Selected> {
+/// Selects the columns `keep` of the rows of `selected`, which are only carried along; `None` where none are to be.
+pub(crate) fn kept(selected: &Selected, args: &SelectArgs, keep: &[String]) -> Result<Option<Selected>> {
+    if keep.is_empty() {
+        return Ok(None);
+    }
     let all = Selection { keep: keep.to_vec(), without_features: true, missing: Missing::Mean, ..Selection::default() };
-    Ok(selected.table().select(&Selection { rows: args.rows.clone(), filter: args.condition.clone(), ..all })?)
+    let selection = Selection { rows: args.rows.clone(), filter: args.condition.clone(), ..all };
+    Ok(Some(selected.table().select(&selection)?))
 }

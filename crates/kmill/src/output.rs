@@ -82,7 +82,6 @@ impl Kind {
     }
 }
 
-/// The output files of a verb, each with its kind.
 #[derive(Debug)]
 pub(crate) struct Outputs(pub(crate) Vec<(PathBuf, Kind)>);
 
@@ -104,7 +103,6 @@ impl Outputs {
         self.0.iter().map(|(path, _)| path.as_path())
     }
 
-    /// The path of the model; `None` where no model was asked for.
     pub(crate) fn model(&self) -> Option<&Path> {
         self.0.iter().find(|(_, kind)| *kind == Kind::Model).map(|(path, _)| path.as_path())
     }

@@ -243,10 +243,3 @@ pub(crate) fn select(options: &mut FitOptions, run: &Run) -> Result<Selected> {
     columns::tell(&selection, (&asked, &selected), &run.progress);
     Ok(selected)
 }
-
-pub(crate) fn target_names(selected: &Selected) -> Vec<String> {
-    match selected.class_name() {
-        Some(name) => vec![name.to_string()],
-        None => selected.target_names(),
-    }
-}

@@ -77,10 +77,7 @@ pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<Strange>)> 
     output::check(&args.output)?;
     let mut predictor = open::deciding(&args.model, args.positive.as_deref(), args.threshold, run)?;
     let selected = open::select(&mut predictor, &args.data, &[])?;
-    let kept = match args.keep.is_empty() {
-        true => None,
-        false => Some(open::kept(&selected, &args.data, &args.keep)?),
-    };
+    let kept = open::kept(&selected, &args.data, &args.keep)?;
     output::spare(&args.output, output::inputs(selected.table()).chain([args.model.as_path()]))?;
     let PredictArgs { scores, probabilities, components, std, novelty, preimage: preimages, residual, .. } = *args;
     if let Some(top) = args.top {
@@ -107,7 +104,6 @@ fn shown(strange: &[Strange]) -> Table {
     table
 }
 
-/// Runs `kmill predict` and prints its report.
 pub(crate) fn main(args: &PredictArgs) -> Result<()> {
     let context = args.run.resolve();
     let (rows, strange) = run(args, &context)?;

@@ -95,7 +95,6 @@ pub(crate) struct SolveArgs {
     pub(crate) run: RunArgs,
 }
 
-/// What was written.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct ShardReport {
     #[serde(serialize_with = "kstore::lossy::path")]

@@ -6,7 +6,6 @@ use crate::table::{self, Table, count, number, rounded};
 use crate::{Error, Result, open, output, pipeline, progress::Progress};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::{Spec, map::MapSpec};
-use ksolve::Certificate;
 use ksolve::job::{self, Candidates, ElementType};
 use ksolve::request::{LandmarkSource, Scaling};
 use ksolve::statistic::{self, Compared, Compares, Outcome, PValues, StatisticFamily, StatisticOptions};
@@ -92,40 +91,22 @@ fn statistics_help() -> String {
 /// Number of features of each map by default: few eigenvalues of a covariance matter.
 const RANK: usize = 300;
 
-/// The report of `kmill test`: the statistic, its p-values and the costs.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct TestReport {
     pub statistic: &'static str,
-    /// Number of rows of each sample, or of the only one.
-    pub rows: Vec<u64>,
     /// Names of the columns of each kernel.
     pub columns: Vec<Vec<String>>,
-    /// The biased estimate, a squared norm; the p-values are for this one.
-    pub biased: f64,
-    /// The unbiased estimate, which may be negative.
-    pub unbiased: f64,
-    /// Centred alignment of the two kernels, for two sets of columns.
-    pub alignment: Option<f64>,
-    /// Probabilities of a value at least as large under the null hypothesis.
-    pub p_values: PValues,
+    #[serde(flatten)]
+    pub outcome: Outcome,
     /// Number of random labellings behind the p-value by permutation.
     pub permutations: u64,
-    /// The kernels with every parameter a number.
-    pub kernels: Vec<String>,
     pub map: String,
-    /// Number of features of each map; empty for the kernel itself.
-    pub ranks: Vec<usize>,
-    /// The relative trace error over all rows; `None` for two maps, and maps that are no projection.
-    pub certificate: Option<Certificate>,
     #[serde(flatten)]
     pub spent: Spent,
-    pub passes: u64,
-    pub planned_bytes: usize,
     /// The type of rows and features: `f32` or `f64`.
     pub precision: &'static str,
 }
 
-/// The rows of a test, by the kind of its samples.
 enum Rows {
     Samples(Box<Selected>, Box<Selected>),
     Columns { rows: Box<Selected>, first: Vec<String>, second: Vec<String> },
@@ -183,7 +164,15 @@ fn measure<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Ru
     let scratch = args.scratch.open()?;
     let job = scratch.iter().fold(pipeline::job(run), job::Run::scratch);
     let outcome = statistic::measure::<T>(family, rows.compared(), &options, &job.resources())?;
-    Ok(report::<T>(family, args, run, &rows, outcome))
+    Ok(TestReport {
+        statistic: family.name,
+        columns: rows.columns(),
+        outcome,
+        permutations: args.permutations,
+        map: args.map.to_string(),
+        spent: Spent::by(run, rows.bytes_read()),
+        precision: T::NAME,
+    })
 }
 
 /// Selects two samples of the same columns: two tables, or the rows with and without a property.
@@ -306,57 +295,33 @@ fn options(args: &TestArgs, rows: &Rows, progress: &Progress) -> Result<Statisti
     })
 }
 
-fn report<T: kapprox::Real>(
-    family: &StatisticFamily,
-    args: &TestArgs,
-    run: &Run,
-    rows: &Rows,
-    outcome: Outcome,
-) -> TestReport {
-    let Outcome { measured, rows: sizes, kernels, ranks, passes, planned_bytes } = outcome;
-    TestReport {
-        statistic: family.name,
-        rows: sizes,
-        columns: rows.columns(),
-        biased: measured.biased,
-        unbiased: measured.unbiased,
-        alignment: measured.alignment,
-        p_values: measured.p_values,
-        permutations: args.permutations,
-        kernels,
-        map: args.map.to_string(),
-        ranks,
-        certificate: measured.certificate,
-        spent: Spent::by(run, rows.bytes_read()),
-        passes,
-        planned_bytes,
-        precision: T::NAME,
-    }
-}
-
 impl fmt::Display for TestReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows: Vec<String> = self.rows.iter().map(|rows| count(*rows)).collect();
+        let Outcome { measured, rows, kernels, ranks, passes, .. } = &self.outcome;
+        let rows: Vec<String> = rows.iter().map(|rows| count(*rows)).collect();
         let columns: Vec<String> = self.columns.iter().map(|names| count(names.len() as u64)).collect();
         let (rows, columns) = (rows.join(" and "), columns.join(" and "));
         writeln!(f, "{} on {rows} rows, {columns} columns\n", self.statistic)?;
         let mut facts = Table::facts();
-        for kernel in &self.kernels {
+        for kernel in kernels {
             facts.fact("kernel", rounded(kernel));
         }
-        let ranks: Vec<String> = self.ranks.iter().map(|rank| count(*rank as u64)).collect();
+        let ranks: Vec<String> = ranks.iter().map(|rank| count(*rank as u64)).collect();
         match ranks.is_empty() {
             true => facts.fact("features", "none: the kernel itself"),
             false => facts.fact("features", format!("{} ({})", ranks.join(" and "), self.map)),
         }
-        if let Some(certificate) = self.certificate.filter(|_| !ranks.is_empty()) {
+        if let Some(certificate) = measured.certificate.filter(|_| !ranks.is_empty()) {
             facts.fact("certificate", certified(&certificate));
         }
-        facts.fact(self.statistic, format!("{} biased, {} unbiased", number(self.biased, 4), number(self.unbiased, 4)));
-        if let Some(alignment) = self.alignment {
+        facts.fact(
+            self.statistic,
+            format!("{} biased, {} unbiased", number(measured.biased, 4), number(measured.unbiased, 4)),
+        );
+        if let Some(alignment) = measured.alignment {
             facts.fact("alignment", number(alignment, 4));
         }
-        let PValues { permutation, spectrum, gamma } = self.p_values;
+        let PValues { permutation, spectrum, gamma } = measured.p_values;
         let names = [
             (permutation, format!("by {} permutations", count(self.permutations))),
             (spectrum, "by the limit distribution (spectrum)".to_string()),
@@ -369,6 +334,6 @@ impl fmt::Display for TestReport {
             facts.fact(title, format!("{value} {of}"));
             title = "";
         }
-        write!(f, "{facts}\n{}", table::facts(self.spent.facts(Some(self.passes), None)))
+        write!(f, "{facts}\n{}", table::facts(self.spent.facts(Some(*passes), None)))
     }
 }

@@ -33,17 +33,9 @@ pub(crate) struct TableWriter {
     files: Vec<PathBuf>,
 }
 
-impl std::fmt::Debug for TableWriter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TableWriter").field("files", &self.files).finish_non_exhaustive()
-    }
-}
-
 impl TableWriter {
     /// Starts a table. An `.npy` table without features holds its targets alone.
-    ///
-    /// # Errors
-    /// A path that cannot be written, an extension that is not known, a type that the format does not have.
+    /// Errors: a path that cannot be written, an extension that is not known, a type that the format does not have.
     pub(crate) fn create(path: &Path, features: &[OutputColumn], targets: &[OutputColumn]) -> Result<Self> {
         let mut files = vec![path.to_path_buf()];
         let (table, target) = match target_file(path) {
@@ -75,9 +67,7 @@ impl TableWriter {
     }
 
     /// Completes the files, gives them their names, and returns their paths.
-    ///
-    /// # Errors
-    /// Errors of the file system; then nothing appears.
+    /// Errors: those of the file system; then nothing appears.
     pub(crate) fn finish(mut self) -> Result<Vec<PathBuf>> {
         if let Some(target) = &mut self.target {
             // a disk that fills up here leaves neither file
@@ -93,12 +83,9 @@ impl TableWriter {
     }
 }
 
-/// The report of a table that was written, for JSON.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Written<'a> {
-    /// Number of rows.
     pub(crate) rows: u64,
-    /// The paths of the files.
     #[serde(serialize_with = "kstore::lossy::paths")]
     pub(crate) files: &'a [PathBuf],
 }

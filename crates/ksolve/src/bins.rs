@@ -39,7 +39,6 @@ impl Targets {
         }
     }
 
-    /// Target `j` of row `i` of a block.
     pub(crate) fn value<T>(&self, block: &RowBlock<'_, T>, i: usize, j: usize) -> Result<f64> {
         match self {
             Self::Numeric { centre } => Ok(block.y[i * block.t + j] - centre[j]),

@@ -45,7 +45,6 @@ pub(crate) fn widen<T: Real>(from: MatRef<'_, T>, to: &mut [f64]) {
     }
 }
 
-/// The matrix in f64.
 pub(crate) fn widened<T: Real>(from: MatRef<'_, T>) -> Mat<f64> {
     let mut wide = Mat::zeros(from.nrows(), from.ncols());
     for (j, column) in wide.col_iter_mut().enumerate() {

@@ -80,18 +80,12 @@ pub struct GramState {
 }
 
 /// Buffers of [`GramState::update`], kept over calls.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct GramScratch<T> {
     panels: Pool<Vec<T>>,
     wide: Pool<Vec<f64>>,
     targets: Vec<f64>,
     products: Vec<f64>,
-}
-
-impl<T> Default for GramScratch<T> {
-    fn default() -> Self {
-        Self { panels: Pool::default(), wide: Pool::default(), targets: Vec::new(), products: Vec::new() }
-    }
 }
 
 impl<T> GramScratch<T> {

@@ -36,17 +36,11 @@ pub struct RidgeState {
 kstore::summed!(RidgeState { part "gram": gram, some "certificate": certificate });
 
 /// Buffers that a lane reuses from bin to bin.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MomentScratch<T> {
     gram: GramScratch<T>,
     diag: Vec<f64>,
     partial: Vec<f64>,
-}
-
-impl<T> Default for MomentScratch<T> {
-    fn default() -> Self {
-        Self { gram: GramScratch::default(), diag: Vec::new(), partial: Vec::new() }
-    }
 }
 
 impl<'a, T: Real> RidgeFold<'a, T> {
@@ -63,7 +57,6 @@ impl<'a, T: Real> RidgeFold<'a, T> {
         self
     }
 
-    /// Leaves the certificate out.
     #[must_use]
     pub(crate) fn without_certificate(mut self) -> Self {
         self.take.certify = false;

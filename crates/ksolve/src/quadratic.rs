@@ -101,7 +101,6 @@ impl Quadratic {
         8 * (self.factor.nrows() * (columns + 1) + self.shift.len() + 1)
     }
 
-    /// Bytes of scratch on so many threads.
     pub(crate) fn scratch_bytes(&self, threads: usize) -> usize {
         let outputs = self.factor.ncols().max(self.features.as_ref().map_or(0, Mat::ncols));
         threads.max(1) * STRIP * 8 * (PANEL + outputs)

@@ -19,16 +19,13 @@ impl RowWeights {
         rows.map(|i| self.of(i)).sum()
     }
 
-    /// The weights of some of the rows.
     pub(crate) fn at(&self, rows: &[usize]) -> Self {
         Self(rows.iter().filter_map(|i| self.0.get(*i)).copied().collect())
     }
 }
 
 /// The weight of row `i` of a block, where its rows have weights.
-///
-/// # Errors
-/// [`Error::Weight`] for a negative one, or one that is no number.
+/// Errors: [`Error::Weight`] for a negative one, or one that is no number.
 pub(crate) fn weight<T>(block: &RowBlock<'_, T>, i: usize) -> Result<Option<f64>> {
     match block.weight(i) {
         Some(weight) if weight.is_nan() || weight < 0.0 => Err(Error::Weight { row: block.rows[i], weight }),

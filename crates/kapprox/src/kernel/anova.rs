@@ -5,7 +5,7 @@
 //! Costs an exponential for each feature of each pair.
 
 use super::family::{Facts, KernelFamily, KernelParameter, Range};
-use super::{direct::swept, profile::Profile, sweep::Features};
+use super::{Profile, direct::swept, sweep::Features};
 use crate::Real;
 use std::f64::consts::LN_2;
 

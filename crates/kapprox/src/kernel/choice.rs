@@ -75,7 +75,6 @@ impl ColumnChoice {
     }
 }
 
-/// The names of features as a table has them.
 pub(super) fn schema<S: AsRef<str>>(features: &[S]) -> Schema {
     // only names are looked at
     let column = |name: &S| Column { name: name.as_ref().to_string(), kind: Kind::Float { bits: 64 } };

@@ -113,11 +113,8 @@ impl Facts {
         characteristic: false,
         of: "",
     };
-    /// Bounded alone.
     pub(crate) const BOUNDED: Self = Self { bounded: true, ..Self::NONE };
-    /// Bounded, universal and characteristic.
     pub(crate) const RICH: Self = Self { universal: true, characteristic: true, ..Self::BOUNDED };
-    /// Bounded and a function of the difference.
     pub(crate) const INVARIANT: Self = Self { translation_invariant: true, ..Self::BOUNDED };
     /// All of them: functions of the difference whose spectrum is positive everywhere (Sriperumbudur, Gretton, Fukumizu,
     /// Schölkopf, Lanckriet, JMLR 11, 2010).

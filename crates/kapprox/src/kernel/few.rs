@@ -45,7 +45,7 @@ where
     Box::new(Few { frame, finish, panels, owns, term: PhantomData::<M> })
 }
 
-/// Packed rows of d numbers as panels of `height`; see [`Packed::x`].
+/// Rows of d numbers as panels of `height` rows, the values of a column side by side; missing rows are zero.
 pub(crate) fn in_panels<T: Real>(rows: &[T], d: usize, height: usize, out: &mut Aligned<T>) {
     let out = out.zeros((rows.len() / d).next_multiple_of(height.max(1)) * d);
     for (panel, rows) in out.chunks_exact_mut(height.max(1) * d).zip(rows.chunks(height.max(1) * d)) {

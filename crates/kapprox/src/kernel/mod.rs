@@ -1,7 +1,7 @@
 //! Kernels, positive definite unless they say otherwise.
 //!
 //! A kernel is written as an expression, `gaussian(sigma=3) + 0.5*linear()`, read by [`Spec::parse`] and made into
-//! code by [`Spec::build`]. The kernels there are stand in [`registry()`]; adding one is a file with a [`Profile`] and a
+//! code by [`Spec::build`]. The kernels there are stand in [`registry()`]; adding one is a file with a `Profile` and a
 //! line there.
 //!
 //! ```
@@ -36,7 +36,6 @@ mod panel;
 mod parse;
 mod points;
 mod pointwise;
-mod profile;
 mod profiled;
 mod registry;
 mod scan;
@@ -78,7 +77,7 @@ pub(crate) use fixed::Fixed;
 pub use fixed::{FEW, KernelColumns, KernelRows};
 pub(crate) use points::{Aligned, row};
 pub use pointwise::pointwise;
-pub(crate) use profile::Profile;
+pub(crate) use profiled::Profile;
 pub use registry::{by_name, register, registry};
 pub use spec::Spec;
 pub use spectrum::{Draw, Law, Spectrum};

@@ -208,7 +208,6 @@ fn combined(text: String, operation: Operation, nodes: &[Node]) -> Arc<dyn AnyKe
     Arc::new(Combined { text, operation, first: nodes[0].build(), others })
 }
 
-/// The only node, or `together` of all nodes.
 fn one_or(mut nodes: Vec<Node>, together: impl FnOnce(Vec<Node>) -> Node) -> Node {
     match nodes.pop() {
         Some(only) if nodes.is_empty() => only,

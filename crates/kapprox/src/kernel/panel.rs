@@ -48,7 +48,6 @@ impl<T: Real> Owns<T> {
         Self { offsets: Vec::new(), sizes: Vec::new(), largest: T::ZERO }
     }
 
-    /// The offsets of `count` points from point i on.
     #[inline(always)]
     pub(super) fn offsets(&self, i: usize, count: usize) -> &[T] {
         if self.offsets.is_empty() { &[] } else { &self.offsets[i..][..count] }

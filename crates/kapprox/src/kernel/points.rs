@@ -55,7 +55,6 @@ pub(crate) enum Lengths {
 }
 
 impl Lengths {
-    /// The lengths as a list: one for all features, or one for each.
     pub(crate) fn to_vec(&self) -> Vec<f64> {
         match self {
             Self::Same(length) => vec![*length],

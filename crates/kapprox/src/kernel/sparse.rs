@@ -10,18 +10,18 @@
 //! its pair alone, and nothing is spent on zeros. Where a distance is small beside the norms, which cancel, or a sum overflows, the pair is
 //! computed again from its entries side by side.
 
+use super::Profile;
 use super::entries::{FromEntries, side_by_side};
 use super::fixed::KernelColumns;
 use super::points::row;
-use super::profile::Profile;
 use super::{Kernel, check_shapes};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 use kstore::sparse::entries;
-use std::fmt;
 use std::sync::Arc;
 
 /// Points by their features.
+#[derive(Debug)]
 struct Index {
     /// For each slot of a hash table the place of its feature and the number of the feature; [`EMPTY`] where there is none.
     slots: Vec<(u32, u32)>,
@@ -68,7 +68,6 @@ impl Index {
         (u64::from(place).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (self.slots.len() - 1)
     }
 
-    /// The points that have a feature, and their values of it.
     fn feature(&self, place: u32) -> &[(u32, f64)] {
         let mut slot = self.slot(place);
         loop {
@@ -107,7 +106,7 @@ impl Index {
     }
 }
 
-/// A kernel on sparse points.
+#[derive(Debug)]
 pub(super) struct Sparse<P> {
     pub(super) text: String,
     pub(super) argument: FromEntries,
@@ -117,12 +116,6 @@ pub(super) struct Sparse<P> {
 impl<P> Clone for Sparse<P> {
     fn clone(&self) -> Self {
         Self { text: self.text.clone(), argument: self.argument, profile: Arc::clone(&self.profile) }
-    }
-}
-
-impl<P> fmt::Debug for Sparse<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sparse").field("kernel", &self.text).field("argument", &self.argument).finish()
     }
 }
 
@@ -187,15 +180,10 @@ impl<T: Real, P: Profile> Kernel<T> for Sparse<P> {
     }
 }
 
+#[derive(Debug)]
 struct SparseColumns<P> {
     kernel: Sparse<P>,
     index: Index,
-}
-
-impl<P> fmt::Debug for SparseColumns<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SparseColumns").field("kernel", &self.kernel).finish_non_exhaustive()
-    }
 }
 
 impl<T: Real, P: Profile> KernelColumns<T> for SparseColumns<P> {

@@ -199,7 +199,6 @@ impl Spec {
         self.0.calls().into_iter().find_map(|call| call.sparse)
     }
 
-    /// The expression on dense rows.
     pub(crate) fn on_dense(&self) -> Result<Self> {
         self.0.map(&mut |call| Ok(Call { sparse: None, ..call.clone() })).map(Self)
     }

@@ -26,7 +26,6 @@ pub(super) struct HeldColumns {
     pub(super) targets: Mat<f64>,
 }
 
-/// Bytes of `n` rows of `d` features with room for `m` columns.
 pub(super) fn bytes(n: u64, d: usize, m: usize) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX).saturating_mul((2 * d + m + 2) * size_of::<f64>())
 }

@@ -8,9 +8,8 @@ use crate::map::factor::subtract_columns;
 use crate::map::nystrom::{Nystrom, STRIP};
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};
-use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::key::Stream;
-use kstore::{Fold, Merge, RowBlock, Workers};
+use kstore::{Fold, RowBlock, Workers};
 use std::sync::Arc;
 
 /// The rule that decides which rows a round keeps.
@@ -34,7 +33,6 @@ impl<F: Fn(u64, f64) -> Option<f64> + Sync> Draw<F> {
     }
 }
 
-/// One round, which keeps `capacity` rows.
 pub(super) struct Round<'a, T: Real, F> {
     kernel: Arc<dyn Kernel<T>>,
     map: Option<Nystrom<T>>,
@@ -69,26 +67,7 @@ pub(super) struct Residuals<T> {
     pub(super) best: BestRows<T>,
 }
 
-impl<T: Real> Merge for Residuals<T> {
-    fn merge(&mut self, later: &Self) {
-        self.rows += later.rows;
-        self.sum += later.sum;
-        self.best.merge(&later.best);
-    }
-}
-
-impl<T: Real> Persist for Residuals<T> {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.one("rows", self.rows);
-        out.one("sum", self.sum);
-        out.within("best", |out| self.best.save(out));
-    }
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.rows = from.one("rows")?;
-        self.sum = from.one("sum")?;
-        from.within("best", |from| self.best.load(from))
-    }
-}
+kstore::summed!(where [T: Real] Residuals<T> { one "rows": rows, one "sum": sum, part "best": best });
 
 pub(super) struct RoundScratch<T: Real> {
     phi: Mat<T>,

@@ -64,7 +64,6 @@ impl<T: Real> Independent<T> {
         self.amplified.iter().take_while(|amplified| **amplified <= most).count()
     }
 
-    /// The leading landmarks that are sound.
     fn leading(mut self, most: f64) -> Self {
         let r = self.sound(most);
         if r < self.amplified.len() {

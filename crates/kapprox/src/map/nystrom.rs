@@ -139,7 +139,6 @@ impl<T: Real> Nystrom<T> {
         Ok(Self::in_arithmetic(own, kernel, landmarks, lower))
     }
 
-    /// The map of landmarks whose factor is known.
     pub(crate) fn from_factor(
         kernel: &Arc<dyn AnyKernel>,
         landmarks: LandmarkSet<T>,

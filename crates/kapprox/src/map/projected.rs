@@ -67,10 +67,7 @@ pub(super) const DOUBLE: MapFamily = MapFamily {
             "one landmark in so many goes into the decomposition",
         ),
     ],
-    nested: true,
-    sparse: true,
-    passes: 0,
-    shape,
+    ..EIGEN
 };
 
 pub(super) const TRUNCATED: MapFamily = MapFamily {

@@ -37,28 +37,14 @@ pub(crate) struct TextArgs {
 }
 
 impl TextArgs {
-    /// These options as the settings of the readers of text files.
     pub(crate) fn options(&self) -> TextOptions {
-        let mut options = TextOptions::default().infer_rows(self.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
-        if let Some(delimiter) = self.delimiter {
-            options = options.delimiter(delimiter);
-        }
-        if let Some(decimal) = self.decimal {
-            options = options.decimal(decimal);
-        }
-        if self.no_header {
-            options = options.without_header();
-        }
-        if self.zero_based {
-            options = options.zero_based();
-        }
-        if self.sparse {
-            options = options.sparse();
-        }
-        match self.width {
-            Some(width) => options.width(width),
-            None => options,
-        }
+        let options = TextOptions::default().infer_rows(self.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
+        let options = self.delimiter.into_iter().fold(options, TextOptions::delimiter);
+        let options = self.decimal.into_iter().fold(options, TextOptions::decimal);
+        let options = self.width.into_iter().fold(options, TextOptions::width);
+        let options = if self.no_header { options.without_header() } else { options };
+        let options = if self.zero_based { options.zero_based() } else { options };
+        if self.sparse { options.sparse() } else { options }
     }
 }
 

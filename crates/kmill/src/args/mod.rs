@@ -199,7 +199,6 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    /// The text of the help that a line asks for.
     fn help(line: &str) -> String {
         let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
         command(&words).term_width(100).try_get_matches_from(&words).unwrap_err().to_string()

@@ -230,11 +230,11 @@ pub fn infer_rows(text: &str) -> Result<u64, String> {
     if text == "all" { Ok(u64::MAX) } else { at_least(text, 1).map(|rows| rows as u64) }
 }
 
-/// Parses `--where`, a condition on one column such as `fold != 3`.
 pub fn times(text: &str) -> Result<Times, String> {
     Times::try_from(text.to_string()).map_err(|error| flags(&error.to_string()))
 }
 
+/// Parses `--where`, a condition on one column such as `fold != 3`.
 pub fn condition(text: &str) -> Result<Condition, String> {
     Condition::parse(text).map_err(expected)
 }

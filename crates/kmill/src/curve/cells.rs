@@ -15,7 +15,6 @@ struct Kept {
     cells: Vec<CurveCell>,
 }
 
-/// The cells so far, and the file they are kept in.
 #[derive(Debug)]
 pub(super) struct CellsFile {
     place: Option<(PathBuf, Manifest)>,

@@ -28,9 +28,8 @@ use report::Planned;
 use request::Request;
 use std::path::Path;
 
-/// Measures every method, and writes the outputs.
-/// All errors of a run; the cells that are finished by then are kept beside the first output. Processes that share the passes
-/// and have other cells left to do.
+/// Measures every method, and writes the outputs. All errors of a run; the cells that are finished by then are kept
+/// beside the first output. Processes that share the passes and have other cells left to do.
 pub(crate) fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
     let kinds = [Kind::Page, Kind::Picture, Kind::Json, Kind::Table];
     let remedy = format!("end it with {}", request::outputs());

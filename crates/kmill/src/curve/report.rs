@@ -1,10 +1,10 @@
 //! The report of a curve, as it is written to JSON.
 
 use super::{columns::as_objects, request::Request};
-use crate::{args::Run, pipeline::target_names, report::Spent};
+use crate::{args::Run, report::Spent};
 use kapprox::{Real, instruction_set};
 use ksolve::curve::{CurveCell, Floor, Method, Setting, Tested};
-use ksolve::job::LAMBDA;
+use ksolve::{job::LAMBDA, train::target_names};
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, serde::Serialize)]
@@ -14,7 +14,6 @@ pub(crate) struct CurveReport {
     pub rows: Vec<CurveCell>,
     pub methods: Vec<String>,
     pub ranks: Vec<usize>,
-    /// Number of seeds that were tried.
     pub repeats: u64,
     /// The first seed; the others follow it.
     pub seed: u64,
@@ -40,29 +39,24 @@ pub(crate) struct CurveReport {
     pub precision: &'static str,
     pub version: &'static str,
     pub instruction_set: String,
-    /// Processor and operating system.
     pub machine: String,
     pub command: String,
 }
 
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct TableReport {
-    /// Files, as they were named.
     #[serde(serialize_with = "kstore::lossy::paths")]
     pub files: Vec<PathBuf>,
     /// Bytes on disk.
     pub bytes: u64,
     pub format: &'static str,
-    /// Rows in all files.
     pub stored_rows: u64,
-    /// Rows that the condition selects.
     pub selected_rows: u64,
     pub selected_where: Option<String>,
     pub test_where: Option<String>,
     pub target: Vec<String>,
     /// Features, before scaling.
     pub features: Vec<FeatureReport>,
-    /// How they are scaled.
     pub scale: &'static str,
 }
 
@@ -73,7 +67,6 @@ pub(crate) struct FeatureReport {
     pub min: f64,
     pub mean: f64,
     pub deviation: f64,
-    /// Largest value.
     pub max: f64,
 }
 
@@ -168,9 +161,7 @@ impl CurveReport {
             command: crate::machine::command(),
         }
     }
-}
 
-impl CurveReport {
     pub(super) fn files(&self) -> String {
         self.table.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
     }

@@ -2,11 +2,11 @@
 
 use crate::args::parse::Methods;
 use crate::args::{DataArgs, EngineArgs, Run, RunArgs, kernel_help, parse};
-use crate::{Error, Result, open, output, pipeline, pipeline::target_names};
+use crate::{Error, Result, open, output, pipeline};
 use clap::Args;
 use kapprox::{Spec, instruction_set, landmark::Scheme};
 use ksolve::curve::{CurveOptions, CurveRun, Method};
-use ksolve::{Intercept, Task, job::ElementType, request::Scaling};
+use ksolve::{Intercept, Task, job::ElementType, request::Scaling, train::target_names};
 use kstore::{Selected, Selection, Table, checkpoint::Manifest, condition::Condition, sink::OutputKind};
 use std::path::PathBuf;
 

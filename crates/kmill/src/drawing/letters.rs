@@ -37,7 +37,6 @@ impl Letters {
         (advance * size, outline, size, height)
     }
 
-    /// Width of a word in letters of a size.
     pub(super) fn width(&self, word: &str, size: f32) -> f32 {
         word.chars().map(|letter| self.get(letter).0).sum::<f32>() * size / EM
     }

@@ -7,9 +7,8 @@ use std::f64::consts::TAU;
 
 /// A face, its rows in order: left eye, right eye, mouth, outline; the target numbers the parts 0 to 3.
 ///
-/// Each eye has ⌈√n⌉ points, uniform in the unit disc centred at (±4, 4); the mouth ⌈n/10⌉ points, x evenly spaced
-/// over [−5, 5], y = x²/16 − 5; the remaining points lie at evenly spaced angles over [0, 2π] on the circle of
-/// radius 10.
+/// Each eye has ⌈√n⌉ points, uniform in the unit disc centred at (±4, 4); the mouth ⌈n/10⌉ points, x evenly spaced over
+/// [−5, 5], y = x²/16 − 5; the remaining points lie at evenly spaced angles over [0, 2π] on the circle of radius 10.
 pub(super) static SMILE: Generator = Generator {
     // two eyes of 3 points and a mouth of 1
     fewest_rows: 7,

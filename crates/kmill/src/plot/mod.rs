@@ -69,7 +69,6 @@ const HEADING: Point = ((PLANE.left + PLANE.right) / 2.0, PLANE.top - 14.0);
 /// Grid points along the two features: a cell is some three pixels wide.
 const GRID: (usize, usize) = (200, 150);
 
-/// The report of `kmill plot`: the features, rows and scores of the picture.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct PlotReport {
     pub x: String,

@@ -186,7 +186,6 @@ impl Picture<'_> {
     }
 }
 
-/// The shade of a value between two others.
 fn shade(value: f64, (low, high): (f64, f64)) -> usize {
     (((value - low) / (high - low) * SHADES as f64) as usize).min(SHADES - 1)
 }

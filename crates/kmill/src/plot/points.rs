@@ -53,7 +53,6 @@ pub(super) struct Columns<'a> {
     pub(super) places: Vec<String>,
     /// The column of labels that colours it.
     pub(super) label: Option<&'a str>,
-    /// The labels, where they are known.
     pub(super) known: Option<&'a [Label]>,
     pub(super) missing: Missing,
 }

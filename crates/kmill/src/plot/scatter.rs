@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 /// Names of the columns of components in predictions.
 const COMPONENT: &str = "component_";
 
-/// The column of predictions.
 const PREDICTION: &str = "prediction";
 
 pub(super) fn table(kind: Output, args: &PlotArgs, run: &Run) -> Result<PlotReport> {

@@ -5,9 +5,8 @@ use crate::{Error, GramScratch, GramState, Result};
 use faer::{Mat, MatRef};
 use kapprox::quality::{ColumnFold, ColumnScratch, ColumnSums};
 use kapprox::{FeatureMap, Real};
-use kstore::checkpoint::{Arrays, Persist, Stored};
-use kstore::{Fold, Merge, RowBlock, Workers};
-use std::time::{Duration, Instant};
+use kstore::{Fold, RowBlock, Workers};
+use std::time::Instant;
 
 /// The fold that measures. A row costs its features, c kernel evaluations and 2cp flops for c columns, and p² for the
 /// Gram matrix; a lane holds a tile of features, once in `T` and once in f64.
@@ -22,38 +21,11 @@ pub(super) struct Measuring<'a, T: Real> {
 pub(super) struct Measured {
     pub(super) columns: ColumnSums,
     pub(super) gram: Option<GramState>,
-    /// Time that the forming of features took, in all processes together.
-    pub(super) forming: Duration,
+    /// Seconds that the forming of features took, in all processes together.
+    pub(super) forming: f64,
 }
 
-impl Merge for Measured {
-    fn merge(&mut self, later: &Self) {
-        self.columns.merge(&later.columns);
-        if let (Some(mine), Some(theirs)) = (&mut self.gram, &later.gram) {
-            mine.merge(theirs);
-        }
-        self.forming += later.forming;
-    }
-}
-
-impl Persist for Measured {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.within("columns", |out| self.columns.save(out));
-        if let Some(gram) = &self.gram {
-            out.within("gram", |out| gram.save(out));
-        }
-        out.one("forming", self.forming.as_secs_f64());
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        from.within("columns", |from| self.columns.load(from))?;
-        if let Some(gram) = &mut self.gram {
-            from.within("gram", |from| gram.load(from))?;
-        }
-        self.forming = Duration::try_from_secs_f64(from.one("forming")?).unwrap_or_default();
-        Ok(())
-    }
-}
+kstore::summed!(Measured { part "columns": columns, some "gram": gram, one "forming": forming });
 
 pub(super) struct Scratch<T> {
     phi: Mat<T>,
@@ -71,7 +43,7 @@ impl<T: Real> Fold<T> for Measuring<'_, T> {
     fn init(&self) -> Measured {
         let p = self.map.dims().1;
         let gram = self.targets.map(|targets| GramState::new(p, targets.count(), 1));
-        Measured { columns: self.columns.begin(), gram, forming: Duration::ZERO }
+        Measured { columns: self.columns.begin(), gram, forming: 0.0 }
     }
 
     fn scratch(&self) -> Scratch<T> {
@@ -90,7 +62,7 @@ impl<T: Real> Fold<T> for Measuring<'_, T> {
         let Scratch { phi, columns, gram, y } = scratch;
         let mut phi = phi.as_mut().subrows_mut(0, b);
         self.map.apply(MatRef::from_row_major_slice(block.x, b, block.d), phi.as_mut(), workers);
-        state.forming += started.elapsed();
+        state.forming += started.elapsed().as_secs_f64();
         let phi = phi.as_ref();
         self.columns.take(&mut state.columns, columns, block, phi, workers)?;
         let (Some(state), Some(targets)) = (&mut state.gram, self.targets) else { return Ok(()) };

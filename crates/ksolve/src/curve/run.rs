@@ -4,9 +4,10 @@ use super::cost::{Cost, Meter, Milestones, form};
 use super::held_out::HeldOut;
 use super::measuring::{Measured, Measuring};
 use super::method::{CurveRun, Method};
-use super::setting::{Setting, check, pass};
+use super::setting::{Setting, pass};
 use super::{CurveCell, EXACT_ROWS, Estimate};
 use crate::request::{PassShape, Resources};
+use crate::train::prepared::check;
 use crate::{Error, GramState, Head, Result, RidgeOptions, fit};
 use kapprox::landmark::{LandmarkSet, Scan, Scheme};
 use kapprox::map::{Making, MapRequest, MapShape, OnLandmarks, WithoutRows};
@@ -192,7 +193,7 @@ impl<T: Real> Task<'_, '_, T> {
         if map.dims().1 < TIMED_WITHIN {
             return Ok((measured, self.features(map, made.landmarks)?));
         }
-        let seconds = (measured.forming + report.starved).as_secs_f64();
+        let seconds = measured.forming + report.starved.as_secs_f64();
         let forming = Cost { seconds, ..meter.cost(1, self.setting.n * made.landmarks as u64) };
         Ok((measured, forming))
     }

@@ -7,7 +7,7 @@ use crate::prepare::landmarks::{check_values, settle};
 use crate::prepare::survey::{Survey, survey};
 use crate::request::{MEDIAN_ROWS, PassShape, Resources};
 use crate::task::Task;
-use crate::train::prepared;
+use crate::train::prepared::{self, check};
 use crate::{Result, Targets};
 use kapprox::kernel::{AnyKernel, Domain, Spec};
 use kapprox::landmark::{Landmarks, RowSample, RpCholesky, Scan, uniform_sample};
@@ -208,17 +208,6 @@ impl<T: Real> Held<T> {
             Self::Memory(_) => Resources { journal: None, ..*resources },
         }
     }
-}
-
-/// Refuses a plan that does not fit; returns the bytes of its largest stage.
-pub(super) fn check(mut plans: Vec<Plan>) -> Result<usize> {
-    // the stage that needs most tells best what to lower
-    plans.sort_by_key(|plan| std::cmp::Reverse(plan.bytes()));
-    let largest = plans.first().map_or(0, Plan::bytes);
-    for plan in plans {
-        plan.check()?;
-    }
-    Ok(largest)
 }
 
 /// A pass with all threads inside its steps: what it times is the work and not the lanes.

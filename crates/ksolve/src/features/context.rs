@@ -44,7 +44,6 @@ pub(super) struct Buffers<T> {
 }
 
 impl<T: Real> Buffers<T> {
-    /// Computes the features of a block, column-major in `columns` and row-major in `rows`.
     pub(super) fn fill(&mut self, map: &dyn FeatureMap<T>, block: &RowBlock<'_, T>, workers: &Workers) {
         let size = block.len() * map.dims().1;
         let mut rows = std::mem::take(&mut self.rows);

@@ -95,13 +95,7 @@ impl Sums {
 kstore::summed!(Sums { fill "sums": 0 });
 
 /// Numbers of the rows, in the order of the rows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Values<V>(pub Vec<V>);
-
-impl<V> Default for Values<V> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
 
 kstore::summed!(where [V: Number + Send + Sync] Values<V> { read "values": 0 });

@@ -7,7 +7,6 @@ use kapprox::Real;
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
 
-/// Rows of a tile.
 const TILE: usize = 2048;
 
 /// Bytes of buffers of a visit of rows that are picked out again each time.

@@ -110,7 +110,6 @@ impl<'a, T: Real> Stored<'a, T> {
         Ok(Writer { stored: self, lot, open: None, cache })
     }
 
-    /// The stored rows of some segments.
     fn rows(&self, segments: &Range<u64>) -> Range<u64> {
         let Cut { segment, start, end, .. } = self.cut;
         (segments.start * segment).max(start)..segments.end.saturating_mul(segment).min(end)

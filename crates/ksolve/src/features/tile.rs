@@ -58,7 +58,6 @@ impl<T: Real> Tile<'_, T> {
     }
 }
 
-/// What is done with a tile.
 pub(super) type Work<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + Send);
 
 /// Features that can be read in the type `T`.

@@ -5,7 +5,6 @@ use std::str::FromStr;
 
 /// Default number of candidate rows for each landmark: selection then costs less than the fit.
 const CANDIDATES_PER_RANK: u64 = 20;
-/// Fewest candidate rows by default.
 const FEWEST_CANDIDATES: u64 = 50_000;
 
 /// Rows that landmarks are chosen among.

@@ -29,7 +29,6 @@ impl Fitted {
     }
 }
 
-/// Kernels on the selected rows.
 fn on_rows(kernels: &[Spec], selected: &Selected) -> Result<Vec<Spec>> {
     let (names, sparse) = (selected.feature_names(), selected.sparse().map(|shape| shape.width));
     kernels.iter().map(|kernel| Ok(kernel.on_rows(&names, sparse)?)).collect()

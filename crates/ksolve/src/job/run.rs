@@ -115,12 +115,10 @@ impl<'a> Run<'a> {
         self.memory
     }
 
-    /// The threads of the job.
     pub(crate) fn workers(&self) -> &Workers {
         &self.workers
     }
 
-    /// The observer of the stages.
     pub(super) fn stages(&self) -> &dyn Stages {
         self.stages
     }
@@ -142,9 +140,7 @@ impl<'a> Run<'a> {
     }
 
     /// Where the passes of the run are found: with other processes, or in its checkpoint.
-    ///
-    /// # Errors
-    /// The errors of [`Checkpoint::open`] and of joining the processes; a run that is to go on from a checkpoint and shares its passes.
+    /// Errors: those of [`Checkpoint::open`] and of joining the processes; a run that is to go on from a checkpoint and shares its passes.
     pub(super) fn journal(
         &self,
         fit: &Fit,
@@ -177,7 +173,6 @@ impl Watch<'_> {
         self.seconds.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The warnings so far.
     pub(super) fn warnings(&self) -> Vec<String> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -203,7 +198,6 @@ impl Stages for Watch<'_> {
     }
 }
 
-/// A stage that is timed until it is dropped.
 struct TimedStage<'a> {
     watch: &'a Watch<'a>,
     inner: Box<dyn Observer + 'a>,

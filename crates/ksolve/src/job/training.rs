@@ -36,9 +36,9 @@ impl Fit {
         if selected.sparse().is_some() {
             self.check_sparse(settings)?;
         }
-        let usual = self.rank.or(solver.usual_rank());
+        let usual = self.rank.or(solver.facts().usual_rank);
         let (rank, ranks) = self.ranks(settings, usual)?;
-        let usual = solver.usual_landmarks().map(|name| LandmarkSource::Scheme(name.to_string()));
+        let usual = solver.facts().usual_landmarks.map(|name| LandmarkSource::Scheme(name.to_string()));
         let landmarks = self.landmarks.clone().or(usual).unwrap_or_default();
         if self.family.reads(&NODES) {
             return self.on_nodes(settings, rank, landmarks, selected);

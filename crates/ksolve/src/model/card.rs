@@ -92,7 +92,6 @@ impl Card {
         self.sparse().map_or(self.features.len(), |shape| shape.width)
     }
 
-    /// A kernel on the rows of the model.
     pub(crate) fn on_rows(&self, kernel: &str) -> Result<Spec> {
         Ok(Spec::parse(kernel)?.on_rows(&self.features, self.sparse().map(|shape| shape.width))?)
     }

@@ -34,7 +34,6 @@ use serde_json::Value;
 use std::io::{Result as Written, Write};
 use std::{borrow::Cow, collections::HashMap, path::Path};
 
-/// Format written by this version.
 pub(super) const FORMAT_VERSION: u64 = 1;
 
 /// First kmill that reads [`FORMAT_VERSION`]; stands in the file, so that an older kmill can name it.

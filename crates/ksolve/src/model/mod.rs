@@ -1,7 +1,7 @@
 //! A trained model: functions, coefficients and everything that defines the result, in one safetensors file.
 //!
 //! f(x) = b(x)·α + c, with b(x) the values of the model's [`Basis`] at x, in its [`Form`], α (m x t) their coefficients and c the intercepts. Of
-//! models of novelty that have a [`quadratic`](crate::quadratic) function, f is that less the function.
+//! models of novelty that have a [`quadratic`] function, f is that less the function.
 //! Maps in the span of landmarks are stored as kernel functions of those: predicting then needs no factor. The module `file` tells
 //! of the format.
 
@@ -380,16 +380,10 @@ fn add_products(scores: &mut [f64], panel: &[f64], alpha: &[f64]) {
     });
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Buffers<T> {
     basis: Vec<T>,
     wide: Vec<f64>,
     sums: Vec<f64>,
     scratch: quadratic::Scratch,
-}
-
-impl<T> Default for Buffers<T> {
-    fn default() -> Self {
-        Self { basis: Vec::new(), wide: Vec::new(), sums: Vec::new(), scratch: Default::default() }
-    }
 }

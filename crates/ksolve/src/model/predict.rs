@@ -84,8 +84,7 @@ impl<T: Real> Model<T> {
         }
     }
 
-    /// `out` (b x t) = k·α + c for the basis values of a few rows, row-major: the sums of [`head`](Self::head), function after
-    /// function.
+    /// `out` (b x t) = k·α + c for the basis values of a few rows, row-major.
     #[inline(always)]
     fn row_heads(&self, values: &[T], mut out: MatMut<'_, f64>) {
         match out.nrows() * out.ncols() {

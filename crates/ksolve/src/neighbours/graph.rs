@@ -3,7 +3,7 @@
 use super::{Neighbour, Nodes, nearest};
 use crate::Error;
 use kstore::Workers;
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Nodes whose neighbours one thread finds at a time.
@@ -33,26 +33,7 @@ pub(crate) struct Graph {
     edges: Vec<(f64, usize)>,
 }
 
-/// A node on the way of the search, the nearest first; equal ones by their number.
-#[derive(PartialEq)]
-struct Reached(f64, usize);
-
-impl Eq for Reached {}
-
-impl Ord for Reached {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.total_cmp(&other.0).then(self.1.cmp(&other.1))
-    }
-}
-
-impl PartialOrd for Reached {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
 impl Graph {
-    /// Bytes of the lists and edges for N nodes with k neighbours each.
     pub(crate) fn bytes(nodes: usize, k: usize) -> usize {
         nodes.saturating_mul(k.saturating_mul(3 * size_of::<Neighbour>()) + 8)
     }
@@ -120,8 +101,10 @@ impl Graph {
     pub(crate) fn paths(&self, from: usize, lengths: &mut [f64]) {
         lengths.fill(f64::INFINITY);
         lengths[from] = 0.0;
-        let mut open = BinaryHeap::from([Reverse(Reached(0.0, from))]);
-        while let Some(Reverse(Reached(length, node))) = open.pop() {
+        // lengths are not negative: their bits have their order
+        let mut open = BinaryHeap::from([Reverse((0f64.to_bits(), from))]);
+        while let Some(Reverse((bits, node))) = open.pop() {
+            let length = f64::from_bits(bits);
             if length > lengths[node] {
                 continue;
             }
@@ -129,7 +112,7 @@ impl Graph {
                 let through = length + edge;
                 if through < lengths[*to] {
                     lengths[*to] = through;
-                    open.push(Reverse(Reached(through, *to)));
+                    open.push(Reverse((through.to_bits(), *to)));
                 }
             }
         }

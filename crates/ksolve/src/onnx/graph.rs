@@ -97,13 +97,11 @@ impl Graph {
         self.apply_with(operation, inputs, &[])
     }
 
-    /// The result of an operation on a value and a number.
     pub(super) fn with_number(&mut self, operation: &str, value: &str, number: f64) -> Name {
         let number = self.number(number);
         self.apply(operation, &[value, &number])
     }
 
-    /// The result of an operation with whole numbers as attributes.
     pub(super) fn apply_with(&mut self, operation: &str, inputs: &[&str], attributes: &[(&str, i64)]) -> Name {
         let name = self.fresh();
         self.node(operation, inputs, &name, attributes);

@@ -11,7 +11,6 @@
 mod carried;
 mod decision;
 mod evaluate;
-mod extras;
 mod reasons;
 mod table;
 mod top;
@@ -22,9 +21,8 @@ pub use crate::score::{
     CalibrationBin, ClassScores, ClassificationScores, CostScores, RegressionScores, TargetScores, ThresholdScores,
 };
 pub use evaluate::{Details, Evaluation, NoveltyScores};
-pub use extras::Extras;
 pub use reasons::Reason;
-pub use table::Scores;
+pub use table::{Extras, Scores};
 pub use top::Strange;
 pub use writer::Predicted;
 
@@ -269,7 +267,6 @@ impl Predictor {
 /// What the noise of a new observation adds to the variance of the mean, in units of the noise.
 const NOISE: f64 = 1.0;
 
-/// The standard deviation of `units` times the variance of the noise.
 fn deviation(noise: f64, units: f64) -> f64 {
     (noise * units).sqrt()
 }

@@ -97,7 +97,7 @@ impl<T: Real> Mapping<'_, T> {
         let (any, count) = (kernel.build()?, set.len());
         let range = source.range();
         let observer = resources.stages.stage("factor of the landmarks", Some(range.end - range.start));
-        let data = self.rows(source, self.scan(&*observer), n);
+        let data = Scan { source, pass: self.scan(&*observer), count: n };
         let (seed, workers) = (options.seed, resources.workers);
         let given = OnLandmarks { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
         passes += options.map.passes();
@@ -141,7 +141,7 @@ impl<T: Real> Mapping<'_, T> {
         if among.is_some() || self.options.kernel.needs_median() {
             let range = self.source.range();
             let observer = self.resources.stages.stage("sampling candidates", Some(range.end - range.start));
-            let data = self.rows(self.source, self.scan(&*observer), self.n);
+            let data = Scan { source: self.source, pass: self.scan(&*observer), count: self.n };
             let (size, seed) = (among.unwrap_or(MEDIAN_ROWS), self.options.seed);
             sample = uniform_sample(&data, size, Purpose::Candidates, seed)?;
             passes += 1;
@@ -169,10 +169,6 @@ impl<T: Real> Mapping<'_, T> {
         self.cut.pass(self.cut.scan_lanes, self.resources, observer)
     }
 
-    fn rows<'o>(&self, source: &'o dyn RowSource<T>, pass: Pass<'o>, count: u64) -> Scan<'o, T> {
-        Scan { source, pass, count }
-    }
-
     fn choose(&self, kernel: &Arc<dyn AnyKernel>, sample: Option<RowSample<T>>) -> Result<Chosen<T>> {
         let shape = self.shape()?;
         let wanted = shape.landmarks.unwrap_or(shape.p);
@@ -195,7 +191,7 @@ impl<T: Real> Mapping<'_, T> {
         let chooser = scheme.landmarks::<T>();
         let observer = self.resources.stages.stage(&format!("landmarks ({})", scheme.name), None);
         let Some(sample) = sample else {
-            let data = self.rows(self.source, self.scan(&*observer), self.n);
+            let data = Scan { source: self.source, pass: self.scan(&*observer), count: self.n };
             let set = self.select_by(chooser, &data, kernel, wanted)?;
             return Ok(Chosen { among: self.n, passes: set.passes, set });
         };
@@ -208,8 +204,8 @@ impl<T: Real> Mapping<'_, T> {
         let watch = Quiet(&*observer);
         // rows in memory cost nothing to read: all threads go into the products, as in the Gram pass; and nothing to do
         // again: they are the same rows in every run
-        let memory = Pass { lanes: 1, journal: None, ..self.scan(&watch) };
-        let data = self.rows(&candidates, memory, count);
+        let pass = Pass { lanes: 1, journal: None, ..self.scan(&watch) };
+        let data = Scan { source: &candidates, pass, count };
         let set = self.select_by(chooser, &data, kernel, wanted)?;
         Ok(Chosen { set, among: count, passes })
     }
@@ -256,11 +252,6 @@ impl<T: Real> Mapping<'_, T> {
         Ok(Chosen { set, among: count as u64, passes: 0 })
     }
 
-    /// Checks the values of the rows in one pass, for kernels that are not defined for every number. Returns the number
-    /// of passes.
-    ///
-    /// # Errors
-    /// [`kapprox::Error::Domain`] for the first value outside.
     fn check_values(&self) -> Result<u64> {
         if self.options.kernel.domain() == Domain::Any {
             return Ok(0);
@@ -271,7 +262,7 @@ impl<T: Real> Mapping<'_, T> {
 }
 
 /// Checks the values of the rows in one pass, for kernels that are not defined for every number. Returns the number of
-/// passes.
+/// passes. Errors: [`kapprox::Error::Domain`] for the first value outside.
 pub(crate) fn check_values<T: Real>(source: &dyn RowSource<T>, kernel: &Spec, pass: &Pass<'_>) -> Result<u64> {
     if kernel.domain() == Domain::Any {
         return Ok(0);

@@ -49,9 +49,6 @@ impl FitRequest<'_> {
     }
 
     /// Refuses rows with weights where all count alike: `what` takes none, and the `remedy` says what does.
-    ///
-    /// # Errors
-    /// [`Error::Option`].
     pub(crate) fn refuse_weights(&self, what: &str, remedy: &str) -> Result<()> {
         match self.shape.weighted {
             true => Err(Error::option("weights", "", format!("{what} takes no weights; {remedy}"))),

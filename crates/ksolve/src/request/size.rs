@@ -86,7 +86,6 @@ pub fn tile_rows(d: usize, p: usize, element: usize) -> usize {
 }
 
 impl ProblemSize {
-    /// [`ProblemSize::of`] of the rows of a selection.
     pub(crate) fn of_selected<T: Real>(
         selected: &Selected,
         options: &TrainOptions,

@@ -29,7 +29,6 @@ pub(crate) struct RankedScores {
 }
 
 impl RankedScores {
-    /// Scores of no rows yet, which are exact up to `exact_rows` rows.
     pub(crate) fn new(exact_rows: usize) -> Self {
         Self { exact_rows, kept: Default::default(), counts: Default::default() }
     }
@@ -56,7 +55,6 @@ impl RankedScores {
         }
     }
 
-    /// The rows by falling scores.
     pub(crate) fn ranking(&self) -> Ranking {
         let [negative, positive] = &self.counts;
         let exact = negative.is_empty();
@@ -195,7 +193,6 @@ pub(super) const fn bins() -> usize {
     1 << BITS
 }
 
-/// The number in the middle of a bin.
 pub(super) fn middle_of_bin(bin: usize) -> f64 {
     let ordered = (bin as u32) << (32 - BITS) | 1 << (31 - BITS);
     f64::from(f32::from_bits(if ordered >> 31 == 1 { ordered & !(1 << 31) } else { !ordered }))

@@ -38,9 +38,7 @@ impl ClassWeight {
     }
 
     /// The weight of the rows of each class, by code.
-    ///
-    /// # Errors
-    /// [`Error::EmptyClass`]; [`Error::Option`] for a label that no row has.
+    /// Errors: [`Error::EmptyClass`]; [`Error::Option`] for a label that no row has.
     pub(super) fn of(&self, codes: &[u32], rows: &RowWeights, classes: &Classes) -> Result<Vec<f64>> {
         let labels: Vec<String> = classes.labels().iter().map(ToString::to_string).collect();
         let mut counts = vec![0.0; labels.len()];

@@ -8,41 +8,41 @@ use kapprox::{PrecisionPair, Real};
 use kstore::{Plan, Reading, Selected, named::Named};
 use std::{borrow::Cow, fmt::Debug};
 
-/// The solvers that take weights of rows, for those who ask one that does not.
-pub(crate) const TAKE_WEIGHTS: &str = "ridge, svm, svr, logistic, oneclass, kmeans and kpca do";
+/// What is known of a solver before it sees a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SolverFacts {
+    /// True for a solver that reads the features in many passes, by [`crate::features::StoredFeatures`]: they are kept where there is room.
+    pub keeps: bool,
+    /// True for a solver that holds rows out to choose its penalty or to learn probabilities.
+    pub holds_out: bool,
+    /// True for a solver that takes weights of rows.
+    pub weights: bool,
+    /// The number of landmarks unless a rank is asked for; `None` for that of [`crate::job`].
+    pub usual_rank: Option<usize>,
+    /// The scheme that chooses landmarks unless one is named; `None` for that of [`crate::job`].
+    pub usual_landmarks: Option<&'static str>,
+}
 
 /// A method that learns linear functions of the features.
 pub trait Solver<T: Real>: Debug + Send + Sync {
-    /// True for a solver that reads the features in many passes, by [`crate::features::StoredFeatures`]: they are kept where there is room.
-    fn keeps(&self) -> bool {
-        false
-    }
-    /// True for a solver that holds rows out to choose its penalty or to learn probabilities.
-    fn holds_out(&self) -> bool {
-        false
+    /// What is known of the solver before it sees a row.
+    fn facts(&self) -> SolverFacts {
+        SolverFacts::default()
     }
     /// True for a solver whose models give probabilities of classes.
     fn has_probabilities(&self) -> bool {
         false
     }
-    /// The number of landmarks unless a rank is asked for; `None` for that of [`crate::job`].
-    fn usual_rank(&self) -> Option<usize> {
-        None
-    }
-    /// The scheme that chooses landmarks unless one is named; `None` for that of [`crate::job`].
-    fn usual_landmarks(&self) -> Option<&'static str> {
-        None
-    }
     /// Number of columns that the second moments of the features are taken with: t targets, or features of them.
     fn moment_columns(&self, _options: &TrainOptions, t: usize) -> usize {
         t
     }
-    /// Refuses work that the solver cannot do; rows with weights unless a solver says otherwise.
+    /// Refuses work that the solver cannot do; rows with weights are refused by its [`facts`](Self::facts).
     ///
     /// # Errors
     /// [`crate::Error::Option`].
-    fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        work.refuse_weights("the solver", TAKE_WEIGHTS)
+    fn check(&self, _work: &FitRequest<'_>) -> Result<()> {
+        Ok(())
     }
     /// How the solver sees the rows.
     ///
@@ -168,7 +168,7 @@ impl<'a> FitRequest<'a> {
         let moment_columns = solver.moment_columns(&options, t);
         let source = selected.rows::<T>(Reading::default())?;
         let shape = ProblemSize::of(&source, &options, resources.workers.threads(), t, folds)?;
-        let shape = ProblemSize { keeps: solver.keeps(), moment_columns, ..shape };
+        let shape = ProblemSize { keeps: solver.facts().keeps, moment_columns, ..shape };
         Ok(Self { options, resources, shape })
     }
 }

@@ -28,7 +28,7 @@
 
 use super::held_out::{self, Chosen};
 use super::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, TOLERANCE};
-use super::{Figure, Fitted, Penalty, Solver, SolverFamily, kpca::sign};
+use super::{Figure, Fitted, Penalty, Solver, SolverFacts, SolverFamily, kpca::sign};
 use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{CvErrorFold, Error, FoldCoefficients, FoldGram, FoldSpec, GramState, Head, Result, Task};
@@ -149,8 +149,8 @@ impl Scatter {
 }
 
 impl<T: Real> Solver<T> for Fisher {
-    fn holds_out(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { holds_out: true, ..SolverFacts::default() }
     }
 
     fn only_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {

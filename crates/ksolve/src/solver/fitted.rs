@@ -54,7 +54,6 @@ pub struct Fitted<T> {
 }
 
 impl<T> Default for Fitted<T> {
-    /// No functions.
     fn default() -> Self {
         Self {
             weights: Mat::new(),

@@ -18,7 +18,7 @@
 
 use super::mds::{Scaled, UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::model::{Basis, Form};
 use crate::neighbours::{Graph, Neighbour, Nodes, neighbours_of_nodes};
 use crate::request::{FitRequest, PassShape, ProblemSize, Resources, RowAccess};
@@ -79,17 +79,13 @@ impl Joined {
         asked.unwrap_or(MOST).min(nodes.saturating_sub(1))
     }
 
-    /// Bytes for N nodes of d features.
     pub(super) fn bytes(nodes: usize, d: usize, asked: Option<usize>) -> usize {
         let k = Self::most(nodes, asked);
         Nodes::bytes(nodes, d).saturating_add(Graph::bytes(nodes, k))
     }
 
-    /// Finds the neighbours of every node.
-    ///
-    /// # Errors
-    /// [`Error::Option`] for more neighbours than there are other nodes, and for a graph of several components; [`Error::NoVariance`] where all
-    /// nodes are the same.
+    /// Finds the neighbours of every node. Errors: [`Error::Option`] for more neighbours than there are other nodes,
+    /// and for a graph of several components; [`Error::NoVariance`] where all nodes are the same.
     pub(super) fn new<T: Real>(set: &LandmarkSet<T>, asked: Option<usize>, resources: &Resources<'_>) -> Result<Self> {
         if let Some(k) = asked.filter(|k| *k >= set.len()) {
             let why = format!("a node has {} others; lower it, or raise `nodes`", set.len().saturating_sub(1));
@@ -129,8 +125,8 @@ fn paths(graph: &Graph, m: usize, count: usize, resources: &Resources<'_>) -> Ma
 }
 
 impl<T: Real> Solver<T> for LandmarkIsomap {
-    fn usual_landmarks(&self) -> Option<&'static str> {
-        Some(UNIFORM)
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { usual_landmarks: Some(UNIFORM), ..SolverFacts::default() }
     }
 
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {

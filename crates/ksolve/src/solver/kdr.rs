@@ -74,7 +74,6 @@ impl KernelDimensionReduction {
 
 impl<T: Real> Solver<T> for KernelDimensionReduction {
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        work.refuse_weights("the solver", crate::solver::family::TAKE_WEIGHTS)?;
         if work.options.metric != MetricSource::None {
             let why = "the directions are those of the columns as they are; leave it out";
             return Err(Error::option("metric", &work.options.metric, why));

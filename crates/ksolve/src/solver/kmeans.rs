@@ -7,16 +7,16 @@
 //! score_j(x) = φ(x)ᵀc_j − ‖c_j‖²/2
 //! ```
 //!
-//! so groups are predicted as classes are. [`lloyd`](super::lloyd) tells how they are found, and what that costs.
+//! so groups are predicted as classes are. [`lloyd`] tells how they are found, and what that costs.
 //!
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
 //! 10, 1998, section 5; Wang, Gittens, Mahoney, "Scalable kernel k-means clustering with Nyström approximation", JMLR 20, 2019.
 
 use super::lloyd::{self, Space};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE, WEIGHTS};
-use super::{Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, StoredFeatures, Wanted};
-use crate::request::{FitRequest, PassShape, ProblemSize};
+use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
 use kapprox::Real;
 use kstore::Plan;
@@ -41,12 +41,8 @@ struct KernelKMeans {
 }
 
 impl<T: Real> Solver<T> for KernelKMeans {
-    fn keeps(&self) -> bool {
-        true
-    }
-
-    fn check(&self, _: &FitRequest<'_>) -> Result<()> {
-        Ok(())
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { keeps: true, weights: true, ..SolverFacts::default() }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {

@@ -21,11 +21,11 @@
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
 //! 10, 1998.
 
-use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, ParameterKind, TOLERANCE, UNCENTRED, WEIGHTS};
-use super::{Figure, Fitted, Solver, SolverFamily};
+use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, TOLERANCE, UNCENTRED, WEIGHTS};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, GRAM};
 use crate::quadratic::{OnFeatures, Quadratic};
-use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
+use crate::request::{PassShape, ProblemSize, TrainOptions};
 use crate::{Error, FoldGram, GramState, Result, Task};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{Real, decompose::symmetric_eigen};
@@ -52,8 +52,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
 const NOISE: f64 = 16.0;
 
 /// The parameter that gives the scores equal variance.
-const WHITEN: Parameter =
-    Parameter { name: "whiten", kind: ParameterKind::Flag, default: None, about: "Coordinates of variance 1" };
+const WHITEN: Parameter = Parameter::flag("whiten", "Coordinates of variance 1");
 
 #[derive(Clone, Copy, Debug)]
 struct KernelPca {
@@ -117,12 +116,8 @@ pub(crate) fn covariance(moments: &FoldGram, mean: &[f64]) -> Mat<f64> {
 }
 
 impl<T: Real> Solver<T> for KernelPca {
-    fn holds_out(&self) -> bool {
-        true
-    }
-
-    fn check(&self, _: &FitRequest<'_>) -> Result<()> {
-        Ok(())
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { holds_out: true, weights: true, ..SolverFacts::default() }
     }
 
     fn only_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {

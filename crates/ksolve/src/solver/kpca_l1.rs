@@ -13,25 +13,22 @@
 //! What is reached is a local maximum. The features of a projection are coordinates of the rows in feature space, which makes an L1 method of kernels out of
 //! one of vectors: Kwak's nonlinear projection trick. Uncentred, μ = 0. Signs: the largest entry of a direction is positive.
 //!
-//! *Passes*: one that [keeps](super::kept) the features, one for the mean, and for every component one and those of its
+//! *Passes*: one that [keeps](crate::features::StoredFeatures) the features, one for the mean, and for every component one and those of its
 //! iterations, 4np flops each. *Bytes*: a few numbers for each feature and component.
 //!
 //! References: Kwak, "Nonlinear projection trick in kernel methods: an alternative to the kernel trick", IEEE Trans. Neural
 //! Networks and Learning Systems 24, 2013; Kwak, "Principal component analysis based on L1-norm maximization", IEEE TPAMI 30,
 //! 2008.
 
-mod found;
-
 use super::kpca::{FEWER, distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, STEPS, TOLERANCE, UNCENTRED};
-use super::{Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::features::{self, FitData, StoredFeatures, Sums, Tile, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, quadratic::Quadratic};
 use faer::Mat;
-use found::{Component, SoFar};
 use kapprox::Real;
-use kstore::checkpoint::{Persist, Steps};
+use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
 use kstore::key::{Purpose, Stream};
 use kstore::{Merge, Plan};
 
@@ -68,8 +65,8 @@ struct KernelPcaL1 {
 }
 
 impl<T: Real> Solver<T> for KernelPcaL1 {
-    fn keeps(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { keeps: true, ..SolverFacts::default() }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
@@ -134,6 +131,49 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
 
 fn dot<'a>(x: &[f64], y: impl Iterator<Item = &'a f64>) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
+}
+
+/// The components so far, by which a run that is resumed goes on.
+#[derive(Default)]
+struct SoFar {
+    directions: Vec<f64>,
+    iterations: Vec<f64>,
+    /// Squared length of the row that the first component began with.
+    first: Option<f64>,
+    passes: u64,
+}
+
+/// A component: its direction and iterations, and the squared length of the row it began with.
+struct Component {
+    direction: Vec<f64>,
+    iterations: usize,
+    squared: f64,
+}
+
+impl SoFar {
+    fn push(&mut self, Component { direction, iterations, squared }: Component, passes: u64) {
+        self.directions.extend(direction);
+        self.iterations.push(iterations as f64);
+        self.first = self.first.or(Some(squared));
+        self.passes = passes;
+    }
+}
+
+impl Persist for SoFar {
+    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
+        out.put("directions", &self.directions);
+        out.put("iterations", &self.iterations);
+        out.own("first", self.first.into_iter().collect::<Vec<f64>>());
+        out.one("passes", self.passes);
+    }
+
+    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
+        self.directions = from.read("directions")?;
+        self.iterations = from.read("iterations")?;
+        self.first = from.read("first")?.first().copied();
+        self.passes = from.one("passes")?;
+        Ok(())
+    }
 }
 
 struct Start {

@@ -2,7 +2,7 @@
 //!
 //! With degrees d_i = Σ_j k(x_i, x_j), D their diagonal matrix, the coordinates minimise Σ_ij k(x_i, x_j)‖y_i − y_j‖² at fixed YᵀDY: they
 //! are D^(-½)v for the leading eigenvectors v of D^(-½)KD^(-½) after the first, whose coordinates are constant. From the moments that
-//! [`spectral`](super::spectral) computes, Σ_i φ_iφ_iᵀ/d_i = U S Uᵀ, those eigenvectors are D^(-½)ΦU S^(-½), and
+//! [`spectral`] computes, Σ_i φ_iφ_iᵀ/d_i = U S Uᵀ, those eigenvectors are D^(-½)ΦU S^(-½), and
 //!
 //! ```text
 //! ψ_j(x) = φ(x)ᵀu_j / (√s_j φ(x)ᵀΣ_iφ_i)
@@ -10,7 +10,7 @@
 //!
 //! which has a value for new rows too: it is linear in the features over their degree. Over the rows of the fit Σ_i d_i ψ_j(x_i)² = 1.
 //!
-//! *Passes*: one that [keeps](super::kept) the features, and two over those. *Flops*: the map and np², 9p³ for the eigenvectors.
+//! *Passes*: one that [keeps](crate::features::StoredFeatures) the features, and two over those. *Flops*: the map and np², 9p³ for the eigenvectors.
 //! *Bytes*: about 6p² numbers in f64.
 //!
 //! References: Belkin, Niyogi, "Laplacian eigenmaps for dimensionality reduction and data representation", Neural Computation 15,
@@ -18,7 +18,7 @@
 
 use super::parameter::{EMBEDDED, TOLERANCE};
 use super::spectral::{self, Normalised, embedding, normalised};
-use super::{Figure, Fitted, Solver, SolverFamily, kpca::sign};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, model::Form};
@@ -41,8 +41,8 @@ struct LaplacianEigenmaps {
 }
 
 impl<T: Real> Solver<T> for LaplacianEigenmaps {
-    fn keeps(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { keeps: true, ..SolverFacts::default() }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {

@@ -18,7 +18,7 @@
 use super::isomap::{Joined, nodes};
 use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES};
-use super::{Figure, Fitted, Solver, SolverFamily, kpca::sign};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign};
 use crate::model::{Basis, Form};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
 use crate::{Result, Task, features::FitData, neighbours::Reconstruction};
@@ -64,8 +64,8 @@ pub(super) fn alignment(joined: &Joined) -> Mat<f64> {
 }
 
 impl<T: Real> Solver<T> for LocallyLinear {
-    fn usual_landmarks(&self) -> Option<&'static str> {
-        Some(UNIFORM)
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { usual_landmarks: Some(UNIFORM), ..SolverFacts::default() }
     }
 
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {

@@ -2,7 +2,7 @@
 //!
 //! Minimises Σ_i w_i min_j ‖e_i − c_j‖² over k centroids, where w_i is 1 or the weight of the row, and e_i = φ_i, or e_i = Aᵀφ_i, or that divided by its length. An
 //! iteration sends every point to its nearest centroid and every centroid to the mean of its points, so the sum never
-//! grows. The features are [kept](super::kept) between iterations. Seeds are found on a sample of max(2,000, 100 k) rows: several starts by k-means++, each
+//! grows. The features are [kept](crate::features::StoredFeatures) between iterations. Seeds are found on a sample of max(2,000, 100 k) rows: several starts by k-means++, each
 //! iterated there until nothing changes, and the best goes on with all rows. A centroid without points moves to a point that is
 //! far from every centroid.
 //!
@@ -21,7 +21,6 @@ use kapprox::{Real, landmark::ClusterSums};
 use kstore::key::{Purpose, Stream};
 use kstore::{Merge, Plan, checkpoint::Steps};
 
-/// The value of the parameter `clusters`, the number of groups.
 pub(super) fn clusters(settings: &Settings) -> Result<usize> {
     settings
         .count(&CLUSTERS)
@@ -50,7 +49,6 @@ pub(super) struct Space<'a> {
     pub(super) sphere: bool,
 }
 
-/// The clusters that were found.
 #[derive(Clone, Debug)]
 pub(super) struct Clusters {
     /// The centroids c_j as columns, q x k, the heaviest first.
@@ -59,7 +57,6 @@ pub(super) struct Clusters {
     pub(super) sizes: Vec<f64>,
     /// Sum of squared distances Σ w min ‖e − c‖².
     pub(super) squares: f64,
-    /// Number of passes over the rows.
     pub(super) passes: u64,
 }
 
@@ -160,7 +157,6 @@ impl<'a> Assign<'a> {
     }
 }
 
-/// Buffers of the threads.
 type Buffers = Pool<(Vec<f64>, Vec<f64>)>;
 
 impl Assign<'_> {
@@ -187,10 +183,7 @@ impl Assign<'_> {
     }
 }
 
-/// Finds k clusters.
-///
-/// # Errors
-/// [`Error::Clusters`] for fewer distinct points than clusters; errors of reading the rows.
+/// Errors: [`Error::Clusters`] for fewer distinct points than clusters; errors of reading the rows.
 pub(super) fn cluster<T: Real>(
     data: &FitData<'_, T>,
     kept: &StoredFeatures<'_, T>,
@@ -281,7 +274,6 @@ fn sample<T: Real>(
     Ok((points, at.into_iter().map(|i| kept.weights.of(i)).collect()))
 }
 
-/// The best of several starts on the sample.
 fn best_start<T: Real>(
     space: Space<'_>,
     (sample, weights): &(Vec<f64>, Vec<f64>),

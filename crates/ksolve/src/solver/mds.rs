@@ -16,7 +16,7 @@
 //! Reference: de Silva, Tenenbaum, "Sparse multidimensional scaling using landmark points", Stanford 2004.
 
 use super::parameter::{COMPONENTS, EMBEDDED};
-use super::{Figure, Fitted, Solver, SolverFamily, kpca::sign};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign};
 use crate::features::{FitData, Points};
 use crate::model::{Basis, needs_wide_for};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
@@ -135,8 +135,8 @@ fn kernel_matrix(kernel: &dyn Kernel<f64>, x: MatRef<'_, f64>, workers: &Workers
 }
 
 impl<T: Real> Solver<T> for LandmarkMds {
-    fn usual_landmarks(&self) -> Option<&'static str> {
-        Some(UNIFORM)
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { usual_landmarks: Some(UNIFORM), ..SolverFacts::default() }
     }
 
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {

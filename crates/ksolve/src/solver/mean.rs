@@ -18,7 +18,7 @@
 //! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions", ALT 2007.
 
 use super::parameter::{NU, TOLERANCE};
-use super::{Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::features::{self, FitData, StoredFeatures, Sums, Values, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task, quadratic::OnFeatures};
@@ -40,8 +40,8 @@ struct MeanEmbedding {
 }
 
 impl<T: Real> Solver<T> for MeanEmbedding {
-    fn keeps(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { keeps: true, ..SolverFacts::default() }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {

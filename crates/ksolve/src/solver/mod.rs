@@ -39,7 +39,7 @@ mod target;
 pub(crate) mod views;
 
 pub use class_weight::ClassWeight;
-pub use family::{AnySolver, Solver, SolverFamily};
+pub use family::{AnySolver, Solver, SolverFacts, SolverFamily};
 pub(crate) use features::MapFeatures;
 pub(crate) use fitted::explained;
 pub use fitted::{Figure, Fitted, Projection, Solved};

@@ -47,7 +47,6 @@ pub(crate) struct Products {
 }
 
 impl Products {
-    /// Bytes for r features.
     pub(crate) fn bytes(r: usize) -> usize {
         8 * r * r
     }

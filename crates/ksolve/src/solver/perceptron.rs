@@ -17,7 +17,7 @@
 //! Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for multiclass problems", JMLR 3, 2003.
 
 use super::parameter::{INTERCEPT, Parameter, ParameterKind, STEPS, TOLERANCE};
-use super::{Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, StoredFeatures, Tile, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
@@ -41,12 +41,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
 };
 
 /// The parameter that takes the last functions of the search instead of their average.
-const LAST: Parameter = Parameter {
-    name: "last",
-    kind: ParameterKind::Flag,
-    default: None,
-    about: "Keep the last coefficients, not their average over all steps",
-};
+const LAST: Parameter = Parameter::flag("last", "Keep the last coefficients, not their average over all steps");
 
 /// The constant of the functions: learned as w is, or left out.
 const CONSTANT: Parameter = Parameter { kind: ParameterKind::Word(&["free", "none"]), ..INTERCEPT };
@@ -60,8 +55,8 @@ struct Perceptron {
 }
 
 impl<T: Real> Solver<T> for Perceptron {
-    fn keeps(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { keeps: true, ..SolverFacts::default() }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {

@@ -9,7 +9,6 @@ pub(crate) struct SparseMatrix {
     starts: Vec<usize>,
     places: Vec<u32>,
     values: Vec<f64>,
-    /// Number of columns.
     pub(crate) width: usize,
 }
 

@@ -55,7 +55,6 @@ struct SupervisedPca {
 
 impl<T: Real> Solver<T> for SupervisedPca {
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        work.refuse_weights("the solver", crate::solver::family::TAKE_WEIGHTS)?;
         target::check(self.target_kernel.as_ref(), work.options.task)
     }
 

@@ -12,7 +12,7 @@
 //! linear in the features again. (Ng, Jordan and Weiss cluster the directions by ordinary k-means; here centroids are
 //! directions too.)
 //!
-//! *Passes*: one that [keeps](super::kept) the features, two over those, and those of [`lloyd`](super::lloyd) in k dimensions.
+//! *Passes*: one that [keeps](crate::features::StoredFeatures) the features, two over those, and those of [`lloyd`] in k dimensions.
 //! *Flops*: the map and np², 9p³ for the eigenvectors. *Bytes*: about 6p² numbers in f64.
 //!
 //! References: Ng, Jordan, Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001; Fowlkes, Belongie, Chung,
@@ -20,7 +20,7 @@
 
 use super::lloyd::{self, Space};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE};
-use super::{Figure, Fitted, Solver, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, StoredFeatures, Sums, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, GramScratch, GramState, Result, Task, strips::for_each_strip};
@@ -52,8 +52,8 @@ struct Spectral {
 }
 
 impl<T: Real> Solver<T> for Spectral {
-    fn keeps(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { keeps: true, ..SolverFacts::default() }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {

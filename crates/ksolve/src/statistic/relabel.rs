@@ -18,7 +18,6 @@ pub(super) struct Choices {
 }
 
 impl Choices {
-    /// Draws `count` choices of `size` among `n` rows.
     pub(super) fn new(seed: u64, count: usize, size: usize, n: usize, workers: &Workers) -> Self {
         let mut keys: Vec<(Stream, u64)> = (0..count).map(|j| (stream(seed, j), 0)).collect();
         if size > 0 && size <= n {

@@ -13,7 +13,7 @@ const READING: Duration = Duration::from_millis(150);
 
 /// The folds are those of solvers that hold rows out; for others there are none.
 pub(super) fn own_folds<'a, T: Real>(options: &'a TrainOptions, solver: &dyn Solver<T>) -> Cow<'a, TrainOptions> {
-    match solver.holds_out() || options.folds == FoldSpec::None {
+    match solver.facts().holds_out || options.folds == FoldSpec::None {
         true => Cow::Borrowed(options),
         false => Cow::Owned(TrainOptions { folds: FoldSpec::None, ..options.clone() }),
     }

@@ -20,5 +20,4 @@ mod trained;
 pub use forecast::forecast;
 pub use report::{FitReport, LAMBDA, LandmarkReport, MetricReport, Train, convention};
 pub use run::train;
-pub use trained::Trained;
-pub(crate) use trained::target_names;
+pub use trained::{Trained, target_names};

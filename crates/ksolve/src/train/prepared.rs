@@ -4,7 +4,7 @@ use crate::features::{FeatureTier, FitData, Points};
 use crate::metric::{self, Learned, LengthReport, MetricRequest};
 use crate::prepare::landmarks::{Mapped, Mapping};
 use crate::prepare::survey::{Survey, survey};
-use crate::prepare::{cached, whole};
+use crate::prepare::whole;
 use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, RowAccess, TrainOptions};
 use crate::{Classes, Folds, Result, Targets, Task};
 use kapprox::Real;
@@ -119,14 +119,11 @@ fn count(labels: &Selected, resources: &Resources<'_>) -> Result<Statistics> {
 }
 
 /// Refuses a plan that does not fit; returns the bytes of its largest stage.
-pub(crate) fn check(plans: Vec<Plan>) -> Result<usize> {
-    let mut largest = 0;
+pub(crate) fn check(mut plans: Vec<Plan>) -> Result<usize> {
     // the stage that needs most tells best what to lower
-    let mut plans = plans;
     plans.sort_by_key(|plan| std::cmp::Reverse(plan.bytes()));
-    for plan in plans {
-        largest = largest.max(plan.check()?.bytes());
-    }
+    let largest = plans.first().map_or(0, Plan::bytes);
+    plans.into_iter().try_for_each(|plan| plan.check().map(drop))?;
     Ok(largest)
 }
 
@@ -148,7 +145,7 @@ pub(crate) fn prepare<T: Real>(
         MetricRequest { source: &table, survey: &survey, targets: &targets, options, resources, enough: &|_| false };
     let (options, learned) = metric::settle(&request)?;
     let rows = MetricRows::new(table, options.metric.known().cloned());
-    let cache = if view == RowAccess::Rows { None } else { cached::rows(&rows, cut, resources)? };
+    let cache = if view == RowAccess::Rows { None } else { cached_rows(&rows, cut, resources)? };
     let read: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
     let (options, length) = metric::settle_length(read, &survey, &targets, &options, cut, resources)?;
     let options = &options;
@@ -188,4 +185,23 @@ fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOpt
         format!("{got} landmarks suffice, more would add rounding alone{wider}")
     };
     resources.stages.warn(format!("rank reduced from {asked} to {got}: {why}"));
+}
+
+/// Writes the decoded and scaled rows to the scratch folder; `None` without one.
+///
+/// One pass, one lane, so that rows arrive in their order. What is folded from the cache has the bits of what is folded
+/// from the rows. Not journaled: a run that is resumed writes its cache again.
+/// Errors: those of the source; [`kstore::Error::OverScratch`] and [`kstore::Error::ScratchFull`] where the rows do not fit.
+fn cached_rows<T: Real>(
+    source: &dyn RowSource<T>,
+    cut: PassShape,
+    resources: &Resources<'_>,
+) -> Result<Option<Cache<T>>> {
+    let Some(scratch) = resources.scratch else { return Ok(None) };
+    let range = source.range();
+    let observer = resources.stages.stage("rows to scratch", Some(range.end - range.start));
+    let mut writer = scratch.cache::<T>(source.shape(), range)?;
+    let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };
+    pass.visit(source, |block| writer.push(block))?;
+    Ok(Some(writer.finish()?))
 }

@@ -27,7 +27,11 @@ pub fn train<T: Real>(
     let own = &*own_folds(options, solver);
     let work = |known| FitRequest::new::<T>(selected, own, resources, known, solver);
     // what contradicts itself is refused before a row is read
-    solver.check(&work((1, 1))?)?;
+    let unread = work((1, 1))?;
+    if !solver.facts().weights {
+        unread.refuse_weights("the solver", "ridge, svm, svr, logistic, oneclass, kmeans and kpca do")?;
+    }
+    solver.check(&unread)?;
     let planned = work(prepared::known(selected, own, resources)?)?;
     let view = solver.view(&planned)?;
     let (cut, stages) = all_stages(solver, view, &planned)?;
@@ -41,7 +45,7 @@ pub fn train<T: Real>(
         }
         RowAccess::Features | RowAccess::Landmarks => last(&work.shape, &add, prepared.cut, resources),
     };
-    if solver.keeps() && view == RowAccess::Features {
+    if solver.facts().keeps && view == RowAccess::Features {
         keep.warning(&work.shape).into_iter().for_each(|text| resources.stages.warn(text));
     }
     let fit = |prepared: &Prepared<T>| {

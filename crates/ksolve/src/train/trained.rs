@@ -222,7 +222,8 @@ impl<T: Real> Parts<'_, T> {
     }
 }
 
-pub(crate) fn target_names(selected: &Selected) -> Vec<String> {
+/// The names of the targets: of classes, that of their column.
+pub fn target_names(selected: &Selected) -> Vec<String> {
     match selected.class_name() {
         Some(name) => vec![name.to_string()],
         None => selected.target_names(),

@@ -9,7 +9,6 @@ use std::ops::Range;
 /// What a file of statistics says of itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct StatisticsCard {
-    /// The job.
     pub(super) job_mark: String,
     pub(super) extent: Extent,
     /// Pieces of the prepared rows that the shard has a part of, with the digests of that ([`kstore::RowDigests`]).
@@ -91,7 +90,6 @@ impl Extent {
     }
 }
 
-/// Ranges as text.
 pub(super) fn listed(rows: &[Range<u64>]) -> String {
     rows.iter().map(|rows| format!("{}..{}", rows.start, rows.end)).collect::<Vec<_>>().join(", ")
 }

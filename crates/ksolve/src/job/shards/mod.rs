@@ -3,7 +3,7 @@
 //! For solvers whose fit makes one pass over the features of the rows: ridge regression by its Gram matrix, kernel PCA
 //! and Fisher's discriminants. [`Fit::prepare`] makes the passes before that one, over all rows, and writes what they
 //! found as a **job**. Wherever a shard lies, [`PreparedJob::statistics`] folds its rows into a file of **statistics**:
-//! the states of the reduction tree's nodes, and the rows of segments that the shard has a part of. [`merge`] puts such files together, in any order, and
+//! the states of the reduction tree's nodes, and the rows of segments that the shard has a part of. [`merge()`] puts such files together, in any order, and
 //! [`PreparedJob::solve`] makes the model, with the bits of a fit on all rows.
 //!
 //! No two states are ever added but along the tree, and none is ever subtracted: a shard that is taken away is left
@@ -37,7 +37,6 @@ struct About {
     extent: Extent,
 }
 
-/// Under this name a job file has the digests of the rows.
 const DIGESTS: &str = "digests of the rows";
 
 /// A job whose shards can be folded anywhere: a file that [`Fit::prepare`] wrote.
@@ -281,7 +280,6 @@ impl PreparedJob {
         Err(Error::Statistics { path: file.path().to_path_buf(), why })
     }
 
-    /// The digests of the rows that it was prepared on.
     fn digests(&self) -> Result<RowDigests> {
         let mut file = StateFile::open(&self.path)?;
         let mut digests = RowDigests::new(self.stored_rows());

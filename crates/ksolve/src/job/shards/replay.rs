@@ -53,12 +53,10 @@ impl Role {
     }
 }
 
-/// The segment that some rows lie in.
 fn segment_of(rows: &Range<u64>, size: u64) -> u64 {
     rows.start / size.max(1)
 }
 
-/// The engine.
 pub(super) struct Replay {
     /// The totals of the passes before, and the shared pass.
     job: Option<(Mutex<StateFile>, PassKey)>,
@@ -92,7 +90,6 @@ impl Replay {
         }
     }
 
-    /// What was written.
     pub(super) fn written(self) -> Option<StateWriter> {
         match self.role {
             Role::Prepare { out, .. } | Role::Fold { out, .. } => lock(&out).take(),
@@ -121,7 +118,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads the state at a place.
 fn load(states: &Mutex<StateFile>, place: usize, state: &mut dyn Persist) -> Result<Taken> {
     let mut states = lock(states);
     let node = states.states().get(place).map(|key| key.node.clone());

@@ -26,9 +26,9 @@ mod newton;
 
 use super::held_out::{self, Function, HeldOut};
 use super::parameter::{CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, Parameter, STEPS, TOLERANCE, WEIGHTS};
-use super::{ClassWeight, Figure, Fitted, Penalty, Solver, SolverFamily};
+use super::{ClassWeight, Figure, Fitted, Penalty, Solver, SolverFacts, SolverFamily};
 use crate::features::{self, FitData, StoredFeatures, Wanted};
-use crate::request::{FitRequest, PassShape, ProblemSize};
+use crate::request::{PassShape, ProblemSize};
 use crate::{Error, FoldGram, GramState, Intercept, Link, Result, Task};
 use faer::Mat;
 use kapprox::Real;
@@ -109,20 +109,12 @@ impl Logistic {
 }
 
 impl<T: Real> Solver<T> for Logistic {
-    fn keeps(&self) -> bool {
-        true
-    }
-
-    fn holds_out(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { keeps: true, holds_out: true, weights: true, ..SolverFacts::default() }
     }
 
     fn has_probabilities(&self) -> bool {
         true
-    }
-
-    fn check(&self, _: &FitRequest<'_>) -> Result<()> {
-        Ok(())
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {

@@ -24,7 +24,7 @@ mod semidefinite;
 use super::isomap::{Joined, landmarks_among, nodes};
 use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Figure, Fitted, Solver, SolverFamily, kpca::sign, lle::alignment};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign, lle::alignment};
 use crate::cholesky::{Side, factor, solve};
 use crate::model::{Basis, Form};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
@@ -230,16 +230,11 @@ impl Unfolding<'_> {
 }
 
 impl<T: Real> Solver<T> for MaximumVariance {
-    fn usual_rank(&self) -> Option<usize> {
-        Some(USUAL)
-    }
-
-    fn usual_landmarks(&self) -> Option<&'static str> {
-        Some(UNIFORM)
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { usual_rank: Some(USUAL), usual_landmarks: Some(UNIFORM), ..SolverFacts::default() }
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        work.refuse_weights("the solver", crate::solver::family::TAKE_WEIGHTS)?;
         match work.shape.landmarks {
             m if m > MOST => {
                 let why = format!(

@@ -37,7 +37,6 @@ const LONG: f64 = 0.7;
 const SHORT_OF: f64 = 0.9;
 const LEAST: f64 = 1e-8;
 
-/// Bytes for m x m matrices and E constraints.
 pub(super) fn bytes(m: usize, constraints: usize) -> usize {
     8 * (10 * m * m + 4 * m * constraints + 4 * constraints * constraints)
 }
@@ -52,9 +51,7 @@ pub(super) struct Solution {
 
 /// The X of largest ⟨C, X⟩ (m x m, C positive semi-definite) under aᵀ_e X a_e ≤ b_e, with the columns a_e of `a` (m x E), which span all
 /// directions, and positive `b`.
-///
-/// # Errors
-/// [`Error::NotFinite`] where the first step cannot be solved for; [`kstore::Error::Interrupted`].
+/// Errors: [`Error::NotFinite`] where the first step cannot be solved for; [`kstore::Error::Interrupted`].
 pub(super) fn maximise(
     c: MatRef<'_, f64>,
     a: MatRef<'_, f64>,

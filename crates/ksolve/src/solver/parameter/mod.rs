@@ -139,6 +139,11 @@ pub enum Value {
 }
 
 impl Parameter {
+    /// A parameter that is given or not.
+    pub const fn flag(name: &'static str, about: &'static str) -> Self {
+        Self { name, kind: ParameterKind::Flag, default: None, about }
+    }
+
     /// Parses a value of this parameter.
     ///
     /// # Errors

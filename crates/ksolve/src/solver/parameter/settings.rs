@@ -87,44 +87,28 @@ impl SolverFamily {
 }
 
 macro_rules! read {
-    ($(#[$doc:meta])* $name:ident, $variant:ident, $type:ty) => {
-        $(#[$doc])*
+    ($($what:literal $name:ident: $variant:ident($type:ty);)+) => {$(
+        #[doc = concat!("The ", $what, " of a parameter; `None` where it has none.")]
         pub fn $name(&self, parameter: &Parameter) -> Option<$type> {
             match self.values.get(parameter.name) {
                 Some(Value::$variant(value)) => Some(value.clone()),
                 _ => None,
             }
         }
-    };
+    )+};
 }
 
 impl Settings {
-    read!(
-        /// The whole number of a parameter; `None` where it has none.
-        count, Count, usize);
-    read!(
-        /// The number of a parameter; `None` where it has none.
-        number, Number, f64);
-    read!(
-        /// The word of a parameter; `None` where it has none.
-        word, Word, &'static str);
-    read!(
-        /// The ranks of a parameter; `None` where it has none.
-        ranks, Ranks, Vec<usize>);
-    read!(
-        /// The folds of a parameter; `None` where it has none.
-        folds, Folds, FoldSpec);
-    read!(
-        /// The column of a parameter; `None` where it has none.
-        column, Column, String);
-
-    read!(
-        /// The names and patterns of the columns of a parameter; `None` where it has none.
-        columns, Columns, Vec<String>);
-
-    read!(
-        /// The kernel of a parameter; `None` where it has none.
-        kernel, Kernel, Spec);
+    read! {
+        "whole number" count: Count(usize);
+        "number" number: Number(f64);
+        "word" word: Word(&'static str);
+        "ranks" ranks: Ranks(Vec<usize>);
+        "folds" folds: Folds(FoldSpec);
+        "column" column: Column(String);
+        "names and patterns of the columns" columns: Columns(Vec<String>);
+        "kernel" kernel: Kernel(Spec);
+    }
 
     /// The weights of the classes: equal unless they were given.
     pub fn class_weight(&self) -> ClassWeight {

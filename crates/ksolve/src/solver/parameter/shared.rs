@@ -64,12 +64,8 @@ pub const TASK: Parameter = Parameter {
 };
 
 /// The parameter `probabilities`: rows are held out to learn how scores become probabilities.
-pub const PROBABILITIES: Parameter = Parameter {
-    name: "probabilities",
-    kind: ParameterKind::Flag,
-    default: None,
-    about: "Learn probabilities from rows held out, for predict `probabilities`",
-};
+pub const PROBABILITIES: Parameter =
+    Parameter::flag("probabilities", "Learn probabilities from rows held out, for predict `probabilities`");
 
 /// The parameter `tolerance`: the trace error that chooses the rank. Every solver on features reads it.
 pub const TOLERANCE: Parameter = Parameter {
@@ -157,20 +153,13 @@ pub const NEIGHBOURS: Parameter = Parameter {
 };
 
 /// The parameter `uncentred`: the mean of the features is not subtracted.
-pub const UNCENTRED: Parameter = Parameter {
-    name: "uncentred",
-    kind: ParameterKind::Flag,
-    default: None,
-    about: "Do not subtract the mean of the features first",
-};
+pub const UNCENTRED: Parameter = Parameter::flag("uncentred", "Do not subtract the mean of the features first");
 
 /// The parameter `novelty`: the model keeps what gives the distance of a row from the components.
-pub const NOVELTY: Parameter = Parameter {
-    name: "novelty",
-    kind: ParameterKind::Flag,
-    default: None,
-    about: "Keep in the model what predict `novelty` and `preimage` need: 16 bytes for each pair of landmarks",
-};
+pub const NOVELTY: Parameter = Parameter::flag(
+    "novelty",
+    "Keep in the model what predict `novelty` and `preimage` need: 16 bytes for each pair of landmarks",
+);
 
 /// The parameter `clusters`: number of groups of a clustering.
 pub const CLUSTERS: Parameter = Parameter {

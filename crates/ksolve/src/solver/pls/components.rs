@@ -70,7 +70,6 @@ impl Components {
         self.squares.len()
     }
 
-    /// R, r x q.
     pub(super) fn functions(&self) -> MatRef<'_, f64> {
         self.functions.as_ref()
     }

@@ -23,7 +23,7 @@
 mod components;
 
 use super::parameter::{COMPONENTS, FOLDS, Parameter, TASK, TOLERANCE};
-use super::{Figure, Fitted, Solver, SolverFamily, centred::Centred, ridge};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, centred::Centred, ridge};
 use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{Error, FoldSpec, GramState, Head, Result, Task, solver::explained};
@@ -83,12 +83,11 @@ impl PartialLeastSquares {
 }
 
 impl<T: Real> Solver<T> for PartialLeastSquares {
-    fn holds_out(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { holds_out: true, ..SolverFacts::default() }
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        work.refuse_weights("partial least squares", crate::solver::family::TAKE_WEIGHTS)?;
         let several = work.options.ranks.len();
         if several > 1 && work.options.folds == FoldSpec::None {
             let why = "nothing chooses among them without folds; add `folds` 5, or give one `rank`";

@@ -75,25 +75,19 @@ pub const RESIDUAL: Parameter = Parameter {
 };
 
 /// Leave-one-out.
-pub const LOO: Parameter = Parameter {
-    name: "loo",
-    kind: ParameterKind::Flag,
-    default: None,
-    about: "Leave-one-out errors at the chosen rank and lambda: the exact error of each row by a fit to all others; one more pass (direct)",
-};
+pub const LOO: Parameter = Parameter::flag(
+    "loo",
+    "Leave-one-out errors at the chosen rank and lambda: the exact error of each row by a fit to all others; one more pass (direct)",
+);
 
 /// Variances.
-pub const STD: Parameter = Parameter {
-    name: "std",
-    kind: ParameterKind::Flag,
-    default: None,
-    about: "Keep in the model what predict --std needs: 16 bytes for each pair of landmarks (direct, numeric target)",
-};
+pub const STD: Parameter = Parameter::flag(
+    "std",
+    "Keep in the model what predict --std needs: 16 bytes for each pair of landmarks (direct, numeric target)",
+);
 
 /// What each feature counts.
-pub const IMPORTANCE: Parameter = Parameter {
-    name: "importance",
-    kind: ParameterKind::Flag,
-    default: None,
-    about: "Report what each feature counts: the root mean square of the slope of the fit along it, in one more pass (direct)",
-};
+pub const IMPORTANCE: Parameter = Parameter::flag(
+    "importance",
+    "Report what each feature counts: the root mean square of the slope of the fit along it, in one more pass (direct)",
+);

@@ -122,7 +122,6 @@ fn whole(state: &GramState, rank: usize, solution: &Solution, options: &RidgeOpt
     RidgeFit { head: head(solution, 0, rank, options), train_mse, condition: solution.condition }
 }
 
-/// The head of the `k`-th rank of a solution.
 pub(crate) fn head(solution: &Solution, k: usize, rank: usize, options: &RidgeOptions) -> Head {
     let t = options.target_centre.len();
     Head {

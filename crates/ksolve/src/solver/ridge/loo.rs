@@ -7,9 +7,8 @@
 //! y_i − f₋ᵢ(x_i) = (y_i − f(x_i)) / (1 − h_i),     h_i = (φ_i − μ_φ)ᵀ (A + μI)⁻¹ (φ_i − μ_φ) + 1/n
 //! ```
 //!
-//! exactly, with a free intercept; without one nothing is centred and 1/n is absent. A row of weight w has the leverage w·h, and n is
-//! the sum of weights. *Cost*: one pass, p² flops a row for
-//! the triangular solve.
+//! exactly, with a free intercept; without one nothing is centred and 1/n is absent. A row of weight w has the leverage
+//! w·h, and n is the sum of weights. *Cost*: one pass, p² flops a row for the triangular solve.
 //!
 //! Reference: Allen, "The relationship between variable selection and data augmentation and a method for prediction",
 //! Technometrics 16, 1974.

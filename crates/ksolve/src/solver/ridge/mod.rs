@@ -22,7 +22,7 @@ pub mod surface;
 pub(crate) mod system;
 mod variance;
 
-use super::{Fitted, Penalty, Settings, Solver, gradients};
+use super::{Fitted, Penalty, Settings, Solver, SolverFacts, gradients};
 use crate::features::{FitData, GRAM, Points};
 use crate::prepare::plan;
 use crate::request::{self, FitRequest, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
@@ -202,8 +202,8 @@ impl Ridge {
 }
 
 impl<T: Real> Solver<T> for Ridge {
-    fn holds_out(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { holds_out: true, weights: true, ..SolverFacts::default() }
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {

@@ -24,8 +24,7 @@ pub struct Cell {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cv_error: Option<f64>,
     /// Squared error of each fold's rows by the fit to the other folds, of which `cv_mse` is the mean. Empty without
-    /// folds;
-    /// `None` for a fold without rows or without a solution.
+    /// folds; `None` for a fold without rows or without a solution.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fold_mse: Vec<Option<f64>>,
 }
@@ -145,7 +144,7 @@ fn check_folds(state: &GramState) -> Result<()> {
     Err(Error::Folds { folds: state.folds().len().to_string(), why: why.to_string() })
 }
 
-/// CellErrors of squared errors over rows and targets, cell by cell and fold by fold.
+/// Sums of squared errors over rows and targets, cell by cell and fold by fold.
 struct CellErrors {
     folds: usize,
     lambdas: usize,

@@ -167,9 +167,7 @@ impl System {
 
     /// The shortest coefficients that minimise the squared error, for the leading `rank` features, and how many directions they are made of: A's
     /// eigenvectors whose eigenvalues are above the rounding of A, whose entries are known to `epsilon`. 9q³ flops, and two matrices of q².
-    ///
-    /// # Errors
-    /// [`Error::NoVariance`] where there is no such direction; numbers that are not finite.
+    /// Errors: [`Error::NoVariance`] where there is no such direction; numbers that are not finite.
     pub(crate) fn shortest(&self, rank: usize, epsilon: f64) -> Result<(Solution, usize)> {
         let order = rank + self.intercept.lead();
         let entry = |i: usize, j: usize| self.packed[i.min(j)][i.max(j) - i.min(j)];

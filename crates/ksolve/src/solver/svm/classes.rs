@@ -22,7 +22,7 @@ use crate::features::{self, FitData, StoredFeatures, Wanted};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::held_out::{self, Compared, Function, HeldOut};
 use crate::solver::parameter::{FOLDS, GAP, PROBABILITIES, STEPS};
-use crate::solver::{ClassWeight, Fitted, Penalty, Settings, Solver};
+use crate::solver::{ClassWeight, Fitted, Penalty, Settings, Solver, SolverFacts};
 use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::Plan;
@@ -262,12 +262,8 @@ impl Svm {
 }
 
 impl<T: Real> Solver<T> for Svm {
-    fn keeps(&self) -> bool {
-        true
-    }
-
-    fn holds_out(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { keeps: true, holds_out: true, weights: true, ..SolverFacts::default() }
     }
 
     fn has_probabilities(&self) -> bool {
@@ -285,10 +281,6 @@ impl<T: Real> Solver<T> for Svm {
             false => self::plan(plan, shape, cut, 6, problems),
         };
         held_out::plan(plan, shape, problems, self.penalties.len())
-    }
-
-    fn check(&self, _: &FitRequest<'_>) -> Result<()> {
-        Ok(())
     }
 
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {

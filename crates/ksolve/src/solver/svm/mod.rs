@@ -79,12 +79,8 @@ pub(super) const SVM: SolverFamily = SolverFamily {
     make: |settings| Ok(Box::new(Svm::new(settings)?)),
 };
 
-pub(crate) const PAIRS: Parameter = Parameter {
-    name: "pairs",
-    kind: ParameterKind::Flag,
-    default: None,
-    about: "A machine for every pair of classes, not one for each class against the rest",
-};
+pub(crate) const PAIRS: Parameter =
+    Parameter::flag("pairs", "A machine for every pair of classes, not one for each class against the rest");
 
 pub(super) const LOSS: Parameter = Parameter {
     name: "loss",

@@ -31,7 +31,6 @@ fn held(p: usize) -> usize {
     (p / 2).max(512)
 }
 
-/// Bytes of the equations at p features, in f64.
 pub(super) fn bytes(p: usize) -> usize {
     8 * p * p + held(p) * (8 * p + 8)
 }

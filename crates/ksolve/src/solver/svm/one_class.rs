@@ -6,7 +6,7 @@ use super::{fitted, solve, stages, view};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::parameter::{GAP, NU, STEPS, TOLERANCE, WEIGHTS};
-use crate::solver::{Fitted, Settings, Solver, SolverFamily};
+use crate::solver::{Fitted, Settings, Solver, SolverFacts, SolverFamily};
 use crate::{Intercept, Result, Targets, Task, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::Plan;
@@ -51,16 +51,12 @@ impl Rows for Plain<'_> {
 }
 
 impl<T: Real> Solver<T> for OneClass {
-    fn keeps(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { keeps: true, weights: true, ..SolverFacts::default() }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         super::plan(plan, shape, cut, 0, 1)
-    }
-
-    fn check(&self, _: &FitRequest<'_>) -> Result<()> {
-        Ok(())
     }
 
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {

@@ -14,7 +14,6 @@ pub(super) struct Best {
 }
 
 impl Best {
-    /// The point without its certificate.
     pub(super) fn uncertified(&self) -> Self {
         Self { primal: f64::INFINITY, dual: f64::NEG_INFINITY, ..self.clone() }
     }

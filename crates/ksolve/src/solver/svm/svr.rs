@@ -9,7 +9,7 @@ use crate::solver::held_out::{self, Function, HeldOut};
 use crate::solver::parameter::{
     COSTS, FOLDS, GAP, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE, WEIGHTS,
 };
-use crate::solver::{Fitted, Penalty, Settings, Solver, SolverFamily};
+use crate::solver::{Fitted, Penalty, Settings, Solver, SolverFacts, SolverFamily};
 use crate::{Intercept, Result, Task, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::Plan;
@@ -123,21 +123,13 @@ impl Rows for Valued<'_> {
 }
 
 impl<T: Real> Solver<T> for Svr {
-    fn keeps(&self) -> bool {
-        true
-    }
-
-    fn holds_out(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { keeps: true, holds_out: true, weights: true, ..SolverFacts::default() }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let plan = super::plan(plan, shape, cut, 10 * shape.t, 1);
         held_out::plan(plan, shape, shape.t, self.penalties.len())
-    }
-
-    fn check(&self, _: &FitRequest<'_>) -> Result<()> {
-        Ok(())
     }
 
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {

@@ -14,7 +14,7 @@
 use super::{Moments, Pairs, WITH, WITH_KERNEL};
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, TOLERANCE};
-use crate::solver::{Figure, Fitted, Penalty, Settings, Solver, SolverFamily};
+use crate::solver::{Figure, Fitted, Penalty, Settings, Solver, SolverFacts, SolverFamily};
 use crate::{Error, FoldSpec, GramState, Result, Task, features::FitData};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::{Mat, MatRef, Par, Side};
@@ -108,8 +108,8 @@ fn pairs(moments: &Moments, q: usize, lambda: f64, gram: &GramState) -> Result<P
 }
 
 impl<T: Real> Solver<T> for CanonicalCorrelations {
-    fn holds_out(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { holds_out: true, ..SolverFacts::default() }
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {

@@ -9,7 +9,7 @@
 use super::{Moments, Pairs, WITH, WITH_KERNEL};
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::parameter::{COMPONENTS, FOLDS, Parameter, TOLERANCE};
-use crate::solver::{Figure, Fitted, Settings, Solver, SolverFamily};
+use crate::solver::{Figure, Fitted, Settings, Solver, SolverFacts, SolverFamily};
 use crate::{Error, Result, Task, features::FitData};
 use kapprox::{Real, decompose::singular};
 use kstore::Plan;
@@ -43,8 +43,8 @@ impl MaximalCovariance {
 }
 
 impl<T: Real> Solver<T> for MaximalCovariance {
-    fn holds_out(&self) -> bool {
-        true
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { holds_out: true, ..SolverFacts::default() }
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {

@@ -45,7 +45,6 @@ fn require_two(settings: &Settings) -> Result<()> {
 }
 
 fn check(work: &FitRequest<'_>) -> Result<()> {
-    work.refuse_weights("the solver", crate::solver::family::TAKE_WEIGHTS)?;
     if work.options.map.is_without_rows() {
         let why = "two views have landmarks each; take a map that has some, such as nystrom";
         return Err(Error::option("map", &work.options.map, why));

@@ -83,9 +83,7 @@ impl<'a, T: Real> Blocks<'a, T> {
 
     /// Calls `work` with every block, in row order; returns the number of passes over the table that it took. The first visit keeps the
     /// blocks that there is room for.
-    ///
-    /// # Errors
-    /// Errors of reading the rows and of the scratch folder; [`kstore::Error::Interrupted`].
+    /// Errors: those of reading the rows and of the scratch folder; [`kstore::Error::Interrupted`].
     pub(crate) fn visit(&mut self, observer: &dyn Observer, work: Work<'_, T>) -> Result<u64> {
         let (blocks, m) = (&*self, self.landmarks());
         for block in &blocks.kept {

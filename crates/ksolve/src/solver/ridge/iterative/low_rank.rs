@@ -36,7 +36,6 @@ pub(crate) struct LowRank<T: Real> {
 }
 
 impl<T: Real> LowRank<T> {
-    /// Bytes of the matrix for n rows and k columns.
     pub(crate) fn bytes(n: usize, k: usize) -> usize {
         n * k * size_of::<T>() + 2 * PackedLower::bytes(k)
     }

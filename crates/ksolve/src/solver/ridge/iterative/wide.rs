@@ -4,7 +4,6 @@ use kapprox::Real;
 use kstore::{Footprint, Result, RowBuf, RowCursor, RowSource, TableShape};
 use std::ops::Range;
 
-/// The rows of a source, with its numbers in f64.
 #[derive(Debug)]
 pub(crate) struct WideRows<'a, T: Real>(pub(crate) &'a dyn RowSource<T>);
 

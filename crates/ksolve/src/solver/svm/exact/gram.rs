@@ -142,7 +142,6 @@ pub(super) struct RowCache<'a, T: Real> {
     kept: Vec<Vec<T>>,
     /// The row of the matrix that each place keeps, and when it was used last.
     held: Vec<(usize, u64)>,
-    /// The place of each row of the matrix, where it has one.
     place: Vec<Option<u32>>,
     now: u64,
 }

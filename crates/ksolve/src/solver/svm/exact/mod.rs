@@ -57,7 +57,6 @@ const SCORED: usize = 256;
 struct Exact<'a, T: Real> {
     data: &'a FitData<'a, T>,
     rows: &'a MemoryRows<T>,
-    /// Number of features of a row.
     d: usize,
     kernel: Arc<dyn Kernel<T>>,
     wide: Arc<dyn Kernel<f64>>,

@@ -161,7 +161,6 @@ impl Svm {
 }
 
 impl Svr {
-    /// The fit with the kernel itself; `None` where the rows are features of a map.
     pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Fitted<T>>> {
         let Some(exact) = Exact::new(data)? else { return Ok(None) };
         let (t, centre) = (data.targets.count(), data.targets.centre());
@@ -202,7 +201,6 @@ impl Svr {
 }
 
 impl OneClass {
-    /// The fit with the kernel itself; `None` where the rows are features of a map.
     pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Fitted<T>>> {
         let Some(exact) = Exact::new(data)? else { return Ok(None) };
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));

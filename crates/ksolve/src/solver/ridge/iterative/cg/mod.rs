@@ -11,7 +11,6 @@
 //!
 //! *Cost of an iteration*: one product, one application of the preconditioner, 10·n·t flops; *bytes*: [`bytes`].
 
-mod solution;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -21,7 +20,7 @@ use crate::{Error, Result};
 use faer::{Mat, MatMut, MatRef};
 use kstore::checkpoint::{Journal, Steps};
 use kstore::pass::Observer;
-pub(crate) use solution::CgSolution;
+pub(crate) use state::CgSolution;
 use state::{Column, State};
 
 /// Iterations between two computations of the true residual.
@@ -84,9 +83,7 @@ pub(crate) fn bytes(n: usize, t: usize) -> usize {
 
 /// Solves for every column. With a journal, iterations are saved in it, and a run that is resumed goes on behind the last
 /// one, with the same bits.
-///
-/// # Errors
-/// Errors of the products; [`kstore::Error::Interrupted`]; [`Error::NotFinite`] for numbers that overflow.
+/// Errors: those of the products; [`kstore::Error::Interrupted`]; [`Error::NotFinite`] for numbers that overflow.
 pub(crate) fn solve(system: &mut dyn Positive, b: MatRef<'_, f64>, norm: Norm, until: Until<'_>) -> Result<CgSolution> {
     let Until { tolerance, observer, journal } = until;
     let (mut steps, state) = Steps::begin(journal, "conjugate gradient", || State::new(b));
