@@ -170,8 +170,13 @@ impl TuneReport {
         };
         let name = |row: &Row| candidate(&row.kernel, &row.metric, &row.scale);
         let rungs: Vec<&[Row]> = self.rows.chunk_by(|a, b| a.rung == b.rung).collect();
-        let mut names: Vec<String> = rungs.first()?.iter().map(name).collect();
-        names.dedup();
+        let first = rungs.first()?[0].rows;
+        let mut names: Vec<String> = Vec::new();
+        for name in self.rows.iter().map(name) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
         let shown = |kernel: &str, rung: &[Row]| {
             let best = rung.iter().find(|row| row.best && name(row) == kernel);
             best.and_then(score).map_or("–".to_string(), |score| number(score, 4))
@@ -179,9 +184,14 @@ impl TuneReport {
         let winner = self.rows.iter().rfind(|row| row.kept).map(name);
         let winner = names.iter().position(|name| Some(name) == winner.as_ref());
         let row = |kernel: &String| (kernel.clone(), rungs.iter().map(|rung| shown(kernel, rung)).collect());
+        // metrics that were learned anew come after all rows
+        let heading = |rung: &&[Row]| match rung[0].rung > 0 && rung[0].rows <= first {
+            true => format!("rank {}", count(rung[0].rank as u64)),
+            false => count(rung[0].rows),
+        };
         Some(Grid {
             corner: "kernel \\ rows".to_string(),
-            columns: rungs.iter().map(|rung| count(rung[0].rows)).collect(),
+            columns: rungs.iter().map(heading).collect(),
             rows: names.iter().map(row).collect(),
             marked: winner.map(|row| (row, rungs.len() - 1)),
         })

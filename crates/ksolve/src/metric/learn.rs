@@ -35,8 +35,6 @@ pub(crate) struct Learned {
     pub kernel: Spec,
     /// The form of the metric: none, given, full, diagonal, low-rank(5).
     pub form: String,
-    /// The lengths of the kernel as multiples of the median distances; empty where they were given.
-    pub factors: Vec<f64>,
     /// The rounds, in their order.
     pub rounds: Vec<RoundReport>,
     /// The deviation of each feature's share over folds of the sample; `None` without a metric.
@@ -116,17 +114,17 @@ impl<T: Real> MetricRequest<'_, T> {
         warning.into_iter().for_each(|text| self.resources.stages.warn(text));
         let folds = &plan::options(self.options, plan::RANK).folds;
         let folds = Folds::new(folds, self.options.seed, self.source.range(), &self.survey.groups)?;
-        let learned = self.learn_on((&held, &drawn), &folds, (form, plan::RANK, None), n > held.len() as u64)?;
+        let learned = self.learn_on((&held, &drawn), &folds, (form, plan::RANK), n > held.len() as u64)?;
         Ok(Learned { passes: learned.passes + 2, ..learned })
     }
 
-    /// Learns a metric of the form on a sample, the rows in their order and the best keys first; and with `all_rows` on these too. Of one
-    /// that is known the lengths alone are learned, for fits of the rank.
+    /// Learns a metric of the form on a sample, the rows in their order and the best keys first; by fits of a rank; and with `all_rows`
+    /// on these too.
     pub(crate) fn learn_on(
         &self,
         (held, drawn): (&MemoryRows<T>, &RowSample<T>),
         folds: &Folds,
-        (form, rank, known): (MetricForm, usize, Option<&Learned>),
+        (form, rank): (MetricForm, usize),
         all_rows: bool,
     ) -> Result<Learned> {
         let Self { source, survey, options, resources, .. } = *self;
@@ -144,22 +142,18 @@ impl<T: Real> MetricRequest<'_, T> {
             cut,
             resources,
         };
-        let lengths = Lengths::new(&options.kernel, drawn, options.seed, known.map(|known| &*known.factors))?;
+        let lengths = Lengths::new(&options.kernel, drawn, options.seed)?;
         let mut search = Search::new(survey.variance(), lengths, self.enough)?;
         let spread = {
             let stage = resources.stages.stage("learning the metric", None);
             let silent = Silent(&*stage);
             let here = Resources { journal: None, scratch: None, stages: &silent, ..*resources };
             let rows = Rows { source: held, n: held.len() as u64, resources: &here, ..all };
-            match known {
-                None => search.start(&rows)?,
-                Some(known) => search.start_from(&rows, known.metric.clone(), form)?,
-            }
-            let learns = known.is_none();
-            if learns && search.explained() < LITTLE && !search.is_over() {
+            search.start(&rows)?;
+            if search.explained() < LITTLE && !search.is_over() {
                 search.lengths(&rows, &*stage)?;
             }
-            if learns && !search.is_over() {
+            if !search.is_over() {
                 let (factor, products) = search.products(&rows)?;
                 forms(form, d, options)
                     .into_iter()
@@ -169,10 +163,10 @@ impl<T: Real> MetricRequest<'_, T> {
             search.spread(&rows)?
         };
         let passes = if all_rows { search.finish(&all)? } else { 0 };
-        let (best, factors, rounds) = search.found();
+        let (best, rounds) = search.found();
         let best = best.ok_or(Error::NoCell { precision: T::NAME })?;
         let form = best.form.map_or("none".to_string(), |form| form.to_string());
-        Ok(Learned { metric: best.round.metric, kernel: best.round.kernel, form, factors, rounds, spread, passes })
+        Ok(Learned { metric: best.round.metric, kernel: best.round.kernel, form, rounds, spread, passes })
     }
 }
 

@@ -14,9 +14,9 @@ use kstore::Plan;
 /// Landmarks of the fits, whatever the rank of the model: gradients need fewer than predictions.
 pub(crate) const RANK: usize = 512;
 
-/// Landmarks of fits that refine: those of metrics that are learned anew, as the gradients of a better fit make a better metric (of one that began
-/// from the metric of fewer landmarks, the error was 25 % larger on pol, and 1 % on elevators); and those of fits that find the length for them.
-pub(crate) const REFINED: [usize; 2] = [2_000, 4_000];
+/// Landmarks of the fits by which the metrics of a search's best kernels are learned anew: the gradients of a better fit make a better metric. Rounds
+/// that began from the metric of fewer landmarks ended with an error 25 % larger on pol, and 1 % on elevators.
+pub(crate) const REFINED: usize = 2_000;
 
 /// Penalties of the fits, ascending.
 pub(super) const LAMBDAS: [f64; 7] = [1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3];
@@ -76,12 +76,7 @@ pub(crate) fn stage<T: Real>(work: &FitRequest<'_>) -> Result<Option<Stage>> {
     Ok(Some(Stage { plan, passes: if held as u64 == work.shape.n { 2 } else { 7 } }))
 }
 
-pub(crate) fn plan<T: Real>(
-    training: &TrainOptions,
-    rank: usize,
-    outer: &ProblemSize,
-    budget: usize,
-) -> Result<Plan> {
+pub(crate) fn plan<T: Real>(training: &TrainOptions, rank: usize, outer: &ProblemSize, budget: usize) -> Result<Plan> {
     let ProblemSize { n, columns: d, t, element, threads, .. } = *outer;
     let folds = outer.folds.max(FOLDS);
     let shape = ProblemSize { folds, d, ..fits_of(&options(training, rank), outer, n)? };

@@ -25,9 +25,6 @@ const STEPS: usize = 7;
 /// A form is given up from its second round on where its error is so many times that of another form in the same round.
 const HOPELESS: f64 = 1.25;
 
-/// The step by which lengths become shorter for a higher rank.
-const SHORTER: f64 = 0.7;
-
 /// Factors that are tried once the metric is found.
 const LAST_FACTORS: [f64; 2] = [0.5, 2.0];
 
@@ -44,6 +41,8 @@ pub struct RoundReport {
     pub rows: u64,
     /// Number of landmarks.
     pub rank: usize,
+    /// Penalty.
+    pub lambda: f64,
     /// Squared error of rows that were held out.
     pub cv_mse: f64,
     /// Share of the variance that was explained on rows that were held out; `None` where the target does not vary.
@@ -60,11 +59,9 @@ pub(super) struct Lengths<'a, T> {
 }
 
 impl<'a, T: Real> Lengths<'a, T> {
-    /// The lengths begin as these factors of the median distances, or as the medians.
-    pub(super) fn new(kernel: &Spec, drawn: &'a RowSample<T>, seed: u64, factors: Option<&[f64]>) -> Result<Self> {
+    pub(super) fn new(kernel: &Spec, drawn: &'a RowSample<T>, seed: u64) -> Result<Self> {
         let kernel = kernel.with_free_lengths()?;
-        let each = factors.map_or_else(|| vec![1.0; kernel.autos()], <[f64]>::to_vec);
-        Ok(Self { each, kernel, drawn, seed })
+        Ok(Self { each: vec![1.0; kernel.autos()], kernel, drawn, seed })
     }
 
     fn are_free(&self) -> bool {
@@ -119,10 +116,8 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(search)
     }
 
-    /// The best round, its lengths as factors of the median distances, and all rounds.
-    pub(super) fn found(self) -> (Option<Best<T>>, Vec<f64>, Vec<RoundReport>) {
-        let factor = self.best.as_ref().map_or(1.0, |best| best.factor);
-        (self.best, self.lengths.each.iter().map(|each| each * factor).collect(), self.rounds)
+    pub(super) fn found(self) -> (Option<Best<T>>, Vec<RoundReport>) {
+        (self.best, self.rounds)
     }
 
     fn fit(
@@ -141,6 +136,7 @@ impl<'a, T: Real> Search<'a, T> {
             kernel: round.kernel.to_string(),
             rows: rows.n,
             rank: rows.options.rank,
+            lambda: LAMBDAS[round.lambda],
             cv_mse: round.error,
             cv_r2: (self.variance > 0.0).then(|| 1.0 - round.error / self.variance),
         });
@@ -188,27 +184,6 @@ impl<'a, T: Real> Search<'a, T> {
             }
         }
         Ok(())
-    }
-
-    /// Fits through a metric that is known, or the features as they are, with lengths that become shorter as long as that helps.
-    pub(super) fn start_from(
-        &mut self,
-        rows: &Rows<'_, T>,
-        metric: Option<Arc<Metric>>,
-        form: MetricForm,
-    ) -> Result<()> {
-        let (form, mut factor, mut least) = (metric.is_some().then_some(form), 1.0, f64::INFINITY);
-        // of a higher rank, shorter lengths are the better ones
-        loop {
-            let round = self.fit(rows, (form, 0), metric.clone(), factor)?;
-            let better = round.error < least;
-            least = least.min(round.error);
-            self.keep(round, form, factor);
-            if !better || self.over || !self.lengths.are_free() {
-                return Ok(());
-            }
-            factor *= SHORTER;
-        }
     }
 
     /// Multiplies one of several lengths by a step as long as that helps; returns whether it did.

@@ -338,11 +338,11 @@ impl Choice<'_> {
         Ok(best.finish_with_rows())
     }
 
-    /// Refines the metrics of the best kernels, as long as there is time.
+    /// Learns the metrics of the best kernels anew at a higher rank, as long as there is time.
     fn refined<T: Real>(&self, search: &mut Search<'_, T>, log: &mut Log<'_>, memory: &mut Memory<'_>) -> Result<()> {
         self.listener.begin(SEARCH, search.refinements() as u64);
         while let Some((kernel, rank)) = search.upcoming_refinement().filter(|_| !log.is_late()) {
-            let (what, enough) = (format!("{kernel} refined at rank {rank}"), log.enough());
+            let (what, enough) = (format!("{kernel} at rank {rank}"), log.enough());
             log.learn(what, || search.refine(memory, &enough).map(|made| (made, search.least())))?;
         }
         self.listener.end();

@@ -79,11 +79,10 @@ pub struct Search<'a, T: Real> {
     unlearned: Vec<Spec>,
     learned: Vec<RoundReport>,
     candidates: Vec<Learned>,
-    /// The candidates of the last rung, the best first.
-    order: Vec<usize>,
-    /// Ranks of the fits that refine the best ones, and the number of such steps that were done.
-    refined: Vec<usize>,
-    steps_refined: usize,
+    /// True where the best kernels are to be refined.
+    refines: bool,
+    /// Those that still are, the next one last.
+    unrefined: Vec<usize>,
     sizes: Vec<usize>,
     done: Vec<Rung>,
     /// Candidates of the rung at hand; below, the scores of those that were measured.
@@ -111,7 +110,7 @@ impl<'a, T: Real> Search<'a, T> {
         options::check(options, selected.shape().features)?;
         let resources = Resources { journal: None, scratch: None, ..*resources };
         let training = &options.training;
-        let (cut, planned_bytes, refined) = options::plan::<T>(selected, options, &resources)?;
+        let (cut, planned_bytes, refines) = options::plan::<T>(selected, options, &resources)?;
         let survey = survey(selected, training, cut, &resources)?;
         let targets = survey.targets_of_regression();
         let folds = |spec: &FoldSpec| Folds::new(spec, training.seed, selected.range(), &survey.groups);
@@ -169,9 +168,8 @@ impl<'a, T: Real> Search<'a, T> {
             unlearned,
             learned: Vec::new(),
             candidates,
-            order: Vec::new(),
-            refined,
-            steps_refined: 0,
+            refines,
+            unrefined: Vec::new(),
             sizes,
             done: Vec::new(),
             alive,
@@ -225,7 +223,7 @@ impl<'a, T: Real> Search<'a, T> {
     fn learn(
         &self,
         kernel: Spec,
-        (form, rank, known): (MetricForm, usize, Option<&Learned>),
+        (form, rank): (MetricForm, usize),
         enough: &dyn Fn(usize) -> bool,
     ) -> Result<Learned> {
         let training = TrainOptions { kernel, ..self.options.training.clone() };
@@ -242,7 +240,7 @@ impl<'a, T: Real> Search<'a, T> {
         // a score that needs no folds has none; errors of rounds are held-out ones
         let own = metric::folds(training.seed, rows.len() as u64)?;
         let folds = if self.folds.count() > 1 { &self.folds } else { &own };
-        request.learn_on((&rows, &sample), folds, (form, rank, known), false)
+        request.learn_on((&rows, &sample), folds, (form, rank), false)
     }
 
     /// Measures the next kernel, or learns its metric by rounds until so many are `enough`, unless `memory` recalls the result. Returns the
@@ -252,7 +250,7 @@ impl<'a, T: Real> Search<'a, T> {
     /// Errors of the map; [`Error::NoCell`] where no kernel of a rung can be scored; [`kstore::Error::Interrupted`].
     pub fn step(&mut self, memory: &mut Memory<'_>, enough: &dyn Fn(usize) -> bool) -> Result<usize> {
         if let (MetricSource::Learned(form), Some(kernel)) = (&self.options.training.metric, self.unlearned.pop()) {
-            let mut learned = memory.recall_or(|| self.learn(kernel, (*form, metric::RANK, None), enough))?;
+            let mut learned = memory.recall_or(|| self.learn(kernel, (*form, metric::RANK), enough))?;
             let rounds = learned.rounds.len();
             self.learned.append(&mut learned.rounds);
             self.candidates.push(learned);
@@ -291,7 +289,9 @@ impl<'a, T: Real> Search<'a, T> {
         }
         // stable: of equal scores the kernel that was named first
         order.sort_by(|a, b| self.better(*a, *b));
-        self.order = order.iter().map(|i| self.alive[*i]).collect();
+        if last && self.refines {
+            self.unrefined = order.iter().take(refine::KERNELS).rev().map(|i| self.alive[*i]).collect();
+        }
         order.truncate(keep);
         order.sort_unstable();
         for i in &order {

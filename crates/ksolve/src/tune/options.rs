@@ -148,13 +148,13 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
     Ok(())
 }
 
-/// The cut of passes over the largest sample, the bytes of the largest stage, and the ranks of fits that refine, as far as they fit; an error where the
-/// search does not.
+/// The cut of passes over the largest sample, the bytes of the largest stage, and whether the best kernels are refined, as their plan fits; an error
+/// where that of the search does not.
 pub(super) fn plan<T: Real>(
     selected: &Selected,
     options: &TuneOptions,
     resources: &Resources<'_>,
-) -> Result<(PassShape, usize, Vec<usize>)> {
+) -> Result<(PassShape, usize, bool)> {
     let (t, folds) = prepared::known(selected, &options.training, resources)?;
     let folds = if options.blocks { folds.max(metric::BLOCKS) } else { folds };
     let folds = if options.score == Score::Cv { folds } else { 1 };
@@ -179,18 +179,14 @@ pub(super) fn plan<T: Real>(
     let bytes = rows.saturating_mul(8 * (shape.d * shape.element + 40) + 80 * (t + 1));
     let sampled = |plan: Plan| plan.term("sampled rows", bytes, "lower `sample`");
     let mut plans: Vec<Plan> = plans.into_iter().map(sampled).collect();
-    let mut refined = Vec::new();
+    let mut refines = false;
     if let MetricSource::Learned(_) = training.metric {
         let of_metric = |rank: usize| metric::planned::<T>(&training, rank, &shape, resources.memory).map(sampled);
         plans.push(of_metric(metric::RANK)?);
-        for rank in metric::REFINED.into_iter().filter(|rank| 2 * rank < rows) {
-            let plan = of_metric(rank)?;
-            if plan.bytes() > resources.memory {
-                break;
-            }
-            refined.push(rank);
-            plans.push(plan);
-        }
+        let refined = of_metric(metric::REFINED)?;
+        // lengths for many landmarks are too short for a model of few
+        refines = 2 * training.rank >= metric::REFINED && rows > metric::RANK && refined.bytes() <= resources.memory;
+        plans.extend(refines.then_some(refined));
     }
-    Ok((cut, prepared::check(plans)?, refined))
+    Ok((cut, prepared::check(plans)?, refines))
 }

@@ -15,8 +15,8 @@ const SYSTEMS: f64 = 3.5;
 const FILLED: f64 = 0.8;
 
 /// Share of the time by which the search among kernels ends, and that by which the trials of solvers do.
-const SEARCHED: f64 = 0.3;
-const TRIED: f64 = 0.5;
+const SEARCHED: f64 = 0.4;
+const TRIED: f64 = 0.6;
 
 /// The clock of a choice.
 #[derive(Debug)]

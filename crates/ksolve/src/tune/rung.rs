@@ -141,18 +141,25 @@ pub struct TuneCell {
 }
 
 impl Entry {
-    /// The entry of a metric that was refined: the error of its best round.
-    pub(super) fn refined(learned: &Learned, scaling: Scaling) -> Self {
-        let rounds = || learned.rounds.iter();
+    /// The entry of a metric that was learned: the error of its best round.
+    pub(super) fn of_rounds(learned: &Learned, scaling: Scaling) -> Self {
+        let best = learned.rounds.iter().min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse));
+        let cell = best.map(|round| TuneCell {
+            rank: round.rank,
+            lambda: Some(round.lambda),
+            cv_mse: Some(round.cv_mse),
+            gcv: None,
+            alignment: None,
+        });
         Self {
             kernel: learned.kernel.to_string(),
             metric: learned.form.clone(),
             scale: scaling.to_string(),
-            score: rounds().map(|round| round.cv_mse).min_by(f64::total_cmp),
-            rank: rounds().map(|round| round.rank).next(),
-            lambda: None,
+            score: cell.and_then(|cell| cell.cv_mse),
+            rank: cell.map(|cell| cell.rank),
+            lambda: cell.and_then(|cell| cell.lambda),
             kept: false,
-            cells: Vec::new(),
+            cells: cell.into_iter().collect(),
         }
     }
 }
