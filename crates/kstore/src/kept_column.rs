@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn an_integer_beyond_int64_is_told() {
         let mut column = KeptColumn::new(OutputKind::I64);
-        let view = View { values: Values::U64(&[7, u64::MAX]), nulls: None };
+        let view = View { values: Values::of(&[7, u64::MAX]), nulls: None };
         let error = column.load(&view, Positions::From(0), 2).unwrap_err();
         assert_eq!(error, (1, "18446744073709551615, too large for int64".to_string()));
     }

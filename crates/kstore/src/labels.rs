@@ -130,9 +130,8 @@ pub(crate) fn integer(view: &View<'_>, row: usize) -> Result<i64, Fault> {
     if let Some(whole) = view.integer(row) {
         return i64::try_from(whole).map_err(|_| Fault::Fraction(whole as f64));
     }
-    let mut value = [0.0];
-    view.load(Positions::From(row), &mut value);
-    whole_number(value[0]).ok_or(Fault::Fraction(value[0]))
+    let value = view.number(row);
+    whole_number(value).ok_or(Fault::Fraction(value))
 }
 
 /// A float as the integer that it is; `None` for fractions and for those that stand for several integers.
@@ -154,8 +153,8 @@ mod tests {
     #[test]
     fn labels_are_numbered_as_they_appear() {
         let mut coder = Coder::new(None);
-        assert_eq!(codes(&mut coder, Values::I8(&[5, -1, 5]), 3).unwrap(), [0, 1, 0]);
-        assert_eq!(codes(&mut coder, Values::F32(&[-1.0, 7.0]), 2).unwrap(), [1, 2]);
+        assert_eq!(codes(&mut coder, Values::of::<i8>(&[5, -1, 5]), 3).unwrap(), [0, 1, 0]);
+        assert_eq!(codes(&mut coder, Values::of::<f32>(&[-1.0, 7.0]), 2).unwrap(), [1, 2]);
         assert_eq!(*coder.labels(), [Label::Int(5), Label::Int(-1), Label::Int(7)]);
         let text = StringViewArray::from(vec!["b", "a", "b"]);
         assert_eq!(codes(&mut Coder::new(None), Values::Text(&text), 3).unwrap(), [0, 1, 0]);
@@ -167,15 +166,18 @@ mod tests {
     fn a_given_dictionary_stays_as_it_is() {
         let given = Arc::new(vec![Label::Int(1), Label::Text("a".into())]);
         let mut coder = Coder::new(Some(&given));
-        assert_eq!(codes(&mut coder, Values::I64(&[1, 2]), 2).unwrap(), [0, Coded::UNKNOWN]);
+        assert_eq!(codes(&mut coder, Values::of::<i64>(&[1, 2]), 2).unwrap(), [0, Coded::UNKNOWN]);
         assert!(Arc::ptr_eq(&coder.labels(), &given));
     }
 
     #[test]
     fn fractions_and_too_many_labels_are_faults() {
-        assert_eq!(codes(&mut Coder::new(None), Values::F64(&[1.0, 0.5]), 2), Err((1, Fault::Fraction(0.5))));
-        assert!(codes(&mut Coder::new(None), Values::F64(&[1e300]), 1).is_err());
+        assert_eq!(codes(&mut Coder::new(None), Values::of::<f64>(&[1.0, 0.5]), 2), Err((1, Fault::Fraction(0.5))));
+        assert!(codes(&mut Coder::new(None), Values::of::<f64>(&[1e300]), 1).is_err());
         let many: Vec<i32> = (0..=LABEL_LIMIT as i32).collect();
-        assert_eq!(codes(&mut Coder::new(None), Values::I32(&many), many.len()), Err((LABEL_LIMIT, Fault::TooMany)));
+        assert_eq!(
+            codes(&mut Coder::new(None), Values::of::<i32>(&many), many.len()),
+            Err((LABEL_LIMIT, Fault::TooMany))
+        );
     }
 }

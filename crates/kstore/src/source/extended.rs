@@ -224,10 +224,10 @@ impl<'a> Reading<'a> {
     }
 
     fn view(&self) -> View<'_> {
-        let none = View { values: Values::F64(&[]), nulls: None };
+        let none = View { values: Values::of::<f64>(&[]), nulls: None };
         match self {
             Self::Repeated(_, array) => array.as_deref().and_then(plain::view).unwrap_or(none),
-            Self::Numbers { values, .. } => View { values: Values::F64(values), nulls: None },
+            Self::Numbers { values, .. } => View { values: Values::of(values), nulls: None },
         }
     }
 }

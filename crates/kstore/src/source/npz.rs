@@ -379,8 +379,7 @@ impl FileCursor for NpzCursor<'_> {
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
-        let values =
-            if self.columns[index] == 0 { Values::Sparse(self.rows.rows()) } else { Values::F64(&self.labels) };
+        let values = if self.columns[index] == 0 { Values::Sparse(self.rows.rows()) } else { Values::of(&self.labels) };
         Ok(View { values, nulls: None })
     }
 }

@@ -254,8 +254,7 @@ impl TextChunk for Sparse {
     }
 
     fn view(&self, slot: usize) -> Option<View<'_>> {
-        let values =
-            if *self.is_rows.get(slot)? { Values::Sparse(self.rows.rows()) } else { Values::F64(&self.labels) };
+        let values = if *self.is_rows.get(slot)? { Values::Sparse(self.rows.rows()) } else { Values::of(&self.labels) };
         Some(View { values, nulls: None })
     }
 }
