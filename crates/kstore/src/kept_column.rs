@@ -1,6 +1,6 @@
 //! Columns that are carried along unchanged, such as an id beside a prediction.
 
-use crate::sink::column::{OutputColumn, OutputKind};
+use crate::sink::{OutputColumn, OutputKind};
 use crate::source::view::{Positions, Values, View};
 use crate::sparse::{ENTRY, SparseColumn};
 use crate::text_limit::text_bytes;

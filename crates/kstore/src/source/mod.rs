@@ -28,7 +28,7 @@ mod npz;
 pub mod parquet;
 pub(crate) mod partitioned;
 mod plain;
-mod positioned;
+pub(crate) mod positioned;
 pub mod remote;
 mod spool;
 #[cfg(feature = "svmlight")]
@@ -52,8 +52,8 @@ pub(crate) use text::{COLUMN_LIMIT, Sparse};
 pub use view::{Element, Positions, Strided, Values, View};
 
 use crate::named::{Named, Registry};
-use crate::sink::column::OutputColumn;
-use crate::sink::written::{Create, Written};
+use crate::sink::OutputColumn;
+use crate::sink::{Create, Written};
 use crate::{Error, Result, condition::Bound, schema::Schema};
 use remote::Distant;
 use std::io::{Read, Seek};

@@ -19,18 +19,16 @@ use super::text::{
 };
 use super::{Format, TableFile, View};
 use crate::schema::{Column, Kind};
-use crate::sink::column::OutputKind;
-use crate::sink::csv::CsvSink;
+use crate::sink::OutputKind;
 use crate::{Error, Result};
 use marks::Marks;
 use scan::{QUOTE, RowScanner, Splitter};
 use sniffed::Sniffed;
 use std::{collections::HashSet, convert::Infallible, path::Path, sync::Arc};
 
-pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open).text().written(
-    |column| !matches!(column.kind, OutputKind::Binary | OutputKind::Sparse(_)),
-    |path, columns| Ok(Box::new(CsvSink::create(path, columns)?)),
-);
+pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
+    .text()
+    .written(|column| !matches!(column.kind, OutputKind::Binary | OutputKind::Sparse(_)), crate::sink::csv::create);
 
 /// Reads an open file once, to find its rows and what its columns hold; the path is for messages.
 fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
