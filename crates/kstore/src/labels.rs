@@ -30,22 +30,19 @@ impl Coder {
     /// A coder that adds labels as they come or, with a dictionary, knows only those in it.
     pub(crate) fn new(dictionary: Option<&Arc<Vec<Label>>>) -> Self {
         let labels = dictionary.map_or_else(Arc::default, Arc::clone);
-        let mut coder = Self {
-            labels,
-            integers: HashMap::new(),
-            texts: HashMap::new(),
-            truths: [None; 2],
-            fixed: dictionary.is_some(),
-        };
-        for (code, label) in coder.labels.iter().enumerate() {
-            let code = code as u32;
-            match label {
-                Label::Bool(v) => coder.truths[usize::from(*v)] = Some(code),
-                Label::Int(v) => _ = coder.integers.insert(*v, code),
-                Label::Text(v) => _ = coder.texts.insert(Arc::clone(v), code),
-            }
-        }
+        let (integers, texts) = (HashMap::new(), HashMap::new());
+        let mut coder = Self { labels, integers, texts, truths: [None; 2], fixed: dictionary.is_some() };
+        let known = Arc::clone(&coder.labels);
+        (0..).zip(known.iter()).for_each(|(code, label)| coder.note(label.clone(), code));
         coder
+    }
+
+    fn note(&mut self, label: Label, code: u32) {
+        match label {
+            Label::Bool(v) => self.truths[usize::from(v)] = Some(code),
+            Label::Int(v) => _ = self.integers.insert(v, code),
+            Label::Text(v) => _ = self.texts.insert(v, code),
+        }
     }
 
     pub(crate) fn labels(&self) -> Arc<Vec<Label>> {
@@ -68,60 +65,31 @@ impl Coder {
     }
 
     fn one(&mut self, view: &View<'_>, row: usize) -> Result<u32, Fault> {
-        if let Values::Bool(values) = view.values {
-            return self.truth(values.value(row));
+        let (known, label): (_, &dyn Fn() -> Label) = if let Values::Bool(values) = view.values {
+            let value = values.value(row);
+            (self.truths[usize::from(value)], &move || Label::Bool(value))
+        } else if let Some(text) = view.text(row) {
+            (self.texts.get(text).copied(), &move || Label::Text(text.into()))
+        } else {
+            let value = integer(view, row)?;
+            (self.integers.get(&value).copied(), &move || Label::Int(value))
+        };
+        match known {
+            Some(code) => Ok(code),
+            None if self.fixed => Ok(Coded::UNKNOWN),
+            None => self.add(label()),
         }
-        if let Some(text) = view.text(row) {
-            return self.text(text);
-        }
-        self.integer(integer(view, row)?)
-    }
-
-    fn integer(&mut self, value: i64) -> Result<u32, Fault> {
-        if let Some(code) = self.integers.get(&value) {
-            return Ok(*code);
-        }
-        let code = self.add(Label::Int(value))?;
-        if code != Coded::UNKNOWN {
-            self.integers.insert(value, code);
-        }
-        Ok(code)
-    }
-
-    fn text(&mut self, value: &str) -> Result<u32, Fault> {
-        if let Some(code) = self.texts.get(value) {
-            return Ok(*code);
-        }
-        let text: Arc<str> = value.into();
-        let code = self.add(Label::Text(Arc::clone(&text)))?;
-        if code != Coded::UNKNOWN {
-            self.texts.insert(text, code);
-        }
-        Ok(code)
-    }
-
-    fn truth(&mut self, value: bool) -> Result<u32, Fault> {
-        if let Some(code) = self.truths[usize::from(value)] {
-            return Ok(code);
-        }
-        let code = self.add(Label::Bool(value))?;
-        if code != Coded::UNKNOWN {
-            self.truths[usize::from(value)] = Some(code);
-        }
-        Ok(code)
     }
 
     fn add(&mut self, label: Label) -> Result<u32, Fault> {
-        if self.fixed {
-            return Ok(Coded::UNKNOWN);
-        }
         if self.labels.len() >= LABEL_LIMIT {
             return Err(Fault::TooMany);
         }
+        let code = self.labels.len() as u32;
         // copies the dictionary while buffers still hold the old one; new labels are rare
-        let labels = Arc::make_mut(&mut self.labels);
-        labels.push(label);
-        Ok(labels.len() as u32 - 1)
+        Arc::make_mut(&mut self.labels).push(label.clone());
+        self.note(label, code);
+        Ok(code)
     }
 }
 

@@ -100,17 +100,8 @@ impl Selected {
         // rows that are dropped for a missing number have no say in the values of others
         let features = if drops || self.missing == Missing::Indicator { numbers } else { Vec::new() };
         let numbers = if drops { Vec::new() } else { features.clone() };
-        let read = Self {
-            features: features.into_iter().map(|i| self.features[i]).collect(),
-            targets: if drops { self.targets.clone() } else { Vec::new() },
-            weighted: drops && self.weighted,
-            class: self.class.filter(|_| drops),
-            group: self.group.filter(|_| drops),
-            keep: searched.iter().map(|i| self.features[*i]).collect(),
-            complete: vec![drops; searched.len()],
-            missing: if drops { Missing::Drop } else { Missing::Mean },
-            ..self.plain()
-        };
+        let keep = searched.iter().map(|i| self.features[*i]).collect();
+        let read = self.searched(features.into_iter().map(|i| self.features[i]).collect(), keep, Missing::Mean);
         let searched = searched.into_iter().map(|place| {
             let stored = match &self.table.schema().columns[self.features[place]].kind {
                 Kind::Time(time) => Some((dates::per_day(time), dates::form(time))),
