@@ -275,13 +275,13 @@ impl Loaded {
     pub(super) fn into_bytes(self) -> Option<MutableBuffer> {
         let bytes = match self {
             Self::Block { bytes, .. } => bytes,
-            Self::Array(array) => {
+            Self::Array(array) if array.data_type().is_primitive() => {
                 let data = array.to_data();
                 drop(array);
                 let (.., buffers, _) = data.into_parts();
                 buffers.into_iter().next()?
             }
-            Self::Sparse(_) => return None,
+            Self::Array(_) | Self::Sparse(_) => return None,
         };
         bytes.into_mutable().ok()
     }
@@ -331,18 +331,7 @@ impl Chunk {
 /// Lists as one block of numbers, where all have `width`; a missing list becomes `width` missing numbers.
 fn block(array: &dyn Array, element: Element, width: usize) -> Result<Loaded, LoadError> {
     let rows = array.len();
-    let wide = |offset: &i32| *offset as usize;
-    let (items, starts): (_, Vec<usize>) = match array.data_type() {
-        DataType::List(_) => {
-            let list = array.as_list::<i32>();
-            (list.values(), list.value_offsets().iter().map(wide).collect())
-        }
-        DataType::LargeList(_) => {
-            let list = array.as_list::<i64>();
-            (list.values(), list.value_offsets().iter().map(|offset| *offset as usize).collect())
-        }
-        _ => (array.as_fixed_size_list().values(), (0..=rows).map(|row| row * width).collect()),
-    };
+    let (items, starts) = items(array).ok_or_else(|| format!("lists of type {}", array.data_type()))?;
     let lists = array.nulls().filter(|nulls| nulls.null_count() > 0);
     check_lengths(starts.windows(2).map(|pair| pair[1] - pair[0]), lists, width)?;
     let (data, size) = (items.to_data(), element.size());
@@ -367,16 +356,28 @@ fn block(array: &dyn Array, element: Element, width: usize) -> Result<Loaded, Lo
     Ok(Loaded::Block { element, width, bytes, nulls })
 }
 
+/// The items of lists, and for each row its first, with the end of the last; `None` for what holds no lists.
+pub(super) fn items(array: &dyn Array) -> Option<(&dyn Array, Vec<usize>)> {
+    let wide = |offsets: &[i32]| offsets.iter().map(|offset| *offset as usize).collect();
+    Some(match array.data_type() {
+        DataType::List(_) => (array.as_list::<i32>().values(), wide(array.as_list::<i32>().value_offsets())),
+        DataType::LargeList(_) => {
+            let list = array.as_list::<i64>();
+            (list.values(), list.value_offsets().iter().map(|offset| *offset as usize).collect())
+        }
+        DataType::Map(..) => (array.as_map().entries(), wide(array.as_map().value_offsets())),
+        DataType::FixedSizeList(_, size) => {
+            (array.as_fixed_size_list().values(), (0..=array.len()).map(|row| row * *size as usize).collect())
+        }
+        _ => return None,
+    })
+}
+
 /// Length of the list in a row; `None` where there is none, or the column holds no lists.
 pub(super) fn length(array: &dyn Array, row: usize) -> Option<usize> {
-    if array.is_null(row) {
-        return None;
-    }
-    match array.data_type() {
-        DataType::List(_) => Some(array.as_list::<i32>().value_length(row) as usize),
-        DataType::LargeList(_) => Some(array.as_list::<i64>().value_length(row) as usize),
-        other => fixed_size(other),
-    }
+    let row = array.slice(row, 1);
+    let (_, starts) = items(&row).filter(|_| row.is_valid(0))?;
+    Some(starts[1] - starts[0])
 }
 
 /// Finds a list that has another length than `width`, by the lengths of all.

@@ -111,7 +111,7 @@ impl<'a> Archive<'a> {
         let (file, start, bytes) = match (member.compression(), member.data_start()) {
             (CompressionMethod::Stored, Some(start)) => (self.file.clone(), start, member.size()),
             _ => {
-                let plain = spool::unpacked(path, NAME, member)?;
+                let plain = spool::copied(path, Some(NAME), member)?;
                 let plain = Positioned::of(plain).map_err(Error::io("read", path))?;
                 let length = plain.length();
                 self.unpacked += length;
