@@ -4,6 +4,7 @@ use crate::arrow::array::{BinaryViewArray, BooleanArray, StringViewArray};
 use crate::arrow::buffer::NullBuffer;
 use crate::arrow::datatypes::{ArrowPrimitiveType, Float16Type};
 use crate::mmap::sealed::Plain;
+use crate::schema::Kind;
 use crate::sparse::SparseRows;
 
 /// The 16-bit float, which the standard library does not have yet.
@@ -63,6 +64,17 @@ impl Element {
             Self::F16 | Self::I16 | Self::U16 => 2,
             Self::F32 | Self::I32 | Self::U32 => 4,
             Self::F64 | Self::I64 | Self::U64 => 8,
+        }
+    }
+
+    /// The kind of a column of such values.
+    pub(crate) fn kind(self) -> Kind {
+        let bits = 8 * self.size() as u8;
+        match self {
+            Self::F16 | Self::F32 | Self::F64 => Kind::Float { bits },
+            Self::I8 | Self::I16 | Self::I32 | Self::I64 => Kind::Int { bits, signed: true },
+            Self::U8 | Self::U16 | Self::U32 | Self::U64 => Kind::Int { bits, signed: false },
+            Self::Bool => Kind::Bool,
         }
     }
 }

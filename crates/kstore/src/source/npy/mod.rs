@@ -11,7 +11,7 @@ pub use header::{Header, parse_header};
 use super::positioned::Positioned;
 use super::{Element, FileCursor, Format, Strided, TableFile, Values, View};
 use crate::arrow::buffer::MutableBuffer;
-use crate::schema::{Column, Kind, Schema};
+use crate::schema::{Column, Schema};
 use crate::{Error, Result, mmap::Mapped};
 use header::{HEADER_LIMIT, MAGIC};
 use std::ops::Range;
@@ -57,7 +57,7 @@ impl NpyFile {
             let shape = format!("{} x {}", header.rows, header.columns);
             return Err(malformed(path, format!("an array of {shape} needs {needed} bytes, the file has {found}")));
         }
-        let kind = kind(header.element);
+        let kind = header.element.kind();
         let columns = (0..header.columns).map(|i| Column { name: format!("x{i}"), kind: kind.clone() });
         let schema = Schema { columns: columns.collect(), ..Schema::default() };
         Ok(Self { path: path.to_path_buf(), file, header, schema })
@@ -209,16 +209,6 @@ impl FileCursor for NpyCursor<'_> {
             false => (self.columns[index] * size, self.npy.header.stride()),
         };
         Ok(View { values: Values::Strided(Strided { bytes: &self.buffer, element, offset, stride }), nulls: None })
-    }
-}
-
-fn kind(element: Element) -> Kind {
-    let bits = 8 * element.size() as u8;
-    match element {
-        Element::F16 | Element::F32 | Element::F64 => Kind::Float { bits },
-        Element::I8 | Element::I16 | Element::I32 | Element::I64 => Kind::Int { bits, signed: true },
-        Element::U8 | Element::U16 | Element::U32 | Element::U64 => Kind::Int { bits, signed: false },
-        Element::Bool => Kind::Bool,
     }
 }
 
