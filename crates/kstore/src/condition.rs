@@ -2,7 +2,7 @@
 
 use crate::dates::{self, TimeForm};
 use crate::schema::{Column, Kind};
-use crate::source::view::{Positions, Values, View};
+use crate::source::view::View;
 use crate::{Error, Result, shown};
 use std::{cmp::Ordering, ops::Range, path::Path};
 
@@ -217,7 +217,7 @@ impl Bound {
         match &self.value {
             _ if view.is_null(row) => None,
             Comparand::Whole(value) => view.integer(row).map(|have| have.cmp(value)),
-            Comparand::Number(value) => number(view, row).partial_cmp(value),
+            Comparand::Number(value) => view.number(row).partial_cmp(value),
             Comparand::Text(value) => view.text(row).map(|have| have.cmp(value.as_str())),
         }
     }
@@ -233,18 +233,6 @@ impl Bound {
             Operator::LessOrEqual => least.is_le(),
             Operator::Greater => greatest.is_gt(),
             Operator::GreaterOrEqual => greatest.is_ge(),
-        }
-    }
-}
-
-fn number(view: &View<'_>, row: usize) -> f64 {
-    match view.values {
-        Values::F64(values) => values[row],
-        Values::F32(values) => values[row].into(),
-        _ => {
-            let mut value = [0.0];
-            view.load(Positions::From(row), &mut value);
-            value[0]
         }
     }
 }
@@ -297,6 +285,7 @@ pub(crate) mod rows_text {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::Values;
 
     #[test]
     fn conditions_parse_and_print() {
@@ -338,12 +327,12 @@ mod tests {
     #[test]
     fn comparisons_are_exact_in_the_columns_type() {
         let float = Kind::Float { bits: 32 };
-        assert_eq!(selected("a == 0.1", float.clone(), Values::F32(&[0.1, 0.2]), 2), [0]);
-        assert_eq!(selected("a != 3", float, Values::F32(&[f32::NAN, 3.0, 4.0]), 3), [2]);
+        assert_eq!(selected("a == 0.1", float.clone(), Values::of(&[0.1f32, 0.2]), 2), [0]);
+        assert_eq!(selected("a != 3", float, Values::of(&[f32::NAN, 3.0, 4.0]), 3), [2]);
         let int = Kind::Int { bits: 64, signed: true };
         let near = [(1 << 53) + 1, 1 << 53];
-        assert_eq!(selected("a == 9007199254740993", int.clone(), Values::I64(&near), 2), [0]);
-        assert_eq!(selected("a < 0.5", int, Values::I64(&[0, 1]), 2), [0]);
+        assert_eq!(selected("a == 9007199254740993", int.clone(), Values::of::<i64>(&near), 2), [0]);
+        assert_eq!(selected("a < 0.5", int, Values::of::<i64>(&[0, 1]), 2), [0]);
     }
 
     #[test]

@@ -113,13 +113,10 @@ pub(crate) fn scaled<'a, T: Real>(
 
 /// The values of a column that is stored as `T` and has no nulls.
 fn same_type<'a, T: Real>(view: &View<'a>) -> Option<&'a [T]> {
-    let bytes: &[u8] = match view.values {
-        Values::F32(values) => bytemuck::cast_slice(values),
-        Values::F64(values) => bytemuck::cast_slice(values),
-        _ => return None,
-    };
-    let element = if matches!(view.values, Values::F32(_)) { Element::F32 } else { Element::F64 };
-    if element == T::ELEMENT && view.nulls.is_none() { T::from_bytes(bytes) } else { None }
+    match view.values {
+        Values::Strided(values) if view.nulls.is_none() => values.slice(T::ELEMENT),
+        _ => None,
+    }
 }
 
 /// Writes the first `count` columns, of one length, to places `first..` of rows of `d`.
@@ -143,7 +140,8 @@ fn contiguous<'a>(views: &[View<'a>]) -> Option<Strided<'a>> {
     let first = strided(views.first()?)?;
     let size = first.element.size();
     let beside = |(i, view): (usize, &View<'a>)| {
-        strided(view).is_some_and(|v| v.offset == first.offset + i * size && v.element == first.element)
+        let own = |v: &Strided<'_>| std::ptr::eq(v.bytes, first.bytes) && v.stride == first.stride;
+        strided(view).filter(own).is_some_and(|v| v.offset == first.offset + i * size && v.element == first.element)
     };
     let known = matches!(first.element, Element::F32 | Element::F64);
     (known && views.iter().enumerate().all(beside)).then_some(first)
@@ -221,9 +219,9 @@ mod tests {
         let picked: Vec<u32> = (0..300).map(|i| i * 2 + 1).collect();
         for d in 1..=13 {
             let column = |i: usize| match i % 6 {
-                4 => Values::F64(&doubles[i..]),
-                5 => Values::I16(whole.values()),
-                _ => Values::F32(&floats[i..]),
+                4 => Values::of(&doubles[i..]),
+                5 => Values::of(whole.values()),
+                _ => Values::of(&floats[i..]),
             };
             let views: Vec<View<'_>> = (0..d).map(|i| View { values: column(i), nulls: None }).collect();
             let mut affine = Affine::new(d, None);
@@ -256,7 +254,7 @@ mod tests {
                 .map(|c| (0..TILE).map(|row| if (row, c) == (at, column) { value } else { f32::MAX }).collect())
                 .collect();
             let views: Vec<View<'_>> =
-                columns.iter().map(|column| View { values: Values::F32(column), nulls: None }).collect();
+                columns.iter().map(|column| View { values: Values::of(column), nulls: None }).collect();
             features(&views, &Affine::new(6, None), Positions::From(0), TILE, &mut vec![0f32; 6 * TILE])
         };
         for (at, column) in [(0, 0), (3, 1), (TILE - 1, 3), (50, 5)] {
@@ -269,7 +267,7 @@ mod tests {
         }
         // a null in a column of the same type
         let holed = Float32Array::from(vec![Some(1.0), None]);
-        let views = [View { values: Values::F32(holed.values()), nulls: holed.nulls() }];
+        let views = [View { values: Values::of(holed.values()), nulls: holed.nulls() }];
         assert!(!features(&views, &Affine::new(1, None), Positions::From(0), 2, &mut [0f32; 2]));
     }
 

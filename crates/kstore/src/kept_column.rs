@@ -1,7 +1,7 @@
 //! Columns that are carried along unchanged, such as an id beside a prediction.
 
-use crate::sink::column::{OutputColumn, OutputKind};
-use crate::source::view::{Positions, Values, View};
+use crate::sink::{OutputColumn, OutputKind};
+use crate::source::view::{Element, Positions, Strided, Values, View};
 use crate::sparse::{ENTRY, SparseColumn};
 use crate::text_limit::text_bytes;
 use crate::{Strings, schema::Kind};
@@ -32,6 +32,23 @@ impl KeptValues {
             Self::Binary(v) => Output::Binary(v),
             Self::Sparse(v) => Output::Sparse(v),
         }
+    }
+
+    /// The values of a column of numbers or truth values.
+    pub(crate) fn numbers(&self) -> Option<View<'_>> {
+        let values = match self {
+            Self::F32(v) => Values::of(v),
+            Self::F64(v) => Values::of(v),
+            Self::I64(v) => Values::of(v),
+            Self::Bool(v) => Values::Strided(Strided {
+                bytes: bytemuck::cast_slice(v),
+                element: Element::Bool,
+                offset: 0,
+                stride: 1,
+            }),
+            Self::Text(_) | Self::Binary(_) | Self::Sparse(_) => return None,
+        };
+        Some(View { values, nulls: None })
     }
 }
 
@@ -114,12 +131,11 @@ impl KeptColumn {
 
     /// The first row, counted from row `start` on, whose number is missing, NaN or infinite.
     pub(crate) fn first_missing(&self, start: usize) -> Option<usize> {
-        let odd = match &self.values {
-            KeptValues::F32(values) => values[start..].iter().position(|value| !value.is_finite()),
-            KeptValues::F64(values) => values[start..].iter().position(|value| !value.is_finite()),
-            KeptValues::Sparse(values) => (start..values.len()).position(|row| !values.rows().largest(row).is_finite()),
-            _ => None,
+        let finite = |row: usize| match &self.values {
+            KeptValues::Sparse(values) => values.rows().largest(row).is_finite(),
+            values => values.numbers().is_none_or(|numbers| numbers.number(row).is_finite()),
         };
+        let odd = (start..self.len()).position(|row| !finite(row));
         let null = self.valid.as_ref().and_then(|valid| valid[start..].iter().position(|valid| !valid));
         odd.into_iter().chain(null).min()
     }
@@ -187,26 +203,24 @@ impl KeptColumn {
         let mut cast = Self { valid: self.valid.clone(), ..Self::new(kind) };
         for row in 0..self.len() {
             let refuse = |value: String| (row, value);
-            match (&mut cast.values, &self.values) {
-                (KeptValues::F32(to), KeptValues::F64(from)) => to.push(narrow(from[row]).map_err(refuse)?),
-                (KeptValues::F32(to), KeptValues::F32(from)) => to.push(from[row]),
-                (KeptValues::F32(to), KeptValues::I64(from)) => {
-                    to.push(exact(from[row], 24, "float32").map_err(refuse)? as f32);
+            let number = self.values.numbers();
+            let whole = number.and_then(|number| number.integer(row));
+            match (&mut cast.values, &self.values, number) {
+                (KeptValues::F32(to), _, Some(number)) => to.push(match whole {
+                    Some(whole) => exact(whole, 24, "float32").map_err(refuse)? as f32,
+                    None => narrow(number.number(row)).map_err(refuse)?,
+                }),
+                (KeptValues::F64(to), _, Some(number)) => to.push(match whole {
+                    Some(whole) => exact(whole, 53, "float64").map_err(refuse)? as f64,
+                    None => number.number(row),
+                }),
+                (KeptValues::I64(to), KeptValues::I64(_) | KeptValues::Bool(_), _) => {
+                    to.extend(whole.map(|value| value as i64));
                 }
-                (KeptValues::F32(to), KeptValues::Bool(from)) => to.push(f32::from(u8::from(from[row]))),
-                (KeptValues::F64(to), KeptValues::F64(from)) => to.push(from[row]),
-                (KeptValues::F64(to), KeptValues::F32(from)) => to.push(from[row].into()),
-                (KeptValues::F64(to), KeptValues::I64(from)) => {
-                    to.push(exact(from[row], 53, "float64").map_err(refuse)? as f64);
-                }
-                (KeptValues::F64(to), KeptValues::Bool(from)) => to.push(f64::from(u8::from(from[row]))),
-                (KeptValues::I64(to), KeptValues::I64(from)) => to.push(from[row]),
-                (KeptValues::I64(to), KeptValues::Bool(from)) => to.push(from[row].into()),
-                (KeptValues::Bool(to), KeptValues::Bool(from)) => to.push(from[row]),
-                (KeptValues::Text(to), KeptValues::Text(from)) | (KeptValues::Binary(to), KeptValues::Binary(from)) => {
-                    to.push(from.bytes(row));
-                }
-                (_, from) => return Err(refuse(format!("{:?}, not {kind:?}", from.as_output().kind()))),
+                (KeptValues::Bool(to), KeptValues::Bool(from), _) => to.push(from[row]),
+                (KeptValues::Text(to), KeptValues::Text(from), _)
+                | (KeptValues::Binary(to), KeptValues::Binary(from), _) => to.push(from.bytes(row)),
+                (_, from, _) => return Err(refuse(format!("{:?}, not {kind:?}", from.as_output().kind()))),
             }
         }
         Ok(cast)
@@ -264,7 +278,7 @@ fn narrow(value: f64) -> Result<f32, String> {
 }
 
 /// The whole number itself, if a float with so many binary digits holds it and all smaller ones.
-fn exact(value: i64, digits: u32, float: &str) -> Result<i64, String> {
+fn exact(value: i128, digits: u32, float: &str) -> Result<i128, String> {
     if value.unsigned_abs() <= 1 << digits {
         Ok(value)
     } else {
@@ -365,7 +379,7 @@ mod tests {
     #[test]
     fn an_integer_beyond_int64_is_told() {
         let mut column = KeptColumn::new(OutputKind::I64);
-        let view = View { values: Values::U64(&[7, u64::MAX]), nulls: None };
+        let view = View { values: Values::of(&[7, u64::MAX]), nulls: None };
         let error = column.load(&view, Positions::From(0), 2).unwrap_err();
         assert_eq!(error, (1, "18446744073709551615, too large for int64".to_string()));
     }

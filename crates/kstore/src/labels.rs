@@ -30,22 +30,19 @@ impl Coder {
     /// A coder that adds labels as they come or, with a dictionary, knows only those in it.
     pub(crate) fn new(dictionary: Option<&Arc<Vec<Label>>>) -> Self {
         let labels = dictionary.map_or_else(Arc::default, Arc::clone);
-        let mut coder = Self {
-            labels,
-            integers: HashMap::new(),
-            texts: HashMap::new(),
-            truths: [None; 2],
-            fixed: dictionary.is_some(),
-        };
-        for (code, label) in coder.labels.iter().enumerate() {
-            let code = code as u32;
-            match label {
-                Label::Bool(v) => coder.truths[usize::from(*v)] = Some(code),
-                Label::Int(v) => _ = coder.integers.insert(*v, code),
-                Label::Text(v) => _ = coder.texts.insert(Arc::clone(v), code),
-            }
-        }
+        let (integers, texts) = (HashMap::new(), HashMap::new());
+        let mut coder = Self { labels, integers, texts, truths: [None; 2], fixed: dictionary.is_some() };
+        let known = Arc::clone(&coder.labels);
+        (0..).zip(known.iter()).for_each(|(code, label)| coder.note(label.clone(), code));
         coder
+    }
+
+    fn note(&mut self, label: Label, code: u32) {
+        match label {
+            Label::Bool(v) => self.truths[usize::from(v)] = Some(code),
+            Label::Int(v) => _ = self.integers.insert(v, code),
+            Label::Text(v) => _ = self.texts.insert(v, code),
+        }
     }
 
     pub(crate) fn labels(&self) -> Arc<Vec<Label>> {
@@ -68,60 +65,31 @@ impl Coder {
     }
 
     fn one(&mut self, view: &View<'_>, row: usize) -> Result<u32, Fault> {
-        if let Values::Bool(values) = view.values {
-            return self.truth(values.value(row));
+        let (known, label): (_, &dyn Fn() -> Label) = if let Values::Bool(values) = view.values {
+            let value = values.value(row);
+            (self.truths[usize::from(value)], &move || Label::Bool(value))
+        } else if let Some(text) = view.text(row) {
+            (self.texts.get(text).copied(), &move || Label::Text(text.into()))
+        } else {
+            let value = integer(view, row)?;
+            (self.integers.get(&value).copied(), &move || Label::Int(value))
+        };
+        match known {
+            Some(code) => Ok(code),
+            None if self.fixed => Ok(Coded::UNKNOWN),
+            None => self.add(label()),
         }
-        if let Some(text) = view.text(row) {
-            return self.text(text);
-        }
-        self.integer(integer(view, row)?)
-    }
-
-    fn integer(&mut self, value: i64) -> Result<u32, Fault> {
-        if let Some(code) = self.integers.get(&value) {
-            return Ok(*code);
-        }
-        let code = self.add(Label::Int(value))?;
-        if code != Coded::UNKNOWN {
-            self.integers.insert(value, code);
-        }
-        Ok(code)
-    }
-
-    fn text(&mut self, value: &str) -> Result<u32, Fault> {
-        if let Some(code) = self.texts.get(value) {
-            return Ok(*code);
-        }
-        let text: Arc<str> = value.into();
-        let code = self.add(Label::Text(Arc::clone(&text)))?;
-        if code != Coded::UNKNOWN {
-            self.texts.insert(text, code);
-        }
-        Ok(code)
-    }
-
-    fn truth(&mut self, value: bool) -> Result<u32, Fault> {
-        if let Some(code) = self.truths[usize::from(value)] {
-            return Ok(code);
-        }
-        let code = self.add(Label::Bool(value))?;
-        if code != Coded::UNKNOWN {
-            self.truths[usize::from(value)] = Some(code);
-        }
-        Ok(code)
     }
 
     fn add(&mut self, label: Label) -> Result<u32, Fault> {
-        if self.fixed {
-            return Ok(Coded::UNKNOWN);
-        }
         if self.labels.len() >= LABEL_LIMIT {
             return Err(Fault::TooMany);
         }
+        let code = self.labels.len() as u32;
         // copies the dictionary while buffers still hold the old one; new labels are rare
-        let labels = Arc::make_mut(&mut self.labels);
-        labels.push(label);
-        Ok(labels.len() as u32 - 1)
+        Arc::make_mut(&mut self.labels).push(label.clone());
+        self.note(label, code);
+        Ok(code)
     }
 }
 
@@ -130,9 +98,8 @@ pub(crate) fn integer(view: &View<'_>, row: usize) -> Result<i64, Fault> {
     if let Some(whole) = view.integer(row) {
         return i64::try_from(whole).map_err(|_| Fault::Fraction(whole as f64));
     }
-    let mut value = [0.0];
-    view.load(Positions::From(row), &mut value);
-    whole_number(value[0]).ok_or(Fault::Fraction(value[0]))
+    let value = view.number(row);
+    whole_number(value).ok_or(Fault::Fraction(value))
 }
 
 /// A float as the integer that it is; `None` for fractions and for those that stand for several integers.
@@ -154,8 +121,8 @@ mod tests {
     #[test]
     fn labels_are_numbered_as_they_appear() {
         let mut coder = Coder::new(None);
-        assert_eq!(codes(&mut coder, Values::I8(&[5, -1, 5]), 3).unwrap(), [0, 1, 0]);
-        assert_eq!(codes(&mut coder, Values::F32(&[-1.0, 7.0]), 2).unwrap(), [1, 2]);
+        assert_eq!(codes(&mut coder, Values::of::<i8>(&[5, -1, 5]), 3).unwrap(), [0, 1, 0]);
+        assert_eq!(codes(&mut coder, Values::of::<f32>(&[-1.0, 7.0]), 2).unwrap(), [1, 2]);
         assert_eq!(*coder.labels(), [Label::Int(5), Label::Int(-1), Label::Int(7)]);
         let text = StringViewArray::from(vec!["b", "a", "b"]);
         assert_eq!(codes(&mut Coder::new(None), Values::Text(&text), 3).unwrap(), [0, 1, 0]);
@@ -167,15 +134,18 @@ mod tests {
     fn a_given_dictionary_stays_as_it_is() {
         let given = Arc::new(vec![Label::Int(1), Label::Text("a".into())]);
         let mut coder = Coder::new(Some(&given));
-        assert_eq!(codes(&mut coder, Values::I64(&[1, 2]), 2).unwrap(), [0, Coded::UNKNOWN]);
+        assert_eq!(codes(&mut coder, Values::of::<i64>(&[1, 2]), 2).unwrap(), [0, Coded::UNKNOWN]);
         assert!(Arc::ptr_eq(&coder.labels(), &given));
     }
 
     #[test]
     fn fractions_and_too_many_labels_are_faults() {
-        assert_eq!(codes(&mut Coder::new(None), Values::F64(&[1.0, 0.5]), 2), Err((1, Fault::Fraction(0.5))));
-        assert!(codes(&mut Coder::new(None), Values::F64(&[1e300]), 1).is_err());
+        assert_eq!(codes(&mut Coder::new(None), Values::of::<f64>(&[1.0, 0.5]), 2), Err((1, Fault::Fraction(0.5))));
+        assert!(codes(&mut Coder::new(None), Values::of::<f64>(&[1e300]), 1).is_err());
         let many: Vec<i32> = (0..=LABEL_LIMIT as i32).collect();
-        assert_eq!(codes(&mut Coder::new(None), Values::I32(&many), many.len()), Err((LABEL_LIMIT, Fault::TooMany)));
+        assert_eq!(
+            codes(&mut Coder::new(None), Values::of::<i32>(&many), many.len()),
+            Err((LABEL_LIMIT, Fault::TooMany))
+        );
     }
 }

@@ -36,6 +36,7 @@
 //! ```
 
 use crate::checkpoint::Number;
+use crate::source::positioned::Positioned;
 use crate::{Coded, Error, Footprint, Label, Real, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -215,15 +216,16 @@ impl<T: Real> CacheWriter<T> {
         let flushed = self.arrays.iter_mut().try_for_each(BufWriter::flush);
         flushed.map_err(|error| self.refused(error))?;
         let folder = self.folder;
-        let failed = |error: io::IntoInnerError<_>| Error::io("write a cache in", &folder)(error.into_error());
-        let file = |array: BufWriter<File>| array.into_inner().map_err(failed);
+        let read = Arc::default();
+        let file = |array: BufWriter<File>| Ok(Positioned::of(array.into_inner()?)?.counting(&read));
+        let arrays = self.arrays.into_iter().map(file).collect::<io::Result<_>>();
         Ok(Cache {
-            arrays: self.arrays.into_iter().map(file).collect::<Result<_>>()?,
+            arrays: arrays.map_err(Error::io("write a cache in", &folder))?,
             labels: self.labels,
             count: self.count,
             shape: self.shape,
             range: self.range,
-            read: AtomicU64::new(0),
+            read,
             _reserved: self.reserved,
             element: PhantomData,
             folder,
@@ -259,13 +261,13 @@ pub fn free(folder: &Path) -> Option<u64> {
 /// Rows on disk in files without names, which are removed when this value is dropped.
 #[derive(Debug)]
 pub struct Cache<T> {
-    arrays: Vec<File>,
+    arrays: Vec<Positioned>,
     labels: Dictionaries,
     count: u64,
     shape: TableShape,
     range: Range<u64>,
     folder: PathBuf,
-    read: AtomicU64,
+    read: Arc<AtomicU64>,
     _reserved: Reserved,
     element: PhantomData<fn() -> T>,
 }
@@ -293,10 +295,8 @@ impl<T: Real> Cache<T> {
         out.reserve_exact(count);
         out.resize(count, N::zeroed());
         let bytes = bytemuck::cast_slice_mut(out);
-        read_exact_at(&self.arrays[array], bytes, first * size_of::<N>() as u64)
-            .map_err(Error::io("read a cache in", &self.folder))?;
-        self.read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        Ok(())
+        let read = self.arrays[array].read_exact_at(bytes, first * size_of::<N>() as u64);
+        read.map_err(Error::io("read a cache in", &self.folder))
     }
 
     /// Position of the first row whose number is at least `row`: a binary search on disk, a few reads of a few bytes.
@@ -309,22 +309,6 @@ impl<T: Real> Cache<T> {
         }
         Ok(low)
     }
-}
-
-#[cfg(unix)]
-fn read_exact_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, bytes, at)
-}
-
-#[cfg(windows)]
-fn read_exact_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, bytes, at)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            n => (bytes, at) = (&mut bytes[n..], at + n as u64),
-        }
-    }
-    Ok(())
 }
 
 impl<T: Real> RowSource<T> for Cache<T> {

@@ -224,7 +224,7 @@ impl FileCursor for Cursor<'_> {
                 }
                 Features::Filled(_) => {
                     let rows = self.dense.len() / table.d;
-                    Values::F64(&self.dense[column * rows..][..rows])
+                    Values::of(&self.dense[column * rows..][..rows])
                 }
                 Features::Sparse(x) => Values::Sparse(x.rows_from(self.first)),
             }),
@@ -242,8 +242,8 @@ impl FileCursor for Cursor<'_> {
 /// The values of a further column.
 fn values(array: &dyn Array) -> Option<Values<'_>> {
     let any = array.as_any();
-    let numbers = any.downcast_ref::<Float64Array>().map(|array| Values::F64(array.values()));
-    let whole = || any.downcast_ref::<Int64Array>().map(|array| Values::I64(array.values()));
+    let numbers = any.downcast_ref::<Float64Array>().map(|array| Values::of(&array.values()[..]));
+    let whole = || any.downcast_ref::<Int64Array>().map(|array| Values::of(&array.values()[..]));
     let truths = || any.downcast_ref::<BooleanArray>().map(Values::Bool);
     let texts = || any.downcast_ref::<StringViewArray>().map(Values::Text);
     numbers.or_else(whole).or_else(truths).or_else(texts)

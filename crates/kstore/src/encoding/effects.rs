@@ -149,14 +149,9 @@ impl Selected {
         let (numbers, others): (Vec<usize>, Vec<usize>) =
             others.partition(|place| encoding.columns()[*place].code == Code::Number);
         let keep: Vec<usize> = places.iter().chain(&others).map(|place| self.features[*place]).collect();
-        let read = Self {
-            features: numbers.into_iter().map(|place| self.features[place]).collect(),
-            complete: vec![drops; keep.len()],
-            keep,
-            group: None,
-            missing: if drops { Missing::Drop } else { Missing::Error },
-            ..self.plain()
-        };
+        let numbers = numbers.into_iter().map(|place| self.features[place]).collect();
+        let Self { targets, weighted, class, .. } = self.clone();
+        let read = Self { targets, weighted, class, group: None, ..self.searched(numbers, keep, Missing::Error) };
         Some(EffectSearch { selected: self.clone(), read, places, classes, outputs })
     }
 }

@@ -150,25 +150,17 @@ impl Selected {
         if entries.iter().all(Entries::is_learned) {
             return None;
         }
-        let texts = || places.iter().map(|place| self.features[*place]).collect();
-        // rows that are dropped for a missing value of another column have no say
-        let (drops, text) = (self.missing == Missing::Drop, entries[0].text.is_some());
-        let sparse = Encoding::new(vec![CodedColumn {
-            name: self.column_name(0),
-            code: Code::Sparse(entries[0].shape),
-            missing: false,
-        }]);
-        let read = Self {
-            features: if text { Vec::new() } else { self.features.clone() },
-            coding: if text { Coding::Plain(None) } else { Coding::known(sparse, &self.table, &self.features) },
-            targets: if drops { self.targets.clone() } else { Vec::new() },
-            weighted: drops && self.weighted,
-            class: self.class.filter(|_| drops),
-            group: self.group.filter(|_| drops),
-            keep: if text { texts() } else { Vec::new() },
-            complete: vec![drops; if text { places.len() } else { 0 }],
-            missing: if drops { Missing::Drop } else { Missing::Error },
-            ..self.clone()
+        let read = match entries[0].text {
+            Some(_) => {
+                let texts = places.iter().map(|place| self.features[*place]).collect();
+                self.searched(Vec::new(), texts, Missing::Error)
+            }
+            None => {
+                let (name, code) = (self.column_name(0), Code::Sparse(entries[0].shape));
+                let sparse = Encoding::new(vec![CodedColumn { name, code, missing: false }]);
+                let coding = Coding::known(sparse, &self.table, &self.features);
+                Self { coding, ..self.searched(self.features.clone(), Vec::new(), Missing::Error) }
+            }
         };
         Some(EntrySearch { selected: self.clone(), read, places, entries })
     }

@@ -271,7 +271,5 @@ pub(super) fn is_missing(view: &View<'_>, row: usize) -> bool {
     if view.bytes(row).is_some() || view.integer(row).is_some() {
         return false;
     }
-    let mut value = [0.0];
-    view.load(Positions::From(row), &mut value);
-    !value[0].is_finite()
+    !view.number(row).is_finite()
 }

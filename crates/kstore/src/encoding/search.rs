@@ -100,17 +100,8 @@ impl Selected {
         // rows that are dropped for a missing number have no say in the values of others
         let features = if drops || self.missing == Missing::Indicator { numbers } else { Vec::new() };
         let numbers = if drops { Vec::new() } else { features.clone() };
-        let read = Self {
-            features: features.into_iter().map(|i| self.features[i]).collect(),
-            targets: if drops { self.targets.clone() } else { Vec::new() },
-            weighted: drops && self.weighted,
-            class: self.class.filter(|_| drops),
-            group: self.group.filter(|_| drops),
-            keep: searched.iter().map(|i| self.features[*i]).collect(),
-            complete: vec![drops; searched.len()],
-            missing: if drops { Missing::Drop } else { Missing::Mean },
-            ..self.plain()
-        };
+        let keep = searched.iter().map(|i| self.features[*i]).collect();
+        let read = self.searched(features.into_iter().map(|i| self.features[i]).collect(), keep, Missing::Mean);
         let searched = searched.into_iter().map(|place| {
             let stored = match &self.table.schema().columns[self.features[place]].kind {
                 Kind::Time(time) => Some((dates::per_day(time), dates::form(time))),
@@ -326,7 +317,9 @@ impl ColumnSearch {
                     found.text(texts.text(i), self.limit);
                 }
             }
-            (values, _) if role == Role::Odd => found.numerals.see(number(values, i), row),
+            (values, _) if role == Role::Odd => {
+                found.numerals.see(values.numbers().map_or(f64::NAN, |numbers| numbers.number(i)), row);
+            }
             (KeptValues::I64(values), Some((per_day, form))) => found.times.stored(values[i], per_day, form),
             (values, _) => {
                 let value = label(values, i).ok_or_else(|| {
@@ -342,31 +335,14 @@ impl ColumnSearch {
 }
 
 fn is_nan(column: &KeptColumn, row: usize) -> bool {
-    match column.values() {
-        KeptValues::F64(values) => values[row].is_nan(),
-        KeptValues::F32(values) => values[row].is_nan(),
-        _ => false,
-    }
-}
-
-/// The number of a row; NaN for what is none.
-fn number(values: &KeptValues, row: usize) -> f64 {
-    match values {
-        KeptValues::I64(values) => values[row] as f64,
-        KeptValues::F64(values) => values[row],
-        KeptValues::F32(values) => values[row].into(),
-        KeptValues::Bool(_) | KeptValues::Text(_) | KeptValues::Binary(_) | KeptValues::Sparse(_) => f64::NAN,
-    }
+    column.values().numbers().is_some_and(|numbers| numbers.number(row).is_nan())
 }
 
 /// The value of a row of numbers or truth values; `None` for a fraction and for bytes.
 fn label(values: &KeptValues, row: usize) -> Option<Label> {
-    let whole = |value: f64| crate::labels::whole_number(value).map(Label::Int);
     match values {
         KeptValues::I64(values) => Some(Label::Int(values[row])),
         KeptValues::Bool(values) => Some(Label::Bool(values[row])),
-        KeptValues::F64(values) => whole(values[row]),
-        KeptValues::F32(values) => whole(values[row].into()),
-        KeptValues::Text(_) | KeptValues::Binary(_) | KeptValues::Sparse(_) => None,
+        other => crate::labels::whole_number(other.numbers()?.number(row)).map(Label::Int),
     }
 }

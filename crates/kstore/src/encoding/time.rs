@@ -9,7 +9,7 @@
 
 use super::expand::is_missing;
 use crate::dates::{self, Instant, TimeForm};
-use crate::source::{Positions, View};
+use crate::source::View;
 use crate::{Error, Result, missing, schema::Kind};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
@@ -185,9 +185,8 @@ impl TimeReader {
             return Ok(None);
         }
         if self.form == TimeForm::HourMinute {
-            let mut value = [0.0];
-            view.load(Positions::From(row), &mut value);
-            return dates::of_number(value[0]).map(Some).ok_or_else(|| value[0].to_string());
+            let value = view.number(row);
+            return dates::of_number(value).map(Some).ok_or_else(|| value.to_string());
         }
         match (view.text(row), view.integer(row).map(i64::try_from)) {
             (Some(text), _) => match dates::read(text, self.form) {

@@ -284,6 +284,23 @@ impl Selected {
         Ok(Self { features, coding, ..self.clone() })
     }
 
+    /// The rows with these columns, of which some are kept as they are, for a search for values. Rows that are dropped for a missing value of
+    /// another column have no say; else targets and labels are not read, and missing numbers are treated as `otherwise` says.
+    pub(super) fn searched(&self, features: Vec<usize>, keep: Vec<usize>, otherwise: Missing) -> Self {
+        let drops = self.missing == Missing::Drop;
+        Self {
+            features,
+            targets: if drops { self.targets.clone() } else { Vec::new() },
+            weighted: drops && self.weighted,
+            class: self.class.filter(|_| drops),
+            group: self.group.filter(|_| drops),
+            complete: vec![drops; keep.len()],
+            keep,
+            missing: if drops { Missing::Drop } else { otherwise },
+            ..self.plain()
+        }
+    }
+
     pub(crate) fn plain(&self) -> Self {
         Self { coding: Coding::Plain(None), ..self.clone() }
     }

@@ -7,6 +7,7 @@ use super::{Fold, Pass, PassReport, Workers};
 use crate::checkpoint::Cut;
 use crate::{Error, Real, RowBlock, RowBuf, RowSource, TableShape};
 use std::any::Any;
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -205,55 +206,11 @@ impl<T: Real> Run<'_, '_, T> {
             let _ = free.send(RowBuf::new(self.pass.tile));
         }
         std::thread::scope(|scope| {
-            scope.spawn(move || self.feed(&full, &buffers));
+            scope.spawn(move || self.feed(&mut |item| full.send(item).is_ok(), &mut || buffers.recv().ok()));
             // both ends go with the lane, and the feeder, which may wait for them, with both
             let (tiles, free) = (tiles, free);
             self.work(&tiles, &free);
         });
-    }
-
-    /// Decodes segment after segment until there are none left or the lane has gone.
-    fn feed(&self, full: &Sender<Item<T>>, buffers: &Receiver<RowBuf<T>>) {
-        let mut spare = None;
-        loop {
-            let segment = self.next.fetch_add(1, Ordering::Relaxed);
-            if segment >= self.end || self.pointless(segment) {
-                return;
-            }
-            let last = match self.decode(segment, full, buffers, &mut spare) {
-                Ok(true) => Item::End(segment),
-                Ok(false) => return,
-                Err(error) => Item::Failed(segment, error),
-            };
-            let failed = matches!(last, Item::Failed(..));
-            if full.send(last).is_err() || failed {
-                return;
-            }
-        }
-    }
-
-    /// Sends the tiles of one segment; false when the lane has gone.
-    fn decode(
-        &self,
-        segment: u64,
-        full: &Sender<Item<T>>,
-        buffers: &Receiver<RowBuf<T>>,
-        spare: &mut Option<RowBuf<T>>,
-    ) -> Result<bool, Error> {
-        let mut cursor = self.source.open(self.rows(segment))?;
-        loop {
-            let Some(mut buffer) = spare.take().or_else(|| buffers.recv().ok()) else { return Ok(false) };
-            if self.pass.observer.stop() {
-                return Err(Error::Interrupted);
-            }
-            if !cursor.next(&mut buffer)? {
-                *spare = Some(buffer);
-                return Ok(true);
-            }
-            if full.send(Item::Tile(segment, buffer)).is_err() {
-                return Ok(false);
-            }
-        }
     }
 
     /// Folds what the feeder sends and delivers each segment in its turn.
@@ -264,69 +221,84 @@ impl<T: Real> Run<'_, '_, T> {
             let waiting = Instant::now();
             let Ok(item) = tiles.recv() else { break };
             self.starved.fetch_add(waiting.elapsed().as_nanos() as u64, Ordering::Relaxed);
-            let (segment, outcome) = match item {
-                Item::Tile(segment, buffer) => {
-                    let outcome = self.step(&mut *lane, &buffer);
-                    let _ = free.send(buffer); // the feeder may have ended already
-                    (segment, outcome)
-                }
-                Item::End(segment) => (segment, self.end(segment, &mut *lane)),
-                Item::Failed(segment, error) => (segment, Err(boxed(error))),
-            };
-            if let Err(failure) = outcome {
-                self.fail(segment, failure);
-                break;
-            }
-            if self.pointless(segment) {
+            // the feeder may have ended already
+            if !self.take(item, &mut *lane, |buffer| drop(free.send(buffer))) {
                 break;
             }
         }
         std::mem::forget(alarm);
     }
 
-    /// Decodes and folds segment after segment, as [`Run::feed`] and [`Run::work`] do together.
+    /// Decodes and folds segment after segment: a lane that feeds itself, with one buffer.
     fn work_alone(&self) {
         let alarm = PanicAlarm(self);
-        let (mut lane, mut buffer) = ((self.lane)(), RowBuf::new(self.pass.tile));
+        let (mut lane, spare) = ((self.lane)(), Cell::new(Some(RowBuf::new(self.pass.tile))));
+        self.feed(&mut |item| self.take(item, &mut *lane, |buffer| spare.set(Some(buffer))), &mut || spare.take());
+        std::mem::forget(alarm);
+    }
+
+    /// Decodes segment after segment until there are none left or the lane, to which `send` gives what is decoded, has gone.
+    fn feed(&self, send: &mut dyn FnMut(Item<T>) -> bool, buffers: &mut dyn FnMut() -> Option<RowBuf<T>>) {
+        let mut spare = None;
         loop {
             let segment = self.next.fetch_add(1, Ordering::Relaxed);
             if segment >= self.end || self.pointless(segment) {
-                break;
+                return;
             }
-            match self.whole_segment(segment, &mut buffer, &mut *lane) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(failure) => {
-                    self.fail(segment, failure);
-                    break;
-                }
+            let last = match self.decode(segment, send, buffers, &mut spare) {
+                Ok(true) => Item::End(segment),
+                Ok(false) => return,
+                Err(error) => Item::Failed(segment, error),
+            };
+            let failed = matches!(last, Item::Failed(..));
+            if !send(last) || failed {
+                return;
             }
         }
-        std::mem::forget(alarm);
     }
 
-    /// False where a segment before it has failed.
-    fn whole_segment(
+    /// Sends the tiles of one segment; false when the lane has gone.
+    fn decode(
         &self,
         segment: u64,
-        buffer: &mut RowBuf<T>,
-        lane: &mut (dyn Lane<T> + '_),
-    ) -> Result<bool, Failure> {
-        let mut cursor = self.source.open(self.rows(segment)).map_err(boxed)?;
+        send: &mut dyn FnMut(Item<T>) -> bool,
+        buffers: &mut dyn FnMut() -> Option<RowBuf<T>>,
+        spare: &mut Option<RowBuf<T>>,
+    ) -> Result<bool, Error> {
+        let mut cursor = self.source.open(self.rows(segment))?;
         loop {
+            let Some(mut buffer) = spare.take().or_else(&mut *buffers) else { return Ok(false) };
             if self.pass.observer.stop() {
-                return Err(boxed(Error::Interrupted));
+                return Err(Error::Interrupted);
             }
-            if !cursor.next(buffer).map_err(boxed)? {
-                break;
+            if !cursor.next(&mut buffer)? {
+                *spare = Some(buffer);
+                return Ok(true);
             }
-            self.step(lane, buffer)?;
-            if self.pointless(segment) {
+            if !send(Item::Tile(segment, buffer)) {
                 return Ok(false);
             }
         }
-        self.end(segment, lane)?;
-        Ok(true)
+    }
+
+    /// Takes what was decoded into the lane, and gives its buffer back; false where the lane has nothing more to do.
+    fn take(&self, item: Item<T>, lane: &mut (dyn Lane<T> + '_), free: impl FnOnce(RowBuf<T>)) -> bool {
+        let (segment, outcome) = match item {
+            Item::Tile(segment, buffer) => {
+                let outcome = self.step(lane, &buffer);
+                free(buffer);
+                (segment, outcome)
+            }
+            Item::End(segment) => (segment, self.end(segment, lane)),
+            Item::Failed(segment, error) => (segment, Err(boxed(error))),
+        };
+        match outcome {
+            Ok(()) => !self.pointless(segment),
+            Err(failure) => {
+                self.fail(segment, failure);
+                false
+            }
+        }
     }
 
     fn step(&self, lane: &mut (dyn Lane<T> + '_), buffer: &RowBuf<T>) -> Result<(), Failure> {

@@ -3,7 +3,6 @@
 use super::{Output, OutputColumn, OutputKind, Sink, arrow};
 use crate::arrow::array::RecordBatch;
 use crate::arrow::datatypes::Schema;
-use crate::arrow::error::ArrowError;
 use crate::arrow::ipc::writer::{FileWriter, IpcWriteOptions};
 use crate::atomic::AtomicFile;
 use crate::{Error, Result};
@@ -48,7 +47,7 @@ impl IpcSink {
         let file = AtomicFile::create(path)?;
         let options = IpcWriteOptions::try_new(ALIGNMENT, false, crate::arrow::ipc::MetadataVersion::V5);
         let writer = options.and_then(|options| FileWriter::try_new_with_options(file, &schema, options));
-        let writer = writer.map_err(|error| failed(path, error))?;
+        let writer = writer.map_err(|error| super::failed(path, error))?;
         let gathered = Gathered { batches: Vec::new(), rows: 0, bytes: 0 };
         let (path, columns) = (path.to_path_buf(), columns.to_vec());
         Ok(Self { writer: Some(writer), file: None, path, schema, columns, gathered })
@@ -69,7 +68,7 @@ impl IpcSink {
             return Err(Error::io("write", &self.path)(io::Error::other("the file is closed")));
         };
         let batch = crate::arrow::compute::concat_batches(&self.schema, &gathered.batches);
-        batch.and_then(|batch| writer.write(&batch)).map_err(|error| failed(&self.path, error))
+        batch.and_then(|batch| writer.write(&batch)).map_err(|error| super::failed(&self.path, error))
     }
 }
 
@@ -82,7 +81,7 @@ impl Sink for IpcSink {
             let room = most - self.gathered.rows.min(most - 1);
             let end = rows.min(start + room.min(SLICE_ROWS));
             let part = arrow::batch(&self.schema, batch, start, end);
-            let part = part.map_err(|error| failed(&self.path, error))?;
+            let part = part.map_err(|error| super::failed(&self.path, error))?;
             self.gathered.bytes += part.get_array_memory_size();
             self.gathered.rows += end - start;
             self.gathered.batches.push(part);
@@ -97,8 +96,8 @@ impl Sink for IpcSink {
     fn settle(&mut self) -> Result<()> {
         self.flush()?;
         if let Some(mut writer) = self.writer.take() {
-            writer.finish().map_err(|error| failed(&self.path, error))?;
-            let mut file = writer.into_inner().map_err(|error| failed(&self.path, error))?;
+            writer.finish().map_err(|error| super::failed(&self.path, error))?;
+            let mut file = writer.into_inner().map_err(|error| super::failed(&self.path, error))?;
             file.settle()?;
             self.file = Some(file);
         }
@@ -125,17 +124,4 @@ fn width(kind: OutputKind) -> usize {
         OutputKind::F64 | OutputKind::I64 => 8,
         OutputKind::Text | OutputKind::Binary | OutputKind::Sparse(_) => 16,
     }
-}
-
-/// Converts an error and keeps the operating system's kind, so that a full disk is reported as one.
-fn failed(path: &Path, error: ArrowError) -> Error {
-    let source = match error {
-        ArrowError::IoError(_, source) => source,
-        ArrowError::ExternalError(source) => match source.downcast::<io::Error>() {
-            Ok(source) => *source,
-            Err(source) => io::Error::other(source),
-        },
-        other => io::Error::other(other),
-    };
-    Error::io("write", path)(source)
 }

@@ -1,16 +1,13 @@
 //! Writing `.npy`: all columns as one row-major matrix.
 
+use super::rows::{RowSink, Rows};
 use super::{Output, OutputColumn, OutputKind, Sink};
-use crate::atomic::AtomicFile;
 use crate::source::npy::header::MAGIC;
 use crate::{Error, Result};
-use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Length of the header, padding included: a multiple of 64 as the format demands, with room for every row count.
 const HEADER_BYTES: usize = 128;
-
-const GATHERED_BYTES: usize = 64 << 10;
 
 /// The largest integer up to which float64 holds all of them.
 const LARGEST_WHOLE: u64 = 1 << 53;
@@ -34,69 +31,46 @@ impl Element {
     }
 }
 
-pub(crate) struct NpySink {
-    file: AtomicFile,
-    path: PathBuf,
-    columns: Vec<OutputColumn>,
+struct NpyRows {
     element: Element,
-    rows: u64,
-    bytes: Vec<u8>,
+    path: PathBuf,
 }
 
-impl NpySink {
-    pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Self> {
-        let element = Element::of(columns);
-        let mut file = AtomicFile::create(path)?;
-        file.write_all(&header(element, 0, columns.len())).map_err(Error::io("write", path))?;
-        Ok(Self { file, path: path.to_path_buf(), columns: columns.to_vec(), element, rows: 0, bytes: Vec::new() })
+/// Starts a file with the header of an array without rows.
+pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
+    RowSink::create(path, columns, NpyRows { element: Element::of(columns), path: path.to_path_buf() })
+}
+
+impl Rows for NpyRows {
+    fn head(&self, columns: &[OutputColumn], rows: u64) -> Vec<u8> {
+        header(self.element, rows, columns.len())
     }
-}
 
-impl Sink for NpySink {
-    fn write(&mut self, batch: &[Output<'_>]) -> Result<()> {
-        let rows = super::batch_rows(&self.columns, batch);
-        for row in 0..rows {
-            for (place, column) in batch.iter().enumerate() {
-                let pushed = self.element.push(column, row, &mut self.bytes);
-                pushed.map_err(|value| self.refused(place, self.rows + row as u64, &value))?;
-            }
-            if self.bytes.len() >= GATHERED_BYTES {
-                self.hand_on()?;
-            }
+    fn row(
+        &self,
+        columns: &[OutputColumn],
+        batch: &[Output<'_>],
+        row: usize,
+        number: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        for (values, column) in batch.iter().zip(columns) {
+            self.element.push(values, row, out).map_err(|value| self.refused(column, number, &value))?;
         }
-        self.rows += rows as u64;
-        self.hand_on()
-    }
-
-    fn settle(&mut self) -> Result<()> {
-        let header = header(self.element, self.rows, self.columns.len());
-        self.file.seek(SeekFrom::Start(0)).map_err(Error::io("write", &self.path))?;
-        self.file.write_all(&header).map_err(Error::io("write", &self.path))?;
-        self.file.settle()
-    }
-
-    fn finish(mut self: Box<Self>) -> Result<()> {
-        self.settle()?;
-        self.file.commit()
-    }
-
-    fn footprint(&self) -> usize {
-        2 * (GATHERED_BYTES + self.columns.len() * size_of::<f64>())
-    }
-}
-
-impl NpySink {
-    fn hand_on(&mut self) -> Result<()> {
-        self.file.write_all(&self.bytes).map_err(Error::io("write", &self.path))?;
-        self.bytes.clear();
         Ok(())
     }
 
+    fn longest(&self, columns: &[OutputColumn]) -> usize {
+        columns.len() * size_of::<f64>()
+    }
+}
+
+impl NpyRows {
     #[cold]
-    fn refused(&self, place: usize, row: u64, value: &str) -> Error {
+    fn refused(&self, column: &OutputColumn, row: u64, value: &str) -> Error {
         Error::WrongType {
             path: self.path.clone(),
-            column: self.columns[place].name.clone(),
+            column: column.name.clone(),
             got: format!("{value} in row {row} (counted from 0)"),
             expected:
                 "one .npy matrix of a single type cannot hold that; write .parquet or .csv, or leave the column out"

@@ -1,6 +1,6 @@
 //! Arrow record batches that are in memory, as a table.
 
-use super::column::{self, Layout, ListPlace, Loaded};
+use super::column::{self, Chunk, Layout};
 use super::{Element, FileCursor, TARGET, TableFile, View, data_type::element, entries};
 use crate::arrow::array::{ArrayRef, Float32Array, Float64Array, RecordBatch};
 use crate::{Error, Real, Result, schema::Schema, sparse::SparseShape};
@@ -116,18 +116,14 @@ impl TableFile for BatchTable {
     }
 
     fn open<'a>(&'a self, columns: &[usize], rows: Range<u64>, _: &Arc<AtomicU64>) -> Result<Box<dyn FileCursor + 'a>> {
-        let roots = self.layout.roots(columns);
-        let places = self.layout.places(columns, &roots);
-        Ok(Box::new(BatchCursor { table: self, roots, places, left: rows, chunk: Vec::new() }))
+        Ok(Box::new(BatchCursor { table: self, chunk: Chunk::new(&self.layout, columns), left: rows }))
     }
 }
 
 struct BatchCursor<'a> {
     table: &'a BatchTable,
-    roots: Vec<usize>,
-    places: Vec<ListPlace>,
+    chunk: Chunk,
     left: Range<u64>,
-    chunk: Vec<Loaded>,
 }
 
 impl FileCursor for BatchCursor<'_> {
@@ -139,20 +135,14 @@ impl FileCursor for BatchCursor<'_> {
         let index = table.starts.partition_point(|start| *start <= first) - 1;
         let rows = (self.left.end.min(table.starts[index + 1]) - first).min(CHUNK) as usize;
         let batch = table.batches[index].slice((first - table.starts[index]) as usize, rows);
-        let load = |root: &usize| {
-            let loaded = Loaded::new(batch.column(*root), &table.layout, *root);
-            loaded.map_err(|error| {
-                error.of_column(Path::new(FORMAT), FORMAT, first, batch.schema_ref().field(*root).name())
-            })
-        };
-        self.chunk = self.roots.iter().map(load).collect::<Result<_>>()?;
+        let batch = batch.project(&self.chunk.roots).map_err(|error| malformed(error.to_string()))?;
+        self.chunk.take(&table.layout, &batch, first, (Path::new(FORMAT), FORMAT))?;
         self.left.start += rows as u64;
         Ok(rows)
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
-        let ListPlace { root, item } = self.places[index];
-        let column = self.chunk.get(root).and_then(|column| column.view(item));
-        column.ok_or_else(|| malformed(format!("column {} is of a type that is not read", self.roots[root])))
+        let unread = || malformed(format!("column {index} of those asked for is of a type that is not read"));
+        self.chunk.view(index).ok_or_else(unread)
     }
 }

@@ -13,14 +13,14 @@
 use super::data_type::{element, kind};
 use super::{Element, Strided, Values, View, entries};
 use crate::Error;
-use crate::arrow::array::{Array, ArrayRef, AsArray};
+use crate::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use crate::arrow::buffer::{Buffer, MutableBuffer, NullBuffer};
 use crate::arrow::datatypes::{DataType, Fields};
 use crate::arrow::error::ArrowError;
 use crate::schema::{Column, Kind, Schema};
 use crate::sparse::{SparseColumn, SparseShape};
 use std::collections::HashMap;
-use std::{ops::Range, path::Path};
+use std::path::Path;
 
 /// The place of a column of the table: an Arrow column, and the place in its lists.
 #[derive(Clone, Copy, Debug)]
@@ -251,8 +251,7 @@ impl Loaded {
         if let Some(shape) = layout.shapes[root] {
             return Ok(Self::Sparse(entries::load(array.as_ref(), shape)?));
         }
-        let width = layout.widths[root];
-        match (width, list_element(array.data_type())) {
+        match (layout.widths[root], list_element(array.data_type())) {
             (Some(width), Some(element)) => block(array.as_ref(), element, width),
             _ => Ok(Self::Array(super::plain::plain(array)?)),
         }
@@ -265,126 +264,131 @@ impl Loaded {
             Self::Sparse(rows) => Some(View { values: Values::Sparse(rows.rows()), nulls: None }),
             Self::Block { element, width, bytes, nulls } => {
                 let (offset, stride) = (item * element.size(), width * element.size());
-                let strided = Values::Strided(Strided { bytes, element: *element, offset, stride });
-                let values = if *width == 1 { numbers(*element, bytes, strided) } else { strided };
+                let values = Values::Strided(Strided { bytes, element: *element, offset, stride });
                 Some(View { values, nulls: nulls.get(item).and_then(Option::as_ref) })
             }
         }
     }
 
-    /// The bytes of a block, to be used for the next one, where nobody else holds them.
+    /// The bytes of its numbers, to be used for the next ones, where nobody else holds them.
     #[cfg(feature = "ipc")]
     pub(super) fn into_bytes(self) -> Option<MutableBuffer> {
-        match self {
-            Self::Block { bytes, .. } => bytes.into_mutable().ok(),
-            Self::Array(_) | Self::Sparse(_) => None,
-        }
+        let bytes = match self {
+            Self::Block { bytes, .. } => bytes,
+            Self::Array(array) if array.data_type().is_primitive() => {
+                let data = array.to_data();
+                drop(array);
+                let (.., buffers, _) = data.into_parts();
+                buffers.into_iter().next()?
+            }
+            Self::Array(_) | Self::Sparse(_) => return None,
+        };
+        bytes.into_mutable().ok()
     }
 }
 
-/// Bytes as the numbers that they are; `other` where they are not aligned, or are no numbers of Rust.
-fn numbers<'a>(element: Element, bytes: &'a [u8], other: Values<'a>) -> Values<'a> {
-    match element {
-        Element::F32 => bytemuck::try_cast_slice(bytes).map_or(other, Values::F32),
-        Element::F64 => bytemuck::try_cast_slice(bytes).map_or(other, Values::F64),
-        Element::I8 => bytemuck::try_cast_slice(bytes).map_or(other, Values::I8),
-        Element::I16 => bytemuck::try_cast_slice(bytes).map_or(other, Values::I16),
-        Element::I32 => bytemuck::try_cast_slice(bytes).map_or(other, Values::I32),
-        Element::I64 => bytemuck::try_cast_slice(bytes).map_or(other, Values::I64),
-        Element::U8 => Values::U8(bytes),
-        Element::U16 => bytemuck::try_cast_slice(bytes).map_or(other, Values::U16),
-        Element::U32 => bytemuck::try_cast_slice(bytes).map_or(other, Values::U32),
-        Element::U64 => bytemuck::try_cast_slice(bytes).map_or(other, Values::U64),
-        Element::F16 | Element::Bool => other,
+/// The columns of a file that a cursor was asked for, and the rows of them that it has read.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    /// The columns of the file, ascending.
+    pub(super) roots: Vec<usize>,
+    /// For each column of the table that was asked for, its place among `roots` and in their lists.
+    pub(super) places: Vec<ListPlace>,
+    /// For each of `roots` its rows.
+    pub(super) loaded: Vec<Option<Loaded>>,
+}
+
+impl Chunk {
+    /// No rows yet of these columns of the table.
+    pub(super) fn new(layout: &Layout, columns: &[usize]) -> Self {
+        let roots = layout.roots(columns);
+        Self { places: layout.places(columns, &roots), loaded: roots.iter().map(|_| None).collect(), roots }
+    }
+
+    /// Takes the rows of a batch, which has the columns of `roots` and begins with row `first` of the file at `path`.
+    pub(super) fn take(
+        &mut self,
+        layout: &Layout,
+        batch: &RecordBatch,
+        first: u64,
+        (path, format): (&Path, &'static str),
+    ) -> Result<(), Error> {
+        let columns = batch.columns().iter().zip(batch.schema_ref().fields()).zip(&self.roots);
+        for (loaded, ((array, field), root)) in self.loaded.iter_mut().zip(columns) {
+            let new = Loaded::new(array, layout, *root);
+            *loaded = Some(new.map_err(|error| error.of_column(path, format, first, field.name()))?);
+        }
+        Ok(())
+    }
+
+    /// Column `index` of those that were asked for; `None` where it was not read, or is of a type that is not.
+    pub(super) fn view(&self, index: usize) -> Option<View<'_>> {
+        let ListPlace { root, item } = self.places[index];
+        self.loaded[root].as_ref()?.view(item)
     }
 }
 
 /// Lists as one block of numbers, where all have `width`; a missing list becomes `width` missing numbers.
 fn block(array: &dyn Array, element: Element, width: usize) -> Result<Loaded, LoadError> {
-    let (items, starts): (_, Vec<usize>) = match array.data_type() {
-        DataType::List(_) => {
-            let list = array.as_list::<i32>();
-            (list.values(), list.value_offsets().iter().map(|offset| *offset as usize).collect())
+    let rows = array.len();
+    let (items, starts) = items(array).ok_or_else(|| format!("lists of type {}", array.data_type()))?;
+    let lists = array.nulls().filter(|nulls| nulls.null_count() > 0);
+    check_lengths(starts.windows(2).map(|pair| pair[1] - pair[0]), lists, width)?;
+    let (data, size) = (items.to_data(), element.size());
+    let stored = data.buffers()[0].slice(data.offset() * size);
+    let bytes = if starts.iter().enumerate().all(|(row, start)| *start == starts[0] + row * width) {
+        stored.slice_with_length(starts[0] * size, rows * width * size)
+    } else {
+        let mut bytes = MutableBuffer::new(rows * width * size);
+        for (row, start) in starts[..rows].iter().enumerate() {
+            match array.is_valid(row) {
+                true => bytes.extend_from_slice(&stored[start * size..][..width * size]),
+                false => bytes.resize(bytes.len() + width * size, 0),
+            }
         }
+        bytes.into()
+    };
+    let nulls = items.nulls().filter(|nulls| nulls.null_count() > 0);
+    let there =
+        |row: usize, item: usize| array.is_valid(row) && nulls.is_none_or(|nulls| nulls.is_valid(starts[row] + item));
+    let of = |item: usize| Some((0..rows).map(|row| there(row, item)).collect());
+    let nulls = if nulls.is_some() || lists.is_some() { (0..width).map(of).collect() } else { Vec::new() };
+    Ok(Loaded::Block { element, width, bytes, nulls })
+}
+
+/// The items of lists, and for each row its first, with the end of the last; `None` for what holds no lists.
+pub(super) fn items(array: &dyn Array) -> Option<(&dyn Array, Vec<usize>)> {
+    let wide = |offsets: &[i32]| offsets.iter().map(|offset| *offset as usize).collect();
+    Some(match array.data_type() {
+        DataType::List(_) => (array.as_list::<i32>().values(), wide(array.as_list::<i32>().value_offsets())),
         DataType::LargeList(_) => {
             let list = array.as_list::<i64>();
             (list.values(), list.value_offsets().iter().map(|offset| *offset as usize).collect())
         }
-        _ => (array.as_fixed_size_list().values(), (0..=array.len()).map(|row| row * width).collect()),
-    };
-    let lists = array.nulls().filter(|nulls| nulls.null_count() > 0);
-    check_lengths(&starts, lists, width)?;
-    let (data, size) = (items.to_data(), element.size());
-    let stored = |items: Range<usize>| {
-        data.buffers()[0].slice_with_length((data.offset() + items.start) * size, items.len() * size)
-    };
-    let runs = runs(array.len(), lists);
-    let bytes = match &runs[..] {
-        [(rows, true)] => stored(starts[rows.start]..starts[rows.end]),
-        runs => {
-            let mut bytes = MutableBuffer::new(array.len() * width * size);
-            for (rows, there) in runs {
-                match there {
-                    true => bytes.extend_from_slice(&stored(starts[rows.start]..starts[rows.end])),
-                    false => bytes.resize(bytes.len() + rows.len() * width * size, 0),
-                }
-            }
-            bytes.into()
+        DataType::Map(..) => (array.as_map().entries(), wide(array.as_map().value_offsets())),
+        DataType::FixedSizeList(_, size) => {
+            (array.as_fixed_size_list().values(), (0..=array.len()).map(|row| row * *size as usize).collect())
         }
-    };
-    let nulls = items.nulls().filter(|nulls| nulls.null_count() > 0 || lists.is_some());
-    let valid = |row: usize, item: usize| nulls.is_none_or(|nulls| nulls.is_valid(starts[row] + item));
-    Ok(Loaded::Block { element, width, bytes, nulls: item_nulls(array.len(), width, nulls.is_some(), lists, valid) })
-}
-
-/// Runs of rows that have a list, and of rows that have none.
-pub(super) fn runs(rows: usize, lists: Option<&NullBuffer>) -> Vec<(Range<usize>, bool)> {
-    let Some(lists) = lists else { return vec![(0..rows, true)] };
-    let mut runs: Vec<(Range<usize>, bool)> = Vec::new();
-    for row in 0..rows {
-        let there = lists.is_valid(row);
-        match runs.last_mut().filter(|(_, last)| *last == there) {
-            Some((run, _)) => run.end = row + 1,
-            None => runs.push((row..row + 1, there)),
-        }
-    }
-    runs
+        _ => return None,
+    })
 }
 
 /// Length of the list in a row; `None` where there is none, or the column holds no lists.
 pub(super) fn length(array: &dyn Array, row: usize) -> Option<usize> {
-    if array.is_null(row) {
-        return None;
-    }
-    match array.data_type() {
-        DataType::List(_) => Some(array.as_list::<i32>().value_length(row) as usize),
-        DataType::LargeList(_) => Some(array.as_list::<i64>().value_length(row) as usize),
-        other => fixed_size(other),
-    }
+    let row = array.slice(row, 1);
+    let (_, starts) = items(&row).filter(|_| row.is_valid(0))?;
+    Some(starts[1] - starts[0])
 }
 
-/// Finds a list that has another length than `width`, by where each begins and the last ends.
-pub(super) fn check_lengths(starts: &[usize], lists: Option<&NullBuffer>, width: usize) -> Result<(), LoadError> {
-    let lengths = starts.windows(2).map(|pair| pair[1] - pair[0]).enumerate();
-    let mut there = lengths.filter(|(row, _)| lists.is_none_or(|lists| lists.is_valid(*row)));
+/// Finds a list that has another length than `width`, by the lengths of all.
+pub(super) fn check_lengths(
+    lengths: impl Iterator<Item = usize>,
+    lists: Option<&NullBuffer>,
+    width: usize,
+) -> Result<(), LoadError> {
+    let mut there = lengths.enumerate().filter(|(row, _)| lists.is_none_or(|lists| lists.is_valid(*row)));
     match there.find(|(_, length)| *length != width) {
         Some((row, got)) => Err(LoadError::Length { row, expected: width, got }),
         None => Ok(()),
     }
-}
-
-/// For each place of the lists, which rows have a number there; empty where all have. `valid` tells of a row that has a
-/// list whether it has a number at a place, if any may be missing.
-pub(super) fn item_nulls(
-    rows: usize,
-    width: usize,
-    missing: bool,
-    lists: Option<&NullBuffer>,
-    valid: impl Fn(usize, usize) -> bool,
-) -> Vec<Option<NullBuffer>> {
-    if !missing && lists.is_none() {
-        return Vec::new();
-    }
-    let there = |row: usize, item: usize| lists.is_none_or(|lists| lists.is_valid(row)) && valid(row, item);
-    (0..width).map(|item| Some((0..rows).map(|row| there(row, item)).collect())).collect()
 }

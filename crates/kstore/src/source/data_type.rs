@@ -24,34 +24,14 @@ pub(super) fn element(data_type: &DataType) -> Option<Element> {
 }
 
 pub(super) fn kind(data_type: &DataType) -> Kind {
-    let int = |bits, signed| Kind::Int { bits, signed };
     match data_type {
-        DataType::Float16 => Kind::Float { bits: 16 },
-        DataType::Float32 => Kind::Float { bits: 32 },
-        DataType::Float64
-        | DataType::Decimal32(..)
-        | DataType::Decimal64(..)
-        | DataType::Decimal128(..)
-        | DataType::Decimal256(..) => Kind::Float { bits: 64 },
-        DataType::Int8 => int(8, true),
-        DataType::Int16 => int(16, true),
-        DataType::Int32 => int(32, true),
-        DataType::Int64 => int(64, true),
-        DataType::UInt8 => int(8, false),
-        DataType::UInt16 => int(16, false),
-        DataType::UInt32 => int(32, false),
-        DataType::UInt64 => int(64, false),
+        decimal if decimal.is_decimal() => Kind::Float { bits: 64 },
         DataType::Boolean => Kind::Bool,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Kind::Text,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => Kind::Binary,
-        DataType::Date32
-        | DataType::Date64
-        | DataType::Time32(_)
-        | DataType::Time64(_)
-        | DataType::Duration(_)
-        | DataType::Timestamp(..) => Kind::Time(data_type.clone()),
+        time if time.is_temporal() && element(time).is_some() => Kind::Time(time.clone()),
         DataType::Dictionary(_, value) if !matches!(**value, DataType::Dictionary(..)) => kind(value),
-        other => Kind::Other(type_name(other)),
+        other => element(other).map_or_else(|| Kind::Other(type_name(other)), Element::kind),
     }
 }
 

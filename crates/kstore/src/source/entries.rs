@@ -3,7 +3,7 @@
 //! How many columns and entries the rows have, only the entries tell. So such a column is read once when its file is opened, unless metadata
 //! say it, as in the files that kmill writes. What they say is checked again for each row that is read.
 
-use super::column::LoadError;
+use super::column::{self, LoadError};
 use super::data_type::{element, kind};
 use super::{Positions, plain};
 use crate::arrow::array::{Array, AsArray, StructArray};
@@ -29,20 +29,8 @@ pub(super) fn fields(data_type: &DataType) -> Option<&Fields> {
 
 /// The entries of all rows, and for each row its first entry, with the end of the last.
 fn parts(array: &dyn Array) -> Option<(&StructArray, Vec<usize>)> {
-    let wide = |offsets: &[i32]| offsets.iter().map(|offset| *offset as usize).collect();
-    match array.data_type() {
-        DataType::List(_) => {
-            let list = array.as_list::<i32>();
-            Some((list.values().as_struct_opt()?, wide(list.value_offsets())))
-        }
-        DataType::LargeList(_) => {
-            let list = array.as_list::<i64>();
-            let offsets = list.value_offsets().iter().map(|offset| *offset as usize);
-            Some((list.values().as_struct_opt()?, offsets.collect()))
-        }
-        DataType::Map(..) => Some((array.as_map().entries(), wide(array.as_map().value_offsets()))),
-        _ => None,
-    }
+    let (entries, starts) = column::items(array)?;
+    Some((entries.as_struct_opt()?, starts))
 }
 
 fn unread(array: &dyn Array) -> LoadError {

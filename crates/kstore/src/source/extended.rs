@@ -1,4 +1,4 @@
-//! Files as a table takes them: with further columns behind their own, or unpacked from what lies on the disk.
+//! Files as a table takes them: with further columns behind their own, unpacked from what lies on the disk, or somewhere else.
 
 use super::{Element, FileCursor, Positions, TableFile, Values, View, plain};
 use crate::arrow::array::{Array, ArrayRef, Int64Array, StringViewArray};
@@ -224,10 +224,10 @@ impl<'a> Reading<'a> {
     }
 
     fn view(&self) -> View<'_> {
-        let none = View { values: Values::F64(&[]), nulls: None };
+        let none = View { values: Values::of::<f64>(&[]), nulls: None };
         match self {
             Self::Repeated(_, array) => array.as_deref().and_then(plain::view).unwrap_or(none),
-            Self::Numbers { values, .. } => View { values: Values::F64(values), nulls: None },
+            Self::Numbers { values, .. } => View { values: Values::of(values), nulls: None },
         }
     }
 }
@@ -257,5 +257,46 @@ impl FileCursor for ExtendedCursor<'_> {
             Place::Own(place) => self.file.view(place),
             Place::Added(place) => Ok(self.added[place].view()),
         }
+    }
+}
+
+/// The rest of a table of which a shard is here: a stand-in that knows its columns and how many rows it would have.
+#[derive(Debug)]
+pub(crate) struct Absent {
+    schema: Schema,
+    /// Their numbers in the whole table.
+    rows: Range<u64>,
+}
+
+impl Absent {
+    pub(crate) fn new(schema: Schema, rows: Range<u64>) -> Self {
+        Self { schema, rows }
+    }
+}
+
+impl TableFile for Absent {
+    fn format(&self) -> &'static str {
+        "absent"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn rows(&self) -> u64 {
+        self.rows.end - self.rows.start
+    }
+
+    fn bytes(&self) -> u64 {
+        0
+    }
+
+    fn footprint(&self, _: &[usize]) -> usize {
+        0
+    }
+
+    fn open<'a>(&'a self, _: &[usize], rows: Range<u64>, _: &Arc<AtomicU64>) -> Result<Box<dyn FileCursor + 'a>> {
+        let number = |row: u64| self.rows.start + row;
+        Err(Error::Elsewhere { rows: number(rows.start)..number(rows.end) })
     }
 }

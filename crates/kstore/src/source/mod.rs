@@ -4,7 +4,6 @@
 //! line to `FORMATS`, behind a feature of its own. A format of another crate: [`register`]. Formats that store columns hand out Arrow buffers, formats that store rows
 //! hand out [`Strided`] views of the bytes they read; everything above this interface treats both the same.
 
-mod absent;
 mod batches;
 mod chained;
 mod column;
@@ -28,7 +27,7 @@ mod npz;
 pub mod parquet;
 pub(crate) mod partitioned;
 mod plain;
-mod positioned;
+pub(crate) mod positioned;
 pub mod remote;
 mod spool;
 #[cfg(feature = "svmlight")]
@@ -36,13 +35,12 @@ mod svmlight;
 mod text;
 pub(crate) mod view;
 
-pub(crate) use absent::Absent;
 pub(crate) use batches::BatchTable;
 pub use chained::Chained;
 #[cfg(any(feature = "parquet", feature = "ipc"))]
 pub(crate) use entries::SPARSE;
 pub use extended::TARGET;
-pub(crate) use extended::{Added, Extended};
+pub(crate) use extended::{Absent, Added, Extended};
 pub use guard::is_decoding;
 pub(crate) use identity::scheme;
 pub use identity::{Identity, STDIN};
@@ -52,8 +50,8 @@ pub(crate) use text::{COLUMN_LIMIT, Sparse};
 pub use view::{Element, Positions, Strided, Values, View};
 
 use crate::named::{Named, Registry};
-use crate::sink::column::OutputColumn;
-use crate::sink::written::{Create, Written};
+use crate::sink::OutputColumn;
+use crate::sink::{Create, Written};
 use crate::{Error, Result, condition::Bound, schema::Schema};
 use remote::Distant;
 use std::io::{Read, Seek};

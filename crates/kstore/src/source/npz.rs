@@ -9,8 +9,9 @@
 
 use super::npy::Header;
 use super::npy::header::{HEADER_LIMIT, MAGIC, header_text, parse_header};
-use super::positioned::{Aligned, Positioned};
+use super::positioned::Positioned;
 use super::{FileCursor, Format, Positions, Strided, TARGET, TableFile, Values, View, guard::guarded, spool};
+use crate::arrow::buffer::MutableBuffer;
 use crate::schema::{Column, Kind, Schema};
 use crate::sparse::{ENTRY, MOST_COLUMNS, SparseColumn, SparseShape};
 use crate::{Error, Result};
@@ -110,7 +111,7 @@ impl<'a> Archive<'a> {
         let (file, start, bytes) = match (member.compression(), member.data_start()) {
             (CompressionMethod::Stored, Some(start)) => (self.file.clone(), start, member.size()),
             _ => {
-                let plain = spool::unpacked(path, NAME, member)?;
+                let plain = spool::copied(path, Some(NAME), member)?;
                 let plain = Positioned::of(plain).map_err(Error::io("read", path))?;
                 let length = plain.length();
                 self.unpacked += length;
@@ -170,9 +171,10 @@ impl Member {
     }
 
     /// Reads some numbers.
-    fn read<'b>(&self, path: &Path, items: Range<u64>, buffer: &'b mut Aligned) -> Result<View<'b>> {
+    fn read<'b>(&self, path: &Path, items: Range<u64>, buffer: &'b mut MutableBuffer) -> Result<View<'b>> {
         let (element, size) = (self.header.element, self.header.element.size());
-        let bytes = buffer.room((items.end - items.start) as usize * size);
+        buffer.resize((items.end - items.start) as usize * size, 0);
+        let bytes: &mut [u8] = buffer;
         let got = self.file.read_at(bytes, self.at + items.start * size as u64).map_err(Error::io("read", path))?;
         if got < bytes.len() {
             return Err(damaged(path, "it was cut short while being read".to_string()));
@@ -236,7 +238,7 @@ impl NpzFile {
     }
 
     fn longest(&self, read: &Arc<AtomicU64>) -> Result<usize> {
-        let (indptr, mut buffer, mut longest) = (self.indptr.counting(read), Aligned::default(), 0);
+        let (indptr, mut buffer, mut longest) = (self.indptr.counting(read), MutableBuffer::default(), 0);
         for start in (0..self.rows).step_by(CHUNK_ROWS as usize) {
             let starts = self.starts(&indptr, start..self.rows.min(start + CHUNK_ROWS), &mut buffer)?;
             longest = starts.windows(2).map(|pair| (pair[1] - pair[0]) as usize).fold(longest, usize::max);
@@ -252,7 +254,7 @@ impl NpzFile {
     }
 
     /// The first entries of some rows, and the end of the last.
-    fn starts(&self, indptr: &Member, rows: Range<u64>, buffer: &mut Aligned) -> Result<Vec<u64>> {
+    fn starts(&self, indptr: &Member, rows: Range<u64>, buffer: &mut MutableBuffer) -> Result<Vec<u64>> {
         let count = (rows.end - rows.start + 1) as usize;
         let view = indptr.read(&self.path, rows.start..rows.end + 1, buffer)?;
         let start = |at: usize| view.integer(at).and_then(|start| u64::try_from(start).ok());
@@ -328,7 +330,7 @@ struct NpzCursor<'a> {
     rows: SparseColumn,
     values: Vec<f64>,
     labels: Vec<f64>,
-    buffers: [Aligned; 2],
+    buffers: [MutableBuffer; 2],
 }
 
 impl NpzCursor<'_> {
@@ -379,8 +381,7 @@ impl FileCursor for NpzCursor<'_> {
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
-        let values =
-            if self.columns[index] == 0 { Values::Sparse(self.rows.rows()) } else { Values::F64(&self.labels) };
+        let values = if self.columns[index] == 0 { Values::Sparse(self.rows.rows()) } else { Values::of(&self.labels) };
         Ok(View { values, nulls: None })
     }
 }

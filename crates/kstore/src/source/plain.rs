@@ -1,12 +1,13 @@
 //! Arrow columns converted to the types that are read, and read as typed values.
 
-use super::data_type::{element, kind};
-use super::{Element, Values, View};
-use crate::arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, Float64Array, PrimitiveArray, StringViewArray};
+use super::data_type::element;
+use super::{Strided, Values, View};
+use crate::arrow::array::{
+    Array, ArrayRef, AsArray, BinaryViewArray, Float64Array, PrimitiveArray, StringViewArray, downcast_primitive_array,
+};
 use crate::arrow::compute::{TakeOptions, take};
 use crate::arrow::datatypes::{self as types, ArrowPrimitiveType, DataType, DecimalType};
 use crate::arrow::error::ArrowError;
-use crate::schema::Kind;
 use std::sync::Arc;
 
 /// The values converted to a type that [`view`] knows, where there is one.
@@ -28,17 +29,8 @@ pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         DataType::Decimal64(_, scale) => decimals(array.as_primitive::<types::Decimal64Type>(), *scale),
         DataType::Decimal128(_, scale) => decimals(array.as_primitive::<types::Decimal128Type>(), *scale),
         DataType::Decimal256(_, scale) => decimals(array.as_primitive::<types::Decimal256Type>(), *scale),
-        other => match (kind(other), element(other)) {
-            (Kind::Time(_), Some(Element::I32)) => integers(array, DataType::Int32)?,
-            (Kind::Time(_), Some(_)) => integers(array, DataType::Int64)?,
-            _ => Arc::clone(array),
-        },
+        _ => Arc::clone(array),
     })
-}
-
-/// Dates and times as the integers that store them; nothing is copied.
-fn integers(array: &ArrayRef, integer: DataType) -> Result<ArrayRef, ArrowError> {
-    Ok(crate::arrow::array::make_array(array.to_data().into_builder().data_type(integer).build()?))
 }
 
 fn decimals<D: DecimalType>(array: &PrimitiveArray<D>, scale: i8) -> ArrayRef
@@ -65,21 +57,14 @@ fn decimal(unscaled: &str, scale: i8) -> f64 {
 /// An Arrow column as typed values; `None` for a kind that is not read.
 pub(super) fn view(array: &dyn Array) -> Option<View<'_>> {
     let values = match array.data_type() {
-        DataType::Float16 => Values::F16(array.as_primitive()),
-        DataType::Float32 => Values::F32(array.as_primitive::<types::Float32Type>().values()),
-        DataType::Float64 => Values::F64(array.as_primitive::<types::Float64Type>().values()),
-        DataType::Int8 => Values::I8(array.as_primitive::<types::Int8Type>().values()),
-        DataType::Int16 => Values::I16(array.as_primitive::<types::Int16Type>().values()),
-        DataType::Int32 => Values::I32(array.as_primitive::<types::Int32Type>().values()),
-        DataType::Int64 => Values::I64(array.as_primitive::<types::Int64Type>().values()),
-        DataType::UInt8 => Values::U8(array.as_primitive::<types::UInt8Type>().values()),
-        DataType::UInt16 => Values::U16(array.as_primitive::<types::UInt16Type>().values()),
-        DataType::UInt32 => Values::U32(array.as_primitive::<types::UInt32Type>().values()),
-        DataType::UInt64 => Values::U64(array.as_primitive::<types::UInt64Type>().values()),
         DataType::Boolean => Values::Bool(array.as_boolean()),
         DataType::Utf8View => Values::Text(array.as_string_view()),
         DataType::BinaryView => Values::Binary(array.as_binary_view()),
-        _ => return None,
+        other => {
+            let element = element(other)?;
+            let bytes = downcast_primitive_array!(array => array.values().inner().as_slice(), _ => return None);
+            Values::Strided(Strided { bytes, element, offset: 0, stride: element.size() })
+        }
     };
     Some(View { values, nulls: array.nulls().filter(|nulls| nulls.null_count() > 0) })
 }

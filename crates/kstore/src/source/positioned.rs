@@ -72,6 +72,14 @@ impl Positioned {
         Ok(filled)
     }
 
+    /// Fills `buffer` from `at` on.
+    pub(crate) fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
+        match self.read_at(buffer, at)? == buffer.len() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
     fn read_once(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         match &self.place {
             Location::Here(file) => read_once(file, buffer, at),
@@ -133,24 +141,4 @@ fn read_once(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
 #[cfg(windows)]
 fn read_once(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, buffer, at)
-}
-
-/// Reusable bytes, aligned for every number.
-#[derive(Debug, Default)]
-pub(crate) struct Aligned {
-    words: Vec<u64>,
-    length: usize,
-}
-
-impl Aligned {
-    /// Returns `length` bytes with arbitrary content.
-    pub(crate) fn room(&mut self, length: usize) -> &mut [u8] {
-        self.length = length;
-        self.words.resize(length.div_ceil(8), 0);
-        &mut bytemuck::cast_slice_mut(&mut self.words)[..length]
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.words)[..self.length]
-    }
 }

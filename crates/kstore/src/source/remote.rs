@@ -85,7 +85,9 @@ pub(crate) fn open(found: &Found, options: &TextOptions) -> Result<(PathBuf, Arc
     let format = format.ok_or_else(|| Error::UnknownFormat { path: path.clone(), known: known("and") })?;
     let table = match format.distant {
         Some(open) => open(&path, distant)?,
-        None => (format.open)(&path, spool::copied(&path, Reader { object: &distant, at: 0 }.buffered())?, options)?,
+        None => {
+            (format.open)(&path, spool::copied(&path, None, Reader { object: &distant, at: 0 }.buffered())?, options)?
+        }
     };
     Ok((path, table, identity))
 }

@@ -26,7 +26,7 @@ fn compressed(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn 
         true => ("gzip", Box::new(flate2::read::MultiGzDecoder::new(buffered))),
         false => ("zstd", Box::new(zstd::Decoder::with_buffer(buffered).map_err(Error::io("read", path))?)),
     };
-    let plain = unpacked(path, packing, reader)?;
+    let plain = copied(path, Some(packing), reader)?;
     let name = path.with_extension("");
     let inner = by_extension(&name).filter(|format| format.is_text);
     let Some(format) = inner else {
@@ -37,23 +37,11 @@ fn compressed(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn 
     Ok(Arc::new(Extended::unpacked(inner, bytes)))
 }
 
-/// What a reader unpacks, in a file without a name; the path and the name of the packing are for messages.
-#[cfg(feature = "compressed")]
-pub(super) fn unpacked(path: &Path, packing: &'static str, reader: impl Read) -> Result<File> {
-    written(reader).map_err(|fault| match fault {
-        CopyError::Read(error) if error.raw_os_error().is_none() => {
-            Error::Malformed { path: path.to_path_buf(), format: packing, detail: error.to_string() }
-        }
-        CopyError::Read(error) => Error::io("read", path)(error),
-        CopyError::Write(error) => error,
-    })
-}
-
 /// Opens what standard input brings: any format, known by its first bytes; text is taken as JSON lines where it begins with a brace, else as CSV.
 /// Errors of reading and of writing it out; [`Error::UnknownFormat`].
 pub(crate) fn standard_input(options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
     let path = Path::new(STDIN);
-    let mut file = copied(path, std::io::stdin().lock())?;
+    let mut file = copied(path, None, std::io::stdin().lock())?;
     let mut start = Vec::new();
     (&mut file).take(8).read_to_end(&mut start).map_err(Error::io("read", path))?;
     let identity = Identity::of_content(path, &file)?;
@@ -63,11 +51,15 @@ pub(crate) fn standard_input(options: &TextOptions) -> Result<(Arc<dyn TableFile
     Ok(((format.open)(path, file, options)?, identity))
 }
 
-/// A copy of what a reader brings, in a file without a name; the path is for messages.
-pub(super) fn copied(path: &Path, reader: impl Read) -> Result<File> {
-    written(reader).map_err(|fault| match fault {
-        CopyError::Read(error) => Error::io("read", path)(error),
-        CopyError::Write(error) => error,
+/// A copy of what a reader brings, in a file without a name; the path is for messages. Of what is unpacked, the name of the packing tells that
+/// it is damaged where reading fails and the operating system does not say why.
+pub(super) fn copied(path: &Path, packing: Option<&'static str>, reader: impl Read) -> Result<File> {
+    written(reader).map_err(|fault| match (fault, packing) {
+        (CopyError::Write(error), _) => error,
+        (CopyError::Read(error), Some(format)) if error.raw_os_error().is_none() => {
+            Error::Malformed { path: path.to_path_buf(), format, detail: error.to_string() }
+        }
+        (CopyError::Read(error), _) => Error::io("read", path)(error),
     })
 }
 

@@ -15,7 +15,7 @@ use super::text::{
 };
 use super::{Element, Format, Strided, TableFile, Values, View};
 use crate::schema::{Column, Kind};
-use crate::sink::svmlight::{self as sink, SvmlightSink};
+use crate::sink::svmlight as sink;
 use crate::sparse::{MOST_COLUMNS, SparseColumn, SparseShape};
 use crate::{Error, Result};
 use memchr::memchr;
@@ -25,10 +25,8 @@ use std::{path::Path, sync::Arc};
 const BATCH_BYTES: usize = 1 << 20;
 const VALUE_BYTES: usize = size_of::<f64>();
 
-pub(super) const FORMAT: Format = Format::new(&["svm", "svmlight", "libsvm"], open)
-    .text()
-    .labelled()
-    .written(sink::holds, |path, columns| Ok(Box::new(SvmlightSink::create(path, columns)?)));
+pub(super) const FORMAT: Format =
+    Format::new(&["svm", "svmlight", "libsvm"], open).text().labelled().written(sink::holds, sink::create);
 
 /// Reads an open file once, to find its rows and its largest index; the path is for messages.
 fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
@@ -254,8 +252,7 @@ impl TextChunk for Sparse {
     }
 
     fn view(&self, slot: usize) -> Option<View<'_>> {
-        let values =
-            if *self.is_rows.get(slot)? { Values::Sparse(self.rows.rows()) } else { Values::F64(&self.labels) };
+        let values = if *self.is_rows.get(slot)? { Values::Sparse(self.rows.rows()) } else { Values::of(&self.labels) };
         Some(View { values, nulls: None })
     }
 }

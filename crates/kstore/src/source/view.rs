@@ -1,8 +1,10 @@
 //! Columns of a chunk as typed values, whatever the format they came from.
 
-use crate::arrow::array::{BinaryViewArray, BooleanArray, Float16Array, StringViewArray};
+use crate::arrow::array::{BinaryViewArray, BooleanArray, StringViewArray};
 use crate::arrow::buffer::NullBuffer;
 use crate::arrow::datatypes::{ArrowPrimitiveType, Float16Type};
+use crate::mmap::sealed::Plain;
+use crate::schema::Kind;
 use crate::sparse::SparseRows;
 
 /// The 16-bit float, which the standard library does not have yet.
@@ -36,7 +38,7 @@ impl<'a> Positions<'a> {
     }
 }
 
-/// Type of the values in row-major bytes; all little-endian.
+/// Type of the values in row-major bytes; all little-endian, as the machine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the types")]
 pub enum Element {
@@ -64,6 +66,17 @@ impl Element {
             Self::F64 | Self::I64 | Self::U64 => 8,
         }
     }
+
+    /// The kind of a column of such values.
+    pub(crate) fn kind(self) -> Kind {
+        let bits = 8 * self.size() as u8;
+        match self {
+            Self::F16 | Self::F32 | Self::F64 => Kind::Float { bits },
+            Self::I8 | Self::I16 | Self::I32 | Self::I64 => Kind::Int { bits, signed: true },
+            Self::U8 | Self::U16 | Self::U32 | Self::U64 => Kind::Int { bits, signed: false },
+            Self::Bool => Kind::Bool,
+        }
+    }
 }
 
 /// A column inside row-major bytes: the value of row `i` starts at `offset + i * stride`.
@@ -81,24 +94,25 @@ pub struct Strided<'a> {
 
 /// Values of a column.
 #[derive(Clone, Copy, Debug)]
-#[expect(missing_docs, reason = "the names are the types")]
 pub enum Values<'a> {
-    F16(&'a Float16Array),
-    F32(&'a [f32]),
-    F64(&'a [f64]),
-    I8(&'a [i8]),
-    I16(&'a [i16]),
-    I32(&'a [i32]),
-    I64(&'a [i64]),
-    U8(&'a [u8]),
-    U16(&'a [u16]),
-    U32(&'a [u32]),
-    U64(&'a [u64]),
-    Bool(&'a BooleanArray),
-    Text(&'a StringViewArray),
-    Binary(&'a BinaryViewArray),
+    /// Numbers, and truth values that take a byte each.
     Strided(Strided<'a>),
+    /// Truth values.
+    Bool(&'a BooleanArray),
+    /// Texts.
+    Text(&'a StringViewArray),
+    /// Strings of bytes.
+    Binary(&'a BinaryViewArray),
+    /// Sparse rows.
     Sparse(SparseRows<'a>),
+}
+
+impl<'a> Values<'a> {
+    /// Numbers that lie side by side.
+    pub fn of<V: Plain>(values: &'a [V]) -> Self {
+        let (bytes, stride) = (bytemuck::cast_slice(values), size_of::<V>());
+        Self::Strided(Strided { bytes, element: V::ELEMENT, offset: 0, stride })
+    }
 }
 
 /// A column of a chunk.
@@ -120,20 +134,9 @@ impl<'a> View<'a> {
     #[inline]
     pub fn load(&self, at: Positions<'_>, out: &mut [f64]) {
         match self.values {
-            Values::F32(v) => each(v, at, out, f64::from),
-            Values::F64(v) => each(v, at, out, |v| v),
-            Values::I8(v) => each(v, at, out, f64::from),
-            Values::I16(v) => each(v, at, out, f64::from),
-            Values::I32(v) => each(v, at, out, f64::from),
-            Values::I64(v) => each(v, at, out, |v| v as f64),
-            Values::U8(v) => each(v, at, out, f64::from),
-            Values::U16(v) => each(v, at, out, f64::from),
-            Values::U32(v) => each(v, at, out, f64::from),
-            Values::U64(v) => each(v, at, out, |v| v as f64),
-            Values::F16(v) => pick(at, out, |row| v.value(row).to_f64()),
+            Values::Strided(v) => v.load(at, out),
             Values::Bool(v) => pick(at, out, |row| f64::from(u8::from(v.value(row)))),
             Values::Text(_) | Values::Binary(_) => out.fill(f64::NAN),
-            Values::Strided(v) => v.load(at, out),
             Values::Sparse(v) => pick(at, out, |row| v.largest(row)),
         }
         if let Some(nulls) = self.nulls {
@@ -145,21 +148,20 @@ impl<'a> View<'a> {
         }
     }
 
+    /// The value in `row` as [`View::load`] reads it.
+    pub fn number(&self, row: usize) -> f64 {
+        let mut value = [0.0];
+        self.load(Positions::From(row), &mut value);
+        value[0]
+    }
+
     /// The whole number in `row` of an integer or truth column.
     pub fn integer(&self, row: usize) -> Option<i128> {
-        Some(match self.values {
-            Values::I8(v) => v[row].into(),
-            Values::I16(v) => v[row].into(),
-            Values::I32(v) => v[row].into(),
-            Values::I64(v) => v[row].into(),
-            Values::U8(v) => v[row].into(),
-            Values::U16(v) => v[row].into(),
-            Values::U32(v) => v[row].into(),
-            Values::U64(v) => v[row].into(),
-            Values::Bool(v) => v.value(row).into(),
-            Values::Strided(v) => return v.integer(row),
-            _ => return None,
-        })
+        match self.values {
+            Values::Bool(v) => Some(v.value(row).into()),
+            Values::Strided(v) => v.integer(row),
+            _ => None,
+        }
     }
 
     /// The text in `row` of a text column.
@@ -203,45 +205,57 @@ fn pick(at: Positions<'_>, out: &mut [f64], value: impl Fn(usize) -> f64) {
     }
 }
 
-impl Strided<'_> {
+impl<'a> Strided<'a> {
+    /// The values of a column of this type as they are, where they lie side by side.
+    pub(crate) fn slice<V: bytemuck::Pod>(self, element: Element) -> Option<&'a [V]> {
+        let own = self.element == element && self.stride == size_of::<V>();
+        bytemuck::try_cast_slice(self.bytes.get(self.offset..)?).ok().filter(|_| own)
+    }
+
     #[inline(always)]
-    fn raw<const N: usize>(&self, row: usize) -> [u8; N] {
+    fn value<V: bytemuck::Pod>(&self, row: usize) -> V {
         let start = self.offset + row * self.stride;
-        let mut raw = [0; N];
-        raw.copy_from_slice(&self.bytes[start..start + N]);
-        raw
+        bytemuck::pod_read_unaligned(&self.bytes[start..start + size_of::<V>()])
+    }
+
+    #[inline(always)]
+    fn numbers<V: bytemuck::Pod>(&self, at: Positions<'_>, out: &mut [f64], convert: impl Fn(V) -> f64) {
+        match self.slice(self.element) {
+            Some(values) => each(values, at, out, convert),
+            None => pick(at, out, |row| convert(self.value(row))),
+        }
     }
 
     #[inline]
     fn load(&self, at: Positions<'_>, out: &mut [f64]) {
         match self.element {
-            Element::F16 => pick(at, out, |row| F16::from_le_bytes(self.raw(row)).to_f64()),
-            Element::F32 => pick(at, out, |row| f32::from_le_bytes(self.raw(row)).into()),
-            Element::F64 => pick(at, out, |row| f64::from_le_bytes(self.raw(row))),
-            Element::I8 => pick(at, out, |row| i8::from_le_bytes(self.raw(row)).into()),
-            Element::I16 => pick(at, out, |row| i16::from_le_bytes(self.raw(row)).into()),
-            Element::I32 => pick(at, out, |row| i32::from_le_bytes(self.raw(row)).into()),
-            Element::I64 => pick(at, out, |row| i64::from_le_bytes(self.raw(row)) as f64),
-            Element::U8 => pick(at, out, |row| self.raw::<1>(row)[0].into()),
-            Element::U16 => pick(at, out, |row| u16::from_le_bytes(self.raw(row)).into()),
-            Element::U32 => pick(at, out, |row| u32::from_le_bytes(self.raw(row)).into()),
-            Element::U64 => pick(at, out, |row| u64::from_le_bytes(self.raw(row)) as f64),
-            Element::Bool => pick(at, out, |row| f64::from(u8::from(self.raw::<1>(row)[0] != 0))),
+            Element::F16 => self.numbers(at, out, |bits| F16::from_bits(bits).to_f64()),
+            Element::F32 => self.numbers(at, out, |v: f32| v.into()),
+            Element::F64 => self.numbers(at, out, |v| v),
+            Element::I8 => self.numbers(at, out, |v: i8| v.into()),
+            Element::I16 => self.numbers(at, out, |v: i16| v.into()),
+            Element::I32 => self.numbers(at, out, |v: i32| v.into()),
+            Element::I64 => self.numbers(at, out, |v: i64| v as f64),
+            Element::U8 => self.numbers(at, out, |v: u8| v.into()),
+            Element::U16 => self.numbers(at, out, |v: u16| v.into()),
+            Element::U32 => self.numbers(at, out, |v: u32| v.into()),
+            Element::U64 => self.numbers(at, out, |v: u64| v as f64),
+            Element::Bool => self.numbers(at, out, |v: u8| f64::from(u8::from(v != 0))),
         }
     }
 
     fn integer(&self, row: usize) -> Option<i128> {
         Some(match self.element {
             Element::F16 | Element::F32 | Element::F64 => return None,
-            Element::I8 => i8::from_le_bytes(self.raw(row)).into(),
-            Element::I16 => i16::from_le_bytes(self.raw(row)).into(),
-            Element::I32 => i32::from_le_bytes(self.raw(row)).into(),
-            Element::I64 => i64::from_le_bytes(self.raw(row)).into(),
-            Element::U8 => self.raw::<1>(row)[0].into(),
-            Element::U16 => u16::from_le_bytes(self.raw(row)).into(),
-            Element::U32 => u32::from_le_bytes(self.raw(row)).into(),
-            Element::U64 => u64::from_le_bytes(self.raw(row)).into(),
-            Element::Bool => (self.raw::<1>(row)[0] != 0).into(),
+            Element::I8 => self.value::<i8>(row).into(),
+            Element::I16 => self.value::<i16>(row).into(),
+            Element::I32 => self.value::<i32>(row).into(),
+            Element::I64 => self.value::<i64>(row).into(),
+            Element::U8 => self.value::<u8>(row).into(),
+            Element::U16 => self.value::<u16>(row).into(),
+            Element::U32 => self.value::<u32>(row).into(),
+            Element::U64 => self.value::<u64>(row).into(),
+            Element::Bool => (self.value::<u8>(row) != 0).into(),
         })
     }
 }

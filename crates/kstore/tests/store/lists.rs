@@ -143,3 +143,19 @@ fn a_missing_list_is_a_missing_value_in_each_of_its_columns() {
         }
     }
 }
+
+#[test]
+fn numbers_of_two_lists_beside_each_other_are_not_mixed_up() {
+    let folder = folder();
+    let path = folder.path().join("a.arrow");
+    let negative: ArrayRef = Arc::new(Float32Array::from_iter_values((0..100).map(|i| -(i as f32))));
+    let item = Arc::new(Field::new("item", DataType::Float32, true));
+    let other: ArrayRef = Arc::new(FixedSizeListArray::new(item, 2, negative, None));
+    let seven: ArrayRef = Arc::new(Float32Array::from(vec![7.0; 50]));
+    write_ipc(&path, &[batch(&[("v", fixed(50, 2)), ("w", other), ("a", seven)])], None);
+    for (names, row) in
+        [(["v[0]", "w[1]"], [20.0, -21.0]), (["a", "w[1]"], [7.0, -21.0]), (["w[0]", "v[1]"], [-20.0, 21.0])]
+    {
+        assert_eq!(all(&path, &only(&names)).unwrap().x[20..22], row, "{names:?}");
+    }
+}

@@ -5,12 +5,11 @@
 //! ([`TextOptions::infer_rows`]) say what a column holds: truth values (`true`, `false`), whole numbers of 64 bits,
 //! float64, else text. A later value that does not fit is an error. Missing are an empty field and, in columns that
 //! hold no text, `NA`, `N/A`, `null`, `NULL` and `None`; also `NaN` and `nan` in columns of whole numbers and truth
-//! values. Spaces around numbers are ignored. Fractions are rounded correctly. Decimal commas and marks between thousands: see `marks`.
+//! values. Spaces around numbers are ignored. Fractions are rounded correctly. Decimal commas and marks between thousands: see `sniffed`.
 //!
 //! Opening reads the file once to find its rows.
 
 mod fields;
-mod marks;
 mod scan;
 mod sniffed;
 
@@ -19,18 +18,15 @@ use super::text::{
 };
 use super::{Format, TableFile, View};
 use crate::schema::{Column, Kind};
-use crate::sink::column::OutputKind;
-use crate::sink::csv::CsvSink;
+use crate::sink::OutputKind;
 use crate::{Error, Result};
-use marks::Marks;
 use scan::{QUOTE, RowScanner, Splitter};
-use sniffed::Sniffed;
+use sniffed::{Marks, Sniffed};
 use std::{collections::HashSet, convert::Infallible, path::Path, sync::Arc};
 
-pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open).text().written(
-    |column| !matches!(column.kind, OutputKind::Binary | OutputKind::Sparse(_)),
-    |path, columns| Ok(Box::new(CsvSink::create(path, columns)?)),
-);
+pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
+    .text()
+    .written(|column| !matches!(column.kind, OutputKind::Binary | OutputKind::Sparse(_)), crate::sink::csv::create);
 
 /// Reads an open file once, to find its rows and what its columns hold; the path is for messages.
 fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {

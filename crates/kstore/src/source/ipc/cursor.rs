@@ -2,7 +2,7 @@
 
 use super::{IpcFile, NAME, TEXT_CHUNK, damaged, message::Batch, reader::ColumnReader};
 use crate::Result;
-use crate::source::column::{ListPlace, LoadError};
+use crate::source::column::{Chunk, LoadError};
 use crate::source::guard::guarded;
 use crate::source::positioned::Positioned;
 use crate::source::{Element, FileCursor, View};
@@ -15,7 +15,7 @@ pub(super) struct IpcCursor<'a> {
     ipc: &'a IpcFile,
     file: Positioned,
     columns: Vec<ColumnReader<'a>>,
-    places: Vec<ListPlace>,
+    chunk: Chunk,
     chunk_rows: usize,
     left: Range<u64>,
     /// Rows of the file that the batch at hand holds; empty before the first.
@@ -24,16 +24,14 @@ pub(super) struct IpcCursor<'a> {
 
 impl<'a> IpcCursor<'a> {
     pub(super) fn new(ipc: &'a IpcFile, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Self {
-        let roots = ipc.layout.roots(columns);
-        let reader = |root: &usize| {
-            ColumnReader::new(&ipc.roots[*root], ipc.layout.widths[*root]).with_entries(ipc.layout.shapes[*root])
-        };
+        let chunk = Chunk::new(&ipc.layout, columns);
+        let reader = |root: &usize| ColumnReader::new(&ipc.roots[*root], ipc.layout.widths[*root]);
         Self {
             ipc,
             file: ipc.file.counting(read),
-            places: ipc.layout.places(columns, &roots),
-            columns: roots.iter().map(reader).collect(),
-            chunk_rows: ipc.chunk_rows(&roots),
+            columns: chunk.roots.iter().map(reader).collect(),
+            chunk_rows: ipc.chunk_rows(&chunk.roots),
+            chunk,
             left: rows,
             batch: 0..0,
         }
@@ -115,21 +113,23 @@ impl<'a> IpcCursor<'a> {
 
     fn load_columns(&mut self, rows: Range<u64>, but: Option<usize>) -> Result<()> {
         let first = self.batch.start + rows.start;
-        for (_, column) in self.columns.iter_mut().enumerate().filter(|(index, _)| Some(*index) != but) {
-            let loaded = column.load(self.ipc, &self.file, rows.clone());
-            loaded.map_err(|error| error.of_column(&self.ipc.path, NAME, first, &column.root.name))?;
+        for (index, column) in self.columns.iter_mut().enumerate().filter(|(index, _)| Some(*index) != but) {
+            let (root, before) = (self.chunk.roots[index], self.chunk.loaded[index].take());
+            let loaded = column.load(self.ipc, root, &self.file, rows.clone(), before);
+            let loaded = loaded.map_err(|error| error.of_column(&self.ipc.path, NAME, first, &column.root.name))?;
+            self.chunk.loaded[index] = Some(loaded);
         }
         Ok(())
     }
 
     /// The column whose lists, or single numbers, are the first `count` columns asked for, in their order.
     fn block(&self, element: Element, count: usize) -> Option<usize> {
-        let places = self.places.get(..count)?;
+        let places = self.chunk.places.get(..count)?;
         let root = places.first()?.root;
         let fits = self.columns[root].root.numbers() == Some((element, count));
         let ordered = places.iter().enumerate().all(|(item, place)| place.root == root && place.item == item);
         // a column that is asked for twice is viewed as well
-        let once = self.places[count..].iter().all(|place| place.root != root);
+        let once = self.chunk.places[count..].iter().all(|place| place.root != root);
         (fits && ordered && once).then_some(root)
     }
 }
@@ -152,9 +152,8 @@ impl FileCursor for IpcCursor<'_> {
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
-        let ListPlace { root, item } = self.places[index];
-        let column = &self.columns[root];
+        let column = &self.columns[self.chunk.places[index].root];
         let unread = || damaged(&self.ipc.path, format!("a column of type {}", column.root.data_type));
-        column.loaded.as_ref().and_then(|loaded| loaded.view(item)).ok_or_else(unread)
+        self.chunk.view(index).ok_or_else(unread)
     }
 }

@@ -8,7 +8,7 @@ use super::super::Element;
 use super::super::column::{LoadError, list_element};
 use super::super::data_type::element;
 use super::super::positioned::Positioned;
-use crate::arrow::datatypes::{DataType, Field, UnionMode};
+use crate::arrow::datatypes::{DataType, Field};
 use crate::arrow::ipc::{self, CompressionType, MetadataVersion, root_as_message};
 
 #[derive(Clone, Copy, Debug)]
@@ -194,9 +194,9 @@ pub(super) fn roots<'a>(
 
 /// The numbers of nodes and buffers that the columns so far take up in a batch.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    nodes: usize,
-    buffers: usize,
+pub(super) struct Counts {
+    pub(super) nodes: usize,
+    pub(super) buffers: usize,
     variadic: usize,
 }
 
@@ -207,19 +207,17 @@ impl Counts {
         counts
     }
 
-    fn add(&mut self, data_type: &DataType, old_unions: bool) {
+    /// Counts a node of this type with the buffers of its own; the data buffers of views are counted apart.
+    pub(super) fn pass(&mut self, data_type: &DataType) {
+        let layout = arrow_data::layout(data_type);
         self.nodes += 1;
-        self.buffers += match data_type {
-            DataType::Null | DataType::RunEndEncoded(..) => 0,
-            DataType::FixedSizeList(..) | DataType::Struct(_) => 1,
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => 3,
-            DataType::ListView(_) | DataType::LargeListView(_) => 3,
-            DataType::Union(_, UnionMode::Sparse) => 1 + usize::from(old_unions),
-            DataType::Union(_, UnionMode::Dense) => 2 + usize::from(old_unions),
-            // validity and values, keys or offsets; the data buffers of views are counted apart
-            _ => 2,
-        };
-        self.variadic += usize::from(matches!(data_type, DataType::Utf8View | DataType::BinaryView));
+        self.buffers += layout.buffers.len() + usize::from(layout.can_contain_null_mask);
+        self.variadic += usize::from(layout.variadic);
+    }
+
+    /// Counts a column of this type with all that is in it.
+    fn add(&mut self, data_type: &DataType, old_unions: bool) {
+        self.pass(data_type);
         match data_type {
             DataType::List(item)
             | DataType::LargeList(item)
@@ -228,7 +226,10 @@ impl Counts {
             | DataType::FixedSizeList(item, _)
             | DataType::Map(item, _) => self.add(item.data_type(), old_unions),
             DataType::Struct(fields) => fields.iter().for_each(|field| self.add(field.data_type(), old_unions)),
-            DataType::Union(fields, _) => fields.iter().for_each(|(_, field)| self.add(field.data_type(), old_unions)),
+            DataType::Union(fields, _) => {
+                self.buffers += usize::from(old_unions);
+                fields.iter().for_each(|(_, field)| self.add(field.data_type(), old_unions));
+            }
             DataType::RunEndEncoded(ends, values) => {
                 self.add(ends.data_type(), old_unions);
                 self.add(values.data_type(), old_unions);

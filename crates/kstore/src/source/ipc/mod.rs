@@ -15,7 +15,10 @@ mod stored;
 pub use mapped::MappedIpc;
 
 use self::message::{Batch, Block, Root, read};
-use self::{cursor::IpcCursor, stored::cost};
+use self::{
+    cursor::IpcCursor,
+    stored::{Cost, cost},
+};
 use super::column::{self, Layout, LoadError, list_element};
 use super::{FileCursor, Format, SPARSE, TableFile, data_type::element, guard::guarded, positioned::Positioned};
 use crate::arrow::array::ArrayRef;
@@ -49,15 +52,6 @@ const TEXT_BYTES: usize = 32;
 /// Most bytes of a column's texts in a chunk of several rows.
 const TEXT_CHUNK: u64 = 512 << 10;
 
-/// Bytes of a column beside the numbers or views of a chunk.
-#[derive(Clone, Copy, Debug, Default)]
-struct Held {
-    /// Bytes held as long as a batch is read.
-    bytes: u64,
-    /// Further bytes held while the batch is entered.
-    passing: u64,
-}
-
 /// An open Arrow IPC file.
 #[derive(Debug)]
 pub struct IpcFile {
@@ -73,7 +67,7 @@ pub struct IpcFile {
     dictionaries: Vec<Block>,
     known: Mutex<HashMap<i64, ArrayRef>>,
     /// Bytes that the columns of the file hold beside their chunks, as far as they were asked for.
-    measured: Mutex<HashMap<usize, Held>>,
+    measured: Mutex<HashMap<usize, Cost>>,
 }
 
 impl IpcFile {
@@ -177,43 +171,36 @@ impl IpcFile {
         let unknown: Vec<usize> = roots.iter().copied().filter(|root| !measured.contains_key(root)).collect();
         // damage is reported when the rows are read
         let found = guarded(|| self.measure(&unknown)).ok().and_then(Result::ok);
-        let found = found.unwrap_or_else(|| vec![Held::default(); unknown.len()]);
+        let found = found.unwrap_or_else(|| vec![Cost::default(); unknown.len()]);
         measured.extend(unknown.into_iter().zip(found));
-        let held = roots.iter().map(|root| measured[root]);
-        // columns are unpacked one after the other
-        let passing = held.clone().map(|held| held.passing).max().unwrap_or(0);
-        let bytes = held.fold(passing, |bytes, held| bytes.saturating_add(held.bytes));
-        usize::try_from(bytes).unwrap_or(usize::MAX)
+        let Cost { unpacked, passing } = roots.iter().fold(Cost::default(), |sum, root| sum.and(measured[root]));
+        usize::try_from(unpacked.saturating_add(passing)).unwrap_or(usize::MAX)
     }
 
-    fn measure(&self, roots: &[usize]) -> Result<Vec<Held>, LoadError> {
-        let mut found = vec![(Held::default(), 0); roots.len()];
+    fn measure(&self, roots: &[usize]) -> Result<Vec<Cost>, LoadError> {
+        let mut found = vec![(Cost::default(), 0); roots.len()];
         for block in if roots.is_empty() { &[] } else { &self.batches[..] } {
             let batch = Batch::read(&self.file, block)?;
-            for (root, (held, longest)) in roots.iter().zip(&mut found) {
+            for (root, (most, longest)) in roots.iter().zip(&mut found) {
                 let here = self.unpacked(&self.roots[*root], &batch)?;
-                *held = Held { bytes: held.bytes.max(here.bytes), passing: held.passing.max(here.passing) };
+                most.unpacked = most.unpacked.max(here.unpacked);
+                most.passing = most.passing.max(here.passing);
                 *longest = reader::longest_text(&self.file, &self.roots[*root], &batch)?.max(*longest);
             }
         }
-        let beside = roots.iter().zip(found).map(|(root, (held, longest))| {
+        let beside = roots.iter().zip(found).map(|(root, (most, longest))| {
             let dictionary = self.roots[*root].dictionary.map_or(Ok(0), |id| self.dictionary_bytes(id))?;
             // a chunk's texts as they are read, and once more while they are made an array
             let texts = if longest > 0 { 2 * longest.saturating_add(TEXT_CHUNK) } else { 0 };
-            Ok(Held { bytes: held.bytes.saturating_add(texts).saturating_add(dictionary), ..held })
+            Ok(most.and(Cost { unpacked: dictionary.saturating_add(texts), passing: 0 }))
         });
         beside.collect()
     }
 
     /// Bytes that a column of a batch takes once it is unpacked, and while it is being unpacked.
-    fn unpacked(&self, root: &Root, batch: &Batch) -> Result<Held, LoadError> {
-        let mut held = Held::default();
-        for span in if batch.codec.is_some() { root.spans(batch)? } else { &[] } {
-            let cost = cost(&self.file, *span, batch.codec)?;
-            held.bytes = held.bytes.saturating_add(cost.unpacked);
-            held.passing = held.passing.max(cost.passing);
-        }
-        Ok(held)
+    fn unpacked(&self, root: &Root, batch: &Batch) -> Result<Cost, LoadError> {
+        let spans = if batch.codec.is_some() { root.spans(batch)? } else { &[] };
+        spans.iter().try_fold(Cost::default(), |sum, span| Ok(sum.and(cost(&self.file, *span, batch.codec)?)))
     }
 
     /// Bytes of a dictionary while it is read: its parts as they are stored and unpacked, and joined.

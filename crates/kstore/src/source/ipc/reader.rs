@@ -1,33 +1,29 @@
 //! Reading rows of one column of a record batch.
 
-use super::message::{Batch, Block, Root};
+use super::message::{Batch, Block, Counts, Root};
 use super::{IpcFile, TEXT_CHUNK, stored::Stored};
-use crate::arrow::array::{Array, ArrayData, ArrayRef, ByteView, LargeListArray, StructArray, make_array};
-use crate::arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer, OffsetBuffer};
-use crate::arrow::compute::{TakeOptions, take};
-use crate::arrow::datatypes::{DataType, Field};
-use crate::source::Element;
-use crate::source::column::{self, LoadError, Loaded, list_element};
-use crate::source::data_type::element;
+use crate::arrow::array::{Array, ArrayData, ArrayRef, ByteView, make_array};
+use crate::arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
+use crate::arrow::compute::{TakeOptions, concat, take};
+use crate::arrow::datatypes::DataType;
+use crate::source::column::{self, LoadError, Loaded};
 use crate::source::entries::{self, ENTRY_BYTES};
-use crate::source::plain::plain;
 use crate::source::positioned::Positioned;
 use crate::sparse::SparseShape;
 use std::ops::Range;
-use std::sync::Arc;
 
 const VIEW_BYTES: usize = 16;
 /// Longest text that stands in the view itself.
 const INLINE: u32 = 12;
 
-/// Bytes of an offset into texts, or entries of sparse rows, that lie one after the other.
-fn offset_bytes(data_type: &DataType) -> Option<u64> {
-    match data_type {
-        DataType::Utf8 | DataType::Binary => Some(4),
-        DataType::LargeUtf8 | DataType::LargeBinary => Some(8),
-        DataType::LargeList(_) => entries::fields(data_type).map(|_| 8),
-        other => entries::fields(other).map(|_| 4),
-    }
+/// True for texts, and entries of sparse rows, which lie one after the other and have offsets.
+fn is_long(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::Binary | DataType::LargeUtf8 | DataType::LargeBinary)
+        || entries::fields(data_type).is_some()
+}
+
+fn is_view(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8View | DataType::BinaryView)
 }
 
 /// Bytes of a value that needs no offset; 0 for types that are not read.
@@ -42,22 +38,18 @@ pub(super) fn value_bytes(data_type: &DataType) -> usize {
 /// A column of the batch at hand, and the rows of it that were read last.
 pub(super) struct ColumnReader<'a> {
     pub(super) root: &'a Root,
+    /// Length of its lists.
     width: Option<usize>,
-    entries: Option<SparseShape>,
     pub(super) stored: Vec<Stored>,
     /// Nulls of the column and of what is in its lists.
     pub(super) nulls: Vec<u64>,
-    pub(super) loaded: Option<Loaded>,
+    /// Memory of rows that were read before: what is allocated anew for each chunk leaves holes behind.
+    spare: MutableBuffer,
 }
 
 impl<'a> ColumnReader<'a> {
     pub(super) fn new(root: &'a Root, width: Option<usize>) -> Self {
-        Self { root, width, entries: None, stored: Vec::new(), nulls: Vec::new(), loaded: None }
-    }
-
-    /// A column of sparse rows, where there is a shape of them.
-    pub(super) fn with_entries(self, entries: Option<SparseShape>) -> Self {
-        Self { entries, ..self }
+        Self { root, width, stored: Vec::new(), nulls: Vec::new(), spare: MutableBuffer::new(0) }
     }
 
     pub(super) fn enter(&mut self, file: &Positioned, batch: &Batch) -> Result<(), LoadError> {
@@ -73,125 +65,120 @@ impl<'a> ColumnReader<'a> {
         Ok(())
     }
 
-    pub(super) fn load(&mut self, ipc: &IpcFile, file: &Positioned, rows: Range<u64>) -> Result<(), LoadError> {
-        // the bytes of the rows before are taken for these: what is allocated anew for each chunk leaves holes behind
-        let bytes = self.loaded.take().and_then(Loaded::into_bytes).unwrap_or_default();
-        let data_type = &self.root.data_type;
-        if let Some(shape) = self.entries {
-            self.loaded = Some(Loaded::Sparse(entries::load(&self.entry_lists(file, rows)?, shape)?));
-            return Ok(());
+    /// Reads rows of the column, which has the place `root` in the file, in the place of those before.
+    pub(super) fn load(
+        &mut self,
+        ipc: &IpcFile,
+        root: usize,
+        file: &Positioned,
+        rows: Range<u64>,
+        before: Option<Loaded>,
+    ) -> Result<Loaded, LoadError> {
+        self.spare = before.and_then(Loaded::into_bytes).unwrap_or_default();
+        let column = self.root;
+        let array = match &column.data_type {
+            DataType::Dictionary(keys, values) => {
+                let id = column.dictionary.ok_or_else(|| "a dictionary without a number".to_string())?;
+                let (values, keys) = (ipc.dictionary(id, values)?, self.array(file, keys, rows)?);
+                // a key beyond the dictionary is damage, not a panic
+                take(&values, &keys, Some(TakeOptions { check_bounds: true }))?
+            }
+            own => self.array(file, own, rows)?,
+        };
+        Loaded::new(&array, &ipc.layout, root)
+    }
+
+    /// Reads some rows as an Arrow array, checked by the Arrow project's crate.
+    fn array(&mut self, file: &Positioned, data_type: &DataType, rows: Range<u64>) -> Result<ArrayRef, LoadError> {
+        Ok(make_array(self.part(file, Counts::default(), data_type, rows)?.0))
+    }
+
+    /// Reads some items of the part of the column whose node and buffers are at a place; returns where the next part begins.
+    fn part(
+        &mut self,
+        file: &Positioned,
+        at: Counts,
+        data_type: &DataType,
+        items: Range<u64>,
+    ) -> Result<(ArrayData, Counts), LoadError> {
+        let (slot, count) = (at.buffers + 1, items.end - items.start);
+        let nulls = self.validity(file, at, items.clone())?;
+        let data = ArrayData::builder(data_type.clone()).len(count as usize).nulls(nulls.clone());
+        let mut next = at;
+        next.pass(data_type);
+        let data = match data_type {
+            DataType::Boolean => data.add_buffer(bits(&self.stored[slot], file, items)?.sliced()),
+            view if is_view(view) => {
+                let (views, texts) = self.views(file, items)?;
+                data.add_buffer(views).add_buffer(texts)
+            }
+            DataType::Utf8 | DataType::Binary | DataType::LargeUtf8 | DataType::LargeBinary => {
+                let starts = offsets(&self.stored[slot], file, data_type, items)?;
+                let (first, last) = (starts[0], starts[starts.len() - 1]);
+                let text = self.stored[slot + 1].buffer(file, first, last - first)?;
+                data.add_buffer(rebased(&starts, data_type)).add_buffer(text)
+            }
+            DataType::FixedSizeList(item, size) => {
+                let size = u64::try_from(*size).map_err(|_| format!("lists of {size} items"))?;
+                let item = self.part(file, next, item.data_type(), items.start * size..items.end * size)?.0;
+                data.add_child_data(item)
+            }
+            DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => {
+                let starts = offsets(&self.stored[slot], file, data_type, items)?;
+                let (starts, runs) = self.lists(&starts, nulls.as_ref())?;
+                let part = |run| Ok(make_array(self.part(file, next, item.data_type(), run)?.0));
+                let parts = runs.into_iter().map(part).collect::<Result<Vec<_>, LoadError>>()?;
+                let item = match &parts[..] {
+                    [whole] => whole.to_data(),
+                    parts => concat(&parts.iter().map(AsRef::as_ref).collect::<Vec<_>>())?.to_data(),
+                };
+                // nothing that is read lies behind a list
+                data.add_buffer(rebased(&starts, data_type)).add_child_data(item)
+            }
+            DataType::Struct(fields) => {
+                let mut data = data;
+                for field in fields {
+                    let (part, behind) = self.part(file, next, field.data_type(), items.clone())?;
+                    (data, next) = (data.add_child_data(part), behind);
+                }
+                data
+            }
+            other => match value_bytes(other) as u64 {
+                0 => return Err(format!("values of {other} are not read").into()),
+                size => {
+                    let into = std::mem::take(&mut self.spare);
+                    data.add_buffer(self.stored[slot].buffer_in(file, items.start * size, count * size, into)?)
+                }
+            },
+        };
+        Ok((data.build()?, next))
+    }
+
+    /// Where the lists of some rows lie among the items that are read, and these items: what lies under a missing list is not read,
+    /// however much it is.
+    fn lists(&self, starts: &[u64], lists: Option<&NullBuffer>) -> Result<(Vec<u64>, Vec<Range<u64>>), LoadError> {
+        if let Some(width) = self.width {
+            column::check_lengths(starts.windows(2).map(|pair| (pair[1] - pair[0]) as usize), lists, width)?;
         }
-        self.loaded = Some(match (list_element(data_type), self.width, element(data_type)) {
-            (Some(element), Some(width), _) => self.lists(file, element, width, rows, bytes)?,
-            (_, _, Some(element)) => self.numbers(file, element, rows, bytes)?,
-            _ => Loaded::Array(self.values(ipc, file, rows)?),
-        });
-        Ok(())
-    }
-
-    /// Reads values that are used as Arrow arrays.
-    fn values(&self, ipc: &IpcFile, file: &Positioned, rows: Range<u64>) -> Result<ArrayRef, LoadError> {
-        let data_type = &self.root.data_type;
-        let DataType::Dictionary(keys, values) = data_type else {
-            return Ok(plain(&self.array(file, data_type, rows)?)?);
-        };
-        let id = self.root.dictionary.ok_or_else(|| "a dictionary without a number".to_string())?;
-        let (values, keys) = (ipc.dictionary(id, values)?, self.array(file, keys, rows)?);
-        // a key beyond the dictionary is damage, not a panic
-        Ok(take(&values, &keys, Some(TakeOptions { check_bounds: true }))?)
-    }
-
-    fn numbers(
-        &self,
-        file: &Positioned,
-        element: Element,
-        rows: Range<u64>,
-        mut bytes: MutableBuffer,
-    ) -> Result<Loaded, LoadError> {
-        let (size, count) = (element.size() as u64, rows.end - rows.start);
-        bytes.resize(usize::try_from(count * size).map_err(|_| "a row too long".to_string())?, 0);
-        self.stored[1].copy(file, rows.start * size, &mut bytes)?;
-        let nulls = vec![self.validity(file, 0, rows)?];
-        Ok(Loaded::Block { element, width: 1, bytes: bytes.into(), nulls })
-    }
-
-    /// Reads lists that should all have `width` numbers, row after row; of a missing list the numbers are missing, and are not
-    /// read, however many lie there.
-    fn lists(
-        &self,
-        file: &Positioned,
-        element: Element,
-        width: usize,
-        rows: Range<u64>,
-        mut bytes: MutableBuffer,
-    ) -> Result<Loaded, LoadError> {
-        let lists = self.validity(file, 0, rows.clone())?;
-        let starts = match &self.root.data_type {
-            DataType::FixedSizeList(..) => (rows.start..=rows.end).map(|row| row * width as u64).collect(),
-            other => offsets(&self.stored[1], file, matches!(other, DataType::LargeList(_)), rows)?,
-        };
-        let (rows, first) = (starts.len() - 1, starts[0]);
-        let places: Vec<usize> = starts.iter().map(|start| (start - first) as usize).collect();
-        column::check_lengths(&places, lists.as_ref(), width)?;
-        let nulls = self.validity(file, 1, first..starts[rows])?;
-        let valid = |row: usize, item: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(places[row] + item));
-        let nulls = column::item_nulls(rows, width, nulls.is_some(), lists.as_ref(), valid);
-        let (size, row_bytes) = (element.size() as u64, width * element.size());
-        bytes.resize(rows.checked_mul(row_bytes).ok_or_else(|| "a row too long".to_string())?, 0);
-        for (run, there) in column::runs(rows, lists.as_ref()) {
-            let to = &mut bytes[run.start * row_bytes..run.end * row_bytes];
-            match there {
-                true => self.stored[self.stored.len() - 1].copy(file, starts[run.start] * size, to)?,
-                false => to.fill(0),
+        let (mut ends, mut runs) = (vec![0], Vec::<Range<u64>>::new());
+        for (row, own) in starts.windows(2).enumerate() {
+            let there = lists.is_none_or(|lists| lists.is_valid(row));
+            let own = own[0]..if there { own[1] } else { own[0] };
+            ends.push(ends[row] + (own.end - own.start));
+            match runs.last_mut().filter(|run| run.end == own.start) {
+                Some(run) => run.end = own.end,
+                None => runs.push(own),
             }
         }
-        Ok(Loaded::Block { element, width, bytes: bytes.into(), nulls })
+        Ok((ends, runs))
     }
 
-    /// Reads sparse rows as lists. Behind the validity of the rows and their offsets lie the validity of the entries, and for index and value
-    /// each its validity and its numbers.
-    fn entry_lists(&self, file: &Positioned, rows: Range<u64>) -> Result<LargeListArray, LoadError> {
-        let data_type = &self.root.data_type;
-        let fields = entries::fields(data_type).ok_or_else(|| format!("sparse rows of type {data_type}"))?;
-        let starts = offsets(&self.stored[1], file, offset_bytes(data_type) == Some(8), rows.clone())?;
-        let items = starts[0]..starts[starts.len() - 1];
-        let count = items.end - items.start;
-        let column = |(field, node): (&Arc<Field>, usize)| {
-            let size = value_bytes(field.data_type()) as u64;
-            let bytes = self.stored[2 * node].buffer(file, items.start * size, count * size)?;
-            let nulls = self.validity_in(file, node, 2 * node - 1, items.clone())?;
-            let data = ArrayData::builder(field.data_type().clone()).len(count as usize).nulls(nulls).add_buffer(bytes);
-            Ok(make_array(data.build()?))
-        };
-        let columns = fields.iter().zip(2..).map(column).collect::<Result<_, LoadError>>()?;
-        let nulls = self.validity_in(file, 1, 2, items.clone())?;
-        let entries = StructArray::try_new_with_length(fields.clone(), columns, nulls, count as usize)?;
-        let item = Arc::new(Field::new("item", entries.data_type().clone(), true));
-        // they ascend, and were read from an integer
-        let ends = starts.iter().map(|start| (start - items.start) as i64).collect::<Vec<_>>();
-        let lists = self.validity(file, 0, rows)?;
-        Ok(LargeListArray::try_new(item, OffsetBuffer::new(ends.into()), Arc::new(entries), lists)?)
-    }
-
-    /// For each of these rows (`node` 0) or list items (1), true if it has a value; `None` where all have one.
-    fn validity(&self, file: &Positioned, node: usize, items: Range<u64>) -> Result<Option<NullBuffer>, LoadError> {
-        // that of the items lies before their numbers
-        let slot = if node == 0 { 0 } else { self.stored.len() - 2 };
-        self.validity_in(file, node, slot, items)
-    }
-
-    /// That of the items of a node, which lies in buffer `slot`.
-    fn validity_in(
-        &self,
-        file: &Positioned,
-        node: usize,
-        slot: usize,
-        items: Range<u64>,
-    ) -> Result<Option<NullBuffer>, LoadError> {
-        if self.nulls.get(node) == Some(&0) {
+    /// For each of these items of a part, true if it has a value; `None` where all have one.
+    fn validity(&self, file: &Positioned, at: Counts, items: Range<u64>) -> Result<Option<NullBuffer>, LoadError> {
+        if self.nulls.get(at.nodes) == Some(&0) {
             return Ok(None);
         }
-        let nulls = NullBuffer::new(bits(&self.stored[slot], file, items)?);
+        let nulls = NullBuffer::new(bits(&self.stored[at.buffers], file, items)?);
         Ok((nulls.null_count() > 0).then_some(nulls))
     }
 
@@ -226,56 +213,18 @@ impl<'a> ColumnReader<'a> {
 
     /// Bytes of the texts or entries of some rows; nothing where they are of one length, or lie in a dictionary.
     pub(super) fn text_lengths(&self, file: &Positioned, rows: Range<u64>) -> Result<Vec<u64>, LoadError> {
-        match (&self.root.data_type, offset_bytes(&self.root.data_type)) {
-            (DataType::Utf8View | DataType::BinaryView, _) => {
-                let size = VIEW_BYTES as u64;
-                let views = self.stored[1].buffer(file, rows.start * size, (rows.end - rows.start) * size)?;
-                Ok(views.typed_data::<u128>().iter().map(|view| u64::from(*view as u32)).collect())
-            }
-            (_, Some(size)) => {
-                let offsets = offsets(&self.stored[1], file, size == 8, rows)?;
-                let each = if entries::fields(&self.root.data_type).is_some() { ENTRY_BYTES as u64 } else { 1 };
-                Ok(offsets.windows(2).map(|pair| (pair[1] - pair[0]).saturating_mul(each)).collect())
-            }
-            _ => Ok(Vec::new()),
+        let data_type = &self.root.data_type;
+        if is_view(data_type) {
+            let size = VIEW_BYTES as u64;
+            let views = self.stored[1].buffer(file, rows.start * size, (rows.end - rows.start) * size)?;
+            return Ok(views.typed_data::<u128>().iter().map(|view| u64::from(*view as u32)).collect());
         }
-    }
-
-    /// Reads some rows as an Arrow array, checked by the Arrow project's crate.
-    fn array(&self, file: &Positioned, data_type: &DataType, rows: Range<u64>) -> Result<ArrayRef, LoadError> {
-        let nulls = self.validity(file, 0, rows.clone())?;
-        let count = rows.end - rows.start;
-        let mut data = ArrayData::builder(data_type.clone()).len(count as usize).nulls(nulls);
-        match data_type {
-            DataType::Boolean => {
-                let bits = bits(&self.stored[1], file, rows)?;
-                data = data.add_buffer(bits.sliced());
-            }
-            DataType::Utf8View | DataType::BinaryView => {
-                let (views, texts) = self.views(file, rows)?;
-                data = data.add_buffer(views).add_buffer(texts);
-            }
-            texts => match offset_bytes(texts) {
-                Some(size) => {
-                    let mut offsets = offsets(&self.stored[1], file, size == 8, rows)?;
-                    let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
-                    let text = self.stored[2].buffer(file, first, last - first)?;
-                    offsets.iter_mut().for_each(|offset| *offset -= first);
-                    // they are ascending and were read from an integer of this width
-                    let offsets = match size {
-                        8 => offsets.iter().map(|offset| *offset as i64).collect(),
-                        _ => offsets.iter().map(|offset| *offset as i32).collect(),
-                    };
-                    data = data.add_buffer(offsets).add_buffer(text);
-                }
-                None if value_bytes(texts) == 0 => return Err(format!("values of {texts} are not read").into()),
-                None => {
-                    let size = value_bytes(texts) as u64;
-                    data = data.add_buffer(self.stored[1].buffer(file, rows.start * size, count * size)?);
-                }
-            },
+        if !is_long(data_type) {
+            return Ok(Vec::new());
         }
-        Ok(make_array(data.build()?))
+        let offsets = offsets(&self.stored[1], file, data_type, rows)?;
+        let each = if entries::fields(data_type).is_some() { ENTRY_BYTES as u64 } else { 1 };
+        Ok(offsets.windows(2).map(|pair| (pair[1] - pair[0]).saturating_mul(each)).collect())
     }
 }
 
@@ -286,19 +235,33 @@ fn bits(stored: &Stored, file: &Positioned, items: Range<u64>) -> Result<Boolean
     Ok(BooleanBuffer::new(bytes, (items.start % 8) as usize, (items.end - items.start) as usize))
 }
 
+/// True where offsets have 8 bytes.
+fn is_large(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::LargeUtf8 | DataType::LargeBinary | DataType::LargeList(_))
+}
+
 /// The offsets of some rows and the end of the last, ascending.
-fn offsets(stored: &Stored, file: &Positioned, large: bool, rows: Range<u64>) -> Result<Vec<u64>, LoadError> {
+fn offsets(stored: &Stored, file: &Positioned, data_type: &DataType, rows: Range<u64>) -> Result<Vec<u64>, LoadError> {
     let count = rows.end - rows.start + 1;
-    let size = if large { 8 } else { 4 };
+    let size = if is_large(data_type) { 8 } else { 4 };
     let bytes = stored.buffer(file, rows.start * size, count * size)?;
-    let offsets: Vec<i64> = match large {
-        true => bytes.typed_data::<i64>().to_vec(),
-        false => bytes.typed_data::<i32>().iter().map(|offset| i64::from(*offset)).collect(),
+    let offsets: Vec<i64> = match size {
+        8 => bytes.typed_data::<i64>().to_vec(),
+        _ => bytes.typed_data::<i32>().iter().map(|offset| i64::from(*offset)).collect(),
     };
     if offsets[0] < 0 || offsets.windows(2).any(|pair| pair[1] < pair[0]) {
         return Err("the offsets of a column are not ascending".to_string().into());
     }
     Ok(offsets.into_iter().map(|offset| offset as u64).collect())
+}
+
+/// Offsets from the first of them on, as they are stored: they were read from an integer of this width.
+fn rebased(offsets: &[u64], data_type: &DataType) -> Buffer {
+    let first = offsets[0];
+    match is_large(data_type) {
+        true => offsets.iter().map(|offset| (offset - first) as i64).collect(),
+        false => offsets.iter().map(|offset| (offset - first) as i32).collect(),
+    }
 }
 
 /// All rows of a column that is a batch of its own.
@@ -321,7 +284,7 @@ const ENTRY_ROWS: u64 = 1 << 10;
 /// Bytes of the longest text of a column in a batch, or more; 0 for other columns. Offsets tell it, which are a few bytes
 /// for each row.
 pub(super) fn longest_text(file: &Positioned, root: &Root, batch: &Batch) -> Result<u64, LoadError> {
-    if !matches!(root.data_type, DataType::Utf8View | DataType::BinaryView) && offset_bytes(&root.data_type).is_none() {
+    if !is_view(&root.data_type) && !is_long(&root.data_type) {
         return Ok(0);
     }
     let spans = root.spans(batch)?;
@@ -355,7 +318,7 @@ pub(super) fn shape(file: &Positioned, root: &Root, blocks: &[Block]) -> Result<
         while start < batch.rows {
             let rows = start..batch.rows.min(start + ENTRY_ROWS);
             let end = start + column.rows_of_text(file, rows, TEXT_CHUNK)?;
-            entries::measure(&column.entry_lists(file, start..end)?, &mut shape)?;
+            entries::measure(&column.array(file, &root.data_type, start..end)?, &mut shape)?;
             start = end;
         }
     }
@@ -364,12 +327,11 @@ pub(super) fn shape(file: &Positioned, root: &Root, blocks: &[Block]) -> Result<
 
 /// Length of the list in the first row of a batch, of a column of lists with offsets; `None` where there is no list or an empty one.
 pub(super) fn first_length(file: &Positioned, root: &Root, block: &Block) -> Result<Option<usize>, LoadError> {
-    let large = matches!(root.data_type, DataType::LargeList(_));
     let batch = Batch::read(file, block)?;
     let mut column = ColumnReader::new(root, None);
     column.enter(file, &batch)?;
-    let missing = column.validity(file, 0, 0..1)?.is_some();
-    let offsets = offsets(&column.stored[1], file, large, 0..1)?;
+    let missing = column.validity(file, Counts::default(), 0..1)?.is_some();
+    let offsets = offsets(&column.stored[1], file, &root.data_type, 0..1)?;
     let length = (offsets[1] - offsets[0]) as usize;
     Ok((length > 0 && !missing).then_some(length))
 }

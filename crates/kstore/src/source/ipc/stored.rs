@@ -51,10 +51,21 @@ impl Stored {
 
     /// Bytes from `start` on, in memory of their own.
     pub(super) fn buffer(&self, file: &Positioned, start: u64, length: u64) -> Result<Buffer, LoadError> {
+        self.buffer_in(file, start, length, MutableBuffer::new(0))
+    }
+
+    /// Bytes from `start` on, in memory that is not needed any more.
+    pub(super) fn buffer_in(
+        &self,
+        file: &Positioned,
+        start: u64,
+        length: u64,
+        mut into: MutableBuffer,
+    ) -> Result<Buffer, LoadError> {
         self.check(start, length)?;
-        let mut bytes = MutableBuffer::from_len_zeroed(length as usize);
-        self.copy(file, start, &mut bytes)?;
-        Ok(bytes.into())
+        into.resize(length as usize, 0);
+        self.copy(file, start, &mut into)?;
+        Ok(into.into())
     }
 
     pub(super) fn append(
@@ -75,13 +86,20 @@ fn too_short(needed: u64, length: u64) -> LoadError {
     format!("a buffer has {length} bytes where its rows need {needed}").into()
 }
 
-/// Memory that a buffer takes: none where it is not packed.
+/// Memory that a buffer takes, none where it is not packed; or a column beside the numbers or views of a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
     /// Bytes that it unpacks to, held as long as the batch is.
     pub(super) unpacked: u64,
     /// Bytes held beside them while it is unpacked: the packed ones, and the decoder's own.
     pub(super) passing: u64,
+}
+
+impl Cost {
+    /// That of buffers which are unpacked one after the other, and held together.
+    pub(super) fn and(self, next: Self) -> Self {
+        Self { unpacked: self.unpacked.saturating_add(next.unpacked), passing: self.passing.max(next.passing) }
+    }
 }
 
 pub(super) fn cost(file: &Positioned, span: Span, codec: Option<CompressionType>) -> Result<Cost, LoadError> {

@@ -8,10 +8,10 @@ pub(crate) mod header;
 
 pub use header::{Header, parse_header};
 
-use super::positioned::{Aligned, Positioned};
+use super::positioned::Positioned;
 use super::{Element, FileCursor, Format, Strided, TableFile, Values, View};
-use crate::schema::{Column, Kind, Schema};
-use crate::sink::npy::NpySink;
+use crate::arrow::buffer::MutableBuffer;
+use crate::schema::{Column, Schema};
 use crate::{Error, Result, mmap::Mapped};
 use header::{HEADER_LIMIT, MAGIC};
 use std::ops::Range;
@@ -26,11 +26,10 @@ const CHUNK_BYTES: usize = 256 << 10;
 const READ_BYTES: usize = 16 << 10;
 const CHUNK_LIMIT: usize = 4 << 20;
 
-pub(super) const FORMAT: Format =
-    Format::new(&["npy"], |path, file, _| Ok(Arc::new(NpyFile::of(path, file)?))).magic(MAGIC).matrix().written(
-        |column| column.time.is_none() && !column.kind.is_long(),
-        |path, columns| Ok(Box::new(NpySink::create(path, columns)?)),
-    );
+pub(super) const FORMAT: Format = Format::new(&["npy"], |path, file, _| Ok(Arc::new(NpyFile::of(path, file)?)))
+    .magic(MAGIC)
+    .matrix()
+    .written(|column| column.time.is_none() && !column.kind.is_long(), crate::sink::npy::create);
 
 /// An open `.npy` file.
 #[derive(Debug)]
@@ -58,7 +57,7 @@ impl NpyFile {
             let shape = format!("{} x {}", header.rows, header.columns);
             return Err(malformed(path, format!("an array of {shape} needs {needed} bytes, the file has {found}")));
         }
-        let kind = kind(header.element);
+        let kind = header.element.kind();
         let columns = (0..header.columns).map(|i| Column { name: format!("x{i}"), kind: kind.clone() });
         let schema = Schema { columns: columns.collect(), ..Schema::default() };
         Ok(Self { path: path.to_path_buf(), file, header, schema })
@@ -109,7 +108,7 @@ impl TableFile for NpyFile {
             columns,
             left: rows,
             chunk: 0,
-            buffer: Aligned::default(),
+            buffer: MutableBuffer::default(),
         }))
     }
 }
@@ -133,7 +132,7 @@ struct NpyCursor<'a> {
     columns: Vec<usize>,
     left: Range<u64>,
     chunk: usize,
-    buffer: Aligned,
+    buffer: MutableBuffer,
 }
 
 impl NpyCursor<'_> {
@@ -160,8 +159,8 @@ impl NpyCursor<'_> {
     fn read_columns(&mut self) -> Result<usize> {
         let (header, size) = (&self.npy.header, self.npy.header.element.size());
         let rows = (self.left.end - self.left.start).min(self.npy.chunk_rows(self.columns.len()) as u64) as usize;
-        let bytes = self.buffer.room(self.columns.len() * rows * size);
-        for (column, bytes) in self.columns.iter().zip(bytes.chunks_exact_mut((rows * size).max(1))) {
+        self.buffer.resize(self.columns.len() * rows * size, 0);
+        for (column, bytes) in self.columns.iter().zip(self.buffer.chunks_exact_mut((rows * size).max(1))) {
             let first = *column as u64 * header.rows + self.left.start;
             Self::fill(self.npy, &self.file, header.data as u64 + first * size as u64, bytes)?;
         }
@@ -182,7 +181,8 @@ impl FileCursor for NpyCursor<'_> {
             return self.read_columns();
         }
         let bytes = self.ahead(self.npy.chunk_rows(self.columns.len()));
-        Self::read(self.npy, &self.file, &mut self.left, self.buffer.room(bytes))
+        self.buffer.resize(bytes, 0);
+        Self::read(self.npy, &self.file, &mut self.left, &mut self.buffer)
     }
 
     fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
@@ -208,20 +208,7 @@ impl FileCursor for NpyCursor<'_> {
             true => (index * self.chunk * size, size),
             false => (self.columns[index] * size, self.npy.header.stride()),
         };
-        Ok(View {
-            values: Values::Strided(Strided { bytes: self.buffer.bytes(), element, offset, stride }),
-            nulls: None,
-        })
-    }
-}
-
-fn kind(element: Element) -> Kind {
-    let bits = 8 * element.size() as u8;
-    match element {
-        Element::F16 | Element::F32 | Element::F64 => Kind::Float { bits },
-        Element::I8 | Element::I16 | Element::I32 | Element::I64 => Kind::Int { bits, signed: true },
-        Element::U8 | Element::U16 | Element::U32 | Element::U64 => Kind::Int { bits, signed: false },
-        Element::Bool => Kind::Bool,
+        Ok(View { values: Values::Strided(Strided { bytes: &self.buffer, element, offset, stride }), nulls: None })
     }
 }
 

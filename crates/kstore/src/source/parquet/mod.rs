@@ -9,10 +9,9 @@ mod chunks;
 mod pages;
 mod pruning;
 
-use super::column::{self, Layout, ListPlace, Loaded};
+use super::column::{self, Chunk, Layout};
 use super::entries::{self, ENTRY_BYTES, SPARSE};
 use super::{FileCursor, Format, TableFile, View, data_type, guard::guarded, positioned::Positioned};
-use crate::arrow::array::RecordBatch;
 use crate::arrow::datatypes::{DataType, Schema as ArrowSchema};
 use crate::schema::{Kind, Schema};
 use crate::{Error, Result, condition::Bound, sink::parquet::ParquetSink, sparse::SparseShape};
@@ -276,8 +275,8 @@ impl TableFile for ParquetFile {
         rows: Range<u64>,
         read: &Arc<AtomicU64>,
     ) -> Result<Box<dyn FileCursor + 'a>> {
-        let roots = self.layout.roots(columns);
-        let mask = self.mask(&roots);
+        let chunk = Chunk::new(&self.layout, columns);
+        let mask = self.mask(&chunk.roots);
         check_codecs(&self.path, &self.metadata, &mask)?;
         let (groups, selection) = overlap(self.metadata.metadata().row_groups(), &rows);
         let file = Source::near(self.file.counting(read), self.metadata.metadata().row_groups(), &mask, &self.groups);
@@ -291,8 +290,7 @@ impl TableFile for ParquetFile {
         let reader = guarded(|| builder.build()).map_err(|panic| damaged(&self.path, &panic))?;
         let reader = reader.map_err(|error| malformed(&self.path, error))?;
         // the reader gives columns in the order of the file
-        let places = self.layout.places(columns, &roots);
-        Ok(Box::new(ParquetCursor { file: self, reader, roots, places, left: rows, chunk: Vec::new() }))
+        Ok(Box::new(ParquetCursor { file: self, reader, chunk, left: rows }))
     }
 }
 
@@ -323,28 +321,15 @@ fn overlap(groups: &[RowGroupMetaData], rows: &Range<u64>) -> (Vec<usize>, Optio
 struct ParquetCursor<'a> {
     file: &'a ParquetFile,
     reader: ParquetRecordBatchReader,
-    roots: Vec<usize>,
-    places: Vec<ListPlace>,
+    chunk: Chunk,
     left: Range<u64>,
-    chunk: Vec<Loaded>,
-}
-
-impl ParquetCursor<'_> {
-    fn load(&self, batch: &RecordBatch) -> Result<Vec<Loaded>> {
-        let path = &self.file.path;
-        let columns = self.roots.iter().zip(batch.columns()).map(|(root, array)| {
-            let name = self.file.metadata.schema().field(*root).name();
-            let loaded = Loaded::new(array, &self.file.layout, *root);
-            loaded.map_err(|error| error.of_column(path, NAME, self.left.start, name))
-        });
-        columns.collect()
-    }
 }
 
 impl FileCursor for ParquetCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
         let path = &self.file.path;
-        self.chunk.clear();
+        // the rows before are freed first
+        self.chunk.loaded.fill_with(|| None);
         let batch = guarded(|| self.reader.next()).map_err(|panic| damaged(path, &panic))?;
         let Some(batch) = batch else {
             let left = self.left.end - self.left.start;
@@ -358,17 +343,16 @@ impl FileCursor for ParquetCursor<'_> {
         if end > self.left.end {
             return Err(damaged(path, "more rows than its footer promises"));
         }
-        self.chunk = guarded(|| self.load(&batch)).map_err(|panic| damaged(path, &panic))??;
+        let take = || self.chunk.take(&self.file.layout, &batch, self.left.start, (path, NAME));
+        guarded(take).map_err(|panic| damaged(path, &panic))??;
         self.left.start = end;
         Ok(batch.num_rows())
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
-        let (path, ListPlace { root, item }) = (&self.file.path, self.places[index]);
-        let Some(column) = self.chunk.get(root) else { return Err(damaged(path, "a column is missing")) };
-        column.view(item).ok_or_else(|| {
-            let field = self.file.metadata.schema().field(self.roots[root]);
-            damaged(path, &format!("a column of type {}", field.data_type()))
+        self.chunk.view(index).ok_or_else(|| {
+            let field = self.file.metadata.schema().field(self.chunk.roots[self.chunk.places[index].root]);
+            damaged(&self.file.path, &format!("a column of type {}", field.data_type()))
         })
     }
 }
