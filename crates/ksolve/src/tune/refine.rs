@@ -11,6 +11,10 @@ use kapprox::{Real, kernel::Spec};
 /// Kernels whose metrics are learned anew: more than one, as others may win at a higher rank.
 pub(super) const KERNELS: usize = 2;
 
+/// Share of the error of the first search below which the second wins. What is bent by some percent for the rows at hand was worse on
+/// others: beijing-pm25 has 3 % less held-out error behind asinh and 8 % more in the year after, keggundirected 1.5 % less and 2 % more.
+pub(super) const WORTH: f64 = 0.95;
+
 impl<T: Real> Search<'_, T> {
     /// Number of kernels that are still to be refined.
     pub(super) fn refinements(&self) -> usize {
@@ -52,18 +56,19 @@ impl<T: Real> Search<'_, T> {
         Ok(made)
     }
 
-    /// The entry of the best kernel.
-    pub(super) fn winner(&self) -> Option<&Entry> {
-        self.done.last().and_then(|rung| rung.entries.iter().find(|entry| entry.kept))
-    }
-
-    /// Takes what another search did into the report of this one.
-    pub(super) fn tell(&mut self, other: Self) {
+    /// The other search where its error is clearly less, else this one; its report tells of both.
+    pub(super) fn or(self, other: Self) -> Self {
+        let score = |search: &Self| {
+            let winner = search.done.last().and_then(|rung| rung.entries.iter().find(|entry| entry.kept));
+            winner.and_then(|entry| entry.score).unwrap_or(f64::INFINITY)
+        };
+        let (mut best, other) = if score(&other) < WORTH * score(&self) { (other, self) } else { (self, other) };
         let told = other.done.into_iter().flat_map(|rung| rung.entries);
-        if let Some(rung) = self.done.last_mut() {
+        if let Some(rung) = best.done.last_mut() {
             rung.entries.extend(told.map(|entry| Entry { kept: false, ..entry }));
         }
-        self.passes += other.passes;
-        self.planned_bytes = self.planned_bytes.max(other.planned_bytes);
+        best.passes += other.passes;
+        best.planned_bytes = best.planned_bytes.max(other.planned_bytes);
+        best
     }
 }
