@@ -101,8 +101,14 @@ fn the_work_of_a_search_can_be_repeated() {
     assert_eq!((&cut["work"]["kernels"], &cut["work"]["solvers"]), (&7.into(), &1.into()), "{cut}");
     assert_eq!((cut["learned"].as_array().unwrap().len(), cut["contenders"].as_array().unwrap().len() > 1), (7, true));
     repeated(&cut, "7,1");
-    let whole = ok(at, &format!("{line} w.safetensors --ranks 500"));
+    let whole = ok(at, &format!("{line} w.safetensors --work 500,100 --ranks 500"));
     assert!(whole["work"].is_null() && whole["history"].as_array().unwrap().len() > 8, "{whole}");
+    // with time for it the best two kernels learn their metrics anew, unless the rank is low
+    let refined = |report: &serde_json::Value| {
+        report["learned"].as_array().unwrap().iter().filter(|round| round["rank"] == 2000).count()
+    };
+    assert!(refined(&whole) > 4 && refined(&cut) == 0, "{whole}");
+    assert_eq!(refined(&ok(at, "tune ridge t.csv --target y --features x* --rank 300 -o low.safetensors --json")), 0);
     refused(at, "tune any t.csv --target y --work 3 -o refused", 2, "such as 4,12");
     refused(at, "tune any t.csv --target y --work 3,1 --time 1s -o refused", 2, "--time");
 }
