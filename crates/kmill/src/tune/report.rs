@@ -184,7 +184,7 @@ impl TuneReport {
         let winner = self.rows.iter().rfind(|row| row.kept).map(name);
         let winner = names.iter().position(|name| Some(name) == winner.as_ref());
         let row = |kernel: &String| (kernel.clone(), rungs.iter().map(|rung| shown(kernel, rung)).collect());
-        // metrics that were learned anew come after all rows
+        // the comparison of refined kernels comes last, on no more rows than the one before
         let heading = |rung: &&[Row]| match rung[0].rung > 0 && rung[0].rows <= first {
             true => format!("rank {}", count(rung[0].rank as u64)),
             false => count(rung[0].rows),
