@@ -13,13 +13,12 @@ use ksolve::request::{LandmarkSource, Scaling, Stages};
 use ksolve::request::{MetricForm, MetricSource};
 use ksolve::solver::ridge::Ridge;
 use ksolve::tune::{
-    Choice, Chosen, FACTORS, Memory, Pace, SEARCH, Score, SearchListener, SearchWork, Select, TuneOptions, at_ranks,
-    kernels, stand_in,
+    Choice, Chosen, FACTORS, Memory, Pace, Score, SearchListener, SearchWork, Select, TuneOptions, at_ranks, kernels,
+    stand_in,
 };
 use kstore::Selected;
 use pyo3::prelude::*;
 use serde::Deserialize;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -45,15 +44,10 @@ struct Search {
 struct Watch<'a> {
     progress: &'a Progress,
     pace: &'a Pace,
-    trials: AtomicBool,
     warnings: Mutex<Vec<String>>,
 }
 
 impl SearchListener for Watch<'_> {
-    fn begin(&self, kind: &str, _: u64) {
-        self.trials.store(kind != SEARCH, Ordering::Relaxed);
-    }
-
     fn next(&self, what: &str) -> ksolve::Result<()> {
         match self.progress.stage(what, None).stop() {
             true => Err(kstore::Error::Interrupted.into()),
@@ -61,8 +55,8 @@ impl SearchListener for Watch<'_> {
         }
     }
 
-    fn is_late(&self, next: Duration) -> bool {
-        self.pace.is_over(self.trials.load(Ordering::Relaxed), next)
+    fn is_late(&self, part: &str, next: Duration) -> bool {
+        self.pace.is_over(part, next)
     }
 
     fn warn(&self, text: &str) {
@@ -89,7 +83,7 @@ pub(crate) fn tune(
         let selected = run.coded(&table.0.select(&selection)?)?;
         let run = progress.of(&run);
         let pace = Pace::new(search.time.filter(|time| time.is_finite() && *time > 0.0).map(Duration::from_secs_f64));
-        let watch = Watch { progress, pace: &pace, trials: AtomicBool::new(false), warnings: Mutex::new(Vec::new()) };
+        let watch = Watch { progress, pace: &pace, warnings: Mutex::new(Vec::new()) };
         let base = match search.learns(&job) {
             true => job.fit.clone().metric(MetricSource::Learned(MetricForm::Best)),
             false => job.fit.clone(),
@@ -117,7 +111,7 @@ pub(crate) fn tune(
         "select": chosen.select,
         "rarer": chosen.rarer,
         "test": test,
-        "work": chosen.work.map(|work| work.to_string()),
+        "work": chosen.work.to_string(),
         "history": chosen.history,
         "warnings": warnings,
     });
@@ -180,7 +174,8 @@ impl Asked<'_> {
         let work = search.work.as_deref().map(str::parse::<SearchWork>).transpose();
         let work = work.map_err(|why| Error::option("work", search.work.as_deref().unwrap_or_default(), why))?;
         let (solver, base) = (search.solver.as_str(), &base);
-        let choice = Choice { solver, base, options: &options, scalings, selected, work, run, listener: watch };
+        let exact = search.time.is_some() && free;
+        let choice = Choice { solver, base, options: &options, scalings, selected, work, exact, run, listener: watch };
         let chosen = choice.make::<T>(&mut Memory::open(None)?)?;
         let metric = chosen.metric.clone().map_or(MetricSource::None, MetricSource::of);
         let fit = chosen.fit.clone().scaling(chosen.tuned.scaling).metric(metric);

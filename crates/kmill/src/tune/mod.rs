@@ -251,6 +251,7 @@ fn tune<T: kapprox::Real>(
         scalings: scalings(args),
         selected: &selected,
         work: args.work,
+        exact: args.time.is_some() && args.learn.landmarks.is_none(),
         run: &job,
         listener: &watch,
     };
@@ -268,7 +269,10 @@ fn tune<T: kapprox::Real>(
             let fit = found.fit.clone().scaling(found.tuned.scaling).metric(metric);
             let fit = if args.work.is_some() { fit.with_ranks_of(ranks) } else { fit };
             let options = FitOptions { fit, ..options };
-            let options = in_time(&pace, options, &found, &selected, run, &mut repeat)?;
+            let options = match args.time {
+                Some(_) => in_time(&pace, options, &found, &selected, run, &mut repeat)?,
+                None => options,
+            };
             let fitted = pipeline::fitted(&options, &selected, run, (path, true), &args.disk, &args.engine)?;
             Some(FitReport::new(fitted.report, run, selected.table(), Some(path)))
         }
@@ -291,13 +295,16 @@ fn in_time(
     repeat: &mut Option<String>,
 ) -> Result<FitOptions> {
     let ranks = pace.ranks(&options.job(selected)?, found, selected, &pipeline::job(run))?;
-    let Some(ranks) = ranks else { return Ok(options) };
-    let told = match options.fit.family().reads(&ridge::RANKS) {
-        true => format!("--ranks {}", listed(&ranks)),
-        false => format!("--rank {}", ranks[ranks.len() - 1]),
+    let told = match &ranks {
+        Some(ranks) if options.fit.family().reads(&ridge::RANKS) => format!("--ranks {}", listed(ranks)),
+        Some(ranks) => format!("--rank {}", ranks[ranks.len() - 1]),
+        None => format!("--map {}", options.fit.map_spec()),
     };
-    *repeat = Some(found.work.map_or(told.clone(), |work| format!("--work {work} {told}")));
-    Ok(FitOptions { fit: at_ranks(options.fit, &ranks), ..options })
+    *repeat = Some(format!("--work {} {told}", found.work));
+    Ok(match ranks {
+        Some(ranks) => FitOptions { fit: at_ranks(options.fit, &ranks), ..options },
+        None => options,
+    })
 }
 
 /// Everything that tells this search from another one of the same fit.
@@ -307,8 +314,11 @@ fn described(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) -> Str
     let (kernels, factors, lambdas) = (joined(kernels), joined(factors), joined(lambdas));
     format!(
         "{} with {}; kernels {kernels}; factors {factors}; score {score}; {sample} rows; blocks {blocks}; lambdas {lambdas}; \
-        intercept {intercept}{select}; text files {}",
-        args.solver, args.learn.solver.0, options.text
+        intercept {intercept}{select}; text files {}; map {}",
+        args.solver,
+        args.learn.solver.0,
+        options.text,
+        options.fit.map_spec()
     )
 }
 

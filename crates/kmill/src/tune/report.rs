@@ -85,9 +85,8 @@ pub(crate) struct TuneReport {
     pub contenders: Vec<ContenderReport>,
     /// The error of the winner, fitted on the sample, on held-out rows of the sample; `None` with fewer than three folds.
     pub test: Option<Apart>,
-    /// The steps of the search and the trials of solvers, where one was cut short by `--time` or `--work`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub work: Option<SearchWork>,
+    /// The steps of the search and the trials of solvers that were made.
+    pub work: SearchWork,
     /// The options that give this model on any machine in the place of `--time`; absent without that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,

@@ -5,9 +5,8 @@ use crate::interrupt;
 use crate::pipeline::FirstStages;
 use crate::progress::Work;
 use ksolve::request::Stages;
-use ksolve::tune::{Pace, SEARCH, SearchListener};
+use ksolve::tune::{Pace, SearchListener};
 use kstore::pass::Observer;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,15 +15,13 @@ pub(super) struct SearchStages<'a> {
     run: &'a Run,
     pace: &'a Pace,
     first: FirstStages<'a>,
-    /// True once solvers are tried.
-    trials: AtomicBool,
     work: Mutex<Option<Work<'a>>>,
 }
 
 impl<'a> SearchStages<'a> {
     pub(super) fn new(run: &'a Run, pace: &'a Pace) -> Self {
         let first = FirstStages::new(&run.progress);
-        Self { run, pace, first, trials: AtomicBool::new(false), work: Mutex::new(None) }
+        Self { run, pace, first, work: Mutex::new(None) }
     }
 
     fn work(&self, show: impl FnOnce(&Work<'a>)) {
@@ -51,8 +48,6 @@ impl Stages for SearchStages<'_> {
 
 impl SearchListener for SearchStages<'_> {
     fn begin(&self, kind: &str, steps: u64) {
-        // the first part is the search
-        self.trials.store(kind != SEARCH, Ordering::Relaxed);
         self.first.end();
         *self.work.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.run.progress.work(kind, steps, 0));
     }
@@ -69,8 +64,8 @@ impl SearchListener for SearchStages<'_> {
     fn end(&self) {
         self.take().into_iter().for_each(Work::finish);
     }
-    fn is_late(&self, next: Duration) -> bool {
-        self.pace.is_over(self.trials.load(Ordering::Relaxed), next)
+    fn is_late(&self, part: &str, next: Duration) -> bool {
+        self.pace.is_over(part, next)
     }
     fn warn(&self, text: &str) {
         Stages::warn(&self.run.progress, text.to_string());

@@ -85,6 +85,9 @@ pub(super) struct Checked {
     pub(super) solver: Box<dyn AnySolver>,
 }
 
+/// The map that is the kernel itself.
+const EXACT: &str = "exact";
+
 impl Fit {
     fn of(family: &'static SolverFamily) -> Self {
         Self {
@@ -236,6 +239,21 @@ impl Fit {
         let fit = self.without_ranks();
         let fit = ranks.into_iter().fold(fit, |fit, ranks| fit.set(ridge::RANKS.name, ranks));
         Self { rank: other.rank, ..fit }
+    }
+
+    /// The fit on the kernel itself, without what only a map has, and iterated until the fitted values are off by 1e-4 of the target.
+    pub(crate) fn on_kernel(self) -> Result<Self> {
+        let of_maps = [&ridge::RANKS, &parameter::TOLERANCE, &parameter::FOLDS, &ridge::SELECT];
+        let given = of_maps.iter().fold(self.given.clone(), |given, parameter| given.without(parameter.name));
+        let free = self.family.reads(&ridge::RESIDUAL) && !self.gives(ridge::RESIDUAL.name);
+        let given = if free { given.set(ridge::RESIDUAL.name, 1e-4) } else { given };
+        Ok(Self { map: EXACT.parse()?, landmarks: None, candidates: None, ..self }.options(given))
+    }
+
+    /// The fit with the default map in the place of the kernel itself.
+    pub(crate) fn on_map(self) -> Self {
+        let map = if self.map.is_exact() { MapSpec::default() } else { self.map.clone() };
+        Self { map, ..self }
     }
 
     /// The fit with as many landmarks by a scheme, where they come from a table: that is in the units of another one.

@@ -2,7 +2,7 @@
 
 use super::contest::{ANY, Contest, contenders, has_probabilities};
 use super::{Apart, ContenderReport, Memory, Score, Search, Select, TuneOptions, Tuned};
-use super::{refine::WORTH, trial::Trials};
+use super::{log::Log, refine::WORTH, trial::Trials};
 use crate::job::{Fit, Run};
 use crate::request::{Resources, Scaling, TrainOptions};
 use crate::{Error, Result};
@@ -15,7 +15,11 @@ use std::time::{Duration, Instant};
 /// The part of a choice in which kernels are compared.
 pub const SEARCH: &str = "search";
 
-const TRIALS: &str = "solvers";
+/// The part in which solvers are tried.
+pub const TRIALS: &str = "solvers";
+
+/// The fit of all rows, which follows.
+pub const FIT: &str = "fit";
 
 /// A moment of the choice: what was done, and the least held-out error of a kernel so far.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -67,10 +71,10 @@ pub trait SearchListener: Sync {
     fn done(&self, _what: &str, _took: Duration) {}
     /// The steps of the kind have ended.
     fn end(&self) {}
-    /// True once the part of the choice that began last is to end with the best so far, as what comes next takes so long; asked after every
-    /// round of a metric, kernel and trial. Whoever answers by the clock gives up the same bits on every machine; [`Chosen::work`] in
-    /// [`Choice::work`] gives them again.
-    fn is_late(&self, _next: Duration) -> bool {
+    /// True once this part of the choice is to end with the best so far, as what comes next takes so long; asked after every round of a
+    /// metric, kernel and trial, and once for [`FIT`]. Whoever answers by the clock gives up the same bits on every machine;
+    /// [`Chosen::work`] in [`Choice::work`] gives them again.
+    fn is_late(&self, _part: &str, _next: Duration) -> bool {
         false
     }
     /// Takes a warning for the user.
@@ -95,6 +99,9 @@ pub struct Choice<'a> {
     pub selected: &'a Selected,
     /// Most steps of each part, in the place of what the listener wants: work that does not depend on the machine.
     pub work: Option<SearchWork>,
+    /// True where the fit may take the kernel itself in the place of a map: where that fits the memory, and the listener says that there is
+    /// time. A base fit whose map is exact takes it in any case.
+    pub exact: bool,
     /// The resources. Its observer sees the stages of every step; a checkpoint is not read.
     pub run: &'a Run<'a>,
     /// Hears of the steps.
@@ -130,81 +137,10 @@ pub struct Chosen {
     pub test: Option<(Apart, f64)>,
     /// Where blocks took the place of random folds: the error of the winner, fitted anew, on rows at random.
     pub at_random: Option<Apart>,
-    /// The steps that were made, where a part was ended early, by [`Choice::work`] or by the listener.
-    pub work: Option<SearchWork>,
+    /// The steps that were made: in [`Choice::work`] they give this choice again.
+    pub work: SearchWork,
     /// What was done when.
     pub history: Vec<Moment>,
-}
-
-/// The steps so far, and when each ended.
-struct Log<'a> {
-    listener: &'a dyn SearchListener,
-    started: Instant,
-    history: Vec<Moment>,
-    most: Option<SearchWork>,
-    kernels: Part,
-    solvers: Part,
-    trials: bool,
-    /// The time of the last trial.
-    took: Duration,
-}
-
-/// The work of a part, and after how much of it it was late.
-#[derive(Clone, Copy, Debug, Default)]
-struct Part {
-    made: usize,
-    late: Option<usize>,
-}
-
-impl<'a> Log<'a> {
-    fn part(&mut self) -> &mut Part {
-        if self.trials { &mut self.solvers } else { &mut self.kernels }
-    }
-
-    /// Tells whether so much more work is enough for the part.
-    fn enough(&mut self) -> impl Fn(usize) -> bool + use<'a> {
-        let most = self.most.map(|most| if self.trials { most.solvers } else { most.kernels });
-        let (made, listener, took) = (self.part().made, self.listener, self.took);
-        move |more| most.map_or_else(|| listener.is_late(took), |most| made + more >= most)
-    }
-
-    fn is_late(&mut self) -> bool {
-        let (late, part) = (self.enough()(0), self.part());
-        // what is left of a part that is late counts for nothing
-        part.late = part.late.or(late.then_some(part.made));
-        part.late.is_some()
-    }
-
-    fn work(&self) -> Option<SearchWork> {
-        let steps = |part: Part| part.late.unwrap_or(part.made);
-        let short = self.kernels.late.or(self.solvers.late).is_some();
-        short.then(|| SearchWork { kernels: steps(self.kernels), solvers: steps(self.solvers) })
-    }
-
-    /// A step of the search: kernel after kernel, and rounds of each.
-    fn learn(&mut self, what: String, run: impl FnOnce() -> Result<(usize, Option<f64>)>) -> Result<()> {
-        let (made, _) = self.timed(what, run)?;
-        self.kernels.made += made;
-        Ok(())
-    }
-
-    fn trial<V>(&mut self, what: String, run: impl FnOnce() -> Result<V>) -> Result<V> {
-        let (value, took) = self.timed(what, || Ok((run()?, None)))?;
-        self.took = took;
-        self.solvers.made += 1;
-        Ok(value)
-    }
-
-    fn timed<V>(&mut self, what: String, run: impl FnOnce() -> Result<(V, Option<f64>)>) -> Result<(V, Duration)> {
-        self.listener.next(&what)?;
-        let started = Instant::now();
-        let (value, best) = run()?;
-        let took = started.elapsed();
-        self.listener.done(&what, took);
-        let best = best.or_else(|| self.history.last().and_then(|last| last.best));
-        self.history.push(Moment { seconds: self.started.elapsed().as_secs_f64(), what, best });
-        Ok((value, took))
-    }
 }
 
 impl Choice<'_> {
@@ -213,16 +149,7 @@ impl Choice<'_> {
     /// # Errors
     /// The errors of [`Search::open`], [`Search::step`], those of the fits, and those of the listener.
     pub fn make<T: Real>(&self, memory: &mut Memory<'_>) -> Result<Chosen> {
-        let mut log = Log {
-            listener: self.listener,
-            started: Instant::now(),
-            history: Vec::new(),
-            most: self.work,
-            kernels: Part::default(),
-            solvers: Part::default(),
-            trials: false,
-            took: Duration::ZERO,
-        };
+        let mut log = Log::new(self.listener, self.work);
         if let Some(by) = self.options.select.filter(|by| by.needs_probabilities() && self.solver != ANY)
             && !has_probabilities(self.base)?
         {
@@ -231,7 +158,7 @@ impl Choice<'_> {
         }
         let (tuned, trials) = self.scaled::<T>(&mut log, memory)?;
         let (by, rarer) = self.select(&tuned, &trials);
-        let (base, rank) = (&self.base.clone().scaling(tuned.scaling), self.options.training.rank);
+        let (base, rank) = (&self.base.clone().scaling(tuned.scaling).on_map(), self.options.training.rank);
         let chosen = Chosen {
             fit: base.clone().kernel(tuned.kernel.clone()),
             rank,
@@ -251,7 +178,7 @@ impl Choice<'_> {
         }
         let tuned = &chosen.tuned;
         let mut contest = Contest::new(&trials, by, contenders(self.solver, base, tuned, by)?, rank);
-        log.trials = true;
+        log.part = TRIALS;
         self.listener.begin(TRIALS, contest.trials() as u64);
         while let Some(what) = contest.upcoming().map(|contender| contender.report.solver.clone()) {
             log.trial(what, || contest.step(self.run, memory))?;
@@ -262,9 +189,12 @@ impl Choice<'_> {
         }
         self.listener.end();
         let (mut winner, mut contenders) = contest.finish();
+        let exact = self.exact::<T>((&winner, tuned), (&trials, by), &mut log, memory)?;
+        let plain = if exact.is_some() { None } else { winner.without_metric(tuned)? };
+        winner = exact.map_or(winner.clone(), |exact| exact.instead_of(&winner, &mut contenders));
         let work = log.work();
         let mut test = None;
-        if let Some(plain) = winner.without_metric(tuned)? {
+        if let Some(plain) = plain {
             let mut two = [&winner, &plain].into_iter().map(|one| {
                 let what = format!("rows kept apart, metric {}", one.report.metric);
                 log.trial(what, || timed(memory, || trials.test_halves(&one.fit, self.run)))

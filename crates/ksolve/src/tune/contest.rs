@@ -34,11 +34,12 @@ const LAMBDAS: [f64; 4] = [1e-6, 1e-5, 1e-7, 1e-4];
 const PAIRED: RangeInclusive<usize> = 3..=10;
 
 /// A fit that takes part in a contest.
+#[derive(Clone)]
 pub(super) struct Contender {
     /// At the ranks that were asked for.
     pub(super) fit: Fit,
     /// The penalty that competes, of a solver with a single one.
-    lambda: Option<f64>,
+    pub(super) lambda: Option<f64>,
     pub(super) report: ContenderReport,
 }
 
@@ -69,12 +70,19 @@ impl Contender {
         self.fit.metric.known()
     }
 
-    /// The fit for `to` rows where trials had `from`: its penalty falls with the root of the number of rows, the rate that is best for a
-    /// function of the kernel's space (Caponnetto, De Vito, "Optimal rates for the regularized least-squares algorithm", 2007).
+    /// The fit for `to` rows where trials had `from`, at the penalty for them.
     pub(super) fn for_rows(&self, from: u64, to: u64) -> Fit {
-        let factor = (from.max(1) as f64 / to.max(1) as f64).sqrt().min(1.0);
-        let lambda = self.lambda.map(|lambda| shown(lambda * factor));
+        let lambda = self.scaled(from, to).map(shown);
         lambda.into_iter().fold(self.fit.clone(), |fit, lambda| fit.set(parameter::LAMBDA.name, lambda))
+    }
+
+    /// The penalty for `to` rows where trials had `from`: of features it falls with the root of the number of rows, the rate that is best for a
+    /// function of the kernel's space (Caponnetto, De Vito, "Optimal rates for the regularized least-squares algorithm", 2007). On the kernel
+    /// itself lambda·n stays, the variance of the noise in the words of Gaussian processes.
+    pub(super) fn scaled(&self, from: u64, to: u64) -> Option<f64> {
+        let share = (from.max(1) as f64 / to.max(1) as f64).min(1.0);
+        let factor = if self.fit.map_spec().is_exact() { share } else { share.sqrt() };
+        self.lambda.map(|lambda| lambda * factor)
     }
 
     /// The same solver at the same penalty with the best kernel that has no metric; `None` where none was learned.
@@ -163,7 +171,7 @@ impl<'a, T: Real> Contest<'a, T> {
         let Some(fold) = self.folds.get(self.round) else { return Ok(()) };
         let contender = &mut self.contenders[self.alive[self.tried]];
         let fit = contender.fit.clone().at_rank(self.largest);
-        let tried = memory.recall_or(|| match self.trials.trial(&fit, *fold, self.by, run) {
+        let tried = memory.recall_or(|| match self.trials.trial(&fit, *fold, self.by, usize::MAX, run) {
             Ok(error) => Ok((Some(error), None)),
             Err(error) if error.is_interrupted() || matches!(error, Error::Store(kstore::Error::OverBudget { .. })) => {
                 Err(error)
@@ -284,7 +292,7 @@ pub(super) fn has_probabilities(fit: &Fit) -> Result<bool> {
 }
 
 /// A penalty as it would be typed: `1e-5`.
-fn shown(lambda: f64) -> String {
+pub(super) fn shown(lambda: f64) -> String {
     format!("{lambda:e}")
 }
 

@@ -27,6 +27,8 @@
 
 mod choice;
 mod contest;
+mod exact;
+mod log;
 mod memory;
 mod options;
 mod pace;
@@ -34,7 +36,7 @@ mod refine;
 mod rung;
 mod trial;
 
-pub use choice::{Choice, Chosen, Moment, SEARCH, SearchListener, SearchWork};
+pub use choice::{Choice, Chosen, FIT, Moment, SEARCH, SearchListener, SearchWork, TRIALS};
 pub use contest::{ANY, ContenderReport};
 pub use memory::Memory;
 pub use options::{FACTORS, Score, Select, TuneOptions, kernels, stand_in};

@@ -100,28 +100,23 @@ pub fn kernels(selected: &Selected) -> Result<Vec<Spec>> {
 /// Factors of the length scales, where no metric is learned with them.
 pub const FACTORS: &str = "0.25..4";
 
-/// The fit of ridge regression by which kernels are compared: the fit itself, or one in its place.
+/// The fit of ridge regression by which kernels are compared, on a map: the fit itself, or one in its place.
 ///
 /// # Errors
 /// Parameters of the solver that do not parse.
 pub fn stand_in(fit: &Fit, score: Score) -> Result<Fit> {
     if fit.family().name == ridge::FAMILY.name || score == Score::Alignment {
-        return Ok(fit.clone());
+        return Ok(fit.clone().on_map());
     }
     let folds = fit.settings()?.folds(&parameter::FOLDS);
     let task = if fit.task()? == Task::Classification { "classification" } else { "regression" };
-    let ridge = fit.for_solver(ridge::FAMILY.name)?.set("task", task);
+    let ridge = fit.for_solver(ridge::FAMILY.name)?.on_map().set("task", task);
     Ok(folds.into_iter().fold(ridge, |ridge, folds| ridge.set("folds", folds)))
 }
 
 pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
     let training = &options.training;
     training.check()?;
-    if training.map.is_exact() {
-        let remedy =
-            "the search compares ranks of a map; leave it out, and fit with `map` exact and the kernel that is found";
-        return Err(Error::option("map", "exact", remedy));
-    }
     if training.tolerance.is_some() {
         return Err(Error::option("tolerance", "a tolerance", "the search chooses among `ranks`; leave it out"));
     }

@@ -1,6 +1,6 @@
 //! The time that a choice and the fit after it may take, and the ranks of a fit that is likely to end in it.
 
-use super::Chosen;
+use super::choice::{Chosen, SEARCH, TRIALS};
 use crate::job::{Fit, Run};
 use crate::{Result, solver::ridge};
 use kstore::Selected;
@@ -31,21 +31,25 @@ impl Pace {
         Self { started: Instant::now(), time }
     }
 
-    /// True where the share of the time will be over after `next` that belongs to the search among kernels, or with `trials` to that and the
-    /// trials of solvers: the rest belongs to what follows.
-    pub fn is_over(&self, trials: bool, next: Duration) -> bool {
-        let share = if trials { TRIED } else { SEARCHED };
+    /// True where the share of the time will be over after `next` that belongs to this part of a choice with those before it: the rest belongs
+    /// to what follows.
+    pub fn is_over(&self, part: &str, next: Duration) -> bool {
+        let share = match part {
+            SEARCH => SEARCHED,
+            TRIALS => TRIED,
+            _ => FILLED,
+        };
         self.time.is_some_and(|time| self.started.elapsed() + next > time.mul_f64(share))
     }
 
     /// The largest rank at which `fit` is likely to end in time and fits the memory, with all smaller ones; the least where no fit was
-    /// tested, which tells the time; `None` without a time.
+    /// tested, which tells the time; `None` without a time, and on the kernel itself.
     /// Which that is depends on the machine; the ranks give the same bits on any.
     ///
     /// # Errors
     /// The errors of [`Fit::plan`].
     pub fn ranks(&self, fit: &Fit, found: &Chosen, selected: &Selected, run: &Run<'_>) -> Result<Option<Vec<usize>>> {
-        let Some(time) = self.time else { return Ok(None) };
+        let Some(time) = self.time.filter(|_| !fit.map_spec().is_exact()) else { return Ok(None) };
         let left = FILLED * time.saturating_sub(self.started.elapsed()).as_secs_f64();
         let rows = found.tuned.rows;
         let mut ranks: Vec<usize> = Vec::new();

@@ -4,7 +4,7 @@ use super::Select;
 use crate::job::{Fit, Fitted, Run};
 use crate::predict::{Evaluation, Predictor, RegressionScores};
 use crate::{Error, Folds, Result, Task, folds::FoldSpec, request::Scaling, solver::parameter};
-use kapprox::Real;
+use kapprox::{Real, landmark::RowSample};
 use kstore::{Coded, MemoryRows, RowBuf, RowSource, Selection, Table};
 use std::collections::BTreeSet;
 
@@ -159,10 +159,27 @@ impl<T: Real> Trials<T> {
         share.min(1.0 - share)
     }
 
-    /// Learns from the rows of the other folds, and returns the error on the rows of `fold`, as it is compared.
-    pub(super) fn trial(&self, fit: &Fit, fold: usize, by: Select, run: &Run<'_>) -> Result<f64> {
-        let learned = |position: usize| self.is_seen(position) && self.folds[position] != fold;
-        let found = self.scored(fit, &learned, &[&|position| self.folds[position] == fold], run)?;
+    /// The rows that choices see, as a sample.
+    pub(super) fn sample(&self) -> RowSample<T> {
+        let d = self.rows.shape().features;
+        let seen: Vec<usize> = (0..self.folds.len()).filter(|position| self.is_seen(*position)).collect();
+        let x = seen.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]).copied().collect();
+        RowSample { rows: seen.iter().map(|i| self.rows.row(*i)).collect(), x, d }
+    }
+
+    /// The positions of rows of the other folds, or of `most` of them, evenly chosen.
+    pub(super) fn learned(&self, fold: usize, most: usize) -> Vec<usize> {
+        let others = (0..self.folds.len()).filter(|position| self.is_seen(*position) && self.folds[*position] != fold);
+        let others: Vec<usize> = others.collect();
+        let count = others.len().min(most);
+        (0..count).map(|i| others[i * others.len() / count]).collect()
+    }
+
+    /// Learns from rows of the other folds, `most` at most, and returns the error on the rows of `fold`, as it is compared.
+    pub(super) fn trial(&self, fit: &Fit, fold: usize, by: Select, most: usize, run: &Run<'_>) -> Result<f64> {
+        let learned = self.learned(fold, most);
+        let takes = |position: usize| learned.binary_search(&position).is_ok();
+        let found = self.scored(fit, &takes, &[&|position| self.folds[position] == fold], run)?;
         let lacks = || Error::option("measure", by, "the rows of a fold are all of one class; give log-loss or error");
         found.first().map_or(Ok(f64::INFINITY), |found| found.measure(by).ok_or_else(lacks))
     }

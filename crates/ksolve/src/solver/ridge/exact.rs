@@ -7,6 +7,7 @@ use super::iterative::cg::{self, CgSolution};
 use super::iterative::constant::Constant;
 use super::iterative::exact::{self, Dual, ExactProblem};
 use super::iterative::low_rank::LowRank;
+use super::iterative::tiles::Tiles;
 use super::linear::LinearSystem;
 use super::{DIRECT_ROWS, Ridge, RidgeMethod, pcg};
 use crate::model::{Basis, Intercept};
@@ -85,10 +86,18 @@ fn iterative_plans<T: Real>(shape: &ProblemSize, cut: PassShape, options: &Train
         .term("matrices it is made of", shape.map.making, rank)
         .term("features and their factors", LowRank::<T>::bytes(n, k), rank)
         .term("features in f64", LowRank::<T>::making_bytes(k, shape.threads), rank);
-    let solve = whole::plan(plan::ITERATION, shape, budget)
-        .term("features and their factors", LowRank::<T>::bytes(n, k), rank)
+    let (solve, room) = solving::<T>(shape, budget);
+    [choose, made, solve.term("kernel values that are kept", room, "")]
+}
+
+/// The plan of the iteration without the kernel values that are kept, and the bytes of these: all, or as many as there is room for.
+fn solving<T: Real>(shape: &ProblemSize, budget: usize) -> (Plan, usize) {
+    let n = shape.n as usize;
+    let plan = whole::plan(plan::ITERATION, shape, budget)
+        .term("features and their factors", LowRank::<T>::bytes(n, shape.map.p), "lower `rank`")
         .term("vectors", exact::iterative_bytes(n, shape.d, shape.t, shape.threads), ROWS);
-    [choose, made, solve]
+    let room = Tiles::<T>::all_bytes(n).min(budget.saturating_sub(plan.bytes()));
+    (plan, room)
 }
 
 pub(super) fn fit<T: Real>(
@@ -108,7 +117,7 @@ pub(super) fn fit<T: Real>(
     let mu = lambda * n as f64;
     let constant = Constant::new(ridge.intercept, n, mu);
     let problem = ExactProblem { y: y.as_ref(), mu, constant, workers: data.resources.workers };
-    let exact = Exact { ridge, data, reading, rows, problem };
+    let exact = Exact { ridge, data, reading, rows, shape, problem };
     let (dual, method, basis) = match linear(ridge, data.kernel) {
         Some(width) => exact.linear(width)?,
         None => {
@@ -164,6 +173,7 @@ struct Exact<'a, T: Real> {
     data: &'a FitData<'a, T>,
     reading: &'a Reading,
     rows: &'a MemoryRows<T>,
+    shape: &'a ProblemSize,
     problem: ExactProblem<'a>,
 }
 
@@ -226,7 +236,8 @@ impl<T: Real> Exact<'_, T> {
         let any = mapped.kernel.build()?;
         let (kernel, exact) = (any.typed::<T>(), any.typed::<f64>());
         let until = pcg::until(self.ridge.tolerated::<T>(), resources, &*observer);
-        let dual = self.problem.iterative((&*kernel, &*exact), self.x(), &preconditioner, until)?;
+        let (_, room) = solving::<T>(self.shape, resources.memory);
+        let dual = self.problem.iterative((&*kernel, &*exact), self.x(), &preconditioner, room, until)?;
         let why = match self.ridge.method {
             RidgeMethod::Auto if n > DIRECT_ROWS => format!("more than {DIRECT_ROWS} rows"),
             RidgeMethod::Auto => "the Cholesky factor does not fit `memory`".to_string(),

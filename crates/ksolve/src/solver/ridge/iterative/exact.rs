@@ -8,8 +8,8 @@
 //! ```
 //!
 //! * **Cholesky** of the matrix in f64: 4n² bytes, n³/3 flops. The kernel is evaluated in f64 too.
-//! * **Conjugate gradient** with K's blocks computed as they are needed ([`super::tiles`]), never n x n numbers: the rows
-//!   and the preconditioner, n(d + k) numbers, and n²/2 kernel values an iteration. The preconditioner is
+//! * **Conjugate gradient** with K's blocks kept as far as there is room and computed as they are needed otherwise ([`super::tiles`]):
+//!   the rows and the preconditioner, n(d + k) numbers, and n²/2 kernel values, of all iterations or of each. The preconditioner is
 //!   (F Fᵀ + μI)⁻¹ with F the features of a Nyström map of k landmarks, by default those of randomly pivoted Cholesky: as
 //!   the residual K − F Fᵀ has a trace near the best possible, the condition number is at most 1 + ‖K − F Fᵀ‖/μ.
 //!
@@ -111,17 +111,18 @@ impl ExactProblem<'_> {
         Ok(Dual { left_out, ..dual })
     }
 
-    /// Solves by preconditioned conjugate gradient until ‖r‖ ≤ tolerance·‖H y‖ for every target.
+    /// Solves by preconditioned conjugate gradient until ‖r‖ ≤ tolerance·‖H y‖ for every target; kernel values are kept in `room` bytes.
     pub(crate) fn iterative<T: Real>(
         &self,
         (kernel, exact): (&dyn Kernel<T>, &dyn Kernel<f64>),
         x: MatRef<'_, T>,
         preconditioner: &LowRank<T>,
+        room: usize,
         until: Until<'_>,
     ) -> Result<Dual> {
         let wide: Vec<f64> = x.row_iter().flat_map(|row| row.iter().map(|v| v.to_f64())).collect();
         let exact = Tiles::new(exact, MatRef::from_row_major_slice(&wide, x.nrows(), x.ncols()), self.workers);
-        let tiles = Tiles::new(kernel, x, self.workers);
+        let tiles = Tiles::new(kernel, x, self.workers).keeping(room);
         let mut system = System { problem: *self, tiles, exact, preconditioner };
         let mut found = cg::solve(&mut system, self.right().as_ref(), Norm::Euclidean, until)?;
         let beta = std::mem::replace(&mut found.x, Mat::new());

@@ -1,17 +1,18 @@
-//! Products with the kernel matrix of n points, whose entries are computed when they are needed and never kept.
+//! Products with the kernel matrix of n points, whose entries are computed when they are needed, and kept as far as there is room.
 //!
 //! The points are cut into strips. A pair of strips is a tile, of which every block of 288 x 288 values is made once and
 //! used twice, for K_IJ v_J and K_JIᵀ v_I: half of the kernel values, and a product that is symmetric to the last bit.
 //! Two threads must not add to the same strip, and sums must not depend on who comes first; so the pairs are played as a
 //! tournament, in rounds in which every strip meets one other (the circle method).
 //!
-//! *Cost*: n²/2 kernel values, 4·n²/2·t flops; *bytes*: the points, and a block for each thread.
+//! *Cost*: n²/2 kernel values that are not kept, 4·n²/2·t flops; *bytes*: the points, a block for each thread, and the blocks that are kept.
 
 use crate::strips::{Pool, row_strips};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use kapprox::{Kernel, Real};
 use kstore::Workers;
-use std::sync::{Mutex, PoisonError};
+use std::array::from_fn;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Rows and columns of a block: the rows are those of a tile of the kernels, and the values of a block in f64 (650 KiB)
 /// stay in L2.
@@ -27,13 +28,29 @@ pub(crate) struct Tiles<'a, T: Real> {
     x: MatRef<'a, T>,
     workers: &'a Workers,
     strip: usize,
+    /// The first blocks below the diagonal, by rows of blocks, once they are made.
+    kept: Vec<OnceLock<Vec<T>>>,
 }
 
 impl<'a, T: Real> Tiles<'a, T> {
     /// The kernel matrix of the rows of `x` (n x d row-major).
     pub(crate) fn new(kernel: &'a dyn Kernel<T>, x: MatRef<'a, T>, workers: &'a Workers) -> Self {
         let strip = BLOCK * x.nrows().div_ceil(BLOCK * STRIPS).max(1);
-        Self { kernel, x, workers, strip }
+        Self { kernel, x, workers, strip, kept: Vec::new() }
+    }
+
+    /// Keeps the blocks that fit so many bytes, for the next products.
+    pub(crate) fn keeping(mut self, bytes: usize) -> Self {
+        let side = self.x.nrows().div_ceil(BLOCK);
+        let count = (bytes / (BLOCK * BLOCK * size_of::<T>())).min(side * (side + 1) / 2);
+        self.kept.resize_with(count, OnceLock::new);
+        self
+    }
+
+    /// Bytes of all blocks.
+    pub(crate) fn all_bytes(n: usize) -> usize {
+        let side = n.div_ceil(BLOCK);
+        (side * (side + 1) / 2).saturating_mul(BLOCK * BLOCK * size_of::<T>())
     }
 
     /// Bytes of buffers for a product with t columns on so many threads.
@@ -111,11 +128,24 @@ impl<'a, T: Real> Tiles<'a, T> {
         }
     }
 
-    fn block<'b>(&self, a: usize, height: usize, b: usize, width: usize, block: &'b mut Vec<T>) -> MatRef<'b, T> {
-        block.resize(BLOCK * BLOCK, T::default());
-        let values = &mut block[..height * width];
-        let out = MatMut::from_column_major_slice_mut(&mut *values, height, width);
-        self.kernel.block(self.x.subrows(a, height), self.x.subrows(b, width), out);
+    fn block<'b>(&'b self, a: usize, height: usize, b: usize, width: usize, block: &'b mut Vec<T>) -> MatRef<'b, T> {
+        let make = |block: &mut Vec<T>| {
+            block.resize(height * width, T::default());
+            let out = MatMut::from_column_major_slice_mut(block, height, width);
+            self.kernel.block(self.x.subrows(a, height), self.x.subrows(b, width), out);
+        };
+        let (row, column) = (a.max(b) / BLOCK, a.min(b) / BLOCK);
+        let values = match self.kept.get(row * (row + 1) / 2 + column) {
+            Some(kept) => kept.get_or_init(|| {
+                let mut block = Vec::new();
+                make(&mut block);
+                block
+            }),
+            None => {
+                make(block);
+                block
+            }
+        };
         MatRef::from_column_major_slice(values, height, width)
     }
 }
@@ -166,11 +196,10 @@ fn twice<T: Real>(k: &[T], right: &[f64], weight: f64, sums: &mut [f64]) -> f64 
         let (right_whole, right_tail) = right.as_chunks::<LANES>();
         let (sums_whole, sums_tail) = sums.as_chunks_mut::<LANES>();
         for ((k, right), sums) in k_whole.iter().zip(right_whole).zip(sums_whole) {
-            for lane in 0..LANES {
-                let k = k[lane].to_f64();
-                sums[lane] += k * weight;
-                partial[lane] += k * right[lane];
-            }
+            // lane by lane, a store between two loads would keep the compiler from vectors
+            let k: [f64; LANES] = from_fn(|lane| k[lane].to_f64());
+            partial = from_fn(|lane| partial[lane] + k[lane] * right[lane]);
+            *sums = from_fn(|lane| sums[lane] + k[lane] * weight);
         }
         let mut tail = 0.0;
         for ((k, right), sum) in k_tail.iter().zip(right_tail).zip(sums_tail) {
@@ -224,12 +253,18 @@ mod tests {
             let x: Vec<f64> = (0..n * 2).map(|i| ((i * i) as f64 * 0.37).sin() * 2.0).collect();
             let x = MatRef::from_row_major_slice(&x, n, 2);
             let v = Mat::from_fn(n, 2, |i, j| ((i + 3 * j) as f64).cos());
-            let product = |threads: usize| {
+            let product = |threads: usize, room: usize| {
                 let workers = Workers::new(threads);
-                Tiles::new(&*kernel, x, &workers).product(v.as_ref())
+                let tiles = Tiles::new(&*kernel, x, &workers).keeping(room);
+                let found = tiles.product(v.as_ref());
+                assert!(found == tiles.product(v.as_ref()), "{n} {threads} {room}: made and kept");
+                found
             };
-            let found = product(1);
-            assert!(found == product(3), "{n}");
+            let found = product(1, 0);
+            // none, some and all of the blocks are kept
+            for (threads, room) in [(3, 0), (1, 1 << 21), (3, Tiles::<f64>::all_bytes(n).min(1 << 24))] {
+                assert!(found == product(threads, room), "{n} {threads} {room}");
+            }
             for i in (0..n).step_by(n.div_ceil(17)) {
                 let mut row = Mat::zeros(1, n);
                 kernel.block(x.subrows(i, 1), x, row.as_mut());

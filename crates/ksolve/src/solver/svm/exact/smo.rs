@@ -15,6 +15,7 @@
 
 use super::super::loss::{Loss, Row};
 use kapprox::Real;
+use std::array::from_fn;
 
 /// Numbers that are compared side by side: a vector of AVX-512 in f64.
 const LANES: usize = 8;
@@ -137,12 +138,9 @@ fn shift<T: Real>(f: &mut [f64], rise: &[f64], ki: &[T], kj: &[T], t: f64) -> (u
         let (ki, i_tail) = ki.as_chunks::<LANES>();
         let (kj, j_tail) = kj.as_chunks::<LANES>();
         for (c, (((f, rise), ki), kj)) in f.iter_mut().zip(rise).zip(ki).zip(kj).enumerate() {
-            let mut value = [0.0; LANES];
-            for l in 0..LANES {
-                f[l] = t.mul_add(ki[l].to_f64() - kj[l].to_f64(), f[l]);
-                value[l] = -(f[l] + rise[l]);
-            }
-            best.take(c, value);
+            // lane by lane, a store between two loads would keep the compiler from vectors
+            *f = from_fn(|l| t.mul_add(ki[l].to_f64() - kj[l].to_f64(), f[l]));
+            best.take(c, from_fn(|l| -(f[l] + rise[l])));
         }
         for (l, f) in tail.iter_mut().enumerate() {
             *f = t.mul_add(i_tail[l].to_f64() - j_tail[l].to_f64(), *f);
