@@ -39,10 +39,6 @@ impl<'a> Log<'a> {
         }
     }
 
-    pub(super) fn elapsed(&self) -> Duration {
-        self.started.elapsed()
-    }
-
     fn part(&mut self) -> &mut Part {
         if self.part == TRIALS { &mut self.solvers } else { &mut self.kernels }
     }
