@@ -22,8 +22,9 @@ use std::sync::Arc;
 /// Share of the variance below which rounds have too little to begin from.
 const LITTLE: f64 = 0.2;
 
-/// Features up to which `learn` tries a full metric too.
-const MOST_FULL: usize = 1_000;
+/// Rows for each feature from which on `learn` tries a full metric too: of fewer it learns what the targets of these very rows are. On fashion-mnist,
+/// 5,102 rows x 784, the error by folds was a quarter less with one, and that of other rows more.
+const ROWS_EACH: usize = 10;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Learned {
@@ -155,7 +156,7 @@ impl<T: Real> MetricRequest<'_, T> {
             }
             if !search.is_over() {
                 let (factor, products) = search.products(&rows)?;
-                forms(form, d, options)
+                forms(form, (held.len(), d), options)
                     .into_iter()
                     .try_for_each(|form| search.descend(&rows, form, factor, &products))?;
                 search.stretch(&rows)?;
@@ -188,9 +189,9 @@ pub(crate) fn draw<T: Real>(
 }
 
 /// The forms that are tried. A kernel that looks at some columns by their names needs features that stay what they are.
-fn forms(form: MetricForm, d: usize, options: &TrainOptions) -> Vec<MetricForm> {
+fn forms(form: MetricForm, (rows, d): (usize, usize), options: &TrainOptions) -> Vec<MetricForm> {
     match form {
-        MetricForm::Best if options.kernel.looks_at_columns() || d > MOST_FULL => vec![MetricForm::Diagonal],
+        MetricForm::Best if options.kernel.looks_at_columns() || rows < ROWS_EACH * d => vec![MetricForm::Diagonal],
         MetricForm::Best => vec![MetricForm::Full, MetricForm::Diagonal],
         form => vec![form],
     }

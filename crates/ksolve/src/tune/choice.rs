@@ -18,6 +18,9 @@ pub const SEARCH: &str = "search";
 /// The part in which solvers are tried.
 pub const TRIALS: &str = "solvers";
 
+/// The part in which machines on the kernel itself are tried.
+pub const MACHINES: &str = "machines";
+
 /// The fit of all rows, which follows.
 pub const FIT: &str = "fit";
 
@@ -32,19 +35,23 @@ pub struct Moment {
     pub best: Option<f64>,
 }
 
-/// The work of the two parts of a choice: the search among kernels, and the trials of solvers.
+/// The work of the parts of a choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct SearchWork {
     /// Rounds that learned metrics, and kernels that were measured.
     pub kernels: usize,
     /// Trials of solvers.
     pub solvers: usize,
+    /// Trials of machines on the kernel itself; `None` where there were none, or for as many as it takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machines: Option<usize>,
 }
 
 impl std::fmt::Display for SearchWork {
-    /// Writes the steps as they are typed: `4,12`.
+    /// Writes the steps as they are typed: `4,12`, or `4,12,9` with machines.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{},{}", self.kernels, self.solvers)
+        write!(f, "{},{}", self.kernels, self.solvers)?;
+        self.machines.map_or(Ok(()), |machines| write!(f, ",{machines}"))
     }
 }
 
@@ -52,10 +59,15 @@ impl std::str::FromStr for SearchWork {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let expected = || "expected steps of the search and trials of solvers, such as 4,12".to_string();
-        let (kernels, solvers) = text.split_once(',').ok_or_else(expected)?;
-        let count = |text: &str| text.trim().parse::<usize>().map_err(|_| expected());
-        Ok(Self { kernels: count(kernels)?, solvers: count(solvers)? })
+        let counts: std::result::Result<Vec<usize>, _> = text.split(',').map(|count| count.trim().parse()).collect();
+        match counts.as_deref() {
+            Ok(&[kernels, solvers]) => Ok(Self { kernels, solvers, machines: None }),
+            Ok(&[kernels, solvers, machines]) => Ok(Self { kernels, solvers, machines: Some(machines) }),
+            _ => {
+                Err("expected steps of the search and trials of solvers, such as 4,12, and of machines, such as 4,12,9"
+                    .to_string())
+            }
+        }
     }
 }
 
@@ -188,8 +200,9 @@ impl Choice<'_> {
             }
         }
         self.listener.end();
-        let (mut winner, mut contenders) = contest.finish();
-        let exact = self.exact::<T>((&winner, tuned), (&trials, by), &mut log, memory)?;
+        let (mut winner, tried) = contest.finish();
+        let exact = self.exact::<T>((&winner, &tried, tuned), (&trials, by), &mut log, memory)?;
+        let mut contenders: Vec<ContenderReport> = tried.into_iter().map(|contender| contender.report).collect();
         let plain = if exact.is_some() { None } else { winner.without_metric(tuned)? };
         winner = exact.map_or(winner.clone(), |exact| exact.instead_of(&winner, &mut contenders));
         let work = log.work();

@@ -18,7 +18,7 @@ use std::{ops::RangeInclusive, sync::Arc};
 pub const ANY: &str = "any";
 
 /// Largest rank of a trial: penalties and solvers are told apart by it, and it is quick.
-const RANK: usize = 500;
+pub(super) const RANK: usize = 500;
 
 const FOLDS: usize = 3;
 
@@ -210,12 +210,11 @@ impl<'a, T: Real> Contest<'a, T> {
         self.alive.sort_by(|a, b| mean(*a).total_cmp(&mean(*b)));
     }
 
-    /// Ends the contest and returns the winner, with the reports of all.
-    pub(super) fn finish(mut self) -> (Contender, Vec<ContenderReport>) {
-        let winner = self.alive[0];
-        self.contenders[winner].report.chosen = true;
-        let reports = self.contenders.iter().map(|contender| contender.report.clone()).collect();
-        (self.contenders.swap_remove(winner), reports)
+    /// Ends the contest and returns the winner, and all that took part.
+    pub(super) fn finish(mut self) -> (Contender, Vec<Contender>) {
+        let winner = &mut self.contenders[self.alive[0]];
+        winner.report.chosen = true;
+        (winner.clone(), self.contenders)
     }
 }
 
@@ -272,15 +271,15 @@ fn fits(solver: &str, base: &Fit, tuned: &Tuned, by: Select) -> Result<Vec<(Fit,
         let fit = if learns { fit.set(parameter::PROBABILITIES.name, true) } else { fit };
         // pairs of classes have no probabilities
         let paired = solver == ANY && !learns && fit.family().reads(&svm::PAIRS) && PAIRED.contains(&tuned.classes);
-        let mut found = Vec::new();
         for pairs in [false, true].into_iter().filter(|pairs| paired || !pairs) {
+            let mut found = Vec::new();
             let fit = if pairs { fit.clone().set(svm::PAIRS.name, true) } else { fit.clone() };
             let told = if pairs { format!("{name}, pairs") } else { name.to_string() };
             let at = |lambda: &f64| (fit.clone().set(parameter::LAMBDA.name, lambda), Some(*lambda), told.clone());
             found.extend(lambdas.iter().map(at));
             found.extend(lambdas.is_empty().then(|| (fit.clone(), None, told.clone())));
+            of_solvers.push(found);
         }
-        of_solvers.push(found);
     }
     let most = of_solvers.iter().map(Vec::len).max().unwrap_or(0);
     Ok((0..most).flat_map(|i| of_solvers.iter().filter_map(move |found| found.get(i).cloned())).collect())

@@ -7,8 +7,8 @@
 //!
 //! *Cost*: about ten machines of [`ROWS`] rows, and of small tables as many for every fold.
 
-use super::choice::{Choice, FIT, TRIALS};
-use super::contest::{Contender, ContenderReport, shown};
+use super::choice::{Choice, FIT, MACHINES};
+use super::contest::{Contender, ContenderReport, RANK, shown};
 use super::{Memory, Select, Tuned, log::Log, trial::Trials};
 use crate::job::Fit;
 use crate::metric::behind;
@@ -32,13 +32,15 @@ const WORTH: f64 = 0.995;
 /// Most steps of the length in one direction.
 const STEPS: usize = 3;
 
-/// Time of a machine of many rows, by iteration, as a share of what the squares of rows let expect from one of [`ROWS`], by a factor: .58 for
-/// 41,157 rows x 9 on two cores.
-const ITERATED: f64 = 0.6;
+/// The power of the number of rows that the time of a machine grows with: 41,157 rows x 9 took 39 times as long as 5,000 in ridge regression, and
+/// 60,000 x 784 of ten classes in pairs 27 times as long as 5,000.
+const GROWTH: f64 = 1.75;
 
-/// A machine that was tried.
+/// A machine that was tried, without kernel, metric and penalty in its fit.
 #[derive(Clone, Debug)]
 struct Tried {
+    name: String,
+    fit: Fit,
     kernel: Spec,
     metric: MetricSource,
     form: String,
@@ -52,8 +54,6 @@ struct Walk<'w, 'l, 'm, 'j, T> {
     trials: &'w Trials<T>,
     by: Select,
     folds: Vec<usize>,
-    fit: Fit,
-    name: String,
     log: &'w mut Log<'l>,
     memory: &'m mut Memory<'j>,
     best: Option<Tried>,
@@ -62,56 +62,63 @@ struct Walk<'w, 'l, 'm, 'j, T> {
 }
 
 impl Choice<'_> {
-    /// The best machine on the kernel itself of the winner's solver; `None` where the fit takes a map: where a penalty was given, the solver
-    /// has no such machine, or memory or time do not allow it.
+    /// The best machine on the kernel itself of the solvers that were tried; `None` where the fit takes a map: where a penalty was given, no
+    /// solver has such a machine, or memory or time do not allow it, or a solver that has none is better on as many rows.
     ///
     /// # Errors
     /// Those of the listener; where the exact map was asked for, why no machine could be fitted.
     pub(super) fn exact<T: Real>(
         &self,
-        (winner, tuned): (&Contender, &Tuned),
+        (winner, tried, tuned): (&Contender, &[Contender], &Tuned),
         (trials, by): (&Trials<T>, Select),
         log: &mut Log<'_>,
         memory: &mut Memory<'_>,
     ) -> Result<Option<Contender>> {
         let asked = self.base.map_spec().is_exact();
-        let given = [parameter::LAMBDA.name, parameter::C.name].iter().any(|name| self.base.gives(name));
-        let fit = winner.fit.clone().on_kernel()?;
+        let given = self.gives_penalty();
         let lambdas = if given { vec![None] } else { LAMBDAS.map(Some).to_vec() };
-        if !asked && !(self.exact && !given && !log.is_late() && self.allows(&fit)) {
+        if !asked && (!self.exact || given || *self.base.map_spec() != MapSpec::default()) {
+            return Ok(None);
+        }
+        let Some((machine, fits)) = self.machine(tried)? else {
+            let why = "no solver that was tried has a machine on the kernel itself; leave `map` out";
+            return if asked { Err(Error::option("map", "exact", why)) } else { Ok(None) };
+        };
+        if !(asked || fits) {
             return Ok(None);
         }
         let folds: Vec<usize> = trials.folds().take((ROWS / trials.seen().max(1)).max(1)).collect();
-        let name = format!("{} on the kernel itself", fit.family().name);
         let learned = folds.first().map_or(0, |fold| trials.learned(*fold, ROWS).len()).max(1);
         let seen = trials.seen() as u64;
-        let times = |rows: u64| (rows as f64 / learned as f64).powi(2);
-        let pairs = ITERATED * (times(tuned.rows) + times(seen)) / folds.len().max(1) as f64;
+        let times = |rows: u64| (rows as f64 / learned as f64).powf(GROWTH);
+        // the fit, and the test before it
+        let whole = (times(tuned.rows) + times(seen)) / folds.len().max(1) as f64;
+        log.part = MACHINES;
         let (choice, best, problem, made) = (self, None, None, 0);
-        let mut walk = Walk { choice, trials, by, folds, fit, name, log, memory, best, problem, made };
-        self.listener.begin(TRIALS, (lambdas.len() * (self.options.kernels.len() + 1) + 2 * STEPS) as u64);
-        // a machine of n rows reads n² kernel values in every iteration
+        let mut walk = Walk { choice, trials, by, folds, log, memory, best, problem, made };
+        let steps = lambdas.len() * (self.options.kernels.len() + 1) + 2 * STEPS;
+        self.listener.begin(MACHINES, steps as u64);
         let ends =
-            |took: Duration, more: usize| asked || !self.listener.is_late(FIT, took.mul_f64(pairs + more as f64));
-        let found = walk.walk((winner, tuned), &lambdas, &ends)?;
+            |took: Duration, more: usize| asked || !self.listener.is_late(FIT, took.mul_f64(whole + more as f64));
+        let found = walk.walk((winner, tuned), &machine, &lambdas, &ends)?;
         self.listener.end();
-        let Walk { fit, name, best, problem, log, .. } = walk;
-        if !(found && ends(log.took, 0)) {
+        if !(found && ends(walk.log.took, 0) && (asked || walk.wins(winner)?)) {
             return Ok(None);
         }
+        let Walk { best, problem, .. } = walk;
         let Some(best) = best.filter(|best| best.error.is_finite()) else {
             let why = problem.unwrap_or("no machine could be fitted".to_string());
             return if asked { Err(Error::option("map", "exact", why)) } else { Ok(None) };
         };
         let report = ContenderReport {
-            solver: best.lambda.map_or(name.clone(), |lambda| format!("{name}, lambda {}", shown(lambda))),
+            solver: best.lambda.map_or(best.name.clone(), |lambda| format!("{}, lambda {}", best.name, shown(lambda))),
             kernel: best.kernel.to_string(),
             metric: best.form,
             errors: vec![best.error],
             mean: Some(best.error),
             ..ContenderReport::default()
         };
-        let fit = fit.kernel(best.kernel).metric(best.metric);
+        let fit = best.fit.kernel(best.kernel).metric(best.metric);
         let tried = Contender { fit, lambda: best.lambda, report };
         Ok(Some(Contender {
             fit: tried.for_rows(learned as u64, seen),
@@ -120,10 +127,25 @@ impl Choice<'_> {
         }))
     }
 
-    /// True where no other map was asked for, the whole table has a machine, and the memory holds it.
-    fn allows(&self, fit: &Fit) -> bool {
-        let plan = || fit.clone().set(parameter::LAMBDA.name, LAMBDAS[0]).plan(self.selected, self.run);
-        *self.base.map_spec() == MapSpec::default() && plan().is_ok_and(|forecast| forecast.fits())
+    fn gives_penalty(&self) -> bool {
+        [parameter::LAMBDA.name, parameter::C.name].iter().any(|name| self.base.gives(name))
+    }
+
+    /// The best solver that was tried and has a machine on the kernel itself, with its name, and whether the memory holds it.
+    fn machine(&self, tried: &[Contender]) -> Result<Option<((String, Fit), bool)>> {
+        let mut order: Vec<&Contender> = tried.iter().collect();
+        let mean = |contender: &Contender| contender.report.mean.unwrap_or(f64::INFINITY);
+        order.sort_by(|a, b| (b.report.chosen.cmp(&a.report.chosen)).then(mean(a).total_cmp(&mean(b))));
+        for Contender { fit, report, .. } in order {
+            let name = report.solver.split(", lambda").next().unwrap_or_default().to_string() + " on the kernel itself";
+            let fit = fit.clone().on_kernel()?;
+            let whole =
+                if self.gives_penalty() { fit.clone() } else { fit.clone().set(parameter::LAMBDA.name, LAMBDAS[0]) };
+            if let Ok(plan) = whole.plan(self.selected, self.run) {
+                return Ok(Some(((name, fit), plan.fits())));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -132,14 +154,18 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
     fn walk(
         &mut self,
         (winner, tuned): (&Contender, &Tuned),
+        (name, fit): &(String, Fit),
         lambdas: &[Option<f64>],
         ends: &dyn Fn(Duration, usize) -> bool,
     ) -> Result<bool> {
-        for (kernel, metric, form) in self.kernels(winner, tuned)? {
+        let kernels = self.kernels(winner, tuned)?;
+        let more = lambdas.len() * kernels.len() + STEPS;
+        for (kernel, metric, form) in kernels {
             for lambda in lambdas {
+                let (name, fit, error) = (name.clone(), fit.clone(), f64::INFINITY);
                 let (kernel, metric, form) = (kernel.clone(), metric.clone(), form.clone());
-                self.take(Tried { kernel, metric, form, lambda: *lambda, error: f64::INFINITY }, 1.0)?;
-                if self.made == 1 && !ends(self.log.took, lambdas.len() * self.choice.options.kernels.len() + STEPS) {
+                self.take(Tried { name, fit, kernel, metric, form, lambda: *lambda, error }, 1.0)?;
+                if self.made == 1 && !ends(self.log.took, more) {
                     return Ok(false);
                 }
             }
@@ -169,6 +195,18 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
         Ok(true)
     }
 
+    /// True where the best machine is one of the winner's solver, or better than the winner on as many rows.
+    fn wins(&mut self, winner: &Contender) -> Result<bool> {
+        let Some((family, error)) = self.best.as_ref().map(|best| (best.fit.family().name, best.error)) else {
+            return Ok(false);
+        };
+        if family == winner.fit.family().name {
+            return Ok(true);
+        }
+        let rival = self.error(&winner.fit.clone().at_rank(RANK), winner.report.solver.clone())?;
+        Ok(rival.is_none_or(|rival| error < rival))
+    }
+
     /// The kernels to begin with: the winner, the others behind its metric, and the best one without a metric.
     fn kernels(&self, winner: &Contender, tuned: &Tuned) -> Result<Vec<(Spec, MetricSource, String)>> {
         let (metric, form) = (winner.fit.metric_source().clone(), winner.report.metric.clone());
@@ -189,12 +227,22 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
         if self.made > 0 && self.log.is_late() {
             return Ok(false);
         }
-        let fit = self.fit.clone().kernel(machine.kernel.clone()).metric(machine.metric.clone());
+        let fit = machine.fit.clone().kernel(machine.kernel.clone()).metric(machine.metric.clone());
         let fit = machine.lambda.iter().fold(fit, |fit, lambda| fit.set(parameter::LAMBDA.name, lambda));
-        let Self { choice, trials, by, folds, memory, .. } = self;
-        let errors = || folds.iter().map(|fold| trials.trial(&fit, *fold, *by, ROWS, choice.run)).sum::<Result<f64>>();
         let lambda = machine.lambda.map_or(String::new(), |lambda| format!(", lambda {}", shown(lambda)));
-        let what = format!("{}, {}{lambda}", self.name, machine.kernel);
+        let error = self.error(&fit, format!("{}, {}{lambda}", machine.name, machine.kernel))?.unwrap_or(f64::INFINITY);
+        self.made += 1;
+        let falls = self.best.as_ref().is_none_or(|best| error < worth * best.error);
+        if falls {
+            self.best = Some(Tried { error, ..machine });
+        }
+        Ok(falls)
+    }
+
+    /// The mean error of a fit over the folds; `None` where it cannot be fitted.
+    fn error(&mut self, fit: &Fit, what: String) -> Result<Option<f64>> {
+        let Self { choice, trials, by, folds, memory, .. } = self;
+        let errors = || folds.iter().map(|fold| trials.trial(fit, *fold, *by, ROWS, choice.run)).sum::<Result<f64>>();
         let (error, problem) = self.log.trial(what, || {
             memory.recall_or(|| match errors() {
                 Ok(sum) => Ok((Some(sum / folds.len().max(1) as f64), None)),
@@ -203,12 +251,6 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
             })
         })?;
         self.problem = problem.or(self.problem.take());
-        self.made += 1;
-        let error = error.unwrap_or(f64::INFINITY);
-        let falls = self.best.as_ref().is_none_or(|best| error < worth * best.error);
-        if falls {
-            self.best = Some(Tried { error, ..machine });
-        }
-        Ok(falls)
+        Ok(error)
     }
 }

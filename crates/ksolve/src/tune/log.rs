@@ -1,6 +1,6 @@
 //! What a choice has done so far, and whether its part at hand is late.
 
-use super::choice::{Moment, SEARCH, SearchListener, SearchWork, TRIALS};
+use super::choice::{MACHINES, Moment, SEARCH, SearchListener, SearchWork, TRIALS};
 use crate::Result;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,8 @@ pub(super) struct Log<'a> {
     most: Option<SearchWork>,
     kernels: Part,
     solvers: Part,
-    /// The part at hand: [`SEARCH`] or [`TRIALS`].
+    machines: Part,
+    /// The part at hand: [`SEARCH`], [`TRIALS`] or [`MACHINES`].
     pub(super) part: &'static str,
     /// The time of the last trial.
     pub(super) took: Duration,
@@ -34,18 +35,27 @@ impl<'a> Log<'a> {
             most,
             kernels: Part::default(),
             solvers: Part::default(),
+            machines: Part::default(),
             part: SEARCH,
             took: Duration::ZERO,
         }
     }
 
     fn part(&mut self) -> &mut Part {
-        if self.part == TRIALS { &mut self.solvers } else { &mut self.kernels }
+        match self.part {
+            MACHINES => &mut self.machines,
+            TRIALS => &mut self.solvers,
+            _ => &mut self.kernels,
+        }
     }
 
     /// Tells whether so much more work is enough for the part.
     pub(super) fn enough(&mut self) -> impl Fn(usize) -> bool + use<'a> {
-        let most = self.most.map(|most| if self.part == TRIALS { most.solvers } else { most.kernels });
+        let most = self.most.map(|most| match self.part {
+            MACHINES => most.machines.unwrap_or(usize::MAX),
+            TRIALS => most.solvers,
+            _ => most.kernels,
+        });
         let (made, listener, part, took) = (self.part().made, self.listener, self.part, self.took);
         move |more| most.map_or_else(|| listener.is_late(part, took), |most| made + more >= most)
     }
@@ -59,7 +69,8 @@ impl<'a> Log<'a> {
 
     pub(super) fn work(&self) -> SearchWork {
         let steps = |part: Part| part.late.unwrap_or(part.made);
-        SearchWork { kernels: steps(self.kernels), solvers: steps(self.solvers) }
+        let machines = Some(steps(self.machines)).filter(|made| *made > 0);
+        SearchWork { kernels: steps(self.kernels), solvers: steps(self.solvers), machines }
     }
 
     /// A step of the search: kernel after kernel, and rounds of each.
@@ -72,7 +83,7 @@ impl<'a> Log<'a> {
     pub(super) fn trial<V>(&mut self, what: String, run: impl FnOnce() -> Result<V>) -> Result<V> {
         let (value, took) = self.timed(what, || Ok((run()?, None)))?;
         self.took = took;
-        self.solvers.made += 1;
+        self.part().made += 1;
         Ok(value)
     }
 

@@ -1,6 +1,6 @@
 //! The time that a choice and the fit after it may take, and the ranks of a fit that is likely to end in it.
 
-use super::choice::{Chosen, SEARCH, TRIALS};
+use super::choice::{Chosen, MACHINES, SEARCH, TRIALS};
 use crate::job::{Fit, Run};
 use crate::{Result, solver::ridge};
 use kstore::Selected;
@@ -14,9 +14,10 @@ const SYSTEMS: f64 = 3.5;
 /// Share of the time left that the fit may be likely to take: all of it, as a fit of rank 4,000 takes half of what one of rank 1,000 lets expect.
 const FILLED: f64 = 1.0;
 
-/// Share of the time by which the search among kernels ends, and that by which the trials of solvers do.
+/// Share of the time by which the search among kernels ends, that by which the trials of solvers do, and that by which those of machines do.
 const SEARCHED: f64 = 0.4;
 const TRIED: f64 = 0.6;
+const COMPARED: f64 = 0.7;
 
 /// The clock of a choice.
 #[derive(Debug)]
@@ -37,6 +38,7 @@ impl Pace {
         let share = match part {
             SEARCH => SEARCHED,
             TRIALS => TRIED,
+            MACHINES => COMPARED,
             _ => FILLED,
         };
         self.time.is_some_and(|time| self.started.elapsed() + next > time.mul_f64(share))
