@@ -25,6 +25,8 @@ mod memory;
 mod model;
 mod month;
 mod odd_columns;
+#[cfg(target_os = "linux")]
+mod odd_machines;
 mod onnx;
 mod page;
 mod parsers;
