@@ -64,6 +64,8 @@ fn options_of_other_solvers_are_refused() {
         "fit kdr t.parquet --target y --lambda 1e-9..1e-3 -o refused",
         "this solver compares no penalties; give one number",
     );
+    refused(at, "fit fisher t.parquet --target y --within each -o refused", "expected pooled or equal");
+    refused(at, "fit ridge t.parquet --target y --within equal -o refused", "does not read it");
     refused(at, "fit fishr t.parquet --target y -o refused", "fisher");
     let plan = ok(at, "plan kpca t.parquet --rank 50 --json");
     assert!(plan["fits"] == true && plan["passes"] == 3, "{plan}");
@@ -82,6 +84,7 @@ fn plans_are_for_as_many_classes_and_folds_as_there_are() {
         "svm --C 1 --pairs",
         "logistic --C 1",
         "fisher --lambda 1e-4",
+        "fisher --lambda 1e-4 --within equal",
         "perceptron",
     ];
     for solver in solvers {

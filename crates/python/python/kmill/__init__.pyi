@@ -311,6 +311,7 @@ class KernelFisher(_Classifier):
     lambdas: float | str | Sequence[float] | None
     cv: Any
     n_components: int | None
+    within: str | None
     tolerance: float | None
     kernel: str | Callable[..., Any]
     gamma: float | str | None
@@ -342,6 +343,7 @@ class KernelFisher(_Classifier):
         lambdas: float | str | Sequence[float] | None = ...,
         cv: Any = ...,
         n_components: int | None = ...,
+        within: str | None = ...,
         tolerance: float | None = ...,
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
