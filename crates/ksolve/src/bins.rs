@@ -94,11 +94,12 @@ impl<T: Real> Bins<T> {
         Self { bins, phi: vec![T::default(); size * p], size, d, p, t, weighted: false }
     }
 
-    /// Sorts the rows of a block into their bins; a full bin goes to `full` with its fold.
+    /// Sorts the rows of a block into their bins, those of `classes` classes apart where there are more than one; a full bin goes to `full` with
+    /// its number.
     pub(crate) fn push(
         &mut self,
         block: &RowBlock<'_, T>,
-        folds: &Folds,
+        (folds, classes): (&Folds, usize),
         targets: &Targets,
         mut full: impl FnMut(&mut Self, usize) -> Result<()>,
     ) -> Result<()> {
@@ -106,7 +107,7 @@ impl<T: Real> Bins<T> {
         self.weighted = block.weighted;
         for i in 0..block.len() {
             let group = block.groups.map_or(Coded::UNKNOWN, |coded| coded.codes[i]);
-            let fold = folds.fold_of(block.rows[i], group)?;
+            let fold = folds.fold_of(block.rows[i], group)? * classes + class(block, i, classes)?;
             let (d, size, t) = (self.d, self.size, self.t);
             let bin = &mut self.bins[fold];
             bin.x[bin.rows * d..(bin.rows + 1) * d].copy_from_slice(&block.x[i * d..(i + 1) * d]);
@@ -172,6 +173,12 @@ impl<T: Real> Bins<T> {
             w: self.weighted.then(|| &bin.w[..rows]),
         }
     }
+}
+
+/// The class of a row where classes are kept apart; 0 where they are not.
+fn class<T>(block: &RowBlock<'_, T>, i: usize, classes: usize) -> Result<usize> {
+    let code = || block.classes.map(|coded| coded.codes[i] as usize).filter(|code| *code < classes);
+    if classes > 1 { code().ok_or(Error::UnknownClass { row: block.rows[i] }) } else { Ok(0) }
 }
 
 fn check<T>(block: &RowBlock<'_, T>, d: usize, targets: &Targets) -> Result<()> {

@@ -34,13 +34,15 @@ pub struct FeatureFold<'a, T, S> {
     folds: &'a Folds,
     targets: &'a Targets,
     bin: usize,
+    /// Number of classes whose rows are taken apart, as folds are; 1 for all together.
+    pub(crate) classes: usize,
     pub(crate) take: S,
 }
 
 impl<'a, T: Real, S: Take<T>> FeatureFold<'a, T, S> {
     /// A pass over features of `map`, in bins of [`BIN`] rows.
     pub fn over(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets, take: S) -> Self {
-        Self { map, folds, targets, bin: BIN, take }
+        Self { map, folds, targets, bin: BIN, classes: 1, take }
     }
 
     /// Sets the number of rows of a bin. It decides the order of sums: give it from the shape of the work, never from
@@ -73,7 +75,7 @@ impl<T: Real, S: Take<T>> Fold<T> for FeatureFold<'_, T, S> {
     }
 
     fn scratch(&self) -> Self::Scratch {
-        let bins = Bins::new(self.map.dims(), self.targets.count(), self.folds.count(), self.bin);
+        let bins = Bins::new(self.map.dims(), self.targets.count(), self.folds.count() * self.classes, self.bin);
         (bins, S::Scratch::default())
     }
 
@@ -84,7 +86,8 @@ impl<T: Real, S: Take<T>> Fold<T> for FeatureFold<'_, T, S> {
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
-        bins.push(block, self.folds, self.targets, |bins, fold| self.take(state, scratch, fold, bins, workers))
+        let parts = (self.folds, self.classes);
+        bins.push(block, parts, self.targets, |bins, fold| self.take(state, scratch, fold, bins, workers))
     }
 
     fn flush(&self, state: &mut S::State, (bins, scratch): &mut Self::Scratch, workers: &Workers) -> Result<()> {

@@ -57,6 +57,13 @@ impl<'a, T: Real> RidgeFold<'a, T> {
         self
     }
 
+    /// Keeps the moments of each class apart: those of class c in fold g are number g · classes + c.
+    #[must_use]
+    pub(crate) fn by_class(mut self, classes: usize) -> Self {
+        (self.take.folds, self.classes) = (self.take.folds * classes, classes);
+        self
+    }
+
     #[must_use]
     pub(crate) fn without_certificate(mut self) -> Self {
         self.take.certify = false;

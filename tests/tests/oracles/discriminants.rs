@@ -15,27 +15,41 @@ const LAMBDA: f64 = 1e-3;
 
 type Rows = Vec<Vec<f64>>;
 
-/// Golden rows with their classes, and a fit on them with two discriminants.
-fn fitted(kernel: &str, q: usize) -> (Rows, Vec<f64>, Trained<f64>) {
-    let golden = golden();
+const WITHIN: [&str; 2] = ["pooled", "equal"];
+
+/// Golden rows, 60 of them of three classes of 50, 3 and 7, with their classes, and a fit on them with some discriminants.
+fn fitted(kernel: &str, q: usize, within: &str) -> (Rows, Vec<f64>, Trained<f64>) {
+    let mut golden = golden();
+    let most = |label: f64| [50, 3, 7][label as usize];
+    let mut seen = [0; 3];
+    let kept: Vec<usize> = (0..golden.y.len())
+        .filter(|i| {
+            seen[golden.y[*i] as usize] += 1;
+            seen[golden.y[*i] as usize] <= most(golden.y[*i])
+        })
+        .collect();
+    golden.x = kept.iter().map(|i| golden.x[*i].clone()).collect();
+    golden.y = kept.iter().map(|i| golden.y[*i]).collect();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.parquet");
     write(&path, &golden.x, &golden.y);
     let options = exact(Task::Classification, kernel, golden.x.len());
-    let solver = Options::new().set("lambda", LAMBDA).set("components", q);
+    let solver = Options::new().set("lambda", LAMBDA).set("components", q).set("within", within);
     let trained = solve::<f64>(&select(&path, Task::Classification), &options, "fisher", &solver, 1);
     let again = solve::<f64>(&select(&path, Task::Classification), &options, "fisher", &solver, 3);
     assert!(trained.model.components == again.model.components, "other bits on three threads");
     (golden.x, golden.y, trained)
 }
 
-/// N and B on n rows: S_W = ΦᵀNΦ and S_B = ΦᵀBΦ.
-fn scatters(y: &[f64]) -> (Rows, Rows) {
+/// N and B on n rows: S_W = ΦᵀNΦ and S_B = ΦᵀBΦ. In the equal scatter a row counts by the inverse of the size of its class.
+fn scatters(y: &[f64], within: &str) -> (Rows, Rows) {
     let n = y.len();
     let size = |c: f64| y.iter().filter(|label| **label == c).count() as f64;
     let same = |i: usize, j: usize| if y[i] == y[j] { 1.0 / size(y[i]) } else { 0.0 };
     let all = 1.0 / n as f64;
-    let within = |i, j| all * (f64::from(i == j) - same(i, j));
+    let k = y.iter().fold(0.0f64, |most, label| most.max(*label)) + 1.0;
+    let count = |i: usize| if within == "equal" { 1.0 / (k * size(y[i])) } else { all };
+    let within = |i, j| count(i) * (f64::from(i == j) - same(i, j));
     let between = |i, j| all * (same(i, j) - all);
     let matrix = |f: &dyn Fn(usize, usize) -> f64| (0..n).map(|i| (0..n).map(|j| f(i, j)).collect()).collect();
     (matrix(&within), matrix(&between))
@@ -51,11 +65,13 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 #[test]
 fn discriminants_solve_their_equation() {
-    for kernel in ["gaussian(sigma=2)", "linear()"] {
-        let (x, y, trained) = fitted(kernel, 2);
+    for (kernel, within) in
+        ["gaussian(sigma=2)", "linear()"].iter().flat_map(|kernel| WITHIN.map(|within| (*kernel, within)))
+    {
+        let (x, y, trained) = fitted(kernel, 2, within);
         let head = trained.model.components.as_ref().unwrap();
         assert_eq!(head.intercept.len(), 2, "{kernel}");
-        let (n_matrix, b_matrix) = scatters(&y);
+        let (n_matrix, b_matrix) = scatters(&y, within);
         let k = kernels::kernel(kernel);
         let gram: Rows = x.iter().map(|a| x.iter().map(|b| k(a, b)).collect()).collect();
         let coordinates: Rows = x.iter().map(|row| components(&trained, kernel, row)).collect();
@@ -81,15 +97,19 @@ fn discriminants_solve_their_equation() {
         }
     }
     // no other direction counts: Σρ = tr (S_W + λI)⁻¹S_B, with the features x themselves
-    let (x, y, trained) = fitted("linear()", 2);
-    let (n_matrix, b_matrix) = scatters(&y);
+    WITHIN.iter().for_each(|within| ratios_sum_to_the_trace(within));
+}
+
+fn ratios_sum_to_the_trace(within: &str) {
+    let (x, y, trained) = fitted("linear()", 2, within);
+    let (n_matrix, b_matrix) = scatters(&y, within);
     let d = x[0].len();
     let column = |c: usize| -> Vec<f64> { x.iter().map(|row| row[c]).collect() };
     let inner = |m: &Rows, a: usize, b: usize| dot(&column(a), &times(m, &column(b)));
-    let within: Rows =
+    let penalised: Rows =
         (0..d).map(|a| (0..d).map(|b| inner(&n_matrix, a, b) + if a == b { LAMBDA } else { 0.0 }).collect()).collect();
     let trace: f64 =
-        (0..d).map(|b| dense_solve(&within, &(0..d).map(|a| inner(&b_matrix, a, b)).collect::<Vec<_>>())[b]).sum();
+        (0..d).map(|b| dense_solve(&penalised, &(0..d).map(|a| inner(&b_matrix, a, b)).collect::<Vec<_>>())[b]).sum();
     let ratios = &trained.report.figures.iter().find(|figure| figure.name == "discriminant ratio").unwrap().values;
     close(ratios.iter().sum::<f64>(), trace, 1e-9, "sum of the ratios");
 }
@@ -122,7 +142,7 @@ fn there_are_fewer_discriminants_than_classes() {
 #[test]
 fn lambdas_are_chosen_by_fits_without_the_rows() {
     let (n, kernel) = (120, "gaussian(sigma=1.5)");
-    for k in [2, 3] {
+    for (k, within) in [2, 3].iter().flat_map(|k| WITHIN.map(|within| (*k, within))) {
         let mut random = Lcg(31);
         let y: Vec<f64> = (0..n).map(|i| ((i * 7 + i / 5) % k) as f64).collect();
         let x: Rows = y.iter().map(|y| vec![1.3 * y + random.normal(), random.normal() - 0.5 * y * y]).collect();
@@ -131,7 +151,7 @@ fn lambdas_are_chosen_by_fits_without_the_rows() {
             let path = folder.path().join("rows.parquet");
             write(&path, x, y);
             let options = TrainOptions { folds, ..exact(Task::Classification, kernel, x.len()) };
-            let solver = Options::new().set("lambda", lambda);
+            let solver = Options::new().set("lambda", lambda).set("within", within);
             solve::<f64>(&select(&path, Task::Classification), &options, "fisher", &solver, threads)
         };
         let path = ["10", "0.01", "0.0001"];
@@ -154,7 +174,7 @@ fn lambdas_are_chosen_by_fits_without_the_rows() {
                 let decided = (0..n).filter(held).map(|i| (classes.decide(predict(&part, kernel, &x[i])), y[i]));
                 wrong += decided.filter(|(got, y)| *got != *y as usize).count();
             }
-            assert!((error * n as f64 - wrong as f64).abs() < 1e-9, "{k} classes, {lambda}: {error} {wrong}");
+            assert!((error * n as f64 - wrong as f64).abs() < 1e-9, "{k} classes, {within}, {lambda}: {error} {wrong}");
         }
         let best = errors.iter().copied().fold(f64::INFINITY, f64::min);
         assert!(errors.iter().any(|error| *error > best), "nothing to choose: {errors:?}");
@@ -165,4 +185,44 @@ fn lambdas_are_chosen_by_fits_without_the_rows() {
         let (got, expected) = (predict(&trained, kernel, &x[7]), predict(&alone, kernel, &x[7]));
         got.iter().zip(&expected).for_each(|(got, expected)| close(*got, *expected, 1e-6, "chosen"));
     }
+}
+
+/// On 900 rows of one class and 60 of another, of other variances, each scatter has the direction of its own dense formula, and they are far apart.
+#[test]
+fn small_classes_count_as_much_as_large_ones_in_the_equal_scatter() {
+    let mut random = Lcg(7);
+    let y: Vec<f64> = (0..960).map(|i| f64::from(i % 16 == 15)).collect();
+    let point = |y: &f64, random: &mut Lcg| match *y {
+        0.0 => vec![3.0 * random.normal(), random.normal()],
+        _ => vec![2.0 + random.normal(), 1.5 + 3.0 * random.normal()],
+    };
+    let x: Rows = y.iter().map(|y| point(y, &mut random)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.parquet");
+    write(&path, &x, &y);
+    let mean = |of: &dyn Fn(&[f64]) -> f64, c: f64| {
+        let rows = || x.iter().zip(&y).filter(|(_, y)| **y == c);
+        rows().map(|(x, _)| of(x)).sum::<f64>() / rows().count() as f64
+    };
+    let means = [0.0, 1.0].map(|c| [0, 1].map(|j| mean(&|x| x[j], c)));
+    let covariance = |c: usize, i: usize, j: usize| mean(&|x| (x[i] - means[c][i]) * (x[j] - means[c][j]), c as f64);
+    let mut angles = Vec::new();
+    for (within, shares) in WITHIN.iter().zip([[900.0 / 960.0, 60.0 / 960.0], [0.5, 0.5]]) {
+        let entry = |i: usize, j: usize| {
+            (0..2).map(|c| shares[c] * covariance(c, i, j)).sum::<f64>() + if i == j { LAMBDA } else { 0.0 }
+        };
+        let scatter: Rows = (0..2).map(|i| (0..2).map(|j| entry(i, j)).collect()).collect();
+        let expected = dense_solve(&scatter, &[means[1][0] - means[0][0], means[1][1] - means[0][1]]);
+        let options = TrainOptions { rank: 2, ..exact(Task::Classification, "linear()", x.len()) };
+        let solver = Options::new().set("lambda", LAMBDA).set("components", 1).set("within", within);
+        let trained = solve::<f64>(&select(&path, Task::Classification), &options, "fisher", &solver, 2);
+        let score = |x: &[f64]| predict(&trained, "linear()", x)[0];
+        // scores are linear: their slopes are the direction itself, and the classes' shares are the priors of both
+        let slopes = [[1.0, 0.0], [0.0, 1.0]].map(|x| score(&x) - score(&[0.0, 0.0]));
+        (0..2).for_each(|j| close(slopes[j], expected[j], 1e-8, within));
+        let middle = [(means[0][0] + means[1][0]) / 2.0, (means[0][1] + means[1][1]) / 2.0];
+        close(score(&middle), (60.0f64 / 900.0).ln(), 1e-8, within);
+        angles.push(slopes[1].atan2(slopes[0]).to_degrees());
+    }
+    assert!((angles[0] - angles[1]).abs() > 20.0, "{angles:?}");
 }

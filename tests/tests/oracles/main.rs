@@ -15,6 +15,7 @@ mod machines;
 mod machines_chosen;
 mod many_rows;
 mod maps;
+mod online;
 mod onnx;
 mod option_laws;
 mod outside;

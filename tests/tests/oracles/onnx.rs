@@ -183,8 +183,20 @@ fn exported_models_compute_what_predict_does() {
             exported.push(family.name);
         }
     }
-    for name in ["ridge", "svm", "svr", "oneclass", "logistic", "mean", "kmeans", "kpca", "fisher", "perceptron", "pls"]
-    {
+    for name in [
+        "ridge",
+        "svm",
+        "svr",
+        "oneclass",
+        "logistic",
+        "mean",
+        "kmeans",
+        "kpca",
+        "fisher",
+        "perceptron",
+        "online",
+        "pls",
+    ] {
         assert!(exported.iter().filter(|other| **other == name).count() >= 3, "{name} is not walked");
     }
 }

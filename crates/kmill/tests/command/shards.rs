@@ -241,6 +241,7 @@ fn shards_of_classes_and_labelled_folds_begin_and_end_at_any_row() {
     for fit in [
         "ridge rows.parquet --target y --rank 20 --lambda 1e-4,1e-3 --folds column:site --weights w --candidates 1000",
         "fisher rows.parquet --target c --features x,y --rank 20 --candidates 1000",
+        "fisher rows.parquet --target c --features x,y --rank 20 --within equal --components 1 --candidates 1000",
     ] {
         ok(at, &format!("fit {fit} -q -o whole"));
         ok(at, &format!("prepare {fit} -q -o job"));

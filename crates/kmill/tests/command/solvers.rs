@@ -47,6 +47,37 @@ fn discriminants_classify_as_ridge_does() {
     }
 }
 
+/// A stream of rows from standard input has the model of the file, and the running mse is near the error of ridge regression.
+#[test]
+fn values_are_learned_in_the_order_of_the_rows_from_standard_input_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 4000 -o t.csv -q");
+    let fit = "--target y --rank 100 --lambda 1e-5";
+    let online = ok(at, &format!("fit online t.csv {fit} -o m --json"));
+    let (figure, passes) = (&online["figures"][0], &online["passes"]);
+    assert!(figure["name"] == "running mse of each pass" && online["solver"] == "online", "{online}");
+    ok(at, &format!("fit ridge t.csv {fit} -o r --json"));
+    let [ours, ridge] =
+        ["m", "r"].map(|model| ok(at, &format!("evaluate {model} t.csv --json"))["mse"].as_f64().unwrap());
+    assert!((ours / ridge - 1.0).abs() < 1e-3, "{ours} and {ridge}");
+    assert!(figure["values"][0].as_f64().unwrap() > ridge, "{figure}: learned before it was predicted");
+    let more = ok(at, &format!("fit online t.csv {fit} --rule lms --passes 3 -o l --json"));
+    let running = more["figures"][0]["values"].as_array().unwrap().clone();
+    assert!(running.len() == 3 && running[2].as_f64() < running[0].as_f64(), "{running:?}");
+    assert_eq!(more["passes"].as_u64(), passes.as_u64().map(|passes| passes + 2));
+    let mut words = vec!["fit", "online", "-", "--target", "y", "--rank", "100", "--lambda", "1e-5", "-o", "s", "-q"];
+    words.extend(["--threads", "1"]);
+    let stdin = std::fs::File::open(at.join("t.csv")).unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_kmill"));
+    assert!(command.current_dir(at).args(words).stdin(stdin).status().unwrap().success());
+    assert!(std::fs::read(at.join("m")).unwrap() == std::fs::read(at.join("s")).unwrap(), "another model");
+    refused(at, "fit online t.csv --target y --folds 3 -o refused", "does not read it");
+    refused(at, "fit online t.csv --target y --weights x0 -o refused", "does not read it");
+    refused(at, "fit online t.csv --target y --rule lms --forgetting 0.9 -o refused", "--rule");
+    refused(at, "prepare online t.csv --target y -o refused", "more than once");
+}
+
 #[test]
 fn options_of_other_solvers_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -64,6 +95,8 @@ fn options_of_other_solvers_are_refused() {
         "fit kdr t.parquet --target y --lambda 1e-9..1e-3 -o refused",
         "this solver compares no penalties; give one number",
     );
+    refused(at, "fit fisher t.parquet --target y --within each -o refused", "expected pooled or equal");
+    refused(at, "fit ridge t.parquet --target y --within equal -o refused", "does not read it");
     refused(at, "fit fishr t.parquet --target y -o refused", "fisher");
     let plan = ok(at, "plan kpca t.parquet --rank 50 --json");
     assert!(plan["fits"] == true && plan["passes"] == 3, "{plan}");
@@ -82,6 +115,7 @@ fn plans_are_for_as_many_classes_and_folds_as_there_are() {
         "svm --C 1 --pairs",
         "logistic --C 1",
         "fisher --lambda 1e-4",
+        "fisher --lambda 1e-4 --within equal",
         "perceptron",
     ];
     for solver in solvers {

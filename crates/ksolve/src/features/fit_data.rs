@@ -111,6 +111,12 @@ impl<T: Real> FitData<'_, T> {
 
     /// The moments of [`FitData::moments`], fold by fold.
     pub(crate) fn moments_of_folds(&self) -> Result<RidgeState> {
-        self.fold(GRAM, &RidgeFold::new(self.map, self.folds, self.targets).with_bin(self.cut.tile))
+        self.moments_of_classes(1)
+    }
+
+    /// The moments of [`FitData::moments`], fold by fold and in each class by class.
+    pub(crate) fn moments_of_classes(&self, classes: usize) -> Result<RidgeState> {
+        let fold = RidgeFold::new(self.map, self.folds, self.targets).by_class(classes);
+        self.fold(GRAM, &fold.with_bin(self.cut.tile))
     }
 }

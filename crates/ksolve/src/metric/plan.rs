@@ -93,7 +93,7 @@ pub(crate) fn plan<T: Real>(training: &TrainOptions, rank: usize, outer: &Proble
 fn fits_of(inner: &TrainOptions, outer: &ProblemSize, n: u64) -> Result<ProblemSize> {
     let (ProblemSize { d, element, t, .. }, rows) = (outer.clone(), usize::try_from(n).unwrap_or(usize::MAX));
     let map = inner.map.shape(MapRequest { d, rank: inner.rank, rows, element })?;
-    let sizes = ProblemSize { n, moment_columns: t, map, folds: 1, ranks: 1, ..outer.clone() };
+    let sizes = ProblemSize { n, moment_columns: t, map, folds: 1, classes: 1, ranks: 1, ..outer.clone() };
     Ok(ProblemSize { candidates: None, scheme: 0, keeps: false, ..sizes })
 }
 

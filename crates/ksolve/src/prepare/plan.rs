@@ -202,16 +202,17 @@ fn map(shape: &ProblemSize, budget: usize) -> Plan {
 fn gram<T: Real>(shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     let (m, t, columns, lanes) = (shape.map.p, shape.t, shape.moment_columns, cut.gram_lanes);
     let states = kstore::pass::states(lanes, shape.n.div_ceil(cut.segment));
-    let state = GramState::bytes(m, columns, shape.folds) + CertificateState::bytes(m);
+    let parts = shape.folds * shape.classes;
+    let state = GramState::bytes(m, columns, parts) + CertificateState::bytes(m);
     let bin = cut.tile * (shape.d * shape.element + t * 8);
     let features = shape.map.footprint.at(cut.tile) - shape.map.footprint.fixed + cut.tile * (m * shape.element + 8);
     let plan = rows(base(GRAM, shape, budget), shape, cut, lanes, shape.element);
     let copies = if states == 1 { "one lane".to_string() } else { format!("{lanes} lanes and their sums") };
-    let (name, remedy) = gram_term(shape.folds, &copies);
+    let (name, remedy) = gram_term(shape, &copies);
     plan.term(name, states * state, remedy)
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("features of a tile", lanes * features + strips(shape), RANK)
-        .term("rows waiting by fold", lanes * shape.folds * bin, "lower `folds`")
+        .term("rows waiting by fold", lanes * parts * bin, "lower `folds`")
         .term("panels", lanes * GramScratch::<T>::bytes(m, columns, cut.tile, shape.threads), RANK)
         .term("features of the target", if columns == t { 0 } else { 8 * lanes * cut.tile * columns }, TARGET_FEATURES)
         .term("map of the target", target_map(shape), TARGET_FEATURES)
@@ -246,18 +247,24 @@ pub(crate) fn pass_features(what: &str, shape: &ProblemSize, cut: PassShape, bud
 }
 
 /// Name and remedy of the term for the Gram matrices; folds are mentioned only where there are some.
-fn gram_term(folds: usize, copies: &str) -> (String, &'static str) {
-    match folds {
-        0 | 1 => (format!("Gram matrix ({copies})"), RANK),
-        folds => (format!("Gram matrices ({folds} folds, {copies})"), "lower `rank` or `folds`"),
+fn gram_term(shape: &ProblemSize, copies: &str) -> (String, &'static str) {
+    match (shape.folds, shape.classes) {
+        (0 | 1, 1) => (format!("Gram matrix ({copies})"), RANK),
+        (0 | 1, classes) => {
+            (format!("Gram matrices ({classes} classes, {copies})"), "take `within` pooled or lower `rank`")
+        }
+        (folds, 2..) => {
+            (format!("Gram matrices of each class ({folds} folds, {copies})"), "take `within` pooled or lower `rank`")
+        }
+        (folds, _) => (format!("Gram matrices ({folds} folds, {copies})"), "lower `rank` or `folds`"),
     }
 }
 
 /// The plan of a stage that solves from the moments that a pass with this cut has gathered: it holds these, and the map.
 pub(crate) fn solve(shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
-    let (name, remedy) = gram_term(shape.folds, "their sum");
+    let (name, remedy) = gram_term(shape, "their sum");
     base("solve", shape, budget)
-        .term(name, GramState::bytes(shape.map.p, shape.moment_columns, shape.folds), remedy)
+        .term(name, GramState::bytes(shape.map.p, shape.moment_columns, shape.folds * shape.classes), remedy)
         .term("map of the target", target_map(shape), TARGET_FEATURES)
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")

@@ -44,6 +44,8 @@ pub struct ProblemSize {
     pub landmarks: usize,
     /// Number of folds.
     pub folds: usize,
+    /// Number of classes whose second moments are kept apart; 1 where those of all rows are summed.
+    pub classes: usize,
     /// Ranks that are compared.
     pub ranks: usize,
     /// Bytes of an element.
@@ -147,6 +149,7 @@ impl ProblemSize {
             map,
             landmarks: options.landmark_count().min(map.p),
             folds,
+            classes: 1,
             ranks: options.ranks.len().max(1),
             element: size_of::<T>(),
             candidates,

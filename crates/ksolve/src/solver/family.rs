@@ -37,6 +37,10 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     fn moment_columns(&self, _options: &TrainOptions, t: usize) -> usize {
         t
     }
+    /// Number of classes whose second moments are kept apart; 1 where those of all rows are summed.
+    fn moment_classes(&self, _t: usize) -> usize {
+        1
+    }
     /// Refuses work that the solver cannot do; rows with weights are refused by its [`facts`](Self::facts).
     ///
     /// # Errors
@@ -165,10 +169,10 @@ impl<'a> FitRequest<'a> {
             true => Cow::Owned(TrainOptions { candidates: None, ..options.clone() }),
             false => Cow::Borrowed(options),
         };
-        let moment_columns = solver.moment_columns(&options, t);
+        let (moment_columns, classes) = (solver.moment_columns(&options, t), solver.moment_classes(t));
         let source = selected.rows::<T>(Reading::default())?;
         let shape = ProblemSize::of(&source, &options, resources.workers.threads(), t, folds)?;
-        let shape = ProblemSize { keeps: solver.facts().keeps, moment_columns, ..shape };
+        let shape = ProblemSize { keeps: solver.facts().keeps, moment_columns, classes, ..shape };
         Ok(Self { options, resources, shape })
     }
 }

@@ -17,17 +17,26 @@
 //! that of the second less that of the first. With `components` q the model keeps the first q discriminants too, and `predict` writes
 //! the coordinates vᵀ(φ(x) − μ): with M̃ the columns √π_k (μ_k − μ) and M̃ᵀW⁻¹M̃ = UρUᵀ, v_j = W⁻¹M̃u_j/√ρ_j. lambda is in the units of the kernel, as everywhere: ‖w‖² costs lambda per row.
 //!
+//! Pooled so, a class of 900 rows counts for more in S_W than one of 60. With `within` equal every class counts alike:
+//!
+//! ```text
+//! S_W = (1/k) Σ_k C_k,     C_k = (1/n_k) Σ_{i in k} (φ_i − μ_k)(φ_i − μ_k)ᵀ
+//! ```
+//!
+//! so that for two classes v is the direction with the largest (vᵀ(μ_2 − μ_1))² / (σ_1² + σ_2²), of the variances of both along it; the shares
+//! count as priors, and in S_B, as before. The moments of each class are then kept apart.
+//!
 //! Several lambdas are compared by the share of held-out rows in the wrong class: with folds, the functions of every fold come from the moments
 //! of the others, and a second pass over the rows counts their mistakes.
 //!
 //! *Passes*: one, and one more with folds. *Flops*: the map and np² for the moments, p³/3 for the factor, of each fold and lambda. *Bytes*: 4p² numbers in
-//! f64, and p² for each fold.
+//! f64, and p² for each fold; with `within` equal p² for each class of each fold.
 //!
 //! References: Mika, Rätsch, Weston, Schölkopf, Müller, "Fisher discriminant analysis with kernels", NNSP 1999; Baudat,
 //! Anouar, "Generalized discriminant analysis using a kernel approach", Neural Computation 12, 2000.
 
 use super::held_out::{self, Chosen};
-use super::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, TOLERANCE};
+use super::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, ParameterKind, TOLERANCE};
 use super::{Figure, Fitted, Penalty, Solver, SolverFacts, SolverFamily, kpca::sign};
 use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
@@ -41,8 +50,22 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     about: "kernel Fisher discriminants: classes by the nearest class mean, with the classes' shares as priors, along the directions that \
             separate them best",
     task: Task::Classification,
-    parameters: &[LAMBDAS, FOLDS, Parameter { default: None, ..COMPONENTS }, TOLERANCE],
-    make: |settings| Ok(Box::new(Fisher { penalties: settings.compared()?, components: settings.count(&COMPONENTS) })),
+    parameters: &[LAMBDAS, FOLDS, Parameter { default: None, ..COMPONENTS }, WITHIN, TOLERANCE],
+    make: |settings| {
+        Ok(Box::new(Fisher {
+            penalties: settings.compared()?,
+            components: settings.count(&COMPONENTS),
+            equal: settings.word(&WITHIN) == Some("equal"),
+        }))
+    },
+};
+
+/// The scatter within classes: all rows count alike, or all classes.
+const WITHIN: Parameter = Parameter {
+    name: "within",
+    kind: ParameterKind::Word(&["pooled", "equal"]),
+    default: None,
+    about: "Scatter within classes: pooled over all rows, or equal, the mean of the covariances of the classes, in which a small class counts as much as a large one [default: pooled]",
 };
 
 /// Discriminants whose ratio is below this many roundings of the largest have no direction: class means that lie in the span of others.
@@ -55,20 +78,31 @@ struct Fisher {
     penalties: Vec<Penalty>,
     /// Number of discriminants that the model keeps; `None` for the scores of the classes alone.
     components: Option<usize>,
+    /// True where every class counts alike in the scatter within classes, false where every row does.
+    equal: bool,
 }
 
 impl Fisher {
+    /// The scatter of the rows of all folds but one, or of all.
+    fn scatter(&self, gram: &GramState, left_out: Option<usize>, classes: usize) -> Result<Scatter> {
+        match self.equal {
+            true => Scatter::equal(gram.folds(), left_out, classes),
+            false => Scatter::of(&gram.sum(left_out), classes),
+        }
+    }
+
     /// The penalty with the fewest mistakes on rows held out; `None` without folds. One pass.
     fn held_out<T: Real>(&self, data: &FitData<'_, T>, gram: &GramState, classes: usize) -> Result<Option<Chosen>> {
-        let (p, folds) = (gram.features(), gram.folds());
-        if folds.len() < 2 {
+        let (p, folds) = (gram.features(), data.folds.count());
+        if folds < 2 {
             return Ok(None);
         }
         let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(data.rows as f64)).collect();
         let stage = data.resources.stages.stage("discriminants of the folds", None);
-        let mut heads = vec![vec![None; lambdas.len()]; folds.len()];
-        for (fold, heads) in heads.iter_mut().enumerate().filter(|(fold, _)| folds[*fold].rows > 0) {
-            let scatter = Scatter::of(&gram.sum(Some(fold)), classes)?;
+        let mut heads = vec![vec![None; lambdas.len()]; folds];
+        let rows = |fold: usize| gram.folds().chunks(gram.folds().len() / folds).nth(fold).into_iter().flatten();
+        for (fold, heads) in heads.iter_mut().enumerate().filter(|(fold, _)| rows(*fold).any(|part| part.rows > 0)) {
+            let scatter = self.scatter(gram, Some(fold), classes)?;
             for (head, lambda) in heads.iter_mut().zip(&lambdas) {
                 data.resources.workers.check()?;
                 *head = scatter.directions(*lambda).map(|directions| scatter.head(&directions));
@@ -104,10 +138,7 @@ impl Scatter {
             let (column, sign) = of_class(k);
             (n + sign * moments.sy[column]) / 2.0
         };
-        let counts: Vec<f64> = (0..classes).map(count).collect();
-        if let Some(empty) = counts.iter().position(|count| *count < 0.5) {
-            return Err(Error::EmptyClass { class: empty });
-        }
+        let counts = counted(classes, count)?;
         let means = Mat::from_fn(p, classes, |i, k| {
             let (column, sign) = of_class(k);
             (moments.s[i] + sign * moments.b[column * p + i]) / (2.0 * counts[k])
@@ -122,6 +153,21 @@ impl Scatter {
                 }
             }
         }
+        Ok(Self { counts, means, within })
+    }
+
+    /// Computes sizes, means and the mean of the covariances from the moments of each class in each fold, without those of one fold.
+    fn equal(parts: &[FoldGram], left_out: Option<usize>, classes: usize) -> Result<Self> {
+        let folds = || parts.chunks(classes).enumerate().filter(|(fold, _)| Some(*fold) != left_out);
+        let sum = |k: usize, of: &dyn Fn(&FoldGram) -> f64| folds().map(|(_, parts)| of(&parts[k])).sum::<f64>();
+        let counts = counted(classes, |k| sum(k, &|part| part.rows as f64))?;
+        let p = parts[0].s.len();
+        let means = Mat::from_fn(p, classes, |i, k| sum(k, &|part| part.s[i]) / counts[k]);
+        let within = Mat::from_fn(p, p, |i, j| {
+            let at = i.min(j) * p + i.max(j);
+            let covariance = |k: usize| sum(k, &|part| part.g[at]) / counts[k] - means[(i, k)] * means[(j, k)];
+            (0..classes).map(covariance).sum::<f64>() / classes as f64
+        });
         Ok(Self { counts, means, within })
     }
 
@@ -148,9 +194,22 @@ impl Scatter {
     }
 }
 
+/// The sizes of the classes. Errors: [`Error::EmptyClass`].
+fn counted(classes: usize, count: impl Fn(usize) -> f64) -> Result<Vec<f64>> {
+    let counts: Vec<f64> = (0..classes).map(count).collect();
+    match counts.iter().position(|count| *count < 0.5) {
+        Some(class) => Err(Error::EmptyClass { class }),
+        None => Ok(counts),
+    }
+}
+
 impl<T: Real> Solver<T> for Fisher {
     fn facts(&self) -> SolverFacts {
         SolverFacts { holds_out: true, ..SolverFacts::default() }
+    }
+
+    fn moment_classes(&self, t: usize) -> usize {
+        if self.equal { t.max(2) } else { 1 }
     }
 
     fn only_pass(&self, options: &TrainOptions) -> Result<&'static str, &'static str> {
@@ -182,12 +241,12 @@ impl<T: Real> Solver<T> for Fisher {
             let why = format!("{classes} classes have {} discriminants; ask for no more", classes.saturating_sub(1));
             return Err(Error::option(COMPONENTS.name, q, why));
         }
-        let state = data.moments_of_folds()?;
+        let state = data.moments_of_classes(if self.equal { classes } else { 1 })?;
         let held_out = self.held_out(data, &state.gram, classes)?;
         let lambda = self.penalties[held_out.as_ref().map_or(0, |chosen| chosen.at)].lambda(data.rows as f64);
         let _stage = data.resources.stages.stage("discriminants", None);
         let moments = &*state.gram.sum(None);
-        let scatter = Scatter::of(moments, classes)?;
+        let scatter = self.scatter(&state.gram, None, classes)?;
         let (p, precision) = (moments.s.len(), state.gram.precision());
         let directions = scatter.directions(lambda).ok_or(Error::Indefinite { rank: p, lambda, precision })?;
         let Head { weights, intercept } = scatter.head(&directions);

@@ -26,6 +26,7 @@ mod logistic;
 mod mds;
 mod mean;
 mod mvu;
+mod online;
 pub(crate) mod outer_products;
 pub mod parameter;
 mod perceptron;
@@ -68,6 +69,7 @@ static SOLVERS: Registry<SolverFamily> = Registry::new(&[
     lle::FAMILY,
     mvu::FAMILY,
     perceptron::FAMILY,
+    online::FAMILY,
     pls::FAMILY,
     spca::FAMILY,
     kdr::FAMILY,

@@ -24,7 +24,7 @@ use crate::{Result, Task};
 use faer::Mat;
 use kapprox::{Real, vectorised};
 use kstore::Plan;
-use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
+use kstore::checkpoint::{Persist, Steps};
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "perceptron",
@@ -44,7 +44,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
 const LAST: Parameter = Parameter::flag("last", "Keep the last coefficients, not their average over all steps");
 
 /// The constant of the functions: learned as w is, or left out.
-const CONSTANT: Parameter = Parameter { kind: ParameterKind::Word(&["free", "none"]), ..INTERCEPT };
+pub(super) const CONSTANT: Parameter = Parameter { kind: ParameterKind::Word(&["free", "none"]), ..INTERCEPT };
 
 #[derive(Clone, Copy, Debug)]
 struct Perceptron {
@@ -72,25 +72,11 @@ impl<T: Real> Solver<T> for Perceptron {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let columns = data.targets.count();
         let fresh = || State::new(kept.p, columns, self.constant);
-        let (mut steps, mut state) = Steps::begin(data.resources.journal, "sweeps", fresh);
-        while state.by_sweep.len() < self.sweeps && state.by_sweep.last() != Some(&0.0) {
-            let stage = data.resources.stages.stage("sweep", Some(data.rows));
-            let mut next = state.clone();
-            let visited = kept.visit(&*stage, |tile: &Tile<'_, T>| {
-                for i in 0..tile.rows() {
-                    next.learn(tile.row(i), kept.codes[tile.first + i] as usize);
-                }
-                Ok(())
-            });
-            if let Err(error) = visited {
-                steps.keep(&state);
-                return Err(error);
-            }
-            next.by_sweep.push((next.mistakes - state.mistakes) as f64);
-            state = next;
-            steps.after(&state);
-        }
-        let mistakes = state.by_sweep.clone();
+        let goes_on = |mistakes: &[f64]| mistakes.len() < self.sweeps && mistakes.last() != Some(&0.0);
+        let Swept { state, losses: mistakes } = sweep(&kept, data, fresh, goes_on, |state, tile| {
+            let mistaken = |i: &usize| state.learn(tile.row(*i), kept.codes[tile.first + i] as usize);
+            Ok((0..tile.rows()).filter(mistaken).count() as f64)
+        })?;
         if let Some(last) = mistakes.last().filter(|last| **last > 0.0 && !self.averaged) {
             data.resources.stages.warn(format!(
                 "the last of {} sweeps still made {last} mistakes: no function separates the rows, or `steps` is too small",
@@ -110,6 +96,44 @@ impl<T: Real> Solver<T> for Perceptron {
     }
 }
 
+/// What was learned in sweeps over the rows, and the loss of each.
+#[derive(Clone)]
+pub(super) struct Swept<S> {
+    pub(super) state: S,
+    pub(super) losses: Vec<f64>,
+}
+
+kstore::persist!(where [S: Persist] Swept<S> { part "state": state, read "losses": losses });
+
+/// Learns in sweeps over all rows, in their order, while the losses so far say so: `learn` changes a state by a tile and returns its loss. What
+/// was stopped goes on at its last whole sweep.
+pub(super) fn sweep<T: Real, S: Persist + Clone + Send>(
+    kept: &StoredFeatures<'_, T>,
+    data: &FitData<'_, T>,
+    fresh: impl Fn() -> S,
+    goes_on: impl Fn(&[f64]) -> bool,
+    learn: impl Fn(&mut S, &Tile<'_, T>) -> Result<f64> + Sync,
+) -> Result<Swept<S>> {
+    let fresh = || Swept { state: fresh(), losses: Vec::new() };
+    let (mut steps, mut swept) = Steps::begin(data.resources.journal, "sweeps", fresh);
+    while goes_on(&swept.losses) {
+        let stage = data.resources.stages.stage("sweep", Some(data.rows));
+        let (mut next, mut loss) = (swept.clone(), 0.0);
+        let visited = kept.visit(&*stage, |tile: &Tile<'_, T>| {
+            loss += learn(&mut next.state, tile)?;
+            Ok(())
+        });
+        if let Err(error) = visited {
+            steps.keep(&swept);
+            return Err(error);
+        }
+        next.losses.push(loss);
+        swept = next;
+        steps.after(&swept);
+    }
+    Ok(swept)
+}
+
 /// The state of the search: functions, one after the other, each with its constant at the end.
 #[derive(Clone)]
 struct State {
@@ -120,57 +144,42 @@ struct State {
     /// Σ (rows seen before a change) · (the change): the sum of w over T rows is T w less this.
     late: Vec<f64>,
     seen: u64,
-    mistakes: u64,
-    by_sweep: Vec<f64>,
 }
 
-impl Persist for State {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("w", &self.w);
-        out.put("late", &self.late);
-        out.own("counts", vec![self.seen, self.mistakes]);
-        out.put("mistakes by sweep", &self.by_sweep);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        let mut counts = [0u64; 2];
-        from.fill("w", &mut self.w)?;
-        from.fill("late", &mut self.late)?;
-        from.fill("counts", &mut counts)?;
-        [self.seen, self.mistakes] = counts;
-        self.by_sweep = from.read("mistakes by sweep")?;
-        Ok(())
-    }
-}
+kstore::persist!(State { fill "w": w, fill "late": late, one "seen": seen });
 
 impl State {
     fn new(p: usize, columns: usize, constant: bool) -> Self {
         let zeros = || vec![0.0; (p + 1) * columns];
         let one = f64::from(u8::from(constant));
-        Self { p, one, w: zeros(), late: zeros(), seen: 0, mistakes: 0, by_sweep: Vec::new() }
+        Self { p, one, w: zeros(), late: zeros(), seen: 0 }
     }
 
-    fn learn<T: Real>(&mut self, phi: &[T], class: usize) {
+    /// Learns a row, and tells whether it was on the wrong side.
+    fn learn<T: Real>(&mut self, phi: &[T], class: usize) -> bool {
         let scores: Vec<f64> = self.w.chunks_exact(self.p + 1).map(|w| score(w, phi)).collect();
-        if let [score] = scores[..] {
+        let mistaken = if let [score] = scores[..] {
             let sign = if class == 1 { 1.0 } else { -1.0 };
-            if sign * score <= 0.0 {
-                self.mistakes += 1;
+            let mistaken = sign * score <= 0.0;
+            if mistaken {
                 self.change(0, phi, sign);
             }
+            mistaken
         } else {
             let others = (0..scores.len()).filter(|j| *j != class);
             let rival = others.fold(None, |best: Option<usize>, j| match best {
                 Some(best) if scores[best] >= scores[j] => Some(best),
                 _ => Some(j),
             });
-            if let Some(rival) = rival.filter(|rival| scores[*rival] >= scores[class]) {
-                self.mistakes += 1;
+            let rival = rival.filter(|rival| scores[*rival] >= scores[class]);
+            if let Some(rival) = rival {
                 self.change(class, phi, 1.0);
                 self.change(rival, phi, -1.0);
             }
-        }
+            rival.is_some()
+        };
         self.seen += 1;
+        mistaken
     }
 
     /// Adds `sign` φ to function j.
@@ -194,7 +203,7 @@ impl State {
 }
 
 /// wᵀφ + c, in eight interleaved sums.
-fn score<T: Real>(w: &[f64], phi: &[T]) -> f64 {
+pub(super) fn score<T: Real>(w: &[f64], phi: &[T]) -> f64 {
     let (w, c) = w.split_at(phi.len());
     let mut sums = [0.0; 8];
     vectorised!({

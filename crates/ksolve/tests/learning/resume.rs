@@ -249,6 +249,8 @@ fn logistic_regression_clusters_components_sweeps_and_gradients_go_on_at_their_l
     iterates("kmeans", &Options::new().set("clusters", 5), 250, 1);
     iterates("kpca-l1", &Options::new().set("components", 12), 250, 1);
     iterates("perceptron", &Options::new().set("steps", 12), 250, 1);
+    iterates("online", &Options::new().set("passes", 12), 250, 1);
+    iterates("online", &Options::new().set("passes", 12).set("rule", "lms"), 250, 1);
     iterates("kdr", &Options::new().set("components", 2), 30, 1);
     iterates("spectral", &Options::new().set("clusters", 3), 250, 1);
 }

@@ -311,6 +311,7 @@ class KernelFisher(_Classifier):
     lambdas: float | str | Sequence[float] | None
     cv: Any
     n_components: int | None
+    within: str | None
     tolerance: float | None
     kernel: str | Callable[..., Any]
     gamma: float | str | None
@@ -342,6 +343,7 @@ class KernelFisher(_Classifier):
         lambdas: float | str | Sequence[float] | None = ...,
         cv: Any = ...,
         n_components: int | None = ...,
+        within: str | None = ...,
         tolerance: float | None = ...,
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
@@ -1205,6 +1207,68 @@ class OneClassSVM(_Novelty):
         nu: float | None = ...,
         tol: float | None = ...,
         max_iter: int | None = ...,
+        tolerance: float | None = ...,
+        kernel: str | Callable[..., Any] = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: float | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
+        rank: int | None = ...,
+        scale: str | None = ...,
+        clip: bool | None = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class OnlineRegressor(_Regressor):
+    rule: str
+    lambdas: float | str | None
+    rate: float | None
+    forgetting: float | None
+    passes: int | None
+    intercept: str
+    tolerance: float | None
+    kernel: str | Callable[..., Any]
+    gamma: float | str | None
+    coef0: float | None
+    degree: float | None
+    kernel_params: dict[str, Any] | None
+    rank: int | None
+    scale: str | None
+    clip: bool | None
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
+    text: str | Sequence[str] | None
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        *,
+        rule: str = ...,
+        lambdas: float | str | None = ...,
+        rate: float | None = ...,
+        forgetting: float | None = ...,
+        passes: int | None = ...,
+        intercept: str = ...,
         tolerance: float | None = ...,
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,

@@ -18,6 +18,7 @@ _CLASSES: dict[tuple[str, str | None], type] = {
     ("fisher", None): _supervised.KernelFisher,
     ("pls", "regression"): _supervised.KernelPLS,
     ("perceptron", None): _supervised.Perceptron,
+    ("online", None): _supervised.OnlineRegressor,
     ("oneclass", None): _unsupervised.OneClassSVM,
     ("mean", None): _unsupervised.KernelNovelty,
     ("kmeans", None): _unsupervised.KernelKMeans,

@@ -250,6 +250,41 @@ class Perceptron(Classifier):
     """
 
 
+@estimator("online")
+class OnlineRegressor(Regressor):
+    """Regression row by row, in the order of the rows: each is predicted before it is learned.
+
+    With ``rule="rls"``, recursive least squares, the coefficients end at those of ridge regression; ``forgetting`` lets rows of the past
+    fade. ``rule="lms"`` is least mean squares.
+
+    Parameters
+    ----------
+    {parameters}
+
+    Attributes
+    ----------
+    lambda_ : float
+        The penalty per row.
+    report_ : dict
+        The report of the fit: its figures have the running mse of each pass.
+
+    References
+    ----------
+    Widrow, Hoff, "Adaptive switching circuits", 1960; Haykin, "Adaptive filter theory".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kmill import OnlineRegressor
+    >>> X = np.linspace(0, 6, 500).reshape(-1, 1)
+    >>> model = OnlineRegressor(gamma=1.0, rank=30).fit(X, np.sin(X).ravel())
+    >>> bool(abs(model.predict([[1.5]])[0] - np.sin(1.5)) < 1e-2)
+    True
+    """
+
+    _several = True
+
+
 @estimator("fisher")
 class KernelFisher(Coordinates, Classifier):
     """Kernel Fisher discriminants: classes by the nearest mean within the scatter of classes.

@@ -155,6 +155,7 @@ fn numbers_that_overflow_are_refused_by_row() {
         ("logistic", "--target y"),
         ("fisher", "--target y"),
         ("perceptron", "--target y"),
+        ("online", "--target y"),
         ("kpca", ""),
         ("kpca-l1", ""),
         ("kmeans", "--clusters 2"),

@@ -1,0 +1,289 @@
+//! On-line regression: every row is predicted first and learned then, in the order of the rows.
+//!
+//! φ are the features of a row, with a 1 behind them for the constant c, and e = y − wᵀφ is its error before it is learned. Two rules make w follow:
+//!
+//! ```text
+//! rls:  w += Pφ e / (f + φᵀPφ),   P = (P − PφφᵀP / (f + φᵀPφ)) / f,   at first w = 0, P = I / (n lambda)
+//! lms:  w += rate (e φ − lambda w) / (‖φ‖² + lambda)
+//! ```
+//!
+//! Recursive least squares has after i rows the w with the least Σ_j f^(i−j) (y_j − wᵀφ_j)² + f^i n lambda ‖w‖². With f = 1 (`forgetting`) one pass ends
+//! at the coefficients of ridge regression. With f below 1 rows of the past fade, those before the last 1/(1 − f) for the most part, and w follows
+//! a target that changes. Least mean squares (Widrow, Hoff) takes a step towards the row alone, here in its normalised form: with `rate` 1 and
+//! without a penalty the row would be predicted exactly, and a rate up to 1 is stable whatever the scale of the features. The constant has no
+//! penalty: rls holds it to 0 by a billionth of a row. More `passes` see each row once more, as if the table were longer.
+//!
+//! The mean square of e over the rows of a pass, the running mse, is reported: in the first pass it is an error of rows that were not yet seen.
+//!
+//! Blocks of rows are learned at once by rls, with the same w and the same errors but for rounding: of rows X and targets y, divided by the roots
+//! f^(i/2) of their fading, with S = I + XPXᵀ = LLᵀ the errors are those of L⁻¹(y − Xw), each times its entry of the diagonal of L, and
+//!
+//! ```text
+//! V = L⁻¹XP,   w += VᵀL⁻¹(y − Xw),   P = (P − VᵀV) / f^b
+//! ```
+//!
+//! *Passes*: one that keeps the features, then `passes`. *Flops* a row: rls 3p², lms 6pt. *Bytes*: rls 24p², lms 16pt, and 24t a row.
+//! *Errors*: [`Error::Option`] for P that f64 cannot hold.
+//!
+//! ```
+//! use ksolve::job::{Fit, Run};
+//! use kstore::Table;
+//! let x: Vec<f64> = (0..300).map(|i| (i as f64 * 0.37).sin()).collect();
+//! let y: Vec<f64> = x.iter().map(|x| 3.0 * x + 1.0).collect();
+//! let fit = Fit::solver("online")?.rank(20).set("lambda", 1e-8);
+//! let fitted = fit.on(&Table::from_rows(&x, 1, &y)?, &["y"], &Run::new())?;
+//! assert!(fitted.report.figures[0].values[0] < 0.1, "{:?}", fitted.report.figures);
+//! # Ok::<(), ksolve::Error>(())
+//! ```
+//!
+//! References: Widrow, Hoff, "Adaptive switching circuits", IRE WESCON 1960; Plackett, "Some theorems in least squares", Biometrika 37, 1950; Haykin,
+//! Adaptive Filter Theory, chapters 6 and 10; Kivinen, Smola, Williamson, "Online learning with kernels", IEEE Trans. Signal Processing 52, 2004.
+
+use super::parameter::{Interval, LAMBDA, Parameter, ParameterKind, Settings, TOLERANCE};
+use super::perceptron::{CONSTANT, Swept, score, sweep};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
+use crate::cholesky::{self, Side};
+use crate::features::{FitData, StoredFeatures, Wanted, values_bytes};
+use crate::gram::{GramScratch, add_gram};
+use crate::request::{PassShape, ProblemSize};
+use crate::{Error, Result, Task, strips::Pool};
+use faer::linalg::matmul::{matmul, triangular};
+use faer::{Accum, Mat, MatMut, MatRef, Par};
+use kapprox::Real;
+use kstore::{Plan, Workers};
+use triangular::BlockStructure::{Rectangular, StrictTriangularUpper, TriangularLower};
+
+pub(super) const FAMILY: SolverFamily = SolverFamily {
+    name: "online",
+    about: "values, learned row by row: each is predicted before it is learned",
+    task: Task::Regression,
+    parameters: &[RULE, LAMBDA, RATE, FORGETTING, PASSES, CONSTANT, TOLERANCE],
+    make: |settings| Ok(Box::new(Online::new(settings)?)),
+};
+
+/// Rows that rls learns at once: products with P then read it from memory once for so many rows.
+const BLOCK: usize = 64;
+
+/// The penalty of the constant, in rows whose target is 0: it moves predictions by 1e-8 of the target where features tell little from a constant,
+/// and more digits would be lost to rounding.
+const FREE: f64 = 1e-9;
+
+const RULE: Parameter = Parameter {
+    name: "rule",
+    kind: ParameterKind::Word(&["rls", "lms"]),
+    default: Some("rls"),
+    about: "How a row is learned: rls (recursive least squares, which ends at ridge regression) or lms (least mean squares, which takes a step of the cost of a prediction)",
+};
+
+const RATE: Parameter = Parameter {
+    name: "rate",
+    kind: ParameterKind::Number(Interval::Share),
+    default: None,
+    about: "Step of lms, as a share of that to the row's own target: less averages over more rows [default: 0.1]",
+};
+
+const FORGETTING: Parameter = Parameter {
+    name: "forgetting",
+    kind: ParameterKind::Number(Interval::Share),
+    default: None,
+    about: "Factor by which rls lets a row of the past count less with every new one, such as 0.999 for about the last 1,000 rows [default: 1]",
+};
+
+const PASSES: Parameter = Parameter {
+    name: "passes",
+    kind: ParameterKind::Count { most: 1_000_000, reason: "rows that were seen so often teach nothing more" },
+    default: Some("1"),
+    about: "Passes over the rows, in their order",
+};
+
+#[derive(Clone, Copy, Debug)]
+struct Online {
+    /// True for recursive least squares, false for least mean squares.
+    recursive: bool,
+    lambda: f64,
+    rate: f64,
+    forgetting: f64,
+    passes: usize,
+    /// The feature that the constant is the coefficient of: 1, or 0 without a constant.
+    one: f64,
+}
+
+impl Online {
+    fn new(settings: &Settings) -> Result<Self> {
+        let recursive = settings.word(&RULE) == Some("rls");
+        let (unread, other) = if recursive { (&RATE, "lms") } else { (&FORGETTING, "rls") };
+        if let Some(value) = settings.number(unread) {
+            return Err(Error::option(
+                unread.name,
+                value,
+                format!("only `rule` {other} has it; take that, or leave it out"),
+            ));
+        }
+        Ok(Self {
+            recursive,
+            lambda: settings.penalty().lambda(1.0),
+            rate: settings.number(&RATE).unwrap_or(0.1),
+            forgetting: settings.number(&FORGETTING).unwrap_or(1.0),
+            passes: settings.count(&PASSES).unwrap_or_default(),
+            one: f64::from(u8::from(settings.word(&CONSTANT) != Some("none"))),
+        })
+    }
+
+    /// The error of an inverse of the moments that f64 cannot hold.
+    fn beyond(&self) -> Error {
+        let (option, given, more) = match self.forgetting < 1.0 {
+            true => (FORGETTING.name, self.forgetting.to_string(), ", raise `lambda`"),
+            false => (LAMBDA.name, format!("{:e}", self.lambda), ""),
+        };
+        let why = format!("the inverse of the moments of the features is beyond f64; raise it{more}, or lower `rank`");
+        Error::option(option, given, why)
+    }
+
+    /// Learns some rows one after the other; returns the sum of their squared errors. `y` has t numbers for each.
+    fn approach<T: Real>(&self, state: &mut State, phi: &[T], y: &[f64]) -> f64 {
+        let (p, t, mut squares) = (state.p, state.targets(), 0.0);
+        for (phi, y) in phi.chunks_exact(p).zip(y.chunks_exact(t)) {
+            let length = phi.iter().map(|v| kstore::Real::to_f64(*v).powi(2)).sum::<f64>() + self.one;
+            let step = self.rate / (length + self.lambda);
+            for (w, y) in state.w.chunks_exact_mut(p + 1).zip(y) {
+                let error = y - score(w, phi);
+                squares += error * error;
+                let change =
+                    |(w, v): (&mut f64, &T)| *w += step * (error * kstore::Real::to_f64(*v) - self.lambda * *w);
+                w.iter_mut().zip(phi).for_each(change);
+                w[p] += step * error * self.one;
+            }
+        }
+        squares
+    }
+
+    /// Learns a block of rows at once; returns the sum of the squared errors that they have one after the other.
+    fn recur<T: Real>(&self, state: &mut State, phi: &[T], y: &[f64], workers: &Workers) -> Result<f64> {
+        let (p, t) = (state.p, state.targets());
+        let (b, q) = (phi.len() / p, p + 1);
+        let root = |i: usize| self.forgetting.powf(-0.5 * (i + 1) as f64);
+        let of = |i: usize, j: usize| phi[i * p..(i + 1) * p].get(j).map_or(self.one, |v| kstore::Real::to_f64(*v));
+        let x = Mat::from_fn(b, q, |i, j| root(i) * of(i, j));
+        let mut v = state.times_p(x.as_ref());
+        let mut factor = Mat::<f64>::identity(b, b);
+        matmul(factor.as_mut(), Accum::Add, v.as_ref(), x.transpose(), 1.0, Par::Seq);
+        cholesky::factor(factor.as_mut()).ok_or_else(|| self.beyond())?;
+        let mut w = MatMut::from_column_major_slice_mut(&mut state.w, q, t);
+        let mut errors = Mat::from_fn(b, t, |i, j| root(i) * y[i * t + j]);
+        matmul(errors.as_mut(), Accum::Add, x.as_ref(), w.as_ref(), -1.0, Par::Seq);
+        cholesky::solve(factor.as_ref(), Side::Factor, errors.as_mut(), workers);
+        cholesky::solve(factor.as_ref(), Side::Factor, v.as_mut(), workers);
+        matmul(w.as_mut(), Accum::Add, v.transpose(), errors.as_ref(), 1.0, Par::Seq);
+        add_gram(&mut state.minus_p, v.as_ref(), &Pool::default(), workers);
+        if self.forgetting < 1.0 {
+            let faded = self.forgetting.powi(b as i32);
+            state.minus_p.iter_mut().for_each(|entry| *entry /= faded);
+        }
+        let square = |i: usize| (0..t).map(|j| (factor[(i, i)] * errors[(i, j)] / root(i)).powi(2)).sum::<f64>();
+        Ok((0..b).map(square).sum())
+    }
+}
+
+impl<T: Real> Solver<T> for Online {
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { keeps: true, ..SolverFacts::default() }
+    }
+
+    fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
+        let (n, q) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p + 1);
+        let plan = plan.term("targets of all rows", values_bytes(n.saturating_mul(shape.t), 8), "");
+        let plan = plan.term("coefficients", 3 * 8 * q * shape.t, "lower `rank`");
+        let block = 8 * BLOCK * (3 * q + BLOCK) + GramScratch::<f64>::bytes(q, shape.t, BLOCK, shape.threads);
+        match self.recursive {
+            true => plan.term("inverse of the moments", 3 * 8 * q * q + block, "take `rule` lms or lower `rank`"),
+            false => plan,
+        }
+    }
+
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+        let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
+        let (p, t) = (kept.p, data.targets.count());
+        let fresh = || State::new(self, p, t, data.rows as f64);
+        let Swept { state, losses } = sweep(
+            &kept,
+            data,
+            fresh,
+            |losses| losses.len() < self.passes,
+            |state, tile| {
+                let y = &kept.y[tile.first * t..][..tile.rows() * t];
+                let mut blocks = tile.phi.chunks(BLOCK * p).zip(y.chunks(BLOCK * t));
+                blocks.try_fold(0.0, |sum, (phi, y)| match self.recursive {
+                    true => Ok(sum + self.recur(state, phi, y, kept.workers())?),
+                    false => Ok(sum + self.approach(state, phi, y)),
+                })
+            },
+        )?;
+        let running = losses.iter().map(|loss| loss / (kept.n * t) as f64).collect();
+        Ok(Fitted {
+            weights: Mat::from_fn(p, t, |i, j| state.w[j * (p + 1) + i]),
+            intercept: (0..t).map(|j| state.w[j * (p + 1) + p]).collect(),
+            certificate: gathered.certificate,
+            lambda: Some(self.lambda),
+            passes: 1 + losses.len() as u64,
+            figures: vec![Figure { name: "running mse of each pass", values: running }],
+            ..Fitted::default()
+        })
+    }
+}
+
+/// What was learned so far.
+#[derive(Clone)]
+struct State {
+    p: usize,
+    /// The functions, one after the other, each with its constant at the end.
+    w: Vec<f64>,
+    /// −P, (p + 1) x (p + 1) column-major, of which the lower triangle means anything; empty for lms.
+    minus_p: Vec<f64>,
+}
+
+kstore::persist!(State { fill "w": w, fill "minus P": minus_p });
+
+impl State {
+    /// Nothing learned yet of n rows.
+    fn new(online: &Online, p: usize, t: usize, n: f64) -> Self {
+        let q = p + 1;
+        let mut minus_p = vec![0.0; if online.recursive { q * q } else { 0 }];
+        let diagonal = minus_p.iter_mut().step_by(q + 1).enumerate();
+        diagonal.for_each(|(j, entry)| *entry = if j < p { -1.0 / (n * online.lambda) } else { -1.0 / FREE });
+        Self { p, w: vec![0.0; q * t], minus_p }
+    }
+
+    fn targets(&self) -> usize {
+        self.w.len() / (self.p + 1)
+    }
+
+    /// XP for rows X, b x (p + 1).
+    fn times_p(&self, x: MatRef<'_, f64>) -> Mat<f64> {
+        let q = self.p + 1;
+        let (minus_p, mut out) = (MatRef::from_column_major_slice(&self.minus_p, q, q), Mat::zeros(x.nrows(), q));
+        let (upper, par) = (minus_p.transpose(), Par::Seq);
+        triangular::matmul(
+            out.as_mut(),
+            Rectangular,
+            Accum::Replace,
+            x,
+            Rectangular,
+            minus_p,
+            TriangularLower,
+            -1.0,
+            par,
+        );
+        triangular::matmul(
+            out.as_mut(),
+            Rectangular,
+            Accum::Add,
+            x,
+            Rectangular,
+            upper,
+            StrictTriangularUpper,
+            -1.0,
+            par,
+        );
+        out
+    }
+}
