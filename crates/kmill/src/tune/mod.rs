@@ -45,12 +45,14 @@ pub(crate) struct TuneArgs {
     /// own [default: 0.25..4]
     #[arg(long, value_name = "LIST", value_parser = parse::factors, help_heading = "Search")]
     pub(crate) factors: Option<String>,
-    /// Time for the search and the fit: ranks 500, 1000, 2000, … as far as the fit is likely to end in time
+    /// Time for the search and the fit: on the kernel itself (--map exact), or at ranks 500, 1000, 2000, … as far as the fit is
+    /// likely to end in time
     #[arg(long, value_name = "TIME", value_parser = parse::duration, conflicts_with_all = ["rank", "ranks"], help_heading = "Search")]
     pub(crate) time: Option<std::time::Duration>,
-    /// Work of the search, in the place of --time: so many rounds that learn metrics and kernels that are measured, and so many trials
-    /// of solvers. The report of a search with --time tells the work and ranks it came to; these give the same model on any machine
-    #[arg(long, value_name = "STEPS,TRIALS", conflicts_with = "time", help_heading = "Search")]
+    /// Work of the search, in the place of --time: so many rounds that learn metrics and kernels that are measured, so many trials of
+    /// solvers, and of machines on the kernel itself. The report of a search with --time tells the work and the map or ranks it came to;
+    /// these give the same model on any machine
+    #[arg(long, value_name = "STEPS,TRIALS[,MACHINES]", conflicts_with = "time", help_heading = "Search")]
     pub(crate) work: Option<SearchWork>,
     /// By what kernels are compared: cv (held-out error), gcv (no folds) or alignment (nothing is solved; compares
     /// lengths, not families of kernels)

@@ -102,15 +102,68 @@ fn the_work_of_a_search_can_be_repeated() {
     assert_eq!((cut["learned"].as_array().unwrap().len(), cut["contenders"].as_array().unwrap().len() > 1), (7, true));
     repeated(&cut, "7,1");
     let whole = ok(at, &format!("{line} w.safetensors --work 500,100 --ranks 500"));
-    assert!(whole["work"].is_null() && whole["history"].as_array().unwrap().len() > 8, "{whole}");
+    assert!(whole["history"].as_array().unwrap().len() > 8 && whole["work"]["machines"].is_null(), "{whole}");
     // with time for it the best two kernels learn their metrics anew, unless the rank is low
     let refined = |report: &serde_json::Value| {
         report["learned"].as_array().unwrap().iter().filter(|round| round["rank"] == 2000).count()
     };
     assert!(refined(&whole) > 4 && refined(&cut) == 0, "{whole}");
     assert_eq!(refined(&ok(at, "tune ridge t.csv --target y --features x* --rank 300 -o low.safetensors --json")), 0);
+    // the work that was made gives the same model
+    let made = format!("{},{}", whole["work"]["kernels"], whole["work"]["solvers"]);
+    ok(at, &format!("{line} a.safetensors --work {made} --ranks 500"));
+    assert!(bytes("w.safetensors") == bytes("a.safetensors"), "{made}");
     refused(at, "tune any t.csv --target y --work 3 -o refused", 2, "such as 4,12");
     refused(at, "tune any t.csv --target y --work 3,1 --time 1s -o refused", 2, "--time");
+}
+
+#[test]
+fn the_kernel_itself_is_tried_where_there_is_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    // steps, which few landmarks blur
+    let place = |i: usize, step: usize| ((i * step) % 1009) as f64 / 504.5 - 1.0;
+    let row = |i: usize| (place(i, 389), place(i, 661));
+    let line = |i: usize| {
+        let (a, b) = row(i);
+        format!("{a},{b},{}\n", ((4.0 * a).floor() + (3.0 * b).floor()) * 0.5 + a)
+    };
+    let write = |name: &str, rows: std::ops::Range<usize>| {
+        std::fs::write(at.join(name), format!("x0,x1,y\n{}", rows.map(line).collect::<String>())).unwrap();
+    };
+    write("t.csv", 0..700);
+    write("new.csv", 700..1000);
+    let tune = "tune any t.csv --target y --kernels gaussian(),laplacian() --json -o";
+    let found = ok(at, &format!("{tune} m.safetensors --time 10min"));
+    let repeat = found["repeat"].as_str().unwrap();
+    assert!(repeat.starts_with("--work ") && repeat.ends_with(" --map exact"), "{found}");
+    assert_eq!((&found["fit"]["map"], &found["fit"]["rank"]), (&"exact".into(), &700.into()));
+    let contenders = found["contenders"].as_array().unwrap();
+    let chosen: Vec<_> = contenders.iter().filter(|contender| contender["chosen"] == true).collect();
+    assert!(chosen.len() == 1 && chosen[0]["solver"].as_str().unwrap().contains("on the kernel itself"), "{found}");
+    // a lambda of trials stands for as much noise in the fit: lambda n stays
+    let typed = chosen[0]["solver"].as_str().unwrap().rsplit(' ').next().unwrap().parse::<f64>().unwrap();
+    let lambda = found["fit"]["lambda"].as_f64().unwrap();
+    assert!(lambda < typed && lambda > 0.5 * typed, "{lambda} {typed}");
+    let bytes = |name: &str| std::fs::read(at.join(name)).unwrap();
+    ok(at, &format!("{tune} again.safetensors --threads 1 {repeat}"));
+    assert!(bytes("m.safetensors") == bytes("again.safetensors"), "{repeat}");
+    // and the report tells the truth: the model is the fit that it describes
+    let kernel = found["kernel"].as_str().unwrap().replace(' ', "");
+    let metric = if found["metric"] == "none" { "none" } else { "m.safetensors" };
+    let scale = found["scale"].as_str().unwrap();
+    let fit = format!(
+        "fit ridge t.csv --target y --missing indicator --map exact --kernel {kernel} --metric {metric} --scale {scale} --lambda {lambda:e} -o f.safetensors --json"
+    );
+    ok(at, &fit);
+    let error = |model: &str| ok(at, &format!("evaluate {model} new.csv --json"))["mse"].as_f64().unwrap();
+    let (tuned, fitted) = (error("m.safetensors"), error("f.safetensors"));
+    assert!((tuned / fitted - 1.0).abs() < 1e-3, "{tuned} {fitted}");
+    ok(at, &format!("{tune} map.safetensors --rank 300"));
+    assert!(tuned < 1.02 * error("map.safetensors"), "{tuned}");
+    // a map that was asked for stays
+    let named = ok(at, &format!("{tune} l.safetensors --time 10min --landmarks uniform"));
+    assert_eq!(named["fit"]["map"], "nystrom", "{named}");
 }
 
 #[test]
@@ -277,7 +330,7 @@ fn what_a_search_cannot_follow_is_refused() {
     refused(at, &format!("{tune} --kernels gaussian(),gausian()"), 2, "did you mean");
     refused(at, &format!("{tune} --kernels gaussian(),gaussian()"), 2, "named twice");
     refused(at, &format!("{tune} --kernels laplacian() --kernel linear()"), 1, "leave --kernel out");
-    refused(at, &format!("{tune} --map exact --lambda 1e-6"), 1, "compares ranks of a map");
+    refused(at, &format!("{tune} --map exact --std"), 1, "no machine");
     refused(at, &format!("{tune} --tolerance 1e-2"), 1, "leave it out");
     refused(at, &format!("{tune} --lambda 1e-6 --rank 10"), 1, "it needs folds");
     refused(at, "tune kpca t.parquet -o refused", 2, "kpca");

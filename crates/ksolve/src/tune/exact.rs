@@ -80,6 +80,10 @@ impl Choice<'_> {
         if !asked && (!self.exact || given || *self.base.map_spec() != MapSpec::default()) {
             return Ok(None);
         }
+        log.part = MACHINES;
+        if !asked && log.is_late() {
+            return Ok(None);
+        }
         let Some((machine, fits)) = self.machine(tried)? else {
             let why = "no solver that was tried has a machine on the kernel itself; leave `map` out";
             return if asked { Err(Error::option("map", "exact", why)) } else { Ok(None) };
@@ -93,7 +97,6 @@ impl Choice<'_> {
         let times = |rows: u64| (rows as f64 / learned as f64).powf(GROWTH);
         // the fit, and the test before it
         let whole = (times(tuned.rows) + times(seen)) / folds.len().max(1) as f64;
-        log.part = MACHINES;
         let (choice, best, problem, made) = (self, None, None, 0);
         let mut walk = Walk { choice, trials, by, folds, log, memory, best, problem, made };
         let steps = lambdas.len() * (self.options.kernels.len() + 1) + 2 * STEPS;
