@@ -330,7 +330,7 @@ fn what_a_search_cannot_follow_is_refused() {
     refused(at, &format!("{tune} --kernels gaussian(),gausian()"), 2, "did you mean");
     refused(at, &format!("{tune} --kernels gaussian(),gaussian()"), 2, "named twice");
     refused(at, &format!("{tune} --kernels laplacian() --kernel linear()"), 1, "leave --kernel out");
-    refused(at, &format!("{tune} --map exact --std"), 1, "no machine");
+    refused(at, &format!("{tune} --map exact --std"), 1, "the exact kernel has no features");
     refused(at, &format!("{tune} --tolerance 1e-2"), 1, "leave it out");
     refused(at, &format!("{tune} --lambda 1e-6 --rank 10"), 1, "it needs folds");
     refused(at, "tune kpca t.parquet -o refused", 2, "kpca");
