@@ -70,8 +70,18 @@ def test_one_solver_and_kernels_of_ones_own():
 
 def test_a_time_chooses_the_rank():
     X, y = rows(1100)
-    model = kmill.tune(X, y, time=60.0, sample=500, kernels=["exponential()"], metric="none")
+    small = {"sample": 500, "kernels": ["exponential()"], "metric": "none"}
+    model = kmill.tune(X, y, time=60.0, landmarks="uniform", **small)
     assert sorted(set(model.surface_["rank"])) == [500, 1000]
+
+
+def test_the_kernel_itself_where_there_is_time():
+    X, y = rows(300)
+    small = {"sample": 200, "kernels": ["exponential()"], "metric": "none"}
+    model = kmill.tune(X, y, time=60.0, **small)
+    assert "on the kernel itself" in model.leaderboard_["solver"][list(model.leaderboard_["chosen"]).index(True)]
+    again = kmill.tune(X, y, work=model.choice_["work"], map="exact", **small)
+    assert np.array_equal(model.predict(X), again.predict(X))
 
 
 def test_what_tune_refuses():

@@ -45,9 +45,11 @@ def tune(
     solver : str, default="any"
         The name of a solver with a target, such as svr, or any: ridge regression for numbers, and for classes ridge, svm and logistic.
     time : float, optional
-        Seconds for the choice and the fit. The rank is then the largest that is likely to end in time.
+        Seconds for the choice and the fit. The model is then the kernel itself (``map="exact"``) where that is likely to end in time and fits
+        the memory, or has the largest rank that does; ``landmarks`` that you name keep it to these.
     work : str, optional
-        Steps of the search and trials of solvers, such as ``"4,12"``, in the place of ``time``: the same bits on every machine.
+        Steps of the search and trials of solvers, such as ``"4,12"``, in the place of ``time``: the same bits on every machine. With
+        ``map="exact"`` a third number is that of the machines that are tried.
     kernels : iterable of str, optional
         Kernels to try. None is gaussian, exponential and matern.
     task : {"regression", "classification"}, optional
