@@ -22,8 +22,9 @@ use std::time::Duration;
 /// Most rows that a machine of the comparison learns from, and rows of all folds together where the table has fewer.
 const ROWS: usize = 5_000;
 
-/// The penalties that every kernel is tried with, short lengths want the first and long ones the second; and the least.
-const LAMBDAS: [f64; 2] = [1e-5, 1e-7];
+/// The penalties that every kernel is tried with: that of much noise where the table has fewer rows than [`ROWS`], then one that suits short
+/// lengths and one that suits long ones; and the least.
+const LAMBDAS: [f64; 3] = [1e-3, 1e-5, 1e-7];
 const LEAST: f64 = 1e-9;
 
 /// Share of the error below which a smaller penalty is worth its iterations.
@@ -62,8 +63,8 @@ struct Walk<'w, 'l, 'm, 'j, T> {
 }
 
 impl Choice<'_> {
-    /// The best machine on the kernel itself of the solvers that were tried; `None` where the fit takes a map: where a penalty was given, no
-    /// solver has such a machine, or memory or time do not allow it, or a solver that has none is better on as many rows.
+    /// The best machine on the kernel itself of the winner's solver; `None` where the fit takes a map: where a penalty was given, the solver has no
+    /// such machine, memory or time do not allow it, the rows are too few to tell shares of wrong classes apart, or the winner is better on as many.
     ///
     /// # Errors
     /// Those of the listener; where the exact map was asked for, why no machine could be fitted.
@@ -75,9 +76,7 @@ impl Choice<'_> {
         memory: &mut Memory<'_>,
     ) -> Result<Option<Contender>> {
         let asked = self.base.map_spec().is_exact();
-        let given = self.gives_penalty();
-        let lambdas = if given { vec![None] } else { LAMBDAS.map(Some).to_vec() };
-        if !asked && (!self.exact || given || *self.base.map_spec() != MapSpec::default()) {
+        if !asked && (!self.exact || self.gives_penalty() || *self.base.map_spec() != MapSpec::default()) {
             return Ok(None);
         }
         log.part = MACHINES;
@@ -88,11 +87,16 @@ impl Choice<'_> {
             let why = "no solver that was tried has a machine on the kernel itself; leave `map` out";
             return if asked { Err(Error::option("map", "exact", why)) } else { Ok(None) };
         };
-        if !(asked || fits) {
+        let few = tuned.classes > 0 && trials.seen() < ROWS;
+        if !asked && (!fits || few) {
             return Ok(None);
         }
         let folds: Vec<usize> = trials.folds().take((ROWS / trials.seen().max(1)).max(1)).collect();
         let learned = folds.first().map_or(0, |fold| trials.learned(*fold, ROWS).len()).max(1);
+        let lambdas = match self.gives_penalty() {
+            true => vec![None],
+            false => LAMBDAS.into_iter().skip(usize::from(learned == ROWS)).map(Some).collect(),
+        };
         let seen = trials.seen() as u64;
         let times = |rows: u64| (rows as f64 / learned as f64).powf(GROWTH);
         // the fit, and the test before it
@@ -134,16 +138,18 @@ impl Choice<'_> {
         [parameter::LAMBDA.name, parameter::C.name].iter().any(|name| self.base.gives(name))
     }
 
-    /// The best solver that was tried and has a machine on the kernel itself, with its name, and whether the memory holds it.
+    /// The winner on the kernel itself, with its name and whether the memory holds it; where the exact map was asked for, the best solver that was
+    /// tried and has such a machine.
     fn machine(&self, tried: &[Contender]) -> Result<Option<((String, Fit), bool)>> {
-        let mut order: Vec<&Contender> = tried.iter().collect();
+        let asked = self.base.map_spec().is_exact();
+        let mut order: Vec<&Contender> = tried.iter().filter(|contender| asked || contender.report.chosen).collect();
         let mean = |contender: &Contender| contender.report.mean.unwrap_or(f64::INFINITY);
-        order.sort_by(|a, b| (b.report.chosen.cmp(&a.report.chosen)).then(mean(a).total_cmp(&mean(b))));
+        order.sort_by(|a, b| b.report.chosen.cmp(&a.report.chosen).then(mean(a).total_cmp(&mean(b))));
         for Contender { fit, report, .. } in order {
             let name = report.solver.split(", lambda").next().unwrap_or_default().to_string() + " on the kernel itself";
             let fit = fit.clone().on_kernel()?;
-            let whole =
-                if self.gives_penalty() { fit.clone() } else { fit.clone().set(parameter::LAMBDA.name, LAMBDAS[0]) };
+            let free = !self.gives_penalty();
+            let whole = if free { fit.clone().set(parameter::LAMBDA.name, LAMBDAS[1]) } else { fit.clone() };
             if let Ok(plan) = whole.plan(self.selected, self.run) {
                 return Ok(Some(((name, fit), plan.fits())));
             }
@@ -198,16 +204,10 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
         Ok(true)
     }
 
-    /// True where the best machine is one of the winner's solver, or better than the winner on as many rows.
+    /// True where the best machine is better than the winner on as many rows.
     fn wins(&mut self, winner: &Contender) -> Result<bool> {
-        let Some((family, error)) = self.best.as_ref().map(|best| (best.fit.family().name, best.error)) else {
-            return Ok(false);
-        };
-        if family == winner.fit.family().name {
-            return Ok(true);
-        }
         let rival = self.error(&winner.fit.clone().at_rank(RANK), winner.report.solver.clone())?;
-        Ok(rival.is_none_or(|rival| error < rival))
+        Ok(self.best.as_ref().is_some_and(|best| rival.is_none_or(|rival| best.error < rival)))
     }
 
     /// The kernels to begin with: the winner, the others behind its metric, and the best one without a metric.
