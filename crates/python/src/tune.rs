@@ -13,8 +13,8 @@ use ksolve::request::{LandmarkSource, Scaling, Stages};
 use ksolve::request::{MetricForm, MetricSource};
 use ksolve::solver::ridge::Ridge;
 use ksolve::tune::{
-    Choice, Chosen, FACTORS, Memory, Pace, Score, SearchListener, SearchWork, Select, TuneOptions, at_ranks, kernels,
-    stand_in,
+    Choice, Chosen, FACTORS, Memory, Pace, Part, Score, SearchListener, SearchWork, Select, TuneOptions, at_ranks,
+    kernels, stand_in,
 };
 use kstore::Selected;
 use pyo3::prelude::*;
@@ -55,7 +55,7 @@ impl SearchListener for Watch<'_> {
         }
     }
 
-    fn is_late(&self, part: &str, next: Duration) -> bool {
+    fn is_late(&self, part: Part, next: Duration) -> bool {
         self.pace.is_over(part, next)
     }
 

@@ -5,7 +5,7 @@ use crate::interrupt;
 use crate::pipeline::FirstStages;
 use crate::progress::Work;
 use ksolve::request::Stages;
-use ksolve::tune::{Pace, SearchListener};
+use ksolve::tune::{Pace, Part, SearchListener};
 use kstore::pass::Observer;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -47,9 +47,10 @@ impl Stages for SearchStages<'_> {
 }
 
 impl SearchListener for SearchStages<'_> {
-    fn begin(&self, kind: &str, steps: u64) {
+    fn begin(&self, part: Part, steps: u64) {
         self.first.end();
-        *self.work.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.run.progress.work(kind, steps, 0));
+        *self.work.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(self.run.progress.work(&part.to_string(), steps, 0));
     }
     fn next(&self, what: &str) -> ksolve::Result<()> {
         if interrupt::requested() {
@@ -64,7 +65,7 @@ impl SearchListener for SearchStages<'_> {
     fn end(&self) {
         self.take().into_iter().for_each(Work::finish);
     }
-    fn is_late(&self, part: &str, next: Duration) -> bool {
+    fn is_late(&self, part: Part, next: Duration) -> bool {
         self.pace.is_over(part, next)
     }
     fn warn(&self, text: &str) {

@@ -158,7 +158,13 @@ impl Online {
     }
 
     /// Learns a block of rows at once; returns the sum of the squared errors that they have one after the other.
-    fn recur<T: Real>(&self, state: &mut State, phi: &[T], y: &[f64], workers: &Workers) -> Result<f64> {
+    fn recur<T: Real>(
+        &self,
+        state: &mut State,
+        (phi, y): (&[T], &[f64]),
+        panels: &Pool<Vec<f64>>,
+        workers: &Workers,
+    ) -> Result<f64> {
         let (p, t) = (state.p, state.targets());
         let (b, q) = (phi.len() / p, p + 1);
         let root = |i: usize| self.forgetting.powf(-0.5 * (i + 1) as f64);
@@ -174,7 +180,7 @@ impl Online {
         cholesky::solve(factor.as_ref(), Side::Factor, errors.as_mut(), workers);
         cholesky::solve(factor.as_ref(), Side::Factor, v.as_mut(), workers);
         matmul(w.as_mut(), Accum::Add, v.transpose(), errors.as_ref(), 1.0, Par::Seq);
-        add_gram(&mut state.minus_p, v.as_ref(), &Pool::default(), workers);
+        add_gram(&mut state.minus_p, v.as_ref(), panels, workers);
         if self.forgetting < 1.0 {
             let faded = self.forgetting.powi(b as i32);
             state.minus_p.iter_mut().for_each(|entry| *entry /= faded);
@@ -203,7 +209,7 @@ impl<T: Real> Solver<T> for Online {
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let (p, t) = (kept.p, data.targets.count());
-        let fresh = || State::new(self, p, t, data.rows as f64);
+        let (panels, fresh) = (Pool::default(), || State::new(self, p, t, data.rows as f64));
         let Swept { state, losses } = sweep(
             &kept,
             data,
@@ -213,7 +219,7 @@ impl<T: Real> Solver<T> for Online {
                 let y = &kept.y[tile.first * t..][..tile.rows() * t];
                 let mut blocks = tile.phi.chunks(BLOCK * p).zip(y.chunks(BLOCK * t));
                 blocks.try_fold(0.0, |sum, (phi, y)| match self.recursive {
-                    true => Ok(sum + self.recur(state, phi, y, kept.workers())?),
+                    true => Ok(sum + self.recur(state, (phi, y), &panels, kept.workers())?),
                     false => Ok(sum + self.approach(state, phi, y)),
                 })
             },

@@ -12,17 +12,20 @@ use kstore::Selected;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The part of a choice in which kernels are compared.
-pub const SEARCH: &str = "search";
+/// A part of a choice. Its name is what the progress shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Kernels are compared.
+    Search,
+    /// Solvers are tried.
+    Solvers,
+    /// Machines on the kernel itself are tried.
+    Machines,
+    /// The fit of all rows, which follows.
+    Fit,
+}
 
-/// The part in which solvers are tried.
-pub const TRIALS: &str = "solvers";
-
-/// The part in which machines on the kernel itself are tried.
-pub const MACHINES: &str = "machines";
-
-/// The fit of all rows, which follows.
-pub const FIT: &str = "fit";
+crate::error::enum_of_words!(Part, "part", "search" => Search, "solvers" => Solvers, "machines" => Machines, "fit" => Fit);
 
 /// A moment of the choice: what was done, and the least held-out error of a kernel so far.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -73,20 +76,20 @@ impl std::str::FromStr for SearchWork {
 
 /// Hears of the steps of a choice, and may end it early or stop it.
 pub trait SearchListener: Sync {
-    /// Steps of a kind begin; so many are likely.
-    fn begin(&self, _kind: &str, _steps: u64) {}
+    /// Steps of a part begin; so many are likely.
+    fn begin(&self, _part: Part, _steps: u64) {}
     /// The step that is done next.
     fn next(&self, _what: &str) -> Result<()> {
         Ok(())
     }
     /// A step has ended.
     fn done(&self, _what: &str, _took: Duration) {}
-    /// The steps of the kind have ended.
+    /// The steps of the part have ended.
     fn end(&self) {}
     /// True once this part of the choice is to end with the best so far, as what comes next takes so long; asked after every round of a
-    /// metric, kernel and trial, and once for [`FIT`]. Whoever answers by the clock gives up the same bits on every machine;
+    /// metric, kernel and trial, and for [`Part::Fit`] by machines. Whoever answers by the clock gives up the same bits on every machine;
     /// [`Chosen::work`] in [`Choice::work`] gives them again.
-    fn is_late(&self, _part: &str, _next: Duration) -> bool {
+    fn is_late(&self, _part: Part, _next: Duration) -> bool {
         false
     }
     /// Takes a warning for the user.
@@ -190,8 +193,8 @@ impl Choice<'_> {
         }
         let tuned = &chosen.tuned;
         let mut contest = Contest::new(&trials, by, contenders(self.solver, base, tuned, by)?, rank);
-        log.part = TRIALS;
-        self.listener.begin(TRIALS, contest.trials() as u64);
+        log.part = Part::Solvers;
+        self.listener.begin(Part::Solvers, contest.trials() as u64);
         while let Some(what) = contest.upcoming().map(|contender| contender.report.solver.clone()) {
             log.trial(what, || contest.step(self.run, memory))?;
             if log.is_late() && contest.hurry() {
@@ -241,8 +244,8 @@ impl Choice<'_> {
             None => None,
         };
         memory.keep();
-        let fit = winner.for_rows(trials.seen() as u64, tuned.rows);
-        let (metric, form) = (winner.metric().cloned(), winner.report.metric);
+        let winner = winner.for_rows(trials.seen() as u64, tuned.rows);
+        let (metric, form, fit) = (winner.metric().cloned(), winner.report.metric, winner.fit);
         Ok(Chosen { fit, metric, form, contenders, test, at_random, work, history: log.history, ..chosen })
     }
 
@@ -286,7 +289,7 @@ impl Choice<'_> {
         if search.refinements() == 0 || log.is_late() {
             return Ok(());
         }
-        self.listener.begin(SEARCH, search.refinements() as u64);
+        self.listener.begin(Part::Search, search.refinements() as u64);
         while let Some((kernel, rank)) = search.upcoming_refinement().filter(|_| !log.is_late()) {
             let (what, enough) = (format!("{kernel} at rank {rank}"), log.enough());
             log.learn(what, || search.refine(memory, &enough).map(|made| (made, search.least())))?;
@@ -303,7 +306,7 @@ impl Choice<'_> {
         memory: &mut Memory<'_>,
     ) -> Result<Search<'s, T>> {
         let mut search = Search::<T>::open(self.selected, options, resources)?;
-        self.listener.begin(SEARCH, search.runs() as u64);
+        self.listener.begin(Part::Search, search.runs() as u64);
         let scaling = options.training.scaling;
         while let Some((kernel, rows)) = search.upcoming() {
             let what = match scaling == self.options.training.scaling {

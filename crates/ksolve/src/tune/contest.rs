@@ -36,6 +36,8 @@ const PAIRED: RangeInclusive<usize> = 3..=10;
 /// A fit that takes part in a contest.
 #[derive(Clone)]
 pub(super) struct Contender {
+    /// The solver, without its penalty: `svm, pairs`.
+    pub(super) name: String,
     /// At the ranks that were asked for.
     pub(super) fit: Fit,
     /// The penalty that competes, of a solver with a single one.
@@ -70,19 +72,15 @@ impl Contender {
         self.fit.metric.known()
     }
 
-    /// The fit for `to` rows where trials had `from`, at the penalty for them.
-    pub(super) fn for_rows(&self, from: u64, to: u64) -> Fit {
-        let lambda = self.scaled(from, to).map(shown);
-        lambda.into_iter().fold(self.fit.clone(), |fit, lambda| fit.set(parameter::LAMBDA.name, lambda))
-    }
-
-    /// The penalty for `to` rows where trials had `from`: of features it falls with the root of the number of rows, the rate that is best for a
-    /// function of the kernel's space (Caponnetto, De Vito, "Optimal rates for the regularized least-squares algorithm", 2007). On the kernel
+    /// The contender for `to` rows where trials had `from`. The penalty of features falls with the root of the number of rows, the rate that is best
+    /// for a function of the kernel's space (Caponnetto, De Vito, "Optimal rates for the regularized least-squares algorithm", 2007). On the kernel
     /// itself lambda·n stays, the variance of the noise in the words of Gaussian processes.
-    pub(super) fn scaled(&self, from: u64, to: u64) -> Option<f64> {
+    pub(super) fn for_rows(self, from: u64, to: u64) -> Self {
         let share = (from.max(1) as f64 / to.max(1) as f64).min(1.0);
         let factor = if self.fit.map_spec().is_exact() { share } else { share.sqrt() };
-        self.lambda.map(|lambda| lambda * factor)
+        let lambda = self.lambda.map(|lambda| lambda * factor);
+        let fit = lambda.into_iter().fold(self.fit, |fit, lambda| fit.set(parameter::LAMBDA.name, shown(lambda)));
+        Self { fit, lambda, ..self }
     }
 
     /// The same solver at the same penalty with the best kernel that has no metric; `None` where none was learned.
@@ -96,7 +94,7 @@ impl Contender {
             ..ContenderReport::default()
         };
         let fit = self.fit.clone().kernel(Spec::parse(kernel)?).metric(MetricSource::None);
-        Ok(Some(Self { fit, lambda: self.lambda, report }))
+        Ok(Some(Self { name: self.name.clone(), fit, lambda: self.lambda, report }))
     }
 
     /// Wins in the place of another; the reports say so.
@@ -233,13 +231,13 @@ pub(super) fn contenders(solver: &str, base: &Fit, tuned: &Tuned, by: Select) ->
         // side by side, so that a search which is cut short has tried both
         for (kernel, metric, form) in &behind {
             let report = ContenderReport {
-                solver: lambda.map_or(name.clone(), |lambda| format!("{name}, lambda {}", shown(lambda))),
+                solver: titled(&name, lambda),
                 kernel: kernel.to_string(),
                 metric: form.to_string(),
                 ..ContenderReport::default()
             };
             let fit = fit.clone().kernel(kernel.clone()).metric(metric.clone());
-            found.push(Contender { fit, lambda, report });
+            found.push(Contender { name: name.clone(), fit, lambda, report });
         }
     }
     Ok(found)
@@ -290,8 +288,13 @@ pub(super) fn has_probabilities(fit: &Fit) -> Result<bool> {
     Ok(Solver::<f64>::has_probabilities(&*fit.family().solver(fit.settings()?)?))
 }
 
+/// A solver with the penalty that competes: `svm, lambda 1e-5`.
+pub(super) fn titled(name: &str, lambda: Option<f64>) -> String {
+    lambda.map_or(name.to_string(), |lambda| format!("{name}, lambda {}", shown(lambda)))
+}
+
 /// A penalty as it would be typed: `1e-5`.
-pub(super) fn shown(lambda: f64) -> String {
+fn shown(lambda: f64) -> String {
     format!("{lambda:e}")
 }
 
@@ -302,12 +305,16 @@ mod tests {
     #[test]
     fn a_penalty_falls_with_the_root_of_the_rows() {
         let fit = Fit::solver("svm").unwrap();
-        let contender = Contender { fit: fit.clone(), lambda: Some(1e-4), report: ContenderReport::default() };
-        let penalty = |to: u64| contender.for_rows(100, to).settings().unwrap().penalty();
+        let of = |fit: Fit, lambda| Contender { name: String::new(), fit, lambda, report: ContenderReport::default() };
+        let penalty = |to: u64| of(fit.clone(), Some(1e-4)).for_rows(100, to).fit.settings().unwrap().penalty();
         assert_eq!(penalty(10_000), crate::solver::Penalty::Lambda(1e-5));
         // and does not rise for fewer
         assert_eq!(penalty(25), crate::solver::Penalty::Lambda(1e-4));
-        let given = Contender { fit: fit.set("C", 3), lambda: None, report: ContenderReport::default() };
-        assert_eq!(given.for_rows(100, 10_000).settings().unwrap().penalty(), crate::solver::Penalty::C(3.0));
+        // on the kernel itself with the rows
+        let exact = of(fit.clone().on_kernel().unwrap(), Some(1e-4)).for_rows(100, 200);
+        assert_eq!(exact.lambda, Some(5e-5));
+        assert_eq!(exact.fit.settings().unwrap().penalty(), crate::solver::Penalty::Lambda(5e-5));
+        let given = of(fit.clone().set("C", 3), None);
+        assert_eq!(given.for_rows(100, 10_000).fit.settings().unwrap().penalty(), crate::solver::Penalty::C(3.0));
     }
 }

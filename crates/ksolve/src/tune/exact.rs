@@ -7,8 +7,8 @@
 //!
 //! *Cost*: about ten machines of [`ROWS`] rows, and of small tables as many for every fold.
 
-use super::choice::{Choice, FIT, MACHINES};
-use super::contest::{Contender, ContenderReport, RANK, shown};
+use super::choice::{Choice, Part};
+use super::contest::{Contender, ContenderReport, RANK, titled};
 use super::{Memory, Select, Tuned, log::Log, trial::Trials};
 use crate::job::Fit;
 use crate::metric::behind;
@@ -37,11 +37,9 @@ const STEPS: usize = 3;
 /// 60,000 x 784 of ten classes in pairs 27 times as long as 5,000.
 const GROWTH: f64 = 1.75;
 
-/// A machine that was tried, without kernel, metric and penalty in its fit.
+/// A machine that was tried.
 #[derive(Clone, Debug)]
 struct Tried {
-    name: String,
-    fit: Fit,
     kernel: Spec,
     metric: MetricSource,
     form: String,
@@ -55,11 +53,13 @@ struct Walk<'w, 'l, 'm, 'j, T> {
     trials: &'w Trials<T>,
     by: Select,
     folds: Vec<usize>,
+    /// The solver's name, and its fit without kernel, metric and penalty.
+    name: String,
+    fit: Fit,
     log: &'w mut Log<'l>,
     memory: &'m mut Memory<'j>,
     best: Option<Tried>,
     problem: Option<String>,
-    made: usize,
 }
 
 impl Choice<'_> {
@@ -79,11 +79,11 @@ impl Choice<'_> {
         if !asked && (!self.exact || self.gives_penalty() || *self.base.map_spec() != MapSpec::default()) {
             return Ok(None);
         }
-        log.part = MACHINES;
+        log.part = Part::Machines;
         if !asked && log.is_late() {
             return Ok(None);
         }
-        let Some((machine, fits)) = self.machine(tried)? else {
+        let Some((name, fit, fits)) = self.machine(tried)? else {
             let why = "no solver that was tried has a machine on the kernel itself; leave `map` out";
             return if asked { Err(Error::option("map", "exact", why)) } else { Ok(None) };
         };
@@ -101,37 +101,33 @@ impl Choice<'_> {
         let times = |rows: u64| (rows as f64 / learned as f64).powf(GROWTH);
         // the fit, and the test before it
         let whole = (times(tuned.rows) + times(seen)) / folds.len().max(1) as f64;
-        let (choice, best, problem, made) = (self, None, None, 0);
-        let mut walk = Walk { choice, trials, by, folds, log, memory, best, problem, made };
+        let (choice, best, problem) = (self, None, None);
+        let mut walk = Walk { choice, trials, by, folds, name, fit, log, memory, best, problem };
         let steps = lambdas.len() * (self.options.kernels.len() + 1) + 2 * STEPS;
-        self.listener.begin(MACHINES, steps as u64);
+        self.listener.begin(Part::Machines, steps as u64);
         let ends =
-            |took: Duration, more: usize| asked || !self.listener.is_late(FIT, took.mul_f64(whole + more as f64));
-        let found = walk.walk((winner, tuned), &machine, &lambdas, &ends)?;
+            |took: Duration, more: usize| asked || !self.listener.is_late(Part::Fit, took.mul_f64(whole + more as f64));
+        let found = walk.walk((winner, tuned), &lambdas, &ends)?;
         self.listener.end();
         if !(found && ends(walk.log.took, 0) && (asked || walk.wins(winner)?)) {
             return Ok(None);
         }
-        let Walk { best, problem, .. } = walk;
+        let Walk { name, fit, best, problem, .. } = walk;
         let Some(best) = best.filter(|best| best.error.is_finite()) else {
             let why = problem.unwrap_or("no machine could be fitted".to_string());
             return if asked { Err(Error::option("map", "exact", why)) } else { Ok(None) };
         };
         let report = ContenderReport {
-            solver: best.lambda.map_or(best.name.clone(), |lambda| format!("{}, lambda {}", best.name, shown(lambda))),
+            solver: titled(&name, best.lambda),
             kernel: best.kernel.to_string(),
             metric: best.form,
             errors: vec![best.error],
             mean: Some(best.error),
             ..ContenderReport::default()
         };
-        let fit = best.fit.kernel(best.kernel).metric(best.metric);
-        let tried = Contender { fit, lambda: best.lambda, report };
-        Ok(Some(Contender {
-            fit: tried.for_rows(learned as u64, seen),
-            lambda: tried.scaled(learned as u64, seen),
-            ..tried
-        }))
+        let fit = fit.kernel(best.kernel).metric(best.metric);
+        let fit = Contender { name, fit, lambda: best.lambda, report };
+        Ok(Some(fit.for_rows(learned as u64, seen)))
     }
 
     fn gives_penalty(&self) -> bool {
@@ -140,18 +136,17 @@ impl Choice<'_> {
 
     /// The winner on the kernel itself, with its name and whether the memory holds it; where the exact map was asked for, the best solver that was
     /// tried and has such a machine.
-    fn machine(&self, tried: &[Contender]) -> Result<Option<((String, Fit), bool)>> {
+    fn machine(&self, tried: &[Contender]) -> Result<Option<(String, Fit, bool)>> {
         let asked = self.base.map_spec().is_exact();
         let mut order: Vec<&Contender> = tried.iter().filter(|contender| asked || contender.report.chosen).collect();
         let mean = |contender: &Contender| contender.report.mean.unwrap_or(f64::INFINITY);
         order.sort_by(|a, b| b.report.chosen.cmp(&a.report.chosen).then(mean(a).total_cmp(&mean(b))));
-        for Contender { fit, report, .. } in order {
-            let name = report.solver.split(", lambda").next().unwrap_or_default().to_string() + " on the kernel itself";
+        for Contender { name, fit, .. } in order {
             let fit = fit.clone().on_kernel()?;
             let free = !self.gives_penalty();
             let whole = if free { fit.clone().set(parameter::LAMBDA.name, LAMBDAS[1]) } else { fit.clone() };
             if let Ok(plan) = whole.plan(self.selected, self.run) {
-                return Ok(Some(((name, fit), plan.fits())));
+                return Ok(Some((format!("{name} on the kernel itself"), fit, plan.fits())));
             }
         }
         Ok(None)
@@ -163,7 +158,6 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
     fn walk(
         &mut self,
         (winner, tuned): (&Contender, &Tuned),
-        (name, fit): &(String, Fit),
         lambdas: &[Option<f64>],
         ends: &dyn Fn(Duration, usize) -> bool,
     ) -> Result<bool> {
@@ -171,10 +165,10 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
         let more = lambdas.len() * kernels.len() + STEPS;
         for (kernel, metric, form) in kernels {
             for lambda in lambdas {
-                let (name, fit, error) = (name.clone(), fit.clone(), f64::INFINITY);
+                let (first, error) = (self.best.is_none(), f64::INFINITY);
                 let (kernel, metric, form) = (kernel.clone(), metric.clone(), form.clone());
-                self.take(Tried { name, fit, kernel, metric, form, lambda: *lambda, error }, 1.0)?;
-                if self.made == 1 && !ends(self.log.took, more) {
+                self.take(Tried { kernel, metric, form, lambda: *lambda, error }, 1.0)?;
+                if first && !ends(self.log.took, more) {
                     return Ok(false);
                 }
             }
@@ -213,8 +207,10 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
     /// The kernels to begin with: the winner, the others behind its metric, and the best one without a metric.
     fn kernels(&self, winner: &Contender, tuned: &Tuned) -> Result<Vec<(Spec, MetricSource, String)>> {
         let (metric, form) = (winner.fit.metric_source().clone(), winner.report.metric.clone());
-        let seen = self.trials.sample();
-        let seen = metric.known().map_or(seen.clone(), |metric| behind(&seen, metric));
+        let mut seen = self.trials.sample();
+        if let Some(metric) = metric.known() {
+            seen = behind(&seen, metric);
+        }
         let mut found = vec![(winner.fit.kernel_spec().clone(), metric.clone(), form.clone())];
         for kernel in self.choice.options.kernels.iter().filter(|kernel| **kernel != tuned.named) {
             found.push((settle(kernel, &seen, self.choice.options.training.seed)?, metric.clone(), form.clone()));
@@ -227,14 +223,13 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
 
     /// Tries a machine, unless the part is late; returns whether its error is below so much of the best one, in whose place it comes then.
     fn take(&mut self, machine: Tried, worth: f64) -> Result<bool> {
-        if self.made > 0 && self.log.is_late() {
+        if self.best.is_some() && self.log.is_late() {
             return Ok(false);
         }
-        let fit = machine.fit.clone().kernel(machine.kernel.clone()).metric(machine.metric.clone());
+        let fit = self.fit.clone().kernel(machine.kernel.clone()).metric(machine.metric.clone());
         let fit = machine.lambda.iter().fold(fit, |fit, lambda| fit.set(parameter::LAMBDA.name, lambda));
-        let lambda = machine.lambda.map_or(String::new(), |lambda| format!(", lambda {}", shown(lambda)));
-        let error = self.error(&fit, format!("{}, {}{lambda}", machine.name, machine.kernel))?.unwrap_or(f64::INFINITY);
-        self.made += 1;
+        let what = titled(&format!("{}, {}", self.name, machine.kernel), machine.lambda);
+        let error = self.error(&fit, what)?.unwrap_or(f64::INFINITY);
         let falls = self.best.as_ref().is_none_or(|best| error < worth * best.error);
         if falls {
             self.best = Some(Tried { error, ..machine });

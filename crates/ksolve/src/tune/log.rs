@@ -1,6 +1,6 @@
 //! What a choice has done so far, and whether its part at hand is late.
 
-use super::choice::{MACHINES, Moment, SEARCH, SearchListener, SearchWork, TRIALS};
+use super::choice::{Moment, Part, SearchListener, SearchWork};
 use crate::Result;
 use std::time::{Duration, Instant};
 
@@ -10,18 +10,17 @@ pub(super) struct Log<'a> {
     started: Instant,
     pub(super) history: Vec<Moment>,
     most: Option<SearchWork>,
-    kernels: Part,
-    solvers: Part,
-    machines: Part,
-    /// The part at hand: [`SEARCH`], [`TRIALS`] or [`MACHINES`].
-    pub(super) part: &'static str,
+    /// What was made of each part.
+    work: [Work; Part::Fit as usize],
+    /// The part at hand, not the fit.
+    pub(super) part: Part,
     /// The time of the last trial.
     pub(super) took: Duration,
 }
 
 /// The work of a part, and after how much of it it was late.
 #[derive(Clone, Copy, Debug, Default)]
-struct Part {
+struct Work {
     made: usize,
     late: Option<usize>,
 }
@@ -33,57 +32,50 @@ impl<'a> Log<'a> {
             started: Instant::now(),
             history: Vec::new(),
             most,
-            kernels: Part::default(),
-            solvers: Part::default(),
-            machines: Part::default(),
-            part: SEARCH,
+            work: Default::default(),
+            part: Part::Search,
             took: Duration::ZERO,
         }
     }
 
-    fn part(&mut self) -> &mut Part {
-        match self.part {
-            MACHINES => &mut self.machines,
-            TRIALS => &mut self.solvers,
-            _ => &mut self.kernels,
-        }
+    fn at_hand(&mut self) -> &mut Work {
+        &mut self.work[self.part as usize]
     }
 
     /// Tells whether so much more work is enough for the part.
     pub(super) fn enough(&mut self) -> impl Fn(usize) -> bool + use<'a> {
         let most = self.most.map(|most| match self.part {
-            MACHINES => most.machines.unwrap_or(usize::MAX),
-            TRIALS => most.solvers,
-            _ => most.kernels,
+            Part::Search => most.kernels,
+            Part::Solvers => most.solvers,
+            Part::Machines | Part::Fit => most.machines.unwrap_or(usize::MAX),
         });
-        let (made, listener, part, took) = (self.part().made, self.listener, self.part, self.took);
+        let (made, listener, part, took) = (self.at_hand().made, self.listener, self.part, self.took);
         move |more| most.map_or_else(|| listener.is_late(part, took), |most| made + more >= most)
     }
 
     pub(super) fn is_late(&mut self) -> bool {
-        let (late, part) = (self.enough()(0), self.part());
+        let (late, work) = (self.enough()(0), self.at_hand());
         // what is left of a part that is late counts for nothing
-        part.late = part.late.or(late.then_some(part.made));
-        part.late.is_some()
+        work.late = work.late.or(late.then_some(work.made));
+        work.late.is_some()
     }
 
     pub(super) fn work(&self) -> SearchWork {
-        let steps = |part: Part| part.late.unwrap_or(part.made);
-        let machines = Some(steps(self.machines)).filter(|made| *made > 0);
-        SearchWork { kernels: steps(self.kernels), solvers: steps(self.solvers), machines }
+        let [kernels, solvers, machines] = self.work.map(|work| work.late.unwrap_or(work.made));
+        SearchWork { kernels, solvers, machines: Some(machines).filter(|made| *made > 0) }
     }
 
     /// A step of the search: kernel after kernel, and rounds of each.
     pub(super) fn learn(&mut self, what: String, run: impl FnOnce() -> Result<(usize, Option<f64>)>) -> Result<()> {
         let (made, _) = self.timed(what, run)?;
-        self.kernels.made += made;
+        self.at_hand().made += made;
         Ok(())
     }
 
     pub(super) fn trial<V>(&mut self, what: String, run: impl FnOnce() -> Result<V>) -> Result<V> {
         let (value, took) = self.timed(what, || Ok((run()?, None)))?;
         self.took = took;
-        self.part().made += 1;
+        self.at_hand().made += 1;
         Ok(value)
     }
 

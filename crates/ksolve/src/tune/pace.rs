@@ -1,6 +1,6 @@
 //! The time that a choice and the fit after it may take, and the ranks of a fit that is likely to end in it.
 
-use super::choice::{Chosen, MACHINES, SEARCH, TRIALS};
+use super::choice::{Chosen, Part};
 use crate::job::{Fit, Run};
 use crate::{Result, solver::ridge};
 use kstore::Selected;
@@ -34,12 +34,12 @@ impl Pace {
 
     /// True where the share of the time will be over after `next` that belongs to this part of a choice with those before it: the rest belongs
     /// to what follows.
-    pub fn is_over(&self, part: &str, next: Duration) -> bool {
+    pub fn is_over(&self, part: Part, next: Duration) -> bool {
         let share = match part {
-            SEARCH => SEARCHED,
-            TRIALS => TRIED,
-            MACHINES => COMPARED,
-            _ => FILLED,
+            Part::Search => SEARCHED,
+            Part::Solvers => TRIED,
+            Part::Machines => COMPARED,
+            Part::Fit => FILLED,
         };
         self.time.is_some_and(|time| self.started.elapsed() + next > time.mul_f64(share))
     }
