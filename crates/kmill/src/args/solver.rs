@@ -25,11 +25,22 @@ fn distinct() -> Vec<&'static Parameter> {
     distinct
 }
 
-/// The help text of a parameter: its description, the solvers that read it, and their defaults.
+/// The help text of a parameter: what it is to the solvers that read it, who may describe it differently.
 fn help(parameter: &Parameter) -> String {
+    let mut descriptions: Vec<&str> = Vec::new();
+    for own in solver::parameters().filter(|own| own.name == parameter.name) {
+        if !descriptions.contains(&own.about) {
+            descriptions.push(own.about);
+        }
+    }
+    descriptions.iter().map(|about| described(parameter.name, about)).collect::<Vec<_>>().join("; ")
+}
+
+/// One description of a parameter, the solvers that have it, and their defaults.
+fn described(name: &str, about: &str) -> String {
     let mut readers: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
     for family in solver::registry() {
-        for own in family.parameters.iter().filter(|own| own.name == parameter.name) {
+        for own in family.parameters.iter().filter(|own| (own.name, own.about) == (name, about)) {
             match readers.iter_mut().find(|(default, _)| *default == own.default) {
                 Some((_, names)) => names.push(family.name),
                 None => readers.push((own.default, vec![family.name])),
@@ -46,7 +57,7 @@ fn help(parameter: &Parameter) -> String {
             format!(" [default: {}]", each.collect::<Vec<_>>().join("; "))
         }
     };
-    format!("{} ({}){defaults}", flags(parameter.about), all.join(", "))
+    format!("{} ({}){defaults}", flags(about), all.join(", "))
 }
 
 pub(super) fn own_help(parameter: &Parameter) -> String {
@@ -75,13 +86,15 @@ fn arg(parameter: &'static Parameter) -> Arg {
     arg.value_name(name).allow_hyphen_values(true).value_parser(move |text: &str| understood(parameter, text))
 }
 
-/// Checks the text of a value and returns it. A number that is no penalty passes here and fails later, in the run.
+/// Checks the text of a value and returns it: one of the solvers that read the parameter takes it. A number that is no penalty passes here and
+/// fails later, in the run.
 fn understood(parameter: &Parameter, text: &str) -> Result<String, String> {
     let numbers = || text.split("..").flat_map(|part| part.split(',')).all(|part| part.trim().parse::<f64>().is_ok());
+    let taken = solver::parameters().any(|own| own.name == parameter.name && own.parse(text).is_ok());
     match parameter.parse(text) {
         Err(_) if matches!(parameter.kind, ParameterKind::Penalties { .. }) && numbers() => Ok(text.to_string()),
-        Err(error) => Err(expected_by_solver(error)),
-        Ok(_) => Ok(text.to_string()),
+        Err(error) if !taken => Err(expected_by_solver(error)),
+        _ => Ok(text.to_string()),
     }
 }
 
