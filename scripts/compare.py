@@ -16,6 +16,7 @@ dagger. Variables that hold OpenBLAS to slower kernels are removed (scripts/blas
 """
 
 import argparse
+import fnmatch
 import json
 import multiprocessing
 import os
@@ -155,9 +156,10 @@ def trees(name, unit, train, test, sample=False):
     seconds = 60 if sample else 240
     return Job(f"trees-{name}", f"A model without options: {name}", name, unit, train, test, sample=sample, rows=[
         Row("kmill tune", f"tune any DATA --target y --features x* --time {seconds}s{task}"),
-        Row("scikit-learn HistGradientBoosting", "hgb"),
-        Row("the same, tuned for as long", f"hgb-tuned --time {seconds}"), Row("LightGBM", "lightgbm"), Row("XGBoost", "xgboost"),
-        Row("CatBoost", "catboost"),
+        Row("scikit-learn HistGradientBoosting", "hgb"), Row("XGBoost", "xgboost"),
+        Row("LightGBM", "lightgbm"), Row("LightGBM, tuned for as long", f"lightgbm-tuned --time {seconds}"),
+        Row("CatBoost", "catboost"), Row("CatBoost, tuned for as long", f"catboost-tuned --time {seconds}"),
+        Row("xRFM, tuned for as long", f"xrfm --time {seconds}"),
     ])
 
 
@@ -315,11 +317,11 @@ def selected(a):
     every = jobs()
     if not a.jobs:
         return every
-    asked = a.jobs.split(",")
-    unknown = set(asked) - {job.name for job in every}
+    found = {asked: fnmatch.filter([job.name for job in every], asked) for asked in a.jobs.split(",")}
+    unknown = [asked for asked, names in found.items() if not names]
     if unknown:
-        sys.exit(f"no job is called {', '.join(sorted(unknown))}; there are {', '.join(job.name for job in every)}")
-    return [job for job in every if job.name in asked]
+        sys.exit(f"no job is called {', '.join(unknown)}; there are {', '.join(job.name for job in every)}")
+    return [job for job in every if any(job.name in names for names in found.values())]
 
 
 def median(results):
@@ -407,7 +409,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--data", required=True, help="folder of the Parquet files")
     p.add_argument("--kmill", default=str(HERE.parent / "target" / "release" / "kmill"))
-    p.add_argument("--jobs", default="", help="comma-separated; all without")
+    p.add_argument("--jobs", default="", help="comma-separated, or patterns such as 'trees-*'; all without")
     p.add_argument("--repeats", type=int, default=1)
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--limit", type=float, default=1800, help="seconds that a row may take")

@@ -8,8 +8,8 @@ Features are standardised with the mean and the population deviation of the trai
 / (2 sigma^2)), --penalty is lambda of (1/n) sum loss + lambda |w|^2, -C the constant of C sum loss + |w|^2 / 2.
 
 Prints one JSON line: seconds by stage, the error, versions, the kernel of the BLAS; or which library is missing. Needs numpy, scipy,
-scikit-learn, threadpoolctl and pyarrow; libsvm-official, falkon, lightgbm, xgboost, catboost and the authors' RPCholesky (--rpcholesky FOLDER) for the peers of
-those names.
+scikit-learn, threadpoolctl and pyarrow; libsvm-official, falkon, lightgbm, xgboost, catboost, xrfm and the authors' RPCholesky (--rpcholesky FOLDER) for the peers of
+those names. Models of whole tables are in tables.py.
 """
 
 import argparse
@@ -24,6 +24,7 @@ import blas  # before numpy
 import numpy as np
 import pyarrow.parquet as pq
 import scipy.linalg as sl
+import tables
 
 BATCH = 8192
 
@@ -328,67 +329,20 @@ def low_rank(a, clock):
     return float(1 - np.sum(np.square(f, dtype=np.float64)) / len(x))
 
 
-def searched(model, x, y, a):
-    """The best of random parameters of gradient boosting by three folds, as many as half of the time allows; the defaults are one."""
-    from sklearn.base import clone
-    from sklearn.model_selection import cross_val_score
-
-    random, best, chosen, started = np.random.default_rng(a.seed), -np.inf, {}, time.monotonic()
-    tried = {}
-    while time.monotonic() - started < a.time / 2:
-        score = cross_val_score(clone(model).set_params(**tried), x, y, cv=3).mean()
-        if score > best:
-            best, chosen = score, tried
-        tried = {
-            "learning_rate": float(10 ** random.uniform(-2, -0.3)),
-            "max_iter": int(random.choice([200, 400, 800, 1600])),
-            "max_leaf_nodes": int(random.choice([15, 31, 63, 127, 255])),
-            "min_samples_leaf": int(random.choice([5, 10, 20, 50])),
-            "l2_regularization": float(10 ** random.uniform(-6, 1)),
-            "max_features": float(random.choice([0.5, 0.8, 1.0])),
-        }
-    return chosen
-
-
-def trees(a, clock):
-    """Gradient boosting with the defaults of its library, on features as they are."""
+def table(a, clock):
+    """A model of the whole table; the scale of the features is nothing to trees."""
     x, y, z, truth = load(a)
     clock.lap("read")
-    classes = not np.issubdtype(y.dtype, np.floating)
-    if a.peer.startswith("hgb"):
-        from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-
-        model = (HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor)(random_state=a.seed)
-        if a.peer == "hgb-tuned":
-            model.set_params(**searched(model, x, y, a))
-    elif a.peer == "lightgbm":
-        import lightgbm
-
-        kind = lightgbm.LGBMClassifier if classes else lightgbm.LGBMRegressor
-        model = kind(n_jobs=a.threads, random_state=a.seed, verbose=-1)
-    elif a.peer == "xgboost":
-        import xgboost
-
-        model = (xgboost.XGBClassifier if classes else xgboost.XGBRegressor)(n_jobs=a.threads, random_state=a.seed)
-    else:
-        import catboost
-
-        kind = catboost.CatBoostClassifier if classes else catboost.CatBoostRegressor
-        model = kind(thread_count=a.threads, random_seed=a.seed, verbose=0, allow_writing_files=False)
+    model = tables.model(a, x, y)
     model.fit(x, y)
     clock.lap("train")
-    prediction = np.asarray(model.predict(z)).ravel()
-    error = float(np.mean(prediction != truth)) if classes else mean_squared(prediction, truth)
+    error = tables.wrong(model, z, truth)
     clock.lap("predict")
     return error
 
 
 PEERS = {
-    "hgb": (trees, "scikit-learn"),
-    "hgb-tuned": (trees, "scikit-learn"),
-    "lightgbm": (trees, "lightgbm"),
-    "xgboost": (trees, "xgboost"),
-    "catboost": (trees, "catboost"),
+    **{name: (table, library) for name, (_, library) in tables.PEERS.items()},
     "nystroem-ridge": (regression, "scikit-learn"),
     "rbfsampler-ridge": (regression, "scikit-learn"),
     "nystroem-ridgeclassifier": (classification, "scikit-learn"),

@@ -1,0 +1,191 @@
+"""Models of a whole table that a user would pick instead of kmill: gradient boosting as it comes and tuned, and xRFM.
+
+A tuned model is the best of random settings, the defaults first, as many as --time allows: each learns from four fifths of the training
+rows, and the others tell when to stop and which is best. Boosting is then fitted on all training rows. xRFM keeps the model of the best
+setting, as its own fit takes rows to stop by.
+"""
+
+import time
+
+import numpy as np
+
+# trees and rounds of a model that is stopped by rows held out
+MOST_TREES = 5_000
+PATIENCE = 100
+
+
+def classified(y):
+    return not np.issubdtype(y.dtype, np.floating)
+
+
+def wrong(model, x, y):
+    """The share of wrong classes, or the mean squared error."""
+    found = np.asarray(model.predict(x)).ravel()
+    return float(np.mean(found != y) if classified(y) else np.mean((found.astype(np.float64) - y) ** 2))
+
+
+def halves(y, seed):
+    """Four fifths of the rows, and the others."""
+    rows = np.random.default_rng(seed).permutation(len(y))
+    return rows[len(y) // 5 :], rows[: len(y) // 5]
+
+
+def hgb(a, classes, **_):
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    return (HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor)(random_state=a.seed)
+
+
+def xgboost(a, classes, **_):
+    from xgboost import XGBClassifier, XGBRegressor
+
+    return (XGBClassifier if classes else XGBRegressor)(n_jobs=a.threads, random_state=a.seed)
+
+
+def lightgbm(a, classes, trees=None, **settings):
+    from lightgbm import LGBMClassifier, LGBMRegressor
+
+    settings |= {"n_estimators": trees} if trees else {}
+    kind = LGBMClassifier if classes else LGBMRegressor
+    return kind(n_jobs=a.threads, random_state=a.seed, verbose=-1, **settings)
+
+
+def catboost(a, classes, trees=None, **settings):
+    from catboost import CatBoostClassifier, CatBoostRegressor
+
+    settings |= {"iterations": trees} if trees else {}
+    kind = CatBoostClassifier if classes else CatBoostRegressor
+    return kind(thread_count=a.threads, random_seed=a.seed, verbose=0, allow_writing_files=False, **settings)
+
+
+def lightgbm_settings(random):
+    return {
+        "learning_rate": float(10 ** random.uniform(-2, -0.5)),
+        "num_leaves": int(random.choice([15, 31, 63, 127, 255])),
+        "min_child_samples": int(random.choice([2, 5, 10, 20, 50])),
+        "colsample_bytree": float(random.choice([0.5, 0.7, 1.0])),
+        "subsample": float(random.choice([0.7, 0.9, 1.0])),
+        "subsample_freq": 1,
+        "reg_lambda": float(10 ** random.uniform(-6, 1)),
+    }
+
+
+def catboost_settings(random):
+    return {
+        "learning_rate": float(10 ** random.uniform(-1.7, -0.5)),
+        "depth": int(random.choice([4, 6, 8, 10])),
+        "l2_leaf_reg": float(10 ** random.uniform(-0.5, 1)),
+        "random_strength": float(10 ** random.uniform(-1, 0.5)),
+    }
+
+
+def lightgbm_trees(model, x, y, held):
+    """Fits until rows that are held out get no better; returns the number of trees."""
+    import lightgbm as library
+
+    model.fit(x, y, eval_set=[held], callbacks=[library.early_stopping(PATIENCE, verbose=False)])
+    return model.best_iteration_
+
+
+def catboost_trees(model, x, y, held):
+    model.fit(x, y, eval_set=held, early_stopping_rounds=PATIENCE, use_best_model=True)
+    return model.tree_count_
+
+
+SEARCHED = {
+    "lightgbm-tuned": (lightgbm, lightgbm_settings, lightgbm_trees),
+    "catboost-tuned": (catboost, catboost_settings, catboost_trees),
+}
+
+
+def settings(draw, seed):
+    """The defaults, then settings at random."""
+    random = np.random.default_rng(seed)
+    yield {}
+    while True:
+        yield draw(random)
+
+
+def timely(tries, seconds):
+    """As many as half of the time allows, one at least: the fit of all rows takes the rest."""
+    started = time.monotonic()
+    for one in tries:
+        yield one
+        if time.monotonic() - started > seconds / 2:
+            return
+
+
+def tuned(a, x, y):
+    """Boosting with the best settings, not yet fitted on all rows."""
+    make, draw, fitted = SEARCHED[a.peer]
+    (most, rest), best = halves(y, a.seed), (np.inf, {}, None)
+    for chosen in timely(settings(draw, a.seed), a.time):
+        model = make(a, classified(y), trees=MOST_TREES, **chosen)
+        trees = fitted(model, x[most], y[most], (x[rest], y[rest]))
+        best = min(best, (wrong(model, x[rest], y[rest]), chosen, trees), key=lambda found: found[0])
+    return make(a, classified(y), trees=best[2], **best[1])
+
+
+def xrfm_settings(random):
+    return {
+        "kernel": str(random.choice(["l2", "l1"])),
+        "bandwidth": float(10 ** random.uniform(0, 1.5)),
+        "exponent": float(random.choice([0.7, 1.0, 1.3])),
+        "diag": bool(random.choice([False, True])),
+        "reg": float(10 ** random.uniform(-6, 0)),
+    }
+
+
+class Xrfm:
+    """The authors' xRFM on standardised rows."""
+
+    def __init__(self, a):
+        self.a = a
+
+    def fit(self, x, y):
+        import torch
+
+        torch.manual_seed(self.a.seed)
+        torch.set_num_threads(self.a.threads)
+        self.mean, self.scale = (0, 1) if classified(y) else (y.mean(), y.std() or 1.0)
+        (most, rest), best = halves(y, self.a.seed), (np.inf, None)
+        for chosen in timely(settings(xrfm_settings, self.a.seed), 2 * self.a.time):
+            self.model = self.fitted(chosen, x, y, most, rest)
+            best = min(best, (wrong(self, x[rest], y[rest]), self.model), key=lambda found: found[0])
+        self.model = best[1]
+
+    def fitted(self, chosen, x, y, most, rest):
+        import torch
+        from xrfm import xRFM
+
+        chosen = {"kernel": "l2", "bandwidth": 10.0, "exponent": 1.0, "diag": False, "reg": 1e-3} | chosen
+        fit = {"reg": chosen.pop("reg"), "iters": 5, "early_stop_rfm": True}
+        rfm = {"model": chosen | {"bandwidth_mode": "constant"}, "fit": fit}
+        metric, number = ("accuracy", np.int64) if classified(y) else ("mse", np.float32)
+        target = ((y - self.mean) / self.scale).astype(number)[:, None]
+        part = lambda rows: (torch.from_numpy(x[rows]), torch.from_numpy(target[rows]))
+        model = xRFM(rfm_params=rfm, device=torch.device("cpu"), max_leaf_size=12_000, tuning_metric=metric)
+        model.fit(*part(most), *part(rest))
+        return model
+
+    def predict(self, x):
+        import torch
+
+        return np.asarray(self.model.predict(torch.from_numpy(x))).ravel() * self.scale + self.mean
+
+
+PEERS = {
+    "hgb": (hgb, "scikit-learn"),
+    "lightgbm": (lightgbm, "lightgbm"),
+    "lightgbm-tuned": (None, "lightgbm"),
+    "xgboost": (xgboost, "xgboost"),
+    "catboost": (catboost, "catboost"),
+    "catboost-tuned": (None, "catboost"),
+    "xrfm": (lambda a, _: Xrfm(a), "xrfm"),
+}
+
+
+def model(a, x, y):
+    """The model of the peer's name for these rows."""
+    make = PEERS[a.peer][0]
+    return make(a, classified(y)) if make else tuned(a, x, y)
