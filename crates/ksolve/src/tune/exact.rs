@@ -14,7 +14,7 @@ use crate::job::Fit;
 use crate::metric::behind;
 use crate::prepare::landmarks::settle;
 use crate::request::MetricSource;
-use crate::solver::parameter;
+use crate::solver::{parameter, svm};
 use crate::{Error, Result};
 use kapprox::{Real, kernel::Spec, map::MapSpec};
 use std::time::Duration;
@@ -33,9 +33,10 @@ const WORTH: f64 = 0.995;
 /// Most steps of the length in one direction.
 const STEPS: usize = 3;
 
-/// The power of the number of rows that the time of a machine grows with: 41,157 rows x 9 took 39 times as long as 5,000 in ridge regression, and
-/// 60,000 x 784 of ten classes in pairs 27 times as long as 5,000.
+/// The power of the number of rows that the time of a machine grows with: 41,157 rows x 9 took 39 times as long as 5,000 in ridge regression. Of
+/// machines for pairs of classes each sees few rows: 60,000 x 784 of ten classes took 27 times as long as 5,000.
 const GROWTH: f64 = 1.75;
+const GROWTH_OF_PAIRS: f64 = 1.5;
 
 /// A machine that was tried.
 #[derive(Clone, Debug)]
@@ -63,8 +64,9 @@ struct Walk<'w, 'l, 'm, 'j, T> {
 }
 
 impl Choice<'_> {
-    /// The best machine on the kernel itself of the winner's solver; `None` where the fit takes a map: where a penalty was given, the solver has no
-    /// such machine, memory or time do not allow it, the rows are too few to tell shares of wrong classes apart, or the winner is better on as many.
+    /// The best machine on the kernel itself, of the winner's solver or else of the best that has one; `None` where the fit takes a map: where a
+    /// penalty was given, no solver has such a machine, memory or time do not allow it, the rows are too few to tell shares of wrong classes apart,
+    /// or the winner is better on as many.
     ///
     /// # Errors
     /// Those of the listener; where the exact map was asked for, why no machine could be fitted.
@@ -98,7 +100,8 @@ impl Choice<'_> {
             false => LAMBDAS.into_iter().skip(usize::from(learned == ROWS)).map(Some).collect(),
         };
         let seen = trials.seen() as u64;
-        let times = |rows: u64| (rows as f64 / learned as f64).powf(GROWTH);
+        let growth = if fit.gives(svm::PAIRS.name) { GROWTH_OF_PAIRS } else { GROWTH };
+        let times = |rows: u64| (rows as f64 / learned as f64).powf(growth);
         // the fit, and the test before it
         let whole = (times(tuned.rows) + times(seen)) / folds.len().max(1) as f64;
         let (choice, best, problem) = (self, None, None);
@@ -134,11 +137,10 @@ impl Choice<'_> {
         [parameter::LAMBDA.name, parameter::C.name].iter().any(|name| self.base.gives(name))
     }
 
-    /// The winner on the kernel itself, with its name and whether the memory holds it; where the exact map was asked for, the best solver that was
-    /// tried and has such a machine.
+    /// The winner on the kernel itself, or else the best solver that was tried and has such a machine, with its name and whether the memory
+    /// holds it.
     fn machine(&self, tried: &[Contender]) -> Result<Option<(String, Fit, bool)>> {
-        let asked = self.base.map_spec().is_exact();
-        let mut order: Vec<&Contender> = tried.iter().filter(|contender| asked || contender.report.chosen).collect();
+        let mut order: Vec<&Contender> = tried.iter().collect();
         let mean = |contender: &Contender| contender.report.mean.unwrap_or(f64::INFINITY);
         order.sort_by(|a, b| b.report.chosen.cmp(&a.report.chosen).then(mean(a).total_cmp(&mean(b))));
         for Contender { name, fit, .. } in order {
