@@ -6,7 +6,7 @@
 
 A line that is gone or that reads differently breaks programs of others: CHANGELOG.md names it. rustdoc tells what is public, and needs what the
 lints have compiled. Its JSON is not stable, so the lists are compared where its format is the known one; otherwise the comparison is skipped,
-and said.
+and said. A link of the documentation that leads nowhere is an error, too.
 """
 
 import difflib
@@ -38,7 +38,7 @@ def documented():
     wrapper.chmod(0o755)
     packages = [word for crate in CRATES for word in ("-p", crate)]
     line = ["cargo", "doc", "--quiet", "--no-deps", "--lib", *packages]
-    subprocess.run(line, cwd=ROOT, env={**os.environ, "RUSTDOC": str(wrapper)}, check=True)
+    subprocess.run(line, cwd=ROOT, env={**os.environ, "RUSTDOC": str(wrapper), "RUSTDOCFLAGS": "-D warnings"}, check=True)
     return target.parent / "doc"
 
 

@@ -25,7 +25,7 @@ pub struct Reading {
 /// The selected rows of a table.
 ///
 /// A tile holds exactly as many selected rows as the buffer's capacity, except the last of a segment, whatever the
-/// batches, row groups and files they come from; of kept texts no more than [`TILE_TEXT`] bytes, which may end a tile
+/// batches, row groups and files they come from; of kept texts no more than [`crate::TILE_TEXT`] bytes, which may end a tile
 /// earlier, or those of one row.
 #[derive(Debug)]
 pub struct TableRows<T> {
