@@ -2,7 +2,8 @@
 
 use crate::strips::{Pool, par};
 use crate::{Error, Result};
-use faer::{Accum, Mat, MatMut, MatRef, linalg::matmul::matmul};
+use faer::linalg::matmul::triangular::{self, BlockStructure::*};
+use faer::{Accum, Mat, MatMut, MatRef};
 use kapprox::{Kernel, Real};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::key::{Purpose, Stream};
@@ -17,7 +18,7 @@ const STRIP: usize = 128;
 
 /// The fold of Σ_i w_i Σ_c ∇f_c(x_i) ∇f_c(x_i)ᵀ for f_c(x) = Σ_j α_jc k(x, z_j), in f64.
 ///
-/// *Cost per row*: t times the kernel's gradient, 4·m·r flops, and r² for the product.
+/// *Cost per row*: t times the kernel's gradient, 4·m·r flops, and r² / 2 for the product.
 #[derive(Debug)]
 pub(crate) struct OuterProducts<'a> {
     kernel: Arc<dyn Kernel<f64>>,
@@ -35,7 +36,8 @@ pub(crate) struct OuterProducts<'a> {
 /// the rows falls so that a pass costs no more, as each row gives t gradients; the average of thousands of them differs little.
 const NUMBERS: usize = 1000;
 
-/// Rows that are taken at least, and at most, where there are so many: with 5,000 the shares of the features are off by 1 % of themselves or so.
+/// Rows that are taken at least and at most for one function, where there are so many: with 5,000 the shares of the features are off by 1 % of
+/// themselves or so. The fewest of t functions are fewer by the root of t, as their gradients at a row resemble each other in part.
 const FEWEST: f64 = 2000.0;
 const MOST: f64 = 5000.0;
 
@@ -61,9 +63,10 @@ impl<'a> OuterProducts<'a> {
 
     /// Takes as many of `n` rows as tell the average, and keep the pass from costing more than the fit.
     pub(crate) fn among(self, n: u64, seed: u64) -> Self {
-        let numbers = (self.r * self.coefficients.ncols()).max(1);
+        let t = self.coefficients.ncols().max(1);
         let of_rows = |rows: f64| rows / n.max(1) as f64;
-        let share = (NUMBERS as f64 / numbers as f64).min(of_rows(MOST)).max(of_rows(FEWEST)).min(1.0);
+        let fewest = of_rows(FEWEST / (t as f64).sqrt());
+        let share = (NUMBERS as f64 / (self.r.max(1) * t) as f64).min(of_rows(MOST)).max(fewest).min(1.0);
         Self { share, keys: Stream::new(seed, Purpose::Gradients, 0), ..self }
     }
 
@@ -148,9 +151,27 @@ impl<T: Real> Fold<T> for OuterProducts<'_> {
                     }
                 }
                 let g = MatRef::from_row_major_slice(gradients, of_rows.len(), r);
-                workers.install(|| matmul(state.sums.as_mut(), Accum::Add, g.transpose(), g, 1.0, par(workers)));
+                let sums = state.sums.as_mut();
+                workers.install(|| {
+                    triangular::matmul(
+                        sums,
+                        TriangularLower,
+                        Accum::Add,
+                        g.transpose(),
+                        Rectangular,
+                        g,
+                        Rectangular,
+                        1.0,
+                        par(workers),
+                    );
+                });
             }
             state.weight += of_rows.iter().sum::<f64>();
+        }
+        for j in 0..r {
+            for i in j + 1..r {
+                state.sums[(j, i)] = state.sums[(i, j)];
+            }
         }
         Ok(())
     }
@@ -230,14 +251,15 @@ mod tests {
         let (x, z, alpha) = (numbers(n * d, 0), numbers(m * d, 1), numbers(m * t, 2));
         let kernel = Spec::parse("gaussian(sigma=6)").unwrap().build().unwrap().typed::<f64>();
         let rows = MemoryRows::new(x, d).unwrap();
-        let workers = Workers::new(2);
-        let mean = |some: bool| {
+        let mean = |some: bool, threads: usize| {
+            let workers = Workers::new(threads);
             let fold = OuterProducts::new(kernel.clone(), &z, MatRef::from_column_major_slice(&alpha, m, t));
             let fold = if some { fold.among(n as u64, 3) } else { fold };
             let found = Pass::new(900, 4000, &workers).fold(&rows, &fold).unwrap().0;
             (found.sums * faer::Scale(1.0 / found.weight), found.weight)
         };
-        let ((all, every), (some, few)) = (mean(false), mean(true));
+        let ((all, every), (some, few)) = (mean(false, 2), mean(true, 2));
+        assert_eq!(mean(true, 1), mean(true, 3));
         // 1,000 of 2,400 numbers, by keys
         assert!(every == n as f64 && (few / every - 1000.0 / 2400.0).abs() < 0.02, "{few}");
         // each entry of an average over 5,000 rows is off by its own deviation over 70
