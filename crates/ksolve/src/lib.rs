@@ -1,4 +1,24 @@
-//! Learning on feature blocks: ridge regression and its rank x lambda x fold surface, scores, and the model file.
+//! Kernel machines on tables larger than memory: fits, their certificates and reports, model files and predictions.
+//!
+//! A [`job::Fit`] says what is learned, a [`job::Run`] what it may take, and a [`predict::Predictor`] is the model that comes of it.
+//!
+//! ```
+//! use ksolve::{job::{Fit, Run}, predict::Predictor};
+//! use kstore::Table;
+//!
+//! let x: Vec<f64> = (0..2000).map(|i| f64::from(i) / 100.0).collect();
+//! let y: Vec<f64> = x.iter().map(|x| x.sin()).collect();
+//! let table = Table::from_rows(&x, 1, &y)?;                  // or Table::open(&["data/*.parquet"])?
+//! let fitted = Fit::ridge().rank(100).on(&table, &["y"], &Run::new())?;
+//!
+//! let (model, mut out) = (Predictor::new(fitted.model)?, [0.0; 3]);
+//! model.predict(&[1.0, 2.0, 3.0], &mut out)?;
+//! assert!(out.iter().zip([1.0f64, 2.0, 3.0]).all(|(found, x)| (found - x.sin()).abs() < 1e-3));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`solver`] has the solvers and what they read, [`certificate`] how good an approximation is, [`tune`] the choice of all of it, and [`model`]
+//! the file.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test"))]
 
