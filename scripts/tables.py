@@ -21,10 +21,10 @@ def classified(y):
 def wrong(model, x, y):
     """The share of wrong classes, or the mean squared error."""
     found = np.asarray(model.predict(x)).ravel()
-    return float(np.mean(found != y) if classified(y) else np.mean((found.astype(np.float64) - y) ** 2))
+    return float(np.mean(found != y if classified(y) else (found.astype(np.float64) - y) ** 2))
 
 
-def halves(y, seed):
+def parted(y, seed):
     """Four fifths of the rows, and the others."""
     rows = np.random.default_rng(seed).permutation(len(y))
     return rows[len(y) // 5 :], rows[: len(y) // 5]
@@ -118,7 +118,7 @@ def timely(tries, seconds):
 def tuned(a, x, y):
     """Boosting with the best settings, not yet fitted on all rows."""
     make, draw, fitted = SEARCHED[a.peer]
-    (most, rest), best = halves(y, a.seed), (np.inf, {}, None)
+    (most, rest), best = parted(y, a.seed), (np.inf, {}, None)
     for chosen in timely(settings(draw, a.seed), a.time):
         model = make(a, classified(y), trees=MOST_TREES, **chosen)
         trees = fitted(model, x[most], y[most], (x[rest], y[rest]))
@@ -148,7 +148,7 @@ class Xrfm:
         torch.manual_seed(self.a.seed)
         torch.set_num_threads(self.a.threads)
         self.mean, self.scale = (0, 1) if classified(y) else (y.mean(), y.std() or 1.0)
-        (most, rest), best = halves(y, self.a.seed), (np.inf, None)
+        (most, rest), best = parted(y, self.a.seed), (np.inf, None)
         for chosen in timely(settings(xrfm_settings, self.a.seed), 2 * self.a.time):
             self.model = self.fitted(chosen, x, y, most, rest)
             best = min(best, (wrong(self, x[rest], y[rest]), self.model), key=lambda found: found[0])
