@@ -3,7 +3,7 @@
 
     python scripts/golden.py kernels
 
-Needs numpy, scipy and scikit-learn; their versions stand in the files. Run again only to add cases: the files are committed.
+Needs numpy, scipy, scikit-learn and scikit-image; their versions stand in the files. Run again only to add cases: the files are committed.
 """
 
 import argparse
@@ -12,10 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import scipy
+import skimage
 import sklearn
 from scipy.integrate import quad
 from scipy.spatial.distance import cdist
 from scipy.stats import gamma
+from skimage.metrics import structural_similarity
 from sklearn.cluster import KMeans
 from sklearn.decomposition import KernelPCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -74,8 +76,15 @@ def kernels():
     a, b = (np.vstack([points[:-1] > 0, np.zeros((1, points.shape[1]), bool)]) for points in (x, z))
     sets = {"jaccard()": 1 - cdist(a, b, "jaccard")}
 
-    points = {"any": (x, z), "histograms": (p, q), "sets": (a.astype(float), b.astype(float))}
-    kernels = {"any": cases, "histograms": histograms, "sets": sets}
+    # pictures of 6 x 5 pixels from 0 to 255, one of them brighter than another, one of a single grey
+    g, h = (rng.integers(0, 256, size=(n, 30)).astype(float) for n in (7, 5))
+    h[2], h[3] = g[3] / 2 + 60, 99
+    seen = {"data_range": 255, "win_size": 3, "use_sample_covariance": False}
+    similar = [[structural_similarity(a.reshape(6, 5), b.reshape(6, 5), **seen) for b in h] for a in g]
+    pictures = {"ssim(width=5, window=3, step=1)": np.array(similar)}
+
+    points = {"any": (x, z), "histograms": (p, q), "sets": (a.astype(float), b.astype(float)), "pictures": (g, h)}
+    kernels = {"any": cases, "histograms": histograms, "sets": sets, "pictures": pictures}
     return {
         "points": {name: {"x": x.tolist(), "z": z.tolist()} for name, (x, z) in points.items()},
         "kernels": [
@@ -324,7 +333,7 @@ SECTIONS = {"embeddings": embeddings, "kernels": kernels, "solvers": solvers, "r
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("section", nargs="*", choices=[*SECTIONS, []], help="which files to write (default: all)")
-    versions = {"numpy": np.__version__, "scipy": scipy.__version__, "scikit-learn": sklearn.__version__}
+    versions = {"numpy": np.__version__, "scipy": scipy.__version__, "scikit-learn": sklearn.__version__, "scikit-image": skimage.__version__}
     for name in parser.parse_args().section or SECTIONS:
         path = GOLDEN / f"{name}.json"
         path.write_text(json.dumps({"versions": versions, **SECTIONS[name]()}, indent=1) + "\n")

@@ -43,9 +43,9 @@ pub enum Error {
         shown::number(*value)
     )]
     Domain { kernel: &'static str, domain: String, row: u64, feature: usize, value: f64 },
-    /// A list in a kernel that does not fit its features.
-    #[error("the kernel {kernel} lists {listed} numbers, but looks at {features} features; give one for each")]
-    Features { kernel: &'static str, listed: usize, features: usize },
+    /// A kernel whose parameters do not suit its number of features.
+    #[error("the kernel {kernel} looks at {features} features, {why}")]
+    Features { kernel: &'static str, features: usize, why: String },
     /// A kernel is restricted to columns that are no features.
     #[error("the kernel {kernel} is restricted to {name:?}, but no feature is called so{hint}")]
     NoSuchFeature { kernel: &'static str, name: String, hint: String },

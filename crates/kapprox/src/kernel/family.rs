@@ -25,6 +25,8 @@ pub struct KernelFamily {
     pub explicit: Option<Explicit>,
     /// The values its features may have.
     pub domain: Domain,
+    /// Whether so many features suit the parameters' values; what is wrong where they do not, as `which are no square`.
+    pub fits: fn(values: &[f64], features: usize) -> Result<(), String>,
     /// An expression that gives every parameter.
     pub example: &'static str,
     /// The kernel `text` with the parameters' values, in their order and in range.
@@ -55,6 +57,7 @@ impl KernelFamily {
             facts,
             explicit,
             domain,
+            fits: |_, _| Ok(()),
             example,
             build,
             each,

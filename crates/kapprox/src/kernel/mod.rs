@@ -69,6 +69,7 @@ pub mod polynomial;
 pub mod rational_quadratic;
 pub mod sigmoid;
 pub mod skewed_chi_squared;
+pub mod ssim;
 pub mod subset;
 
 pub use expression::Expression;

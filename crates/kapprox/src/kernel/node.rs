@@ -5,7 +5,7 @@ use super::applied::{KernelFunction, Times, applied};
 use super::choice::{ColumnChoice, Places};
 use super::family::{Distance, Explicit, GAMMA, KernelFamily, KernelParameter, Value};
 use super::{AnyKernel, embedded::embedded};
-use crate::Result;
+use crate::{Error, Result};
 use std::{fmt, sync::Arc};
 
 /// An expression in canonical form.
@@ -165,12 +165,21 @@ impl Call {
         self.columns.is_some() && self.places().is_none()
     }
 
-    /// The number of numbers in the kernel's list, if it has a list.
-    pub(super) fn listed(&self) -> Option<usize> {
-        self.values.iter().find_map(|value| match value {
-            Value::Each(list) => Some(list.len()),
-            Value::Number(_) | Value::Share(_) | Value::Median | Value::Auto => None,
-        })
+    /// See [`Spec::check_features`](super::Spec::check_features).
+    pub(super) fn check_features(&self, d: usize) -> Result<()> {
+        let features = self.places().map_or(d, |places| places.len());
+        let wrong = |why| Err(Error::Features { kernel: self.family.name, features, why });
+        let mut numbers = Vec::new();
+        for value in &self.values {
+            match value {
+                Value::Each(list) if list.len() != features => {
+                    return wrong(format!("but lists {} numbers; give one for each", list.len()));
+                }
+                Value::Number(number) => numbers.push(*number),
+                Value::Each(_) | Value::Share(_) | Value::Median | Value::Auto => return Ok(()),
+            }
+        }
+        (self.family.fits)(&numbers, features).or_else(wrong)
     }
 
     fn build(&self, text: String) -> Arc<dyn AnyKernel> {

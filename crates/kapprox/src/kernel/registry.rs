@@ -4,7 +4,7 @@ use super::applied::FUNCTIONS;
 use super::{
     KernelFamily, additive_chi_squared, anova, cauchy, chi_squared, constant, cosine, delta, distance, exponential,
     gaussian, intersection, jaccard, laplacian, linear, matern, matern_product, periodic, polynomial,
-    rational_quadratic, sigmoid, skewed_chi_squared, subset,
+    rational_quadratic, sigmoid, skewed_chi_squared, ssim, subset,
 };
 use crate::Result;
 use kstore::named::{Named, Registry};
@@ -32,6 +32,7 @@ static FAMILIES: Registry<KernelFamily> = Registry::new(&[
     delta::FAMILY,
     subset::FAMILY,
     jaccard::FAMILY,
+    ssim::FAMILY,
 ]);
 
 /// The kernels of this crate, in the order in which help lists them.

@@ -246,22 +246,14 @@ impl Spec {
         self.0.characteristic(false)
     }
 
-    /// Refuses a number of features that a list in the expression does not have.
+    /// Refuses a number of features that does not suit the parameters: a list that has not a number for each, pictures without a whole
+    /// number of lines.
     ///
     /// # Errors
     /// [`Error::Features`]; [`Error::Spec`] if columns have not been resolved.
     pub fn check_features(&self, d: usize) -> Result<()> {
         self.require_columns()?;
-        for call in self.0.calls() {
-            let features = call.places().map_or(d, |places| places.len());
-            match call.listed() {
-                Some(listed) if listed != features => {
-                    return Err(Error::Features { kernel: call.family.name, listed, features });
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        self.0.calls().into_iter().try_for_each(|call| call.check_features(d))
     }
 
     /// The values that every kernel of the expression is defined for.

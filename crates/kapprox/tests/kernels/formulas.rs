@@ -14,6 +14,33 @@ pub(crate) fn dot(x: &[f64], z: &[f64]) -> f64 {
     x.iter().zip(z).map(|(x, z)| x * z).sum()
 }
 
+/// Structural similarity of pictures with pixels from 0 to 2, as in its definition; the last line may be short.
+fn ssim(x: &[f64], z: &[f64], width: usize, window: usize, step: usize) -> f64 {
+    let lines = x.len().div_ceil(width);
+    let corners = |length: usize| {
+        let mut corners: Vec<usize> = (0..length).step_by(step).take_while(|corner| corner + window < length).collect();
+        corners.push(length.saturating_sub(window));
+        corners
+    };
+    let mut values = Vec::new();
+    for top in corners(lines) {
+        for left in corners(width) {
+            let inside = |pixel: &usize| (top..top + window).contains(&(pixel / width)) && (left..left + window).contains(&(pixel % width));
+            let pixels: Vec<usize> = (0..x.len()).filter(inside).collect();
+            let n = pixels.len() as f64;
+            let mean = |of: &dyn Fn(usize) -> f64| pixels.iter().map(|&pixel| of(pixel)).sum::<f64>() / n;
+            let (mx, mz) = (mean(&|p| x[p]), mean(&|p| z[p]));
+            let (vx, vz) = (mean(&|p| (x[p] - mx).powi(2)), mean(&|p| (z[p] - mz).powi(2)));
+            let covariance = mean(&|p| (x[p] - mx) * (z[p] - mz));
+            let (c1, c2) = (0.02f64.powi(2), 0.06f64.powi(2));
+            if n > 0.0 {
+                values.push((2.0 * mx * mz + c1) * (2.0 * covariance + c2) / ((mx * mx + mz * mz + c1) * (vx + vz + c2)));
+            }
+        }
+    }
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
 /// Expressions with their formulas; every family of the registry must be among them.
 pub(crate) fn cases() -> Vec<(&'static str, Oracle)> {
     vec![
@@ -73,6 +100,8 @@ pub(crate) fn cases() -> Vec<(&'static str, Oracle)> {
             let union = x.iter().zip(z).filter(|(x, z)| **x + **z > 0.0).count();
             if union > 0 { dot(x, z) / union as f64 } else { 1.0 }
         }),
+        ("ssim(width=3, window=2, step=1, range=2)", |x, z| ssim(x, z, 3, 2, 1)),
+        ("ssim(width=5, window=4, step=3, range=2)", |x, z| ssim(x, z, 5, 4, 3)),
         ("gaussian(sigma=3) + 0.5*linear()", |x, z| (-l2(x, z).powi(2) / 18.0).exp() + 0.5 * dot(x, z)),
         ("2*gaussian(sigma=3)*laplacian(sigma=9)", |x, z| {
             2.0 * (-l2(x, z).powi(2) / 18.0).exp() * (-l1(x, z) / 9.0).exp()

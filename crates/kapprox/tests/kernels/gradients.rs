@@ -9,7 +9,7 @@ use kapprox::kernel::{AnyKernel, Kernel, registry};
 use std::sync::Arc;
 
 /// Families without a gradient: functions of categories and of sets.
-const WITHOUT: [&str; 3] = ["delta", "subset", "jaccard"];
+const WITHOUT: [&str; 4] = ["delta", "subset", "jaccard", "ssim"];
 
 /// Formulas of kernels with a gradient.
 fn differentiable() -> Vec<&'static str> {

@@ -101,7 +101,8 @@ fn lists_and_domains_are_those_of_the_columns() {
     let resolved = |text: &str| Spec::parse(text).unwrap().resolve_columns(&names(4)).unwrap();
     assert!(resolved("gaussian(sigma=[1, 2], on=x1..x2)").check_features(4).is_ok());
     let error = resolved("gaussian(sigma=[1, 2], on=x1..x3)").check_features(4).unwrap_err();
-    assert!(matches!(error, Error::Features { kernel: "gaussian", listed: 2, features: 3 }), "{error}");
+    assert!(matches!(error, Error::Features { kernel: "gaussian", features: 3, .. }), "{error}");
+    assert!(error.to_string().contains("lists 2 numbers"), "{error}");
     // the first length belongs to the column that is written first
     let points = [0.0, 0.0, 0.0, 0.0, 0.0, 3.0, 5.0, 0.0];
     let x = MatRef::from_row_major_slice(&points, 2, 4);

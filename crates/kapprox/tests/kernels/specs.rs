@@ -132,7 +132,8 @@ fn a_list_must_have_a_number_for_each_feature() {
     let spec = Spec::parse("linear() + 2*gaussian(sigma=[1, 2, 3])").unwrap();
     assert!(spec.check_features(3).is_ok() && !spec.needs_median());
     let error = spec.check_features(4).unwrap_err();
-    assert!(matches!(error, Error::Features { kernel: "gaussian", listed: 3, features: 4 }), "{error}");
+    assert!(matches!(error, Error::Features { kernel: "gaussian", features: 4, .. }), "{error}");
+    assert!(error.to_string().contains("lists 3 numbers"), "{error}");
 }
 
 #[test]
@@ -292,5 +293,21 @@ fn what_is_known_of_kernels() {
         ("gaussian(on=x0)*delta(on=city)", true),
     ] {
         assert_eq!(Spec::parse(text).unwrap().characteristic(), characteristic, "{text}");
+    }
+}
+
+#[test]
+fn pictures_have_whole_lines() {
+    for (text, features, wanted) in [
+        ("ssim(width=28)", 784, ""),
+        ("ssim()", 784, ""),
+        ("linear(on=x0) + ssim(on=x0..x8)", 700, ""),
+        ("ssim()", 785, "the kernel ssim looks at 785 features, which are no square; give width"),
+        ("ssim(width=28)", 785, "which are no whole number of lines of 28 pixels"),
+    ] {
+        let names: Vec<_> = (0..features).map(|i| format!("x{i}")).collect();
+        let checked = Spec::parse(text).unwrap().resolve_columns(&names).unwrap().check_features(features);
+        let message = checked.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(message.contains(wanted) && message.is_empty() == wanted.is_empty(), "{text}: {message}");
     }
 }

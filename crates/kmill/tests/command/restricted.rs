@@ -95,7 +95,7 @@ fn columns_that_are_not_there_stop_a_fit_before_it_begins() {
         // the target is no feature
         ("linear(on=y)", "restricted to \"y\""),
         ("linear(on=x2..x0)", "turn the range round"),
-        ("gaussian(sigma=[1, 2], on=x0..x2)", "lists 2 numbers, but looks at 3 features"),
+        ("gaussian(sigma=[1, 2], on=x0..x2)", "looks at 3 features, but lists 2 numbers"),
     ] {
         for verb in ["fit", "plan"] {
             let mut args = vec![verb, "ridge", "train.parquet", "--target", "y", "--kernel", kernel];

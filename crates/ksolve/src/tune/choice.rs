@@ -150,6 +150,8 @@ pub struct Chosen {
     pub contenders: Vec<ContenderReport>,
     /// The error on rows that no choice saw, and the seconds of that fit.
     pub test: Option<(Apart, f64)>,
+    /// The seconds that it takes at half the rank; `None` where the listener has time for any fit.
+    pub at_half: Option<f64>,
     /// Where blocks took the place of random folds: the error of the winner, fitted anew, on rows at random.
     pub at_random: Option<Apart>,
     /// The steps that were made: in [`Choice::work`] they give this choice again.
@@ -183,6 +185,7 @@ impl Choice<'_> {
             rarer,
             contenders: Vec::new(),
             test: None,
+            at_half: None,
             at_random: None,
             work: log.work(),
             history: Vec::new(),
@@ -236,6 +239,14 @@ impl Choice<'_> {
             let what = "rows kept apart".to_string();
             test = log.trial(what, || timed(memory, || trials.test(&winner.fit, self.run)))?;
         }
+        let hurried = test.is_some() && !winner.fit.map_spec().is_exact() && self.listener.is_late(Part::Fit, Duration::MAX);
+        let at_half = match hurried {
+            true => {
+                let half = winner.fit.clone().at_rank(rank / 2);
+                log.trial(format!("rank {}", rank / 2), || timed(memory, || trials.test(&half, self.run)))?
+            }
+            false => None,
+        };
         let at_random = match tuned.alike {
             Some(_) => {
                 let (seed, what) = (self.options.training.seed, "rows at random".to_string());
@@ -246,7 +257,8 @@ impl Choice<'_> {
         memory.keep();
         let winner = winner.for_rows(trials.seen() as u64, tuned.rows);
         let (metric, form, fit) = (winner.metric().cloned(), winner.report.metric, winner.fit);
-        Ok(Chosen { fit, metric, form, contenders, test, at_random, work, history: log.history, ..chosen })
+        let at_half = at_half.map(|(_, seconds)| seconds);
+        Ok(Chosen { fit, metric, form, contenders, test, at_half, at_random, work, history: log.history, ..chosen })
     }
 
     /// What solvers are compared by, and the share of the rarer class where that decides it: whoever never names a class of 3 % of the rows is

@@ -8,8 +8,14 @@ use std::time::{Duration, Instant};
 
 const RANKS: [usize; 6] = [500, 1_000, 2_000, 4_000, 8_000, 16_000];
 
+/// Ranks between them, for solvers without a surface over all of them.
+const BETWEEN: [usize; 5] = [700, 1_400, 2_800, 5_600, 11_200];
+
 /// Time of the systems of a lambda at rank r, in units of r³, where a row of products takes r²: those of five folds and of all rows.
 const SYSTEMS: f64 = 3.5;
+
+/// Least share of the features in the time of a fit at the rank of the trials.
+const FEATURES: f64 = 0.1;
 
 /// Share of the time left that the fit may be likely to take: all of it, as a fit of rank 4,000 takes half of what one of rank 1,000 lets expect.
 const FILLED: f64 = 1.0;
@@ -41,7 +47,7 @@ impl Pace {
             Part::Machines => COMPARED,
             Part::Fit => FILLED,
         };
-        self.time.is_some_and(|time| self.started.elapsed() + next > time.mul_f64(share))
+        self.time.is_some_and(|time| self.started.elapsed().saturating_add(next) > time.mul_f64(share))
     }
 
     /// The largest rank at which `fit` is likely to end in time and fits the memory, with all smaller ones; the least where no fit was
@@ -55,11 +61,13 @@ impl Pace {
         let left = FILLED * time.saturating_sub(self.started.elapsed()).as_secs_f64();
         let rows = found.tuned.rows;
         let mut ranks: Vec<usize> = Vec::new();
-        for rank in RANKS.into_iter().filter(|rank| *rank as u64 <= rows.max(RANKS[0] as u64)) {
+        let between = BETWEEN.into_iter().filter(|_| !fit.family().reads(&ridge::RANKS));
+        let mut wanted: Vec<usize> = RANKS.into_iter().chain(between).collect();
+        wanted.sort_unstable();
+        for rank in wanted.into_iter().filter(|rank| *rank as u64 <= rows.max(RANKS[0] as u64)) {
             ranks.push(rank);
-            let forecast = at_ranks(fit.clone(), &ranks).plan(selected, run)?;
-            let late = likely(fit, found, rank)?.is_none_or(|seconds| seconds > left);
-            if ranks.len() > 1 && (late || !forecast.fits()) {
+            let in_time = likely(fit, found, rank)?.is_some_and(|seconds| seconds <= left);
+            if ranks.len() > 1 && !(in_time && at_ranks(fit.clone(), &ranks).plan(selected, run)?.fits()) {
                 ranks.pop();
                 break;
             }
@@ -85,8 +93,34 @@ pub fn listed(ranks: &[usize]) -> String {
 /// Seconds of a fit of the whole table, from those of the fit that was tested.
 fn likely(fit: &Fit, found: &Chosen, rank: usize) -> Result<Option<f64>> {
     let Some((apart, seconds)) = &found.test else { return Ok(None) };
-    let lambdas =
-        if fit.family().name == ridge::FAMILY.name { ridge::Ridge::new(fit.settings()?).lambdas.len() } else { 0 };
-    let effort = |rank: usize, rows: u64| (rank as f64).powi(2) * (rows as f64 + SYSTEMS * (lambdas * rank) as f64);
-    Ok(Some(seconds * effort(rank, found.tuned.rows) / effort(found.rank, apart.learned_from.max(1))))
+    let (rows, tested) = (found.tuned.rows, apart.learned_from.max(1));
+    if fit.family().name == ridge::FAMILY.name {
+        let lambdas = ridge::Ridge::new(fit.settings()?).lambdas.len();
+        let effort = |rank: usize, rows: u64| (rank as f64).powi(2) * (rows as f64 + SYSTEMS * (lambdas * rank) as f64);
+        return Ok(Some(seconds * effort(rank, rows) / effort(found.rank, tested)));
+    }
+    let steps = found.at_half.map_or(0.0, |half| share_of_steps(half / seconds.max(f64::MIN_POSITIVE)));
+    let times = rank as f64 / found.rank as f64;
+    Ok(Some(seconds * rows as f64 / tested as f64 * (steps * times + (1.0 - steps) * times.powi(2))))
+}
+
+/// The share of the time of a fit that grows with its rank, as that of steps which read all features does, where it takes this share of it at half
+/// the rank; the rest grows with the square of the rank, as features themselves do, and is at least [`FEATURES`].
+fn share_of_steps(at_half: f64) -> f64 {
+    (4.0 * at_half - 1.0).clamp(0.0, 1.0 - FEATURES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_grows_with_the_rank_is_told_from_what_grows_with_its_square() {
+        for steps in [0.0, 0.3, 0.9] {
+            let at_half = steps / 2.0 + (1.0 - steps) / 4.0;
+            assert!((share_of_steps(at_half) - steps).abs() < 1e-12, "{steps}");
+        }
+        // of a clock that was wrong
+        assert_eq!((share_of_steps(0.9), share_of_steps(0.1)), (1.0 - FEATURES, 0.0));
+    }
 }
