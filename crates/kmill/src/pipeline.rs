@@ -101,6 +101,9 @@ impl Stages for Progress {
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
         self.watch(name, rows)
     }
+    fn steps<'a>(&'a self, name: &str, steps: u64) -> Box<dyn Observer + 'a> {
+        self.watch_steps(name, steps)
+    }
     fn warn(&self, text: String) {
         Self::warn(self, flags(&text));
     }

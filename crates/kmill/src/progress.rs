@@ -56,30 +56,35 @@ impl Progress {
     ///
     /// A stage that appears several times (the rounds of a landmark scheme) adds up under one name.
     pub fn stage(&self, name: impl Into<String>, rows: Option<u64>) -> Stage<'_> {
-        let name = name.into();
-        let bar = self.bars.then(|| match rows {
-            Some(_) => {
-                bar(&name, rows, "{prefix:<24} {bar:20} {human_pos:>11}/{human_len} rows  {per_sec}  {eta} left")
+        self.begin(name.into(), rows, ROWS)
+    }
+
+    fn begin(&self, name: String, expected: Option<u64>, unit: &'static str) -> Stage<'_> {
+        let bar = self.bars.then(|| match expected {
+            Some(_) if unit == ROWS => {
+                bar(&name, expected, "{prefix:<24} {bar:20} {human_pos:>11}/{human_len} rows  {per_sec}  {eta} left")
             }
+            Some(_) => bar(&name, expected, "{prefix:<24} {bar:20} {human_pos:>11}/{human_len}  {eta} left"),
             None => bar(&name, None, "{prefix:<24} {spinner} {elapsed}"),
         });
         if !self.bars {
-            self.detail(&match rows {
-                Some(rows) => format!("{name}: {} rows", count(rows)),
+            self.detail(&match expected {
+                Some(expected) => format!("{name}: {}{unit}", count(expected)),
                 None => format!("{name} …"),
             });
         }
-        let started = Instant::now();
-        let (rows, expected) = (AtomicU64::new(0), rows);
-        let spoken = AtomicU64::new(0);
-        Stage { progress: self, name, bar, started, rows, spoken, expected, watched: false }
+        let (started, rows, spoken) = (Instant::now(), AtomicU64::new(0), AtomicU64::new(0));
+        Stage { progress: self, name, unit, bar, started, rows, spoken, expected, watched: false }
     }
 
     /// A stage that ends when its observer is dropped, for callers that know observers only.
     pub fn watch<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
-        let mut stage = self.stage(name, rows);
-        stage.watched = true;
-        Box::new(stage)
+        Box::new(self.stage(name, rows).watched())
+    }
+
+    /// As [`Progress::watch`], over steps that are no rows.
+    pub fn watch_steps<'a>(&'a self, name: &str, steps: u64) -> Box<dyn Observer + 'a> {
+        Box::new(self.begin(name.to_string(), Some(steps), "").watched())
     }
 
     /// Begins work that consists of `runs` runs, each of which takes a while; `done` of them were done before.
@@ -161,6 +166,8 @@ impl Progress {
 pub struct Stage<'a> {
     progress: &'a Progress,
     name: String,
+    /// [`ROWS`], or nothing where the name says what is counted.
+    unit: &'static str,
     bar: Option<ProgressBar>,
     started: Instant,
     rows: AtomicU64,
@@ -178,6 +185,12 @@ impl Stage<'_> {
         self.end();
     }
 
+    /// A stage that ends when it is dropped.
+    fn watched(mut self) -> Self {
+        self.watched = true;
+        self
+    }
+
     fn end(&self) {
         let elapsed = self.started.elapsed();
         self.progress.record(&self.name, elapsed);
@@ -187,9 +200,9 @@ impl Stage<'_> {
         let rows = self.rows.load(Ordering::Relaxed);
         self.progress.detail(&match (self.progress.bars, rows) {
             (true, 0) => format!("{:<24} {:>17} {:>9}", self.name, "", duration(elapsed)),
-            (true, _) => format!("{:<24} {:>12} rows {:>9}", self.name, count(rows), duration(elapsed)),
+            (true, _) => format!("{:<24} {:>12}{:<5} {:>9}", self.name, count(rows), self.unit, duration(elapsed)),
             (_, 0) => format!("{}: done in {}", self.name, duration(elapsed)),
-            (_, _) => format!("{}: {} rows in {}", self.name, count(rows), duration(elapsed)),
+            (_, _) => format!("{}: {}{} in {}", self.name, count(rows), self.unit, duration(elapsed)),
         });
     }
 
@@ -201,7 +214,7 @@ impl Stage<'_> {
         let mine = now >= last + PLAIN_EVERY.as_millis() as u64
             && self.spoken.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if mine {
-            say(&plain_line(&self.name, rows, self.expected, elapsed));
+            say(&plain_line(&self.name, (rows, self.unit), self.expected, elapsed));
         }
     }
 }
@@ -288,19 +301,22 @@ fn bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar {
     bar
 }
 
-/// The line of a stage at work: `gram: 120,000 of 284,217 rows (42 %), 31,000 rows/s, 5.3 s left`.
-fn plain_line(name: &str, rows: u64, expected: Option<u64>, elapsed: Duration) -> String {
-    let rate = rows as f64 / elapsed.as_secs_f64();
-    match expected.filter(|expected| *expected >= rows && *expected > 0) {
+/// What most stages count, as it stands behind a number.
+const ROWS: &str = " rows";
+
+/// The line of a stage at work: `gram: 120,000 of 284,217 rows (42 %), 31,000 rows/s, 5.3 s left`; without the rate where it counts other things.
+fn plain_line(name: &str, (done, unit): (u64, &str), expected: Option<u64>, elapsed: Duration) -> String {
+    let rate = done as f64 / elapsed.as_secs_f64();
+    let told = if unit == ROWS { format!(", {}{unit}/s", count(rate as u64)) } else { String::new() };
+    match expected.filter(|expected| *expected >= done && *expected > 0) {
         Some(expected) => format!(
-            "{name}: {} of {} rows ({:.0} %), {} rows/s, {} left",
-            count(rows),
+            "{name}: {} of {}{unit} ({:.0} %){told}, {} left",
+            count(done),
             count(expected),
-            100.0 * rows as f64 / expected as f64,
-            count(rate as u64),
-            duration(Duration::from_secs_f64((expected - rows) as f64 / rate)),
+            100.0 * done as f64 / expected as f64,
+            duration(Duration::from_secs_f64((expected - done) as f64 / rate)),
         ),
-        None => format!("{name}: {} rows, {} rows/s", count(rows), count(rate as u64)),
+        None => format!("{name}: {}{unit}{told}", count(done)),
     }
 }
 
@@ -331,9 +347,11 @@ mod tests {
 
     #[test]
     fn a_plain_line_has_share_rate_and_time_left() {
-        let line = plain_line("gram", 120_000, Some(300_000), Duration::from_secs(4));
+        let line = plain_line("gram", (120_000, ROWS), Some(300_000), Duration::from_secs(4));
         assert_eq!(line, "gram: 120,000 of 300,000 rows (40 %), 30,000 rows/s, 6.0 s left");
-        let line = plain_line("gram", 120_000, None, Duration::from_secs(4));
+        let line = plain_line("gram", (120_000, ROWS), None, Duration::from_secs(4));
         assert_eq!(line, "gram: 120,000 rows, 30,000 rows/s");
+        let line = plain_line("machines", (2, ""), Some(45), Duration::from_secs(4));
+        assert_eq!(line, "machines: 2 of 45 (4 %), 86 s left");
     }
 }

@@ -25,7 +25,12 @@ const WHY: &str = "pixels are counted";
 
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[
-        KernelParameter::number("width", 0.0, Range::Whole { from: 0, to: 1 << 15 }, "pixels are counted; 0 is a square"),
+        KernelParameter::number(
+            "width",
+            0.0,
+            Range::Whole { from: 0, to: 1 << 15 },
+            "pixels are counted; 0 is a square",
+        ),
         KernelParameter::number("window", 8.0, SIDE, WHY),
         KernelParameter::number("step", 4.0, SIDE, WHY),
         KernelParameter::number("range", 255.0, Range::Positive, "it is the largest difference of two pixels"),
@@ -34,7 +39,9 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     domain: Domain::NotNegative,
     fits: |values, features| match (values[0] as usize, features.isqrt()) {
         (0, side) if side * side != features => Err("which are no square; give width, the pixels of a line".into()),
-        (width, _) if width > 0 && features % width != 0 => Err(format!("which are no whole number of lines of {width} pixels")),
+        (width, _) if width > 0 && features % width != 0 => {
+            Err(format!("which are no whole number of lines of {width} pixels"))
+        }
         _ => Ok(()),
     },
     ..KernelFamily::new(
@@ -125,10 +132,12 @@ fn add<T: Real>(
     share: T,
     (mut sums, spare): (MatMut<'_, T>, &mut Vec<T>),
 ) {
-    let (rows, four) = (at.0..at.0 + cosines.nrows(), T::from_f64(4.0) * share);
+    let (rows, least) = (at.0..at.0 + cosines.nrows(), T::from_f64(4.0));
+    let four = least * share;
     let [light, dark, brightness, dim, contrast, even] = x.numbers.each_ref().map(|numbers| &numbers[rows.clone()]);
     for (j, cosines) in cosines.col_iter().enumerate() {
-        let [z_light, z_dark, z_brightness, z_dim, z_contrast, z_even] = z.numbers.each_ref().map(|numbers| numbers[at.1 + j]);
+        let [z_light, z_dark, z_brightness, z_dim, z_contrast, z_even] =
+            z.numbers.each_ref().map(|numbers| numbers[at.1 + j]);
         fill_column(sums.rb_mut().col_mut(j), spare, |sums| {
             vectorised!({
                 let own = light.iter().zip(dark).zip(brightness.iter().zip(dim)).zip(contrast.iter().zip(even));
@@ -136,9 +145,10 @@ fn add<T: Real>(
                     sums.iter_mut().zip(cosines.iter()).zip(own)
                 {
                     let luminance = light.mul_plus(z_light, dark * z_dark);
-                    // each at least 2, and perhaps infinite
-                    let unlike = brightness.mul_plus(z_dim, dim * z_brightness) * contrast.mul_plus(z_even, even * z_contrast);
-                    *sum = *sum + four * cosine * luminance / unlike;
+                    let unlike =
+                        brightness.mul_plus(z_dim, dim * z_brightness) * contrast.mul_plus(z_even, even * z_contrast);
+                    // each factor is 2 at least; of a range that T cannot hold there is nothing left
+                    *sum += four * cosine * luminance / unlike.larger(least);
                 }
             })
         });
@@ -189,5 +199,5 @@ impl<T: Real> Seen<T> {
 fn norm(numbers: &[f64], one: f64) -> f64 {
     let largest = numbers.iter().fold(one, |largest, number| largest.max(number.abs()));
     let sum: f64 = numbers.iter().chain([&one]).map(|number| (number / largest).powi(2)).sum();
-    largest * sum.sqrt()
+    (largest * sum.sqrt()).min(f64::MAX)
 }

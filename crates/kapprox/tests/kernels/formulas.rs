@@ -25,7 +25,9 @@ fn ssim(x: &[f64], z: &[f64], width: usize, window: usize, step: usize) -> f64 {
     let mut values = Vec::new();
     for top in corners(lines) {
         for left in corners(width) {
-            let inside = |pixel: &usize| (top..top + window).contains(&(pixel / width)) && (left..left + window).contains(&(pixel % width));
+            let inside = |pixel: &usize| {
+                (top..top + window).contains(&(pixel / width)) && (left..left + window).contains(&(pixel % width))
+            };
             let pixels: Vec<usize> = (0..x.len()).filter(inside).collect();
             let n = pixels.len() as f64;
             let mean = |of: &dyn Fn(usize) -> f64| pixels.iter().map(|&pixel| of(pixel)).sum::<f64>() / n;
@@ -34,7 +36,8 @@ fn ssim(x: &[f64], z: &[f64], width: usize, window: usize, step: usize) -> f64 {
             let covariance = mean(&|p| (x[p] - mx) * (z[p] - mz));
             let (c1, c2) = (0.02f64.powi(2), 0.06f64.powi(2));
             if n > 0.0 {
-                values.push((2.0 * mx * mz + c1) * (2.0 * covariance + c2) / ((mx * mx + mz * mz + c1) * (vx + vz + c2)));
+                values
+                    .push((2.0 * mx * mz + c1) * (2.0 * covariance + c2) / ((mx * mx + mz * mz + c1) * (vx + vz + c2)));
             }
         }
     }

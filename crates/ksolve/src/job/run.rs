@@ -173,6 +173,10 @@ impl Watch<'_> {
         self.seconds.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn timed<'s>(&'s self, name: &str, inner: Box<dyn Observer + 's>) -> Box<dyn Observer + 's> {
+        Box::new(TimedStage { watch: self, inner, name: name.to_string(), started: Instant::now() })
+    }
+
     pub(super) fn warnings(&self) -> Vec<String> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -180,8 +184,11 @@ impl Watch<'_> {
 
 impl Stages for Watch<'_> {
     fn stage<'s>(&'s self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 's> {
-        let inner = self.stages.stage(name, rows);
-        Box::new(TimedStage { watch: self, inner, name: name.to_string(), started: Instant::now() })
+        self.timed(name, self.stages.stage(name, rows))
+    }
+
+    fn steps<'s>(&'s self, name: &str, steps: u64) -> Box<dyn Observer + 's> {
+        self.timed(name, self.stages.steps(name, steps))
     }
 
     fn wants_plan(&self) -> bool {

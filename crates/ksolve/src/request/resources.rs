@@ -43,6 +43,10 @@ impl PassShape {
 pub trait Stages: Sync {
     /// Begins a stage over `rows` rows, or one that is no pass; it ends when the observer is dropped.
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a>;
+    /// Begins a stage of so many steps that are no rows, such as machines.
+    fn steps<'a>(&'a self, name: &str, steps: u64) -> Box<dyn Observer + 'a> {
+        self.stage(name, Some(steps))
+    }
     /// Takes a warning for the user; the run goes on.
     fn warn(&self, text: String);
     /// True where [`Stages::planned`] should be called.

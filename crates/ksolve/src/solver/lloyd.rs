@@ -281,7 +281,7 @@ fn best_start<T: Real>(
     (k, starts): (usize, usize),
     data: &FitData<'_, T>,
 ) -> Result<Vec<f64>> {
-    let stage = data.resources.stages.stage("starts", Some(starts as u64));
+    let stage = data.resources.stages.steps("starts", starts as u64);
     let mut best: Option<(f64, Vec<f64>)> = None;
     for start in 0..starts.max(1) {
         let coins = Stream::new(data.options.seed, Purpose::Clusters, 1 + start as u64);

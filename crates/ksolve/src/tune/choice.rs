@@ -239,7 +239,8 @@ impl Choice<'_> {
             let what = "rows kept apart".to_string();
             test = log.trial(what, || timed(memory, || trials.test(&winner.fit, self.run)))?;
         }
-        let hurried = test.is_some() && !winner.fit.map_spec().is_exact() && self.listener.is_late(Part::Fit, Duration::MAX);
+        let hurried =
+            test.is_some() && !winner.fit.map_spec().is_exact() && self.listener.is_late(Part::Fit, Duration::MAX);
         let at_half = match hurried {
             true => {
                 let half = winner.fit.clone().at_rank(rank / 2);

@@ -73,8 +73,10 @@ impl Logistic {
             (true, false) => "rounding hides what is left: raise `lambda`",
         };
         data.resources.stages.warn(format!(
-            "logistic regression ended after {} Newton steps at a relative gradient norm of {gradient:.1e}, above {:.0e}; {remedy}",
-            found.steps, tolerance::<T>()
+            "logistic regression ended after {} Newton steps at a relative gradient norm of {:.2} times the {:.0e} that it should have; {remedy}",
+            found.steps,
+            gradient / tolerance::<T>(),
+            tolerance::<T>()
         ));
     }
 

@@ -42,7 +42,7 @@ impl<T: Real> Exact<'_, T> {
         let mut found = HeldOut::new(self.rows.len(), t, terms.len());
         let folds = data.folds.count() as u16;
         let machines = t as u64 * u64::from(folds);
-        let stage = data.resources.stages.stage("machines without a fold", Some(machines));
+        let stage = data.resources.stages.steps("machines without a fold", machines);
         for fold in 0..folds {
             let sets = sets(Some(fold));
             let paths = self.solve(&sets, Asked { terms, steps, prove: false }, &*stage)?;
@@ -68,7 +68,7 @@ impl<T: Real> Exact<'_, T> {
         lambda: Option<f64>,
         deviations: &[f64],
     ) -> Result<Fitted<T>> {
-        let stage = self.data.resources.stages.stage("machines", Some(deviations.len() as u64));
+        let stage = self.data.resources.stages.steps("machines", deviations.len() as u64);
         let paths = self.solve(sets, Asked { terms: &[terms], steps, prove: true }, &*stage)?;
         warn_of_gap(&paths, terms.gap, self.data, "");
         // objectives are reported of the sum of losses, or of the one-class machine as it is
