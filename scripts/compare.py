@@ -286,6 +286,8 @@ def run(a, folder, results):
         for repeat in range(a.repeats):
             for row in job.rows:
                 who = row.who.format(m=m)
+                if not any(fnmatch.fnmatchcase(who, asked) for asked in a.who):
+                    continue
                 given_up = any((r["job"], r["who"]) == (job.name, who) and "error" not in r for r in results)
                 if (job.name, who, repeat) in done or given_up:
                     continue
@@ -410,6 +412,7 @@ def main():
     p.add_argument("--data", required=True, help="folder of the Parquet files")
     p.add_argument("--kmill", default=str(HERE.parent / "target" / "release" / "kmill"))
     p.add_argument("--jobs", default="", help="comma-separated, or patterns such as 'trees-*'; all without")
+    p.add_argument("--who", nargs="+", default=["*"], help="only these rows of a job, such as 'kmill*' 'LightGBM, tuned*'")
     p.add_argument("--repeats", type=int, default=1)
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--limit", type=float, default=1800, help="seconds that a row may take")

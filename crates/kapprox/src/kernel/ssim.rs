@@ -40,7 +40,7 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     fits: |values, features| match (values[0] as usize, features.isqrt()) {
         (0, side) if side * side != features => Err("which are no square; give width, the pixels of a line".into()),
         (width, _) if width > 0 && features % width != 0 => {
-            Err(format!("which are no whole number of lines of {width} pixels"))
+            Err(format!("which are no whole number of lines of {width} pixels; give the width of the pictures"))
         }
         _ => Ok(()),
     },
