@@ -267,3 +267,8 @@ fn eigenvalues_of_the_matrix_tend_to_those_of_the_operator() {
 fn groups_that_are_no_balls_are_found_by_the_spectrum() {
     holds("groups");
 }
+
+#[test]
+fn scaling_of_distances_is_principal_components() {
+    holds("scaling");
+}
