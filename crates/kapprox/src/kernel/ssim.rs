@@ -15,7 +15,9 @@
 //! Costs about (2 window² + 20) flops for each window of each pair: 36 windows of 64 pixels on pictures of 28 x 28.
 
 use super::family::{Domain, Facts, KernelFamily, KernelParameter, Range};
-use super::{AnyKernel, Kernel, check_shapes, direct::product, linear::Linear, points::fill_column};
+use super::fixed::{FEW, Fixed, KernelColumns};
+use super::points::{fill_column, row};
+use super::{AnyKernel, Kernel, check_shapes, direct::product, linear::Linear};
 use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use std::{f64::consts::FRAC_1_SQRT_2, sync::Arc};
@@ -68,8 +70,8 @@ struct Ssim {
 }
 
 impl Ssim {
-    /// The pixels of each window, as places of features. The last line may be short, and a picture smaller than a window.
-    fn windows(&self, features: usize) -> Vec<Vec<usize>> {
+    /// The windows of pictures of so many pixels. The last line may be short, and a picture smaller than a window.
+    fn windows(&self, features: usize) -> Vec<Window> {
         let square = features.isqrt() + usize::from(features.isqrt().pow(2) < features);
         let width = if self.width == 0 { square } else { self.width };
         let lines = features.div_ceil(width.max(1));
@@ -83,7 +85,11 @@ impl Ssim {
             all.filter(|&pixel| pixel < features).collect()
         };
         let corners = corners(lines).flat_map(|line| corners(width).map(move |column| (line, column)));
-        corners.map(|(line, column)| pixels(line, column)).filter(|pixels| !pixels.is_empty()).collect()
+        let all = corners.map(|(line, column)| pixels(line, column)).filter(|pixels| !pixels.is_empty());
+        let all: Vec<Vec<usize>> = all.collect();
+        let ([dark, even], share) =
+            ([0.01, 0.03].map(|part| part * self.range * FRAC_1_SQRT_2), 1.0 / all.len().max(1) as f64);
+        all.into_iter().map(|pixels| Window { pixels, dark, even, share }).collect()
     }
 }
 
@@ -99,23 +105,35 @@ impl<T: Real> Kernel<T> for Ssim {
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         check_shapes(x, z, &out);
         let (kernel, windows) = (self.covariance.typed::<T>(), self.windows(x.ncols()));
-        let share = 1.0 / windows.len().max(1) as f64;
-        let mut products = Mat::<T>::zeros(ROWS.min(x.nrows()), COLUMNS.min(z.nrows()));
+        let mut cosines = Mat::<T>::zeros(ROWS.min(x.nrows()), COLUMNS.min(z.nrows()));
         let mut spare = Vec::new();
         out.fill(T::ZERO);
         for window in &windows {
-            let [x, z] = [x, z].map(|points| Seen::new(points, window, self.range));
+            let [x, z] = [x, z].map(|points| Seen::new(points, window));
             for j in (0..z.len()).step_by(COLUMNS) {
                 let columns = COLUMNS.min(z.len() - j);
                 for i in (0..x.len()).step_by(ROWS) {
                     let rows = ROWS.min(x.len() - i);
-                    let mut products = products.as_mut().submatrix_mut(0, 0, rows, columns);
-                    kernel.block(x.contrasts(i, rows), z.contrasts(j, columns), products.rb_mut());
-                    let sums = out.rb_mut().submatrix_mut(i, j, rows, columns);
-                    add((&x, &z), (i, j), products.rb(), T::from_f64(share), (sums, &mut spare));
+                    let mut cosines = cosines.as_mut().submatrix_mut(0, 0, rows, columns);
+                    kernel.block(x.contrasts(i, rows), z.contrasts(j, columns), cosines.rb_mut());
+                    let mut sums = out.rb_mut().submatrix_mut(i, j, rows, columns);
+                    for (k, cosines) in cosines.rb().col_iter().enumerate() {
+                        fill_column(sums.rb_mut().col_mut(k), &mut spare, |sums| {
+                            window.add(z.numbers_of(j + k), &x.numbers_from(i, rows), cosines.iter(), sums);
+                        });
+                    }
                 }
             }
         }
+    }
+
+    fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
+        let prepared = |window: Window| {
+            let seen = Seen::new(z, &window);
+            let fixed = Fixed::new(self.covariance.typed::<T>(), seen.contrasts(0, seen.len()));
+            (window, seen, fixed)
+        };
+        Some(Box::new(SsimColumns(self.windows(z.ncols()).into_iter().map(prepared).collect())))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
@@ -124,64 +142,106 @@ impl<T: Real> Kernel<T> for Ssim {
     }
 }
 
-/// Adds `share` of the similarity in a window, of the points from `at` on, whose contrasts have the cosines `cosines`.
-fn add<T: Real>(
-    (x, z): (&Seen<T>, &Seen<T>),
-    at: (usize, usize),
-    cosines: MatRef<'_, T>,
-    share: T,
-    (mut sums, spare): (MatMut<'_, T>, &mut Vec<T>),
-) {
-    let (rows, least) = (at.0..at.0 + cosines.nrows(), T::from_f64(4.0));
-    let four = least * share;
-    let [light, dark, brightness, dim, contrast, even] = x.numbers.each_ref().map(|numbers| &numbers[rows.clone()]);
-    for (j, cosines) in cosines.col_iter().enumerate() {
-        let [z_light, z_dark, z_brightness, z_dim, z_contrast, z_even] =
-            z.numbers.each_ref().map(|numbers| numbers[at.1 + j]);
-        fill_column(sums.rb_mut().col_mut(j), spare, |sums| {
-            vectorised!({
-                let own = light.iter().zip(dark).zip(brightness.iter().zip(dim)).zip(contrast.iter().zip(even));
-                for ((sum, &cosine), (((&light, &dark), (&brightness, &dim)), (&contrast, &even))) in
-                    sums.iter_mut().zip(cosines.iter()).zip(own)
-                {
-                    let luminance = light.mul_plus(z_light, dark * z_dark);
-                    let unlike =
-                        brightness.mul_plus(z_dim, dim * z_brightness) * contrast.mul_plus(z_even, even * z_contrast);
-                    // each factor is 2 at least; of a range that T cannot hold there is nothing left
-                    *sum += four * cosine * luminance / unlike.larger(least);
-                }
-            })
-        });
+/// Fixed points as they are seen in each window.
+#[derive(Debug)]
+struct SsimColumns<T: Real>(Vec<(Window, Seen<T>, Fixed<T>)>);
+
+impl<T: Real> KernelColumns<T> for SsimColumns<T> {
+    fn scratch(&self) -> usize {
+        let of = |(_, seen, fixed): &(Window, Seen<T>, Fixed<T>)| FEW * (seen.width + seen.len()) + fixed.scratch();
+        self.0.iter().map(of).max().unwrap_or(0)
+    }
+
+    fn bytes(&self) -> usize {
+        let of = |(window, seen, fixed): &(Window, Seen<T>, Fixed<T>)| {
+            size_of::<T>() * (seen.contrasts.len() + 6 * seen.len()) + size_of_val(&*window.pixels) + fixed.bytes()
+        };
+        self.0.iter().map(of).sum()
+    }
+
+    fn rows(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, out: &mut [T], scratch: &mut [T]) {
+        let (b, m, mut spare) = (x.nrows(), z.nrows(), Vec::new());
+        out.fill(T::ZERO);
+        for (window, seen, fixed) in &self.0 {
+            let (contrasts, scratch) = scratch.split_at_mut(b * seen.width);
+            let (cosines, scratch) = scratch.split_at_mut(b * m);
+            let mut numbers = [[T::ZERO; 6]; FEW];
+            for (i, (numbers, contrasts)) in numbers.iter_mut().zip(contrasts.chunks_exact_mut(seen.width)).enumerate()
+            {
+                *numbers = window.see(row(x, i, &mut spare), contrasts);
+            }
+            let contrasts = MatRef::from_row_major_slice(contrasts, b, seen.width);
+            fixed.rows(contrasts, seen.contrasts(0, m), cosines, scratch);
+            for ((numbers, cosines), sums) in
+                numbers.iter().zip(cosines.chunks_exact(m.max(1))).zip(out.chunks_exact_mut(m.max(1)))
+            {
+                window.add(*numbers, &seen.numbers_from(0, m), cosines.iter(), sums);
+            }
+        }
+    }
+}
+
+/// A window of the pictures, and what is the same for all points.
+#[derive(Debug)]
+struct Window {
+    /// Its pixels, as places of features.
+    pixels: Vec<usize>,
+    /// √(c₁/2) and √(c₂/2).
+    dark: f64,
+    even: f64,
+    /// The share of the window in the mean.
+    share: f64,
+}
+
+impl Window {
+    /// Writes the vector a of a point over its length, and returns the vector b of the point over its length: two numbers, ‖b‖ and 1/‖b‖, ‖a‖ and
+    /// 1/‖a‖; a has the pixels without their mean, over √n, and √(c₂/2), and b the mean and √(c₁/2).
+    fn see<T: Real>(&self, point: &[T], contrasts: &mut [T]) -> [T; 6] {
+        let (part, root) = (1.0 / self.pixels.len() as f64, (1.0 / self.pixels.len() as f64).sqrt());
+        let pixels = || self.pixels.iter().map(|&place| point[place].to_f64());
+        let mean: f64 = pixels().map(|pixel| pixel * part).sum();
+        // parts first: they do not overflow
+        let apart = || pixels().map(|pixel| pixel * root - mean * root).chain([self.even]);
+        let (brightness, contrast) = (norm([mean, self.dark].into_iter()), norm(apart()));
+        contrasts.iter_mut().zip(apart()).for_each(|(to, number)| *to = T::from_f64(number / contrast));
+        let own = [mean / brightness, self.dark / brightness, brightness, 1.0 / brightness, contrast, 1.0 / contrast];
+        own.map(|number| T::from_f64(number).saturate())
+    }
+
+    /// Adds the similarity of a point to others, whose vectors a have these cosines with its own.
+    fn add<'a, T: Real>(&self, one: [T; 6], others: &[&[T]; 6], cosines: impl Iterator<Item = &'a T>, sums: &mut [T]) {
+        let least = T::from_f64(4.0);
+        let most = least * T::from_f64(self.share);
+        let [light, dark, brightness, dim, contrast, even] = one;
+        vectorised!({
+            let [lights, darks, brights, dims, contrasts, evens] = *others;
+            let others = lights.iter().zip(darks).zip(brights.iter().zip(dims)).zip(contrasts.iter().zip(evens));
+            for ((sum, &cosine), (((&l, &d), (&b, &i)), (&c, &e))) in sums.iter_mut().zip(cosines).zip(others) {
+                let luminance = (light * l) + dark * d;
+                let unlike = (brightness * i + dim * b) * (contrast * e + even * c);
+                // each factor is 2 at least; of a range that T cannot hold there is nothing left
+                *sum += most * cosine * luminance / unlike.larger(least);
+            }
+        })
     }
 }
 
 /// What points have in a window.
+#[derive(Debug)]
 struct Seen<T> {
-    /// Pixels, and one more for c₂.
+    /// Numbers of a vector a.
     width: usize,
-    /// For each point a, the pixels without their mean, over √n, and √(c₂/2), as a vector of length 1.
     contrasts: Vec<T>,
-    /// For each point b, the mean and √(c₁/2), as a vector of length 1: its two numbers, ‖b‖ and 1/‖b‖; ‖a‖ and 1/‖a‖.
     numbers: [Vec<T>; 6],
 }
 
 impl<T: Real> Seen<T> {
-    fn new(points: MatRef<'_, T>, window: &[usize], range: f64) -> Self {
-        let (n, width, share) = (points.nrows(), window.len() + 1, 1.0 / window.len() as f64);
-        let mut contrasts = Vec::with_capacity(n * width);
-        let mut numbers = [const { Vec::new() }; 6];
-        // √(c₁/2) and √(c₂/2)
-        let [dark, even] = [0.01, 0.03].map(|part| part * range * FRAC_1_SQRT_2);
-        let mut pixels = vec![0.0; window.len()];
-        for i in 0..n {
-            pixels.iter_mut().zip(window).for_each(|(pixel, &place)| *pixel = points[(i, place)].to_f64());
-            let mean: f64 = pixels.iter().map(|pixel| pixel * share).sum();
-            // shares first: they do not overflow
-            pixels.iter_mut().for_each(|pixel| *pixel = *pixel * share.sqrt() - mean * share.sqrt());
-            let (brightness, contrast) = (norm(&[mean], dark), norm(&pixels, even));
-            contrasts.extend(pixels.iter().chain([&even]).map(|number| T::from_f64(number / contrast)));
-            let own = [mean / brightness, dark / brightness, brightness, 1.0 / brightness, contrast, 1.0 / contrast];
-            numbers.iter_mut().zip(own).for_each(|(numbers, own)| numbers.push(T::from_f64(own).saturate()));
+    fn new(points: MatRef<'_, T>, window: &Window) -> Self {
+        let (n, width, mut spare) = (points.nrows(), window.pixels.len() + 1, Vec::new());
+        let (mut contrasts, mut numbers) = (vec![T::ZERO; n * width], [const { Vec::new() }; 6]);
+        for (i, contrasts) in contrasts.chunks_exact_mut(width).enumerate() {
+            let own = window.see(row(points, i, &mut spare), contrasts);
+            numbers.iter_mut().zip(own).for_each(|(numbers, own)| numbers.push(own));
         }
         Self { width, contrasts, numbers }
     }
@@ -193,11 +253,19 @@ impl<T: Real> Seen<T> {
     fn contrasts(&self, first: usize, rows: usize) -> MatRef<'_, T> {
         MatRef::from_row_major_slice(&self.contrasts[first * self.width..(first + rows) * self.width], rows, self.width)
     }
+
+    fn numbers_of(&self, point: usize) -> [T; 6] {
+        self.numbers.each_ref().map(|numbers| numbers[point])
+    }
+
+    fn numbers_from(&self, first: usize, rows: usize) -> [&[T]; 6] {
+        self.numbers.each_ref().map(|numbers| &numbers[first..first + rows])
+    }
 }
 
-/// The length of `numbers` and one more, which is positive: scaled, so that squares neither overflow nor vanish.
-fn norm(numbers: &[f64], one: f64) -> f64 {
-    let largest = numbers.iter().fold(one, |largest, number| largest.max(number.abs()));
-    let sum: f64 = numbers.iter().chain([&one]).map(|number| (number / largest).powi(2)).sum();
-    (largest * sum.sqrt()).min(f64::MAX)
+/// The length of a vector, no less than the least normal number: scaled, so that squares neither overflow nor vanish.
+fn norm(numbers: impl Iterator<Item = f64> + Clone) -> f64 {
+    let largest = numbers.clone().fold(f64::MIN_POSITIVE, |largest, number| largest.max(number.abs()));
+    let sum: f64 = numbers.map(|number| (number / largest).powi(2)).sum();
+    (largest * sum.sqrt()).clamp(f64::MIN_POSITIVE, f64::MAX)
 }
