@@ -10,13 +10,14 @@
 use super::choice::{Choice, Part};
 use super::contest::{Contender, ContenderReport, RANK, titled};
 use super::{Memory, Select, Tuned, log::Log, trial::Trials};
-use crate::job::Fit;
+use crate::job::{Fit, Run};
 use crate::metric::behind;
 use crate::prepare::landmarks::settle;
 use crate::request::MetricSource;
 use crate::solver::{parameter, svm};
 use crate::{Error, Result};
 use kapprox::{Real, kernel::Spec, map::MapSpec};
+use kstore::Selected;
 use std::time::Duration;
 
 /// Most rows that a machine of the comparison learns from, and rows of all folds together where the table has fewer.
@@ -86,7 +87,7 @@ impl Choice<'_> {
         if !asked && log.is_late() {
             return Ok(None);
         }
-        let Some((name, fit, fits)) = self.machine(tried)? else {
+        let Some((name, fit, fits)) = machine(tried, !self.gives_penalty(), self.selected, self.run)? else {
             let why = "no solver that was tried has a machine on the kernel itself; leave `map` out";
             return if asked { Err(Error::option("map", "exact", why)) } else { Ok(None) };
         };
@@ -137,23 +138,22 @@ impl Choice<'_> {
     fn gives_penalty(&self) -> bool {
         [parameter::LAMBDA.name, parameter::C.name].iter().any(|name| self.base.gives(name))
     }
+}
 
-    /// The winner on the kernel itself, or else the best solver that was tried and has such a machine, with its name and whether the memory
-    /// holds it.
-    fn machine(&self, tried: &[Contender]) -> Result<Option<(String, Fit, bool)>> {
-        let mut order: Vec<&Contender> = tried.iter().collect();
-        let mean = |contender: &Contender| contender.report.mean.unwrap_or(f64::INFINITY);
-        order.sort_by(|a, b| b.report.chosen.cmp(&a.report.chosen).then(mean(a).total_cmp(&mean(b))));
-        for Contender { name, fit, .. } in order {
-            let fit = fit.clone().on_kernel()?;
-            let free = !self.gives_penalty();
-            let whole = if free { fit.clone().set(parameter::LAMBDA.name, LAMBDAS[1]) } else { fit.clone() };
-            if let Ok(plan) = whole.plan(self.selected, self.run) {
-                return Ok(Some((format!("{name} on the kernel itself"), fit, plan.fits())));
-            }
+/// The winner on the kernel itself, or else the best solver that was tried and has such a machine, with its name and whether the memory holds it;
+/// its penalty is `free` to be chosen, or was given.
+fn machine(tried: &[Contender], free: bool, selected: &Selected, run: &Run<'_>) -> Result<Option<(String, Fit, bool)>> {
+    let mut order: Vec<&Contender> = tried.iter().collect();
+    let mean = |contender: &Contender| contender.report.mean.unwrap_or(f64::INFINITY);
+    order.sort_by(|a, b| b.report.chosen.cmp(&a.report.chosen).then(mean(a).total_cmp(&mean(b))));
+    for Contender { name, fit, .. } in order {
+        let fit = fit.clone().on_kernel()?;
+        let whole = if free { fit.clone().set(parameter::LAMBDA.name, LAMBDAS[1]) } else { fit.clone() };
+        if let Ok(plan) = whole.plan(selected, run) {
+            return Ok(Some((format!("{name} on the kernel itself"), fit, plan.fits())));
         }
-        Ok(None)
     }
+    Ok(None)
 }
 
 impl<T: Real> Walk<'_, '_, '_, '_, T> {
@@ -253,5 +253,34 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
         })?;
         self.problem = problem.or(self.problem.take());
         Ok(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kstore::{Selection, Table};
+
+    #[test]
+    fn where_the_winner_has_no_machine_the_best_solver_with_one_has() {
+        let contender = |name: &str, mean: f64, chosen: bool| {
+            let fit = Fit::solver(name).unwrap().kernel(Spec::parse("gaussian(sigma=1)").unwrap());
+            let fit = if name == "ridge" { fit.set("task", "classification") } else { fit };
+            let report = ContenderReport { mean: Some(mean), chosen, ..ContenderReport::default() };
+            Contender { name: name.to_string(), fit, lambda: None, report }
+        };
+        let x: Vec<f64> = (0..200).map(f64::from).collect();
+        let y: Vec<f64> = (0..200).map(|i| f64::from(i % 2)).collect();
+        let selection = Selection { targets: vec!["y".to_string()], class_target: true, ..Selection::default() };
+        let selected = Table::from_rows(&x, 1, &y).unwrap().select(&selection).unwrap();
+        let first = |tried: &[Contender]| machine(tried, true, &selected, &Run::new()).unwrap().map(|found| found.0);
+        let of =
+            |svm: f64| [contender("logistic", 0.1, true), contender("svm", svm, false), contender("ridge", 0.2, false)];
+        assert_eq!(first(&of(0.15)).as_deref(), Some("svm on the kernel itself"));
+        assert_eq!(first(&of(0.25)).as_deref(), Some("ridge on the kernel itself"));
+        // the winner first, whatever the means say
+        let won = [contender("svm", 0.3, true), contender("ridge", 0.2, false)];
+        assert_eq!(first(&won).as_deref(), Some("svm on the kernel itself"));
+        assert_eq!(first(&of(0.15)[..1]), None);
     }
 }
