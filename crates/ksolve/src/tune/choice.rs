@@ -2,7 +2,7 @@
 
 use super::contest::{ANY, Contest, contenders, has_probabilities};
 use super::{Apart, ContenderReport, Memory, Score, Search, Select, TuneOptions, Tuned};
-use super::{log::Log, refine::WORTH, trial::Trials};
+use super::{log::Log, pace::is_told_by_half, refine::WORTH, trial::Trials};
 use crate::job::{Fit, Run};
 use crate::request::{Resources, Scaling, TrainOptions};
 use crate::{Error, Result};
@@ -150,7 +150,7 @@ pub struct Chosen {
     pub contenders: Vec<ContenderReport>,
     /// The error on rows that no choice saw, and the seconds of that fit.
     pub test: Option<(Apart, f64)>,
-    /// The seconds that it takes at half the rank; `None` where the listener has time for any fit.
+    /// The seconds that it takes at half the rank; `None` for ridge regression, and where the listener has time for any fit.
     pub at_half: Option<f64>,
     /// Where blocks took the place of random folds: the error of the winner, fitted anew, on rows at random.
     pub at_random: Option<Apart>,
@@ -239,8 +239,7 @@ impl Choice<'_> {
             let what = "rows kept apart".to_string();
             test = log.trial(what, || timed(memory, || trials.test(&winner.fit, self.run)))?;
         }
-        let hurried =
-            test.is_some() && !winner.fit.map_spec().is_exact() && self.listener.is_late(Part::Fit, Duration::MAX);
+        let hurried = test.is_some() && is_told_by_half(&winner.fit) && self.listener.is_late(Part::Fit, Duration::MAX);
         let at_half = match hurried {
             true => {
                 let half = winner.fit.clone().at_rank(rank / 2);

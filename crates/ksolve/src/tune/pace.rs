@@ -90,6 +90,11 @@ pub fn listed(ranks: &[usize]) -> String {
     ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
+/// True where the time at other ranks is told by a fit at half the rank; what ridge regression takes is known.
+pub(super) fn is_told_by_half(fit: &Fit) -> bool {
+    !fit.map_spec().is_exact() && fit.family().name != ridge::FAMILY.name
+}
+
 /// Seconds of a fit of the whole table, from those of the fit that was tested.
 fn likely(fit: &Fit, found: &Chosen, rank: usize) -> Result<Option<f64>> {
     let Some((apart, seconds)) = &found.test else { return Ok(None) };
