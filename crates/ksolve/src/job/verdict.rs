@@ -88,11 +88,16 @@ fn edge_of_lambdas(report: &FitReport) -> Option<String> {
         _ => return None,
     };
     (next.cv_mse? > (1.0 + WORTH) * error).then(|| {
-        let (lambda, beyond) = (shown::number(cell.lambda), shown::number(beyond));
+        let (lambda, beyond) = (shown::number(cell.lambda), round(beyond));
         format!(
             "lambda {lambda} is the {word} that was tried, and the error still falls there; try up to `lambda` {beyond}"
         )
     })
+}
+
+/// A number of six digits, which a quotient of round numbers is not by itself.
+fn round(value: f64) -> String {
+    shown::number(format!("{value:.5e}").parse().unwrap_or(value))
 }
 
 /// The error of rows held out still falls at the end of the penalties of a solver without a surface.
@@ -112,7 +117,7 @@ fn edge_of_penalties(report: &FitReport) -> Option<String> {
         _ => return None,
     };
     (next > (1.0 + WORTH) * best).then(|| {
-        let (name, at, beyond) = (tried.name, shown::number(at), shown::number(beyond));
+        let (name, at, beyond) = (tried.name, shown::number(at), round(beyond));
         format!("{name} {at} is the {word} that was tried, and the held-out error still falls there; try up to `{name}` {beyond}")
     })
 }

@@ -200,7 +200,7 @@ impl Choice<'_> {
         self.listener.begin(Part::Solvers, contest.trials() as u64);
         while let Some(what) = contest.upcoming().map(|contender| contender.report.solver.clone()) {
             log.trial(what, || contest.step(self.run, memory))?;
-            if log.is_late() && contest.hurry() {
+            if log.is_late(memory)? && contest.hurry() {
                 self.listener
                     .warn("the search was cut short: not every solver was tried on every fold; give more `time`, or more `work`");
             }
@@ -239,7 +239,7 @@ impl Choice<'_> {
             let what = "rows kept apart".to_string();
             test = log.trial(what, || timed(memory, || trials.test(&winner.fit, self.run)))?;
         }
-        let hurried = test.is_some() && is_told_by_half(&winner.fit) && self.listener.is_late(Part::Fit, Duration::MAX);
+        let hurried = test.is_some() && is_told_by_half(&winner.fit) && log.is_fit_late(Duration::MAX, memory)?;
         let at_half = match hurried {
             true => {
                 let half = winner.fit.clone().at_rank(rank / 2);
@@ -286,7 +286,7 @@ impl Choice<'_> {
         });
         let others: Vec<TuneOptions> = others.collect();
         for options in &others {
-            if log.is_late() {
+            if log.is_late(memory)? {
                 break;
             }
             let other = self.search::<T>(options, &resources, log, memory)?;
@@ -298,11 +298,14 @@ impl Choice<'_> {
 
     /// Learns the metrics of the best kernels anew at a higher rank, as long as there is time.
     fn refined<T: Real>(&self, search: &mut Search<'_, T>, log: &mut Log<'_>, memory: &mut Memory<'_>) -> Result<()> {
-        if search.refinements() == 0 || log.is_late() {
+        if search.refinements() == 0 || log.is_late(memory)? {
             return Ok(());
         }
         self.listener.begin(Part::Search, search.refinements() as u64);
-        while let Some((kernel, rank)) = search.upcoming_refinement().filter(|_| !log.is_late()) {
+        while let Some((kernel, rank)) = search.upcoming_refinement() {
+            if log.is_late(memory)? {
+                break;
+            }
             let (what, enough) = (format!("{kernel} at rank {rank}"), log.enough());
             log.learn(what, || search.refine(memory, &enough).map(|made| (made, search.least())))?;
         }
@@ -327,7 +330,7 @@ impl Choice<'_> {
             };
             let enough = log.enough();
             log.learn(what, || search.step(memory, &enough).map(|made| (made, search.least())))?;
-            if log.is_late() && search.hurry() {
+            if log.is_late(memory)? && search.hurry() {
                 self.listener.warn(
                     "the search was cut short: not every kernel was tried; give more `time`, or name fewer `kernels`",
                 );

@@ -18,7 +18,6 @@ use crate::solver::{parameter, svm};
 use crate::{Error, Result};
 use kapprox::{Real, kernel::Spec, map::MapSpec};
 use kstore::Selected;
-use std::time::Duration;
 
 /// Most rows that a machine of the comparison learns from, and rows of all folds together where the table has fewer.
 const ROWS: usize = 5_000;
@@ -59,6 +58,8 @@ struct Walk<'w, 'l, 'm, 'j, T> {
     /// The solver's name, and its fit without kernel, metric and penalty.
     name: String,
     fit: Fit,
+    /// The time of the fit and its test, in that of a trial; `None` where they may take any.
+    whole: Option<f64>,
     log: &'w mut Log<'l>,
     memory: &'m mut Memory<'j>,
     best: Option<Tried>,
@@ -84,7 +85,7 @@ impl Choice<'_> {
             return Ok(None);
         }
         log.part = Part::Machines;
-        if !asked && log.is_late() {
+        if !asked && log.is_late(memory)? {
             return Ok(None);
         }
         let Some((name, fit, fits)) = machine(tried, !self.gives_penalty(), self.selected, self.run)? else {
@@ -107,14 +108,13 @@ impl Choice<'_> {
         // the fit, and the test before it
         let whole = (times(tuned.rows) + times(seen)) / folds.len().max(1) as f64;
         let (choice, best, problem) = (self, None, None);
-        let mut walk = Walk { choice, trials, by, folds, name, fit, log, memory, best, problem };
+        let whole = (!asked).then_some(whole);
+        let mut walk = Walk { choice, trials, by, folds, name, fit, whole, log, memory, best, problem };
         let steps = lambdas.len() * (self.options.kernels.len() + 1) + 2 * STEPS;
         self.listener.begin(Part::Machines, steps as u64);
-        let ends =
-            |took: Duration, more: usize| asked || !self.listener.is_late(Part::Fit, took.mul_f64(whole + more as f64));
-        let found = walk.walk((winner, tuned), &lambdas, &ends)?;
+        let found = walk.walk((winner, tuned), &lambdas)?;
         self.listener.end();
-        if !(found && ends(walk.log.took, 0) && (asked || walk.wins(winner)?)) {
+        if !(found && walk.ends(0)? && (asked || walk.wins(winner)?)) {
             return Ok(None);
         }
         let Walk { name, fit, best, problem, .. } = walk;
@@ -158,12 +158,7 @@ fn machine(tried: &[Contender], free: bool, selected: &Selected, run: &Run<'_>) 
 
 impl<T: Real> Walk<'_, '_, '_, '_, T> {
     /// Walks to the best machine; false where the first one tells that the fit will not end in time.
-    fn walk(
-        &mut self,
-        (winner, tuned): (&Contender, &Tuned),
-        lambdas: &[Option<f64>],
-        ends: &dyn Fn(Duration, usize) -> bool,
-    ) -> Result<bool> {
+    fn walk(&mut self, (winner, tuned): (&Contender, &Tuned), lambdas: &[Option<f64>]) -> Result<bool> {
         let kernels = self.kernels(winner, tuned)?;
         let more = lambdas.len() * kernels.len() + STEPS;
         for (kernel, metric, form) in kernels {
@@ -171,7 +166,7 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
                 let (first, error) = (self.best.is_none(), f64::INFINITY);
                 let (kernel, metric, form) = (kernel.clone(), metric.clone(), form.clone());
                 self.take(Tried { kernel, metric, form, lambda: *lambda, error }, 1.0)?;
-                if first && !ends(self.log.took, more) {
+                if first && !self.ends(more)? {
                     return Ok(false);
                 }
             }
@@ -201,6 +196,12 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
         Ok(true)
     }
 
+    /// True where the fit is likely to end in time after so many `more` trials.
+    fn ends(&mut self, more: usize) -> Result<bool> {
+        let Some(whole) = self.whole else { return Ok(true) };
+        Ok(!self.log.is_fit_late(self.log.took.mul_f64(whole + more as f64), self.memory)?)
+    }
+
     /// True where the best machine is better than the winner on as many rows.
     fn wins(&mut self, winner: &Contender) -> Result<bool> {
         let rival = self.error(&winner.fit.clone().at_rank(RANK), winner.report.solver.clone())?;
@@ -226,7 +227,7 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
 
     /// Tries a machine, unless the part is late; returns whether its error is below so much of the best one, in whose place it comes then.
     fn take(&mut self, machine: Tried, worth: f64) -> Result<bool> {
-        if self.best.is_some() && self.log.is_late() {
+        if self.best.is_some() && self.log.is_late(self.memory)? {
             return Ok(false);
         }
         let fit = self.fit.clone().kernel(machine.kernel.clone()).metric(machine.metric.clone());

@@ -1,5 +1,6 @@
 //! What a choice has done so far, and whether its part at hand is late.
 
+use super::Memory;
 use super::choice::{Moment, Part, SearchListener, SearchWork};
 use crate::Result;
 use std::time::{Duration, Instant};
@@ -53,11 +54,18 @@ impl<'a> Log<'a> {
         move |more| most.map_or_else(|| listener.is_late(part, took), |most| made + more >= most)
     }
 
-    pub(super) fn is_late(&mut self) -> bool {
-        let (late, work) = (self.enough()(0), self.at_hand());
+    /// True once the part is to end. The answer is recalled where `memory` has it: a choice that is resumed goes the way that it went.
+    pub(super) fn is_late(&mut self, memory: &mut Memory<'_>) -> Result<bool> {
+        let enough = self.enough();
+        let (late, work) = (memory.recall_or(|| Ok(enough(0)))?, self.at_hand());
         // what is left of a part that is late counts for nothing
         work.late = work.late.or(late.then_some(work.made));
-        work.late.is_some()
+        Ok(work.late.is_some())
+    }
+
+    /// True where the fit of all rows will be late after so much more time; recalled as [`Log::is_late`] is.
+    pub(super) fn is_fit_late(&self, next: Duration, memory: &mut Memory<'_>) -> Result<bool> {
+        memory.recall_or(|| Ok(self.listener.is_late(Part::Fit, next)))
     }
 
     pub(super) fn work(&self) -> SearchWork {

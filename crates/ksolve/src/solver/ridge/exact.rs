@@ -22,6 +22,7 @@ use kapprox::landmark::NO_ROW;
 use kapprox::{Real, Spec};
 use kstore::{MemoryRows, Plan, Reading, RowSource};
 
+const REMEDY: &str = "raise `lambda`, raise `rank`, which makes the preconditioner better, or take `method` direct";
 const ROWS: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
 
 /// The stages: statistics; then the factor, or landmarks, preconditioner and iteration.
@@ -122,15 +123,15 @@ pub(super) fn fit<T: Real>(
         Some(width) => exact.linear(width)?,
         None => {
             let (dual, solved) = match method(ridge, shape, data.resources.memory) {
-                RidgeMethod::Direct => exact.direct()?,
-                _ => exact.iterative()?,
+                RidgeMethod::Direct => exact.direct(None)?,
+                _ => exact.iterated()?,
             };
             let rows_of = (0..n).map(|i| rows.row(i)).collect();
             (dual, solved, Basis::Landmarks { points: rows.x().to_vec(), rows: rows_of })
         }
     };
     if let Some(found) = &dual.found {
-        found.check("raise `lambda`, raise `rank`, which makes the preconditioner better, or take `method` direct")?;
+        found.check(REMEDY)?;
         let remedy = "raise `rank`, which makes the preconditioner better, or `lambda`";
         pcg::warn_of_residual(found, ridge.tolerated::<T>(), remedy, data.resources);
     }
@@ -182,7 +183,23 @@ impl<T: Real> Exact<'_, T> {
         MatRef::from_row_major_slice(self.rows.x(), self.rows.len(), RowSource::<T>::shape(self.rows).features)
     }
 
-    fn direct(&self) -> Result<(Dual, Solved)> {
+    /// The iteration's solution, or where it is of no use, nobody asked for it and the memory allows, that of a factor.
+    fn iterated(&self) -> Result<(Dual, Solved)> {
+        let (dual, solved) = self.iterative()?;
+        let memory = self.data.resources.memory;
+        match dual.found.as_ref().and_then(|found| found.check(REMEDY).err()) {
+            Some(why)
+                if self.ridge.method == RidgeMethod::Auto && direct_plan(self.shape, memory).bytes() <= memory =>
+            {
+                drop(dual);
+                self.direct(Some(why))
+            }
+            _ => Ok((dual, solved)),
+        }
+    }
+
+    /// The solution by a factor; `since` is why no iteration gave it.
+    fn direct(&self, since: Option<Error>) -> Result<(Dual, Solved)> {
         let n = self.rows.len();
         let _stage = self.data.resources.stages.stage(plan::FACTOR, None);
         let kernel = self.data.kernel.build()?.typed::<f64>();
@@ -190,8 +207,11 @@ impl<T: Real> Exact<'_, T> {
         let wide: Vec<f64> = self.rows.x().iter().map(|v| v.to_f64()).collect();
         let x = MatRef::from_row_major_slice(&wide, n, self.x().ncols());
         let dual = self.problem.direct(&*kernel, x, self.ridge.leave_one_out)?;
-        let why = match self.ridge.method {
-            RidgeMethod::Auto => {
+        let why = match (self.ridge.method, since) {
+            (_, Some(Error::NoSolution { residual, iterations, .. })) => format!(
+                "a Cholesky factor of all {n} rows, as {iterations} iterations of conjugate gradient came to a relative residual of {residual:.1e} only"
+            ),
+            (RidgeMethod::Auto, _) => {
                 format!("a Cholesky factor of all {n} rows: it fits the plan, and `method` pcg forces the other")
             }
             _ => format!("a Cholesky factor of all {n} rows, as asked for"),
