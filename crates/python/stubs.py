@@ -135,6 +135,11 @@ class _Regressor(_Estimator):
     def predict(self, X: _Rows) -> _Floats: ...
     def score(self, X: _Rows, y: Any, sample_weight: Any = ...) -> float: ...
 
+class _Ranker(_Estimator):
+    def fit(self, X: _Rows, y: Any, group: Any = ...) -> Self: ...
+    def predict(self, X: _Rows) -> _Floats: ...
+    def score(self, X: _Rows, y: Any, group: Any = ...) -> float: ...
+
 class _Classifier(_Estimator):
     classes_: _Array
     def fit(self, X: _Rows, y: Any) -> Self: ...
@@ -223,7 +228,7 @@ def classes() -> list[type]:
 
 def stub(cls: type) -> str:
     """The stub of an estimator."""
-    kinds = ("Regressor", "Classifier", "Transformer", "TwoViews", "Novelty", "Clusters")
+    kinds = ("Regressor", "Ranker", "Classifier", "Transformer", "TwoViews", "Novelty", "Clusters")
     kind = next(base.__name__ for base in cls.__mro__ if base.__name__ in kinds)
     types = {parameter.name: parameter.type for parameter in cls._parameters}  # type: ignore[attr-defined]
     parameters = list(inspect.signature(cls).parameters.values())

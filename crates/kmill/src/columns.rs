@@ -64,7 +64,7 @@ fn left_out(
     let why = |at: usize, name: &str| match &schema.columns[at].kind {
         _ if targets.iter().any(|target| target == name) || selected.class_name() == Some(name) => "target",
         _ if named(&selection.weight, name) => "weighs rows",
-        _ if named(&selection.group, name) => "names folds",
+        _ if named(&selection.group, name) => "names folds or groups",
         _ if named(&condition, name) => "chooses rows",
         _ if schema.row_labels.contains(&at) => "the index of a pandas table",
         Kind::Text if asked.iter().any(|asked| asked == name) && selection.categories != Categories::None => {

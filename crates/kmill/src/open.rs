@@ -47,14 +47,20 @@ pub(crate) fn load(path: &Path, run: &Run) -> Result<Predictor> {
     Ok(Predictor::load(path)?)
 }
 
-/// Opens the files as one table and selects the columns that the model knows by name, and these targets, if any. A model of sparse rows
+/// Opens the files as one table and selects the columns that the model knows by name, these targets and the column of groups, if any. A model of sparse rows
 /// gets room for those of the table.
-pub(crate) fn select(predictor: &mut Predictor, args: &SelectArgs, targets: &[String]) -> Result<Selected> {
+pub(crate) fn select(
+    predictor: &mut Predictor,
+    args: &SelectArgs,
+    targets: &[String],
+    group: Option<String>,
+) -> Result<Selected> {
     let text = args.text.options();
     let text = if predictor.card().sparse().is_some() { text.sparse() } else { text };
     let (table, targets) = table(&args.paths, &text, targets)?;
     *predictor = predictor.clone().fitting(&table)?;
-    Ok(predictor.select(&table, selection(args, &predictor.card().features, targets))?)
+    let selection = Selection { group, ..selection(args, &predictor.card().features, targets) };
+    Ok(predictor.select(&table, selection)?)
 }
 
 /// Selects the columns `keep` of the rows of `selected`, which are only carried along; `None` where none are to be.

@@ -5,7 +5,7 @@ use kstore::Label;
 use kstore::key::{Purpose, Stream};
 use std::ops::Range;
 
-const HELP: &str = "give a number of folds (5), contiguous blocks (blocks:6), or a column (column:subject)";
+const HELP: &str = "give a number of folds (5), contiguous blocks (blocks:6), a column (column:subject), or a number of folds of whole groups (groups:5:subject)";
 
 /// Most folds. Each has a Gram matrix of its own, so more are a slip of the pen that would be refused for memory later.
 const MOST_FOLDS: usize = 1_000;
@@ -22,10 +22,12 @@ pub enum FoldSpec {
     Blocks(usize),
     /// One fold per value of a column: `column:subject`.
     Column(String),
+    /// So many folds, to which the values of a column are assigned by a hash: `groups:5:subject`.
+    Groups(usize, String),
 }
 
 impl FoldSpec {
-    /// Parses `5`, `blocks:6`, `column:subject` or `none`.
+    /// Parses `5`, `blocks:6`, `column:subject`, `groups:5:subject` or `none`.
     ///
     /// # Errors
     /// [`Error::Option`] for anything else, and for fewer than two folds.
@@ -41,7 +43,21 @@ impl FoldSpec {
             None => Ok(Self::Hash(count(text)?)),
             Some(("blocks", k)) => Ok(Self::Blocks(count(k)?)),
             Some(("column", name)) if !name.trim().is_empty() => Ok(Self::Column(name.trim().to_string())),
+            Some(("groups", rest)) => match rest.split_once(':') {
+                Some((k, name)) if !name.trim().is_empty() => Ok(Self::Groups(count(k)?, name.trim().to_string())),
+                _ => Err(Error::option("folds", format!("{text:?}"), HELP)),
+            },
             Some(_) => Err(Error::option("folds", format!("{text:?}"), HELP)),
+        }
+    }
+}
+
+impl FoldSpec {
+    /// The column that rows are left out together by, where there is one.
+    pub(crate) fn column(&self) -> Option<&str> {
+        match self {
+            Self::Column(name) | Self::Groups(_, name) => Some(name),
+            Self::None | Self::Hash(_) | Self::Blocks(_) => None,
         }
     }
 }
@@ -53,6 +69,7 @@ impl std::fmt::Display for FoldSpec {
             Self::Hash(k) => write!(f, "{k}"),
             Self::Blocks(k) => write!(f, "blocks:{k}"),
             Self::Column(name) => write!(f, "column:{name}"),
+            Self::Groups(k, name) => write!(f, "groups:{k}:{name}"),
         }
     }
 }
@@ -82,14 +99,23 @@ pub enum Folds {
         /// The labels; the code of a label is its fold.
         labels: Vec<Label>,
     },
+    /// Whole groups by a hash of the place of their label among all of them.
+    Groups {
+        /// Number of folds.
+        k: usize,
+        /// Random keys of the groups.
+        keys: Stream,
+        /// Number of groups.
+        groups: usize,
+    },
 }
 
 impl Folds {
     /// The rule for a table: `rows` are the stored rows that can be selected, `groups` the labels of the fold column
-    /// (read for [`FoldSpec::Column`] only).
+    /// (read for [`FoldSpec::Column`] and [`FoldSpec::Groups`] only).
     ///
     /// # Errors
-    /// [`Error::Folds`] for more folds than rows, or a fold column with a single value.
+    /// [`Error::Folds`] for more folds than rows or groups, or a fold column with a single value.
     pub fn new(spec: &FoldSpec, seed: u64, rows: Range<u64>, groups: &[Label]) -> Result<Self> {
         let stored = rows.end.saturating_sub(rows.start);
         let folds = match spec {
@@ -97,10 +123,18 @@ impl Folds {
             FoldSpec::Hash(k) => Self::Hash { k: *k, keys: Stream::new(seed, Purpose::Folds, 0) },
             FoldSpec::Blocks(k) => Self::Blocks { k: *k, rows },
             FoldSpec::Column(_) => Self::Column { labels: groups.to_vec() },
+            FoldSpec::Groups(k, _) => {
+                Self::Groups { k: *k, keys: Stream::new(seed, Purpose::Folds, 0), groups: groups.len() }
+            }
         };
         let refuse = |why| Err(Error::Folds { folds: spec.to_string(), why });
         if matches!(folds, Self::Column { .. }) && folds.count() < 2 {
             return refuse(format!("the column has {} value; it takes 2 or more", folds.count()));
+        }
+        if let Self::Groups { k, groups, .. } = folds
+            && groups < k
+        {
+            return refuse(format!("the column has {groups} values; take at most as many folds"));
         }
         if folds.count() > MOST_FOLDS && stored > MOST_FOLDS as u64 {
             let values = folds.count();
@@ -118,7 +152,7 @@ impl Folds {
     pub fn count(&self) -> usize {
         match self {
             Self::None => 1,
-            Self::Hash { k, .. } | Self::Blocks { k, .. } => *k,
+            Self::Hash { k, .. } | Self::Blocks { k, .. } | Self::Groups { k, .. } => *k,
             Self::Column { labels } => labels.len(),
         }
     }
@@ -135,6 +169,10 @@ impl Folds {
             Self::Column { labels } => {
                 Some(group as usize).filter(|g| *g < labels.len()).ok_or(Error::UnknownGroup { row })
             }
+            Self::Groups { k, keys, groups } => match (group as usize) < *groups {
+                true => Ok(keys.below(u64::from(group), *k as u64) as usize),
+                false => Err(Error::UnknownGroup { row }),
+            },
         }
     }
 }

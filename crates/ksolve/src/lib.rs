@@ -44,6 +44,7 @@ pub mod predict;
 pub mod preimage;
 mod prepare;
 pub mod quadratic;
+mod ranked;
 pub mod request;
 mod row_weights;
 pub mod score;

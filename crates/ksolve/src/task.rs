@@ -16,6 +16,8 @@ pub enum Task {
     Components,
     /// A group for each row, with no target: the group of the largest score.
     Clusters,
+    /// A score for each row, learned from grades: the larger the score, the earlier the row comes among those of its group.
+    Ranking,
     /// A score for each row, with no target: negative for rows unlike those of the fit.
     Novelty,
 }
@@ -93,7 +95,7 @@ impl Link {
 impl Task {
     /// True where a target is learned from.
     pub fn has_target(self) -> bool {
-        matches!(self, Self::Regression | Self::Classification)
+        matches!(self, Self::Regression | Self::Classification | Self::Ranking)
     }
 }
 
@@ -104,6 +106,7 @@ crate::error::enum_of_words!(
     "classification" => Classification,
     "components" => Components,
     "clusters" => Clusters,
+    "ranking" => Ranking,
     "novelty" => Novelty,
 );
 

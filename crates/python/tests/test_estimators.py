@@ -326,3 +326,27 @@ def test_machines_with_the_kernel_itself_are_those_of_libsvm():
     scores = rbf_kernel(X, exact.support_vectors_, gamma=0.3) @ exact.dual_coef_.T + exact.intercept_
     np.testing.assert_allclose(scores[:, 0], exact.predict(X), atol=1e-9)
     assert not hasattr(kmill.SVR(rank=20).fit(X, y), "dual_coef_")
+
+
+def test_rankers_order_rows_in_groups():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(900, 3))
+    query = np.array(["a", "b", "c", "d", "e", "f"])[rng.integers(6, size=900)]
+    grade = np.round(2 * np.sin(X[:, 0]) + X[:, 1] * X[:, 2]) + 5 * (query == "a")
+    model = kmill.KernelRanker(rank=100, lambdas=1e-5).fit(X, grade, group=query)
+    assert model.score(X, grade, group=query) > 0.95 > 0.9 > model.score(X, grade)
+    # two rows of equal scores, one pair in the wrong order, one in the right one
+    class Told(kmill.KernelRanker):
+        def predict(self, X):
+            return np.asarray(X).ravel()
+    assert Told().score([0.0, 1.0, 1.0, 3.0], [2, 0, 1, 1], group=[0, 0, 1, 1]) == 0.0
+    assert Told().score([0.0, 0.0, 1.0], [0, 1, 2]) == pytest.approx(2.5 / 3)
+    chosen = kmill.KernelRanker(rank=50, lambdas=[1e-6, 1e-2], cv=3).fit(X, grade, group=query)
+    assert chosen.lambda_ in (1e-6, 1e-2)
+    # only the order in a group counts
+    moved = kmill.KernelRanker(rank=100, lambdas=1e-5).fit(X, np.exp(grade), group=query)
+    np.testing.assert_array_equal(moved.predict(X), model.predict(X))
+    with pytest.raises(kmill.Error, match="no order to learn"):
+        kmill.KernelRanker(rank=50).fit(X, np.ones(900), group=query)
+    with pytest.raises(ValueError, match="no order to score"):
+        model.score(X, np.ones(900), group=query)

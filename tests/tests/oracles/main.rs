@@ -23,6 +23,7 @@ mod pivot_law;
 mod pls;
 mod quadratic;
 mod quality;
+mod ranking;
 mod rpcholesky;
 mod shortest;
 mod solver_laws;

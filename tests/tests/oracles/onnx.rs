@@ -195,6 +195,7 @@ fn exported_models_compute_what_predict_does() {
         "fisher",
         "perceptron",
         "online",
+        "ranking",
         "pls",
     ] {
         assert!(exported.iter().filter(|other| **other == name).count() >= 3, "{name} is not walked");

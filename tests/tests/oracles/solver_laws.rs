@@ -216,6 +216,7 @@ fn plans_count_the_passes_of_the_fit() {
             "kpca-l1",
             "perceptron",
             "online",
+            "ranking",
             "laplacian",
         ];
         if keeps.contains(&family.name) {

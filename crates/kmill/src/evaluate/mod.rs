@@ -8,7 +8,8 @@ pub(crate) use report::EvaluateReport;
 use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::{Error, Result, open, output, pipeline};
 use clap::Args;
-use ksolve::{Task, predict::Predictor};
+use ksolve::Task;
+use ksolve::predict::{Details, Predictor};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -16,7 +17,8 @@ use std::path::PathBuf;
     kmill evaluate model.safetensors all.parquet --rows 427500..\n  \
     kmill evaluate model.safetensors kin40k.parquet --where 'fold == 0' --json\n  \
     kmill evaluate leaving.safetensors customers.csv --positive yes --cost 1:20\n  \
-    kmill evaluate anomalies.safetensors test.parquet --target is_fraud --top 100\n\n\
+    kmill evaluate anomalies.safetensors test.parquet --target is_fraud --top 100\n  \
+    kmill evaluate search.safetensors queries.parquet --group query --top 5\n\n\
     A model of oneclass or mean is scored where --target names a column that is 0 for usual rows and 1 for unusual ones.")]
 pub(crate) struct EvaluateArgs {
     /// A model written by `kmill fit`
@@ -36,7 +38,10 @@ pub(crate) struct EvaluateArgs {
     /// Decide for the positive one of two classes above this probability, or above this score in a model without probabilities
     #[arg(long, value_name = "NUMBER", value_parser = parse::number, allow_negative_numbers = true, help_heading = "Run")]
     pub(crate) threshold: Option<f64>,
-    /// Score the N most unusual rows (oneclass, mean) [default: as many as the target says there are]
+    /// Score the order of the rows within the groups of this column, beside the target as their grades [default: the group of the fit, of a ranking]
+    #[arg(long, value_name = "NAME", value_parser = parse::name, help_heading = "Run")]
+    pub(crate) group: Option<String>,
+    /// Score the N most unusual rows (oneclass, mean), or the first N of every group (ranking) [default: as many as the target says there are; 10 of a group]
     #[arg(long, value_name = "N", value_parser = parse::rank, help_heading = "Run")]
     pub(crate) top: Option<usize>,
     /// Also write a page: residuals, or confusions and the ROC curve
@@ -58,18 +63,25 @@ pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
         let why = "the column that is 0 for usual rows and 1 for unusual ones: --target label";
         return Err(Error::Missing { option: "--target", solver: format!("evaluate with {}", card.solver), why });
     }
-    if args.top.is_some() && !novelty {
-        let why = "only models of oneclass and mean rank rows by how unusual they are";
-        return Err(Error::option("--top", "", why, "leave it out"));
+    let options = &card.options["solver_options"];
+    let group = args.group.clone().or_else(|| options["group"].as_str().map(str::to_string));
+    let ranking = group.is_some() || card.task == Task::Ranking;
+    if args.top.is_some() && !novelty && !ranking {
+        let why = "models of oneclass and mean rank rows by how unusual they are, and others in groups";
+        return Err(Error::option("--top", "", why, "leave it out, or name the column of groups as --group"));
     }
     if !card.task.has_target() && !novelty {
         let why = format!("a model of {} has no truth to be compared with", card.task);
         return Err(Error::option("MODEL", args.model.display(), why, "use kmill predict"));
     }
     let names = if args.target.is_empty() { card.targets.clone() } else { args.target.clone() };
-    let selected = open::select(&mut predictor, &args.data, &names)?;
-    let (report, details) = if novelty {
-        let (scores, details) = predictor.novelty(&selected, args.top.map(|top| top as u64), &pipeline::job(run))?;
+    let selected = open::select(&mut predictor, &args.data, &names, group)?;
+    let top = args.top.map(|top| top as u64);
+    let (report, details) = if ranking {
+        let scores = predictor.ranking(&selected, top, &pipeline::job(run))?;
+        (EvaluateReport::Ranking(scores), Details::default())
+    } else if novelty {
+        let (scores, details) = predictor.novelty(&selected, top, &pipeline::job(run))?;
         (EvaluateReport::Novelty(scores), details)
     } else {
         let (scores, details) = predictor.evaluate(&selected, &pipeline::job(run))?;

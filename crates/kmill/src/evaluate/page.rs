@@ -16,6 +16,9 @@ pub(super) fn page(report: &EvaluateReport, details: &Details, model: &Path) -> 
         EvaluateReport::Target(Evaluation::Regression(report)) => (regression(report, details), report.rows),
         EvaluateReport::Target(Evaluation::Classification(report)) => (classification(report, details), report.rows),
         EvaluateReport::Novelty(report) => (novelty(report, details), report.rows),
+        EvaluateReport::Ranking(report) => {
+            (vec![Section::new("Scores", page::facts(report::ranking_facts(report)))], report.rows)
+        }
     };
     sections.push(page::run(true, vec![("model", model.display().to_string())], &[]));
     Page {

@@ -2,7 +2,7 @@
 
 use crate::table::{Align, Grid, Table, count, facts, number, percent};
 use ksolve::predict::{
-    ClassificationScores, Evaluation, NoveltyScores, RegressionScores, TargetScores, ThresholdScores,
+    ClassificationScores, Evaluation, NoveltyScores, RankingScores, RegressionScores, TargetScores, ThresholdScores,
 };
 use std::fmt;
 
@@ -11,6 +11,7 @@ use std::fmt;
 pub(crate) enum EvaluateReport {
     Target(Evaluation),
     Novelty(NoveltyScores),
+    Ranking(RankingScores),
 }
 
 /// Classes up to which the whole confusion matrix is shown; beyond, a line for each class.
@@ -25,9 +26,22 @@ impl fmt::Display for EvaluateReport {
         match self {
             Self::Target(Evaluation::Regression(scores)) => regression(scores, f),
             Self::Target(Evaluation::Classification(scores)) => classification(scores, f),
+            Self::Ranking(scores) => write!(f, "{}", facts(ranking_facts(scores))),
             Self::Novelty(scores) => write!(f, "{}", facts(novelty_facts(scores))),
         }
     }
+}
+
+pub(super) fn ranking_facts(scores: &RankingScores) -> Vec<(&'static str, String)> {
+    vec![
+        ("rows", count(scores.rows)),
+        ("groups", format!("{} with rows of different grades", count(scores.groups))),
+        ("ndcg", optional(scores.ndcg)),
+        ("first places", format!("{} ndcg of the first {}", optional(scores.ndcg_at), count(scores.top))),
+        ("map", optional(scores.map)),
+        ("kendall", optional(scores.kendall)),
+        ("wrong pairs", scores.wrong_pairs.map_or("–".to_string(), percent)),
+    ]
 }
 
 pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, String)> {

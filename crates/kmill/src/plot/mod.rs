@@ -228,7 +228,7 @@ fn what(card: &Card, component: usize, outputs: usize) -> String {
             Some(target) => target.clone(),
             None => card.solver.clone(),
         },
-        (Task::Novelty, _) => format!("{}: score", card.solver),
+        (Task::Ranking | Task::Novelty, _) => format!("{}: score", card.solver),
         (Task::Clusters, _) => format!("groups of {}", card.solver),
         (Task::Components, _) => format!("{}: component {} of {outputs}", card.solver, component + 1),
     }

@@ -73,6 +73,7 @@ const MODELS: &[(&str, &str, &str)] = &[
     ("mvu", "mvu", "--components 2 --neighbours 5"),
     ("perceptron", "perceptron", ""),
     ("online", "online a.csv --target y --features x* --rank 6 --precision f64", ""),
+    ("ranking", "ranking a.csv --target y --features x* --group c --lambda 1e-3 --rank 6 --precision f64", ""),
     ("pls", "pls a.csv --target y --features x* --rank 6 --components 3 --precision f64", ""),
     ("spca", "spca a.csv --target y --features x* --rank 6 --components 2 --precision f64", ""),
     ("kdr", "kdr a.csv --target y --features x* --rank 6 --components 2 --precision f64", ""),

@@ -20,6 +20,8 @@ pub struct Wanted {
     pub moments: bool,
     /// True for the squared length of every row in feature space.
     pub squares: bool,
+    /// True for the group of every row.
+    pub groups: bool,
 }
 
 /// The sums that the pass that keeps the features computed beside them.
@@ -38,6 +40,7 @@ pub struct Gathered {
 struct RowFacts {
     codes: Vec<u32>,
     y: Vec<f64>,
+    groups: Vec<u32>,
     folds: Vec<u16>,
     weights: RowWeights,
     tiles: Vec<u32>,
@@ -49,6 +52,7 @@ struct RowFacts {
 kstore::summed!(RowFacts {
     read "codes": codes,
     read "y": y,
+    read "groups": groups,
     read "folds": folds,
     read "weights": weights.0,
     read "tiles": tiles,
@@ -93,8 +97,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         let observer = data.resources.stages.stage(name, Some(stored.cut.end - stored.cut.start));
         let context =
             VisitContext { cut: data.cut, resources: data.resources, seed: data.options.seed, spare: data.spare };
-        let mut gather =
-            Gather { data, squares: wanted.squares, buffers: Buffers::default(), scratch: GramScratch::default() };
+        let mut gather = Gather { data, wanted, buffers: Buffers::default(), scratch: GramScratch::default() };
         let mut lot = |lot: Range<u64>, deliver: Deliver<'_, RowFacts, Error>| {
             let (mut writer, mut segments) = (stored.writer(lot.clone())?, Segments::new(deliver));
             context.pass(&*observer).visit_lot(data.source, &lot, |block| {
@@ -110,7 +113,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             found.segments.chunks_exact(2).map(|pair| (pair[0], pair[1])).unzip();
         let segments = positions(rows.into_iter()).into_iter().zip(numbers).collect();
         let (n, range) = (starts.last().copied().unwrap_or(0), data.source.range());
-        let RowFacts { codes, y, folds, weights, sums, .. } = found;
+        let RowFacts { codes, y, groups, folds, weights, sums, .. } = found;
         Ok((
             Self {
                 context,
@@ -119,6 +122,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
                 p,
                 codes,
                 y,
+                groups,
                 folds,
                 weights,
                 starts,
@@ -133,7 +137,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
 
 struct Gather<'a, T: Real> {
     data: &'a FitData<'a, T>,
-    squares: bool,
+    wanted: Wanted,
     buffers: Buffers<T>,
     scratch: GramScratch<T>,
 }
@@ -167,7 +171,7 @@ impl<T: Real> Gather<'_, T> {
             map.kernel_diag(MatRef::from_row_major_slice(block.x, b, block.d), &mut buffers.diag);
             certificate.update(phi, &buffers.diag, &mut buffers.partial, workers);
         }
-        if self.squares {
+        if self.wanted.squares {
             match sums.certificate {
                 Some(_) => sums.squares.extend_from_slice(&buffers.diag[..b]),
                 None => {
@@ -199,14 +203,18 @@ impl<T: Real> Gather<'_, T> {
                 rows.for_each(|row| found.y.extend_from_slice(&row[..block.learned()]));
             }
         }
+        let group = |i: usize| block.groups.map_or(Coded::UNKNOWN, |groups| groups.codes[i]);
+        for i in (0..block.len()).filter(|_| self.wanted.groups) {
+            let known = Some(group(i)).filter(|group| *group != Coded::UNKNOWN);
+            found.groups.push(known.ok_or(Error::UnknownGroup { row: block.rows[i] })?);
+        }
         for i in 0..block.len() {
             found.weights.0.extend(row_weights::weight(block, i)?);
         }
         if self.data.folds.count() > 1 {
             for (i, row) in block.rows.iter().enumerate() {
-                let group = block.groups.map_or(Coded::UNKNOWN, |groups| groups.codes[i]);
                 // there are at most a thousand
-                found.folds.push(self.data.folds.fold_of(*row, group)? as u16);
+                found.folds.push(self.data.folds.fold_of(*row, group(i))? as u16);
             }
         }
         Ok(())

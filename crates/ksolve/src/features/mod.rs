@@ -61,6 +61,8 @@ pub struct StoredFeatures<'a, T: Real> {
     pub codes: Vec<u32>,
     /// Numeric targets, n x t row-major, as they are in the table.
     pub y: Vec<f64>,
+    /// Codes of the groups of the rows, n numbers; empty where they were not asked for.
+    pub groups: Vec<u32>,
     /// Folds of the rows, n numbers; empty where there is only one.
     pub folds: Vec<u16>,
     /// Weights of the rows.

@@ -79,6 +79,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             p: self.p,
             codes: Vec::new(),
             y: Vec::new(),
+            groups: Vec::new(),
             folds: Vec::new(),
             weights: RowWeights::default(),
             starts: (0..n).step_by(TILE).chain([n]).collect(),

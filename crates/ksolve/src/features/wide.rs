@@ -43,6 +43,7 @@ impl<T: Real> StoredFeatures<'_, T> {
             p: self.p,
             codes,
             y,
+            groups: Vec::new(),
             folds,
             weights: RowWeights::default(),
             starts,

@@ -3,9 +3,10 @@
 use super::candidates::Candidates;
 use super::text;
 use crate::request::{LandmarkSource, MetricSource, Scaling};
+use crate::solver::parameter::{FOLDS, GROUP};
 use crate::solver::views::WITH;
 use crate::solver::{self, AnySolver, Options, Settings, SolverFamily, parameter, ridge};
-use crate::{Error, FoldSpec, Result, Task};
+use crate::{Error, Result, Task};
 use kapprox::Spec;
 use kapprox::map::MapSpec;
 use kstore::{Selected, Selection, Table};
@@ -348,11 +349,14 @@ impl Fit {
         let task = self.family.task(settings);
         let named = selection.targets.join(",");
         match (task, selection.targets.len()) {
-            (Task::Regression | Task::Classification, 0) => {
+            (Task::Regression | Task::Classification | Task::Ranking, 0) => {
                 return Err(Error::missing("target", self.family.name, "it learns from a target; name its column"));
             }
             (Task::Classification, 2..) => {
                 return Err(Error::option("target", named, "a classification has one column of labels; name one"));
+            }
+            (Task::Ranking, 2..) => {
+                return Err(Error::option("target", named, "a ranking has one column of grades; name one"));
             }
             (Task::Components | Task::Clusters | Task::Novelty, 1..) => {
                 let why = format!("{} learns without a target; leave it out", self.family.name);
@@ -370,10 +374,7 @@ impl Fit {
             class_target: task == Task::Classification,
             weighing: self.scaling.and_then(Scaling::weighing),
             weight: settings.column(&solver::parameter::WEIGHTS),
-            group: match settings.folds(&solver::parameter::FOLDS) {
-                Some(FoldSpec::Column(name)) => Some(name),
-                _ => None,
-            },
+            group: settings.column(&GROUP).or_else(|| Some(settings.folds(&FOLDS)?.column()?.to_string())),
             ..selection
         })
     }

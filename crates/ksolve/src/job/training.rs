@@ -228,8 +228,8 @@ impl Fit {
                 );
                 Err(Error::option(FOLDS.name, "none", why))
             }
-            Some(folds) => Ok(folds),
-            None if several => Ok(FoldSpec::Hash(FOLD_COUNT)),
+            Some(folds) => settings.by_group(folds),
+            None if several => settings.by_group(FoldSpec::Hash(FOLD_COUNT)),
             None => Ok(FoldSpec::None),
         }
     }

@@ -318,7 +318,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
             (Task::Classification, k) if card.pairs => k * (k - 1) / 2,
             (Task::Classification, k) => k,
             (Task::Components | Task::Clusters, _) => t,
-            (Task::Novelty, _) => 1,
+            (Task::Ranking | Task::Novelty, _) => 1,
         };
         if outputs != t {
             return Err(self.damaged(format!("it has {t} outputs for {outputs} targets or classes")));

@@ -132,7 +132,7 @@ impl<T: Real> Model<T> {
                 graph.output_integers(&at, "group");
                 graph.output(scores, "scores", t);
             }
-            Task::Components | Task::Novelty => graph.output(scores, "scores", t),
+            Task::Components | Task::Ranking | Task::Novelty => graph.output(scores, "scores", t),
         }
     }
 }

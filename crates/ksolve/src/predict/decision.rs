@@ -137,6 +137,7 @@ impl Predictor {
                 let distance = self.quadratic().map(|_| Part::Distance(self.intercept()[0]));
                 std::iter::once(Part::Scores(vec!["score".to_string()])).chain(distance).collect()
             }
+            (Task::Ranking, None) => vec![Part::Scores(vec!["score".to_string()])],
             (Task::Regression | Task::Classification, None) => vec![Part::Scores(of_targets("prediction"))],
         };
         parts.extend(self.classes().filter(|_| extras.scores).map(|classes| Part::Scores(score_names(classes))));

@@ -7,10 +7,12 @@
 //! | a table of any size | [`Predictor::scores`], segment by segment |
 //! | a table, into a file | [`Predictor::write`] |
 //! | a table with the truth | [`Predictor::evaluate`] |
+//! | a table with grades, in groups | [`Predictor::ranking`] |
 
 mod carried;
 mod decision;
 mod evaluate;
+mod ranking;
 mod reasons;
 mod table;
 mod top;
@@ -18,7 +20,8 @@ mod typed;
 mod writer;
 
 pub use crate::score::{
-    CalibrationBin, ClassScores, ClassificationScores, CostScores, RegressionScores, TargetScores, ThresholdScores,
+    CalibrationBin, ClassScores, ClassificationScores, CostScores, RankingScores, RegressionScores, TargetScores,
+    ThresholdScores,
 };
 pub use evaluate::{Details, Evaluation, NoveltyScores};
 pub use reasons::Reason;

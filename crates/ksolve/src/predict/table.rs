@@ -6,7 +6,7 @@ use faer::{MatMut, MatRef};
 use kapprox::{Kernel, Real};
 use kstore::budget::Term;
 use kstore::pass::lanes::{self, Lane, Lanes};
-use kstore::{Coded, Fold, Missing, Pass, Reading, RowBlock, RowSource, Selected, TableRows, Workers, shown};
+use kstore::{Coded, Fold, Label, Missing, Pass, Reading, RowBlock, RowSource, Selected, TableRows, Workers, shown};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ops::Range, path::Path};
@@ -55,6 +55,8 @@ pub struct Scores {
     pub y: Vec<f64>,
     /// Codes of the class column in the model's classes; empty where it was not asked for.
     pub classes: Vec<u32>,
+    /// Labels of the column of groups; empty where it was not asked for.
+    pub groups: Vec<Label>,
     /// Stored row numbers.
     pub rows: Vec<u64>,
     /// What makes the rows strange, in words; empty where it was not asked for.
@@ -112,13 +114,14 @@ impl<'a, T: Real> TableScorer<'a, T> {
     }
 
     /// Bytes of the numbers of a row that wait in a segment: scores, components, the quadratic function and the residual, the
-    /// pre-image, the targets, the code of the class, the number of the row.
+    /// pre-image, the targets, the code of the class, the label of the group, the number of the row.
     fn row_bytes(&self, targets: usize) -> usize {
         let (_, d, t) = self.typed.model.dims();
         let preimages = if self.preimages.is_some() { d } else { 0 };
         let extras = usize::from(self.extras.has_quadratic()) + usize::from(self.extras.residual);
         let numbers = t + self.components + extras + targets + preimages;
-        numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>()
+        let group = self.selected.group_name().map_or(0, |_| size_of::<Label>());
+        numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>() + group
     }
 
     fn segment(&self, targets: usize, memory: usize) -> u64 {
@@ -289,6 +292,9 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
         }
         state.y.extend(block.y);
         state.classes.extend(block.classes.iter().flat_map(|Coded { codes, .. }| *codes));
+        let groups =
+            block.groups.iter().flat_map(|Coded { codes, labels }| codes.iter().map(|code| &labels[*code as usize]));
+        state.groups.extend(groups.cloned());
         state.rows.extend(block.rows);
         Ok(())
     }

@@ -3,9 +3,12 @@
 pub(crate) mod auc;
 mod classification;
 mod median;
+mod ranking;
 
 pub(crate) use classification::ClassificationSums;
 pub use classification::{CalibrationBin, ClassScores, ClassificationScores, CostScores, ThresholdScores};
+pub(crate) use ranking::RankingRows;
+pub use ranking::RankingScores;
 
 use median::Median;
 

@@ -26,11 +26,13 @@ mod logistic;
 mod mds;
 mod mean;
 mod mvu;
+mod newton;
 mod online;
 pub(crate) mod outer_products;
 pub mod parameter;
 mod perceptron;
 mod pls;
+mod ranking;
 pub mod ridge;
 mod sparse_matrix;
 mod spca;
@@ -70,6 +72,7 @@ static SOLVERS: Registry<SolverFamily> = Registry::new(&[
     mvu::FAMILY,
     perceptron::FAMILY,
     online::FAMILY,
+    ranking::FAMILY,
     pls::FAMILY,
     spca::FAMILY,
     kdr::FAMILY,

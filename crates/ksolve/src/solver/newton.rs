@@ -1,13 +1,11 @@
-//! Newton's method for the logistic loss, its inner iteration, and the preconditioner of that.
+//! Newton's method for a smooth loss of the scores Wᵀφ + c: its inner iteration, and the preconditioner of that.
 //!
 //! Steps are halved until F falls enough (Armijo), so the iteration converges from anywhere; it begins at a large lambda
 //! and divides it by ten a step, which keeps it where Newton's steps are whole.
 
-use super::blocks;
-use super::loss::{Loss, Point};
 use crate::cholesky::{factor_at_once, substitute};
 use crate::strips::{for_each_strip, par};
-use crate::{Error, FoldGram, Intercept, Result};
+use crate::{Error, FoldGram, Intercept, Result, request::Resources};
 use faer::{Mat, MatMut};
 use kapprox::Real;
 use kstore::Workers;
@@ -27,6 +25,42 @@ const ARMIJO: f64 = 1e-4;
 
 const HALVINGS: usize = 30;
 
+/// A mean loss over the rows, without the penalty, by passes over the features. W and the constants are (p + 1) x k row-major, the constants last.
+pub(super) trait Objective<T: Real> {
+    /// Number of features p and of functions k.
+    fn shape(&self) -> (usize, usize);
+    fn intercept(&self) -> Intercept;
+    fn workers(&self) -> &Workers;
+    /// Passes over the features so far.
+    fn passes(&mut self) -> &mut u64;
+    /// The loss and its gradient at `w`.
+    fn evaluate(&mut self, w: &[f64]) -> Result<Point>;
+    /// The Hessian of the loss at the last point that was evaluated times `v`.
+    fn curve(&mut self, v: &[f64]) -> Result<Vec<f64>>;
+    /// The blocks of that Hessian on the diagonal, one for every function, and what they are multiplied by; `None` where moments of all rows
+    /// precondition better.
+    fn blocks(&mut self, _point: &Point, _step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
+        Ok(None)
+    }
+}
+
+/// What a loss is at a point.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Point {
+    pub(super) loss: f64,
+    /// Gradient of the loss, (p + 1) x k row-major, the constant last.
+    pub(super) gradient: Vec<f64>,
+    /// Mean over the rows of the second derivative by the score, for every function.
+    pub(super) curvatures: Vec<f64>,
+}
+
+impl Point {
+    /// Mean of the curvatures of the functions.
+    pub(super) fn curvature(&self) -> f64 {
+        self.curvatures.iter().sum::<f64>() / self.curvatures.len() as f64
+    }
+}
+
 pub(super) struct Found {
     /// W and the constant, (p + 1) x k row-major.
     pub(super) w: Vec<f64>,
@@ -38,16 +72,22 @@ pub(super) struct Found {
 
 impl Found {
     /// Computes the loss and ‖∇F‖/‖∇F(0)‖ at W from the features in f64: one pass.
-    pub(super) fn prove(&self, loss: &mut Loss<'_, '_, f64>, lambda: f64) -> Result<(Point, f64)> {
+    pub(super) fn prove(&self, loss: &mut impl Objective<f64>, lambda: f64) -> Result<(Point, f64)> {
         let point = loss.evaluate(&self.w)?;
         let gradient = gradient(loss, &point, &self.w, lambda);
         Ok((point, norm(&gradient) / self.start))
     }
 }
 
+/// The second derivative of the penalty for coefficient `i`: 2 lambda where it is penalised, else 0.
+fn ridge<T: Real>(loss: &impl Objective<T>, i: usize, lambda: f64) -> f64 {
+    let (p, k) = loss.shape();
+    if i < p * k || loss.intercept() == Intercept::Penalised { 2.0 * lambda } else { 0.0 }
+}
+
 /// ∇F at `w`, where the loss is that of `point`.
-fn gradient<T: Real>(loss: &Loss<'_, '_, T>, point: &Point, w: &[f64], lambda: f64) -> Vec<f64> {
-    point.gradient.iter().zip(w).enumerate().map(|(i, (g, w))| g + loss.ridge(i, lambda) * w).collect()
+fn gradient<T: Real>(loss: &impl Objective<T>, point: &Point, w: &[f64], lambda: f64) -> Vec<f64> {
+    point.gradient.iter().zip(w).enumerate().map(|(i, (g, w))| g + ridge(loss, i, lambda) * w).collect()
 }
 
 /// ‖∇F‖/‖∇F(0)‖ at which the iteration ends: 1e-5 in f32, 1e-10 in f64, well above the rounding of the gradient.
@@ -58,22 +98,39 @@ pub(super) fn tolerance<T: Real>() -> f64 {
     (84.0 * T::EPSILON).max(1e-10)
 }
 
+/// Warns where the iteration of `what` ended above the gradient norm that it should have.
+pub(super) fn warn_of_gradient<T: Real>(what: &str, found: &Found, gradient: f64, resources: &Resources<'_>) {
+    let remedy = match (found.converged, size_of::<T>() < size_of::<f64>()) {
+        _ if gradient <= tolerance::<T>() => return,
+        (false, _) => "raise `steps`",
+        (true, true) => "the rounding of f32 hides what is left: use `precision` f64, or raise `lambda`",
+        (true, false) => "rounding hides what is left: raise `lambda`",
+    };
+    resources.stages.warn(format!(
+        "{what} ended after {} Newton steps at a relative gradient norm of {:.2} times the {:.0e} that it should have; {remedy}",
+        found.steps,
+        gradient / tolerance::<T>(),
+        tolerance::<T>()
+    ));
+}
+
 /// Minimises F; `moments` are those of the features, for the preconditioner; `most` steps at the last lambda. It goes on `from` the solution
 /// for a somewhat larger lambda, where there is one.
 pub(super) fn newton<T: Real>(
-    loss: &mut Loss<'_, '_, T>,
+    loss: &mut impl Objective<T>,
     moments: &FoldGram,
     lambda: f64,
     most: usize,
     journal: Option<&Journal<'_>>,
     from: Option<&Found>,
 ) -> Result<Found> {
-    let (p, k) = (loss.kept.p, loss.k);
+    let (p, k) = loss.shape();
     let (w, start) = from.map_or((vec![0.0; (p + 1) * k], 0.0), |from| (from.w.clone(), from.start));
     let fresh = || Walk { w: w.clone(), start, schedule: lambda, last: 0, passes: 0 };
     let (mut steps, mut walk) = Steps::begin(journal, "newton", fresh);
-    loss.passes = walk.passes;
+    *loss.passes() = walk.passes;
     let mut point = loss.evaluate(&walk.w)?;
+    let cost = *loss.passes() - walk.passes;
     if steps.done() == 0 && from.is_none() {
         walk.start = norm(&point.gradient).max(f64::MIN_POSITIVE);
         let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>() / moments.rows as f64;
@@ -90,7 +147,7 @@ pub(super) fn newton<T: Real>(
             }
             Ok(None) => {
                 // whoever goes on from here evaluates this point first
-                walk.passes = loss.passes - 1;
+                walk.passes = *loss.passes() - cost;
                 steps.after(&walk);
             }
             Err(error) => {
@@ -130,7 +187,7 @@ impl Persist for Walk {
 }
 
 fn step<T: Real>(
-    loss: &mut Loss<'_, '_, T>,
+    loss: &mut impl Objective<T>,
     moments: &FoldGram,
     lambda: f64,
     most: usize,
@@ -138,7 +195,7 @@ fn step<T: Real>(
     point: &mut Point,
     steps: usize,
 ) -> Result<Option<Found>> {
-    let (p, k, w) = (loss.kept.p, loss.k, &walk.w);
+    let w = &walk.w;
     // the schedule ends on the very lambda that was asked for
     let now = if walk.schedule <= lambda * DECREASE.sqrt() { lambda } else { walk.schedule };
     let gradient = gradient(loss, point, w, now);
@@ -150,14 +207,14 @@ fn step<T: Real>(
     if done || (now == lambda && walk.last >= most) {
         return end(w, done);
     }
-    let workers = loss.kept.workers();
-    let drawn = now == lambda && blocks::bytes(loss.kept.n, p, k, size_of::<T>()).is_some();
-    let preconditioner = if drawn {
-        let terms = Terms { scale: 1.0 / loss.n, lambda: now, intercept: loss.intercept };
-        Preconditioner::new(loss.blocks(point, steps)?, terms, workers)?
-    } else {
-        let scale = point.curvature().max(f64::MIN_POSITIVE) / moments.rows as f64;
-        Preconditioner::new([moments], Terms { scale, lambda: now, intercept: loss.intercept }, workers)?
+    let blocks = if now == lambda { loss.blocks(point, steps)? } else { None };
+    let (intercept, workers) = (loss.intercept(), loss.workers());
+    let preconditioner = match blocks {
+        Some((blocks, scale)) => Preconditioner::new(blocks, Terms { scale, lambda: now, intercept }, workers)?,
+        None => {
+            let scale = point.curvature().max(f64::MIN_POSITIVE) / moments.rows as f64;
+            Preconditioner::new([moments], Terms { scale, lambda: now, intercept }, workers)?
+        }
     };
     let forcing = if now == lambda { LOOSE.min(relative.sqrt()) } else { LOOSE };
     let direction = conjugate_gradients(loss, &preconditioner, &gradient, now, forcing)?;
@@ -185,8 +242,8 @@ fn step<T: Real>(
     Ok(None)
 }
 
-fn squares<T: Real>(loss: &Loss<'_, '_, T>, w: &[f64]) -> f64 {
-    w.iter().enumerate().map(|(i, w)| 0.5 * loss.ridge(i, 1.0) * w * w).sum()
+fn squares<T: Real>(loss: &impl Objective<T>, w: &[f64]) -> f64 {
+    w.iter().enumerate().map(|(i, w)| 0.5 * ridge(loss, i, 1.0) * w * w).sum()
 }
 
 fn norm(v: &[f64]) -> f64 {
@@ -202,20 +259,20 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 ///
 /// Its iterates are directions of descent whenever it is stopped.
 fn conjugate_gradients<T: Real>(
-    loss: &mut Loss<'_, '_, T>,
+    loss: &mut impl Objective<T>,
     preconditioner: &Preconditioner,
     gradient: &[f64],
     lambda: f64,
     forcing: f64,
 ) -> Result<Vec<f64>> {
-    let k = loss.k;
+    let (_, k) = loss.shape();
     let mut direction = vec![0.0; gradient.len()];
     let mut residual: Vec<f64> = gradient.iter().map(|g| -g).collect();
-    let mut z = preconditioner.solve(&residual, k, loss.kept.workers());
+    let mut z = preconditioner.solve(&residual, k, loss.workers());
     let (mut search, mut rz) = (z.clone(), dot(&residual, &z));
     for _ in 0..INNER {
         let mut product = loss.curve(&search)?;
-        product.iter_mut().zip(&search).enumerate().for_each(|(i, (h, v))| *h += loss.ridge(i, lambda) * v);
+        product.iter_mut().zip(&search).enumerate().for_each(|(i, (h, v))| *h += ridge(loss, i, lambda) * v);
         let curvature = dot(&search, &product);
         if !(curvature > 0.0 && rz > 0.0) {
             break;
@@ -226,7 +283,7 @@ fn conjugate_gradients<T: Real>(
         if norm(&residual) <= forcing * norm(gradient) {
             break;
         }
-        z = preconditioner.solve(&residual, k, loss.kept.workers());
+        z = preconditioner.solve(&residual, k, loss.workers());
         let next = dot(&residual, &z);
         let ratio = next / rz;
         rz = next;

@@ -246,7 +246,7 @@ impl<T: Real> Trials<T> {
         let fit = if self.weighted { fit.set(parameter::WEIGHTS.name, name(self.t - 1)) } else { fit };
         // the rows are in the order of the table, but have no other columns
         let fit = match fit.settings()?.folds(&parameter::FOLDS) {
-            Some(FoldSpec::Column(_)) => fit.set(parameter::FOLDS.name, WITHIN),
+            Some(FoldSpec::Column(_) | FoldSpec::Groups(..)) => fit.set(parameter::FOLDS.name, WITHIN),
             _ => fit,
         };
         let targets: Vec<String> = (0..self.t - usize::from(self.weighted)).map(name).collect();

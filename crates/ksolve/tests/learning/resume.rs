@@ -248,6 +248,7 @@ fn logistic_regression_clusters_components_sweeps_and_gradients_go_on_at_their_l
     iterates("logistic", &Options::new().set("lambda", 1e-6), 4000, 1);
     iterates("kmeans", &Options::new().set("clusters", 5), 250, 1);
     iterates("kpca-l1", &Options::new().set("components", 12), 250, 1);
+    iterates("ranking", &Options::new().set("lambda", 1e-6), 4000, 1);
     iterates("perceptron", &Options::new().set("steps", 12), 250, 1);
     iterates("online", &Options::new().set("passes", 12), 250, 1);
     iterates("online", &Options::new().set("passes", 12).set("rule", "lms"), 250, 1);

@@ -14,8 +14,8 @@ from ._kmill import Error, __version__
 # estimators stand on scikit-learn, whose import takes longer than everything else: they are loaded when they are first asked for
 _WHERE = {
     **dict.fromkeys(
-        ["KernelFisher", "KernelLogisticRegression", "KernelPLS", "KernelRidge", "KernelRidgeClassifier", "OnlineRegressor",
-         "Perceptron", "SVC", "SVR"],
+        ["KernelFisher", "KernelLogisticRegression", "KernelPLS", "KernelRanker", "KernelRidge", "KernelRidgeClassifier",
+         "OnlineRegressor", "Perceptron", "SVC", "SVR"],
         "._supervised",
     ),
     **dict.fromkeys(

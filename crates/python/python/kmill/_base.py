@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import check_cv
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from . import _kmill
 from ._html import Report, framed
@@ -79,7 +79,7 @@ class KernelEstimator(Described, BaseEstimator):
 
     # -- fits
 
-    def _fit_rows(self, X: Any, y: Any = None, sample_weight: Any = None, **checks: Any) -> Any:
+    def _fit_rows(self, X: Any, y: Any = None, sample_weight: Any = None, group: Any = None, **checks: Any) -> Any:
         """Fits rows in memory or of a stream."""
         more: list[tuple[str, Any]] = []
         self._forget()
@@ -110,7 +110,7 @@ class KernelEstimator(Described, BaseEstimator):
             names = [f"x{j}" for j in range(X.shape[1])] if known is None else [str(name) for name in known]
             count = X.shape[0]
         targets = self._targets(y, count, names, more)
-        options = {**self._weights(sample_weight, names, more), **self._folds(X, y, names, more)}
+        options = {**self._weights(sample_weight, names, more), **self._folds(X, y, names, more), **self._group(group, count, names, more)}
         if sample_weight is not None and not is_stream(X) and np.any(sample_weight == 0.0):
             # rows without weight are no rows: they are no landmarks either
             kept = np.flatnonzero(sample_weight)
@@ -154,6 +154,16 @@ class KernelEstimator(Described, BaseEstimator):
         name = free("sample_weight", names)
         more.append((name, np.ascontiguousarray(weight, dtype=np.float64)))
         return {"weights": name}
+
+    def _group(self, group: Any, count: int, names: list[str], more: list[tuple[str, Any]]) -> dict[str, str]:
+        """Adds the column of the groups to ``more``, and returns the option that names it."""
+        if group is None or isinstance(group, str):
+            return {} if group is None else {"group": group}
+        group = column_or_1d(group)
+        check_consistent_length(np.empty(count), group)
+        name = free("group", names)
+        more.append((name, np.unique(group, return_inverse=True)[1].astype(np.int64)))
+        return {"group": name}
 
     def _fit_table(self, table: Any, rows: dict[str, Any], run: dict[str, Any], options: dict[str, str],
                    total: float | None = None, **shared: Any) -> None:

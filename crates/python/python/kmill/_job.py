@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Any
 
 import numpy as np
@@ -64,9 +65,10 @@ class Described:
         for parameter in self._parameters:
             _parameters.check(parameter.name, getattr(self, parameter.name), parameter.type)
         found: dict[bool, Any] = {}
-        # targets, weights and folds are no features
-        named = [*options.values(), *(text for text in [getattr(self, "cv", None)] if str(text).startswith("column:"))]
-        others = [*rows["targets"], *(text.removeprefix("column:") for text in named)]
+        # targets, weights, groups and folds are no features
+        folds = re.compile(r"^(column|groups:\d+):")
+        named = [*options.values(), *filter(folds.match, [str(getattr(self, "cv", None))]), *filter(None, [getattr(self, "group", None)])]
+        others = [*rows["targets"], *dict.fromkeys(folds.sub("", text) for text in named)]
         features = json.dumps({**rows, "targets": [], "keep": others})
 
         def survey(variance: bool = False) -> Any:

@@ -166,6 +166,76 @@ class Classifier(ClassifierMixin, KernelEstimator):
         return self.model_.probabilities(scores)
 
 
+class Ranker(KernelEstimator):
+    """Grades to learn from, by which rows of a group are ordered."""
+
+    _target = "numbers"
+    _several = False
+    _targets = Regressor._targets
+    _after_files = Regressor._after_files
+
+    def fit(self, X: Any, y: Any, group: Any = None) -> Any:
+        """Learn from rows.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+        y : array of shape (n_samples,)
+            The grade of each row, the larger the earlier it comes; of a stream also the name of its column.
+        group : array of shape (n_samples,), optional
+            The group of each row, in any order; of a stream also the name of its column. Without it all rows are one group.
+
+        Returns
+        -------
+        self
+        """
+        self._fit_rows(X, y, group=group)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Score rows: within a group the row of the larger score comes first.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            The scores.
+        """
+        return self._scores(X).ravel()
+
+    def score(self, X: Any, y: Any, group: Any = None) -> float:
+        """The share of the pairs of rows of a group with different grades that are in the right order; those with equal scores count half.
+
+        Parameters
+        ----------
+        X, y, group : arrays
+            As in ``fit``.
+
+        Returns
+        -------
+        float
+            1 for the best order, about 0.5 for none.
+        """
+        scores, y = self.predict(X), column_or_1d(y)
+        group = np.zeros(len(y)) if group is None else column_or_1d(group)
+        check_consistent_length(scores, y, group)
+        right = pairs = 0.0
+        for one in np.unique(group):
+            of, grades = scores[group == one], y[group == one]
+            for grade in np.unique(grades):
+                better, worse = of[grades == grade], np.sort(of[grades < grade])
+                below, least = np.searchsorted(worse, better, side="left"), np.searchsorted(worse, better, side="right")
+                right, pairs = right + 0.5 * float(np.sum(below + least)), pairs + len(better) * len(worse)
+        if pairs == 0.0:
+            raise ValueError("no two rows of a group have different grades: there is no order to score")
+        return right / pairs
+
+
 def _labels(y: Any, classes: Any, codes: Any) -> Any:
     """Labels as the model file holds them; those that it has no type for as their positions."""
     if y.dtype.kind == "b":
@@ -364,7 +434,7 @@ def weights_of(weight: Any, X: Any) -> Any:
     return None if np.all(weight == 1.0) else weight
 
 
-__all__ = ["Classifier", "Clusters", "Novelty", "Regressor", "Transformer", "Weighted", "WeightedRows", "check_is_fitted"]
+__all__ = ["Classifier", "Clusters", "Novelty", "Ranker", "Regressor", "Transformer", "Weighted", "WeightedRows", "check_is_fitted"]
 
 
 def landmarks_of(model: Any) -> tuple[Any, Any]:

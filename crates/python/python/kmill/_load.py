@@ -19,6 +19,7 @@ _CLASSES: dict[tuple[str, str | None], type] = {
     ("pls", "regression"): _supervised.KernelPLS,
     ("perceptron", None): _supervised.Perceptron,
     ("online", None): _supervised.OnlineRegressor,
+    ("ranking", None): _supervised.KernelRanker,
     ("oneclass", None): _unsupervised.OneClassSVM,
     ("mean", None): _unsupervised.KernelNovelty,
     ("kmeans", None): _unsupervised.KernelKMeans,

@@ -156,6 +156,7 @@ fn numbers_that_overflow_are_refused_by_row() {
         ("fisher", "--target y"),
         ("perceptron", "--target y"),
         ("online", "--target y"),
+        ("ranking", "--target y"),
         ("kpca", ""),
         ("kpca-l1", ""),
         ("kmeans", "--clusters 2"),

@@ -8,8 +8,9 @@
 //! sampling after Xu, Yang, Roosta-Khorasani, Ré, Mahoney, "Sub-sampled Newton methods with non-uniform sampling",
 //! NIPS 2016.
 
-use super::loss::{Loss, Point};
+use super::loss::Loss;
 use crate::features::{Tile, Values};
+use crate::solver::newton::Point;
 use crate::{FoldGram, Result, gram, strips::Pool};
 use faer::MatRef;
 use kapprox::Real;
@@ -66,7 +67,7 @@ impl<T: Real> Block<T> {
 
 impl<T: Real> Loss<'_, '_, T> {
     /// Computes the blocks at the last point, as weighted moments of drawn rows: two passes.
-    pub(super) fn blocks(&mut self, point: &Point, round: usize) -> Result<Vec<FoldGram>> {
+    pub(super) fn drawn(&mut self, point: &Point, round: usize) -> Result<Vec<FoldGram>> {
         let (n, p, k) = (self.n, self.kept.p, self.k);
         let block = |j: usize| Block {
             moments: FoldGram::new(p, 0),

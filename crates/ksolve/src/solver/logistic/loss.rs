@@ -1,7 +1,9 @@
 //! The logistic loss over kept features: its value, its gradient and products with its Hessian, a pass each.
 
+use super::blocks;
 use crate::features::{StoredFeatures, Sums, Tile};
-use crate::{Intercept, Result, row_weights::RowWeights, strips::for_each_strip};
+use crate::solver::newton::{Objective, Point};
+use crate::{FoldGram, Intercept, Result, row_weights::RowWeights, strips::for_each_strip};
 use kapprox::Real;
 use kstore::{Workers, pass::Observer};
 
@@ -46,22 +48,6 @@ impl Labels<'_> {
     }
 }
 
-#[derive(Clone, Debug, Default)]
-pub(super) struct Point {
-    pub(super) loss: f64,
-    /// Gradient of the loss, (p + 1) x k row-major, the constant last.
-    pub(super) gradient: Vec<f64>,
-    /// Mean of a_i p(1 − p) over the rows, for every column.
-    pub(super) curvatures: Vec<f64>,
-}
-
-impl Point {
-    /// Mean of a_i p(1 − p) over rows and columns.
-    pub(super) fn curvature(&self) -> f64 {
-        self.curvatures.iter().sum::<f64>() / self.curvatures.len() as f64
-    }
-}
-
 impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
     pub(super) fn new(
         kept: &'a StoredFeatures<'k, T>,
@@ -87,9 +73,27 @@ impl<T: Real> Loss<'_, '_, T> {
     fn narrow(&self, w: &[f64]) -> Vec<T> {
         w[..self.kept.p * self.k].iter().map(|value| T::from_f64(*value)).collect()
     }
+}
+
+impl<T: Real> Objective<T> for Loss<'_, '_, T> {
+    fn shape(&self) -> (usize, usize) {
+        (self.kept.p, self.k)
+    }
+
+    fn intercept(&self) -> Intercept {
+        self.intercept
+    }
+
+    fn workers(&self) -> &Workers {
+        self.kept.workers()
+    }
+
+    fn passes(&mut self) -> &mut u64 {
+        &mut self.passes
+    }
 
     /// Loss, gradient and probabilities at `w` ((p + 1) x k row-major): one pass.
-    pub(super) fn evaluate(&mut self, w: &[f64]) -> Result<Point> {
+    fn evaluate(&mut self, w: &[f64]) -> Result<Point> {
         let (n, p, k) = (self.n, self.kept.p, self.k);
         self.at = (self.narrow(w), w[p * k..].to_vec());
         self.known.fill(false);
@@ -150,7 +154,7 @@ impl<T: Real> Loss<'_, '_, T> {
     }
 
     /// The Hessian of the loss at the last point times `v`, both (p + 1) x k row-major: one pass.
-    pub(super) fn curve(&mut self, v: &[f64]) -> Result<Vec<f64>> {
+    fn curve(&mut self, v: &[f64]) -> Result<Vec<f64>> {
         let (n, p, k) = (self.n, self.kept.p, self.k);
         let (weights, constant) = (self.narrow(v), v[p * k..].to_vec());
         let (kept, labels, observer) = (self.kept, self.labels, self.observer);
@@ -196,10 +200,11 @@ impl<T: Real> Loss<'_, '_, T> {
         Ok(product)
     }
 
-    /// The second derivative of the penalty for coefficient `i`: 2 lambda where it is penalised, else 0.
-    pub(super) fn ridge(&self, i: usize, lambda: f64) -> f64 {
-        let penalised = i < self.kept.p * self.k || self.intercept == Intercept::Penalised;
-        if penalised { 2.0 * lambda } else { 0.0 }
+    fn blocks(&mut self, point: &Point, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
+        match blocks::bytes(self.kept.n, self.kept.p, self.k, size_of::<T>()) {
+            Some(_) => Ok(Some((self.drawn(point, step)?, 1.0 / self.n))),
+            None => Ok(None),
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 //! with ℓ the logarithm of the softmax of the true class (the logistic function for two classes, one column), a_i = 1 or
 //! the weight of the row, times that of its class, n the sum of the weights of the rows, and the constant c free, penalised or absent. C of scikit-learn is 1/(2n lambda).
 //!
-//! Newton's method with conjugate gradients (`newton.rs`): every step solves H d = −∇F with products H·V, one pass over
+//! Newton's method with conjugate gradients (`../newton.rs`): every step solves H d = −∇F with products H·V, one pass over
 //! the features each, and no matrix of order pk. Far from the solution they are preconditioned by one for all classes,
 //! γ ΦᵀΦ/n + 2 lambda I with γ the mean of p(1 − p), whose Gram matrix the pass that keeps the features has summed; near it,
 //! where there are rows enough, by one for every class (`blocks.rs`). Then a handful of iterations is enough whatever the
@@ -22,9 +22,9 @@
 
 mod blocks;
 mod loss;
-mod newton;
 
 use super::held_out::{self, Function, HeldOut};
+use super::newton::{self, Found, newton};
 use super::parameter::{CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, Parameter, STEPS, TOLERANCE, WEIGHTS};
 use super::{ClassWeight, Figure, Fitted, Penalty, Solver, SolverFacts, SolverFamily};
 use crate::features::{self, FitData, StoredFeatures, Wanted};
@@ -34,7 +34,6 @@ use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
 use loss::{Labels, Loss, link};
-use newton::{Found, newton, tolerance};
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "logistic",
@@ -52,7 +51,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
 };
 
 /// A penalty that is right for some rows is far too weak or too strong for others, so some are compared by the log-loss of rows held out.
-const PENALTIES: Parameter = Parameter { default: Some("1e-6,1e-5,1e-4,1e-3"), ..LAMBDAS };
+pub(super) const PENALTIES: Parameter = Parameter { default: Some("1e-6,1e-5,1e-4,1e-3"), ..LAMBDAS };
 
 #[derive(Clone, Debug)]
 struct Logistic {
@@ -65,21 +64,6 @@ struct Logistic {
 }
 
 impl Logistic {
-    fn warn_of_gradient<T: Real>(&self, found: &Found, gradient: f64, data: &FitData<'_, T>) {
-        let remedy = match (found.converged, size_of::<T>() < size_of::<f64>()) {
-            _ if gradient <= tolerance::<T>() => return,
-            (false, _) => "raise `steps`",
-            (true, true) => "the rounding of f32 hides what is left: use `precision` f64, or raise `lambda`",
-            (true, false) => "rounding hides what is left: raise `lambda`",
-        };
-        data.resources.stages.warn(format!(
-            "logistic regression ended after {} Newton steps at a relative gradient norm of {:.2} times the {:.0e} that it should have; {remedy}",
-            found.steps,
-            gradient / tolerance::<T>(),
-            tolerance::<T>()
-        ));
-    }
-
     /// Learns from the rows outside every fold at every penalty, the strongest first and each from the solution of the last, and scores the
     /// rows of the fold.
     fn held_out<T: Real>(
@@ -168,7 +152,7 @@ impl<T: Real> Solver<T> for Logistic {
         let wide = kept.wide();
         let mut proof = Loss::new(&wide, labels, columns, self.intercept, &*stage).alone();
         let (point, gradient) = found.prove(&mut proof, lambda)?;
-        self.warn_of_gradient::<T>(&found, gradient, data);
+        newton::warn_of_gradient::<T>("logistic regression", &found, gradient, data.resources);
         let (p, k) = (kept.p, columns);
         let mut figures = vec![
             Figure { name: "log-loss", values: vec![point.loss] },

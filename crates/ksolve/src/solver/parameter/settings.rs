@@ -1,6 +1,6 @@
 //! What a solver was given, and what it reads of that: every default filled in.
 
-use super::{C, CLASS_WEIGHT, FOLDS, INTERCEPT, LAMBDA, Parameter, ParameterKind, Value};
+use super::{C, CLASS_WEIGHT, FOLDS, GROUP, INTERCEPT, LAMBDA, Parameter, ParameterKind, Value};
 use crate::solver::{ClassWeight, Penalty, SolverFamily};
 use crate::{Error, FoldSpec, Intercept, Result};
 use kapprox::Spec;
@@ -140,6 +140,19 @@ impl Settings {
             return Err(Error::option(FOLDS.name, "none", why));
         }
         Ok(penalties)
+    }
+
+    /// These folds, made of whole groups where rows are ranked in groups.
+    pub(crate) fn by_group(&self, folds: FoldSpec) -> Result<FoldSpec> {
+        match (self.column(&GROUP), folds) {
+            (Some(group), FoldSpec::Hash(k)) => Ok(FoldSpec::Groups(k, group)),
+            (Some(group), folds @ (FoldSpec::Blocks(_) | FoldSpec::Column(_) | FoldSpec::Groups(..)))
+                if folds.column() != Some(&group) =>
+            {
+                Err(Error::option(FOLDS.name, folds, "rows of a group are held out together; give a number of folds"))
+            }
+            (_, folds) => Ok(folds),
+        }
     }
 
     pub(crate) fn penalty(&self) -> Penalty {

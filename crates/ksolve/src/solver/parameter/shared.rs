@@ -88,7 +88,7 @@ pub const FOLDS: Parameter = Parameter {
     name: "folds",
     kind: ParameterKind::Folds,
     default: None,
-    about: "Cross-validation: 5 (rows at random), blocks:6 (contiguous rows), column:NAME or none [default: 5 where there is something to choose]",
+    about: "Cross-validation: 5 (rows at random), blocks:6 (contiguous rows), column:NAME (a fold for each value), groups:5:NAME (each value in one of 5 folds) or none [default: 5 where there is something to choose]",
 };
 
 /// The parameter `steps`: the most iterations of a solver.
@@ -179,6 +179,14 @@ pub const STARTS: Parameter = Parameter {
     },
     default: Some("10"),
     about: "Number of starts on a sample of the rows; the best one goes on",
+};
+
+/// The parameter `group`: the column whose values are the groups that rows are ranked in.
+pub const GROUP: Parameter = Parameter {
+    name: "group",
+    kind: ParameterKind::Column,
+    default: None,
+    about: "Column of the groups that rows are ranked in, such as queries: rows of different groups are never compared [default: all rows are one group]",
 };
 
 /// Weights of the rows.

@@ -86,7 +86,7 @@ pub(super) const LOSS: Parameter = Parameter {
     name: "loss",
     kind: ParameterKind::Word(&["hinge", "squared-hinge"]),
     default: Some("hinge"),
-    about: "Loss: hinge or squared-hinge",
+    about: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking)",
 };
 
 /// Bytes of Newton's equations of the problems that are solved together, and of their multipliers and values.

@@ -1,0 +1,198 @@
+//! Scores of a ranking: how the rows of each group are ordered, beside their grades.
+
+use crate::ranked::{Group, Groups};
+use kstore::Workers;
+
+/// The largest grade with a gain: 2^30.
+const MOST: f64 = 30.0;
+
+/// How a model orders the rows of groups, by their grades. Rows with equal scores share their places: each counts as the mean of all orders.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct RankingScores {
+    /// Number of rows scored.
+    pub rows: u64,
+    /// Number of groups with rows of different grades, which the means are over; all rows are one group where none were named.
+    pub groups: u64,
+    /// Mean over the groups of the normalised discounted cumulative gain, Σ (2^grade − 1)/log₂(1 + place) as a share of that of the best order; null where a
+    /// grade is below 0 or above 30.
+    pub ndcg: Option<f64>,
+    /// The same of the first `top` places.
+    pub ndcg_at: Option<f64>,
+    /// Number of places of `ndcg_at`.
+    pub top: u64,
+    /// Mean over the groups of the average precision, where rows of a grade above 0 are looked for; equal scores are one threshold.
+    pub map: Option<f64>,
+    /// Mean over the groups of Kendall's tau-b between scores and grades; 0 in groups whose scores are all equal.
+    pub kendall: Option<f64>,
+    /// Share of the pairs of all groups in the wrong order; those with equal scores count half.
+    pub wrong_pairs: Option<f64>,
+}
+
+/// The rows of a ranking so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RankingRows {
+    groups: Vec<u32>,
+    /// Score and grade of each row.
+    rows: Vec<(f64, f64)>,
+}
+
+impl RankingRows {
+    /// Bytes of n rows, and of their groups.
+    pub(crate) fn bytes(n: usize) -> usize {
+        n.saturating_mul(2 * (size_of::<u32>() + 2 * size_of::<f64>())).saturating_add(Groups::bytes(n))
+    }
+
+    pub(crate) fn push(&mut self, group: u32, score: f64, grade: f64) {
+        self.groups.push(group);
+        self.rows.push((score, grade));
+    }
+
+    pub(crate) fn scores(&self, top: u64, workers: &Workers) -> RankingScores {
+        let groups = Groups::new(self.rows.len(), |_| true, |row| self.groups[row], |row| self.rows[row].1);
+        let ordered = groups.gather(|row| self.rows[row]);
+        let scores: Vec<f64> = ordered.iter().map(|row| row.0).collect();
+        let gains = self.rows.iter().all(|(_, grade)| (0.0..=MOST).contains(grade));
+        let [mut ndcg, mut ndcg_at, mut precision, mut kendall] = [Mean::default(); 4];
+        let (mut found, mut pairs, mut wrong) = (0, 0.0, 0.0);
+        for ((group, rows), order) in groups.each(&ordered).zip(groups.orders(&scores, workers)) {
+            if order.pairs == 0.0 {
+                continue;
+            }
+            found += 1;
+            pairs += order.pairs;
+            wrong += order.wrong + 0.5 * order.even;
+            let places = Places::new(rows);
+            ndcg.push(places.gain(u64::MAX).filter(|_| gains));
+            ndcg_at.push(places.gain(top).filter(|_| gains));
+            precision.push(places.average_precision());
+            let apart = pairs_of(group) - places.even_pairs();
+            let tau = (order.pairs - order.even - 2.0 * order.wrong) / (order.pairs * apart).sqrt();
+            kendall.push(Some(if apart > 0.0 { tau } else { 0.0 }));
+        }
+        RankingScores {
+            rows: self.rows.len() as u64,
+            groups: found,
+            ndcg: ndcg.value(),
+            ndcg_at: ndcg_at.value(),
+            top,
+            map: precision.value(),
+            kendall: kendall.value(),
+            wrong_pairs: (pairs > 0.0).then(|| wrong / pairs),
+        }
+    }
+}
+
+fn pairs_of(group: Group<'_>) -> f64 {
+    let m = group.grades.len() as f64;
+    0.5 * m * (m - 1.0)
+}
+
+/// The mean of the groups that have a value.
+#[derive(Clone, Copy, Default)]
+struct Mean {
+    sum: f64,
+    count: f64,
+}
+
+impl Mean {
+    fn push(&mut self, value: Option<f64>) {
+        self.sum += value.unwrap_or(0.0);
+        self.count += f64::from(u8::from(value.is_some()));
+    }
+
+    fn value(&self) -> Option<f64> {
+        (self.count > 0.0).then(|| self.sum / self.count)
+    }
+}
+
+/// The rows of a group by falling scores.
+struct Places(Vec<(f64, f64)>);
+
+impl Places {
+    fn new(rows: &[(f64, f64)]) -> Self {
+        let mut rows = rows.to_vec();
+        rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+        Self(rows)
+    }
+
+    /// The grades of rows with equal scores, from the highest score on.
+    fn even(&self) -> impl Iterator<Item = &[(f64, f64)]> {
+        self.0.chunk_by(|a, b| a.0 == b.0)
+    }
+
+    fn even_pairs(&self) -> f64 {
+        self.even().map(|even| 0.5 * even.len() as f64 * (even.len() as f64 - 1.0)).sum()
+    }
+
+    /// The discounted gain of the first places as a share of the largest; `None` where no row has a gain.
+    fn gain(&self, top: u64) -> Option<f64> {
+        let top = usize::try_from(top).unwrap_or(usize::MAX).min(self.0.len());
+        let gain = |grade: f64| grade.exp2() - 1.0;
+        let discount = |place: usize| 1.0 / (place as f64 + 2.0).log2();
+        let (mut first, mut sum) = (0, 0.0);
+        for even in self.even() {
+            let mean = even.iter().map(|row| gain(row.1)).sum::<f64>() / even.len() as f64;
+            sum += mean * (first..(first + even.len()).min(top)).map(discount).sum::<f64>();
+            first += even.len();
+        }
+        let mut grades: Vec<f64> = self.0.iter().map(|row| row.1).collect();
+        grades.sort_by(|a, b| b.total_cmp(a));
+        let best: f64 = grades[..top].iter().enumerate().map(|(place, grade)| gain(*grade) * discount(place)).sum();
+        (best > 0.0).then(|| sum / best)
+    }
+
+    /// The mean over the rows of a grade above 0 of their share among the rows with scores not lower; `None` where there are none.
+    fn average_precision(&self) -> Option<f64> {
+        let (mut seen, mut hits, mut sum) = (0.0, 0.0, 0.0);
+        for even in self.even() {
+            let more = even.iter().filter(|row| row.1 > 0.0).count() as f64;
+            (seen, hits) = (seen + even.len() as f64, hits + more);
+            sum += more * hits / seen;
+        }
+        (hits > 0.0).then(|| sum / hits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Golden values of scikit-learn 1.9 (`ndcg_score` of 2^grade − 1, `average_precision_score`) and SciPy 1.17 (`kendalltau`).
+    #[test]
+    fn scores_are_those_of_scikit_learn_and_scipy() {
+        let first = [(0.1, 3.0), (0.9, 2.0), (0.4, 0.0), (0.4, 1.0), (-0.5, 0.0), (0.4, 2.0)];
+        let second = [(2.0, 1.0), (1.0, 0.0), (3.0, 0.0), (2.5, 4.0)];
+        let even = [(0.3, 1.0), (0.7, 1.0)];
+        let mut rows = RankingRows::default();
+        for (group, members) in [(7, &first[..]), (2, &second[..]), (4, &even[..])] {
+            members.iter().for_each(|(score, grade)| rows.push(group, *score, *grade));
+        }
+        let got = rows.scores(3, &Workers::sequential());
+        assert_eq!((got.rows, got.groups, got.top), (12, 2, 3));
+        let near = |got: Option<f64>, wanted: f64| assert!((got.unwrap() - wanted).abs() < 1e-12, "{got:?} {wanted}");
+        near(got.ndcg, 0.6785967151155354);
+        near(got.ndcg_at, 0.5356019596756512);
+        near(got.map, 0.7041666666666666);
+        near(got.kendall, 0.17135116982007126);
+        // of 18 pairs 7 are wrong and one is even
+        near(got.wrong_pairs, 7.5 / 18.0);
+    }
+
+    #[test]
+    fn what_is_not_defined_is_null() {
+        let mut rows = RankingRows::default();
+        assert_eq!(rows.scores(10, &Workers::sequential()).wrong_pairs, None);
+        rows.push(0, 1.0, -1.0);
+        rows.push(0, 1.0, -2.0);
+        let got = rows.scores(10, &Workers::sequential());
+        let expected = RankingScores {
+            rows: 2,
+            groups: 1,
+            top: 10,
+            kendall: Some(0.0),
+            wrong_pairs: Some(0.5),
+            ..RankingScores::default()
+        };
+        assert_eq!(got, expected);
+    }
+}

@@ -1,0 +1,217 @@
+//! Losses of pairs of rows over kept features: their value, their gradient and products with their Hessian, two passes each.
+
+use crate::features::{StoredFeatures, Sums, Values};
+use crate::ranked::{Group, Groups};
+use crate::solver::newton::{Objective, Point};
+use crate::{Intercept, Result};
+use kapprox::Real;
+use kstore::{Workers, pass::Observer};
+
+/// The loss of a pair by the lead z of the better row, its score less that of the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum PairLoss {
+    /// max(0, 1 − z)².
+    #[default]
+    SquaredHinge,
+    /// ln(1 + e^−z).
+    Logistic,
+}
+
+crate::error::enum_of_words!(PairLoss, "loss", "squared-hinge" => SquaredHinge, "logistic" => Logistic);
+
+/// What a row adds to the loss of all pairs, and the first and second derivative of that loss by its score.
+type RowTerms = [f64; 3];
+
+impl PairLoss {
+    /// The terms of the rows of a group with these scores.
+    fn terms(self, group: Group<'_>, scores: &[f64], found: &mut [RowTerms]) {
+        if self == Self::Logistic {
+            return group.pairs(|better, worse| {
+                let [loss, slope, curvature] = logistic(scores[better] - scores[worse]);
+                found[better] = [found[better][0] + loss, found[better][1] + slope, found[better][2] + curvature];
+                found[worse] = [found[worse][0], found[worse][1] - slope, found[worse][2] + curvature];
+            });
+        }
+        // scores count by their differences alone: small numbers lose fewer digits
+        let mean = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
+        let scores: Vec<f64> = scores.iter().map(|score| score - mean).collect();
+        let mut near = vec![Default::default(); scores.len()];
+        group.near(&scores, &scores, 1.0, &mut near);
+        for ((found, score), [(below, sum_below), (above, sum_above)]) in found.iter_mut().zip(&scores).zip(near) {
+            // the sums of 1 − z over the pairs in which the row is the better one, and the other
+            let (better, worse) = (below * (1.0 - score) + sum_below, above * (1.0 + score) - sum_above);
+            let loss = better * (1.0 - score) + worse * score;
+            *found = [loss, 2.0 * (worse - better), 2.0 * (below + above)];
+        }
+    }
+
+    /// The Hessian by the scores of a group times `along`.
+    fn products(self, group: Group<'_>, (scores, along): (&[f64], &[f64]), found: &mut [f64]) {
+        if self == Self::Logistic {
+            return group.pairs(|better, worse| {
+                let [_, _, curvature] = logistic(scores[better] - scores[worse]);
+                let product = curvature * (along[better] - along[worse]);
+                found[better] += product;
+                found[worse] -= product;
+            });
+        }
+        let mut near = vec![Default::default(); scores.len()];
+        group.near(scores, along, 1.0, &mut near);
+        for ((found, along), [(below, sum_below), (above, sum_above)]) in found.iter_mut().zip(along).zip(near) {
+            *found = 2.0 * ((below + above) * along - sum_below - sum_above);
+        }
+    }
+}
+
+/// ln(1 + e^−z) with its first and second derivative.
+fn logistic(z: f64) -> [f64; 3] {
+    let small = (-z.abs()).exp();
+    let wrong = if z >= 0.0 { small / (1.0 + small) } else { 1.0 / (1.0 + small) };
+    [(-z).max(0.0) + small.ln_1p(), -wrong, wrong * (1.0 - wrong)]
+}
+
+/// The mean loss of the pairs of all groups, without the penalty, by passes over the features.
+pub(super) struct Loss<'a, 'k, T: Real> {
+    kept: &'a StoredFeatures<'k, T>,
+    groups: &'a Groups,
+    /// Number of pairs.
+    pairs: f64,
+    pair_loss: PairLoss,
+    observer: &'a dyn Observer,
+    /// Scores at the last point that was evaluated, in the order of the groups.
+    pub(super) scores: Vec<f64>,
+    pub(super) passes: u64,
+}
+
+impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
+    pub(super) fn new(
+        kept: &'a StoredFeatures<'k, T>,
+        (groups, pairs): (&'a Groups, f64),
+        pair_loss: PairLoss,
+        observer: &'a dyn Observer,
+    ) -> Self {
+        Self { kept, groups, pairs, pair_loss, observer, scores: Vec::new(), passes: 0 }
+    }
+
+    /// Φw in the order of the groups: one pass.
+    fn times(&mut self, w: &[f64]) -> Result<Vec<f64>> {
+        let (kept, mut out) = (self.kept, Vec::new());
+        let w: Vec<T> = w[..kept.p].iter().map(|value| T::from_f64(*value)).collect();
+        let Values(scores) = kept.fold("scores", self.observer, &Values::<T>::default, |scores, tile| {
+            out.resize(tile.rows(), T::ZERO);
+            tile.times(&w, &mut out, kept.workers());
+            scores.0.extend_from_slice(&out);
+            Ok(())
+        })?;
+        self.passes += 1;
+        Ok(self.groups.gather(|row| scores[row].to_f64()))
+    }
+
+    /// The mean over the pairs of Φᵀr for numbers r in the order of the groups, p numbers and 0 for the constant: one pass.
+    fn transposed(&mut self, numbers: impl Iterator<Item = f64>) -> Result<Vec<f64>> {
+        let (kept, mut right) = (self.kept, vec![T::ZERO; self.kept.n]);
+        self.groups.rows().iter().zip(numbers).for_each(|(row, number)| right[*row as usize] = T::from_f64(number));
+        let init = || Sums::new(kept.p);
+        let Sums(mut sums) = kept.fold("product with the features", self.observer, &init, |sums, tile| {
+            tile.add_transposed(&right[tile.first..tile.first + tile.rows()], &mut sums.0, kept.workers());
+            Ok(())
+        })?;
+        self.passes += 1;
+        sums.iter_mut().for_each(|sum| *sum /= self.pairs);
+        sums.push(0.0);
+        Ok(sums)
+    }
+}
+
+impl<T: Real> Objective<T> for Loss<'_, '_, T> {
+    fn shape(&self) -> (usize, usize) {
+        (self.kept.p, 1)
+    }
+
+    fn intercept(&self) -> Intercept {
+        Intercept::None
+    }
+
+    fn workers(&self) -> &Workers {
+        self.kept.workers()
+    }
+
+    fn passes(&mut self) -> &mut u64 {
+        &mut self.passes
+    }
+
+    fn evaluate(&mut self, w: &[f64]) -> Result<Point> {
+        self.scores = self.times(w)?;
+        let terms =
+            |group: Group<'_>, scores: &[f64], found: &mut [RowTerms]| self.pair_loss.terms(group, scores, found);
+        let found = self.groups.find(&self.scores, self.kept.workers(), terms);
+        let sum = |at: usize| found.iter().map(|terms| terms[at]).sum::<f64>() / self.pairs;
+        let (loss, curvatures) = (sum(0), vec![sum(2)]);
+        Ok(Point { loss, curvatures, gradient: self.transposed(found.iter().map(|terms| terms[1]))? })
+    }
+
+    fn curve(&mut self, v: &[f64]) -> Result<Vec<f64>> {
+        let along = self.times(v)?;
+        let both: Vec<(f64, f64)> = self.scores.iter().copied().zip(along).collect();
+        let products = |group: Group<'_>, both: &[(f64, f64)], found: &mut [f64]| {
+            let (scores, along): (Vec<f64>, Vec<f64>) = both.iter().copied().unzip();
+            self.pair_loss.products(group, (&scores, &along), found);
+        };
+        let found = self.groups.find(&both, self.kept.workers(), products);
+        self.transposed(found.into_iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRADES: [f64; 7] = [0.0, 2.0, 1.0, 1.0, 0.0, 3.0, 2.0];
+    const SCORES: [f64; 7] = [0.1, 0.7, 5.2, -0.4, 2.2, 0.9, 0.3];
+    const ALONG: [f64; 7] = [1.0, -0.5, 0.25, 2.0, 0.0, -1.0, 0.7];
+
+    fn loss_of(pair_loss: PairLoss, scores: &[f64]) -> f64 {
+        let pairs = (0..7).flat_map(|a| (0..7).map(move |b| (a, b))).filter(|(a, b)| GRADES[*a] > GRADES[*b]);
+        let leads = pairs.map(|(a, b)| scores[a] - scores[b]);
+        leads
+            .map(|z| match pair_loss {
+                PairLoss::SquaredHinge => (1.0 - z).max(0.0).powi(2),
+                PairLoss::Logistic => (1.0 + (-z).exp()).ln(),
+            })
+            .sum()
+    }
+
+    #[test]
+    fn terms_and_products_are_derivatives_of_the_loss_of_all_pairs() {
+        let groups = Groups::new(7, |_| true, |_| 0, |row| GRADES[row]);
+        let (group, _) = groups.each(&SCORES).next().unwrap();
+        for pair_loss in [PairLoss::SquaredHinge, PairLoss::Logistic] {
+            let terms = |scores: &[f64]| {
+                let mut found = vec![RowTerms::default(); 7];
+                pair_loss.terms(group, scores, &mut found);
+                found
+            };
+            let found = terms(&SCORES);
+            let sum: f64 = found.iter().map(|terms| terms[0]).sum();
+            assert!((sum - loss_of(pair_loss, &SCORES)).abs() < 1e-12 * sum, "{pair_loss:?}: {sum}");
+            let moved = |i: usize, by: f64| {
+                let mut scores = SCORES;
+                scores[i] += by;
+                scores
+            };
+            for i in 0..7 {
+                let slope = (loss_of(pair_loss, &moved(i, 1e-6)) - loss_of(pair_loss, &moved(i, -1e-6))) / 2e-6;
+                assert!((found[i][1] - slope).abs() < 1e-7, "{pair_loss:?} row {i}: {} {slope}", found[i][1]);
+                let curvature = (terms(&moved(i, 1e-6))[i][1] - terms(&moved(i, -1e-6))[i][1]) / 2e-6;
+                assert!((found[i][2] - curvature).abs() < 1e-7, "{pair_loss:?} row {i}: {} {curvature}", found[i][2]);
+            }
+            let mut products = vec![0.0; 7];
+            pair_loss.products(group, (&SCORES, &ALONG), &mut products);
+            let shifted = |by: f64| terms(&std::array::from_fn::<f64, 7, _>(|i| SCORES[i] + by * ALONG[i]));
+            for (i, product) in products.iter().enumerate() {
+                let difference = (shifted(1e-6)[i][1] - shifted(-1e-6)[i][1]) / 2e-6;
+                assert!((product - difference).abs() < 1e-7, "{pair_loss:?} row {i}: {product} {difference}");
+            }
+        }
+    }
+}

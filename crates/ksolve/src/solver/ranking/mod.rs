@@ -1,0 +1,227 @@
+//! Ranking: a score that puts rows of higher grades before those of lower ones, in groups.
+//!
+//! ```text
+//! minimise over w   F = (1/P) Σ ℓ(wᵀφ_i − wᵀφ_j) + lambda ‖w‖²
+//! ```
+//!
+//! over the P pairs of rows i, j of one group (`group`) with grade y_i > y_j; ℓ(z) is max(0, 1 − z)² or ln(1 + e^−z). Only the order of the grades
+//! counts, and a constant would cancel: the scores of a model are compared within a group, and mean nothing by themselves. Preferences, one row before
+//! another, are groups of two rows with the grades 1 and 0.
+//!
+//! Newton's method with conjugate gradients (`../newton.rs`), preconditioned by the second moments of the features. Products with the Hessian are sums
+//! over pairs; of the squared hinge m rows of a group take m ln m steps for them (`crate::ranked`), of the logistic loss m².
+//!
+//! *Cost*: the map, np² for the moments, p³ a Newton step, two passes of 2np flops an iteration. *Bytes*: the features, 150 a row, 8p².
+//! *Errors*: [`Error::Option`] where no two rows of a group have different grades, or a group is too large for the logistic loss.
+//!
+//! ```
+//! use ksolve::job::{Fit, Run};
+//! use kstore::Table;
+//! let x: Vec<f64> = (0..300).map(|i| (i as f64 * 0.37).sin()).collect();
+//! let grades: Vec<f64> = x.iter().map(|x| (2.0 * x).round()).collect();
+//! let fit = Fit::solver("ranking")?.rank(20).set("lambda", 1e-6);
+//! let fitted = fit.on(&Table::from_rows(&x, 1, &grades)?, &["y"], &Run::new())?;
+//! let wrong = fitted.report.figures.iter().find(|figure| figure.name == "share of pairs in the wrong order").unwrap();
+//! assert!(wrong.values[0] < 0.01, "{wrong:?}");
+//! # Ok::<(), ksolve::Error>(())
+//! ```
+//!
+//! References: Herbrich, Graepel, Obermayer, "Large margin rank boundaries for ordinal regression", Advances in Large Margin Classifiers, 2000;
+//! Joachims, "Optimizing search engines using clickthrough data", KDD 2002; Chapelle, Keerthi, "Efficient algorithms for ranking with SVMs",
+//! Information Retrieval 13, 2010.
+
+mod loss;
+
+use super::held_out::{self, Function, HeldOut};
+use super::logistic::PENALTIES;
+use super::newton::{self, Found, newton};
+use super::parameter::{FOLDS, GROUP, Parameter, ParameterKind, STEPS, TOLERANCE};
+use super::{Figure, Fitted, Penalty, Settings, Solver, SolverFacts, SolverFamily};
+use crate::features::{self, FitData, StoredFeatures, Wanted};
+use crate::ranked::Groups;
+use crate::request::{PassShape, ProblemSize};
+use crate::{Error, FoldGram, GramState, Result, Task};
+use faer::Mat;
+use kapprox::Real;
+use kstore::Plan;
+use loss::{Loss, PairLoss};
+
+pub(super) const FAMILY: SolverFamily = SolverFamily {
+    name: "ranking",
+    about: "the order of rows in groups, learned from grades by pairs of rows (RankSVM)",
+    task: Task::Ranking,
+    parameters: &[GROUP, LOSS, PENALTIES, FOLDS, STEPS, TOLERANCE],
+    make: |settings| Ok(Box::new(Ranking::new(settings)?)),
+};
+
+const LOSS: Parameter = Parameter {
+    name: "loss",
+    kind: ParameterKind::Word(&["squared-hinge", "logistic"]),
+    default: Some("squared-hinge"),
+    about: "Loss: hinge or squared-hinge (svm), squared-hinge or logistic (ranking)",
+};
+
+/// Most rows of a group whose pairs are visited one by one: fifty million.
+const VISITED: usize = 10_000;
+
+/// Bytes of a row for its scores, its terms, and the sums over its pairs.
+const ROW: usize = 150;
+
+#[derive(Clone, Debug)]
+struct Ranking {
+    /// The penalties, as lambda or C, strongest first; among several one is chosen by groups held out.
+    penalties: Vec<Penalty>,
+    pair_loss: PairLoss,
+    /// True where rows are ranked in groups, false where all are one.
+    grouped: bool,
+    steps: usize,
+}
+
+impl Ranking {
+    fn new(settings: &Settings) -> Result<Self> {
+        Ok(Self {
+            penalties: settings.compared()?,
+            pair_loss: settings.choice(&LOSS),
+            grouped: settings.column(&GROUP).is_some(),
+            steps: settings.count(&STEPS).unwrap_or_default(),
+        })
+    }
+
+    /// The groups of the rows that `takes` takes, with the number of their pairs.
+    fn groups<T: Real>(
+        &self,
+        kept: &StoredFeatures<'_, T>,
+        takes: impl Fn(usize) -> bool,
+        group: impl Fn(usize) -> u32,
+    ) -> Result<(Groups, f64)> {
+        let groups = Groups::new(kept.n, takes, group, |row| kept.y[row]);
+        let pairs = groups.order(&vec![0.0; groups.rows().len()], kept.workers()).pairs;
+        if pairs == 0.0 {
+            let why = "no two rows of a group have different grades, so there is no order to learn; check the target and `group`";
+            return Err(Error::option("target", "", why));
+        }
+        if self.pair_loss == PairLoss::Logistic && groups.largest() > VISITED {
+            let why = format!(
+                "it visits every pair, and a group has {} rows; take squared-hinge, or give `group`",
+                kstore::shown::count(groups.largest() as u64)
+            );
+            return Err(Error::option(LOSS.name, self.pair_loss, why));
+        }
+        Ok((groups, pairs))
+    }
+
+    /// Learns from the rows outside every fold at every penalty, the strongest first and each from the solution of the last, and scores the rows of
+    /// the fold.
+    fn held_out<T: Real>(
+        &self,
+        kept: &StoredFeatures<'_, T>,
+        data: &FitData<'_, T>,
+        moments: &FoldGram,
+    ) -> Result<HeldOut<T>> {
+        let mut found = HeldOut::new(kept.n, 1, self.penalties.len());
+        let stage = data.resources.stages.stage("held-out rows", None);
+        for fold in 0..data.folds.count() as u16 {
+            let (groups, pairs) = self.groups(kept, |row| kept.folds[row] != fold, |row| group_of(kept, row))?;
+            let mut loss = Loss::new(kept, (&groups, pairs), self.pair_loss, &*stage);
+            let mut last: Option<Found> = None;
+            for (at, penalty) in self.penalties.iter().enumerate() {
+                let (lambda, journal) = (penalty.lambda(pairs), data.resources.journal);
+                let solved = newton(&mut loss, moments, lambda, self.steps, journal, last.as_ref())?;
+                let Found { w, .. } = last.insert(solved);
+                found.passes += loss.passes;
+                let function: [Function<'_>; 1] = [(&w[..kept.p], 0.0)];
+                found.score(kept, at, 0, &function, fold, &*stage)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The penalty by the order of rows held out, with what is reported of the choice, and its passes.
+    fn choose<T: Real>(
+        &self,
+        kept: &StoredFeatures<'_, T>,
+        data: &FitData<'_, T>,
+        (moments, pairs): (&FoldGram, f64),
+    ) -> Result<(Penalty, Vec<Figure>, u64)> {
+        if data.folds.count() == 1 {
+            return Ok((self.penalties[0], Vec::new(), 0));
+        }
+        let found = self.held_out(kept, data, moments)?;
+        // rows of different folds have scores by different functions
+        let most = 1 + kept.groups.iter().max().copied().unwrap_or(0);
+        let group = |row: usize| u32::from(kept.folds[row]) * most + group_of(kept, row);
+        let (groups, _) = self.groups(kept, |_| true, group)?;
+        let wrong = |scores: &Vec<T>| {
+            let scores = groups.gather(|row| scores[row].to_f64());
+            groups.order(&scores, kept.workers()).share_wrong().unwrap_or(f64::NAN)
+        };
+        let errors = found.scores.iter().map(wrong).collect();
+        let chosen =
+            held_out::choose(&self.penalties, pairs, errors, "held-out share of pairs in the wrong order at each");
+        Ok((self.penalties[chosen.at], chosen.figures.into(), found.passes))
+    }
+}
+
+fn group_of<T: Real>(kept: &StoredFeatures<'_, T>, row: usize) -> u32 {
+    kept.groups.get(row).copied().unwrap_or(0)
+}
+
+impl<T: Real> Solver<T> for Ranking {
+    fn facts(&self) -> SolverFacts {
+        SolverFacts { keeps: true, holds_out: true, ..SolverFacts::default() }
+    }
+
+    fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
+        let plan = held_out::plan(plan, shape, 1, self.penalties.len());
+        let (n, p) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p);
+        let rows = Groups::bytes(n).saturating_add(n.saturating_mul(ROW));
+        let moments = GramState::bytes(p, 0, 1);
+        plan.term("grades, groups and pairs of all rows", rows + features::values_bytes(n, 8 + shape.element), "")
+            .term(
+                "Gram matrix and the preconditioner's factor",
+                moments + (8 * p * p).max((features::STATES - 1) * moments),
+                "lower `rank`",
+            )
+            .term("scores of a tile", 2 * cut.tile * size_of::<f64>(), "")
+            .term("coefficients and directions", (9 + features::STATES) * 8 * (p + 1), "lower `rank`")
+    }
+
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+        let wanted = Wanted { moments: true, groups: self.grouped, ..Wanted::default() };
+        let (kept, gathered) = StoredFeatures::gather(data, wanted)?;
+        let moments = gathered.moments.as_ref().map(|state| &state.folds()[0]);
+        let moments = moments.ok_or(Error::Shape { what: "moments", expected: 1, got: 0 })?;
+        let (groups, pairs) = self.groups(&kept, |_| true, |row| group_of(&kept, row))?;
+        let (penalty, chosen, compared) = self.choose(&kept, data, (moments, pairs))?;
+        let lambda = penalty.lambda(pairs);
+        let stage = data.resources.stages.stage("newton", None);
+        let mut loss = Loss::new(&kept, (&groups, pairs), self.pair_loss, &*stage);
+        let found = newton(&mut loss, moments, lambda, self.steps, data.resources.journal, None)?;
+        let passes = 2 + loss.passes + compared;
+        drop(loss);
+        // what is reported is computed in f64, from the coefficients that are returned
+        let wide = kept.wide();
+        let mut proof = Loss::new(&wide, (&groups, pairs), self.pair_loss, &*stage);
+        let (point, gradient) = found.prove(&mut proof, lambda)?;
+        newton::warn_of_gradient::<T>("ranking", &found, gradient, data.resources);
+        let wrong = groups.order(&proof.scores, kept.workers()).share_wrong();
+        let figure = |name, value: f64| Figure { name, values: vec![value] };
+        let mut figures = vec![
+            figure("share of pairs in the wrong order", wrong.unwrap_or_default()),
+            figure("pairs", pairs),
+            figure("objective", point.loss + lambda * found.square),
+            figure("relative gradient norm", gradient),
+            figure("newton steps", found.steps as f64),
+        ];
+        figures.extend(chosen);
+        Ok(Fitted {
+            weights: Mat::from_fn(kept.p, 1, |i, _| found.w[i]),
+            intercept: vec![0.0],
+            certificate: gathered.certificate,
+            lambda: Some(lambda),
+            figures,
+            passes: 1 + passes,
+            ..Fitted::default()
+        })
+    }
+}
