@@ -125,6 +125,11 @@ class _Regressor(_Estimator):
     def predict(self, X: _Rows) -> _Floats: ...
     def score(self, X: _Rows, y: Any, sample_weight: Any = ...) -> float: ...
 
+class _Ranker(_Estimator):
+    def fit(self, X: _Rows, y: Any, group: Any = ...) -> Self: ...
+    def predict(self, X: _Rows) -> _Floats: ...
+    def score(self, X: _Rows, y: Any, group: Any = ...) -> float: ...
+
 class _Classifier(_Estimator):
     classes_: _Array
     def fit(self, X: _Rows, y: Any) -> Self: ...
@@ -767,6 +772,66 @@ class KernelPLSSVD(_TwoViews):
         map: str | None = ...,
         candidates: int | str | None = ...,
         precision: str = ...,
+        random_state: int | _RandomState | None = ...,
+        memory: int | str | None = ...,
+        n_jobs: int | None = ...,
+        verbose: int = ...,
+    ) -> None: ...
+
+class KernelRanker(_Ranker):
+    group: str | None
+    loss: str
+    lambdas: float | str | Sequence[float] | None
+    cv: Any
+    max_iter: int | None
+    tolerance: float | None
+    kernel: str | Callable[..., Any]
+    gamma: float | str | None
+    coef0: float | None
+    degree: float | None
+    kernel_params: dict[str, Any] | None
+    rank: int | None
+    scale: str | None
+    clip: bool | None
+    metric: str | _Array | None
+    map: str | None
+    landmarks: str | _Array | None
+    candidates: int | str | None
+    precision: str
+    missing: str
+    categories: str | Sequence[str] | None
+    times: str | None
+    text: str | Sequence[str] | None
+    random_state: int | _RandomState | None
+    memory: int | str | None
+    n_jobs: int | None
+    verbose: int
+    def __init__(
+        self,
+        *,
+        group: str | None = ...,
+        loss: str = ...,
+        lambdas: float | str | Sequence[float] | None = ...,
+        cv: Any = ...,
+        max_iter: int | None = ...,
+        tolerance: float | None = ...,
+        kernel: str | Callable[..., Any] = ...,
+        gamma: float | str | None = ...,
+        coef0: float | None = ...,
+        degree: float | None = ...,
+        kernel_params: dict[str, Any] | None = ...,
+        rank: int | None = ...,
+        scale: str | None = ...,
+        clip: bool | None = ...,
+        metric: str | _Array | None = ...,
+        map: str | None = ...,
+        landmarks: str | _Array | None = ...,
+        candidates: int | str | None = ...,
+        precision: str = ...,
+        missing: str = ...,
+        categories: str | Sequence[str] | None = ...,
+        times: str | None = ...,
+        text: str | Sequence[str] | None = ...,
         random_state: int | _RandomState | None = ...,
         memory: int | str | None = ...,
         n_jobs: int | None = ...,
