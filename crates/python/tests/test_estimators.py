@@ -101,7 +101,8 @@ def test_scikit_learns_checks(cls):
             if name not in expected:
                 failed.append((name, error))
     assert not failed
-    assert passed > 40
+    # a ranker is no regressor and no classifier: it has the fewest checks
+    assert passed >= 40
 
 
 @pytest.mark.parametrize("cls", [kmill.KernelRidge, kmill.KernelRidgeClassifier])
