@@ -9,13 +9,14 @@
 //! NIPS 2016.
 
 use super::loss::Loss;
-use crate::features::{Tile, Values};
+use crate::features::{StoredFeatures, Tile, Values};
 use crate::solver::newton::Point;
 use crate::{FoldGram, Result, gram, strips::Pool};
 use faer::MatRef;
 use kapprox::Real;
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
+use kstore::pass::Observer;
 use std::collections::BTreeSet;
 
 /// Rows drawn for every feature, for each class. A whole block from m rows a feature has condition numbers about
@@ -30,7 +31,7 @@ const MOST: usize = 256 << 20;
 /// Bytes of the blocks of k columns where they are used: p features of n rows. The shape alone decides.
 ///
 /// Drawn blocks cost about p²/n passes; they save some twenty a step.
-pub(super) fn bytes(n: usize, p: usize, k: usize, element: usize) -> Option<usize> {
+pub(in crate::solver) fn bytes(n: usize, p: usize, k: usize, element: usize) -> Option<usize> {
     let bytes = k.saturating_mul(8 * p * p + BIN * p * element);
     (bytes <= MOST && p.saturating_mul(p) <= n.saturating_mul(16)).then_some(bytes)
 }
@@ -39,9 +40,6 @@ struct Block<T> {
     moments: FoldGram,
     /// Rows √(weight) φ that wait for their products.
     bin: Vec<T>,
-    keys: Stream,
-    /// Number of rows to draw, divided by Σ a p(1 − p).
-    rate: f64,
 }
 
 impl<T: Real> Block<T> {
@@ -65,42 +63,54 @@ impl<T: Real> Block<T> {
     }
 }
 
+/// Rows to draw on average where the weights of all rows sum to `total`, divided by that sum.
+pub(in crate::solver) fn rate(p: usize, total: f64) -> f64 {
+    ROWS * p as f64 / total.max(f64::MIN_POSITIVE)
+}
+
+/// Weighted second moments of the rows of each list: their positions, which ascend, and what each weighs. One pass over these rows.
+pub(in crate::solver) fn moments_of<T: Real>(
+    kept: &StoredFeatures<'_, T>,
+    drawn: &[Vec<(usize, f64)>],
+    observer: &dyn Observer,
+) -> Result<Vec<FoldGram>> {
+    let p = kept.p;
+    let block = || Block { moments: FoldGram::new(p, 0), bin: Vec::with_capacity(BIN * p) };
+    let mut blocks: Vec<Block<T>> = drawn.iter().map(|_| block()).collect();
+    let rows: BTreeSet<usize> = drawn.iter().flatten().map(|(row, _)| *row).collect();
+    let rows: Vec<usize> = rows.into_iter().collect();
+    let (panels, sequential, workers) = (Pool::default(), Workers::sequential(), kept.workers());
+    let mut waiting: Vec<&[(usize, f64)]> = drawn.iter().map(Vec::as_slice).collect();
+    kept.pick(&rows, observer, |tile: &Tile<'_, T>| {
+        let rows = &rows[tile.first..tile.first + tile.rows()];
+        workers.each(blocks.iter_mut().zip(&mut waiting).collect(), |(block, waiting)| {
+            for (i, row) in rows.iter().enumerate() {
+                if let Some(((_, weight), rest)) = waiting.split_first().filter(|((at, _), _)| at == row) {
+                    block.push(tile.row(i), *weight, &panels, &sequential);
+                    *waiting = rest;
+                }
+            }
+        });
+        Ok(())
+    })?;
+    workers.each(blocks.iter_mut().collect(), |block| block.flush(p, &panels, &sequential));
+    Ok(blocks.into_iter().map(|block| block.moments).collect())
+}
+
 impl<T: Real> Loss<'_, '_, T> {
     /// Computes the blocks at the last point, as weighted moments of drawn rows: two passes.
     pub(super) fn drawn(&mut self, point: &Point, round: usize) -> Result<Vec<FoldGram>> {
-        let (n, p, k) = (self.n, self.kept.p, self.k);
-        let block = |j: usize| Block {
-            moments: FoldGram::new(p, 0),
-            bin: Vec::with_capacity(BIN * p),
-            keys: Stream::new(self.kept.seed(), Purpose::Sketch, (round * k + j) as u64),
-            rate: ROWS * p as f64 / (n * point.curvatures[j]).max(f64::MIN_POSITIVE),
-        };
-        let mut blocks: Vec<Block<T>> = (0..k).map(block).collect();
-        let drawn = self.draw(&blocks)?;
-        let rows: BTreeSet<usize> = drawn.iter().flatten().map(|(row, _)| *row).collect();
-        let rows: Vec<usize> = rows.into_iter().collect();
-        let (panels, sequential, workers) = (Pool::default(), Workers::sequential(), self.kept.workers());
-        let mut waiting: Vec<&[(usize, f64)]> = drawn.iter().map(Vec::as_slice).collect();
-        self.kept.pick(&rows, self.observer, |tile: &Tile<'_, T>| {
-            let rows = &rows[tile.first..tile.first + tile.rows()];
-            workers.each(blocks.iter_mut().zip(&mut waiting).collect(), |(block, waiting)| {
-                for (i, row) in rows.iter().enumerate() {
-                    if let Some(((_, weight), rest)) = waiting.split_first().filter(|((at, _), _)| at == row) {
-                        block.push(tile.row(i), *weight, &panels, &sequential);
-                        *waiting = rest;
-                    }
-                }
-            });
-            Ok(())
-        })?;
-        workers.each(blocks.iter_mut().collect(), |block| block.flush(p, &panels, &sequential));
+        let drawn = self.draw(point, round)?;
         self.passes += 2;
-        Ok(blocks.into_iter().map(|block| block.moments).collect())
+        moments_of(self.kept, &drawn, self.observer)
     }
 
     /// Draws rows for the block of every class: their positions, which ascend, and what each weighs.
-    fn draw(&mut self, blocks: &[Block<T>]) -> Result<Vec<Vec<(usize, f64)>>> {
+    fn draw(&mut self, point: &Point, round: usize) -> Result<Vec<Vec<(usize, f64)>>> {
         let (kept, labels, observer, k) = (self.kept, self.labels, self.observer, self.k);
+        let stream = |j: usize| Stream::new(kept.seed(), Purpose::Sketch, (round * k + j) as u64);
+        let draws = |j: usize| (stream(j), rate(kept.p, self.n * point.curvatures[j]));
+        let draws: Vec<(Stream, f64)> = (0..k).map(draws).collect();
         let mut probabilities = self.at_last();
         let workers = kept.workers();
         // three numbers for each: class, position and weight
@@ -108,11 +118,11 @@ impl<T: Real> Loss<'_, '_, T> {
             let probabilities = probabilities.of(tile, workers);
             for i in 0..tile.rows() {
                 let (row, weight) = (tile.first + i, labels.row(tile.first + i).1);
-                for (j, block) in blocks.iter().enumerate() {
+                for (j, (keys, rate)) in draws.iter().enumerate() {
                     let probability = probabilities[i * k + j].to_f64();
                     let heavy = weight * probability * (1.0 - probability);
-                    let rate = (block.rate * heavy).min(1.0);
-                    if rate > 0.0 && block.keys.uniform(row as u64) < rate {
+                    let rate = (rate * heavy).min(1.0);
+                    if rate > 0.0 && keys.uniform(row as u64) < rate {
                         drawn.0.extend([j as f64, row as f64, heavy / rate]);
                     }
                 }

@@ -20,7 +20,7 @@
 //! Marteau-Ferey, Bach, Rudi, "Globally convergent Newton methods for ill-conditioned generalized self-concordant losses",
 //! NeurIPS 2019; Nocedal, Wright, *Numerical Optimization* (2006), algorithm 7.1.
 
-mod blocks;
+pub(super) mod blocks;
 mod loss;
 
 use super::held_out::{self, Function, HeldOut};

@@ -2,9 +2,11 @@
 
 use crate::features::{StoredFeatures, Sums, Values};
 use crate::ranked::{Group, Groups};
+use crate::solver::logistic::blocks;
 use crate::solver::newton::{Objective, Point};
-use crate::{Intercept, Result};
+use crate::{FoldGram, Intercept, Result};
 use kapprox::Real;
+use kstore::key::{Purpose, Stream};
 use kstore::{Workers, pass::Observer};
 
 /// The loss of a pair by the lead z of the better row, its score less that of the other.
@@ -80,6 +82,8 @@ pub(super) struct Loss<'a, 'k, T: Real> {
     observer: &'a dyn Observer,
     /// Scores at the last point that was evaluated, in the order of the groups.
     pub(super) scores: Vec<f64>,
+    /// The second derivatives of the loss of all pairs by these scores.
+    curvatures: Vec<f64>,
     pub(super) passes: u64,
 }
 
@@ -90,7 +94,7 @@ impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
         pair_loss: PairLoss,
         observer: &'a dyn Observer,
     ) -> Self {
-        Self { kept, groups, pairs, pair_loss, observer, scores: Vec::new(), passes: 0 }
+        Self { kept, groups, pairs, pair_loss, observer, scores: Vec::new(), curvatures: Vec::new(), passes: 0 }
     }
 
     /// Φw in the order of the groups: one pass.
@@ -147,6 +151,7 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         let found = self.groups.find(&self.scores, self.kept.workers(), terms);
         let sum = |at: usize| found.iter().map(|terms| terms[at]).sum::<f64>() / self.pairs;
         let (loss, curvatures) = (sum(0), vec![sum(2)]);
+        self.curvatures = found.iter().map(|terms| terms[2]).collect();
         Ok(Point { loss, curvatures, gradient: self.transposed(found.iter().map(|terms| terms[1]))? })
     }
 
@@ -159,6 +164,24 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         };
         let found = self.groups.find(&both, self.kept.workers(), products);
         self.transposed(found.into_iter())
+    }
+
+    /// Moments of drawn rows, each weighed by its second derivative: near the solution few rows are in pairs that count.
+    fn blocks(&mut self, _: &Point, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
+        let kept = self.kept;
+        if blocks::bytes(kept.n, kept.p, 1, size_of::<T>()).is_none() {
+            return Ok(None);
+        }
+        let keys = Stream::new(kept.seed(), Purpose::Sketch, step as u64);
+        let rate = blocks::rate(kept.p, self.curvatures.iter().sum());
+        let rows = self.groups.rows().iter().zip(&self.curvatures).filter_map(|(row, curvature)| {
+            let rate = (rate * curvature).min(1.0);
+            (keys.uniform(u64::from(*row)) < rate).then(|| (*row as usize, curvature / rate))
+        });
+        let mut drawn: Vec<(usize, f64)> = rows.collect();
+        drawn.sort_unstable_by_key(|(row, _)| *row);
+        self.passes += 1;
+        Ok(Some((blocks::moments_of(kept, &[drawn], self.observer)?, 1.0 / self.pairs)))
     }
 }
 

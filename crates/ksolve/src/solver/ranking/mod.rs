@@ -8,7 +8,8 @@
 //! counts, and a constant would cancel: the scores of a model are compared within a group, and mean nothing by themselves. Preferences, one row before
 //! another, are groups of two rows with the grades 1 and 0.
 //!
-//! Newton's method with conjugate gradients (`../newton.rs`), preconditioned by the second moments of the features. Products with the Hessian are sums
+//! Newton's method with conjugate gradients (`../newton.rs`), preconditioned by the second moments of the features, near the solution of rows that are drawn by their
+//! second derivatives. Products with the Hessian are sums
 //! over pairs; of the squared hinge m rows of a group take m ln m steps for them (`crate::ranked`), of the logistic loss m².
 //!
 //! *Cost*: the map, np² for the moments, p³ a Newton step, two passes of 2np flops an iteration. *Bytes*: the features, 150 a row, 8p².
@@ -33,7 +34,7 @@
 mod loss;
 
 use super::held_out::{self, Function, HeldOut};
-use super::logistic::PENALTIES;
+use super::logistic::{self, PENALTIES};
 use super::newton::{self, Found, newton};
 use super::parameter::{FOLDS, GROUP, Parameter, ParameterKind, STEPS, TOLERANCE};
 use super::{Figure, Fitted, Penalty, Settings, Solver, SolverFacts, SolverFamily};
@@ -180,6 +181,11 @@ impl<T: Real> Solver<T> for Ranking {
             .term(
                 "Gram matrix and the preconditioner's factor",
                 moments + (8 * p * p).max((features::STATES - 1) * moments),
+                "lower `rank`",
+            )
+            .term(
+                "rows of the preconditioner",
+                logistic::blocks::bytes(n, p, 1, shape.element).unwrap_or(0),
                 "lower `rank`",
             )
             .term("scores of a tile", 2 * cut.tile * size_of::<f64>(), "")
