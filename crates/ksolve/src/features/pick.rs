@@ -57,7 +57,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     }
 
     /// The features of the rows at these positions, which ascend: one pass.
-    fn copied(&self, at: &[usize], observer: &dyn Observer) -> Result<Vec<T>> {
+    pub(crate) fn copied(&self, at: &[usize], observer: &dyn Observer) -> Result<Vec<T>> {
         let mut phi = Vec::with_capacity(at.len() * self.p);
         self.pick(at, observer, |tile| {
             phi.extend_from_slice(tile.phi);

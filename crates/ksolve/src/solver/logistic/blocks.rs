@@ -9,19 +9,18 @@
 //! NIPS 2016.
 
 use super::loss::Loss;
-use crate::features::{StoredFeatures, Tile, Values};
+use crate::features::{Tile, Values};
 use crate::solver::newton::Point;
 use crate::{FoldGram, Result, gram, strips::Pool};
 use faer::MatRef;
 use kapprox::Real;
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
-use kstore::pass::Observer;
 use std::collections::BTreeSet;
 
 /// Rows drawn for every feature, for each class. A whole block from m rows a feature has condition numbers about
 /// ((1 + √(1/m))/(1 − √(1/m)))²: 9.
-const ROWS: f64 = 4.0;
+pub(in crate::solver) const ROWS: f64 = 4.0;
 
 const BIN: usize = 512;
 
@@ -36,14 +35,19 @@ pub(in crate::solver) fn bytes(n: usize, p: usize, k: usize, element: usize) -> 
     (bytes <= MOST && p.saturating_mul(p) <= n.saturating_mul(16)).then_some(bytes)
 }
 
-struct Block<T> {
-    moments: FoldGram,
+/// Weighted second moments of some rows, added up.
+pub(in crate::solver) struct Block<T> {
+    pub(in crate::solver) moments: FoldGram,
     /// Rows √(weight) φ that wait for their products.
     bin: Vec<T>,
 }
 
 impl<T: Real> Block<T> {
-    fn push(&mut self, phi: &[T], weight: f64, panels: &Pool<Vec<T>>, workers: &Workers) {
+    pub(in crate::solver) fn new(p: usize) -> Self {
+        Self { moments: FoldGram::new(p, 0), bin: Vec::with_capacity(BIN * p) }
+    }
+
+    pub(in crate::solver) fn push(&mut self, phi: &[T], weight: f64, panels: &Pool<Vec<T>>, workers: &Workers) {
         let root = T::from_f64(weight.sqrt());
         self.bin.extend(phi.iter().map(|value| *value * root));
         self.moments.s.iter_mut().zip(phi).for_each(|(s, value)| *s += weight * value.to_f64());
@@ -53,7 +57,7 @@ impl<T: Real> Block<T> {
         }
     }
 
-    fn flush(&mut self, p: usize, panels: &Pool<Vec<T>>, workers: &Workers) {
+    pub(in crate::solver) fn flush(&mut self, p: usize, panels: &Pool<Vec<T>>, workers: &Workers) {
         let rows = self.bin.len() / p;
         if rows > 0 {
             let phi = MatRef::from_row_major_slice(&self.bin, rows, p);
@@ -63,54 +67,40 @@ impl<T: Real> Block<T> {
     }
 }
 
-/// Rows to draw on average where the weights of all rows sum to `total`, divided by that sum.
-pub(in crate::solver) fn rate(p: usize, total: f64) -> f64 {
-    ROWS * p as f64 / total.max(f64::MIN_POSITIVE)
-}
-
-/// Weighted second moments of the rows of each list: their positions, which ascend, and what each weighs. One pass over these rows.
-pub(in crate::solver) fn moments_of<T: Real>(
-    kept: &StoredFeatures<'_, T>,
-    drawn: &[Vec<(usize, f64)>],
-    observer: &dyn Observer,
-) -> Result<Vec<FoldGram>> {
-    let p = kept.p;
-    let block = || Block { moments: FoldGram::new(p, 0), bin: Vec::with_capacity(BIN * p) };
-    let mut blocks: Vec<Block<T>> = drawn.iter().map(|_| block()).collect();
-    let rows: BTreeSet<usize> = drawn.iter().flatten().map(|(row, _)| *row).collect();
-    let rows: Vec<usize> = rows.into_iter().collect();
-    let (panels, sequential, workers) = (Pool::default(), Workers::sequential(), kept.workers());
-    let mut waiting: Vec<&[(usize, f64)]> = drawn.iter().map(Vec::as_slice).collect();
-    kept.pick(&rows, observer, |tile: &Tile<'_, T>| {
-        let rows = &rows[tile.first..tile.first + tile.rows()];
-        workers.each(blocks.iter_mut().zip(&mut waiting).collect(), |(block, waiting)| {
-            for (i, row) in rows.iter().enumerate() {
-                if let Some(((_, weight), rest)) = waiting.split_first().filter(|((at, _), _)| at == row) {
-                    block.push(tile.row(i), *weight, &panels, &sequential);
-                    *waiting = rest;
-                }
-            }
-        });
-        Ok(())
-    })?;
-    workers.each(blocks.iter_mut().collect(), |block| block.flush(p, &panels, &sequential));
-    Ok(blocks.into_iter().map(|block| block.moments).collect())
-}
-
 impl<T: Real> Loss<'_, '_, T> {
     /// Computes the blocks at the last point, as weighted moments of drawn rows: two passes.
     pub(super) fn drawn(&mut self, point: &Point, round: usize) -> Result<Vec<FoldGram>> {
-        let drawn = self.draw(point, round)?;
+        let (n, p, k) = (self.n, self.kept.p, self.k);
+        let keys = |j: usize| Stream::new(self.kept.seed(), Purpose::Sketch, (round * k + j) as u64);
+        let rate = |j: usize| ROWS * p as f64 / (n * point.curvatures[j]).max(f64::MIN_POSITIVE);
+        let draws: Vec<(Stream, f64)> = (0..k).map(|j| (keys(j), rate(j))).collect();
+        let drawn = self.draw(&draws)?;
+        let mut blocks: Vec<Block<T>> = (0..k).map(|_| Block::new(p)).collect();
+        let rows: BTreeSet<usize> = drawn.iter().flatten().map(|(row, _)| *row).collect();
+        let rows: Vec<usize> = rows.into_iter().collect();
+        let (panels, sequential, workers) = (Pool::default(), Workers::sequential(), self.kept.workers());
+        let mut waiting: Vec<&[(usize, f64)]> = drawn.iter().map(Vec::as_slice).collect();
+        self.kept.pick(&rows, self.observer, |tile: &Tile<'_, T>| {
+            let rows = &rows[tile.first..tile.first + tile.rows()];
+            workers.each(blocks.iter_mut().zip(&mut waiting).collect(), |(block, waiting)| {
+                for (i, row) in rows.iter().enumerate() {
+                    if let Some(((_, weight), rest)) = waiting.split_first().filter(|((at, _), _)| at == row) {
+                        block.push(tile.row(i), *weight, &panels, &sequential);
+                        *waiting = rest;
+                    }
+                }
+            });
+            Ok(())
+        })?;
+        workers.each(blocks.iter_mut().collect(), |block| block.flush(p, &panels, &sequential));
         self.passes += 2;
-        moments_of(self.kept, &drawn, self.observer)
+        Ok(blocks.into_iter().map(|block| block.moments).collect())
     }
 
-    /// Draws rows for the block of every class: their positions, which ascend, and what each weighs.
-    fn draw(&mut self, point: &Point, round: usize) -> Result<Vec<Vec<(usize, f64)>>> {
+    /// Draws rows for the block of every class by its keys, at a rate of rows for each unit of Σ a p(1 − p): their positions, which ascend, and what
+    /// each weighs.
+    fn draw(&mut self, draws: &[(Stream, f64)]) -> Result<Vec<Vec<(usize, f64)>>> {
         let (kept, labels, observer, k) = (self.kept, self.labels, self.observer, self.k);
-        let stream = |j: usize| Stream::new(kept.seed(), Purpose::Sketch, (round * k + j) as u64);
-        let draws = |j: usize| (stream(j), rate(kept.p, self.n * point.curvatures[j]));
-        let draws: Vec<(Stream, f64)> = (0..k).map(draws).collect();
         let mut probabilities = self.at_last();
         let workers = kept.workers();
         // three numbers for each: class, position and weight

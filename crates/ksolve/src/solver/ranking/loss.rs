@@ -2,12 +2,14 @@
 
 use crate::features::{StoredFeatures, Sums, Values};
 use crate::ranked::{Group, Groups};
-use crate::solver::logistic::blocks;
+use crate::solver::logistic::blocks::{self, Block};
 use crate::solver::newton::{Objective, Point};
+use crate::strips::Pool;
 use crate::{FoldGram, Intercept, Result};
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};
 use kstore::{Workers, pass::Observer};
+use std::collections::BTreeSet;
 
 /// The loss of a pair by the lead z of the better row, its score less that of the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +22,14 @@ pub(super) enum PairLoss {
 }
 
 crate::error::enum_of_words!(PairLoss, "loss", "squared-hinge" => SquaredHinge, "logistic" => Logistic);
+
+/// Drawn pairs whose features are held at once.
+const PAIRS: usize = 512;
+
+/// Bytes of these, at p features of so many bytes.
+pub(super) fn pairs_bytes(p: usize, element: usize) -> usize {
+    (2 * PAIRS + 1) * p * element
+}
 
 /// What a row adds to the loss of all pairs, and the first and second derivative of that loss by its score.
 type RowTerms = [f64; 3];
@@ -45,6 +55,27 @@ impl PairLoss {
             let loss = better * (1.0 - score) + worse * score;
             *found = [loss, 2.0 * (worse - better), 2.0 * (below + above)];
         }
+    }
+
+    /// The row of the group up to which the second derivatives of the pairs with `place` sum to more than `share`.
+    fn partner(self, group: Group<'_>, scores: &[f64], place: usize, share: f64) -> usize {
+        let (mut sum, mut last) = (0.0, place);
+        for (other, grade) in group.grades.iter().enumerate().filter(|(_, grade)| **grade != group.grades[place]) {
+            let lead = scores[place] - scores[other];
+            let lead = if group.grades[place] > *grade { lead } else { -lead };
+            let curvature = match self {
+                Self::SquaredHinge if lead < 1.0 => 2.0,
+                Self::SquaredHinge => 0.0,
+                Self::Logistic => logistic(lead)[2],
+            };
+            if curvature > 0.0 {
+                (sum, last) = (sum + curvature, other);
+            }
+            if sum > share {
+                break;
+            }
+        }
+        last
     }
 
     /// The Hessian by the scores of a group times `along`.
@@ -166,22 +197,54 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         self.transposed(found.into_iter())
     }
 
-    /// Moments of drawn rows, each weighed by its second derivative: near the solution few rows are in pairs that count.
+    /// Moments of the differences of drawn pairs, which are right on average: near the solution few pairs count, and what rows of a group have in
+    /// common counts for nothing.
     fn blocks(&mut self, _: &Point, step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
-        let kept = self.kept;
-        if blocks::bytes(kept.n, kept.p, 1, size_of::<T>()).is_none() {
+        let (kept, p) = (self.kept, self.kept.p);
+        let (pairs, weight) = self.draw(step);
+        if pairs.is_empty() || blocks::bytes(kept.n, p, 1, size_of::<T>()).is_none() {
             return Ok(None);
         }
-        let keys = Stream::new(kept.seed(), Purpose::Sketch, step as u64);
-        let rate = blocks::rate(kept.p, self.curvatures.iter().sum());
-        let rows = self.groups.rows().iter().zip(&self.curvatures).filter_map(|(row, curvature)| {
-            let rate = (rate * curvature).min(1.0);
-            (keys.uniform(u64::from(*row)) < rate).then(|| (*row as usize, curvature / rate))
-        });
-        let mut drawn: Vec<(usize, f64)> = rows.collect();
-        drawn.sort_unstable_by_key(|(row, _)| *row);
+        let (mut block, panels, sequential) = (Block::<T>::new(p), Pool::default(), Workers::sequential());
+        for pairs in pairs.chunks(PAIRS) {
+            let rows: BTreeSet<usize> = pairs.iter().flatten().copied().collect();
+            let rows: Vec<usize> = rows.into_iter().collect();
+            let phi = kept.copied(&rows, self.observer)?;
+            let row = |row: &usize| rows.binary_search(row).map_or(&[][..], |at| &phi[at * p..(at + 1) * p]);
+            for [one, other] in pairs {
+                let apart: Vec<T> = row(one).iter().zip(row(other)).map(|(a, b)| *a - *b).collect();
+                block.push(&apart, weight, &panels, &sequential);
+            }
+        }
+        block.flush(p, &panels, &sequential);
         self.passes += 1;
-        Ok(Some((blocks::moments_of(kept, &[drawn], self.observer)?, 1.0 / self.pairs)))
+        Ok(Some((vec![block.moments], 1.0 / self.pairs)))
+    }
+}
+
+impl<T: Real> Loss<'_, '_, T> {
+    /// Draws pairs with probabilities in proportion to their second derivatives: a row in proportion to the sum of those of its pairs, then one of these.
+    /// Returns the positions of the rows, and what each pair weighs.
+    fn draw(&self, step: usize) -> (Vec<[usize; 2]>, f64) {
+        let (count, total) = (blocks::ROWS * self.kept.p as f64, self.curvatures.iter().sum::<f64>());
+        let keys = Stream::new(self.kept.seed(), Purpose::Sketch, step as u64);
+        let (mut pairs, mut first, mut reached) = (Vec::with_capacity(count as usize), 0, 0.0);
+        for (group, scores) in self.groups.each(&self.scores) {
+            for place in 0..scores.len() {
+                reached += self.curvatures[first + place];
+                loop {
+                    let drawn = pairs.len() as u64;
+                    if drawn as f64 >= count || (drawn as f64 + keys.uniform(2 * drawn)) / count * total >= reached {
+                        break;
+                    }
+                    let share = keys.uniform(2 * drawn + 1) * self.curvatures[first + place];
+                    let other = self.pair_loss.partner(group, scores, place, share);
+                    pairs.push([place, other].map(|place| self.groups.rows()[first + place] as usize));
+                }
+            }
+            first += scores.len();
+        }
+        (pairs, 0.5 * total / count)
     }
 }
 

@@ -8,7 +8,7 @@
 //! counts, and a constant would cancel: the scores of a model are compared within a group, and mean nothing by themselves. Preferences, one row before
 //! another, are groups of two rows with the grades 1 and 0.
 //!
-//! Newton's method with conjugate gradients (`../newton.rs`), preconditioned by the second moments of the features, near the solution of rows that are drawn by their
+//! Newton's method with conjugate gradients (`../newton.rs`), preconditioned by the second moments of the features, near the solution of pairs that are drawn by their
 //! second derivatives. Products with the Hessian are sums
 //! over pairs; of the squared hinge m rows of a group take m ln m steps for them (`crate::ranked`), of the logistic loss m².
 //!
@@ -184,8 +184,8 @@ impl<T: Real> Solver<T> for Ranking {
                 "lower `rank`",
             )
             .term(
-                "rows of the preconditioner",
-                logistic::blocks::bytes(n, p, 1, shape.element).unwrap_or(0),
+                "pairs of the preconditioner",
+                logistic::blocks::bytes(n, p, 1, shape.element).unwrap_or(0) + loss::pairs_bytes(p, shape.element),
                 "lower `rank`",
             )
             .term("scores of a tile", 2 * cut.tile * size_of::<f64>(), "")
