@@ -357,3 +357,42 @@ fn machines_learn_with_the_kernel_itself() {
     let (_, _, stderr) = kmill(at, &format!("fit svm t.parquet --target y --rank 10 {kernel} -o few"));
     assert!(stderr.contains("--map exact"), "{stderr}");
 }
+
+/// Groups with levels of their own: a ranking orders their rows, and `evaluate` says how well, of any model of one number.
+#[test]
+fn rows_are_ranked_in_groups_and_scored_in_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let mut text = "group,x,z,y,c\n".to_string();
+    for i in 0..1500u32 {
+        let (group, x, z) = ((i * 7) % 50, f64::from(i % 37) / 9.0, f64::from(i % 23) / 5.0);
+        let grade = (2.0 + 1.5 * (2.0 * x).sin() + 0.2 * z).round();
+        text += &format!("g{group},{x},{},{grade},{}\n", z + 10.0 * f64::from(group % 7), i % 2);
+    }
+    std::fs::write(at.join("t.csv"), text).unwrap();
+    let fit = ok(at, "fit ranking t.csv --target y --features x,z --group group --rank 200 -o m --json");
+    let figure = |name: &str| {
+        let figures = fit["figures"].as_array().unwrap();
+        figures.iter().find(|figure| figure["name"].as_str().unwrap().starts_with(name)).unwrap()["values"].clone()
+    };
+    assert_eq!(figure("held-out share of pairs").as_array().unwrap().len(), 4);
+    let scores = ok(at, "evaluate m t.csv --json");
+    let wrong = scores["wrong_pairs"].as_f64().unwrap();
+    assert!((wrong - figure("share of pairs")[0].as_f64().unwrap()).abs() < 1e-3 && wrong < 0.05, "{scores} {fit}");
+    assert!(scores["groups"] == 50 && scores["rows"] == 1500 && scores["top"] == 10, "{scores}");
+    assert!(scores["ndcg"].as_f64().unwrap() > 0.97, "{scores}");
+    let top = ok(at, "evaluate m t.csv --top 3 --json");
+    assert!(top["top"] == 3 && top["ndcg"] == scores["ndcg"] && top["ndcg_at"] != scores["ndcg_at"], "{top}");
+    ok(at, "fit ridge t.csv --target y --features x,z --rank 50 --folds groups:5:group -o r --json");
+    let ridge = ok(at, "evaluate r t.csv --group group --json");
+    assert!(ridge["wrong_pairs"].as_f64().unwrap() > wrong && ridge.get("mse").is_none(), "{ridge}");
+    assert!(ok(at, "evaluate r t.csv --json").get("mse").is_some());
+    ok(at, "evaluate m t.csv --report page.html --json");
+    assert!(std::fs::read_to_string(at.join("page.html")).unwrap().contains("wrong pairs"));
+    refused(at, "evaluate r t.csv --top 5", "--group");
+    ok(at, "fit svm t.csv --target c --features x,z --rank 50 --C 1 -o s --json");
+    refused(at, "evaluate s t.csv --group group", "one number");
+    refused(at, "fit ranking t.csv --target y --features x,z --group nowhere -o refused", "nowhere");
+    refused(at, "fit ranking t.csv --target y --group group --folds blocks:3 -o refused", "held out together");
+    refused(at, "fit ridge t.csv --target y --folds groups:group -o refused", "groups:5:subject");
+}

@@ -74,3 +74,31 @@ impl<'j> Memory<'j> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tune::choice::{Part, SearchListener};
+    use crate::tune::log::Log;
+    use std::time::Duration;
+
+    struct Clock(bool);
+
+    impl SearchListener for Clock {
+        fn is_late(&self, _: Part, _: Duration) -> bool {
+            self.0
+        }
+    }
+
+    #[test]
+    fn what_the_clock_decided_is_recalled_whatever_it_says_now() {
+        let mut memory = Memory::open(None).unwrap();
+        let (late, early) = (Clock(true), Clock(false));
+        assert!(Log::new(&late, None).is_late(&mut memory).unwrap());
+        assert!(!Log::new(&early, None).is_fit_late(Duration::ZERO, &mut memory).unwrap());
+        memory.next = 0;
+        assert!(Log::new(&early, None).is_late(&mut memory).unwrap());
+        assert!(!Log::new(&late, None).is_fit_late(Duration::ZERO, &mut memory).unwrap());
+        assert!(!Log::new(&early, None).is_late(&mut memory).unwrap(), "asked for the first time");
+    }
+}
