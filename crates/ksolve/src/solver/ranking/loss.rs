@@ -285,11 +285,11 @@ mod tests {
                 scores[i] += by;
                 scores
             };
-            for i in 0..7 {
+            for (i, [_, own, bent]) in found.into_iter().enumerate() {
                 let slope = (loss_of(pair_loss, &moved(i, 1e-6)) - loss_of(pair_loss, &moved(i, -1e-6))) / 2e-6;
-                assert!((found[i][1] - slope).abs() < 1e-7, "{pair_loss:?} row {i}: {} {slope}", found[i][1]);
+                assert!((own - slope).abs() < 1e-7, "{pair_loss:?} row {i}: {own} {slope}");
                 let curvature = (terms(&moved(i, 1e-6))[i][1] - terms(&moved(i, -1e-6))[i][1]) / 2e-6;
-                assert!((found[i][2] - curvature).abs() < 1e-7, "{pair_loss:?} row {i}: {} {curvature}", found[i][2]);
+                assert!((bent - curvature).abs() < 1e-7, "{pair_loss:?} row {i}: {bent} {curvature}");
             }
             let mut products = vec![0.0; 7];
             pair_loss.products(group, (&SCORES, &ALONG), &mut products);
