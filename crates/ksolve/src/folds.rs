@@ -22,7 +22,7 @@ pub enum FoldSpec {
     Blocks(usize),
     /// One fold per value of a column: `column:subject`.
     Column(String),
-    /// So many folds, to which the values of a column are assigned by a hash: `groups:5:subject`.
+    /// So many folds, to each of which as many values of a column are assigned at random: `groups:5:subject`.
     Groups(usize, String),
 }
 
@@ -99,14 +99,12 @@ pub enum Folds {
         /// The labels; the code of a label is its fold.
         labels: Vec<Label>,
     },
-    /// Whole groups by a hash of the place of their label among all of them.
+    /// Whole groups, as many in each fold, in the order of a hash of the places of their labels.
     Groups {
         /// Number of folds.
         k: usize,
-        /// Random keys of the groups.
-        keys: Stream,
-        /// Number of groups.
-        groups: usize,
+        /// The fold of each label, by its code.
+        folds: Vec<usize>,
     },
 }
 
@@ -124,17 +122,21 @@ impl Folds {
             FoldSpec::Blocks(k) => Self::Blocks { k: *k, rows },
             FoldSpec::Column(_) => Self::Column { labels: groups.to_vec() },
             FoldSpec::Groups(k, _) => {
-                Self::Groups { k: *k, keys: Stream::new(seed, Purpose::Folds, 0), groups: groups.len() }
+                let (keys, mut order) = (Stream::new(seed, Purpose::Folds, 0), Vec::from_iter(0..groups.len()));
+                order.sort_by_key(|group| keys.word(*group as u64));
+                let mut folds = vec![0; groups.len()];
+                order.into_iter().enumerate().for_each(|(place, group)| folds[group] = place % k);
+                Self::Groups { k: *k, folds }
             }
         };
         let refuse = |why| Err(Error::Folds { folds: spec.to_string(), why });
         if matches!(folds, Self::Column { .. }) && folds.count() < 2 {
             return refuse(format!("the column has {} value; it takes 2 or more", folds.count()));
         }
-        if let Self::Groups { k, groups, .. } = folds
-            && groups < k
+        if let Self::Groups { k, folds } = &folds
+            && folds.len() < *k
         {
-            return refuse(format!("the column has {groups} values; take at most as many folds"));
+            return refuse(format!("the column has {} values; take at most as many folds", folds.len()));
         }
         if folds.count() > MOST_FOLDS && stored > MOST_FOLDS as u64 {
             let values = folds.count();
@@ -169,10 +171,7 @@ impl Folds {
             Self::Column { labels } => {
                 Some(group as usize).filter(|g| *g < labels.len()).ok_or(Error::UnknownGroup { row })
             }
-            Self::Groups { k, keys, groups } => match (group as usize) < *groups {
-                true => Ok(keys.below(u64::from(group), *k as u64) as usize),
-                false => Err(Error::UnknownGroup { row }),
-            },
+            Self::Groups { folds, .. } => folds.get(group as usize).copied().ok_or(Error::UnknownGroup { row }),
         }
     }
 }
@@ -219,6 +218,22 @@ mod tests {
         assert_eq!(list, [0, 0, 0, 0, 1, 1, 1, 2, 2, 2]);
         let far = Folds::new(&FoldSpec::Blocks(7), 0, 0..u64::MAX, &[]).unwrap();
         assert_eq!(far.fold_of(u64::MAX - 1, 0).unwrap(), 6);
+    }
+
+    #[test]
+    fn groups_are_whole_and_shared_out_evenly() {
+        let labels: Vec<Label> = (0..13).map(Label::Int).collect();
+        let spec = FoldSpec::parse("groups:5:subject").unwrap();
+        assert_eq!((spec.to_string().as_str(), spec.column()), ("groups:5:subject", Some("subject")));
+        let folds = Folds::new(&spec, 3, 0..100, &labels).unwrap();
+        let of: Vec<usize> = (0..13).map(|group| folds.fold_of(u64::from(group) * 7, group).unwrap()).collect();
+        assert_eq!((folds.fold_of(99, 4).unwrap(), folds.count()), (of[4], 5), "the row does not matter");
+        let sizes: Vec<usize> = (0..5).map(|fold| of.iter().filter(|other| **other == fold).count()).collect();
+        assert!(sizes.iter().all(|size| (2..=3).contains(size)) && of[..5] != [0, 1, 2, 3, 4], "{of:?}");
+        assert!(matches!(folds.fold_of(7, 13), Err(Error::UnknownGroup { row: 7 })));
+        let few = Folds::new(&spec, 3, 0..100, &labels[..4]).unwrap_err().to_string();
+        assert!(few.contains("4 values"), "{few}");
+        assert!(FoldSpec::parse("groups:subject").is_err() && FoldSpec::parse("groups:1:subject").is_err());
     }
 
     #[test]
