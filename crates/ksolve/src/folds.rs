@@ -50,9 +50,7 @@ impl FoldSpec {
             Some(_) => Err(Error::option("folds", format!("{text:?}"), HELP)),
         }
     }
-}
 
-impl FoldSpec {
     /// The column that rows are left out together by, where there is one.
     pub(crate) fn column(&self) -> Option<&str> {
         match self {

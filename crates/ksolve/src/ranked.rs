@@ -54,7 +54,7 @@ impl Groups {
         rows.sort_by_key(|row| group(*row as usize));
         let (mut starts, mut grades) = (vec![0], vec![0; rows.len()]);
         for at in 1..=rows.len() {
-            if rows.is_empty() || at == rows.len() || group(rows[at] as usize) != group(rows[at - 1] as usize) {
+            if at == rows.len() || group(rows[at] as usize) != group(rows[at - 1] as usize) {
                 starts.push(at);
             }
         }
@@ -110,6 +110,11 @@ impl Groups {
         }
         workers.each(parts, |(group, values, part)| work(group, values, part));
         found
+    }
+
+    /// Number of pairs of all groups.
+    pub(crate) fn count_pairs(&self) -> f64 {
+        self.each(&self.rows).map(|(group, _)| group.count_pairs()).sum()
     }
 
     /// Number of rows of the largest group.
@@ -197,12 +202,15 @@ impl Group<'_> {
             found.wrong += wrong;
             found.even += below(&seen) - wrong;
         }
-        let grades = self.sums().sums.len();
-        let mut counts = vec![0.0; grades];
-        self.grades.iter().for_each(|grade| counts[*grade as usize] += 1.0);
-        let all = counts.iter().sum::<f64>();
-        found.pairs = 0.5 * (all * all - counts.iter().map(|count| count * count).sum::<f64>());
+        found.pairs = self.count_pairs();
         found
+    }
+
+    /// Number of pairs of different grades.
+    fn count_pairs(&self) -> f64 {
+        let mut seen = self.sums();
+        self.grades.iter().for_each(|grade| seen.add(*grade as usize, 0.0));
+        self.grades.iter().map(|grade| seen.below(*grade as usize).0).sum()
     }
 }
 
@@ -237,7 +245,8 @@ mod tests {
     use super::*;
 
     const GRADES: [f64; 9] = [2.0, 0.0, 1.0, 2.0, 0.5, 0.0, 7.0, 1.0, 1.0];
-    const SCORES: [f64; 9] = [0.3, 0.3, -1.0, 2.0, 0.9, 1.4, 0.3, -0.2, 2.5];
+    /// Rows 3 and 5 are apart by just 1.
+    const SCORES: [f64; 9] = [0.3, 0.3, -1.0, 2.0, 0.9, 1.0, 0.3, -0.2, 2.5];
 
     fn two() -> Groups {
         Groups::new(9, |row| row != 4, |row| u32::from(row % 2 == 0), |row| GRADES[row])

@@ -291,6 +291,20 @@ mod tests {
                 let curvature = (terms(&moved(i, 1e-6))[i][1] - terms(&moved(i, -1e-6))[i][1]) / 2e-6;
                 assert!((bent - curvature).abs() < 1e-7, "{pair_loss:?} row {i}: {bent} {curvature}");
             }
+            for (i, [_, _, bent]) in terms(&SCORES).into_iter().enumerate() {
+                let mut sum = 0.0;
+                for other in (0..7).filter(|j| GRADES[*j] != GRADES[i]) {
+                    let lead = (SCORES[i] - SCORES[other]) * (GRADES[i] - GRADES[other]).signum();
+                    let curvature = match pair_loss {
+                        PairLoss::SquaredHinge => 2.0 * f64::from(u8::from(lead < 1.0)),
+                        PairLoss::Logistic => lead.exp() / (1.0 + lead.exp()).powi(2),
+                    };
+                    let found = pair_loss.partner(group, &SCORES, i, sum + 0.5 * curvature);
+                    assert!(curvature == 0.0 || found == other, "{pair_loss:?} row {i}: {found} for {other}");
+                    sum += curvature;
+                }
+                assert!((sum - bent).abs() < 1e-12, "{pair_loss:?} row {i}: {sum} {bent}");
+            }
             let mut products = vec![0.0; 7];
             pair_loss.products(group, (&SCORES, &ALONG), &mut products);
             let shifted = |by: f64| terms(&std::array::from_fn::<f64, 7, _>(|i| SCORES[i] + by * ALONG[i]));

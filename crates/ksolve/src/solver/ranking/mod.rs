@@ -70,7 +70,7 @@ const ROW: usize = 150;
 
 #[derive(Clone, Debug)]
 struct Ranking {
-    /// The penalties, as lambda or C, strongest first; among several one is chosen by groups held out.
+    /// The penalties, strongest first; among several one is chosen by groups held out.
     penalties: Vec<Penalty>,
     pair_loss: PairLoss,
     /// True where rows are ranked in groups, false where all are one.
@@ -96,7 +96,7 @@ impl Ranking {
         group: impl Fn(usize) -> u32,
     ) -> Result<(Groups, f64)> {
         let groups = Groups::new(kept.n, takes, group, |row| kept.y[row]);
-        let pairs = groups.order(&vec![0.0; groups.rows().len()], kept.workers()).pairs;
+        let pairs = groups.count_pairs();
         if pairs == 0.0 {
             let why = "no two rows of a group have different grades, so there is no order to learn; check the target and `group`";
             return Err(Error::option("target", "", why));
