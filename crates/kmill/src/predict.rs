@@ -35,7 +35,7 @@ pub(crate) struct PredictArgs {
     /// The squared distance of a row from what the components span, as `novelty` (models of fit kpca --novelty)
     #[arg(long, help_heading = "Run")]
     pub(crate) novelty: bool,
-    /// The row nearest to a row's projection on the components, as `preimage_<feature>`: rows without their noise (Gaussian kernel,
+    /// The row nearest to a row's projection on the components, as `preimage_<feature>`: rows without their noise (kernels with a gradient,
     /// models of fit kpca --novelty)
     #[arg(long, help_heading = "Run")]
     pub(crate) preimage: bool,

@@ -33,6 +33,7 @@ pub mod features;
 pub mod folds;
 pub mod gram;
 pub mod job;
+mod lbfgs;
 pub mod lists;
 pub mod metric;
 pub mod model;

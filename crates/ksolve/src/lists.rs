@@ -85,21 +85,21 @@ fn half_decades(option: &'static str, first: f64, last: f64) -> Result<Vec<f64>>
         if values.len() > MOST_LAMBDAS {
             return Err(Error::option(option, given(), "too many values; narrow the range"));
         }
-        next = half_decade(first, values.len());
+        next = half_decades_from(first, values.len());
     }
     values.push(last);
     Ok(values)
 }
 
 /// `first`·10^(k/2), exactly the nearest number where `first` is a whole or half decade itself.
-fn half_decade(first: f64, k: usize) -> f64 {
+fn half_decades_from(first: f64, k: usize) -> f64 {
     let twice = (2.0 * first.log10()).round();
-    let base = power(twice as i64);
-    if base == first { power(twice as i64 + k as i64) } else { first * power(k as i64) }
+    let base = half_decade(twice as i64);
+    if base == first { half_decade(twice as i64 + k as i64) } else { first * half_decade(k as i64) }
 }
 
 /// 10^(k/2). Reading decimal text rounds correctly; a product of powers need not.
-fn power(k: i64) -> f64 {
+pub(crate) fn half_decade(k: i64) -> f64 {
     let mantissa = if k.rem_euclid(2) == 0 { "1" } else { "3.1622776601683795" };
     format!("{mantissa}e{}", k.div_euclid(2)).parse().unwrap_or(f64::NAN)
 }

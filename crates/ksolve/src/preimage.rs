@@ -1,30 +1,30 @@
 //! Pre-images: the row whose kernel function is nearest to a row's projection on the components.
 //!
 //! Kernel principal components put a row's function φ(x) onto their affine span, P = φ − (what they cannot reconstruct), and
-//! P = Σ_l γ_l k(z_l, ·) over the landmarks. A row z with k(z, ·) = P does not exist in general; the nearest one for the Gaussian
-//! kernel maximises Σ_l γ_l k(z_l, z), where its gradient vanishes:
+//! P = Σ_l γ_l k(z_l, ·) over the landmarks. A row z with k(z, ·) = P does not exist in general; the pre-image is a minimum of
 //!
 //! ```text
-//! z = Σ_l γ_l k(z_l, z) z_l / Σ_l γ_l k(z_l, z)
+//! ‖k(z, ·) − P‖² = k(z, z) − 2 Σ_l γ_l k(z_l, z) + ‖P‖²
 //! ```
 //!
-//! That is iterated from the row itself. On rows with noise it is a denoiser. Lengths of each feature's own cancel, so they may
-//! differ. *Cost*: 4mr flops a row for γ, m kernel values and 2md flops for an iteration.
+//! to which L-BFGS descends from the row itself. On rows with noise it is a denoiser. Every kernel with a gradient has them: for `linear()`
+//! they are what principal components reconstruct. *Cost*: 4mr flops a row for γ, m kernel values and 5md flops for a step.
 //!
-//! Reference: Mika, Schölkopf, Smola, Müller, Scholz, Rätsch, "Kernel PCA and de-noising in feature spaces", NIPS 1998.
+//! References: Mika, Schölkopf, Smola, Müller, Scholz, Rätsch, "Kernel PCA and de-noising in feature spaces", NIPS 1998; Bakır, Weston, Schölkopf,
+//! "Learning to find pre-images", NIPS 2003, of the methods that descend along a gradient.
 
+use crate::lbfgs::{Limits, minimise};
 use crate::{Error, Model, Quadratic, Result};
-use faer::{Mat, MatRef};
-use kapprox::{FeatureMap, Kernel, Real, Spec};
+use faer::prelude::ReborrowMut;
+use faer::{Mat, MatMut, MatRef};
+use kapprox::{FeatureMap, Kernel, Real};
 use kstore::Workers;
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
-/// Length of a step, in the scaled units of the features, at which the iteration ends.
-const STEP: f64 = 1e-7;
+/// Most steps, the longest first change of a scaled feature, and the decrease that is rounding.
+const LIMITS: Limits = Limits { steps: 500, reach: 1.0, flat: 1e-13 };
 
-const STEPS: usize = 500;
-
-/// Least sum of the weights, as a share of the sum of their sizes: below it the quotient is rounding.
+/// Least sum of the terms γ_l k(z_l, z), as a share of the sum of their sizes: below it z is as far from P as any point.
 const BALANCE: f64 = 1e-9;
 
 /// The kernel and the landmarks, from which pre-images of a model are computed.
@@ -39,14 +39,16 @@ impl PreImages {
     /// Prepares the pre-images of a model of components.
     ///
     /// # Errors
-    /// [`Error::PreImages`] for a model without landmarks, of another kernel than a Gaussian of all features, or that does not hold
-    /// the distances from its components.
+    /// [`Error::PreImages`] for a model without landmarks, of a kernel without a gradient, of sparse rows, or that does not hold the
+    /// distances from its components.
     pub fn new<T: Real>(model: &Model<T>) -> Result<Self> {
         let refuse = |why: &'static str| Err(Error::PreImages { why });
-        if Spec::parse(&model.card.kernel)?.name() != Some("gaussian") {
-            return refuse(
-                "only a Gaussian kernel of all features has them by fixed point; fit with `kernel` gaussian",
-            );
+        let kernel = model.kernel_in_f64()?;
+        if !kernel.differentiable() {
+            return refuse("the kernel has no gradient; fit with one that has, such as `kernel` gaussian");
+        }
+        if model.card.sparse().is_some() {
+            return refuse("they have a number in every column of sparse rows; fit columns of numbers");
         }
         if model.metric.is_some() {
             return refuse("the landmarks of this model lie behind a metric; fit without one");
@@ -57,7 +59,7 @@ impl PreImages {
         if projection(model).is_none() {
             return refuse("the model does not hold the distances from its components; fit kpca with `novelty`");
         }
-        Ok(Self { kernel: model.kernel_in_f64()?, landmarks: landmarks.iter().map(|v| v.to_f64()).collect() })
+        Ok(Self { kernel, landmarks: landmarks.iter().map(|v| v.to_f64()).collect() })
     }
 
     /// Bytes for m landmarks with d features.
@@ -66,7 +68,7 @@ impl PreImages {
     }
 
     /// `out` (b x d row-major) = the pre-images of the rows of `x` (b x d row-major, scaled), in the units of the file. Gives how
-    /// many of them did not settle. `basis` is that of [`Model::functions`]. Rows go to the workers one by one.
+    /// many of them did not settle, as the descent ended before its limit nowhere or far from P. `basis` is that of [`Model::functions`]. Rows go to the workers one by one.
     ///
     /// # Errors
     /// [`Error::Shape`]; [`Error::NoQuadratic`] for another model than that of [`PreImages::new`].
@@ -89,37 +91,35 @@ impl PreImages {
         workers.each(rows, |(i, (out, settled))| {
             let x = x.subrows(i, 1);
             out.iter_mut().zip(x.row(0).iter()).for_each(|(z, v)| *z = v.to_f64());
-            *settled = self.iterate(&weights(quadratic, features, basis, x), out);
+            *settled = self.descend(&weights(quadratic, features, basis, x), out);
             out.iter_mut().enumerate().for_each(|(j, z)| *z = scaler.invert(j, *z));
         });
         Ok(settled.iter().filter(|settled| !**settled).count())
     }
 
-    /// Iterates from `z` to the fixed point for the weights γ; false where that did not settle.
-    fn iterate(&self, weights: &[f64], z: &mut [f64]) -> bool {
+    /// Descends from `z` to a minimum for the weights γ; false where that did not settle.
+    fn descend(&self, weights: &[f64], z: &mut [f64]) -> bool {
         let (m, d) = (weights.len(), z.len());
         let landmarks = MatRef::from_row_major_slice(&self.landmarks, m, d);
+        let (twice, own) = (Mat::from_fn(1, m, |_, l| -2.0 * weights[l]), Mat::full(1, 1, 2.0));
         let mut k = Mat::<f64>::zeros(1, m);
-        for _ in 0..STEPS {
+        let mut values = |z: &[f64]| {
             self.kernel.block(MatRef::from_row_major_slice(z, 1, d), landmarks, k.as_mut());
-            let (mut sum, mut size, mut next) = (0.0, 0.0, vec![0.0; d]);
-            for (l, landmark) in self.landmarks.chunks_exact(d).enumerate() {
-                let weight = weights[l] * k[(0, l)];
-                sum += weight;
-                size += weight.abs();
-                next.iter_mut().zip(landmark).for_each(|(next, z)| *next += weight * z);
-            }
-            // a maximum has a positive sum; elsewhere the quotient points nowhere
-            if sum <= BALANCE * size {
-                return false;
-            }
-            let step = next.iter().zip(&*z).map(|(next, z)| (next / sum - z).powi(2)).sum::<f64>().sqrt();
-            z.iter_mut().zip(&next).for_each(|(z, next)| *z = next / sum);
-            if step <= STEP {
-                return true;
-            }
-        }
-        false
+            let terms = weights.iter().zip(k.row(0).iter()).map(|(weight, k)| weight * k);
+            terms.fold((0.0, 0.0), |(sum, size), term: f64| (sum + term, size + term.abs()))
+        };
+        let mut distance = |at: &[f64], gradient: &mut [f64]| {
+            let (z, mut diagonal) = (MatRef::from_row_major_slice(at, 1, d), [0.0]);
+            self.kernel.diag(z, &mut diagonal);
+            let mut gradient = MatMut::from_row_major_slice_mut(gradient, 1, d);
+            self.kernel.gradient(z, landmarks, twice.as_ref(), gradient.rb_mut());
+            self.kernel.gradient(z, z, own.as_ref(), gradient);
+            Ok::<_, Infallible>(diagonal[0] - 2.0 * values(at).0)
+        };
+        let Ok(found) = minimise(z, &vec![(f64::NEG_INFINITY, f64::INFINITY); d], LIMITS, &mut distance);
+        z.copy_from_slice(&found.at);
+        let (sum, size) = values(z);
+        found.value.is_finite() && found.steps < LIMITS.steps && sum > BALANCE * size
     }
 }
 

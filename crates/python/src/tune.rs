@@ -98,7 +98,7 @@ pub(crate) fn tune(
         Ok::<_, Error>((fitted, chosen, watch.warnings.into_inner().unwrap_or_else(PoisonError::into_inner)))
     })?
     .map_err(raised)?;
-    let test = chosen.test.as_ref().map(|(apart, seconds)| serde_json::json!({"apart": apart, "seconds": seconds}));
+    let test = chosen.test.as_ref().map(|test| serde_json::json!({"apart": test.apart, "seconds": test.seconds}));
     let choice = serde_json::json!({
         "solver": chosen.fit.family().name,
         "kernels": chosen.tuned.rungs,

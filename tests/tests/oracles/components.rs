@@ -111,14 +111,10 @@ fn the_distance_from_components_is_what_they_cannot_reconstruct() {
     }
 }
 
-/// The fixed point from the weights of all rows in the projection, which the eigenvectors give.
-fn pre_image(rows: &[Vec<f64>], sigma: f64, at: &[f64], q: usize) -> Vec<f64> {
+/// The weights of all rows in the projection of a row on the components, which the eigenvectors give.
+fn projection(rows: &[Vec<f64>], k: &dyn Fn(&[f64], &[f64]) -> f64, at: &[f64], q: usize) -> Vec<f64> {
     let n = rows.len();
-    let k = |x: &[f64], z: &[f64]| {
-        let squared: f64 = x.iter().zip(z).map(|(x, z)| (x - z) * (x - z)).sum();
-        (-squared / (2.0 * sigma * sigma)).exp()
-    };
-    let matrix = kernel_matrix(rows, &k);
+    let matrix = kernel_matrix(rows, k);
     let eigen = centred(&matrix).self_adjoint_eigen(faer::Side::Lower).unwrap();
     let column: Vec<f64> = rows.iter().map(|z| k(at, z)).collect();
     let means: Vec<f64> = matrix.iter().map(|row| row.iter().sum::<f64>() / n as f64).collect();
@@ -131,6 +127,16 @@ fn pre_image(rows: &[Vec<f64>], sigma: f64, at: &[f64], q: usize) -> Vec<f64> {
         let total: f64 = a.iter().sum();
         (0..n).for_each(|i| gamma[i] += score * (a[i] - total / n as f64));
     }
+    gamma
+}
+
+/// The fixed point of Mika and others from those weights.
+fn pre_image(rows: &[Vec<f64>], sigma: f64, at: &[f64], q: usize) -> Vec<f64> {
+    let k = |x: &[f64], z: &[f64]| {
+        let squared: f64 = x.iter().zip(z).map(|(x, z)| (x - z) * (x - z)).sum();
+        (-squared / (2.0 * sigma * sigma)).exp()
+    };
+    let gamma = projection(rows, &k, at, q);
     let mut z = at.to_vec();
     for _ in 0..100_000 {
         let weights: Vec<f64> = rows.iter().zip(&gamma).map(|(row, gamma)| gamma * k(&z, row)).collect();
@@ -165,11 +171,68 @@ fn pre_images_are_the_fixed_point() {
         assert!(off(found) < 0.8 * off(at), "{at:?} is pulled to the circle: {found:?}");
     }
     // and where there are none, that is told
-    let other = table::model(&fit(&rows, "laplacian(sigma=1)", "kpca", &solver));
-    assert!(PreImages::new(&other).unwrap_err().to_string().contains("only a Gaussian kernel"));
+    let other = table::model(&fit(&rows, "delta()", "kpca", &solver));
+    assert!(PreImages::new(&other).unwrap_err().to_string().contains("no gradient"));
     let plain = Options::new().set("components", 4);
     let without = table::model(&fit(&rows, "gaussian(sigma=1.5)", "kpca", &plain));
     assert!(PreImages::new(&without).unwrap_err().to_string().contains("`novelty`"));
+}
+
+/// The rows projected on the two leading principal axes, from the eigenvectors of the covariance.
+fn reconstructed(rows: &[Vec<f64>], at: &[f64]) -> Vec<f64> {
+    let (n, d) = (rows.len() as f64, at.len());
+    let mean: Vec<f64> = (0..d).map(|j| rows.iter().map(|row| row[j]).sum::<f64>() / n).collect();
+    let of = |i: usize, j: usize| rows.iter().map(|row| (row[i] - mean[i]) * (row[j] - mean[j])).sum::<f64>() / n;
+    let eigen = Mat::from_fn(d, d, of).self_adjoint_eigen(faer::Side::Lower).unwrap();
+    let mut z = mean.clone();
+    for q in d - 2..d {
+        let score: f64 = (0..d).map(|j| eigen.U()[(j, q)] * (at[j] - mean[j])).sum();
+        (0..d).for_each(|j| z[j] += score * eigen.U()[(j, q)]);
+    }
+    z
+}
+
+#[test]
+fn pre_images_of_any_kernel_with_a_gradient_are_minima() {
+    let mut random = Lcg(31);
+    let rows: Vec<Vec<f64>> = (0..50)
+        .map(|_| {
+            let (a, b) = (random.normal(), random.normal());
+            vec![2.0 * a, a + b, b - a + 0.1 * random.normal()]
+        })
+        .collect();
+    let solver = Options::new().set("components", 2).set("novelty", true);
+    let at = [vec![1.0, 0.4, -0.7], vec![-2.0, 0.3, 1.5]];
+    for kernel in ["linear()", "polynomial(degree=2)", "matern(nu=2.5, sigma=3)", "cauchy(sigma=3)"] {
+        let model = table::model(&fit(&rows, kernel, "kpca", &solver));
+        let (x, mut found) = (flat(&at), vec![0.0; 6]);
+        let (x, basis) = (MatRef::from_row_major_slice(&x, 2, 3), model.functions().unwrap());
+        let unsettled =
+            PreImages::new(&model).unwrap().apply(&model, &*basis, x, &mut found, &Workers::new(2)).unwrap();
+        assert_eq!(unsettled, 0, "{kernel}");
+        if kernel == "linear()" {
+            // there the projection is a row itself: what principal components reconstruct
+            for (found, at) in found.chunks(3).zip(&at) {
+                let off = found.iter().zip(reconstructed(&rows, at)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+                assert!(off < 1e-6, "{found:?}");
+            }
+        }
+        let k = kernels::kernel(kernel);
+        for (found, at) in found.chunks(3).zip(&at) {
+            let gamma = projection(&rows, &*k, at, 2);
+            let distance =
+                |z: &[f64]| k(z, z) - 2.0 * rows.iter().zip(&gamma).map(|(row, g)| g * k(row, z)).sum::<f64>();
+            let least = distance(found);
+            assert!(least <= distance(at), "{kernel}");
+            for step in [-1e-3, 1e-3] {
+                for j in 0..3 {
+                    let mut beside = found.to_vec();
+                    beside[j] += step;
+                    assert!(least < distance(&beside), "{kernel}, {found:?}: {least} {}", distance(&beside));
+                }
+            }
+        }
+    }
 }
 
 /// Scores of the training rows and mean |score|, component by component, from the centred kernel matrix: v = Σ s_i φ_i/‖·‖ for

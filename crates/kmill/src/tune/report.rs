@@ -149,7 +149,7 @@ impl TuneReport {
             classes: tuned.classes,
             rows,
             contenders,
-            test: test.map(|(apart, _)| apart),
+            test: test.map(|test| test.apart),
             work,
             repeat: None,
             history,

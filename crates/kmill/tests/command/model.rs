@@ -27,6 +27,7 @@ fn card(targets: &[&str], classes: Vec<Label>) -> Card {
         pairs: false,
         certificate: None,
         rows: 10,
+        learned: 0,
         seed: 0,
         landmarks: Some("uniform".to_string()),
         asinh: false,

@@ -21,7 +21,6 @@
 //! backpropagation-free machine learning models", Science 383, 2024 (recursive feature machines); Beaglehole, Holzmüller,
 //! Radhakrishnan, Belkin, "xRFM: accurate, scalable, and interpretable feature learning models for tabular data", 2025.
 
-mod lbfgs;
 mod learn;
 mod length;
 mod likelihood;

@@ -52,6 +52,9 @@ pub struct Card {
     pub certificate: Option<Certificate>,
     /// Number of rows trained on.
     pub rows: u64,
+    /// Number of rows learned on line since; the certificate is not of these.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub learned: u64,
     /// Seed of every random choice.
     pub seed: u64,
     /// How landmarks were chosen: `rpcholesky`; `None` for a map without.
@@ -74,6 +77,11 @@ pub struct SecondView {
     pub kernel: String,
     /// Number of its kernel functions; those of the first view are the others.
     pub functions: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Card {

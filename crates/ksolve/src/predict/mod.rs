@@ -8,10 +8,12 @@
 //! | a table, into a file | [`Predictor::write`] |
 //! | a table with the truth | [`Predictor::evaluate`] |
 //! | a table with grades, in groups | [`Predictor::ranking`] |
+//! | a table with the truth, to learn it | [`Predictor::learn`] |
 
 mod carried;
 mod decision;
 mod evaluate;
+mod learn;
 mod ranking;
 mod reasons;
 mod table;
@@ -24,6 +26,7 @@ pub use crate::score::{
     ThresholdScores,
 };
 pub use evaluate::{Details, Evaluation, NoveltyScores};
+pub use learn::Learned;
 pub use reasons::Reason;
 pub use table::{Extras, Scores};
 pub use top::Strange;

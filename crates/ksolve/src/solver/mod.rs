@@ -33,6 +33,7 @@ pub mod parameter;
 mod perceptron;
 mod pls;
 mod ranking;
+pub(crate) mod recursion;
 pub mod ridge;
 mod sparse_matrix;
 mod spca;

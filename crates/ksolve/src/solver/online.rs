@@ -15,12 +15,7 @@
 //!
 //! The mean square of e over the rows of a pass, the running mse, is reported: in the first pass it is an error of rows that were not yet seen.
 //!
-//! Blocks of rows are learned at once by rls, with the same w and the same errors but for rounding: of rows X and targets y, divided by the roots
-//! f^(i/2) of their fading, with S = I + XPXᵀ = LLᵀ the errors are those of L⁻¹(y − Xw), each times its entry of the diagonal of L, and
-//!
-//! ```text
-//! V = L⁻¹XP,   w += VᵀL⁻¹(y − Xw),   P = (P − VᵀV) / f^b
-//! ```
+//! Rls learns blocks of rows at once, and with `std` keeps P in the model, for standard deviations and to go on learning: see `recursion`.
 //!
 //! *Passes*: one that keeps the features, then `passes`. *Flops* a row: rls 3p², lms 6pt. *Bytes*: rls 24p², lms 16pt, and 24t a row.
 //! *Errors*: [`Error::Option`] for P that f64 cannot hold.
@@ -36,33 +31,26 @@
 //! # Ok::<(), ksolve::Error>(())
 //! ```
 //!
-//! References: Widrow, Hoff, "Adaptive switching circuits", IRE WESCON 1960; Plackett, "Some theorems in least squares", Biometrika 37, 1950; Haykin,
-//! Adaptive Filter Theory, chapters 6 and 10; Kivinen, Smola, Williamson, "Online learning with kernels", IEEE Trans. Signal Processing 52, 2004.
+//! References: Widrow, Hoff, "Adaptive switching circuits", IRE WESCON 1960; Haykin, Adaptive Filter Theory, chapters 6 and 10; Kivinen, Smola, Williamson, "Online learning with kernels", IEEE Trans. Signal Processing 52, 2004.
 
 use super::parameter::{Interval, LAMBDA, Parameter, ParameterKind, Settings, TOLERANCE};
-use super::perceptron::{CONSTANT, Swept, score, sweep};
+use super::perceptron::{CONSTANT, Swept, functions, score, sweep};
+use super::recursion::{BLOCK, Recursion};
+use super::ridge::STD;
 use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
-use crate::cholesky::{self, Side};
 use crate::features::{FitData, StoredFeatures, Wanted, values_bytes};
-use crate::gram::{GramScratch, add_gram};
 use crate::request::{PassShape, ProblemSize};
-use crate::{Error, Result, Task, strips::Pool};
-use faer::linalg::matmul::{matmul, triangular};
-use faer::{Accum, Mat, MatMut, MatRef, Par};
+use crate::{Error, Result, Task, quadratic::Quadratic, strips::Pool};
 use kapprox::Real;
-use kstore::{Plan, Workers};
-use triangular::BlockStructure::{Rectangular, StrictTriangularUpper, TriangularLower};
+use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "online",
     about: "values, learned row by row: each is predicted before it is learned",
     task: Task::Regression,
-    parameters: &[RULE, LAMBDA, RATE, FORGETTING, PASSES, CONSTANT, TOLERANCE],
+    parameters: &[RULE, LAMBDA, RATE, FORGETTING, PASSES, STD, CONSTANT, TOLERANCE],
     make: |settings| Ok(Box::new(Online::new(settings)?)),
 };
-
-/// Rows that rls learns at once: products with P then read it from memory once for so many rows.
-const BLOCK: usize = 64;
 
 /// The penalty of the constant, in rows whose target is 0: it moves predictions by 1e-8 of the target where features tell little from a constant,
 /// and more digits would be lost to rounding.
@@ -104,6 +92,8 @@ struct Online {
     rate: f64,
     forgetting: f64,
     passes: usize,
+    /// Whether the model keeps P.
+    variance: bool,
     /// The feature that the constant is the coefficient of: 1, or 0 without a constant.
     one: f64,
 }
@@ -119,14 +109,24 @@ impl Online {
                 format!("only `rule` {other} has it; take that, or leave it out"),
             ));
         }
+        let variance = settings.flag(&STD);
+        if variance && !recursive {
+            return Err(Error::option(STD.name, "", "only `rule` rls keeps what it needs; take that, or leave it out"));
+        }
         Ok(Self {
             recursive,
+            variance,
             lambda: settings.penalty().lambda(1.0),
             rate: settings.number(&RATE).unwrap_or(0.1),
             forgetting: settings.number(&FORGETTING).unwrap_or(1.0),
             passes: settings.count(&PASSES).unwrap_or_default(),
             one: f64::from(u8::from(settings.word(&CONSTANT) != Some("none"))),
         })
+    }
+
+    /// Nothing learned yet of n rows.
+    fn recursion(&self, dims: (usize, usize), n: f64) -> Recursion {
+        Recursion::new(dims, self.one, 1.0 / (n * self.lambda), 1.0 / FREE)
     }
 
     /// The error of an inverse of the moments that f64 cannot hold.
@@ -140,12 +140,12 @@ impl Online {
     }
 
     /// Learns some rows one after the other; returns the sum of their squared errors. `y` has t numbers for each.
-    fn approach<T: Real>(&self, state: &mut State, phi: &[T], y: &[f64]) -> f64 {
-        let (p, t, mut squares) = (state.p, state.targets(), 0.0);
+    fn approach<T: Real>(&self, w: &mut [f64], (p, t): (usize, usize), phi: &[T], y: &[f64]) -> f64 {
+        let mut squares = 0.0;
         for (phi, y) in phi.chunks_exact(p).zip(y.chunks_exact(t)) {
             let length = phi.iter().map(|v| kstore::Real::to_f64(*v).powi(2)).sum::<f64>() + self.one;
             let step = self.rate / (length + self.lambda);
-            for (w, y) in state.w.chunks_exact_mut(p + 1).zip(y) {
+            for (w, y) in w.chunks_exact_mut(p + 1).zip(y) {
                 let error = y - score(w, phi);
                 squares += error * error;
                 let change =
@@ -155,38 +155,6 @@ impl Online {
             }
         }
         squares
-    }
-
-    /// Learns a block of rows at once; returns the sum of the squared errors that they have one after the other.
-    fn recur<T: Real>(
-        &self,
-        state: &mut State,
-        (phi, y): (&[T], &[f64]),
-        panels: &Pool<Vec<f64>>,
-        workers: &Workers,
-    ) -> Result<f64> {
-        let (p, t) = (state.p, state.targets());
-        let (b, q) = (phi.len() / p, p + 1);
-        let root = |i: usize| self.forgetting.powf(-0.5 * (i + 1) as f64);
-        let of = |i: usize, j: usize| phi[i * p..(i + 1) * p].get(j).map_or(self.one, |v| kstore::Real::to_f64(*v));
-        let x = Mat::from_fn(b, q, |i, j| root(i) * of(i, j));
-        let mut v = state.times_p(x.as_ref());
-        let mut factor = Mat::<f64>::identity(b, b);
-        matmul(factor.as_mut(), Accum::Add, v.as_ref(), x.transpose(), 1.0, Par::Seq);
-        cholesky::factor(factor.as_mut()).ok_or_else(|| self.beyond())?;
-        let mut w = MatMut::from_column_major_slice_mut(&mut state.w, q, t);
-        let mut errors = Mat::from_fn(b, t, |i, j| root(i) * y[i * t + j]);
-        matmul(errors.as_mut(), Accum::Add, x.as_ref(), w.as_ref(), -1.0, Par::Seq);
-        cholesky::solve(factor.as_ref(), Side::Factor, errors.as_mut(), workers);
-        cholesky::solve(factor.as_ref(), Side::Factor, v.as_mut(), workers);
-        matmul(w.as_mut(), Accum::Add, v.transpose(), errors.as_ref(), 1.0, Par::Seq);
-        add_gram(&mut state.minus_p, v.as_ref(), panels, workers);
-        if self.forgetting < 1.0 {
-            let faded = self.forgetting.powi(b as i32);
-            state.minus_p.iter_mut().for_each(|entry| *entry /= faded);
-        }
-        let square = |i: usize| (0..t).map(|j| (factor[(i, i)] * errors[(i, j)] / root(i)).powi(2)).sum::<f64>();
-        Ok((0..b).map(square).sum())
     }
 }
 
@@ -199,9 +167,13 @@ impl<T: Real> Solver<T> for Online {
         let (n, q) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p + 1);
         let plan = plan.term("targets of all rows", values_bytes(n.saturating_mul(shape.t), 8), "");
         let plan = plan.term("coefficients", 3 * 8 * q * shape.t, "lower `rank`");
-        let block = 8 * BLOCK * (3 * q + BLOCK) + GramScratch::<f64>::bytes(q, shape.t, BLOCK, shape.threads);
-        match self.recursive {
-            true => plan.term("inverse of the moments", 3 * 8 * q * q + block, "take `rule` lms or lower `rank`"),
+        let remedy = "take `rule` lms or lower `rank`";
+        let plan = match self.recursive {
+            true => plan.term("inverse of the moments", Recursion::bytes(q - 1, shape.t, shape.threads), remedy),
+            false => plan,
+        };
+        match self.variance {
+            true => plan.term("variances", Quadratic::making_bytes(q, q), "leave `std` out"),
             false => plan,
         }
     }
@@ -209,25 +181,39 @@ impl<T: Real> Solver<T> for Online {
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let (p, t) = (kept.p, data.targets.count());
-        let (panels, fresh) = (Pool::default(), || State::new(self, p, t, data.rows as f64));
+        let (panels, n) = (Pool::default(), data.rows as f64);
+        let fresh = || match self.recursive {
+            true => State { w: Vec::new(), recursion: Some(self.recursion((p, t), n)) },
+            false => State { w: vec![0.0; (p + 1) * t], recursion: None },
+        };
         let Swept { state, losses } = sweep(
             &kept,
             data,
             fresh,
             |losses| losses.len() < self.passes,
-            |state, tile| {
+            |State { w, recursion }, tile| {
                 let y = &kept.y[tile.first * t..][..tile.rows() * t];
                 let mut blocks = tile.phi.chunks(BLOCK * p).zip(y.chunks(BLOCK * t));
-                blocks.try_fold(0.0, |sum, (phi, y)| match self.recursive {
-                    true => Ok(sum + self.recur(state, (phi, y), &panels, kept.workers())?),
-                    false => Ok(sum + self.approach(state, phi, y)),
+                blocks.try_fold(0.0, |sum, (phi, y)| match recursion {
+                    Some(recursion) => {
+                        let learned = recursion.learn((phi, y), self.forgetting, &panels, kept.workers());
+                        Ok(sum + learned.ok_or_else(|| self.beyond())?)
+                    }
+                    None => Ok(sum + self.approach(w, (p, t), phi, y)),
                 })
             },
         )?;
         let running = losses.iter().map(|loss| loss / (kept.n * t) as f64).collect();
+        let quadratic = |of: &Recursion| of.variance(1.0 / (self.lambda * n)).ok_or_else(|| self.beyond());
+        let quadratic = state.recursion.as_ref().filter(|_| self.variance).map(quadratic).transpose()?;
+        let (weights, intercept) = match &state.recursion {
+            Some(recursion) => recursion.functions(),
+            None => functions(&state.w, (p, t)),
+        };
         Ok(Fitted {
-            weights: Mat::from_fn(p, t, |i, j| state.w[j * (p + 1) + i]),
-            intercept: (0..t).map(|j| state.w[j * (p + 1) + p]).collect(),
+            weights,
+            intercept,
+            quadratic,
             certificate: gathered.certificate,
             lambda: Some(self.lambda),
             passes: 1 + losses.len() as u64,
@@ -237,59 +223,11 @@ impl<T: Real> Solver<T> for Online {
     }
 }
 
-/// What was learned so far.
+/// What was learned so far: by lms the functions, one after the other, each with its constant at the end.
 #[derive(Clone)]
 struct State {
-    p: usize,
-    /// The functions, one after the other, each with its constant at the end.
     w: Vec<f64>,
-    /// −P, (p + 1) x (p + 1) column-major, of which the lower triangle means anything; empty for lms.
-    minus_p: Vec<f64>,
+    recursion: Option<Recursion>,
 }
 
-kstore::persist!(State { fill "w": w, fill "minus P": minus_p });
-
-impl State {
-    /// Nothing learned yet of n rows.
-    fn new(online: &Online, p: usize, t: usize, n: f64) -> Self {
-        let q = p + 1;
-        let mut minus_p = vec![0.0; if online.recursive { q * q } else { 0 }];
-        let diagonal = minus_p.iter_mut().step_by(q + 1).enumerate();
-        diagonal.for_each(|(j, entry)| *entry = if j < p { -1.0 / (n * online.lambda) } else { -1.0 / FREE });
-        Self { p, w: vec![0.0; q * t], minus_p }
-    }
-
-    fn targets(&self) -> usize {
-        self.w.len() / (self.p + 1)
-    }
-
-    /// XP for rows X, b x (p + 1).
-    fn times_p(&self, x: MatRef<'_, f64>) -> Mat<f64> {
-        let q = self.p + 1;
-        let (minus_p, mut out) = (MatRef::from_column_major_slice(&self.minus_p, q, q), Mat::zeros(x.nrows(), q));
-        let (upper, par) = (minus_p.transpose(), Par::Seq);
-        triangular::matmul(
-            out.as_mut(),
-            Rectangular,
-            Accum::Replace,
-            x,
-            Rectangular,
-            minus_p,
-            TriangularLower,
-            -1.0,
-            par,
-        );
-        triangular::matmul(
-            out.as_mut(),
-            Rectangular,
-            Accum::Add,
-            x,
-            Rectangular,
-            upper,
-            StrictTriangularUpper,
-            -1.0,
-            par,
-        );
-        out
-    }
-}
+kstore::persist!(State { fill "w": w, some "recursion": recursion });

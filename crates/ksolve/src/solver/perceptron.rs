@@ -84,9 +84,10 @@ impl<T: Real> Solver<T> for Perceptron {
             ));
         }
         let (w, p) = (if self.averaged { state.average() } else { state.w }, kept.p);
+        let (weights, intercept) = functions(&w, (p, columns));
         Ok(Fitted {
-            weights: Mat::from_fn(p, columns, |i, j| w[j * (p + 1) + i]),
-            intercept: (0..columns).map(|j| w[j * (p + 1) + p]).collect(),
+            weights,
+            intercept,
             certificate: gathered.certificate,
             lambda: None,
             passes: 1 + mistakes.len() as u64,
@@ -200,6 +201,11 @@ impl State {
         let seen = self.seen.max(1) as f64;
         self.w.iter().zip(&self.late).map(|(w, late)| w - late / seen).collect()
     }
+}
+
+/// Coefficients of p features, p x t, and the constants, of t functions one after the other with the constant at the end of each.
+pub(super) fn functions(w: &[f64], (p, t): (usize, usize)) -> (Mat<f64>, Vec<f64>) {
+    (Mat::from_fn(p, t, |i, j| w[j * (p + 1) + i]), w.chunks_exact(p + 1).map(|w| w[p]).collect())
 }
 
 /// wᵀφ + c, in eight interleaved sums.

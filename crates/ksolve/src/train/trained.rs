@@ -117,6 +117,7 @@ impl<T: Real> Parts<'_, T> {
             pairs: fitted.pairs,
             certificate: certificates.iter().find(|(at, _)| *at == rank).map(|(_, certificate)| *certificate),
             rows: survey.rows(),
+            learned: 0,
             seed: options.seed,
             landmarks: mapped.landmarks.map(|_| options.landmarks.to_string()),
             asinh: survey.scaler.asinh,

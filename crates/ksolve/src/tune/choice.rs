@@ -129,6 +129,19 @@ impl std::fmt::Debug for Choice<'_> {
     }
 }
 
+/// The winner, fitted to the rows that choices saw, on those that none saw.
+#[derive(Clone, Debug)]
+pub struct Test {
+    /// Its error.
+    pub apart: Apart,
+    /// The seconds of the fit.
+    pub seconds: f64,
+    /// The seconds that it takes at half the rank; `None` for ridge regression, and where the listener has time for any fit.
+    pub at_half: Option<f64>,
+    /// The number of penalties that it compared, of ridge regression.
+    pub lambdas: usize,
+}
+
 /// What was chosen.
 #[derive(Debug)]
 pub struct Chosen {
@@ -148,10 +161,8 @@ pub struct Chosen {
     pub rarer: Option<f64>,
     /// The solvers and penalties that were tried; one alone was not tried.
     pub contenders: Vec<ContenderReport>,
-    /// The error on rows that no choice saw, and the seconds of that fit.
-    pub test: Option<(Apart, f64)>,
-    /// The seconds that it takes at half the rank; `None` for ridge regression, and where the listener has time for any fit.
-    pub at_half: Option<f64>,
+    /// The test of the winner; `None` where no rows were kept apart.
+    pub test: Option<Test>,
     /// Where blocks took the place of random folds: the error of the winner, fitted anew, on rows at random.
     pub at_random: Option<Apart>,
     /// The steps that were made: in [`Choice::work`] they give this choice again.
@@ -185,7 +196,6 @@ impl Choice<'_> {
             rarer,
             contenders: Vec::new(),
             test: None,
-            at_half: None,
             at_random: None,
             work: log.work(),
             history: Vec::new(),
@@ -255,10 +265,12 @@ impl Choice<'_> {
             None => None,
         };
         memory.keep();
-        let winner = winner.for_rows(trials.seen() as u64, tuned.rows);
+        let tested = test.as_ref().and_then(|(apart, _)| apart.lambda);
+        let winner = winner.for_rows(trials.seen() as u64, tuned.rows, tested);
         let (metric, form, fit) = (winner.metric().cloned(), winner.report.metric, winner.fit);
-        let at_half = at_half.map(|(_, seconds)| seconds);
-        Ok(Chosen { fit, metric, form, contenders, test, at_half, at_random, work, history: log.history, ..chosen })
+        let (at_half, lambdas) = (at_half.map(|(_, seconds)| seconds), self.options.lambdas.len());
+        let test = test.map(|(apart, seconds)| Test { apart, seconds, at_half, lambdas });
+        Ok(Chosen { fit, metric, form, contenders, test, at_random, work, history: log.history, ..chosen })
     }
 
     /// What solvers are compared by, and the share of the rarer class where that decides it: whoever never names a class of 3 % of the rows is

@@ -10,7 +10,7 @@
 use super::{Select, Spec, Tuned, memory::Memory, trial::Trials};
 use crate::job::{Fit, Run};
 use crate::solver::{Solver, parameter, ridge, svm};
-use crate::{Error, Result, folds::FoldSpec, request::MetricSource};
+use crate::{Error, Result, folds::FoldSpec, lists::half_decade, request::MetricSource};
 use kapprox::{Real, metric::Metric};
 use std::{ops::RangeInclusive, sync::Arc};
 
@@ -29,6 +29,10 @@ const FEWEST: usize = 2;
 
 /// Penalties that are compared for solvers with a single one, the default first.
 const LAMBDAS: [f64; 4] = [1e-6, 1e-5, 1e-7, 1e-4];
+
+/// Penalties of a fit below and above the likely ones, two per decade.
+const BELOW: i64 = 2;
+const ABOVE: i64 = 1;
 
 /// Numbers of classes for which a machine for every pair of classes is tried.
 const PAIRED: RangeInclusive<usize> = 3..=10;
@@ -75,11 +79,15 @@ impl Contender {
     /// The contender for `to` rows where trials had `from`. The penalty of features falls with the root of the number of rows, the rate that is best
     /// for a function of the kernel's space (Caponnetto, De Vito, "Optimal rates for the regularized least-squares algorithm", 2007). On the kernel
     /// itself lambda·n stays, the variance of the noise in the words of Gaussian processes.
-    pub(super) fn for_rows(self, from: u64, to: u64) -> Self {
+    ///
+    /// A contender that compares penalties of its own compares those around the one that it `tested` best, not all, as each is a factor of every fold.
+    pub(super) fn for_rows(self, from: u64, to: u64, tested: Option<f64>) -> Self {
         let share = (from.max(1) as f64 / to.max(1) as f64).min(1.0);
         let factor = if self.fit.map_spec().is_exact() { share } else { share.sqrt() };
         let lambda = self.lambda.map(|lambda| lambda * factor);
-        let fit = lambda.into_iter().fold(self.fit, |fit, lambda| fit.set(parameter::LAMBDA.name, shown(lambda)));
+        let own = tested.filter(|_| !self.fit.gives(parameter::LAMBDA.name)).map(|tested| around(tested, share));
+        let penalties = lambda.map(shown).or(own);
+        let fit = penalties.into_iter().fold(self.fit, |fit, lambda| fit.set(parameter::LAMBDA.name, lambda));
         Self { fit, lambda, ..self }
     }
 
@@ -293,6 +301,14 @@ pub(super) fn titled(name: &str, lambda: Option<f64>) -> String {
     lambda.map_or(name.to_string(), |lambda| format!("{name}, lambda {}", shown(lambda)))
 }
 
+/// The penalties, two per decade, that are likely on all rows where `lambda` was best on a share of them: lambda falls with the root of the rows or
+/// as lambda·n stays, and the higher rank of a fit wants less rather than more.
+fn around(lambda: f64, share: f64) -> String {
+    let nearest = |lambda: f64| (2.0 * lambda.max(f64::MIN_POSITIVE).log10()).round() as i64;
+    let (least, most) = (nearest(lambda * share) - BELOW, nearest(lambda * share.sqrt()) + ABOVE);
+    format!("{}..{}", shown(half_decade(least)), shown(half_decade(most)))
+}
+
 /// A penalty as it would be typed: `1e-5`.
 fn shown(lambda: f64) -> String {
     format!("{lambda:e}")
@@ -306,15 +322,19 @@ mod tests {
     fn a_penalty_falls_with_the_root_of_the_rows() {
         let fit = Fit::solver("svm").unwrap();
         let of = |fit: Fit, lambda| Contender { name: String::new(), fit, lambda, report: ContenderReport::default() };
-        let penalty = |to: u64| of(fit.clone(), Some(1e-4)).for_rows(100, to).fit.settings().unwrap().penalty();
+        let penalty = |to: u64| of(fit.clone(), Some(1e-4)).for_rows(100, to, None).fit.settings().unwrap().penalty();
         assert_eq!(penalty(10_000), crate::solver::Penalty::Lambda(1e-5));
         // and does not rise for fewer
         assert_eq!(penalty(25), crate::solver::Penalty::Lambda(1e-4));
         // on the kernel itself with the rows
-        let exact = of(fit.clone().on_kernel().unwrap(), Some(1e-4)).for_rows(100, 200);
+        let exact = of(fit.clone().on_kernel().unwrap(), Some(1e-4)).for_rows(100, 200, None);
         assert_eq!(exact.lambda, Some(5e-5));
         assert_eq!(exact.fit.settings().unwrap().penalty(), crate::solver::Penalty::Lambda(5e-5));
+        // one that compares penalties has those between both rules, one decade less and half a decade more
+        let ridge = of(Fit::solver("ridge").unwrap(), None).for_rows(100, 10_000, Some(1e-4));
+        let lambdas = ridge::Ridge::new(ridge.fit.settings().unwrap()).lambdas;
+        assert_eq!((lambdas.len(), lambdas[0], lambdas[5]), (6, 3.1622776601683795e-5, 1e-7));
         let given = of(fit.clone().set("C", 3), None);
-        assert_eq!(given.for_rows(100, 10_000).fit.settings().unwrap().penalty(), crate::solver::Penalty::C(3.0));
+        assert_eq!(given.for_rows(100, 10_000, None).fit.settings().unwrap().penalty(), crate::solver::Penalty::C(3.0));
     }
 }

@@ -132,7 +132,7 @@ impl Choice<'_> {
         };
         let fit = fit.kernel(best.kernel).metric(best.metric);
         let fit = Contender { name, fit, lambda: best.lambda, report };
-        Ok(Some(fit.for_rows(learned as u64, seen)))
+        Ok(Some(fit.for_rows(learned as u64, seen, None)))
     }
 
     fn gives_penalty(&self) -> bool {

@@ -36,7 +36,7 @@ mod refine;
 mod rung;
 mod trial;
 
-pub use choice::{Choice, Chosen, Moment, Part, SearchListener, SearchWork};
+pub use choice::{Choice, Chosen, Moment, Part, SearchListener, SearchWork, Test};
 pub use contest::{ANY, ContenderReport};
 pub use memory::Memory;
 pub use options::{FACTORS, Score, Select, TuneOptions, kernels, stand_in};

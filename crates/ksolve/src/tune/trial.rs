@@ -34,12 +34,15 @@ pub(super) struct Trials<T> {
 }
 
 /// The error of a model on rows that no choice of the search saw.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Apart {
     /// Number of rows that were learned from.
     pub learned_from: u64,
     /// Number of rows that were scored.
     pub rows: u64,
+    /// The penalty that the model chose by folds of its own, or was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lambda: Option<f64>,
     /// Mean squared error, or the share of wrong classes.
     pub error: f64,
     /// Share of the variance explained; `None` for classes and where the target does not vary.
@@ -69,21 +72,20 @@ impl Apart {
         }
     }
 
-    fn new(learned_from: u64, found: Evaluation) -> Option<Self> {
-        let (auc, average_precision, log_loss, brier) = (None, None, None, None);
+    fn new(learned_from: u64, lambda: Option<f64>, found: Evaluation) -> Option<Self> {
+        let none = Self { learned_from, lambda, ..Self::default() };
         Some(match found {
             Evaluation::Regression(RegressionScores { rows, scores, .. }) => {
-                Self { learned_from, rows, error: scores.mse?, r2: scores.r2, auc, average_precision, log_loss, brier }
+                Self { rows, error: scores.mse?, r2: scores.r2, ..none }
             }
             Evaluation::Classification(found) => Self {
-                learned_from,
                 rows: found.rows,
                 error: found.error?,
-                r2: None,
                 auc: found.auc.flatten(),
                 average_precision: found.average_precision,
                 log_loss: found.log_loss,
                 brier: found.brier,
+                ..none
             },
         })
     }
@@ -258,7 +260,7 @@ impl<T: Real> Trials<T> {
         let score = |rows: &&dyn Fn(usize) -> bool| {
             let selection = Selection { targets: targets.clone(), class_target, ..Selection::default() };
             let selected = predictor.select(&self.table(*rows)?, selection)?;
-            Apart::new(report.rows, predictor.evaluate(&selected, run)?.0).ok_or_else(unscored)
+            Apart::new(report.rows, report.lambda, predictor.evaluate(&selected, run)?.0).ok_or_else(unscored)
         };
         scored.iter().map(score).collect()
     }

@@ -28,6 +28,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
             pairs: false,
             certificate: Some(Certificate { trace_error: 0.1 + 0.2, overshoot: 1e-17, floor: 2.3e-16 }),
             rows: 12,
+            learned: 0,
             seed: u64::MAX,
             landmarks: Some("uniform".into()),
             asinh: false,

@@ -83,7 +83,7 @@ pub const LOO: Parameter = Parameter::flag(
 /// Variances.
 pub const STD: Parameter = Parameter::flag(
     "std",
-    "Keep in the model what predict --std needs: 16 bytes for each pair of landmarks (direct, numeric target)",
+    "Keep in the model what predict --std and kmill learn need: 16 bytes for each pair of landmarks (a numeric target; ridge direct, online rls)",
 );
 
 /// What each feature counts.

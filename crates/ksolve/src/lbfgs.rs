@@ -5,7 +5,6 @@
 //! on a bound that the function wants to cross stand still for the step, and trial points are projected on the box. Where
 //! the function is infinite or NaN a trial is too long, nothing else. Sequential: the same numbers give the same bits.
 
-use crate::Result;
 use std::collections::VecDeque;
 
 #[cfg(test)]
@@ -22,20 +21,20 @@ const TRIALS: usize = 16;
 const CURVED: f64 = 1e-10;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    pub(super) steps: usize,
+pub(crate) struct Limits {
+    pub(crate) steps: usize,
     /// Largest change of a variable in the first trial of a step.
-    pub(super) reach: f64,
+    pub(crate) reach: f64,
     /// A step that lowers the function by less ends the search; so does a gradient without a larger component.
-    pub(super) flat: f64,
+    pub(crate) flat: f64,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Minimum {
-    pub(super) at: Vec<f64>,
+pub(crate) struct Minimum {
+    pub(crate) at: Vec<f64>,
     /// The function there; infinite where it is so at the start.
-    pub(super) value: f64,
-    pub(super) steps: usize,
+    pub(crate) value: f64,
+    pub(crate) steps: usize,
 }
 
 struct Point {
@@ -45,7 +44,7 @@ struct Point {
 }
 
 impl Point {
-    fn of(at: Vec<f64>, function: &mut impl FnMut(&[f64], &mut [f64]) -> Result<f64>) -> Result<Self> {
+    fn of<E>(at: Vec<f64>, function: &mut impl FnMut(&[f64], &mut [f64]) -> Result<f64, E>) -> Result<Self, E> {
         let mut gradient = vec![0.0; at.len()];
         let value = function(&at, &mut gradient)?;
         let sound = value.is_finite() && gradient.iter().all(|g| g.is_finite());
@@ -54,12 +53,12 @@ impl Point {
 }
 
 /// Minimises `function`, which writes its gradient, from `start` with each variable in its interval of `bounds`.
-pub(super) fn minimise(
+pub(crate) fn minimise<E>(
     start: &[f64],
     bounds: &[(f64, f64)],
     limits: Limits,
-    function: &mut impl FnMut(&[f64], &mut [f64]) -> Result<f64>,
-) -> Result<Minimum> {
+    function: &mut impl FnMut(&[f64], &mut [f64]) -> Result<f64, E>,
+) -> Result<Minimum, E> {
     let start = start.iter().zip(bounds).map(|(v, (least, most))| v.clamp(*least, *most)).collect();
     let mut here = Point::of(start, function)?;
     let (mut pairs, mut steps) = (VecDeque::with_capacity(PAIRS), 0);
@@ -122,12 +121,12 @@ fn direction(slope: &[f64], pairs: &VecDeque<(Vec<f64>, Vec<f64>)>, reach: f64) 
 
 /// A point along the projected direction that satisfies the weak Wolfe conditions, or the longest tried that lowers the
 /// function enough; `None` where there is neither.
-fn search(
+fn search<E>(
     here: &Point,
     direction: &[f64],
     bounds: &[(f64, f64)],
-    function: &mut impl FnMut(&[f64], &mut [f64]) -> Result<f64>,
-) -> Result<Option<Point>> {
+    function: &mut impl FnMut(&[f64], &mut [f64]) -> Result<f64, E>,
+) -> Result<Option<Point>, E> {
     let (mut short, mut long, mut length, mut best) = (0.0, f64::INFINITY, 1.0, None);
     for _ in 0..TRIALS {
         let each = here.at.iter().zip(direction).zip(bounds);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Error;
 
 const LIMITS: Limits = Limits { steps: 500, reach: 2.0, flat: 1e-15 };
 
@@ -23,7 +24,7 @@ fn rosenbrock_s_valley_is_followed_to_its_end() {
         let mut calls = 0;
         let found = minimise(&start, &bounds, LIMITS, &mut |x, g| {
             calls += 1;
-            Ok(rosenbrock(x, g))
+            Ok::<_, Error>(rosenbrock(x, g))
         });
         let found = found.unwrap();
         // with 12 variables there is a second minimum near (-1, 1, …, 1), of about 3.99
@@ -35,7 +36,9 @@ fn rosenbrock_s_valley_is_followed_to_its_end() {
 #[test]
 fn variables_stop_at_their_bounds() {
     // the optimum (1, 1) lies outside: on the edge x = 0.5 the best y is 0.25
-    let found = minimise(&[-1.0, 2.0], &[(-2.0, 0.5), (-2.0, 2.0)], LIMITS, &mut |x, g| Ok(rosenbrock(x, g))).unwrap();
+    let found =
+        minimise(&[-1.0, 2.0], &[(-2.0, 0.5), (-2.0, 2.0)], LIMITS, &mut |x, g| Ok::<_, Error>(rosenbrock(x, g)))
+            .unwrap();
     assert!((found.at[0] - 0.5).abs() < 1e-9 && (found.at[1] - 0.25).abs() < 1e-6, "{found:?}");
 }
 
@@ -45,7 +48,7 @@ fn infinite_and_nan_trials_are_only_too_long() {
         // x − ln x on x > 0, and nothing beyond
         let found = minimise(&[0.01], &[(-1e3, 1e3)], Limits { reach: 50.0, ..LIMITS }, &mut |x, g| {
             g[0] = 1.0 - 1.0 / x[0];
-            Ok(if x[0] > 0.0 { x[0] - x[0].ln() } else { outside })
+            Ok::<_, Error>(if x[0] > 0.0 { x[0] - x[0].ln() } else { outside })
         });
         let found = found.unwrap();
         assert!((found.at[0] - 1.0).abs() < 1e-6, "{found:?}");
@@ -54,8 +57,8 @@ fn infinite_and_nan_trials_are_only_too_long() {
 
 #[test]
 fn an_infinite_start_is_returned_as_such_and_errors_end_the_search() {
-    let found = minimise(&[1.0], &[(0.0, 2.0)], LIMITS, &mut |_, _| Ok(f64::NAN)).unwrap();
+    let found = minimise(&[1.0], &[(0.0, 2.0)], LIMITS, &mut |_, _| Ok::<_, Error>(f64::NAN)).unwrap();
     assert_eq!((found.value, found.steps), (f64::INFINITY, 0));
-    let failed = minimise(&[1.0], &[(0.0, 2.0)], LIMITS, &mut |_, _| Err(kstore::Error::Interrupted.into()));
+    let failed = minimise(&[1.0], &[(0.0, 2.0)], LIMITS, &mut |_, _| Err(Error::from(kstore::Error::Interrupted)));
     assert!(failed.is_err_and(|error| error.is_interrupted()));
 }
