@@ -38,6 +38,7 @@ fn model() -> Model<f32> {
             pairs: false,
             certificate: None,
             rows: 0,
+            learned: 0,
             seed: 0,
             landmarks: None,
             asinh: false,

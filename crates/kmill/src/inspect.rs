@@ -277,6 +277,9 @@ impl fmt::Display for ModelReport {
         facts.fact("intercept", card.intercept.to_string());
         facts.fact("precision", card.precision.as_str());
         facts.fact("trained on", format!("{} rows, seed {}", count(card.rows), card.seed));
+        if card.learned > 0 {
+            facts.fact("learned since", format!("{} rows, on line", count(card.learned)));
+        }
         if !card.targets.is_empty() {
             facts.fact("target", card.targets.join(", "));
         }

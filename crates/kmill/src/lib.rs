@@ -23,6 +23,7 @@ mod herd;
 mod importance;
 mod inspect;
 mod interrupt;
+mod learn;
 mod machine;
 mod manual;
 mod open;
@@ -107,6 +108,8 @@ verbs! {
     Tune(tune::TuneArgs) => tune::main,
     /// Write a model as an ONNX file, for runtimes that know nothing of kernels
     Export(export::ExportArgs) => export::main,
+    /// Go on learning: predict each row of a table, then learn it
+    Learn(learn::LearnArgs) => learn::main,
     /// Pick a few rows that represent all rows
     Herd(herd::HerdArgs) => herd::main,
     /// Write the features of a map for every row: what any linear method can learn from

@@ -34,6 +34,8 @@ pub struct OnFeatures {
     pub residual: f64,
     /// The factor that the function is multiplied by, for each output of the model.
     pub units: Vec<f64>,
+    /// See [`Quadratic::freedom`].
+    pub freedom: Option<f64>,
     /// True where the last term is ρ k(x, x), without ‖bF‖².
     pub whole: bool,
 }
@@ -41,7 +43,8 @@ pub struct OnFeatures {
 impl OnFeatures {
     /// The function k(x, x) + c on r features.
     pub(crate) fn square(r: usize, constant: f64) -> Self {
-        Self { factor: Mat::zeros(r, 0), shift: Vec::new(), constant, residual: 1.0, units: vec![1.0], whole: true }
+        let (factor, shift, units, freedom) = (Mat::zeros(r, 0), Vec::new(), vec![1.0], None);
+        Self { factor, shift, constant, residual: 1.0, units, freedom, whole: true }
     }
 
     /// Converts to a function of the basis that predictions are made with; `projection` tells whether the map is a
@@ -54,8 +57,8 @@ impl OnFeatures {
         if self.whole {
             let m = of(Mat::zeros(r, 1).as_ref()).nrows();
             let (factor, features) = (Mat::zeros(m, 0), Some(Mat::zeros(m, 0)));
-            let Self { shift, constant, residual, units, .. } = self;
-            return Quadratic { factor, shift, features, constant, residual, units };
+            let Self { shift, constant, residual, units, freedom, .. } = self;
+            return Quadratic { factor, shift, features, constant, residual, units, freedom };
         }
         Quadratic {
             factor: of(self.factor.as_ref()),
@@ -64,6 +67,7 @@ impl OnFeatures {
             constant: self.constant,
             residual: self.residual,
             units: self.units,
+            freedom: self.freedom,
         }
     }
 }
@@ -83,6 +87,8 @@ pub struct Quadratic {
     pub residual: f64,
     /// The factor that the function is multiplied by, for each output of the model: for variances, σ² of the target.
     pub units: Vec<f64>,
+    /// The degrees of freedom that σ² is told by, where these are not those of all rows: of models that learned on line.
+    pub freedom: Option<f64>,
 }
 
 impl Quadratic {

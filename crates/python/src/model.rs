@@ -213,6 +213,18 @@ impl Model {
         Ok((matrix(scores)?, more))
     }
 
+    /// The model that has learned the rows of a table from where this one ended, the number of rows, and their mean squared error before.
+    fn learn(&self, py: Python<'_>, table: &Table, request: &str, forgetting: f64) -> PyResult<(Self, u64, f64)> {
+        let request: Request = described(request)?;
+        let (selection, run) = (request.rows.clone(), request.run.run(None)?);
+        let learned = watched(py, None, |progress| {
+            let (predictor, rows) = self.on(table)?;
+            predictor.learn(&predictor.select(&rows, selection)?, forgetting, &progress.of(&run))
+        })?
+        .map_err(raised)?;
+        Ok((Self::new(learned.model).map_err(raised)?, learned.rows, learned.running_mse))
+    }
+
     /// Writes the predictions for a table to a file; returns the number of rows.
     #[pyo3(signature = (table, request, output, show=None))]
     fn write(

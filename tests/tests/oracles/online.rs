@@ -5,19 +5,26 @@ use crate::solvers::{close, golden};
 use kmill_tests::dense::solve;
 use kmill_tests::kernels;
 use kmill_tests::points::Lcg;
+use ksolve::AnyModel;
 use ksolve::job::{Candidates, ElementType, Fit, Fitted, Run};
-use ksolve::predict::Predictor;
+use ksolve::predict::{Extras, Learned, Predictor, Scores};
 use ksolve::request::{LandmarkSource, Scaling};
+use kstore::{Selected, Selection, Table};
+use std::ops::Range;
 
 type Rows = Vec<Vec<f64>>;
 
 const KERNEL: &str = "gaussian(sigma=1.5)";
 const LAMBDA: f64 = 1e-3;
 
-fn fit(solver: &str, n: usize, rank: usize) -> Fit {
+fn plain(solver: &str, rank: usize) -> Fit {
     let fit = Fit::solver(solver).unwrap().scaling(Scaling::None).precision(ElementType::F64).rank(rank);
-    let fit = fit.landmarks(LandmarkSource::Scheme("uniform".to_string())).candidates(Candidates::Rows(n as u64));
     fit.kernel(KERNEL.parse().unwrap()).set("lambda", LAMBDA)
+}
+
+fn fit(solver: &str, n: usize, rank: usize) -> Fit {
+    let fit = plain(solver, rank).landmarks(LandmarkSource::Scheme("uniform".to_string()));
+    fit.candidates(Candidates::Rows(n as u64))
 }
 
 fn rows(n: usize) -> (Rows, Vec<f64>) {
@@ -191,6 +198,120 @@ fn several_targets_are_learned_as_each_alone() {
             both.chunks(2).zip(&alone).for_each(|(both, alone)| close(both[j], *alone, 1e-9, rule));
         }
     }
+}
+
+/// The model that has learned these rows from where another one ended.
+fn learned(model: &AnyModel, table: &Table, forgetting: f64, threads: usize) -> Learned {
+    let predictor = Predictor::new(model.clone()).unwrap();
+    let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
+    let selected = predictor.select(table, selection).unwrap();
+    predictor.learn(&selected, forgetting, &Run::new().memory(1 << 30).threads(threads)).unwrap()
+}
+
+fn part(x: &Rows, y: &[f64], rows: Range<usize>) -> Table {
+    table(&x[rows.clone()].to_vec(), &y[rows])
+}
+
+fn unlabelled(x: &Rows) -> Selected {
+    let selection = Selection { features: vec!["x*".to_string()], ..Selection::default() };
+    table(x, &vec![0.0; x.len()]).select(&selection).unwrap()
+}
+
+/// A fit whose landmarks are the first 30 rows.
+fn on_landmarks(solver: &str, x: &Rows) -> Fit {
+    let landmarks = LandmarkSource::Rows(Box::new(unlabelled(&x[..30].to_vec())));
+    plain(solver, 30).landmarks(landmarks)
+}
+
+fn predictions(model: &AnyModel, selected: &Selected) -> (Vec<f64>, Vec<f64>) {
+    let predictor = Predictor::new(model.clone()).unwrap();
+    let (mut scores, mut deviations) = (Vec::new(), Vec::new());
+    let extras = Extras { std: true, ..Extras::default() };
+    let deliver = |part: &Scores| {
+        scores.extend_from_slice(&part.scores);
+        deviations.extend(predictor.deviations(part));
+        Ok(())
+    };
+    predictor.scores(selected, extras, Vec::new(), &Run::new().memory(1 << 30), deliver).unwrap();
+    (scores, deviations)
+}
+
+/// Ridge regression on some rows, then the others row by row: the predictions, and their standard deviations, of ridge regression on all rows with
+/// the landmarks of the first.
+#[test]
+fn a_fit_that_goes_on_ends_at_the_fit_of_all_rows() {
+    let (x, y) = rows(900);
+    let (first, all) = (400, 900);
+    let selected = unlabelled(&x);
+    for (solver, intercept) in
+        [("ridge", "free"), ("ridge", "none"), ("ridge", "penalised"), ("online", "free"), ("online", "none")]
+    {
+        let of = |solver: &str, n: usize| {
+            let fit = on_landmarks(solver, &x);
+            let fit = if solver == "ridge" { fit.set("folds", "none") } else { fit };
+            // the penalty of all rows together stays that of the first
+            let lambda = LAMBDA * first as f64 / n as f64;
+            run(&fit.set("intercept", intercept).set("std", true).set("lambda", lambda), &part(&x, &y, 0..n), 2)
+                .unwrap()
+        };
+        let began = of(solver, first);
+        let went_on = learned(&began.model, &part(&x, &y, first..all), 1.0, 2);
+        assert_eq!((went_on.rows, went_on.model.card().rows, went_on.model.card().learned), (500, 400, 500));
+        let whole = of("ridge", all);
+        let ((got, spread), (expected, of_all)) =
+            (predictions(&went_on.model, &selected), predictions(&whole.model, &selected));
+        let what = format!("{solver}, {intercept}");
+        got.iter().zip(&expected).for_each(|(got, expected)| close(*got, *expected, 1e-6, &what));
+        spread.iter().zip(&of_all).for_each(|(got, expected)| close(*got, *expected, 1e-5, &what));
+        // the running error is that of a stream that goes on: rows in two parts give what they give in one
+        let middle = learned(&began.model, &part(&x, &y, first..650), 1.0, 1);
+        let rest = learned(&middle.model, &part(&x, &y, 650..all), 1.0, 3);
+        close((middle.running_mse + rest.running_mse) / 2.0, went_on.running_mse, 1e-7, &what);
+        let (parts, _) = predictions(&rest.model, &selected);
+        parts.iter().zip(&got).for_each(|(parts, got)| close(*parts, *got, 1e-7, &what));
+        // and bits depend on no thread
+        let alone = learned(&began.model, &part(&x, &y, first..all), 1.0, 1);
+        assert!(bytes(&alone.model) == bytes(&went_on.model), "{what}");
+    }
+}
+
+/// One that forgets is the weighted ridge regression of the recursion, and follows a target that changes.
+#[test]
+fn a_fit_that_goes_on_may_forget() {
+    let (x, mut y) = rows(1200);
+    y.iter_mut().skip(600).for_each(|y| *y = -*y);
+    let began = run(&fit("online", 600, 25).set("std", true), &part(&x, &y, 0..600), 1).unwrap();
+    let late = |forgetting: f64| {
+        let model = learned(&began.model, &part(&x, &y, 600..1200), forgetting, 1).model;
+        let got = predictions(&model, &unlabelled(&x)).0;
+        (900..1200).map(|i| (got[i] - y[i]).powi(2)).sum::<f64>() / 300.0
+    };
+    assert!(late(0.99) < 0.05 * late(1.0), "{} {}", late(0.99), late(1.0));
+    // in two parts the forgetting is that of one run
+    let of = |n: usize| {
+        let fit = on_landmarks("online", &x).set("std", true).set("forgetting", 0.99);
+        run(&fit.set("lambda", LAMBDA * 600.0 / n as f64), &part(&x, &y, 0..n), 1).unwrap()
+    };
+    let selected = unlabelled(&x);
+    let parts = predictions(&learned(&of(600).model, &part(&x, &y, 600..1200), 0.99, 1).model, &selected);
+    let whole = predictions(&of(1200).model, &selected);
+    parts.0.iter().zip(&whole.0).for_each(|(parts, whole)| close(*parts, *whole, 1e-6, "prediction"));
+    parts.1.iter().zip(&whole.1).for_each(|(parts, whole)| close(*parts, *whole, 1e-6, "deviation"));
+}
+
+#[test]
+fn a_model_without_variances_cannot_go_on() {
+    let (x, y) = rows(60);
+    let plain = run(&fit("ridge", 60, 20).set("folds", "none"), &table(&x, &y), 1).unwrap();
+    let predictor = Predictor::new(plain.model).unwrap();
+    let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
+    let selected = predictor.select(&table(&x, &y), selection).unwrap();
+    let said = |forgetting: f64| predictor.learn(&selected, forgetting, &Run::new()).unwrap_err().to_string();
+    assert!(said(1.0).contains("fit ridge or online with `std`"), "{}", said(1.0));
+    assert!(said(0.0).contains("`forgetting` 0"), "{}", said(0.0));
+    let lms =
+        run(&fit("online", 60, 20).set("rule", "lms").set("std", true), &table(&x, &y), 1).unwrap_err().to_string();
+    assert!(lms.contains("only `rule` rls keeps"), "{lms}");
 }
 
 #[test]

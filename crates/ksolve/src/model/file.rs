@@ -17,7 +17,7 @@
 //! | `quadratic.shift` | F64 | q |
 //! | `quadratic.features` | F64 | m x r, for projections |
 //! | `quadratic.units` | F64 | t, or 1 for components |
-//! | `quadratic.scalars` | F64 | 2: residual and constant |
+//! | `quadratic.scalars` | F64 | 2: residual and constant; 3 of a model that learned on line: the degrees of freedom |
 //! | `components.coefficients`, `components.intercept` | F64 | m x q and q, where the model has coordinates beside its predictions |
 //!
 //! The entry holds the [`Card`] and `format_version` as JSON with sorted keys. One entry, because safetensors writes
@@ -234,12 +234,12 @@ impl<T: Real> Model<T> {
                 tensors.extend([count(neighbours), ("paths", Tensor::matrix(lengths))]);
             }
         }
-        if let Some(Quadratic { factor, shift, features, constant, residual, units }) = &self.quadratic {
+        if let Some(Quadratic { factor, shift, features, constant, residual, units, freedom }) = &self.quadratic {
             tensors.extend([
                 ("quadratic.factor", Tensor::matrix(factor)),
                 ("quadratic.shift", Tensor::numbers(shift)),
                 ("quadratic.units", Tensor::numbers(units)),
-                ("quadratic.scalars", Tensor::Numbers(vec![*residual, *constant].into())),
+                ("quadratic.scalars", Tensor::Numbers([*residual, *constant].into_iter().chain(*freedom).collect())),
             ]);
             tensors.extend(features.as_ref().map(|features| ("quadratic.features", Tensor::matrix(features))));
         }

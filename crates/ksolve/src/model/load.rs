@@ -256,14 +256,17 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         let [shift, factor, features, units, scalars] = &names;
         let q = self.shape(shift).iter().product();
         let t = if self.shape(units) == [1] { 1 } else { t };
-        let (residual, constant) = match self.numbers(scalars, &[2])?[..] {
-            [residual, constant] if residual > 0.0 => (residual, constant),
+        let count = if self.shape(scalars) == [3] { 3 } else { 2 };
+        let (residual, constant, freedom) = match self.numbers(scalars, &[count])?[..] {
+            [residual, constant] if residual > 0.0 => (residual, constant, None),
+            [residual, constant, freedom] if residual > 0.0 => (residual, constant, Some(freedom)),
             ref other => return Err(self.damaged(format!("what its map leaves out counts {} times", other[0]))),
         };
         let r = self.shape(features).last().copied().unwrap_or_default();
         let features = if self.has(features) { Some(self.matrix(features, m, r)?) } else { None };
         let (shift, factor) = (self.numbers(shift, &[q])?, self.matrix(factor, m, q)?);
-        Ok(Some(Quadratic { factor, shift, features, constant, residual, units: self.numbers(units, &[t])? }))
+        let units = self.numbers(units, &[t])?;
+        Ok(Some(Quadratic { factor, shift, features, constant, residual, units, freedom }))
     }
 
     fn has(&self, name: &str) -> bool {

@@ -111,7 +111,7 @@ impl<T: Real> Typed<T> {
             let why = "the model does not keep the variance that learning goes on from; fit ridge or online with `std`";
             return Err(Error::option("model", &model.card.solver, why));
         };
-        let Quadratic { factor, shift, features, constant, units, .. } = quadratic;
+        let Quadratic { factor, shift, features, constant, units, freedom, .. } = quadratic;
         let m = factor.nrows();
         let f = features.clone().unwrap_or_else(|| Mat::identity(m, m));
         let (r, t, k) = (f.ncols(), units.len(), factor.ncols());
@@ -128,7 +128,7 @@ impl<T: Real> Typed<T> {
             (false, false) => constant.max(0.0).sqrt(),
         });
         let (free, none) = (model.card.intercept == Intercept::Free, model.card.intercept == Intercept::None);
-        let rows = (model.card.rows + model.card.learned) as f64 - f64::from(u8::from(free));
+        let rows = freedom.unwrap_or(model.card.rows as f64 - f64::from(u8::from(free)));
         let one = f64::from(u8::from(!none));
         let recursion = Recursion::from_roots(w.as_ref(), one, roots.as_ref(), units, rows.max(1.0));
         let card = Card { solver: FEATURES.to_string(), task: Task::Components, ..model.card.clone() };
@@ -139,11 +139,18 @@ impl<T: Real> Typed<T> {
     /// The model with what was learned of so many rows; `None` where f64 cannot hold the root of P.
     fn end(&self, recursion: &Recursion, rows: u64) -> Option<Model<T>> {
         let (model, old) = (&self.model, self.model.quadratic.as_ref()?);
-        let OnFeatures { factor, shift, constant, residual, units, .. } = recursion.variance(old.residual)?;
+        let OnFeatures { factor, shift, constant, residual, units, freedom, .. } = recursion.variance(old.residual)?;
         let (w, intercept) = recursion.functions();
         let of = |features: MatRef<'_, f64>| old.features.as_ref().map_or(features.to_owned(), |f| f * features);
-        let quadratic =
-            Quadratic { factor: of(factor.as_ref()), shift, features: old.features.clone(), constant, residual, units };
+        let quadratic = Quadratic {
+            factor: of(factor.as_ref()),
+            shift,
+            features: old.features.clone(),
+            constant,
+            residual,
+            units,
+            freedom,
+        };
         let card = Card { learned: model.card.learned + rows, ..model.card.clone() };
         Some(Model { card, coefficients: of(w.as_ref()), intercept, quadratic: Some(quadratic), ..model.clone() })
     }

@@ -140,8 +140,9 @@ impl Recursion {
         let mut root = Mat::from_fn(q, q, |i, j| -self.minus_p[j * q + i]);
         cholesky::factor(root.as_mut())?;
         let units = self.sums.iter().map(|sum| sum / self.rows.max(1.0)).collect();
+        let freedom = Some(self.rows);
         let (factor, shift) = (root.subrows(0, p).to_owned(), root.row(p).iter().map(|v| self.one * v).collect());
-        Some(OnFeatures { factor, shift, constant: 0.0, residual, units, whole: false })
+        Some(OnFeatures { factor, shift, constant: 0.0, residual, units, freedom, whole: false })
     }
 
     /// XP for rows X, b x (p + 1).

@@ -366,13 +366,15 @@ class KernelEstimator(Described, BaseEstimator):
         return X if self._coordinates is None else self._coordinates.of(X)
 
     def _told_of(self, X: Any, *extras: str) -> Any:
+        return self.model_.scores(self._table(X), json.dumps({"run": self._run(), "extras": extras}))
+
+    def _table(self, X: Any, more: Any = ()) -> Any:
+        """The rows as a table of the engine, with more columns."""
         if self._streams(X):
             table = _kmill.Table.from_stream(stream_of(X))
-        elif self.model_.sparse is None:
-            table = table_of(X, self._columns())
-        else:
-            table = table_of(csr_array(X), [f"x{j}" for j in range(X.shape[1])])
-        return self.model_.scores(table, json.dumps({"run": self._run(), "extras": extras}))
+            return table.with_columns(list(more)) if more else table
+        names = self._columns() if self.model_.sparse is None else [f"x{j}" for j in range(X.shape[1])]
+        return table_of(X if self.model_.sparse is None else csr_array(X), names, list(more))
 
     def _extra(self, X: Any, extra: str) -> tuple[Any, Any]:
         """The outputs, and what the model tells beside them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.utils.metaestimators import available_if
 
 from ._learners import Classifier, Coordinates, Ranker, Regressor, SupportVectors, Weighted
 from ._parameters import Parameter, estimator, text
+from ._rows import is_stream, unmasked
 
 _ALPHA = Parameter("alpha", 1.0, "float", "The penalty in scikit-learn's convention: alpha |w|^2 beside the sum of squared errors; "
                    "the engine's lambda is alpha / n_samples.")
@@ -283,6 +285,43 @@ class OnlineRegressor(Regressor):
     """
 
     _several = True
+
+    def partial_fit(self, X: Any, y: Any) -> Any:
+        """Go on learning: each row is predicted first and learned then, by recursive least squares.
+
+        The first call is :meth:`fit` with ``std=True``, so its rows should be like those that follow: they say the scaling and the
+        landmarks. A model that was fitted with ``std=True`` goes on too.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+        y : array of shape (n_samples,)
+            The target; of a stream also the name of its column.
+
+        Returns
+        -------
+        self
+            With ``running_mse_``, the mean squared error of the rows before they were learned.
+        """
+        if not hasattr(self, "model_"):
+            std, self.std = self.std, True
+            try:
+                self.fit(X, y)
+            finally:
+                self.std = std
+            figures = {figure["name"]: figure["values"] for figure in self.report_["figures"]}
+            self.running_mse_ = figures["running mse of each pass"][0]
+            return self
+        more: list[tuple[str, Any]] = []
+        unmasked(y, "y")
+        X = X if self._streams(X) else self._checked(X)
+        count = len(y) if is_stream(X) else X.shape[0]
+        targets = self._targets(y, count, self._columns(), more)
+        request = json.dumps({"rows": {"targets": targets}, "run": self._run()})
+        forgetting = 1.0 if self.forgetting is None else float(self.forgetting)
+        self.model_, _, self.running_mse_ = self.model_.learn(self._table(X, more), request, forgetting)
+        return self
 
 
 @estimator("ranking")

@@ -50,6 +50,7 @@ pub(crate) fn of_fit(
         constant: if free { 1.0 / n } else { 0.0 },
         residual: 1.0 / (lambda * n),
         units,
+        freedom: None,
         whole: false,
     }
 }

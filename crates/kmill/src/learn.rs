@@ -1,0 +1,73 @@
+//! `kmill learn`: a model goes on learning, row by row.
+
+use crate::args::{Run, RunArgs, SelectArgs, parse};
+use crate::table::{count, facts, number};
+use crate::{Result, open, output, pipeline};
+use clap::Args;
+use ksolve::predict::Learned;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill fit ridge january.parquet --target load --std -o load.safetensors\n  \
+    kmill learn load.safetensors february.parquet -o load.safetensors\n  \
+    kmill learn load.safetensors march.csv --forgetting 0.9999 -o march.safetensors\n\n\
+    Each row is predicted first and learned then, in the order of the table, by recursive least squares. Without --forgetting\n\
+    the model predicts as ridge regression on the rows of all tables does, with the landmarks and the scaling of the first.")]
+pub(crate) struct LearnArgs {
+    /// A model written by `kmill fit ridge --std`, `kmill fit online --std` or `kmill learn`
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: PathBuf,
+    #[command(flatten)]
+    pub(crate) data: SelectArgs,
+    /// The target columns, where they are named otherwise than at the fit; FILE.npy for .npy tables
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
+    pub(crate) target: Vec<String>,
+    /// Factor by which a row of the past counts less with every new one, such as 0.999 for about the last 1,000 rows
+    #[arg(long, value_name = "NUMBER", value_parser = parse::number, default_value = "1", help_heading = "Run")]
+    pub(crate) forgetting: f64,
+    /// Where the model goes; the name of the old one replaces it
+    #[arg(short, long, value_name = "MODEL", help_heading = "Run")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+/// What was learned.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(crate) struct LearnReport {
+    rows: u64,
+    running_mse: f64,
+    /// Rows that the model has seen, those of its fit among them.
+    rows_of_model: u64,
+    #[serde(serialize_with = "kstore::lossy::path")]
+    model: PathBuf,
+}
+
+impl std::fmt::Display for LearnReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let told = vec![
+            ("rows", format!("{} learned, {} with those before", count(self.rows), count(self.rows_of_model))),
+            ("running mse", format!("{}, each row predicted before it was learned", number(self.running_mse, 4))),
+        ];
+        write!(f, "{}", facts(told))?;
+        write!(f, "\nmodel: {}", kstore::shown::path(&self.model))
+    }
+}
+
+fn run(args: &LearnArgs, run: &Run) -> Result<LearnReport> {
+    output::check_model(&args.output)?;
+    let mut predictor = open::load(&args.model, run)?;
+    let names = if args.target.is_empty() { predictor.card().targets.clone() } else { args.target.clone() };
+    let selected = open::select(&mut predictor, &args.data, &names, None)?;
+    output::spare(&args.output, output::inputs(selected.table()))?;
+    let Learned { model, rows, running_mse, .. } = predictor.learn(&selected, args.forgetting, &pipeline::job(run))?;
+    model.save(&args.output)?;
+    let rows_of_model = model.card().rows + model.card().learned;
+    Ok(LearnReport { rows, running_mse, rows_of_model, model: args.output.clone() })
+}
+
+pub(crate) fn main(args: &LearnArgs) -> Result<()> {
+    let context = args.run.resolve();
+    output::report(&run(args, &context)?, context.json)
+}
