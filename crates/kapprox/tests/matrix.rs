@@ -2,7 +2,7 @@
 
 use faer::{Mat, MatRef, Side};
 use kapprox::Error;
-use kapprox::matrix::{self, Entries, Function, PartialCholesky};
+use kapprox::matrix::{self, Entries, Function, PartialCholesky, SquaredDistances};
 use kstore::Workers;
 
 /// A kernel matrix of three clouds, one of them far smaller; whoever approximates it sees no points.
@@ -196,4 +196,46 @@ fn a_matrix_that_is_not_positive_semi_definite_is_refused() {
     }
     let wide = Mat::<f64>::zeros(3, 4);
     assert!(both(&wide.as_ref()).iter().all(|error| error.to_string().contains("shape (3, 4)")));
+}
+
+/// Points have their squared distances, from few columns, wherever the first one lies; about their centre they are the −½HDH of classical scaling.
+#[test]
+fn squared_distances_are_those_of_the_coordinates() {
+    let k = clouds(120);
+    // distances in the space of the kernel, of points twice and of the first one three times
+    let at = |i: usize| if i < 3 { 7 } else { i % 100 };
+    let d = Mat::from_fn(120, 120, |i, j| (k[(at(i), at(i))] + k[(at(j), at(j))] - 2.0 * k[(at(i), at(j))]).max(0.0));
+    let given = SquaredDistances::new(d.as_ref()).unwrap();
+    let found = approximate(&given, 120, 0.0, Some(1));
+    let f = &found.factor;
+    for i in 0..120 {
+        for j in 0..120 {
+            let squared: f64 = (f.row(i) - f.row(j)).squared_norm_l2();
+            assert!((squared - d[(i, j)]).abs() < 1e-9, "{i} {j}: {squared} {}", d[(i, j)]);
+        }
+    }
+    let centring = Mat::from_fn(120, 120, |i, j| f64::from(u8::from(i == j)) - 1.0 / 120.0);
+    let classical = -0.5 * &centring * &d * &centring;
+    for rank in [5, 30] {
+        let (some, means) = approximate(&given, rank, 0.0, Some(2)).centred();
+        let left = &classical - &some.factor * some.factor.transpose();
+        assert!(eigenvalues(left.as_ref())[0] > -1e-10);
+        let trace = |matrix: &Mat<f64>| (0..120).map(|i| matrix[(i, i)]).sum::<f64>();
+        let error = trace(&left) / trace(&classical);
+        assert!(
+            error <= some.trace_error + 1e-12 && some.trace_error < 4.0 * error + 1e-9,
+            "{error} {}",
+            some.trace_error
+        );
+        assert!(some.factor.col_iter().all(|column| column.iter().sum::<f64>().abs() < 1e-10) && means.len() == rank);
+    }
+    // a triangle whose sides no three points have
+    let wrong = Function {
+        n: 3,
+        entry: |i: u64, j: u64| [[0.0, 1.0, 9.0], [1.0, 0.0, 1.0], [9.0, 1.0, 0.0]][i as usize][j as usize],
+    };
+    let refused = matrix::rpcholesky(&SquaredDistances::new(wrong).unwrap(), 3, 0.0, 0, &Workers::sequential());
+    assert!(matches!(refused, Err(Error::Indefinite { .. })), "{refused:?}");
+    let own = Function { n: 2, entry: |_: u64, _: u64| 1.0 };
+    assert!(SquaredDistances::new(own).unwrap_err().to_string().contains("distance from itself"));
 }

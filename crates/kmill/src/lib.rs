@@ -9,6 +9,7 @@ pub mod args;
 mod colour;
 mod columns;
 mod convert;
+mod coordinates;
 mod curve;
 mod demo;
 mod drawing;
@@ -114,6 +115,8 @@ verbs! {
     Herd(herd::HerdArgs) => herd::main,
     /// Write the features of a map for every row: what any linear method can learn from
     Features(features::FeaturesArgs) => features::main,
+    /// Write coordinates of objects that are known by a matrix of distances or kernel values
+    Coordinates(coordinates::CoordinatesArgs) => coordinates::main,
     /// Compare two samples, or look for dependence between two sets of columns
     Test(test::TestArgs) => test::main,
     /// Begin a fit in shards, parts of the table: write what every shard needs

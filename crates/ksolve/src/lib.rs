@@ -25,6 +25,7 @@
 pub mod bins;
 pub mod certificate;
 mod cholesky;
+pub mod coordinates;
 pub mod curve;
 mod dots;
 mod error;

@@ -27,9 +27,11 @@
 //! References: Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", arXiv 2207.06503; Epperly, Tropp, Webber,
 //! "Embrace rejection", arXiv 2410.03969; Fine, Scheinberg, JMLR 2, 2001.
 
+mod distances;
 mod entries;
 mod pool;
 
+pub use distances::SquaredDistances;
 pub use entries::{Entries, Function};
 pub(crate) use pool::{POOL, Pool, largest};
 
@@ -311,12 +313,13 @@ impl<'a> Grown<'a> {
 
     /// Refuses residuals that lie further below 0 than rounding takes them.
     fn check(&self) -> Result<()> {
-        let share = self.matrix.rounding().sqrt();
+        let (rounding, largest) = (self.matrix.rounding(), self.diagonal.iter().copied().fold(0.0, f64::max));
         for (row, (residual, diagonal)) in (0..).zip(self.grown.residual.iter().zip(&self.diagonal)) {
             if residual.is_nan() {
                 return Err(not_finite(row));
             }
-            if *residual < -share * diagonal {
+            // an entry that is a difference has the rounding of the largest
+            if *residual < -rounding.sqrt() * diagonal - rounding * largest {
                 let why = format!("the columns of the pivots leave {residual:e} of the diagonal entry {diagonal:e}");
                 return Err(Error::Indefinite { row, why });
             }

@@ -1,0 +1,101 @@
+//! `kmill coordinates`: objects that are known by a matrix become rows of numbers.
+
+use crate::args::{RunArgs, SelectArgs, parse};
+use crate::table::{count, facts, number};
+use crate::{Error, Result, open, output, pipeline};
+use clap::Args;
+use ksolve::AnyModel;
+use ksolve::coordinates::{CoordinateOptions, MatrixOf, coordinates};
+use ksolve::predict::{Extras, Predictor};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    kmill coordinates distances.parquet --features 'd*' --keep label -o places.parquet --model map.safetensors\n  \
+    kmill fit ridge places.parquet --target label --kernel linear -o model.safetensors\n  \
+    kmill coordinates similarities.npy --of kernel --rank 200 -o places.npy\n  \
+    kmill predict map.safetensors new.parquet -o new_places.parquet\n\n\
+    Row i of the table is object i: its distances to all objects, or kernel values with them. With a linear kernel on the\n\
+    coordinates every verb learns from the objects. New rows need their distances to the same objects.")]
+pub(crate) struct CoordinatesArgs {
+    #[command(flatten)]
+    pub(crate) data: SelectArgs,
+    /// The columns of the matrix, in the order of its rows, as names or globs, comma-separated [default: every column of numbers]
+    #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
+    pub(crate) features: Vec<String>,
+    /// What the numbers are: distances, squared-distances or kernel (values of a kernel, such as similarities)
+    #[arg(long, value_parser = parse::word::<MatrixOf>, default_value_t, value_name = "WHAT", help_heading = "Learning")]
+    pub(crate) of: MatrixOf,
+    /// Most coordinates
+    #[arg(long, value_name = "M", value_parser = parse::rank, default_value = "500", help_heading = "Learning")]
+    pub(crate) rank: usize,
+    /// Relative trace error at which fewer coordinates are enough
+    #[arg(long, value_name = "NUMBER", value_parser = parse::number, default_value = "1e-6", help_heading = "Learning")]
+    pub(crate) tolerance: f64,
+    /// Seed of the objects whose columns are taken
+    #[arg(long, value_name = "N", value_parser = parse::whole, default_value_t = 0, help_heading = "Learning")]
+    pub(crate) seed: u64,
+    /// Columns to carry along, before the coordinates, comma-separated
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
+    pub(crate) keep: Vec<String>,
+    #[arg(short, long, help = output::help("coordinates go"), value_name = "OUT", help_heading = "Run")]
+    pub(crate) output: PathBuf,
+    /// Also write a model: predict gives the coordinates of new rows by it
+    #[arg(long, value_name = "MODEL", help_heading = "Run")]
+    pub(crate) model: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+#[derive(Clone, Debug, serde::Serialize)]
+pub(crate) struct CoordinatesReport {
+    objects: u64,
+    coordinates: usize,
+    trace_error: f64,
+    /// The objects whose columns were taken.
+    pivots: Vec<u64>,
+    #[serde(serialize_with = "kstore::lossy::path")]
+    output: PathBuf,
+}
+
+impl std::fmt::Display for CoordinatesReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let told = vec![
+            ("objects", count(self.objects)),
+            ("coordinates", count(self.coordinates as u64)),
+            ("certificate", format!("relative trace error {} at most", number(self.trace_error, 3))),
+            ("rows", kstore::shown::path(&self.output).to_string()),
+        ];
+        write!(f, "{}", facts(told))
+    }
+}
+
+pub(crate) fn main(args: &CoordinatesArgs) -> Result<()> {
+    let run = &args.run.resolve();
+    output::check(&args.output)?;
+    if !(args.tolerance >= 0.0 && args.tolerance < 1.0) {
+        let why = "it is a share of the trace";
+        return Err(Error::option("--tolerance", args.tolerance, why, "give a number from 0 to below 1"));
+    }
+    let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
+    let selected = table.select(&open::selection(&args.data, &args.features, Vec::new()))?;
+    for path in args.model.iter().chain([&args.output]) {
+        output::spare(path, output::inputs(selected.table()))?;
+    }
+    if let Some(model) = &args.model {
+        output::check_model(model)?;
+    }
+    let kept = open::kept(&selected, &args.data, &args.keep)?;
+    let &CoordinatesArgs { of, rank, tolerance, seed, .. } = args;
+    let job = pipeline::job(run);
+    let placed = coordinates(&selected, &CoordinateOptions { of, rank, tolerance, seed }, &job)?;
+    if let Some(path) = &args.model {
+        placed.model.save(path)?;
+    }
+    let (coordinates, trace_error, pivots) = (placed.pivots.len(), placed.trace_error, placed.pivots);
+    let predictor = Predictor::new(AnyModel::F64(placed.model))?;
+    let written = predictor.write(&selected, kept.as_ref(), Extras::default(), &args.output, &job)?;
+    let report =
+        CoordinatesReport { objects: written.rows, coordinates, trace_error, pivots, output: args.output.clone() };
+    output::report(&report, run.json)
+}

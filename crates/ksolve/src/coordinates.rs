@@ -1,0 +1,220 @@
+//! Coordinates of objects that are known by a matrix alone: a kernel of every pair, or a distance.
+//!
+//! Row i of the table is that of object i: its kernel values, or distances, to all objects. A few columns, drawn by
+//! [randomly pivoted Cholesky](kapprox::matrix), give coordinates F, n x r, with FFᵀ near the kernel matrix; of distances D² that is −½HD²H,
+//! H = I − 11ᵀ/n. What learns from columns of numbers with a linear kernel learns from objects then, up to the trace error.
+//!
+//! The coordinates are a function of the row: F_i = L⁻¹k, with k the kernel values to the pivots, so that a model gives those of new objects from their kernel values or
+//! distances to the same ones.
+//!
+//! *Passes*: one. *Flops*: nr² and what the model takes, 2n²r. *Bytes*: 8n² + 24nr.
+//!
+//! References: Torgerson, "Multidimensional scaling", Psychometrika 17, 1952; Gower, "Some distance properties of latent root and vector
+//! methods", Biometrika 53, 1966; and those of [`kapprox::matrix`].
+
+use crate::model::{Basis, FEATURES, Form};
+use crate::request::Stages;
+use crate::{Card, Certificate, Error, Intercept, Model, Result, Task, job::Run};
+use faer::{Mat, linalg::triangular_solve::solve_lower_triangular_in_place};
+use kapprox::matrix::{Function, PartialCholesky, SquaredDistances, rpcholesky};
+use kstore::{Plan, Reading, RowBuf, RowSource, Selected};
+
+/// What the numbers of the matrix are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MatrixOf {
+    /// Kernel values.
+    Kernel,
+    /// Distances.
+    #[default]
+    Distances,
+    /// Squared distances.
+    SquaredDistances,
+}
+
+crate::error::enum_of_words!(MatrixOf, "of", "kernel" => Kernel, "distances" => Distances, "squared-distances" => SquaredDistances);
+
+/// Which coordinates.
+#[derive(Clone, Copy, Debug)]
+pub struct CoordinateOptions {
+    /// What the numbers are.
+    pub of: MatrixOf,
+    /// Most coordinates, r.
+    pub rank: usize,
+    /// The trace error at which fewer are enough.
+    pub tolerance: f64,
+    /// Seed of the pivots.
+    pub seed: u64,
+}
+
+/// A model of coordinates, and how it came to be.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Placed {
+    /// The model, whose outputs are the coordinates of a row.
+    pub model: Model<f64>,
+    /// The objects of the pivots, in their order.
+    pub pivots: Vec<u64>,
+    /// What the coordinates leave of the trace of the kernel matrix, as a share of it; of distances a bound of that.
+    pub trace_error: f64,
+}
+
+/// Finds coordinates of the rows of a square matrix, whose columns are the features of `selected` in the order of its rows.
+///
+/// ```
+/// use ksolve::coordinates::{CoordinateOptions, MatrixOf, coordinates};
+/// // four points on a line, by their distances
+/// let at = [0.0, 1.0, 3.0, 7.0f64];
+/// let d: Vec<f64> = at.iter().flat_map(|a| at.iter().map(move |b| (a - b).abs())).collect();
+/// let table = kstore::Table::from_rows(&d, 4, &[0.0; 4])?;
+/// let selected = table.select(&kstore::Selection { features: vec!["x*".into()], ..Default::default() })?;
+/// let options = CoordinateOptions { of: MatrixOf::Distances, rank: 3, tolerance: 1e-9, seed: 0 };
+/// let placed = coordinates(&selected, &options, &ksolve::job::Run::new())?;
+/// assert!(placed.pivots.len() == 1 && placed.trace_error < 1e-9);
+/// # Ok::<(), ksolve::Error>(())
+/// ```
+///
+/// # Errors
+/// A matrix that is not square or not symmetric; [`kapprox::Error::Indefinite`] where no vectors have such kernel values or distances; a plan that
+/// does not fit; bad rows.
+pub fn coordinates(selected: &Selected, options: &CoordinateOptions, run: &Run<'_>) -> Result<Placed> {
+    let CoordinateOptions { of, rank, tolerance, seed } = *options;
+    let n = selected.shape().features;
+    let workers = run.workers();
+    let most = rank.min(n);
+    let terms = (8 * n * n, 8 * most * (2 * n + most) + 8 * (most + 1) * n);
+    let plan = Plan::process("the coordinates", run.bytes(), workers.threads(), 0);
+    plan.term("the matrix", terms.0, "take fewer objects").term("coordinates", terms.1, "lower `rank`").check()?;
+    let watch = run.watched();
+    let values = load(selected, &watch)?;
+    let entry = |i: u64, j: u64| {
+        let value = values[i as usize * n + j as usize];
+        if of == MatrixOf::Distances { value * value } else { value }
+    };
+    let given = Function { n: n as u64, entry };
+    let _stage = watch.stage("pivots", None);
+    let (found, means, first) = match of {
+        MatrixOf::Kernel => (rpcholesky(&given, rank, tolerance, seed, workers)?, None, Vec::new()),
+        _ => {
+            let given = SquaredDistances::new(given)?;
+            let (found, means) = rpcholesky(&given, rank, tolerance, seed, workers)?.centred();
+            (found, Some(means), given.first().to_vec())
+        }
+    };
+    if found.pivots.is_empty() {
+        let why = "all its objects are at one place: there are no coordinates";
+        return Err(Error::option("features", selected.feature_names().join(","), why));
+    }
+    Ok(Placed {
+        model: model(selected, options, &found, (means, first)),
+        pivots: found.pivots,
+        trace_error: found.trace_error,
+    })
+}
+
+/// The matrix, row-major, checked to be square and symmetric.
+fn load(selected: &Selected, watch: &dyn Stages) -> Result<Vec<f64>> {
+    let n = selected.shape().features;
+    let source = selected.rows::<f64>(Reading::default())?;
+    let mut values = Vec::with_capacity(n * n);
+    let observer = watch.stage("the matrix", selected.known_rows());
+    let (mut cursor, mut tile) = (source.open(source.range())?, RowBuf::new(256));
+    while values.len() <= n * n && cursor.next(&mut tile)? {
+        values.extend_from_slice(&tile.x);
+        observer.advance(tile.rows.len() as u64);
+        if observer.stop() {
+            return Err(kstore::Error::Interrupted.into());
+        }
+    }
+    if values.len() != n * n {
+        let rows = if values.len() > n * n { format!("more than {n}") } else { (values.len() / n.max(1)).to_string() };
+        let why = format!(
+            "the matrix has {n} columns and {rows} rows, and is to have as many; choose the columns of the matrix, in the order of the rows"
+        );
+        return Err(Error::option("features", selected.feature_names().join(","), why));
+    }
+    let largest = values.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
+    let differs = |(i, j): &(usize, usize)| (values[i * n + j] - values[j * n + i]).abs() > SYMMETRIC * largest;
+    if let Some((i, j)) = (0..n).flat_map(|i| (0..i).map(move |j| (i, j))).find(differs) {
+        let (there, back) = (values[i * n + j], values[j * n + i]);
+        let why = format!(
+            "row {i} has {there} for object {j}, and row {j} has {back} for object {i}; give a symmetric matrix"
+        );
+        return Err(Error::option("features", &selected.feature_names()[j], why));
+    }
+    Ok(values)
+}
+
+/// Largest difference of the entries (i, j) and (j, i), as a share of the largest entry: that of numbers written in f32.
+const SYMMETRIC: f64 = 1e-6;
+
+/// The coordinates as a function of the row: kernel functions of unit vectors pick the columns of the pivots, and of distances that of the first object.
+fn model(
+    selected: &Selected,
+    &CoordinateOptions { of, tolerance, seed, .. }: &CoordinateOptions,
+    found: &PartialCholesky,
+    (means, first): (Option<Vec<f64>>, Vec<f64>),
+) -> Model<f64> {
+    let (n, r) = (selected.shape().features, found.pivots.len());
+    let mut inverse = Mat::<f64>::identity(r, r);
+    // of centred coordinates L are the rows of the pivots with their means
+    let lower = match &means {
+        Some(means) => Mat::from_fn(r, r, |i, j| found.factor[(found.pivots[i] as usize, j)] + means[j]),
+        None => found.lower(),
+    };
+    solve_lower_triangular_in_place(lower.as_ref(), inverse.as_mut(), faer::Par::Seq);
+    let row_sums: Vec<f64> = (0..r).map(|k| inverse.row(k).iter().sum()).collect();
+    let (m, coefficients, intercept) = match &means {
+        None => (r, inverse.transpose().to_owned(), vec![0.0; r]),
+        Some(means) => {
+            let coefficients = Mat::from_fn(r + 1, r, |l, k| 0.5 * if l < r { -inverse[(k, l)] } else { row_sums[k] });
+            let of_pivots = |k: usize| (0..r).map(|l| inverse[(k, l)] * first[found.pivots[l] as usize]).sum::<f64>();
+            (r + 1, coefficients, (0..r).map(|k| 0.5 * of_pivots(k) - means[k]).collect())
+        }
+    };
+    let mut points = vec![0.0; m * n];
+    let columns = found.pivots.iter().map(|pivot| *pivot as usize).chain(means.is_some().then_some(0));
+    columns.enumerate().for_each(|(l, column)| points[l * n + column] = 1.0);
+    let rows = found.pivots.iter().copied().chain(means.is_some().then_some(0)).collect();
+    let squared = of == MatrixOf::Distances;
+    let certificate =
+        Certificate { trace_error: found.trace_error, overshoot: 0.0, floor: f64::EPSILON * ((r + 1) as f64).sqrt() };
+    let card = Card {
+        task: Task::Components,
+        solver: FEATURES.to_string(),
+        kernel: if squared { "polynomial(degree=2, gamma=1, c0=0)" } else { "linear()" }.to_string(),
+        with: None,
+        precision: "f64".to_string(),
+        map: "nystrom".to_string(),
+        rank: r,
+        lambda: None,
+        intercept: Intercept::None,
+        features: selected.feature_names(),
+        encoding: None,
+        targets: Vec::new(),
+        classes: Vec::new(),
+        link: None,
+        pairs: false,
+        certificate: Some(certificate),
+        rows: n as u64,
+        learned: 0,
+        seed,
+        landmarks: Some("rpcholesky".to_string()),
+        asinh: false,
+        ranges: Vec::new(),
+        options: serde_json::json!({ "matrix": of.to_string(), "tolerance": tolerance }),
+    };
+    Model {
+        card,
+        basis: Basis::Landmarks { points, rows },
+        form: Form::default(),
+        coefficients,
+        intercept,
+        centre: vec![0.0; n],
+        scale: vec![1.0; n],
+        mean: vec![0.0; n],
+        knots: Vec::new(),
+        metric: None,
+        quadratic: None,
+        components: None,
+    }
+}
