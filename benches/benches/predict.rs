@@ -59,6 +59,7 @@ fn model() -> Model<f32> {
         metric: None,
         quadratic: None,
         components: None,
+        leaves: None,
     }
 }
 

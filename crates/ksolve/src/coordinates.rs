@@ -216,5 +216,6 @@ fn model(
         metric: None,
         quadratic: None,
         components: None,
+        leaves: None,
     }
 }

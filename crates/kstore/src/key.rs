@@ -42,6 +42,8 @@ pub enum Purpose {
     Nudges,
     /// Folds of the rows that effects of values are learned from.
     Effects,
+    /// Sample of rows that a tree of leaves is grown from.
+    Leaves,
 }
 
 /// A stream of row keys: `Stream::new(seed, purpose, round)`.

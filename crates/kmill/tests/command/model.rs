@@ -50,6 +50,7 @@ fn save(path: &Path, card: Card, weights: &[f64], intercept: &[f64]) {
         knots: Vec::new(),
         quadratic: None,
         components: None,
+        leaves: None,
     };
     model.save(path).unwrap();
 }

@@ -90,7 +90,7 @@ impl<T: Real> Model<T> {
         Ok(self.any_kernel()?.typed())
     }
 
-    fn any_kernel(&self) -> Result<Arc<dyn AnyKernel>> {
+    pub(super) fn any_kernel(&self) -> Result<Arc<dyn AnyKernel>> {
         Ok(self.card.on_rows(&self.card.kernel)?.build()?)
     }
 
@@ -100,7 +100,7 @@ impl<T: Real> Model<T> {
     /// A kernel or a map that this version does not know, and random features that it draws otherwise.
     pub fn functions(&self) -> Result<Box<dyn FeatureMap<T>>> {
         let points = self.basis.landmarks().map_or(&[][..], |(points, _)| points);
-        self.form.functions(|| self.plain_functions(), points, self.dims().1)
+        self.with_leaves(self.form.functions(|| self.plain_functions(), points, self.dims().1)?)
     }
 
     fn plain_functions(&self) -> Result<Box<dyn FeatureMap<T>>> {

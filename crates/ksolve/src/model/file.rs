@@ -13,6 +13,11 @@
 //! | `degree.coefficients`, `degree.floor` | F64 | m and 1, where functions are over a degree ([`Form`]) |
 //! | `neighbours` | U64 | 1, for functions of nearest nodes |
 //! | `paths` | F64 | m x N, for functions of paths |
+//! | `leaves.splits` | F64 | m x (L − 1), of a model with machines in L leaves ([`Leaves`]) |
+//! | `leaves.constants`, `leaves.widths` | F64 | L − 1 each |
+//! | `leaves.counts` | U64 | L |
+//! | `leaves.points` | as the landmarks | the sum of the counts x d |
+//! | `leaves.coefficients` | F64 | the sum of the counts x t |
 //! | `quadratic.factor` | F64 | m x q, where the model has variances or distances ([`Quadratic`]) |
 //! | `quadratic.shift` | F64 | q |
 //! | `quadratic.features` | F64 | m x r, for projections |
@@ -23,7 +28,7 @@
 //! The entry holds the [`Card`] and `format_version` as JSON with sorted keys. One entry, because safetensors writes
 //! several in random order; with that, the same model is the same bytes.
 
-use super::{Basis, Card, Form, Model};
+use super::{Basis, Card, Form, Leaves, Model};
 use crate::{Error, Head, Quadratic, Result};
 use faer::{Mat, MatRef};
 use kapprox::Real;
@@ -247,6 +252,17 @@ impl<T: Real> Model<T> {
             tensors.extend([
                 ("components.coefficients", Tensor::matrix(weights)),
                 ("components.intercept", Tensor::numbers(intercept)),
+            ]);
+        }
+        if let Some(Leaves { splits, widths, counts, points, coefficients }) = &self.leaves {
+            let counts = counts.iter().map(|count| *count as u64).collect();
+            tensors.extend([
+                ("leaves.splits", Tensor::matrix(&splits.weights)),
+                ("leaves.constants", Tensor::numbers(&splits.intercept)),
+                ("leaves.widths", Tensor::numbers(widths)),
+                ("leaves.counts", Tensor::Counts(Cow::Owned(counts))),
+                ("leaves.points", Tensor::Points(points, self.dims().1)),
+                ("leaves.coefficients", Tensor::matrix(coefficients)),
             ]);
         }
         tensors

@@ -1,7 +1,7 @@
 //! Reading a model file; see [`super::file`] for what is in it.
 
 use super::file::{FORMAT_VERSION, KEY, dtype};
-use super::{AnyModel, Basis, Card, Form, Model};
+use super::{AnyModel, Basis, Card, Form, Leaves, Model};
 use crate::{Error, Head, Quadratic, Result, Task};
 use faer::Mat;
 use kapprox::{Real, Spec, metric::Metric};
@@ -144,6 +144,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
             metric,
             quadratic: self.quadratic(m, t)?,
             components: self.components(m)?,
+            leaves: self.leaves(m, features, t)?,
             card,
         })
     }
@@ -246,6 +247,26 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         }
         let weights = self.matrix(coefficients, m, q)?;
         Ok(Some(Head { weights, intercept: self.numbers(intercept, &[q])? }))
+    }
+
+    fn leaves<T: Real>(&mut self, m: usize, d: usize, t: usize) -> Result<Option<Leaves<T>>> {
+        if !self.has("leaves.counts") {
+            return Ok(None);
+        }
+        let nodes = self.shape("leaves.widths").iter().product::<usize>();
+        let counts = self.counts("leaves.counts", nodes + 1)?;
+        let counts: Vec<usize> = counts.iter().map(|count| usize::try_from(*count).unwrap_or(usize::MAX)).collect();
+        let rows = counts.iter().fold(0usize, |sum, count| sum.saturating_add(*count));
+        let (weights, intercept) =
+            (self.matrix("leaves.splits", m, nodes)?, self.numbers("leaves.constants", &[nodes])?);
+        let widths = self.numbers("leaves.widths", &[nodes])?;
+        if !(nodes + 1).is_power_of_two() {
+            return Err(self.damaged(format!("a tree of {nodes} nodes is not complete")));
+        }
+        self.find("leaves.points", dtype::<T>(), &[rows, d])?;
+        let points = self.reals("leaves.points", dtype::<T>(), rows * d)?;
+        let coefficients = self.matrix("leaves.coefficients", rows, t)?;
+        Ok(Some(Leaves { splits: Head { weights, intercept }, widths, counts, points, coefficients }))
     }
 
     fn quadratic(&mut self, m: usize, t: usize) -> Result<Option<Quadratic>> {

@@ -10,6 +10,7 @@ mod card;
 mod file;
 mod form;
 mod head;
+mod leaves;
 mod load;
 mod predict;
 
@@ -18,6 +19,7 @@ pub(crate) use basis::needs_wide_for;
 pub use card::{Card, FEATURES, SecondView};
 pub use form::Form;
 pub use head::{Head, Intercept};
+pub use leaves::Leaves;
 pub use predict::PredictScratch;
 
 use crate::quadratic::{self, Quadratic};
@@ -65,6 +67,8 @@ pub struct Model<T> {
     pub quadratic: Option<Quadratic>,
     /// Coordinates beside the predictions, where the fit was asked for them: coefficients m x q of the functions, and q constants.
     pub components: Option<Head>,
+    /// Machines on the kernel itself in parts of space, added to the scores; `None` for most.
+    pub leaves: Option<Leaves<T>>,
 }
 
 /// A model of either precision, as a file gives it.
@@ -127,6 +131,7 @@ impl<T: Real> Model<T> {
             metric: self.metric,
             quadratic: self.quadratic,
             components: self.components,
+            leaves: self.leaves.map(Leaves::widen),
         }
     }
 
@@ -164,7 +169,8 @@ impl<T: Real> Model<T> {
         let points = self.basis.landmarks().map_or(m, |(_, rows)| rows.len());
         let numbers = points + m * t + t + 3 * self.centre.len();
         let codes = self.card.encoding.as_ref().map_or(0, |encoding| encoding.bytes());
-        codes + size_of::<T>() * points * d + 8 * numbers + metric + quadratic + components + self.form.bytes()
+        let leaves = self.leaves.as_ref().map_or(0, Leaves::bytes);
+        codes + size_of::<T>() * points * d + 8 * numbers + metric + quadratic + components + leaves + self.form.bytes()
     }
 
     /// Bytes of scratch that [`Model::predict`] takes on so many threads.
@@ -172,7 +178,8 @@ impl<T: Real> Model<T> {
         let (m, _, t) = self.dims();
         let t = t.max(self.component_count());
         let quadratic = self.quadratic.as_ref().map_or(0, |quadratic| quadratic.scratch_bytes(threads));
-        STRIP * (size_of::<T>() * m + 8 * PANEL + 8 * t) * threads.max(1) + quadratic
+        let widest = self.leaves.iter().flat_map(|leaves| leaves.counts.iter().copied()).max().unwrap_or(0);
+        STRIP * (size_of::<T>() * m.max(widest) + 8 * PANEL + 8 * t) * threads.max(1) + quadratic
     }
 
     /// `out` (b x t) = f(x) for the rows of `x` (b x d row-major, scaled and behind the metric); `basis` is that of [`Model::functions`].
@@ -194,6 +201,7 @@ impl<T: Real> Model<T> {
         if let Some(kernel_rows) = basis.kernel_rows()
             && x.nrows() <= predict::MOST
             && self.distance().is_none()
+            && self.leaves.is_none()
         {
             self.predict_few(kernel_rows, x, out, &mut PredictScratch::new(basis));
             return Ok(());
@@ -210,13 +218,33 @@ impl<T: Real> Model<T> {
         basis: &dyn FeatureMap<T>,
         kernel: Option<&dyn Kernel<T>>,
         x: MatRef<'_, T>,
-        outputs: Outputs<'_>,
+        Outputs { mut scores, components, quadratic }: Outputs<'_>,
+        workers: &Workers,
+    ) {
+        let nodes = self.leaves.as_ref().filter(|_| scores.ncols() > 0).map_or(0, |leaves| leaves.widths.len());
+        let mut values = vec![0.0; x.nrows() * nodes];
+        let of_nodes = MatMut::from_row_major_slice_mut(&mut values, x.nrows(), nodes);
+        let outputs = Outputs { scores: scores.rb_mut(), components, quadratic };
+        self.predict_strips(basis, kernel, x, (outputs, of_nodes), workers);
+        if scores.ncols() > 0 {
+            self.add_leaves(basis, x, &values, scores, workers);
+        }
+    }
+
+    /// As [`predict_all`](Self::predict_all), the values of the nodes in the place of what the leaves add.
+    fn predict_strips(
+        &self,
+        basis: &dyn FeatureMap<T>,
+        kernel: Option<&dyn Kernel<T>>,
+        x: MatRef<'_, T>,
+        (outputs, nodes): (Outputs<'_>, MatMut<'_, f64>),
         workers: &Workers,
     ) {
         let distance = self.distance().filter(|_| outputs.scores.ncols() > 0);
         let quadratic = if outputs.quadratic.ncols() > 0 { self.quadratic.as_ref() } else { distance };
         let (m, pool) = (basis.dims().1, Pool::default());
-        workers.each(outputs.strips(), |(first, mut out)| {
+        let strips = outputs.strips().into_iter().zip(row_strips(nodes, STRIP)).collect();
+        workers.each(strips, |((first, mut out), (_, mut nodes)): ((usize, Outputs<'_>), (usize, MatMut<'_, f64>))| {
             let x = x.subrows(first, out.scores.nrows());
             let rows = x.nrows();
             pool.with(Buffers::default, |Buffers { basis: block, wide, sums, scratch }: &mut Buffers<T>| {
@@ -237,6 +265,12 @@ impl<T: Real> Model<T> {
                 {
                     combine(weights, intercept, k, wide, sums);
                     out.components.copy_from(MatRef::from_column_major_slice(sums, rows, intercept.len()));
+                }
+                if let Some(Leaves { splits: Head { weights, intercept }, .. }) =
+                    self.leaves.as_ref().filter(|_| nodes.ncols() > 0)
+                {
+                    combine(weights, intercept, k, wide, sums);
+                    nodes.copy_from(MatRef::from_column_major_slice(sums, rows, intercept.len()));
                 }
                 if out.scores.ncols() > 0 {
                     combine(&self.coefficients, &self.intercept, k, wide, sums);

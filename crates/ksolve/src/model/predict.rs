@@ -52,7 +52,7 @@ impl<T: Real> Model<T> {
         out: MatMut<'_, f64>,
         scratch: &mut PredictScratch<T>,
     ) -> Result<()> {
-        let Some(rows) = basis.kernel_rows().filter(|_| self.distance().is_none()) else {
+        let Some(rows) = basis.kernel_rows().filter(|_| self.distance().is_none() && self.leaves.is_none()) else {
             return self.predict(basis, x, out, &Workers::sequential());
         };
         self.check_shapes(basis, x, &out)?;

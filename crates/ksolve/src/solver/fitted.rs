@@ -1,6 +1,6 @@
 //! What a solver hands back: functions of the features, and what is reported of them.
 
-use crate::model::{Basis, Form};
+use crate::model::{Basis, Form, Leaves};
 use crate::{CertificateState, Head, Link, Surface, Task, quadratic::OnFeatures};
 use faer::Mat;
 use kapprox::metric::Metric;
@@ -33,6 +33,8 @@ pub struct Fitted<T> {
     pub quadratic: Option<OnFeatures>,
     /// Coordinates of the rows, linear in the features, to be kept beside the predictions.
     pub components: Option<Head>,
+    /// Machines in parts of space, whose splits are functions of the features.
+    pub leaves: Option<Leaves<T>>,
     /// Residuals of the map at every rank, where the solver's passes saw them.
     pub certificate: Option<CertificateState>,
     /// Ranks whose certificates are of interest; empty for the rank of the weights alone.
@@ -68,6 +70,7 @@ impl<T> Default for Fitted<T> {
             pairs: false,
             quadratic: None,
             components: None,
+            leaves: None,
             certificate: None,
             ranks: Vec::new(),
             lambda: None,

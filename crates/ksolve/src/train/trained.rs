@@ -1,7 +1,7 @@
 //! The result of a training run: a model in terms of the rows, and its report.
 
 use super::report::{FitReport, LandmarkReport, MetricReport, Train};
-use crate::model::{Basis, Form, Model, SecondView, needs_wide_for};
+use crate::model::{Basis, Form, Leaves, Model, SecondView, needs_wide_for};
 use crate::request::{RowAccess, TrainOptions};
 use crate::{Card, Certificate, Head, Intercept, solver::Fitted, train::prepared::Prepared};
 use faer::{Mat, MatRef};
@@ -51,6 +51,7 @@ impl<T: Real> Parts<'_, T> {
         let on_landmarks = matches!(basis, Basis::Landmarks { .. });
         let errors = fitted.train.map_or(Vec::new(), |(mse, _)| vec![mse.sqrt(); coefficients.ncols()]);
         let wide = wide || on_landmarks && needs_wide_for::<T>(coefficients.as_ref(), &errors);
+        let wide = wide || fitted.leaves.as_ref().is_some_and(|leaves| leaves.needs_wide(&errors));
         let expanded = |weights: MatRef<'_, f64>| Basis::of(map.expand(weights, workers), map).1;
         let form = match fitted.form {
             // the degree is a function of the features too
@@ -61,6 +62,12 @@ impl<T: Real> Parts<'_, T> {
             form => form,
         };
         let components = fitted.components.map(|head| Head { weights: expanded(head.weights.as_ref()), ..head });
+        let leaves = fitted.leaves.map(
+            |Leaves { splits: Head { weights, intercept }, widths, counts, points, coefficients }| {
+                let splits = Head { weights: expanded(weights.as_ref()), intercept };
+                Leaves { splits, widths, counts, points, coefficients }
+            },
+        );
         let scaler = &prepared.survey.scaler;
         let model = Model {
             basis,
@@ -74,6 +81,7 @@ impl<T: Real> Parts<'_, T> {
             metric: fitted.projection.map(|found| found.metric).or(prepared.options.metric.known().cloned()),
             quadratic: fitted.quadratic.map(|q| q.expand(map, card.certificate.is_some(), workers)),
             components,
+            leaves,
             card,
         };
         let model =

@@ -49,6 +49,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
         metric: None,
         quadratic: None,
         components: None,
+        leaves: None,
     }
 }
 

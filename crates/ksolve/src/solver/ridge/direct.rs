@@ -3,7 +3,7 @@
 //! *Flops*: n(2dp + 2p²), and p³/3 for each fold and lambda. *Bytes*: the Gram matrix of each fold, and one system.
 
 use super::surface::{FoldCoefficients, Surface};
-use super::{Criterion, Ridge, RidgeFit, RidgeOptions, head, loo::Loo, system::System, variance};
+use super::{Criterion, Ridge, RidgeFit, RidgeOptions, head, leaves, loo::Loo, system::System, variance};
 use crate::prepare::plan::RANK;
 use crate::quadratic::Quadratic;
 use crate::request::{FitRequest, PassShape, ProblemSize};
@@ -36,6 +36,7 @@ pub(super) fn plan(ridge: &Ridge, plan: Plan, shape: &ProblemSize, cut: PassShap
         false => plan,
     };
     let plan = if ridge.importance { gradients::plan(plan, shape, cut, t) } else { plan };
+    let plan = ridge.local.into_iter().fold(plan, |plan, rows| leaves::plan(plan, rows, shape));
     if !ridge.leave_one_out {
         return plan;
     }
@@ -95,9 +96,12 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Fitte
         }
         false => None,
     };
+    let local = ridge.local.map(|rows| leaves::fit(data, rows, &fit.head, lambda)).transpose()?;
+    let local_passes = 2 * u64::from(local.is_some());
+    let (leaves, figures) = local.unwrap_or_default();
     surface.warnings.iter().for_each(|warning| stages.warn(warning.clone()));
-    let passes = 1 + scoring + u64::from(left_out.is_some()) + u64::from(slopes.is_some());
-    Ok(Fitted { quadratic, surface, left_out, slopes, passes, ..fitted(fit, lambda) })
+    let passes = 1 + scoring + u64::from(left_out.is_some()) + u64::from(slopes.is_some()) + local_passes;
+    Ok(Fitted { quadratic, surface, left_out, slopes, leaves, figures, passes, ..fitted(fit, lambda) })
 }
 
 /// Mean squared error over targets, and the share of their variance that is explained.

@@ -29,6 +29,7 @@ pub(crate) const FAMILY: SolverFamily = SolverFamily {
         LOO,
         STD,
         IMPORTANCE,
+        LOCAL,
         WEIGHTS,
     ],
     make: |settings| Ok(Box::new(Ridge::new(settings))),
@@ -85,6 +86,14 @@ pub const STD: Parameter = Parameter::flag(
     "std",
     "Keep in the model what predict --std and kmill learn need: 16 bytes for each pair of landmarks (a numeric target; ridge direct, online rls)",
 );
+
+/// Machines in leaves.
+pub const LOCAL: Parameter = Parameter {
+    name: "local",
+    kind: ParameterKind::Count { most: 30_000, reason: "the system of a leaf has the order of its rows" },
+    default: None,
+    about: "Learn what the features leave on the kernel itself, in leaves of a tree of at most about this many rows, such as 6000; where that helps on rows held out (direct). The model holds all rows",
+};
 
 /// What each feature counts.
 pub const IMPORTANCE: Parameter = Parameter::flag(

@@ -14,6 +14,7 @@ mod family;
 pub(crate) mod gcv;
 pub(crate) mod head;
 pub(crate) mod iterative;
+mod leaves;
 mod linear;
 pub(crate) mod loo;
 pub mod mistakes;
@@ -28,7 +29,7 @@ use crate::prepare::plan;
 use crate::request::{self, FitRequest, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
 use crate::{Error, FoldSpec, Intercept, Result, Task};
 pub(crate) use family::FAMILY;
-pub use family::{IMPORTANCE, LOO, METHOD, PRECONDITIONER, RANKS, RESIDUAL, SELECT, STD};
+pub use family::{IMPORTANCE, LOCAL, LOO, METHOD, PRECONDITIONER, RANKS, RESIDUAL, SELECT, STD};
 pub use head::{RidgeFit, RidgeOptions, fit};
 pub use iterative::sketch::Preconditioner;
 use kapprox::Real;
@@ -87,6 +88,8 @@ pub struct Ridge {
     pub variance: bool,
     /// The slopes of the functions along the features: one more pass.
     pub importance: bool,
+    /// Rows of the leaves in which the kernel itself learns what the features leave; `None` for features alone.
+    pub local: Option<usize>,
 }
 
 impl Default for Ridge {
@@ -102,6 +105,7 @@ impl Default for Ridge {
             leave_one_out: false,
             variance: false,
             importance: false,
+            local: None,
         }
     }
 }
@@ -123,6 +127,7 @@ impl Ridge {
             leave_one_out: settings.flag(&LOO),
             variance: settings.flag(&STD),
             importance: settings.flag(&IMPORTANCE),
+            local: settings.count(&LOCAL),
         }
     }
 
@@ -154,6 +159,10 @@ impl Ridge {
         if self.importance {
             let why = format!("{what} takes no further pass; take landmarks and `method` direct");
             return Err(Error::option(IMPORTANCE.name, "", why));
+        }
+        if self.local.is_some() && self.method == RidgeMethod::Pcg {
+            let why = "it takes the features of a direct solution; take `method` direct";
+            return Err(Error::option(LOCAL.name, "with `method` pcg", why));
         }
         if self.leave_one_out && self.method == RidgeMethod::Pcg {
             return Err(Error::option("loo", "with `method` pcg", "it needs a factor; take `method` direct"));
@@ -191,6 +200,7 @@ impl Ridge {
                 if work.shape.weighted
                     || self.leave_one_out
                     || self.importance
+                    || self.local.is_some()
                     || self.check_one_cell(work).is_err() =>
             {
                 false
@@ -219,12 +229,19 @@ impl<T: Real> Solver<T> for Ridge {
                 return Err(Error::option(IMPORTANCE.name, "", why));
             }
         }
+        if self.local.is_some() {
+            leaves::check(
+                work,
+                [("std", self.variance), ("loo", self.leave_one_out), (IMPORTANCE.name, self.importance)],
+            )?;
+        }
         if self.is_shortest() {
             let folds = options.folds != FoldSpec::None || options.ranks.len() > 1;
             let unread = [
                 ("std", self.variance),
                 ("loo", self.leave_one_out),
                 (IMPORTANCE.name, self.importance),
+                (LOCAL.name, self.local.is_some()),
                 ("folds", folds),
             ];
             let unread = unread.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
@@ -254,6 +271,9 @@ impl<T: Real> Solver<T> for Ridge {
             return Err(
                 "conjugate gradient and the exact kernel read the rows again; take landmarks and `method` direct",
             );
+        }
+        if self.local.is_some() {
+            return Err("`local` reads the rows again once the system is solved; leave it out");
         }
         if self.leave_one_out {
             return Err("`loo` takes a pass of its own once the system is solved; leave it out");
