@@ -239,6 +239,9 @@ pub(crate) struct ModelReport {
     /// Numbers of nodes and of nearest nodes that a row is placed by, of a model of a graph.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nodes: Option<(usize, usize)>,
+    /// Numbers of leaves with a machine on the kernel itself, and of their rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) leaves: Option<(usize, usize)>,
     pub(crate) lambda_convention: &'static str,
 }
 
@@ -269,6 +272,10 @@ impl fmt::Display for ModelReport {
                 facts.fact("map", format!("{}, {} features", card.map, count(card.rank as u64)));
                 scheme.iter().for_each(|scheme| facts.fact("landmarks", format!("by {scheme}")));
             }
+        }
+        if let Some((leaves, rows)) = self.leaves {
+            let told = format!("{}, machines on the kernel itself of {} rows", count(leaves as u64), count(rows as u64));
+            facts.fact("leaves", told);
         }
         if let Some(c) = &card.certificate {
             facts.fact("certificate", certified(c));
@@ -335,9 +342,9 @@ pub(crate) fn main(args: &InspectArgs) -> Result<()> {
         plan.term("the model", held, "fit a model of lower `rank`").check()?;
         let predictor = open::load(path, &run)?;
         let (card, metric, components) = (predictor.card().clone(), predictor.metric(), predictor.components());
-        let (model, nodes, lambda_convention) =
-            (path.clone(), predictor.nodes(), ksolve::job::convention(&card.solver));
-        let report = ModelReport { model, bytes, card, metric, components, nodes, lambda_convention };
+        let (model, nodes, leaves) = (path.clone(), predictor.nodes(), predictor.leaves());
+        let lambda_convention = ksolve::job::convention(&card.solver);
+        let report = ModelReport { model, bytes, card, metric, components, nodes, leaves, lambda_convention };
         return output::report(&report, run.json);
     }
     output::report(&table(&args.paths, &args.text.options(), args.stats, &run)?, run.json)

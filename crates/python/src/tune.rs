@@ -13,8 +13,8 @@ use ksolve::request::{LandmarkSource, Scaling, Stages};
 use ksolve::request::{MetricForm, MetricSource};
 use ksolve::solver::ridge::Ridge;
 use ksolve::tune::{
-    Choice, Chosen, FACTORS, Memory, Pace, Part, Score, SearchListener, SearchWork, Select, TuneOptions, at_ranks,
-    kernels, stand_in,
+    Choice, Chosen, FACTORS, Memory, Pace, Part, Score, SearchListener, SearchWork, Select, TuneOptions, kernels,
+    stand_in,
 };
 use kstore::Selected;
 use pyo3::prelude::*;
@@ -179,8 +179,8 @@ impl Asked<'_> {
         let chosen = choice.make::<T>(&mut Memory::open(None)?)?;
         let metric = chosen.metric.clone().map_or(MetricSource::None, MetricSource::of);
         let fit = chosen.fit.clone().scaling(chosen.tuned.scaling).metric(metric);
-        let fit = match watch.pace.ranks(&fit, &chosen, selected, run)? {
-            Some(ranks) => at_ranks(fit, &ranks),
+        let fit = match watch.pace.reach(&fit, &chosen, selected, run)? {
+            Some(reach) => reach.of(fit),
             None => fit,
         };
         Ok((fit.run(selected, run)?, chosen))

@@ -11,6 +11,7 @@ mod kdr;
 mod kept;
 mod kernel_ridge;
 mod landmarks;
+mod leaves;
 mod machines;
 mod machines_chosen;
 mod many_rows;

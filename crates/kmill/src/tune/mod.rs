@@ -14,10 +14,9 @@ use kapprox::Spec;
 use ksolve::job::{Checkpoint, ElementType, Fit};
 use ksolve::request::{LandmarkSource, Scaling};
 use ksolve::request::{MetricForm, MetricSource};
-use ksolve::solver::ridge::{self, Ridge};
+use ksolve::solver::ridge::Ridge;
 use ksolve::tune::{
-    ANY, Choice, Chosen, FACTORS, Memory, Pace, Score, SearchWork, Select, TuneOptions, at_ranks, kernels, listed,
-    stand_in,
+    ANY, Choice, Chosen, FACTORS, Memory, Pace, Score, SearchWork, Select, TuneOptions, kernels, stand_in,
 };
 use kstore::{Missing, Selected, checkpoint::Journal, sink::OutputKind};
 use search::SearchStages;
@@ -296,15 +295,12 @@ fn in_time(
     run: &Run,
     repeat: &mut Option<String>,
 ) -> Result<FitOptions> {
-    let ranks = pace.ranks(&options.job(selected)?, found, selected, &pipeline::job(run))?;
-    let told = match &ranks {
-        Some(ranks) if options.fit.family().reads(&ridge::RANKS) => format!("--ranks {}", listed(ranks)),
-        Some(ranks) => format!("--rank {}", ranks[ranks.len() - 1]),
-        None => format!("--map {}", options.fit.map_spec()),
-    };
+    let reach = pace.reach(&options.job(selected)?, found, selected, &pipeline::job(run))?;
+    let map = || format!("--map {}", options.fit.map_spec());
+    let told = reach.as_ref().map_or_else(map, |reach| reach.told(&options.fit));
     *repeat = Some(format!("--work {} {told}", found.work));
-    Ok(match ranks {
-        Some(ranks) => FitOptions { fit: at_ranks(options.fit, &ranks), ..options },
+    Ok(match reach {
+        Some(reach) => FitOptions { fit: reach.of(options.fit), ..options },
         None => options,
     })
 }

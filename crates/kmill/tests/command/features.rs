@@ -1,4 +1,4 @@
-//! `kmill features`: the features of a map in a file, against the kernel matrix.
+//! `kmill features` and `kmill coordinates`: what linear methods learn from, against kernel matrices and distances; and `kmill learn`.
 
 use crate::run::{kmill, ok};
 use std::path::Path;
@@ -76,4 +76,90 @@ fn the_residual_is_what_the_landmarks_leave() {
     assert!(code != 0 && stderr.contains("--components"), "{stderr}");
     let report = ok(at, &format!("{LINE} --tolerance 0.3 -o few.csv --json"));
     assert!(report["rank"].as_u64().unwrap() < 100 && report["certificate"]["trace_error"].as_f64().unwrap() <= 0.3);
+}
+
+/// A table of the distances of points in the plane, with a number of each.
+fn distances(at: &Path, n: usize) -> Vec<[f64; 2]> {
+    let points: Vec<[f64; 2]> = (0..n).map(|i| [(i as f64 * 0.7).sin() * 3.0, (i * i % 17) as f64 / 4.0]).collect();
+    let apart = |a: &[f64; 2], b: &[f64; 2]| (a[0] - b[0]).hypot(a[1] - b[1]);
+    let names: String = (0..n).map(|j| format!("d{j},")).collect();
+    let mut text = format!("{names}y\n");
+    for a in &points {
+        points.iter().for_each(|b| text += &format!("{},", apart(a, b)));
+        text += &format!("{}\n", 2.0 * a[0] - a[1] + 5.0);
+    }
+    std::fs::write(at.join("d.csv"), text).unwrap();
+    points
+}
+
+#[test]
+fn coordinates_have_the_distances_of_the_objects() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let points = distances(at, 60);
+    let report = ok(at, "coordinates d.csv --features d* --keep y -o places.csv --model map --json");
+    assert!(report["coordinates"] == 2 && report["objects"] == 60, "{report}");
+    assert!(report["trace_error"].as_f64().unwrap() < 1e-6, "{report}");
+    let (names, places) = csv(&at.join("places.csv"));
+    assert_eq!(names, ["y", "phi_0", "phi_1"]);
+    for i in 0..60 {
+        for j in 0..i {
+            let got = (places[i][1] - places[j][1]).hypot(places[i][2] - places[j][2]);
+            let expected = (points[i][0] - points[j][0]).hypot(points[i][1] - points[j][1]);
+            assert!((got - expected).abs() < 1e-7, "{i}, {j}: {got} against {expected}");
+        }
+    }
+    assert!(places.iter().map(|row| row[1]).sum::<f64>().abs() < 1e-7, "about their centre");
+    // what learns from numbers learns from distances: here a function that is linear in the plane
+    ok(at, "fit ridge places.csv --target y --kernel linear --scale none --lambda 1e-9 -o m.safetensors --json");
+    let scores = ok(at, "evaluate m.safetensors places.csv --json");
+    assert!(scores["r2"].as_f64().unwrap() > 0.999_999, "{scores}");
+    // a model places a row by its distances, and its squares do as well
+    ok(at, "predict map d.csv --rows 50.. -o again.csv -q");
+    let again = csv(&at.join("again.csv")).1;
+    for (again, place) in again.iter().zip(&places[50..]) {
+        again.iter().zip(&place[1..]).for_each(|(a, b)| assert!((a - b).abs() < 1e-9));
+    }
+    for (line, told) in [
+        ("coordinates d.csv -o p.csv", "61 columns and 60 rows"),
+        ("coordinates d.csv --features d* --rows ..30 -o p.csv", "60 columns and 30 rows"),
+        ("coordinates d.csv --features d* --of kernel -o p.csv", "not positive semi-definite"),
+        ("coordinates d.csv --features d* --tolerance 2 -o p.csv", "--tolerance"),
+        ("coordinates d.csv --features d* --memory 1MiB -o p.csv", "memory"),
+    ] {
+        let (code, _, stderr) = kmill(at, line);
+        assert!(code == 1 && stderr.contains(told), "{line}: {stderr}");
+    }
+}
+
+#[test]
+fn a_model_goes_on_learning() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    ok(at, "generate friedman1 --rows 3000 --features 5 -o t.parquet -q");
+    let fit = "fit ridge t.parquet --target y --rank 60 --precision f64 --landmarks uniform";
+    ok(at, &format!("{fit} --rows ..1500 --std --lambda 1e-5 --folds none -o first --json"));
+    let report = ok(at, "learn first t.parquet --rows 1500.. -o next --json");
+    assert!(report["rows"] == 1500 && report["rows_of_model"] == 3000, "{report}");
+    let mse = |model: &str, rows: &str| {
+        ok(at, &format!("evaluate {model} t.parquet --rows {rows} --json"))["mse"].as_f64().unwrap()
+    };
+    assert!(mse("next", "1500..") < mse("first", "1500.."));
+    assert!((report["running_mse"].as_f64().unwrap() / mse("first", "1500..") - 1.0).abs() < 0.2, "{report}");
+    // onto itself, in two parts, the same functions
+    ok(at, "learn first t.parquet --rows 1500..2000 -o part --json");
+    ok(at, "learn part t.parquet --rows 2000.. -o part --json");
+    assert!((mse("part", "..") / mse("next", "..") - 1.0).abs() < 1e-6);
+    let told = ok(at, "inspect part --json");
+    assert_eq!(told["learned"], 1500, "{told}");
+    ok(at, &format!("{fit} --rows ..1500 --lambda 1e-5 --folds none -o plain --json"));
+    for (line, told) in [
+        ("learn plain t.parquet -o p", "`std`"),
+        ("learn first t.parquet --forgetting 0 -o p", "forgetting"),
+        ("learn first t.parquet --target x0,x1 -o p", "target"),
+        ("learn first t.parquet -o t.parquet", "t.parquet"),
+    ] {
+        let (code, _, stderr) = kmill(at, line);
+        assert!(code == 1 && stderr.contains(told), "{line}: {stderr}");
+    }
 }

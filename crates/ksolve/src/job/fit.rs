@@ -222,29 +222,30 @@ impl Fit {
 
     /// The fit at one rank, where it may have compared several.
     pub(crate) fn at_rank(self, rank: usize) -> Self {
-        let given = self.given.clone().without(ridge::RANKS.name).without(parameter::TOLERANCE.name);
+        let given =
+            self.given.clone().without(ridge::RANKS.name).without(ridge::LOCAL.name).without(parameter::TOLERANCE.name);
         Self { rank: Some(rank), ..self }.options(given)
     }
 
-    /// The fit without the rank and the ranks that were asked for.
+    /// The fit without the rank, the ranks and the leaves that were asked for.
     #[must_use]
     pub fn without_ranks(self) -> Self {
-        let given = self.given.clone().without(ridge::RANKS.name);
+        let given = self.given.clone().without(ridge::RANKS.name).without(ridge::LOCAL.name);
         Self { rank: None, ..self }.options(given)
     }
 
-    /// The fit with the rank and, where its solver compares some, the ranks of another one.
+    /// The fit with the rank and, where its solver has them, the ranks and leaves of another one.
     #[must_use]
     pub fn with_ranks_of(self, other: &Self) -> Self {
-        let ranks = other.given.get(ridge::RANKS.name).filter(|_| self.family.reads(&ridge::RANKS));
-        let fit = self.without_ranks();
-        let fit = ranks.into_iter().fold(fit, |fit, ranks| fit.set(ridge::RANKS.name, ranks));
+        let both = [&ridge::RANKS, &ridge::LOCAL].into_iter().filter(|parameter| self.family.reads(parameter));
+        let given: Vec<_> = both.filter_map(|one| Some((one.name, other.given.get(one.name)?))).collect();
+        let fit = given.into_iter().fold(self.without_ranks(), |fit, (name, value)| fit.set(name, value));
         Self { rank: other.rank, ..fit }
     }
 
     /// The fit on the kernel itself, without what only a map has, and iterated until the fitted values are off by 1e-4 of the target.
     pub(crate) fn on_kernel(self) -> Result<Self> {
-        let of_maps = [&ridge::RANKS, &parameter::TOLERANCE, &parameter::FOLDS, &ridge::SELECT];
+        let of_maps = [&ridge::RANKS, &ridge::LOCAL, &parameter::TOLERANCE, &parameter::FOLDS, &ridge::SELECT];
         let given = of_maps.iter().fold(self.given.clone(), |given, parameter| given.without(parameter.name));
         let free = self.family.reads(&ridge::RESIDUAL) && !self.gives(ridge::RESIDUAL.name);
         let given = if free { given.set(ridge::RESIDUAL.name, 1e-4) } else { given };

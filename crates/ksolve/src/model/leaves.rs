@@ -10,7 +10,8 @@
 //!
 //! *Flops* of a row: those of f₀, 2m of each node, and the kernel values of the leaves that it is in. *Bytes*: the rows of all leaves.
 
-use super::{Buffers, Head, Model, STRIP, combine, needs_wide_for, predict::overflowed};
+use super::outputs::{Buffers, combine};
+use super::{Head, Model, STRIP, needs_wide_for, predict::overflowed};
 use crate::{Result, strips::Pool};
 use faer::{Mat, MatMut, MatRef};
 use kapprox::landmark::{LandmarkSet, NO_ROW};

@@ -12,6 +12,7 @@ mod form;
 mod head;
 mod leaves;
 mod load;
+mod outputs;
 mod predict;
 
 pub use basis::Basis;
@@ -20,17 +21,19 @@ pub use card::{Card, FEATURES, SecondView};
 pub use form::Form;
 pub use head::{Head, Intercept};
 pub use leaves::Leaves;
+pub(crate) use outputs::Outputs;
 pub use predict::PredictScratch;
 
 use crate::quadratic::{self, Quadratic};
 use crate::strips::{Pool, row_strips};
-use crate::{Error, Result, Task, dots};
+use crate::{Error, Result, Task};
 use faer::prelude::ReborrowMut;
 use faer::{Mat, MatMut, MatRef};
 use kapprox::metric::Metric;
 use kapprox::{FeatureMap, Kernel, Real};
 use kstore::sparse::{SparseShape, with_room};
 use kstore::{Encoding, Scaler, Workers};
+use outputs::{Buffers, combine};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -353,71 +356,4 @@ fn same_shapes(shapes: &[(&'static str, usize, usize)]) -> Result<()> {
         Some((what, expected, got)) => Err(Error::Shape { what, expected: *expected, got: *got }),
         None => Ok(()),
     }
-}
-
-/// The outputs of b rows; those that are not wanted have no column.
-pub(crate) struct Outputs<'a> {
-    /// b x t.
-    pub(crate) scores: MatMut<'a, f64>,
-    /// The coordinates beside the predictions, b x q.
-    pub(crate) components: MatMut<'a, f64>,
-    /// The quadratic function, b x 1.
-    pub(crate) quadratic: MatMut<'a, f64>,
-}
-
-impl<'a> Outputs<'a> {
-    fn of_scores(scores: MatMut<'a, f64>) -> Self {
-        let rows = scores.nrows();
-        let [components, quadratic] = [(); 2].map(|()| MatMut::from_row_major_slice_mut(&mut [], rows, 0));
-        Self { scores, components, quadratic }
-    }
-
-    fn strips(self) -> Vec<(usize, Self)> {
-        let [scores, components, quadratic] =
-            [self.scores, self.components, self.quadratic].map(|output| row_strips(output, STRIP).into_iter());
-        let all = scores.zip(components).zip(quadratic);
-        all.map(|(((first, scores), (_, components)), (_, quadratic))| (first, Self { scores, components, quadratic }))
-            .collect()
-    }
-}
-
-/// `scores` (b x t column-major) = k·α + c for basis values `k` (b x m), function after function.
-///
-/// The loop runs along rows, so every row is summed in the order of the functions whatever its neighbours; a
-/// matrix product picks its kernel, and with it the order, by the number of rows.
-fn combine<T: Real>(
-    coefficients: &Mat<f64>,
-    intercept: &[f64],
-    k: MatRef<'_, T>,
-    wide: &mut Vec<f64>,
-    scores: &mut Vec<f64>,
-) {
-    let (rows, m) = (k.nrows(), k.ncols());
-    scores.clear();
-    intercept.iter().for_each(|c| scores.extend(std::iter::repeat_n(*c, rows)));
-    wide.resize(STRIP * PANEL, 0.0);
-    for first in (0..m).step_by(PANEL) {
-        let width = PANEL.min(m - first);
-        dots::widen(k.subcols(first, width), &mut wide[..rows * width]);
-        for (j, scores) in scores.chunks_exact_mut(rows).enumerate() {
-            add_products(scores, &wide[..rows * width], &coefficients.col_as_slice(j)[first..first + width]);
-        }
-    }
-}
-
-/// `scores` += `panel`·`alpha` for a column-major panel, column after column.
-fn add_products(scores: &mut [f64], panel: &[f64], alpha: &[f64]) {
-    kapprox::vectorised!({
-        for (column, alpha) in panel.chunks_exact(scores.len()).zip(alpha) {
-            scores.iter_mut().zip(column).for_each(|(score, k)| *score += k * alpha);
-        }
-    });
-}
-
-#[derive(Debug, Default)]
-struct Buffers<T> {
-    basis: Vec<T>,
-    wide: Vec<f64>,
-    sums: Vec<f64>,
-    scratch: quadratic::Scratch,
 }

@@ -48,6 +48,9 @@ impl<T: Real> Model<T> {
         if !self.knots.is_empty() {
             return Err(refused("its features are scaled by quantiles; use predict, or fit with another `scale`"));
         }
+        if self.leaves.is_some() {
+            return Err(refused("it has machines in the leaves of a tree; use predict, or fit it without `local`"));
+        }
         if self.card.pairs {
             return Err(refused("it decides between pairs of classes; fit it without `pairs`"));
         }

@@ -209,6 +209,12 @@ impl Predictor {
         either!(self, typed => Some((typed.model.basis.landmarks()?.1.len(), typed.model.form.neighbours()?)))
     }
 
+    /// Numbers of leaves in which the model has machines on the kernel itself, and of their rows; `None` for most.
+    pub fn leaves(&self) -> Option<(usize, usize)> {
+        let counts = either!(self, typed => typed.model.leaves.as_ref().map(|leaves| &leaves.counts))?;
+        Some((counts.len(), counts.iter().sum()))
+    }
+
     /// Number of features of a row, d.
     pub fn features(&self) -> usize {
         self.card().features.len()

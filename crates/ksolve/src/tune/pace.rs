@@ -56,44 +56,121 @@ impl Pace {
         self.time.is_some_and(|time| self.started.elapsed().saturating_add(next) > time.mul_f64(share))
     }
 
-    /// The largest rank at which `fit` is likely to end in time and fits the memory, with all smaller ones; the least where no fit was
-    /// tested, which tells the time; `None` without a time, and on the kernel itself.
-    /// Which that is depends on the machine; the ranks give the same bits on any.
+    /// How far `fit` goes in time and memory: the largest rank at which it is likely to end, with all smaller ones, and of a regression by ridge the largest
+    /// leaves behind those; the least rank where no fit was tested, which tells the time; `None` without a time, and on the kernel itself.
+    /// Which that is depends on the machine; the ranks and the leaves give the same bits on any.
     ///
     /// # Errors
     /// The errors of [`Fit::plan`].
-    pub fn ranks(&self, fit: &Fit, found: &Chosen, selected: &Selected, run: &Run<'_>) -> Result<Option<Vec<usize>>> {
+    pub fn reach(&self, fit: &Fit, found: &Chosen, selected: &Selected, run: &Run<'_>) -> Result<Option<Reach>> {
         let Some(time) = self.time.filter(|_| !fit.map_spec().is_exact()) else { return Ok(None) };
         let left = time.saturating_sub(self.started.elapsed()).as_secs_f64();
-        let rows = found.tuned.rows;
-        let mut ranks: Vec<usize> = Vec::new();
-        let mut wanted: Vec<usize> = RANKS.into_iter().chain(BETWEEN).collect();
-        wanted.sort_unstable();
-        let furthest = if is_told_by_half(fit) { FURTHEST * found.rank } else { usize::MAX };
-        let most = rows.max(RANKS[0] as u64).min(furthest as u64);
-        for rank in wanted.into_iter().filter(|rank| *rank as u64 <= most) {
-            ranks.push(rank);
-            let in_time = likely(fit, found, rank)?.is_some_and(|seconds| seconds <= left);
-            let holds = || {
-                let forecast = at_ranks(fit.clone(), &ranks).plan(selected, run)?;
-                // the plan holds the features where they are kept; those computed anew in every step take longer than any test tells
-                let features = if is_told_by_half(fit) { rows.saturating_mul(4 * rank as u64) } else { 0 };
-                Ok::<_, crate::Error>(forecast.fits() && forecast.bytes() as u64 >= features)
-            };
-            if ranks.len() > 1 && !(in_time && holds()?) {
-                ranks.pop();
-                break;
-            }
-        }
-        let last = ranks.last().copied();
-        ranks.retain(|rank| Some(*rank) == last || RANKS.contains(rank));
-        Ok(Some(ranks))
+        let (local, took) = leaves(fit, found, left, selected, run)?;
+        let ranks = ranks(fit, found, left - took, local.map_or(usize::MAX, |_| BEHIND_LEAVES), selected, run)?;
+        Ok(Some(Reach { ranks, local }))
     }
 }
 
+/// How far a fit goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// The ranks, the largest last.
+    pub ranks: Vec<usize>,
+    /// Rows of the leaves of ridge regression.
+    pub local: Option<usize>,
+}
+
+impl Reach {
+    /// The fit at the last of the ranks, with the others in its surface where the solver has one, and with the leaves.
+    #[must_use]
+    pub fn of(&self, fit: Fit) -> Fit {
+        let fit = at_ranks(fit, &self.ranks);
+        self.local.into_iter().fold(fit, |fit, rows| fit.set(ridge::LOCAL.name, rows))
+    }
+
+    /// The options that give such a fit on any machine.
+    pub fn told(&self, fit: &Fit) -> String {
+        let ranks = match fit.family().reads(&ridge::RANKS) {
+            true => format!("--ranks {}", listed(&self.ranks)),
+            false => format!("--rank {}", self.ranks[self.ranks.len() - 1]),
+        };
+        self.local.map_or(ranks.clone(), |rows| format!("{ranks} --local {rows}"))
+    }
+}
+
+/// Rows of leaves, the largest rank behind them, the share of the time left that they may take, and how many of them a table has at least.
+const LEAVES: [usize; 3] = [3_000, 6_000, 12_000];
+const BEHIND_LEAVES: usize = 2_000;
+const SHARE_OF_LEAVES: f64 = 0.7;
+const FEWEST_LEAVES: u64 = 4;
+
+/// Rows of a leaf beside those that were asked for at most: what the bands between leaves add to a tree whose leaves are three quarters full.
+const WITH_BANDS: f64 = 1.05;
+
+/// Time of the factor of a leaf of m rows in units of m³, beside [`SYSTEMS`]; with the kernel values of its rows and the trials.
+const FACTOR_OF_LEAF: f64 = 0.8;
+
+/// The largest leaves that are likely to end in time and fit the memory, with their seconds. Rows that follow each other are not learned from by
+/// neighbours, which new rows do not have.
+fn leaves(fit: &Fit, found: &Chosen, left: f64, selected: &Selected, run: &Run<'_>) -> Result<(Option<usize>, f64)> {
+    let values = fit.family().name == ridge::FAMILY.name && found.tuned.classes == 0 && found.tuned.alike.is_none();
+    let Some(Test { apart, seconds, lambdas, .. }) = found.test.as_ref().filter(|_| values) else {
+        return Ok((None, 0.0));
+    };
+    let (rows, rank) = (found.tuned.rows, found.rank as f64);
+    let unit =
+        seconds / (rank.powf(2.0 - RATE) * (apart.learned_from.max(1) as f64 + SYSTEMS * *lambdas as f64 * rank));
+    let mut best = (None, 0.0);
+    for size in LEAVES.into_iter().filter(|size| rows >= FEWEST_LEAVES * *size as u64) {
+        let order = WITH_BANDS * size as f64;
+        let passes = 2.0 * rows as f64 * (BEHIND_LEAVES as f64).powf(2.0 - RATE);
+        let systems = rows as f64 / (0.75 * size as f64) * FACTOR_OF_LEAF * order.powf(3.0 - RATE);
+        let took = unit * (passes + systems);
+        let reach = Reach { ranks: vec![BEHIND_LEAVES], local: Some(size) };
+        if took > SHARE_OF_LEAVES * left || !reach.of(fit.clone()).plan(selected, run)?.fits() {
+            break;
+        }
+        best = (Some(size), took);
+    }
+    Ok(best)
+}
+
+/// The ranks that are likely to end in so many seconds, up to `largest`.
+fn ranks(
+    fit: &Fit,
+    found: &Chosen,
+    left: f64,
+    largest: usize,
+    selected: &Selected,
+    run: &Run<'_>,
+) -> Result<Vec<usize>> {
+    let rows = found.tuned.rows;
+    let mut ranks: Vec<usize> = Vec::new();
+    let mut wanted: Vec<usize> = RANKS.into_iter().chain(BETWEEN).collect();
+    wanted.sort_unstable();
+    let furthest = if is_told_by_half(fit) { FURTHEST * found.rank } else { usize::MAX };
+    let most = rows.max(RANKS[0] as u64).min(furthest as u64).min(largest as u64);
+    for rank in wanted.into_iter().filter(|rank| *rank as u64 <= most) {
+        ranks.push(rank);
+        let in_time = likely(fit, found, rank)?.is_some_and(|seconds| seconds <= left);
+        let holds = || {
+            let forecast = at_ranks(fit.clone(), &ranks).plan(selected, run)?;
+            // the plan holds the features where they are kept; those computed anew in every step take longer than any test tells
+            let features = if is_told_by_half(fit) { rows.saturating_mul(4 * rank as u64) } else { 0 };
+            Ok::<_, crate::Error>(forecast.fits() && forecast.bytes() as u64 >= features)
+        };
+        if ranks.len() > 1 && !(in_time && holds()?) {
+            ranks.pop();
+            break;
+        }
+    }
+    let last = ranks.last().copied();
+    ranks.retain(|rank| Some(*rank) == last || RANKS.contains(rank));
+    Ok(ranks)
+}
+
 /// The fit at the last of these ranks, with the others in its surface where the solver has one.
-#[must_use]
-pub fn at_ranks(fit: Fit, ranks: &[usize]) -> Fit {
+fn at_ranks(fit: Fit, ranks: &[usize]) -> Fit {
     if fit.family().reads(&ridge::RANKS) {
         return fit.set("ranks", listed(ranks));
     }
@@ -101,7 +178,7 @@ pub fn at_ranks(fit: Fit, ranks: &[usize]) -> Fit {
 }
 
 /// Ranks as they are typed: `500,1000`.
-pub fn listed(ranks: &[usize]) -> String {
+fn listed(ranks: &[usize]) -> String {
     ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 

@@ -8,48 +8,40 @@
 //! ```
 //!
 //! Every node halves its rows at the median of their leading kernel principal component, so that rows of a leaf are near each other in the sense of
-//! the kernel. Those near the median, a share of [`BAND`], belong to both children, and the prediction changes from one to the other
+//! the kernel. Those near the median, a share of 6 %, belong to both children, and the prediction changes from one to the other
 //! over them: see [`Leaves`].
 //!
-//! μ is lambda·n of the features to begin with, then less or more by factors of √10 as long as the error falls on a fifth of the rows of a
-//! few leaves that is held out. Where no μ is better there than f₀ alone, nothing is added.
+//! μ is lambda·n of the features to begin with, then less or more by factors of √10 as long as the error falls on held-out rows of a few
+//! leaves, those of one fold of the fit. Where no μ is better there than f₀ alone, nothing is added.
 //!
 //! *Passes*: two. *Flops*: n m²/3 for leaves of m rows, and the map twice. *Bytes*: 8m² and the rows.
 //!
 //! References: Tresp, "A Bayesian committee machine", Neural Computation 12, 2000; Snelson, Ghahramani, "Local and global sparse Gaussian process
 //! approximations", AISTATS 2007; Beaglehole, Holzmüller, Radhakrishnan, Belkin, "xRFM", arXiv 2508.10053, of trees of kernel machines.
 
+use super::tree::Tree;
 use crate::cholesky::{self, Side};
 use crate::features::FitData;
 use crate::model::Leaves;
 use crate::request::{FitRequest, ProblemSize};
 use crate::solver::Figure;
 use crate::strips::row_strips;
-use crate::{Error, Head, Result, Targets};
-use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
+use crate::{Error, Head, Result};
+use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{Kernel, Real};
-use kstore::key::{Purpose, Stream};
-use kstore::{Pass, Plan, RowBlock, Workers};
+use kstore::{Plan, Workers};
 use std::sync::Arc;
 
-/// Share of the rows of a node that both children have.
-const BAND: f64 = 0.06;
-
-/// Rows that the tree is made from, and at least so many for each leaf; features that it looks at.
-const SAMPLE: usize = 20_000;
-const SAMPLE_OF_LEAF: usize = 100;
-const LEADING: usize = 256;
-
-/// Steps of the power iteration.
-const STEPS: usize = 40;
-
-/// Leaves whose held-out rows choose μ; every so many-th row is held out.
+/// Leaves whose held-out rows choose μ, and the share of their rows that is held out: those of a fold, or of each fifth row where there are no folds.
 const TRIALS: usize = 3;
-const HELD_OUT: usize = 5;
+const HELD_OUT: f64 = 0.2;
 
 /// Factor between penalties, and most steps in one direction.
 const FACTOR: f64 = 3.162_277_660_168_379_5;
 const WALK: usize = 8;
+
+/// Most rows of a leaf, in those that were asked for.
+pub(super) const LARGEST: usize = 2;
 
 /// Share of the error of the features below which the leaves are worth their bytes.
 const WORTH: f64 = 0.98;
@@ -79,7 +71,7 @@ pub(super) fn check(work: &FitRequest<'_>, others: [(&'static str, bool); 3]) ->
 /// Adds the rows of the leaves, and the system of the largest.
 pub(super) fn plan(plan: Plan, rows: usize, shape: &ProblemSize) -> Plan {
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-    let order = 2 * rows;
+    let order = LARGEST * rows;
     let all = n.saturating_mul(2 * (shape.d * shape.element + 8 * shape.t));
     plan.term("rows of the leaves", all.saturating_mul(2), "leave `local` out").term(
         "system of a leaf",
@@ -98,7 +90,7 @@ pub(super) fn fit<T: Real>(
     let depth = (data.rows as f64 / rows.max(1) as f64).log2().ceil().max(0.0) as u32;
     let count = 1usize << depth;
     let tree = Tree::grow(data, head, count)?;
-    let mut leaves = tree.sow(data, head)?;
+    let mut leaves = tree.sow(data, head, rows)?;
     let kernel = data.kernel.build()?.typed::<f64>();
     let solver = Solver { kernel, workers: data.resources.workers };
     let (mu, [without, with]) = solver.walk(&leaves, lambda * data.rows as f64, data)?;
@@ -134,174 +126,45 @@ pub(super) fn fit<T: Real>(
     Ok((Some(Leaves { splits, widths: tree.widths, counts, points, coefficients }), figures))
 }
 
-/// A visit of all rows in their order, with their features.
-fn visit<T: Real>(
-    data: &FitData<'_, T>,
-    name: &str,
-    mut take: impl FnMut(&RowBlock<'_, T>, MatRef<'_, T>) -> Result<()> + Send,
-) -> Result<()> {
-    let range = data.source.range();
-    let observer = data.resources.stages.stage(name, Some(range.end - range.start));
-    let pass = Pass { journal: None, ..data.cut.pass(1, data.resources, &*observer) };
-    let p = data.map.dims().1;
-    let mut phi = Vec::new();
-    pass.visit(data.source, |block: &RowBlock<'_, T>| {
-        let b = block.len();
-        phi.resize(b * p, T::default());
-        let x = MatRef::from_row_major_slice(block.x, b, block.d);
-        data.map.apply(x, MatMut::from_column_major_slice_mut(&mut phi, b, p), data.resources.workers);
-        take(block, MatRef::from_column_major_slice(&phi, b, p))
-    })?;
-    Ok(())
-}
-
-/// A complete binary tree on the leading features.
-struct Tree {
-    /// Directions of the nodes, one after the other, and their constants.
-    directions: Vec<Vec<f64>>,
-    constants: Vec<f64>,
-    widths: Vec<f64>,
-}
-
-impl Tree {
-    /// Grows the tree from a sample of the rows.
-    fn grow<T: Real>(data: &FitData<'_, T>, head: &Head, leaves: usize) -> Result<Self> {
-        let q = LEADING.min(head.weights.nrows());
-        let mut tree = Self { directions: Vec::new(), constants: Vec::new(), widths: Vec::new() };
-        if leaves == 1 {
-            return Ok(tree);
-        }
-        let wanted = SAMPLE.max(SAMPLE_OF_LEAF * leaves) as f64;
-        let stream = Stream::new(data.options.seed, Purpose::Leaves, 0);
-        let mut sample: Vec<Vec<f64>> = Vec::new();
-        visit(data, "tree of the leaves", |block, phi| {
-            let taken =
-                block.rows.iter().enumerate().filter(|(_, row)| stream.uniform(**row) * data.rows as f64 <= wanted);
-            sample.extend(taken.map(|(i, _)| (0..q).map(|j| phi[(i, j)].to_f64()).collect::<Vec<f64>>()));
-            Ok(())
-        })?;
-        let mut parts: Vec<Vec<usize>> = vec![(0..sample.len()).collect()];
-        while tree.directions.len() < leaves - 1 {
-            // the nodes of a level, from the first to the last
-            let mut next = Vec::with_capacity(2 * parts.len());
-            for part in parts {
-                let (direction, mut scores) = component(&sample, &part, q);
-                scores.sort_by(|a, b| a.1.total_cmp(&b.1));
-                let (threshold, width) = cut(&scores);
-                tree.directions.push(direction);
-                tree.constants.push(-threshold);
-                tree.widths.push(width);
-                let middle = scores.len() / 2;
-                next.push(scores[..middle].iter().map(|(i, _)| *i).collect());
-                next.push(scores[middle..].iter().map(|(i, _)| *i).collect());
-            }
-            parts = next;
-        }
-        Ok(tree)
-    }
-
-    /// The functions of the nodes on all r features.
-    fn splits(&self, r: usize) -> Head {
-        let weights = Mat::from_fn(r, self.directions.len(), |i, j| self.directions[j].get(i).copied().unwrap_or(0.0));
-        Head { weights, intercept: self.constants.clone() }
-    }
-
-    /// The rows of every leaf, with what the features leave of their targets.
-    fn sow<T: Real>(&self, data: &FitData<'_, T>, head: &Head) -> Result<Vec<Leaf<T>>> {
-        let (t, r, nodes) = (data.targets.count(), head.weights.nrows(), self.widths.len());
-        let mut leaves: Vec<Leaf<T>> =
-            (0..=nodes).map(|_| Leaf { x: Vec::new(), left: Vec::new(), shares: Vec::new(), t }).collect();
-        visit(data, "rows of the leaves", |block, phi| {
-            let b = block.len();
-            let of = |i: usize, j: usize| phi[(i, j)].to_f64();
-            let mut left = vec![0.0; t];
-            let wide = Mat::from_fn(b, r, of);
-            let mut fitted = Mat::zeros(b, t);
-            matmul(fitted.as_mut(), Accum::Replace, wide.as_ref(), head.weights.as_ref(), 1.0, Par::Seq);
-            for i in 0..b {
-                let values: Vec<f64> = (0..nodes)
-                    .map(|j| {
-                        self.constants[j]
-                            + self.directions[j].iter().enumerate().map(|(c, a)| a * wide[(i, c)]).sum::<f64>()
-                    })
-                    .collect();
-                for (j, left) in left.iter_mut().enumerate() {
-                    let y = match data.targets {
-                        Targets::Numeric { .. } => Some(block.y[i * block.t + j]),
-                        Targets::Classes(classes) => {
-                            block.classes.as_ref().and_then(|coded| classes.code(coded.codes[i], j))
-                        }
-                    };
-                    // a row of no class is refused by the pass before
-                    *left = y.map_or(0.0, |y| y - fitted[(i, j)] - head.intercept[j]);
-                }
-                Leaves::<T>::shares(&self.widths, &values, |leaf, share| {
-                    leaves[leaf].x.extend_from_slice(&block.x[i * block.d..(i + 1) * block.d]);
-                    leaves[leaf].left.extend_from_slice(&left);
-                    leaves[leaf].shares.push(share);
-                });
-            }
-            Ok(())
-        })?;
-        Ok(leaves)
-    }
-}
-
-/// The leading principal component of some rows of the sample, and their coordinates along it.
-fn component(sample: &[Vec<f64>], part: &[usize], q: usize) -> (Vec<f64>, Vec<(usize, f64)>) {
-    let n = part.len().max(1) as f64;
-    let mut mean = vec![0.0; q];
-    part.iter().for_each(|i| mean.iter_mut().zip(&sample[*i]).for_each(|(mean, v)| *mean += v / n));
-    let along = |i: usize, direction: &[f64]| {
-        sample[i].iter().zip(&mean).zip(direction).map(|((v, mean), a)| (v - mean) * a).sum::<f64>()
-    };
-    let length = |direction: &[f64]| direction.iter().map(|a| a * a).sum::<f64>().sqrt();
-    // from the row that lies furthest from the mean
-    let centred = |i: usize| sample[i].iter().zip(&mean).map(|(v, mean)| v - mean).collect::<Vec<f64>>();
-    let furthest = part.iter().copied().max_by(|a, b| length(&centred(*a)).total_cmp(&length(&centred(*b))));
-    let mut direction = furthest.map_or(vec![0.0; q], centred);
-    for _ in 0..STEPS {
-        let size = length(&direction);
-        if size <= f64::MIN_POSITIVE {
-            break;
-        }
-        direction.iter_mut().for_each(|a| *a /= size);
-        let mut next = vec![0.0; q];
-        for i in part {
-            let score = along(*i, &direction);
-            next.iter_mut().zip(&sample[*i]).zip(&mean).for_each(|((next, v), mean)| *next += score * (v - mean));
-        }
-        direction = next;
-    }
-    let size = length(&direction).max(f64::MIN_POSITIVE);
-    direction.iter_mut().for_each(|a| *a /= size);
-    let scores = part.iter().map(|i| (*i, sample[*i].iter().zip(&direction).map(|(v, a)| v * a).sum())).collect();
-    (direction, scores)
-}
-
-/// The median of ascending scores, and half the width of the band about it.
-fn cut(scores: &[(usize, f64)]) -> (f64, f64) {
-    let at = |share: f64| {
-        let place = (share * scores.len() as f64) as usize;
-        scores.get(place.min(scores.len().saturating_sub(1))).map_or(0.0, |(_, score)| *score)
-    };
-    (at(0.5), 0.5 * (at(0.5 + 0.5 * BAND) - at(0.5 - 0.5 * BAND)).max(0.0))
-}
-
 /// The rows of a leaf.
-struct Leaf<T> {
+#[derive(Default)]
+pub(super) struct Leaf<T> {
     /// As the kernel sees them, d each.
-    x: Vec<T>,
+    pub(super) x: Vec<T>,
     /// What the features leave of the targets, t each.
-    left: Vec<f64>,
-    /// Their shares in the leaf.
-    shares: Vec<f64>,
-    t: usize,
+    pub(super) left: Vec<f64>,
+    /// Their folds.
+    pub(super) folds: Vec<usize>,
+    pub(super) t: usize,
 }
 
 impl<T: Real> Leaf<T> {
     fn len(&self) -> usize {
-        self.shares.len()
+        self.folds.len()
+    }
+
+    /// Keeps `most` rows, evenly chosen: rows that are equal are all on one side of a node.
+    pub(super) fn thin(&mut self, most: usize) {
+        let (n, d) = (self.len(), self.x.len() / self.len().max(1));
+        if n <= most {
+            return;
+        }
+        let kept: Vec<usize> = (0..most).map(|i| i * n / most).collect();
+        self.x = kept.iter().flat_map(|i| &self.x[i * d..(i + 1) * d]).copied().collect();
+        self.left = kept.iter().flat_map(|i| &self.left[i * self.t..(i + 1) * self.t]).copied().collect();
+        self.folds = kept.iter().map(|i| self.folds[*i]).collect();
+    }
+
+    /// Whether a row is held out in a trial: of the fold whose share is nearest to [`HELD_OUT`], or every fifth where all are of one fold.
+    fn apart(&self) -> impl Fn(usize) -> bool + '_ {
+        let folds = self.folds.iter().copied().max().unwrap_or(0) + 1;
+        let off = |fold: usize| {
+            let share = self.folds.iter().filter(|of| **of == fold).count() as f64 / self.len().max(1) as f64;
+            (share - HELD_OUT).abs()
+        };
+        let held = (0..folds).min_by(|a, b| off(*a).total_cmp(&off(*b))).filter(|fold| off(*fold) < 1.0 - HELD_OUT);
+        let every = (1.0 / HELD_OUT) as usize;
+        move |i| held.map_or(i.is_multiple_of(every), |fold| self.folds[i] == fold)
     }
 
     fn rows(&self, take: impl Fn(usize) -> bool) -> (Mat<f64>, Mat<f64>) {
@@ -342,9 +205,9 @@ impl Solver<'_> {
 
     /// The sums of the squares of what features leave of held-out rows of a leaf, and of what the machine of the others leaves of that.
     fn held_out<T: Real>(&self, leaf: &Leaf<T>, mu: f64) -> [f64; 2] {
-        let apart = |i: usize| i % HELD_OUT == 0;
+        let apart = leaf.apart();
         let Some(alpha) = self.solve(leaf, |i| !apart(i), mu) else { return [0.0, f64::INFINITY] };
-        let ((x, _), (z, left)) = (leaf.rows(|i| !apart(i)), leaf.rows(apart));
+        let ((x, _), (z, left)) = (leaf.rows(|i| !apart(i)), leaf.rows(&apart));
         let mut after = left.clone();
         matmul(after.as_mut(), Accum::Add, self.block(z.as_ref(), x.as_ref()).as_ref(), alpha.as_ref(), -1.0, Par::Seq);
         [left.squared_norm_l2(), after.squared_norm_l2()]
@@ -354,7 +217,11 @@ impl Solver<'_> {
     fn walk<T: Real>(&self, leaves: &[Leaf<T>], start: f64, data: &FitData<'_, T>) -> Result<(f64, [f64; 2])> {
         let tried: Vec<&Leaf<T>> =
             (0..TRIALS.min(leaves.len())).map(|i| &leaves[i * leaves.len() / TRIALS.min(leaves.len())]).collect();
-        let held: usize = tried.iter().map(|leaf| leaf.len().div_ceil(HELD_OUT) * leaf.t).sum();
+        let apart = |leaf: &&Leaf<T>| {
+            let apart = leaf.apart();
+            (0..leaf.len()).filter(|i| apart(*i)).count() * leaf.t
+        };
+        let held: usize = tried.iter().map(apart).sum();
         let stage = data.resources.stages.steps("penalty of the leaves", WALK as u64);
         let tries = |mu: f64| {
             let sums = tried.iter().map(|leaf| self.held_out(leaf, mu)).fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);

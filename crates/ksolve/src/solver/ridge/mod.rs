@@ -21,6 +21,7 @@ pub mod mistakes;
 mod pcg;
 pub mod surface;
 pub(crate) mod system;
+mod tree;
 mod variance;
 
 use super::{Fitted, Penalty, Settings, Solver, SolverFacts, gradients};

@@ -1,0 +1,177 @@
+//! The tree that cuts rows into leaves, grown from a sample of them, and the pass that gives each row to its leaves.
+
+use super::leaves::{LARGEST, Leaf};
+use crate::features::FitData;
+use crate::model::Leaves;
+use crate::{Head, Result, Targets};
+use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
+use kapprox::Real;
+use kstore::key::{Purpose, Stream};
+use kstore::{Coded, Pass, RowBlock};
+
+/// Share of the rows of a node that both children have.
+const BAND: f64 = 0.06;
+
+/// Rows that the tree is made from, and at least so many for each leaf; features that it looks at.
+const SAMPLE: usize = 20_000;
+const SAMPLE_OF_LEAF: usize = 400;
+const LEADING: usize = 256;
+
+/// Steps of the power iteration.
+const STEPS: usize = 40;
+
+/// A visit of all rows in their order, with their features.
+fn visit<T: Real>(
+    data: &FitData<'_, T>,
+    name: &str,
+    mut take: impl FnMut(&RowBlock<'_, T>, MatRef<'_, T>) -> Result<()> + Send,
+) -> Result<()> {
+    let range = data.source.range();
+    let observer = data.resources.stages.stage(name, Some(range.end - range.start));
+    let pass = Pass { journal: None, ..data.cut.pass(1, data.resources, &*observer) };
+    let p = data.map.dims().1;
+    let mut phi = Vec::new();
+    pass.visit(data.source, |block: &RowBlock<'_, T>| {
+        let b = block.len();
+        phi.resize(b * p, T::default());
+        let x = MatRef::from_row_major_slice(block.x, b, block.d);
+        data.map.apply(x, MatMut::from_column_major_slice_mut(&mut phi, b, p), data.resources.workers);
+        take(block, MatRef::from_column_major_slice(&phi, b, p))
+    })?;
+    Ok(())
+}
+
+/// A complete binary tree on the leading features.
+pub(super) struct Tree {
+    /// Directions of the nodes, one after the other, and their constants.
+    directions: Vec<Vec<f64>>,
+    constants: Vec<f64>,
+    pub(super) widths: Vec<f64>,
+}
+
+impl Tree {
+    /// Grows the tree from a sample of the rows.
+    pub(super) fn grow<T: Real>(data: &FitData<'_, T>, head: &Head, leaves: usize) -> Result<Self> {
+        let q = LEADING.min(head.weights.nrows());
+        let mut tree = Self { directions: Vec::new(), constants: Vec::new(), widths: Vec::new() };
+        if leaves == 1 {
+            return Ok(tree);
+        }
+        let wanted = SAMPLE.max(SAMPLE_OF_LEAF * leaves) as f64;
+        let stream = Stream::new(data.options.seed, Purpose::Leaves, 0);
+        let mut sample: Vec<Vec<f64>> = Vec::new();
+        visit(data, "tree of the leaves", |block, phi| {
+            let taken =
+                block.rows.iter().enumerate().filter(|(_, row)| stream.uniform(**row) * data.rows as f64 <= wanted);
+            sample.extend(taken.map(|(i, _)| (0..q).map(|j| phi[(i, j)].to_f64()).collect::<Vec<f64>>()));
+            Ok(())
+        })?;
+        let mut parts: Vec<Vec<usize>> = vec![(0..sample.len()).collect()];
+        while tree.directions.len() < leaves - 1 {
+            // the nodes of a level, from the first to the last
+            let mut next = Vec::with_capacity(2 * parts.len());
+            for part in parts {
+                let (direction, mut scores) = component(&sample, &part, q);
+                scores.sort_by(|a, b| a.1.total_cmp(&b.1));
+                let (threshold, width) = cut(&scores);
+                tree.directions.push(direction);
+                tree.constants.push(-threshold);
+                tree.widths.push(width);
+                let middle = scores.len() / 2;
+                next.push(scores[..middle].iter().map(|(i, _)| *i).collect());
+                next.push(scores[middle..].iter().map(|(i, _)| *i).collect());
+            }
+            parts = next;
+        }
+        Ok(tree)
+    }
+
+    /// The functions of the nodes on all r features.
+    pub(super) fn splits(&self, r: usize) -> Head {
+        let weights = Mat::from_fn(r, self.directions.len(), |i, j| self.directions[j].get(i).copied().unwrap_or(0.0));
+        Head { weights, intercept: self.constants.clone() }
+    }
+
+    /// The rows of every leaf, with what the features leave of their targets.
+    pub(super) fn sow<T: Real>(&self, data: &FitData<'_, T>, head: &Head, rows: usize) -> Result<Vec<Leaf<T>>> {
+        let (t, r, nodes) = (data.targets.count(), head.weights.nrows(), self.widths.len());
+        let mut leaves: Vec<Leaf<T>> = (0..=nodes).map(|_| Leaf { t, ..Leaf::default() }).collect();
+        visit(data, "rows of the leaves", |block, phi| {
+            let b = block.len();
+            let of = |i: usize, j: usize| phi[(i, j)].to_f64();
+            let mut left = vec![0.0; t];
+            let wide = Mat::from_fn(b, r, of);
+            let mut fitted = Mat::zeros(b, t);
+            matmul(fitted.as_mut(), Accum::Replace, wide.as_ref(), head.weights.as_ref(), 1.0, Par::Seq);
+            for i in 0..b {
+                let values: Vec<f64> = (0..nodes)
+                    .map(|j| {
+                        self.constants[j]
+                            + self.directions[j].iter().enumerate().map(|(c, a)| a * wide[(i, c)]).sum::<f64>()
+                    })
+                    .collect();
+                for (j, left) in left.iter_mut().enumerate() {
+                    let y = match data.targets {
+                        Targets::Numeric { .. } => Some(block.y[i * block.t + j]),
+                        Targets::Classes(classes) => {
+                            block.classes.as_ref().and_then(|coded| classes.code(coded.codes[i], j))
+                        }
+                    };
+                    // a row of no class is refused by the pass before
+                    *left = y.map_or(0.0, |y| y - fitted[(i, j)] - head.intercept[j]);
+                }
+                let code = block.groups.as_ref().map_or(Coded::UNKNOWN, |coded| coded.codes[i]);
+                let fold = data.folds.fold_of(block.rows[i], code)?;
+                Leaves::<T>::shares(&self.widths, &values, |leaf, _| {
+                    leaves[leaf].x.extend_from_slice(&block.x[i * block.d..(i + 1) * block.d]);
+                    leaves[leaf].left.extend_from_slice(&left);
+                    leaves[leaf].folds.push(fold);
+                });
+            }
+            Ok(())
+        })?;
+        leaves.iter_mut().for_each(|leaf| leaf.thin(LARGEST * rows));
+        Ok(leaves)
+    }
+}
+
+/// The leading principal component of some rows of the sample, and their coordinates along it.
+fn component(sample: &[Vec<f64>], part: &[usize], q: usize) -> (Vec<f64>, Vec<(usize, f64)>) {
+    let n = part.len().max(1) as f64;
+    let mut mean = vec![0.0; q];
+    part.iter().for_each(|i| mean.iter_mut().zip(&sample[*i]).for_each(|(mean, v)| *mean += v / n));
+    let along = |i: usize, direction: &[f64]| {
+        sample[i].iter().zip(&mean).zip(direction).map(|((v, mean), a)| (v - mean) * a).sum::<f64>()
+    };
+    let length = |direction: &[f64]| direction.iter().map(|a| a * a).sum::<f64>().sqrt();
+    // from the row that lies furthest from the mean
+    let centred = |i: usize| sample[i].iter().zip(&mean).map(|(v, mean)| v - mean).collect::<Vec<f64>>();
+    let furthest = part.iter().copied().max_by(|a, b| length(&centred(*a)).total_cmp(&length(&centred(*b))));
+    let mut direction = furthest.map_or(vec![0.0; q], centred);
+    for _ in 0..STEPS {
+        let size = length(&direction);
+        if size <= f64::MIN_POSITIVE {
+            break;
+        }
+        direction.iter_mut().for_each(|a| *a /= size);
+        let mut next = vec![0.0; q];
+        for i in part {
+            let score = along(*i, &direction);
+            next.iter_mut().zip(&sample[*i]).zip(&mean).for_each(|((next, v), mean)| *next += score * (v - mean));
+        }
+        direction = next;
+    }
+    let size = length(&direction).max(f64::MIN_POSITIVE);
+    direction.iter_mut().for_each(|a| *a /= size);
+    let scores = part.iter().map(|i| (*i, sample[*i].iter().zip(&direction).map(|(v, a)| v * a).sum())).collect();
+    (direction, scores)
+}
+
+/// The median of ascending scores, and half the width of the band about it.
+fn cut(scores: &[(usize, f64)]) -> (f64, f64) {
+    let at = |share: f64| {
+        let place = (share * scores.len() as f64) as usize;
+        scores.get(place.min(scores.len().saturating_sub(1))).map_or(0.0, |(_, score)| *score)
+    };
+    (at(0.5), 0.5 * (at(0.5 + 0.5 * BAND) - at(0.5 - 0.5 * BAND)).max(0.0))
+}

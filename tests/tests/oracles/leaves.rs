@@ -1,0 +1,213 @@
+//! Machines in leaves, from the model's tree and kernel values alone.
+
+use crate::solver_laws::{bytes, run, table};
+use crate::solvers::close;
+use kmill_tests::dense::{kernel_matrix, solve};
+use kmill_tests::kernels;
+use kmill_tests::points::Lcg;
+use ksolve::job::{ElementType, Fit, Fitted, Run};
+use ksolve::model::{Basis, Head};
+use ksolve::predict::Predictor;
+use ksolve::request::{LandmarkSource, Scaling};
+use ksolve::{AnyModel, Model};
+use kstore::{Selection, Table};
+
+type Rows = Vec<Vec<f64>>;
+
+const KERNEL: &str = "exponential(sigma=1)";
+
+/// A smooth function with a fast wave on it, which few features do not see.
+fn rows(n: usize) -> (Rows, Vec<f64>) {
+    let mut random = Lcg(41);
+    let x: Rows = (0..n).map(|_| vec![4.0 * random.normal(), random.normal()]).collect();
+    let y = x.iter().map(|x| x[0] + (4.0 * x[0]).sin() + 0.5 * x[1] + 0.05 * random.normal()).collect();
+    (x, y)
+}
+
+fn fit(rank: usize, local: usize) -> Fit {
+    let fit = Fit::ridge().scaling(Scaling::None).precision(ElementType::F64).rank(rank).set("lambda", 1e-5);
+    let fit = fit.landmarks(LandmarkSource::Scheme("uniform".to_string())).kernel(KERNEL.parse().unwrap());
+    fit.set("local", local)
+}
+
+fn figure(fitted: &Fitted, name: &str) -> Option<f64> {
+    Some(fitted.report.figures.iter().find(|figure| figure.name == name)?.values[0])
+}
+
+fn model(fitted: &Fitted) -> &Model<f64> {
+    match &fitted.model {
+        AnyModel::F64(model) => model,
+        AnyModel::F32(_) => panic!("f64 was asked for"),
+    }
+}
+
+fn functions(model: &Model<f64>, Head { weights, intercept }: &Head, x: &[f64]) -> Vec<f64> {
+    let Basis::Landmarks { points, .. } = &model.basis else { panic!("landmarks") };
+    let k = kernels::kernel(KERNEL);
+    let b: Vec<f64> = points.chunks(x.len()).map(|z| k(x, z)).collect();
+    (0..intercept.len())
+        .map(|j| intercept[j] + b.iter().enumerate().map(|(i, b)| b * weights[(i, j)]).sum::<f64>())
+        .collect()
+}
+
+/// The shares of a row, walking down every way.
+fn shares(widths: &[f64], values: &[f64]) -> Vec<f64> {
+    let leaves = widths.len() + 1;
+    (0..leaves)
+        .map(|leaf| {
+            let (mut place, mut share) = (leaf + widths.len(), 1.0);
+            while place > 0 {
+                let parent = (place - 1) / 2;
+                let second = (0.5 + 0.5 * values[parent] / widths[parent]).clamp(0.0, 1.0);
+                share *= if place == 2 * parent + 2 { second } else { 1.0 - second };
+                place = parent;
+            }
+            share
+        })
+        .collect()
+}
+
+fn predicted(model: &AnyModel, x: &Rows) -> Vec<f64> {
+    let mut out = vec![0.0; x.len()];
+    Predictor::new(model.clone()).unwrap().predict(&x.concat(), &mut out).unwrap();
+    out
+}
+
+#[test]
+fn every_leaf_is_a_machine_on_what_the_features_leave() {
+    let (x, y) = rows(1000);
+    let fitted = run(&fit(20, 300).set("folds", "none"), &table(&x, &y), 2).unwrap();
+    let (model, k) = (model(&fitted), kernels::kernel(KERNEL));
+    let leaves = model.leaves.as_ref().unwrap();
+    let all = Head { weights: model.coefficients.clone(), intercept: model.intercept.clone() };
+    assert_eq!((leaves.counts.len(), figure(&fitted, "leaves")), (4, Some(4.0)));
+    let mu = figure(&fitted, "lambda of the leaves").unwrap() * 1000.0;
+    let (mut first, mut found) = (0, vec![0; 1000]);
+    let mut machines: Vec<(Rows, Vec<f64>)> = Vec::new();
+    for count in &leaves.counts {
+        let points: Rows = leaves.points[2 * first..2 * (first + count)].chunks(2).map(<[f64]>::to_vec).collect();
+        let places: Vec<usize> = points.iter().map(|p| x.iter().position(|x| x == p).unwrap()).collect();
+        places.iter().for_each(|place| found[*place] += 1);
+        let left: Vec<f64> = places.iter().map(|i| y[*i] - functions(model, &all, &x[*i])[0]).collect();
+        let mut system = kernel_matrix(&points, &*k);
+        (0..*count).for_each(|i| system[i][i] += mu);
+        let alpha = solve(&system, &left);
+        let largest = alpha.iter().fold(0.0f64, |most, a| most.max(a.abs()));
+        for (i, alpha) in alpha.iter().enumerate() {
+            close(leaves.coefficients[(first + i, 0)] / largest, alpha / largest, 1e-6, "alpha");
+        }
+        machines.push((points, alpha));
+        first += count;
+    }
+    assert!(found.iter().all(|count| (1..=4).contains(count)), "every row is in a leaf");
+    // rows near an edge are in two, and those are few
+    assert!((1010..1300).contains(&first), "{first}");
+    let mut random = Lcg(42);
+    let mut new: Rows = (0..60).map(|_| vec![4.0 * random.normal(), random.normal()]).collect();
+    new.extend(x[..40].to_vec());
+    let got = predicted(&fitted.model, &new);
+    let mut mixed = 0;
+    for (new, got) in new.iter().zip(&got) {
+        let shares = shares(&leaves.widths, &functions(model, &leaves.splits, new));
+        assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        mixed += usize::from(shares.iter().all(|share| *share < 1.0));
+        let of = |(points, alpha): &(Rows, Vec<f64>)| points.iter().zip(alpha).map(|(z, a)| a * k(new, z)).sum::<f64>();
+        let expected =
+            functions(model, &all, new)[0] + machines.iter().zip(shares).map(|(m, share)| share * of(m)).sum::<f64>();
+        close(*got, expected, 1e-6, "prediction");
+    }
+    assert!(mixed > 0, "some rows lie at an edge");
+    // one row alone has the bits that it has among others, and a file keeps them
+    let predictor = Predictor::from_bytes(&bytes(&fitted.model)).unwrap();
+    let mut scratch = predictor.scratch();
+    for (new, got) in new.iter().zip(&got) {
+        let mut alone = [0.0];
+        predictor.predict_with(new, &mut alone, &mut scratch).unwrap();
+        assert_eq!(alone[0].to_bits(), got.to_bits());
+    }
+}
+
+#[test]
+fn leaves_see_what_few_features_do_not_and_are_left_out_where_they_do_not_help() {
+    let (x, y) = rows(3000);
+    let (seen, unseen) = (table(&x[..2400].to_vec(), &y[..2400]), &x[2400..].to_vec());
+    let error = |fitted: &Fitted| {
+        let got = predicted(&fitted.model, unseen);
+        got.iter().zip(&y[2400..]).map(|(got, y)| (got - y).powi(2)).sum::<f64>() / got.len() as f64
+    };
+    let with = run(&fit(20, 500), &seen, 2).unwrap();
+    let without = run(&fit(20, 500).without_ranks().rank(20), &seen, 2).unwrap();
+    assert!(
+        model(&without).leaves.is_none() && error(&with) < 0.3 * error(&without),
+        "{} {}",
+        error(&with),
+        error(&without)
+    );
+    // the promise of the report is what new rows see
+    let promised = figure(&with, "held-out mse with leaves").unwrap();
+    assert!(promised < 0.5 * figure(&with, "held-out mse of the features").unwrap());
+    assert!((0.5..2.0).contains(&(error(&with) / promised)), "{} {promised}", error(&with));
+    for threads in [1, 3] {
+        let other = run(&fit(20, 500), &seen, threads).unwrap();
+        assert!(bytes(&other.model) == bytes(&with.model), "{threads}");
+    }
+    // f32 sees the same, but for rounding
+    let narrow = run(&fit(20, 500).precision(ElementType::F32), &seen, 2).unwrap();
+    predicted(&narrow.model, unseen)
+        .iter()
+        .zip(predicted(&with.model, unseen))
+        .for_each(|(narrow, wide)| close(*narrow, wide, 2e-3, "f32"));
+    // noise alone is not learned
+    let mut random = Lcg(43);
+    let noise: Vec<f64> = x[..2400].iter().map(|x| x[0] + random.normal()).collect();
+    let plain = run(&fit(200, 500), &table(&x[..2400].to_vec(), &noise), 2).unwrap();
+    assert!(model(&plain).leaves.is_none());
+    assert!(plain.report.warnings.is_empty() || plain.report.warnings.iter().any(|text| text.contains("left out")));
+    assert_eq!(figure(&plain, "leaves"), None);
+}
+
+#[test]
+fn leaves_of_classes_and_several_targets_and_of_one_leaf() {
+    let (x, y) = rows(1200);
+    let classes: Vec<f64> = y.iter().zip(&x).map(|(y, x)| f64::from(u8::from(*y > x[0]))).collect();
+    let on = |fit: &Fit, y: &[f64]| {
+        let selection = Selection { features: vec!["x*".into()], targets: vec!["y".into()], ..Selection::default() };
+        let selected = table(&x, y).select(&fit.selection(selection).unwrap()).unwrap();
+        fit.run(&selected, &Run::new().memory(1 << 30).threads(2)).unwrap()
+    };
+    let wrong = |fitted: &Fitted| {
+        let got = predicted(&fitted.model, &x);
+        got.iter().zip(&classes).filter(|(got, class)| (**got > 0.0) != (**class > 0.5)).count()
+    };
+    let with = on(&fit(20, 400).set("task", "classification"), &classes);
+    let without = on(&fit(20, 400).without_ranks().rank(20).set("task", "classification"), &classes);
+    assert!(4 * wrong(&with) < wrong(&without), "{} {}", wrong(&with), wrong(&without));
+    // one leaf has all rows
+    let one = on(&fit(20, 5000), &y);
+    assert_eq!(model(&one).leaves.as_ref().unwrap().counts, [1200]);
+    // two targets are learned as each alone
+    let wide: Rows = x.iter().zip(&y).map(|(x, y)| vec![x[0], x[1], -y]).collect();
+    let both = fit(20, 400).on(&table(&wide, &y), &["y", "x2"], &Run::new().memory(1 << 30)).unwrap();
+    let predictor = Predictor::new(both.model).unwrap();
+    let mut out = vec![0.0; 2400];
+    predictor.predict(&x.concat(), &mut out).unwrap();
+    out.chunks(2).for_each(|pair| close(pair[0], -pair[1], 1e-7, "the second is the first, negative"));
+}
+
+#[test]
+fn what_leaves_cannot_do_is_refused_in_a_sentence() {
+    let (x, y) = rows(200);
+    let said = |fit: Fit| run(&fit, &table(&x, &y), 1).unwrap_err().to_string();
+    for name in ["std", "loo", "importance"] {
+        let text = said(fit(20, 50).set(name, true).set("folds", "none"));
+        assert!(text.contains(&format!("`{name}`")) && text.contains("leaves"), "{text}");
+    }
+    assert!(said(fit(20, 50).set("method", "pcg").set("folds", "none")).contains("`local`"));
+    assert!(said(fit(20, 50).map("exact".parse().unwrap())).contains("exact"));
+    assert!(said(fit(20, 50).set("lambda", 0)).contains("`local`"));
+    let table: Table = table(&x, &y);
+    let selection = Selection { features: vec!["x*".into()], targets: vec!["y".into()], ..Selection::default() };
+    let folder = tempfile::tempdir().unwrap();
+    let shards = fit(20, 50).prepare(&table, &selection, &Run::new(), &folder.path().join("job"));
+    assert!(shards.unwrap_err().to_string().contains("`local`"));
+}
