@@ -237,5 +237,5 @@ fn squared_distances_are_those_of_the_coordinates() {
     let refused = matrix::rpcholesky(&SquaredDistances::new(wrong).unwrap(), 3, 0.0, 0, &Workers::sequential());
     assert!(matches!(refused, Err(Error::Indefinite { .. })), "{refused:?}");
     let own = Function { n: 2, entry: |_: u64, _: u64| 1.0 };
-    assert!(SquaredDistances::new(own).unwrap_err().to_string().contains("distance from itself"));
+    assert!(SquaredDistances::new(own).is_err_and(|error| error.to_string().contains("distance from itself")));
 }

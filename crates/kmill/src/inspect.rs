@@ -274,7 +274,8 @@ impl fmt::Display for ModelReport {
             }
         }
         if let Some((leaves, rows)) = self.leaves {
-            let told = format!("{}, machines on the kernel itself of {} rows", count(leaves as u64), count(rows as u64));
+            let told =
+                format!("{}, machines on the kernel itself of {} rows", count(leaves as u64), count(rows as u64));
             facts.fact("leaves", told);
         }
         if let Some(c) = &card.certificate {

@@ -19,7 +19,7 @@ const KERNEL: &str = "exponential(sigma=1)";
 /// A smooth function with a fast wave on it, which few features do not see.
 fn rows(n: usize) -> (Rows, Vec<f64>) {
     let mut random = Lcg(41);
-    let x: Rows = (0..n).map(|_| vec![4.0 * random.normal(), random.normal()]).collect();
+    let x: Rows = (0..n).map(|_| vec![16.0 * random.uniform() - 8.0, 2.0 * random.uniform()]).collect();
     let y = x.iter().map(|x| x[0] + (4.0 * x[0]).sin() + 0.5 * x[1] + 0.05 * random.normal()).collect();
     (x, y)
 }
@@ -103,7 +103,7 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
     // rows near an edge are in two, and those are few
     assert!((1010..1300).contains(&first), "{first}");
     let mut random = Lcg(42);
-    let mut new: Rows = (0..60).map(|_| vec![4.0 * random.normal(), random.normal()]).collect();
+    let mut new: Rows = (0..60).map(|_| vec![4.0 * random.normal(), 2.0 * random.uniform()]).collect();
     new.extend(x[..40].to_vec());
     let got = predicted(&fitted.model, &new);
     let mut mixed = 0;

@@ -63,6 +63,7 @@ fn quadratic(m: usize, t: usize, projection: bool) -> Quadratic {
         constant: 1.0 / 64.0,
         residual: 0.37,
         units: (0..t).map(|j| 2.0 + value(j, j)).collect(),
+        freedom: (!projection).then_some(41.5),
     }
 }
 

@@ -32,7 +32,7 @@ use kapprox::{Kernel, Real};
 use kstore::{Plan, Workers};
 use std::sync::Arc;
 
-/// Leaves whose held-out rows choose μ, and the share of their rows that is held out: those of a fold, or of each fifth row where there are no folds.
+/// Leaves whose held-out rows choose μ, from the middle of as many parts of the tree, and the share of their rows that is held out: those of a fold, or of each fifth row where there are no folds.
 const TRIALS: usize = 3;
 const HELD_OUT: f64 = 0.2;
 
@@ -215,8 +215,8 @@ impl Solver<'_> {
 
     /// The best μ from `start` on, and the mean held-out errors without and with the leaves.
     fn walk<T: Real>(&self, leaves: &[Leaf<T>], start: f64, data: &FitData<'_, T>) -> Result<(f64, [f64; 2])> {
-        let tried: Vec<&Leaf<T>> =
-            (0..TRIALS.min(leaves.len())).map(|i| &leaves[i * leaves.len() / TRIALS.min(leaves.len())]).collect();
+        let count = TRIALS.min(leaves.len());
+        let tried: Vec<&Leaf<T>> = (0..count).map(|i| &leaves[(2 * i + 1) * leaves.len() / (2 * count)]).collect();
         let apart = |leaf: &&Leaf<T>| {
             let apart = leaf.apart();
             (0..leaf.len()).filter(|i| apart(*i)).count() * leaf.t
