@@ -333,7 +333,7 @@ mod tests {
         // one that compares penalties has those between both rules, one decade less and half a decade more
         let ridge = of(Fit::solver("ridge").unwrap(), None).for_rows(100, 10_000, Some(1e-4));
         let lambdas = ridge::Ridge::new(ridge.fit.settings().unwrap()).lambdas;
-        assert_eq!((lambdas.len(), lambdas[0], lambdas[5]), (6, 3.1622776601683795e-5, 1e-7));
+        assert_eq!((lambdas.len(), lambdas[0], lambdas[5]), (6, 1e-7, 3.1622776601683795e-5));
         let given = of(fit.clone().set("C", 3), None);
         assert_eq!(given.for_rows(100, 10_000, None).fit.settings().unwrap().penalty(), crate::solver::Penalty::C(3.0));
     }
