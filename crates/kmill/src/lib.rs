@@ -24,7 +24,6 @@ mod herd;
 mod importance;
 mod inspect;
 mod interrupt;
-mod learn;
 mod machine;
 mod manual;
 mod open;
@@ -40,6 +39,7 @@ mod shards;
 pub mod table;
 mod test;
 mod tune;
+mod update;
 mod usage;
 mod which;
 mod writer;
@@ -110,7 +110,7 @@ verbs! {
     /// Write a model as an ONNX file, for runtimes that know nothing of kernels
     Export(export::ExportArgs) => export::main,
     /// Go on learning: predict each row of a table, then learn it
-    Learn(learn::LearnArgs) => learn::main,
+    Update(update::UpdateArgs) => update::main,
     /// Pick a few rows that represent all rows
     Herd(herd::HerdArgs) => herd::main,
     /// Write the features of a map for every row: what any linear method can learn from

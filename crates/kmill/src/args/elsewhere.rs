@@ -29,7 +29,7 @@ const ELSEWHERE: [(&str, &str); 25] = [
     ("probability", "probabilities are --probabilities, of fit svm and of predict; logistic has them without"),
     ("return-std", "standard deviations are --std, of fit ridge and of predict"),
     ("sample-weight", "a column of weights is --weights, such as --weights w (ridge)"),
-    ("start", "a model goes on learning by kmill learn MODEL TABLE -o MODEL (ridge and online with --std)"),
+    ("start", "a model goes on learning by kmill update MODEL TABLE -o MODEL (ridge and online with --std)"),
     ("out", "the output is -o, such as -o model.safetensors"),
 ];
 

@@ -1,4 +1,4 @@
-//! `kmill features` and `kmill coordinates`: what linear methods learn from, against kernel matrices and distances; and `kmill learn`.
+//! `kmill features` and `kmill coordinates`: what linear methods learn from, against kernel matrices and distances; and `kmill update`.
 
 use crate::run::{kmill, ok};
 use std::path::Path;
@@ -139,7 +139,7 @@ fn a_model_goes_on_learning() {
     ok(at, "generate friedman1 --rows 3000 --features 5 -o t.parquet -q");
     let fit = "fit ridge t.parquet --target y --rank 60 --precision f64 --landmarks uniform";
     ok(at, &format!("{fit} --rows ..1500 --std --lambda 1e-5 --folds none -o first --json"));
-    let report = ok(at, "learn first t.parquet --rows 1500.. -o next --json");
+    let report = ok(at, "update first t.parquet --rows 1500.. -o next --json");
     assert!(report["rows"] == 1500 && report["rows_of_model"] == 3000, "{report}");
     let mse = |model: &str, rows: &str| {
         ok(at, &format!("evaluate {model} t.parquet --rows {rows} --json"))["mse"].as_f64().unwrap()
@@ -147,17 +147,17 @@ fn a_model_goes_on_learning() {
     assert!(mse("next", "1500..") < mse("first", "1500.."));
     assert!((report["running_mse"].as_f64().unwrap() / mse("first", "1500..") - 1.0).abs() < 0.2, "{report}");
     // onto itself, in two parts, the same functions
-    ok(at, "learn first t.parquet --rows 1500..2000 -o part --json");
-    ok(at, "learn part t.parquet --rows 2000.. -o part --json");
+    ok(at, "update first t.parquet --rows 1500..2000 -o part --json");
+    ok(at, "update part t.parquet --rows 2000.. -o part --json");
     assert!((mse("part", "..") / mse("next", "..") - 1.0).abs() < 1e-6);
     let told = ok(at, "inspect part --json");
     assert_eq!(told["learned"], 1500, "{told}");
     ok(at, &format!("{fit} --rows ..1500 --lambda 1e-5 --folds none -o plain --json"));
     for (line, told) in [
-        ("learn plain t.parquet -o p", "`std`"),
-        ("learn first t.parquet --forgetting 0 -o p", "forgetting"),
-        ("learn first t.parquet --target x0,x1 -o p", "target"),
-        ("learn first t.parquet -o t.parquet", "t.parquet"),
+        ("update plain t.parquet -o p", "`std`"),
+        ("update first t.parquet --forgetting 0 -o p", "forgetting"),
+        ("update first t.parquet --target x0,x1 -o p", "target"),
+        ("update first t.parquet -o t.parquet", "t.parquet"),
     ] {
         let (code, _, stderr) = kmill(at, line);
         assert!(code == 1 && stderr.contains(told), "{line}: {stderr}");

@@ -84,7 +84,7 @@ pub const LOO: Parameter = Parameter::flag(
 /// Variances.
 pub const STD: Parameter = Parameter::flag(
     "std",
-    "Keep in the model what predict --std and kmill learn need: 16 bytes for each pair of landmarks (a numeric target; ridge direct, online rls)",
+    "Keep in the model what predict --std and kmill update need: 16 bytes for each pair of landmarks (a numeric target; ridge direct, online rls)",
 );
 
 /// Machines in leaves.

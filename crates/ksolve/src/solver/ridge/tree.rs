@@ -96,6 +96,8 @@ impl Tree {
     pub(super) fn sow<T: Real>(&self, data: &FitData<'_, T>, head: &Head, rows: usize) -> Result<Vec<Leaf<T>>> {
         let (t, r, nodes) = (data.targets.count(), head.weights.nrows(), self.widths.len());
         let mut leaves: Vec<Leaf<T>> = (0..=nodes).map(|_| Leaf { t, ..Leaf::default() }).collect();
+        let q = self.directions.first().map_or(0, Vec::len);
+        let directions = Mat::from_fn(q, nodes, |c, j| self.directions[j][c]);
         visit(data, "rows of the leaves", |block, phi| {
             let b = block.len();
             let of = |i: usize, j: usize| phi[(i, j)].to_f64();
@@ -103,13 +105,11 @@ impl Tree {
             let wide = Mat::from_fn(b, r, of);
             let mut fitted = Mat::zeros(b, t);
             matmul(fitted.as_mut(), Accum::Replace, wide.as_ref(), head.weights.as_ref(), 1.0, Par::Seq);
+            let mut values = Mat::zeros(b, nodes);
+            let leading = wide.as_ref().subcols(0, directions.nrows());
+            matmul(values.as_mut(), Accum::Replace, leading, directions.as_ref(), 1.0, Par::Seq);
             for i in 0..b {
-                let values: Vec<f64> = (0..nodes)
-                    .map(|j| {
-                        self.constants[j]
-                            + self.directions[j].iter().enumerate().map(|(c, a)| a * wide[(i, c)]).sum::<f64>()
-                    })
-                    .collect();
+                let values: Vec<f64> = (0..nodes).map(|j| values[(i, j)] + self.constants[j]).collect();
                 for (j, left) in left.iter_mut().enumerate() {
                     let y = match data.targets {
                         Targets::Numeric { .. } => Some(block.y[i * block.t + j]),

@@ -1,4 +1,4 @@
-//! `kmill learn`: a model goes on learning, row by row.
+//! `kmill update`: a model goes on learning, row by row.
 
 use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::table::{count, facts, number};
@@ -10,12 +10,12 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     kmill fit ridge january.parquet --target load --std -o load.safetensors\n  \
-    kmill learn load.safetensors february.parquet -o load.safetensors\n  \
-    kmill learn load.safetensors march.csv --forgetting 0.9999 -o march.safetensors\n\n\
+    kmill update load.safetensors february.parquet -o load.safetensors\n  \
+    kmill update load.safetensors march.csv --forgetting 0.9999 -o march.safetensors\n\n\
     Each row is predicted first and learned then, in the order of the table, by recursive least squares. Without --forgetting\n\
     the model predicts as ridge regression on the rows of all tables does, with the landmarks and the scaling of the first.")]
-pub(crate) struct LearnArgs {
-    /// A model written by `kmill fit ridge --std`, `kmill fit online --std` or `kmill learn`
+pub(crate) struct UpdateArgs {
+    /// A model written by `kmill fit ridge --std`, `kmill fit online --std` or `kmill update`
     #[arg(value_name = "MODEL")]
     pub(crate) model: PathBuf,
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub(crate) struct LearnArgs {
 
 /// What was learned.
 #[derive(Clone, Debug, serde::Serialize)]
-pub(crate) struct LearnReport {
+pub(crate) struct UpdateReport {
     rows: u64,
     running_mse: f64,
     /// Rows that the model has seen, those of its fit among them.
@@ -44,7 +44,7 @@ pub(crate) struct LearnReport {
     model: PathBuf,
 }
 
-impl std::fmt::Display for LearnReport {
+impl std::fmt::Display for UpdateReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let told = vec![
             ("rows", format!("{} learned, {} with those before", count(self.rows), count(self.rows_of_model))),
@@ -55,7 +55,7 @@ impl std::fmt::Display for LearnReport {
     }
 }
 
-fn run(args: &LearnArgs, run: &Run) -> Result<LearnReport> {
+fn run(args: &UpdateArgs, run: &Run) -> Result<UpdateReport> {
     output::check_model(&args.output)?;
     let mut predictor = open::load(&args.model, run)?;
     let names = if args.target.is_empty() { predictor.card().targets.clone() } else { args.target.clone() };
@@ -64,10 +64,10 @@ fn run(args: &LearnArgs, run: &Run) -> Result<LearnReport> {
     let Learned { model, rows, running_mse, .. } = predictor.learn(&selected, args.forgetting, &pipeline::job(run))?;
     model.save(&args.output)?;
     let rows_of_model = model.card().rows + model.card().learned;
-    Ok(LearnReport { rows, running_mse, rows_of_model, model: args.output.clone() })
+    Ok(UpdateReport { rows, running_mse, rows_of_model, model: args.output.clone() })
 }
 
-pub(crate) fn main(args: &LearnArgs) -> Result<()> {
+pub(crate) fn main(args: &UpdateArgs) -> Result<()> {
     let context = args.run.resolve();
     output::report(&run(args, &context)?, context.json)
 }
