@@ -46,7 +46,7 @@ fn there(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Lines of every verb that is given a folder or makes files, and what they leave: everything lies in the folder of the people.
-const LINES: [(&str, &[&str]); 20] = [
+const LINES: [(&str, &[&str]); 22] = [
     ("generate friedman1 --rows 300 -o t.parquet", &["t.parquet"]),
     ("convert ../t.parquet --target y -o t.npy", &["t.npy", "t.y.npy"]),
     ("fit ridge ../t.parquet --target y --rank 9 --lambda 1e-3 --states . --scratch . -o m", &["m"]),
@@ -62,6 +62,8 @@ const LINES: [(&str, &[&str]); 20] = [
     ),
     ("curve ../t.parquet --methods uniform --ranks 5 --repeats 1 --states . -o c.html", &["c.html"]),
     ("herd ../t.parquet --count 5 --rank 9 --scratch . -o h.csv", &["h.csv"]),
+    ("update ../std ../t.parquet -o n", &["n"]),
+    ("coordinates ../d.csv -o c.csv --model n", &["c.csv", "n"]),
     ("test mmd ../t.parquet --by x0>0.5 --permutations 9 --scratch .", &[]),
     ("plan ridge ../t.parquet --target y --scratch .", &[]),
     ("predict ../m ../t.parquet -o p.csv", &["p.csv"]),
@@ -79,6 +81,8 @@ const LINES: [(&str, &[&str]); 20] = [
 fn inputs(at: &Path) {
     ok(at, "generate friedman1 --rows 300 -o t.parquet -q");
     ok(at, "fit ridge t.parquet --target y --rank 9 --lambda 1e-3 -q -o m");
+    ok(at, "fit ridge t.parquet --target y --rank 9 --lambda 1e-3 --std -q -o std");
+    std::fs::write(at.join("d.csv"), "a,b\n0,1\n1,0\n").unwrap();
     ok(at, "prepare ridge t.parquet --target y --rank 9 --lambda 1e-3 -q -o j");
     ok(at, "stats j t.parquet -q -o s");
 }

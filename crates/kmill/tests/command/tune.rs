@@ -12,6 +12,13 @@ fn refused(folder: &Path, line: &str, code: i32, message: &str) {
 const SEARCH: &str =
     "tune ridge t.parquet --target y --ranks 50,100 --lambda 1e-8..1e-4 --sample 2000 --factors 0.25..4";
 
+/// The penalties that m.safetensors was chosen among.
+fn lambdas(at: &Path) -> String {
+    let card = ok(at, "inspect m.safetensors --json");
+    let lambdas = card["options"]["solver_options"]["lambda"].as_array().unwrap();
+    lambdas.iter().map(|lambda| lambda.as_f64().unwrap().to_string()).collect::<Vec<_>>().join(",")
+}
+
 #[test]
 fn the_best_kernel_is_fitted_and_every_cell_is_in_the_table() {
     let folder = tempfile::tempdir().unwrap();
@@ -74,7 +81,7 @@ fn a_search_learns_what_matters() {
     let fit = format!(
         "fit ridge t.parquet --target y --missing indicator --rows ..5000 --rank 300 --kernel {kernel} --landmarks uniform --metric m.safetensors"
     );
-    ok(at, &format!("{fit} -o f.safetensors --json"));
+    ok(at, &format!("{fit} --lambda {} -o f.safetensors --json", lambdas(at)));
     assert!(std::fs::read(at.join("m.safetensors")).unwrap() == std::fs::read(at.join("f.safetensors")).unwrap());
     refused(at, &format!("{line} --factors 0.5,1 --metric learn -o refused"), 1, "found with the metric");
     refused(at, "tune ridge t.parquet --target y --metric none --time 1s --rank 20 -o refused", 2, "--rank");
@@ -199,7 +206,7 @@ fn long_tails_are_drawn_in() {
         "fit ridge t.csv --target y --missing indicator --rank 200 --rows ..1000 --kernel {kernel} --landmarks uniform"
     );
     let metric = if report["metric"] == "none" { "none" } else { "m.safetensors" };
-    ok(at, &format!("{fit} --scale asinh --metric {metric} -o f.safetensors --json"));
+    ok(at, &format!("{fit} --scale asinh --metric {metric} --lambda {} -o f.safetensors --json", lambdas(at)));
     let bytes = |name: &str| std::fs::read(at.join(name)).unwrap();
     assert!(bytes("m.safetensors") == bytes("f.safetensors"));
 }

@@ -34,6 +34,9 @@ const LAMBDAS: [f64; 4] = [1e-6, 1e-5, 1e-7, 1e-4];
 const BELOW: i64 = 2;
 const ABOVE: i64 = 1;
 
+/// The least penalty that is compared, in halves of a decade: 1e-9.
+const LEAST: i64 = -18;
+
 /// Numbers of classes for which a machine for every pair of classes is tried.
 const PAIRED: RangeInclusive<usize> = 3..=10;
 
@@ -305,7 +308,9 @@ pub(super) fn titled(name: &str, lambda: Option<f64>) -> String {
 /// as lambda·n stays, and the higher rank of a fit wants less rather than more.
 fn around(lambda: f64, share: f64) -> String {
     let nearest = |lambda: f64| (2.0 * lambda.max(f64::MIN_POSITIVE).log10()).round() as i64;
-    let (least, most) = (nearest(lambda * share) - BELOW, nearest(lambda * share.sqrt()) + ABOVE);
+    // with smaller ones f32 has no factor, and one of a few is likely to have one
+    let least = (nearest(lambda * share) - BELOW).max(LEAST);
+    let most = (nearest(lambda * share.sqrt()) + ABOVE).max(least + BELOW + ABOVE + 1);
     format!("{}..{}", shown(half_decade(least)), shown(half_decade(most)))
 }
 
