@@ -101,8 +101,13 @@ pub fn coordinates(selected: &Selected, options: &CoordinateOptions, run: &Run<'
         }
     };
     if found.pivots.is_empty() {
-        let why = "all its objects are at one place: there are no coordinates";
-        return Err(Error::option("features", selected.feature_names().join(","), why));
+        let why = match of {
+            MatrixOf::Kernel => {
+                "the diagonal is 0, where a kernel has the squared lengths of the objects; give `of` distances if the numbers are these"
+            }
+            _ => "all its objects are at one place: there are no coordinates",
+        };
+        return Err(Error::option("features", format!("{n} columns"), why));
     }
     Ok(Placed {
         model: model(selected, options, &found, (means, first)),
@@ -130,7 +135,7 @@ fn load(selected: &Selected, watch: &dyn Stages) -> Result<Vec<f64>> {
         let why = format!(
             "the matrix has {n} columns and {rows} rows, and is to have as many; choose the columns of the matrix, in the order of the rows"
         );
-        return Err(Error::option("features", selected.feature_names().join(","), why));
+        return Err(Error::option("features", format!("{n} columns"), why));
     }
     let largest = values.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
     let differs = |(i, j): &(usize, usize)| (values[i * n + j] - values[j * n + i]).abs() > SYMMETRIC * largest;

@@ -123,7 +123,7 @@ fn coordinates_have_the_distances_of_the_objects() {
     for (line, told) in [
         ("coordinates d.csv -o p.csv", "61 columns and 60 rows"),
         ("coordinates d.csv --features d* --rows ..30 -o p.csv", "60 columns and 30 rows"),
-        ("coordinates d.csv --features d* --of kernel -o p.csv", "not positive semi-definite"),
+        ("coordinates d.csv --features d* --of kernel -o p.csv", "the diagonal is 0"),
         ("coordinates d.csv --features d* --tolerance 2 -o p.csv", "--tolerance"),
         ("coordinates d.csv --features d* --memory 1MiB -o p.csv", "memory"),
     ] {
@@ -154,7 +154,7 @@ fn a_model_goes_on_learning() {
     assert_eq!(told["learned"], 1500, "{told}");
     ok(at, &format!("{fit} --rows ..1500 --lambda 1e-5 --folds none -o plain --json"));
     for (line, told) in [
-        ("update plain t.parquet -o p", "`std`"),
+        ("update plain t.parquet -o p", "--std"),
         ("update first t.parquet --forgetting 0 -o p", "forgetting"),
         ("update first t.parquet --target x0,x1 -o p", "target"),
         ("update first t.parquet -o t.parquet", "t.parquet"),

@@ -87,7 +87,8 @@ impl Predictor {
                 y.extend_from_slice(targets);
                 if phi.len() == BLOCK * r {
                     learn(&phi, &y)?;
-                    (phi.clear(), y.clear());
+                    phi.clear();
+                    y.clear();
                 }
             }
             Ok(())
