@@ -37,6 +37,9 @@ const ABOVE: i64 = 1;
 /// The least penalty that is compared, in halves of a decade: 1e-9.
 const LEAST: i64 = -18;
 
+/// A penalty with which f32 mostly has a factor, in halves of a decade: 1e-6.
+const SOUND: i64 = -12;
+
 /// Numbers of classes for which a machine for every pair of classes is tried.
 const PAIRED: RangeInclusive<usize> = 3..=10;
 
@@ -308,9 +311,9 @@ pub(super) fn titled(name: &str, lambda: Option<f64>) -> String {
 /// as lambda·n stays, and the higher rank of a fit wants less rather than more.
 fn around(lambda: f64, share: f64) -> String {
     let nearest = |lambda: f64| (2.0 * lambda.max(f64::MIN_POSITIVE).log10()).round() as i64;
-    // with smaller ones f32 has no factor, and one of a few is likely to have one
+    // f32 has no factor with smaller ones, and often none with the least
     let least = (nearest(lambda * share) - BELOW).max(LEAST);
-    let most = (nearest(lambda * share.sqrt()) + ABOVE).max(least + BELOW + ABOVE + 1);
+    let most = (nearest(lambda * share.sqrt()) + ABOVE).max(SOUND);
     format!("{}..{}", shown(half_decade(least)), shown(half_decade(most)))
 }
 

@@ -852,6 +852,7 @@ class KernelRidge(_Regressor):
     loo: bool
     std: bool
     importance: bool
+    local: int | None
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
@@ -893,6 +894,7 @@ class KernelRidge(_Regressor):
         loo: bool = ...,
         std: bool = ...,
         importance: bool = ...,
+        local: int | None = ...,
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,
@@ -930,6 +932,7 @@ class KernelRidgeClassifier(_Classifier):
     residual: float | None
     loo: bool
     importance: bool
+    local: int | None
     kernel: str | Callable[..., Any]
     gamma: float | str | None
     coef0: float | None
@@ -970,6 +973,7 @@ class KernelRidgeClassifier(_Classifier):
         residual: float | None = ...,
         loo: bool = ...,
         importance: bool = ...,
+        local: int | None = ...,
         kernel: str | Callable[..., Any] = ...,
         gamma: float | str | None = ...,
         coef0: float | None = ...,

@@ -252,7 +252,7 @@ class Perceptron(Classifier):
     """
 
 
-@estimator("online")
+@estimator("online", without=("std",))
 class OnlineRegressor(Regressor):
     """Regression row by row, in the order of the rows: each is predicted before it is learned.
 
@@ -286,11 +286,15 @@ class OnlineRegressor(Regressor):
 
     _several = True
 
+    def _engine(self, rows: int | None) -> dict[str, str]:
+        engine: dict[str, str] = super()._engine(rows)
+        # what it takes to go on learning
+        return engine if engine.get("rule") == "lms" else {**engine, "std": "true"}
+
     def partial_fit(self, X: Any, y: Any) -> Any:
         """Go on learning: each row is predicted first and learned then, by recursive least squares.
 
-        The first call is :meth:`fit` with ``std=True``, so its rows should be like those that follow: they say the scaling and the
-        landmarks. A model that was fitted with ``std=True`` goes on too.
+        The first call is :meth:`fit`, so its rows should be like those that follow: they say the scaling and the landmarks.
 
         Parameters
         ----------
@@ -305,11 +309,7 @@ class OnlineRegressor(Regressor):
             With ``running_mse_``, the mean squared error of the rows before they were learned.
         """
         if not hasattr(self, "model_"):
-            std, self.std = self.std, True
-            try:
-                self.fit(X, y)
-            finally:
-                self.std = std
+            self.fit(X, y)
             figures = {figure["name"]: figure["values"] for figure in self.report_["figures"]}
             self.running_mse_ = figures["running mse of each pass"][0]
             return self
