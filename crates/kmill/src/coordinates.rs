@@ -1,6 +1,7 @@
 //! `kmill coordinates`: objects that are known by a matrix become rows of numbers.
 
 use crate::args::{RunArgs, SelectArgs, parse};
+use crate::features::LEFT;
 use crate::table::{count, facts, number};
 use crate::{Error, Result, open, output, pipeline};
 use clap::Args;
@@ -88,13 +89,18 @@ pub(crate) fn main(args: &CoordinatesArgs) -> Result<()> {
     let kept = open::kept(&selected, &args.data, &args.keep)?;
     let &CoordinatesArgs { of, rank, tolerance, seed, .. } = args;
     let job = pipeline::job(run);
+    let start = kstore::budget::rss().unwrap_or(0);
     let placed = coordinates(&selected, &CoordinateOptions { of, rank, tolerance, seed }, &job)?;
     if let Some(path) = &args.model {
         placed.model.save(path)?;
     }
     let (coordinates, trace_error, pivots) = (placed.pivots.len(), placed.trace_error, placed.pivots);
     let predictor = Predictor::new(AnyModel::F64(placed.model))?;
-    let written = predictor.write(&selected, kept.as_ref(), Extras::default(), &args.output, &job)?;
+    // what the matrix has left behind the prediction cannot have; it differs a little from run to run
+    let left = kstore::budget::rss().unwrap_or(0).saturating_sub(start).next_multiple_of(LEFT);
+    let job = pipeline::job(run).memory(run.memory.saturating_sub(left));
+    let written = predictor.write(&selected, kept.as_ref(), Extras::default(), &args.output, &job);
+    let written = written.map_err(|error| error.beside(left))?;
     let report =
         CoordinatesReport { objects: written.rows, coordinates, trace_error, pivots, output: args.output.clone() };
     output::report(&report, run.json)

@@ -52,7 +52,7 @@ pub(crate) struct FeaturesArgs {
 
 /// What a fit leaves behind is counted in steps of so many bytes: it differs a little from run to run, and a budget that a
 /// refusal names has room for it the next time.
-const LEFT: usize = 4 << 20;
+pub(crate) const LEFT: usize = 4 << 20;
 
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct FeaturesReport {

@@ -17,7 +17,7 @@ use crate::request::Stages;
 use crate::{Card, Certificate, Error, Intercept, Model, Result, Task, job::Run};
 use faer::{Mat, linalg::triangular_solve::solve_lower_triangular_in_place};
 use kapprox::matrix::{Function, PartialCholesky, SquaredDistances, rpcholesky};
-use kstore::{Plan, Reading, RowBuf, RowSource, Selected};
+use kstore::{Plan, Reading, RowBuf, RowSource, Selected, TableRows};
 
 /// What the numbers of the matrix are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,9 +83,12 @@ pub fn coordinates(selected: &Selected, options: &CoordinateOptions, run: &Run<'
     let most = rank.min(n);
     let terms = (8 * n * n, 8 * most * (2 * n + most) + 8 * (most + 1) * n);
     let plan = Plan::process("the coordinates", run.bytes(), workers.threads(), 0);
-    plan.term("the matrix", terms.0, "take fewer objects").term("coordinates", terms.1, "lower `rank`").check()?;
+    let source = selected.rows::<f64>(Reading::default())?;
+    let reading = RowSource::<f64>::footprint(&source).at(TILE);
+    let plan = plan.term("the matrix", terms.0, "take fewer objects").term("rows that are read", reading, "");
+    plan.term("coordinates", terms.1, "lower `rank`").check()?;
     let watch = run.watched();
-    let values = load(selected, &watch)?;
+    let values = load(&source, selected, &watch)?;
     let entry = |i: u64, j: u64| {
         let value = values[i as usize * n + j as usize];
         if of == MatrixOf::Distances { value * value } else { value }
@@ -117,12 +120,11 @@ pub fn coordinates(selected: &Selected, options: &CoordinateOptions, run: &Run<'
 }
 
 /// The matrix, row-major, checked to be square and symmetric.
-fn load(selected: &Selected, watch: &dyn Stages) -> Result<Vec<f64>> {
+fn load(source: &TableRows<f64>, selected: &Selected, watch: &dyn Stages) -> Result<Vec<f64>> {
     let n = selected.shape().features;
-    let source = selected.rows::<f64>(Reading::default())?;
     let mut values = Vec::with_capacity(n * n);
     let observer = watch.stage("the matrix", selected.known_rows());
-    let (mut cursor, mut tile) = (source.open(source.range())?, RowBuf::new(256));
+    let (mut cursor, mut tile) = (source.open(source.range())?, RowBuf::new(TILE));
     while values.len() <= n * n && cursor.next(&mut tile)? {
         values.extend_from_slice(&tile.x);
         observer.advance(tile.rows.len() as u64);
@@ -148,6 +150,9 @@ fn load(selected: &Selected, watch: &dyn Stages) -> Result<Vec<f64>> {
     }
     Ok(values)
 }
+
+/// Rows that are read at once.
+const TILE: usize = 256;
 
 /// Largest difference of the entries (i, j) and (j, i), as a share of the largest entry: that of numbers written in f32.
 const SYMMETRIC: f64 = 1e-6;
