@@ -273,11 +273,10 @@ impl fmt::Display for ModelReport {
                 scheme.iter().for_each(|scheme| facts.fact("landmarks", format!("by {scheme}")));
             }
         }
-        if let Some((leaves, rows)) = self.leaves {
-            let told =
-                format!("{}, machines on the kernel itself of {} rows", count(leaves as u64), count(rows as u64));
-            facts.fact("leaves", told);
-        }
+        self.leaves.iter().for_each(|(leaves, rows)| {
+            let (leaves, rows) = (count(*leaves as u64), count(*rows as u64));
+            facts.fact("leaves", format!("{leaves}, machines on the kernel itself of {rows} rows"));
+        });
         if let Some(c) = &card.certificate {
             facts.fact("certificate", certified(c));
         }
@@ -285,9 +284,8 @@ impl fmt::Display for ModelReport {
         facts.fact("intercept", card.intercept.to_string());
         facts.fact("precision", card.precision.as_str());
         facts.fact("trained on", format!("{} rows, seed {}", count(card.rows), card.seed));
-        if card.learned > 0 {
-            facts.fact("learned since", format!("{} rows, on line", count(card.learned)));
-        }
+        let learned = Some(card.learned).filter(|learned| *learned > 0);
+        learned.iter().for_each(|learned| facts.fact("learned since", format!("{} rows, on line", count(*learned))));
         if !card.targets.is_empty() {
             facts.fact("target", card.targets.join(", "));
         }
