@@ -51,7 +51,7 @@ impl std::fmt::Display for UpdateReport {
             ("running mse", format!("{}, each row predicted before it was learned", number(self.running_mse, 4))),
         ];
         write!(f, "{}", facts(told))?;
-        write!(f, "\nmodel: {}", kstore::shown::path(&self.model))
+        writeln!(f, "\nmodel: {}", kstore::shown::path(&self.model))
     }
 }
 

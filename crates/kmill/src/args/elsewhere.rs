@@ -5,7 +5,7 @@ use kstore::shown;
 use std::ffi::{OsStr, OsString};
 
 /// Options of other programs, and what answers them here.
-const ELSEWHERE: [(&str, &str); 25] = [
+const ELSEWHERE: [(&str, &str); 24] = [
     ("alpha", "the penalty is --lambda; it is per row, so that scikit-learn's alpha is lambda * n"),
     ("gamma", GAUSSIAN),
     ("sigma", GAUSSIAN),
@@ -29,7 +29,6 @@ const ELSEWHERE: [(&str, &str); 25] = [
     ("probability", "probabilities are --probabilities, of fit svm and of predict; logistic has them without"),
     ("return-std", "standard deviations are --std, of fit ridge and of predict"),
     ("sample-weight", "a column of weights is --weights, such as --weights w (ridge)"),
-    ("start", "a model goes on learning by kmill update MODEL TABLE -o MODEL (ridge and online with --std)"),
     ("out", "the output is -o, such as -o model.safetensors"),
 ];
 
