@@ -40,8 +40,8 @@ impl<T: Real> PredictScratch<T> {
 }
 
 impl<T: Real> Model<T> {
-    /// [`predict`](Self::predict) on this thread, with the same bits, and without allocation where the basis is of landmarks
-    /// and no distance is part of the scores: for one row, or a few, at a time. *Cost*: as there; rows go in groups of eight.
+    /// [`predict`](Self::predict) on this thread, with the same bits, and without allocation where the basis is of landmarks,
+    /// and no distance and no leaves are part of the scores: for one row, or a few, at a time. *Cost*: as there; rows go in groups of eight.
     ///
     /// # Errors
     /// [`Error::Shape`] where `x` or `out` do not fit the model, or `scratch` was made for another.
