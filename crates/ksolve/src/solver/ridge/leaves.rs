@@ -133,6 +133,8 @@ pub(super) struct Leaf<T> {
     pub(super) x: Vec<T>,
     /// What the features leave of the targets, t each.
     pub(super) left: Vec<f64>,
+    /// Their shares in the leaf.
+    pub(super) shares: Vec<f64>,
     /// Their folds.
     pub(super) folds: Vec<usize>,
     pub(super) t: usize,
@@ -152,6 +154,7 @@ impl<T: Real> Leaf<T> {
         let kept: Vec<usize> = (0..most).map(|i| i * n / most).collect();
         self.x = kept.iter().flat_map(|i| &self.x[i * d..(i + 1) * d]).copied().collect();
         self.left = kept.iter().flat_map(|i| &self.left[i * self.t..(i + 1) * self.t]).copied().collect();
+        self.shares = kept.iter().map(|i| self.shares[*i]).collect();
         self.folds = kept.iter().map(|i| self.folds[*i]).collect();
     }
 
@@ -203,14 +206,20 @@ impl Solver<'_> {
         Some(alpha)
     }
 
-    /// The sums of the squares of what features leave of held-out rows of a leaf, and of what the machine of the others leaves of that.
+    /// The sums of the squares of what features leave of held-out rows of a leaf, and of what the machine of the others leaves of that: each row
+    /// counts by its share in the leaf, as most of the prediction of one near an edge may come from the other side.
     fn held_out<T: Real>(&self, leaf: &Leaf<T>, mu: f64) -> [f64; 2] {
         let apart = leaf.apart();
+        let shares: Vec<f64> = (0..leaf.len()).filter(|i| apart(*i)).map(|i| leaf.shares[i]).collect();
+        let sum = |left: &Mat<f64>| {
+            let rows = left.row_iter().zip(&shares);
+            rows.map(|(row, share)| share * row.squared_norm_l2()).sum::<f64>()
+        };
         let Some(alpha) = self.solve(leaf, |i| !apart(i), mu) else { return [0.0, f64::INFINITY] };
         let ((x, _), (z, left)) = (leaf.rows(|i| !apart(i)), leaf.rows(&apart));
         let mut after = left.clone();
         matmul(after.as_mut(), Accum::Add, self.block(z.as_ref(), x.as_ref()).as_ref(), alpha.as_ref(), -1.0, Par::Seq);
-        [left.squared_norm_l2(), after.squared_norm_l2()]
+        [sum(&left), sum(&after)]
     }
 
     /// The best μ from `start` on, and the mean held-out errors without and with the leaves.
@@ -219,9 +228,9 @@ impl Solver<'_> {
         let tried: Vec<&Leaf<T>> = (0..count).map(|i| &leaves[(2 * i + 1) * leaves.len() / (2 * count)]).collect();
         let apart = |leaf: &&Leaf<T>| {
             let apart = leaf.apart();
-            (0..leaf.len()).filter(|i| apart(*i)).count() * leaf.t
+            (0..leaf.len()).filter(|i| apart(*i)).map(|i| leaf.shares[i]).sum::<f64>() * leaf.t as f64
         };
-        let held: usize = tried.iter().map(apart).sum();
+        let held: f64 = tried.iter().map(apart).sum();
         let stage = data.resources.stages.steps("penalty of the leaves", WALK as u64);
         let tries = |mu: f64| {
             let sums = tried.iter().map(|leaf| self.held_out(leaf, mu)).fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);
@@ -229,7 +238,7 @@ impl Solver<'_> {
             if stage.stop() {
                 Err(Error::from(kstore::Error::Interrupted))
             } else {
-                Ok(sums.map(|sum| sum / held.max(1) as f64))
+                Ok(sums.map(|sum| sum / held.max(f64::MIN_POSITIVE)))
             }
         };
         let mut best = (start, tries(start)?);

@@ -5,7 +5,7 @@ use crate::features::FitData;
 use crate::model::Leaves;
 use crate::{Head, Result, Targets};
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
-use kapprox::Real;
+use kapprox::{Real, decompose::symmetric_eigen};
 use kstore::key::{Purpose, Stream};
 use kstore::{Coded, Pass, RowBlock};
 
@@ -16,9 +16,6 @@ const BAND: f64 = 0.06;
 const SAMPLE: usize = 20_000;
 const SAMPLE_OF_LEAF: usize = 400;
 const LEADING: usize = 256;
-
-/// Steps of the power iteration.
-const STEPS: usize = 40;
 
 /// A visit of all rows in their order, with their features.
 fn visit<T: Real>(
@@ -71,7 +68,7 @@ impl Tree {
             // the nodes of a level, from the first to the last
             let mut next = Vec::with_capacity(2 * parts.len());
             for part in parts {
-                let (direction, mut scores) = component(&sample, &part, q);
+                let (direction, mut scores) = component(&sample, &part, q)?;
                 scores.sort_by(|a, b| a.1.total_cmp(&b.1));
                 let (threshold, width) = cut(&scores);
                 tree.directions.push(direction);
@@ -122,9 +119,10 @@ impl Tree {
                 }
                 let code = block.groups.as_ref().map_or(Coded::UNKNOWN, |coded| coded.codes[i]);
                 let fold = data.folds.fold_of(block.rows[i], code)?;
-                Leaves::<T>::shares(&self.widths, &values, |leaf, _| {
+                Leaves::<T>::shares(&self.widths, &values, |leaf, share| {
                     leaves[leaf].x.extend_from_slice(&block.x[i * block.d..(i + 1) * block.d]);
                     leaves[leaf].left.extend_from_slice(&left);
+                    leaves[leaf].shares.push(share);
                     leaves[leaf].folds.push(fold);
                 });
             }
@@ -136,35 +134,17 @@ impl Tree {
 }
 
 /// The leading principal component of some rows of the sample, and their coordinates along it.
-fn component(sample: &[Vec<f64>], part: &[usize], q: usize) -> (Vec<f64>, Vec<(usize, f64)>) {
+fn component(sample: &[Vec<f64>], part: &[usize], q: usize) -> Result<(Vec<f64>, Vec<(usize, f64)>)> {
     let n = part.len().max(1) as f64;
     let mut mean = vec![0.0; q];
     part.iter().for_each(|i| mean.iter_mut().zip(&sample[*i]).for_each(|(mean, v)| *mean += v / n));
-    let along = |i: usize, direction: &[f64]| {
-        sample[i].iter().zip(&mean).zip(direction).map(|((v, mean), a)| (v - mean) * a).sum::<f64>()
-    };
-    let length = |direction: &[f64]| direction.iter().map(|a| a * a).sum::<f64>().sqrt();
-    // from the row that lies furthest from the mean
-    let centred = |i: usize| sample[i].iter().zip(&mean).map(|(v, mean)| v - mean).collect::<Vec<f64>>();
-    let furthest = part.iter().copied().max_by(|a, b| length(&centred(*a)).total_cmp(&length(&centred(*b))));
-    let mut direction = furthest.map_or(vec![0.0; q], centred);
-    for _ in 0..STEPS {
-        let size = length(&direction);
-        if size <= f64::MIN_POSITIVE {
-            break;
-        }
-        direction.iter_mut().for_each(|a| *a /= size);
-        let mut next = vec![0.0; q];
-        for i in part {
-            let score = along(*i, &direction);
-            next.iter_mut().zip(&sample[*i]).zip(&mean).for_each(|((next, v), mean)| *next += score * (v - mean));
-        }
-        direction = next;
-    }
-    let size = length(&direction).max(f64::MIN_POSITIVE);
-    direction.iter_mut().for_each(|a| *a /= size);
+    let centred = Mat::from_fn(part.len(), q, |i, j| sample[part[i]][j] - mean[j]);
+    let mut covariance = Mat::zeros(q, q);
+    matmul(covariance.as_mut(), Accum::Replace, centred.transpose(), centred.as_ref(), 1.0 / n, Par::Seq);
+    let (_, vectors) = symmetric_eigen(covariance.as_ref())?;
+    let direction: Vec<f64> = vectors.col(q - 1).iter().copied().collect();
     let scores = part.iter().map(|i| (*i, sample[*i].iter().zip(&direction).map(|(v, a)| v * a).sum())).collect();
-    (direction, scores)
+    Ok((direction, scores))
 }
 
 /// The median of ascending scores, and half the width of the band about it.
