@@ -68,7 +68,9 @@ impl Tree {
             // the nodes of a level, from the first to the last
             let mut next = Vec::with_capacity(2 * parts.len());
             for part in parts {
-                let (direction, mut scores) = component(&sample, &part, q)?;
+                let direction = component(&sample, &part, q)?;
+                let score = |i: usize| sample[i].iter().zip(&direction).map(|(v, a)| v * a).sum::<f64>();
+                let mut scores: Vec<(usize, f64)> = part.into_iter().map(|i| (i, score(i))).collect();
                 scores.sort_by(|a, b| a.1.total_cmp(&b.1));
                 let (threshold, width) = cut(&scores);
                 tree.directions.push(direction);
@@ -133,8 +135,8 @@ impl Tree {
     }
 }
 
-/// The leading principal component of some rows of the sample, and their coordinates along it.
-fn component(sample: &[Vec<f64>], part: &[usize], q: usize) -> Result<(Vec<f64>, Vec<(usize, f64)>)> {
+/// The leading principal component of some rows of the sample.
+fn component(sample: &[Vec<f64>], part: &[usize], q: usize) -> Result<Vec<f64>> {
     let n = part.len().max(1) as f64;
     let mut mean = vec![0.0; q];
     part.iter().for_each(|i| mean.iter_mut().zip(&sample[*i]).for_each(|(mean, v)| *mean += v / n));
@@ -142,9 +144,7 @@ fn component(sample: &[Vec<f64>], part: &[usize], q: usize) -> Result<(Vec<f64>,
     let mut covariance = Mat::zeros(q, q);
     matmul(covariance.as_mut(), Accum::Replace, centred.transpose(), centred.as_ref(), 1.0 / n, Par::Seq);
     let (_, vectors) = symmetric_eigen(covariance.as_ref())?;
-    let direction: Vec<f64> = vectors.col(q - 1).iter().copied().collect();
-    let scores = part.iter().map(|i| (*i, sample[*i].iter().zip(&direction).map(|(v, a)| v * a).sum())).collect();
-    Ok((direction, scores))
+    Ok(vectors.col(q - 1).iter().copied().collect())
 }
 
 /// The median of ascending scores, and half the width of the band about it.
