@@ -66,7 +66,7 @@ fn left_out(
         _ if named(&selection.weight, name) => "weighs rows",
         _ if named(&selection.group, name) => "names folds or groups",
         _ if named(&condition, name) => "chooses rows",
-        _ if schema.row_labels.contains(&at) => "the index of a pandas table",
+        _ if schema.row_labels.contains(&at) => "names rows or groups of them",
         Kind::Text if asked.iter().any(|asked| asked == name) && selection.categories != Categories::None => {
             "text of too many values"
         }

@@ -27,6 +27,9 @@ pub enum FoldSpec {
 }
 
 impl FoldSpec {
+    /// What is taken where there is something to choose, and no folds were named.
+    pub(crate) const USUAL: Self = Self::Hash(5);
+
     /// Parses `5`, `blocks:6`, `column:subject`, `groups:5:subject` or `none`.
     ///
     /// # Errors

@@ -199,10 +199,7 @@ impl<T: Real> Chunk<'_, '_, T> {
                            `task` regression"
                     .to_string(),
             },
-            Fault::TooMany => {
-                let limit = crate::statistics::LABEL_LIMIT;
-                Error::TooManyLabels { column: self.source.name(slot), limit }
-            }
+            Fault::TooMany(limit) => Error::TooManyLabels { column: self.source.name(slot), limit },
         })
     }
 

@@ -2,7 +2,6 @@
 
 use crate::rows::{Coded, Label};
 use crate::source::{Positions, Values, View};
-use crate::statistics::LABEL_LIMIT;
 use std::{collections::HashMap, sync::Arc};
 
 /// Turns labels into codes. Labels found for the first time get the next code; with a dictionary given, they get
@@ -14,24 +13,27 @@ pub(crate) struct Coder {
     texts: HashMap<Arc<str>, u32>,
     truths: [Option<u32>; 2],
     fixed: bool,
+    /// Most labels.
+    limit: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
     /// Not a whole number, or too large for one.
     Fraction(f64),
-    TooMany,
+    /// More than so many labels.
+    TooMany(usize),
 }
 
 /// The largest float that stands for itself only: above it, neighbouring integers share a float.
 const LARGEST_WHOLE: f64 = (1u64 << 53) as f64;
 
 impl Coder {
-    /// A coder that adds labels as they come or, with a dictionary, knows only those in it.
-    pub(crate) fn new(dictionary: Option<&Arc<Vec<Label>>>) -> Self {
+    /// A coder that adds labels as they come, up to `limit`, or with a dictionary knows only those in it.
+    pub(crate) fn new(dictionary: Option<&Arc<Vec<Label>>>, limit: usize) -> Self {
         let labels = dictionary.map_or_else(Arc::default, Arc::clone);
         let (integers, texts) = (HashMap::new(), HashMap::new());
-        let mut coder = Self { labels, integers, texts, truths: [None; 2], fixed: dictionary.is_some() };
+        let mut coder = Self { labels, integers, texts, truths: [None; 2], fixed: dictionary.is_some(), limit };
         let known = Arc::clone(&coder.labels);
         (0..).zip(known.iter()).for_each(|(code, label)| coder.note(label.clone(), code));
         coder
@@ -82,8 +84,8 @@ impl Coder {
     }
 
     fn add(&mut self, label: Label) -> Result<u32, Fault> {
-        if self.labels.len() >= LABEL_LIMIT {
-            return Err(Fault::TooMany);
+        if self.labels.len() >= self.limit {
+            return Err(Fault::TooMany(self.limit));
         }
         let code = self.labels.len() as u32;
         // copies the dictionary while buffers still hold the old one; new labels are rare
@@ -120,32 +122,32 @@ mod tests {
 
     #[test]
     fn labels_are_numbered_as_they_appear() {
-        let mut coder = Coder::new(None);
+        let mut coder = Coder::new(None, 10);
         assert_eq!(codes(&mut coder, Values::of::<i8>(&[5, -1, 5]), 3).unwrap(), [0, 1, 0]);
         assert_eq!(codes(&mut coder, Values::of::<f32>(&[-1.0, 7.0]), 2).unwrap(), [1, 2]);
         assert_eq!(*coder.labels(), [Label::Int(5), Label::Int(-1), Label::Int(7)]);
         let text = StringViewArray::from(vec!["b", "a", "b"]);
-        assert_eq!(codes(&mut Coder::new(None), Values::Text(&text), 3).unwrap(), [0, 1, 0]);
+        assert_eq!(codes(&mut Coder::new(None, 10), Values::Text(&text), 3).unwrap(), [0, 1, 0]);
         let truth = BooleanArray::from(vec![true, false, true]);
-        assert_eq!(codes(&mut Coder::new(None), Values::Bool(&truth), 3).unwrap(), [0, 1, 0]);
+        assert_eq!(codes(&mut Coder::new(None, 10), Values::Bool(&truth), 3).unwrap(), [0, 1, 0]);
     }
 
     #[test]
     fn a_given_dictionary_stays_as_it_is() {
         let given = Arc::new(vec![Label::Int(1), Label::Text("a".into())]);
-        let mut coder = Coder::new(Some(&given));
+        let mut coder = Coder::new(Some(&given), 10);
         assert_eq!(codes(&mut coder, Values::of::<i64>(&[1, 2]), 2).unwrap(), [0, Coded::UNKNOWN]);
         assert!(Arc::ptr_eq(&coder.labels(), &given));
     }
 
     #[test]
     fn fractions_and_too_many_labels_are_faults() {
-        assert_eq!(codes(&mut Coder::new(None), Values::of::<f64>(&[1.0, 0.5]), 2), Err((1, Fault::Fraction(0.5))));
-        assert!(codes(&mut Coder::new(None), Values::of::<f64>(&[1e300]), 1).is_err());
-        let many: Vec<i32> = (0..=LABEL_LIMIT as i32).collect();
+        assert_eq!(codes(&mut Coder::new(None, 10), Values::of::<f64>(&[1.0, 0.5]), 2), Err((1, Fault::Fraction(0.5))));
+        assert!(codes(&mut Coder::new(None, 10), Values::of::<f64>(&[1e300]), 1).is_err());
+        let many: Vec<i32> = (0..=10).collect();
         assert_eq!(
-            codes(&mut Coder::new(None), Values::of::<i32>(&many), many.len()),
-            Err((LABEL_LIMIT, Fault::TooMany))
+            codes(&mut Coder::new(None, 10), Values::of::<i32>(&many), many.len()),
+            Err((10, Fault::TooMany(10)))
         );
     }
 }

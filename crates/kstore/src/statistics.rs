@@ -10,9 +10,14 @@ use crate::rows::{Coded, Label, RowBlock};
 use crate::{Error, Fold, Merge, Real, Result, TableShape, Workers};
 use std::collections::HashMap;
 
-/// Most distinct labels of a class or fold column. A column with more is a measurement, and one model per class or
-/// fold of it would not be what was meant.
+/// Most distinct labels of a class column. A column with more is a measurement, and one model per class of it would not be what was meant.
 pub const LABEL_LIMIT: usize = 10_000;
+
+/// Most distinct labels of a column of groups, such as the queries of a search engine: each lane that reads holds all of them.
+pub const GROUP_LIMIT: usize = 100_000;
+
+/// Bytes of a label in a dictionary, and of its count.
+pub const LABEL_BYTES: usize = 128;
 
 /// Count, mean, spread and extremes of one column; NaN is skipped.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,7 +100,7 @@ impl LabelCounts {
     fn add(&mut self, label: &Label, count: u64) {
         if let Some(known) = self.0.get_mut(label) {
             *known += count;
-        } else if self.0.len() <= LABEL_LIMIT {
+        } else if self.0.len() <= GROUP_LIMIT {
             // one more than allowed tells that there were too many; the rest need no memory
             self.0.insert(label.clone(), count);
         }
@@ -112,11 +117,11 @@ impl LabelCounts {
         }
     }
 
-    fn check(&self, column: &str) -> Result<()> {
-        if self.len() <= LABEL_LIMIT {
+    fn check(&self, column: &str, limit: usize) -> Result<()> {
+        if self.len() <= limit {
             return Ok(());
         }
-        Err(Error::TooManyLabels { column: column.to_string(), limit: LABEL_LIMIT })
+        Err(Error::TooManyLabels { column: column.to_string(), limit })
     }
 }
 
@@ -142,10 +147,10 @@ impl Statistics {
         Self { features: vec![none; shape.features], targets: vec![none; shape.targets], ..Self::default() }
     }
 
-    /// Checks after the last merge that the class and fold columns have no more than [`LABEL_LIMIT`] labels.
+    /// Checks after the last merge that there are no more than [`LABEL_LIMIT`] classes and [`GROUP_LIMIT`] groups.
     pub fn check(&self, class_column: &str, group_column: &str) -> Result<()> {
-        self.classes.check(class_column)?;
-        self.groups.check(group_column)
+        self.classes.check(class_column, LABEL_LIMIT)?;
+        self.groups.check(group_column, GROUP_LIMIT)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::rows::{RowBuf, RowCursor, RowSource, TableShape, grow, room};
 use crate::source::{Positions, View};
+use crate::statistics::{GROUP_LIMIT, LABEL_BYTES, LABEL_LIMIT};
 use crate::table_rows::{Open, TableRows};
 use crate::text_limit::{TILE_TEXT, text_bytes};
 use crate::{Error, Footprint, Real, Result, chunk::Chunk, convert::TILE, labels::Coder, missing::Missing};
@@ -19,7 +20,7 @@ impl<T: Real> RowSource<T> for TableRows<T> {
     fn open(&self, segment: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
         let range = &self.selected.rows;
         let left = segment.start.max(range.start)..segment.end.min(range.end);
-        let coder = |column: Option<usize>, dictionary| column.map(|_| Coder::new(dictionary));
+        let coder = |column: Option<usize>, dictionary, limit| column.map(|_| Coder::new(dictionary, limit));
         Ok(Box::new(TableCursor {
             source: self,
             left,
@@ -27,17 +28,18 @@ impl<T: Real> RowSource<T> for TableRows<T> {
             picked: None,
             place: 0,
             texts: 0,
-            classes: coder(self.selected.class, self.reading.classes.as_ref()),
-            groups: coder(self.selected.group, self.reading.groups.as_ref()),
+            classes: coder(self.selected.class, self.reading.classes.as_ref(), LABEL_LIMIT),
+            groups: coder(self.selected.group, self.reading.groups.as_ref(), GROUP_LIMIT),
         }))
     }
 
-    /// Memory of the largest decoder of the files and, per row, of one [`RowBuf`].
+    /// Memory of the largest decoder of the files, of the labels of groups and, per row, of one [`RowBuf`].
     fn footprint(&self) -> Footprint {
         let files = self.selected.table.parts().iter().map(|part| part.file.footprint(&self.columns));
         let shape = self.selected.shape();
         let per_row = RowBuf::<T>::bytes_per_row(&shape) + self.selected.kept_bytes_per_row();
-        Footprint { fixed: files.max().unwrap_or(0), per_row }
+        let groups = self.selected.group.map_or(0, |_| GROUP_LIMIT * LABEL_BYTES);
+        Footprint { fixed: files.max().unwrap_or(0) + groups, per_row }
     }
 
     fn held(&self) -> usize {

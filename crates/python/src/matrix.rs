@@ -19,6 +19,8 @@ use std::sync::{Mutex, PoisonError};
 struct Told<'a> {
     diagonal: Vec<f64>,
     block: &'a Py<PyAny>,
+    /// How far a value may be off, as a share of it.
+    rounding: f64,
     observer: &'a dyn Observer,
     /// What the function has raised.
     raised: Mutex<Option<PyErr>>,
@@ -61,17 +63,22 @@ impl Entries for Told<'_> {
             kstore::Error::Interrupted.into()
         })
     }
+
+    fn rounding(&self) -> f64 {
+        self.rounding
+    }
 }
 
 /// Coordinates of the rows of a matrix K, F Fᵀ ≈ K, by randomly pivoted Cholesky: the pivots, F, its rows at the pivots, and the
-/// relative trace error.
+/// relative trace error. `rounding` is how far a value may be off, as a share of it.
 #[pyfunction]
-#[pyo3(signature = (diagonal, block, rank, tolerance, seed, run, show=None))]
+#[pyo3(signature = (diagonal, block, rounding, rank, tolerance, seed, run, show=None))]
 #[expect(clippy::too_many_arguments, reason = "a function of Python, whose arguments have names")]
 pub(crate) fn factor<'py>(
     py: Python<'py>,
     diagonal: PyReadonlyArray1<'py, f64>,
     block: Py<PyAny>,
+    rounding: f64,
     rank: usize,
     tolerance: f64,
     seed: u64,
@@ -82,7 +89,7 @@ pub(crate) fn factor<'py>(
     let diagonal = diagonal.as_slice()?.to_vec();
     let (found, error) = watched(py, show, |progress| {
         let observer = progress.stage("pivots", None);
-        let told = Told { diagonal, block: &block, observer: &*observer, raised: Mutex::new(None) };
+        let told = Told { diagonal, block: &block, rounding, observer: &*observer, raised: Mutex::new(None) };
         let found = rpcholesky(&told, rank, tolerance, seed, &Workers::new(threads));
         (found, told.raised.into_inner().unwrap_or_else(PoisonError::into_inner))
     })?;

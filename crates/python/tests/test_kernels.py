@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn import kernel_ridge, svm
+from sklearn.base import clone
 from sklearn.decomposition import KernelPCA
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
+from sklearn.metrics.pairwise import euclidean_distances, polynomial_kernel, rbf_kernel
 from sklearn.model_selection import GridSearchCV
 
 import kmill
@@ -126,6 +127,56 @@ def test_searches_slice_precomputed_kernels():
     search = GridSearchCV(kmill.KernelRidge(kernel="precomputed", **EXACT), {"alpha": [0.01, 1.0]}, cv=3).fit(rbf_kernel(X), y)
     named = GridSearchCV(kmill.KernelRidge(gamma=0.25, **EXACT), {"alpha": [0.01, 1.0]}, cv=3).fit(X, y)
     np.testing.assert_allclose(search.cv_results_["mean_test_score"], named.cv_results_["mean_test_score"], atol=1e-6)
+
+
+def test_distances_learn_as_the_points_that_have_them():
+    X, y = rows(120)
+    new, _ = rows(50, seed=1)
+    D, D_new = euclidean_distances(X), euclidean_distances(new, X)
+    # another origin moves the constants alone
+    for cls, target, output, more in [
+        (kmill.KernelRidge, y, "predict", {"alpha": 0.1, "intercept": "free"}),
+        (kmill.SVC, y > 0, "decision_function", {"C": 2.0, "tol": 1e-9}),
+        (kmill.KernelPCA, None, "transform", {"n_components": 4}),
+    ]:
+        named = cls(kernel="linear", **more, **EXACT).fit(X, target)
+        model = clone(cls(kernel="distances", rank=120, **more, **EXACT)).fit(D, target)
+        assert model.kernel_ == "distances" and model.trace_error_ < 1e-12
+        told, expected = getattr(model, output)(D_new), getattr(named, output)(new)
+        sign = np.sign((told * expected).sum(axis=0)) if output == "transform" else 1.0
+        np.testing.assert_allclose(told * sign, expected, atol=1e-6 if cls is not kmill.SVC else 1e-4)
+        assert np.array_equal(getattr(pickle.loads(pickle.dumps(model)), output)(D_new), told)
+    search, named = [GridSearchCV(kmill.KernelRidge(kernel=kernel, **EXACT), {"alpha": [0.01, 1.0]}, cv=3).fit(given, y)
+                     for kernel, given in [("distances", D), ("linear", X)]]
+    np.testing.assert_allclose(search.cv_results_["mean_test_score"], named.cv_results_["mean_test_score"], atol=1e-6)
+    # fewer columns leave what they say they leave
+    low = kmill.Nystroem("distances", n_components=2, **EXACT).fit(D)
+    assert low.trace_error_ == pytest.approx(1.0 - (low.transform(D) ** 2).sum() / (D[0] ** 2).sum(), rel=1e-6)
+
+
+def test_distances_that_no_points_have_are_refused():
+    X, y = rows(300)
+    D = euclidean_distances(X)
+    for place, value, match in [((299, 1), 9.0, "row 1, column 299 has .*, and row 299, column 1 has 9.0"),
+                                ((280, 280), 1.0, "themselves must be 0: row 280, column 280 has 1.0")]:
+        wrong = D.copy()
+        wrong[place] = value
+        with pytest.raises(ValueError, match=match):
+            kmill.KernelRidge(kernel="distances").fit(wrong, y)
+    with pytest.raises(ValueError, match="at least 0"):
+        kmill.KernelRidge(kernel="distances").fit(-D, y)
+    # from A to C by B is shorter than from A to C
+    detour = np.array([[0.0, 1.0, 5.0], [1.0, 0.0, 1.0], [5.0, 1.0, 0.0]])
+    # distances along the edges of graphs; what is left of the diagonal is 0 where the first row is the centre, or opposite the pivot
+    star = np.where(np.eye(5), 0.0, np.where((np.arange(5) == 0) | (np.arange(5)[:, None] == 0), 1.0, 2.0))
+    ring = np.abs(np.arange(6) - np.arange(6)[:, None])
+    for wrong in (detour, star, np.minimum(ring, 6 - ring)):
+        with pytest.raises(ValueError, match="no points have these distances"):
+            kmill.Nystroem("distances", **EXACT).fit(wrong)
+        # the square roots of the last two have points
+        if wrong is not detour:
+            features = kmill.Nystroem("distances", **EXACT).fit_transform(np.sqrt(wrong))
+            np.testing.assert_allclose(euclidean_distances(features) ** 2, wrong, atol=1e-8)
 
 
 @pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.csr_array, sparse.csc_array, sparse.coo_array])

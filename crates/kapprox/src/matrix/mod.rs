@@ -9,7 +9,9 @@
 //! K − F Fᵀ, is positive semi-definite again. So the sum of its diagonal bounds every other norm of the error:
 //! [`PartialCholesky::trace_error`] is measured, not estimated.
 //!
-//! For r pivots of n rows: n(r + 1) entries of K, and for each block of pivots those between its candidates (a few per cent of
+//! A diagonal of zeros leaves nothing of a positive semi-definite matrix, but may leave much of another one: a few columns are checked at the end.
+//!
+//! For r pivots of n rows: n(r + 9) entries of K, and for each block of pivots those between its candidates (a few per cent of
 //! n r where n is much larger than r); n r² flops; 8 n r bytes for F and 16 n beside. Results do not depend on threads.
 //!
 //! ```
@@ -29,22 +31,21 @@
 
 mod distances;
 mod entries;
+mod growing;
 mod pool;
 
 pub use distances::SquaredDistances;
 pub use entries::{Entries, Function};
+pub(crate) use growing::GrowingFactor;
 pub(crate) use pool::{POOL, Pool, largest};
 
 use crate::map::factor::PIVOT_FLOOR;
-use crate::map::factor::subtract_columns;
 use crate::map::nystrom::STRIP;
 use crate::{Error, Result};
-use faer::linalg::matmul::matmul;
-use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
-use faer::{Accum, Mat, MatMut, MatRef, Par, prelude::*};
+use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
-use std::ops::Range;
+use std::collections::BTreeSet;
 
 /// A projection of a positive semi-definite matrix on some of its columns.
 #[derive(Clone, Debug)]
@@ -97,7 +98,7 @@ pub fn rpcholesky(
         let taken = grown.draw(seed, round)?;
         empty = if taken == 0 { empty + 1 } else { 0 };
     }
-    Ok(grown.finish(tolerance))
+    grown.finish(tolerance, seed)
 }
 
 /// Greedy pivoted Cholesky: each pivot is the row of which the earlier ones leave most, the first where several are equal.
@@ -116,62 +117,17 @@ pub fn greedy(matrix: &dyn Entries, rank: usize, tolerance: f64, workers: &Worke
         }
         capacity = (4 * taken).clamp(POOL.0, POOL.1);
     }
-    Ok(grown.finish(tolerance))
+    grown.finish(tolerance, 0)
 }
 
 /// Proposals of a round, least and most: their products with each other are cheap beside the columns of those accepted.
 const BLOCK: (usize, usize) = (16, 128);
 
+/// Columns that are checked at the end.
+const CHECKED: u64 = 8;
+
 /// The number of rounds in which every proposal may be rejected before what is left counts as rounding.
 const EMPTY_ROUNDS: usize = 3;
-
-/// F and what is left of the diagonal, for rows in memory: residuals are updated, not computed anew.
-pub(crate) struct GrowingFactor {
-    /// n x the most pivots; the leading columns are F.
-    pub(crate) factor: Mat<f64>,
-    pub(crate) residual: Vec<f64>,
-}
-
-impl GrowingFactor {
-    pub(crate) fn new(diagonal: Vec<f64>, most: usize) -> Self {
-        Self { factor: Mat::zeros(diagonal.len(), most), residual: diagonal }
-    }
-
-    /// The rows of F at these places, of `s` columns.
-    pub(crate) fn rows(&self, at: &[usize], s: usize) -> Mat<f64> {
-        Mat::from_fn(at.len(), s, |i, j| self.factor[(at[i], j)])
-    }
-
-    /// Adds t columns to s: (K_new − F L_newᵀ) L_new,new⁻ᵀ. `lower` are the rows of L at the new pivots, t x (s + t); `fill` writes
-    /// K_new for some of the rows.
-    pub(crate) fn extend<E: Send>(
-        &mut self,
-        lower: MatRef<'_, f64>,
-        workers: &Workers,
-        fill: impl Fn(Range<usize>, MatMut<'_, f64>) -> Result<(), E> + Sync,
-    ) -> Result<(), E> {
-        let (t, all) = lower.shape();
-        let (s, n) = (all - t, self.residual.len());
-        let mut results: Vec<Result<(), E>> = Vec::new();
-        results.resize_with(n.div_ceil(STRIP), || Ok(()));
-        let (mut parts, mut factor) = (Vec::new(), self.factor.as_mut().subcols_mut(0, all));
-        for (i, (residual, result)) in self.residual.chunks_mut(STRIP).zip(&mut results).enumerate() {
-            let (head, tail) = factor.split_at_row_mut(residual.len());
-            parts.push((i * STRIP, head, residual, result));
-            factor = tail;
-        }
-        workers.each(parts, |(start, factor, residual, result)| {
-            let (old, mut new) = factor.split_at_col_mut(s);
-            *result = fill(start..start + residual.len(), new.rb_mut());
-            if result.is_ok() {
-                matmul(new.rb_mut(), Accum::Add, old.rb(), lower.subcols(0, s).transpose(), -1.0, Par::Seq);
-                solve_lower_triangular_in_place(lower.subcols(s, t), new.rb_mut().transpose_mut(), Par::Seq);
-                subtract_columns(new.rb(), residual);
-            }
-        });
-        results.into_iter().collect()
-    }
-}
 
 struct Grown<'a> {
     matrix: &'a dyn Entries,
@@ -327,8 +283,45 @@ impl<'a> Grown<'a> {
         Ok(())
     }
 
+    /// Refuses a matrix of which more is left in some columns than in the diagonal: R_ij² ≤ R_ii R_jj where it is positive semi-definite.
+    fn check_columns(&mut self, seed: u64) -> Result<()> {
+        let (n, s, draws) = (self.grown.residual.len(), self.pivots.len(), Stream::new(seed, Purpose::Quality, 0));
+        let columns: BTreeSet<u64> = (0..CHECKED.min(n as u64)).map(|draw| draws.below(draw, n as u64)).collect();
+        let columns = Vec::from_iter(columns);
+        let places: Vec<usize> = columns.iter().map(|column| *column as usize).collect();
+        let (theirs, factor) = (self.grown.rows(&places, s), self.grown.factor.subcols(0, s));
+        let (rounding, largest) = (self.matrix.rounding(), self.diagonal.iter().copied().fold(0.0, f64::max));
+        if largest == 0.0 {
+            // no pivot tells anything of such a matrix, and whoever asked has none
+            return Ok(());
+        }
+        // what the diagonal has left of a row, with its rounding
+        let left = |i: usize| self.grown.residual[i].max(0.0) + rounding.sqrt() * self.diagonal[i] + rounding * largest;
+        for start in (0..n).step_by(STRIP) {
+            let rows = start..n.min(start + STRIP);
+            let mut found = Mat::zeros(rows.len(), columns.len());
+            self.matrix.block(start as u64..rows.end as u64, &columns, found.as_mut())?;
+            matmul(&mut found, Accum::Add, factor.subrows(start, rows.len()), theirs.transpose(), -1.0, Par::Seq);
+            for (j, place) in places.iter().enumerate() {
+                for (i, value) in rows.clone().zip(found.col(j).iter()) {
+                    if value.is_nan() {
+                        return Err(not_finite(i as u64));
+                    }
+                    if value * value > left(i) * left(*place) {
+                        let why = format!(
+                            "the pivots leave {value:e} of the entry in column {place}, more than the diagonal has left"
+                        );
+                        return Err(Error::Indefinite { row: i as u64, why });
+                    }
+                }
+            }
+        }
+        self.evaluations += n as u64 * columns.len() as u64;
+        Ok(())
+    }
+
     /// The result, without the last pivots where the trace error is small enough without them.
-    fn finish(mut self, tolerance: f64) -> PartialCholesky {
+    fn finish(mut self, tolerance: f64, seed: u64) -> Result<PartialCholesky> {
         let trace: f64 = self.diagonal.iter().sum();
         while let Some(last) = self.pivots.len().checked_sub(1) {
             let column = self.grown.factor.col(last);
@@ -340,10 +333,11 @@ impl<'a> Grown<'a> {
             self.grown.residual = before;
             self.pivots.pop();
         }
+        self.check_columns(seed)?;
         self.grown.factor.truncate(self.grown.residual.len(), self.pivots.len());
         let trace_error = self.trace_error();
         let Self { pivots, grown: GrowingFactor { factor, residual }, evaluations, .. } = self;
-        PartialCholesky { pivots, factor, residual, trace, trace_error, evaluations }
+        Ok(PartialCholesky { pivots, factor, residual, trace, trace_error, evaluations })
     }
 }
 

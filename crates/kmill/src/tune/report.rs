@@ -6,7 +6,7 @@ use crate::page::{self, Page, Section};
 use crate::report::{FitReport, Spent};
 use crate::table::{self, Align, Grid, Table, count, exact, number, percent, rounded};
 use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score, SearchWork, Select};
-use ksolve::{job::MetricReport, metric::RoundReport, request::Scaling};
+use ksolve::{Task, job::MetricReport, metric::RoundReport, request::Scaling};
 use kstore::Selected;
 use std::fmt;
 
@@ -76,9 +76,9 @@ pub(crate) struct TuneReport {
     /// The share of the rarer of two classes, where it was chosen for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rarer: Option<f64>,
-    /// Number of classes; 0 for a quantity.
+    /// What was learned, which says what an error is.
     #[serde(skip)]
-    pub classes: usize,
+    pub task: Task,
     /// Every cell of every comparison.
     pub rows: Vec<Row>,
     /// The solvers and penalties that were tried, each with its errors on the folds; one alone was not tried.
@@ -146,7 +146,7 @@ impl TuneReport {
             at_random,
             select,
             rarer,
-            classes: tuned.classes,
+            task: winner.task().unwrap_or_default(),
             rows,
             contenders,
             test: test.map(|test| test.apart),
@@ -219,8 +219,9 @@ impl TuneReport {
 
     /// The name of what solvers were compared by.
     fn measure(&self) -> &'static str {
-        match (self.select, self.classes) {
-            (Select::Error, 0) => "mse",
+        match (self.select, self.task) {
+            (Select::Error, Task::Regression) => "mse",
+            (Select::Error, Task::Ranking) => "wrong pairs",
             (Select::Error, _) => "wrong",
             (Select::Auc, _) => "1 - auc",
             (Select::LogLoss, _) => "log-loss",
@@ -230,9 +231,10 @@ impl TuneReport {
 
     /// An error on rows that were kept apart, in words.
     fn errors(&self, apart: &Apart) -> String {
-        let mut told = vec![match (self.classes, apart.r2) {
-            (0, Some(r2)) => format!("mse {}, r2 {r2:.4}", number(apart.error, 4)),
-            (0, None) => format!("mse {}", number(apart.error, 4)),
+        let mut told = vec![match (self.task, apart.r2) {
+            (Task::Regression, Some(r2)) => format!("mse {}, r2 {r2:.4}", number(apart.error, 4)),
+            (Task::Regression, None) => format!("mse {}", number(apart.error, 4)),
+            (Task::Ranking, _) => format!("{} of the pairs wrong", percent(apart.error)),
             _ => format!("{} wrong", percent(apart.error)),
         }];
         let more = [("auc", apart.auc), ("average precision", apart.average_precision), ("log-loss", apart.log_loss)];

@@ -272,3 +272,33 @@ fn groups_that_are_no_balls_are_found_by_the_spectrum() {
 fn scaling_of_distances_is_principal_components() {
     holds("scaling");
 }
+
+#[test]
+fn isomap_with_all_rows_as_neighbours_is_principal_components() {
+    holds("joined");
+}
+
+#[test]
+fn isomap_follows_the_length_along_the_roll() {
+    holds("unrolled");
+}
+
+#[test]
+fn an_unfolded_roll_has_two_components() {
+    holds("unfolding");
+}
+
+#[test]
+fn components_tell_clusters_first_and_then_places_in_them() {
+    holds("clusters");
+}
+
+#[test]
+fn a_polynomial_kernel_has_as_many_components_as_monomials() {
+    holds("monomials");
+}
+
+#[test]
+fn products_of_two_features_part_circles_and_not_moons() {
+    holds("products");
+}

@@ -462,3 +462,44 @@ fn the_report_says_which_folds_decided_and_what_others_say() {
     let forced = ok(at, &format!("{line} --folds 5 --json"));
     assert!(forced["folds"] == "5" && forced["at_random"].is_null() && forced["alike"].is_null(), "{forced}");
 }
+
+/// A ranking is chosen with whole groups in the folds, by the order of their rows; svmlight files bring their groups, and there may be many.
+#[test]
+fn a_ranking_is_chosen_by_pairs_of_groups_held_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let mut text = "x0,x1,qid,y\n".to_string();
+    for i in 0..1200u32 {
+        let (group, x, z) = ((i * 7) % 60, f64::from(i % 37) / 9.0, f64::from(i % 23) / 5.0);
+        let grade = (2.0 + 1.5 * (2.0 * x).sin() + 0.2 * z).round();
+        text += &format!("{x},{},{group},{grade}\n", z + 0.5 * f64::from(group % 7));
+    }
+    std::fs::write(at.join("t.csv"), text).unwrap();
+    let search = "--group qid --kernels gaussian() --work 2,6 --rank 60 --json";
+    let line = format!("tune ranking t.csv --target y --features x* {search}");
+    let found = ok(at, &format!("{line} -o m --threads 2"));
+    assert_eq!((found["solver"].as_str(), found["folds"].as_str()), (Some("ranking"), Some("groups:5:qid")), "{found}");
+    let wrong = found["test"]["error"].as_f64().unwrap();
+    assert!(wrong < 0.1 && found["contenders"][0]["errors"][0].as_f64().unwrap() < 0.3, "{found}");
+    ok(at, &format!("{line} -o one --threads 1"));
+    let bytes = |name: &str| std::fs::read(at.join(name)).unwrap();
+    assert!(bytes("m") == bytes("one"));
+    let (_, _, stderr) = kmill(at, &format!("{line} -o m --report page.html"));
+    let page = std::fs::read_to_string(at.join("page.html")).unwrap();
+    assert!(page.contains("of the pairs wrong") && !stderr.contains("whole numbers"), "{stderr}");
+    refused(at, &format!("{line} --measure auc -o refused"), 1, "auc");
+    // the groups of a line of svmlight
+    ok(at, "convert t.csv --target y -o t.svm --json");
+    assert!(std::fs::read_to_string(at.join("t.svm")).unwrap().lines().nth(1).unwrap().contains(" qid:7 "));
+    for table in ["t.csv", "t.svm"] {
+        let fit = format!("fit ranking {table} --target y --features x* --group qid --lambda 1e-3 --rank 40 --json -o");
+        ok(at, &format!("{fit} of-{}", &table[2..]));
+    }
+    assert_eq!(ok(at, "evaluate of-csv t.csv --json"), ok(at, "evaluate of-svm t.svm --json"));
+    let mut text = "x,qid,y\n".to_string();
+    (0..24_000).for_each(|i| text += &format!("{},{},{}\n", i % 97, i / 2, (i % 97) / 40));
+    std::fs::write(at.join("many.csv"), text).unwrap();
+    let fit = "fit ranking many.csv --target y --features x --group qid --rank 5";
+    assert!(ok(at, &format!("{fit} --lambda 1e-3 -o many --json"))["rows"] == 24_000);
+    refused(at, "fit ridge many.csv --target y --features x --folds column:qid -o refused", 1, "at most 1000");
+}

@@ -16,8 +16,6 @@ use kstore::{Missing, Selected, Selection, TextOptions};
 const RANK: usize = 1000;
 /// Largest rank of a tolerance without a rank: its Gram matrix takes 128 MB.
 const TOLERANCE_CAP: usize = 4000;
-/// Default number of folds, where there is something to choose.
-const FOLD_COUNT: usize = 5;
 
 impl Fit {
     /// The options of training, with every default filled in.
@@ -229,7 +227,7 @@ impl Fit {
                 Err(Error::option(FOLDS.name, "none", why))
             }
             Some(folds) => settings.by_group(folds),
-            None if several => settings.by_group(FoldSpec::Hash(FOLD_COUNT)),
+            None if several => settings.by_group(FoldSpec::USUAL),
             None => Ok(FoldSpec::None),
         }
     }

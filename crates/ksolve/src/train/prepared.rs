@@ -11,7 +11,7 @@ use kapprox::Real;
 use kapprox::metric::MetricRows;
 use kstore::pass::lanes::{self, Lane};
 use kstore::scratch::Cache;
-use kstore::statistics::{LABEL_LIMIT, LabelCounts, Statistics};
+use kstore::statistics::{GROUP_LIMIT, LABEL_BYTES, LABEL_LIMIT, LabelCounts, Statistics};
 use kstore::{MemoryRows, Pass, Plan, Reading, RowSource, Selected, StatisticsFold, TableRows};
 
 pub(crate) struct Prepared<T: Real> {
@@ -83,9 +83,6 @@ impl<T: Real> Prepared<T> {
     }
 }
 
-/// Bytes of a label and its count, in the state of the pass that counts them.
-const LABEL: usize = 128;
-
 /// Rows of a tile of labels, which are narrow: a segment has 16 tiles, as in the passes over whole rows.
 const LABELS: usize = lanes::SEGMENT as usize / 16;
 
@@ -107,7 +104,8 @@ pub(crate) fn known(selected: &Selected, options: &TrainOptions, resources: &Res
 /// Counts labels, whatever the budget: in fewer lanes than fit, in one at least, so that a refusal can name what is needed.
 fn count(labels: &Selected, resources: &Resources<'_>) -> Result<Statistics> {
     let (source, workers) = (labels.rows::<f64>(Reading::default())?, resources.workers);
-    let lane = Lane { tile: LABELS, name: "labels", bytes: LABEL_LIMIT * LABEL, shared: Vec::new() };
+    let most = LABEL_LIMIT + labels.group_name().map_or(0, |_| GROUP_LIMIT);
+    let lane = Lane { tile: LABELS, name: "labels", bytes: most * LABEL_BYTES, shared: Vec::new() };
     let lanes = lanes::lanes("the count of labels", &source, &lane, resources.memory, workers.threads());
     let range = labels.range();
     let observer = resources.stages.stage("labels", Some(range.end - range.start));

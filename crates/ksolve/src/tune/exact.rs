@@ -7,7 +7,8 @@
 //!
 //! *Cost*: about ten machines of [`ROWS`] rows, and of small tables as many for every fold.
 
-use super::choice::{Choice, Part};
+use super::choice::Choice;
+use super::chosen::Part;
 use super::contest::{Contender, ContenderReport, RANK, titled};
 use super::{Memory, Select, Tuned, log::Log, trial::Trials};
 use crate::job::{Fit, Run};

@@ -1,7 +1,7 @@
 //! What a choice has done so far, and whether its part at hand is late.
 
 use super::Memory;
-use super::choice::{Moment, Part, SearchListener, SearchWork};
+use super::chosen::{Moment, Part, SearchListener, SearchWork};
 use crate::Result;
 use std::time::{Duration, Instant};
 

@@ -78,8 +78,8 @@ impl<'j> Memory<'j> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tune::choice::{Part, SearchListener};
     use crate::tune::log::Log;
+    use crate::tune::{Part, SearchListener};
     use std::time::Duration;
 
     struct Clock(bool);

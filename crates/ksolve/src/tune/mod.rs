@@ -26,6 +26,7 @@
 //! 2016.
 
 mod choice;
+mod chosen;
 mod contest;
 mod exact;
 mod log;
@@ -36,7 +37,8 @@ mod refine;
 mod rung;
 mod trial;
 
-pub use choice::{Choice, Chosen, Moment, Part, SearchListener, SearchWork, Test};
+pub use choice::Choice;
+pub use chosen::{Chosen, Moment, Part, SearchListener, SearchWork, Test};
 pub use contest::{ANY, ContenderReport};
 pub use memory::Memory;
 pub use options::{FACTORS, Score, Select, TuneOptions, kernels, stand_in};
@@ -49,7 +51,7 @@ use crate::metric::{self, Learned, MetricRequest, RoundReport};
 use crate::prepare::candidates;
 use crate::prepare::survey::{Survey, survey};
 use crate::request::{MetricForm, MetricSource, PassShape, Resources, TrainOptions};
-use crate::{Error, Folds, Result, Targets, Task};
+use crate::{Error, Folds, Result, Targets};
 use kapprox::Real;
 use kapprox::kernel::Spec;
 use kapprox::landmark::RowSample;
@@ -138,11 +140,6 @@ impl<'a, T: Real> Search<'a, T> {
         warning.into_iter().for_each(|text| resources.stages.warn(text));
         let folds = folds(&spec)?;
         let trials = Trials::new(all, selected.feature_names(), &folds, options.score != Score::Alignment)?;
-        let like_classes = trials.whole_numbers().filter(|_| training.task == Task::Regression);
-        let told = like_classes.map(|k| {
-            format!("the target holds {k} whole numbers, which are learned as a quantity; `task` classification learns them as classes")
-        });
-        told.into_iter().for_each(|text| resources.stages.warn(text));
         let sample = seen(&trials, &sample);
         let rows = candidates::in_row_order(sample.clone())?;
         let held = candidates::with_targets(rows, trials.rows(), Pass::new(cut.tile, cut.segment, resources.workers))?;
@@ -180,6 +177,14 @@ impl<'a, T: Real> Search<'a, T> {
         };
         search.load()?;
         Ok(search)
+    }
+
+    /// Warns of a quantity whose values look like classes.
+    pub(super) fn warn_of_whole_numbers(&self) {
+        let told = self.trials.whole_numbers().map(|k| {
+            format!("the target holds {k} whole numbers, which are learned as a quantity; `task` classification learns them as classes")
+        });
+        told.into_iter().for_each(|text| self.resources.stages.warn(text));
     }
 
     /// Number of metrics to learn, and of kernels to measure over all rungs.

@@ -3,7 +3,7 @@
 use crate::prepare::plan::{RANK, cut, solve};
 use crate::request::{MetricSource, PassShape, ProblemSize, Resources, TrainOptions};
 use crate::solver::{parameter, ridge};
-use crate::{Error, Intercept, Result, RidgeOptions, Task, job::Fit, metric, train::prepared};
+use crate::{Error, FoldSpec, Intercept, Result, RidgeOptions, Task, job::Fit, metric, train::prepared};
 use kapprox::{Real, kernel::Spec};
 use kstore::{Plan, Selected};
 
@@ -33,7 +33,7 @@ crate::error::enum_of_words!(Score, "score", "cv" => Cv, "gcv" => Gcv, "alignmen
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Select {
-    /// The share of wrong classes, or the squared error.
+    /// The share of wrong classes, the squared error, or the share of pairs in the wrong order.
     #[default]
     Error,
     /// What is missing to 1 of the area under the ROC curve of two classes.
@@ -108,7 +108,10 @@ pub fn stand_in(fit: &Fit, score: Score) -> Result<Fit> {
     if fit.family().name == ridge::FAMILY.name || score == Score::Alignment {
         return Ok(fit.clone().on_map());
     }
-    let folds = fit.settings()?.folds(&parameter::FOLDS);
+    // rows of a group are held out together
+    let settings = fit.settings()?;
+    let free = settings.column(&parameter::GROUP).map(|_| FoldSpec::USUAL);
+    let folds = settings.folds(&parameter::FOLDS).or(free).map(|folds| settings.by_group(folds)).transpose()?;
     let task = if fit.task()? == Task::Classification { "classification" } else { "regression" };
     let ridge = fit.for_solver(ridge::FAMILY.name)?.on_map().set("task", task);
     Ok(folds.into_iter().fold(ridge, |ridge, folds| ridge.set("folds", folds)))

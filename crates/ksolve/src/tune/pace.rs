@@ -1,6 +1,6 @@
 //! The time that a choice and the fit after it may take, and the ranks of a fit that is likely to end in it.
 
-use super::choice::{Chosen, Part, Test};
+use super::chosen::{Chosen, Part, Test};
 use crate::job::{Fit, Run};
 use crate::{Result, solver::ridge};
 use kstore::Selected;

@@ -2,7 +2,7 @@
 
 use super::Select;
 use crate::job::{Fit, Fitted, Run};
-use crate::predict::{Evaluation, Predictor, RegressionScores};
+use crate::predict::{Evaluation, Predictor, RankingScores, RegressionScores};
 use crate::{Error, Folds, Result, Task, folds::FoldSpec, request::Scaling, solver::parameter};
 use kapprox::{Real, landmark::RowSample};
 use kstore::{Coded, MemoryRows, RowBuf, RowSource, Selection, Table};
@@ -14,9 +14,6 @@ const APART: f64 = 0.2;
 /// Most whole numbers that look like classes.
 const MOST_CLASSES: usize = 30;
 
-/// Folds of a trial's own choices, where those of the search are a column.
-const WITHIN: FoldSpec = FoldSpec::Hash(5);
-
 /// The rows of a search, scaled, each with its fold. One fold is kept apart: no choice sees its rows.
 pub(super) struct Trials<T> {
     rows: MemoryRows<T>,
@@ -27,10 +24,12 @@ pub(super) struct Trials<T> {
     apart: Option<usize>,
     /// Folds are blocks of neighbouring rows: rows that follow each other are related.
     blocks: bool,
-    /// Targets as the table of a trial has them, `t` for each row: numbers or the code of the class, and behind them the weight.
+    /// Targets as the table of a trial has them, `t` for each row: numbers or the code of the class, behind them the weight, and then the code of the
+    /// group.
     values: Vec<f64>,
     t: usize,
     weighted: bool,
+    grouped: bool,
 }
 
 /// The error of a model on rows that no choice of the search saw.
@@ -43,7 +42,7 @@ pub struct Apart {
     /// The penalty that the model chose by folds of its own, or was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lambda: Option<f64>,
-    /// Mean squared error, or the share of wrong classes.
+    /// Mean squared error, the share of wrong classes, or that of pairs of a group in the wrong order.
     pub error: f64,
     /// Share of the variance explained; `None` for classes and where the target does not vary.
     pub r2: Option<f64>,
@@ -72,11 +71,16 @@ impl Apart {
         }
     }
 
-    fn new(learned_from: u64, lambda: Option<f64>, found: Evaluation) -> Option<Self> {
-        let none = Self { learned_from, lambda, ..Self::default() };
+    /// With the error of an order; `None` where no group has rows of different grades.
+    fn of_pairs(self, found: RankingScores) -> Option<Self> {
+        Some(Self { rows: found.rows, error: found.wrong_pairs?, ..self })
+    }
+
+    /// With the errors of predictions; `None` where there are none.
+    fn of_targets(self, found: Evaluation) -> Option<Self> {
         Some(match found {
             Evaluation::Regression(RegressionScores { rows, scores, .. }) => {
-                Self { rows, error: scores.mse?, r2: scores.r2, ..none }
+                Self { rows, error: scores.mse?, r2: scores.r2, ..self }
             }
             Evaluation::Classification(found) => Self {
                 rows: found.rows,
@@ -85,7 +89,7 @@ impl Apart {
                 average_precision: found.average_precision,
                 log_loss: found.log_loss,
                 brier: found.brier,
-                ..none
+                ..self
             },
         })
     }
@@ -97,7 +101,8 @@ impl<T: Real> Trials<T> {
     pub(super) fn new(rows: MemoryRows<T>, names: Vec<String>, folds: &Folds, may: bool) -> Result<Self> {
         let shape = rows.shape();
         let classes = usize::from(shape.targets == usize::from(shape.weighted));
-        let t = shape.targets + classes;
+        let grouped = rows.group_codes().is_some();
+        let t = shape.targets + classes + usize::from(grouped);
         let (mut of_rows, mut values) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len() * t));
         let (mut cursor, mut tile) = (rows.open(rows.range())?, RowBuf::new(256));
         while cursor.next(&mut tile)? {
@@ -107,6 +112,7 @@ impl<T: Real> Trials<T> {
                 of_rows.push(folds.fold_of(*row, code(&block.groups, i))?);
                 values.extend((classes == 1).then(|| f64::from(code(&block.classes, i))));
                 values.extend_from_slice(&block.y[i * block.t..(i + 1) * block.t]);
+                values.extend(grouped.then(|| f64::from(code(&block.groups, i))));
             }
         }
         drop(cursor);
@@ -121,14 +127,15 @@ impl<T: Real> Trials<T> {
         };
         let apart = apart.filter(|_| may && count > 2);
         let blocks = matches!(folds, Folds::Blocks { .. });
-        Ok(Self { weighted: shape.weighted, rows, names, folds: of_rows, count, apart, blocks, values, t })
+        Ok(Self { weighted: shape.weighted, grouped, rows, names, folds: of_rows, count, apart, blocks, values, t })
     }
 
     /// The number of different values of a single numeric target, where they are a few whole numbers, as those of classes are.
     pub(super) fn whole_numbers(&self) -> Option<usize> {
-        let one = self.t == 1 && self.rows.shape().targets == 1;
-        let whole = one && self.values.iter().all(|value| value.fract() == 0.0);
-        let values: BTreeSet<u64> = self.values.iter().filter(|_| whole).map(|value| value.to_bits()).collect();
+        let one = self.rows.shape().targets == 1 && !self.weighted;
+        let targets = || self.values.iter().step_by(self.t);
+        let whole = one && targets().all(|value| value.fract() == 0.0);
+        let values: BTreeSet<u64> = targets().filter(|_| whole).map(|value| value.to_bits()).collect();
         Some(values.len()).filter(|found| (2..=MOST_CLASSES).contains(found))
     }
 
@@ -245,22 +252,33 @@ impl<T: Real> Trials<T> {
         let name = |j: usize| if self.t == 1 { "y".to_string() } else { format!("y{j}") };
         let kernel = fit.kernel_spec().by_place(&self.names)?;
         let fit = fit.clone().kernel(kernel).scaling(Scaling::None).with_scheme();
-        let fit = if self.weighted { fit.set(parameter::WEIGHTS.name, name(self.t - 1)) } else { fit };
-        // the rows are in the order of the table, but have no other columns
+        let targets = self.t - usize::from(self.weighted) - usize::from(self.grouped);
+        let fit = if self.weighted { fit.set(parameter::WEIGHTS.name, name(targets)) } else { fit };
+        let group = fit.gives(parameter::GROUP.name).then(|| name(self.t - 1));
+        let fit = group.iter().fold(fit, |fit, group| fit.set(parameter::GROUP.name, group));
+        // the rows are in the order of the table, but have no column of folds
         let fit = match fit.settings()?.folds(&parameter::FOLDS) {
-            Some(FoldSpec::Column(_) | FoldSpec::Groups(..)) => fit.set(parameter::FOLDS.name, WITHIN),
+            Some(FoldSpec::Column(_) | FoldSpec::Groups(..)) => fit.set(parameter::FOLDS.name, FoldSpec::USUAL),
             _ => fit,
         };
-        let targets: Vec<String> = (0..self.t - usize::from(self.weighted)).map(name).collect();
-        let selection = fit.selection(Selection { targets: targets.clone(), ..Selection::default() })?;
+        let targets: Vec<String> = (0..targets).map(name).collect();
+        let features = vec!["x*".to_string()];
+        let selection = fit.selection(Selection { features, targets: targets.clone(), ..Selection::default() })?;
         let Fitted { model, report } = fit.run(&self.table(learned)?.select(&selection)?, run)?;
         let predictor = Predictor::new(model)?;
-        let class_target = fit.task()? == Task::Classification;
+        let task = fit.task()?;
+        let class_target = task == Task::Classification;
         let unscored = || Error::NoCell { precision: T::NAME };
         let score = |rows: &&dyn Fn(usize) -> bool| {
-            let selection = Selection { targets: targets.clone(), class_target, ..Selection::default() };
+            let group = group.clone();
+            let selection = Selection { targets: targets.clone(), class_target, group, ..Selection::default() };
             let selected = predictor.select(&self.table(*rows)?, selection)?;
-            Apart::new(report.rows, report.lambda, predictor.evaluate(&selected, run)?.0).ok_or_else(unscored)
+            let none = Apart { learned_from: report.rows, lambda: report.lambda, ..Apart::default() };
+            let found = match task {
+                Task::Ranking => none.of_pairs(predictor.ranking(&selected, None, run)?),
+                _ => none.of_targets(predictor.evaluate(&selected, run)?.0),
+            };
+            found.ok_or_else(unscored)
         };
         scored.iter().map(score).collect()
     }

@@ -21,6 +21,7 @@ mod note;
 mod numerals;
 mod search;
 mod time;
+mod value;
 mod wanted;
 
 pub use coding::Categories;

@@ -1,17 +1,22 @@
 //! Writing svmlight: `label index:value index:value …`, one row a line, indices from 1 on.
 //!
-//! The last column called `y` is the label, 0 in every row where there is none, as for rows whose label is not known. The others are the
+//! The last column called `y` is the label, 0 in every row where there is none, as for rows whose label is not known; a column called `qid` is the group of the row. The others are the
 //! features, one after the other. Zeros of dense columns are left out; sparse rows are written with the entries that they have. Numbers have the
 //! fewest digits that read back to the same float64, and a missing one is `NaN`.
 
 use super::rows::{RowSink, Rows, formatted};
 use super::{Output, OutputColumn, OutputKind, Sink};
-use crate::{Result, source::TARGET};
+use crate::{
+    Result,
+    source::{QUERY, TARGET},
+};
 use std::path::Path;
 
 struct SvmlightRows {
     /// The column of the label.
     label: Option<usize>,
+    /// The column of the group.
+    query: Option<usize>,
 }
 
 /// Whether a column can be a feature or the label.
@@ -21,8 +26,10 @@ pub(crate) fn holds(column: &OutputColumn) -> bool {
 
 /// Starts a file.
 pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
-    let is_label = |column: &OutputColumn| column.name == TARGET && !matches!(column.kind, OutputKind::Sparse(_));
-    RowSink::create(path, columns, SvmlightRows { label: columns.iter().rposition(is_label) })
+    let place = |name: &str| {
+        columns.iter().rposition(|column| column.name == name && !matches!(column.kind, OutputKind::Sparse(_)))
+    };
+    RowSink::create(path, columns, SvmlightRows { label: place(TARGET), query: place(QUERY) })
 }
 
 impl Rows for SvmlightRows {
@@ -35,8 +42,13 @@ impl Rows for SvmlightRows {
             None => out.push(b'0'),
             Some(label) => _ = number(&batch[label], row, out),
         }
+        if let Some(query) = self.query {
+            out.extend_from_slice(b" qid:");
+            number(&batch[query], row, out);
+        }
         let mut first = 1;
-        for (place, column) in batch.iter().enumerate().filter(|(place, _)| Some(*place) != self.label) {
+        let is_role = |place: usize| [self.label, self.query].contains(&Some(place));
+        for (place, column) in batch.iter().enumerate().filter(|(place, _)| !is_role(*place)) {
             match columns[place].kind {
                 OutputKind::Sparse(shape) => {
                     sparse(column, row, first, out);

@@ -45,6 +45,7 @@ pub use guard::is_decoding;
 pub(crate) use identity::scheme;
 pub use identity::{Identity, STDIN};
 pub(crate) use spool::standard_input;
+pub(crate) use svmlight::QUERY;
 pub use text::TextOptions;
 pub(crate) use text::{COLUMN_LIMIT, Sparse};
 pub use view::{Element, Positions, Strided, Values, View};

@@ -4,8 +4,8 @@
 //! the largest index in the file, or [`TextOptions::width`], which files that belong together need: a test set may lack
 //! the last features of its training set. With [`TextOptions::sparse`], and where d is more than 100,000, they stay as they are: one
 //! column `x` of [sparse rows](crate::sparse), beside `y`. Indices start at 1, at 0 with [`TextOptions::zero_based`]; they ascend, so
-//! that none comes twice. `qid:n`, which groups rows for ranking, is passed over. Empty lines and lines of comment are
-//! no rows.
+//! that none comes twice. `qid:n`, which groups rows for ranking, is a column `qid` where every row has it, a feature only where it is named, and is
+//! passed over where some rows lack it. Empty lines and lines of comment are no rows.
 //!
 //! Format: T. Joachims, SVM-light (svmlight.joachims.org); C.-C. Chang and C.-J. Lin, "LIBSVM: a library for support
 //! vector machines", ACM Transactions on Intelligent Systems and Technology 2:3 (2011), 27.
@@ -20,6 +20,9 @@ use crate::sparse::{MOST_COLUMNS, SparseColumn, SparseShape};
 use crate::{Error, Result};
 use memchr::memchr;
 use std::{path::Path, sync::Arc};
+
+/// The column of groups, as it is called in a line.
+pub(crate) const QUERY: &str = "qid";
 
 /// Bytes of dense rows decoded at once, which makes chunks of wide tables shorter.
 const BATCH_BYTES: usize = 1 << 20;
@@ -37,10 +40,10 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
         let expected = format!("at most {MOST_COLUMNS}");
         return Err(Error::Syntax { what: "`width`", text: most.to_string(), expected });
     }
-    let mut shape = SparseShape::default();
+    let (mut shape, mut grouped) = (SparseShape::default(), true);
     table.index(0, |_, line| {
         let mut entries = 0;
-        let label = parse(line, zero_based, |place, _| {
+        let line = parse(line, zero_based, |place, _| {
             let within = usize::try_from(place).ok().filter(|place| *place < most);
             let width = 1 + within.ok_or_else(|| too_wide(most, place))?;
             entries += 1;
@@ -48,33 +51,52 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
             Ok(())
         });
         // a file of another kind is told by its labels here, not after an hour
-        label.and_then(float)?;
+        let line = line?;
+        grouped &= line.query.is_some();
+        float(line.label)?;
         Ok(true)
     })?;
+    let roles = [Some(QUERY).filter(|_| grouped), Some(super::TARGET)].into_iter().flatten();
+    let roles = roles.map(|name| (name.to_string(), Kind::Float { bits: 64 }));
     shape.width = options.width.unwrap_or(shape.width);
     if options.keeps(shape) {
-        let columns = [("x".to_string(), Kind::Sparse(shape)), (super::TARGET.to_string(), Kind::Float { bits: 64 })];
-        let format = SparseLines { zero_based, shape };
-        return Ok(Arc::new(table.read_as(format).with_columns(columns.into_iter())));
+        let rows = std::iter::once(("x".to_string(), Kind::Sparse(shape)));
+        let table = table.read_as(SparseLines { zero_based, shape }).with_columns(rows.chain(roles));
+        return Ok(Arc::new(table.with_row_label(QUERY)));
     }
-    let features = (0..shape.width).map(|i| format!("x{i}"));
-    let names = features.chain([super::TARGET.to_string()]);
-    Ok(Arc::new(table.with_columns(names.map(|name| (name, Kind::Float { bits: 64 })))))
+    let features = (0..shape.width).map(|i| (format!("x{i}"), Kind::Float { bits: 64 }));
+    Ok(Arc::new(table.with_columns(features.chain(roles)).with_row_label(QUERY)))
 }
 
-/// Parses a line: returns the label, and hands out places, counted from 0 and ascending, with their values.
+/// What a line holds beside the entries.
+#[derive(Debug, Default)]
+struct Line<'a> {
+    label: &'a [u8],
+    query: Option<&'a [u8]>,
+}
+
+impl Line<'_> {
+    /// The group, of a file in which every row has one.
+    fn query(&self) -> Result<f64, Wrong> {
+        let found = self.query.unwrap_or_default();
+        number(found).ok_or_else(|| Wrong::new("qid:number", shown(found), "correct the line"))
+    }
+}
+
+/// Parses a line, and hands out places, counted from 0 and ascending, with their values.
 fn parse<'a>(
     line: &'a [u8],
     zero_based: bool,
     mut entry: impl FnMut(u64, &'a [u8]) -> Result<(), Wrong>,
-) -> Result<&'a [u8], Wrong> {
+) -> Result<Line<'a>, Wrong> {
     let line = &line[..memchr(b'#', line).unwrap_or(line.len())];
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let label = words.next().unwrap_or_default();
+    let mut found = Line { label: words.next().unwrap_or_default(), query: None };
     let mut last = None;
     for word in words {
         let (index, value) = word.split_at(memchr(b':', word).unwrap_or(word.len()));
-        if index == b"qid" {
+        if index == QUERY.as_bytes() {
+            found.query = value.get(1..);
             continue;
         }
         let wrong = || Wrong::new("index:value", shown(word), "correct the line");
@@ -91,7 +113,12 @@ fn parse<'a>(
         last = Some(index);
         entry(place, value)?;
     }
-    Ok(label)
+    Ok(found)
+}
+
+/// True where the columns of a file have groups, just before the labels.
+fn is_grouped(columns: &[Column]) -> bool {
+    columns.iter().rev().nth(1).is_some_and(|column| column.name == QUERY)
 }
 
 /// A number without sign.
@@ -131,7 +158,8 @@ impl TextFormat for Svmlight {
 
     fn chunk(&self, columns: &[Column], wanted: &[usize]) -> Dense {
         let slots = slots(columns.len(), wanted);
-        Dense { zero_based: self.zero_based, slots, width: wanted.len(), rows: Vec::new(), filled: 0 }
+        let grouped = is_grouped(columns);
+        Dense { zero_based: self.zero_based, slots, grouped, width: wanted.len(), rows: Vec::new(), filled: 0 }
     }
 
     fn chunk_bytes(&self, columns: &[&Column], _longest: usize) -> usize {
@@ -144,6 +172,7 @@ struct Dense {
     zero_based: bool,
     /// For each column of the file, its place in a row.
     slots: Vec<Option<usize>>,
+    grouped: bool,
     width: usize,
     rows: Vec<u8>,
     filled: usize,
@@ -164,8 +193,8 @@ impl TextChunk for Dense {
         let mut set = |slot: usize, value: f64| {
             row[slot * VALUE_BYTES..(slot + 1) * VALUE_BYTES].copy_from_slice(&value.to_le_bytes())
         };
-        let (features, target) = self.slots.split_at(self.slots.len() - 1);
-        let label = parse(line, self.zero_based, |place, value| {
+        let (features, roles) = self.slots.split_at(self.slots.len() - 1 - usize::from(self.grouped));
+        let line = parse(line, self.zero_based, |place, value| {
             match usize::try_from(place).ok().and_then(|place| features.get(place)) {
                 Some(Some(slot)) => set(*slot, float(value)?),
                 Some(None) => {}
@@ -174,8 +203,11 @@ impl TextChunk for Dense {
             }
             Ok(())
         })?;
-        if let [Some(slot)] = target {
-            set(*slot, float(label)?);
+        if let [.., Some(slot)] = roles {
+            set(*slot, float(line.label)?);
+        }
+        if let [Some(slot), _] = roles {
+            set(*slot, line.query()?);
         }
         self.filled += 1;
         Ok(())
@@ -208,51 +240,72 @@ impl TextFormat for SparseLines {
         LineScanner::new(Some(b'#'))
     }
 
-    fn chunk(&self, _columns: &[Column], wanted: &[usize]) -> Sparse {
-        // the first column has the rows, the second the labels
-        let is_rows = wanted.iter().map(|column| *column == 0).collect();
-        Sparse { zero_based: self.zero_based, is_rows, rows: SparseColumn::new(self.shape), labels: Vec::new() }
+    fn chunk(&self, columns: &[Column], wanted: &[usize]) -> Sparse {
+        let part = |column: &usize| match (column, is_grouped(columns)) {
+            (0, _) => Part::Rows,
+            (1, true) => Part::Queries,
+            _ => Part::Labels,
+        };
+        let (rows, wanted) = (SparseColumn::new(self.shape), wanted.iter().map(part).collect());
+        Sparse { zero_based: self.zero_based, wanted, rows, labels: Vec::new(), queries: Vec::new() }
     }
 
     fn chunk_bytes(&self, _columns: &[&Column], longest: usize) -> usize {
         let entries = (CHUNK_BYTES + longest) / ENTRY_BYTES;
         // a vector that grows may have twice the room, and once more while it moves
-        3 * (entries * (size_of::<u32>() + VALUE_BYTES) + CHUNK_ROWS * (size_of::<usize>() + VALUE_BYTES))
+        3 * (entries * (size_of::<u32>() + VALUE_BYTES) + CHUNK_ROWS * (size_of::<usize>() + 2 * VALUE_BYTES))
     }
 }
 
 /// The entries of rows, and their labels.
 struct Sparse {
     zero_based: bool,
-    /// For each wanted column, true where it is that of the rows.
-    is_rows: Vec<bool>,
+    wanted: Vec<Part>,
     rows: SparseColumn,
     labels: Vec<f64>,
+    /// The groups, where they are wanted.
+    queries: Vec<f64>,
+}
+
+/// A column of a file whose rows stay sparse.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    Rows,
+    Queries,
+    Labels,
 }
 
 impl TextChunk for Sparse {
     fn begin(&mut self, rows: usize) -> usize {
         self.rows.clear();
         self.labels.clear();
+        self.queries.clear();
         rows
     }
 
     fn push(&mut self, _row: u64, line: &[u8]) -> Result<(), Wrong> {
         let width = self.rows.shape().width;
         let rows = &mut self.rows;
-        let label = parse(line, self.zero_based, |place, value| {
+        let line = parse(line, self.zero_based, |place, value| {
             let within = u32::try_from(place).ok().filter(|place| (*place as usize) < width);
             // opening has seen the largest
             rows.add(within.ok_or_else(|| too_wide(width, place))?, float(value)?);
             Ok(())
         })?;
         rows.end_row();
-        self.labels.push(float(label)?);
+        self.labels.push(float(line.label)?);
+        if self.wanted.contains(&Part::Queries) {
+            self.queries.push(line.query()?);
+        }
         Ok(())
     }
 
     fn view(&self, slot: usize) -> Option<View<'_>> {
-        let values = if *self.is_rows.get(slot)? { Values::Sparse(self.rows.rows()) } else { Values::of(&self.labels) };
+        let values = match self.wanted.get(slot)? {
+            Part::Rows => Values::Sparse(self.rows.rows()),
+            Part::Queries => Values::of(&self.queries),
+            Part::Labels => Values::of(&self.labels),
+        };
         Some(View { values, nulls: None })
     }
 }
@@ -268,7 +321,7 @@ mod tests {
             entries.push((place, text(value)));
             Ok(())
         });
-        label.map(|label| (text(label), entries)).map_err(|wrong| format!("{}, {}", wrong.expected, wrong.found))
+        label.map(|line| (text(line.label), entries)).map_err(|wrong| format!("{}, {}", wrong.expected, wrong.found))
     }
 
     #[test]

@@ -35,6 +35,30 @@ fn rows_become_dense() {
     assert_eq!((columns.len(), &rows.x[..5]), (5, &[0.0, 0.5, 0.0, 2.0, 0.0][..]));
 }
 
+#[test]
+fn groups_are_a_column_where_every_row_has_one() {
+    let folder = folder();
+    let lines = "3 qid:7 1:0.5 3:2\n0 qid:7 2:1 # qid:9\n1 qid:9 3:4\n";
+    let path = text(folder.path(), lines);
+    let target = Selection { targets: names(&["y"]), ..Selection::default() };
+    let grouped = Selection { group: Some("qid".into()), ..target.clone() };
+    let (columns, rows) = whole(&path, &TextOptions::default(), &grouped).unwrap();
+    assert_eq!(columns, ["x0", "x1", "x2"]);
+    assert_eq!((rows.groups, rows.y), (Vec::from([7, 7, 9].map(Label::Int)), vec![3.0, 0.0, 1.0]));
+    assert_eq!(rows.x, [0.5, 0.0, 2.0, 0.0, 1.0, 0.0, 0.0, 0.0, 4.0]);
+    // a feature where it is named, and else none
+    let named = Selection { features: names(&["qid", "x2"]), ..target.clone() };
+    assert_eq!(whole(&path, &TextOptions::default(), &named).unwrap().1.x, [7.0, 2.0, 7.0, 0.0, 9.0, 4.0]);
+    assert_eq!(whole(&path, &TextOptions::default(), &target).unwrap().0, ["x0", "x1", "x2"]);
+    let sparse = Selection { sparse: true, ..grouped };
+    let (_, rows) = whole(&path, &TextOptions::default().sparse(), &sparse).unwrap();
+    assert_eq!((rows.groups, rows.y), (Vec::from([7, 7, 9].map(Label::Int)), vec![3.0, 0.0, 1.0]));
+    assert_eq!(entries(&rows.x, 4), [vec![(0.0, 0.5), (2.0, 2.0)], vec![(1.0, 1.0)], vec![(2.0, 4.0)]]);
+    let wrong = text(folder.path(), "3 qid:7 1:1\n0 qid:b 2:1\n");
+    let found = whole(&wrong, &TextOptions::default(), &sparse).unwrap_err().to_string();
+    assert!(found.contains("qid:number") && found.contains("row 1"), "{found}");
+}
+
 /// The entries of rows of a block, as a loop of its own finds them.
 fn entries(x: &[f64], numbers: usize) -> Vec<Vec<(f64, f64)>> {
     let half = numbers / 2;

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from . import _kmill
 from ._html import Report, framed
 from ._job import Described
+from ._kernel import is_given
 from ._matrix import Coordinates, is_told, refuse
 from ._parameters import check
 from ._progress import Progress
@@ -300,7 +301,7 @@ class KernelEstimator(Described, BaseEstimator):
         self.trace_error_ = None if certificate is None else certificate["trace_error"]
         if self._coordinates is not None:
             # of the columns that were taken; the linear kernel on them is exact
-            self.kernel_ = "precomputed" if self.kernel == "precomputed" else repr(self.kernel)
+            self.kernel_ = self.kernel if is_given(self.kernel) else repr(self.kernel)
             self.trace_error_ = self._coordinates.trace_error
         if report["lambda"] is not None:
             self.lambda_ = report["lambda"]
@@ -415,7 +416,7 @@ class KernelEstimator(Described, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         if self._coordinates is not None:
-            raise ValueError("files have no rows of a precomputed kernel or of a function: use predict")
+            raise ValueError("files have no rows of a precomputed kernel, of distances or of a function: use predict")
         _check_asked(keep=keep, extras=extras, where=where, rows=rows, missing=missing, memory=memory)
         selection: dict[str, Any] = {"keep": keep or []}
         selection.update({"missing": missing} if missing else {})
@@ -441,7 +442,7 @@ class KernelEstimator(Described, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         if self._coordinates is not None:
-            raise _kmill.Error("a file holds kernels by their names; a model of a precomputed kernel, or of a function, can be pickled")
+            raise _kmill.Error("a file holds kernels by their names; a model of a precomputed kernel, of distances or of a function can be pickled")
         self.model_.save(os.fspath(path))
 
     def to_onnx(self) -> bytes:
@@ -457,7 +458,7 @@ class KernelEstimator(Described, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         if self._coordinates is not None:
-            raise _kmill.Error("a precomputed kernel, or a function, has no ONNX operations")
+            raise _kmill.Error("a precomputed kernel, distances or a function have no ONNX operations")
         return self.model_.to_onnx()
 
     def _repr_html_inner(self) -> str:
@@ -470,6 +471,6 @@ class KernelEstimator(Described, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = self._finite() is not True
-        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        tags.input_tags.pairwise = is_given(self.kernel)
         return tags
 

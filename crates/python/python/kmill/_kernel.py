@@ -19,10 +19,18 @@ _NAMES = {
     "sigmoid": ("sigmoid(gamma={gamma}, c0={coef0})", "gamma"),
 }
 
+# of these X is a matrix between all pairs of rows: of kernel values, and of distances
+_GIVEN = ("precomputed", "distances")
+
+
+def is_given(kernel: Any) -> bool:
+    """Whether X is a matrix between all pairs of rows."""
+    return isinstance(kernel, str) and kernel in _GIVEN
+
 
 def is_expression(kernel: Any) -> bool:
     """Whether a kernel is an expression of the engine, such as ``matern(nu=2.5, sigma=3)``."""
-    return isinstance(kernel, str) and kernel not in _NAMES and kernel != "precomputed"
+    return isinstance(kernel, str) and kernel not in _NAMES and kernel not in _GIVEN
 
 
 def expression(kernel: Any, gamma: Any, coef0: Any, degree: Any, survey: Any, free: bool = False) -> str:
@@ -31,10 +39,10 @@ def expression(kernel: Any, gamma: Any, coef0: Any, degree: Any, survey: Any, fr
     ``survey`` is called, only where it is needed, for the number of features and, where its argument is true, the variance of all
     values. Where the length scale is ``free`` the engine finds it.
     """
-    if kernel == "precomputed" or callable(kernel):
+    if is_given(kernel) or callable(kernel):
         raise ValueError(
             "kernel must be the name of a kernel or an expression such as 'matern(nu=2.5, sigma=3)' for files, streams and two views: "
-            "precomputed matrices and functions need rows in memory"
+            "precomputed matrices, distances and functions need rows in memory"
         )
     if not isinstance(kernel, str):
         raise ValueError(f"kernel must be a name or an expression, got {kernel!r}")

@@ -47,8 +47,8 @@ def _names(what: str) -> str:
 
 SHARED = [
     Parameter("kernel", "rbf", "str | Callable[..., Any]", "A kernel of scikit-learn (rbf, laplacian, poly, sigmoid, linear, cosine, chi2, "
-              "additive_chi2), or an expression of kernels, with sums and products: " + _names("kernels") + "; or 'precomputed', or a "
-              "function, whose matrices are approximated from a few of their columns."),
+              "additive_chi2), or an expression of kernels, with sums and products: " + _names("kernels") + "; or 'precomputed', or "
+              "'distances' where X has the distances between rows, or a function; their matrices are approximated from a few of their columns."),
     Parameter("gamma", None, "float | str | None", "The factor of the squared distance or the inner product; for rbf it is "
               "1/(2 sigma^2). 'auto' is 1/n_features, 'scale' 1/(n_features * variance of X), 'median' takes the median distance of a "
               "sample as the length scale. None is 1/n_features (1 for chi2). Of a data frame, a stream or files the default is the "

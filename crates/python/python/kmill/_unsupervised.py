@@ -273,7 +273,7 @@ class KernelPCA(WeightedRows, Transformer):
 
     def _fit_rows(self, X: Any, y: Any = None, sample_weight: Any = None, **checks: Any) -> Any:
         if self.fit_inverse_transform and (is_stream(X) or is_told(self.kernel) or issparse(X)):
-            told = "a precomputed kernel" if isinstance(self.kernel, str) else "a kernel that is a function"
+            told = "a precomputed kernel or distances" if isinstance(self.kernel, str) else "a kernel that is a function"
             raise ValueError(f"Cannot fit_inverse_transform with {told if is_told(self.kernel) else 'sparse rows or a stream'}.")
         return super()._fit_rows(X, None, sample_weight, **checks)
 

@@ -1,11 +1,14 @@
 //! The logistic loss over kept features: its value, its gradient and products with its Hessian, a pass each.
 
-use super::blocks;
-use crate::features::{StoredFeatures, Sums, Tile};
+use super::blocks::{self, Block};
+use crate::features::{StoredFeatures, Sums, Tile, Values};
 use crate::solver::newton::{Objective, Point};
-use crate::{FoldGram, Intercept, Result, row_weights::RowWeights, strips::for_each_strip};
+use crate::strips::{Pool, for_each_strip};
+use crate::{FoldGram, Intercept, Result, row_weights::RowWeights};
 use kapprox::Real;
+use kstore::key::{Purpose, Stream};
 use kstore::{Workers, pass::Observer};
+use std::collections::BTreeSet;
 
 const STRIP: usize = 256;
 
@@ -280,5 +283,65 @@ mod tests {
         assert!((two[0] + two[1] - 1.0).abs() < 1e-15);
         let mut wide = [1000.0, -1000.0, 0.0];
         assert_eq!((link(&mut wide, 1), wide), (2000.0, [1.0, 0.0, 0.0]));
+    }
+}
+
+impl<T: Real> Loss<'_, '_, T> {
+    /// Computes the blocks at the last point, as weighted moments of drawn rows: two passes.
+    fn drawn(&mut self, point: &Point, round: usize) -> Result<Vec<FoldGram>> {
+        let (n, p, k) = (self.n, self.kept.p, self.k);
+        let keys = |j: usize| Stream::new(self.kept.seed(), Purpose::Sketch, (round * k + j) as u64);
+        let rate = |j: usize| blocks::ROWS * p as f64 / (n * point.curvatures[j]).max(f64::MIN_POSITIVE);
+        let draws: Vec<(Stream, f64)> = (0..k).map(|j| (keys(j), rate(j))).collect();
+        let drawn = self.draw(&draws)?;
+        let mut drawing: Vec<Block<T>> = (0..k).map(|_| Block::new(p)).collect();
+        let rows: BTreeSet<usize> = drawn.iter().flatten().map(|(row, _)| *row).collect();
+        let rows: Vec<usize> = rows.into_iter().collect();
+        let (panels, sequential, workers) = (Pool::default(), Workers::sequential(), self.kept.workers());
+        let mut waiting: Vec<&[(usize, f64)]> = drawn.iter().map(Vec::as_slice).collect();
+        self.kept.pick(&rows, self.observer, |tile: &Tile<'_, T>| {
+            let rows = &rows[tile.first..tile.first + tile.rows()];
+            workers.each(drawing.iter_mut().zip(&mut waiting).collect(), |(block, waiting)| {
+                for (i, row) in rows.iter().enumerate() {
+                    if let Some(((_, weight), rest)) = waiting.split_first().filter(|((at, _), _)| at == row) {
+                        block.push(tile.row(i), *weight, &panels, &sequential);
+                        *waiting = rest;
+                    }
+                }
+            });
+            Ok(())
+        })?;
+        workers.each(drawing.iter_mut().collect(), |block| block.flush(p, &panels, &sequential));
+        self.passes += 2;
+        Ok(drawing.into_iter().map(|block| block.moments).collect())
+    }
+
+    /// Draws rows for the block of every class by its keys, at a rate of rows for each unit of Σ a p(1 − p): their positions, which ascend, and what
+    /// each weighs.
+    fn draw(&mut self, draws: &[(Stream, f64)]) -> Result<Vec<Vec<(usize, f64)>>> {
+        let (kept, labels, observer, k) = (self.kept, self.labels, self.observer, self.k);
+        let mut probabilities = self.at_last();
+        let workers = kept.workers();
+        // three numbers for each: class, position and weight
+        let Values(numbers) = kept.fold("drawn rows", observer, &Values::<f64>::default, |drawn, tile| {
+            let probabilities = probabilities.of(tile, workers);
+            for i in 0..tile.rows() {
+                let (row, weight) = (tile.first + i, labels.row(tile.first + i).1);
+                for (j, (keys, rate)) in draws.iter().enumerate() {
+                    let probability = probabilities[i * k + j].to_f64();
+                    let heavy = weight * probability * (1.0 - probability);
+                    let rate = (rate * heavy).min(1.0);
+                    if rate > 0.0 && keys.uniform(row as u64) < rate {
+                        drawn.0.extend([j as f64, row as f64, heavy / rate]);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        let mut drawn = vec![Vec::new(); k];
+        for number in numbers.chunks_exact(3) {
+            drawn[number[0] as usize].push((number[1] as usize, number[2]));
+        }
+        Ok(drawn)
     }
 }

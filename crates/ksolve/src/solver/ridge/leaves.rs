@@ -19,6 +19,7 @@
 //! References: Tresp, "A Bayesian committee machine", Neural Computation 12, 2000; Snelson, Ghahramani, "Local and global sparse Gaussian process
 //! approximations", AISTATS 2007; Beaglehole, Holzmüller, Radhakrishnan, Belkin, "xRFM", arXiv 2508.10053, of trees of kernel machines.
 
+use super::leaf::{LARGEST, Leaf};
 use super::tree::Tree;
 use crate::cholesky::{self, Side};
 use crate::features::FitData;
@@ -32,16 +33,12 @@ use kapprox::{Kernel, Real};
 use kstore::{Plan, Workers};
 use std::sync::Arc;
 
-/// Leaves whose held-out rows choose μ, from the middle of as many parts of the tree, and the share of their rows that is held out: those of a fold, or of each fifth row where there are no folds.
+/// Leaves whose held-out rows choose μ, from the middle of as many parts of the tree.
 const TRIALS: usize = 3;
-const HELD_OUT: f64 = 0.2;
 
 /// Factor between penalties, and most steps in one direction.
 const FACTOR: f64 = 3.162_277_660_168_379_5;
 const WALK: usize = 8;
-
-/// Most rows of a leaf, in those that were asked for.
-pub(super) const LARGEST: usize = 2;
 
 /// Share of the error of the features below which the leaves are worth their bytes.
 const WORTH: f64 = 0.98;
@@ -124,58 +121,6 @@ pub(super) fn fit<T: Real>(
     let points = leaves.iter_mut().flat_map(|leaf| std::mem::take(&mut leaf.x)).collect();
     let splits = tree.splits(head.weights.nrows());
     Ok((Some(Leaves { splits, widths: tree.widths, counts, points, coefficients }), figures))
-}
-
-/// The rows of a leaf.
-#[derive(Default)]
-pub(super) struct Leaf<T> {
-    /// As the kernel sees them, d each.
-    pub(super) x: Vec<T>,
-    /// What the features leave of the targets, t each.
-    pub(super) left: Vec<f64>,
-    /// Their shares in the leaf.
-    pub(super) shares: Vec<f64>,
-    /// Their folds.
-    pub(super) folds: Vec<usize>,
-    pub(super) t: usize,
-}
-
-impl<T: Real> Leaf<T> {
-    fn len(&self) -> usize {
-        self.folds.len()
-    }
-
-    /// Keeps `most` rows, evenly chosen: rows that are equal are all on one side of a node.
-    pub(super) fn thin(&mut self, most: usize) {
-        let (n, d) = (self.len(), self.x.len() / self.len().max(1));
-        if n <= most {
-            return;
-        }
-        let kept: Vec<usize> = (0..most).map(|i| i * n / most).collect();
-        self.x = kept.iter().flat_map(|i| &self.x[i * d..(i + 1) * d]).copied().collect();
-        self.left = kept.iter().flat_map(|i| &self.left[i * self.t..(i + 1) * self.t]).copied().collect();
-        self.shares = kept.iter().map(|i| self.shares[*i]).collect();
-        self.folds = kept.iter().map(|i| self.folds[*i]).collect();
-    }
-
-    /// Whether a row is held out in a trial: of the fold whose share is nearest to [`HELD_OUT`], or every fifth where all are of one fold.
-    fn apart(&self) -> impl Fn(usize) -> bool + '_ {
-        let folds = self.folds.iter().copied().max().unwrap_or(0) + 1;
-        let off = |fold: usize| {
-            let share = self.folds.iter().filter(|of| **of == fold).count() as f64 / self.len().max(1) as f64;
-            (share - HELD_OUT).abs()
-        };
-        let held = (0..folds).min_by(|a, b| off(*a).total_cmp(&off(*b))).filter(|fold| off(*fold) < 1.0 - HELD_OUT);
-        let every = (1.0 / HELD_OUT) as usize;
-        move |i| held.map_or(i.is_multiple_of(every), |fold| self.folds[i] == fold)
-    }
-
-    fn rows(&self, take: impl Fn(usize) -> bool) -> (Mat<f64>, Mat<f64>) {
-        let (d, places) = (self.x.len() / self.len().max(1), (0..self.len()).filter(|i| take(*i)).collect::<Vec<_>>());
-        let x = Mat::from_fn(d, places.len(), |j, i| self.x[places[i] * d + j].to_f64());
-        let left = Mat::from_fn(places.len(), self.t, |i, j| self.left[places[i] * self.t + j]);
-        (x, left)
-    }
 }
 
 struct Solver<'a> {

@@ -14,6 +14,7 @@ mod family;
 pub(crate) mod gcv;
 pub(crate) mod head;
 pub(crate) mod iterative;
+mod leaf;
 mod leaves;
 mod linear;
 pub(crate) mod loo;

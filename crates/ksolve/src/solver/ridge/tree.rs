@@ -1,6 +1,6 @@
 //! The tree that cuts rows into leaves, grown from a sample of them, and the pass that gives each row to its leaves.
 
-use super::leaves::{LARGEST, Leaf};
+use super::leaf::{LARGEST, Leaf};
 use crate::features::FitData;
 use crate::model::Leaves;
 use crate::{Head, Result, Targets};

@@ -1,0 +1,57 @@
+//! A factor that grows by columns, for rows in memory.
+
+use crate::map::factor::subtract_columns;
+use crate::map::nystrom::STRIP;
+use faer::linalg::matmul::matmul;
+use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
+use faer::{Accum, Mat, MatMut, MatRef, Par, prelude::*};
+use kstore::Workers;
+use std::ops::Range;
+
+/// F and what is left of the diagonal, for rows in memory: residuals are updated, not computed anew.
+pub(crate) struct GrowingFactor {
+    /// n x the most pivots; the leading columns are F.
+    pub(crate) factor: Mat<f64>,
+    pub(crate) residual: Vec<f64>,
+}
+
+impl GrowingFactor {
+    pub(crate) fn new(diagonal: Vec<f64>, most: usize) -> Self {
+        Self { factor: Mat::zeros(diagonal.len(), most), residual: diagonal }
+    }
+
+    /// The rows of F at these places, of `s` columns.
+    pub(crate) fn rows(&self, at: &[usize], s: usize) -> Mat<f64> {
+        Mat::from_fn(at.len(), s, |i, j| self.factor[(at[i], j)])
+    }
+
+    /// Adds t columns to s: (K_new − F L_newᵀ) L_new,new⁻ᵀ. `lower` are the rows of L at the new pivots, t x (s + t); `fill` writes
+    /// K_new for some of the rows.
+    pub(crate) fn extend<E: Send>(
+        &mut self,
+        lower: MatRef<'_, f64>,
+        workers: &Workers,
+        fill: impl Fn(Range<usize>, MatMut<'_, f64>) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
+        let (t, all) = lower.shape();
+        let (s, n) = (all - t, self.residual.len());
+        let mut results: Vec<Result<(), E>> = Vec::new();
+        results.resize_with(n.div_ceil(STRIP), || Ok(()));
+        let (mut parts, mut factor) = (Vec::new(), self.factor.as_mut().subcols_mut(0, all));
+        for (i, (residual, result)) in self.residual.chunks_mut(STRIP).zip(&mut results).enumerate() {
+            let (head, tail) = factor.split_at_row_mut(residual.len());
+            parts.push((i * STRIP, head, residual, result));
+            factor = tail;
+        }
+        workers.each(parts, |(start, factor, residual, result)| {
+            let (old, mut new) = factor.split_at_col_mut(s);
+            *result = fill(start..start + residual.len(), new.rb_mut());
+            if result.is_ok() {
+                matmul(new.rb_mut(), Accum::Add, old.rb(), lower.subcols(0, s).transpose(), -1.0, Par::Seq);
+                solve_lower_triangular_in_place(lower.subcols(s, t), new.rb_mut().transpose_mut(), Par::Seq);
+                subtract_columns(new.rb(), residual);
+            }
+        });
+        results.into_iter().collect()
+    }
+}
