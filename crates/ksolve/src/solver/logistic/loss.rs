@@ -266,26 +266,6 @@ pub(super) fn link(scores: &mut [f64], class: usize) -> f64 {
     sum.ln() - own
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn probabilities_and_losses_are_right_far_out() {
-        let mut one = [0.5];
-        assert!((link(&mut one, 1) - (1.0 + (-0.5f64).exp()).ln()).abs() < 1e-15);
-        assert!((one[0] - 1.0 / (1.0 + (-0.5f64).exp())).abs() < 1e-15);
-        let mut far = [-800.0];
-        assert_eq!((link(&mut far, 1), far[0]), (800.0, 0.0));
-        // two columns of softmax are one of the logistic function
-        let mut two = [1.25, -0.5];
-        assert!((link(&mut two, 0) - (1.0 + (-1.75f64).exp()).ln()).abs() < 1e-15);
-        assert!((two[0] + two[1] - 1.0).abs() < 1e-15);
-        let mut wide = [1000.0, -1000.0, 0.0];
-        assert_eq!((link(&mut wide, 1), wide), (2000.0, [1.0, 0.0, 0.0]));
-    }
-}
-
 impl<T: Real> Loss<'_, '_, T> {
     /// Computes the blocks at the last point, as weighted moments of drawn rows: two passes.
     fn drawn(&mut self, point: &Point, round: usize) -> Result<Vec<FoldGram>> {
@@ -343,5 +323,25 @@ impl<T: Real> Loss<'_, '_, T> {
             drawn[number[0] as usize].push((number[1] as usize, number[2]));
         }
         Ok(drawn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probabilities_and_losses_are_right_far_out() {
+        let mut one = [0.5];
+        assert!((link(&mut one, 1) - (1.0 + (-0.5f64).exp()).ln()).abs() < 1e-15);
+        assert!((one[0] - 1.0 / (1.0 + (-0.5f64).exp())).abs() < 1e-15);
+        let mut far = [-800.0];
+        assert_eq!((link(&mut far, 1), far[0]), (800.0, 0.0));
+        // two columns of softmax are one of the logistic function
+        let mut two = [1.25, -0.5];
+        assert!((link(&mut two, 0) - (1.0 + (-1.75f64).exp()).ln()).abs() < 1e-15);
+        assert!((two[0] + two[1] - 1.0).abs() < 1e-15);
+        let mut wide = [1000.0, -1000.0, 0.0];
+        assert_eq!((link(&mut wide, 1), wide), (2000.0, [1.0, 0.0, 0.0]));
     }
 }
