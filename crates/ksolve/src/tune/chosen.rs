@@ -83,7 +83,7 @@ pub trait SearchListener: Sync {
     fn end(&self) {}
     /// True once this part of the choice is to end with the best so far, as what comes next takes so long; asked after every round of a
     /// metric, kernel and trial, and for [`Part::Fit`] by machines. Whoever answers by the clock gives up the same bits on every machine;
-    /// [`Chosen::work`] in [`Choice::work`] gives them again.
+    /// [`Chosen::work`] in [`super::Choice::work`] gives them again.
     fn is_late(&self, _part: Part, _next: Duration) -> bool {
         false
     }
@@ -130,7 +130,7 @@ pub struct Chosen {
     pub test: Option<Test>,
     /// Where blocks took the place of random folds: the error of the winner, fitted anew, on rows at random.
     pub at_random: Option<Apart>,
-    /// The steps that were made: in [`Choice::work`] they give this choice again.
+    /// The steps that were made: in [`super::Choice::work`] they give this choice again.
     pub work: SearchWork,
     /// What was done when.
     pub history: Vec<Moment>,
