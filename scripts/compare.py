@@ -75,6 +75,9 @@ class Job:
     sample: bool = False
     # rank, and in a quick run
     ranks: tuple = (2000, 100)
+    # grades of the target by its size, to be ranked within groups of so many rows that follow each other
+    grades: tuple = ()
+    group: int = 0
     # what is compared: the whole process, or learning alone where kmill's process does more than its peers'
     by: str = "seconds"
     rows: list = field(default_factory=list)
@@ -142,6 +145,15 @@ def jobs():
                   Row("uniform landmarks in NumPy", "uniform-numpy --rank {m} --sigma 6 --dtype float64", against=1),
                   Row("scikit-learn Nystroem", "nystroem-trace --rank {m} --sigma 6 --dtype float64", against=1),
               ]) for m in (1000, 2000)],
+        # the limits are those of Chinese law for a day
+        Job("ranking", "The worst hours of each day, m = {m}", "beijing-pm25", "wrong pairs", air_rows, 97_951,
+            grades=(35, 75, 115, 150), group=24, ranks=(1000, 100), rows=[
+                Row("kmill ranking", "fit ranking DATA --target y --features x* --group qid --rank {m} --lambda 1e-6"),
+                Row("kmill ranking, logistic",
+                    "fit ranking DATA --target y --features x* --group qid --rank {m} --lambda 1e-6 --loss logistic"),
+                Row("kmill ridge on the grades", "fit ridge DATA --target y --features x* --rank {m} --lambda 1e-6"),
+                Row("LightGBM, lambdarank", "lambdarank"), Row("LightGBM on the grades", "lightgbm-grades", against=2),
+            ]),
         *[trees(name, "mse", *rows, sample=True) for name, rows in FOLDS.items()],
         trees("beijing-pm25", "mse", air_rows, 97_951),
         trees("dsa", "wrong", sport_rows, 142_500),
@@ -163,13 +175,26 @@ def trees(name, unit, train, test, sample=False):
     ])
 
 
+def grade(job, table):
+    """The table with grades in the place of the target, and the groups."""
+    import numpy as np
+    import pyarrow as pa
+
+    grades = np.searchsorted(job.grades, table.column("y").to_numpy(), side="right").astype(np.float64)
+    table = table.set_column(table.column_names.index("y"), "y", pa.array(grades))
+    return table.append_column("qid", pa.array(np.arange(len(table)) // job.group))
+
+
 def draw(job, source, target, n, t):
-    """A file of n of the job's training rows and t of its test rows, drawn at random."""
+    """A file of the job's rows: all where these are graded, else n of its training rows and t of its test rows, drawn at random."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     table = pq.read_table(source)
+    if job.grades:
+        first = SPLITS[job.data] - n
+        return pq.write_table(grade(job, table.slice(first, n + t)), target)
     if "fold" in table.column_names:
         test = table.column("fold").to_numpy() == 0
     else:
@@ -183,7 +208,7 @@ def draw(job, source, target, n, t):
 def prepared(job, a, folder):
     """The file of a job, training rows first, and the number of those."""
     source = Path(a.data) / f"{job.data}.parquet"
-    if not (job.sample or a.quick):
+    if not (job.sample or job.grades or a.quick):
         return source, job.train
     n, t = (min(job.train, 4000), min(job.test, 1000)) if a.quick else (job.train, job.test)
     target = folder / f"{job.data}-{n}-{t}.parquet"
@@ -249,16 +274,16 @@ def kmill_row(row, job, data, n, m, repeat, a, folder):
     if not job.test:
         variances = next(figure["values"] for figure in fit["figures"] if figure["name"] == "variance")
         return result | {"error": 1 - sum(variances)}
-    evaluate = ["evaluate", str(model), str(data), "--rows", f"{n}.."]
+    evaluate = ["evaluate", str(model), str(data), "--rows", f"{n}..", *(["--group", "qid"] if job.grades else [])]
     more, score = measured([a.kmill, *evaluate, *common], a.threads, a.limit)
     if "failed" in score:
         return result | score
     return result | {
-        "command": f"{shown} && kmill evaluate MODEL {data.name} --rows {n}..",
+        "command": f"{shown} && kmill evaluate MODEL {data.name} {shlex.join(evaluate[3:])}",
         "seconds": taken["seconds"] + more["seconds"],
         "peak": max(taken["peak"], more["peak"]),
         "others": max(taken["others"], more["others"]),
-        "error": score["mse" if job.unit == "mse" else "error"],
+        "error": score[{"mse": "mse", "wrong pairs": "wrong_pairs"}.get(job.unit, "error")],
     }
 
 

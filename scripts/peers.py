@@ -341,6 +341,22 @@ def table(a, clock):
     return error
 
 
+def ranking(a, clock):
+    """LightGBM on grades within groups, by pairs or as quantities; the share of pairs in the wrong order."""
+    x, y, z, truth = load(a)
+    groups = pq.read_table(a.data, columns=["qid"]).column(0).to_numpy()
+    clock.lap("read")
+    by_pairs = a.peer == "lambdarank"
+    make = tables.lightgbm_ranker if by_pairs else tables.lightgbm
+    model = make(a, False)
+    model.fit(x, y, **({"group": np.unique(groups[: a.train], return_counts=True)[1]} if by_pairs else {}))
+    clock.lap("train")
+    scores = model.predict(z)
+    error = tables.wrong_pairs(scores, truth, groups[a.train :])
+    clock.lap("predict")
+    return error
+
+
 PEERS = {
     **{name: (table, library) for name, (_, library) in tables.PEERS.items()},
     "nystroem-ridge": (regression, "scikit-learn"),
@@ -358,6 +374,8 @@ PEERS = {
     "uniform-numpy": (low_rank, "numpy"),
     "rpcholesky-numpy": (low_rank, "numpy"),
     "rpcholesky-authors": (low_rank, "numpy"),
+    "lambdarank": (ranking, "lightgbm"),
+    "lightgbm-grades": (ranking, "lightgbm"),
     "stream": (stream, "numpy"),
     "falkon": (falkon, "falkon"),
 }

@@ -24,6 +24,16 @@ def wrong(model, x, y):
     return float(np.mean(found != y if classified(y) else (found.astype(np.float64) - y) ** 2))
 
 
+def wrong_pairs(scores, grades, groups):
+    """The share of the pairs of rows of a group with different grades that the scores put in the wrong order; equal scores count half."""
+    wrong = pairs = 0
+    for first in np.split(np.arange(len(groups)), np.flatnonzero(np.diff(groups)) + 1):
+        better = grades[first][:, None] > grades[first]
+        lead = (scores[first][:, None] - scores[first])[better]
+        wrong, pairs = wrong + np.sum(lead < 0) + 0.5 * np.sum(lead == 0), pairs + len(lead)
+    return float(wrong / pairs)
+
+
 def parted(y, seed):
     """Four fifths of the rows, and the others."""
     rows = np.random.default_rng(seed).permutation(len(y))
@@ -48,6 +58,12 @@ def lightgbm(a, classes, trees=None, **settings):
     settings |= {"n_estimators": trees} if trees else {}
     kind = LGBMClassifier if classes else LGBMRegressor
     return kind(n_jobs=a.threads, random_state=a.seed, verbose=-1, **settings)
+
+
+def lightgbm_ranker(a, *_):
+    from lightgbm import LGBMRanker
+
+    return LGBMRanker(n_jobs=a.threads, random_state=a.seed, verbose=-1)
 
 
 def catboost(a, classes, trees=None, **settings):
