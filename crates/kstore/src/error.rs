@@ -55,7 +55,7 @@ pub enum Error {
     BadLine(Box<BadLine>),
     /// A label column with so many distinct labels that it is surely a measurement.
     #[error(
-        "column {column:?} has more than {limit} distinct labels; for a quantity choose `task` regression, for folds a column with few values"
+        "column {column:?} has more than {limit} distinct labels, or texts that are too long for labels; a class or a group has a short name, and a quantity is learned by regression"
     )]
     TooManyLabels { column: String, limit: usize },
     /// A column that was named as categories, with more values than are taken.

@@ -2,6 +2,7 @@
 
 use crate::rows::{Coded, Label};
 use crate::source::{Positions, Values, View};
+use crate::statistics::LABEL_BYTES;
 use std::{collections::HashMap, sync::Arc};
 
 /// Turns labels into codes. Labels found for the first time get the next code; with a dictionary given, they get
@@ -15,15 +16,20 @@ pub(crate) struct Coder {
     fixed: bool,
     /// Most labels.
     limit: usize,
+    /// Bytes of their texts.
+    bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
     /// Not a whole number, or too large for one.
     Fraction(f64),
-    /// More than so many labels.
+    /// More than so many labels, or more text than they may have.
     TooMany(usize),
 }
+
+/// Bytes of the text of a label, in the mean over as many as there may be.
+const TEXT_BYTES: usize = LABEL_BYTES / 2;
 
 /// The largest float that stands for itself only: above it, neighbouring integers share a float.
 const LARGEST_WHOLE: f64 = (1u64 << 53) as f64;
@@ -33,7 +39,8 @@ impl Coder {
     pub(crate) fn new(dictionary: Option<&Arc<Vec<Label>>>, limit: usize) -> Self {
         let labels = dictionary.map_or_else(Arc::default, Arc::clone);
         let (integers, texts) = (HashMap::new(), HashMap::new());
-        let mut coder = Self { labels, integers, texts, truths: [None; 2], fixed: dictionary.is_some(), limit };
+        let mut coder =
+            Self { labels, integers, texts, truths: [None; 2], fixed: dictionary.is_some(), limit, bytes: 0 };
         let known = Arc::clone(&coder.labels);
         (0..).zip(known.iter()).for_each(|(code, label)| coder.note(label.clone(), code));
         coder
@@ -84,7 +91,8 @@ impl Coder {
     }
 
     fn add(&mut self, label: Label) -> Result<u32, Fault> {
-        if self.labels.len() >= self.limit {
+        self.bytes += if let Label::Text(text) = &label { text.len() } else { 0 };
+        if self.labels.len() >= self.limit || self.bytes > TEXT_BYTES * self.limit {
             return Err(Fault::TooMany(self.limit));
         }
         let code = self.labels.len() as u32;

@@ -5,6 +5,7 @@
 
 #![expect(unsafe_code, reason = "mapping a file has no safe form")]
 
+use crate::source::view::sealed::Plain;
 use crate::{Error, Result};
 use memmap2::Mmap;
 use std::{fs::File, path::Path};
@@ -15,33 +16,6 @@ use std::{fs::File, path::Path};
 #[derive(Debug)]
 pub struct Mapped {
     map: Mmap,
-}
-
-pub(crate) mod sealed {
-    use crate::source::view::Element;
-
-    /// Types of numbers that files hold.
-    pub trait Plain: bytemuck::Pod {
-        /// The type as an [`Element`].
-        const ELEMENT: Element;
-    }
-    macro_rules! plain {
-        ($type:ty, $element:ident) => {
-            impl Plain for $type {
-                const ELEMENT: Element = Element::$element;
-            }
-        };
-    }
-    plain!(f32, F32);
-    plain!(f64, F64);
-    plain!(i8, I8);
-    plain!(i16, I16);
-    plain!(i32, I32);
-    plain!(i64, I64);
-    plain!(u8, U8);
-    plain!(u16, U16);
-    plain!(u32, U32);
-    plain!(u64, U64);
 }
 
 impl Mapped {
@@ -61,7 +35,7 @@ impl Mapped {
 
     /// `count` numbers from byte `offset` on, in the machine's byte order; `None` where the file is too short or the
     /// place is not aligned for the type.
-    pub fn slice<V: sealed::Plain>(&self, offset: usize, count: usize) -> Option<&[V]> {
+    pub fn slice<V: Plain>(&self, offset: usize, count: usize) -> Option<&[V]> {
         let length = count.checked_mul(size_of::<V>())?;
         let bytes = self.map.get(offset..offset.checked_add(length)?)?;
         bytemuck::try_cast_slice(bytes).ok()

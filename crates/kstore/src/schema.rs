@@ -101,7 +101,7 @@ pub struct Column {
 pub struct Schema {
     /// The columns.
     pub columns: Vec<Column>,
-    /// Places of the columns that only number or name the rows, as the index of a pandas table does, or groups of them: features only where
+    /// Places of the columns that only number or name the rows, as the index of a pandas table does: features only where
     /// they are named.
     pub row_labels: Vec<usize>,
 }

@@ -7,7 +7,7 @@ use crate::missing::Missing;
 use crate::rows::TableShape;
 use crate::schema::{Kind, Schema};
 use crate::table::Table;
-use crate::{Error, OutputColumn, Result, RowDigests, Statistics};
+use crate::{Error, OutputColumn, Result, RowDigests, Statistics, source::QUERY};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// patterns with `*` and `?`. Their order is that of the list and, for the columns of one pattern, that of the file; a column named twice counts
 /// once. `!` before a name or pattern takes its columns away from the others, or from those of an empty list where nothing else is named; `*` alone
 /// stands for those too. An empty list stands for every column of numbers, truth values, text, dates or times that has no other role, in the order of
-/// the file; the index of a pandas table is a feature only where it is named.
+/// the file; the index of a pandas table and a column called `qid`, of groups, are features only where they are named.
 ///
 /// Columns of text are categories, a feature for each value, where `categories` does not say otherwise, and dates and times become what `times`
 /// says: see [`crate::encoding`]. A selection with some is read once for their values before its rows can be used ([`Selected::search`]).
@@ -229,7 +229,7 @@ impl Table {
     /// Every column of numbers, and of wanted categories, without another role.
     pub(crate) fn other_features(&self, roles: &[usize], wanted: &Wanted) -> Result<Vec<usize>> {
         let Schema { columns, row_labels } = self.schema();
-        let free = |i: &usize| !roles.contains(i) && !row_labels.contains(i);
+        let free = |i: &usize| !roles.contains(i) && !row_labels.contains(i) && columns[*i].name != QUERY;
         let takes = |i: &usize| free(i) && (columns[*i].kind.is_feature() || wanted.takes(self, *i));
         let features: Vec<_> = (0..columns.len()).filter(takes).collect();
         if let Some(column) = (0..columns.len()).find(|i| free(i) && self.schema().sparse(*i).is_some() && !takes(i)) {

@@ -8,7 +8,6 @@
 //! (Format: Grimes, Kincaid, Young, "ITPACK 2.0 user's guide", University of Texas at Austin, CNA-150, 1979.)
 
 use crate::Real;
-use crate::source::{COLUMN_LIMIT, View};
 use serde::{Deserialize, Serialize};
 
 /// What stands in the place of an entry that a row does not have.
@@ -16,6 +15,9 @@ pub const NO_PLACE: f64 = -1.0;
 
 /// The most columns whose places a number of 32 bits holds.
 pub(crate) const MOST_SINGLE: usize = 1 << 24;
+
+/// Most columns of dense text. A line with more is damage, or data so sparse that dense rows are the wrong tool.
+pub(crate) const COLUMN_LIMIT: usize = 100_000;
 
 /// The most columns at all.
 pub(crate) const MOST_COLUMNS: usize = u32::MAX as usize;
@@ -174,10 +176,16 @@ impl SparseColumn {
 
     /// Appends a row of entries of which a file tells the indices and the values, and says in words what is wrong with it. Entries that do
     /// not ascend are put in order with `sort`.
-    pub(crate) fn push(&mut self, indices: &View<'_>, values: &[f64], first: usize, sort: bool) -> Result<(), String> {
+    pub(crate) fn push(
+        &mut self,
+        indices: impl Fn(usize) -> Option<i128>,
+        values: &[f64],
+        first: usize,
+        sort: bool,
+    ) -> Result<(), String> {
         let start = self.places.len();
         for (at, value) in (first..).zip(values) {
-            let index = indices.integer(at).filter(|_| !indices.is_null(at)).ok_or("a row with a missing index")?;
+            let index = indices(at).ok_or("a row with a missing index")?;
             let place = u32::try_from(index).ok().filter(|place| (*place as usize) < self.shape.width);
             let most = self.shape.width.saturating_sub(1);
             let place = place.ok_or_else(|| format!("a row with index {index}, where 0 to {most} are expected"))?;

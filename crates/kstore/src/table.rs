@@ -28,7 +28,7 @@ impl Part {
     }
 
     fn distant(found: &Found, start: u64, options: &TextOptions) -> Result<Self> {
-        let (path, file, identity) = remote::open(found, options)?;
+        let (path, file, identity) = source::open_distant(found, options)?;
         Ok(Self { path, file, start, identities: vec![identity] })
     }
 

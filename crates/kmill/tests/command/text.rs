@@ -253,7 +253,7 @@ fn the_index_of_a_pandas_table_is_told_and_left_out() {
     writer.finish().unwrap();
     let line = "fit ridge a.arrow --target y --rank 5 --lambda 1e-3 -o m";
     let (_, _, stderr) = ran(at, line);
-    let note = "left out: y (target), __index_level_0__ (names rows or groups of them)";
+    let note = "left out: y (target), __index_level_0__ (the index of a pandas table)";
     assert!(stderr.contains(note), "{stderr}");
     let features = |line: &str| serde_json::from_str::<serde_json::Value>(&ok(at, line)).unwrap()["features"].clone();
     assert_eq!(features(&format!("{line} --json -q")), 1);

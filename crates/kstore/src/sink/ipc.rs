@@ -47,7 +47,7 @@ impl IpcSink {
         let file = AtomicFile::create(path)?;
         let options = IpcWriteOptions::try_new(ALIGNMENT, false, crate::arrow::ipc::MetadataVersion::V5);
         let writer = options.and_then(|options| FileWriter::try_new_with_options(file, &schema, options));
-        let writer = writer.map_err(|error| super::failed(path, error))?;
+        let writer = writer.map_err(|error| super::written::failed(path, error))?;
         let gathered = Gathered { batches: Vec::new(), rows: 0, bytes: 0 };
         let (path, columns) = (path.to_path_buf(), columns.to_vec());
         Ok(Self { writer: Some(writer), file: None, path, schema, columns, gathered })
@@ -68,20 +68,20 @@ impl IpcSink {
             return Err(Error::io("write", &self.path)(io::Error::other("the file is closed")));
         };
         let batch = crate::arrow::compute::concat_batches(&self.schema, &gathered.batches);
-        batch.and_then(|batch| writer.write(&batch)).map_err(|error| super::failed(&self.path, error))
+        batch.and_then(|batch| writer.write(&batch)).map_err(|error| super::written::failed(&self.path, error))
     }
 }
 
 impl Sink for IpcSink {
     fn write(&mut self, batch: &[Output<'_>]) -> Result<()> {
-        let rows = super::batch_rows(&self.columns, batch);
+        let rows = super::written::batch_rows(&self.columns, batch);
         let most = self.batch_rows();
         let mut start = 0;
         while start < rows {
             let room = most - self.gathered.rows.min(most - 1);
             let end = rows.min(start + room.min(SLICE_ROWS));
             let part = arrow::batch(&self.schema, batch, start, end);
-            let part = part.map_err(|error| super::failed(&self.path, error))?;
+            let part = part.map_err(|error| super::written::failed(&self.path, error))?;
             self.gathered.bytes += part.get_array_memory_size();
             self.gathered.rows += end - start;
             self.gathered.batches.push(part);
@@ -96,8 +96,8 @@ impl Sink for IpcSink {
     fn settle(&mut self) -> Result<()> {
         self.flush()?;
         if let Some(mut writer) = self.writer.take() {
-            writer.finish().map_err(|error| super::failed(&self.path, error))?;
-            let mut file = writer.into_inner().map_err(|error| super::failed(&self.path, error))?;
+            writer.finish().map_err(|error| super::written::failed(&self.path, error))?;
+            let mut file = writer.into_inner().map_err(|error| super::written::failed(&self.path, error))?;
             file.settle()?;
             self.file = Some(file);
         }

@@ -4,6 +4,7 @@
 
 #[cfg(any(feature = "parquet", feature = "ipc"))]
 mod arrow;
+mod column;
 #[cfg(feature = "csv")]
 pub(crate) mod csv;
 #[cfg(feature = "ipc")]
@@ -16,97 +17,16 @@ pub(crate) mod parquet;
 mod rows;
 #[cfg(feature = "svmlight")]
 pub(crate) mod svmlight;
+mod written;
 
 pub use crate::kept_column::Output;
+pub use column::{OutputColumn, OutputKind};
+pub(crate) use written::Written;
+pub use written::{Create, STDOUT, Sink};
 
 use crate::source::{self, Format};
-use crate::{Error, Result, arrow::datatypes::DataType, sparse::SparseShape};
-use std::{io, path::Path};
-
-/// The type of the values of a written column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are the types")]
-#[non_exhaustive]
-pub enum OutputKind {
-    F32,
-    F64,
-    I64,
-    Bool,
-    Text,
-    Binary,
-    Sparse(SparseShape),
-}
-
-/// A column to be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutputColumn {
-    /// Name of the column.
-    pub name: String,
-    /// The type of its values.
-    pub kind: OutputKind,
-    /// Whether values may be missing.
-    pub nullable: bool,
-    /// The Arrow type of dates or times, where the values are whole numbers that stand for them.
-    pub time: Option<DataType>,
-}
-
-impl OutputKind {
-    /// True for values whose bytes are not known beforehand: text, bytes and sparse rows.
-    pub fn is_long(self) -> bool {
-        matches!(self, Self::Text | Self::Binary | Self::Sparse(_))
-    }
-}
-
-impl OutputColumn {
-    /// A column called `name` without missing values.
-    pub fn new(name: impl Into<String>, kind: OutputKind) -> Self {
-        Self { name: name.into(), kind, nullable: false, time: None }
-    }
-
-    /// The type of its values, in words.
-    pub fn holds(&self) -> String {
-        match (&self.time, self.kind) {
-            (Some(time), _) => crate::Kind::Time(time.clone()).to_string(),
-            (None, OutputKind::F32) => "float32".to_string(),
-            (None, OutputKind::F64) => "float64".to_string(),
-            (None, OutputKind::I64) => "int64".to_string(),
-            (None, OutputKind::Bool) => "bool".to_string(),
-            (None, OutputKind::Text) => "text".to_string(),
-            (None, OutputKind::Binary) => "binary".to_string(),
-            (None, OutputKind::Sparse(shape)) => crate::Kind::Sparse(shape).to_string(),
-        }
-    }
-
-    /// This column, with values that may be missing.
-    pub fn nullable(self) -> Self {
-        Self { nullable: true, ..self }
-    }
-}
-
-/// A table being written. It takes its place on the disk at [`Sink::finish`]; dropped before, it leaves nothing.
-pub trait Sink: Send {
-    /// Appends rows: one [`Output`] per column, in the order of the columns, all of the same length.
-    fn write(&mut self, batch: &[Output<'_>]) -> Result<()>;
-    /// Writes what is left to the disk and leaves [`Sink::finish`] only the renaming: before any of several files that
-    /// belong together takes its place, each is known to fit. Nothing can be appended after it.
-    fn settle(&mut self) -> Result<()>;
-    /// Writes what is left and puts the file in its place.
-    fn finish(self: Box<Self>) -> Result<()>;
-    /// Bytes held between batches.
-    fn footprint(&self) -> usize;
-}
-
-/// Starts a file with these columns.
-pub type Create = fn(&Path, &[OutputColumn]) -> Result<Box<dyn Sink>>;
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Written {
-    pub(crate) holds: fn(&OutputColumn) -> bool,
-    pub(crate) create: Create,
-}
-
-/// Name that stands for standard output, to which CSV is written.
-pub const STDOUT: &str = "-";
+use crate::{Error, Result};
+use std::path::Path;
 
 /// The format that a path's extension names, and how it is written.
 fn by_extension(path: &Path) -> Result<(&'static Format, Written)> {
@@ -157,31 +77,4 @@ pub fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
             expected: format!(".{} cannot; write .parquet instead, or leave the column out", format.extensions[0]),
         }),
     }
-}
-
-/// Number of rows of a batch that fits its columns.
-///
-/// # Panics
-/// If the batch does not fit the columns: the caller has made both.
-fn batch_rows(columns: &[OutputColumn], batch: &[Output<'_>]) -> usize {
-    let kinds = columns.iter().map(|column| column.kind);
-    assert!(kinds.eq(batch.iter().map(Output::kind)), "a batch has the columns of its sink");
-    let rows = batch.first().map_or(0, Output::len);
-    assert!(batch.iter().all(|column| column.len() == rows), "the columns of a batch have the same length");
-    rows
-}
-
-/// The error of writing: that of the operating system where there is one in it, so that a full disk is reported as such.
-#[cfg(any(feature = "parquet", feature = "ipc"))]
-fn failed(path: &Path, error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    let mut within: Option<&(dyn std::error::Error + 'static)> = Some(&error);
-    while let Some(error) = within {
-        if let Some(system) = error.downcast_ref::<io::Error>() {
-            let own = |number: i32| io::Error::from_raw_os_error(number);
-            let other = || io::Error::new(system.kind(), system.to_string());
-            return Error::io("write", path)(system.raw_os_error().map_or_else(other, own));
-        }
-        within = error.source();
-    }
-    Error::io("write", path)(io::Error::other(error))
 }

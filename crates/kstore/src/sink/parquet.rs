@@ -50,7 +50,7 @@ impl ParquetSink {
         let schema = arrow::schema(columns);
         let file = AtomicFile::create(path)?;
         let writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties(columns)))
-            .map_err(|error| super::failed(path, error))?;
+            .map_err(|error| super::written::failed(path, error))?;
         Ok(Self {
             writer: Some(writer),
             file: None,
@@ -65,19 +65,19 @@ impl ParquetSink {
 
 impl Sink for ParquetSink {
     fn write(&mut self, batch: &[Output<'_>]) -> Result<()> {
-        let rows = super::batch_rows(&self.columns, batch);
+        let rows = super::written::batch_rows(&self.columns, batch);
         let Some(writer) = &mut self.writer else {
             return Err(Error::io("write", &self.path)(io::Error::other("the file is closed")));
         };
         for start in (0..rows).step_by(SLICE_ROWS) {
             let end = rows.min(start + SLICE_ROWS);
             let batch = arrow::batch(&self.schema, batch, start, end).map_err(ParquetError::from);
-            let batch = batch.map_err(|error| super::failed(&self.path, error))?;
+            let batch = batch.map_err(|error| super::written::failed(&self.path, error))?;
             self.group += batch.get_array_memory_size();
-            writer.write(&batch).map_err(|error| super::failed(&self.path, error))?;
+            writer.write(&batch).map_err(|error| super::written::failed(&self.path, error))?;
             // compressed pages say little about what a reader will unpack
             if self.group.max(writer.memory_size()) >= self.group_bytes {
-                writer.flush().map_err(|error| super::failed(&self.path, error))?;
+                writer.flush().map_err(|error| super::written::failed(&self.path, error))?;
             }
             if writer.in_progress_rows() == 0 {
                 self.group = 0;
@@ -88,7 +88,7 @@ impl Sink for ParquetSink {
 
     fn settle(&mut self) -> Result<()> {
         if let Some(writer) = self.writer.take() {
-            let mut file = writer.into_inner().map_err(|error| super::failed(&self.path, error))?;
+            let mut file = writer.into_inner().map_err(|error| super::written::failed(&self.path, error))?;
             file.settle()?;
             self.file = Some(file);
         }

@@ -66,7 +66,7 @@ impl<R: Rows + 'static> RowSink<R> {
 
 impl<R: Rows + 'static> Sink for RowSink<R> {
     fn write(&mut self, batch: &[Output<'_>]) -> Result<()> {
-        for row in 0..super::batch_rows(&self.columns, batch) {
+        for row in 0..super::written::batch_rows(&self.columns, batch) {
             self.format.row(&self.columns, batch, row, self.rows, &mut self.bytes)?;
             self.rows += 1;
             if self.bytes.len() >= GATHERED_BYTES {

@@ -11,12 +11,13 @@
 //! | anything else | a column that cannot be read |
 
 use super::data_type::{element, kind};
+use super::load_error::LoadError;
+use super::plain::items;
 use super::{Element, Strided, Values, View, entries};
 use crate::Error;
-use crate::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use crate::arrow::array::{Array, ArrayRef, RecordBatch};
 use crate::arrow::buffer::{Buffer, MutableBuffer, NullBuffer};
 use crate::arrow::datatypes::{DataType, Fields};
-use crate::arrow::error::ArrowError;
 use crate::schema::{Column, Kind, Schema};
 use crate::sparse::{SparseColumn, SparseShape};
 use std::collections::HashMap;
@@ -163,73 +164,6 @@ fn fixed_size(data_type: &DataType) -> Option<usize> {
     }
 }
 
-#[derive(Debug)]
-pub(super) enum LoadError {
-    /// A list that is not as long as the others, by its row of the chunk.
-    Length {
-        row: usize,
-        expected: usize,
-        got: usize,
-    },
-    /// A sparse row, by its number in the chunk, and what it is that it must not be.
-    Entry {
-        row: usize,
-        value: String,
-    },
-    Damaged(String),
-    Io(std::io::Error),
-}
-
-impl LoadError {
-    pub(super) fn of(self, path: &Path, format: &'static str) -> Error {
-        self.of_column(path, format, 0, "")
-    }
-
-    /// The error about a column of a file, in a chunk whose first row is `first`.
-    pub(super) fn of_column(self, path: &Path, format: &'static str, first: u64, name: &str) -> Error {
-        match self {
-            Self::Length { row, expected, got } => Error::ListLength {
-                path: path.to_path_buf(),
-                row: first + row as u64,
-                column: name.to_string(),
-                expected,
-                got,
-                remedy: "lists become columns only where all have one length; mend the data or leave the column out \
-                         with `features`",
-            },
-            Self::Entry { row, value } => Error::BadValue {
-                path: path.to_path_buf(),
-                row: first + row as u64,
-                line: None,
-                column: name.to_string(),
-                value,
-                remedy: "write each index once, from 0 on, and an empty list for a row without entries; where the file was \
-                         changed after kmill wrote it, remove its metadata \"kmill.sparse\"",
-            },
-            Self::Damaged(detail) => Error::Malformed { path: path.to_path_buf(), format, detail },
-            Self::Io(source) => Error::io("read", path)(source),
-        }
-    }
-}
-
-impl From<ArrowError> for LoadError {
-    fn from(error: ArrowError) -> Self {
-        Self::Damaged(error.to_string())
-    }
-}
-
-impl From<String> for LoadError {
-    fn from(detail: String) -> Self {
-        Self::Damaged(detail)
-    }
-}
-
-impl From<std::io::Error> for LoadError {
-    fn from(error: std::io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
 /// A column of a chunk, ready to be viewed.
 #[derive(Debug)]
 pub(super) enum Loaded {
@@ -354,23 +288,6 @@ fn block(array: &dyn Array, element: Element, width: usize) -> Result<Loaded, Lo
     let of = |item: usize| Some((0..rows).map(|row| there(row, item)).collect());
     let nulls = if nulls.is_some() || lists.is_some() { (0..width).map(of).collect() } else { Vec::new() };
     Ok(Loaded::Block { element, width, bytes, nulls })
-}
-
-/// The items of lists, and for each row its first, with the end of the last; `None` for what holds no lists.
-pub(super) fn items(array: &dyn Array) -> Option<(&dyn Array, Vec<usize>)> {
-    let wide = |offsets: &[i32]| offsets.iter().map(|offset| *offset as usize).collect();
-    Some(match array.data_type() {
-        DataType::List(_) => (array.as_list::<i32>().values(), wide(array.as_list::<i32>().value_offsets())),
-        DataType::LargeList(_) => {
-            let list = array.as_list::<i64>();
-            (list.values(), list.value_offsets().iter().map(|offset| *offset as usize).collect())
-        }
-        DataType::Map(..) => (array.as_map().entries(), wide(array.as_map().value_offsets())),
-        DataType::FixedSizeList(_, size) => {
-            (array.as_fixed_size_list().values(), (0..=array.len()).map(|row| row * *size as usize).collect())
-        }
-        _ => return None,
-    })
 }
 
 /// Length of the list in a row; `None` where there is none, or the column holds no lists.

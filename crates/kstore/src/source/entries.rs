@@ -3,9 +3,10 @@
 //! How many columns and entries the rows have, only the entries tell. So such a column is read once when its file is opened, unless metadata
 //! say it, as in the files that kmill writes. What they say is checked again for each row that is read.
 
-use super::column::{self, LoadError};
+use super::Positions;
 use super::data_type::{element, kind};
-use super::{Positions, plain};
+use super::load_error::LoadError;
+use super::plain::{self, items};
 use crate::arrow::array::{Array, AsArray, StructArray};
 use crate::arrow::datatypes::{DataType, Fields};
 use crate::schema::Kind;
@@ -29,7 +30,7 @@ pub(super) fn fields(data_type: &DataType) -> Option<&Fields> {
 
 /// The entries of all rows, and for each row its first entry, with the end of the last.
 fn parts(array: &dyn Array) -> Option<(&StructArray, Vec<usize>)> {
-    let (entries, starts) = column::items(array)?;
+    let (entries, starts) = items(array)?;
     Some((entries.as_struct_opt()?, starts))
 }
 
@@ -66,7 +67,7 @@ pub(super) fn load(array: &dyn Array, shape: SparseShape) -> Result<SparseColumn
         }
         own.resize(ends[1] - ends[0], 0.0);
         values.load(Positions::From(ends[0]), &mut own);
-        column.push(&indices, &own, ends[0], true).map_err(wrong)?;
+        column.push(|at| indices.index(at), &own, ends[0], true).map_err(wrong)?;
     }
     Ok(column)
 }

@@ -5,10 +5,10 @@
 //! once, to find its rows and columns. Rows are counted without empty lines.
 
 use super::text::{
-    Builder, Builders, COLUMN_LIMIT, Guess, LineScanner, Refused, TextChunk, TextFormat, TextOptions, TextTable, Wrong,
+    Builder, Builders, Guess, LineScanner, Refused, TextChunk, TextFormat, TextOptions, TextTable, Wrong,
 };
 use super::{Format, TableFile, View};
-use crate::{Result, schema::Column};
+use crate::{Result, schema::Column, sparse::COLUMN_LIMIT};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use std::{borrow::Cow, collections::HashMap, fs::File, path::Path, sync::Arc};

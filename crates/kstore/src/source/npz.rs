@@ -344,13 +344,15 @@ impl NpzCursor<'_> {
         data.read(path, items.clone(), second)?.load(Positions::From(0), &mut self.values);
         for (row, ends) in (self.left.start..).zip(starts.windows(2)) {
             let [start, end] = [ends[0], ends[1]].map(|at| (at - items.start) as usize);
-            self.rows.push(&indices, &self.values[start..end], start, false).map_err(|value| Error::BadValue {
-                path: path.clone(),
-                row,
-                line: None,
-                column: "x".to_string(),
-                value,
-                remedy: "put the matrix in order with X.sum_duplicates(), and save it again",
+            self.rows.push(|at| indices.index(at), &self.values[start..end], start, false).map_err(|value| {
+                Error::BadValue {
+                    path: path.clone(),
+                    row,
+                    line: None,
+                    column: "x".to_string(),
+                    value,
+                    remedy: "put the matrix in order with X.sum_duplicates(), and save it again",
+                }
             })?;
         }
         Ok(())

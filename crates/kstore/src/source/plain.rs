@@ -69,6 +69,23 @@ pub(super) fn view(array: &dyn Array) -> Option<View<'_>> {
     Some(View { values, nulls: array.nulls().filter(|nulls| nulls.null_count() > 0) })
 }
 
+/// The items of lists, and for each row its first, with the end of the last; `None` for what holds no lists.
+pub(super) fn items(array: &dyn Array) -> Option<(&dyn Array, Vec<usize>)> {
+    let wide = |offsets: &[i32]| offsets.iter().map(|offset| *offset as usize).collect();
+    Some(match array.data_type() {
+        DataType::List(_) => (array.as_list::<i32>().values(), wide(array.as_list::<i32>().value_offsets())),
+        DataType::LargeList(_) => {
+            let list = array.as_list::<i64>();
+            (list.values(), list.value_offsets().iter().map(|offset| *offset as usize).collect())
+        }
+        DataType::Map(..) => (array.as_map().entries(), wide(array.as_map().value_offsets())),
+        DataType::FixedSizeList(_, size) => {
+            (array.as_fixed_size_list().values(), (0..=array.len()).map(|row| row * *size as usize).collect())
+        }
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,11 +4,9 @@
 //! Azure and HTTP. Parquet is read by ranges: the footer, then the column chunks that are wanted of one row group after the other. Other
 //! formats are copied into a temporary file first, as standard input is.
 
-use super::{Identity, TableFile, TextOptions, by_extension, by_magic, known, spool};
 use crate::named::{Named, Registry};
 use crate::{Error, Result};
-use std::path::{Path, PathBuf};
-use std::{fmt::Debug, io, ops::Range, sync::Arc};
+use std::{fmt::Debug, io, ops::Range, path::Path, sync::Arc};
 
 /// The bytes of an object at a distance. They must not change: a store that sees another version of the object gives an error.
 pub trait Object: Debug + Send + Sync {
@@ -74,24 +72,6 @@ pub(crate) fn find(scheme: &str, path: &Path) -> Result<Vec<Found>> {
     }
 }
 
-/// Opens an object as the format that its name or its first bytes tell.
-pub(crate) fn open(found: &Found, options: &TextOptions) -> Result<(PathBuf, Arc<dyn TableFile>, Identity)> {
-    let path = PathBuf::from(&found.address);
-    let distant = Arc::new(Distant::open(Arc::clone(&found.object)).map_err(Error::io("read", &path))?);
-    let identity = Identity::told(&path, distant.length(), &found.version);
-    let name = found.address.split(['?', '#']).next().unwrap_or_default();
-    let start = distant.read(0, 8).map_err(Error::io("read", &path))?;
-    let format = by_extension(Path::new(name)).or_else(|| by_magic(&start));
-    let format = format.ok_or_else(|| Error::UnknownFormat { path: path.clone(), known: known("and") })?;
-    let table = match format.distant {
-        Some(open) => open(&path, distant)?,
-        None => {
-            (format.open)(&path, spool::copied(&path, None, Reader { object: &distant, at: 0 }.buffered())?, options)?
-        }
-    };
-    Ok((path, table, identity))
-}
-
 /// Bytes at the end of an object that are read when it is opened, and kept: the footer of a Parquet file, as a rule.
 const END: u64 = 64 << 10;
 
@@ -107,7 +87,7 @@ pub(crate) struct Distant {
 }
 
 impl Distant {
-    fn open(object: Arc<dyn Object>) -> io::Result<Self> {
+    pub(super) fn open(object: Arc<dyn Object>) -> io::Result<Self> {
         let length = object.length();
         let start = length.saturating_sub(END);
         let end = if length == 0 { Vec::new() } else { one(&*object, start..length)? };
@@ -154,7 +134,7 @@ fn one(object: &dyn Object, range: Range<u64>) -> io::Result<Vec<u8>> {
 }
 
 /// Reads an object from its beginning to its end.
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     object: &'a Distant,
     at: u64,
 }
@@ -169,9 +149,9 @@ impl io::Read for Reader<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// With parts that are worth a request.
-    fn buffered(self) -> io::BufReader<Reader<'a>> {
-        io::BufReader::with_capacity(PART, self)
+    /// A reader of an object, with parts that are worth a request.
+    pub(super) fn of(object: &'a Distant) -> io::BufReader<Self> {
+        io::BufReader::with_capacity(PART, Self { object, at: 0 })
     }
 }
 

@@ -4,8 +4,8 @@
 //! the largest index in the file, or [`TextOptions::width`], which files that belong together need: a test set may lack
 //! the last features of its training set. With [`TextOptions::sparse`], and where d is more than 100,000, they stay as they are: one
 //! column `x` of [sparse rows](crate::sparse), beside `y`. Indices start at 1, at 0 with [`TextOptions::zero_based`]; they ascend, so
-//! that none comes twice. `qid:n`, which groups rows for ranking, is a column `qid` where every row has it, a feature only where it is named, and is
-//! passed over where some rows lack it. Empty lines and lines of comment are no rows.
+//! that none comes twice. `qid:n`, which groups rows for ranking, is a column `qid` where every row has it, and is passed over where some rows
+//! lack it. Empty lines and lines of comment are no rows.
 //!
 //! Format: T. Joachims, SVM-light (svmlight.joachims.org); C.-C. Chang and C.-J. Lin, "LIBSVM: a library for support
 //! vector machines", ACM Transactions on Intelligent Systems and Technology 2:3 (2011), 27.
@@ -13,16 +13,13 @@
 use super::text::{
     CHUNK_BYTES, CHUNK_ROWS, LineScanner, TextChunk, TextFormat, TextOptions, TextTable, Wrong, number, shown, slots,
 };
-use super::{Element, Format, Strided, TableFile, Values, View};
+use super::{Element, Format, QUERY, Strided, TableFile, Values, View};
 use crate::schema::{Column, Kind};
 use crate::sink::svmlight as sink;
 use crate::sparse::{MOST_COLUMNS, SparseColumn, SparseShape};
 use crate::{Error, Result};
 use memchr::memchr;
 use std::{path::Path, sync::Arc};
-
-/// The column of groups, as it is called in a line.
-pub(crate) const QUERY: &str = "qid";
 
 /// Bytes of dense rows decoded at once, which makes chunks of wide tables shorter.
 const BATCH_BYTES: usize = 1 << 20;
@@ -34,14 +31,14 @@ pub(super) const FORMAT: Format =
 /// Reads an open file once, to find its rows and its largest index; the path is for messages.
 fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     let zero_based = options.zero_based;
-    let mut table = TextTable::new(path, file, Svmlight { zero_based })?;
+    let mut table = TextTable::new(path, file, Svmlight { zero_based, lacking: None })?;
     let most = options.width.unwrap_or(MOST_COLUMNS);
     if most > MOST_COLUMNS {
         let expected = format!("at most {MOST_COLUMNS}");
         return Err(Error::Syntax { what: "`width`", text: most.to_string(), expected });
     }
-    let (mut shape, mut grouped) = (SparseShape::default(), true);
-    table.index(0, |_, line| {
+    let (mut shape, mut lacking, mut grouped) = (SparseShape::default(), None, false);
+    table.index(0, |row, line| {
         let mut entries = 0;
         let line = parse(line, zero_based, |place, _| {
             let within = usize::try_from(place).ok().filter(|place| *place < most);
@@ -52,20 +49,25 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
         });
         // a file of another kind is told by its labels here, not after an hour
         let line = line?;
-        grouped &= line.query.is_some();
+        match line.query {
+            Some(_) => (_, grouped) = (line.query()?, true),
+            None => _ = lacking.get_or_insert(row),
+        }
         float(line.label)?;
         Ok(true)
     })?;
-    let roles = [Some(QUERY).filter(|_| grouped), Some(super::TARGET)].into_iter().flatten();
+    table.format.lacking = lacking.filter(|_| grouped);
+    let roles = [Some(QUERY).filter(|_| grouped && lacking.is_none()), Some(super::TARGET)].into_iter().flatten();
     let roles = roles.map(|name| (name.to_string(), Kind::Float { bits: 64 }));
     shape.width = options.width.unwrap_or(shape.width);
     if options.keeps(shape) {
         let rows = std::iter::once(("x".to_string(), Kind::Sparse(shape)));
-        let table = table.read_as(SparseLines { zero_based, shape }).with_columns(rows.chain(roles));
-        return Ok(Arc::new(table.with_row_label(QUERY)));
+        let lacking = table.format.lacking;
+        let table = table.read_as(SparseLines { zero_based, shape, lacking }).with_columns(rows.chain(roles));
+        return Ok(Arc::new(table));
     }
     let features = (0..shape.width).map(|i| (format!("x{i}"), Kind::Float { bits: 64 }));
-    Ok(Arc::new(table.with_columns(features.chain(roles)).with_row_label(QUERY)))
+    Ok(Arc::new(table.with_columns(features.chain(roles))))
 }
 
 /// What a line holds beside the entries.
@@ -79,7 +81,8 @@ impl Line<'_> {
     /// The group, of a file in which every row has one.
     fn query(&self) -> Result<f64, Wrong> {
         let found = self.query.unwrap_or_default();
-        number(found).ok_or_else(|| Wrong::new("qid:number", shown(found), "correct the line"))
+        let wrong = || Wrong::new("qid: and a whole number of 53 bits", shown(found), "correct the line");
+        number::<i64>(found).filter(|query| query.unsigned_abs() <= 1 << 53).map(|query| query as f64).ok_or_else(wrong)
     }
 }
 
@@ -96,6 +99,9 @@ fn parse<'a>(
     for word in words {
         let (index, value) = word.split_at(memchr(b':', word).unwrap_or(word.len()));
         if index == QUERY.as_bytes() {
+            if found.query.is_some() {
+                return Err(Wrong::new("one qid of a row", shown(word), "correct the line"));
+            }
             found.query = value.get(1..);
             continue;
         }
@@ -114,6 +120,11 @@ fn parse<'a>(
         entry(place, value)?;
     }
     Ok(found)
+}
+
+/// What is said of a file in which some rows have a group, and one has none.
+fn told(lacking: Option<u64>) -> Option<String> {
+    lacking.map(|row| format!("there is no column {QUERY}: row {row} has none, and others have"))
 }
 
 /// True where the columns of a file have groups, just before the labels.
@@ -140,6 +151,8 @@ fn too_wide(most: usize, place: u64) -> Wrong {
 #[derive(Debug)]
 struct Svmlight {
     zero_based: bool,
+    /// The first row without a group, where others have one.
+    lacking: Option<u64>,
 }
 
 fn chunk_rows(columns: usize) -> usize {
@@ -154,6 +167,10 @@ impl TextFormat for Svmlight {
 
     fn scanner(&self) -> LineScanner {
         LineScanner::new(Some(b'#'))
+    }
+
+    fn note(&self, _: &[Column]) -> Option<String> {
+        told(self.lacking)
     }
 
     fn chunk(&self, columns: &[Column], wanted: &[usize]) -> Dense {
@@ -225,6 +242,7 @@ impl TextChunk for Dense {
 struct SparseLines {
     zero_based: bool,
     shape: SparseShape,
+    lacking: Option<u64>,
 }
 
 /// Fewest bytes of an entry in a line.
@@ -238,6 +256,10 @@ impl TextFormat for SparseLines {
 
     fn scanner(&self) -> LineScanner {
         LineScanner::new(Some(b'#'))
+    }
+
+    fn note(&self, _: &[Column]) -> Option<String> {
+        told(self.lacking)
     }
 
     fn chunk(&self, columns: &[Column], wanted: &[usize]) -> Sparse {

@@ -3,9 +3,37 @@
 use crate::arrow::array::{BinaryViewArray, BooleanArray, StringViewArray};
 use crate::arrow::buffer::NullBuffer;
 use crate::arrow::datatypes::{ArrowPrimitiveType, Float16Type};
-use crate::mmap::sealed::Plain;
 use crate::schema::Kind;
 use crate::sparse::SparseRows;
+
+use sealed::Plain;
+
+pub(crate) mod sealed {
+    use super::Element;
+
+    /// Types of numbers that files hold.
+    pub trait Plain: bytemuck::Pod {
+        /// The type as an [`Element`].
+        const ELEMENT: Element;
+    }
+    macro_rules! plain {
+        ($type:ty, $element:ident) => {
+            impl Plain for $type {
+                const ELEMENT: Element = Element::$element;
+            }
+        };
+    }
+    plain!(f32, F32);
+    plain!(f64, F64);
+    plain!(i8, I8);
+    plain!(i16, I16);
+    plain!(i32, I32);
+    plain!(i64, I64);
+    plain!(u8, U8);
+    plain!(u16, U16);
+    plain!(u32, U32);
+    plain!(u64, U64);
+}
 
 /// The 16-bit float, which the standard library does not have yet.
 type F16 = <Float16Type as ArrowPrimitiveType>::Native;
@@ -153,6 +181,11 @@ impl<'a> View<'a> {
         let mut value = [0.0];
         self.load(Positions::From(row), &mut value);
         value[0]
+    }
+
+    /// The index in `row` of a sparse row's entries; `None` where it is missing.
+    pub(crate) fn index(&self, row: usize) -> Option<i128> {
+        self.integer(row).filter(|_| !self.is_null(row))
     }
 
     /// The whole number in `row` of an integer or truth column.

@@ -54,9 +54,24 @@ fn groups_are_a_column_where_every_row_has_one() {
     let (_, rows) = whole(&path, &TextOptions::default().sparse(), &sparse).unwrap();
     assert_eq!((rows.groups, rows.y), (Vec::from([7, 7, 9].map(Label::Int)), vec![3.0, 0.0, 1.0]));
     assert_eq!(entries(&rows.x, 4), [vec![(0.0, 0.5), (2.0, 2.0)], vec![(1.0, 1.0)], vec![(2.0, 4.0)]]);
-    let wrong = text(folder.path(), "3 qid:7 1:1\n0 qid:b 2:1\n");
-    let found = whole(&wrong, &TextOptions::default(), &sparse).unwrap_err().to_string();
-    assert!(found.contains("qid:number") && found.contains("row 1"), "{found}");
+    // one rule for every format: a column of this name is a feature where it is named
+    let csv = folder.path().join("t.csv");
+    std::fs::write(&csv, "x,qid,y\n1,2,3\n4,5,6\n").unwrap();
+    assert_eq!(whole(&csv, &TextOptions::default(), &target).unwrap().0, ["x"]);
+    for (lines, told) in [
+        ("3 qid:7 1:1\n0 qid:b 2:1\n", "qid: and a whole number"),
+        ("3 qid:7 1:1\n0 qid:9007199254740993 2:1\n", "qid: and a whole number of 53 bits"),
+        ("3 qid:7 1:1\n0 qid:7 2:1 qid:8\n", "one qid of a row"),
+    ] {
+        let wrong = text(folder.path(), lines);
+        let found = whole(&wrong, &TextOptions::default(), &sparse).unwrap_err().to_string();
+        assert!(found.contains(told) && found.contains("row 1"), "{found}");
+    }
+    // where a row lacks its group there is no column, and that is said
+    let lacking = text(folder.path(), "3 qid:7 1:1\n0 2:1\n");
+    let table = Table::open(&[&lacking]).unwrap();
+    assert!(table.schema().position("qid").is_none());
+    assert!(table.note().unwrap().contains("row 1 has none"));
 }
 
 /// The entries of rows of a block, as a loop of its own finds them.

@@ -10,18 +10,19 @@
 //! Opening reads the file once to find its rows.
 
 mod fields;
+mod marks;
 mod scan;
 mod sniffed;
 
-use super::text::{
-    self, BLOCK_BYTES, Builders, COLUMN_LIMIT, Guess, Refused, TextChunk, TextFormat, TextOptions, TextTable, Wrong,
-};
+use super::text::{self, BLOCK_BYTES, Builders, Guess, Refused, TextChunk, TextFormat, TextOptions, TextTable, Wrong};
 use super::{Format, TableFile, View};
 use crate::schema::{Column, Kind};
 use crate::sink::OutputKind;
+use crate::sparse::COLUMN_LIMIT;
 use crate::{Error, Result};
+use marks::Marks;
 use scan::{QUOTE, RowScanner, Splitter};
-use sniffed::{Marks, Sniffed};
+use sniffed::Sniffed;
 use std::{collections::HashSet, convert::Infallible, path::Path, sync::Arc};
 
 pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)

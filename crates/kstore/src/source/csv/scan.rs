@@ -1,6 +1,7 @@
 //! The edges of CSV rows and of their fields.
 
-use crate::source::text::{COLUMN_LIMIT, Scanner};
+use crate::source::text::Scanner;
+use crate::sparse::COLUMN_LIMIT;
 use csv_core::ReadRecordResult;
 use memchr::{memchr, memchr_iter, memchr2, memchr3};
 

@@ -2,10 +2,10 @@
 
 use super::{IpcFile, NAME, TEXT_CHUNK, damaged, message::Batch, reader::ColumnReader};
 use crate::Result;
-use crate::source::column::{Chunk, LoadError};
 use crate::source::guard::guarded;
 use crate::source::positioned::Positioned;
 use crate::source::{Element, FileCursor, View};
+use crate::source::{column::Chunk, load_error::LoadError};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -1,7 +1,8 @@
 //! Columns of a mapped file, in place.
 
 use super::{IpcFile, NAME, damaged, message::Batch};
-use crate::mmap::{Mapped, sealed::Plain};
+use crate::mmap::Mapped;
+use crate::source::view::sealed::Plain;
 use crate::{Error, Result};
 
 /// A mapped Arrow IPC file, whose columns of numbers are used where they are.

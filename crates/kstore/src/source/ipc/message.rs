@@ -5,8 +5,9 @@
 //! crate; lengths and offsets in them are checked here against the file before anything is read or allocated.
 
 use super::super::Element;
-use super::super::column::{LoadError, list_element};
+use super::super::column::list_element;
 use super::super::data_type::element;
+use super::super::load_error::LoadError;
 use super::super::positioned::Positioned;
 use crate::arrow::datatypes::{DataType, Field};
 use crate::arrow::ipc::{self, CompressionType, MetadataVersion, root_as_message};

@@ -19,7 +19,8 @@ use self::{
     cursor::IpcCursor,
     stored::{Cost, cost},
 };
-use super::column::{self, Layout, LoadError, list_element};
+use super::column::{self, Layout, list_element};
+use super::load_error::LoadError;
 use super::{FileCursor, Format, SPARSE, TableFile, data_type::element, guard::guarded, positioned::Positioned};
 use crate::arrow::array::ArrayRef;
 use crate::arrow::datatypes::DataType;
@@ -250,7 +251,7 @@ impl TableFile for IpcFile {
 
     fn held(&self) -> usize {
         let batches = self.batches.len() * (size_of::<Block>() + size_of::<u64>());
-        super::HELD + self.layout.schema.columns.len() * super::HELD_BY_COLUMN + batches
+        super::format::HELD + self.layout.schema.columns.len() * super::format::HELD_BY_COLUMN + batches
     }
 
     /// Bytes of a chunk, twice for columns that are not used as they are stored; texts, dictionaries and unpacked

@@ -1,6 +1,6 @@
 //! The bytes of one buffer of a batch, in the file or unpacked in memory.
 
-use super::super::column::LoadError;
+use super::super::load_error::LoadError;
 use super::super::positioned::Positioned;
 use super::message::{Span, read};
 use crate::arrow::buffer::{Buffer, MutableBuffer};

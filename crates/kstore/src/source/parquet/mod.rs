@@ -27,12 +27,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{collections::HashMap, ops::Range};
 
-pub(super) const FORMAT: Format = Format {
-    distant: Some(|path, object| Ok(Arc::new(ParquetFile::new(path, Positioned::distant(object))?))),
-    ..Format::new(&["parquet", "pq"], |path, file, _| Ok(Arc::new(ParquetFile::of(path, file)?)))
+pub(super) const FORMAT: Format =
+    Format::new(&["parquet", "pq"], |path, file, _| Ok(Arc::new(ParquetFile::of(path, file)?)))
         .magic(MAGIC)
-        .written(|_| true, |path, columns| Ok(Box::new(ParquetSink::create(path, columns)?)))
-};
+        .distant(|path, object| Ok(Arc::new(ParquetFile::new(path, Positioned::distant(object))?)))
+        .written(|_| true, |path, columns| Ok(Box::new(ParquetSink::create(path, columns)?)));
 
 const NAME: &str = "Parquet";
 
@@ -251,7 +250,7 @@ impl TableFile for ParquetFile {
 
     fn held(&self) -> usize {
         let columns = self.layout.schema.columns.len();
-        super::HELD + columns * super::HELD_BY_COLUMN + self.metadata.metadata().memory_size()
+        super::format::HELD + columns * super::format::HELD_BY_COLUMN + self.metadata.metadata().memory_size()
     }
 
     /// The decoder holds, for each column, a page, the dictionary, and the batch (with its successor while one is

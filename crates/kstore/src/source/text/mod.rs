@@ -23,9 +23,6 @@ pub(crate) use table::{CHUNK_ROWS, Refused, TextChunk, TextFormat, TextTable, Wr
 
 use crate::sparse::SparseShape;
 
-/// Most columns of a text table. A line with more is damage, or data so sparse that dense rows are the wrong tool.
-pub(crate) const COLUMN_LIMIT: usize = 100_000;
-
 /// A number as Rust's standard library reads it: fractions are rounded to the nearest float, whole numbers that do not
 /// fit are none.
 pub(crate) fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {

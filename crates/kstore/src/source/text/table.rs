@@ -133,12 +133,6 @@ impl<F: TextFormat> TextTable<F> {
         self
     }
 
-    /// Notes that the column of this name, where there is one, names the rows or groups of them.
-    pub(crate) fn with_row_label(mut self, name: &str) -> Self {
-        self.schema.row_labels.extend(self.schema.position(name));
-        self
-    }
-
     pub(crate) fn malformed(&self, detail: impl Into<String>) -> Error {
         Error::Malformed { path: self.path.clone(), format: F::NAME, detail: detail.into() }
     }

@@ -1,0 +1,58 @@
+//! A table that is being written.
+
+use super::column::OutputColumn;
+use crate::kept_column::Output;
+use crate::{Error, Result};
+use std::{io, path::Path};
+
+/// A table being written. It takes its place on the disk at [`Sink::finish`]; dropped before, it leaves nothing.
+pub trait Sink: Send {
+    /// Appends rows: one [`Output`] per column, in the order of the columns, all of the same length.
+    fn write(&mut self, batch: &[Output<'_>]) -> Result<()>;
+    /// Writes what is left to the disk and leaves [`Sink::finish`] only the renaming: before any of several files that
+    /// belong together takes its place, each is known to fit. Nothing can be appended after it.
+    fn settle(&mut self) -> Result<()>;
+    /// Writes what is left and puts the file in its place.
+    fn finish(self: Box<Self>) -> Result<()>;
+    /// Bytes held between batches.
+    fn footprint(&self) -> usize;
+}
+
+/// Starts a file with these columns.
+pub type Create = fn(&Path, &[OutputColumn]) -> Result<Box<dyn Sink>>;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    pub(crate) holds: fn(&OutputColumn) -> bool,
+    pub(crate) create: Create,
+}
+
+/// Name that stands for standard output, to which CSV is written.
+pub const STDOUT: &str = "-";
+
+/// Number of rows of a batch that fits its columns.
+///
+/// # Panics
+/// If the batch does not fit the columns: the caller has made both.
+pub(super) fn batch_rows(columns: &[OutputColumn], batch: &[Output<'_>]) -> usize {
+    let kinds = columns.iter().map(|column| column.kind);
+    assert!(kinds.eq(batch.iter().map(Output::kind)), "a batch has the columns of its sink");
+    let rows = batch.first().map_or(0, Output::len);
+    assert!(batch.iter().all(|column| column.len() == rows), "the columns of a batch have the same length");
+    rows
+}
+
+/// The error of writing: that of the operating system where there is one in it, so that a full disk is reported as such.
+#[cfg(any(feature = "parquet", feature = "ipc"))]
+pub(super) fn failed(path: &Path, error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    let mut within: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(error) = within {
+        if let Some(system) = error.downcast_ref::<io::Error>() {
+            let own = |number: i32| io::Error::from_raw_os_error(number);
+            let other = || io::Error::new(system.kind(), system.to_string());
+            return Error::io("write", path)(system.raw_os_error().map_or_else(other, own));
+        }
+        within = error.source();
+    }
+    Error::io("write", path)(io::Error::other(error))
+}

@@ -1,0 +1,72 @@
+//! What may be wrong with a column of Arrow.
+
+use crate::Error;
+use crate::arrow::error::ArrowError;
+use std::path::Path;
+
+#[derive(Debug)]
+pub(super) enum LoadError {
+    /// A list that is not as long as the others, by its row of the chunk.
+    Length {
+        row: usize,
+        expected: usize,
+        got: usize,
+    },
+    /// A sparse row, by its number in the chunk, and what it is that it must not be.
+    Entry {
+        row: usize,
+        value: String,
+    },
+    Damaged(String),
+    Io(std::io::Error),
+}
+
+impl LoadError {
+    pub(super) fn of(self, path: &Path, format: &'static str) -> Error {
+        self.of_column(path, format, 0, "")
+    }
+
+    /// The error about a column of a file, in a chunk whose first row is `first`.
+    pub(super) fn of_column(self, path: &Path, format: &'static str, first: u64, name: &str) -> Error {
+        match self {
+            Self::Length { row, expected, got } => Error::ListLength {
+                path: path.to_path_buf(),
+                row: first + row as u64,
+                column: name.to_string(),
+                expected,
+                got,
+                remedy: "lists become columns only where all have one length; mend the data or leave the column out \
+                         with `features`",
+            },
+            Self::Entry { row, value } => Error::BadValue {
+                path: path.to_path_buf(),
+                row: first + row as u64,
+                line: None,
+                column: name.to_string(),
+                value,
+                remedy: "write each index once, from 0 on, and an empty list for a row without entries; where the file was \
+                         changed after kmill wrote it, remove its metadata \"kmill.sparse\"",
+            },
+            Self::Damaged(detail) => Error::Malformed { path: path.to_path_buf(), format, detail },
+            Self::Io(source) => Error::io("read", path)(source),
+        }
+    }
+}
+
+impl From<ArrowError> for LoadError {
+    fn from(error: ArrowError) -> Self {
+        Self::Damaged(error.to_string())
+    }
+}
+
+impl From<String> for LoadError {
+    fn from(detail: String) -> Self {
+        Self::Damaged(detail)
+    }
+}
+
+impl From<std::io::Error> for LoadError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
