@@ -7,7 +7,7 @@
 //! The coordinates are a function of the row: F_i = L⁻¹k, with k the kernel values to the pivots, so that a model gives those of new objects from their kernel values or
 //! distances to the same ones.
 //!
-//! *Passes*: one. *Flops*: nr² and what the model takes, 2n²r. *Bytes*: 8n² + 24nr.
+//! *Passes*: one. *Flops*: nr², and 4n²r for a look at every entry and the model. *Bytes*: 8n² + 24nr.
 //!
 //! References: Torgerson, "Multidimensional scaling", Psychometrika 17, 1952; Gower, "Some distance properties of latent root and vector
 //! methods", Biometrika 53, 1966; and those of [`kapprox::matrix`].
@@ -16,7 +16,7 @@ use crate::model::{Basis, FEATURES, Form};
 use crate::request::Stages;
 use crate::{Card, Certificate, Error, Intercept, Model, Result, Task, job::Run};
 use faer::{Mat, linalg::triangular_solve::solve_lower_triangular_in_place};
-use kapprox::matrix::{Function, PartialCholesky, SquaredDistances, rpcholesky};
+use kapprox::matrix::{Entries, Function, PartialCholesky, SquaredDistances, rpcholesky};
 use kstore::{Plan, Reading, RowBuf, RowSource, Selected, TableRows};
 
 /// What the numbers of the matrix are.
@@ -95,11 +95,16 @@ pub fn coordinates(selected: &Selected, options: &CoordinateOptions, run: &Run<'
     };
     let given = Function { n: n as u64, entry };
     let _stage = watch.stage("pivots", None);
+    // the matrix is at hand: all of it is looked at
+    let checked = |given: &dyn Entries| {
+        let found = rpcholesky(given, rank, tolerance, seed, workers)?;
+        found.check(given, tolerance, workers).map(|()| found)
+    };
     let (found, means, first) = match of {
-        MatrixOf::Kernel => (rpcholesky(&given, rank, tolerance, seed, workers)?, None, Vec::new()),
+        MatrixOf::Kernel => (checked(&given).map_err(|error| unfit(error, of))?, None, Vec::new()),
         _ => {
             let given = SquaredDistances::new(given)?;
-            let (found, means) = rpcholesky(&given, rank, tolerance, seed, workers)?.centred();
+            let (found, means) = checked(&given).map_err(|error| unfit(error, of))?.centred();
             (found, Some(means), given.first().to_vec())
         }
     };
@@ -117,6 +122,22 @@ pub fn coordinates(selected: &Selected, options: &CoordinateOptions, run: &Run<'
         pivots: found.pivots,
         trace_error: found.trace_error,
     })
+}
+
+/// The error of a matrix that no points have.
+fn unfit(error: kapprox::Error, of: MatrixOf) -> Error {
+    let kapprox::Error::Indefinite { row, .. } = error else { return error.into() };
+    let what = match of {
+        MatrixOf::Kernel => "no points have these kernel values",
+        MatrixOf::Distances => {
+            "no points have these distances; those along the edges of a graph are often squared ones (squared-distances)"
+        }
+        MatrixOf::SquaredDistances => "no points have these squared distances",
+    };
+    let why = format!(
+        "{what}: look at object {row}, counted from 0; where the numbers are rounded raise `tolerance`, to 0.001 for three digits"
+    );
+    Error::option("of", of, why)
 }
 
 /// The matrix, row-major, checked to be square and symmetric.

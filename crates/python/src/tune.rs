@@ -137,6 +137,7 @@ impl Search {
         Ok(TuneOptions {
             training: stand_in.training(selected)?,
             blocks: !stand_in.gives("folds"),
+            whole_groups: false,
             lambdas: ridge.lambdas,
             intercept: ridge.intercept,
             kernels,

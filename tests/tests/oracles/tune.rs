@@ -44,6 +44,7 @@ fn options(task: Task, score: Score) -> TuneOptions {
     TuneOptions {
         training,
         blocks: false,
+        whole_groups: false,
         lambdas: lists::penalties("lambda", "1e-7..1e-3").unwrap(),
         intercept: Intercept::Free,
         kernels,

@@ -32,6 +32,7 @@
 mod distances;
 mod entries;
 mod growing;
+mod left;
 mod pool;
 
 pub use distances::SquaredDistances;
@@ -39,10 +40,11 @@ pub use entries::{Entries, Function};
 pub(crate) use growing::GrowingFactor;
 pub(crate) use pool::{POOL, Pool, largest};
 
+use left::Left;
+
 use crate::map::factor::PIVOT_FLOOR;
-use crate::map::nystrom::STRIP;
 use crate::{Error, Result};
-use faer::{Accum, Mat, Par, linalg::matmul::matmul};
+use faer::Mat;
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
 use std::collections::BTreeSet;
@@ -72,11 +74,25 @@ impl PartialCholesky {
         let r = self.pivots.len();
         Mat::from_fn(r, r, |i, j| if i >= j { self.factor[(self.pivots[i] as usize, j)] } else { 0.0 })
     }
+
+    /// Looks at all n² entries of the matrix for one of which more is left than the diagonal allows, and than `tolerance` times its largest entry: 2n²r flops.
+    ///
+    /// # Errors
+    /// [`Error::Indefinite`] for such an entry: the matrix is not positive semi-definite.
+    pub fn check(&self, matrix: &dyn Entries, tolerance: f64, workers: &Workers) -> Result<()> {
+        let mut diagonal = vec![0.0; self.residual.len()];
+        matrix.diagonal(&mut diagonal)?;
+        let slack = matrix.rounding().max(tolerance);
+        let left = Left { matrix, factor: self.factor.as_ref(), residual: &self.residual, diagonal: &diagonal, slack };
+        let all: Vec<u64> = (0..matrix.size()).collect();
+        all.chunks(COLUMNS).try_for_each(|columns| left.check(columns, workers))
+    }
 }
 
 /// Randomly pivoted Cholesky: each pivot is drawn in proportion to what the earlier ones leave of the diagonal.
 ///
-/// Takes `rank` pivots; fewer where the trace error comes down to `tolerance` with fewer, or where what is left is rounding. Proposals come in blocks and are accepted or rejected so that the law is that of one at a time, see
+/// Takes `rank` pivots; fewer where the trace error comes down to `tolerance` with fewer, or where what is left is rounding. Entries may be off by
+/// `tolerance` times the largest diagonal entry. Proposals come in blocks and are accepted or rejected so that the law is that of one at a time, see
 /// [`RpCholesky`](crate::landmark::RpCholesky).
 ///
 /// # Errors
@@ -89,7 +105,7 @@ pub fn rpcholesky(
     seed: u64,
     workers: &Workers,
 ) -> Result<PartialCholesky> {
-    let mut grown = Grown::new(matrix, rank, workers)?;
+    let mut grown = Grown::new(matrix, (rank, tolerance), workers)?;
     let mut empty = 0;
     for round in 0.. {
         if grown.is_done(tolerance) || empty > EMPTY_ROUNDS {
@@ -108,7 +124,7 @@ pub fn rpcholesky(
 /// # Errors
 /// [`Error::Indefinite`], [`Error::NotFinite`] and the errors of the entries, as for [`rpcholesky`].
 pub fn greedy(matrix: &dyn Entries, rank: usize, tolerance: f64, workers: &Workers) -> Result<PartialCholesky> {
-    let mut grown = Grown::new(matrix, rank, workers)?;
+    let mut grown = Grown::new(matrix, (rank, tolerance), workers)?;
     let mut capacity = POOL.0;
     while !grown.is_done(tolerance) {
         let taken = grown.take_largest(capacity.min(grown.most_candidates()))?;
@@ -123,8 +139,9 @@ pub fn greedy(matrix: &dyn Entries, rank: usize, tolerance: f64, workers: &Worke
 /// Proposals of a round, least and most: their products with each other are cheap beside the columns of those accepted.
 const BLOCK: (usize, usize) = (16, 128);
 
-/// Columns that are checked at the end.
+/// Columns that are checked at the end, and at a time where all are.
 const CHECKED: u64 = 8;
+const COLUMNS: usize = 64;
 
 /// The number of rounds in which every proposal may be rejected before what is left counts as rounding.
 const EMPTY_ROUNDS: usize = 3;
@@ -134,6 +151,8 @@ struct Grown<'a> {
     workers: &'a Workers,
     diagonal: Vec<f64>,
     grown: GrowingFactor,
+    /// How far what is left may be off, as a share of the largest diagonal entry: rounding, and what is tolerated.
+    slack: f64,
     /// What rounding may leave of each row; infinite for rows that are never to be chosen again.
     floors: Vec<f64>,
     pivots: Vec<u64>,
@@ -141,7 +160,7 @@ struct Grown<'a> {
 }
 
 impl<'a> Grown<'a> {
-    fn new(matrix: &'a dyn Entries, rank: usize, workers: &'a Workers) -> Result<Self> {
+    fn new(matrix: &'a dyn Entries, (rank, tolerance): (usize, f64), workers: &'a Workers) -> Result<Self> {
         let rows = matrix.size();
         let most = usize::MAX as u64 / 16;
         let n = usize::try_from(rows.min(most)).unwrap_or(usize::MAX);
@@ -161,7 +180,8 @@ impl<'a> Grown<'a> {
         let floor = PIVOT_FLOOR / f64::EPSILON * matrix.rounding();
         let floors = diagonal.iter().map(|value| floor * value).collect();
         let grown = GrowingFactor::new(diagonal.clone(), rank.min(n));
-        Ok(Self { matrix, workers, diagonal, grown, floors, pivots: Vec::new(), evaluations: rows })
+        let slack = matrix.rounding().max(tolerance);
+        Ok(Self { matrix, workers, diagonal, grown, slack, floors, pivots: Vec::new(), evaluations: rows })
     }
 
     fn trace_error(&self) -> f64 {
@@ -275,48 +295,11 @@ impl<'a> Grown<'a> {
                 return Err(not_finite(row));
             }
             // an entry that is a difference has the rounding of the largest
-            if *residual < -rounding.sqrt() * diagonal - rounding * largest {
+            if *residual < -rounding.sqrt() * diagonal - self.slack * largest {
                 let why = format!("the columns of the pivots leave {residual:e} of the diagonal entry {diagonal:e}");
                 return Err(Error::Indefinite { row, why });
             }
         }
-        Ok(())
-    }
-
-    /// Refuses a matrix of which more is left in some columns than in the diagonal: R_ij² ≤ R_ii R_jj where it is positive semi-definite.
-    fn check_columns(&mut self, seed: u64) -> Result<()> {
-        let (n, s, draws) = (self.grown.residual.len(), self.pivots.len(), Stream::new(seed, Purpose::Quality, 0));
-        let columns: BTreeSet<u64> = (0..CHECKED.min(n as u64)).map(|draw| draws.below(draw, n as u64)).collect();
-        let columns = Vec::from_iter(columns);
-        let places: Vec<usize> = columns.iter().map(|column| *column as usize).collect();
-        let (theirs, factor) = (self.grown.rows(&places, s), self.grown.factor.subcols(0, s));
-        let (rounding, largest) = (self.matrix.rounding(), self.diagonal.iter().copied().fold(0.0, f64::max));
-        if largest == 0.0 {
-            // no pivot tells anything of such a matrix, and whoever asked has none
-            return Ok(());
-        }
-        // what the diagonal has left of a row, with its rounding
-        let left = |i: usize| self.grown.residual[i].max(0.0) + rounding.sqrt() * self.diagonal[i] + rounding * largest;
-        for start in (0..n).step_by(STRIP) {
-            let rows = start..n.min(start + STRIP);
-            let mut found = Mat::zeros(rows.len(), columns.len());
-            self.matrix.block(start as u64..rows.end as u64, &columns, found.as_mut())?;
-            matmul(&mut found, Accum::Add, factor.subrows(start, rows.len()), theirs.transpose(), -1.0, Par::Seq);
-            for (j, place) in places.iter().enumerate() {
-                for (i, value) in rows.clone().zip(found.col(j).iter()) {
-                    if value.is_nan() {
-                        return Err(not_finite(i as u64));
-                    }
-                    if value * value > left(i) * left(*place) {
-                        let why = format!(
-                            "the pivots leave {value:e} of the entry in column {place}, more than the diagonal has left"
-                        );
-                        return Err(Error::Indefinite { row: i as u64, why });
-                    }
-                }
-            }
-        }
-        self.evaluations += n as u64 * columns.len() as u64;
         Ok(())
     }
 
@@ -333,7 +316,13 @@ impl<'a> Grown<'a> {
             self.grown.residual = before;
             self.pivots.pop();
         }
-        self.check_columns(seed)?;
+        let (n, s, draws) = (self.grown.residual.len(), self.pivots.len(), Stream::new(seed, Purpose::Quality, 0));
+        let columns: BTreeSet<u64> = (0..CHECKED.min(n as u64)).map(|draw| draws.below(draw, n as u64)).collect();
+        let (factor, residual, diagonal) =
+            (self.grown.factor.as_ref().subcols(0, s), &self.grown.residual, &self.diagonal);
+        let left = Left { matrix: self.matrix, factor, residual, diagonal, slack: self.slack };
+        left.check(&Vec::from_iter(columns.iter().copied()), self.workers)?;
+        self.evaluations += (n * columns.len()) as u64;
         self.grown.factor.truncate(self.grown.residual.len(), self.pivots.len());
         let trace_error = self.trace_error();
         let Self { pivots, grown: GrowingFactor { factor, residual }, evaluations, .. } = self;

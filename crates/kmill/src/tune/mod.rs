@@ -11,6 +11,7 @@ use crate::output::{self, Kind, Outputs};
 use crate::{Error, Result, pipeline, pipeline::FitOptions, report::FitReport};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::Spec;
+use ksolve::Task;
 use ksolve::job::{Checkpoint, ElementType, Fit};
 use ksolve::request::{LandmarkSource, Scaling};
 use ksolve::request::{MetricForm, MetricSource};
@@ -222,6 +223,7 @@ fn tune<T: kapprox::Real>(
     let search = TuneOptions {
         training: stand_in.job(&selected)?.training(&selected)?,
         blocks: !stand_in.fit.gives("folds"),
+        whole_groups: options.fit.task()? == Task::Ranking,
         lambdas: ridge.lambdas,
         intercept: ridge.intercept,
         kernels: match named {

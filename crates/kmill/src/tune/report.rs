@@ -234,7 +234,9 @@ impl TuneReport {
         let mut told = vec![match (self.task, apart.r2) {
             (Task::Regression, Some(r2)) => format!("mse {}, r2 {r2:.4}", number(apart.error, 4)),
             (Task::Regression, None) => format!("mse {}", number(apart.error, 4)),
-            (Task::Ranking, _) => format!("{} of the pairs wrong", percent(apart.error)),
+            (Task::Ranking, _) => {
+                format!("{} of {} pairs wrong", percent(apart.error), count(apart.pairs.unwrap_or(0)))
+            }
             _ => format!("{} wrong", percent(apart.error)),
         }];
         let more = [("auc", apart.auc), ("average precision", apart.average_precision), ("log-loss", apart.log_loss)];

@@ -80,7 +80,7 @@ pub(crate) fn plan<T: Real>(training: &TrainOptions, rank: usize, outer: &Proble
     let ProblemSize { n, columns: d, t, element, threads, .. } = *outer;
     let folds = outer.folds.max(FOLDS);
     let shape = ProblemSize { folds, d, ..fits_of(&options(training, rank), outer, n)? };
-    let fewer = "read fewer columns (`features`), or leave `metric` out";
+    let fewer = "read fewer columns (`features`), or give `metric` none";
     let held = sampled(n, d);
     Ok(largest::<T>("metric", &shape, cut_of::<T>(d), budget)
         .term("sampled rows", held.saturating_mul(3 * (d * element + 40) + 16 * (t + 1)), fewer)

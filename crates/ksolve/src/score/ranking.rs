@@ -24,7 +24,9 @@ pub struct RankingScores {
     pub map: Option<f64>,
     /// Mean over the groups of Kendall's tau-b between scores and grades; 0 in groups whose scores are all equal.
     pub kendall: Option<f64>,
-    /// Share of the pairs of all groups in the wrong order; those with equal scores count half.
+    /// Number of pairs of rows of a group with different grades.
+    pub pairs: u64,
+    /// Share of these pairs in the wrong order; those with equal scores count half.
     pub wrong_pairs: Option<f64>,
 }
 
@@ -77,6 +79,7 @@ impl RankingRows {
             top,
             map: precision.value(),
             kendall: kendall.value(),
+            pairs: pairs as u64,
             wrong_pairs: (pairs > 0.0).then(|| wrong / pairs),
         }
     }
@@ -175,6 +178,7 @@ mod tests {
         near(got.map, 0.7041666666666666);
         near(got.kendall, 0.17135116982007126);
         // of 18 pairs 7 are wrong and one is even
+        assert_eq!(got.pairs, 18);
         near(got.wrong_pairs, 7.5 / 18.0);
     }
 
@@ -190,6 +194,7 @@ mod tests {
             groups: 1,
             top: 10,
             kendall: Some(0.0),
+            pairs: 1,
             wrong_pairs: Some(0.5),
             ..RankingScores::default()
         };

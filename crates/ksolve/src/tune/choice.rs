@@ -6,7 +6,7 @@ use super::{Test, TuneOptions, Tuned};
 use super::{log::Log, pace::is_told_by_half, refine::WORTH, trial::Trials};
 use crate::job::{Fit, Run};
 use crate::request::{Resources, Scaling, TrainOptions};
-use crate::{Error, Result, Task};
+use crate::{Error, Result};
 use kapprox::Real;
 use kstore::Selected;
 use std::time::{Duration, Instant};
@@ -203,9 +203,7 @@ impl Choice<'_> {
         memory: &mut Memory<'_>,
     ) -> Result<Search<'s, T>> {
         let mut search = Search::<T>::open(self.selected, options, resources)?;
-        if self.base.task()? == Task::Regression {
-            search.warn_of_whole_numbers();
-        }
+        search.look_at_target(self.base.task()?)?;
         self.listener.begin(Part::Search, search.runs() as u64);
         let scaling = options.training.scaling;
         while let Some((kernel, rows)) = search.upcoming() {

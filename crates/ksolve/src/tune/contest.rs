@@ -216,10 +216,18 @@ impl<'a, T: Real> Contest<'a, T> {
         left
     }
 
-    /// Sorts those that are left by their mean errors; of equal ones the one that was named first. Who has none comes last.
+    /// Sorts those that are left by their mean errors on the folds that all of them were tried on; of equal ones the one that was named first. Who has
+    /// none comes last.
     fn rank(&mut self) {
-        let mean = |contender: usize| self.contenders[contender].report.mean.unwrap_or(f64::INFINITY);
-        self.alive.sort_by(|a, b| mean(*a).total_cmp(&mean(*b)));
+        let tried = |contender: &usize| &self.contenders[*contender].report;
+        let whole = self.alive.iter().filter(|contender| tried(contender).mean.is_some());
+        let shared = whole.map(|contender| tried(contender).errors.len()).min().unwrap_or(0);
+        let mean = |contender: &usize| match tried(contender).mean {
+            Some(_) => tried(contender).errors[..shared].iter().sum::<f64>() / shared.max(1) as f64,
+            None => f64::INFINITY,
+        };
+        let means: Vec<f64> = (0..self.contenders.len()).map(|contender| mean(&contender)).collect();
+        self.alive.sort_by(|a, b| means[*a].total_cmp(&means[*b]));
     }
 
     /// Ends the contest and returns the winner, and all that took part.

@@ -29,6 +29,7 @@ mod choice;
 mod chosen;
 mod contest;
 mod exact;
+mod grouped;
 mod log;
 mod memory;
 mod options;
@@ -51,13 +52,12 @@ use crate::metric::{self, Learned, MetricRequest, RoundReport};
 use crate::prepare::candidates;
 use crate::prepare::survey::{Survey, survey};
 use crate::request::{MetricForm, MetricSource, PassShape, Resources, TrainOptions};
-use crate::{Error, Folds, Result, Targets};
+use crate::{Error, Folds, Result, Targets, Task};
 use kapprox::Real;
 use kapprox::kernel::Spec;
 use kapprox::landmark::RowSample;
 use kstore::{MemoryRows, Pass, RowSource, Selected};
 use rung::{HALVING, candidates_of, sizes};
-use std::collections::HashSet;
 use trial::Trials;
 
 /// A search that goes on kernel by kernel, so that whoever runs it can tell how far it is.
@@ -122,7 +122,13 @@ impl<'a, T: Real> Search<'a, T> {
         let source = selected.rows::<T>(survey.reading())?;
         let range = source.range();
         let counts = (survey.rows(), options.sample);
-        let (all, sample) = metric::draw(&source, counts, training.seed, "sampling rows", cut, &resources)?;
+        let whole = if options.whole_groups {
+            grouped::draw(&source, &survey, counts.1, (training.seed, cut), &resources)?
+        } else {
+            None
+        };
+        let random = || metric::draw(&source, counts, training.seed, "sampling rows", cut, &resources);
+        let (all, sample) = whole.map_or_else(random, Ok)?;
         if let (Some(by @ Select::Auc), Targets::Classes(classes)) = (options.select, &targets)
             && classes.labels().len() != 2
         {
@@ -140,7 +146,7 @@ impl<'a, T: Real> Search<'a, T> {
         warning.into_iter().for_each(|text| resources.stages.warn(text));
         let folds = folds(&spec)?;
         let trials = Trials::new(all, selected.feature_names(), &folds, options.score != Score::Alignment)?;
-        let sample = seen(&trials, &sample);
+        let sample = trials.seen_of(&sample);
         let rows = candidates::in_row_order(sample.clone())?;
         let held = candidates::with_targets(rows, trials.rows(), Pass::new(cut.tile, cut.segment, resources.workers))?;
         let (unlearned, candidates) = match &training.metric {
@@ -179,12 +185,10 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(search)
     }
 
-    /// Warns of a quantity whose values look like classes.
-    pub(super) fn warn_of_whole_numbers(&self) {
-        let told = self.trials.whole_numbers().map(|k| {
-            format!("the target holds {k} whole numbers, which are learned as a quantity; `task` classification learns them as classes")
-        });
-        told.into_iter().for_each(|text| self.resources.stages.warn(text));
+    /// Warns of a target that is likely to be another one, and refuses one that nothing is learned from.
+    pub(super) fn look_at_target(&self, task: Task) -> Result<()> {
+        self.trials.look_at_target(task)?.into_iter().for_each(|text| self.resources.stages.warn(text));
+        Ok(())
     }
 
     /// Number of metrics to learn, and of kernels to measure over all rungs.
@@ -383,12 +387,6 @@ impl<'a, T: Real> Search<'a, T> {
         };
         (tuned, trials)
     }
-}
-
-fn seen<T: Real>(trials: &Trials<T>, sample: &RowSample<T>) -> RowSample<T> {
-    let rows = trials.rows();
-    let seen: HashSet<u64> = (0..rows.len()).filter(|i| trials.is_seen(*i)).map(|i| rows.row(i)).collect();
-    picked(sample, (0..sample.len()).filter(|i| seen.contains(&sample.rows[*i])))
 }
 
 /// The rows of a sample at these places.

@@ -60,6 +60,8 @@ pub struct TuneOptions {
     pub training: TrainOptions,
     /// Takes blocks of rows as folds, in the place of random ones, where rows that follow each other have like targets.
     pub blocks: bool,
+    /// Samples whole groups of rows, those of the folds, as a ranking compares rows of a group.
+    pub whole_groups: bool,
     /// Lambdas, ascending.
     pub lambdas: Vec<f64>,
     /// Treatment of the constant.

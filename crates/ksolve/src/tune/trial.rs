@@ -1,8 +1,9 @@
 //! Fits that are tried on a part of the rows of a search, and scored on another part.
 
-use super::Select;
+use super::{Select, picked};
 use crate::job::{Fit, Fitted, Run};
 use crate::predict::{Evaluation, Predictor, RankingScores, RegressionScores};
+use crate::ranked::Groups;
 use crate::{Error, Folds, Result, Task, folds::FoldSpec, request::Scaling, solver::parameter};
 use kapprox::{Real, landmark::RowSample};
 use kstore::{Coded, MemoryRows, RowBuf, RowSource, Selection, Table};
@@ -10,6 +11,9 @@ use std::collections::BTreeSet;
 
 /// Share of the rows that a fold kept apart should have, where folds have different sizes.
 const APART: f64 = 0.2;
+
+/// Pairs of rows below which an error of their order is chance.
+const FEW_PAIRS: f64 = 100.0;
 
 /// Most whole numbers that look like classes.
 const MOST_CLASSES: usize = 30;
@@ -44,6 +48,9 @@ pub struct Apart {
     pub lambda: Option<f64>,
     /// Mean squared error, the share of wrong classes, or that of pairs of a group in the wrong order.
     pub error: f64,
+    /// Number of pairs of rows of a group with different grades, of a ranking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<u64>,
     /// Share of the variance explained; `None` for classes and where the target does not vary.
     pub r2: Option<f64>,
     /// Area under the ROC curve, of two classes.
@@ -73,7 +80,7 @@ impl Apart {
 
     /// With the error of an order; `None` where no group has rows of different grades.
     fn of_pairs(self, found: RankingScores) -> Option<Self> {
-        Some(Self { rows: found.rows, error: found.wrong_pairs?, ..self })
+        Some(Self { rows: found.rows, error: found.wrong_pairs?, pairs: Some(found.pairs), ..self })
     }
 
     /// With the errors of predictions; `None` where there are none.
@@ -166,6 +173,42 @@ impl<T: Real> Trials<T> {
         let second = self.values.chunks_exact(self.t).filter(|values| values[0] == 1.0).count() as f64;
         let share = second / self.folds.len().max(1) as f64;
         share.min(1.0 - share)
+    }
+
+    /// The rows of a sample that choices see.
+    pub(super) fn seen_of(&self, sample: &RowSample<T>) -> RowSample<T> {
+        let seen = (0..self.folds.len()).filter(|i| self.is_seen(*i)).map(|i| self.rows.row(i));
+        let seen: BTreeSet<u64> = seen.collect();
+        picked(sample, (0..sample.len()).filter(|i| seen.contains(&sample.rows[*i])))
+    }
+
+    /// What is to be said of the target before a search.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for a ranking of which no two rows that choices see can be compared.
+    pub(super) fn look_at_target(&self, task: Task) -> Result<Option<String>> {
+        if task == Task::Regression {
+            return Ok(self.whole_numbers().map(|k| {
+                format!("the target holds {k} whole numbers, which are learned as a quantity; `task` classification learns them as classes")
+            }));
+        }
+        if task != Task::Ranking {
+            return Ok(None);
+        }
+        let group = |i: usize| if self.grouped { self.values[(i + 1) * self.t - 1] as u32 } else { 0 };
+        let pairs = |seen: bool| {
+            let takes = |i: usize| self.is_seen(i) == seen;
+            Groups::new(self.folds.len(), takes, group, |i| self.values[i * self.t]).count_pairs()
+        };
+        let (seen, apart) = (pairs(true), pairs(false));
+        if seen == 0.0 {
+            let why = "no two rows of a group have different grades, so there is no order to learn; check the target and `group`";
+            return Err(Error::option("target", "", why));
+        }
+        let few = self.apart.is_some() && apart < FEW_PAIRS;
+        Ok(few.then(|| {
+            format!("the rows kept apart have {apart} pairs of different grades, whose order tells little; a larger `sample` has more")
+        }))
     }
 
     /// The rows that choices see, as a sample.
@@ -269,16 +312,20 @@ impl<T: Real> Trials<T> {
         let task = fit.task()?;
         let class_target = task == Task::Classification;
         let unscored = || Error::NoCell { precision: T::NAME };
+        let unpaired = || {
+            let why =
+                "no two rows of a group that is held out have different grades; take a larger `sample`, or fewer folds";
+            Error::option("folds", self.count, why)
+        };
         let score = |rows: &&dyn Fn(usize) -> bool| {
             let group = group.clone();
             let selection = Selection { targets: targets.clone(), class_target, group, ..Selection::default() };
             let selected = predictor.select(&self.table(*rows)?, selection)?;
             let none = Apart { learned_from: report.rows, lambda: report.lambda, ..Apart::default() };
-            let found = match task {
-                Task::Ranking => none.of_pairs(predictor.ranking(&selected, None, run)?),
-                _ => none.of_targets(predictor.evaluate(&selected, run)?.0),
-            };
-            found.ok_or_else(unscored)
+            match task {
+                Task::Ranking => none.of_pairs(predictor.ranking(&selected, None, run)?).ok_or_else(unpaired),
+                _ => none.of_targets(predictor.evaluate(&selected, run)?.0).ok_or_else(unscored),
+            }
         };
         scored.iter().map(score).collect()
     }
