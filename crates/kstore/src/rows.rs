@@ -15,6 +15,13 @@ pub enum Label {
     Text(Arc<str>),
 }
 
+impl Label {
+    /// A digest of its text.
+    pub fn digest(&self) -> u64 {
+        crate::Digest::word_of(self.to_string().as_bytes())
+    }
+}
+
 impl std::fmt::Display for Label {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -3,7 +3,7 @@
 use super::{Extras, Predictor};
 use crate::score::{RankingRows, RankingScores};
 use crate::{Error, Result, job::Run};
-use kstore::{Label, Selected, budget::Term};
+use kstore::{Selected, budget::Term};
 use std::collections::HashMap;
 
 /// Places of a group that are looked at, unless others are asked for.
@@ -30,11 +30,12 @@ impl Predictor {
             RankingRows::bytes(usize::try_from(rows).unwrap_or(usize::MAX)),
             "evaluate fewer rows at a time",
         );
-        let (mut found, mut codes) = (RankingRows::default(), HashMap::<Label, u32>::new());
+        // a digest of 64 bits in the place of a label, which may be long: two of a million are equal by a chance of one in thirty million
+        let (mut found, mut codes) = (RankingRows::default(), HashMap::<u64, u32>::new());
         self.scores(selected, Extras::default(), vec![held], run, |block| {
             for (i, (score, grade)) in block.scores.iter().zip(&block.y).enumerate() {
                 let next = codes.len() as u32;
-                let group = block.groups.get(i).map_or(0, |label| *codes.entry(label.clone()).or_insert(next));
+                let group = block.groups.get(i).map_or(0, |label| *codes.entry(label.digest()).or_insert(next));
                 found.push(group, *score, *grade);
             }
             Ok(())

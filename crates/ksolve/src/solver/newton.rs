@@ -230,7 +230,13 @@ fn step<T: Real>(
         let trial: Vec<f64> = walk.w.iter().zip(&direction).map(|(w, d)| w + length * d).collect();
         let there = loss.evaluate(&trial)?;
         let after = there.loss + now * squares(loss, &trial);
-        if after <= before + ARMIJO * length * slope + rounding || halvings == HALVINGS {
+        let falls = after <= before + ARMIJO * length * slope + rounding;
+        if falls || halvings == HALVINGS {
+            let nearer = || norm(&self::gradient(loss, &there, &trial, now)) < norm(&gradient);
+            if now == lambda && !(falls && (after < before || nearer())) {
+                // neither the loss nor its gradient tells the points apart
+                return end(&walk.w, true);
+            }
             (walk.w, *point) = (trial, there);
             break;
         }

@@ -93,6 +93,7 @@ impl Choice<'_> {
         winner = exact.map_or(winner.clone(), |exact| exact.instead_of(&winner, &mut contenders));
         let work = log.work();
         let mut test = None;
+        self.listener.begin(Part::Solvers, 1 + u64::from(plain.is_some()) + u64::from(tuned.alike.is_some()));
         if let Some(plain) = plain {
             let mut two = [&winner, &plain].into_iter().map(|one| {
                 let what = format!("rows kept apart, metric {}", one.report.metric);
@@ -134,6 +135,7 @@ impl Choice<'_> {
             }
             None => None,
         };
+        self.listener.end();
         memory.keep();
         let tested = test.as_ref().and_then(|(apart, _)| apart.lambda);
         let winner = winner.for_rows(trials.seen() as u64, tuned.rows, tested);

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub enum Part {
     /// Kernels are compared.
     Search,
-    /// Solvers are tried.
+    /// Solvers are tried, and the winner tested on rows that no choice saw.
     Solvers,
     /// Machines on the kernel itself are tried.
     Machines,
