@@ -497,9 +497,13 @@ fn a_ranking_is_chosen_by_pairs_of_groups_held_out() {
     }
     assert_eq!(ok(at, "evaluate of-csv t.csv --json"), ok(at, "evaluate of-svm t.svm --json"));
     let mut text = "x,qid,y\n".to_string();
-    (0..24_000).for_each(|i| text += &format!("{},{},{}\n", i % 97, i / 2, (i % 97) / 40));
+    (0..24_000).for_each(|i| text += &format!("{},{},{}\n", i % 97, i / 2, i * 7 % 3));
     std::fs::write(at.join("many.csv"), text).unwrap();
     let fit = "fit ranking many.csv --target y --features x --group qid --rank 5";
     assert!(ok(at, &format!("{fit} --lambda 1e-3 -o many --json"))["rows"] == 24_000);
+    // rows of the sample come with their groups: of rows at random few would have a pair
+    let few = fit.replace("fit", "tune") + " --kernels gaussian() --work 1,2 --sample 1000 -o many --json";
+    let pairs = ok(at, &few)["test"]["pairs"].as_u64().unwrap();
+    assert!((60..=120).contains(&pairs), "{pairs}");
     refused(at, "fit ridge many.csv --target y --features x --folds column:qid -o refused", 1, "at most 1000");
 }

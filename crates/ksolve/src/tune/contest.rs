@@ -219,15 +219,10 @@ impl<'a, T: Real> Contest<'a, T> {
     /// Sorts those that are left by their mean errors on the folds that all of them were tried on; of equal ones the one that was named first. Who has
     /// none comes last.
     fn rank(&mut self) {
-        let tried = |contender: &usize| &self.contenders[*contender].report;
-        let whole = self.alive.iter().filter(|contender| tried(contender).mean.is_some());
-        let shared = whole.map(|contender| tried(contender).errors.len()).min().unwrap_or(0);
-        let mean = |contender: &usize| match tried(contender).mean {
-            Some(_) => tried(contender).errors[..shared].iter().sum::<f64>() / shared.max(1) as f64,
-            None => f64::INFINITY,
-        };
-        let means: Vec<f64> = (0..self.contenders.len()).map(|contender| mean(&contender)).collect();
-        self.alive.sort_by(|a, b| means[*a].total_cmp(&means[*b]));
+        let reports: Vec<&ContenderReport> = self.alive.iter().map(|one| &self.contenders[*one].report).collect();
+        let mut ranked: Vec<(f64, usize)> = means(&reports).into_iter().zip(self.alive.iter().copied()).collect();
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+        self.alive = ranked.into_iter().map(|(_, one)| one).collect();
     }
 
     /// Ends the contest and returns the winner, and all that took part.
@@ -236,6 +231,17 @@ impl<'a, T: Real> Contest<'a, T> {
         winner.report.chosen = true;
         (winner.clone(), self.contenders)
     }
+}
+
+/// The mean errors on the folds that all were tried on; infinite for a fit that failed.
+fn means(reports: &[&ContenderReport]) -> Vec<f64> {
+    let whole = reports.iter().filter(|report| report.mean.is_some());
+    let shared = whole.map(|report| report.errors.len()).min().unwrap_or(0);
+    let mean = |report: &&ContenderReport| match report.mean {
+        Some(_) => report.errors[..shared].iter().sum::<f64>() / shared.max(1) as f64,
+        None => f64::INFINITY,
+    };
+    reports.iter().map(mean).collect()
 }
 
 fn stay(alive: usize) -> usize {
@@ -333,6 +339,19 @@ fn shown(lambda: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_are_compared_on_the_folds_that_all_were_tried_on() {
+        let tried = |errors: &[f64]| {
+            let mut report = ContenderReport::default();
+            errors.iter().for_each(|error| report.add(*error));
+            report
+        };
+        // the second fold is the harder one, and the last contender was not tried there
+        let reports = [tried(&[0.2, 0.6]), tried(&[0.3, 0.5]), tried(&[0.25]), ContenderReport::default()];
+        assert_eq!(means(&reports.each_ref()), [0.2, 0.3, 0.25, f64::INFINITY]);
+        assert_eq!(means(&[&reports[0], &reports[1]]), [0.4, 0.4]);
+    }
 
     #[test]
     fn a_penalty_falls_with_the_root_of_the_rows() {
