@@ -142,7 +142,7 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
         return Err(Error::option("score", "cv", "it needs folds; give `folds` 5, or `score` gcv"));
     }
     if let Some(by) = options.select.filter(|by| *by != Select::Error && training.task == Task::Regression) {
-        let why = "it compares classes, and the target is a quantity; give `task` classification, or leave it out";
+        let why = "it compares classes, and the target holds numbers to be learned as such; leave it out, or learn classes";
         return Err(Error::option("measure", by, why));
     }
     Ok(())

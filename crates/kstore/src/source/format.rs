@@ -140,7 +140,7 @@ impl Format {
         Self { is_labelled: true, ..self }
     }
 
-    /// Whether each row begins with a label, for which the target [`TARGET`] is taken where the format is written.
+    /// Whether each row begins with a label, for which the target [`super::TARGET`] is taken where the format is written.
     pub fn is_labelled(&self) -> bool {
         self.is_labelled
     }
