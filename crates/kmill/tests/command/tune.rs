@@ -421,7 +421,7 @@ fn a_rare_class_is_compared_by_its_probabilities() {
     let named = ok(at, &format!("{} l.json --measure log-loss", line.replace("any", "logistic")));
     assert_eq!((&named["select"], &named["rarer"]), (&"log-loss".into(), &serde_json::Value::Null), "{named}");
     refused(at, &line.replace("any", "svm").replace("--json -o", "--measure brier -o refused"), 1, "no probabilities");
-    refused(at, "tune ridge t.csv --target x0 --measure auc -o refused", 1, "the target is a quantity");
+    refused(at, "tune ridge t.csv --target x0 --measure auc -o refused", 1, "the target holds numbers");
     refused(at, &format!("{line} refused --report refused.json"), 1, "--report");
     // what was not run has no line
     let short = format!("{} w.json --work 1,2", line.replace(" --json", ""));

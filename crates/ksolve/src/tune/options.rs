@@ -142,7 +142,8 @@ pub(super) fn check(options: &TuneOptions, features: usize) -> Result<()> {
         return Err(Error::option("score", "cv", "it needs folds; give `folds` 5, or `score` gcv"));
     }
     if let Some(by) = options.select.filter(|by| *by != Select::Error && training.task == Task::Regression) {
-        let why = "it compares classes, and the target holds numbers to be learned as such; leave it out, or learn classes";
+        let why =
+            "it compares classes, and the target holds numbers to be learned as such; leave it out, or learn classes";
         return Err(Error::option("measure", by, why));
     }
     Ok(())
