@@ -67,7 +67,9 @@ fn left_out(
         _ if named(&selection.group, name) => "names folds or groups",
         _ if named(&condition, name) => "chooses rows",
         _ if schema.row_labels.contains(&at) => "the index of a pandas table",
-        _ if name == "qid" && selection.features.is_empty() => "names groups; --features brings it back",
+        _ if name == kstore::source::QUERY && selection.features.is_empty() => {
+            "names groups; --features brings it back"
+        }
         Kind::Text if asked.iter().any(|asked| asked == name) && selection.categories != Categories::None => {
             "text of too many values"
         }

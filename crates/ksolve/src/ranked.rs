@@ -5,6 +5,7 @@
 //!
 //! Reference: Lee, Lin, "Large-scale linear RankSVM", Neural Computation 26, 2014.
 
+use crate::Error;
 use kstore::Workers;
 
 /// Rows in the order of their groups.
@@ -40,6 +41,13 @@ impl Order {
     pub(crate) fn share_wrong(&self) -> Option<f64> {
         (self.pairs > 0.0).then(|| (self.wrong + 0.5 * self.even) / self.pairs)
     }
+}
+
+/// The error of rows of which no two can be compared.
+pub(crate) fn without_pairs() -> Error {
+    let why =
+        "no two rows of a group have different grades, so there is no order to learn; check the target and `group`";
+    Error::option("target", "", why)
 }
 
 impl Groups {

@@ -2,7 +2,7 @@
 
 use crate::rows::{Coded, Label};
 use crate::source::{Positions, Values, View};
-use crate::statistics::LABEL_BYTES;
+use crate::statistics::TEXT_BYTES;
 use std::{collections::HashMap, sync::Arc};
 
 /// Turns labels into codes. Labels found for the first time get the next code; with a dictionary given, they get
@@ -27,9 +27,6 @@ pub(crate) enum Fault {
     /// More than so many labels, or more text than they may have.
     TooMany(usize),
 }
-
-/// Bytes of the text of a label, in the mean over as many as there may be.
-const TEXT_BYTES: usize = LABEL_BYTES / 2;
 
 /// The largest float that stands for itself only: above it, neighbouring integers share a float.
 const LARGEST_WHOLE: f64 = (1u64 << 53) as f64;
@@ -91,7 +88,7 @@ impl Coder {
     }
 
     fn add(&mut self, label: Label) -> Result<u32, Fault> {
-        self.bytes += if let Label::Text(text) = &label { text.len() } else { 0 };
+        self.bytes += label.text_bytes();
         if self.labels.len() >= self.limit || self.bytes > TEXT_BYTES * self.limit {
             return Err(Fault::TooMany(self.limit));
         }
@@ -157,5 +154,10 @@ mod tests {
             codes(&mut Coder::new(None, 10), Values::of::<i32>(&many), many.len()),
             Err((10, Fault::TooMany(10)))
         );
+        // two labels of so many bytes, where two of 64 are planned
+        let long = "a".repeat(2 * TEXT_BYTES);
+        let text = StringViewArray::from(vec![long.as_str(), "b"]);
+        assert_eq!(codes(&mut Coder::new(None, 3), Values::Text(&text), 2).unwrap(), [0, 1]);
+        assert_eq!(codes(&mut Coder::new(None, 2), Values::Text(&text), 2), Err((1, Fault::TooMany(2))));
     }
 }

@@ -16,9 +16,18 @@ pub enum Label {
 }
 
 impl Label {
-    /// A digest of its text.
+    /// A digest, by which labels of a column are told apart.
     pub fn digest(&self) -> u64 {
-        crate::Digest::word_of(self.to_string().as_bytes())
+        match self {
+            Self::Bool(truth) => u64::from(*truth),
+            Self::Int(whole) => crate::Digest::word_of(&whole.to_le_bytes()),
+            Self::Text(text) => crate::Digest::word_of(text.as_bytes()),
+        }
+    }
+
+    /// Bytes of its text; 0 for a number.
+    pub(crate) fn text_bytes(&self) -> usize {
+        if let Self::Text(text) = self { text.len() } else { 0 }
     }
 }
 

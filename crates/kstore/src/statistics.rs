@@ -19,6 +19,9 @@ pub const GROUP_LIMIT: usize = 100_000;
 /// Bytes of a label in a dictionary, and of its count.
 pub const LABEL_BYTES: usize = 128;
 
+/// Bytes of the text of a label, in the mean over as many labels as there may be.
+pub(crate) const TEXT_BYTES: usize = LABEL_BYTES / 2;
+
 /// Count, mean, spread and extremes of one column; NaN is skipped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moments {
@@ -77,32 +80,37 @@ impl Moments {
 
 /// How often each label of a column occurs.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct LabelCounts(HashMap<Label, u64>);
+pub struct LabelCounts {
+    counts: HashMap<Label, u64>,
+    /// Bytes of the texts of the labels.
+    bytes: usize,
+}
 
 impl LabelCounts {
     /// Labels in ascending order, with their counts.
     pub fn sorted(&self) -> Vec<(Label, u64)> {
-        let mut labels: Vec<_> = self.0.iter().map(|(label, count)| (label.clone(), *count)).collect();
+        let mut labels: Vec<_> = self.counts.iter().map(|(label, count)| (label.clone(), *count)).collect();
         labels.sort();
         labels
     }
 
     /// Number of distinct labels.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.counts.len()
     }
 
     /// True if there are no labels.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.counts.is_empty()
     }
 
     fn add(&mut self, label: &Label, count: u64) {
-        if let Some(known) = self.0.get_mut(label) {
+        if let Some(known) = self.counts.get_mut(label) {
             *known += count;
-        } else if self.0.len() <= GROUP_LIMIT {
+        } else if self.holds(GROUP_LIMIT) {
             // one more than allowed tells that there were too many; the rest need no memory
-            self.0.insert(label.clone(), count);
+            self.bytes += label.text_bytes();
+            self.counts.insert(label.clone(), count);
         }
     }
 
@@ -117,8 +125,13 @@ impl LabelCounts {
         }
     }
 
+    /// True where there are no more than `limit` labels, and no more text than these may have.
+    fn holds(&self, limit: usize) -> bool {
+        self.len() <= limit && self.bytes <= TEXT_BYTES * limit
+    }
+
     fn check(&self, column: &str, limit: usize) -> Result<()> {
-        if self.len() <= limit {
+        if self.holds(limit) {
             return Ok(());
         }
         Err(Error::TooManyLabels { column: column.to_string(), limit })
@@ -164,7 +177,7 @@ impl Merge for Statistics {
             moments.merge(later);
         }
         for (mine, theirs) in [(&mut self.classes, &later.classes), (&mut self.groups, &later.groups)] {
-            theirs.0.iter().for_each(|(label, count)| mine.add(label, *count));
+            theirs.counts.iter().for_each(|(label, count)| mine.add(label, *count));
         }
     }
 }
@@ -220,7 +233,8 @@ impl Persist for LabelCounts {
             .map_err(|error| from.damaged(format!("labels: {}", crate::shown::json(&error))))?;
         let mut counts = vec![0; labels.len()];
         from.fill("counts", &mut counts)?;
-        self.0 = labels.into_iter().zip(counts).collect();
+        self.bytes = labels.iter().map(Label::text_bytes).sum();
+        self.counts = labels.into_iter().zip(counts).collect();
         Ok(())
     }
 }
@@ -362,4 +376,19 @@ const CONSTANT_ULPS: f64 = 8.0;
 /// True where a deviation is rounding noise beside values as large as `magnitude`.
 pub(crate) fn is_noise(deviation: f64, magnitude: f64) -> bool {
     deviation <= CONSTANT_ULPS * f64::EPSILON * magnitude
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Segments that each have few texts may have too much text together.
+    #[test]
+    fn the_texts_of_labels_are_bounded_across_segments() {
+        let mut counts = LabelCounts::default();
+        for letter in ["a", "b", "c"] {
+            counts.add(&Label::Text(letter.repeat(TEXT_BYTES + 1).into()), 1);
+        }
+        assert!(counts.check("c", 4).is_ok() && counts.check("c", 3).is_err());
+    }
 }

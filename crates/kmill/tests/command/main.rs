@@ -33,6 +33,7 @@ mod parsers;
 mod people;
 mod pipes;
 mod plot;
+mod ranking;
 mod restricted;
 #[cfg(unix)]
 mod resume;

@@ -3,7 +3,7 @@
 use super::{Select, picked};
 use crate::job::{Fit, Fitted, Run};
 use crate::predict::{Evaluation, Predictor, RankingScores, RegressionScores};
-use crate::ranked::Groups;
+use crate::ranked::{self, Groups};
 use crate::{Error, Folds, Result, Task, folds::FoldSpec, request::Scaling, solver::parameter};
 use kapprox::{Real, landmark::RowSample};
 use kstore::{Coded, MemoryRows, RowBuf, RowSource, Selection, Table};
@@ -202,8 +202,7 @@ impl<T: Real> Trials<T> {
         };
         let (seen, apart) = (pairs(true), pairs(false));
         if seen == 0.0 {
-            let why = "no two rows of a group have different grades, so there is no order to learn; check the target and `group`";
-            return Err(Error::option("target", "", why));
+            return Err(ranked::without_pairs());
         }
         let few = self.apart.is_some() && apart < FEW_PAIRS;
         Ok(few.then(|| {

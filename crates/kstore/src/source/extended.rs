@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU64;
 pub const TARGET: &str = "y";
 
 /// Name of the column of groups of the formats whose rows begin with one.
-pub(crate) const QUERY: &str = "qid";
+pub const QUERY: &str = "qid";
 
 /// Most rows of a chunk that readers hand out, for the plan of memory.
 const CHUNK_ROWS: usize = 256 << 10;

@@ -42,8 +42,8 @@ pub(crate) use batches::BatchTable;
 pub use chained::Chained;
 #[cfg(any(feature = "parquet", feature = "ipc"))]
 pub(crate) use entries::SPARSE;
-pub use extended::TARGET;
-pub(crate) use extended::{Absent, Added, Extended, QUERY};
+pub(crate) use extended::{Absent, Added, Extended};
+pub use extended::{QUERY, TARGET};
 pub use format::{FileCursor, Format, Open, TableFile};
 pub use guard::is_decoding;
 pub(crate) use identity::scheme;

@@ -4,7 +4,7 @@
 use super::Extended;
 use super::format::{Format, TableFile};
 use super::remote::{Distant, Found, Reader};
-use super::{Identity, STDIN, TextOptions, spool};
+use super::{Identity, QUERY, STDIN, TextOptions, spool};
 use crate::named::Registry;
 use crate::{Error, Result};
 use std::io::{Read, Seek};
@@ -128,7 +128,7 @@ fn has_entries(text: &[u8]) -> bool {
     let mut words = row.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let label = words.next().and_then(|word| str::from_utf8(word).ok()?.parse::<f64>().ok());
     let index = words.next().and_then(|word| Some(&word[..word.iter().position(|byte| *byte == b':')?]));
-    label.is_some() && index.is_some_and(|index| index == b"qid" || index.iter().all(u8::is_ascii_digit))
+    label.is_some() && index.is_some_and(|index| index == QUERY.as_bytes() || index.iter().all(u8::is_ascii_digit))
 }
 
 /// Opens what standard input brings: any format, known by its first bytes; text is taken as JSON lines where it begins with a brace, as svmlight
@@ -164,4 +164,19 @@ pub(crate) fn open_distant(found: &Found, options: &TextOptions) -> Result<(Path
         None => (format.open)(&path, spool::copied(&path, None, Reader::of(&distant))?, options)?,
     };
     Ok((path, table, identity))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn svmlight_is_told_by_its_first_row() {
+        for text in ["1 3:0.5\n", "# a comment\n\n-1 qid:4 1:2", "2.5\t7:1 8:x"] {
+            assert!(has_entries(text.as_bytes()), "{text}");
+        }
+        for text in ["", "1\n2 1:3", "a,b\n1,2:3", "a 1:2", "1 a:2", "1 2 3:4", "12:30 1:2"] {
+            assert!(!has_entries(text.as_bytes()), "{text}");
+        }
+    }
 }

@@ -39,7 +39,7 @@ use super::newton::{self, Found, newton};
 use super::parameter::{FOLDS, GROUP, Parameter, ParameterKind, STEPS, TOLERANCE};
 use super::{Figure, Fitted, Penalty, Settings, Solver, SolverFacts, SolverFamily};
 use crate::features::{self, FitData, StoredFeatures, Wanted};
-use crate::ranked::Groups;
+use crate::ranked::{self, Groups};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, FoldGram, GramState, Result, Task};
 use faer::Mat;
@@ -98,8 +98,7 @@ impl Ranking {
         let groups = Groups::new(kept.n, takes, group, |row| kept.y[row]);
         let pairs = groups.count_pairs();
         if pairs == 0.0 {
-            let why = "no two rows of a group have different grades, so there is no order to learn; check the target and `group`";
-            return Err(Error::option("target", "", why));
+            return Err(ranked::without_pairs());
         }
         if self.pair_loss == PairLoss::Logistic && groups.largest() > VISITED {
             let why = format!(
