@@ -2,7 +2,7 @@
 
 use crate::table::{count, duration, rounded};
 use crate::{colour, interrupt};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use kstore::{pass::Observer, shown};
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,7 +62,7 @@ impl Progress {
     fn begin(&self, name: String, expected: Option<u64>, unit: &'static str) -> Stage<'_> {
         let bar = self.bars.then(|| match expected {
             Some(_) if unit == ROWS => {
-                bar(&name, expected, "{prefix:<24} {bar:20} {human_pos:>11}/{human_len} rows  {per_sec}  {eta} left")
+                bar(&name, expected, "{prefix:<24} {bar:20} {human_pos:>11}/{human_len} rows  {rate}  {eta} left")
             }
             Some(_) => bar(&name, expected, "{prefix:<24} {bar:20} {human_pos:>11}/{human_len}  {eta} left"),
             None => bar(&name, None, "{prefix:<24} {spinner} {elapsed}"),
@@ -293,7 +293,12 @@ const TICK: Duration = Duration::from_millis(200);
 fn bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
     // a template that indicatif refuses would be a bug of this file; the plain bar still works
-    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    // whole rows: the usual rate has four digits behind the point
+    bar.set_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+        // a terminal that is gone takes no bar either
+        let _ = write!(out, "{}/s", count(state.per_sec() as u64));
+    }));
     bar.set_prefix(shown::line(name).into_owned());
     if length.is_none() {
         bar.enable_steady_tick(TICK);

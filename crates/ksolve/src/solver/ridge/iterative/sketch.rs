@@ -254,17 +254,24 @@ impl Sketch {
     }
 }
 
+/// Rows whose kernel values are fetched together: they lie far apart, and one after the other each would be waited for.
+const FETCHED: usize = 64;
+
 /// Adds (k − shift)/√8 to rows of `b`, for some columns from the `first` on.
 #[inline(always)]
 fn scatter<T: Real>(entries: &[Entries], k: &[&[T]], first: usize, shift: &[f64], b: &mut [f64]) {
     let (width, scale) = (shift.len(), 1.0 / (ENTRIES as f64).sqrt());
-    for (k, entries) in k.iter().zip(entries) {
-        let mut values = [0.0; COLUMNS];
-        let pairs = k[first..][..width].iter().zip(shift);
-        values.iter_mut().zip(pairs).for_each(|(value, (k, shift))| *value = (k.to_f64() - shift) * scale);
-        for (place, sign) in entries {
-            let row = &mut b[place * width..][..width];
-            row.iter_mut().zip(&values).for_each(|(to, value)| *to = sign.mul_add(*value, *to));
+    let mut fetched = [[0.0; COLUMNS]; FETCHED];
+    for (k, entries) in k.chunks(FETCHED).zip(entries.chunks(FETCHED)) {
+        for (values, k) in fetched.iter_mut().zip(k) {
+            let pairs = k[first..][..width].iter().zip(shift);
+            values.iter_mut().zip(pairs).for_each(|(value, (k, shift))| *value = (k.to_f64() - shift) * scale);
+        }
+        for (values, entries) in fetched.iter().zip(entries) {
+            for (place, sign) in entries {
+                let row = &mut b[place * width..][..width];
+                row.iter_mut().zip(values).for_each(|(to, value)| *to = sign.mul_add(*value, *to));
+            }
         }
     }
 }
