@@ -1,6 +1,6 @@
 //! Errors about data, disk and memory, each with the place and a remedy.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Result of every fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -131,6 +131,15 @@ impl Error {
         move |source| match source.kind() {
             std::io::ErrorKind::NotFound if action == "read" => Self::NotFound { path, hint: String::new() },
             _ => Self::Io { action, path, source },
+        }
+    }
+
+    /// What was found at a path, `None` where nothing is there; other errors as [`Error::io`].
+    pub(crate) fn unless_absent<V>(found: std::io::Result<V>, action: &'static str, path: &Path) -> Result<Option<V>> {
+        match found {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Self::io(action, path)(error)),
         }
     }
 

@@ -60,15 +60,6 @@ pub struct KeptColumn {
     valid: Option<Vec<bool>>,
 }
 
-/// Bytes that a kept value takes in memory; of text, bytes and sparse rows without what they hold, see [`crate::TILE_TEXT`].
-pub(crate) fn bytes_per_value(kind: OutputKind) -> usize {
-    1 + match kind {
-        OutputKind::F32 => 4,
-        OutputKind::F64 | OutputKind::I64 | OutputKind::Text | OutputKind::Binary | OutputKind::Sparse(_) => 8,
-        OutputKind::Bool => 1,
-    }
-}
-
 /// The type in which a column of this kind is kept: integers of every size become int64.
 pub(crate) fn kept_as(kind: &Kind) -> OutputKind {
     match kind {

@@ -1,8 +1,7 @@
 //! The columns and rows of a table that take part, and their roles.
 
-use crate::condition::{Bound, Condition};
+use crate::condition::{Bound, Condition, shown_rows};
 use crate::encoding::{Categories, Coding, Encoding, Times, Wanted, Weighing};
-use crate::kept_column;
 use crate::missing::Missing;
 use crate::rows::TableShape;
 use crate::schema::{Kind, Schema};
@@ -108,8 +107,7 @@ impl Table {
             return Err(Error::Syntax { what: "`target`", text: selection.targets.join(","), expected });
         }
         let class = self.class_column(selection, &targets)?;
-        let targets = if class.is_some() { Vec::new() } else { targets };
-        let mut targets = targets;
+        let mut targets = if class.is_some() { Vec::new() } else { targets };
         for target in &targets {
             self.expect_numbers(*target, "a target must hold numbers; for labels choose `task` classification")?;
         }
@@ -150,7 +148,6 @@ impl Table {
         };
         self.unambiguous(features.iter().chain(&roles))?;
         let rows = self.row_range(selection.rows.as_ref())?;
-        let missing = selection.missing;
         let numeric = |column: &usize| self.schema().columns[*column].kind.is_numeric();
         let complete = keep.iter().map(|column| selection.kept_complete && numeric(column)).collect();
         Ok(Selected {
@@ -165,7 +162,7 @@ impl Table {
             complete,
             filter,
             rows,
-            missing,
+            missing: selection.missing,
         })
     }
 
@@ -251,8 +248,7 @@ impl Table {
         }
         let why = match rows {
             Some(rows) if stored > 0 => {
-                let end = if rows.end == u64::MAX { String::new() } else { rows.end.to_string() };
-                format!("`rows` {}..{end} selects none of its {stored} rows; ask for rows below {stored}", rows.start)
+                format!("`rows` {} selects none of its {stored} rows; ask for rows below {stored}", shown_rows(rows))
             }
             _ => "it has no rows; name a table that has some".to_string(),
         };
@@ -316,9 +312,9 @@ impl Selected {
         self.kept_columns().iter().any(|column| column.kind.is_long())
     }
 
-    /// Bytes a row of the kept columns takes, without its texts.
+    /// Bytes a row of the kept columns takes, without its texts: a value, and whether it is there.
     pub fn kept_bytes_per_row(&self) -> usize {
-        self.kept_columns().iter().map(|column| kept_column::bytes_per_value(column.kind)).sum()
+        self.kept_columns().iter().map(|column| 1 + column.kind.bytes()).sum()
     }
 
     /// Marks in statistics of these rows the columns that hold whole numbers.
@@ -372,15 +368,9 @@ impl Selected {
     /// The columns of labels alone, those of classes and of folds; `None` where there are none. Digests are of whole rows, so a
     /// reader of the labels takes none.
     pub fn labels(&self) -> Option<Self> {
-        (self.class.is_some() || self.group.is_some()).then(|| Self {
-            table: self.table.undigested(),
-            features: Vec::new(),
-            targets: Vec::new(),
-            weighted: false,
-            keep: Vec::new(),
-            complete: Vec::new(),
-            ..self.plain()
-        })
+        let Self { class, group, .. } = *self;
+        let labels = || Self { table: self.table.undigested(), features: Vec::new(), class, group, ..self.alone() };
+        (class.is_some() || group.is_some()).then(labels)
     }
 
     /// The columns to decode: features, targets, class, group, kept, filter.

@@ -143,12 +143,6 @@ impl Selected {
         }
         Ok(looks)
     }
-
-    /// The rows without targets and all else that stands beside features, before any values are known.
-    fn alone(&self) -> Self {
-        let (targets, keep, complete) = Default::default();
-        Self { targets, keep, complete, weighted: false, class: None, group: None, ..self.plain() }
-    }
 }
 
 /// Number of different values among some that ascend.

@@ -255,7 +255,7 @@ impl ColumnSearch {
             Missing::Mean => "only numbers have a mean: choose `missing` indicator or `missing` drop",
             _ => "clean the data or choose `missing` indicator or `missing` drop",
         };
-        self.selected.bad_category(self.searched[column].place, row, "missing".to_string(), remedy)
+        self.selected.bad_category(self.searched[column].place, row, "missing", remedy)
     }
 }
 
@@ -325,7 +325,7 @@ impl ColumnSearch {
                 let value = label(values, i).ok_or_else(|| {
                     let remedy =
                         "a category is a whole number, a truth value or text; leave the column out of `categories`";
-                    self.selected.bad_category(place, row, "no whole number".to_string(), remedy)
+                    self.selected.bad_category(place, row, "no whole number", remedy)
                 })?;
                 found.value(value, self.limit);
             }

@@ -287,22 +287,20 @@ impl Selected {
     /// The rows with these columns, of which some are kept as they are, for a search for values. Rows that are dropped for a missing value of
     /// another column have no say; else targets and labels are not read, and missing numbers are treated as `otherwise` says.
     pub(super) fn searched(&self, features: Vec<usize>, keep: Vec<usize>, otherwise: Missing) -> Self {
-        let drops = self.missing == Missing::Drop;
-        Self {
-            features,
-            targets: if drops { self.targets.clone() } else { Vec::new() },
-            weighted: drops && self.weighted,
-            class: self.class.filter(|_| drops),
-            group: self.group.filter(|_| drops),
-            complete: vec![drops; keep.len()],
-            keep,
-            missing: if drops { Missing::Drop } else { otherwise },
-            ..self.plain()
+        if self.missing == Missing::Drop {
+            return Self { features, complete: vec![true; keep.len()], keep, ..self.plain() };
         }
+        Self { features, complete: vec![false; keep.len()], keep, missing: otherwise, ..self.alone() }
     }
 
     pub(crate) fn plain(&self) -> Self {
         Self { coding: Coding::Plain(None), ..self.clone() }
+    }
+
+    /// The rows without targets and all else that stands beside features, before any values are known.
+    pub(crate) fn alone(&self) -> Self {
+        let (targets, keep, complete) = Default::default();
+        Self { targets, keep, complete, weighted: false, class: None, group: None, ..self.plain() }
     }
 
     pub(crate) fn column_name(&self, place: usize) -> String {
@@ -311,11 +309,11 @@ impl Selected {
 
     /// The error for a value of a stored row.
     #[cold]
-    pub(crate) fn bad_category(&self, place: usize, row: u64, value: String, remedy: &'static str) -> Error {
+    pub(crate) fn bad_category(&self, place: usize, row: u64, value: &str, remedy: &'static str) -> Error {
         let parts = self.table.parts();
         let part = parts.iter().find(|part| row < part.end()).or(parts.last());
         let (path, row) = part.map_or_else(Default::default, |part| (part.path.clone(), row - part.start));
         let line = part.and_then(|part| part.file.line(row));
-        Error::BadValue { path, row, line, column: self.column_name(place), value, remedy }
+        Error::BadValue { path, row, line, column: self.column_name(place), value: value.to_string(), remedy }
     }
 }

@@ -1,6 +1,8 @@
 //! Written columns as Arrow arrays, for the formats that store them.
 
-use super::{Output, OutputColumn, OutputKind};
+use super::written::failed;
+use super::{Output, OutputColumn, OutputKind, Sink};
+use crate::Error;
 use crate::arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float32Array, Float64Array, Int64Array, ListArray,
     RecordBatch, StringArray, StructArray, UInt32Array, make_array,
@@ -8,12 +10,86 @@ use crate::arrow::array::{
 use crate::arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use crate::arrow::datatypes::{DataType, Field, Fields, Int32Type, Int64Type, Schema};
 use crate::arrow::error::ArrowError;
+use crate::atomic::AtomicFile;
 use crate::source::SPARSE;
 use crate::sparse::{SparseColumn, SparseRows, SparseShape};
 use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(super) fn schema(columns: &[OutputColumn]) -> Arc<Schema> {
+/// A format's writer of record batches.
+pub(super) trait BatchWriter: Send {
+    type Error: std::error::Error + From<ArrowError> + Send + Sync + 'static;
+    /// Most rows of the next batch.
+    fn room(&self) -> usize;
+    fn take(&mut self, batch: RecordBatch) -> Result<(), Self::Error>;
+    /// Writes what is left, and gives the file back.
+    fn into_file(self) -> Result<AtomicFile, Self::Error>;
+}
+
+/// A table that is written as record batches.
+pub(super) struct BatchSink<W> {
+    /// The writer, until the file is settled.
+    writer: Option<W>,
+    /// The file, once it is settled.
+    file: Option<AtomicFile>,
+    path: PathBuf,
+    schema: Arc<Schema>,
+    columns: Vec<OutputColumn>,
+    footprint: usize,
+}
+
+impl<W: BatchWriter + 'static> BatchSink<W> {
+    /// Starts a file; its writer holds `footprint` bytes.
+    pub(super) fn create(
+        path: &Path,
+        columns: &[OutputColumn],
+        footprint: usize,
+        start: impl FnOnce(AtomicFile, &Arc<Schema>) -> Result<W, W::Error>,
+    ) -> Result<Box<dyn Sink>, Error> {
+        let (schema, file) = (schema(columns), AtomicFile::create(path)?);
+        let writer = Some(start(file, &schema).map_err(|error| failed(path, error))?);
+        let (path, columns) = (path.to_path_buf(), columns.to_vec());
+        Ok(Box::new(Self { writer, file: None, path, schema, columns, footprint }))
+    }
+}
+
+impl<W: BatchWriter> Sink for BatchSink<W> {
+    fn write(&mut self, columns: &[Output<'_>]) -> Result<(), Error> {
+        let (rows, mut start) = (super::written::batch_rows(&self.columns, columns), 0);
+        let Some(writer) = &mut self.writer else {
+            return Err(Error::io("write", &self.path)(io::Error::other("the file is closed")));
+        };
+        while start < rows {
+            let end = rows.min(start + writer.room());
+            let part = batch(&self.schema, columns, start, end).map_err(W::Error::from);
+            part.and_then(|part| writer.take(part)).map_err(|error| failed(&self.path, error))?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<(), Error> {
+        if let Some(writer) = self.writer.take() {
+            let mut file = writer.into_file().map_err(|error| failed(&self.path, error))?;
+            file.settle()?;
+            self.file = Some(file);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), Error> {
+        self.settle()?;
+        self.file.map_or(Ok(()), AtomicFile::commit)
+    }
+
+    fn footprint(&self) -> usize {
+        self.footprint
+    }
+}
+
+fn schema(columns: &[OutputColumn]) -> Arc<Schema> {
     let fields = columns.iter().map(|column| Field::new(&column.name, data_type(column), column.nullable));
     let shapes = shapes(columns).map(|shapes| (SPARSE.to_string(), shapes));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()).with_metadata(shapes.into_iter().collect::<HashMap<_, _>>()))
@@ -52,12 +128,7 @@ fn data_type(column: &OutputColumn) -> DataType {
 }
 
 /// Rows `start..end` of some columns as a record batch.
-pub(super) fn batch(
-    schema: &Arc<Schema>,
-    columns: &[Output<'_>],
-    start: usize,
-    end: usize,
-) -> Result<RecordBatch, ArrowError> {
+fn batch(schema: &Arc<Schema>, columns: &[Output<'_>], start: usize, end: usize) -> Result<RecordBatch, ArrowError> {
     let arrays = columns.iter().zip(schema.fields()).map(|(column, field)| {
         let array = with_nulls(column, start, end, None)?;
         if array.data_type() == field.data_type() { Ok(array) } else { time(&array, field.data_type()) }

@@ -1,6 +1,6 @@
 //! Files as a table takes them: with further columns behind their own, unpacked from what lies on the disk, or somewhere else.
 
-use super::{Element, FileCursor, Positions, TableFile, Values, View, plain};
+use super::{Element, Facts, FileCursor, Positions, TableFile, Values, View, plain};
 use crate::arrow::array::{Array, ArrayRef, Int64Array, StringViewArray};
 use crate::schema::{Column, Kind, Schema};
 use crate::{Error, Result, condition::Bound};
@@ -73,7 +73,7 @@ pub(crate) struct Extended {
 impl Extended {
     /// Adds the columns that the file does not have itself.
     pub(crate) fn new(file: Arc<dyn TableFile>, columns: Vec<(String, Added)>) -> Self {
-        let (mut schema, mut added) = (file.schema().clone(), Vec::new());
+        let (mut schema, mut added) = (file.facts().schema.clone(), Vec::new());
         let own: Vec<_> = columns.into_iter().filter(|(name, _)| schema.position(name).is_none()).collect();
         for (name, values) in own {
             schema.columns.push(Column { name, kind: values.kind() });
@@ -94,28 +94,14 @@ impl Extended {
 }
 
 impl TableFile for Extended {
-    fn format(&self) -> &'static str {
-        self.file.format()
+    fn facts(&self) -> Facts<'_> {
+        let own = self.file.facts();
+        let (bytes, scanned) = self.packed.map_or((own.bytes, own.scanned), |packed| (packed, packed + own.scanned));
+        Facts { schema: &self.schema, bytes, scanned, ..own }
     }
 
     fn note(&self) -> Option<String> {
         self.file.note()
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    fn rows(&self) -> u64 {
-        self.file.rows()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.packed.unwrap_or_else(|| self.file.bytes())
-    }
-
-    fn scanned(&self) -> u64 {
-        self.packed.unwrap_or(0) + self.file.scanned()
     }
 
     fn line(&self, row: u64) -> Option<u64> {
@@ -144,7 +130,7 @@ impl TableFile for Extended {
                 return Vec::new();
             }
         }
-        std::iter::once(0..self.rows()).collect()
+        std::iter::once(0..self.facts().rows).collect()
     }
 
     fn open<'a>(
@@ -278,20 +264,9 @@ impl Absent {
 }
 
 impl TableFile for Absent {
-    fn format(&self) -> &'static str {
-        "absent"
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    fn rows(&self) -> u64 {
-        self.rows.end - self.rows.start
-    }
-
-    fn bytes(&self) -> u64 {
-        0
+    fn facts(&self) -> Facts<'_> {
+        let rows = self.rows.end - self.rows.start;
+        Facts { format: "absent", schema: &self.schema, rows, bytes: 0, scanned: 0 }
     }
 
     fn footprint(&self, _: &[usize]) -> usize {

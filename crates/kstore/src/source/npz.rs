@@ -10,7 +10,7 @@
 use super::npy::Header;
 use super::npy::header::{HEADER_LIMIT, MAGIC, header_text, parse_header};
 use super::positioned::Positioned;
-use super::{FileCursor, Format, Positions, Strided, TARGET, TableFile, Values, View, guard::guarded, spool};
+use super::{Facts, FileCursor, Format, Positions, Strided, TARGET, TableFile, Values, View, guard::guarded, spool};
 use crate::arrow::buffer::MutableBuffer;
 use crate::schema::{Column, Kind, Schema};
 use crate::sparse::{ENTRY, MOST_COLUMNS, SparseColumn, SparseShape};
@@ -272,24 +272,9 @@ impl NpzFile {
 }
 
 impl TableFile for NpzFile {
-    fn format(&self) -> &'static str {
-        NAME
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    fn rows(&self) -> u64 {
-        self.rows
-    }
-
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn scanned(&self) -> u64 {
-        self.scanned
+    fn facts(&self) -> Facts<'_> {
+        let (rows, bytes, scanned) = (self.rows, self.bytes, self.scanned);
+        Facts { format: NAME, schema: &self.schema, rows, bytes, scanned }
     }
 
     /// Bytes of the places of the rows and their labels, as stored and as numbers; of the entries as stored, as numbers, and in the chunk, which

@@ -10,7 +10,6 @@
 //! Opening reads the file once to find its rows.
 
 mod fields;
-mod marks;
 mod scan;
 mod sniffed;
 
@@ -20,9 +19,8 @@ use crate::schema::{Column, Kind};
 use crate::sink::OutputKind;
 use crate::sparse::COLUMN_LIMIT;
 use crate::{Error, Result};
-use marks::Marks;
 use scan::{QUOTE, RowScanner, Splitter};
-use sniffed::Sniffed;
+use sniffed::{Marks, Sniffed};
 use std::{collections::HashSet, convert::Infallible, path::Path, sync::Arc};
 
 pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
@@ -97,7 +95,8 @@ fn first_row(splitter: &mut Splitter, first: &[u8], header: bool) -> Result<Vec<
         Ok(())
     })?;
     // different whole numbers may be names, such as years
-    let numbers = matches!(data, Guess::Int | Guess::Signed | Guess::Large) && !all_different(&names);
+    let different = names.iter().collect::<HashSet<_>>().len() == names.len();
+    let numbers = matches!(data, Guess::Int | Guess::Signed | Guess::Large) && !different;
     if header && (numbers || data == Guess::Float) {
         let detail = "its first line holds numbers instead of column names; add `no_header`, or a line of names";
         return Err(detail.to_string());
@@ -215,11 +214,6 @@ impl TextChunk for CsvChunk<'_> {
     fn view(&self, slot: usize) -> Option<View<'_>> {
         self.builders.view(slot)
     }
-}
-
-fn all_different(names: &[String]) -> bool {
-    let mut seen = HashSet::new();
-    names.iter().all(|name| seen.insert(name))
 }
 
 /// The byte at which the text starts, behind a byte order mark.

@@ -107,12 +107,6 @@ pub(super) struct Splitter {
     ends: Vec<usize>,
 }
 
-impl std::fmt::Debug for Splitter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Splitter").field("delimiter", &char::from(self.delimiter)).finish_non_exhaustive()
-    }
-}
-
 impl Splitter {
     pub(super) fn new(delimiter: u8) -> Self {
         let quoted = csv_core::ReaderBuilder::new().delimiter(delimiter).quote(QUOTE).build();

@@ -9,7 +9,7 @@ pub(crate) mod header;
 pub use header::{Header, parse_header};
 
 use super::positioned::Positioned;
-use super::{Element, FileCursor, Format, Strided, TableFile, Values, View};
+use super::{Element, Facts, FileCursor, Format, Strided, TableFile, Values, View};
 use crate::arrow::buffer::MutableBuffer;
 use crate::schema::{Column, Schema};
 use crate::{Error, Result, mmap::Mapped};
@@ -75,20 +75,9 @@ impl NpyFile {
 }
 
 impl TableFile for NpyFile {
-    fn format(&self) -> &'static str {
-        ".npy"
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    fn rows(&self) -> u64 {
-        self.header.rows
-    }
-
-    fn bytes(&self) -> u64 {
-        self.file.length()
+    fn facts(&self) -> Facts<'_> {
+        let (schema, rows) = (&self.schema, self.header.rows);
+        Facts { format: ".npy", schema, rows, bytes: self.file.length(), scanned: 0 }
     }
 
     fn footprint(&self, columns: &[usize]) -> usize {

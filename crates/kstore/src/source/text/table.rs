@@ -4,7 +4,7 @@ use super::records::{RECORD_LIMIT, RecordError};
 use super::{Record, Records, RowStart, RowStarts, Scanner};
 use crate::schema::{Column, Kind, Schema};
 use crate::source::positioned::Positioned;
-use crate::source::{FileCursor, TableFile, View};
+use crate::source::{Facts, FileCursor, TableFile, View};
 use crate::{BadLine, Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -121,13 +121,6 @@ impl<F: TextFormat> TextTable<F> {
         }
     }
 
-    /// The table whose rows were found, read as another format.
-    #[cfg(feature = "svmlight")]
-    pub(crate) fn read_as<G>(self, format: G) -> TextTable<G> {
-        let Self { path, file, schema, starts, .. } = self;
-        TextTable { path, file, format, schema, starts }
-    }
-
     pub(crate) fn with_columns(mut self, columns: impl Iterator<Item = (String, Kind)>) -> Self {
         self.schema.columns = columns.map(|(name, kind)| Column { name, kind }).collect();
         self
@@ -154,24 +147,9 @@ fn distinct(columns: &[usize]) -> (Vec<usize>, Vec<usize>) {
 }
 
 impl<F: TextFormat> TableFile for TextTable<F> {
-    fn format(&self) -> &'static str {
-        F::NAME
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    fn rows(&self) -> u64 {
-        self.starts.rows()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.file.length()
-    }
-
-    fn scanned(&self) -> u64 {
-        self.file.length()
+    fn facts(&self) -> Facts<'_> {
+        let length = self.file.length();
+        Facts { format: F::NAME, schema: &self.schema, rows: self.starts.rows(), bytes: length, scanned: length }
     }
 
     fn note(&self) -> Option<String> {
@@ -221,7 +199,7 @@ impl<F: TextFormat> FileCursor for TextCursor<'_, F> {
             let row = self.left.start;
             let record = self.records.next().map_err(|fault| fault.error::<F>(&table.path, row))?;
             let Some(Record { bytes: text, place }) = record else {
-                let rows = table.rows();
+                let rows = table.starts.rows();
                 return Err(table.malformed(format!("it changed while being read: it had {rows} rows, now {row}")));
             };
             self.chunk.push(row, text).map_err(|wrong| wrong.error(&table.path, row, place.line))?;
@@ -241,16 +219,7 @@ impl RecordError {
     /// The fault as an error about row `row` of a file.
     pub(crate) fn error<F: TextFormat>(self, path: &Path, row: u64) -> Error {
         let bad = |place: RowStart, expected: &str, found: &str| {
-            BadLine {
-                path: path.to_path_buf(),
-                row,
-                line: place.line,
-                column: None,
-                expected: expected.to_string(),
-                found: found.to_string(),
-                remedy: F::UNENDED.to_string(),
-            }
-            .into()
+            Wrong::new(expected, found, F::UNENDED).error(path, row, place.line)
         };
         match self {
             Self::Io(source) => Error::io("read", path)(source),
