@@ -165,42 +165,29 @@ impl<T: Real> Chunk<'_, '_, T> {
     }
 
     /// Appends the codes of the label columns, which are the views from `slot` on.
-    pub(crate) fn all_labels(
+    pub(crate) fn labels(
         &self,
-        mut slot: usize,
+        slot: usize,
         coders: [(&mut Option<Coder>, &mut Vec<u32>); 2],
         at: Positions<'_>,
         rows: usize,
     ) -> Result<()> {
-        for (coder, codes) in coders {
-            if let Some(coder) = coder {
-                self.labels(slot, coder, at, rows, codes)?;
-                slot += 1;
-            }
+        let coders = coders.into_iter().filter_map(|(coder, codes)| Some((coder.as_mut()?, codes)));
+        for (slot, (coder, codes)) in (slot..).zip(coders) {
+            coder.code(&self.views[slot], at, rows, codes).map_err(|(row, fault)| match fault {
+                Fault::Fraction(value) if !value.is_finite() => self.bad_value(slot, &self.views[slot], row, value),
+                Fault::Fraction(value) => Error::WrongType {
+                    path: self.path().to_path_buf(),
+                    column: self.source.name(slot),
+                    got: format!("{value} in row {}", self.open.first + row as u64),
+                    expected: "classes and folds are whole numbers, truth values or text; for a quantity choose \
+                               `task` regression"
+                        .to_string(),
+                },
+                Fault::TooMany(limit) => Error::TooManyLabels { column: self.source.name(slot), limit },
+            })?;
         }
         Ok(())
-    }
-
-    fn labels(
-        &self,
-        slot: usize,
-        coder: &mut Coder,
-        at: Positions<'_>,
-        rows: usize,
-        codes: &mut Vec<u32>,
-    ) -> Result<()> {
-        coder.code(&self.views[slot], at, rows, codes).map_err(|(row, fault)| match fault {
-            Fault::Fraction(value) if !value.is_finite() => self.bad_value(slot, &self.views[slot], row, value),
-            Fault::Fraction(value) => Error::WrongType {
-                path: self.path().to_path_buf(),
-                column: self.source.name(slot),
-                got: format!("{value} in row {}", self.open.first + row as u64),
-                expected: "classes and folds are whole numbers, truth values or text; for a quantity choose \
-                           `task` regression"
-                    .to_string(),
-            },
-            Fault::TooMany(limit) => Error::TooManyLabels { column: self.source.name(slot), limit },
-        })
     }
 
     /// Appends the kept columns of some rows; the first number that should be there and is not is an error.

@@ -1,7 +1,7 @@
 //! From typed columns to row-major blocks of the working precision.
 
 use crate::Real;
-use crate::scaler::{Scaler, bent, factor};
+use crate::scaler::{Scaler, factor};
 use crate::source::{Element, Positions, Strided, Values, View};
 
 /// Rows that are transposed at once: with 32 columns of f32 the block is 16 KiB and stays in the first-level cache while
@@ -14,50 +14,36 @@ const GROUP: usize = 4;
 /// Shift and scale of each feature, ready for use.
 #[derive(Debug)]
 pub(crate) struct Affine {
-    pub(crate) centre: Vec<f64>,
+    scaler: Scaler,
     pub(crate) factor: Vec<f64>,
     /// For each feature the value that replaces a missing one, already scaled.
     pub(crate) fill: Vec<f64>,
-    /// True where a value goes through asinh afterwards; the knots of every feature where it becomes its score among them.
-    asinh: bool,
-    knots: Vec<f64>,
 }
 
 impl Affine {
     /// A value of feature `i`, shifted and scaled.
     pub(crate) fn apply(&self, i: usize, value: f64) -> f64 {
-        self.bend(i, (value - self.centre[i]) * self.factor[i])
-    }
-
-    /// A value of feature `i`, on the line, as the kernel sees it.
-    fn bend(&self, i: usize, value: f64) -> f64 {
-        bent(self.asinh, &self.knots, i, value)
-    }
-
-    fn bends(&self) -> bool {
-        self.asinh || !self.knots.is_empty()
+        self.scaler.bend(i, (value - self.scaler.centre[i]) * self.factor[i])
     }
 
     /// True where every value stays as it is, to the bit: shifting by 0 and scaling by 1 are exact.
     pub(crate) fn is_identity(&self) -> bool {
-        !self.bends()
-            && self.centre.iter().all(|centre| *centre == 0.0)
+        !self.scaler.bends()
+            && self.scaler.centre.iter().all(|centre| *centre == 0.0)
             && self.factor.iter().all(|factor| *factor == 1.0)
     }
 
     /// The transform of a scaler; without one values stay as they are, and missing ones NaN.
     pub(crate) fn new(features: usize, scaler: Option<&Scaler>) -> Self {
-        let Some(scaler) = scaler else {
-            let (centre, fill) = (vec![0.0; features], vec![f64::NAN; features]);
-            return Self { centre, factor: vec![1.0; features], fill, asinh: false, knots: Vec::new() };
-        };
-        Self {
-            centre: scaler.centre.clone(),
-            factor: scaler.scale.iter().map(|scale| factor(*scale)).collect(),
-            fill: (0..features).map(|i| scaler.apply(i, scaler.mean[i])).collect(),
-            asinh: scaler.asinh,
-            knots: scaler.knots.clone(),
-        }
+        let scaler = scaler.cloned().unwrap_or_else(|| Scaler {
+            centre: vec![0.0; features],
+            scale: vec![1.0; features],
+            mean: vec![f64::NAN; features],
+            ..Scaler::default()
+        });
+        let factor = scaler.scale.iter().map(|scale| factor(*scale)).collect();
+        let fill = (0..features).map(|i| scaler.apply(i, scaler.mean[i])).collect();
+        Self { scaler, factor, fill }
     }
 }
 
@@ -69,7 +55,7 @@ pub(crate) fn features<T: Real>(
     rows: usize,
     out: &mut [T],
 ) -> bool {
-    if let (Positions::From(start), Some(block)) = (at, contiguous(views).filter(|_| !affine.bends())) {
+    if let (Positions::From(start), Some(block)) = (at, contiguous(views).filter(|_| !affine.scaler.bends())) {
         return row_major(block, affine, start, rows, out);
     }
     let d = views.len();
@@ -93,9 +79,9 @@ pub(crate) fn scaled<'a, T: Real>(
     at: Positions<'_>,
     out: &'a mut [T],
 ) -> &'a [T] {
-    let (centre, factor) = (affine.centre[i], affine.factor[i]);
+    let (centre, factor) = (affine.scaler.centre[i], affine.factor[i]);
     if let (Positions::From(start), Some(values), 0.0, 1.0) =
-        (at, same_type(view).filter(|_| !affine.bends()), centre, factor)
+        (at, same_type(view).filter(|_| !affine.scaler.bends()), centre, factor)
     {
         // to f64 and back is exact: the same bits
         return &values[start..start + out.len()];
@@ -104,9 +90,9 @@ pub(crate) fn scaled<'a, T: Real>(
     let loaded = &mut loaded[..out.len()];
     view.load(at, loaded);
     let values = out.iter_mut().zip(loaded).map(|(out, value)| (out, (*value - centre) * factor));
-    match affine.bends() {
+    match affine.scaler.bends() {
         false => values.for_each(|(out, value)| *out = T::from_f64(value)),
-        true => values.for_each(|(out, value)| *out = T::from_f64(affine.bend(i, value))),
+        true => values.for_each(|(out, value)| *out = T::from_f64(affine.scaler.bend(i, value))),
     }
     out
 }
@@ -163,12 +149,12 @@ fn copy_rows<T: Real, const N: usize>(
     out: &mut [T],
     number: impl Fn([u8; N]) -> f64,
 ) -> bool {
-    let d = affine.centre.len();
+    let d = affine.factor.len();
     let mut fine = true;
     for (i, out) in out.chunks_exact_mut(d).take(rows).enumerate() {
         let from = block.offset + (start + i) * block.stride;
         let (values, _) = block.bytes[from..from + d * N].as_chunks::<N>();
-        let affine = affine.centre.iter().zip(&affine.factor);
+        let affine = affine.scaler.centre.iter().zip(&affine.factor);
         for ((out, raw), (centre, factor)) in out.iter_mut().zip(values).zip(affine) {
             let value = T::from_f64((number(*raw) - centre) * factor);
             fine &= value.is_finite();
@@ -205,7 +191,7 @@ mod tests {
             for (i, view) in views.iter().enumerate() {
                 let mut value = [0.0];
                 view.load(Positions::From(at.get(row)), &mut value);
-                out.push(T::from_f64((value[0] - affine.centre[i]) * affine.factor[i]));
+                out.push(T::from_f64((value[0] - affine.scaler.centre[i]) * affine.factor[i]));
             }
         }
         out
@@ -226,7 +212,7 @@ mod tests {
             let views: Vec<View<'_>> = (0..d).map(|i| View { values: column(i), nulls: None }).collect();
             let mut affine = Affine::new(d, None);
             if scaled {
-                affine.centre.iter_mut().enumerate().for_each(|(i, centre)| *centre = i as f64 / 7.0);
+                affine.scaler.centre.iter_mut().enumerate().for_each(|(i, centre)| *centre = i as f64 / 7.0);
                 affine.factor.iter_mut().enumerate().for_each(|(i, factor)| *factor = 1.0 / (i + 3) as f64);
             }
             for rows in [1, 2, 3, 4, 5, 7, 8, 63, TILE - 1, TILE] {

@@ -121,7 +121,16 @@ impl Scaler {
     /// The scaled value of feature `i`.
     #[inline]
     pub fn apply(&self, i: usize, value: f64) -> f64 {
-        bent(self.asinh, &self.knots, i, self.apply_line(i, value))
+        self.bend(i, self.apply_line(i, value))
+    }
+
+    /// A value of feature `i` on the line, through asinh or among its knots.
+    pub(crate) fn bend(&self, i: usize, scaled: f64) -> f64 {
+        match self.knots.get(i * KNOTS..(i + 1) * KNOTS) {
+            Some(knots) => quantiles::apply(knots, scaled),
+            None if self.asinh => scaled.asinh(),
+            None => scaled,
+        }
     }
 
     /// The value of feature `i` that becomes `scaled`: the inverse of [`Self::apply`], and the centre of a constant feature.
@@ -133,15 +142,6 @@ impl Scaler {
             None => scaled,
         };
         scaled * self.scale[i] + self.centre[i]
-    }
-}
-
-/// A value of feature `i` on the line, through asinh or among its knots.
-pub(crate) fn bent(asinh: bool, knots: &[f64], i: usize, scaled: f64) -> f64 {
-    match knots.get(i * KNOTS..(i + 1) * KNOTS) {
-        Some(knots) => quantiles::apply(knots, scaled),
-        None if asinh => scaled.asinh(),
-        None => scaled,
     }
 }
 

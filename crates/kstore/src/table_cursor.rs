@@ -230,7 +230,7 @@ impl<T: Real> TableCursor<'_, T> {
             let (at, rows) = (at.skip(done), TILE.min(take - done));
             chunk.numbers(at, rows, room(&mut buf.x, (have + done) * d, rows * d), grow(&mut buf.y, rows * t))?;
             let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
-            chunk.all_labels(columns + t, coders, at, rows)?;
+            chunk.labels(columns + t, coders, at, rows)?;
             if let Some(digests) = &source.selected.table.digests {
                 digests.add(&chunk.views, &source.keys, at, &buf.rows[have + done..have + done + rows]);
             }
@@ -265,7 +265,7 @@ impl<T: Real> TableCursor<'_, T> {
             let (at, rows) = (Positions::From(done), TILE.min(read - done));
             chunk.others(fine || T::all_finite(x), at, rows, x, grow(&mut buf.y, rows * t))?;
             let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
-            chunk.all_labels(d + t, coders, at, rows)?;
+            chunk.labels(d + t, coders, at, rows)?;
         }
         chunk.keep(Positions::From(0), read, &mut buf.kept)?;
         Ok(true)

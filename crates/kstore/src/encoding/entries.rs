@@ -1,7 +1,7 @@
 //! Rows of entries: sparse rows as they are, or weighed, or made of texts.
 
+use super::expand::{Value, value};
 use super::grams::{Grams, Pieces};
-use super::value::{Value, value};
 use super::{CATEGORY_LIMIT, Code, CodedColumn};
 use crate::Real;
 use crate::source::{Positions, Values, View};

@@ -1,12 +1,11 @@
 //! Rows of codes as features: the tile of a table with categories.
 
 use super::entries::{EntryColumn, EntryColumns, EntryRow};
-use super::value::{Value, truth, value};
 use super::{Code, CodedColumn, Effects, Encoding, TimeCode, TimeReader};
 use crate::convert::{Affine, TILE, scaled};
 use crate::schema::Kind;
-use crate::source::{Positions, View};
-use crate::{Label, Real};
+use crate::source::{Positions, Values, View};
+use crate::{Digest, Label, Real, labels};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -242,4 +241,35 @@ pub(super) fn is_missing(view: &View<'_>, row: usize) -> bool {
         return false;
     }
     !view.number(row).is_finite()
+}
+
+/// The text of a value that a truth value and its text share.
+pub(super) fn truth(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
+}
+
+pub(super) enum Value<'a> {
+    Text(&'a str),
+    Int(i64),
+}
+
+/// The value in a row; `None` for a fraction, which is the value of no category.
+pub(super) fn value<'a>(view: &View<'a>, row: usize) -> Option<Value<'a>> {
+    if let Some(text) = view.text(row) {
+        return Some(Value::Text(text));
+    }
+    if let Values::Bool(values) = view.values {
+        return Some(Value::Text(truth(values.value(row))));
+    }
+    labels::integer(view, row).ok().map(Value::Int)
+}
+
+impl Value<'_> {
+    /// The digest of its text.
+    pub(super) fn digest(&self) -> u64 {
+        match self {
+            Self::Text(text) => Digest::word_of(text.as_bytes()),
+            Self::Int(whole) => Digest::word_of(whole.to_string().as_bytes()),
+        }
+    }
 }

@@ -21,7 +21,6 @@ mod note;
 mod numerals;
 mod search;
 mod time;
-mod value;
 mod wanted;
 
 pub use coding::Categories;

@@ -327,14 +327,11 @@ impl Engine for SharedEngine {
             (0..=last).try_for_each(|generation| self.medium.remove(&member.claim(pass, what, generation)))
         };
         remove(MERGE)?;
-        let mut segment = all.start;
-        while segment < all.end {
-            let lot = lot(pass.cut, segment);
-            remove(&at(lot.start))?;
-            nodes(&lot, &all).iter().try_for_each(|node| self.medium.remove(&member.state(pass, node.start)))?;
-            segment = lot.end;
-        }
-        Ok(())
+        starts(pass.cut).try_for_each(|start| {
+            remove(&at(start))?;
+            let nodes = nodes(&lot(pass.cut, start), &all);
+            nodes.iter().try_for_each(|node| self.medium.remove(&member.state(pass, node.start)))
+        })
     }
 
     fn leave(&self, over: bool) {
