@@ -115,10 +115,7 @@ impl<T: Real> Chunk<'_, '_, T> {
         let mut fine = fine;
         fine &= convert::targets(targets, at, rows, y);
         fine &= labels.iter().all(|view| (0..rows).all(|i| !view.is_null(at.get(i))));
-        if fine {
-            return Ok(());
-        }
-        self.repair(at, rows, x)
+        if fine { Ok(()) } else { self.repair(at, rows, x) }
     }
 
     /// Replaces missing features where that was asked for; the first bad value in row order is an error.

@@ -111,7 +111,7 @@ impl Table {
         }
         if features.is_empty() {
             let why = format!("`features` {} leaves no column; name some that stay", names.join(","));
-            return Err(Error::Empty { what: self.first_path().display().to_string(), why });
+            return Err(self.empty(why));
         }
         Ok(features)
     }

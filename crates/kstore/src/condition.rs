@@ -238,10 +238,7 @@ pub fn parse_rows(text: &str) -> Result<Range<u64>> {
         digits => digits.parse().map_err(|_| syntax(&format!("{:?} is not a row number", shown::short(digits)))),
     };
     let rows = side(start, 0)?..side(end, u64::MAX)?;
-    if rows.is_empty() {
-        return Err(syntax("the range holds no row"));
-    }
-    Ok(rows)
+    if rows.is_empty() { Err(syntax("the range holds no row")) } else { Ok(rows) }
 }
 
 /// The text of a range of rows, which [`parse_rows`] reads.

@@ -1,6 +1,6 @@
 //! Rows of a table by their numbers, in any order.
 
-use crate::{Error, Real, Result, RowBuf, RowSource, TableRows, source::memory::MemoryRows};
+use crate::{Real, Result, RowBuf, RowSource, TableRows, source::memory::MemoryRows};
 
 /// Longest gap between rows that is read rather than skipped: starting anew in the middle of a file costs about as much
 /// as reading so many rows.
@@ -47,18 +47,14 @@ impl<T: Real> TableRows<T> {
         }
         let missing = |place: &usize| *place >= found.len() || found.row(*place) != wanted[*place];
         if let Some(place) = (0..wanted.len()).find(missing) {
-            return Err(self.not_selected(wanted[place]));
+            let why = format!("row {} is not among the selected rows", wanted[place]);
+            return Err(self.selected().table().empty(why));
         }
         // every row is there and both lists ascend
         let places: Vec<usize> = rows.iter().map(|row| wanted.partition_point(|have| have < row)).collect();
         let x = places.iter().flat_map(|place| &found.x()[place * d..][..d]).copied().collect();
         let y = places.iter().flat_map(|place| &found.y()[place * t..][..t]).copied().collect();
         MemoryRows::new(x, d)?.with_targets(y, t)?.weighted(shape.weighted)?.numbered(rows.to_vec())
-    }
-
-    fn not_selected(&self, row: u64) -> Error {
-        let why = format!("row {row} is not among the selected rows");
-        Error::Empty { what: self.selected().table().first_path().display().to_string(), why }
     }
 }
 

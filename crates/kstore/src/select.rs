@@ -234,8 +234,7 @@ impl Table {
             return Err(self.wrong_type(column, expected));
         }
         if features.is_empty() {
-            let why = "no numeric column is left to be a feature; name some with `features`".to_string();
-            return Err(Error::Empty { what: self.first_path().display().to_string(), why });
+            return Err(self.empty("no numeric column is left to be a feature; name some with `features`"));
         }
         Ok(features)
     }
@@ -252,7 +251,7 @@ impl Table {
             }
             _ => "it has no rows; name a table that has some".to_string(),
         };
-        Err(Error::Empty { what: self.first_path().display().to_string(), why })
+        Err(self.empty(why))
     }
 }
 
@@ -323,10 +322,7 @@ impl Selected {
             matches!(self.table.schema().columns[*column].kind, Kind::Int { .. } | Kind::Bool | Kind::Time(_))
         };
         let of_times = |place: usize| matches!(&self.coding, Coding::Known(coded, _) if coded.time(place).is_some());
-        let columns = match self.encoding() {
-            None => (0..self.features.len()).collect(),
-            Some(encoding) => encoding.owners(),
-        };
+        let columns = self.encoding().map_or_else(|| (0..self.features.len()).collect(), Encoding::owners);
         let features = statistics.features.iter_mut().zip(columns);
         features.for_each(|(moments, place)| moments.whole = !of_times(place) && whole(&self.features[place]));
         let targets = statistics.targets.iter_mut().zip(&self.targets);

@@ -131,10 +131,7 @@ impl LabelCounts {
     }
 
     fn check(&self, column: &str, limit: usize) -> Result<()> {
-        if self.holds(limit) {
-            return Ok(());
-        }
-        Err(Error::TooManyLabels { column: column.to_string(), limit })
+        if self.holds(limit) { Ok(()) } else { Err(Error::TooManyLabels { column: column.to_string(), limit }) }
     }
 }
 

@@ -311,6 +311,11 @@ impl Table {
         self.schema.position(name).ok_or_else(|| self.no_such_column(name))
     }
 
+    /// The error that nothing is left of it.
+    pub(crate) fn empty(&self, why: impl Into<String>) -> Error {
+        Error::Empty { what: self.first_path().display().to_string(), why: why.into() }
+    }
+
     pub(crate) fn no_such_column(&self, name: &str) -> Error {
         Error::NoSuchColumn { path: self.first_path(), name: name.to_string(), hint: self.schema.hint(name) }
     }

@@ -165,41 +165,34 @@ impl<T: Real> Expansion<T> {
                 }
                 continue;
             }
-            if let Lookup::Time(reader, code) = lookup {
-                for (i, row) in out.enumerate() {
-                    let found = reader.instant(view, at.get(i));
-                    let own = row[*start..].iter_mut().zip(*start..);
-                    match &found {
-                        Ok(Some(instant)) => own
-                            .zip(code.values(*instant))
-                            .for_each(|((out, i), value)| *out = T::from_f64(affine.apply(i, value))),
-                        // the first is left for who repairs or refuses the row
-                        _ => own.take(code.features()).for_each(|(out, i)| *out = T::from_f64(affine.fill[i])),
-                    }
-                    if !matches!(found, Ok(Some(_))) {
-                        row[*start] = T::from_f64(f64::NAN);
-                        missing.filter(|_| found.is_ok()).into_iter().for_each(|missing| flag(row, missing));
-                    }
-                }
-                continue;
-            }
-            if let Lookup::Words(words) = lookup {
-                let mut entries = EntryRow::default();
-                for (i, row) in out.enumerate() {
-                    match words.text(view, at.get(i), self.lenient, &mut entries) {
-                        Some(own) => own.iter().for_each(|(word, value)| {
-                            let feature = start + *word as usize;
-                            row[feature] = T::from_f64(affine.apply(feature, *value));
-                        }),
-                        None => row[*start] = T::from_f64(f64::NAN),
-                    }
-                }
-                continue;
-            }
-            let mut none = 0;
+            let (mut none, mut entries) = (0, EntryRow::default());
             for (i, row) in out.enumerate() {
                 let at = at.get(i);
                 let found = match lookup {
+                    Lookup::Time(reader, code) => {
+                        let own = row[*start..].iter_mut().zip(*start..);
+                        let found = reader.instant(view, at);
+                        if let Ok(Some(instant)) = found {
+                            let own = own.zip(code.values(instant));
+                            own.for_each(|((out, i), value)| *out = T::from_f64(affine.apply(i, value)));
+                            continue;
+                        }
+                        own.take(code.features()).for_each(|(out, i)| *out = T::from_f64(affine.fill[i]));
+                        // the first is left for who repairs or refuses the row
+                        row[*start] = T::from_f64(f64::NAN);
+                        missing.filter(|_| found.is_ok()).into_iter().for_each(|missing| flag(row, missing));
+                        continue;
+                    }
+                    Lookup::Words(words) => {
+                        match words.text(view, at, self.lenient, &mut entries) {
+                            Some(own) => own.iter().for_each(|(word, value)| {
+                                let feature = start + *word as usize;
+                                row[feature] = T::from_f64(affine.apply(feature, *value));
+                            }),
+                            None => row[*start] = T::from_f64(f64::NAN),
+                        }
+                        continue;
+                    }
                     _ if is_missing(view, at) => {
                         if missing.is_none() && !self.lenient {
                             row[*start] = T::from_f64(f64::NAN);
@@ -219,7 +212,7 @@ impl<T: Real> Expansion<T> {
                         none += u64::from(place.is_none());
                         continue;
                     }
-                    Lookup::Number | Lookup::Time(..) | Lookup::Words(_) | Lookup::None => None,
+                    Lookup::Number | Lookup::None => None,
                 };
                 match found {
                     Some(feature) => flag(row, feature),
@@ -237,10 +230,7 @@ pub(super) fn is_missing(view: &View<'_>, row: usize) -> bool {
     if view.is_null(row) {
         return true;
     }
-    if view.bytes(row).is_some() || view.integer(row).is_some() {
-        return false;
-    }
-    !view.number(row).is_finite()
+    if view.bytes(row).is_some() || view.integer(row).is_some() { false } else { !view.number(row).is_finite() }
 }
 
 /// The text of a value that a truth value and its text share.

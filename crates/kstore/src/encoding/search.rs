@@ -158,9 +158,8 @@ impl ColumnSearch {
             }
         }
         if columns.is_empty() {
-            let what = self.selected.table.first_path().display().to_string();
             let told: Vec<String> = notes.iter().map(|note| format!("; {note}")).collect();
-            return Err(Error::Empty { what, why: format!("no column is left to be a feature{}", told.concat()) });
+            return Err(self.selected.table.empty(format!("no column is left to be a feature{}", told.concat())));
         }
         Ok((self.selected.encoded(places, Encoding::new(columns))?, notes))
     }

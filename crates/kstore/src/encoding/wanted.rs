@@ -231,10 +231,7 @@ impl Selected {
             let own = |(name, owner): (&String, &usize)| (Some(*owner) == place).then(|| name.clone());
             found.extend(names.iter().zip(&owners).filter_map(own));
         }
-        match found.is_empty() {
-            true => Err(self.table.no_such_column(&columns.join(","))),
-            false => Ok(found),
-        }
+        if found.is_empty() { Err(self.table.no_such_column(&columns.join(","))) } else { Ok(found) }
     }
 
     /// A selection that takes the same features from other rows: the same columns, and the same values of them where they are known.

@@ -208,12 +208,12 @@ impl<'a> Pass<'a> {
         &self,
         source: &dyn RowSource<T>,
         fold: &F,
-        mut deliver: impl FnMut(Range<u64>, F::State) -> Result<(), F::Error> + Send,
+        mut deliver: impl FnMut(F::State) -> Result<(), F::Error> + Send,
     ) -> Result<PassReport, F::Error>
     where
         T: Real,
         F: Fold<T>,
     {
-        run(self, source, fold, 0..u64::MAX, |Delivery { rows, state, .. }| deliver(rows, state))
+        run(self, source, fold, 0..u64::MAX, |Delivery { state, .. }| deliver(state))
     }
 }

@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 /// The state of a segment on its way to whoever merges it.
 pub(super) struct Delivery<S> {
-    pub(super) rows: Range<u64>,
     /// Number of segments of the pass up to this one, itself included.
     pub(super) done: u64,
     /// Number of the segment among all of the stored rows.
@@ -58,8 +57,8 @@ type Failure = Box<dyn Any + Send>;
 trait Lane<T> {
     fn step(&mut self, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), Failure>;
     fn flush(&mut self, workers: &Workers) -> Result<(), Failure>;
-    /// Gives the state of a segment away, if it had rows: its stored rows, the segments done with it, its number.
-    fn deliver(&mut self, rows: Range<u64>, done: u64, segment: u64) -> Result<(), Failure>;
+    /// Gives the state of a segment away, if it had rows: the segments done with it, its number.
+    fn deliver(&mut self, done: u64, segment: u64) -> Result<(), Failure>;
 }
 
 /// A fold, and what a lane has folded of its segment: no state before the first row.
@@ -88,11 +87,11 @@ where
         self.fold.flush(state, &mut self.scratch, workers).map_err(boxed)
     }
 
-    fn deliver(&mut self, rows: Range<u64>, done: u64, segment: u64) -> Result<(), Failure> {
+    fn deliver(&mut self, done: u64, segment: u64) -> Result<(), Failure> {
         let (state, folded) = (self.state.take(), std::mem::take(&mut self.folded));
         let Some(state) = state else { return Ok(()) };
         let mut deliver = self.deliver.lock().unwrap_or_else(PoisonError::into_inner);
-        (*deliver)(Delivery { rows, done, segment, folded, state }).map_err(boxed)
+        (*deliver)(Delivery { done, segment, folded, state }).map_err(boxed)
     }
 }
 
@@ -326,7 +325,7 @@ impl<T: Real> Run<'_, '_, T> {
             }
             order = self.turned.wait(order).unwrap_or_else(PoisonError::into_inner);
         }
-        lane.deliver(self.rows(segment), segment + 1, self.cut.segments().start + segment)?;
+        lane.deliver(segment + 1, self.cut.segments().start + segment)?;
         order.turn += 1;
         self.turned.notify_all();
         Ok(())

@@ -341,8 +341,9 @@ impl Engine for SharedEngine {
         }
         let Ok(mut names) = self.medium.names() else { return };
         names.retain(|name| member.owns(name));
-        let at_work = |name: &String| self.lives.at_work(name);
-        if !names.iter().filter_map(|name| Life::process(name)).any(|name| at_work(&name)) {
+        // a process that cannot be asked may be at work
+        let gone = |name: String| self.lives.is_gone(&name).unwrap_or(false);
+        if names.iter().filter_map(|name| Life::process(name)).all(gone) {
             // another process that ends this moment removes them too
             names.iter().for_each(|name| drop(self.medium.remove(name)));
         }

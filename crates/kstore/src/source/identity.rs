@@ -100,10 +100,7 @@ impl Identity {
         if let Some(change) = self.difference(&now) {
             return changed(change);
         }
-        if self.place != place(&metadata) {
-            return changed("another file has its name now".to_string());
-        }
-        Ok(())
+        if self.place != place(&metadata) { changed("another file has its name now".to_string()) } else { Ok(()) }
     }
 
     /// How the file `now` differs from this one, which was there before; the place is not looked at.

@@ -26,7 +26,7 @@ pub mod npy;
 #[cfg(feature = "npz")]
 mod npz;
 #[cfg(feature = "parquet")]
-pub mod parquet;
+mod parquet;
 pub(crate) mod partitioned;
 mod plain;
 pub(crate) mod positioned;

@@ -177,10 +177,7 @@ mod tests {
         let (mut rows, mut row, mut inside) = (Vec::new(), Vec::new(), false);
         for mut bytes in text.chunks(piece) {
             while !bytes.is_empty() {
-                let edge = match inside {
-                    true => scanner.end(bytes, &mut line),
-                    false => scanner.begin(bytes, &mut line),
-                };
+                let edge = if inside { scanner.end(bytes, &mut line) } else { scanner.begin(bytes, &mut line) };
                 let (before, after) = bytes.split_at(edge.unwrap_or(bytes.len()));
                 if inside {
                     row.extend(before);

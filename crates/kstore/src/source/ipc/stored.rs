@@ -163,10 +163,7 @@ fn unpack(codec: CompressionType, packed: &[u8], need: u64) -> Result<Vec<u8>, L
         _ => zstd::Decoder::new(packed).map_err(damaged)?.take(need).read_to_end(&mut bytes),
     }
     .map_err(damaged)?;
-    if (bytes.len() as u64) < need {
-        return Err(too_short(need, bytes.len() as u64));
-    }
-    Ok(bytes)
+    if (bytes.len() as u64) < need { Err(too_short(need, bytes.len() as u64)) } else { Ok(bytes) }
 }
 
 #[cfg(test)]

@@ -27,11 +27,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{collections::HashMap, ops::Range};
 
-pub(super) const FORMAT: Format =
-    Format::new(&["parquet", "pq"], |path, file, _| Ok(Arc::new(ParquetFile::of(path, file)?)))
-        .magic(MAGIC)
-        .distant(|path, object| Ok(Arc::new(ParquetFile::new(path, Positioned::distant(object))?)))
-        .written(|_| true, crate::sink::parquet::create);
+pub(super) const FORMAT: Format = Format::new(&["parquet", "pq"], |path, file, _| {
+    Ok(Arc::new(ParquetFile::new(path, Positioned::of(file).map_err(Error::io("read", path))?)?))
+})
+.magic(MAGIC)
+.distant(|path, object| Ok(Arc::new(ParquetFile::new(path, Positioned::distant(object))?)))
+.written(|_| true, crate::sink::parquet::create);
 
 const NAME: &str = "Parquet";
 
@@ -48,7 +49,7 @@ const SCAN_ROWS: usize = 256;
 
 /// An open Parquet file.
 #[derive(Debug)]
-pub struct ParquetFile {
+struct ParquetFile {
     path: PathBuf,
     file: Positioned,
     metadata: ArrowReaderMetadata,
@@ -63,16 +64,7 @@ pub struct ParquetFile {
 }
 
 impl ParquetFile {
-    /// Opens a file and reads its footer.
-    pub fn open(path: &Path) -> Result<Self> {
-        Self::of(path, std::fs::File::open(path).map_err(Error::io("read", path))?)
-    }
-
     /// Reads the footer of an open file; the path is for messages.
-    pub fn of(path: &Path, file: std::fs::File) -> Result<Self> {
-        Self::new(path, Positioned::of(file).map_err(Error::io("read", path))?)
-    }
-
     fn new(path: &Path, file: Positioned) -> Result<Self> {
         check_ends(path, &file)?;
         let metadata = guarded(|| metadata(&file)).map_err(|panic| damaged(path, &panic))?;
