@@ -100,9 +100,9 @@ impl<T: Real> Chunk<'_, '_, T> {
         let fine = match (&self.source.expansion, &self.source.selected.coding) {
             (Some(expansion), Coding::Known(_, unseen)) => {
                 let first = self.open.part.start + self.open.first;
-                expansion.features(columns, &self.source.affine, (at, first), rows, unseen, x)
+                expansion.features(columns, &self.source.affine, (at, first), unseen, x)
             }
-            _ => convert::features(columns, &self.source.affine, at, rows, x),
+            _ => convert::features(columns, &self.source.affine, at, x),
         };
         self.others(fine, at, rows, x, y)
     }
@@ -155,10 +155,7 @@ impl<T: Real> Chunk<'_, '_, T> {
 
     /// True for a column of numbers or times, which may have a mean.
     fn has_mean(&self, slot: usize) -> bool {
-        match &self.source.selected.coding {
-            Coding::Known(coded, _) => coded.has_mean(slot),
-            _ => true,
-        }
+        self.source.selected.coded().is_none_or(|coded| coded.has_mean(slot))
     }
 
     /// Appends the codes of the label columns, which are the views from `slot` on.
@@ -173,14 +170,12 @@ impl<T: Real> Chunk<'_, '_, T> {
         for (slot, (coder, codes)) in (slot..).zip(coders) {
             coder.code(&self.views[slot], at, rows, codes).map_err(|(row, fault)| match fault {
                 Fault::Fraction(value) if !value.is_finite() => self.bad_value(slot, &self.views[slot], row, value),
-                Fault::Fraction(value) => Error::WrongType {
-                    path: self.path().to_path_buf(),
-                    column: self.source.name(slot),
-                    got: format!("{value} in row {}", self.open.first + row as u64),
-                    expected: "classes and folds are whole numbers, truth values or text; for a quantity choose \
-                               `task` regression"
-                        .to_string(),
-                },
+                Fault::Fraction(value) => {
+                    let got = format!("{value} in row {}", self.open.first + row as u64);
+                    let expected = "classes and folds are whole numbers, truth values or text; for a quantity choose \
+                                    `task` regression";
+                    Error::wrong_type(self.path(), &self.source.name(slot), got, expected)
+                }
                 Fault::TooMany(limit) => Error::TooManyLabels { column: self.source.name(slot), limit },
             })?;
         }

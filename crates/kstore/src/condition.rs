@@ -106,12 +106,7 @@ impl Condition {
 
     /// Checks the value against a column's kind.
     pub(crate) fn bind(&self, column: &Column, path: &Path) -> Result<Bound> {
-        let wrong = |expected: String| Error::WrongType {
-            path: path.to_path_buf(),
-            column: column.name.clone(),
-            got: column.kind.to_string(),
-            expected,
-        };
+        let wrong = |expected: String| Error::wrong_type(path, &column.name, column.kind.to_string(), expected);
         let number = if self.quoted { None } else { self.value.parse::<f64>().ok().filter(|v| !v.is_nan()) };
         let not_a_number = || wrong(format!("`where` compares it with {:?}; compare it with a number", self.value));
         let value = match &column.kind {

@@ -45,56 +45,51 @@ impl Affine {
         let fill = (0..features).map(|i| scaler.apply(i, scaler.mean[i])).collect();
         Self { scaler, factor, fill }
     }
+
+    /// Feature `i` of some rows, shifted and scaled: a slice of the stored values where possible, else computed into `out`.
+    pub(crate) fn scaled<'a, T: Real>(
+        &self,
+        view: &View<'a>,
+        i: usize,
+        at: Positions<'_>,
+        out: &'a mut [T],
+    ) -> &'a [T] {
+        let (centre, factor) = (self.scaler.centre[i], self.factor[i]);
+        if let (Positions::From(start), Some(values), 0.0, 1.0) =
+            (at, same_type(view).filter(|_| !self.scaler.bends()), centre, factor)
+        {
+            // to f64 and back is exact: the same bits
+            return &values[start..start + out.len()];
+        }
+        let mut loaded = [0.0; TILE];
+        let loaded = &mut loaded[..out.len()];
+        view.load(at, loaded);
+        let values = out.iter_mut().zip(loaded).map(|(out, value)| (out, (*value - centre) * factor));
+        match self.scaler.bends() {
+            false => values.for_each(|(out, value)| *out = T::from_f64(value)),
+            true => values.for_each(|(out, value)| *out = T::from_f64(self.scaler.bend(i, value))),
+        }
+        out
+    }
 }
 
-/// Writes `rows` rows, at most [`TILE`], to `out`; false if any value is not finite.
-pub(crate) fn features<T: Real>(
-    views: &[View<'_>],
-    affine: &Affine,
-    at: Positions<'_>,
-    rows: usize,
-    out: &mut [T],
-) -> bool {
+/// Writes as many rows as `out` has room for, at most [`TILE`]; false if any value is not finite.
+pub(crate) fn features<T: Real>(views: &[View<'_>], affine: &Affine, at: Positions<'_>, out: &mut [T]) -> bool {
     if let (Positions::From(start), Some(block)) = (at, contiguous(views).filter(|_| !affine.scaler.bends())) {
-        return row_major(block, affine, start, rows, out);
+        return row_major(block, affine, start, out);
     }
     let d = views.len();
+    let rows = out.len().checked_div(d).unwrap_or(0);
     let mut computed = [[T::default(); TILE]; GROUP];
     for (group, first) in views.chunks(GROUP).zip((0..d).step_by(GROUP)) {
         let mut columns = [&[][..]; GROUP];
         for (k, ((view, column), computed)) in group.iter().zip(&mut columns).zip(&mut computed).enumerate() {
-            *column = scaled(view, affine, first + k, at, &mut computed[..rows]);
+            *column = affine.scaled(view, first + k, at, &mut computed[..rows]);
         }
         transpose(&columns, group.len(), d, first, out);
     }
     // also false where narrowing overflowed; all rows at once, while they are in the cache
-    T::all_finite(&out[..rows * d])
-}
-
-/// Feature `i` of some rows, shifted and scaled: a slice of the stored values where possible, else computed into `out`.
-pub(crate) fn scaled<'a, T: Real>(
-    view: &View<'a>,
-    affine: &Affine,
-    i: usize,
-    at: Positions<'_>,
-    out: &'a mut [T],
-) -> &'a [T] {
-    let (centre, factor) = (affine.scaler.centre[i], affine.factor[i]);
-    if let (Positions::From(start), Some(values), 0.0, 1.0) =
-        (at, same_type(view).filter(|_| !affine.scaler.bends()), centre, factor)
-    {
-        // to f64 and back is exact: the same bits
-        return &values[start..start + out.len()];
-    }
-    let mut loaded = [0.0; TILE];
-    let loaded = &mut loaded[..out.len()];
-    view.load(at, loaded);
-    let values = out.iter_mut().zip(loaded).map(|(out, value)| (out, (*value - centre) * factor));
-    match affine.scaler.bends() {
-        false => values.for_each(|(out, value)| *out = T::from_f64(value)),
-        true => values.for_each(|(out, value)| *out = T::from_f64(affine.scaler.bend(i, value))),
-    }
-    out
+    T::all_finite(out)
 }
 
 /// The values of a column that is stored as `T` and has no nulls.
@@ -133,10 +128,10 @@ fn contiguous<'a>(views: &[View<'a>]) -> Option<Strided<'a>> {
     (known && views.iter().enumerate().all(beside)).then_some(first)
 }
 
-fn row_major<T: Real>(block: Strided<'_>, affine: &Affine, start: usize, rows: usize, out: &mut [T]) -> bool {
+fn row_major<T: Real>(block: Strided<'_>, affine: &Affine, start: usize, out: &mut [T]) -> bool {
     match block.element {
-        Element::F32 => copy_rows::<T, 4>(block, affine, start, rows, out, |raw| f32::from_le_bytes(raw).into()),
-        _ => copy_rows::<T, 8>(block, affine, start, rows, out, f64::from_le_bytes),
+        Element::F32 => copy_rows::<T, 4>(block, affine, start, out, |raw| f32::from_le_bytes(raw).into()),
+        _ => copy_rows::<T, 8>(block, affine, start, out, f64::from_le_bytes),
     }
 }
 
@@ -145,13 +140,12 @@ fn copy_rows<T: Real, const N: usize>(
     block: Strided<'_>,
     affine: &Affine,
     start: usize,
-    rows: usize,
     out: &mut [T],
     number: impl Fn([u8; N]) -> f64,
 ) -> bool {
     let d = affine.factor.len();
     let mut fine = true;
-    for (i, out) in out.chunks_exact_mut(d).take(rows).enumerate() {
+    for (i, out) in out.chunks_exact_mut(d).enumerate() {
         let from = block.offset + (start + i) * block.stride;
         let (values, _) = block.bytes[from..from + d * N].as_chunks::<N>();
         let affine = affine.scaler.centre.iter().zip(&affine.factor);
@@ -218,7 +212,7 @@ mod tests {
             for rows in [1, 2, 3, 4, 5, 7, 8, 63, TILE - 1, TILE] {
                 for at in [Positions::From(11), Positions::At(&picked)] {
                     let mut out = vec![T::default(); rows * d];
-                    assert!(features(&views, &affine, at, rows, &mut out));
+                    assert!(features(&views, &affine, at, &mut out));
                     assert_eq!(T::bytes(&out), T::bytes(&singly::<T>(&views, &affine, at, rows)), "{rows} x {d}");
                 }
             }
@@ -241,7 +235,7 @@ mod tests {
                 .collect();
             let views: Vec<View<'_>> =
                 columns.iter().map(|column| View { values: Values::of(column), nulls: None }).collect();
-            features(&views, &Affine::new(6, None), Positions::From(0), TILE, &mut vec![0f32; 6 * TILE])
+            features(&views, &Affine::new(6, None), Positions::From(0), &mut vec![0f32; 6 * TILE])
         };
         for (at, column) in [(0, 0), (3, 1), (TILE - 1, 3), (50, 5)] {
             for value in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
@@ -254,7 +248,7 @@ mod tests {
         // a null in a column of the same type
         let holed = Float32Array::from(vec![Some(1.0), None]);
         let views = [View { values: Values::of(holed.values()), nulls: holed.nulls() }];
-        assert!(!features(&views, &Affine::new(1, None), Positions::From(0), 2, &mut [0f32; 2]));
+        assert!(!features(&views, &Affine::new(1, None), Positions::From(0), &mut [0f32; 2]));
     }
 
     #[test]

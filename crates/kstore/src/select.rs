@@ -131,11 +131,12 @@ impl Table {
         let keep = self.kept(&selection.keep)?;
         roles.extend(&keep);
         let wanted = self.wanted(selection, &roles)?;
+        let learned: Vec<usize> = targets.iter().copied().chain(class).collect();
         let mut features = match &selection.encoding {
             _ if selection.without_features => Vec::new(),
             Some(encoding) => self.encoded_columns(encoding)?,
             None if selection.features.is_empty() => self.other_features(&roles, &wanted)?,
-            None => self.named_features(&selection.features, &roles, targets.iter().copied().chain(class), &wanted)?,
+            None => self.named_features(&roles, &learned, &wanted)?,
         };
         if selection.encoding.is_none() && !selection.without_features {
             let more = wanted.columns.iter().filter(|column| !features.contains(column));
@@ -144,7 +145,7 @@ impl Table {
         }
         let coding = match &selection.encoding {
             Some(encoding) if !selection.without_features => Coding::known((**encoding).clone(), self, &features),
-            _ => self.coding(selection, &wanted, &features)?,
+            _ => self.coding(&wanted, &features)?,
         };
         self.unambiguous(features.iter().chain(&roles))?;
         let rows = self.row_range(selection.rows.as_ref())?;
@@ -192,11 +193,10 @@ impl Table {
         }
         match targets {
             [class] => self.expect_labels(*class).map(|()| Some(*class)),
-            _ => Err(Error::Syntax {
-                what: "`target`",
-                text: selection.targets.join(","),
-                expected: "classification has exactly one target".to_string(),
-            }),
+            _ => {
+                let expected = "classification has exactly one target".to_string();
+                Err(Error::Syntax { what: "`target`", text: selection.targets.join(","), expected })
+            }
         }
     }
 
@@ -215,16 +215,11 @@ impl Table {
 
     pub(crate) fn wrong_type(&self, column: usize, expected: &str) -> Error {
         let column = &self.schema().columns[column];
-        Error::WrongType {
-            path: self.first_path(),
-            column: column.name.clone(),
-            got: column.kind.to_string(),
-            expected: expected.to_string(),
-        }
+        Error::wrong_type(&self.first_path(), &column.name, column.kind.to_string(), expected)
     }
 
     /// Every column of numbers, and of wanted categories, without another role.
-    pub(crate) fn other_features(&self, roles: &[usize], wanted: &Wanted) -> Result<Vec<usize>> {
+    pub(crate) fn other_features(&self, roles: &[usize], wanted: &Wanted<'_>) -> Result<Vec<usize>> {
         let Schema { columns, row_labels } = self.schema();
         let free = |i: &usize| !roles.contains(i) && !row_labels.contains(i) && columns[*i].name != QUERY;
         let takes = |i: &usize| free(i) && (columns[*i].kind.is_feature() || wanted.takes(self, *i));
@@ -269,10 +264,7 @@ impl Selected {
 
     /// Names of the features, in the order of the columns of `x`; those of the columns, where the values of some are not found yet.
     pub fn feature_names(&self) -> Vec<String> {
-        match &self.coding {
-            Coding::Known(coded, _) => coded.names.clone(),
-            _ => self.names(&self.features),
-        }
+        self.coded().map_or_else(|| self.names(&self.features), |coded| coded.names.clone())
     }
 
     /// Names of the numeric targets.
@@ -321,7 +313,7 @@ impl Selected {
         let whole = |column: &usize| {
             matches!(self.table.schema().columns[*column].kind, Kind::Int { .. } | Kind::Bool | Kind::Time(_))
         };
-        let of_times = |place: usize| matches!(&self.coding, Coding::Known(coded, _) if coded.time(place).is_some());
+        let of_times = |place: usize| self.coded().is_some_and(|coded| coded.time(place).is_some());
         let columns = self.encoding().map_or_else(|| (0..self.features.len()).collect(), Encoding::owners);
         let features = statistics.features.iter_mut().zip(columns);
         features.for_each(|(moments, place)| moments.whole = !of_times(place) && whole(&self.features[place]));
@@ -340,10 +332,7 @@ impl Selected {
     pub fn shape(&self) -> TableShape {
         TableShape {
             stored: self.table.stored_rows(),
-            features: match &self.coding {
-                Coding::Known(coded, _) => coded.names.len(),
-                _ => self.features.len(),
-            },
+            features: self.coded().map_or(self.features.len(), |coded| coded.names.len()),
             targets: self.targets.len(),
             weighted: self.weighted,
         }

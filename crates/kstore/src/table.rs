@@ -200,8 +200,8 @@ impl Table {
             return Err(Error::Malformed { path, format: "target file", detail });
         };
         if !column.kind.is_numeric() {
-            let expected = "a target file holds numbers".to_string();
-            return Err(Error::WrongType { path, column: column.name.clone(), got: column.kind.to_string(), expected });
+            let expected = "a target file holds numbers";
+            return Err(Error::wrong_type(&path, &column.name, column.kind.to_string(), expected));
         }
         if right.facts().rows != self.stored_rows() {
             let (first_rows, second_rows) = (self.stored_rows(), right.facts().rows);

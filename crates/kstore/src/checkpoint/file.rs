@@ -180,7 +180,7 @@ impl<I: Read + Seek + Send> Input for I {}
 
 /// An entry that is being read.
 pub struct Stored<'a> {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     input: Box<dyn Input + 'a>,
     /// Byte of the file at which the arrays begin.
     base: u64,

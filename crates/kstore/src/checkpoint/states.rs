@@ -30,7 +30,7 @@ impl StateKey {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct StatesHead {
     states_format: u64,
     about: Value,
@@ -42,11 +42,8 @@ struct StatesHead {
 /// A file of states, open for reading.
 #[derive(Debug)]
 pub struct StateFile {
-    path: PathBuf,
     stored: Stored<'static>,
-    about: Value,
-    states: Vec<StateKey>,
-    rows: Vec<RowsKey>,
+    head: StatesHead,
 }
 
 impl StateFile {
@@ -56,21 +53,21 @@ impl StateFile {
     /// [`Error::Damaged`] for what is no file of states; those of the file system.
     pub fn open(path: &Path) -> Result<Self> {
         let stored = Stored::open(path)?;
-        let StatesHead { states_format, about, states, rows } = stored.head()?;
-        match states_format {
-            FORMAT => Ok(Self { path: path.to_path_buf(), stored, about, states, rows }),
+        let head: StatesHead = stored.head()?;
+        match head.states_format {
+            FORMAT => Ok(Self { stored, head }),
             other => Err(damaged(path, format!("it has format {other}, this version reads {FORMAT}"))),
         }
     }
 
     /// Where it lies.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.stored.path
     }
 
     /// What its writer said beside the states.
     pub fn about(&self) -> &Value {
-        &self.about
+        &self.head.about
     }
 
     /// A digest of all that is in the file, by which other files can name it.
@@ -80,12 +77,12 @@ impl StateFile {
 
     /// The states, in the order of the file.
     pub fn states(&self) -> &[StateKey] {
-        &self.states
+        &self.head.states
     }
 
     /// The rows that are in no state, in the order of the file.
     pub fn rows(&self) -> &[RowsKey] {
-        &self.rows
+        &self.head.rows
     }
 
     /// Reads the rows at a place, as [`StateWriter::push_rows`] took them.
@@ -93,7 +90,7 @@ impl StateFile {
     /// # Errors
     /// As [`StateFile::load`].
     pub fn load_rows(&mut self, place: usize) -> Result<Vec<u8>> {
-        match self.rows.get(place) {
+        match self.head.rows.get(place) {
             None => Err(self.stored.damaged("it has fewer rows")),
             Some(key) if key.rows == 0 => Ok(Vec::new()),
             Some(key) => self.stored.read(&key.name()),
@@ -105,7 +102,7 @@ impl StateFile {
     /// # Errors
     /// [`Error::Damaged`] for arrays that are missing or not as they were written.
     pub fn load(&mut self, place: usize, state: &mut dyn Persist) -> Result<()> {
-        let Some(key) = self.states.get(place) else { return Err(self.stored.damaged("it has fewer states")) };
+        let Some(key) = self.head.states.get(place) else { return Err(self.stored.damaged("it has fewer states")) };
         match key.node.rows {
             0 => Ok(()),
             _ => self.stored.within(&key.prefix(), |from| state.load(from)),
@@ -171,7 +168,7 @@ impl StateWriter {
     /// # Errors
     /// [`Error::Damaged`] for arrays that are not as they were written; those of the file system.
     pub fn copy(&mut self, from: &mut StateFile, place: usize) -> Result<()> {
-        let Some(key) = from.states.get(place).cloned() else {
+        let Some(key) = from.head.states.get(place).cloned() else {
             return Err(from.stored.damaged("it has fewer states"));
         };
         let prefix = format!("{}.", key.prefix());

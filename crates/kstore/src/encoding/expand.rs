@@ -2,7 +2,7 @@
 
 use super::entries::{EntryColumn, EntryColumns, EntryRow};
 use super::{Code, CodedColumn, Effects, Encoding, TimeCode, TimeReader};
-use crate::convert::{Affine, TILE, scaled};
+use crate::convert::{Affine, TILE};
 use crate::schema::Kind;
 use crate::source::{Positions, Values, View};
 use crate::{Digest, Label, Real, labels};
@@ -135,30 +135,30 @@ impl<T: Real> Expansion<T> {
         Self { coded, zeros, ones, lenient }
     }
 
-    /// Writes `rows` rows of a chunk whose first is the stored row `first`, at most [`TILE`], to `out`; false if any value is not finite. The
+    /// Writes as many rows of a chunk, whose first is the stored row `first`, as `out` has room for, at most [`TILE`]; false if any value is not finite. The
     /// first feature of a column with a missing value that is an error is NaN then. Values that no feature stands for are counted in `unseen`, by columns.
     pub(crate) fn features(
         &self,
         views: &[View<'_>],
         affine: &Affine,
         (at, first): (Positions<'_>, u64),
-        rows: usize,
         unseen: &[AtomicU64],
         out: &mut [T],
     ) -> bool {
         let d = self.zeros.len();
+        let rows = out.len() / d;
         if let Some(columns) = &self.coded.entries {
-            return columns.rows(views, at, &mut out[..rows * d], d, self.lenient);
+            return columns.rows(views, at, out, d, self.lenient);
         }
-        out.chunks_exact_mut(d).take(rows).for_each(|row| row.copy_from_slice(&self.zeros));
+        out.chunks_exact_mut(d).for_each(|row| row.copy_from_slice(&self.zeros));
         let columns = self.coded.encoding.columns().iter().zip(&self.coded.lookups).zip(&self.coded.starts);
         for (((column, lookup), start), (view, unseen)) in columns.zip(views.iter().zip(unseen)) {
             let missing = column.missing.then_some(start + column.code.features());
             let flag = |row: &mut [T], feature: usize| row[feature] = self.ones[feature];
-            let out = out.chunks_exact_mut(d).take(rows);
+            let out = out.chunks_exact_mut(d);
             if let Lookup::Number = lookup {
                 let mut computed = [T::default(); TILE];
-                let numbers = scaled(view, affine, *start, at, &mut computed[..rows]);
+                let numbers = affine.scaled(view, *start, at, &mut computed[..rows]);
                 for (row, number) in out.zip(numbers) {
                     row[*start] = *number;
                     missing.filter(|_| !number.is_finite()).into_iter().for_each(|missing| flag(row, missing));
@@ -221,7 +221,7 @@ impl<T: Real> Expansion<T> {
             }
             unseen.fetch_add(none, Ordering::Relaxed);
         }
-        T::all_finite(&out[..rows * d])
+        T::all_finite(out)
     }
 }
 

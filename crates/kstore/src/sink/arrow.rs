@@ -15,6 +15,7 @@ use crate::source::SPARSE;
 use crate::sparse::{SparseColumn, SparseRows, SparseShape};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -63,7 +64,7 @@ impl<W: BatchWriter> Sink for BatchSink<W> {
         };
         while start < rows {
             let end = rows.min(start + writer.room());
-            let part = batch(&self.schema, columns, start, end).map_err(W::Error::from);
+            let part = batch(&self.schema, columns, start..end).map_err(W::Error::from);
             part.and_then(|part| writer.take(part)).map_err(|error| failed(&self.path, error))?;
             start = end;
         }
@@ -127,10 +128,10 @@ fn data_type(column: &OutputColumn) -> DataType {
     }
 }
 
-/// Rows `start..end` of some columns as a record batch.
-fn batch(schema: &Arc<Schema>, columns: &[Output<'_>], start: usize, end: usize) -> Result<RecordBatch, ArrowError> {
+/// Some rows of some columns as a record batch.
+fn batch(schema: &Arc<Schema>, columns: &[Output<'_>], rows: Range<usize>) -> Result<RecordBatch, ArrowError> {
     let arrays = columns.iter().zip(schema.fields()).map(|(column, field)| {
-        let array = with_nulls(column, start, end, None)?;
+        let array = with_nulls(column, rows.clone(), None)?;
         if array.data_type() == field.data_type() { Ok(array) } else { time(&array, field.data_type()) }
     });
     RecordBatch::try_new(Arc::clone(schema), arrays.collect::<Result<_, _>>()?)
@@ -149,35 +150,31 @@ fn time(array: &ArrayRef, time: &DataType) -> Result<ArrayRef, ArrowError> {
     Ok(make_array(numbers.to_data().into_builder().data_type(time.clone()).build()?))
 }
 
-fn with_nulls(
-    column: &Output<'_>,
-    start: usize,
-    end: usize,
-    nulls: Option<NullBuffer>,
-) -> Result<ArrayRef, ArrowError> {
+fn with_nulls(column: &Output<'_>, rows: Range<usize>, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
+    let start = rows.start;
     let valid = |i: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(i - start));
     Ok(match column {
-        Output::F32(v) => Arc::new(Float32Array::new(v[start..end].to_vec().into(), nulls)),
-        Output::F64(v) => Arc::new(Float64Array::new(v[start..end].to_vec().into(), nulls)),
-        Output::I64(v) => Arc::new(Int64Array::new(v[start..end].to_vec().into(), nulls)),
-        Output::Bool(v) => Arc::new(BooleanArray::new(BooleanBuffer::from(&v[start..end]), nulls)),
-        Output::Text(v) => Arc::new((start..end).map(|i| valid(i).then(|| v.text(i))).collect::<StringArray>()),
-        Output::Binary(v) => Arc::new((start..end).map(|i| valid(i).then(|| v.bytes(i))).collect::<BinaryArray>()),
+        Output::F32(v) => Arc::new(Float32Array::new(v[rows].to_vec().into(), nulls)),
+        Output::F64(v) => Arc::new(Float64Array::new(v[rows].to_vec().into(), nulls)),
+        Output::I64(v) => Arc::new(Int64Array::new(v[rows].to_vec().into(), nulls)),
+        Output::Bool(v) => Arc::new(BooleanArray::new(BooleanBuffer::from(&v[rows]), nulls)),
+        Output::Text(v) => Arc::new(rows.map(|i| valid(i).then(|| v.text(i))).collect::<StringArray>()),
+        Output::Binary(v) => Arc::new(rows.map(|i| valid(i).then(|| v.bytes(i))).collect::<BinaryArray>()),
         Output::Kept(column) => {
-            let nulls = column.valid().map(|valid| NullBuffer::from(&valid[start..end]));
-            with_nulls(&column.values().as_output(), start, end, nulls)?
+            let nulls = column.valid().map(|valid| NullBuffer::from(&valid[rows.clone()]));
+            with_nulls(&column.values().as_output(), rows, nulls)?
         }
-        Output::Sparse(rows) => Arc::new(entry_lists(rows, start, end)?),
+        Output::Sparse(v) => Arc::new(entry_lists(v, rows)?),
     })
 }
 
-/// Rows `start..end` as lists of entries.
-fn entry_lists(rows: &SparseColumn, start: usize, end: usize) -> Result<ListArray, ArrowError> {
-    let SparseRows { starts, places, values } = rows.rows();
-    let (first, last) = (starts[start], starts[end]);
+/// Some rows as lists of entries.
+fn entry_lists(column: &SparseColumn, rows: Range<usize>) -> Result<ListArray, ArrowError> {
+    let SparseRows { starts, places, values } = column.rows();
+    let (first, last) = (starts[rows.start], starts[rows.end]);
     let offset =
         |start: &usize| i32::try_from(start - first).map_err(|_| ArrowError::OffsetOverflowError(start - first));
-    let offsets: Vec<i32> = starts[start..=end].iter().map(offset).collect::<Result<_, _>>()?;
+    let offsets: Vec<i32> = starts[rows.start..=rows.end].iter().map(offset).collect::<Result<_, _>>()?;
     let columns: Vec<ArrayRef> = vec![
         Arc::new(UInt32Array::from(places[first..last].to_vec())),
         Arc::new(Float64Array::from(values[first..last].to_vec())),

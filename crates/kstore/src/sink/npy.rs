@@ -57,14 +57,9 @@ impl Rows for NpyRows {
 impl NpyRows {
     #[cold]
     fn refused(&self, column: &OutputColumn, row: u64, value: &str) -> Error {
-        Error::WrongType {
-            path: self.path.clone(),
-            column: column.name.clone(),
-            got: format!("{value} in row {row} (counted from 0)"),
-            expected:
-                "one .npy matrix of a single type cannot hold that; write .parquet or .csv, or leave the column out"
-                    .to_string(),
-        }
+        let expected =
+            "one .npy matrix of a single type cannot hold that; write .parquet or .csv, or leave the column out";
+        Error::wrong_type(&self.path, &column.name, format!("{value} in row {row} (counted from 0)"), expected)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Arrow record batches that are in memory, as a table.
 
 use super::column::{self, Chunk, Layout};
-use super::{Element, Facts, FileCursor, TARGET, TableFile, View, data_type::element, entries};
+use super::{BoxedCursor, Element, Facts, FileCursor, TARGET, TableFile, View, data_type::element, entries};
 use crate::arrow::array::{ArrayRef, Float32Array, Float64Array, RecordBatch};
 use crate::{Error, Real, Result, sparse::SparseShape};
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl TableFile for BatchTable {
         self.batches.iter().map(bytes).max().unwrap_or(0)
     }
 
-    fn open<'a>(&'a self, columns: &[usize], rows: Range<u64>, _: &Arc<AtomicU64>) -> Result<Box<dyn FileCursor + 'a>> {
+    fn open(&self, columns: &[usize], rows: Range<u64>, _: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         Ok(Box::new(BatchCursor { table: self, chunk: Chunk::new(&self.layout, columns), left: rows }))
     }
 }

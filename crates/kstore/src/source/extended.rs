@@ -1,6 +1,6 @@
 //! Files as a table takes them: with further columns behind their own, unpacked from what lies on the disk, or somewhere else.
 
-use super::{Element, Facts, FileCursor, Positions, TableFile, Values, View, plain};
+use super::{BoxedCursor, Element, Facts, FileCursor, Positions, TableFile, Values, View, plain};
 use crate::arrow::array::{Array, ArrayRef, Int64Array, StringViewArray};
 use crate::schema::{Column, Kind, Schema};
 use crate::{Error, Result, condition::Bound};
@@ -133,13 +133,8 @@ impl TableFile for Extended {
         std::iter::once(0..self.facts().rows).collect()
     }
 
-    fn open<'a>(
-        &'a self,
-        columns: &[usize],
-        rows: Range<u64>,
-        read: &Arc<AtomicU64>,
-    ) -> Result<Box<dyn FileCursor + 'a>> {
-        let (mut own, mut added, mut places) = (Vec::new(), Vec::<(usize, Reading<'a>)>::new(), Vec::new());
+    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
+        let (mut own, mut added, mut places) = (Vec::new(), Vec::<(usize, Reading<'_>)>::new(), Vec::new());
         for column in columns {
             places.push(match column.checked_sub(self.own()) {
                 None => {
@@ -172,7 +167,7 @@ enum Reading<'a> {
     /// The same value in as many rows as the longest chunk so far.
     Repeated(&'a Added, Option<ArrayRef>),
     /// Numbers, and of the chunk that they come from the rows used up and all rows.
-    Numbers { cursor: Box<dyn FileCursor + 'a>, path: &'a Path, values: Vec<f64>, used: usize, rows: usize },
+    Numbers { cursor: BoxedCursor<'a>, path: &'a Path, values: Vec<f64>, used: usize, rows: usize },
 }
 
 impl<'a> Reading<'a> {
@@ -222,7 +217,7 @@ impl<'a> Reading<'a> {
 }
 
 struct ExtendedCursor<'a> {
-    file: Box<dyn FileCursor + 'a>,
+    file: BoxedCursor<'a>,
     added: Vec<Reading<'a>>,
     places: Vec<Place>,
 }
@@ -273,7 +268,7 @@ impl TableFile for Absent {
         0
     }
 
-    fn open<'a>(&'a self, _: &[usize], rows: Range<u64>, _: &Arc<AtomicU64>) -> Result<Box<dyn FileCursor + 'a>> {
+    fn open(&self, _: &[usize], rows: Range<u64>, _: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         let number = |row: u64| self.rows.start + row;
         Err(Error::Elsewhere { rows: number(rows.start)..number(rows.end) })
     }

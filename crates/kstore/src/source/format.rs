@@ -59,12 +59,7 @@ pub trait TableFile: Debug + Send + Sync {
         std::iter::once(0..self.facts().rows).collect()
     }
     /// A cursor over some columns and a range of rows. The number of bytes read from disk is added to `read`.
-    fn open<'a>(
-        &'a self,
-        columns: &[usize],
-        rows: Range<u64>,
-        read: &Arc<AtomicU64>,
-    ) -> Result<Box<dyn FileCursor + 'a>>;
+    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>>;
 }
 
 /// A cursor over the rows of a file: hands out chunks of rows of whatever length suits the format.
@@ -81,6 +76,9 @@ pub trait FileCursor: Send {
     /// Column `index` of the chunk, counted as the columns were asked for.
     fn view(&self, index: usize) -> Result<View<'_>>;
 }
+
+/// A cursor over the rows of an open file.
+pub type BoxedCursor<'a> = Box<dyn FileCursor + 'a>;
 
 /// Opens a file that was found to be of a format; the path is for messages, and need not lead to it.
 pub type Open = fn(&Path, File, &TextOptions) -> Result<Arc<dyn TableFile>>;

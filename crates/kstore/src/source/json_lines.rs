@@ -158,8 +158,8 @@ impl TextChunk for JsonChunk<'_> {
         self.builders.finish();
     }
 
-    fn view(&self, slot: usize) -> Option<View<'_>> {
-        self.builders.view(slot)
+    fn view(&self, column: usize) -> Option<View<'_>> {
+        self.builders.view(column)
     }
 }
 

@@ -44,7 +44,7 @@ pub use chained::Chained;
 pub(crate) use entries::SPARSE;
 pub(crate) use extended::{Absent, Added, Extended};
 pub use extended::{QUERY, TARGET};
-pub use format::{Facts, FileCursor, Format, Open, TableFile};
+pub use format::{BoxedCursor, Facts, FileCursor, Format, Open, TableFile};
 pub use guard::is_decoding;
 pub(crate) use identity::scheme;
 pub use identity::{Identity, STDIN};

@@ -10,7 +10,9 @@
 use super::npy::Header;
 use super::npy::header::{HEADER_LIMIT, MAGIC, header_text, parse_header};
 use super::positioned::Positioned;
-use super::{Facts, FileCursor, Format, Positions, Strided, TARGET, TableFile, Values, View, guard::guarded, spool};
+use super::{
+    BoxedCursor, Facts, FileCursor, Format, Positions, Strided, TARGET, TableFile, Values, View, guard::guarded, spool,
+};
 use crate::arrow::buffer::MutableBuffer;
 use crate::schema::{Column, Kind, Schema};
 use crate::sparse::{ENTRY, MOST_COLUMNS, SparseColumn, SparseShape};
@@ -284,12 +286,7 @@ impl TableFile for NpzFile {
         4 * NUMBER * CHUNK_ROWS as usize + entries.saturating_mul(3 * NUMBER + 2 * ENTRY)
     }
 
-    fn open<'a>(
-        &'a self,
-        columns: &[usize],
-        rows: Range<u64>,
-        read: &Arc<AtomicU64>,
-    ) -> Result<Box<dyn FileCursor + 'a>> {
+    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         let y = self.y.as_ref().filter(|_| columns.contains(&1)).map(|y| y.counting(read));
         Ok(Box::new(NpzCursor {
             npz: self,

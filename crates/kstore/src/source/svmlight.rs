@@ -176,7 +176,7 @@ impl TextFormat for Svmlight {
             None => Features::Dense { width: features.len(), slots: slots(first, &features), rows: Vec::new() },
         };
         let roles = (first..columns.len()).map(|column| wanted.contains(&column).then(Vec::new)).collect();
-        Lines { zero_based: self.zero_based, first, wanted: wanted.to_vec(), features, roles }
+        Lines { zero_based: self.zero_based, first, wanted: wanted.len(), features, roles }
     }
 
     fn chunk_bytes(&self, columns: &[&Column], longest: usize) -> usize {
@@ -194,7 +194,8 @@ struct Lines {
     zero_based: bool,
     /// Number of the columns of features, before those of roles.
     first: usize,
-    wanted: Vec<usize>,
+    /// Number of the columns that are wanted.
+    wanted: usize,
     features: Features,
     /// The groups, where the file has them, and the labels, where they are wanted.
     roles: Vec<Option<Vec<f64>>>,
@@ -215,7 +216,7 @@ impl TextChunk for Lines {
         match &mut self.features {
             Features::Sparse(rows) => rows.clear(),
             Features::Dense { width, rows, .. } => {
-                most = most.min(chunk_rows(self.wanted.len()));
+                most = most.min(chunk_rows(self.wanted));
                 rows.clear();
                 rows.reserve_exact(most * *width);
             }
@@ -260,8 +261,7 @@ impl TextChunk for Lines {
         Ok(())
     }
 
-    fn view(&self, slot: usize) -> Option<View<'_>> {
-        let column = *self.wanted.get(slot)?;
+    fn view(&self, column: usize) -> Option<View<'_>> {
         let values = match (column.checked_sub(self.first), &self.features) {
             (Some(role), _) => Values::of(self.roles.get(role)?.as_ref()?),
             (None, Features::Sparse(rows)) => Values::Sparse(rows.rows()),

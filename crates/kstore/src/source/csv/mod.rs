@@ -29,8 +29,8 @@ pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
 
 /// Reads an open file once, to find its rows and what its columns hold; the path is for messages.
 fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
-    let mut table =
-        TextTable::new(path, file, Csv { delimiter: b',', infer_rows: options.infer_rows, marks: Vec::new() })?;
+    let (header, infer_rows) = (!options.without_header, options.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
+    let mut table = TextTable::new(path, file, Csv { delimiter: b',', infer_rows, marks: Vec::new() })?;
     let length = usize::try_from(table.file.length()).unwrap_or(usize::MAX);
     let start = table.file.read_new(BLOCK_BYTES.min(length), 0).map_err(Error::io("read", path))?;
     let skip = text_start(&start).map_err(|detail| table.malformed(detail))?;
@@ -50,14 +50,14 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
     let mut guesses = Vec::new();
     table.index(skip as u64, |row, text| {
         if names.is_none() {
-            let first = first_row(&mut splitter, text, options.header).map_err(Refused::File)?;
+            let first = first_row(&mut splitter, text, header).map_err(Refused::File)?;
             guesses = vec![Sniffed::default(); first.len()];
             names = Some(first);
-            if options.header {
+            if header {
                 return Ok(false);
             }
         }
-        if row < options.infer_rows {
+        if row < infer_rows {
             let width = guesses.len();
             let Ok(found) = splitter.split(text, |i, field| {
                 guesses.get_mut(i).into_iter().for_each(|guess| guess.see(field));
@@ -165,9 +165,8 @@ impl TextFormat for Csv {
     }
 
     fn chunk<'a>(&'a self, columns: &'a [Column], wanted: &[usize]) -> CsvChunk<'a> {
-        let slots = text::slots(columns.len(), wanted);
         let (splitter, builders) = (Splitter::new(self.delimiter), Builders::new(columns, wanted));
-        CsvChunk { csv: self, splitter, columns, slots, builders }
+        CsvChunk { csv: self, splitter, columns, builders }
     }
 
     /// Bytes of a row without its quotes, and of the columns.
@@ -180,8 +179,6 @@ struct CsvChunk<'a> {
     csv: &'a Csv,
     splitter: Splitter,
     columns: &'a [Column],
-    /// For each column of the file, its place among the builders.
-    slots: Vec<Option<usize>>,
     builders: Builders,
 }
 
@@ -192,11 +189,11 @@ impl TextChunk for CsvChunk<'_> {
     }
 
     fn push(&mut self, row: u64, text: &[u8]) -> Result<(), Wrong> {
-        let Self { csv, slots, columns, builders, .. } = self;
+        let Self { csv, columns, builders: Builders { columns: builders, slots, .. }, .. } = self;
         let mut misfit = None;
         let Ok(found) = self.splitter.split(text, |i, field| {
             if let Some(Some(slot)) = slots.get(i)
-                && let Err(expected) = fields::push(&mut builders.columns[*slot], field, csv.marks[i])
+                && let Err(expected) = fields::push(&mut builders[*slot], field, csv.marks[i])
             {
                 misfit.get_or_insert_with(|| csv.misfit(&columns[i], row, expected, field));
             }
@@ -211,8 +208,8 @@ impl TextChunk for CsvChunk<'_> {
         self.builders.finish();
     }
 
-    fn view(&self, slot: usize) -> Option<View<'_>> {
-        self.builders.view(slot)
+    fn view(&self, column: usize) -> Option<View<'_>> {
+        self.builders.view(column)
     }
 }
 

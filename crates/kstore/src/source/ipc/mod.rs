@@ -21,7 +21,9 @@ use self::{
 };
 use super::column::{self, Layout, list_element};
 use super::load_error::LoadError;
-use super::{Facts, FileCursor, Format, SPARSE, TableFile, data_type::element, guard::guarded, positioned::Positioned};
+use super::{
+    BoxedCursor, Facts, Format, SPARSE, TableFile, data_type::element, guard::guarded, positioned::Positioned,
+};
 use crate::arrow::array::ArrayRef;
 use crate::arrow::datatypes::DataType;
 use crate::arrow::ipc::convert::try_fb_to_schema;
@@ -93,7 +95,7 @@ impl IpcFile {
         }
         let schema = try_fb_to_schema(stored).map_err(|_| "a column has a type that is not known here".to_string())?;
         let dictionary = |index| Some(stored.fields()?.get(index).dictionary()?.id());
-        let roots = message::roots(schema.fields().iter().map(AsRef::as_ref), footer.version(), dictionary);
+        let roots = message::roots(schema.fields(), footer.version(), dictionary);
         let batches = blocks(&footer, false, &file)?;
         let mut starts = vec![0u64];
         for block in &batches {
@@ -248,12 +250,7 @@ impl TableFile for IpcFile {
         chunk.saturating_add(self.measured(&roots))
     }
 
-    fn open<'a>(
-        &'a self,
-        columns: &[usize],
-        rows: Range<u64>,
-        read: &Arc<AtomicU64>,
-    ) -> Result<Box<dyn FileCursor + 'a>> {
+    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         Ok(Box::new(IpcCursor::new(self, columns, rows, read)))
     }
 }

@@ -9,7 +9,7 @@ pub(crate) mod header;
 pub use header::{Header, parse_header};
 
 use super::positioned::Positioned;
-use super::{Element, Facts, FileCursor, Format, Strided, TableFile, Values, View};
+use super::{BoxedCursor, Element, Facts, FileCursor, Format, Strided, TableFile, Values, View};
 use crate::arrow::buffer::MutableBuffer;
 use crate::schema::{Column, Schema};
 use crate::{Error, Result, mmap::Mapped};
@@ -84,12 +84,7 @@ impl TableFile for NpyFile {
         self.chunk_rows(columns.len()) * self.chunk_stride(columns.len())
     }
 
-    fn open<'a>(
-        &'a self,
-        columns: &[usize],
-        rows: Range<u64>,
-        read: &Arc<AtomicU64>,
-    ) -> Result<Box<dyn FileCursor + 'a>> {
+    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         let columns = columns.to_vec();
         Ok(Box::new(NpyCursor {
             file: self.file.counting(read),

@@ -11,7 +11,9 @@ mod pruning;
 
 use super::column::{self, Chunk, Layout};
 use super::entries::{self, ENTRY_BYTES, SPARSE};
-use super::{Facts, FileCursor, Format, TableFile, View, data_type, guard::guarded, positioned::Positioned};
+use super::{
+    BoxedCursor, Facts, FileCursor, Format, TableFile, View, data_type, guard::guarded, positioned::Positioned,
+};
 use crate::arrow::datatypes::{DataType, Schema as ArrowSchema};
 use crate::schema::Kind;
 use crate::{Error, Result, condition::Bound, sparse::SparseShape};
@@ -245,12 +247,7 @@ impl TableFile for ParquetFile {
         pruning::ranges(groups, &kept)
     }
 
-    fn open<'a>(
-        &'a self,
-        columns: &[usize],
-        rows: Range<u64>,
-        read: &Arc<AtomicU64>,
-    ) -> Result<Box<dyn FileCursor + 'a>> {
+    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         let chunk = Chunk::new(&self.layout, columns);
         let mask = self.mask(&chunk.roots);
         check_codecs(&self.path, &self.metadata, &mask)?;

@@ -4,12 +4,12 @@ use super::records::{RECORD_LIMIT, RecordError};
 use super::{Record, Records, RowStart, RowStarts, Scanner};
 use crate::schema::{Column, Kind, Schema};
 use crate::source::positioned::Positioned;
-use crate::source::{Facts, FileCursor, TableFile, View};
+use crate::source::{BoxedCursor, Facts, FileCursor, TableFile, View};
 use crate::{BadLine, Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::{fmt::Debug, ops::Range};
+use std::{collections::HashSet, fmt::Debug, ops::Range};
 
 /// Most rows of a chunk.
 pub(crate) const CHUNK_ROWS: usize = 4096;
@@ -44,8 +44,8 @@ pub(crate) trait TextChunk: Send {
     fn push(&mut self, row: u64, text: &[u8]) -> Result<(), Wrong>;
     /// Makes the rows ready to be viewed.
     fn end(&mut self) {}
-    /// Column `slot` of those that were asked for.
-    fn view(&self, slot: usize) -> Option<View<'_>>;
+    /// A column of the file that was asked for.
+    fn view(&self, column: usize) -> Option<View<'_>>;
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ impl Wrong {
 
     fn error(self, path: &Path, row: u64, line: u64) -> Error {
         let Self { column, expected, found, remedy } = self;
-        BadLine { path: path.to_path_buf(), row, line, column, expected, found, remedy }.into()
+        Error::BadLine(Box::new(BadLine { path: path.to_path_buf(), row, line, column, expected, found, remedy }))
     }
 }
 
@@ -131,21 +131,6 @@ impl<F: TextFormat> TextTable<F> {
     }
 }
 
-/// Columns of a file in the order in which they were asked for first, each once, and the place among them of every one
-/// that was asked for.
-fn distinct(columns: &[usize]) -> (Vec<usize>, Vec<usize>) {
-    let mut distinct = Vec::new();
-    let mut places = std::collections::HashMap::new();
-    let slot = |column: &usize| {
-        *places.entry(*column).or_insert_with(|| {
-            distinct.push(*column);
-            distinct.len() - 1
-        })
-    };
-    let slots = columns.iter().map(slot).collect();
-    (distinct, slots)
-}
-
 impl<F: TextFormat> TableFile for TextTable<F> {
     fn facts(&self) -> Facts<'_> {
         let length = self.file.length();
@@ -167,17 +152,13 @@ impl<F: TextFormat> TableFile for TextTable<F> {
         self.starts.footprint() + chunk + self.schema.columns.len() * 3 * size_of::<usize>()
     }
 
-    fn open<'a>(
-        &'a self,
-        columns: &[usize],
-        rows: Range<u64>,
-        read: &Arc<AtomicU64>,
-    ) -> Result<Box<dyn FileCursor + 'a>> {
+    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         let records = self.starts.records(self.file.counting(read), self.format.scanner(), rows.start);
         let records = records.map_err(|fault| fault.error::<F>(&self.path, rows.start))?;
-        let (wanted, slots) = distinct(columns);
+        let mut seen = HashSet::new();
+        let wanted: Vec<usize> = columns.iter().copied().filter(|column| seen.insert(*column)).collect();
         let chunk = self.format.chunk(&self.schema.columns, &wanted);
-        Ok(Box::new(TextCursor { table: self, records, chunk, slots, left: rows }))
+        Ok(Box::new(TextCursor { table: self, records, chunk, columns: columns.to_vec(), left: rows }))
     }
 }
 
@@ -185,7 +166,7 @@ struct TextCursor<'a, F: TextFormat> {
     table: &'a TextTable<F>,
     records: Records<F::Scanner>,
     chunk: F::Chunk<'a>,
-    slots: Vec<usize>,
+    columns: Vec<usize>,
     left: Range<u64>,
 }
 
@@ -211,7 +192,7 @@ impl<F: TextFormat> FileCursor for TextCursor<'_, F> {
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
-        self.chunk.view(self.slots[index]).ok_or_else(|| self.table.malformed("a column is missing"))
+        self.chunk.view(self.columns[index]).ok_or_else(|| self.table.malformed("a column is missing"))
     }
 }
 
