@@ -1,7 +1,7 @@
 //! Columns that are carried along unchanged, such as an id beside a prediction.
 
 use crate::sink::{OutputColumn, OutputKind};
-use crate::source::view::{Element, Positions, Strided, Values, View};
+use crate::source::view::{Element, Positions, Values, View};
 use crate::sparse::{ENTRY, SparseColumn};
 use crate::text_limit::text_bytes;
 use crate::{Strings, schema::Kind};
@@ -40,12 +40,7 @@ impl KeptValues {
             Self::F32(v) => Values::of(v),
             Self::F64(v) => Values::of(v),
             Self::I64(v) => Values::of(v),
-            Self::Bool(v) => Values::Strided(Strided {
-                bytes: bytemuck::cast_slice(v),
-                element: Element::Bool,
-                offset: 0,
-                stride: 1,
-            }),
+            Self::Bool(v) => Values::packed(bytemuck::cast_slice(v), Element::Bool),
             Self::Text(_) | Self::Binary(_) | Self::Sparse(_) => return None,
         };
         Some(View { values, nulls: None })

@@ -106,7 +106,15 @@ impl Table {
             let expected = format!("{} is named twice", selection.targets[twice]);
             return Err(Error::Syntax { what: "`target`", text: selection.targets.join(","), expected });
         }
-        let class = self.class_column(selection, &targets)?;
+        let class = match &targets[..] {
+            _ if !selection.class_target => None,
+            [class] => Some(*class),
+            _ => {
+                let expected = "classification has exactly one target".to_string();
+                return Err(Error::Syntax { what: "`target`", text: selection.targets.join(","), expected });
+            }
+        };
+        class.map(|class| self.expect_labels(class)).transpose()?;
         let mut targets = if class.is_some() { Vec::new() } else { targets };
         for target in &targets {
             self.expect_numbers(*target, "a target must hold numbers; for labels choose `task` classification")?;
@@ -122,9 +130,7 @@ impl Table {
         targets.extend(weight);
         let weighted = weight.is_some();
         let group = selection.group.as_deref().map(|name| self.column(name)).transpose()?;
-        if let Some(group) = group {
-            self.expect_labels(group)?;
-        }
+        group.map(|group| self.expect_labels(group)).transpose()?;
         let filter = selection.filter.as_ref().map(|condition| self.bind(condition)).transpose()?;
         let mut roles: Vec<usize> = targets.iter().copied().chain(class).chain(group).collect();
         roles.extend(filter.iter().map(|(column, _)| *column));
@@ -185,19 +191,6 @@ impl Table {
     fn bind(&self, condition: &Condition) -> Result<(usize, Bound)> {
         let column = self.column(&condition.column)?;
         Ok((column, condition.bind(&self.schema().columns[column], &self.first_path())?))
-    }
-
-    fn class_column(&self, selection: &Selection, targets: &[usize]) -> Result<Option<usize>> {
-        if !selection.class_target {
-            return Ok(None);
-        }
-        match targets {
-            [class] => self.expect_labels(*class).map(|()| Some(*class)),
-            _ => {
-                let expected = "classification has exactly one target".to_string();
-                Err(Error::Syntax { what: "`target`", text: selection.targets.join(","), expected })
-            }
-        }
     }
 
     pub(crate) fn expect_numbers(&self, column: usize, expected: &str) -> Result<()> {

@@ -181,14 +181,8 @@ impl Table {
             identities: Vec::new(),
         };
         let own = self.parts.iter().map(|part| Part { start: part.start + first, ..part.clone() });
-        let mut parts: Vec<Part> = own.collect();
-        if first > 0 {
-            parts.insert(0, stub(0..first));
-        }
-        if end < rows {
-            parts.push(stub(end..rows));
-        }
-        Ok(Self { parts: Arc::new(parts), ..self })
+        let (before, behind) = ((first > 0).then(|| stub(0..first)), (end < rows).then(|| stub(end..rows)));
+        Ok(Self { parts: Arc::new(before.into_iter().chain(own).chain(behind).collect()), ..self })
     }
 
     /// Adds a column `y` from a file with a single numeric column and a row for each row of the table.

@@ -133,8 +133,7 @@ pub struct StateWriter {
     /// The arrays so far, in a file without a name.
     bytes: BufWriter<File>,
     listed: Listed,
-    states: Vec<StateKey>,
-    rows: Vec<RowsKey>,
+    head: StatesHead,
 }
 
 impl StateWriter {
@@ -146,8 +145,8 @@ impl StateWriter {
         let destination = AtomicFile::destination(path)?;
         let folder = destination.parent().unwrap_or(Path::new("."));
         let bytes = tempfile::tempfile_in(folder).map_err(Error::io("create", path))?;
-        let (listed, states, rows) = (Listed::default(), Vec::new(), Vec::new());
-        Ok(Self { path: path.to_path_buf(), bytes: BufWriter::new(bytes), listed, states, rows })
+        let head = StatesHead { states_format: FORMAT, about: Value::Null, states: Vec::new(), rows: Vec::new() };
+        Ok(Self { path: path.to_path_buf(), bytes: BufWriter::new(bytes), listed: Listed::default(), head })
     }
 
     /// Adds a state; `None` for a node without rows.
@@ -158,7 +157,7 @@ impl StateWriter {
         let prefix = key.prefix();
         let mut arrays = Arrays::default();
         state.iter().for_each(|state| arrays.within(&prefix, |out| state.save(out)));
-        self.states.push(key);
+        self.head.states.push(key);
         arrays.list.sort_by_key(|array| std::cmp::Reverse(array.dtype));
         arrays.list.iter().try_for_each(|array| self.append(array))
     }
@@ -172,7 +171,7 @@ impl StateWriter {
             return Err(from.stored.damaged("it has fewer states"));
         };
         let prefix = format!("{}.", key.prefix());
-        self.states.push(key);
+        self.head.states.push(key);
         for name in from.stored.names().iter().filter(|name| name.starts_with(&prefix)) {
             let array = from.stored.bytes(name)?;
             self.append(&array)?;
@@ -187,7 +186,7 @@ impl StateWriter {
     pub fn push_rows(&mut self, key: RowsKey, bytes: &[u8]) -> Result<()> {
         let array = Array { name: key.name(), dtype: u8::DTYPE, length: bytes.len(), bytes: bytes.into() };
         let there = key.rows > 0;
-        self.rows.push(key);
+        self.head.rows.push(key);
         if there { self.append(&array) } else { Ok(()) }
     }
 
@@ -201,9 +200,8 @@ impl StateWriter {
     /// # Errors
     /// Errors of the file system.
     pub fn finish(self, about: Value) -> Result<()> {
-        let Self { path, bytes, listed, states, rows } = self;
-        let header = listed.header(&StatesHead { states_format: FORMAT, about, states, rows });
-        let header = header.map_err(|detail| damaged(&path, detail))?;
+        let Self { path, bytes, listed, head } = self;
+        let header = listed.header(&StatesHead { about, ..head }).map_err(|detail| damaged(&path, detail))?;
         let mut bytes = bytes.into_inner().map_err(|error| Error::io("write", &path)(error.into_error()))?;
         let mut out = AtomicFile::create(&path)?;
         let mut write = || {

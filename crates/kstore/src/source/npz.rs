@@ -11,7 +11,7 @@ use super::npy::Header;
 use super::npy::header::{HEADER_LIMIT, MAGIC, header_text, parse_header};
 use super::positioned::Positioned;
 use super::{
-    BoxedCursor, Facts, FileCursor, Format, Positions, Strided, TARGET, TableFile, Values, View, guard::guarded, spool,
+    BoxedCursor, Facts, FileCursor, Format, Positions, TARGET, TableFile, Values, View, guard::guarded, spool,
 };
 use crate::arrow::buffer::MutableBuffer;
 use crate::schema::{Column, Kind, Schema};
@@ -92,10 +92,7 @@ impl<'a> Archive<'a> {
         };
         let numbers =
             bytes.get(data..).filter(|bytes| rows == 2 && bytes.len() >= 2 * element.size()).ok_or_else(wrong)?;
-        let view = View {
-            values: Values::Strided(Strided { bytes: numbers, element, offset: 0, stride: element.size() }),
-            nulls: None,
-        };
+        let view = View { values: Values::packed(numbers, element), nulls: None };
         let number = |at: usize| view.integer(at).and_then(|number| u64::try_from(number).ok()).ok_or_else(wrong);
         let [rows, width] = [number(0)?, number(1)?];
         if width > MOST_COLUMNS as u64 || rows > i64::MAX as u64 {
@@ -181,7 +178,7 @@ impl Member {
         if got < bytes.len() {
             return Err(damaged(path, "it was cut short while being read".to_string()));
         }
-        Ok(View { values: Values::Strided(Strided { bytes, element, offset: 0, stride: size }), nulls: None })
+        Ok(View { values: Values::packed(bytes, element), nulls: None })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Arrow columns converted to the types that are read, and read as typed values.
 
 use super::data_type::element;
-use super::{Strided, Values, View};
+use super::{Values, View};
 use crate::arrow::array::{
     Array, ArrayRef, AsArray, BinaryViewArray, Float64Array, PrimitiveArray, StringViewArray, downcast_primitive_array,
 };
@@ -63,7 +63,7 @@ pub(super) fn view(array: &dyn Array) -> Option<View<'_>> {
         other => {
             let element = element(other)?;
             let bytes = downcast_primitive_array!(array => array.values().inner().as_slice(), _ => return None);
-            Values::Strided(Strided { bytes, element, offset: 0, stride: element.size() })
+            Values::packed(bytes, element)
         }
     };
     Some(View { values, nulls: array.nulls().filter(|nulls| nulls.null_count() > 0) })

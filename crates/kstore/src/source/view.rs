@@ -129,8 +129,12 @@ pub enum Values<'a> {
 impl<'a> Values<'a> {
     /// Numbers that lie side by side.
     pub fn of<V: Plain>(values: &'a [V]) -> Self {
-        let (bytes, stride) = (bytemuck::cast_slice(values), size_of::<V>());
-        Self::Strided(Strided { bytes, element: V::ELEMENT, offset: 0, stride })
+        Self::packed(bytemuck::cast_slice(values), V::ELEMENT)
+    }
+
+    /// The bytes of numbers that lie side by side.
+    pub(crate) fn packed(bytes: &'a [u8], element: Element) -> Self {
+        Self::Strided(Strided { bytes, element, offset: 0, stride: element.size() })
     }
 }
 
