@@ -27,17 +27,13 @@ pub(super) struct Delivery<S> {
 
 /// Folds the segments of the pass whose places among its segments are in `part`, and hands each state to `deliver`, in
 /// order.
-pub(super) fn run<T, F>(
+pub(super) fn run<T: Real, F: Fold<T>>(
     pass: &Pass<'_>,
     source: &dyn RowSource<T>,
     fold: &F,
     part: Range<u64>,
     deliver: impl FnMut(Delivery<F::State>) -> Result<(), F::Error> + Send,
-) -> Result<PassReport, F::Error>
-where
-    T: Real,
-    F: Fold<T>,
-{
+) -> Result<PassReport, F::Error> {
     let deliver = Mutex::new(deliver);
     let lane = || {
         let folding = Folding { fold, deliver: &deliver, state: None, folded: 0, scratch: fold.scratch() };
@@ -70,10 +66,8 @@ struct Folding<'a, T: Real, F: Fold<T>, D> {
     scratch: F::Scratch,
 }
 
-impl<T, F, D> Lane<T> for Folding<'_, T, F, D>
+impl<T: Real, F: Fold<T>, D> Lane<T> for Folding<'_, T, F, D>
 where
-    T: Real,
-    F: Fold<T>,
     D: FnMut(Delivery<F::State>) -> Result<(), F::Error> + Send,
 {
     fn step(&mut self, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use crate::arrow::array::{
     Array, ArrayRef, AsArray, BinaryViewArray, Float64Array, PrimitiveArray, StringViewArray, downcast_primitive_array,
 };
 use crate::arrow::compute::{TakeOptions, take};
-use crate::arrow::datatypes::{self as types, ArrowPrimitiveType, DataType, DecimalType};
+use crate::arrow::datatypes::{self as types, DataType, DecimalType};
 use crate::arrow::error::ArrowError;
 use std::sync::Arc;
 
@@ -33,10 +33,7 @@ pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     })
 }
 
-fn decimals<D: DecimalType>(array: &PrimitiveArray<D>, scale: i8) -> ArrayRef
-where
-    <D as ArrowPrimitiveType>::Native: ToString,
-{
+fn decimals<D: DecimalType<Native: ToString>>(array: &PrimitiveArray<D>, scale: i8) -> ArrayRef {
     let values = array.values().iter().map(|unscaled| decimal(&unscaled.to_string(), scale)).collect();
     Arc::new(Float64Array::new(values, array.nulls().cloned()))
 }
