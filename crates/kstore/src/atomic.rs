@@ -124,11 +124,7 @@ impl AtomicFile {
 impl Drop for AtomicFile {
     fn drop(&mut self) {
         // closes and removes the temporary file, unless it was renamed
-        self.writer = self.writer.take().and_then(|writer| {
-            let (file, _unwritten) = writer.into_parts();
-            drop(file);
-            None
-        });
+        drop(self.writer.take().map(BufWriter::into_parts));
         live(|paths| paths.remove(&self.temporary));
     }
 }

@@ -100,9 +100,9 @@ impl<T: Real> Chunk<'_, '_, T> {
         let fine = match (&self.source.expansion, &self.source.selected.coding) {
             (Some(expansion), Coding::Known(_, unseen)) => {
                 let first = self.open.part.start + self.open.first;
-                expansion.features(columns, &self.source.affine, (at, first), rows, unseen, x)
+                expansion.features(columns, &self.source.affine, (at, first), unseen, x)
             }
-            _ => convert::features(columns, &self.source.affine, at, rows, x),
+            _ => convert::features(columns, &self.source.affine, at, x),
         };
         self.others(fine, at, rows, x, y)
     }
@@ -115,10 +115,7 @@ impl<T: Real> Chunk<'_, '_, T> {
         let mut fine = fine;
         fine &= convert::targets(targets, at, rows, y);
         fine &= labels.iter().all(|view| (0..rows).all(|i| !view.is_null(at.get(i))));
-        if fine {
-            return Ok(());
-        }
-        self.repair(at, rows, x)
+        if fine { Ok(()) } else { self.repair(at, rows, x) }
     }
 
     /// Replaces missing features where that was asked for; the first bad value in row order is an error.
@@ -158,49 +155,31 @@ impl<T: Real> Chunk<'_, '_, T> {
 
     /// True for a column of numbers or times, which may have a mean.
     fn has_mean(&self, slot: usize) -> bool {
-        match &self.source.selected.coding {
-            Coding::Known(coded, _) => coded.has_mean(slot),
-            _ => true,
-        }
+        self.source.selected.coded().is_none_or(|coded| coded.has_mean(slot))
     }
 
     /// Appends the codes of the label columns, which are the views from `slot` on.
-    pub(crate) fn all_labels(
+    pub(crate) fn labels(
         &self,
-        mut slot: usize,
+        slot: usize,
         coders: [(&mut Option<Coder>, &mut Vec<u32>); 2],
         at: Positions<'_>,
         rows: usize,
     ) -> Result<()> {
-        for (coder, codes) in coders {
-            if let Some(coder) = coder {
-                self.labels(slot, coder, at, rows, codes)?;
-                slot += 1;
-            }
+        let coders = coders.into_iter().filter_map(|(coder, codes)| Some((coder.as_mut()?, codes)));
+        for (slot, (coder, codes)) in (slot..).zip(coders) {
+            coder.code(&self.views[slot], at, rows, codes).map_err(|(row, fault)| match fault {
+                Fault::Fraction(value) if !value.is_finite() => self.bad_value(slot, &self.views[slot], row, value),
+                Fault::Fraction(value) => {
+                    let got = format!("{value} in row {}", self.open.first + row as u64);
+                    let expected = "classes and folds are whole numbers, truth values or text; for a quantity choose \
+                                    `task` regression";
+                    Error::wrong_type(self.path(), &self.source.name(slot), got, expected)
+                }
+                Fault::TooMany(limit) => Error::TooManyLabels { column: self.source.name(slot), limit },
+            })?;
         }
         Ok(())
-    }
-
-    fn labels(
-        &self,
-        slot: usize,
-        coder: &mut Coder,
-        at: Positions<'_>,
-        rows: usize,
-        codes: &mut Vec<u32>,
-    ) -> Result<()> {
-        coder.code(&self.views[slot], at, rows, codes).map_err(|(row, fault)| match fault {
-            Fault::Fraction(value) if !value.is_finite() => self.bad_value(slot, &self.views[slot], row, value),
-            Fault::Fraction(value) => Error::WrongType {
-                path: self.path().to_path_buf(),
-                column: self.source.name(slot),
-                got: format!("{value} in row {}", self.open.first + row as u64),
-                expected: "classes and folds are whole numbers, truth values or text; for a quantity choose \
-                           `task` regression"
-                    .to_string(),
-            },
-            Fault::TooMany(limit) => Error::TooManyLabels { column: self.source.name(slot), limit },
-        })
     }
 
     /// Appends the kept columns of some rows; the first number that should be there and is not is an error.

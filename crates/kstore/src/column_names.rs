@@ -78,14 +78,8 @@ impl Table {
     }
 
     /// The columns of names and patterns. A name takes its column whatever else it is, except a target.
-    pub(crate) fn named_features(
-        &self,
-        names: &[String],
-        roles: &[usize],
-        targets: impl Iterator<Item = usize>,
-        categories: &Wanted,
-    ) -> Result<Vec<usize>> {
-        let (targets, places): (Vec<usize>, _) = (targets.collect(), self.schema().places());
+    pub(crate) fn named_features(&self, roles: &[usize], targets: &[usize], asked: &Wanted<'_>) -> Result<Vec<usize>> {
+        let (names, places) = (&asked.selection.features, self.schema().places());
         let (wanted, mut taken) = self.without(names, &places)?;
         let wanted = if wanted.is_empty() { vec![ALL] } else { wanted };
         let mut features = Vec::new();
@@ -96,14 +90,14 @@ impl Table {
                     return Err(Error::Syntax { what: "`features`", text: name.to_string(), expected });
                 }
                 Some(column) => {
-                    if !categories.takes(self, column) {
+                    if !asked.takes(self, column) {
                         self.expect_numbers(column, "a feature must hold numbers; leave it out with `features`")?;
                     }
                     vec![column]
                 }
-                None if name == ALL => self.other_features(roles, categories)?,
+                None if name == ALL => self.other_features(roles, asked)?,
                 None => match self.schema().block(name) {
-                    block if block.is_empty() => self.matching(name, roles, &places, categories)?,
+                    block if block.is_empty() => self.matching(name, roles, &places, asked)?,
                     block => block.into_iter().filter(|column| !roles.contains(column)).collect(),
                 },
             };
@@ -111,13 +105,19 @@ impl Table {
         }
         if features.is_empty() {
             let why = format!("`features` {} leaves no column; name some that stay", names.join(","));
-            return Err(Error::Empty { what: self.first_path().display().to_string(), why });
+            return Err(self.empty(why));
         }
         Ok(features)
     }
 
     /// The columns of numbers, and of wanted categories, without another role that match a pattern.
-    fn matching(&self, name: &str, roles: &[usize], places: &Places<'_>, categories: &Wanted) -> Result<Vec<usize>> {
+    fn matching(
+        &self,
+        name: &str,
+        roles: &[usize],
+        places: &Places<'_>,
+        categories: &Wanted<'_>,
+    ) -> Result<Vec<usize>> {
         let fits = |at: &usize| self.schema().columns[*at].kind.is_numeric() || categories.takes(self, *at);
         let found = self.like(name, places)?.into_iter().filter(|at| fits(at) && !roles.contains(at));
         let found: Vec<usize> = found.collect();

@@ -19,26 +19,19 @@ pub enum Operator {
     GreaterOrEqual,
 }
 
-/// Operators as they are written; those of two characters first, so that `<=` is not read as `<`.
-const OPERATORS: [(&str, Operator); 6] = [
-    ("==", Operator::Equal),
-    ("!=", Operator::NotEqual),
-    ("<=", Operator::LessOrEqual),
-    (">=", Operator::GreaterOrEqual),
-    ("<", Operator::Less),
-    (">", Operator::Greater),
+/// Operators as they are written, and whether they hold for less, equal and greater; those of two characters first, so that `<=` is not read as `<`.
+const OPERATORS: [(&str, Operator, [bool; 3]); 6] = [
+    ("==", Operator::Equal, [false, true, false]),
+    ("!=", Operator::NotEqual, [true, false, true]),
+    ("<=", Operator::LessOrEqual, [true, true, false]),
+    (">=", Operator::GreaterOrEqual, [false, true, true]),
+    ("<", Operator::Less, [true, false, false]),
+    (">", Operator::Greater, [false, false, true]),
 ];
 
 impl Operator {
-    fn holds(self, order: Ordering) -> bool {
-        match self {
-            Self::Equal => order.is_eq(),
-            Self::NotEqual => order.is_ne(),
-            Self::Less => order.is_lt(),
-            Self::LessOrEqual => order.is_le(),
-            Self::Greater => order.is_gt(),
-            Self::GreaterOrEqual => order.is_ge(),
-        }
+    fn written(self) -> (&'static str, [bool; 3]) {
+        OPERATORS.iter().find(|(_, own, _)| *own == self).map_or(("", [false; 3]), |(sign, _, holds)| (sign, *holds))
     }
 }
 
@@ -77,9 +70,9 @@ impl Condition {
             expected: format!("{expected}; write one column, one of == != < <= > >= and a value, like 'fold != 3'"),
         };
         let found = text.char_indices().find_map(|(at, _)| {
-            OPERATORS.iter().find(|(sign, _)| text[at..].starts_with(sign)).map(|found| (at, found))
+            OPERATORS.iter().find(|(sign, ..)| text[at..].starts_with(sign)).map(|found| (at, found))
         });
-        let Some((at, (sign, operator))) = found else {
+        let Some((at, (sign, operator, _))) = found else {
             return Err(syntax(if text.contains('=') { "equality is written ==" } else { "it has no comparison" }));
         };
         let (column, value) = (text[..at].trim(), text[at + sign.len()..].trim());
@@ -106,25 +99,14 @@ impl Condition {
     /// ```
     #[must_use]
     pub fn complement(&self) -> Self {
-        let operator = match self.operator {
-            Operator::Equal => Operator::NotEqual,
-            Operator::NotEqual => Operator::Equal,
-            Operator::Less => Operator::GreaterOrEqual,
-            Operator::LessOrEqual => Operator::Greater,
-            Operator::Greater => Operator::LessOrEqual,
-            Operator::GreaterOrEqual => Operator::Less,
-        };
-        Self { operator, ..self.clone() }
+        let other = self.operator.written().1.map(|holds| !holds);
+        let complement = OPERATORS.iter().find(|(.., holds)| *holds == other);
+        Self { operator: complement.map_or(self.operator, |(_, operator, _)| *operator), ..self.clone() }
     }
 
     /// Checks the value against a column's kind.
     pub(crate) fn bind(&self, column: &Column, path: &Path) -> Result<Bound> {
-        let wrong = |expected: String| Error::WrongType {
-            path: path.to_path_buf(),
-            column: column.name.clone(),
-            got: column.kind.to_string(),
-            expected,
-        };
+        let wrong = |expected: String| Error::wrong_type(path, &column.name, column.kind.to_string(), expected);
         let number = if self.quoted { None } else { self.value.parse::<f64>().ok().filter(|v| !v.is_nan()) };
         let not_a_number = || wrong(format!("`where` compares it with {:?}; compare it with a number", self.value));
         let value = match &column.kind {
@@ -156,7 +138,7 @@ impl Condition {
                 return Err(wrong("`where` needs numbers, truth values or text".to_string()));
             }
         };
-        Ok(Bound { operator: self.operator, value })
+        Ok(Bound { holds: self.operator.written().1, value })
     }
 }
 
@@ -171,7 +153,7 @@ fn unquote(text: &str) -> (&str, bool) {
 
 impl std::fmt::Display for Condition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let sign = OPERATORS.iter().find(|(_, operator)| *operator == self.operator).map_or("", |(sign, _)| sign);
+        let sign = self.operator.written().0;
         let quote = if self.quoted { "'" } else { "" };
         write!(f, "{} {sign} {quote}{}{quote}", self.column, self.value)
     }
@@ -201,14 +183,15 @@ enum Comparand {
 /// A condition whose value fits its column: see [`Condition`].
 #[derive(Clone, Debug)]
 pub struct Bound {
-    operator: Operator,
+    /// Whether it holds for values that are less, equal and greater.
+    holds: [bool; 3],
     value: Comparand,
 }
 
 impl Bound {
     /// Appends the rows among the first `rows` of a chunk that fulfil the condition.
     pub(crate) fn select(&self, view: &View<'_>, rows: usize, out: &mut Vec<u32>) {
-        let holds = |row: &usize| self.order(view, *row).is_some_and(|order| self.operator.holds(order));
+        let holds = |row: &usize| self.order(view, *row).is_some_and(|order| self.holds[(order as i8 + 1) as usize]);
         out.extend((0..rows).filter(holds).map(|row| row as u32));
     }
 
@@ -226,14 +209,8 @@ impl Bound {
     /// none, lie between the bounds in `row`. Bounds need not be values of the column: a writer may shorten texts.
     pub(crate) fn may_hold(&self, least: &View<'_>, greatest: &View<'_>, row: usize) -> bool {
         let (Some(least), Some(greatest)) = (self.order(least, row), self.order(greatest, row)) else { return true };
-        match self.operator {
-            Operator::Equal => least.is_le() && greatest.is_ge(),
-            Operator::NotEqual => least.is_ne() || greatest.is_ne(),
-            Operator::Less => least.is_lt(),
-            Operator::LessOrEqual => least.is_le(),
-            Operator::Greater => greatest.is_gt(),
-            Operator::GreaterOrEqual => greatest.is_ge(),
-        }
+        let [less, equal, greater] = self.holds;
+        less && least.is_lt() || equal && least.is_le() && greatest.is_ge() || greater && greatest.is_gt()
     }
 }
 
@@ -256,10 +233,7 @@ pub fn parse_rows(text: &str) -> Result<Range<u64>> {
         digits => digits.parse().map_err(|_| syntax(&format!("{:?} is not a row number", shown::short(digits)))),
     };
     let rows = side(start, 0)?..side(end, u64::MAX)?;
-    if rows.is_empty() {
-        return Err(syntax("the range holds no row"));
-    }
-    Ok(rows)
+    if rows.is_empty() { Err(syntax("the range holds no row")) } else { Ok(rows) }
 }
 
 /// The text of a range of rows, which [`parse_rows`] reads.

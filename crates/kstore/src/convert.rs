@@ -1,7 +1,7 @@
 //! From typed columns to row-major blocks of the working precision.
 
 use crate::Real;
-use crate::scaler::{Scaler, bent, factor};
+use crate::scaler::{Scaler, factor};
 use crate::source::{Element, Positions, Strided, Values, View};
 
 /// Rows that are transposed at once: with 32 columns of f32 the block is 16 KiB and stays in the first-level cache while
@@ -14,101 +14,82 @@ const GROUP: usize = 4;
 /// Shift and scale of each feature, ready for use.
 #[derive(Debug)]
 pub(crate) struct Affine {
-    pub(crate) centre: Vec<f64>,
+    scaler: Scaler,
     pub(crate) factor: Vec<f64>,
     /// For each feature the value that replaces a missing one, already scaled.
     pub(crate) fill: Vec<f64>,
-    /// True where a value goes through asinh afterwards; the knots of every feature where it becomes its score among them.
-    asinh: bool,
-    knots: Vec<f64>,
 }
 
 impl Affine {
     /// A value of feature `i`, shifted and scaled.
     pub(crate) fn apply(&self, i: usize, value: f64) -> f64 {
-        self.bend(i, (value - self.centre[i]) * self.factor[i])
-    }
-
-    /// A value of feature `i`, on the line, as the kernel sees it.
-    fn bend(&self, i: usize, value: f64) -> f64 {
-        bent(self.asinh, &self.knots, i, value)
-    }
-
-    fn bends(&self) -> bool {
-        self.asinh || !self.knots.is_empty()
+        self.scaler.bend(i, (value - self.scaler.centre[i]) * self.factor[i])
     }
 
     /// True where every value stays as it is, to the bit: shifting by 0 and scaling by 1 are exact.
     pub(crate) fn is_identity(&self) -> bool {
-        !self.bends()
-            && self.centre.iter().all(|centre| *centre == 0.0)
+        !self.scaler.bends()
+            && self.scaler.centre.iter().all(|centre| *centre == 0.0)
             && self.factor.iter().all(|factor| *factor == 1.0)
     }
 
     /// The transform of a scaler; without one values stay as they are, and missing ones NaN.
     pub(crate) fn new(features: usize, scaler: Option<&Scaler>) -> Self {
-        let Some(scaler) = scaler else {
-            let (centre, fill) = (vec![0.0; features], vec![f64::NAN; features]);
-            return Self { centre, factor: vec![1.0; features], fill, asinh: false, knots: Vec::new() };
-        };
-        Self {
-            centre: scaler.centre.clone(),
-            factor: scaler.scale.iter().map(|scale| factor(*scale)).collect(),
-            fill: (0..features).map(|i| scaler.apply(i, scaler.mean[i])).collect(),
-            asinh: scaler.asinh,
-            knots: scaler.knots.clone(),
+        let scaler = scaler.cloned().unwrap_or_else(|| Scaler {
+            centre: vec![0.0; features],
+            scale: vec![1.0; features],
+            mean: vec![f64::NAN; features],
+            ..Scaler::default()
+        });
+        let factor = scaler.scale.iter().map(|scale| factor(*scale)).collect();
+        let fill = (0..features).map(|i| scaler.apply(i, scaler.mean[i])).collect();
+        Self { scaler, factor, fill }
+    }
+
+    /// Feature `i` of some rows, shifted and scaled: a slice of the stored values where possible, else computed into `out`.
+    pub(crate) fn scaled<'a, T: Real>(
+        &self,
+        view: &View<'a>,
+        i: usize,
+        at: Positions<'_>,
+        out: &'a mut [T],
+    ) -> &'a [T] {
+        let (centre, factor) = (self.scaler.centre[i], self.factor[i]);
+        if let (Positions::From(start), Some(values), 0.0, 1.0) =
+            (at, same_type(view).filter(|_| !self.scaler.bends()), centre, factor)
+        {
+            // to f64 and back is exact: the same bits
+            return &values[start..start + out.len()];
         }
+        let mut loaded = [0.0; TILE];
+        let loaded = &mut loaded[..out.len()];
+        view.load(at, loaded);
+        let values = out.iter_mut().zip(loaded).map(|(out, value)| (out, (*value - centre) * factor));
+        match self.scaler.bends() {
+            false => values.for_each(|(out, value)| *out = T::from_f64(value)),
+            true => values.for_each(|(out, value)| *out = T::from_f64(self.scaler.bend(i, value))),
+        }
+        out
     }
 }
 
-/// Writes `rows` rows, at most [`TILE`], to `out`; false if any value is not finite.
-pub(crate) fn features<T: Real>(
-    views: &[View<'_>],
-    affine: &Affine,
-    at: Positions<'_>,
-    rows: usize,
-    out: &mut [T],
-) -> bool {
-    if let (Positions::From(start), Some(block)) = (at, contiguous(views).filter(|_| !affine.bends())) {
-        return row_major(block, affine, start, rows, out);
+/// Writes as many rows as `out` has room for, at most [`TILE`]; false if any value is not finite.
+pub(crate) fn features<T: Real>(views: &[View<'_>], affine: &Affine, at: Positions<'_>, out: &mut [T]) -> bool {
+    if let (Positions::From(start), Some(block)) = (at, contiguous(views).filter(|_| !affine.scaler.bends())) {
+        return row_major(block, affine, start, out);
     }
     let d = views.len();
+    let rows = out.len().checked_div(d).unwrap_or(0);
     let mut computed = [[T::default(); TILE]; GROUP];
     for (group, first) in views.chunks(GROUP).zip((0..d).step_by(GROUP)) {
         let mut columns = [&[][..]; GROUP];
         for (k, ((view, column), computed)) in group.iter().zip(&mut columns).zip(&mut computed).enumerate() {
-            *column = scaled(view, affine, first + k, at, &mut computed[..rows]);
+            *column = affine.scaled(view, first + k, at, &mut computed[..rows]);
         }
         transpose(&columns, group.len(), d, first, out);
     }
     // also false where narrowing overflowed; all rows at once, while they are in the cache
-    T::all_finite(&out[..rows * d])
-}
-
-/// Feature `i` of some rows, shifted and scaled: a slice of the stored values where possible, else computed into `out`.
-pub(crate) fn scaled<'a, T: Real>(
-    view: &View<'a>,
-    affine: &Affine,
-    i: usize,
-    at: Positions<'_>,
-    out: &'a mut [T],
-) -> &'a [T] {
-    let (centre, factor) = (affine.centre[i], affine.factor[i]);
-    if let (Positions::From(start), Some(values), 0.0, 1.0) =
-        (at, same_type(view).filter(|_| !affine.bends()), centre, factor)
-    {
-        // to f64 and back is exact: the same bits
-        return &values[start..start + out.len()];
-    }
-    let mut loaded = [0.0; TILE];
-    let loaded = &mut loaded[..out.len()];
-    view.load(at, loaded);
-    let values = out.iter_mut().zip(loaded).map(|(out, value)| (out, (*value - centre) * factor));
-    match affine.bends() {
-        false => values.for_each(|(out, value)| *out = T::from_f64(value)),
-        true => values.for_each(|(out, value)| *out = T::from_f64(affine.bend(i, value))),
-    }
-    out
+    T::all_finite(out)
 }
 
 /// The values of a column that is stored as `T` and has no nulls.
@@ -147,10 +128,10 @@ fn contiguous<'a>(views: &[View<'a>]) -> Option<Strided<'a>> {
     (known && views.iter().enumerate().all(beside)).then_some(first)
 }
 
-fn row_major<T: Real>(block: Strided<'_>, affine: &Affine, start: usize, rows: usize, out: &mut [T]) -> bool {
+fn row_major<T: Real>(block: Strided<'_>, affine: &Affine, start: usize, out: &mut [T]) -> bool {
     match block.element {
-        Element::F32 => copy_rows::<T, 4>(block, affine, start, rows, out, |raw| f32::from_le_bytes(raw).into()),
-        _ => copy_rows::<T, 8>(block, affine, start, rows, out, f64::from_le_bytes),
+        Element::F32 => copy_rows::<T, 4>(block, affine, start, out, |raw| f32::from_le_bytes(raw).into()),
+        _ => copy_rows::<T, 8>(block, affine, start, out, f64::from_le_bytes),
     }
 }
 
@@ -159,16 +140,15 @@ fn copy_rows<T: Real, const N: usize>(
     block: Strided<'_>,
     affine: &Affine,
     start: usize,
-    rows: usize,
     out: &mut [T],
     number: impl Fn([u8; N]) -> f64,
 ) -> bool {
-    let d = affine.centre.len();
+    let d = affine.factor.len();
     let mut fine = true;
-    for (i, out) in out.chunks_exact_mut(d).take(rows).enumerate() {
+    for (i, out) in out.chunks_exact_mut(d).enumerate() {
         let from = block.offset + (start + i) * block.stride;
         let (values, _) = block.bytes[from..from + d * N].as_chunks::<N>();
-        let affine = affine.centre.iter().zip(&affine.factor);
+        let affine = affine.scaler.centre.iter().zip(&affine.factor);
         for ((out, raw), (centre, factor)) in out.iter_mut().zip(values).zip(affine) {
             let value = T::from_f64((number(*raw) - centre) * factor);
             fine &= value.is_finite();
@@ -205,7 +185,7 @@ mod tests {
             for (i, view) in views.iter().enumerate() {
                 let mut value = [0.0];
                 view.load(Positions::From(at.get(row)), &mut value);
-                out.push(T::from_f64((value[0] - affine.centre[i]) * affine.factor[i]));
+                out.push(T::from_f64((value[0] - affine.scaler.centre[i]) * affine.factor[i]));
             }
         }
         out
@@ -226,13 +206,13 @@ mod tests {
             let views: Vec<View<'_>> = (0..d).map(|i| View { values: column(i), nulls: None }).collect();
             let mut affine = Affine::new(d, None);
             if scaled {
-                affine.centre.iter_mut().enumerate().for_each(|(i, centre)| *centre = i as f64 / 7.0);
+                affine.scaler.centre.iter_mut().enumerate().for_each(|(i, centre)| *centre = i as f64 / 7.0);
                 affine.factor.iter_mut().enumerate().for_each(|(i, factor)| *factor = 1.0 / (i + 3) as f64);
             }
             for rows in [1, 2, 3, 4, 5, 7, 8, 63, TILE - 1, TILE] {
                 for at in [Positions::From(11), Positions::At(&picked)] {
                     let mut out = vec![T::default(); rows * d];
-                    assert!(features(&views, &affine, at, rows, &mut out));
+                    assert!(features(&views, &affine, at, &mut out));
                     assert_eq!(T::bytes(&out), T::bytes(&singly::<T>(&views, &affine, at, rows)), "{rows} x {d}");
                 }
             }
@@ -255,7 +235,7 @@ mod tests {
                 .collect();
             let views: Vec<View<'_>> =
                 columns.iter().map(|column| View { values: Values::of(column), nulls: None }).collect();
-            features(&views, &Affine::new(6, None), Positions::From(0), TILE, &mut vec![0f32; 6 * TILE])
+            features(&views, &Affine::new(6, None), Positions::From(0), &mut vec![0f32; 6 * TILE])
         };
         for (at, column) in [(0, 0), (3, 1), (TILE - 1, 3), (50, 5)] {
             for value in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
@@ -268,7 +248,7 @@ mod tests {
         // a null in a column of the same type
         let holed = Float32Array::from(vec![Some(1.0), None]);
         let views = [View { values: Values::of(holed.values()), nulls: holed.nulls() }];
-        assert!(!features(&views, &Affine::new(1, None), Positions::From(0), 2, &mut [0f32; 2]));
+        assert!(!features(&views, &Affine::new(1, None), Positions::From(0), &mut [0f32; 2]));
     }
 
     #[test]

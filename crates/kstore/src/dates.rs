@@ -264,11 +264,9 @@ fn clock(value: i64, unit: TimeUnit) -> String {
 
 /// The digits behind the point, as many as the unit has.
 fn fraction(rest: u64, unit: TimeUnit) -> String {
-    match unit {
-        TimeUnit::Second => String::new(),
-        TimeUnit::Millisecond => format!(".{rest:03}"),
-        TimeUnit::Microsecond => format!(".{rest:06}"),
-        TimeUnit::Nanosecond => format!(".{rest:09}"),
+    match per_second(unit).ilog10() as usize {
+        0 => String::new(),
+        digits => format!(".{rest:0digits$}"),
     }
 }
 

@@ -15,9 +15,7 @@ pub struct Digest {
 impl Digest {
     /// The digest of some bytes, as 16 hexadecimal digits.
     pub fn of(bytes: &[u8]) -> String {
-        let mut digest = Self::default();
-        digest.update(bytes);
-        digest.finish()
+        format!("{:016x}", Self::word_of(bytes))
     }
 
     /// What follows the digest with which a text begins; `None` where it begins with none.

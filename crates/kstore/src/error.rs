@@ -1,6 +1,6 @@
 //! Errors about data, disk and memory, each with the place and a remedy.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Result of every fallible operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -134,6 +134,21 @@ impl Error {
         }
     }
 
+    /// A column that holds what it must not hold.
+    pub(crate) fn wrong_type(path: &Path, column: &str, got: impl Into<String>, expected: impl Into<String>) -> Self {
+        let (path, column) = (path.to_path_buf(), column.to_string());
+        Self::WrongType { path, column, got: got.into(), expected: expected.into() }
+    }
+
+    /// What was found at a path, `None` where nothing is there; other errors as [`Error::io`].
+    pub(crate) fn unless_absent<V>(found: std::io::Result<V>, action: &'static str, path: &Path) -> Result<Option<V>> {
+        match found {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Self::io(action, path)(error)),
+        }
+    }
+
     /// True for what is neither in the job nor in its rows, such as a wish to stop or a full disk: the same job may succeed later.
     pub fn may_pass(&self) -> bool {
         matches!(
@@ -190,12 +205,6 @@ impl std::fmt::Display for BadLine {
         let column = self.column.as_ref().map_or(String::new(), |column| format!(", column {column:?}"));
         let (path, place) = (self.path.display(), place(self.row, Some(self.line)));
         write!(f, "{path}: {place}{column}: expected {}, found {}; {}", self.expected, self.found, self.remedy)
-    }
-}
-
-impl From<BadLine> for Error {
-    fn from(line: BadLine) -> Self {
-        Self::BadLine(Box::new(line))
     }
 }
 

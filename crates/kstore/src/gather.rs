@@ -1,7 +1,6 @@
 //! Rows of a table by their numbers, in any order.
 
-use crate::{Error, Real, Result, RowBuf, RowSource, TableRows, source::memory::MemoryRows};
-use std::ops::Range;
+use crate::{Real, Result, RowBuf, RowSource, TableRows, source::memory::MemoryRows};
 
 /// Longest gap between rows that is read rather than skipped: starting anew in the middle of a file costs about as much
 /// as reading so many rows.
@@ -33,65 +32,33 @@ impl<T: Real> TableRows<T> {
         let mut wanted = rows.to_vec();
         wanted.sort_unstable();
         wanted.dedup();
-        let mut found = Gathered::default();
-        for run in runs(&wanted) {
-            self.gather_run(&wanted[run], &mut found)?;
-        }
-        if let Some(row) = found.rows.iter().zip(&wanted).find(|(have, row)| have != row).map(|(_, row)| row) {
-            return Err(self.not_selected(*row));
-        }
-        if let Some(row) = wanted.get(found.rows.len()) {
-            return Err(self.not_selected(*row));
-        }
-        // every row is there and both lists ascend
-        let places = rows.iter().map(|row| wanted.partition_point(|have| have < row));
-        found.arranged(places.collect(), &RowSource::<T>::shape(self), rows)
-    }
-
-    fn gather_run(&self, wanted: &[u64], found: &mut Gathered<T>) -> Result<()> {
-        let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else { return Ok(()) };
-        let shape = RowSource::<T>::shape(self);
+        let (shape, tile) = (RowSource::<T>::shape(self), TILE as u64);
         let (d, t) = (shape.features, shape.targets);
-        let mut cursor = self.open(*first..last.saturating_add(1))?;
-        let mut buf = RowBuf::new(TILE.min((last - first) as usize + 1));
-        while cursor.next(&mut buf)? {
-            for (i, row) in buf.rows.iter().enumerate().filter(|(_, row)| wanted.binary_search(row).is_ok()) {
-                found.rows.push(*row);
-                found.x.extend_from_slice(&buf.x[i * d..][..d]);
-                found.y.extend_from_slice(&buf.y[i * t..][..t]);
+        let mut found = MemoryRows::empty(d, t);
+        for run in runs(&wanted) {
+            let (first, last) = (run[0], run[run.len() - 1]);
+            let mut cursor = self.open(first..last.saturating_add(1))?;
+            let mut buf = RowBuf::new(tile.min(last - first + 1) as usize);
+            while cursor.next(&mut buf)? {
+                let block = buf.block(&shape);
+                let rows = (0..block.len()).filter(|i| run.binary_search(&block.rows[*i]).is_ok());
+                rows.for_each(|i| found.push(&block, i));
             }
         }
-        Ok(())
-    }
-
-    fn not_selected(&self, row: u64) -> Error {
-        let why = format!("row {row} is not among the selected rows");
-        Error::Empty { what: self.selected().table().first_path().display().to_string(), why }
-    }
-}
-
-/// The rows found so far, in ascending order.
-#[derive(Default)]
-struct Gathered<T> {
-    rows: Vec<u64>,
-    x: Vec<T>,
-    y: Vec<f64>,
-}
-
-impl<T: Real> Gathered<T> {
-    /// Returns the rows at `places` as a source in memory, with the row numbers `rows`.
-    fn arranged(self, places: Vec<usize>, shape: &crate::TableShape, rows: &[u64]) -> Result<MemoryRows<T>> {
-        let (d, t) = (shape.features, shape.targets);
-        let x = places.iter().flat_map(|place| &self.x[place * d..][..d]).copied().collect();
-        let y = places.iter().flat_map(|place| &self.y[place * t..][..t]).copied().collect();
+        let missing = |place: &usize| *place >= found.len() || found.row(*place) != wanted[*place];
+        if let Some(place) = (0..wanted.len()).find(missing) {
+            let why = format!("row {} is not among the selected rows", wanted[place]);
+            return Err(self.selected().table().empty(why));
+        }
+        // every row is there and both lists ascend
+        let places: Vec<usize> = rows.iter().map(|row| wanted.partition_point(|have| have < row)).collect();
+        let x = places.iter().flat_map(|place| &found.x()[place * d..][..d]).copied().collect();
+        let y = places.iter().flat_map(|place| &found.y()[place * t..][..t]).copied().collect();
         MemoryRows::new(x, d)?.with_targets(y, t)?.weighted(shape.weighted)?.numbered(rows.to_vec())
     }
 }
 
-/// Splits ascending rows into runs wherever more than [`GAP`] are missing; returns ranges of places in `rows`.
-fn runs(rows: &[u64]) -> Vec<Range<usize>> {
-    let mut cuts = vec![0];
-    cuts.extend((1..rows.len()).filter(|i| rows[*i] - rows[*i - 1] > GAP));
-    cuts.push(rows.len());
-    cuts.windows(2).map(|cut| cut[0]..cut[1]).collect()
+/// Splits ascending rows into runs wherever more than [`GAP`] are missing.
+fn runs(rows: &[u64]) -> impl Iterator<Item = &[u64]> {
+    rows.chunk_by(|a, b| b - a <= GAP)
 }

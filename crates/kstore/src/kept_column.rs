@@ -1,7 +1,7 @@
 //! Columns that are carried along unchanged, such as an id beside a prediction.
 
 use crate::sink::{OutputColumn, OutputKind};
-use crate::source::view::{Element, Positions, Strided, Values, View};
+use crate::source::view::{Element, Positions, Values, View};
 use crate::sparse::{ENTRY, SparseColumn};
 use crate::text_limit::text_bytes;
 use crate::{Strings, schema::Kind};
@@ -40,12 +40,7 @@ impl KeptValues {
             Self::F32(v) => Values::of(v),
             Self::F64(v) => Values::of(v),
             Self::I64(v) => Values::of(v),
-            Self::Bool(v) => Values::Strided(Strided {
-                bytes: bytemuck::cast_slice(v),
-                element: Element::Bool,
-                offset: 0,
-                stride: 1,
-            }),
+            Self::Bool(v) => Values::packed(bytemuck::cast_slice(v), Element::Bool),
             Self::Text(_) | Self::Binary(_) | Self::Sparse(_) => return None,
         };
         Some(View { values, nulls: None })
@@ -58,15 +53,6 @@ pub struct KeptColumn {
     values: KeptValues,
     /// For each row, true if it has a value; `None` where all have one.
     valid: Option<Vec<bool>>,
-}
-
-/// Bytes that a kept value takes in memory; of text, bytes and sparse rows without what they hold, see [`crate::TILE_TEXT`].
-pub(crate) fn bytes_per_value(kind: OutputKind) -> usize {
-    1 + match kind {
-        OutputKind::F32 => 4,
-        OutputKind::F64 | OutputKind::I64 | OutputKind::Text | OutputKind::Binary | OutputKind::Sparse(_) => 8,
-        OutputKind::Bool => 1,
-    }
 }
 
 /// The type in which a column of this kind is kept: integers of every size become int64.

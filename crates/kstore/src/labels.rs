@@ -117,32 +117,12 @@ pub(crate) fn whole_number(value: f64) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arrow::array::{BooleanArray, StringViewArray};
+    use crate::arrow::array::StringViewArray;
 
     fn codes(coder: &mut Coder, values: Values<'_>, count: usize) -> Result<Vec<u32>, (usize, Fault)> {
         let mut out = Vec::new();
         coder.code(&View { values, nulls: None }, Positions::From(0), count, &mut out)?;
         Ok(out)
-    }
-
-    #[test]
-    fn labels_are_numbered_as_they_appear() {
-        let mut coder = Coder::new(None, 10);
-        assert_eq!(codes(&mut coder, Values::of::<i8>(&[5, -1, 5]), 3).unwrap(), [0, 1, 0]);
-        assert_eq!(codes(&mut coder, Values::of::<f32>(&[-1.0, 7.0]), 2).unwrap(), [1, 2]);
-        assert_eq!(*coder.labels(), [Label::Int(5), Label::Int(-1), Label::Int(7)]);
-        let text = StringViewArray::from(vec!["b", "a", "b"]);
-        assert_eq!(codes(&mut Coder::new(None, 10), Values::Text(&text), 3).unwrap(), [0, 1, 0]);
-        let truth = BooleanArray::from(vec![true, false, true]);
-        assert_eq!(codes(&mut Coder::new(None, 10), Values::Bool(&truth), 3).unwrap(), [0, 1, 0]);
-    }
-
-    #[test]
-    fn a_given_dictionary_stays_as_it_is() {
-        let given = Arc::new(vec![Label::Int(1), Label::Text("a".into())]);
-        let mut coder = Coder::new(Some(&given), 10);
-        assert_eq!(codes(&mut coder, Values::of::<i64>(&[1, 2]), 2).unwrap(), [0, Coded::UNKNOWN]);
-        assert!(Arc::ptr_eq(&coder.labels(), &given));
     }
 
     #[test]

@@ -54,15 +54,6 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_viewed_in_place() {
-        let numbers: Vec<f32> = (0..5000).map(|i| i as f32 * 0.5).collect();
-        let bytes: Vec<u8> = numbers.iter().flat_map(|v| v.to_ne_bytes()).collect();
-        let map = mapped(&bytes);
-        assert_eq!(map.slice::<f32>(0, 5000).unwrap(), numbers);
-        assert_eq!(map.slice::<f32>(4, 4999).unwrap(), &numbers[1..]);
-    }
-
-    #[test]
     fn out_of_bounds_and_misaligned_views_are_none() {
         let map = mapped(&[0; 64]);
         assert!(map.slice::<f64>(0, 8).is_some());

@@ -27,13 +27,9 @@ static SCORES: LazyLock<[f64; KNOTS]> = LazyLock::new(|| {
     })
 });
 
-fn score(k: usize) -> f64 {
-    SCORES[k]
-}
-
 /// Knots that leave values between them as they are.
 pub(crate) fn identity() -> impl Iterator<Item = f64> {
-    (0..KNOTS).map(score)
+    SCORES.iter().copied()
 }
 
 /// The knots of values that ascend, of which there is at least one.
@@ -44,7 +40,7 @@ pub(crate) fn knots(ascending: &[f64]) -> impl Iterator<Item = f64> {
 /// The first and the last knot that are equal to knot k, and the mean of their z.
 fn tied(knots: &[f64], k: usize) -> (usize, usize, f64) {
     let (first, end) = (knots.partition_point(|q| *q < knots[k]), knots.partition_point(|q| *q <= knots[k]));
-    (first, end - 1, (first..end).map(score).sum::<f64>() / (end - first) as f64)
+    (first, end - 1, SCORES[first..end].iter().sum::<f64>() / (end - first) as f64)
 }
 
 /// The score of a value by the knots of its feature.
@@ -97,7 +93,7 @@ mod tests {
             last = score;
         }
         // the value that repeats has the mean of its ranks, 42 to 292 of 750, and no jump beside it
-        let (low, high) = (score(42 * KNOTS / 750), score(292 * KNOTS / 750));
+        let (low, high) = (SCORES[42 * KNOTS / 750], SCORES[292 * KNOTS / 750]);
         assert!((apply(&knots, 2.0) - (low + high) / 2.0).abs() < 0.1, "{}", apply(&knots, 2.0));
         assert!((apply(&knots, 2.0 + 1e-9) - apply(&knots, 2.0)).abs() < 1e-6);
         let same: Vec<f64> = identity().collect();

@@ -1,21 +1,16 @@
 //! The element types rows are stored in.
 
-use crate::source::Element;
+use crate::source::view::sealed::Plain;
 use std::fmt::{Debug, Display};
 
-mod sealed {
-    pub trait Sealed {}
-}
-
 /// A type that arrays of states are made of.
-pub trait Number: sealed::Sealed + bytemuck::Pod {
+pub trait Number: Plain {
     /// The type's name in the file.
     const DTYPE: safetensors::Dtype;
 }
 
 macro_rules! numbers {
     ($($type:ty: $dtype:ident),*) => {$(
-        impl sealed::Sealed for $type {}
         impl Number for $type {
             const DTYPE: safetensors::Dtype = safetensors::Dtype::$dtype;
         }
@@ -31,8 +26,6 @@ pub trait Real: Number + Debug + Display + Default + PartialOrd + Send + Sync {
     const NAME: &'static str;
     /// Distance from 1 to the next larger number, as `f64`.
     const EPSILON: f64;
-    /// The type as an [`Element`].
-    const ELEMENT: Element;
     /// The bytes that hold some values, in the machine's order.
     fn bytes(values: &[Self]) -> &[u8] {
         bytemuck::cast_slice(values)
@@ -40,10 +33,6 @@ pub trait Real: Number + Debug + Display + Default + PartialOrd + Send + Sync {
     /// The bytes of some values, to be overwritten: any bytes are values.
     fn bytes_mut(values: &mut [Self]) -> &mut [u8] {
         bytemuck::cast_slice_mut(values)
-    }
-    /// Bytes as values; `None` where they are not aligned for the type or end inside a value.
-    fn from_bytes(bytes: &[u8]) -> Option<&[Self]> {
-        bytemuck::try_cast_slice(bytes).ok()
     }
     /// The nearest `T` to `value`.
     fn from_f64(value: f64) -> Self;
@@ -91,7 +80,6 @@ fn transpose_singly<T: Copy>([a, b, c, e]: [&[T]; 4], d: usize, out: &mut [T]) {
 impl Real for f32 {
     const NAME: &'static str = "f32";
     const EPSILON: f64 = f32::EPSILON as f64;
-    const ELEMENT: Element = Element::F32;
     #[inline(always)]
     fn from_f64(value: f64) -> Self {
         value as f32
@@ -148,7 +136,6 @@ fn square(sse: pulp::core_arch::x86::Sse, columns: [[f32; 4]; 4]) -> [[f32; 4]; 
 impl Real for f64 {
     const NAME: &'static str = "f64";
     const EPSILON: f64 = f64::EPSILON;
-    const ELEMENT: Element = Element::F64;
     #[inline(always)]
     fn from_f64(value: f64) -> Self {
         value

@@ -66,15 +66,11 @@ impl RowDigests {
             load(view, at, values);
             take(values, *key, sums);
         }
-        let mut i = 0;
-        while i < rows.len() && rows[i] < self.rows {
-            let piece = rows[i] / PIECE;
-            let mut sum = 0u64;
-            while i < rows.len() && rows[i] < self.rows && rows[i] / PIECE == piece {
-                sum = sum.wrapping_add(mix(sums[i] ^ mix(rows[i])));
-                i += 1;
-            }
-            self.sums[piece as usize].fetch_add(sum, Ordering::Relaxed);
+        let (own, mut sums) = (&rows[..rows.partition_point(|row| *row < self.rows)], sums.iter());
+        for piece in own.chunk_by(|a, b| a / PIECE == b / PIECE) {
+            let rows = piece.iter().zip(&mut sums);
+            let sum = rows.fold(0u64, |all, (row, sum)| all.wrapping_add(mix(sum ^ mix(*row))));
+            self.sums[(piece[0] / PIECE) as usize].fetch_add(sum, Ordering::Relaxed);
         }
     }
 }

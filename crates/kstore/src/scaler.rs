@@ -37,12 +37,9 @@ impl Scaler {
     /// A scaler to the range from 0 to 1.
     pub fn minmax(statistics: &Statistics) -> Self {
         let features = || statistics.features.iter();
-        Self {
-            centre: features().map(|f| if f.count == 0 { 0.0 } else { f.min }).collect(),
-            scale: features().map(|f| if f.is_constant() { 0.0 } else { f.max - f.min }).collect(),
-            mean: features().map(|f| f.mean).collect(),
-            ..Self::default()
-        }
+        let centre = features().map(|f| if f.count == 0 { 0.0 } else { f.min }).collect();
+        let scale = features().map(|f| if f.is_constant() { 0.0 } else { f.max - f.min }).collect();
+        Self { centre, scale, ..Self::standard(statistics) }
     }
 
     /// A scaler to asinh of what [`robust`](Self::robust) gives.
@@ -109,8 +106,7 @@ impl Scaler {
     /// A scaler that leaves values as they are.
     pub fn identity(statistics: &Statistics) -> Self {
         let d = statistics.features.len();
-        let mean = statistics.features.iter().map(|f| f.mean).collect();
-        Self { centre: vec![0.0; d], scale: vec![1.0; d], mean, ..Self::default() }
+        Self { centre: vec![0.0; d], scale: vec![1.0; d], ..Self::standard(statistics) }
     }
 
     /// Number of features.
@@ -121,7 +117,16 @@ impl Scaler {
     /// The scaled value of feature `i`.
     #[inline]
     pub fn apply(&self, i: usize, value: f64) -> f64 {
-        bent(self.asinh, &self.knots, i, self.apply_line(i, value))
+        self.bend(i, self.apply_line(i, value))
+    }
+
+    /// A value of feature `i` on the line, through asinh or among its knots.
+    pub(crate) fn bend(&self, i: usize, scaled: f64) -> f64 {
+        match self.knots.get(i * KNOTS..(i + 1) * KNOTS) {
+            Some(knots) => quantiles::apply(knots, scaled),
+            None if self.asinh => scaled.asinh(),
+            None => scaled,
+        }
     }
 
     /// The value of feature `i` that becomes `scaled`: the inverse of [`Self::apply`], and the centre of a constant feature.
@@ -133,15 +138,6 @@ impl Scaler {
             None => scaled,
         };
         scaled * self.scale[i] + self.centre[i]
-    }
-}
-
-/// A value of feature `i` on the line, through asinh or among its knots.
-pub(crate) fn bent(asinh: bool, knots: &[f64], i: usize, scaled: f64) -> f64 {
-    match knots.get(i * KNOTS..(i + 1) * KNOTS) {
-        Some(knots) => quantiles::apply(knots, scaled),
-        None if asinh => scaled.asinh(),
-        None => scaled,
     }
 }
 

@@ -130,15 +130,16 @@ impl Schema {
             let item = column.name.strip_prefix(name)?.strip_prefix('[')?.strip_suffix(']')?;
             item.bytes().all(|digit| digit.is_ascii_digit()).then_some(())
         };
-        let columns = self.columns.iter().enumerate();
-        columns.filter(|(_, column)| item(column).is_some()).map(|(place, _)| place).collect()
+        self.columns_where(|column| item(column).is_some())
+    }
+
+    fn columns_where(&self, such: impl Fn(&Column) -> bool) -> Vec<usize> {
+        (0..self.columns.len()).filter(|place| such(&self.columns[*place])).collect()
     }
 
     /// The features that come from the column of categories called `name`: `name=…`, as [`crate::encoding::Encoding::names`] calls them.
     pub fn values(&self, name: &str) -> Vec<usize> {
-        let value = |column: &Column| column.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('='));
-        let columns = self.columns.iter().enumerate();
-        columns.filter(|(_, column)| value(column)).map(|(place, _)| place).collect()
+        self.columns_where(|column| column.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))
     }
 
     /// The text to add to "there is no column `name`": the nearest name, or the names there are.

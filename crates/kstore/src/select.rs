@@ -1,8 +1,7 @@
 //! The columns and rows of a table that take part, and their roles.
 
-use crate::condition::{Bound, Condition};
+use crate::condition::{Bound, Condition, shown_rows};
 use crate::encoding::{Categories, Coding, Encoding, Times, Wanted, Weighing};
-use crate::kept_column;
 use crate::missing::Missing;
 use crate::rows::TableShape;
 use crate::schema::{Kind, Schema};
@@ -107,9 +106,16 @@ impl Table {
             let expected = format!("{} is named twice", selection.targets[twice]);
             return Err(Error::Syntax { what: "`target`", text: selection.targets.join(","), expected });
         }
-        let class = self.class_column(selection, &targets)?;
-        let targets = if class.is_some() { Vec::new() } else { targets };
-        let mut targets = targets;
+        let class = match &targets[..] {
+            _ if !selection.class_target => None,
+            [class] => Some(*class),
+            _ => {
+                let expected = "classification has exactly one target".to_string();
+                return Err(Error::Syntax { what: "`target`", text: selection.targets.join(","), expected });
+            }
+        };
+        class.map(|class| self.expect_labels(class)).transpose()?;
+        let mut targets = if class.is_some() { Vec::new() } else { targets };
         for target in &targets {
             self.expect_numbers(*target, "a target must hold numbers; for labels choose `task` classification")?;
         }
@@ -124,20 +130,19 @@ impl Table {
         targets.extend(weight);
         let weighted = weight.is_some();
         let group = selection.group.as_deref().map(|name| self.column(name)).transpose()?;
-        if let Some(group) = group {
-            self.expect_labels(group)?;
-        }
+        group.map(|group| self.expect_labels(group)).transpose()?;
         let filter = selection.filter.as_ref().map(|condition| self.bind(condition)).transpose()?;
         let mut roles: Vec<usize> = targets.iter().copied().chain(class).chain(group).collect();
         roles.extend(filter.iter().map(|(column, _)| *column));
         let keep = self.kept(&selection.keep)?;
         roles.extend(&keep);
         let wanted = self.wanted(selection, &roles)?;
+        let learned: Vec<usize> = targets.iter().copied().chain(class).collect();
         let mut features = match &selection.encoding {
             _ if selection.without_features => Vec::new(),
             Some(encoding) => self.encoded_columns(encoding)?,
             None if selection.features.is_empty() => self.other_features(&roles, &wanted)?,
-            None => self.named_features(&selection.features, &roles, targets.iter().copied().chain(class), &wanted)?,
+            None => self.named_features(&roles, &learned, &wanted)?,
         };
         if selection.encoding.is_none() && !selection.without_features {
             let more = wanted.columns.iter().filter(|column| !features.contains(column));
@@ -146,11 +151,10 @@ impl Table {
         }
         let coding = match &selection.encoding {
             Some(encoding) if !selection.without_features => Coding::known((**encoding).clone(), self, &features),
-            _ => self.coding(selection, &wanted, &features)?,
+            _ => self.coding(&wanted, &features)?,
         };
         self.unambiguous(features.iter().chain(&roles))?;
         let rows = self.row_range(selection.rows.as_ref())?;
-        let missing = selection.missing;
         let numeric = |column: &usize| self.schema().columns[*column].kind.is_numeric();
         let complete = keep.iter().map(|column| selection.kept_complete && numeric(column)).collect();
         Ok(Selected {
@@ -165,7 +169,7 @@ impl Table {
             complete,
             filter,
             rows,
-            missing,
+            missing: selection.missing,
         })
     }
 
@@ -189,20 +193,6 @@ impl Table {
         Ok((column, condition.bind(&self.schema().columns[column], &self.first_path())?))
     }
 
-    fn class_column(&self, selection: &Selection, targets: &[usize]) -> Result<Option<usize>> {
-        if !selection.class_target {
-            return Ok(None);
-        }
-        match targets {
-            [class] => self.expect_labels(*class).map(|()| Some(*class)),
-            _ => Err(Error::Syntax {
-                what: "`target`",
-                text: selection.targets.join(","),
-                expected: "classification has exactly one target".to_string(),
-            }),
-        }
-    }
-
     pub(crate) fn expect_numbers(&self, column: usize, expected: &str) -> Result<()> {
         if self.schema().columns[column].kind.is_numeric() { Ok(()) } else { Err(self.wrong_type(column, expected)) }
     }
@@ -218,16 +208,11 @@ impl Table {
 
     pub(crate) fn wrong_type(&self, column: usize, expected: &str) -> Error {
         let column = &self.schema().columns[column];
-        Error::WrongType {
-            path: self.first_path(),
-            column: column.name.clone(),
-            got: column.kind.to_string(),
-            expected: expected.to_string(),
-        }
+        Error::wrong_type(&self.first_path(), &column.name, column.kind.to_string(), expected)
     }
 
     /// Every column of numbers, and of wanted categories, without another role.
-    pub(crate) fn other_features(&self, roles: &[usize], wanted: &Wanted) -> Result<Vec<usize>> {
+    pub(crate) fn other_features(&self, roles: &[usize], wanted: &Wanted<'_>) -> Result<Vec<usize>> {
         let Schema { columns, row_labels } = self.schema();
         let free = |i: &usize| !roles.contains(i) && !row_labels.contains(i) && columns[*i].name != QUERY;
         let takes = |i: &usize| free(i) && (columns[*i].kind.is_feature() || wanted.takes(self, *i));
@@ -237,8 +222,7 @@ impl Table {
             return Err(self.wrong_type(column, expected));
         }
         if features.is_empty() {
-            let why = "no numeric column is left to be a feature; name some with `features`".to_string();
-            return Err(Error::Empty { what: self.first_path().display().to_string(), why });
+            return Err(self.empty("no numeric column is left to be a feature; name some with `features`"));
         }
         Ok(features)
     }
@@ -251,12 +235,11 @@ impl Table {
         }
         let why = match rows {
             Some(rows) if stored > 0 => {
-                let end = if rows.end == u64::MAX { String::new() } else { rows.end.to_string() };
-                format!("`rows` {}..{end} selects none of its {stored} rows; ask for rows below {stored}", rows.start)
+                format!("`rows` {} selects none of its {stored} rows; ask for rows below {stored}", shown_rows(rows))
             }
             _ => "it has no rows; name a table that has some".to_string(),
         };
-        Err(Error::Empty { what: self.first_path().display().to_string(), why })
+        Err(self.empty(why))
     }
 }
 
@@ -274,10 +257,7 @@ impl Selected {
 
     /// Names of the features, in the order of the columns of `x`; those of the columns, where the values of some are not found yet.
     pub fn feature_names(&self) -> Vec<String> {
-        match &self.coding {
-            Coding::Known(coded, _) => coded.names.clone(),
-            _ => self.names(&self.features),
-        }
+        self.coded().map_or_else(|| self.names(&self.features), |coded| coded.names.clone())
     }
 
     /// Names of the numeric targets.
@@ -316,9 +296,9 @@ impl Selected {
         self.kept_columns().iter().any(|column| column.kind.is_long())
     }
 
-    /// Bytes a row of the kept columns takes, without its texts.
+    /// Bytes a row of the kept columns takes, without its texts: a value, and whether it is there.
     pub fn kept_bytes_per_row(&self) -> usize {
-        self.kept_columns().iter().map(|column| kept_column::bytes_per_value(column.kind)).sum()
+        self.kept_columns().iter().map(|column| 1 + column.kind.bytes()).sum()
     }
 
     /// Marks in statistics of these rows the columns that hold whole numbers.
@@ -326,11 +306,8 @@ impl Selected {
         let whole = |column: &usize| {
             matches!(self.table.schema().columns[*column].kind, Kind::Int { .. } | Kind::Bool | Kind::Time(_))
         };
-        let of_times = |place: usize| matches!(&self.coding, Coding::Known(coded, _) if coded.time(place).is_some());
-        let columns = match self.encoding() {
-            None => (0..self.features.len()).collect(),
-            Some(encoding) => encoding.owners(),
-        };
+        let of_times = |place: usize| self.coded().is_some_and(|coded| coded.time(place).is_some());
+        let columns = self.encoding().map_or_else(|| (0..self.features.len()).collect(), Encoding::owners);
         let features = statistics.features.iter_mut().zip(columns);
         features.for_each(|(moments, place)| moments.whole = !of_times(place) && whole(&self.features[place]));
         let targets = statistics.targets.iter_mut().zip(&self.targets);
@@ -348,10 +325,7 @@ impl Selected {
     pub fn shape(&self) -> TableShape {
         TableShape {
             stored: self.table.stored_rows(),
-            features: match &self.coding {
-                Coding::Known(coded, _) => coded.names.len(),
-                _ => self.features.len(),
-            },
+            features: self.coded().map_or(self.features.len(), |coded| coded.names.len()),
             targets: self.targets.len(),
             weighted: self.weighted,
         }
@@ -372,15 +346,9 @@ impl Selected {
     /// The columns of labels alone, those of classes and of folds; `None` where there are none. Digests are of whole rows, so a
     /// reader of the labels takes none.
     pub fn labels(&self) -> Option<Self> {
-        (self.class.is_some() || self.group.is_some()).then(|| Self {
-            table: self.table.undigested(),
-            features: Vec::new(),
-            targets: Vec::new(),
-            weighted: false,
-            keep: Vec::new(),
-            complete: Vec::new(),
-            ..self.plain()
-        })
+        let Self { class, group, .. } = *self;
+        let labels = || Self { table: self.table.undigested(), features: Vec::new(), class, group, ..self.alone() };
+        (class.is_some() || group.is_some()).then(labels)
     }
 
     /// The columns to decode: features, targets, class, group, kept, filter.

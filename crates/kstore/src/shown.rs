@@ -19,14 +19,8 @@ pub fn line(text: &str) -> Cow<'_, str> {
 /// The text of a whole number with commas: `284,217` for 284217.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
 }
 
 /// `1536` as `1.5 KiB`: three significant digits, binary units.
@@ -86,15 +80,7 @@ fn escaped(text: &str, keep: impl Fn(char) -> bool, escape: impl Fn(char) -> Str
     if !text.chars().any(escapes) {
         return Cow::Borrowed(text);
     }
-    let mut out = String::with_capacity(text.len() + 8);
-    for letter in text.chars() {
-        if escapes(letter) {
-            out.push_str(&escape(letter));
-        } else {
-            out.push(letter);
-        }
-    }
-    Cow::Owned(out)
+    text.chars().map(|letter| if escapes(letter) { escape(letter) } else { letter.to_string() }).collect()
 }
 
 /// The control characters, and the marks that reverse the order of what is shown.

@@ -131,10 +131,7 @@ impl LabelCounts {
     }
 
     fn check(&self, column: &str, limit: usize) -> Result<()> {
-        if self.holds(limit) {
-            return Ok(());
-        }
-        Err(Error::TooManyLabels { column: column.to_string(), limit })
+        if self.holds(limit) { Ok(()) } else { Err(Error::TooManyLabels { column: column.to_string(), limit }) }
     }
 }
 
@@ -170,54 +167,34 @@ impl Statistics {
 impl Merge for Statistics {
     fn merge(&mut self, later: &Self) {
         self.rows += later.rows;
-        for (moments, later) in self.features.iter_mut().zip(&later.features) {
-            moments.merge(later);
-        }
-        for (moments, later) in self.targets.iter_mut().zip(&later.targets) {
-            moments.merge(later);
-        }
+        let columns = self.features.iter_mut().chain(&mut self.targets);
+        columns.zip(later.features.iter().chain(&later.targets)).for_each(|(moments, later)| moments.merge(later));
         for (mine, theirs) in [(&mut self.classes, &later.classes), (&mut self.groups, &later.groups)] {
             theirs.counts.iter().for_each(|(label, count)| mine.add(label, *count));
         }
     }
 }
 
-impl Persist for Statistics {
+crate::persist!(Statistics {
+    one "rows": rows, part "features": features, part "targets": targets, part "classes": classes, part "groups": groups
+});
+
+/// The counts in one array, and mean, m2, min and max of every column in another.
+impl Persist for Vec<Moments> {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.one("rows", self.rows);
-        save_moments("features", &self.features, out);
-        save_moments("targets", &self.targets, out);
-        out.within("classes", |out| self.classes.save(out));
-        out.within("groups", |out| self.groups.save(out));
+        out.own("count", self.iter().map(|m| m.count).collect());
+        out.own("moments", self.iter().flat_map(|m| [m.mean, m.m2, m.min, m.max]).collect());
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
-        self.rows = from.one("rows")?;
-        load_moments("features", &mut self.features, from)?;
-        load_moments("targets", &mut self.targets, from)?;
-        from.within("classes", |from| self.classes.load(from))?;
-        from.within("groups", |from| self.groups.load(from))
-    }
-}
-
-/// Saves the counts in one array, and mean, m2, min and max of every column in another.
-fn save_moments(name: &str, columns: &[Moments], out: &mut Arrays<'_>) {
-    out.within(name, |out| {
-        out.own("count", columns.iter().map(|m| m.count).collect());
-        out.own("moments", columns.iter().flat_map(|m| [m.mean, m.m2, m.min, m.max]).collect());
-    });
-}
-
-fn load_moments(name: &str, columns: &mut [Moments], from: &mut Stored<'_>) -> Result<()> {
-    let (mut counts, mut moments) = (vec![0; columns.len()], vec![0.0; 4 * columns.len()]);
-    from.within(name, |from| {
+        let (mut counts, mut moments) = (vec![0; self.len()], vec![0.0; 4 * self.len()]);
         from.fill("count", &mut counts)?;
-        from.fill("moments", &mut moments)
-    })?;
-    for ((column, count), [mean, m2, min, max]) in columns.iter_mut().zip(counts).zip(moments.as_chunks::<4>().0) {
-        *column = Moments { count, mean: *mean, m2: *m2, min: *min, max: *max, ..Moments::default() };
+        from.fill("moments", &mut moments)?;
+        for ((column, count), [mean, m2, min, max]) in self.iter_mut().zip(counts).zip(moments.as_chunks::<4>().0) {
+            *column = Moments { count, mean: *mean, m2: *m2, min: *min, max: *max, ..Moments::default() };
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 impl Persist for LabelCounts {

@@ -21,19 +21,8 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Opens a file that others may be writing to: it must not change while it is opened.
-    fn open(path: PathBuf, start: u64, options: &TextOptions) -> Result<Self> {
-        let (file, identity) = open(&path, options)?;
-        Ok(Self { path, file, start, identities: vec![identity] })
-    }
-
-    fn distant(found: &Found, start: u64, options: &TextOptions) -> Result<Self> {
-        let (path, file, identity) = source::open_distant(found, options)?;
-        Ok(Self { path, file, start, identities: vec![identity] })
-    }
-
     pub(crate) fn end(&self) -> u64 {
-        self.start + self.file.rows()
+        self.start + self.file.facts().rows
     }
 
     /// Checks that the files still are what they were when they were opened.
@@ -47,7 +36,7 @@ impl Part {
     }
 }
 
-/// An open file, and what it was at that moment.
+/// An open file, and what it was at that moment: others may be writing to it, and it must not change while it is opened.
 fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
     let identity = Identity::of(path)?;
     let file = source::open(path, options).map_err(|error| identity.check().err().unwrap_or(error))?;
@@ -97,11 +86,12 @@ impl Table {
         }
         let (mut parts, mut start, mut scanned) = (Vec::<Part>::new(), 0, 0);
         for (path, found) in files {
-            let part = match found {
-                None => Part::open(path, start, options)?,
-                Some(found) => Part::distant(&found, start, options)?,
+            let (file, identity) = match found {
+                None => open(&path, options)?,
+                Some(found) => source::open_distant(&found, options)?,
             };
-            scanned += part.file.scanned();
+            let part = Part { path, file, start, identities: vec![identity] };
+            scanned += part.file.facts().scanned;
             start = part.end();
             parts.push(part);
         }
@@ -112,16 +102,19 @@ impl Table {
             part.file = Arc::new(Extended::new(Arc::clone(&part.file), constants));
         }
         // files that belong together are read alike
-        let sparse = |part: &Part| part.file.schema().has_sparse();
+        let sparse = |part: &Part| part.file.facts().schema.has_sparse();
         if options.sparse == Sparse::Thin && parts.iter().any(sparse) && !parts.iter().all(sparse) {
             return Self::open_with(paths, &options.clone().sparse());
         }
-        for part in &parts {
-            same_columns(&parts[0], &part.path, part.file.schema())?;
+        for Part { path, file, .. } in &parts {
+            if let Some(difference) = parts[0].file.facts().schema.difference(file.facts().schema) {
+                let (first, second) = (parts[0].path.clone(), path.clone());
+                return Err(Error::SchemaMismatch { first, second, difference });
+            }
         }
         let nothing = || Error::Empty { what: "table".to_string(), why: "no files were given".to_string() };
-        let mut schema = parts.first().ok_or_else(nothing)?.file.schema().clone();
-        parts.iter().for_each(|part| schema.make_room_for(part.file.schema()));
+        let mut schema = parts.first().ok_or_else(nothing)?.file.facts().schema.clone();
+        parts.iter().for_each(|part| schema.make_room_for(part.file.facts().schema));
         let schema = Arc::new(schema);
         Ok(Self { parts: Arc::new(parts), schema, target: None, read: Arc::new(scanned.into()), digests: None })
     }
@@ -130,7 +123,7 @@ impl Table {
     ///
     /// Its rows must be the same whenever they are read.
     pub fn of(name: &str, file: Arc<dyn TableFile>) -> Self {
-        let schema = Arc::new(file.schema().clone());
+        let schema = Arc::new(file.facts().schema.clone());
         let part = Part { path: name.into(), file, start: 0, identities: Vec::new() };
         Self { parts: Arc::new(vec![part]), schema, target: None, read: Arc::default(), digests: None }
     }
@@ -188,30 +181,24 @@ impl Table {
             identities: Vec::new(),
         };
         let own = self.parts.iter().map(|part| Part { start: part.start + first, ..part.clone() });
-        let mut parts: Vec<Part> = own.collect();
-        if first > 0 {
-            parts.insert(0, stub(0..first));
-        }
-        if end < rows {
-            parts.push(stub(end..rows));
-        }
-        Ok(Self { parts: Arc::new(parts), ..self })
+        let (before, behind) = ((first > 0).then(|| stub(0..first)), (end < rows).then(|| stub(end..rows)));
+        Ok(Self { parts: Arc::new(before.into_iter().chain(own).chain(behind).collect()), ..self })
     }
 
     /// Adds a column `y` from a file with a single numeric column and a row for each row of the table.
     pub fn with_target_file(self, path: &Path) -> Result<Self> {
         let path = expand_one(path)?;
         let (right, identity) = open(&path, &TextOptions::default())?;
-        let [column] = &right.schema().columns[..] else {
-            let detail = format!("a target file has one column, this one {}", right.schema().columns.len());
+        let [column] = &right.facts().schema.columns[..] else {
+            let detail = format!("a target file has one column, this one {}", right.facts().schema.columns.len());
             return Err(Error::Malformed { path, format: "target file", detail });
         };
         if !column.kind.is_numeric() {
-            let expected = "a target file holds numbers".to_string();
-            return Err(Error::WrongType { path, column: column.name.clone(), got: column.kind.to_string(), expected });
+            let expected = "a target file holds numbers";
+            return Err(Error::wrong_type(&path, &column.name, column.kind.to_string(), expected));
         }
-        if right.rows() != self.stored_rows() {
-            let (first_rows, second_rows) = (self.stored_rows(), right.rows());
+        if right.facts().rows != self.stored_rows() {
+            let (first_rows, second_rows) = (self.stored_rows(), right.facts().rows);
             return Err(Error::RowCount { first: self.first_path(), first_rows, second: path, second_rows });
         }
         if self.schema.position(source::TARGET).is_some() {
@@ -225,7 +212,7 @@ impl Table {
             Part { file: Arc::new(joined), identities, ..part.clone() }
         };
         let parts: Vec<Part> = self.parts.iter().map(join).collect();
-        let mut schema = parts.first().map_or_else(Schema::default, |part| part.file.schema().clone());
+        let mut schema = parts.first().map_or_else(Schema::default, |part| part.file.facts().schema.clone());
         schema.make_room_for(&self.schema);
         let schema = Arc::new(schema);
         Ok(Self { parts: Arc::new(parts), schema, target: Some(path), ..self })
@@ -260,7 +247,7 @@ impl Table {
 
     /// Bytes on disk, without the target file.
     pub fn bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.file.bytes()).sum()
+        self.parts.iter().map(|part| part.file.facts().bytes).sum()
     }
 
     /// Bytes of memory that the open files hold as metadata about their rows and columns.
@@ -275,7 +262,7 @@ impl Table {
 
     /// Name of the format; of the first file, where they differ.
     pub fn format(&self) -> &'static str {
-        self.parts.first().map_or("", |part| part.file.format())
+        self.parts.first().map_or("", |part| part.file.facts().format)
     }
 
     /// Bytes read from the files so far, over all sources made from this table. Headers and footers are not counted;
@@ -318,17 +305,13 @@ impl Table {
         self.schema.position(name).ok_or_else(|| self.no_such_column(name))
     }
 
+    /// The error that nothing is left of it.
+    pub(crate) fn empty(&self, why: impl Into<String>) -> Error {
+        Error::Empty { what: self.first_path().display().to_string(), why: why.into() }
+    }
+
     pub(crate) fn no_such_column(&self, name: &str) -> Error {
         Error::NoSuchColumn { path: self.first_path(), name: name.to_string(), hint: self.schema.hint(name) }
-    }
-}
-
-fn same_columns(first: &Part, second: &Path, schema: &Schema) -> Result<()> {
-    match first.file.schema().difference(schema) {
-        None => Ok(()),
-        Some(difference) => {
-            Err(Error::SchemaMismatch { first: first.path.clone(), second: second.to_path_buf(), difference })
-        }
     }
 }
 

@@ -94,6 +94,11 @@ impl<T: Real> RowCursor<T> for TableCursor<'_, T> {
     }
 }
 
+/// The next selected rows of a chunk, from a place among those that were picked or among all.
+fn positions(picked: Option<&[u32]>, place: usize, take: usize) -> Positions<'_> {
+    picked.map_or(Positions::From(place), |picked| Positions::At(&picked[place..place + take]))
+}
+
 impl<T: Real> TableCursor<'_, T> {
     fn chunk_rows(&self) -> usize {
         match (&self.open, &self.picked) {
@@ -174,13 +179,6 @@ impl<T: Real> TableCursor<'_, T> {
         Ok(())
     }
 
-    fn positions(&self, take: usize) -> Positions<'_> {
-        match &self.picked {
-            Some(picked) => Positions::At(&picked[self.place..self.place + take]),
-            None => Positions::From(self.place),
-        }
-    }
-
     /// How many of the next `take` selected rows a tile has room for by the bytes of their kept texts; one at least where
     /// it is `empty`.
     fn room_for_texts(&mut self, take: usize, empty: bool) -> Result<usize> {
@@ -191,7 +189,8 @@ impl<T: Real> TableCursor<'_, T> {
             return Ok(take);
         }
         let views: Vec<View<'_>> = slots.iter().map(|slot| open.cursor.view(*slot)).collect::<Result<_>>()?;
-        let (at, limit, mut held) = (self.positions(take), source.reading.texts, self.texts);
+        let at = positions(self.picked.as_deref(), self.place, take);
+        let (limit, mut held) = (source.reading.texts, self.texts);
         for i in 0..take {
             let lengths = views.iter().map(|view| text_bytes(view, at.get(i)));
             let bytes: usize = lengths.clone().sum();
@@ -214,10 +213,7 @@ impl<T: Real> TableCursor<'_, T> {
     fn fill(&mut self, buf: &mut RowBuf<T>, take: usize) -> Result<()> {
         let source = self.source;
         let Some(open) = &self.open else { return Ok(()) };
-        let at = match &self.picked {
-            Some(picked) => Positions::At(&picked[self.place..self.place + take]),
-            None => Positions::From(self.place),
-        };
+        let at = positions(self.picked.as_deref(), self.place, take);
         let base = open.part.start + open.first;
         match at {
             Positions::From(start) => buf.rows.extend(base + start as u64..base + (start + take) as u64),
@@ -230,7 +226,7 @@ impl<T: Real> TableCursor<'_, T> {
             let (at, rows) = (at.skip(done), TILE.min(take - done));
             chunk.numbers(at, rows, room(&mut buf.x, (have + done) * d, rows * d), grow(&mut buf.y, rows * t))?;
             let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
-            chunk.all_labels(columns + t, coders, at, rows)?;
+            chunk.labels(columns + t, coders, at, rows)?;
             if let Some(digests) = &source.selected.table.digests {
                 digests.add(&chunk.views, &source.keys, at, &buf.rows[have + done..have + done + rows]);
             }
@@ -265,7 +261,7 @@ impl<T: Real> TableCursor<'_, T> {
             let (at, rows) = (Positions::From(done), TILE.min(read - done));
             chunk.others(fine || T::all_finite(x), at, rows, x, grow(&mut buf.y, rows * t))?;
             let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
-            chunk.all_labels(d + t, coders, at, rows)?;
+            chunk.labels(d + t, coders, at, rows)?;
         }
         chunk.keep(Positions::From(0), read, &mut buf.kept)?;
         Ok(true)

@@ -1,9 +1,9 @@
 //! The selected rows of a table, and how they are read.
 
-use crate::encoding::{Coding, Expansion, Role, TimeReader};
+use crate::encoding::{Expansion, Role, TimeReader};
 use crate::missing::Missing;
 use crate::select::Selected;
-use crate::source::FileCursor;
+use crate::source::BoxedCursor;
 use crate::sparse::MOST_SINGLE;
 use crate::text_limit::TextLimit;
 use crate::{Error, Real, Result, convert::Affine, row_digests, rows::Label, scaler::Scaler, table::Part};
@@ -63,23 +63,18 @@ impl<T: Real> TableRows<T> {
             return Err(selected.table.wrong_type(selected.features[0], &expected));
         }
         let affine = Affine::new(d, reading.scaler.as_deref());
+        let lenient = selected.missing == Missing::Indicator;
+        let expansion = selected.coded().map(|coded| Expansion::new(Arc::clone(coded), &affine, lenient));
         let direct = selected.table.digests.is_none()
             && affine.is_identity()
             && selected.filter.is_none()
-            && selected.missing != Missing::Drop;
-        let expansion = match &selected.coding {
-            Coding::Known(coded, _) => {
-                Some(Expansion::new(Arc::clone(coded), &affine, selected.missing == Missing::Indicator))
-            }
-            _ => None,
-        };
-        let direct = direct && selected.keep.is_empty() && expansion.is_none();
-        let candidates = match &selected.filter {
-            Some((column, bound)) => {
-                selected.table.parts().iter().map(|part| part.file.candidates(*column, bound)).collect()
-            }
-            None => Vec::new(),
-        };
+            && selected.missing != Missing::Drop
+            && selected.keep.is_empty()
+            && expansion.is_none();
+        let files = selected.table.parts().iter().map(|part| &part.file);
+        let filter = selected.filter.as_ref();
+        let candidates = filter.map(|(column, bound)| files.map(|file| file.candidates(*column, bound)).collect());
+        let candidates = candidates.unwrap_or_default();
         let columns = selected.columns();
         let keys = selected.names(&columns).iter().map(|name| row_digests::key(name)).collect();
         Ok(Self { columns, keys, selected, affine, expansion, direct, candidates, reading })
@@ -91,18 +86,12 @@ impl<T: Real> TableRows<T> {
     }
 
     pub(crate) fn feature(&self, column: usize) -> usize {
-        match &self.selected.coding {
-            Coding::Known(coded, _) => coded.starts[column],
-            _ => column,
-        }
+        self.selected.coded().map_or(column, |coded| coded.starts[column])
     }
 
     /// What reads the moments of a column, where it is a feature of times.
     pub(crate) fn time(&self, slot: usize) -> Option<&TimeReader> {
-        match &self.selected.coding {
-            Coding::Known(coded, _) if slot < self.selected.features.len() => coded.time(slot),
-            _ => None,
-        }
+        self.selected.coded().filter(|_| slot < self.selected.features.len())?.time(slot)
     }
 
     /// Names of the decoded columns' places: features, targets, class, group.
@@ -113,7 +102,7 @@ impl<T: Real> TableRows<T> {
 
 /// A file being read, and the chunk that is at hand.
 pub(crate) struct Open<'a> {
-    pub(crate) cursor: Box<dyn FileCursor + 'a>,
+    pub(crate) cursor: BoxedCursor<'a>,
     pub(crate) part: &'a Part,
     /// Row within the file of the chunk's first row.
     pub(crate) first: u64,

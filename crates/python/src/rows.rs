@@ -3,7 +3,7 @@
 use crate::foreign::Borrowed;
 use kstore::arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray};
 use kstore::schema::{Column, Kind, Schema};
-use kstore::source::{Element, FileCursor, Strided, TableFile, Values, View};
+use kstore::source::{Element, Facts, FileCursor, Strided, TableFile, Values, View};
 use kstore::sparse::{SparseRows, SparseShape};
 use kstore::{Error, Result};
 use std::ops::Range;
@@ -126,28 +126,17 @@ impl ArrayRows {
 }
 
 impl TableFile for ArrayRows {
-    fn format(&self) -> &'static str {
-        "memory"
-    }
-
-    fn is_named(&self) -> bool {
-        false
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    fn rows(&self) -> u64 {
-        self.rows
-    }
-
-    fn bytes(&self) -> u64 {
+    fn facts(&self) -> Facts<'_> {
         let x = match &self.x {
             Features::Dense(x, _) => x.numbers().len(),
             Features::Filled(x) | Features::Sparse(x) => 12 * x.values.numbers().len() + 8 * x.starts.len(),
         };
-        x as u64 + self.more.iter().map(|array| array.get_array_memory_size() as u64).sum::<u64>()
+        let bytes = x as u64 + self.more.iter().map(|array| array.get_array_memory_size() as u64).sum::<u64>();
+        Facts { format: "memory", schema: &self.schema, rows: self.rows, bytes, scanned: 0 }
+    }
+
+    fn is_named(&self) -> bool {
+        false
     }
 
     /// No bytes of arrays, which belong to the caller; of sparse rows that are read as dense ones those of a chunk.

@@ -1,7 +1,7 @@
 //! A format: a word RAWTABLE, the number of columns, and the rows as they are, 8 bytes each, little-endian. The last column is y.
 
 use kstore::schema::{Column, Kind, Schema};
-use kstore::source::{Element, FileCursor, Format, Strided, TableFile, Values, View};
+use kstore::source::{Element, Facts, FileCursor, Format, Strided, TableFile, Values, View};
 use kstore::{Error, Result};
 use std::ops::Range;
 use std::path::Path;
@@ -37,18 +37,11 @@ impl RawFile {
 }
 
 impl TableFile for RawFile {
-    fn format(&self) -> &'static str {
-        "raw"
+    fn facts(&self) -> Facts<'_> {
+        let rows = (self.bytes.len() / self.stride()) as u64;
+        Facts { format: "raw", schema: &self.schema, rows, bytes: 16 + self.bytes.len() as u64, scanned: 0 }
     }
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-    fn rows(&self) -> u64 {
-        (self.bytes.len() / self.stride()) as u64
-    }
-    fn bytes(&self) -> u64 {
-        16 + self.bytes.len() as u64
-    }
+
     fn held(&self) -> usize {
         self.bytes.len()
     }

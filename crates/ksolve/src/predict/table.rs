@@ -7,9 +7,9 @@ use kapprox::{Kernel, Real};
 use kstore::budget::Term;
 use kstore::pass::lanes::{self, Lane, Lanes};
 use kstore::{Coded, Fold, Label, Missing, Pass, Reading, RowBlock, RowSource, Selected, TableRows, Workers, shown};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::{ops::Range, path::Path};
 
 /// What is computed for every row beside its scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,7 +150,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let observer = watch.stage("predict", self.selected.known_rows());
         let segment = self.segment(source.shape().targets, run.bytes());
         let pass = Pass { segment, ..lanes::scan(lanes, run.workers(), &*observer) };
-        let report = pass.segments(&source, self, |_: Range<u64>, scores: Scores| deliver(&scores))?;
+        let report = pass.segments(&source, self, |scores: Scores| deliver(&scores))?;
         if report.rows == 0 {
             let what = self.selected.table().files().next().map(|file| file.display().to_string()).unwrap_or_default();
             let why = "no row is left after `rows`, `where` and `missing`; ask for more rows".to_string();

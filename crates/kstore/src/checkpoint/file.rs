@@ -161,17 +161,13 @@ impl Listed {
     /// What comes before the bytes of the arrays.
     pub(super) fn header<H: Serialize>(self, head: &H) -> Result<Vec<u8>, String> {
         let Self { infos, digests, .. } = self;
-        header(&Card { head, digests }, infos)
+        let card = serde_json::to_string(&Card { head, digests }).map_err(|error| error.to_string())?;
+        let metadata = Metadata::new(Some(HashMap::from([(KEY.to_string(), card)])), infos);
+        let metadata = metadata.map_err(|error| error.to_string())?;
+        let mut json = serde_json::to_vec(&metadata).map_err(|error| error.to_string())?;
+        json.resize(json.len().next_multiple_of(8), b' ');
+        Ok([&(json.len() as u64).to_le_bytes()[..], &json].concat())
     }
-}
-
-fn header<H: Serialize>(card: &Card<H>, infos: Vec<(String, TensorInfo)>) -> Result<Vec<u8>, String> {
-    let card = serde_json::to_string(card).map_err(|error| error.to_string())?;
-    let metadata = Metadata::new(Some(HashMap::from([(KEY.to_string(), card)])), infos);
-    let metadata = metadata.map_err(|error| error.to_string())?;
-    let mut json = serde_json::to_vec(&metadata).map_err(|error| error.to_string())?;
-    json.resize(json.len().next_multiple_of(8), b' ');
-    Ok([&(json.len() as u64).to_le_bytes()[..], &json].concat())
 }
 
 pub(super) fn damaged(path: &Path, detail: impl Into<String>) -> Error {
@@ -184,7 +180,7 @@ impl<I: Read + Seek + Send> Input for I {}
 
 /// An entry that is being read.
 pub struct Stored<'a> {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     input: Box<dyn Input + 'a>,
     /// Byte of the file at which the arrays begin.
     base: u64,

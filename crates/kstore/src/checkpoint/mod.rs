@@ -339,13 +339,8 @@ fn compare(folder: &Path, mark: &str, parts: &[PathBuf], manifest: &Manifest, li
 
 /// The files of a checkpoint; none where there is no folder.
 fn parts(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Error::io("read", folder)(error)),
-    };
     let mut parts = Vec::new();
-    for entry in entries {
+    for entry in Error::unless_absent(std::fs::read_dir(folder), "read", folder)?.into_iter().flatten() {
         let entry = entry.map_err(Error::io("read", folder))?;
         // a link is of whoever made it, whatever its name
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
@@ -380,10 +375,7 @@ fn remove_temporaries(folder: &Path) -> Result<()> {
 fn clear(folder: &Path) -> Result<()> {
     let (manifest, rest): (Vec<_>, Vec<_>) = parts(folder)?.into_iter().partition(|path| is_manifest(path));
     manifest.iter().chain(&rest).try_for_each(|path| remove(path))?;
-    match std::fs::remove_dir(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", folder)(error)),
-        _ => Ok(()),
-    }
+    Error::unless_absent(std::fs::remove_dir(folder), "remove", folder).map(drop)
 }
 
 fn remove(path: &Path) -> Result<()> {

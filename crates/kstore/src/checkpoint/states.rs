@@ -30,7 +30,7 @@ impl StateKey {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct StatesHead {
     states_format: u64,
     about: Value,
@@ -42,11 +42,8 @@ struct StatesHead {
 /// A file of states, open for reading.
 #[derive(Debug)]
 pub struct StateFile {
-    path: PathBuf,
     stored: Stored<'static>,
-    about: Value,
-    states: Vec<StateKey>,
-    rows: Vec<RowsKey>,
+    head: StatesHead,
 }
 
 impl StateFile {
@@ -56,21 +53,21 @@ impl StateFile {
     /// [`Error::Damaged`] for what is no file of states; those of the file system.
     pub fn open(path: &Path) -> Result<Self> {
         let stored = Stored::open(path)?;
-        let StatesHead { states_format, about, states, rows } = stored.head()?;
-        match states_format {
-            FORMAT => Ok(Self { path: path.to_path_buf(), stored, about, states, rows }),
+        let head: StatesHead = stored.head()?;
+        match head.states_format {
+            FORMAT => Ok(Self { stored, head }),
             other => Err(damaged(path, format!("it has format {other}, this version reads {FORMAT}"))),
         }
     }
 
     /// Where it lies.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.stored.path
     }
 
     /// What its writer said beside the states.
     pub fn about(&self) -> &Value {
-        &self.about
+        &self.head.about
     }
 
     /// A digest of all that is in the file, by which other files can name it.
@@ -80,12 +77,12 @@ impl StateFile {
 
     /// The states, in the order of the file.
     pub fn states(&self) -> &[StateKey] {
-        &self.states
+        &self.head.states
     }
 
     /// The rows that are in no state, in the order of the file.
     pub fn rows(&self) -> &[RowsKey] {
-        &self.rows
+        &self.head.rows
     }
 
     /// Reads the rows at a place, as [`StateWriter::push_rows`] took them.
@@ -93,7 +90,7 @@ impl StateFile {
     /// # Errors
     /// As [`StateFile::load`].
     pub fn load_rows(&mut self, place: usize) -> Result<Vec<u8>> {
-        match self.rows.get(place) {
+        match self.head.rows.get(place) {
             None => Err(self.stored.damaged("it has fewer rows")),
             Some(key) if key.rows == 0 => Ok(Vec::new()),
             Some(key) => self.stored.read(&key.name()),
@@ -105,7 +102,7 @@ impl StateFile {
     /// # Errors
     /// [`Error::Damaged`] for arrays that are missing or not as they were written.
     pub fn load(&mut self, place: usize, state: &mut dyn Persist) -> Result<()> {
-        let Some(key) = self.states.get(place) else { return Err(self.stored.damaged("it has fewer states")) };
+        let Some(key) = self.head.states.get(place) else { return Err(self.stored.damaged("it has fewer states")) };
         match key.node.rows {
             0 => Ok(()),
             _ => self.stored.within(&key.prefix(), |from| state.load(from)),
@@ -136,8 +133,7 @@ pub struct StateWriter {
     /// The arrays so far, in a file without a name.
     bytes: BufWriter<File>,
     listed: Listed,
-    states: Vec<StateKey>,
-    rows: Vec<RowsKey>,
+    head: StatesHead,
 }
 
 impl StateWriter {
@@ -149,8 +145,8 @@ impl StateWriter {
         let destination = AtomicFile::destination(path)?;
         let folder = destination.parent().unwrap_or(Path::new("."));
         let bytes = tempfile::tempfile_in(folder).map_err(Error::io("create", path))?;
-        let (listed, states, rows) = (Listed::default(), Vec::new(), Vec::new());
-        Ok(Self { path: path.to_path_buf(), bytes: BufWriter::new(bytes), listed, states, rows })
+        let head = StatesHead { states_format: FORMAT, about: Value::Null, states: Vec::new(), rows: Vec::new() };
+        Ok(Self { path: path.to_path_buf(), bytes: BufWriter::new(bytes), listed: Listed::default(), head })
     }
 
     /// Adds a state; `None` for a node without rows.
@@ -161,7 +157,7 @@ impl StateWriter {
         let prefix = key.prefix();
         let mut arrays = Arrays::default();
         state.iter().for_each(|state| arrays.within(&prefix, |out| state.save(out)));
-        self.states.push(key);
+        self.head.states.push(key);
         arrays.list.sort_by_key(|array| std::cmp::Reverse(array.dtype));
         arrays.list.iter().try_for_each(|array| self.append(array))
     }
@@ -171,11 +167,11 @@ impl StateWriter {
     /// # Errors
     /// [`Error::Damaged`] for arrays that are not as they were written; those of the file system.
     pub fn copy(&mut self, from: &mut StateFile, place: usize) -> Result<()> {
-        let Some(key) = from.states.get(place).cloned() else {
+        let Some(key) = from.head.states.get(place).cloned() else {
             return Err(from.stored.damaged("it has fewer states"));
         };
         let prefix = format!("{}.", key.prefix());
-        self.states.push(key);
+        self.head.states.push(key);
         for name in from.stored.names().iter().filter(|name| name.starts_with(&prefix)) {
             let array = from.stored.bytes(name)?;
             self.append(&array)?;
@@ -190,7 +186,7 @@ impl StateWriter {
     pub fn push_rows(&mut self, key: RowsKey, bytes: &[u8]) -> Result<()> {
         let array = Array { name: key.name(), dtype: u8::DTYPE, length: bytes.len(), bytes: bytes.into() };
         let there = key.rows > 0;
-        self.rows.push(key);
+        self.head.rows.push(key);
         if there { self.append(&array) } else { Ok(()) }
     }
 
@@ -204,9 +200,8 @@ impl StateWriter {
     /// # Errors
     /// Errors of the file system.
     pub fn finish(self, about: Value) -> Result<()> {
-        let Self { path, bytes, listed, states, rows } = self;
-        let header = listed.header(&StatesHead { states_format: FORMAT, about, states, rows });
-        let header = header.map_err(|detail| damaged(&path, detail))?;
+        let Self { path, bytes, listed, head } = self;
+        let header = listed.header(&StatesHead { about, ..head }).map_err(|detail| damaged(&path, detail))?;
         let mut bytes = bytes.into_inner().map_err(|error| Error::io("write", &path)(error.into_error()))?;
         let mut out = AtomicFile::create(&path)?;
         let mut write = || {

@@ -113,7 +113,7 @@ impl<'j> Steps<'j> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::{Arrays, Listener, Manifest, Stored};
+    use crate::checkpoint::{Listener, Manifest};
     use std::path::Path;
     use std::sync::Mutex;
     use std::time::Duration;
@@ -131,14 +131,7 @@ mod tests {
     #[derive(Debug, PartialEq)]
     struct Numbers(Vec<f64>);
 
-    impl Persist for Numbers {
-        fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-            out.put("numbers", &self.0);
-        }
-        fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
-            from.fill("numbers", &mut self.0)
-        }
-    }
+    crate::persist!(Numbers { fill "numbers": 0 });
 
     fn journal<'a>(folder: &Path, resume: bool, heard: &'a Heard) -> Journal<'a> {
         let manifest = Manifest {

@@ -46,41 +46,41 @@ impl From<Categories> for Vec<String> {
     }
 }
 
-pub(crate) struct Wanted {
-    /// Columns of text are, too.
-    pub(super) text: bool,
-    pub(super) sparse: bool,
-    /// Columns whose texts are counted.
+/// A selection, with the columns that it names as categories or counts texts of.
+pub(crate) struct Wanted<'s> {
+    pub(crate) selection: &'s Selection,
     pub(super) counted: Vec<(usize, Grams)>,
-    /// Columns of times become features, and columns of text are looked at for times.
-    pub(super) times: bool,
-    pub(super) text_times: bool,
     pub(super) named: HashSet<usize>,
     pub(crate) columns: Vec<usize>,
 }
 
-impl Wanted {
+impl Wanted<'_> {
     pub(crate) fn takes(&self, table: &Table, column: usize) -> bool {
         self.role(table, column) != Role::Number
     }
 
     /// The entries of a column whose words are counted; nothing is learned of them yet.
-    pub(super) fn entries(&self, column: usize, selection: &Selection) -> Option<Entries> {
+    pub(super) fn entries(&self, column: usize) -> Option<Entries> {
         let (_, grams) = self.counted.iter().find(|(text, _)| *text == column)?;
         let usual = if grams.is_value() { Weighing::None } else { Weighing::TfIdf };
-        let weighing = selection.weighing.unwrap_or(usual);
+        let weighing = self.selection.weighing.unwrap_or(usual);
         Some(Entries::unlearned(SparseShape::default(), Some(grams.clone()), weighing))
     }
 
     pub(super) fn role(&self, table: &Table, column: usize) -> Role {
+        let Selection { categories, sparse, .. } = self.selection;
+        let text = matches!(categories, Categories::Few | Categories::All);
+        // columns of times become features, and those of text are looked at for times
+        let times = self.selection.times != Times::None;
+        let text_times = times && *categories != Categories::None;
         match &table.schema().columns[column].kind {
             _ if self.named.contains(&column) => Role::Category,
             _ if self.counted.iter().any(|(text, _)| *text == column) => Role::Counted,
-            Kind::Text if self.text && self.text_times => Role::Either,
-            Kind::Text if self.text => Role::Category,
-            Kind::Text if self.text_times => Role::Time,
-            Kind::Time(_) if self.times => Role::Time,
-            Kind::Sparse(_) if self.sparse => Role::Sparse,
+            Kind::Text if text && text_times => Role::Either,
+            Kind::Text if text => Role::Category,
+            Kind::Text if text_times => Role::Time,
+            Kind::Time(_) if times => Role::Time,
+            Kind::Sparse(_) if *sparse => Role::Sparse,
             _ => Role::Number,
         }
     }

@@ -199,8 +199,7 @@ impl EffectSearch {
             }
         }
         if columns.is_empty() {
-            let what = self.selected.table.first_path().display().to_string();
-            return Err(Error::Empty { what, why: "no column is left to be a feature".to_string() });
+            return Err(self.selected.table.empty("no column is left to be a feature"));
         }
         Ok((self.selected.encoded(features, Encoding::new(columns))?, notes))
     }

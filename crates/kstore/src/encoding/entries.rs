@@ -1,7 +1,7 @@
 //! Rows of entries: sparse rows as they are, or weighed, or made of texts.
 
+use super::expand::{Value, value};
 use super::grams::{Grams, Pieces};
-use super::value::{Value, value};
 use super::{CATEGORY_LIMIT, Code, CodedColumn};
 use crate::Real;
 use crate::source::{Positions, Values, View};
@@ -110,11 +110,8 @@ impl Entries {
     /// Weighs the entries of a row.
     fn weigh(&self, entries: &mut [(u32, f64)]) {
         let factor = |place: u32| self.factors.get(place as usize).copied().unwrap_or(1.0);
-        for (place, value) in entries.iter_mut() {
-            match self.weighing {
-                Weighing::TfIdf | Weighing::Maxabs => *value *= factor(*place),
-                Weighing::None | Weighing::Unit => {}
-            }
+        if matches!(self.weighing, Weighing::TfIdf | Weighing::Maxabs) {
+            entries.iter_mut().for_each(|(place, value)| *value *= factor(*place));
         }
         if matches!(self.weighing, Weighing::TfIdf | Weighing::Unit) {
             let largest = entries.iter().fold(0.0f64, |most, (_, value)| most.max(value.abs()));

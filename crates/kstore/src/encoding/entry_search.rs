@@ -265,12 +265,7 @@ impl Fold<f64> for EntrySearch {
                     true if self.selected.missing == Missing::Indicator => {}
                     true => {
                         let remedy = "clean the data or choose `missing` indicator or `missing` drop";
-                        return Err(self.selected.bad_category(
-                            self.places[place],
-                            *row,
-                            "missing".to_string(),
-                            remedy,
-                        ));
+                        return Err(self.selected.bad_category(self.places[place], *row, "missing", remedy));
                     }
                 }
             }

@@ -1,12 +1,11 @@
 //! Rows of codes as features: the tile of a table with categories.
 
 use super::entries::{EntryColumn, EntryColumns, EntryRow};
-use super::value::{Value, truth, value};
 use super::{Code, CodedColumn, Effects, Encoding, TimeCode, TimeReader};
-use crate::convert::{Affine, TILE, scaled};
+use crate::convert::{Affine, TILE};
 use crate::schema::Kind;
-use crate::source::{Positions, View};
-use crate::{Label, Real};
+use crate::source::{Positions, Values, View};
+use crate::{Digest, Label, Real, labels};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -136,71 +135,64 @@ impl<T: Real> Expansion<T> {
         Self { coded, zeros, ones, lenient }
     }
 
-    /// Writes `rows` rows of a chunk whose first is the stored row `first`, at most [`TILE`], to `out`; false if any value is not finite. The
+    /// Writes as many rows of a chunk, whose first is the stored row `first`, as `out` has room for, at most [`TILE`]; false if any value is not finite. The
     /// first feature of a column with a missing value that is an error is NaN then. Values that no feature stands for are counted in `unseen`, by columns.
     pub(crate) fn features(
         &self,
         views: &[View<'_>],
         affine: &Affine,
         (at, first): (Positions<'_>, u64),
-        rows: usize,
         unseen: &[AtomicU64],
         out: &mut [T],
     ) -> bool {
         let d = self.zeros.len();
+        let rows = out.len() / d;
         if let Some(columns) = &self.coded.entries {
-            return columns.rows(views, at, &mut out[..rows * d], d, self.lenient);
+            return columns.rows(views, at, out, d, self.lenient);
         }
-        out.chunks_exact_mut(d).take(rows).for_each(|row| row.copy_from_slice(&self.zeros));
+        out.chunks_exact_mut(d).for_each(|row| row.copy_from_slice(&self.zeros));
         let columns = self.coded.encoding.columns().iter().zip(&self.coded.lookups).zip(&self.coded.starts);
         for (((column, lookup), start), (view, unseen)) in columns.zip(views.iter().zip(unseen)) {
             let missing = column.missing.then_some(start + column.code.features());
             let flag = |row: &mut [T], feature: usize| row[feature] = self.ones[feature];
-            let out = out.chunks_exact_mut(d).take(rows);
+            let out = out.chunks_exact_mut(d);
             if let Lookup::Number = lookup {
                 let mut computed = [T::default(); TILE];
-                let numbers = scaled(view, affine, *start, at, &mut computed[..rows]);
+                let numbers = affine.scaled(view, *start, at, &mut computed[..rows]);
                 for (row, number) in out.zip(numbers) {
                     row[*start] = *number;
                     missing.filter(|_| !number.is_finite()).into_iter().for_each(|missing| flag(row, missing));
                 }
                 continue;
             }
-            if let Lookup::Time(reader, code) = lookup {
-                for (i, row) in out.enumerate() {
-                    let found = reader.instant(view, at.get(i));
-                    let own = row[*start..].iter_mut().zip(*start..);
-                    match &found {
-                        Ok(Some(instant)) => own
-                            .zip(code.values(*instant))
-                            .for_each(|((out, i), value)| *out = T::from_f64(affine.apply(i, value))),
-                        // the first is left for who repairs or refuses the row
-                        _ => own.take(code.features()).for_each(|(out, i)| *out = T::from_f64(affine.fill[i])),
-                    }
-                    if !matches!(found, Ok(Some(_))) {
-                        row[*start] = T::from_f64(f64::NAN);
-                        missing.filter(|_| found.is_ok()).into_iter().for_each(|missing| flag(row, missing));
-                    }
-                }
-                continue;
-            }
-            if let Lookup::Words(words) = lookup {
-                let mut entries = EntryRow::default();
-                for (i, row) in out.enumerate() {
-                    match words.text(view, at.get(i), self.lenient, &mut entries) {
-                        Some(own) => own.iter().for_each(|(word, value)| {
-                            let feature = start + *word as usize;
-                            row[feature] = T::from_f64(affine.apply(feature, *value));
-                        }),
-                        None => row[*start] = T::from_f64(f64::NAN),
-                    }
-                }
-                continue;
-            }
-            let mut none = 0;
+            let (mut none, mut entries) = (0, EntryRow::default());
             for (i, row) in out.enumerate() {
                 let at = at.get(i);
                 let found = match lookup {
+                    Lookup::Time(reader, code) => {
+                        let own = row[*start..].iter_mut().zip(*start..);
+                        let found = reader.instant(view, at);
+                        if let Ok(Some(instant)) = found {
+                            let own = own.zip(code.values(instant));
+                            own.for_each(|((out, i), value)| *out = T::from_f64(affine.apply(i, value)));
+                            continue;
+                        }
+                        own.take(code.features()).for_each(|(out, i)| *out = T::from_f64(affine.fill[i]));
+                        // the first is left for who repairs or refuses the row
+                        row[*start] = T::from_f64(f64::NAN);
+                        missing.filter(|_| found.is_ok()).into_iter().for_each(|missing| flag(row, missing));
+                        continue;
+                    }
+                    Lookup::Words(words) => {
+                        match words.text(view, at, self.lenient, &mut entries) {
+                            Some(own) => own.iter().for_each(|(word, value)| {
+                                let feature = start + *word as usize;
+                                row[feature] = T::from_f64(affine.apply(feature, *value));
+                            }),
+                            None => row[*start] = T::from_f64(f64::NAN),
+                        }
+                        continue;
+                    }
                     _ if is_missing(view, at) => {
                         if missing.is_none() && !self.lenient {
                             row[*start] = T::from_f64(f64::NAN);
@@ -220,7 +212,7 @@ impl<T: Real> Expansion<T> {
                         none += u64::from(place.is_none());
                         continue;
                     }
-                    Lookup::Number | Lookup::Time(..) | Lookup::Words(_) | Lookup::None => None,
+                    Lookup::Number | Lookup::None => None,
                 };
                 match found {
                     Some(feature) => flag(row, feature),
@@ -229,7 +221,7 @@ impl<T: Real> Expansion<T> {
             }
             unseen.fetch_add(none, Ordering::Relaxed);
         }
-        T::all_finite(&out[..rows * d])
+        T::all_finite(out)
     }
 }
 
@@ -238,8 +230,36 @@ pub(super) fn is_missing(view: &View<'_>, row: usize) -> bool {
     if view.is_null(row) {
         return true;
     }
-    if view.bytes(row).is_some() || view.integer(row).is_some() {
-        return false;
+    if view.bytes(row).is_some() || view.integer(row).is_some() { false } else { !view.number(row).is_finite() }
+}
+
+/// The text of a value that a truth value and its text share.
+pub(super) fn truth(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
+}
+
+pub(super) enum Value<'a> {
+    Text(&'a str),
+    Int(i64),
+}
+
+/// The value in a row; `None` for a fraction, which is the value of no category.
+pub(super) fn value<'a>(view: &View<'a>, row: usize) -> Option<Value<'a>> {
+    if let Some(text) = view.text(row) {
+        return Some(Value::Text(text));
     }
-    !view.number(row).is_finite()
+    if let Values::Bool(values) = view.values {
+        return Some(Value::Text(truth(values.value(row))));
+    }
+    labels::integer(view, row).ok().map(Value::Int)
+}
+
+impl Value<'_> {
+    /// The digest of its text.
+    pub(super) fn digest(&self) -> u64 {
+        match self {
+            Self::Text(text) => Digest::word_of(text.as_bytes()),
+            Self::Int(whole) => Digest::word_of(whole.to_string().as_bytes()),
+        }
+    }
 }

@@ -69,10 +69,7 @@ impl fmt::Display for Grams {
         if *hashed || *features != FEATURES {
             arguments.push(format!("{}={features}", if *hashed { "hash" } else { "features" }));
         }
-        match arguments.is_empty() {
-            true => f.write_str(name),
-            false => write!(f, "{name}({})", arguments.join(",")),
-        }
+        if arguments.is_empty() { f.write_str(name) } else { write!(f, "{name}({})", arguments.join(",")) }
     }
 }
 

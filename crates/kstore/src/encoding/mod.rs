@@ -21,7 +21,6 @@ mod note;
 mod numerals;
 mod search;
 mod time;
-mod value;
 mod wanted;
 
 pub use coding::Categories;
@@ -93,13 +92,11 @@ impl std::fmt::Display for Code {
             Self::Buckets(buckets) => write!(f, "{buckets} buckets"),
             Self::Time(time) => time.fmt(f),
             Self::Effects(effects) => write!(f, "effects of {} values", shown::count(effects.values.len() as u64)),
-            Self::Sparse(shape) => write!(f, "{} columns, sparse", shown::count(shape.width as u64)),
-            Self::Entries(entries) => {
-                let width = shown::count(entries.shape.width as u64);
-                match &entries.text {
-                    Some(grams) => write!(f, "{width} of {grams}"),
-                    None => write!(f, "{width} columns, sparse"),
-                }
+            Self::Entries(Entries { shape, text: Some(grams), .. }) => {
+                write!(f, "{} of {grams}", shown::count(shape.width as u64))
+            }
+            Self::Sparse(shape) | Self::Entries(Entries { shape, .. }) => {
+                write!(f, "{} columns, sparse", shown::count(shape.width as u64))
             }
         }
     }
@@ -211,9 +208,7 @@ impl Encoding {
 
     /// For each feature, true where it is 0 or 1 by its nature: of a value, a bucket, or a missing value.
     pub fn flags(&self) -> Vec<bool> {
-        self.all_but(|code| {
-            matches!(code, Code::Number | Code::Time(_) | Code::Effects(_) | Code::Sparse(_) | Code::Entries(_))
-        })
+        self.all_but(|code| !matches!(code, Code::Values(_) | Code::Buckets(_)))
     }
 
     /// For each feature, true where no scaling changes it: it is 0 or 1, or an effect, or a part of a sparse row.

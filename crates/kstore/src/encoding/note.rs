@@ -23,49 +23,40 @@ pub enum ColumnNote {
 
 impl std::fmt::Display for ColumnNote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (column, values) = match self {
-            Self::LeftOut { column, values } => (column, values),
+        match self {
+            Self::LeftOut { column, values } => {
+                let like = match values {
+                    Distinct::More { repeat: false, .. } => ", every row another, as in an identifier or a comment",
+                    Distinct::Exactly(_) => ", nearly every row another, as in an identifier or a comment",
+                    Distinct::More { .. } => "",
+                };
+                write!(
+                    f,
+                    "column {column} is left out: it has {values} values{like}; give `text` {column} for features of its words, \
+                     `hash` 256 for features of whole texts, or `categories` {column} for a feature of each value"
+                )
+            }
             Self::HourMinute { column } => {
-                return write!(
-                    f,
-                    "column {column} is read as a time of day, like 517 for 5:17; `times` none keeps the number"
-                );
+                write!(f, "column {column} is read as a time of day, like 517 for 5:17; `times` none keeps the number")
             }
-            Self::NoEffect { column } => {
-                return write!(
-                    f,
-                    "column {column} is left out: its many values tell no more of the target than chance would; give `hash` 256 for \
-                     features of its text"
-                );
-            }
+            Self::NoEffect { column } => write!(
+                f,
+                "column {column} is left out: its many values tell no more of the target than chance would; give `hash` 256 for \
+                 features of its text"
+            ),
             Self::CountsRows { column } => {
-                return write!(f, "column {column} is left out: it counts the rows; name it in `features` to take it");
+                write!(f, "column {column} is left out: it counts the rows; name it in `features` to take it")
             }
             Self::RareWords { column, kept, words } => {
                 let all = words.map_or("more than could be counted".to_string(), |words| shown::count(words as u64));
-                return write!(
-                    f,
-                    "column {column}: the {} words that most rows have are features, of {all}",
-                    shown::count(*kept as u64)
-                );
+                let kept = shown::count(*kept as u64);
+                write!(f, "column {column}: the {kept} words that most rows have are features, of {all}")
             }
-            Self::DaysOrMonths { column } => {
-                return write!(
-                    f,
-                    "column {column}: its dates are read as month, day, year; no value tells that from day, month, year: \
-                     write them as 2024-01-31 where that is wrong"
-                );
-            }
-        };
-        let like = match values {
-            Distinct::More { repeat: false, .. } => ", every row another, as in an identifier or a comment",
-            Distinct::Exactly(_) => ", nearly every row another, as in an identifier or a comment",
-            Distinct::More { .. } => "",
-        };
-        write!(
-            f,
-            "column {column} is left out: it has {values} values{like}; give `text` {column} for features of its words, \
-             `hash` 256 for features of whole texts, or `categories` {column} for a feature of each value"
-        )
+            Self::DaysOrMonths { column } => write!(
+                f,
+                "column {column}: its dates are read as month, day, year; no value tells that from day, month, year: \
+                 write them as 2024-01-31 where that is wrong"
+            ),
+        }
     }
 }

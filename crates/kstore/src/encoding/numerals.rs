@@ -9,7 +9,7 @@ use super::time::{Cycle, MOST_OF_A_DAY};
 use super::{Role, TimeCode, Times};
 use crate::dates::{self, TimeForm};
 use crate::{Reading, Result, RowBuf, RowSource, missing::Missing, schema::Kind, select::Selected};
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 /// Fewest different times of day.
 const TIMES: usize = 40;
@@ -86,9 +86,8 @@ impl Numerals {
     pub(super) fn code(&self, cyclic: bool) -> Option<TimeCode> {
         let times = self.times();
         let hours = different(times.iter().map(|time| time / 100));
-        let mut tens: Vec<usize> = times.iter().map(|time| time % 100 / 10).collect();
-        tens.sort_unstable();
-        let chance = times.len() < TIMES || hours < HOURS.0 || different(tens.into_iter()) < 6;
+        let tens = different(times.iter().map(|time| time % 100 / 10));
+        let chance = times.len() < TIMES || hours < HOURS.0 || tens < 6;
         let part = |time: Option<&usize>| dates::of_number(*time? as f64).map(dates::Instant::days);
         let spread = part(times.last())? - part(times.first())?;
         let cycles = if cyclic && spread >= MOST_OF_A_DAY { vec![Cycle::Hour] } else { Vec::new() };
@@ -121,8 +120,7 @@ impl Selected {
         let found = places.iter().zip(&looks).filter(|(place, look)| odd(**place, look));
         found.for_each(|(place, _)| roles[*place] = Role::Odd);
         if roles == asked.roles {
-            let looked = matches!(self.coding, Coding::Plain(_)).then(|| self.plain());
-            return looked.unwrap_or_else(|| self.clone());
+            return if matches!(self.coding, Coding::Plain(_)) { self.plain() } else { self.clone() };
         }
         Self { coding: Coding::Asked(Arc::new(Asked { roles, ..(**asked).clone() })), ..self.clone() }
     }
@@ -143,16 +141,9 @@ impl Selected {
         }
         Ok(looks)
     }
-
-    /// The rows without targets and all else that stands beside features, before any values are known.
-    fn alone(&self) -> Self {
-        let (targets, keep, complete) = Default::default();
-        Self { targets, keep, complete, weighted: false, class: None, group: None, ..self.plain() }
-    }
 }
 
-/// Number of different values among some that ascend.
-fn different(ascending: impl Iterator<Item = usize>) -> usize {
-    let mut last = None;
-    ascending.filter(|value| last.replace(*value) != Some(*value)).count()
+/// Number of different values.
+fn different(values: impl Iterator<Item = usize>) -> usize {
+    values.collect::<HashSet<_>>().len()
 }

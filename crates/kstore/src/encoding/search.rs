@@ -158,9 +158,8 @@ impl ColumnSearch {
             }
         }
         if columns.is_empty() {
-            let what = self.selected.table.first_path().display().to_string();
             let told: Vec<String> = notes.iter().map(|note| format!("; {note}")).collect();
-            return Err(Error::Empty { what, why: format!("no column is left to be a feature{}", told.concat()) });
+            return Err(self.selected.table.empty(format!("no column is left to be a feature{}", told.concat())));
         }
         Ok((self.selected.encoded(places, Encoding::new(columns))?, notes))
     }
@@ -255,7 +254,7 @@ impl ColumnSearch {
             Missing::Mean => "only numbers have a mean: choose `missing` indicator or `missing` drop",
             _ => "clean the data or choose `missing` indicator or `missing` drop",
         };
-        self.selected.bad_category(self.searched[column].place, row, "missing".to_string(), remedy)
+        self.selected.bad_category(self.searched[column].place, row, "missing", remedy)
     }
 }
 
@@ -325,7 +324,7 @@ impl ColumnSearch {
                 let value = label(values, i).ok_or_else(|| {
                     let remedy =
                         "a category is a whole number, a truth value or text; leave the column out of `categories`";
-                    self.selected.bad_category(place, row, "no whole number".to_string(), remedy)
+                    self.selected.bad_category(place, row, "no whole number", remedy)
                 })?;
                 found.value(value, self.limit);
             }

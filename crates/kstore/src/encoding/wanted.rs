@@ -2,7 +2,7 @@
 
 use super::coding::{Asked, Categories, Coding, Role, Wanted};
 use super::entries::{Entries, Weighing};
-use super::{BUCKET_LIMIT, CATEGORY_LIMIT, Code, CodedColumn, Encoding, TimeForm, TimeReader, Times, grams};
+use super::{BUCKET_LIMIT, CATEGORY_LIMIT, Code, Coded, CodedColumn, Encoding, TimeForm, TimeReader, grams};
 use crate::missing::Missing;
 use crate::schema::Kind;
 use crate::select::{Selected, Selection};
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 impl Table {
     /// The columns that a selection wants as categories; those with another role are not.
-    pub(crate) fn wanted(&self, selection: &Selection, roles: &[usize]) -> Result<Wanted> {
+    pub(crate) fn wanted<'s>(&self, selection: &'s Selection, roles: &[usize]) -> Result<Wanted<'s>> {
         if let Some(buckets) = selection.hash.filter(|buckets| !(1..=BUCKET_LIMIT).contains(buckets)) {
             let expected = format!("a number of buckets from 1 to {BUCKET_LIMIT}, such as 256");
             return Err(Error::Syntax { what: "`hash`", text: buckets.to_string(), expected });
@@ -46,33 +46,23 @@ impl Table {
             }
             counted.push((column, grams));
         }
-        let text = matches!(selection.categories, Categories::Few | Categories::All);
-        let times = selection.times != Times::None;
-        let text_times = times && selection.categories != Categories::None;
-        Ok(Wanted {
-            text,
-            sparse: selection.sparse,
-            counted,
-            times,
-            text_times,
-            named: columns.iter().copied().collect(),
-            columns,
-        })
+        Ok(Wanted { selection, counted, named: columns.iter().copied().collect(), columns })
     }
 
     /// What is known of the values of `features`.
     ///
     /// # Errors
     /// [`Error::WrongType`] for sparse rows with other columns beside them.
-    pub(crate) fn coding(&self, selection: &Selection, wanted: &Wanted, features: &[usize]) -> Result<Coding> {
+    pub(crate) fn coding(&self, wanted: &Wanted<'_>, features: &[usize]) -> Result<Coding> {
+        let selection = wanted.selection;
         let roles: Vec<Role> = features.iter().map(|column| wanted.role(self, *column)).collect();
         if features.is_empty() {
             return Ok(Coding::Plain(None));
         }
-        if let Some(columns) = self.entry_columns(selection, wanted, features)? {
+        if let Some(columns) = self.entry_columns(wanted, features)? {
             return Ok(Coding::known(Encoding::new(columns), self, features));
         }
-        let entries = |(place, column): (usize, &usize)| Some((place, wanted.entries(*column, selection)?.dense()));
+        let entries = |(place, column): (usize, &usize)| Some((place, wanted.entries(*column)?.dense()));
         let counted = features.iter().enumerate().filter_map(entries).collect();
         let all = !matches!(selection.categories, Categories::Few);
         let name = |column: &usize| &self.schema().columns[*column].name;
@@ -94,12 +84,8 @@ impl Table {
     }
 
     /// The columns of rows of entries, sparse ones or those of texts; `None` where there are others, or the rows are to be dense.
-    fn entry_columns(
-        &self,
-        selection: &Selection,
-        wanted: &Wanted,
-        features: &[usize],
-    ) -> Result<Option<Vec<CodedColumn>>> {
+    fn entry_columns(&self, wanted: &Wanted<'_>, features: &[usize]) -> Result<Option<Vec<CodedColumn>>> {
+        let selection = wanted.selection;
         if let (Some((text, _)), Some(Weighing::Maxabs)) = (wanted.counted.first(), selection.weighing) {
             return Err(
                 self.wrong_type(*text, "largest counts do not weigh words; take tf-idf, unit or none (`scale`)")
@@ -107,7 +93,7 @@ impl Table {
         }
         let weighing = selection.weighing.unwrap_or_default();
         let of = |column: &usize| {
-            let code = match (wanted.entries(*column, selection), self.schema().sparse(*column)) {
+            let code = match (wanted.entries(*column), self.schema().sparse(*column)) {
                 (Some(entries), _) => Code::Entries(entries),
                 (None, Some(shape)) if weighing == Weighing::None => Code::Sparse(shape),
                 (None, shape) => Code::Entries(Entries::unlearned(shape?, None, weighing)),
@@ -184,8 +170,13 @@ impl Selected {
 
     /// How columns become features; `None` where all features are columns of numbers, or the values are not found yet.
     pub fn encoding(&self) -> Option<&Encoding> {
+        self.coded().map(|coded| &coded.encoding)
+    }
+
+    /// What looks its values up, where they are known.
+    pub(crate) fn coded(&self) -> Option<&Arc<Coded>> {
         match &self.coding {
-            Coding::Known(coded, _) => Some(&coded.encoding),
+            Coding::Known(coded, _) => Some(coded),
             _ => None,
         }
     }
@@ -231,10 +222,7 @@ impl Selected {
             let own = |(name, owner): (&String, &usize)| (Some(*owner) == place).then(|| name.clone());
             found.extend(names.iter().zip(&owners).filter_map(own));
         }
-        match found.is_empty() {
-            true => Err(self.table.no_such_column(&columns.join(","))),
-            false => Ok(found),
-        }
+        if found.is_empty() { Err(self.table.no_such_column(&columns.join(","))) } else { Ok(found) }
     }
 
     /// A selection that takes the same features from other rows: the same columns, and the same values of them where they are known.
@@ -287,22 +275,20 @@ impl Selected {
     /// The rows with these columns, of which some are kept as they are, for a search for values. Rows that are dropped for a missing value of
     /// another column have no say; else targets and labels are not read, and missing numbers are treated as `otherwise` says.
     pub(super) fn searched(&self, features: Vec<usize>, keep: Vec<usize>, otherwise: Missing) -> Self {
-        let drops = self.missing == Missing::Drop;
-        Self {
-            features,
-            targets: if drops { self.targets.clone() } else { Vec::new() },
-            weighted: drops && self.weighted,
-            class: self.class.filter(|_| drops),
-            group: self.group.filter(|_| drops),
-            complete: vec![drops; keep.len()],
-            keep,
-            missing: if drops { Missing::Drop } else { otherwise },
-            ..self.plain()
+        if self.missing == Missing::Drop {
+            return Self { features, complete: vec![true; keep.len()], keep, ..self.plain() };
         }
+        Self { features, complete: vec![false; keep.len()], keep, missing: otherwise, ..self.alone() }
     }
 
     pub(crate) fn plain(&self) -> Self {
         Self { coding: Coding::Plain(None), ..self.clone() }
+    }
+
+    /// The rows without targets and all else that stands beside features, before any values are known.
+    pub(crate) fn alone(&self) -> Self {
+        let (targets, keep, complete) = Default::default();
+        Self { targets, keep, complete, weighted: false, class: None, group: None, ..self.plain() }
     }
 
     pub(crate) fn column_name(&self, place: usize) -> String {
@@ -311,11 +297,11 @@ impl Selected {
 
     /// The error for a value of a stored row.
     #[cold]
-    pub(crate) fn bad_category(&self, place: usize, row: u64, value: String, remedy: &'static str) -> Error {
+    pub(crate) fn bad_category(&self, place: usize, row: u64, value: &str, remedy: &'static str) -> Error {
         let parts = self.table.parts();
         let part = parts.iter().find(|part| row < part.end()).or(parts.last());
         let (path, row) = part.map_or_else(Default::default, |part| (part.path.clone(), row - part.start));
         let line = part.and_then(|part| part.file.line(row));
-        Error::BadValue { path, row, line, column: self.column_name(place), value, remedy }
+        Error::BadValue { path, row, line, column: self.column_name(place), value: value.to_string(), remedy }
     }
 }

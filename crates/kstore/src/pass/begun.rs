@@ -101,20 +101,15 @@ fn written<T: Real>(block: &RowBlock<'_, T>) -> Vec<u8> {
 }
 
 /// The rows of a segment that were kept, as a source.
-#[derive(Debug)]
 pub(super) struct Kept<'a, T> {
-    rows: Tiles<'a>,
+    keeper: &'a dyn BegunRows,
+    tiles: Vec<(usize, RowsKey)>,
     /// Buffer of a source of such rows, with its dictionaries of classes and folds.
     empty: RowBuf<T>,
     shape: TableShape,
 }
 
-struct Tiles<'a> {
-    keeper: &'a dyn BegunRows,
-    tiles: Vec<(usize, RowsKey)>,
-}
-
-impl std::fmt::Debug for Tiles<'_> {
+impl<T> std::fmt::Debug for Kept<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.tiles.fmt(f)
     }
@@ -129,7 +124,7 @@ impl<'a, T: Real> Kept<'a, T> {
     ) -> Result<Self> {
         let mut empty = RowBuf::new(0);
         source.open(0..0)?.next(&mut empty)?;
-        Ok(Self { rows: Tiles { keeper, tiles }, empty, shape: source.shape() })
+        Ok(Self { keeper, tiles, empty, shape: source.shape() })
     }
 }
 
@@ -138,7 +133,7 @@ impl<T: Real> RowSource<T> for Kept<'_, T> {
         self.shape
     }
     fn range(&self) -> Range<u64> {
-        let tiles = &self.rows.tiles;
+        let tiles = &self.tiles;
         tiles.first().map_or(0, |(_, key)| key.stored.start)..tiles.last().map_or(0, |(_, key)| key.stored.end)
     }
     fn open(&self, _: Range<u64>) -> Result<Box<dyn RowCursor<T> + Send + '_>> {
@@ -186,7 +181,7 @@ impl<T: Real> RowCursor<T> for KeptCursor<'_, T> {
 impl<T: Real> KeptCursor<'_, T> {
     /// Reads the next tile that has rows; false where there is none.
     fn load(&mut self) -> Result<bool> {
-        let Tiles { keeper, tiles } = &self.source.rows;
+        let Kept { keeper, tiles, .. } = self.source;
         let left = tiles.iter().enumerate().skip(self.next);
         let Some((at, (place, key))) = left.into_iter().find(|(_, (_, key))| key.rows > 0) else { return Ok(false) };
         // one tile at a time

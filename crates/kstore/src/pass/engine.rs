@@ -22,18 +22,13 @@ pub fn nodes(lot: &Range<u64>, all: &Range<u64>) -> Vec<Range<u64>> {
 
 impl Pass<'_> {
     /// Folds the rows with other processes.
-    pub(super) fn share<T, F>(
+    pub(super) fn share<T: Real, F: Fold<T, State: Merge + Persist>>(
         &self,
         engine: &dyn Engine,
         name: &str,
         source: &dyn RowSource<T>,
         fold: &F,
-    ) -> Result<(F::State, PassReport), F::Error>
-    where
-        T: Real,
-        F: Fold<T>,
-        F::State: Merge + Persist,
-    {
+    ) -> Result<(F::State, PassReport), F::Error> {
         let cut = self.cut(&source.range());
         let (all, mut starved) = (cut.segments(), Duration::ZERO);
         let mut lot = |lot: Range<u64>, deliver: Deliver<'_, F::State, F::Error>| {
@@ -68,17 +63,13 @@ pub type FoldLot<'f, S, E> = &'f mut dyn FnMut(Range<u64>, Deliver<'_, S, E>) ->
 ///
 /// # Errors
 /// Those of the fold and of the engine.
-pub fn fold_lots<S, E>(
+pub fn fold_lots<S: Merge + Persist, E: From<Error>>(
     engine: Option<&dyn Engine>,
     (name, cut): (&str, Cut),
     observer: &dyn Observer,
     init: &dyn Fn() -> S,
     lot: FoldLot<'_, S, E>,
-) -> Result<(S, u64), E>
-where
-    S: Merge + Persist,
-    E: From<Error>,
-{
+) -> Result<(S, u64), E> {
     let begun = engine.map(|engine| Ok::<_, E>((engine, engine.begin(name, cut)?))).transpose()?;
     if let Some((engine, (key, Share::Lots))) = &begun {
         return together(*engine, key, observer, init, lot);
@@ -97,17 +88,13 @@ where
 }
 
 /// Folds the lots that this process claims, and merges the states of all.
-fn together<S, E>(
+fn together<S: Merge + Persist, E: From<Error>>(
     engine: &dyn Engine,
     key: &PassKey,
     observer: &dyn Observer,
     init: &dyn Fn() -> S,
     fold: FoldLot<'_, S, E>,
-) -> Result<(S, u64), E>
-where
-    S: Merge + Persist,
-    E: From<Error>,
-{
+) -> Result<(S, u64), E> {
     let all = key.cut.segments();
     // rows that the observer has heard of
     let mut heard = 0;

@@ -149,9 +149,4 @@ impl Lives {
         }
         Ok(false)
     }
-
-    /// True where a process may be at work, or cannot be asked.
-    pub(super) fn at_work(&self, process: &str) -> bool {
-        !self.is_gone(process).unwrap_or(false)
-    }
 }

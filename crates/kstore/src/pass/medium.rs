@@ -98,14 +98,13 @@ impl Folder {
     /// Where the name is that of a link, a folder or a device, which no process has put there: waiting for it might never end.
     fn file(&self, name: &str) -> Result<Option<PathBuf>> {
         let path = self.path(name)?;
-        match std::fs::symlink_metadata(&path) {
-            Ok(there) if there.is_file() => Ok(Some(path)),
-            Ok(_) => {
+        match Error::unless_absent(std::fs::symlink_metadata(&path), "read", &path)? {
+            None => Ok(None),
+            Some(there) if there.is_file() => Ok(Some(path)),
+            Some(_) => {
                 let why = format!("{name} is a link, a folder or a device, where processes put files; remove it");
                 Err(Error::Engine { folder: self.place(), why })
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::io("read", path)(error)),
         }
     }
 
@@ -144,11 +143,7 @@ impl Medium for Folder {
 
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let Some(path) = self.file(name)? else { return Ok(None) };
-        match std::fs::read(&path) {
-            Ok(text) => Ok(Some(text)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::io("read", path)(error)),
-        }
+        Error::unless_absent(std::fs::read(&path), "read", &path)
     }
 
     fn has(&self, name: &str) -> Result<bool> {
@@ -157,10 +152,7 @@ impl Medium for Folder {
 
     fn remove(&self, name: &str) -> Result<()> {
         let Some(path) = self.file(name)? else { return Ok(()) };
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
-            _ => Ok(()),
-        }
+        Error::unless_absent(std::fs::remove_file(&path), "remove", &path).map(drop)
     }
 
     fn names(&self) -> Result<Vec<String>> {

@@ -5,8 +5,7 @@
 
 use super::life::{Life, Lives, Sign};
 use super::medium::Medium;
-use crate::checkpoint::Manifest;
-use crate::checkpoint::PassKey;
+use crate::checkpoint::{Manifest, PassKey};
 use crate::{Error, Result, digest::Digest};
 use std::sync::Arc;
 

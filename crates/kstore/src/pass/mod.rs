@@ -131,12 +131,11 @@ impl<'a> Pass<'a> {
     ///
     /// # Errors
     /// The first error in row order of the source, the fold, or [`Error::Interrupted`].
-    pub fn fold<T, F>(&self, source: &dyn RowSource<T>, fold: &F) -> Result<(F::State, PassReport), F::Error>
-    where
-        T: Real,
-        F: Fold<T>,
-        F::State: Merge,
-    {
+    pub fn fold<T: Real, F: Fold<T, State: Merge>>(
+        &self,
+        source: &dyn RowSource<T>,
+        fold: &F,
+    ) -> Result<(F::State, PassReport), F::Error> {
         let mut tree = Tree::default();
         let report = run(self, source, fold, 0..u64::MAX, |Delivery { segment, state, .. }| {
             tree.add(segment, state);
@@ -155,17 +154,12 @@ impl<'a> Pass<'a> {
     /// # Errors
     /// The errors of [`Pass::fold`]. What was merged before an error is saved in the journal first. A checkpoint that
     /// cannot be written or read is no error: the journal's listener is told, and the rows are folded again.
-    pub fn resume<T, F>(
+    pub fn resume<T: Real, F: Fold<T, State: Merge + Persist>>(
         &self,
         name: &str,
         source: &dyn RowSource<T>,
         fold: &F,
-    ) -> Result<(F::State, PassReport), F::Error>
-    where
-        T: Real,
-        F: Fold<T>,
-        F::State: Merge + Persist,
-    {
+    ) -> Result<(F::State, PassReport), F::Error> {
         let Some(journal) = self.journal else { return self.fold(source, fold) };
         if let Some(engine) = journal.engine() {
             return self.share(engine, name, source, fold);
@@ -204,16 +198,12 @@ impl<'a> Pass<'a> {
     ///
     /// # Errors
     /// The errors of [`Pass::fold`] and of `deliver`.
-    pub fn segments<T, F>(
+    pub fn segments<T: Real, F: Fold<T>>(
         &self,
         source: &dyn RowSource<T>,
         fold: &F,
-        mut deliver: impl FnMut(Range<u64>, F::State) -> Result<(), F::Error> + Send,
-    ) -> Result<PassReport, F::Error>
-    where
-        T: Real,
-        F: Fold<T>,
-    {
-        run(self, source, fold, 0..u64::MAX, |Delivery { rows, state, .. }| deliver(rows, state))
+        mut deliver: impl FnMut(F::State) -> Result<(), F::Error> + Send,
+    ) -> Result<PassReport, F::Error> {
+        run(self, source, fold, 0..u64::MAX, |Delivery { state, .. }| deliver(state))
     }
 }

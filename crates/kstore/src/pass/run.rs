@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 /// The state of a segment on its way to whoever merges it.
 pub(super) struct Delivery<S> {
-    pub(super) rows: Range<u64>,
     /// Number of segments of the pass up to this one, itself included.
     pub(super) done: u64,
     /// Number of the segment among all of the stored rows.
@@ -28,17 +27,13 @@ pub(super) struct Delivery<S> {
 
 /// Folds the segments of the pass whose places among its segments are in `part`, and hands each state to `deliver`, in
 /// order.
-pub(super) fn run<T, F>(
+pub(super) fn run<T: Real, F: Fold<T>>(
     pass: &Pass<'_>,
     source: &dyn RowSource<T>,
     fold: &F,
     part: Range<u64>,
     deliver: impl FnMut(Delivery<F::State>) -> Result<(), F::Error> + Send,
-) -> Result<PassReport, F::Error>
-where
-    T: Real,
-    F: Fold<T>,
-{
+) -> Result<PassReport, F::Error> {
     let deliver = Mutex::new(deliver);
     let lane = || {
         let folding = Folding { fold, deliver: &deliver, state: None, folded: 0, scratch: fold.scratch() };
@@ -58,8 +53,8 @@ type Failure = Box<dyn Any + Send>;
 trait Lane<T> {
     fn step(&mut self, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), Failure>;
     fn flush(&mut self, workers: &Workers) -> Result<(), Failure>;
-    /// Gives the state of a segment away, if it had rows: its stored rows, the segments done with it, its number.
-    fn deliver(&mut self, rows: Range<u64>, done: u64, segment: u64) -> Result<(), Failure>;
+    /// Gives the state of a segment away, if it had rows: the segments done with it, its number.
+    fn deliver(&mut self, done: u64, segment: u64) -> Result<(), Failure>;
 }
 
 /// A fold, and what a lane has folded of its segment: no state before the first row.
@@ -71,10 +66,8 @@ struct Folding<'a, T: Real, F: Fold<T>, D> {
     scratch: F::Scratch,
 }
 
-impl<T, F, D> Lane<T> for Folding<'_, T, F, D>
+impl<T: Real, F: Fold<T>, D> Lane<T> for Folding<'_, T, F, D>
 where
-    T: Real,
-    F: Fold<T>,
     D: FnMut(Delivery<F::State>) -> Result<(), F::Error> + Send,
 {
     fn step(&mut self, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), Failure> {
@@ -88,11 +81,11 @@ where
         self.fold.flush(state, &mut self.scratch, workers).map_err(boxed)
     }
 
-    fn deliver(&mut self, rows: Range<u64>, done: u64, segment: u64) -> Result<(), Failure> {
+    fn deliver(&mut self, done: u64, segment: u64) -> Result<(), Failure> {
         let (state, folded) = (self.state.take(), std::mem::take(&mut self.folded));
         let Some(state) = state else { return Ok(()) };
         let mut deliver = self.deliver.lock().unwrap_or_else(PoisonError::into_inner);
-        (*deliver)(Delivery { rows, done, segment, folded, state }).map_err(boxed)
+        (*deliver)(Delivery { done, segment, folded, state }).map_err(boxed)
     }
 }
 
@@ -326,7 +319,7 @@ impl<T: Real> Run<'_, '_, T> {
             }
             order = self.turned.wait(order).unwrap_or_else(PoisonError::into_inner);
         }
-        lane.deliver(self.rows(segment), segment + 1, self.cut.segments().start + segment)?;
+        lane.deliver(segment + 1, self.cut.segments().start + segment)?;
         order.turn += 1;
         self.turned.notify_all();
         Ok(())

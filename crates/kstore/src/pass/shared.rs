@@ -327,14 +327,11 @@ impl Engine for SharedEngine {
             (0..=last).try_for_each(|generation| self.medium.remove(&member.claim(pass, what, generation)))
         };
         remove(MERGE)?;
-        let mut segment = all.start;
-        while segment < all.end {
-            let lot = lot(pass.cut, segment);
-            remove(&at(lot.start))?;
-            nodes(&lot, &all).iter().try_for_each(|node| self.medium.remove(&member.state(pass, node.start)))?;
-            segment = lot.end;
-        }
-        Ok(())
+        starts(pass.cut).try_for_each(|start| {
+            remove(&at(start))?;
+            let nodes = nodes(&lot(pass.cut, start), &all);
+            nodes.iter().try_for_each(|node| self.medium.remove(&member.state(pass, node.start)))
+        })
     }
 
     fn leave(&self, over: bool) {
@@ -344,8 +341,9 @@ impl Engine for SharedEngine {
         }
         let Ok(mut names) = self.medium.names() else { return };
         names.retain(|name| member.owns(name));
-        let at_work = |name: &String| self.lives.at_work(name);
-        if !names.iter().filter_map(|name| Life::process(name)).any(|name| at_work(&name)) {
+        // a process that cannot be asked may be at work
+        let gone = |name: String| self.lives.is_gone(&name).unwrap_or(false);
+        if names.iter().filter_map(|name| Life::process(name)).all(gone) {
             // another process that ends this moment removes them too
             names.iter().for_each(|name| drop(self.medium.remove(name)));
         }

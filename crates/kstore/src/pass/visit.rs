@@ -80,11 +80,8 @@ struct Each<B, W> {
     work: W,
 }
 
-impl<T, E, S, B, W> Fold<T> for Each<B, W>
+impl<T: Real, E: From<Error> + Send + 'static, S: Send, B, W> Fold<T> for Each<B, W>
 where
-    T: Real,
-    E: From<Error> + Send + 'static,
-    S: Send,
     B: Fn() -> S + Sync,
     W: Fn(&mut S, &RowBlock<'_, T>, &Workers) -> Result<(), E> + Sync,
 {

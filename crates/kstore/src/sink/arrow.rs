@@ -1,6 +1,8 @@
 //! Written columns as Arrow arrays, for the formats that store them.
 
-use super::{Output, OutputColumn, OutputKind};
+use super::written::failed;
+use super::{Output, OutputColumn, OutputKind, Sink};
+use crate::Error;
 use crate::arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float32Array, Float64Array, Int64Array, ListArray,
     RecordBatch, StringArray, StructArray, UInt32Array, make_array,
@@ -8,12 +10,87 @@ use crate::arrow::array::{
 use crate::arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use crate::arrow::datatypes::{DataType, Field, Fields, Int32Type, Int64Type, Schema};
 use crate::arrow::error::ArrowError;
+use crate::atomic::AtomicFile;
 use crate::source::SPARSE;
 use crate::sparse::{SparseColumn, SparseRows, SparseShape};
 use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(super) fn schema(columns: &[OutputColumn]) -> Arc<Schema> {
+/// A format's writer of record batches.
+pub(super) trait BatchWriter: Send {
+    type Error: std::error::Error + From<ArrowError> + Send + Sync + 'static;
+    /// Most rows of the next batch.
+    fn room(&self) -> usize;
+    fn take(&mut self, batch: RecordBatch) -> Result<(), Self::Error>;
+    /// Writes what is left, and gives the file back.
+    fn into_file(self) -> Result<AtomicFile, Self::Error>;
+}
+
+/// A table that is written as record batches.
+pub(super) struct BatchSink<W> {
+    /// The writer, until the file is settled.
+    writer: Option<W>,
+    /// The file, once it is settled.
+    file: Option<AtomicFile>,
+    path: PathBuf,
+    schema: Arc<Schema>,
+    columns: Vec<OutputColumn>,
+    footprint: usize,
+}
+
+impl<W: BatchWriter + 'static> BatchSink<W> {
+    /// Starts a file; its writer holds `footprint` bytes.
+    pub(super) fn create(
+        path: &Path,
+        columns: &[OutputColumn],
+        footprint: usize,
+        start: impl FnOnce(AtomicFile, &Arc<Schema>) -> Result<W, W::Error>,
+    ) -> Result<Box<dyn Sink>, Error> {
+        let (schema, file) = (schema(columns), AtomicFile::create(path)?);
+        let writer = Some(start(file, &schema).map_err(|error| failed(path, error))?);
+        let (path, columns) = (path.to_path_buf(), columns.to_vec());
+        Ok(Box::new(Self { writer, file: None, path, schema, columns, footprint }))
+    }
+}
+
+impl<W: BatchWriter> Sink for BatchSink<W> {
+    fn write(&mut self, columns: &[Output<'_>]) -> Result<(), Error> {
+        let (rows, mut start) = (super::written::batch_rows(&self.columns, columns), 0);
+        let Some(writer) = &mut self.writer else {
+            return Err(Error::io("write", &self.path)(io::Error::other("the file is closed")));
+        };
+        while start < rows {
+            let end = rows.min(start + writer.room());
+            let part = batch(&self.schema, columns, start..end).map_err(W::Error::from);
+            part.and_then(|part| writer.take(part)).map_err(|error| failed(&self.path, error))?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<(), Error> {
+        if let Some(writer) = self.writer.take() {
+            let mut file = writer.into_file().map_err(|error| failed(&self.path, error))?;
+            file.settle()?;
+            self.file = Some(file);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), Error> {
+        self.settle()?;
+        self.file.map_or(Ok(()), AtomicFile::commit)
+    }
+
+    fn footprint(&self) -> usize {
+        self.footprint
+    }
+}
+
+fn schema(columns: &[OutputColumn]) -> Arc<Schema> {
     let fields = columns.iter().map(|column| Field::new(&column.name, data_type(column), column.nullable));
     let shapes = shapes(columns).map(|shapes| (SPARSE.to_string(), shapes));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()).with_metadata(shapes.into_iter().collect::<HashMap<_, _>>()))
@@ -51,15 +128,10 @@ fn data_type(column: &OutputColumn) -> DataType {
     }
 }
 
-/// Rows `start..end` of some columns as a record batch.
-pub(super) fn batch(
-    schema: &Arc<Schema>,
-    columns: &[Output<'_>],
-    start: usize,
-    end: usize,
-) -> Result<RecordBatch, ArrowError> {
+/// Some rows of some columns as a record batch.
+fn batch(schema: &Arc<Schema>, columns: &[Output<'_>], rows: Range<usize>) -> Result<RecordBatch, ArrowError> {
     let arrays = columns.iter().zip(schema.fields()).map(|(column, field)| {
-        let array = with_nulls(column, start, end, None)?;
+        let array = with_nulls(column, rows.clone(), None)?;
         if array.data_type() == field.data_type() { Ok(array) } else { time(&array, field.data_type()) }
     });
     RecordBatch::try_new(Arc::clone(schema), arrays.collect::<Result<_, _>>()?)
@@ -78,35 +150,31 @@ fn time(array: &ArrayRef, time: &DataType) -> Result<ArrayRef, ArrowError> {
     Ok(make_array(numbers.to_data().into_builder().data_type(time.clone()).build()?))
 }
 
-fn with_nulls(
-    column: &Output<'_>,
-    start: usize,
-    end: usize,
-    nulls: Option<NullBuffer>,
-) -> Result<ArrayRef, ArrowError> {
+fn with_nulls(column: &Output<'_>, rows: Range<usize>, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
+    let start = rows.start;
     let valid = |i: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(i - start));
     Ok(match column {
-        Output::F32(v) => Arc::new(Float32Array::new(v[start..end].to_vec().into(), nulls)),
-        Output::F64(v) => Arc::new(Float64Array::new(v[start..end].to_vec().into(), nulls)),
-        Output::I64(v) => Arc::new(Int64Array::new(v[start..end].to_vec().into(), nulls)),
-        Output::Bool(v) => Arc::new(BooleanArray::new(BooleanBuffer::from(&v[start..end]), nulls)),
-        Output::Text(v) => Arc::new((start..end).map(|i| valid(i).then(|| v.text(i))).collect::<StringArray>()),
-        Output::Binary(v) => Arc::new((start..end).map(|i| valid(i).then(|| v.bytes(i))).collect::<BinaryArray>()),
+        Output::F32(v) => Arc::new(Float32Array::new(v[rows].to_vec().into(), nulls)),
+        Output::F64(v) => Arc::new(Float64Array::new(v[rows].to_vec().into(), nulls)),
+        Output::I64(v) => Arc::new(Int64Array::new(v[rows].to_vec().into(), nulls)),
+        Output::Bool(v) => Arc::new(BooleanArray::new(BooleanBuffer::from(&v[rows]), nulls)),
+        Output::Text(v) => Arc::new(rows.map(|i| valid(i).then(|| v.text(i))).collect::<StringArray>()),
+        Output::Binary(v) => Arc::new(rows.map(|i| valid(i).then(|| v.bytes(i))).collect::<BinaryArray>()),
         Output::Kept(column) => {
-            let nulls = column.valid().map(|valid| NullBuffer::from(&valid[start..end]));
-            with_nulls(&column.values().as_output(), start, end, nulls)?
+            let nulls = column.valid().map(|valid| NullBuffer::from(&valid[rows.clone()]));
+            with_nulls(&column.values().as_output(), rows, nulls)?
         }
-        Output::Sparse(rows) => Arc::new(entry_lists(rows, start, end)?),
+        Output::Sparse(v) => Arc::new(entry_lists(v, rows)?),
     })
 }
 
-/// Rows `start..end` as lists of entries.
-fn entry_lists(rows: &SparseColumn, start: usize, end: usize) -> Result<ListArray, ArrowError> {
-    let SparseRows { starts, places, values } = rows.rows();
-    let (first, last) = (starts[start], starts[end]);
+/// Some rows as lists of entries.
+fn entry_lists(column: &SparseColumn, rows: Range<usize>) -> Result<ListArray, ArrowError> {
+    let SparseRows { starts, places, values } = column.rows();
+    let (first, last) = (starts[rows.start], starts[rows.end]);
     let offset =
         |start: &usize| i32::try_from(start - first).map_err(|_| ArrowError::OffsetOverflowError(start - first));
-    let offsets: Vec<i32> = starts[start..=end].iter().map(offset).collect::<Result<_, _>>()?;
+    let offsets: Vec<i32> = starts[rows.start..=rows.end].iter().map(offset).collect::<Result<_, _>>()?;
     let columns: Vec<ArrayRef> = vec![
         Arc::new(UInt32Array::from(places[first..last].to_vec())),
         Arc::new(Float64Array::from(values[first..last].to_vec())),

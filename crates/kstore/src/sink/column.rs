@@ -34,6 +34,15 @@ impl OutputKind {
     pub fn is_long(self) -> bool {
         matches!(self, Self::Text | Self::Binary | Self::Sparse(_))
     }
+
+    /// Bytes of a value; of text, bytes and sparse rows without what they hold.
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Self::Bool => 1,
+            Self::F32 => 4,
+            Self::F64 | Self::I64 | Self::Text | Self::Binary | Self::Sparse(_) => 8,
+        }
+    }
 }
 
 impl OutputColumn {

@@ -44,10 +44,7 @@ impl Rows for CsvRows {
         let start = out.len();
         for (place, column) in batch.iter().enumerate() {
             self.separate(place, out);
-            match &columns[place].time {
-                Some(time) => moment(column, row, time, out),
-                None => field(column, row, self.delimiter, out),
-            }
+            field(column, row, columns[place].time.as_ref(), self.delimiter, out);
         }
         if out.len() == start {
             // an empty line would be no row
@@ -58,26 +55,21 @@ impl Rows for CsvRows {
     }
 }
 
-fn field(column: &Output<'_>, row: usize, delimiter: u8, out: &mut Vec<u8>) {
+/// Writes a value; whole numbers that stand for a `time` as in ISO 8601.
+fn field(column: &Output<'_>, row: usize, time: Option<&DataType>, delimiter: u8, out: &mut Vec<u8>) {
     match column {
         Output::F32(v) => float(v[row].into(), out),
         Output::F64(v) => float(v[row], out),
-        Output::I64(v) => formatted(format_args!("{}", v[row]), out),
+        Output::I64(v) => match time {
+            Some(time) => out.extend(dates::text(v[row], time).bytes()),
+            None => formatted(format_args!("{}", v[row]), out),
+        },
         Output::Bool(v) => formatted(format_args!("{}", v[row]), out),
         Output::Text(v) => text(v.text(row), delimiter, out),
         // the registry says that this format holds none
         Output::Binary(_) | Output::Sparse(_) => {}
         Output::Kept(column) if column.is_null(row) => {}
-        Output::Kept(column) => field(&column.values().as_output(), row, delimiter, out),
-    }
-}
-
-/// Writes a date or time as in ISO 8601.
-fn moment(column: &Output<'_>, row: usize, time: &DataType, out: &mut Vec<u8>) {
-    match column {
-        Output::I64(v) => out.extend(dates::text(v[row], time).bytes()),
-        Output::Kept(column) if !column.is_null(row) => moment(&column.values().as_output(), row, time, out),
-        _ => {}
+        Output::Kept(column) => field(&column.values().as_output(), row, time, delimiter, out),
     }
 }
 

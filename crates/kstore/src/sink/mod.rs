@@ -70,11 +70,9 @@ pub fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
     let (format, written) = by_extension(path)?;
     match columns.iter().find(|column| !(written.holds)(column)) {
         None => (written.create)(path, columns),
-        Some(column) => Err(Error::WrongType {
-            path: path.to_path_buf(),
-            column: column.name.clone(),
-            got: column.holds(),
-            expected: format!(".{} cannot; write .parquet instead, or leave the column out", format.extensions[0]),
-        }),
+        Some(column) => {
+            let expected = format!(".{} cannot; write .parquet instead, or leave the column out", format.extensions[0]);
+            Err(Error::wrong_type(path, &column.name, column.holds(), expected))
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::rows::{RowSink, Rows};
 use super::{Output, OutputColumn, OutputKind, Sink};
-use crate::source::npy::header::MAGIC;
+use crate::source::Element;
+use crate::source::npy::header::{MAGIC, TYPES};
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -12,33 +13,21 @@ const HEADER_BYTES: usize = 128;
 /// The largest integer up to which float64 holds all of them.
 const LARGEST_WHOLE: u64 = 1 << 53;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Element {
-    F32,
-    F64,
-    I64,
-}
-
-impl Element {
-    /// The type for some columns: float32 or int64 where all columns are, else float64.
-    fn of(columns: &[OutputColumn]) -> Self {
-        let all = |kind| columns.iter().all(|column| column.kind == kind);
-        match () {
-            () if all(OutputKind::F32) => Self::F32,
-            () if all(OutputKind::I64) => Self::I64,
-            () => Self::F64,
-        }
-    }
-}
-
 struct NpyRows {
+    /// float32 or int64 where all columns are, else float64.
     element: Element,
     path: PathBuf,
 }
 
 /// Starts a file with the header of an array without rows.
 pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
-    RowSink::create(path, columns, NpyRows { element: Element::of(columns), path: path.to_path_buf() })
+    let all = |kind| columns.iter().all(|column| column.kind == kind);
+    let element = match () {
+        () if all(OutputKind::F32) => Element::F32,
+        () if all(OutputKind::I64) => Element::I64,
+        () => Element::F64,
+    };
+    RowSink::create(path, columns, NpyRows { element, path: path.to_path_buf() })
 }
 
 impl Rows for NpyRows {
@@ -55,7 +44,7 @@ impl Rows for NpyRows {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         for (values, column) in batch.iter().zip(columns) {
-            self.element.push(values, row, out).map_err(|value| self.refused(column, number, &value))?;
+            push(self.element, values, row, out).map_err(|value| self.refused(column, number, &value))?;
         }
         Ok(())
     }
@@ -68,53 +57,44 @@ impl Rows for NpyRows {
 impl NpyRows {
     #[cold]
     fn refused(&self, column: &OutputColumn, row: u64, value: &str) -> Error {
-        Error::WrongType {
-            path: self.path.clone(),
-            column: column.name.clone(),
-            got: format!("{value} in row {row} (counted from 0)"),
-            expected:
-                "one .npy matrix of a single type cannot hold that; write .parquet or .csv, or leave the column out"
-                    .to_string(),
-        }
+        let expected =
+            "one .npy matrix of a single type cannot hold that; write .parquet or .csv, or leave the column out";
+        Error::wrong_type(&self.path, &column.name, format!("{value} in row {row} (counted from 0)"), expected)
     }
 }
 
-impl Element {
-    /// Appends a value exactly as it came; returns the value as text where the type cannot hold it.
-    fn push(self, column: &Output<'_>, row: usize, bytes: &mut Vec<u8>) -> Result<(), String> {
-        let number = match column {
-            Output::Kept(column) if !column.is_null(row) => return self.push(&column.values().as_output(), row, bytes),
-            Output::Kept(column) if matches!(column.kind(), OutputKind::F32 | OutputKind::F64) => f64::NAN,
-            Output::Kept(_) => return Err("a missing value".to_string()),
-            Output::F32(v) => v[row].into(),
-            Output::F64(v) => v[row],
-            Output::I64(v) if self == Self::I64 => {
-                bytes.extend(v[row].to_le_bytes());
-                return Ok(());
-            }
-            Output::I64(v) if v[row].unsigned_abs() <= LARGEST_WHOLE => v[row] as f64,
-            Output::I64(v) => return Err(format!("the integer {} beyond 2^53", v[row])),
-            Output::Bool(v) => f64::from(u8::from(v[row])),
-            Output::Text(_) | Output::Binary(_) | Output::Sparse(_) => return Err("text".to_string()),
-        };
-        match self {
-            // only where all columns are float32: exact
-            Self::F32 => bytes.extend((number as f32).to_le_bytes()),
-            _ => bytes.extend(number.to_le_bytes()),
+/// Appends a value exactly as it came; returns the value as text where the type cannot hold it.
+fn push(element: Element, column: &Output<'_>, row: usize, bytes: &mut Vec<u8>) -> Result<(), String> {
+    let number = match column {
+        Output::Kept(column) if !column.is_null(row) => {
+            return push(element, &column.values().as_output(), row, bytes);
         }
-        Ok(())
+        Output::Kept(column) if matches!(column.kind(), OutputKind::F32 | OutputKind::F64) => f64::NAN,
+        Output::Kept(_) => return Err("a missing value".to_string()),
+        Output::F32(v) => v[row].into(),
+        Output::F64(v) => v[row],
+        Output::I64(v) if element == Element::I64 => {
+            bytes.extend(v[row].to_le_bytes());
+            return Ok(());
+        }
+        Output::I64(v) if v[row].unsigned_abs() <= LARGEST_WHOLE => v[row] as f64,
+        Output::I64(v) => return Err(format!("the integer {} beyond 2^53", v[row])),
+        Output::Bool(v) => f64::from(u8::from(v[row])),
+        Output::Text(_) | Output::Binary(_) | Output::Sparse(_) => return Err("text".to_string()),
+    };
+    match element {
+        // only where all columns are float32: exact
+        Element::F32 => bytes.extend((number as f32).to_le_bytes()),
+        _ => bytes.extend(number.to_le_bytes()),
     }
+    Ok(())
 }
 
 /// The header of an array of `rows` by `columns`, always [`HEADER_BYTES`] long.
 fn header(element: Element, rows: u64, columns: usize) -> Vec<u8> {
-    let descr = match element {
-        Element::F32 => "<f4",
-        Element::F64 => "<f8",
-        Element::I64 => "<i8",
-    };
+    let name = TYPES.iter().find(|(_, known)| *known == element).map_or("", |(name, _)| name);
     let shape = if columns == 1 { format!("({rows},)") } else { format!("({rows}, {columns})") };
-    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    let text = format!("{{'descr': '<{name}', 'fortran_order': False, 'shape': {shape}, }}");
     let mut bytes = MAGIC.to_vec();
     bytes.extend([1, 0]);
     bytes.extend(((HEADER_BYTES - 10) as u16).to_le_bytes());

@@ -1,17 +1,18 @@
 //! Writing Parquet.
 
-use super::{Output, OutputColumn, OutputKind, Sink, arrow};
+use super::arrow::{self, BatchSink, BatchWriter};
+use super::{OutputColumn, OutputKind, Sink};
+use crate::arrow::array::RecordBatch;
 use crate::arrow::datatypes::Schema;
 use crate::atomic::AtomicFile;
-use crate::{Error, Result, source::SPARSE};
+use crate::{Result, source::SPARSE};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Rows per row group, as in the data sets that peers publish: enough to compress well, small enough that a reader
@@ -31,87 +32,51 @@ const TEXT_COLUMN_BYTES: usize = 4 << 20;
 /// Rows after which the writer looks at the size of the row group.
 const SLICE_ROWS: usize = 1024;
 
-pub(crate) struct ParquetSink {
-    /// The writer, until the file is settled.
-    writer: Option<ArrowWriter<AtomicFile>>,
-    /// The file, once it is settled.
-    file: Option<AtomicFile>,
-    path: PathBuf,
-    schema: Arc<Schema>,
-    columns: Vec<OutputColumn>,
+struct GroupWriter {
+    writer: ArrowWriter<AtomicFile>,
     /// Bytes of the row group so far, before they are encoded and compressed.
     group: usize,
     /// Most bytes of a row group.
-    group_bytes: usize,
+    most: usize,
 }
 
-impl ParquetSink {
-    pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Self> {
-        let schema = arrow::schema(columns);
-        let file = AtomicFile::create(path)?;
-        let writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties(columns)))
-            .map_err(|error| super::written::failed(path, error))?;
-        Ok(Self {
-            writer: Some(writer),
-            file: None,
-            path: path.to_path_buf(),
-            schema,
-            columns: columns.to_vec(),
-            group: 0,
-            group_bytes: if columns.iter().any(is_text) { GROUP_BYTES_OF_TEXT } else { GROUP_BYTES },
-        })
+/// Starts a file.
+pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
+    let texts = columns.iter().filter(|column| column.kind.is_long()).count();
+    let (most, group) = match texts {
+        0 => (GROUP_BYTES, GROUP_BYTES.min(2 * GROUP_ROWS * columns.len() * 8)),
+        _ => (GROUP_BYTES_OF_TEXT, GROUP_BYTES_OF_TEXT),
+    };
+    let start = |file, schema: &Arc<Schema>| {
+        let writer = ArrowWriter::try_new(file, Arc::clone(schema), Some(properties(columns)))?;
+        Ok(GroupWriter { writer, group: 0, most })
+    };
+    BatchSink::create(path, columns, group + columns.len() * COLUMN_BYTES + texts * TEXT_COLUMN_BYTES, start)
+}
+
+impl BatchWriter for GroupWriter {
+    type Error = ParquetError;
+
+    fn room(&self) -> usize {
+        SLICE_ROWS
     }
-}
 
-impl Sink for ParquetSink {
-    fn write(&mut self, batch: &[Output<'_>]) -> Result<()> {
-        let rows = super::written::batch_rows(&self.columns, batch);
-        let Some(writer) = &mut self.writer else {
-            return Err(Error::io("write", &self.path)(io::Error::other("the file is closed")));
-        };
-        for start in (0..rows).step_by(SLICE_ROWS) {
-            let end = rows.min(start + SLICE_ROWS);
-            let batch = arrow::batch(&self.schema, batch, start, end).map_err(ParquetError::from);
-            let batch = batch.map_err(|error| super::written::failed(&self.path, error))?;
-            self.group += batch.get_array_memory_size();
-            writer.write(&batch).map_err(|error| super::written::failed(&self.path, error))?;
-            // compressed pages say little about what a reader will unpack
-            if self.group.max(writer.memory_size()) >= self.group_bytes {
-                writer.flush().map_err(|error| super::written::failed(&self.path, error))?;
-            }
-            if writer.in_progress_rows() == 0 {
-                self.group = 0;
-            }
+    fn take(&mut self, batch: RecordBatch) -> Result<(), ParquetError> {
+        self.group += batch.get_array_memory_size();
+        self.writer.write(&batch)?;
+        // compressed pages say little about what a reader will unpack
+        if self.group.max(self.writer.memory_size()) >= self.most {
+            self.writer.flush()?;
+        }
+        if self.writer.in_progress_rows() == 0 {
+            self.group = 0;
         }
         Ok(())
     }
 
-    fn settle(&mut self) -> Result<()> {
-        if let Some(writer) = self.writer.take() {
-            let mut file = writer.into_inner().map_err(|error| super::written::failed(&self.path, error))?;
-            file.settle()?;
-            self.file = Some(file);
-        }
-        Ok(())
+    fn into_file(self) -> Result<AtomicFile, ParquetError> {
+        self.writer.into_inner()
     }
-
-    fn finish(mut self: Box<Self>) -> Result<()> {
-        self.settle()?;
-        self.file.map_or(Ok(()), AtomicFile::commit)
-    }
-
-    fn footprint(&self) -> usize {
-        let texts = self.columns.iter().filter(|column| is_text(column)).count();
-        let group = match texts {
-            0 => GROUP_BYTES.min(2 * GROUP_ROWS * self.columns.len() * 8),
-            _ => GROUP_BYTES_OF_TEXT,
-        };
-        group + self.columns.len() * COLUMN_BYTES + texts * TEXT_COLUMN_BYTES
-    }
-}
-
-fn is_text(column: &OutputColumn) -> bool {
-    column.kind.is_long()
 }
 
 /// Dictionaries are off for floats: distinct values make them larger and slower to read than the values. Splitting a

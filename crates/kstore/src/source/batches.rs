@@ -1,9 +1,9 @@
 //! Arrow record batches that are in memory, as a table.
 
 use super::column::{self, Chunk, Layout};
-use super::{Element, FileCursor, TARGET, TableFile, View, data_type::element, entries};
+use super::{BoxedCursor, Element, Facts, FileCursor, TARGET, TableFile, View, data_type::element, entries};
 use crate::arrow::array::{ArrayRef, Float32Array, Float64Array, RecordBatch};
-use crate::{Error, Real, Result, schema::Schema, sparse::SparseShape};
+use crate::{Error, Real, Result, sparse::SparseShape};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::{ops::Range, path::Path};
@@ -20,6 +20,7 @@ pub(crate) struct BatchTable {
     batches: Vec<RecordBatch>,
     /// First row of each batch, and behind them the number of rows.
     starts: Vec<u64>,
+    bytes: u64,
 }
 
 impl BatchTable {
@@ -48,7 +49,8 @@ impl BatchTable {
         for batch in &batches {
             starts.push(starts[starts.len() - 1] + batch.num_rows() as u64);
         }
-        Ok(Self { layout, batches, starts })
+        let bytes = batches.iter().map(|batch| batch.get_array_memory_size() as u64).sum();
+        Ok(Self { layout, batches, starts, bytes })
     }
 
     /// Copies `x` (n x d, row-major) to columns `x0`, `x1`, …, and `y` (n x t, row-major; may be empty) to `y`, or `y0`, `y1`, … where
@@ -88,20 +90,9 @@ fn malformed(detail: String) -> Error {
 }
 
 impl TableFile for BatchTable {
-    fn format(&self) -> &'static str {
-        FORMAT
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.layout.schema
-    }
-
-    fn rows(&self) -> u64 {
-        self.starts[self.batches.len()]
-    }
-
-    fn bytes(&self) -> u64 {
-        self.batches.iter().map(|batch| batch.get_array_memory_size() as u64).sum()
+    fn facts(&self) -> Facts<'_> {
+        let rows = self.starts[self.batches.len()];
+        Facts { format: FORMAT, schema: &self.layout.schema, rows, bytes: self.bytes, scanned: 0 }
     }
 
     /// Bytes of the converted columns: those that are no plain numbers are converted batch by batch.
@@ -115,7 +106,7 @@ impl TableFile for BatchTable {
         self.batches.iter().map(bytes).max().unwrap_or(0)
     }
 
-    fn open<'a>(&'a self, columns: &[usize], rows: Range<u64>, _: &Arc<AtomicU64>) -> Result<Box<dyn FileCursor + 'a>> {
+    fn open(&self, columns: &[usize], rows: Range<u64>, _: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         Ok(Box::new(BatchCursor { table: self, chunk: Chunk::new(&self.layout, columns), left: rows }))
     }
 }

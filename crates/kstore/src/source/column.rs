@@ -65,8 +65,8 @@ impl Layout {
         };
         for (root, field) in fields.iter().enumerate() {
             let width = match field.data_type() {
-                DataType::FixedSizeList(..) if list_element(field.data_type()).is_some() => {
-                    fixed_size(field.data_type())
+                list @ DataType::FixedSizeList(_, size) if list_element(list).is_some() => {
+                    usize::try_from(*size).ok().filter(|size| *size > 0)
                 }
                 other if list_element(other).is_some() => width(root)?,
                 _ => None,
@@ -154,14 +154,6 @@ fn list_item(data_type: &DataType) -> Option<&DataType> {
 /// The element type of the numbers inside a list; `None` for other types, and for lists of anything else.
 pub(super) fn list_element(data_type: &DataType) -> Option<Element> {
     list_item(data_type).and_then(element)
-}
-
-/// The length of lists that have it in their type; `None` for other types.
-fn fixed_size(data_type: &DataType) -> Option<usize> {
-    match data_type {
-        DataType::FixedSizeList(_, size) => usize::try_from(*size).ok().filter(|size| *size > 0),
-        _ => None,
-    }
 }
 
 /// A column of a chunk, ready to be viewed.

@@ -1,6 +1,6 @@
 //! Files as a table takes them: with further columns behind their own, unpacked from what lies on the disk, or somewhere else.
 
-use super::{Element, FileCursor, Positions, TableFile, Values, View, plain};
+use super::{BoxedCursor, Element, Facts, FileCursor, Positions, TableFile, Values, View, plain};
 use crate::arrow::array::{Array, ArrayRef, Int64Array, StringViewArray};
 use crate::schema::{Column, Kind, Schema};
 use crate::{Error, Result, condition::Bound};
@@ -73,7 +73,7 @@ pub(crate) struct Extended {
 impl Extended {
     /// Adds the columns that the file does not have itself.
     pub(crate) fn new(file: Arc<dyn TableFile>, columns: Vec<(String, Added)>) -> Self {
-        let (mut schema, mut added) = (file.schema().clone(), Vec::new());
+        let (mut schema, mut added) = (file.facts().schema.clone(), Vec::new());
         let own: Vec<_> = columns.into_iter().filter(|(name, _)| schema.position(name).is_none()).collect();
         for (name, values) in own {
             schema.columns.push(Column { name, kind: values.kind() });
@@ -94,28 +94,14 @@ impl Extended {
 }
 
 impl TableFile for Extended {
-    fn format(&self) -> &'static str {
-        self.file.format()
+    fn facts(&self) -> Facts<'_> {
+        let own = self.file.facts();
+        let (bytes, scanned) = self.packed.map_or((own.bytes, own.scanned), |packed| (packed, packed + own.scanned));
+        Facts { schema: &self.schema, bytes, scanned, ..own }
     }
 
     fn note(&self) -> Option<String> {
         self.file.note()
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    fn rows(&self) -> u64 {
-        self.file.rows()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.packed.unwrap_or_else(|| self.file.bytes())
-    }
-
-    fn scanned(&self) -> u64 {
-        self.packed.unwrap_or(0) + self.file.scanned()
     }
 
     fn line(&self, row: u64) -> Option<u64> {
@@ -144,16 +130,11 @@ impl TableFile for Extended {
                 return Vec::new();
             }
         }
-        std::iter::once(0..self.rows()).collect()
+        std::iter::once(0..self.facts().rows).collect()
     }
 
-    fn open<'a>(
-        &'a self,
-        columns: &[usize],
-        rows: Range<u64>,
-        read: &Arc<AtomicU64>,
-    ) -> Result<Box<dyn FileCursor + 'a>> {
-        let (mut own, mut added, mut places) = (Vec::new(), Vec::<(usize, Reading<'a>)>::new(), Vec::new());
+    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
+        let (mut own, mut added, mut places) = (Vec::new(), Vec::<(usize, Reading<'_>)>::new(), Vec::new());
         for column in columns {
             places.push(match column.checked_sub(self.own()) {
                 None => {
@@ -186,7 +167,7 @@ enum Reading<'a> {
     /// The same value in as many rows as the longest chunk so far.
     Repeated(&'a Added, Option<ArrayRef>),
     /// Numbers, and of the chunk that they come from the rows used up and all rows.
-    Numbers { cursor: Box<dyn FileCursor + 'a>, path: &'a Path, values: Vec<f64>, used: usize, rows: usize },
+    Numbers { cursor: BoxedCursor<'a>, path: &'a Path, values: Vec<f64>, used: usize, rows: usize },
 }
 
 impl<'a> Reading<'a> {
@@ -236,7 +217,7 @@ impl<'a> Reading<'a> {
 }
 
 struct ExtendedCursor<'a> {
-    file: Box<dyn FileCursor + 'a>,
+    file: BoxedCursor<'a>,
     added: Vec<Reading<'a>>,
     places: Vec<Place>,
 }
@@ -278,27 +259,16 @@ impl Absent {
 }
 
 impl TableFile for Absent {
-    fn format(&self) -> &'static str {
-        "absent"
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    fn rows(&self) -> u64 {
-        self.rows.end - self.rows.start
-    }
-
-    fn bytes(&self) -> u64 {
-        0
+    fn facts(&self) -> Facts<'_> {
+        let rows = self.rows.end - self.rows.start;
+        Facts { format: "absent", schema: &self.schema, rows, bytes: 0, scanned: 0 }
     }
 
     fn footprint(&self, _: &[usize]) -> usize {
         0
     }
 
-    fn open<'a>(&'a self, _: &[usize], rows: Range<u64>, _: &Arc<AtomicU64>) -> Result<Box<dyn FileCursor + 'a>> {
+    fn open(&self, _: &[usize], rows: Range<u64>, _: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         let number = |row: u64| self.rows.start + row;
         Err(Error::Elsewhere { rows: number(rows.start)..number(rows.end) })
     }

@@ -16,14 +16,25 @@ pub(super) const HELD: usize = 2 << 10;
 /// Bytes of a column: its name and kind, the decoder's field, its place.
 pub(super) const HELD_BY_COLUMN: usize = 512;
 
+/// What a file that holds a table is.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// Name of the format, as a person calls it.
+    pub format: &'static str,
+    /// Columns, in the order of the file.
+    pub schema: &'a Schema,
+    /// Rows stored.
+    pub rows: u64,
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// Bytes that opening has read to find the rows, where the file does not say where they are; 0 where it does.
+    pub scanned: u64,
+}
+
 /// An open file that holds a table.
 pub trait TableFile: Debug + Send + Sync {
-    /// Name of the format, as a person calls it.
-    fn format(&self) -> &'static str;
-    /// Columns, in the order of the file.
-    fn schema(&self) -> &Schema;
-    /// Rows stored.
-    fn rows(&self) -> u64;
+    /// What it is, as far as that is known without reading rows.
+    fn facts(&self) -> Facts<'_>;
     /// What is to be said of the way in which its values are read.
     fn note(&self) -> Option<String> {
         None
@@ -32,34 +43,23 @@ pub trait TableFile: Debug + Send + Sync {
     fn is_named(&self) -> bool {
         true
     }
-    /// Bytes on disk.
-    fn bytes(&self) -> u64;
-    /// Bytes that opening has read to find the rows, where the file does not say where they are; 0 where it does.
-    fn scanned(&self) -> u64 {
-        0
-    }
     /// The line that a row begins on, counted from 1, in a file of lines.
     fn line(&self, _row: u64) -> Option<u64> {
         None
     }
     /// Bytes held while no cursor is open: metadata about the columns and, in some formats, about the rows.
     fn held(&self) -> usize {
-        HELD + self.schema().columns.len() * HELD_BY_COLUMN
+        HELD + self.facts().schema.columns.len() * HELD_BY_COLUMN
     }
     /// Bytes that one open cursor over these columns holds.
     fn footprint(&self, columns: &[usize]) -> usize;
     /// Ranges of rows, ascending and apart, that hold every row whose value in `column` fulfils a condition: all rows
     /// where the file holds no statistics that tell more.
     fn candidates(&self, _column: usize, _condition: &Bound) -> Vec<Range<u64>> {
-        std::iter::once(0..self.rows()).collect()
+        std::iter::once(0..self.facts().rows).collect()
     }
     /// A cursor over some columns and a range of rows. The number of bytes read from disk is added to `read`.
-    fn open<'a>(
-        &'a self,
-        columns: &[usize],
-        rows: Range<u64>,
-        read: &Arc<AtomicU64>,
-    ) -> Result<Box<dyn FileCursor + 'a>>;
+    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>>;
 }
 
 /// A cursor over the rows of a file: hands out chunks of rows of whatever length suits the format.
@@ -76,6 +76,9 @@ pub trait FileCursor: Send {
     /// Column `index` of the chunk, counted as the columns were asked for.
     fn view(&self, index: usize) -> Result<View<'_>>;
 }
+
+/// A cursor over the rows of an open file.
+pub type BoxedCursor<'a> = Box<dyn FileCursor + 'a>;
 
 /// Opens a file that was found to be of a format; the path is for messages, and need not lead to it.
 pub type Open = fn(&Path, File, &TextOptions) -> Result<Arc<dyn TableFile>>;

@@ -93,19 +93,14 @@ impl Identity {
             return Ok(());
         }
         let changed = |change: String| Err(Error::Changed { path: self.path.clone(), change });
-        let metadata = match std::fs::metadata(&self.path) {
-            Ok(metadata) => metadata,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return changed("it is gone".to_string()),
-            Err(error) => return Err(Error::io("read", &self.path)(error)),
+        let Some(metadata) = Error::unless_absent(std::fs::metadata(&self.path), "read", &self.path)? else {
+            return changed("it is gone".to_string());
         };
         let now = Self { length: metadata.len(), modified: modified(&metadata), ..self.clone() };
         if let Some(change) = self.difference(&now) {
             return changed(change);
         }
-        if self.place != place(&metadata) {
-            return changed("another file has its name now".to_string());
-        }
-        Ok(())
+        if self.place != place(&metadata) { changed("another file has its name now".to_string()) } else { Ok(()) }
     }
 
     /// How the file `now` differs from this one, which was there before; the place is not looked at.

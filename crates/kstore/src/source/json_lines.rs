@@ -149,7 +149,7 @@ impl TextChunk for JsonChunk<'_> {
             }
         }
         for (value, column) in self.row.iter_mut().zip(&mut self.builders.columns) {
-            append(column, std::mem::take(value))?;
+            append(column, &std::mem::take(value))?;
         }
         Ok(())
     }
@@ -158,22 +158,18 @@ impl TextChunk for JsonChunk<'_> {
         self.builders.finish();
     }
 
-    fn view(&self, slot: usize) -> Option<View<'_>> {
-        self.builders.view(slot)
+    fn view(&self, column: usize) -> Option<View<'_>> {
+        self.builders.view(column)
     }
 }
 
 /// Appends a value to a column that opening has found to hold such values.
-fn append(column: &mut Builder, value: Value) -> Result<(), Wrong> {
+fn append(column: &mut Builder, value: &Value) -> Result<(), Wrong> {
     match (column, value) {
-        (Builder::Bool(values), Value::Null) => values.append_null(),
-        (Builder::Text(values), Value::Null) => values.append_null(),
-        (Builder::Int(values), Value::Null) => values.append_null(),
-        (Builder::Float(values), Value::Null) => values.append_null(),
-        (Builder::Bool(values), Value::Bool(value)) => values.append_value(value),
-        (Builder::Text(values), Value::String(value)) => values.append_value(value),
-        (Builder::Int(values), Value::Number(value)) if value.is_i64() => values.append_option(value.as_i64()),
-        (Builder::Float(values), Value::Number(value)) => values.append_option(value.as_f64()),
+        (Builder::Bool(values), Value::Null | Value::Bool(_)) => values.append_option(value.as_bool()),
+        (Builder::Text(values), Value::Null | Value::String(_)) => values.append_option(value.as_str()),
+        (Builder::Int(values), value) if value.is_null() || value.is_i64() => values.append_option(value.as_i64()),
+        (Builder::Float(values), Value::Null | Value::Number(_)) => values.append_option(value.as_f64()),
         _ => {
             let remedy = "the file changed while it was read: read it again";
             return Err(Wrong::new("values of one type in a column", "another type", remedy));

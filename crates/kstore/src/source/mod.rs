@@ -26,7 +26,7 @@ pub mod npy;
 #[cfg(feature = "npz")]
 mod npz;
 #[cfg(feature = "parquet")]
-pub mod parquet;
+mod parquet;
 pub(crate) mod partitioned;
 mod plain;
 pub(crate) mod positioned;
@@ -44,7 +44,7 @@ pub use chained::Chained;
 pub(crate) use entries::SPARSE;
 pub(crate) use extended::{Absent, Added, Extended};
 pub use extended::{QUERY, TARGET};
-pub use format::{FileCursor, Format, Open, TableFile};
+pub use format::{BoxedCursor, Facts, FileCursor, Format, Open, TableFile};
 pub use guard::is_decoding;
 pub(crate) use identity::scheme;
 pub use identity::{Identity, STDIN};

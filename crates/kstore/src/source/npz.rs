@@ -10,7 +10,9 @@
 use super::npy::Header;
 use super::npy::header::{HEADER_LIMIT, MAGIC, header_text, parse_header};
 use super::positioned::Positioned;
-use super::{FileCursor, Format, Positions, Strided, TARGET, TableFile, Values, View, guard::guarded, spool};
+use super::{
+    BoxedCursor, Facts, FileCursor, Format, Positions, TARGET, TableFile, Values, View, guard::guarded, spool,
+};
 use crate::arrow::buffer::MutableBuffer;
 use crate::schema::{Column, Kind, Schema};
 use crate::sparse::{ENTRY, MOST_COLUMNS, SparseColumn, SparseShape};
@@ -90,10 +92,7 @@ impl<'a> Archive<'a> {
         };
         let numbers =
             bytes.get(data..).filter(|bytes| rows == 2 && bytes.len() >= 2 * element.size()).ok_or_else(wrong)?;
-        let view = View {
-            values: Values::Strided(Strided { bytes: numbers, element, offset: 0, stride: element.size() }),
-            nulls: None,
-        };
+        let view = View { values: Values::packed(numbers, element), nulls: None };
         let number = |at: usize| view.integer(at).and_then(|number| u64::try_from(number).ok()).ok_or_else(wrong);
         let [rows, width] = [number(0)?, number(1)?];
         if width > MOST_COLUMNS as u64 || rows > i64::MAX as u64 {
@@ -179,7 +178,7 @@ impl Member {
         if got < bytes.len() {
             return Err(damaged(path, "it was cut short while being read".to_string()));
         }
-        Ok(View { values: Values::Strided(Strided { bytes, element, offset: 0, stride: size }), nulls: None })
+        Ok(View { values: Values::packed(bytes, element), nulls: None })
     }
 }
 
@@ -272,24 +271,9 @@ impl NpzFile {
 }
 
 impl TableFile for NpzFile {
-    fn format(&self) -> &'static str {
-        NAME
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    fn rows(&self) -> u64 {
-        self.rows
-    }
-
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn scanned(&self) -> u64 {
-        self.scanned
+    fn facts(&self) -> Facts<'_> {
+        let (rows, bytes, scanned) = (self.rows, self.bytes, self.scanned);
+        Facts { format: NAME, schema: &self.schema, rows, bytes, scanned }
     }
 
     /// Bytes of the places of the rows and their labels, as stored and as numbers; of the entries as stored, as numbers, and in the chunk, which
@@ -299,12 +283,7 @@ impl TableFile for NpzFile {
         4 * NUMBER * CHUNK_ROWS as usize + entries.saturating_mul(3 * NUMBER + 2 * ENTRY)
     }
 
-    fn open<'a>(
-        &'a self,
-        columns: &[usize],
-        rows: Range<u64>,
-        read: &Arc<AtomicU64>,
-    ) -> Result<Box<dyn FileCursor + 'a>> {
+    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         let y = self.y.as_ref().filter(|_| columns.contains(&1)).map(|y| y.counting(read));
         Ok(Box::new(NpzCursor {
             npz: self,

@@ -22,20 +22,12 @@ pub(crate) fn values(path: &Path) -> Vec<(String, Option<String>)> {
 
 /// A text with `%20` and its like as the letters they stand for.
 fn decoded(text: &str) -> String {
-    let (bytes, mut out, mut at) = (text.as_bytes(), Vec::with_capacity(text.len()), 0);
-    while at < bytes.len() {
-        let code =
-            bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
-        match code.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(letter) => {
-                out.push(letter);
-                at += 3;
-            }
-            None => {
-                out.push(bytes[at]);
-                at += 1;
-            }
-        }
+    let mut parts = text.split('%');
+    let mut out = Vec::from(parts.next().unwrap_or_default());
+    for part in parts {
+        let code = part.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        out.push(code.unwrap_or(b'%'));
+        out.extend_from_slice(part[if code.is_some() { 2 } else { 0 }..].as_bytes());
     }
     String::from_utf8(out).unwrap_or_else(|_| text.to_string())
 }

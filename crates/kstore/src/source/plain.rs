@@ -1,12 +1,12 @@
 //! Arrow columns converted to the types that are read, and read as typed values.
 
 use super::data_type::element;
-use super::{Strided, Values, View};
+use super::{Values, View};
 use crate::arrow::array::{
     Array, ArrayRef, AsArray, BinaryViewArray, Float64Array, PrimitiveArray, StringViewArray, downcast_primitive_array,
 };
 use crate::arrow::compute::{TakeOptions, take};
-use crate::arrow::datatypes::{self as types, ArrowPrimitiveType, DataType, DecimalType};
+use crate::arrow::datatypes::{self as types, DataType, DecimalType};
 use crate::arrow::error::ArrowError;
 use std::sync::Arc;
 
@@ -33,10 +33,7 @@ pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     })
 }
 
-fn decimals<D: DecimalType>(array: &PrimitiveArray<D>, scale: i8) -> ArrayRef
-where
-    <D as ArrowPrimitiveType>::Native: ToString,
-{
+fn decimals<D: DecimalType<Native: ToString>>(array: &PrimitiveArray<D>, scale: i8) -> ArrayRef {
     let values = array.values().iter().map(|unscaled| decimal(&unscaled.to_string(), scale)).collect();
     Arc::new(Float64Array::new(values, array.nulls().cloned()))
 }
@@ -63,7 +60,7 @@ pub(super) fn view(array: &dyn Array) -> Option<View<'_>> {
         other => {
             let element = element(other)?;
             let bytes = downcast_primitive_array!(array => array.values().inner().as_slice(), _ => return None);
-            Values::Strided(Strided { bytes, element, offset: 0, stride: element.size() })
+            Values::packed(bytes, element)
         }
     };
     Some(View { values, nulls: array.nulls().filter(|nulls| nulls.null_count() > 0) })

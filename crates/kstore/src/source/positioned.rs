@@ -74,10 +74,7 @@ impl Positioned {
 
     /// Fills `buffer` from `at` on.
     pub(crate) fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
-        match self.read_at(buffer, at)? == buffer.len() {
-            true => Ok(()),
-            false => Err(io::ErrorKind::UnexpectedEof.into()),
-        }
+        if self.read_at(buffer, at)? == buffer.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
     fn read_once(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {

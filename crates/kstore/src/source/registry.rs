@@ -8,7 +8,7 @@ use super::{Identity, QUERY, STDIN, TextOptions, spool};
 use crate::named::Registry;
 use crate::{Error, Result};
 use std::io::{Read, Seek};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fs::File, sync::Arc};
 
 /// The formats of this crate: each is one of its features.
@@ -84,11 +84,14 @@ pub fn open(path: &Path, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
             let mut start = Vec::new();
             (&mut file).take(8).read_to_end(&mut start).map_err(failed)?;
             file.rewind().map_err(failed)?;
-            let unknown = || Error::UnknownFormat { path: path.to_path_buf(), known: known("and") };
-            by_magic(&start).ok_or_else(unknown)?
+            by_magic(&start).ok_or_else(|| unknown(path))?
         }
     };
     (format.open)(path, file, options)
+}
+
+fn unknown(path: &Path) -> Error {
+    Error::UnknownFormat { path: path.to_path_buf(), known: known("and") }
 }
 
 fn by_magic(start: &[u8]) -> Option<&'static Format> {
@@ -145,25 +148,23 @@ pub(crate) fn standard_input(options: &TextOptions) -> Result<(Arc<dyn TableFile
         text if has_entries(text) => "rows.svm",
         _ => "rows.csv",
     };
-    let format = by_magic(&start).or_else(|| by_extension(Path::new(text)));
-    let format = format.ok_or_else(|| Error::UnknownFormat { path: path.to_path_buf(), known: known("and") })?;
+    let format = by_magic(&start).or_else(|| by_extension(Path::new(text))).ok_or_else(|| unknown(path))?;
     Ok(((format.open)(path, file, options)?, identity))
 }
 
 /// Opens an object as the format that its name or its first bytes tell.
-pub(crate) fn open_distant(found: &Found, options: &TextOptions) -> Result<(PathBuf, Arc<dyn TableFile>, Identity)> {
-    let path = PathBuf::from(&found.address);
-    let distant = Arc::new(Distant::open(Arc::clone(&found.object)).map_err(Error::io("read", &path))?);
-    let identity = Identity::told(&path, distant.length(), &found.version);
+pub(crate) fn open_distant(found: &Found, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
+    let path = Path::new(&found.address);
+    let distant = Arc::new(Distant::open(Arc::clone(&found.object)).map_err(Error::io("read", path))?);
+    let identity = Identity::told(path, distant.length(), &found.version);
     let name = found.address.split(['?', '#']).next().unwrap_or_default();
-    let start = distant.read(0, 8).map_err(Error::io("read", &path))?;
-    let format = by_extension(Path::new(name)).or_else(|| by_magic(&start));
-    let format = format.ok_or_else(|| Error::UnknownFormat { path: path.clone(), known: known("and") })?;
+    let start = distant.read(0, 8).map_err(Error::io("read", path))?;
+    let format = by_extension(Path::new(name)).or_else(|| by_magic(&start)).ok_or_else(|| unknown(path))?;
     let table = match format.distant {
-        Some(open) => open(&path, distant)?,
-        None => (format.open)(&path, spool::copied(&path, None, Reader::of(&distant))?, options)?,
+        Some(open) => open(path, distant)?,
+        None => (format.open)(path, spool::copied(path, None, Reader::of(&distant))?, options)?,
     };
-    Ok((path, table, identity))
+    Ok((table, identity))
 }
 
 #[cfg(test)]

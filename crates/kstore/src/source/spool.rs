@@ -12,35 +12,22 @@ pub(super) const BUFFER: usize = 256 << 10;
 
 /// A copy of what a reader brings, in a file without a name; the path is for messages. Of what is unpacked, the name of the packing tells that
 /// it is damaged where reading fails and the operating system does not say why.
-pub(super) fn copied(path: &Path, packing: Option<&'static str>, reader: impl Read) -> Result<File> {
-    written(reader).map_err(|fault| match (fault, packing) {
-        (CopyError::Write(error), _) => error,
-        (CopyError::Read(error), Some(format)) if error.raw_os_error().is_none() => {
-            Error::Malformed { path: path.to_path_buf(), format, detail: error.to_string() }
-        }
-        (CopyError::Read(error), _) => Error::io("read", path)(error),
-    })
-}
-
-/// A failure of the input, or of the disk that it is written to.
-enum CopyError {
-    Read(std::io::Error),
-    Write(Error),
-}
-
-/// Everything that a reader brings, in a file without a name.
-fn written(mut reader: impl Read) -> Result<File, CopyError> {
+pub(super) fn copied(path: &Path, packing: Option<&'static str>, mut reader: impl Read) -> Result<File> {
     let folder = std::env::temp_dir();
-    let failed = |error| CopyError::Write(Error::io("write", folder.join("a temporary file"))(error));
-    let mut out =
-        tempfile::tempfile_in(&folder).map_err(|error| CopyError::Write(Error::io("write", &folder)(error)))?;
+    let failed = |error| Error::io("write", folder.join("a temporary file"))(error);
+    let mut out = tempfile::tempfile_in(&folder).map_err(Error::io("write", &folder))?;
     let mut buffer = vec![0; BUFFER];
     loop {
         match reader.read(&mut buffer) {
             Ok(0) => break,
             Ok(more) => out.write_all(&buffer[..more]).map_err(failed)?,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(CopyError::Read(error)),
+            Err(error) => match packing.filter(|_| error.raw_os_error().is_none()) {
+                None => return Err(Error::io("read", path)(error)),
+                Some(format) => {
+                    return Err(Error::Malformed { path: path.to_path_buf(), format, detail: error.to_string() });
+                }
+            },
         }
     }
     out.rewind().map_err(failed)?;

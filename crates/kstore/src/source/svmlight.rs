@@ -14,6 +14,7 @@ use super::text::{
     CHUNK_BYTES, CHUNK_ROWS, LineScanner, TextChunk, TextFormat, TextOptions, TextTable, Wrong, number, shown, slots,
 };
 use super::{Element, Format, QUERY, Strided, TableFile, Values, View};
+use crate::rows::grow;
 use crate::schema::{Column, Kind};
 use crate::sink::svmlight as sink;
 use crate::sparse::{MOST_COLUMNS, SparseColumn, SparseShape};
@@ -31,7 +32,7 @@ pub(super) const FORMAT: Format =
 /// Reads an open file once, to find its rows and its largest index; the path is for messages.
 fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     let zero_based = options.zero_based;
-    let mut table = TextTable::new(path, file, Svmlight { zero_based, lacking: None })?;
+    let mut table = TextTable::new(path, file, Svmlight { zero_based, lacking: None, sparse: None })?;
     let most = options.width.unwrap_or(MOST_COLUMNS);
     if most > MOST_COLUMNS {
         let expected = format!("at most {MOST_COLUMNS}");
@@ -60,14 +61,12 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
     let roles = [Some(QUERY).filter(|_| grouped && lacking.is_none()), Some(super::TARGET)].into_iter().flatten();
     let roles = roles.map(|name| (name.to_string(), Kind::Float { bits: 64 }));
     shape.width = options.width.unwrap_or(shape.width);
-    if options.keeps(shape) {
-        let rows = std::iter::once(("x".to_string(), Kind::Sparse(shape)));
-        let lacking = table.format.lacking;
-        let table = table.read_as(SparseLines { zero_based, shape, lacking }).with_columns(rows.chain(roles));
-        return Ok(Arc::new(table));
-    }
-    let features = (0..shape.width).map(|i| (format!("x{i}"), Kind::Float { bits: 64 }));
-    Ok(Arc::new(table.with_columns(features.chain(roles))))
+    table.format.sparse = Some(shape).filter(|shape| options.keeps(*shape));
+    let features: Vec<_> = match table.format.sparse {
+        Some(shape) => vec![("x".to_string(), Kind::Sparse(shape))],
+        None => (0..shape.width).map(|i| (format!("x{i}"), Kind::Float { bits: 64 })).collect(),
+    };
+    Ok(Arc::new(table.with_columns(features.into_iter().chain(roles))))
 }
 
 /// What a line holds beside the entries.
@@ -122,16 +121,6 @@ fn parse<'a>(
     Ok(found)
 }
 
-/// What is said of a file in which some rows have a group, and one has none.
-fn told(lacking: Option<u64>) -> Option<String> {
-    lacking.map(|row| format!("there is no column {QUERY}: row {row} has none, and others have"))
-}
-
-/// True where the columns of a file have groups, just before the labels.
-fn is_grouped(columns: &[Column]) -> bool {
-    columns.iter().rev().nth(1).is_some_and(|column| column.name == QUERY)
-}
-
 /// A number without sign.
 fn whole(digits: &[u8]) -> Option<u64> {
     // parse would take a plus sign too
@@ -153,224 +142,134 @@ struct Svmlight {
     zero_based: bool,
     /// The first row without a group, where others have one.
     lacking: Option<u64>,
+    /// The shape of the rows, where they stay sparse.
+    sparse: Option<SparseShape>,
 }
 
 fn chunk_rows(columns: usize) -> usize {
     (BATCH_BYTES / (VALUE_BYTES * columns.max(1))).clamp(1, CHUNK_ROWS)
 }
 
+/// Fewest bytes of an entry in a line.
+const ENTRY_BYTES: usize = b"1:1 ".len();
+
 impl TextFormat for Svmlight {
     const NAME: &'static str = "svmlight";
     const UNENDED: &'static str = "is it one row on each line?";
     type Scanner = LineScanner;
-    type Chunk<'a> = Dense;
+    type Chunk<'a> = Lines;
 
     fn scanner(&self) -> LineScanner {
         LineScanner::new(Some(b'#'))
     }
 
     fn note(&self, _: &[Column]) -> Option<String> {
-        told(self.lacking)
+        self.lacking.map(|row| format!("there is no column {QUERY}: row {row} has none, and others have"))
     }
 
-    fn chunk(&self, columns: &[Column], wanted: &[usize]) -> Dense {
-        let slots = slots(columns.len(), wanted);
-        let grouped = is_grouped(columns);
-        Dense { zero_based: self.zero_based, slots, grouped, width: wanted.len(), rows: Vec::new(), filled: 0 }
-    }
-
-    fn chunk_bytes(&self, columns: &[&Column], _longest: usize) -> usize {
-        chunk_rows(columns.len()) * columns.len() * VALUE_BYTES
-    }
-}
-
-/// Rows of `width` float64, little-endian.
-struct Dense {
-    zero_based: bool,
-    /// For each column of the file, its place in a row.
-    slots: Vec<Option<usize>>,
-    grouped: bool,
-    width: usize,
-    rows: Vec<u8>,
-    filled: usize,
-}
-
-impl TextChunk for Dense {
-    fn begin(&mut self, rows: usize) -> usize {
-        let rows = rows.min(chunk_rows(self.width));
-        self.rows.clear();
-        self.rows.resize(rows * self.width * VALUE_BYTES, 0);
-        self.filled = 0;
-        rows
-    }
-
-    fn push(&mut self, _row: u64, line: &[u8]) -> Result<(), Wrong> {
-        let stride = self.width * VALUE_BYTES;
-        let row = &mut self.rows[self.filled * stride..][..stride];
-        let mut set = |slot: usize, value: f64| {
-            row[slot * VALUE_BYTES..(slot + 1) * VALUE_BYTES].copy_from_slice(&value.to_le_bytes())
+    fn chunk(&self, columns: &[Column], wanted: &[usize]) -> Lines {
+        let grouped = columns.iter().rev().nth(1).is_some_and(|column| column.name == QUERY);
+        let first = columns.len() - 1 - usize::from(grouped);
+        let features: Vec<usize> = wanted.iter().copied().filter(|column| *column < first).collect();
+        let features = match self.sparse {
+            Some(shape) => Features::Sparse(SparseColumn::new(shape)),
+            None => Features::Dense { width: features.len(), slots: slots(first, &features), rows: Vec::new() },
         };
-        let (features, roles) = self.slots.split_at(self.slots.len() - 1 - usize::from(self.grouped));
-        let line = parse(line, self.zero_based, |place, value| {
-            match usize::try_from(place).ok().and_then(|place| features.get(place)) {
-                Some(Some(slot)) => set(*slot, float(value)?),
-                Some(None) => {}
-                // opening has seen the largest
-                None => return Err(too_wide(features.len(), place)),
-            }
-            Ok(())
-        })?;
-        if let [.., Some(slot)] = roles {
-            set(*slot, float(line.label)?);
+        let roles = (first..columns.len()).map(|column| wanted.contains(&column).then(Vec::new)).collect();
+        Lines { zero_based: self.zero_based, first, wanted: wanted.len(), features, roles }
+    }
+
+    fn chunk_bytes(&self, columns: &[&Column], longest: usize) -> usize {
+        if self.sparse.is_none() {
+            return chunk_rows(columns.len()) * columns.len() * VALUE_BYTES;
         }
-        if let [Some(slot), _] = roles {
-            set(*slot, line.query()?);
-        }
-        self.filled += 1;
-        Ok(())
-    }
-
-    fn view(&self, slot: usize) -> Option<View<'_>> {
-        let (offset, stride) = (slot * VALUE_BYTES, self.width * VALUE_BYTES);
-        let strided = Strided { bytes: &self.rows, element: Element::F64, offset, stride };
-        Some(View { values: Values::Strided(strided), nulls: None })
-    }
-}
-
-/// The format for rows that stay sparse, of so many columns.
-#[derive(Debug)]
-struct SparseLines {
-    zero_based: bool,
-    shape: SparseShape,
-    lacking: Option<u64>,
-}
-
-/// Fewest bytes of an entry in a line.
-const ENTRY_BYTES: usize = b"1:1 ".len();
-
-impl TextFormat for SparseLines {
-    const NAME: &'static str = Svmlight::NAME;
-    const UNENDED: &'static str = Svmlight::UNENDED;
-    type Scanner = LineScanner;
-    type Chunk<'a> = Sparse;
-
-    fn scanner(&self) -> LineScanner {
-        LineScanner::new(Some(b'#'))
-    }
-
-    fn note(&self, _: &[Column]) -> Option<String> {
-        told(self.lacking)
-    }
-
-    fn chunk(&self, columns: &[Column], wanted: &[usize]) -> Sparse {
-        let part = |column: &usize| match (column, is_grouped(columns)) {
-            (0, _) => Part::Rows,
-            (1, true) => Part::Queries,
-            _ => Part::Labels,
-        };
-        let (rows, wanted) = (SparseColumn::new(self.shape), wanted.iter().map(part).collect());
-        Sparse { zero_based: self.zero_based, wanted, rows, labels: Vec::new(), queries: Vec::new() }
-    }
-
-    fn chunk_bytes(&self, _columns: &[&Column], longest: usize) -> usize {
         let entries = (CHUNK_BYTES + longest) / ENTRY_BYTES;
         // a vector that grows may have twice the room, and once more while it moves
         3 * (entries * (size_of::<u32>() + VALUE_BYTES) + CHUNK_ROWS * (size_of::<usize>() + 2 * VALUE_BYTES))
     }
 }
 
-/// The entries of rows, and their labels.
-struct Sparse {
+/// Rows of a chunk.
+struct Lines {
     zero_based: bool,
-    wanted: Vec<Part>,
-    rows: SparseColumn,
-    labels: Vec<f64>,
-    /// The groups, where they are wanted.
-    queries: Vec<f64>,
+    /// Number of the columns of features, before those of roles.
+    first: usize,
+    /// Number of the columns that are wanted.
+    wanted: usize,
+    features: Features,
+    /// The groups, where the file has them, and the labels, where they are wanted.
+    roles: Vec<Option<Vec<f64>>>,
 }
 
-/// A column of a file whose rows stay sparse.
-#[derive(Clone, Copy, PartialEq)]
-enum Part {
-    Rows,
-    Queries,
-    Labels,
+enum Features {
+    /// Rows of `width` numbers, and for each column of the file its place in a row.
+    Dense {
+        width: usize,
+        slots: Vec<Option<usize>>,
+        rows: Vec<f64>,
+    },
+    Sparse(SparseColumn),
 }
 
-impl TextChunk for Sparse {
-    fn begin(&mut self, rows: usize) -> usize {
-        self.rows.clear();
-        self.labels.clear();
-        self.queries.clear();
-        rows
+impl TextChunk for Lines {
+    fn begin(&mut self, mut most: usize) -> usize {
+        match &mut self.features {
+            Features::Sparse(rows) => rows.clear(),
+            Features::Dense { width, rows, .. } => {
+                most = most.min(chunk_rows(self.wanted));
+                rows.clear();
+                rows.reserve_exact(most * *width);
+            }
+        }
+        for role in self.roles.iter_mut().flatten() {
+            role.clear();
+            role.reserve_exact(most);
+        }
+        most
     }
 
     fn push(&mut self, _row: u64, line: &[u8]) -> Result<(), Wrong> {
-        let width = self.rows.shape().width;
-        let rows = &mut self.rows;
-        let line = parse(line, self.zero_based, |place, value| {
-            let within = u32::try_from(place).ok().filter(|place| (*place as usize) < width);
-            // opening has seen the largest
-            rows.add(within.ok_or_else(|| too_wide(width, place))?, float(value)?);
-            Ok(())
-        })?;
-        rows.end_row();
-        self.labels.push(float(line.label)?);
-        if self.wanted.contains(&Part::Queries) {
-            self.queries.push(line.query()?);
+        // opening has seen the largest place
+        let line = match &mut self.features {
+            Features::Sparse(rows) => {
+                let width = rows.shape().width;
+                let line = parse(line, self.zero_based, |place, value| {
+                    let within = u32::try_from(place).ok().filter(|place| (*place as usize) < width);
+                    rows.add(within.ok_or_else(|| too_wide(width, place))?, float(value)?);
+                    Ok(())
+                })?;
+                rows.end_row();
+                line
+            }
+            Features::Dense { width, slots, rows } => {
+                let own = grow(rows, *width);
+                parse(line, self.zero_based, |place, value| {
+                    let slot = usize::try_from(place).ok().and_then(|place| slots.get(place));
+                    if let Some(slot) = slot.ok_or_else(|| too_wide(slots.len(), place))? {
+                        own[*slot] = float(value)?;
+                    }
+                    Ok(())
+                })?
+            }
+        };
+        if let [.., Some(labels)] = &mut self.roles[..] {
+            labels.push(float(line.label)?);
+        }
+        if let [Some(groups), _] = &mut self.roles[..] {
+            groups.push(line.query()?);
         }
         Ok(())
     }
 
-    fn view(&self, slot: usize) -> Option<View<'_>> {
-        let values = match self.wanted.get(slot)? {
-            Part::Rows => Values::Sparse(self.rows.rows()),
-            Part::Queries => Values::of(&self.queries),
-            Part::Labels => Values::of(&self.labels),
+    fn view(&self, column: usize) -> Option<View<'_>> {
+        let values = match (column.checked_sub(self.first), &self.features) {
+            (Some(role), _) => Values::of(self.roles.get(role)?.as_ref()?),
+            (None, Features::Sparse(rows)) => Values::Sparse(rows.rows()),
+            (None, Features::Dense { width, slots, rows }) => {
+                let (offset, stride) = (slots[column]? * VALUE_BYTES, width * VALUE_BYTES);
+                Values::Strided(Strided { bytes: bytemuck::cast_slice(rows), element: Element::F64, offset, stride })
+            }
         };
         Some(View { values, nulls: None })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parsed(line: &str, zero_based: bool) -> Result<(String, Vec<(u64, String)>), String> {
-        let mut entries = Vec::new();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let label = parse(line.as_bytes(), zero_based, |place, value| {
-            entries.push((place, text(value)));
-            Ok(())
-        });
-        label.map(|line| (text(line.label), entries)).map_err(|wrong| format!("{}, {}", wrong.expected, wrong.found))
-    }
-
-    #[test]
-    fn lines_are_taken_apart() {
-        let entries = |list: &[(u64, &str)]| list.iter().map(|(i, v)| (*i, v.to_string())).collect::<Vec<_>>();
-        assert_eq!(parsed("+1 1:0.5  3:-2e-3 # 9:9", false), Ok(("+1".into(), entries(&[(0, "0.5"), (2, "-2e-3")]))));
-        assert_eq!(parsed("-1\t0:1\t7:2\r", true), Ok(("-1".into(), entries(&[(0, "1"), (7, "2")]))));
-        assert_eq!(parsed("3 qid:17 2:1", false), Ok(("3".into(), entries(&[(1, "1")]))));
-        assert_eq!(parsed("2.5", false), Ok(("2.5".into(), entries(&[]))));
-    }
-
-    #[test]
-    fn wrong_lines_say_what_is_wrong() {
-        for (line, part) in [
-            ("1 0:1", "indices from 1 on, 0"),
-            ("1 3:1 3:2", "ascending indices, 3 after 3"),
-            ("1 3:1 2:2", "ascending indices, 2 after 3"),
-            ("1 a:1", "index:value, \"a:1\""),
-            ("1 +2:1", "index:value"),
-            ("1 -2:1", "index:value"),
-            ("1 2:", "index:value"),
-            ("1 2", "index:value"),
-            ("1 :2", "index:value"),
-            ("1 99999999999999999999:2", "index:value"),
-        ] {
-            let wrong = parsed(line, false).unwrap_err();
-            assert!(wrong.contains(part), "{line}: {wrong}");
-        }
     }
 }

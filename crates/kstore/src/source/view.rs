@@ -17,22 +17,13 @@ pub(crate) mod sealed {
         const ELEMENT: Element;
     }
     macro_rules! plain {
-        ($type:ty, $element:ident) => {
+        ($($type:ty: $element:ident),*) => {$(
             impl Plain for $type {
                 const ELEMENT: Element = Element::$element;
             }
-        };
+        )*};
     }
-    plain!(f32, F32);
-    plain!(f64, F64);
-    plain!(i8, I8);
-    plain!(i16, I16);
-    plain!(i32, I32);
-    plain!(i64, I64);
-    plain!(u8, U8);
-    plain!(u16, U16);
-    plain!(u32, U32);
-    plain!(u64, U64);
+    plain!(f32: F32, f64: F64, i8: I8, i16: I16, i32: I32, i64: I64, u8: U8, u16: U16, u32: U32, u64: U64);
 }
 
 /// The 16-bit float, which the standard library does not have yet.
@@ -138,8 +129,12 @@ pub enum Values<'a> {
 impl<'a> Values<'a> {
     /// Numbers that lie side by side.
     pub fn of<V: Plain>(values: &'a [V]) -> Self {
-        let (bytes, stride) = (bytemuck::cast_slice(values), size_of::<V>());
-        Self::Strided(Strided { bytes, element: V::ELEMENT, offset: 0, stride })
+        Self::packed(bytemuck::cast_slice(values), V::ELEMENT)
+    }
+
+    /// The bytes of numbers that lie side by side.
+    pub(crate) fn packed(bytes: &'a [u8], element: Element) -> Self {
+        Self::Strided(Strided { bytes, element, offset: 0, stride: element.size() })
     }
 }
 

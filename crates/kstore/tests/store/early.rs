@@ -2,7 +2,7 @@
 
 use crate::make::*;
 use kstore::schema::{Column, Kind, Schema};
-use kstore::source::{Element, FileCursor, Strided, TableFile, Values, View};
+use kstore::source::{Element, Facts, FileCursor, Strided, TableFile, Values, View};
 use kstore::{Reading, Result, RowBuf, RowSource, Table};
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,18 +17,10 @@ struct EarlyFile {
 }
 
 impl TableFile for EarlyFile {
-    fn format(&self) -> &'static str {
-        "early"
+    fn facts(&self) -> Facts<'_> {
+        Facts { format: "early", schema: &self.schema, rows: PROMISED, bytes: 0, scanned: 0 }
     }
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-    fn rows(&self) -> u64 {
-        PROMISED
-    }
-    fn bytes(&self) -> u64 {
-        0
-    }
+
     fn held(&self) -> usize {
         0
     }

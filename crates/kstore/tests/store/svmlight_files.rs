@@ -16,7 +16,7 @@ fn whole(path: &Path, options: &TextOptions, selection: &Selection) -> kstore::R
     Ok((selected.feature_names(), read(&rows, RowSource::range(&rows), 2)?))
 }
 
-const USUAL: &str = "# a comment\n+1 1:0.5 3:2 # more\n\n-1 qid:3 2:1e-3\r\n+1\n0 1:1 2:2 3:3";
+const USUAL: &str = "# a comment\n+1 1:0.5  3:2 # more\n\n-1\tqid:3\t2:1e-3\r\n+1\n0 1:1 2:2 3:3";
 
 #[test]
 fn rows_become_dense() {
@@ -166,6 +166,10 @@ fn what_does_not_fit_is_told_with_its_line_and_a_remedy() {
         ),
         ("2 3:1 2:1", TextOptions::default(), "line 8: expected ascending indices, found 2 after 3; sort"),
         ("2 x", TextOptions::default(), "expected index:value, found \"x\""),
+        ("2 +1:1", TextOptions::default(), "expected index:value, found \"+1:1\""),
+        ("2 1:", TextOptions::default(), "expected index:value, found \"1:\""),
+        ("2 :1", TextOptions::default(), "expected index:value, found \":1\""),
+        ("2 99999999999999999999:1", TextOptions::default(), "expected index:value"),
         ("2 1:one", TextOptions::default(), "line 8: expected a number, found \"one\""),
         ("two 1:1", TextOptions::default(), "expected a number, found \"two\""),
         ("1,2 1:1", TextOptions::default(), "expected a number, found \"1,2\""),

@@ -1,8 +1,8 @@
 //! What a CSV file does not say about itself, its delimiter and the types of its columns; and its fields as values of
 //! those types.
 
-use super::marks::Marks;
 use super::scan::{RowScanner, Splitter};
+use super::sniffed::Marks;
 use crate::missing::WORDS;
 use crate::source::text::{Builder, Guess, Scanner, number};
 use std::convert::Infallible;

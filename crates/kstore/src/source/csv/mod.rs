@@ -10,7 +10,6 @@
 //! Opening reads the file once to find its rows.
 
 mod fields;
-mod marks;
 mod scan;
 mod sniffed;
 
@@ -20,9 +19,8 @@ use crate::schema::{Column, Kind};
 use crate::sink::OutputKind;
 use crate::sparse::COLUMN_LIMIT;
 use crate::{Error, Result};
-use marks::Marks;
 use scan::{QUOTE, RowScanner, Splitter};
-use sniffed::Sniffed;
+use sniffed::{Marks, Sniffed};
 use std::{collections::HashSet, convert::Infallible, path::Path, sync::Arc};
 
 pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
@@ -31,8 +29,8 @@ pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
 
 /// Reads an open file once, to find its rows and what its columns hold; the path is for messages.
 fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
-    let mut table =
-        TextTable::new(path, file, Csv { delimiter: b',', infer_rows: options.infer_rows, marks: Vec::new() })?;
+    let (header, infer_rows) = (!options.without_header, options.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
+    let mut table = TextTable::new(path, file, Csv { delimiter: b',', infer_rows, marks: Vec::new() })?;
     let length = usize::try_from(table.file.length()).unwrap_or(usize::MAX);
     let start = table.file.read_new(BLOCK_BYTES.min(length), 0).map_err(Error::io("read", path))?;
     let skip = text_start(&start).map_err(|detail| table.malformed(detail))?;
@@ -52,14 +50,14 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
     let mut guesses = Vec::new();
     table.index(skip as u64, |row, text| {
         if names.is_none() {
-            let first = first_row(&mut splitter, text, options.header).map_err(Refused::File)?;
+            let first = first_row(&mut splitter, text, header).map_err(Refused::File)?;
             guesses = vec![Sniffed::default(); first.len()];
             names = Some(first);
-            if options.header {
+            if header {
                 return Ok(false);
             }
         }
-        if row < options.infer_rows {
+        if row < infer_rows {
             let width = guesses.len();
             let Ok(found) = splitter.split(text, |i, field| {
                 guesses.get_mut(i).into_iter().for_each(|guess| guess.see(field));
@@ -97,7 +95,8 @@ fn first_row(splitter: &mut Splitter, first: &[u8], header: bool) -> Result<Vec<
         Ok(())
     })?;
     // different whole numbers may be names, such as years
-    let numbers = matches!(data, Guess::Int | Guess::Signed | Guess::Large) && !all_different(&names);
+    let different = names.iter().collect::<HashSet<_>>().len() == names.len();
+    let numbers = matches!(data, Guess::Int | Guess::Signed | Guess::Large) && !different;
     if header && (numbers || data == Guess::Float) {
         let detail = "its first line holds numbers instead of column names; add `no_header`, or a line of names";
         return Err(detail.to_string());
@@ -166,9 +165,8 @@ impl TextFormat for Csv {
     }
 
     fn chunk<'a>(&'a self, columns: &'a [Column], wanted: &[usize]) -> CsvChunk<'a> {
-        let slots = text::slots(columns.len(), wanted);
         let (splitter, builders) = (Splitter::new(self.delimiter), Builders::new(columns, wanted));
-        CsvChunk { csv: self, splitter, columns, slots, builders }
+        CsvChunk { csv: self, splitter, columns, builders }
     }
 
     /// Bytes of a row without its quotes, and of the columns.
@@ -181,8 +179,6 @@ struct CsvChunk<'a> {
     csv: &'a Csv,
     splitter: Splitter,
     columns: &'a [Column],
-    /// For each column of the file, its place among the builders.
-    slots: Vec<Option<usize>>,
     builders: Builders,
 }
 
@@ -193,11 +189,11 @@ impl TextChunk for CsvChunk<'_> {
     }
 
     fn push(&mut self, row: u64, text: &[u8]) -> Result<(), Wrong> {
-        let Self { csv, slots, columns, builders, .. } = self;
+        let Self { csv, columns, builders: Builders { columns: builders, slots, .. }, .. } = self;
         let mut misfit = None;
         let Ok(found) = self.splitter.split(text, |i, field| {
             if let Some(Some(slot)) = slots.get(i)
-                && let Err(expected) = fields::push(&mut builders.columns[*slot], field, csv.marks[i])
+                && let Err(expected) = fields::push(&mut builders[*slot], field, csv.marks[i])
             {
                 misfit.get_or_insert_with(|| csv.misfit(&columns[i], row, expected, field));
             }
@@ -212,14 +208,9 @@ impl TextChunk for CsvChunk<'_> {
         self.builders.finish();
     }
 
-    fn view(&self, slot: usize) -> Option<View<'_>> {
-        self.builders.view(slot)
+    fn view(&self, column: usize) -> Option<View<'_>> {
+        self.builders.view(column)
     }
-}
-
-fn all_different(names: &[String]) -> bool {
-    let mut seen = HashSet::new();
-    names.iter().all(|name| seen.insert(name))
 }
 
 /// The byte at which the text starts, behind a byte order mark.

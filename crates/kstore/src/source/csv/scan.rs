@@ -107,12 +107,6 @@ pub(super) struct Splitter {
     ends: Vec<usize>,
 }
 
-impl std::fmt::Debug for Splitter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Splitter").field("delimiter", &char::from(self.delimiter)).finish_non_exhaustive()
-    }
-}
-
 impl Splitter {
     pub(super) fn new(delimiter: u8) -> Self {
         let quoted = csv_core::ReaderBuilder::new().delimiter(delimiter).quote(QUOTE).build();
@@ -183,10 +177,7 @@ mod tests {
         let (mut rows, mut row, mut inside) = (Vec::new(), Vec::new(), false);
         for mut bytes in text.chunks(piece) {
             while !bytes.is_empty() {
-                let edge = match inside {
-                    true => scanner.end(bytes, &mut line),
-                    false => scanner.begin(bytes, &mut line),
-                };
+                let edge = if inside { scanner.end(bytes, &mut line) } else { scanner.begin(bytes, &mut line) };
                 let (before, after) = bytes.split_at(edge.unwrap_or(bytes.len()));
                 if inside {
                     row.extend(before);

@@ -75,7 +75,7 @@ impl<'a> IpcCursor<'a> {
             return Ok(None);
         };
         let x = &mut x[..(rows.end - rows.start) as usize * stride];
-        let copied = values.copy(&self.file, rows.start * stride as u64, x);
+        let copied = values.copy(rows.start * stride as u64, x);
         copied.map_err(|error| error.of(&self.ipc.path, NAME))?;
         self.load_columns(rows.clone(), Some(block))?;
         Ok(Some(self.pass(rows)))
@@ -99,7 +99,7 @@ impl<'a> IpcCursor<'a> {
     fn by_text(&self, rows: Range<u64>) -> Result<Range<u64>> {
         let mut end = rows.end;
         for column in &self.columns {
-            let fits = column.rows_of_text(&self.file, rows.start..end, TEXT_CHUNK);
+            let fits = column.rows_of_text(rows.start..end, TEXT_CHUNK);
             end = rows.start + fits.map_err(|error| error.of(&self.ipc.path, NAME))?;
         }
         Ok(rows.start..end)
@@ -115,7 +115,7 @@ impl<'a> IpcCursor<'a> {
         let first = self.batch.start + rows.start;
         for (index, column) in self.columns.iter_mut().enumerate().filter(|(index, _)| Some(*index) != but) {
             let (root, before) = (self.chunk.roots[index], self.chunk.loaded[index].take());
-            let loaded = column.load(self.ipc, root, &self.file, rows.clone(), before);
+            let loaded = column.load(self.ipc, root, rows.clone(), before);
             let loaded = loaded.map_err(|error| error.of_column(&self.ipc.path, NAME, first, &column.root.name))?;
             self.chunk.loaded[index] = Some(loaded);
         }

@@ -53,12 +53,8 @@ impl MappedIpc<'_> {
             return Err(Error::NoSuchColumn { path: path.clone(), name: name.to_string(), hint });
         };
         let Some((_, width)) = root.numbers().filter(|(element, _)| *element == V::ELEMENT) else {
-            return Err(Error::WrongType {
-                path: path.clone(),
-                column: name.to_string(),
-                got: root.data_type.to_string(),
-                expected: format!("{:?} was asked for", V::ELEMENT),
-            });
+            let expected = format!("{:?} was asked for", V::ELEMENT);
+            return Err(Error::wrong_type(path, name, root.data_type.to_string(), expected));
         };
         let block = file.batches.get(batch);
         let block = block.ok_or_else(|| damaged(path, format!("it has {} batches", file.batches.len())))?;

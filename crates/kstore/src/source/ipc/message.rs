@@ -9,8 +9,9 @@ use super::super::column::list_element;
 use super::super::data_type::element;
 use super::super::load_error::LoadError;
 use super::super::positioned::Positioned;
-use crate::arrow::datatypes::{DataType, Field};
+use crate::arrow::datatypes::{DataType, Field, Fields};
 use crate::arrow::ipc::{self, CompressionType, MetadataVersion, root_as_message};
+use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
@@ -176,21 +177,17 @@ impl Root {
 }
 
 /// Walks through the columns as batches store them: `dictionary` gives the number of a column's dictionary.
-pub(super) fn roots<'a>(
-    fields: impl Iterator<Item = &'a Field>,
-    version: MetadataVersion,
-    dictionary: impl Fn(usize) -> Option<i64>,
-) -> Vec<Root> {
+pub(super) fn roots(fields: &Fields, version: MetadataVersion, dictionary: impl Fn(usize) -> Option<i64>) -> Vec<Root> {
     // files from before Arrow 1.0 give unions a validity bitmap
     let old_unions = version < MetadataVersion::V5;
     let mut at = Counts::default();
-    let root = |(index, field): (usize, &Field)| {
+    let root = |(index, field): (usize, &Arc<Field>)| {
         let (start, size) = (at, Counts::of(field.data_type(), old_unions));
         at.add(field.data_type(), old_unions);
         let (name, data_type) = (field.name().clone(), field.data_type().clone());
         Root { name, data_type, dictionary: dictionary(index), at: start, size }
     };
-    fields.enumerate().map(root).collect()
+    fields.iter().enumerate().map(root).collect()
 }
 
 /// The numbers of nodes and buffers that the columns so far take up in a batch.

@@ -21,12 +21,14 @@ use self::{
 };
 use super::column::{self, Layout, list_element};
 use super::load_error::LoadError;
-use super::{FileCursor, Format, SPARSE, TableFile, data_type::element, guard::guarded, positioned::Positioned};
+use super::{
+    BoxedCursor, Facts, Format, SPARSE, TableFile, data_type::element, guard::guarded, positioned::Positioned,
+};
 use crate::arrow::array::ArrayRef;
 use crate::arrow::datatypes::DataType;
 use crate::arrow::ipc::convert::try_fb_to_schema;
 use crate::arrow::ipc::{Endianness, Footer, root_as_footer};
-use crate::{Error, Result, schema::Schema, sink::ipc::IpcSink};
+use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,7 +40,7 @@ const MAGIC: &[u8] = b"ARROW1";
 pub(super) const FORMAT: Format =
     Format::new(&["arrow", "ipc", "feather"], |path, file, _| Ok(Arc::new(IpcFile::of(path, file)?)))
         .magic(MAGIC)
-        .written(|_| true, |path, columns| Ok(Box::new(IpcSink::create(path, columns)?)));
+        .written(|_| true, crate::sink::ipc::create);
 
 const NAME: &str = "Arrow IPC";
 
@@ -93,7 +95,7 @@ impl IpcFile {
         }
         let schema = try_fb_to_schema(stored).map_err(|_| "a column has a type that is not known here".to_string())?;
         let dictionary = |index| Some(stored.fields()?.get(index).dictionary()?.id());
-        let roots = message::roots(schema.fields().iter().map(AsRef::as_ref), footer.version(), dictionary);
+        let roots = message::roots(schema.fields(), footer.version(), dictionary);
         let batches = blocks(&footer, false, &file)?;
         let mut starts = vec![0u64];
         for block in &batches {
@@ -229,24 +231,9 @@ fn row_bytes(root: &Root, width: Option<usize>) -> usize {
 }
 
 impl TableFile for IpcFile {
-    fn format(&self) -> &'static str {
-        NAME
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.layout.schema
-    }
-
-    fn rows(&self) -> u64 {
-        self.starts.last().copied().unwrap_or(0)
-    }
-
-    fn bytes(&self) -> u64 {
-        self.file.length()
-    }
-
-    fn scanned(&self) -> u64 {
-        self.scanned
+    fn facts(&self) -> Facts<'_> {
+        let rows = self.starts.last().copied().unwrap_or(0);
+        Facts { format: NAME, schema: &self.layout.schema, rows, bytes: self.file.length(), scanned: self.scanned }
     }
 
     fn held(&self) -> usize {
@@ -263,12 +250,7 @@ impl TableFile for IpcFile {
         chunk.saturating_add(self.measured(&roots))
     }
 
-    fn open<'a>(
-        &'a self,
-        columns: &[usize],
-        rows: Range<u64>,
-        read: &Arc<AtomicU64>,
-    ) -> Result<Box<dyn FileCursor + 'a>> {
+    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         Ok(Box::new(IpcCursor::new(self, columns, rows, read)))
     }
 }

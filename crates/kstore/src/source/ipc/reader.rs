@@ -71,7 +71,6 @@ impl<'a> ColumnReader<'a> {
         &mut self,
         ipc: &IpcFile,
         root: usize,
-        file: &Positioned,
         rows: Range<u64>,
         before: Option<Loaded>,
     ) -> Result<Loaded, LoadError> {
@@ -80,54 +79,48 @@ impl<'a> ColumnReader<'a> {
         let array = match &column.data_type {
             DataType::Dictionary(keys, values) => {
                 let id = column.dictionary.ok_or_else(|| "a dictionary without a number".to_string())?;
-                let (values, keys) = (ipc.dictionary(id, values)?, self.array(file, keys, rows)?);
+                let (values, keys) = (ipc.dictionary(id, values)?, self.array(keys, rows)?);
                 // a key beyond the dictionary is damage, not a panic
                 take(&values, &keys, Some(TakeOptions { check_bounds: true }))?
             }
-            own => self.array(file, own, rows)?,
+            own => self.array(own, rows)?,
         };
         Loaded::new(&array, &ipc.layout, root)
     }
 
     /// Reads some rows as an Arrow array, checked by the Arrow project's crate.
-    fn array(&mut self, file: &Positioned, data_type: &DataType, rows: Range<u64>) -> Result<ArrayRef, LoadError> {
-        Ok(make_array(self.part(file, Counts::default(), data_type, rows)?.0))
+    fn array(&mut self, data_type: &DataType, rows: Range<u64>) -> Result<ArrayRef, LoadError> {
+        Ok(make_array(self.part(Counts::default(), data_type, rows)?.0))
     }
 
     /// Reads some items of the part of the column whose node and buffers are at a place; returns where the next part begins.
-    fn part(
-        &mut self,
-        file: &Positioned,
-        at: Counts,
-        data_type: &DataType,
-        items: Range<u64>,
-    ) -> Result<(ArrayData, Counts), LoadError> {
+    fn part(&mut self, at: Counts, data_type: &DataType, items: Range<u64>) -> Result<(ArrayData, Counts), LoadError> {
         let (slot, count) = (at.buffers + 1, items.end - items.start);
-        let nulls = self.validity(file, at, items.clone())?;
+        let nulls = self.validity(at, items.clone())?;
         let data = ArrayData::builder(data_type.clone()).len(count as usize).nulls(nulls.clone());
         let mut next = at;
         next.pass(data_type);
         let data = match data_type {
-            DataType::Boolean => data.add_buffer(bits(&self.stored[slot], file, items)?.sliced()),
+            DataType::Boolean => data.add_buffer(bits(&self.stored[slot], items)?.sliced()),
             view if is_view(view) => {
-                let (views, texts) = self.views(file, items)?;
+                let (views, texts) = self.views(items)?;
                 data.add_buffer(views).add_buffer(texts)
             }
             DataType::Utf8 | DataType::Binary | DataType::LargeUtf8 | DataType::LargeBinary => {
-                let starts = offsets(&self.stored[slot], file, data_type, items)?;
+                let starts = offsets(&self.stored[slot], data_type, items)?;
                 let (first, last) = (starts[0], starts[starts.len() - 1]);
-                let text = self.stored[slot + 1].buffer(file, first, last - first)?;
+                let text = self.stored[slot + 1].buffer(first, last - first)?;
                 data.add_buffer(rebased(&starts, data_type)).add_buffer(text)
             }
             DataType::FixedSizeList(item, size) => {
                 let size = u64::try_from(*size).map_err(|_| format!("lists of {size} items"))?;
-                let item = self.part(file, next, item.data_type(), items.start * size..items.end * size)?.0;
+                let item = self.part(next, item.data_type(), items.start * size..items.end * size)?.0;
                 data.add_child_data(item)
             }
             DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => {
-                let starts = offsets(&self.stored[slot], file, data_type, items)?;
+                let starts = offsets(&self.stored[slot], data_type, items)?;
                 let (starts, runs) = self.lists(&starts, nulls.as_ref())?;
-                let part = |run| Ok(make_array(self.part(file, next, item.data_type(), run)?.0));
+                let part = |run| Ok(make_array(self.part(next, item.data_type(), run)?.0));
                 let parts = runs.into_iter().map(part).collect::<Result<Vec<_>, LoadError>>()?;
                 let item = match &parts[..] {
                     [whole] => whole.to_data(),
@@ -139,7 +132,7 @@ impl<'a> ColumnReader<'a> {
             DataType::Struct(fields) => {
                 let mut data = data;
                 for field in fields {
-                    let (part, behind) = self.part(file, next, field.data_type(), items.clone())?;
+                    let (part, behind) = self.part(next, field.data_type(), items.clone())?;
                     (data, next) = (data.add_child_data(part), behind);
                 }
                 data
@@ -148,7 +141,7 @@ impl<'a> ColumnReader<'a> {
                 0 => return Err(format!("values of {other} are not read").into()),
                 size => {
                     let into = std::mem::take(&mut self.spare);
-                    data.add_buffer(self.stored[slot].buffer_in(file, items.start * size, count * size, into)?)
+                    data.add_buffer(self.stored[slot].buffer_in(items.start * size, count * size, into)?)
                 }
             },
         };
@@ -175,19 +168,19 @@ impl<'a> ColumnReader<'a> {
     }
 
     /// For each of these items of a part, true if it has a value; `None` where all have one.
-    fn validity(&self, file: &Positioned, at: Counts, items: Range<u64>) -> Result<Option<NullBuffer>, LoadError> {
+    fn validity(&self, at: Counts, items: Range<u64>) -> Result<Option<NullBuffer>, LoadError> {
         if self.nulls.get(at.nodes) == Some(&0) {
             return Ok(None);
         }
-        let nulls = NullBuffer::new(bits(&self.stored[at.buffers], file, items)?);
+        let nulls = NullBuffer::new(bits(&self.stored[at.buffers], items)?);
         Ok((nulls.null_count() > 0).then_some(nulls))
     }
 
     /// The views of some rows, and the texts that they are too short for, in one buffer in the order of the rows: the
     /// buffers of the batch may be of any size, and only these rows are at hand.
-    fn views(&self, file: &Positioned, rows: Range<u64>) -> Result<(Buffer, Buffer), LoadError> {
+    fn views(&self, rows: Range<u64>) -> Result<(Buffer, Buffer), LoadError> {
         let size = VIEW_BYTES as u64;
-        let stored = self.stored[1].buffer(file, rows.start * size, (rows.end - rows.start) * size)?;
+        let stored = self.stored[1].buffer(rows.start * size, (rows.end - rows.start) * size)?;
         let mut views = stored.typed_data::<u128>().to_vec();
         let mut texts = Vec::new();
         for view in views.iter_mut().filter(|view| **view as u32 > INLINE) {
@@ -195,16 +188,16 @@ impl<'a> ColumnReader<'a> {
             let from = self.stored.get(2 + buffer_index as usize);
             let from = from.ok_or_else(|| format!("a text in buffer {buffer_index}, which is not there"))?;
             let place = u32::try_from(texts.len()).map_err(|_| "texts of more than 4 GiB".to_string())?;
-            from.append(file, offset.into(), length as usize, &mut texts)?;
+            from.append(offset.into(), length as usize, &mut texts)?;
             *view = ByteView { length, buffer_index: 0, offset: place, ..ByteView::from(*view) }.into();
         }
         Ok((Buffer::from_vec(views), Buffer::from_vec(texts)))
     }
 
     /// Rows of the range whose texts have `most` bytes together, one at least.
-    pub(super) fn rows_of_text(&self, file: &Positioned, rows: Range<u64>, most: u64) -> Result<u64, LoadError> {
+    pub(super) fn rows_of_text(&self, rows: Range<u64>, most: u64) -> Result<u64, LoadError> {
         let mut held = 0u64;
-        let mut lengths = self.text_lengths(file, rows.clone())?.into_iter();
+        let mut lengths = self.text_lengths(rows.clone())?.into_iter();
         let fits = lengths.position(|length| {
             held = held.saturating_add(length);
             held > most
@@ -213,26 +206,26 @@ impl<'a> ColumnReader<'a> {
     }
 
     /// Bytes of the texts or entries of some rows; nothing where they are of one length, or lie in a dictionary.
-    pub(super) fn text_lengths(&self, file: &Positioned, rows: Range<u64>) -> Result<Vec<u64>, LoadError> {
+    pub(super) fn text_lengths(&self, rows: Range<u64>) -> Result<Vec<u64>, LoadError> {
         let data_type = &self.root.data_type;
         if is_view(data_type) {
             let size = VIEW_BYTES as u64;
-            let views = self.stored[1].buffer(file, rows.start * size, (rows.end - rows.start) * size)?;
+            let views = self.stored[1].buffer(rows.start * size, (rows.end - rows.start) * size)?;
             return Ok(views.typed_data::<u128>().iter().map(|view| u64::from(*view as u32)).collect());
         }
         if !is_long(data_type) {
             return Ok(Vec::new());
         }
-        let offsets = offsets(&self.stored[1], file, data_type, rows)?;
+        let offsets = offsets(&self.stored[1], data_type, rows)?;
         let each = if entries::fields(data_type).is_some() { ENTRY_BYTES as u64 } else { 1 };
         Ok(offsets.windows(2).map(|pair| (pair[1] - pair[0]).saturating_mul(each)).collect())
     }
 }
 
 /// Some bits of a bitmap as an array of truth values.
-fn bits(stored: &Stored, file: &Positioned, items: Range<u64>) -> Result<BooleanBuffer, LoadError> {
+fn bits(stored: &Stored, items: Range<u64>) -> Result<BooleanBuffer, LoadError> {
     let first = items.start / 8;
-    let bytes = stored.buffer(file, first, items.end.div_ceil(8) - first)?;
+    let bytes = stored.buffer(first, items.end.div_ceil(8) - first)?;
     Ok(BooleanBuffer::new(bytes, (items.start % 8) as usize, (items.end - items.start) as usize))
 }
 
@@ -242,10 +235,10 @@ fn is_large(data_type: &DataType) -> bool {
 }
 
 /// The offsets of some rows and the end of the last, ascending.
-fn offsets(stored: &Stored, file: &Positioned, data_type: &DataType, rows: Range<u64>) -> Result<Vec<u64>, LoadError> {
+fn offsets(stored: &Stored, data_type: &DataType, rows: Range<u64>) -> Result<Vec<u64>, LoadError> {
     let count = rows.end - rows.start + 1;
     let size = if is_large(data_type) { 8 } else { 4 };
-    let bytes = stored.buffer(file, rows.start * size, count * size)?;
+    let bytes = stored.buffer(rows.start * size, count * size)?;
     let offsets: Vec<i64> = match size {
         8 => bytes.typed_data::<i64>().to_vec(),
         _ => bytes.typed_data::<i32>().iter().map(|offset| i64::from(*offset)).collect(),
@@ -272,7 +265,7 @@ pub(super) fn whole(file: &Positioned, root: &Root, batch: &Batch) -> Result<Arr
         return Ok(crate::arrow::array::new_empty_array(&root.data_type));
     }
     column.enter(file, batch)?;
-    column.array(file, &root.data_type, 0..batch.rows)
+    column.array(&root.data_type, 0..batch.rows)
 }
 
 /// Texts of a batch up to this many bytes are not looked at one by one: they may as well be one.
@@ -300,7 +293,7 @@ pub(super) fn longest_text(file: &Positioned, root: &Root, batch: &Batch) -> Res
     let (mut longest, mut start) = (1, 0);
     while start < batch.rows {
         let end = batch.rows.min(start + LOOK_ROWS);
-        let lengths = column.text_lengths(file, start..end)?;
+        let lengths = column.text_lengths(start..end)?;
         longest = lengths.into_iter().fold(longest, u64::max);
         start = end;
     }
@@ -318,8 +311,8 @@ pub(super) fn shape(file: &Positioned, root: &Root, blocks: &[Block]) -> Result<
         }
         while start < batch.rows {
             let rows = start..batch.rows.min(start + ENTRY_ROWS);
-            let end = start + column.rows_of_text(file, rows, TEXT_CHUNK)?;
-            entries::measure(&column.array(file, &root.data_type, start..end)?, &mut shape)?;
+            let end = start + column.rows_of_text(rows, TEXT_CHUNK)?;
+            entries::measure(&column.array(&root.data_type, start..end)?, &mut shape)?;
             start = end;
         }
     }
@@ -331,8 +324,8 @@ pub(super) fn first_length(file: &Positioned, root: &Root, block: &Block) -> Res
     let batch = Batch::read(file, block)?;
     let mut column = ColumnReader::new(root, None);
     column.enter(file, &batch)?;
-    let missing = column.validity(file, Counts::default(), 0..1)?.is_some();
-    let offsets = offsets(&column.stored[1], file, &root.data_type, 0..1)?;
+    let missing = column.validity(Counts::default(), 0..1)?.is_some();
+    let offsets = offsets(&column.stored[1], &root.data_type, 0..1)?;
     let length = (offsets[1] - offsets[0]) as usize;
     Ok((length > 0 && !missing).then_some(length))
 }

@@ -10,16 +10,16 @@ use std::io::Read;
 /// A buffer: in the file as it is, or unpacked.
 #[derive(Debug)]
 pub(super) enum Stored {
-    InFile(Span),
+    InFile(Positioned, Span),
     InMemory(Vec<u8>),
 }
 
 impl Stored {
     /// Gets a buffer ready: a compressed one is read and unpacked, any other stays where it is.
     pub(super) fn prepare(file: &Positioned, span: Span, codec: Option<CompressionType>) -> Result<Self, LoadError> {
-        let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(Self::InFile(span)) };
+        let Some(codec) = codec.filter(|_| span.length > 0) else { return Ok(Self::InFile(file.clone(), span)) };
         let (unpacked, packed) = packed(file, span)?;
-        let Some(unpacked) = unpacked else { return Ok(Self::InFile(packed)) };
+        let Some(unpacked) = unpacked else { return Ok(Self::InFile(file.clone(), packed)) };
         let mut bytes = vec![0; packed.length as usize];
         read(file, &mut bytes, packed.at)?;
         Ok(Self::InMemory(unpack(codec, &bytes, unpacked)?))
@@ -27,7 +27,7 @@ impl Stored {
 
     fn length(&self) -> u64 {
         match self {
-            Self::InFile(span) => span.length,
+            Self::InFile(_, span) => span.length,
             Self::InMemory(bytes) => bytes.len() as u64,
         }
     }
@@ -40,45 +40,33 @@ impl Stored {
         }
     }
 
-    pub(super) fn copy(&self, file: &Positioned, start: u64, into: &mut [u8]) -> Result<(), LoadError> {
+    pub(super) fn copy(&self, start: u64, into: &mut [u8]) -> Result<(), LoadError> {
         self.check(start, into.len() as u64)?;
         match self {
-            Self::InFile(span) => read(file, into, span.at + start)?,
+            Self::InFile(file, span) => read(file, into, span.at + start)?,
             Self::InMemory(bytes) => into.copy_from_slice(&bytes[start as usize..][..into.len()]),
         }
         Ok(())
     }
 
     /// Bytes from `start` on, in memory of their own.
-    pub(super) fn buffer(&self, file: &Positioned, start: u64, length: u64) -> Result<Buffer, LoadError> {
-        self.buffer_in(file, start, length, MutableBuffer::new(0))
+    pub(super) fn buffer(&self, start: u64, length: u64) -> Result<Buffer, LoadError> {
+        self.buffer_in(start, length, MutableBuffer::new(0))
     }
 
     /// Bytes from `start` on, in memory that is not needed any more.
-    pub(super) fn buffer_in(
-        &self,
-        file: &Positioned,
-        start: u64,
-        length: u64,
-        mut into: MutableBuffer,
-    ) -> Result<Buffer, LoadError> {
+    pub(super) fn buffer_in(&self, start: u64, length: u64, mut into: MutableBuffer) -> Result<Buffer, LoadError> {
         self.check(start, length)?;
         into.resize(length as usize, 0);
-        self.copy(file, start, &mut into)?;
+        self.copy(start, &mut into)?;
         Ok(into.into())
     }
 
-    pub(super) fn append(
-        &self,
-        file: &Positioned,
-        start: u64,
-        length: usize,
-        to: &mut Vec<u8>,
-    ) -> Result<(), LoadError> {
+    pub(super) fn append(&self, start: u64, length: usize, to: &mut Vec<u8>) -> Result<(), LoadError> {
         self.check(start, length as u64)?;
         let have = to.len();
         to.resize(have + length, 0);
-        self.copy(file, start, &mut to[have..])
+        self.copy(start, &mut to[have..])
     }
 }
 
@@ -163,10 +151,7 @@ fn unpack(codec: CompressionType, packed: &[u8], need: u64) -> Result<Vec<u8>, L
         _ => zstd::Decoder::new(packed).map_err(damaged)?.take(need).read_to_end(&mut bytes),
     }
     .map_err(damaged)?;
-    if (bytes.len() as u64) < need {
-        return Err(too_short(need, bytes.len() as u64));
-    }
-    Ok(bytes)
+    if (bytes.len() as u64) < need { Err(too_short(need, bytes.len() as u64)) } else { Ok(bytes) }
 }
 
 #[cfg(test)]

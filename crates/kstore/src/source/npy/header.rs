@@ -11,6 +11,22 @@ pub(crate) const HEADER_LIMIT: usize = 64 << 10;
 /// Most columns: a header may claim any width with 0 rows, and a schema would be made of it.
 const MOST_COLUMNS: usize = 1 << 20;
 
+/// The types of values by their names, which follow the byte order.
+pub(crate) const TYPES: [(&str, Element); 12] = [
+    ("f2", Element::F16),
+    ("f4", Element::F32),
+    ("f8", Element::F64),
+    ("i1", Element::I8),
+    ("i2", Element::I16),
+    ("i4", Element::I32),
+    ("i8", Element::I64),
+    ("u1", Element::U8),
+    ("u2", Element::U16),
+    ("u4", Element::U32),
+    ("u8", Element::U64),
+    ("b1", Element::Bool),
+];
+
 /// The content of the header of a `.npy` file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -101,24 +117,10 @@ fn field<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
 /// The type and whether it is big-endian.
 fn element(descr: &str) -> Result<(Element, bool), String> {
     let (order, name) = descr.split_at_checked(1).unwrap_or((descr, ""));
-    let element = match name {
-        "f2" => Element::F16,
-        "f4" => Element::F32,
-        "f8" => Element::F64,
-        "i1" => Element::I8,
-        "i2" => Element::I16,
-        "i4" => Element::I32,
-        "i8" => Element::I64,
-        "u1" => Element::U8,
-        "u2" => Element::U16,
-        "u4" => Element::U32,
-        "u8" => Element::U64,
-        "b1" => Element::Bool,
-        _ => {
-            return Err(format!(
-                "values of type {descr:?} are not read; f2, f4, f8, i1 to i8, u1 to u8 and b1 are (array.astype('<f4'))"
-            ));
-        }
+    let Some((_, element)) = TYPES.iter().copied().find(|(known, _)| *known == name) else {
+        return Err(format!(
+            "values of type {descr:?} are not read; f2, f4, f8, i1 to i8, u1 to u8 and b1 are (array.astype('<f4'))"
+        ));
     };
     match order {
         "<" | "|" | "=" => Ok((element, false)),
@@ -190,20 +192,5 @@ mod tests {
         assert!(with("'shape'", "'form'").contains("shape"));
         assert!(with("'<f4'", "[('a', '<f4')]").contains("named fields"));
         assert!(parse_header(&bytes(9, PLAIN)).unwrap_err().contains("version 9"));
-    }
-
-    #[test]
-    fn no_prefix_and_no_flipped_byte_panics() {
-        let whole = bytes(1, PLAIN);
-        for end in 0..whole.len() {
-            let _ = parse_header(&whole[..end]);
-        }
-        for at in 0..whole.len() {
-            for flip in [1u8, 0x20, 0x80, 0xff] {
-                let mut damaged = whole.clone();
-                damaged[at] ^= flip;
-                let _ = parse_header(&damaged);
-            }
-        }
     }
 }

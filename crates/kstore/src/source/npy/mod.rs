@@ -9,7 +9,7 @@ pub(crate) mod header;
 pub use header::{Header, parse_header};
 
 use super::positioned::Positioned;
-use super::{Element, FileCursor, Format, Strided, TableFile, Values, View};
+use super::{BoxedCursor, Element, Facts, FileCursor, Format, Strided, TableFile, Values, View};
 use crate::arrow::buffer::MutableBuffer;
 use crate::schema::{Column, Schema};
 use crate::{Error, Result, mmap::Mapped};
@@ -75,32 +75,16 @@ impl NpyFile {
 }
 
 impl TableFile for NpyFile {
-    fn format(&self) -> &'static str {
-        ".npy"
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    fn rows(&self) -> u64 {
-        self.header.rows
-    }
-
-    fn bytes(&self) -> u64 {
-        self.file.length()
+    fn facts(&self) -> Facts<'_> {
+        let (schema, rows) = (&self.schema, self.header.rows);
+        Facts { format: ".npy", schema, rows, bytes: self.file.length(), scanned: 0 }
     }
 
     fn footprint(&self, columns: &[usize]) -> usize {
         self.chunk_rows(columns.len()) * self.chunk_stride(columns.len())
     }
 
-    fn open<'a>(
-        &'a self,
-        columns: &[usize],
-        rows: Range<u64>,
-        read: &Arc<AtomicU64>,
-    ) -> Result<Box<dyn FileCursor + 'a>> {
+    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         let columns = columns.to_vec();
         Ok(Box::new(NpyCursor {
             file: self.file.counting(read),

@@ -11,10 +11,12 @@ mod pruning;
 
 use super::column::{self, Chunk, Layout};
 use super::entries::{self, ENTRY_BYTES, SPARSE};
-use super::{FileCursor, Format, TableFile, View, data_type, guard::guarded, positioned::Positioned};
+use super::{
+    BoxedCursor, Facts, FileCursor, Format, TableFile, View, data_type, guard::guarded, positioned::Positioned,
+};
 use crate::arrow::datatypes::{DataType, Schema as ArrowSchema};
-use crate::schema::{Kind, Schema};
-use crate::{Error, Result, condition::Bound, sink::parquet::ParquetSink, sparse::SparseShape};
+use crate::schema::Kind;
+use crate::{Error, Result, condition::Bound, sparse::SparseShape};
 use chunks::{Groups, Source};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -27,11 +29,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{collections::HashMap, ops::Range};
 
-pub(super) const FORMAT: Format =
-    Format::new(&["parquet", "pq"], |path, file, _| Ok(Arc::new(ParquetFile::of(path, file)?)))
-        .magic(MAGIC)
-        .distant(|path, object| Ok(Arc::new(ParquetFile::new(path, Positioned::distant(object))?)))
-        .written(|_| true, |path, columns| Ok(Box::new(ParquetSink::create(path, columns)?)));
+pub(super) const FORMAT: Format = Format::new(&["parquet", "pq"], |path, file, _| {
+    Ok(Arc::new(ParquetFile::new(path, Positioned::of(file).map_err(Error::io("read", path))?)?))
+})
+.magic(MAGIC)
+.distant(|path, object| Ok(Arc::new(ParquetFile::new(path, Positioned::distant(object))?)))
+.written(|_| true, crate::sink::parquet::create);
 
 const NAME: &str = "Parquet";
 
@@ -48,7 +51,7 @@ const SCAN_ROWS: usize = 256;
 
 /// An open Parquet file.
 #[derive(Debug)]
-pub struct ParquetFile {
+struct ParquetFile {
     path: PathBuf,
     file: Positioned,
     metadata: ArrowReaderMetadata,
@@ -63,16 +66,7 @@ pub struct ParquetFile {
 }
 
 impl ParquetFile {
-    /// Opens a file and reads its footer.
-    pub fn open(path: &Path) -> Result<Self> {
-        Self::of(path, std::fs::File::open(path).map_err(Error::io("read", path))?)
-    }
-
     /// Reads the footer of an open file; the path is for messages.
-    pub fn of(path: &Path, file: std::fs::File) -> Result<Self> {
-        Self::new(path, Positioned::of(file).map_err(Error::io("read", path))?)
-    }
-
     fn new(path: &Path, file: Positioned) -> Result<Self> {
         check_ends(path, &file)?;
         let metadata = guarded(|| metadata(&file)).map_err(|panic| damaged(path, &panic))?;
@@ -150,44 +144,44 @@ fn metadata(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
     ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new().with_schema(schema))
 }
 
+/// Reads a column of a file that is being opened, in batches of so many rows.
+fn scan<R>(
+    path: &Path,
+    file: &Positioned,
+    (metadata, root): (&ArrowReaderMetadata, usize),
+    rows: usize,
+    look: impl FnOnce(ParquetRecordBatchReader) -> Result<R>,
+) -> Result<R> {
+    let mask = ProjectionMask::roots(metadata.parquet_schema(), [root]);
+    check_codecs(path, metadata, &mask)?;
+    let scan = || {
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(Source::of(file), metadata.clone());
+        let reader = builder.with_batch_size(rows).with_projection(mask).build();
+        look(reader.map_err(|error| malformed(path, error))?)
+    };
+    guarded(scan).map_err(|panic| damaged(path, &panic))?
+}
+
 /// Length of the list in the first row, which is all that tells how many columns a list of numbers stands for: Parquet
 /// itself knows no lists of a fixed length. `None` where the first row has no list or an empty one.
 fn first_length(path: &Path, file: &Positioned, metadata: &ArrowReaderMetadata, root: usize) -> Result<Option<usize>> {
-    let mask = ProjectionMask::roots(metadata.parquet_schema(), [root]);
-    check_codecs(path, metadata, &mask)?;
-    let first = || {
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(Source::of(file), metadata.clone())
-            .with_batch_size(1)
-            .with_limit(1)
-            .with_projection(mask)
-            .build()?;
-        Ok(reader.into_iter().next().transpose()?)
-    };
-    let batch = guarded(first).map_err(|panic| damaged(path, &panic))?;
-    let batch = batch.map_err(|error: ParquetError| malformed(path, error))?;
+    let batch = scan(path, file, (metadata, root), 1, |mut reader| {
+        reader.next().transpose().map_err(|error| damaged(path, &error.to_string()))
+    })?;
     Ok(batch.and_then(|batch| column::length(batch.columns().first()?, 0)).filter(|length| *length > 0))
 }
 
 /// Reads a column of sparse rows once, for the number of its columns and of the entries of its longest row.
 fn shape(path: &Path, file: &Positioned, metadata: &ArrowReaderMetadata, root: usize) -> Result<SparseShape> {
-    let mask = ProjectionMask::roots(metadata.parquet_schema(), [root]);
-    check_codecs(path, metadata, &mask)?;
-    let measure = || {
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(Source::of(file), metadata.clone())
-            .with_batch_size(SCAN_ROWS)
-            .with_projection(mask)
-            .build()
-            .map_err(|error| malformed(path, error))?;
+    scan(path, file, (metadata, root), SCAN_ROWS, |reader| {
         let mut shape = SparseShape::default();
         for batch in reader {
-            let batch = batch.map_err(|error| damaged(path, &error.to_string()))?;
-            for array in batch.columns() {
+            for array in batch.map_err(|error| damaged(path, &error.to_string()))?.columns() {
                 entries::measure(array.as_ref(), &mut shape).map_err(|error| error.of(path, NAME))?;
             }
         }
         Ok(shape)
-    };
-    guarded(measure).map_err(|panic| damaged(path, &panic))?
+    })
 }
 
 /// Refuses a compression that is not built in, before the decoder calls it a disabled feature.
@@ -228,24 +222,9 @@ fn check_ends(path: &Path, file: &Positioned) -> Result<()> {
 }
 
 impl TableFile for ParquetFile {
-    fn format(&self) -> &'static str {
-        NAME
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.layout.schema
-    }
-
-    fn rows(&self) -> u64 {
-        self.rows
-    }
-
-    fn bytes(&self) -> u64 {
-        self.file.length()
-    }
-
-    fn scanned(&self) -> u64 {
-        self.scanned
+    fn facts(&self) -> Facts<'_> {
+        let (schema, rows, scanned) = (&self.layout.schema, self.rows, self.scanned);
+        Facts { format: NAME, schema, rows, bytes: self.file.length(), scanned }
     }
 
     fn held(&self) -> usize {
@@ -268,12 +247,7 @@ impl TableFile for ParquetFile {
         pruning::ranges(groups, &kept)
     }
 
-    fn open<'a>(
-        &'a self,
-        columns: &[usize],
-        rows: Range<u64>,
-        read: &Arc<AtomicU64>,
-    ) -> Result<Box<dyn FileCursor + 'a>> {
+    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         let chunk = Chunk::new(&self.layout, columns);
         let mask = self.mask(&chunk.roots);
         check_codecs(&self.path, &self.metadata, &mask)?;

@@ -90,13 +90,16 @@ impl Builder {
 #[derive(Debug)]
 pub(crate) struct Builders {
     pub(crate) columns: Vec<Builder>,
+    /// For each column of the file, its place among these.
+    pub(crate) slots: Vec<Option<usize>>,
     arrays: Vec<ArrayRef>,
 }
 
 impl Builders {
     pub(crate) fn new(columns: &[Column], wanted: &[usize]) -> Self {
+        let slots = super::slots(columns.len(), wanted);
         let columns = wanted.iter().map(|column| Builder::new(&columns[*column].kind));
-        Self { columns: columns.collect(), arrays: Vec::new() }
+        Self { columns: columns.collect(), slots, arrays: Vec::new() }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -107,8 +110,8 @@ impl Builders {
         self.arrays = self.columns.iter_mut().map(Builder::finish).collect();
     }
 
-    pub(crate) fn view(&self, slot: usize) -> Option<View<'_>> {
-        crate::source::plain::view(&**self.arrays.get(slot)?)
+    pub(crate) fn view(&self, column: usize) -> Option<View<'_>> {
+        crate::source::plain::view(&**self.arrays.get(self.slots[column]?)?)
     }
 
     /// Bytes of the longest chunk, twice: columns of numbers have as many values as rows, and texts are as long as the chunk.

@@ -53,10 +53,7 @@ mod tests {
             for (chunk, mut bytes) in text.chunks(piece).enumerate() {
                 let mut base = chunk * piece;
                 while !bytes.is_empty() {
-                    let edge = match inside {
-                        true => scanner.end(bytes, &mut line),
-                        false => scanner.begin(bytes, &mut line),
-                    };
+                    let edge = if inside { scanner.end(bytes, &mut line) } else { scanner.begin(bytes, &mut line) };
                     if let (Some(at), false) = (edge, inside) {
                         found.push((base + at, line));
                     }

@@ -55,12 +55,13 @@ pub(crate) fn slots(columns: usize, wanted: &[usize]) -> Vec<Option<usize>> {
 /// assert_eq!((table.stored_rows(), table.schema().columns[1].name.as_str()), (2, "x1"));
 /// # Ok::<(), kstore::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextOptions {
     pub(crate) delimiter: Option<u8>,
     pub(crate) decimal: Option<u8>,
-    pub(crate) header: bool,
-    pub(crate) infer_rows: u64,
+    pub(crate) without_header: bool,
+    /// Where it is not [`TextOptions::INFER_ROWS`].
+    pub(crate) infer_rows: Option<u64>,
     pub(crate) zero_based: bool,
     pub(crate) width: Option<usize>,
     pub(crate) sparse: Sparse,
@@ -75,28 +76,14 @@ pub(crate) enum Sparse {
     All,
 }
 
-impl Default for TextOptions {
-    fn default() -> Self {
-        Self {
-            delimiter: None,
-            decimal: None,
-            header: true,
-            infer_rows: Self::INFER_ROWS,
-            zero_based: false,
-            width: None,
-            sparse: Sparse::default(),
-        }
-    }
-}
-
 /// How text files are read, in words: what is not the default is said.
 impl std::fmt::Display for TextOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let words = [
             self.delimiter.map(|byte| format!("delimiter '{}'", byte.escape_ascii())),
             self.decimal.map(|byte| format!("decimal '{}'", byte.escape_ascii())),
-            (!self.header).then(|| "no header".to_string()),
-            (self.infer_rows != Self::INFER_ROWS).then(|| format!("types from {} rows", self.infer_rows)),
+            self.without_header.then(|| "no header".to_string()),
+            self.infer_rows.map(|rows| format!("types from {rows} rows")),
             self.zero_based.then(|| "indices from 0".to_string()),
             self.width.map(|width| format!("width {width}")),
             (self.sparse == Sparse::All).then(|| "sparse rows".to_string()),
@@ -123,12 +110,12 @@ impl TextOptions {
 
     /// CSV: takes the first line as a row too; columns are called `x0`, `x1`, ….
     pub fn without_header(self) -> Self {
-        Self { header: false, ..self }
+        Self { without_header: true, ..self }
     }
 
     /// CSV: sets the number of rows that decide what the columns hold; [`u64::MAX`] for all.
     pub fn infer_rows(self, rows: u64) -> Self {
-        Self { infer_rows: rows, ..self }
+        Self { infer_rows: Some(rows).filter(|rows| *rows != Self::INFER_ROWS), ..self }
     }
 
     /// svmlight: gives the first feature the index 0 and not 1.

@@ -81,7 +81,7 @@ impl<S: Scanner> Records<S> {
                 }
                 None => {
                     self.start = self.end;
-                    if !self.fill()? {
+                    if !self.read(BLOCK_BYTES)? {
                         return Ok(None);
                     }
                 }
@@ -108,7 +108,7 @@ impl<S: Scanner> Records<S> {
                 self.read(length - scanned)?;
                 return Ok(length);
             }
-            if !self.fill()? {
+            if !self.read(BLOCK_BYTES)? {
                 return if self.scanner.may_end() { Ok(scanned) } else { Err(RecordError::Unended(place)) };
             }
         }
@@ -131,11 +131,6 @@ impl<S: Scanner> Records<S> {
                 return if self.scanner.may_end() { Ok(scanned) } else { Err(RecordError::Unended(place)) };
             }
         }
-    }
-
-    /// Reads a block behind the bytes at hand; false at the end of the file.
-    fn fill(&mut self) -> Result<bool, RecordError> {
-        self.read(BLOCK_BYTES)
     }
 
     /// Reads so many bytes behind the bytes at hand, which move to the front; false at the end of the file.

@@ -4,12 +4,12 @@ use super::records::{RECORD_LIMIT, RecordError};
 use super::{Record, Records, RowStart, RowStarts, Scanner};
 use crate::schema::{Column, Kind, Schema};
 use crate::source::positioned::Positioned;
-use crate::source::{FileCursor, TableFile, View};
+use crate::source::{BoxedCursor, Facts, FileCursor, TableFile, View};
 use crate::{BadLine, Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::{fmt::Debug, ops::Range};
+use std::{collections::HashSet, fmt::Debug, ops::Range};
 
 /// Most rows of a chunk.
 pub(crate) const CHUNK_ROWS: usize = 4096;
@@ -44,8 +44,8 @@ pub(crate) trait TextChunk: Send {
     fn push(&mut self, row: u64, text: &[u8]) -> Result<(), Wrong>;
     /// Makes the rows ready to be viewed.
     fn end(&mut self) {}
-    /// Column `slot` of those that were asked for.
-    fn view(&self, slot: usize) -> Option<View<'_>>;
+    /// A column of the file that was asked for.
+    fn view(&self, column: usize) -> Option<View<'_>>;
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ impl Wrong {
 
     fn error(self, path: &Path, row: u64, line: u64) -> Error {
         let Self { column, expected, found, remedy } = self;
-        BadLine { path: path.to_path_buf(), row, line, column, expected, found, remedy }.into()
+        Error::BadLine(Box::new(BadLine { path: path.to_path_buf(), row, line, column, expected, found, remedy }))
     }
 }
 
@@ -121,13 +121,6 @@ impl<F: TextFormat> TextTable<F> {
         }
     }
 
-    /// The table whose rows were found, read as another format.
-    #[cfg(feature = "svmlight")]
-    pub(crate) fn read_as<G>(self, format: G) -> TextTable<G> {
-        let Self { path, file, schema, starts, .. } = self;
-        TextTable { path, file, format, schema, starts }
-    }
-
     pub(crate) fn with_columns(mut self, columns: impl Iterator<Item = (String, Kind)>) -> Self {
         self.schema.columns = columns.map(|(name, kind)| Column { name, kind }).collect();
         self
@@ -138,40 +131,10 @@ impl<F: TextFormat> TextTable<F> {
     }
 }
 
-/// Columns of a file in the order in which they were asked for first, each once, and the place among them of every one
-/// that was asked for.
-fn distinct(columns: &[usize]) -> (Vec<usize>, Vec<usize>) {
-    let mut distinct = Vec::new();
-    let mut places = std::collections::HashMap::new();
-    let slot = |column: &usize| {
-        *places.entry(*column).or_insert_with(|| {
-            distinct.push(*column);
-            distinct.len() - 1
-        })
-    };
-    let slots = columns.iter().map(slot).collect();
-    (distinct, slots)
-}
-
 impl<F: TextFormat> TableFile for TextTable<F> {
-    fn format(&self) -> &'static str {
-        F::NAME
-    }
-
-    fn schema(&self) -> &Schema {
-        &self.schema
-    }
-
-    fn rows(&self) -> u64 {
-        self.starts.rows()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.file.length()
-    }
-
-    fn scanned(&self) -> u64 {
-        self.file.length()
+    fn facts(&self) -> Facts<'_> {
+        let length = self.file.length();
+        Facts { format: F::NAME, schema: &self.schema, rows: self.starts.rows(), bytes: length, scanned: length }
     }
 
     fn note(&self) -> Option<String> {
@@ -189,17 +152,13 @@ impl<F: TextFormat> TableFile for TextTable<F> {
         self.starts.footprint() + chunk + self.schema.columns.len() * 3 * size_of::<usize>()
     }
 
-    fn open<'a>(
-        &'a self,
-        columns: &[usize],
-        rows: Range<u64>,
-        read: &Arc<AtomicU64>,
-    ) -> Result<Box<dyn FileCursor + 'a>> {
+    fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         let records = self.starts.records(self.file.counting(read), self.format.scanner(), rows.start);
         let records = records.map_err(|fault| fault.error::<F>(&self.path, rows.start))?;
-        let (wanted, slots) = distinct(columns);
+        let mut seen = HashSet::new();
+        let wanted: Vec<usize> = columns.iter().copied().filter(|column| seen.insert(*column)).collect();
         let chunk = self.format.chunk(&self.schema.columns, &wanted);
-        Ok(Box::new(TextCursor { table: self, records, chunk, slots, left: rows }))
+        Ok(Box::new(TextCursor { table: self, records, chunk, columns: columns.to_vec(), left: rows }))
     }
 }
 
@@ -207,7 +166,7 @@ struct TextCursor<'a, F: TextFormat> {
     table: &'a TextTable<F>,
     records: Records<F::Scanner>,
     chunk: F::Chunk<'a>,
-    slots: Vec<usize>,
+    columns: Vec<usize>,
     left: Range<u64>,
 }
 
@@ -221,7 +180,7 @@ impl<F: TextFormat> FileCursor for TextCursor<'_, F> {
             let row = self.left.start;
             let record = self.records.next().map_err(|fault| fault.error::<F>(&table.path, row))?;
             let Some(Record { bytes: text, place }) = record else {
-                let rows = table.rows();
+                let rows = table.starts.rows();
                 return Err(table.malformed(format!("it changed while being read: it had {rows} rows, now {row}")));
             };
             self.chunk.push(row, text).map_err(|wrong| wrong.error(&table.path, row, place.line))?;
@@ -233,7 +192,7 @@ impl<F: TextFormat> FileCursor for TextCursor<'_, F> {
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
-        self.chunk.view(self.slots[index]).ok_or_else(|| self.table.malformed("a column is missing"))
+        self.chunk.view(self.columns[index]).ok_or_else(|| self.table.malformed("a column is missing"))
     }
 }
 
@@ -241,16 +200,7 @@ impl RecordError {
     /// The fault as an error about row `row` of a file.
     pub(crate) fn error<F: TextFormat>(self, path: &Path, row: u64) -> Error {
         let bad = |place: RowStart, expected: &str, found: &str| {
-            BadLine {
-                path: path.to_path_buf(),
-                row,
-                line: place.line,
-                column: None,
-                expected: expected.to_string(),
-                found: found.to_string(),
-                remedy: F::UNENDED.to_string(),
-            }
-            .into()
+            Wrong::new(expected, found, F::UNENDED).error(path, row, place.line)
         };
         match self {
             Self::Io(source) => Error::io("read", path)(source),
