@@ -7,11 +7,10 @@ mod axis;
 mod chart;
 mod parts;
 
-pub use axis::{Axis, Scale, label as tick};
-pub use chart::{Chart, Mark, Series, swatch};
-pub(crate) use chart::{Edges, Plane, key};
-pub(crate) use parts::{FEATURES, bars, beside, charts, data, details, grid, note, run};
-pub use parts::{Heat, facts, table};
+pub(crate) use axis::{Axis, Scale, label as tick};
+pub(crate) use chart::{Chart, Edges, Mark, Plane, Series, key, swatch};
+pub use parts::facts;
+pub(crate) use parts::{FEATURES, Heat, bars, beside, charts, data, details, grid, note, run, table};
 
 use crate::drawing::{COLOURS as PALETTE, STYLE as DRAWING, text};
 use crate::{Result, output};
@@ -24,7 +23,7 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// Colours of the palette; further classes and series repeat them.
-pub const COLOURS: usize = 24;
+pub(crate) const COLOURS: usize = 24;
 
 /// A page with its sections.
 #[derive(Clone, Debug, Default)]
@@ -51,8 +50,7 @@ pub struct Section {
 }
 
 impl Section {
-    /// Makes a section from its heading and its content in HTML.
-    pub fn new(title: impl Into<String>, body: impl Into<String>) -> Self {
+    pub(crate) fn new(title: impl Into<String>, body: impl Into<String>) -> Self {
         Self { title: title.into(), body: body.into() }
     }
 }
@@ -63,11 +61,7 @@ fn embedded(data: &serde_json::Value) -> String {
 }
 
 impl Page {
-    /// Writes the page; it appears whole or not at all.
-    ///
-    /// # Errors
-    /// Errors of the file system.
-    pub fn write(&self, path: &Path) -> Result<()> {
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
         output::file(path, self.to_string().as_bytes())
     }
 }

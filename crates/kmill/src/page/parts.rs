@@ -13,7 +13,7 @@ pub fn facts<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
 }
 
 /// A table as HTML: the first column names the row, the others are numbers.
-pub fn table<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
+pub(crate) fn table<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
     let heads: String = head.iter().map(|head| format!("<th>{}</th>", text(head.as_ref()))).collect();
     let cell = |(i, cell): (usize, &String)| match i {
         0 => format!("<th scope=\"row\">{}</th>", text(cell)),
@@ -58,16 +58,15 @@ pub(crate) fn command(line: &str) -> String {
 
 /// A grid whose cells are shaded by a number: the smaller, the fainter.
 #[derive(Clone, Debug)]
-pub struct Heat {
-    /// Title of the grid, in a few words.
-    pub title: &'static str,
+pub(crate) struct Heat {
+    pub(crate) title: &'static str,
     /// The texts of the cells; the marked cell is outlined.
-    pub grid: Grid,
+    pub(crate) grid: Grid,
     /// How numbers become shades. Linear, for shares: from 0 to the largest. Logarithmic, for errors: from the smallest to the
     /// largest, or linear between them where one is not positive.
-    pub shading: Scale,
+    pub(crate) shading: Scale,
     /// The numbers that the cells are shaded by, row by row; a cell with `None` stays blank.
-    pub scores: Vec<Vec<Option<f64>>>,
+    pub(crate) scores: Vec<Vec<Option<f64>>>,
 }
 
 impl fmt::Display for Heat {
