@@ -1,6 +1,6 @@
 //! `kmill features`: the features of a map, for every row of a table, in a file.
 
-use crate::args::{CategoryArgs, DataArgs, DiskArgs, EngineArgs, MapArgs, RunArgs, SelectArgs, parse};
+use crate::args::{CategoryArgs, DataArgs, DiskArgs, EngineArgs, MapArgs, Run, RunArgs, SelectArgs, parse};
 use crate::pipeline::FitOptions;
 use crate::report::FitReport;
 use crate::table::count;
@@ -64,8 +64,7 @@ pub(crate) struct FeaturesReport {
     pub(crate) output: PathBuf,
 }
 
-pub(crate) fn main(args: &FeaturesArgs) -> Result<()> {
-    let run = &args.run.resolve();
+pub(crate) fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     let data = DataArgs {
         text: Vec::new(),
         select: args.data.clone(),
@@ -105,7 +104,7 @@ pub(crate) fn main(args: &FeaturesArgs) -> Result<()> {
     let written = predictor.write(&selected, kept.as_ref(), extras, &args.output, &job);
     written.map_err(|error| error.beside(left))?;
     let map = FitReport::new(report, run, selected.table(), args.model.as_deref());
-    output::report(&FeaturesReport { map, residual: args.residual, output: args.output.clone() }, run.json)
+    Ok(FeaturesReport { map, residual: args.residual, output: args.output.clone() })
 }
 
 impl fmt::Display for FeaturesReport {

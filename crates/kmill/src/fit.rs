@@ -54,12 +54,6 @@ pub(crate) fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
     Ok(report)
 }
 
-pub(crate) fn main(args: &FitArgs) -> Result<()> {
-    let context = args.run.resolve();
-    let report = run(args, &context)?;
-    output::report(&report, context.json)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -67,8 +67,7 @@ pub(crate) struct HerdReport {
 
 const ROW: &str = "row";
 
-pub(crate) fn main(args: &HerdArgs) -> Result<()> {
-    let run = &args.run.resolve();
+pub(crate) fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
     output::check(&args.output)?;
     let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
     let selection = args.category.of(open::selection(&args.data, &args.features, Vec::new()));
@@ -83,13 +82,8 @@ pub(crate) fn main(args: &HerdArgs) -> Result<()> {
         ElementType::F64 => pick::<f64>(args, &selected, run)?,
     };
     write(&args.output, &selected, &picked.rows)?;
-    let report = HerdReport {
-        features: selected.shape().features,
-        spent: Spent::by(run, selected.table().bytes_read()),
-        output: args.output.clone(),
-        picked,
-    };
-    output::report(&report, run.json)
+    let (features, spent) = (selected.shape().features, Spent::by(run, selected.table().bytes_read()));
+    Ok(HerdReport { picked, features, spent, output: args.output.clone() })
 }
 
 fn pick<T: Real>(args: &HerdArgs, selected: &Selected, run: &Run) -> Result<Represented> {

@@ -1,6 +1,6 @@
 //! `kmill prepare`, `stats`, `merge` and `solve`: a fit in parts, on several machines or at several times.
 
-use crate::args::{JobArgs, RunArgs, TextArgs, parse};
+use crate::args::{JobArgs, Run, RunArgs, TextArgs, parse};
 use crate::table::{Table, count};
 use crate::{Error, Result, open, output, pipeline, pipeline::FitOptions, report::FitReport};
 use clap::Args;
@@ -137,22 +137,20 @@ impl fmt::Display for ShardReport {
     }
 }
 
-pub(crate) fn prepare(args: &PrepareArgs) -> Result<()> {
-    let context = args.run.resolve();
+pub(crate) fn prepare(args: &PrepareArgs, run: &Run) -> Result<ShardReport> {
     let mut options = FitOptions::new(&args.job)?;
     output::check(&args.output)?;
     let (table, selection) = options.open()?;
     output::spare(&args.output, output::inputs(&table).chain(options.fit.files()))?;
-    let selected = pipeline::job(&context).coded(&table.select(&selection)?)?;
+    let selected = pipeline::job(run).coded(&table.select(&selection)?)?;
     let fit = options.job(&selected)?;
     let Selection { features, categories, encoding, .. } = selected.same_features();
     let selection = Selection { features, categories, encoding, ..selection };
-    let job = fit.prepare(&table, &selection, &pipeline::job(&context), &args.output)?;
-    output::report(&ShardReport::new(&args.output, Some(job.segment_rows()), None), context.json)
+    let job = fit.prepare(&table, &selection, &pipeline::job(run), &args.output)?;
+    Ok(ShardReport::new(&args.output, Some(job.segment_rows()), None))
 }
 
-pub(crate) fn stats(args: &StatsArgs) -> Result<()> {
-    let context = args.run.resolve();
+pub(crate) fn stats(args: &StatsArgs, run: &Run) -> Result<ShardReport> {
     let job = PreparedJob::open(&args.job)?;
     output::check(&args.output)?;
     let text = args.text.options();
@@ -172,8 +170,8 @@ pub(crate) fn stats(args: &StatsArgs) -> Result<()> {
         let why = format!("the shard holds rows {}..{} of the table", there.start, there.end);
         return Err(Error::option("--rows", format!("{}..{}", rows.start, rows.end), why, "ask for rows within"));
     }
-    job.statistics(&table, rows, &pipeline::job(&context), &args.output)?;
-    output::report(&ShardReport::new(&args.output, Some(job.segment_rows()), None), context.json)
+    job.statistics(&table, rows, &pipeline::job(run), &args.output)?;
+    Ok(ShardReport::new(&args.output, Some(job.segment_rows()), None))
 }
 
 pub(crate) fn merged(args: &MergeArgs) -> Result<()> {
@@ -183,12 +181,11 @@ pub(crate) fn merged(args: &MergeArgs) -> Result<()> {
     output::report(&ShardReport::new(&args.output, None, Some(merged)), args.json)
 }
 
-pub(crate) fn solve(args: &SolveArgs) -> Result<()> {
-    let context = args.run.resolve();
+pub(crate) fn solve(args: &SolveArgs, run: &Run) -> Result<FitReport> {
     output::check_model(&args.output)?;
     output::spare(&args.output, [args.job.as_path(), args.statistics.as_path()])?;
-    let fitted = PreparedJob::open(&args.job)?.solve(&args.statistics, &pipeline::job(&context))?;
+    let fitted = PreparedJob::open(&args.job)?.solve(&args.statistics, &pipeline::job(run))?;
     fitted.save(&args.output)?;
     let nothing = kstore::Table::absent(kstore::Schema::default(), 0);
-    output::report(&FitReport::new(fitted.report, &context, &nothing, Some(&args.output)), context.json)
+    Ok(FitReport::new(fitted.report, run, &nothing, Some(&args.output)))
 }

@@ -128,11 +128,6 @@ pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     draw(&predictor, kind, axes, &points, args, run)
 }
 
-pub(crate) fn main(args: &PlotArgs) -> Result<()> {
-    let context = args.run.resolve();
-    output::report(&run(args, &context)?, context.json)
-}
-
 /// Draws the picture that `kmill plot` draws with these words behind its name, for callers in another language.
 ///
 /// # Errors

@@ -163,11 +163,6 @@ fn outputs(paths: &[PathBuf]) -> Result<Outputs> {
     Ok(outputs)
 }
 
-pub(crate) fn main(args: &TuneArgs) -> Result<()> {
-    let context = args.run.resolve();
-    output::report(&run(args, &context)?, context.json)
-}
-
 /// The kernels to try: those of `--kernels`, or the one of `--kernel`; `None` where they depend on the table.
 fn named_kernels(args: &TuneArgs) -> Result<Option<Vec<Spec>>> {
     let named = args.learn.kernel != Spec::default();
