@@ -33,7 +33,7 @@ pub(crate) struct FitOptions {
 impl FitOptions {
     /// The options of a fit, from the parsed command line.
     pub(crate) fn new(job: &JobArgs) -> Result<Self> {
-        let options = Self::with(&job.solver, &job.data, &job.learn.features, job.learn.solver.0.clone())?;
+        let options = Self::with(&job.solver, &job.data, &job.learn, job.given.0.clone())?;
         let rows = Selection { sparse: true, ..options.fit.selected_rows() };
         Ok(Self { fit: options.fit.rows(rows), ..options })
     }

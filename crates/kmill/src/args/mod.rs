@@ -12,8 +12,9 @@ pub(crate) mod run;
 mod solver;
 
 pub(crate) use data::{CategoryArgs, ConvertDataArgs, DataArgs, SelectArgs, TextArgs};
-pub(crate) use learn::{JobArgs, LearnArgs, MapArgs, explained, kernel_help};
+pub(crate) use learn::{JobArgs, MapArgs, explained, kernel_help};
 pub(crate) use run::{DiskArgs, EngineArgs, Run, RunArgs, ScratchArgs};
+pub(crate) use solver::SolverArgs;
 
 use crate::{Cli, error::flags};
 use clap::{Arg, Command, CommandFactory};

@@ -6,15 +6,15 @@ mod search;
 pub(crate) use report::TuneReport;
 
 use crate::args::parse::Kernels;
-use crate::args::{DataArgs, DiskArgs, EngineArgs, LearnArgs, Run, RunArgs, parse};
+use crate::args::{DataArgs, DiskArgs, EngineArgs, MapArgs, Run, RunArgs, SolverArgs, parse};
 use crate::output::{self, Kind, Outputs};
+use crate::table::joined;
 use crate::{Error, Result, pipeline, pipeline::FitOptions, report::FitReport};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::Spec;
 use ksolve::Task;
 use ksolve::job::{Checkpoint, ElementType, Fit};
-use ksolve::request::{LandmarkSource, Scaling};
-use ksolve::request::{MetricForm, MetricSource};
+use ksolve::request::{LandmarkSource, MetricForm, MetricSource, Scaling};
 use ksolve::solver::ridge::Ridge;
 use ksolve::tune::{
     ANY, Choice, Chosen, FACTORS, Memory, Pace, Score, SearchWork, Select, TuneOptions, kernels, stand_in,
@@ -66,7 +66,9 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "N", value_parser = parse::rank, default_value = "20000", help_heading = "Search")]
     pub(crate) sample: usize,
     #[command(flatten)]
-    pub(crate) learn: LearnArgs,
+    pub(crate) learn: MapArgs,
+    #[command(flatten)]
+    pub(crate) given: SolverArgs,
     #[arg(short, long, help = format!("Where the model goes (safetensors), and the table of the search: {}; may be given several times. \
         Without a model nothing is fitted", tables()), value_name = "MODEL|OUT", required = true, help_heading = "Run")]
     pub(crate) output: Vec<PathBuf>,
@@ -88,9 +90,6 @@ fn solvers() -> PossibleValuesParser {
 }
 
 /// Searches, fits, and writes the outputs.
-///
-/// # Errors
-/// Options that contradict each other, and all errors of the search and the fit; nothing is written then.
 pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     let outputs = outputs(&args.output)?;
     if let Some(page) = &args.report {
@@ -108,12 +107,8 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     let mut data = args.data.clone();
     // a gap costs a feature, and only in the columns that have one; other ways throw rows away, or what a gap tells
     data.select.missing.get_or_insert(Missing::Indicator);
-    let mut options = FitOptions::with(
-        if any { "ridge" } else { &args.solver },
-        &data,
-        &args.learn.features,
-        args.learn.solver.0.clone(),
-    )?;
+    let solver = if any { "ridge" } else { &args.solver };
+    let mut options = FitOptions::with(solver, &data, &args.learn, args.given.0.clone())?;
     options.any = any;
     if learns(args) && args.learn.metric.is_none() {
         options.fit = options.fit.metric(MetricSource::Learned(MetricForm::Best));
@@ -311,14 +306,10 @@ fn described(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) -> Str
         "{} with {}; kernels {kernels}; factors {factors}; score {score}; {sample} rows; blocks {blocks}; lambdas {lambdas}; \
         intercept {intercept}{select}; text files {}; map {}",
         args.solver,
-        args.learn.solver.0,
+        args.given.0,
         options.text,
         options.fit.map_spec()
     )
-}
-
-fn joined(values: &[impl ToString]) -> String {
-    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn resolved(kernel: &Spec, selected: &Selected) -> Result<Spec> {
