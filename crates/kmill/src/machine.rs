@@ -1,5 +1,6 @@
 //! The command line and the machine, as reports name them.
 
+use crate::table::joined;
 use std::ffi::OsString;
 
 /// The command line, quoted so that a shell reads it back.
@@ -33,7 +34,7 @@ pub(crate) fn machine() -> String {
         memory,
         Some(std::env::consts::OS.to_string()),
     ];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    joined(parts.into_iter().flatten())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `kmill prepare`, `stats`, `merge` and `solve`: a fit in parts, on several machines or at several times.
 
 use crate::args::{JobArgs, Run, RunArgs, TextArgs, parse};
-use crate::table::{Table, count};
+use crate::table::{count, facts, joined};
 use crate::{Error, Result, open, output, pipeline, pipeline::FitOptions, report::FitReport};
 use clap::Args;
 use ksolve::job::shards::{Merged, PreparedJob, merge};
@@ -117,23 +117,20 @@ impl ShardReport {
 
 impl fmt::Display for ShardReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut facts = Table::facts();
-        if let Some(rows) = self.segment_rows {
-            facts
-                .fact("segment", format!("{} rows: of one that a shard has a part of, its rows are kept", count(rows)));
-        }
+        let of_one = "rows: of one that a shard has a part of, its rows are kept";
+        let mut told = Vec::from_iter(self.segment_rows.map(|rows| ("segment", format!("{} {of_one}", count(rows)))));
         if let Some(Merged { states, rows, begun, next, missing, .. }) = &self.merged {
-            facts.fact("statistics", format!("of {} rows in {} states", count(*rows - begun), count(*states as u64)));
-            if *begun > 0 {
-                facts.fact("rows", format!("{} of segments that others complete", count(*begun)));
-            }
-            facts.fact("next row", count(*next));
-            let missing: Vec<String> = missing.iter().map(|rows| format!("{}..{}", rows.start, rows.end)).collect();
-            facts.fact("missing", if missing.is_empty() { "no row".to_string() } else { missing.join(", ") });
+            let (folded, states) = (count(*rows - begun), count(*states as u64));
+            told.push(("statistics", format!("of {folded} rows in {states} states")));
+            let begun = Some(begun).filter(|begun| **begun > 0);
+            told.extend(begun.map(|begun| ("rows", format!("{} of segments that others complete", count(*begun)))));
+            told.push(("next row", count(*next)));
+            let ranges = joined(missing.iter().map(|rows| format!("{}..{}", rows.start, rows.end)));
+            told.push(("missing", if missing.is_empty() { "no row".to_string() } else { ranges }));
         }
         let size = kstore::budget::bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
-        facts.fact("written", format!("{} ({size})", self.output.display()));
-        write!(f, "{facts}")
+        told.push(("written", format!("{} ({size})", self.output.display())));
+        write!(f, "{}", facts(told))
     }
 }
 

@@ -54,19 +54,9 @@ impl Table {
         Self { head, align, rows: Vec::new() }
     }
 
-    /// A table of two columns, name and value, without headings.
-    pub(crate) fn facts() -> Self {
-        Self::new([("", Align::Left), ("", Align::Left)])
-    }
-
     /// Adds a row. Missing cells stay empty, surplus cells are dropped.
     pub(crate) fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.rows.push(self::cells(cells, self.align.len()));
-    }
-
-    /// Adds a name and its value.
-    pub(crate) fn fact(&mut self, name: &str, value: impl Into<String>) {
-        self.row([name.to_string(), value.into()]);
     }
 }
 
@@ -183,7 +173,7 @@ pub(crate) fn list(values: &[f64]) -> String {
     let whole = values.iter().all(|value| value.fract() == 0.0 && (0.0..9e15).contains(value));
     let text = |value: &f64| if whole { count(*value as u64) } else { number(*value, 4) };
     let more = if values.len() > SHOWN { ", …" } else { "" };
-    format!("{}{more}", values.iter().take(SHOWN).map(text).collect::<Vec<_>>().join(", "))
+    format!("{}{more}", joined(values.iter().take(SHOWN).map(text)))
 }
 
 /// A kernel expression whose long numbers have four significant digits: `gaussian(sigma=5.806)` for
@@ -224,10 +214,16 @@ pub(crate) fn seconds(seconds: f64) -> String {
     duration(Duration::from_secs_f64(seconds.max(0.0)))
 }
 
+/// A table of names and values, without headings.
 pub(crate) fn facts<'n>(pairs: impl IntoIterator<Item = (&'n str, String)>) -> Table {
-    let mut facts = Table::facts();
-    pairs.into_iter().for_each(|(name, value)| facts.fact(name, value));
+    let mut facts = Table::new([("", Align::Left), ("", Align::Left)]);
+    pairs.into_iter().for_each(|(name, value)| facts.row([name.to_string(), value]));
     facts
+}
+
+/// Values with commas between.
+pub(crate) fn joined(values: impl IntoIterator<Item = impl ToString>) -> String {
+    values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// The text of a share as a percentage: `3.12 %` for 0.0312. Above one half the share that is left has the three digits, so that an

@@ -2,7 +2,7 @@
 
 use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, explained, kernel_help, parse};
 use crate::report::{Spent, certified};
-use crate::table::{self, Table, count, number, rounded};
+use crate::table::{count, facts, number, rounded};
 use crate::{Error, Result, open, pipeline, progress::Progress};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::{Spec, map::MapSpec};
@@ -275,25 +275,17 @@ impl fmt::Display for TestReport {
         let columns: Vec<String> = self.columns.iter().map(|names| count(names.len() as u64)).collect();
         let (rows, columns) = (rows.join(" and "), columns.join(" and "));
         writeln!(f, "{} on {rows} rows, {columns} columns\n", self.statistic)?;
-        let mut facts = Table::facts();
-        for kernel in kernels {
-            facts.fact("kernel", rounded(kernel));
-        }
+        let mut told: Vec<(&str, String)> = kernels.iter().map(|kernel| ("kernel", rounded(kernel))).collect();
         let ranks: Vec<String> = ranks.iter().map(|rank| count(*rank as u64)).collect();
-        match ranks.is_empty() {
-            true => facts.fact("features", "none: the kernel itself"),
-            false => facts.fact("features", format!("{} ({})", ranks.join(" and "), self.map)),
-        }
-        if let Some(certificate) = measured.certificate.filter(|_| !ranks.is_empty()) {
-            facts.fact("certificate", certified(&certificate));
-        }
-        facts.fact(
-            self.statistic,
-            format!("{} biased, {} unbiased", number(measured.biased, 4), number(measured.unbiased, 4)),
-        );
-        if let Some(alignment) = measured.alignment {
-            facts.fact("alignment", number(alignment, 4));
-        }
+        told.push(match ranks.is_empty() {
+            true => ("features", "none: the kernel itself".to_string()),
+            false => ("features", format!("{} ({})", ranks.join(" and "), self.map)),
+        });
+        let certificate = measured.certificate.filter(|_| !ranks.is_empty());
+        told.extend(certificate.map(|certificate| ("certificate", certified(&certificate))));
+        let [biased, unbiased] = [measured.biased, measured.unbiased].map(|value| number(value, 4));
+        told.push((self.statistic, format!("{biased} biased, {unbiased} unbiased")));
+        told.extend(measured.alignment.map(|alignment| ("alignment", number(alignment, 4))));
         let PValues { permutation, spectrum, gamma } = measured.p_values;
         let names = [
             (permutation, format!("by {} permutations", count(self.permutations))),
@@ -304,9 +296,9 @@ impl fmt::Display for TestReport {
         for (value, of) in names.into_iter().filter_map(|(value, of)| Some((value?, of))) {
             // what the limit distributions do not resolve
             let value = if value <= 1e-12 { "below 1e-12".to_string() } else { number(value, 3) };
-            facts.fact(title, format!("{value} {of}"));
+            told.push((title, format!("{value} {of}")));
             title = "";
         }
-        write!(f, "{facts}\n{}", table::facts(self.spent.facts(Some(*passes), None)))
+        write!(f, "{}\n{}", facts(told), facts(self.spent.facts(Some(*passes), None)))
     }
 }

@@ -1,6 +1,6 @@
 //! Tables that kmill writes: features and targets in one file, or in two `.npy` files.
 
-use crate::Result;
+use crate::{Result, table::joined};
 use kstore::sink::{self, Output, OutputColumn, Sink};
 use std::path::{Path, PathBuf};
 
@@ -94,6 +94,6 @@ pub(crate) struct Written<'a> {
 pub(crate) fn named(files: &[PathBuf]) -> String {
     match files {
         [table, target] => format!("{} (target in {})", table.display(), target.display()),
-        files => files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "),
+        files => joined(files.iter().map(|file| file.display())),
     }
 }

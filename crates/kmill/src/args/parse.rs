@@ -1,7 +1,7 @@
 //! The parsers from the text of an option to its value. A text that cannot be understood is wrong usage: exit code 2.
 
 use super::elsewhere;
-use crate::error::flags;
+use crate::{error::flags, table::joined};
 use clap::builder::TypedValueParser;
 use kapprox::{Spec, landmark::Scheme, map::MapSpec};
 use ksolve::{curve::Method, request::LandmarkSource};
@@ -89,10 +89,8 @@ pub fn factors(text: &str) -> Result<String, String> {
 }
 
 pub fn scheme(text: &str) -> Result<&'static Scheme, String> {
-    kapprox::landmark::by_name(text).ok_or_else(|| {
-        let known: Vec<&str> = kapprox::landmark::registry().iter().map(|scheme| scheme.name).collect();
-        format!("expected one of {}", known.join(", "))
-    })
+    let known = || joined(kapprox::landmark::registry().iter().map(|scheme| scheme.name));
+    kapprox::landmark::by_name(text).ok_or_else(|| format!("expected one of {}", known()))
 }
 
 pub fn repeats(text: &str) -> Result<u64, String> {

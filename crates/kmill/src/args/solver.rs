@@ -5,6 +5,7 @@ use crate::error::flags;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use ksolve::solver::parameter::{Parameter, ParameterKind};
 use ksolve::solver::{self, Options};
+use std::collections::HashSet;
 
 /// The values that were given for the parameters of all solvers, by name.
 #[derive(Clone, Debug, Default)]
@@ -16,24 +17,15 @@ fn option(parameter: &Parameter) -> String {
 }
 
 fn distinct() -> Vec<&'static Parameter> {
-    let mut distinct: Vec<&'static Parameter> = Vec::new();
-    for parameter in solver::parameters() {
-        if distinct.iter().all(|known| known.name != parameter.name) {
-            distinct.push(parameter);
-        }
-    }
-    distinct
+    let mut seen = HashSet::new();
+    solver::parameters().filter(|parameter| seen.insert(parameter.name)).collect()
 }
 
 /// The help text of a parameter: what it is to the solvers that read it, who may describe it differently.
 fn help(parameter: &Parameter) -> String {
-    let mut descriptions: Vec<&str> = Vec::new();
-    for own in solver::parameters().filter(|own| own.name == parameter.name) {
-        if !descriptions.contains(&own.about) {
-            descriptions.push(own.about);
-        }
-    }
-    descriptions.iter().map(|about| described(parameter.name, about)).collect::<Vec<_>>().join("; ")
+    let mut seen = HashSet::new();
+    let own = solver::parameters().filter(|own| own.name == parameter.name && seen.insert(own.about));
+    own.map(|own| described(own.name, own.about)).collect::<Vec<_>>().join("; ")
 }
 
 /// One description of a parameter, the solvers that have it, and their defaults.

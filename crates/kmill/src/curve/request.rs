@@ -2,7 +2,7 @@
 
 use crate::args::parse::Methods;
 use crate::args::{DataArgs, EngineArgs, Run, RunArgs, kernel_help, parse};
-use crate::{Error, Result, open, output, pipeline};
+use crate::{Error, Result, open, output, pipeline, table::joined};
 use clap::Args;
 use kapprox::{Spec, instruction_set, landmark::Scheme};
 use ksolve::curve::{CurveOptions, CurveRun, Method};
@@ -145,8 +145,8 @@ impl Request {
             ("--intercept", o.intercept.to_string()),
             ("--seed", o.seed.to_string()),
             ("--precision", args.precision.to_string()),
-            ("features", joined(&train.feature_names())),
-            ("target", joined(&target_names(&train))),
+            ("features", joined(train.feature_names())),
+            ("target", joined(target_names(&train))),
             (
                 "--rows",
                 data.select.rows.as_ref().map_or("all".to_string(), |rows| format!("{}..{}", rows.start, rows.end)),
@@ -172,10 +172,6 @@ impl Request {
         manifest.options.insert("runs that are left".to_string(), left.join("; "));
         manifest
     }
-}
-
-fn joined(values: &[impl ToString]) -> String {
-    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The landmark scheme for maps that have landmarks; an error where it was named and no map has any.

@@ -2,7 +2,7 @@
 
 use super::report::{self, EvaluateReport};
 use crate::page::{self, Axis, Chart, Heat, Mark, Page, Scale, Section, Series};
-use crate::table::{count, number};
+use crate::table::{count, joined, number};
 use ksolve::predict::{
     CalibrationBin, ClassificationScores, Details, Evaluation, NoveltyScores, RegressionScores, ThresholdScores,
 };
@@ -173,8 +173,8 @@ fn ranking(details: &Details) -> Option<Section> {
     let note = match &details.thresholds[..] {
         [] => String::new(),
         thresholds => {
-            let shown: Vec<String> = thresholds.iter().map(|at| number(at.threshold, 3)).collect();
-            page::note(&format!("Squares are thresholds: {}; the first of these decides.", shown.join(", ")))
+            let shown = joined(thresholds.iter().map(|at| number(at.threshold, 3)));
+            page::note(&format!("Squares are thresholds: {shown}; the first of these decides."))
         }
     };
     (!charts.is_empty()).then(|| Section::new("Ranking", page::charts(&charts) + &note))

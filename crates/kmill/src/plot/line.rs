@@ -82,8 +82,7 @@ pub(super) fn run(
     let classes = card.classes.iter().map(ToString::to_string).collect();
     let line = Line { feature, what, bounds, functions, classes, points: &points, border };
     write(&line, kind, about(card, args), args)?;
-    let (x, y, output) = (feature.clone(), line.what.clone(), args.output.clone());
-    Ok(PlotReport { x, y, rows: points.rows, drawn: points.drawn.len(), scores, output })
+    Ok(PlotReport::new([feature.clone(), line.what.clone()], &points, scores, args))
 }
 
 /// The step i as a share of the way.

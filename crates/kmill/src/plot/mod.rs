@@ -81,6 +81,12 @@ pub(crate) struct PlotReport {
     pub output: std::path::PathBuf,
 }
 
+impl PlotReport {
+    fn new([x, y]: [String; 2], points: &Points, scores: Vec<(f64, f64)>, args: &PlotArgs) -> Self {
+        Self { x, y, rows: points.rows, drawn: points.drawn.len(), scores, output: args.output.clone() }
+    }
+}
+
 impl std::fmt::Display for PlotReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { x, y, output, .. } = self;
@@ -192,9 +198,8 @@ fn draw(
     let rows = Picture::new(&axes.names, points);
     let picture = Picture { bounds, grids: shown, regions, component, what, border, ..rows };
     write(&picture, kind, about(card, args), args)?;
-    let [x, y] = axes.names;
     let scores = grids.iter().map(|grid| extent(&grid.values)).collect();
-    Ok(PlotReport { x, y, rows: points.rows, drawn: points.drawn.len(), scores, output: args.output.clone() })
+    Ok(PlotReport::new(axes.names, points, scores, args))
 }
 
 /// The position of the largest of the scores: the group of a row.

@@ -118,13 +118,5 @@ fn drawn(
     let what = colour.unwrap_or_default();
     let picture = Picture { bounds: points.bounds(), what, ..Picture::new(&names, points) };
     write(&picture, kind, about, args)?;
-    let [x, y] = names;
-    Ok(PlotReport {
-        x,
-        y,
-        rows: points.rows,
-        drawn: points.drawn.len(),
-        scores: Vec::new(),
-        output: args.output.clone(),
-    })
+    Ok(PlotReport::new(names, points, Vec::new(), args))
 }

@@ -3,7 +3,7 @@
 use super::FitReport;
 use crate::importance;
 use crate::page::{self, Axis, Chart, FEATURES, Heat, Mark, Page, Scale, Section, Series};
-use crate::table::{count, number, rounded};
+use crate::table::{count, joined, number, rounded};
 use ksolve::{job::MetricReport, metric::RoundReport};
 
 impl FitReport {
@@ -62,10 +62,7 @@ impl FitReport {
         let fit = &self.fit;
         let mut facts = vec![("rows", count(fit.rows)), ("features", count(fit.features as u64))];
         facts.extend((!fit.target_names.is_empty()).then(|| ("target", fit.target_names.join(", "))));
-        facts.extend(fit.classes.as_ref().map(|classes| {
-            let labels: Vec<String> = classes.iter().map(ToString::to_string).collect();
-            ("classes", labels.join(", "))
-        }));
+        facts.extend(fit.classes.as_ref().map(|classes| ("classes", joined(classes))));
         let row = |(name, centre, scale): &(String, f64, f64)| [name.clone(), number(*centre, 4), number(*scale, 4)];
         let head = ["feature", "taken off", "divided by"];
         page::data(facts, "scaling of the features", head, fit.scaling.iter().map(row))

@@ -8,7 +8,7 @@ use crate::table::{self, Align, Grid, Table, count, exact, number, percent, roun
 use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score, SearchWork, Select};
 use ksolve::{Task, job::MetricReport, metric::RoundReport, request::Scaling};
 use kstore::Selected;
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
 /// A row of the table of the search: the scores of a kernel at a rank and a lambda, on one sample.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -170,12 +170,8 @@ impl TuneReport {
         let name = |row: &Row| candidate(&row.kernel, &row.metric, &row.scale);
         let rungs: Vec<&[Row]> = self.rows.chunk_by(|a, b| a.rung == b.rung).collect();
         let first = rungs.first()?[0].rows;
-        let mut names: Vec<String> = Vec::new();
-        for name in self.rows.iter().map(name) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
+        let mut seen = HashSet::new();
+        let names: Vec<String> = self.rows.iter().map(name).filter(|name| seen.insert(name.clone())).collect();
         let shown = |kernel: &str, rung: &[Row]| {
             let best = rung.iter().find(|row| row.best && name(row) == kernel);
             best.and_then(score).map_or("–".to_string(), |score| number(score, 4))
