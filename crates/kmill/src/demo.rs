@@ -37,23 +37,16 @@ struct DemoReport {
 
 pub(crate) fn main(args: &DemoArgs) -> Result<()> {
     let run = args.run.resolve();
-    let temporary = match &args.keep {
-        Some(_) => None,
-        None => Some(tempfile::tempdir().map_err(kstore::Error::io("create", std::env::temp_dir()))?),
+    let Some(folder) = &args.keep else {
+        let temporary = tempfile::tempdir().map_err(kstore::Error::io("create", std::env::temp_dir()))?;
+        return show(args, temporary.path(), &run);
     };
-    let folder = match (&args.keep, &temporary) {
-        (Some(folder), _) => folder.clone(),
-        (None, Some(temporary)) => temporary.path().to_path_buf(),
-        (None, None) => PathBuf::from("."),
-    };
-    if args.keep.is_some() {
-        if let Some(name) = FILES.iter().find(|name| folder.join(name).symlink_metadata().is_ok()) {
-            let why = format!("it holds {name}, which would be lost");
-            return Err(Error::option("--keep", folder.display(), why, "name another folder"));
-        }
-        std::fs::create_dir_all(&folder).map_err(kstore::Error::io("create", &folder))?;
+    if let Some(name) = FILES.iter().find(|name| folder.join(name).symlink_metadata().is_ok()) {
+        let why = format!("it holds {name}, which would be lost");
+        return Err(Error::option("--keep", folder.display(), why, "name another folder"));
     }
-    show(args, &folder, &run)
+    std::fs::create_dir_all(folder).map_err(kstore::Error::io("create", folder))?;
+    show(args, folder, &run)
 }
 
 fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {

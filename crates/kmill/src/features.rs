@@ -1,6 +1,6 @@
 //! `kmill features`: the features of a map, for every row of a table, in a file.
 
-use crate::args::{CategoryArgs, DataArgs, DiskArgs, EngineArgs, MapArgs, Run, RunArgs, SelectArgs, parse};
+use crate::args::{CategoryArgs, DiskArgs, EngineArgs, MapArgs, Run, RunArgs, SelectArgs, parse};
 use crate::pipeline::FitOptions;
 use crate::report::FitReport;
 use crate::table::count;
@@ -65,15 +65,9 @@ pub(crate) struct FeaturesReport {
 }
 
 pub(crate) fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
-    let data = DataArgs {
-        text: Vec::new(),
-        select: args.data.clone(),
-        target: Vec::new(),
-        features: args.features.clone(),
-        category: args.category.clone(),
-    };
+    let rows = args.category.of(open::selection(&args.data, &args.features, Vec::new()));
     let given = args.tolerance.iter().fold(Options::new(), |given, text| given.set("tolerance", text));
-    let mut options = FitOptions::with(FEATURES, &data, &args.learn, given)?;
+    let mut options = FitOptions::with(FEATURES, (rows, &args.data), &args.learn, given)?;
     output::check(&args.output)?;
     if let Some(model) = &args.model {
         output::check_model(model)?;

@@ -1,6 +1,6 @@
 //! A fit of the command: opens the table, runs the job of the library and makes the report.
 
-use crate::args::{DataArgs, DiskArgs, EngineArgs, JobArgs, MapArgs, Run, parse};
+use crate::args::{DiskArgs, EngineArgs, JobArgs, MapArgs, Run, SelectArgs, parse};
 use crate::error::flags;
 use crate::progress::Progress;
 use crate::report::{FitReport, PlanReport};
@@ -33,18 +33,21 @@ pub(crate) struct FitOptions {
 impl FitOptions {
     /// The options of a fit, from the parsed command line.
     pub(crate) fn new(job: &JobArgs) -> Result<Self> {
-        let options = Self::with(&job.solver, &job.data, &job.learn, job.given.0.clone())?;
-        let rows = Selection { sparse: true, ..options.fit.selected_rows() };
-        Ok(Self { fit: options.fit.rows(rows), ..options })
+        let rows = Selection { sparse: true, ..open::learned_from(&job.data) };
+        Self::with(&job.solver, (rows, &job.data.select), &job.learn, job.given.0.clone())
     }
 
-    /// The options of a fit whose solver is given these parameters.
-    pub(crate) fn with(solver: &str, data: &DataArgs, learn: &MapArgs, given: Options) -> Result<Self> {
-        let rows = open::selection(&data.select, &data.features, data.target.clone());
-        let rows = Selection { text: data.text.clone(), ..rows };
+    /// The options of a fit on these rows of a table, whose solver is given these parameters.
+    pub(crate) fn with(
+        solver: &str,
+        (rows, select): (Selection, &SelectArgs),
+        learn: &MapArgs,
+        given: Options,
+    ) -> Result<Self> {
+        let without_target = rows.targets.is_empty();
         let fit = Fit::solver(solver)?
             .options(given)
-            .rows(data.category.of(rows))
+            .rows(rows)
             .clip(!learn.no_clip)
             .metric(learn.metric.clone().unwrap_or_default())
             .kernel(learn.kernel.clone())
@@ -55,11 +58,11 @@ impl FitOptions {
         let fit = learn.scale.into_iter().fold(fit, Fit::scaling);
         let fit = learn.rank.into_iter().fold(fit, Fit::rank);
         let fit = learn.candidates.into_iter().fold(fit, Fit::candidates);
-        if fit.task()?.has_target() && data.target.is_empty() {
+        if fit.task()?.has_target() && without_target {
             let why = "it learns from a target; name its column: --target y";
             return Err(Error::Missing { option: "--target", solver: solver.to_string(), why });
         }
-        Ok(Self { paths: data.select.paths.clone(), text: data.select.text.options(), combine: None, any: false, fit })
+        Ok(Self { paths: select.paths.clone(), text: select.text.options(), combine: None, any: false, fit })
     }
 
     /// The options with kernels whose weights are to be learned.

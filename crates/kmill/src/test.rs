@@ -166,8 +166,7 @@ fn samples(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
     if let Some(by) = &args.by {
         let (table, _) = open::table(paths, &text, &[])?;
         let of = |condition: Condition, features: &[String]| {
-            let filter = Some(condition);
-            table.select(&Selection { filter, ..selection(args, features, Vec::new()) })
+            table.select(&Selection { filter: Some(condition), ..selection(args, features) })
         };
         let first = of(by.clone(), &args.features)?;
         let second = of(by.complement(), &first.feature_columns())?;
@@ -180,7 +179,7 @@ fn samples(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
     };
     let open = |path: &PathBuf, features: &[String]| -> Result<Selected> {
         let (table, _) = open::table(std::slice::from_ref(path), &text, &[])?;
-        Ok(table.select(&selection(args, features, Vec::new()))?)
+        Ok(table.select(&selection(args, features))?)
     };
     let first = open(first, &args.features)?;
     let second = open(second, &first.feature_columns())?;
@@ -194,8 +193,8 @@ fn both(job: &job::Run<'_>, first: &Selected, second: &Selected) -> Result<Rows>
 }
 
 /// The selection of some columns of the rows that were asked for.
-fn selection(args: &TestArgs, features: &[String], targets: Vec<String>) -> Selection {
-    args.category.of(open::selection(&args.data, features, targets))
+fn selection(args: &TestArgs, features: &[String]) -> Selection {
+    args.category.of(open::selection(&args.data, features, Vec::new()))
 }
 
 /// Selects two sets of columns of the same rows.
@@ -213,12 +212,12 @@ fn columns(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
         return Err(Error::Missing { option: "--with", solver: args.statistic.clone(), why });
     }
     let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
-    let second = table.select(&selection(args, &args.with, Vec::new()))?.feature_columns();
+    let second = table.select(&selection(args, &args.with))?.feature_columns();
     // those columns are no features unless they are named
     let without = args.features.iter().cloned().chain(second.iter().map(|name| format!("!{name}")));
-    let first = table.select(&selection(args, &without.collect::<Vec<_>>(), Vec::new()))?.feature_columns();
+    let first = table.select(&selection(args, &without.collect::<Vec<_>>()))?.feature_columns();
     let all: Vec<String> = first.iter().chain(&second).cloned().collect();
-    let rows = job.coded(&table.select(&selection(args, &all, Vec::new()))?)?;
+    let rows = job.coded(&table.select(&selection(args, &all))?)?;
     let columns = vec![rows.features_of(&first)?, rows.features_of(&second)?];
     Ok(Rows { samples: vec![rows], columns })
 }

@@ -196,18 +196,10 @@ fn rows(
     targets: &[String],
     task: Task,
 ) -> Result<(Selected, Option<Selected>, Option<Condition>)> {
-    let select = &args.data.select;
-    let condition = select.condition.clone().or_else(|| args.test_where.as_ref().map(Condition::complement));
-    let selection = Selection {
-        features: args.data.features.clone(),
-        targets: targets.to_vec(),
-        class_target: task == Task::Classification && args.test_where.is_some(),
-        rows: select.rows.clone(),
-        filter: condition.clone(),
-        missing: select.missing.unwrap_or_default(),
-        ..Selection::default()
-    };
-    let selection = Selection { text: args.data.text.clone(), ..args.data.category.of(selection) };
+    let condition = args.data.select.condition.clone().or_else(|| args.test_where.as_ref().map(Condition::complement));
+    let class_target = task == Task::Classification && args.test_where.is_some();
+    let (targets, filter) = (targets.to_vec(), condition.clone());
+    let selection = Selection { targets, class_target, filter, ..open::learned_from(&args.data) };
     let first = table.select(&selection)?;
     let Some(test) = &args.test_where else { return Ok((job.coded(&first)?, None, condition)) };
     // a column that chooses rows is no feature, in either of the two

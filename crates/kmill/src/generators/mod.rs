@@ -237,16 +237,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn options_without_use_are_refused() {
-        let smile = find("smile").unwrap();
-        assert!(Recipe::new(smile, 100, 0, None, Some(0.1)).unwrap_err().to_string().contains("without noise"));
-        assert!(Recipe::new(smile, 100, 0, Some(3), None).is_err());
-        assert!(Recipe::new(smile, 3, 0, None, None).is_err());
-        assert!(Recipe::new(find("friedman1").unwrap(), 3, 0, Some(4), None).is_err());
-        assert!(Recipe::new(find("moons").unwrap(), 3, 0, None, Some(-1.0)).is_err());
-    }
-
-    #[test]
     fn normal_draws_have_mean_zero_and_variance_one() {
         let recipe = Recipe { rows: 0, features: 1, seed: 1, noise: 1.0 };
         let n = 100_000u64;

@@ -11,7 +11,7 @@ pub(crate) use text::{DISTANCES, certified, joined};
 use crate::{args::Run, error::flags, progress::Voice, table::seconds};
 use ksolve::job;
 use kstore::{budget::bytes, shown};
-use serde::ser::{SerializeMap, Serializer};
+use serde::Serializer;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -115,12 +115,8 @@ impl FitReport {
 }
 
 /// Serialises pairs as an object that keeps their order.
-pub(crate) fn as_map<S: Serializer>(pairs: &[(String, f64)], serializer: S) -> Result<S::Ok, S::Error> {
-    let mut map = serializer.serialize_map(Some(pairs.len()))?;
-    for (name, seconds) in pairs {
-        map.serialize_entry(name, &((seconds * 1e6).round() / 1e6))?;
-    }
-    map.end()
+fn as_map<S: Serializer>(pairs: &[(String, f64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(name, seconds)| (name, (seconds * 1e6).round() / 1e6)))
 }
 
 #[cfg(test)]

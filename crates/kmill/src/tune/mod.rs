@@ -9,7 +9,7 @@ use crate::args::parse::Kernels;
 use crate::args::{DataArgs, DiskArgs, EngineArgs, MapArgs, Run, RunArgs, SolverArgs, parse};
 use crate::output::{self, Kind, Outputs};
 use crate::table::joined;
-use crate::{Error, Result, pipeline, pipeline::FitOptions, report::FitReport};
+use crate::{Error, Result, open, pipeline, pipeline::FitOptions, report::FitReport};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::Spec;
 use ksolve::Task;
@@ -19,7 +19,7 @@ use ksolve::solver::ridge::Ridge;
 use ksolve::tune::{
     ANY, Choice, Chosen, FACTORS, Memory, Pace, Score, SearchWork, Select, TuneOptions, kernels, stand_in,
 };
-use kstore::{Missing, Selected, checkpoint::Journal, sink::OutputKind};
+use kstore::{Missing, Selected, Selection, checkpoint::Journal, sink::OutputKind};
 use search::SearchStages;
 use std::path::PathBuf;
 
@@ -104,11 +104,12 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
         return Err(Error::option("--states", "", why, "leave it out, or name a model with -o"));
     }
     let any = args.solver == ANY;
-    let mut data = args.data.clone();
+    let select = &args.data.select;
     // a gap costs a feature, and only in the columns that have one; other ways throw rows away, or what a gap tells
-    data.select.missing.get_or_insert(Missing::Indicator);
+    let missing = select.missing.unwrap_or(Missing::Indicator);
+    let rows = Selection { missing, ..open::learned_from(&args.data) };
     let solver = if any { "ridge" } else { &args.solver };
-    let mut options = FitOptions::with(solver, &data, &args.learn, args.given.0.clone())?;
+    let mut options = FitOptions::with(solver, (rows, select), &args.learn, args.given.0.clone())?;
     options.any = any;
     if learns(args) && args.learn.metric.is_none() {
         options.fit = options.fit.metric(MetricSource::Learned(MetricForm::Best));
