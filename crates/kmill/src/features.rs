@@ -1,6 +1,6 @@
 //! `kmill features`: the features of a map, for every row of a table, in a file.
 
-use crate::args::{CategoryArgs, DiskArgs, EngineArgs, MapArgs, Run, RunArgs, SelectArgs, parse};
+use crate::args::{CategoryArgs, DiskArgs, MapArgs, Run, RunArgs, SelectArgs, parse};
 use crate::pipeline::FitOptions;
 use crate::report::FitReport;
 use crate::table::count;
@@ -45,8 +45,6 @@ pub(crate) struct FeaturesArgs {
     #[command(flatten)]
     pub(crate) disk: DiskArgs,
     #[command(flatten)]
-    pub(crate) engine: EngineArgs,
-    #[command(flatten)]
     pub(crate) run: RunArgs,
 }
 
@@ -86,7 +84,7 @@ pub(crate) fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     let kept = open::kept(&selected, &args.data, &args.keep)?;
     let start = kstore::budget::rss().unwrap_or(0);
     let beside = args.model.as_ref().unwrap_or(&args.output);
-    let fitted = pipeline::fitted(&options, &selected, run, (beside, false), &args.disk, &args.engine)?;
+    let fitted = pipeline::fitted(&options, &selected, run, (beside, false), &args.disk)?;
     if let Some(model) = &args.model {
         fitted.save(model)?;
     }

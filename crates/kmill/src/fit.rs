@@ -1,6 +1,6 @@
 //! `kmill fit`: turns the command line into a job of the library, and prints the report.
 
-use crate::args::{DiskArgs, EngineArgs, JobArgs, Run, RunArgs, parse};
+use crate::args::{DiskArgs, JobArgs, Run, RunArgs, parse};
 use crate::{Result, output, pipeline, pipeline::FitOptions, report::FitReport};
 use clap::Args;
 use std::path::PathBuf;
@@ -36,8 +36,6 @@ pub(crate) struct FitArgs {
     #[command(flatten)]
     pub(crate) disk: DiskArgs,
     #[command(flatten)]
-    pub(crate) engine: EngineArgs,
-    #[command(flatten)]
     pub(crate) run: RunArgs,
 }
 
@@ -47,7 +45,7 @@ pub(crate) fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
     if let Some(page) = &args.report {
         output::check_page(page, &args.output)?;
     }
-    let report = pipeline::fit(&options, run, &args.output, &args.disk, &args.engine)?;
+    let report = pipeline::fit(&options, run, &args.output, &args.disk)?;
     if let Some(page) = &args.report {
         report.page().write(page)?;
     }

@@ -157,15 +157,10 @@ pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool
     plan.term("lines of the report", lines, "").check()?;
     let numeric = columns.iter().filter(|column| column.kind.is_feature()).count() as u64;
     let cheap = |columns: u64| stats || table.stored_rows().saturating_mul(columns) <= FREE_STATISTICS;
-    let statistics = match cheap(numeric) && numeric > 0 && table.stored_rows() > 0 {
-        true => Some(statistics(&table, run)?),
-        false => None,
-    };
+    let wanted = |columns: u64| cheap(columns) && columns > 0 && table.stored_rows() > 0;
+    let statistics = wanted(numeric).then(|| statistics(&table, run)).transpose()?;
     let others = columns.iter().filter(|column| is_searched(&column.kind)).count() as u64;
-    let found = match cheap(others) && others > 0 && table.stored_rows() > 0 {
-        true => values(&table, run)?,
-        false => HashMap::new(),
-    };
+    let found = if wanted(others) { values(&table, run)? } else { HashMap::new() };
     let mut moments = statistics.iter().flat_map(|statistics| &statistics.features).peekable();
     let report = columns.iter().map(|column| {
         let found = found.get(&column.name);

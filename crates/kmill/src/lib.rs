@@ -148,7 +148,6 @@ fn reported<R: Serialize + Display>(args: &RunArgs, verb: impl FnOnce(&Run) -> R
 /// Reads the command line, runs the verb, and returns the exit code.
 pub fn run() -> ExitCode {
     allocator::configure();
-    allocator::outlive_long_files();
     silence_decoders();
     reach_stores();
     let words = usage::words(std::env::args_os().collect());

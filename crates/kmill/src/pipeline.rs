@@ -1,6 +1,6 @@
 //! A fit of the command: opens the table, runs the job of the library and makes the report.
 
-use crate::args::{DiskArgs, EngineArgs, JobArgs, MapArgs, Run, SelectArgs, parse};
+use crate::args::{DiskArgs, JobArgs, MapArgs, Run, SelectArgs, parse};
 use crate::error::flags;
 use crate::progress::Progress;
 use crate::report::{FitReport, PlanReport};
@@ -68,7 +68,7 @@ impl FitOptions {
     /// The options with kernels whose weights are to be learned.
     #[must_use]
     pub(crate) fn combining(self, kernels: Option<&parse::Kernels>) -> Self {
-        Self { combine: kernels.map(|kernels| kernels.0.clone()), ..self }
+        Self { combine: kernels.cloned(), ..self }
     }
 
     /// The table, and the selection of the rows and columns that were asked for. A target of truth values holds classes, unless `task` says
@@ -168,17 +168,11 @@ impl Listener for Progress {
 }
 
 /// Fits a model, writes it to `path` and returns the report.
-pub(crate) fn fit(
-    options: &FitOptions,
-    run: &Run,
-    path: &Path,
-    args: &DiskArgs,
-    engine: &EngineArgs,
-) -> Result<FitReport> {
+pub(crate) fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs) -> Result<FitReport> {
     let mut options = options.clone();
     let selected = select(&mut options, run)?;
     output::spare(path, output::inputs(selected.table()).chain(options.fit.files()))?;
-    let fitted = fitted(&options, &selected, run, (path, true), args, engine)?;
+    let fitted = fitted(&options, &selected, run, (path, true), args)?;
     Ok(FitReport::new(fitted.report, run, selected.table(), Some(path)))
 }
 
@@ -190,7 +184,6 @@ pub(crate) fn fitted(
     run: &Run,
     (path, save): (&Path, bool),
     args: &DiskArgs,
-    engine: &EngineArgs,
 ) -> Result<Fitted> {
     let (fit, scratch) = (options.job(selected)?, args.scratch.open()?);
     let fit = match &options.combine {
@@ -208,7 +201,7 @@ pub(crate) fn fitted(
         listener: &run.progress,
         notes: vec![("reading of text files".to_string(), options.text.to_string())],
     };
-    let engine = engine.open()?;
+    let engine = args.engine.open()?;
     let job = job(run).checkpoint(checkpoint);
     let job = engine.iter().fold(job, |job, engine| job.engine(engine));
     let job = scratch.iter().fold(job, job::Run::scratch);

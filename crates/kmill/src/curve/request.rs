@@ -119,7 +119,7 @@ impl Request {
             _ => return Err(Error::option("--lambda", &args.lambda, "a curve has one", "give one number")),
         };
         let options = CurveOptions {
-            methods: args.methods.0.clone(),
+            methods: args.methods.clone(),
             ranks: ksolve::lists::ranks(&args.ranks)?,
             repeats: args.repeats,
             landmarks: landmarks(args)?,
@@ -178,7 +178,7 @@ impl Request {
 fn landmarks(args: &CurveArgs) -> Result<&'static Scheme> {
     let reads = |method: &Method| matches!(method, Method::Map(spec) if !spec.is_without_rows());
     match args.landmarks {
-        Some(scheme) if !args.methods.0.iter().any(reads) => {
+        Some(scheme) if !args.methods.iter().any(reads) => {
             let why = "no map of --methods is made on landmarks of another scheme";
             Err(Error::option("--landmarks", scheme.name, why, "leave it out, or compare a map such as eigen"))
         }

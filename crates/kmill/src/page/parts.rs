@@ -52,10 +52,6 @@ pub(crate) fn bars(head: [&str; 2], shares: &[(String, f64, String)]) -> String 
     sheet(&format!("<th>{name}</th><th>{value}</th><th></th>"), &rows)
 }
 
-pub(crate) fn command(line: &str) -> String {
-    format!("<pre class=\"command\">{}</pre>", text(line))
-}
-
 /// A grid whose cells are shaded by a number: the smaller, the fainter.
 #[derive(Clone, Debug)]
 pub(crate) struct Heat {
@@ -132,7 +128,8 @@ fn stages(stages: &[(String, f64)]) -> String {
 /// The section on the run behind a page: its command line where one made it, the program and the machine, other facts and the times
 /// of its stages.
 pub(crate) fn run(by_command: bool, more: Vec<(&str, String)>, seconds: &[(String, f64)]) -> Section {
-    let command = if by_command { command(&machine::command()) } else { String::new() };
+    let typed = || format!("<pre class=\"command\">{}</pre>", text(&machine::command()));
+    let command = if by_command { typed() } else { String::new() };
     let own = [("kmill", env!("CARGO_PKG_VERSION").to_string()), ("machine", machine::machine())];
     let facts = facts(own.into_iter().chain(more));
     Section::new("Run", format!("{command}\n{}", beside(&facts, &stages(seconds))))

@@ -11,17 +11,12 @@ use kstore::budget::Term;
 /// Points of the line: one for every other unit of the drawing.
 const STEPS: usize = 300;
 
-/// The line of an output: its place among the colours, and its values at equal steps.
-struct Function {
-    colour: usize,
-    values: Vec<f64>,
-}
-
 struct Line<'a> {
     feature: &'a str,
     what: String,
     bounds: (f64, f64),
-    functions: Vec<Function>,
+    /// The line of each output that is drawn: its place among the colours, and its values at equal steps.
+    functions: Vec<(usize, Vec<f64>)>,
     /// Names of the classes, for the legend; none for other models.
     classes: Vec<String>,
     points: &'a Points,
@@ -63,11 +58,9 @@ pub(super) fn run(
         None => (scores, outputs),
     };
     let drawn: Vec<usize> = if card.classes.is_empty() { vec![component] } else { (0..width).collect() };
-    let functions = drawn
-        .into_iter()
-        .map(|k| Function { colour: k, values: values.iter().skip(k).step_by(width).copied().collect() })
-        .collect::<Vec<_>>();
-    let scores = functions.iter().map(|function| extent(&function.values)).collect();
+    let function = |k: usize| (k, values.iter().skip(k).step_by(width).copied().collect::<Vec<f64>>());
+    let functions: Vec<_> = drawn.into_iter().map(function).collect();
+    let scores = functions.iter().map(|(_, values)| extent(values)).collect();
     let border = match (card.task, &card.link) {
         (Task::Classification, Some(_)) => (width == 2).then_some(0.5),
         (Task::Classification, None) => (width == 1).then_some(0.0),
@@ -105,7 +98,7 @@ impl Drawing for Line<'_> {
 
     fn draw(&self, canvas: &mut dyn Canvas) {
         let truths = self.points.drawn.iter().map(|row| row.place[1]).filter(|_| self.points.truth);
-        let heights = self.functions.iter().flat_map(|function| function.values.iter().copied()).chain(truths);
+        let heights = self.functions.iter().flat_map(|(_, values)| values).copied().chain(truths);
         let across = Axis::new(self.feature, Scale::Linear, [self.bounds.0, self.bounds.1]);
         let up = Axis::new(&self.what, Scale::Linear, heights.chain(self.border));
         // predictions are finite: there always is an axis
@@ -125,7 +118,7 @@ impl Drawing for Line<'_> {
             let y = place((low, border)).1;
             canvas.lines("floor", &[[(PLANE.left, y), (PLANE.right, y)]], Some(&tick(border)));
         }
-        for Function { colour, values } in &self.functions {
+        for (colour, values) in &self.functions {
             let at = |(i, value): (usize, &f64)| place((low + share(i) * (high - low), *value));
             let places: Vec<Point> = values.iter().enumerate().map(at).collect();
             let name = self.classes.get(*colour).filter(|_| self.functions.len() > 1);

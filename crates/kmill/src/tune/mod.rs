@@ -6,7 +6,7 @@ mod search;
 pub(crate) use report::TuneReport;
 
 use crate::args::parse::Kernels;
-use crate::args::{DataArgs, DiskArgs, EngineArgs, MapArgs, Run, RunArgs, SolverArgs, parse};
+use crate::args::{DataArgs, DiskArgs, MapArgs, Run, RunArgs, SolverArgs, parse};
 use crate::output::{self, Kind, Outputs};
 use crate::table::joined;
 use crate::{Error, Result, open, pipeline, pipeline::FitOptions, report::FitReport};
@@ -78,8 +78,6 @@ pub(crate) struct TuneArgs {
     #[command(flatten)]
     pub(crate) disk: DiskArgs,
     #[command(flatten)]
-    pub(crate) engine: EngineArgs,
-    #[command(flatten)]
     pub(crate) run: RunArgs,
 }
 
@@ -99,7 +97,7 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
         let why = "only the fit keeps a checkpoint, and without a model nothing is fitted";
         return Err(Error::option("--resume", "", why, "leave it out, or name a model with -o"));
     }
-    if args.engine.states.is_some() && outputs.model().is_none() {
+    if args.disk.engine.states.is_some() && outputs.model().is_none() {
         let why = "processes share the passes of the fit, and without a model nothing is fitted";
         return Err(Error::option("--states", "", why, "leave it out, or name a model with -o"));
     }
@@ -167,7 +165,7 @@ fn named_kernels(args: &TuneArgs) -> Result<Option<Vec<Spec>>> {
             let why = "--kernels names all that are tried";
             Err(Error::option("--kernel", &args.learn.kernel, why, "add it there, and leave --kernel out"))
         }
-        Some(kernels) => Ok(Some(kernels.0.clone())),
+        Some(kernels) => Ok(Some(kernels.clone())),
         None if named || !learns(args) => Ok(Some(vec![args.learn.kernel.clone()])),
         None => Ok(None),
     }
@@ -218,7 +216,10 @@ fn tune<T: kapprox::Real>(
         lambdas: ridge.lambdas,
         intercept: ridge.intercept,
         kernels: match named {
-            Some(named) => named.iter().map(|kernel| resolved(kernel, &selected)).collect::<Result<_>>()?,
+            Some(named) => {
+                let names = selected.feature_names();
+                named.iter().map(|kernel| kernel.resolve_columns(&names)).collect::<Result<_, _>>()?
+            }
             None => kernels(&selected)?,
         },
         factors: factors(args)?,
@@ -267,7 +268,7 @@ fn tune<T: kapprox::Real>(
                 Some(_) => in_time(&pace, options, &found, &selected, run, &mut repeat)?,
                 None => options,
             };
-            let fitted = pipeline::fitted(&options, &selected, run, (path, true), &args.disk, &args.engine)?;
+            let fitted = pipeline::fitted(&options, &selected, run, (path, true), &args.disk)?;
             Some(FitReport::new(fitted.report, run, selected.table(), Some(path)))
         }
         None => None,
@@ -311,8 +312,4 @@ fn described(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) -> Str
         options.text,
         options.fit.map_spec()
     )
-}
-
-fn resolved(kernel: &Spec, selected: &Selected) -> Result<Spec> {
-    Ok(kernel.resolve_columns(&selected.feature_names())?)
 }
