@@ -120,7 +120,6 @@ pub(crate) fn follows(name: &str, next: &str) -> bool {
     }
 }
 
-/// The columns line by line.
 fn table(features: &[String], others: &[(String, &'static str)]) -> Listing {
     let mut table = Listing::new([("column", Align::Left), ("is", Align::Left)]);
     let names: Vec<&String> = features.iter().collect();
@@ -149,7 +148,6 @@ fn suspects(selection: &Selection, selected: &Selected, features: &[String]) -> 
     names.into_iter().zip(looks).filter_map(odd).collect()
 }
 
-/// What was seen of a column.
 #[derive(Clone, Debug, Default)]
 struct Look {
     /// The values so far, as long as no two are equal.

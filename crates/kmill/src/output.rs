@@ -35,7 +35,6 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     text(format_args!("{}\n", shown::object(&object)))
 }
 
-/// Writes `value` as JSON when `as_json`, else as its table.
 pub(crate) fn report<R: Serialize + Display>(value: &R, as_json: bool) -> Result<()> {
     if as_json { json(value) } else { text(value) }
 }
@@ -177,7 +176,6 @@ pub(crate) fn check_model(path: &Path) -> Result<()> {
     Err(Error::option("-o", path.display(), "a model is a safetensors file", remedy))
 }
 
-/// True where the name of a file is right for a model.
 pub(crate) fn is_model(path: &Path) -> bool {
     extension(path).is_none_or(|extension| extension == "safetensors")
 }

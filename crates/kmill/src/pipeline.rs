@@ -31,7 +31,6 @@ pub(crate) struct FitOptions {
 }
 
 impl FitOptions {
-    /// The options of a fit, from the parsed command line.
     pub(crate) fn new(job: &JobArgs) -> Result<Self> {
         let rows = Selection { sparse: true, ..open::learned_from(&job.data) };
         Self::with(&job.solver, (rows, &job.data.select), &job.learn, job.given.0.clone())

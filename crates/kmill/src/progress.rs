@@ -181,7 +181,6 @@ impl Stage<'_> {
         self.end();
     }
 
-    /// A stage that ends when it is dropped.
     fn watched(mut self) -> Self {
         self.watched = true;
         self

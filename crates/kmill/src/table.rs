@@ -221,7 +221,6 @@ pub(crate) fn facts<'n>(pairs: impl IntoIterator<Item = (&'n str, String)>) -> T
     facts
 }
 
-/// Values with commas between.
 pub(crate) fn joined(values: impl IntoIterator<Item = impl ToString>) -> String {
     values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }

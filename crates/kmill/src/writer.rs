@@ -49,7 +49,6 @@ impl TableWriter {
         Ok(Self { table, target, files })
     }
 
-    /// Appends rows, given as the values of each column.
     pub(crate) fn write(&mut self, features: &[Output<'_>], targets: &[Output<'_>]) -> Result<()> {
         match &mut self.target {
             Some(target) => {

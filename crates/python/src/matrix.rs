@@ -92,7 +92,7 @@ pub(crate) fn factor<'py>(
         let found = rpcholesky(&told, rank, tolerance, seed, &Workers::new(threads));
         Ok((found, told.raised.into_inner().unwrap_or_else(PoisonError::into_inner)))
     })?;
-    let found = error.map_or(Ok(found), Err)?.map_err(|error| raised(error.into()))?;
+    let found = error.map_or(Ok(found), Err)?.map_err(raised)?;
     let matrix = |values: faer::MatRef<'_, f64>| {
         let (n, r) = (values.nrows(), values.ncols());
         PyArray1::from_iter(py, (0..n).flat_map(|i| (0..r).map(move |j| values[(i, j)]))).reshape([n, r])

@@ -1,6 +1,6 @@
 //! Tables as Python hands them over: an array, an Arrow stream, or files.
 
-use crate::error::{raised, stored};
+use crate::error::raised;
 use crate::foreign::{Borrowed, batches};
 use crate::rows::{ArrayRows, CompressedRows, Features};
 use crate::run::{RunText, described};
@@ -115,7 +115,7 @@ impl Table {
     /// A table of files, folders and glob patterns.
     #[staticmethod]
     fn open(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Self> {
-        let table = py.detach(|| kstore::Table::open(&paths)).map_err(stored)?;
+        let table = py.detach(|| kstore::Table::open(&paths)).map_err(raised)?;
         Ok(Self(table, Source::Files(paths)))
     }
 
@@ -126,7 +126,7 @@ impl Table {
         let selection = Selection { sparse: true, ..described(rows)? };
         let run = described::<RunText>(run)?;
         let (threads, run) = (run.threads(), run.run(None)?);
-        let selected = self.0.select(&selection).map_err(stored)?;
+        let selected = self.0.select(&selection).map_err(raised)?;
         let selected = py.detach(|| run.coded(&selected)).map_err(raised)?;
         let variance = match &self.1 {
             _ if !variance => None,
@@ -165,7 +165,7 @@ impl Table {
     }
 
     fn of_batches(batches: Vec<RecordBatch>) -> PyResult<Self> {
-        let table = kstore::Table::from_batches(batches.clone()).map_err(stored)?;
+        let table = kstore::Table::from_batches(batches.clone()).map_err(raised)?;
         Ok(Self(table, Source::Stream(batches)))
     }
 

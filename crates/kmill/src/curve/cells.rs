@@ -23,7 +23,6 @@ pub(super) struct CellsFile {
 }
 
 impl CellsFile {
-    /// The file `OUT.cells.json` beside the output OUT.
     pub(super) fn path(output: &Path) -> PathBuf {
         pipeline::beside(output, ".cells.json")
     }

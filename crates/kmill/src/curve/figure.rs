@@ -50,7 +50,6 @@ impl Figure {
     }
 }
 
-/// What the panels are of, line by line.
 fn caption(report: &CurveReport) -> Vec<String> {
     let (rows, features) = (count(report.approximated_rows), count(report.table.features.len() as u64));
     let spread = (report.repeats > 1)

@@ -30,10 +30,7 @@ impl Axis {
     /// An axis for these numbers; `None` where none of them has a place on it, as 0 on a logarithmic scale.
     pub(crate) fn new(label: impl Into<String>, scale: Scale, values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let fits = |value: &f64| value.is_finite() && (scale == Scale::Linear || *value > 0.0);
-        let (low, high) = values
-            .into_iter()
-            .filter(fits)
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+        let (low, high) = extent(values.into_iter().filter(fits));
         if low > high {
             return None;
         }
@@ -79,6 +76,11 @@ impl Axis {
         let share = (value - low) / (high - low);
         share.is_finite().then(|| from + share.clamp(0.0, 1.0) * (to - from))
     }
+}
+
+/// The smallest and the largest of some numbers; without any the first is above the second.
+pub(crate) fn extent(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    values.into_iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
 }
 
 /// The ends of an axis for numbers from `low` to `high`.

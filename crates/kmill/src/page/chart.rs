@@ -267,7 +267,6 @@ pub(crate) fn key(canvas: &mut dyn Canvas, place: usize, (x, y): Point) {
     shape(canvas, place, (x + 12.0, y), None);
 }
 
-/// The key of a place in the palette, as HTML.
 pub(crate) fn swatch(place: usize) -> String {
     let mut svg = Svg::default();
     key(&mut svg, place, (0.0, 6.0));

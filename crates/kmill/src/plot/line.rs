@@ -1,9 +1,9 @@
 //! The picture of a model with one feature: its function as a line, with the rows.
 
 use super::points::{Drawn, Points};
-use super::{DRAWING, HEADING, PLANE, PlotReport, SIZE, about, component, extent, legend, what, write};
+use super::{DRAWING, HEADING, PLANE, PlotReport, SIZE, about, component, legend, what, write};
 use crate::drawing::{Canvas, Drawing, Point};
-use crate::page::{Axis, COLOURS, Plane, Scale, tick};
+use crate::page::{Axis, COLOURS, Plane, Scale, extent, tick};
 use crate::{Error, Result, args::Run, output::Kind, plot::PlotArgs, table::number};
 use ksolve::{Task, predict::Predictor};
 use kstore::budget::Term;
@@ -60,7 +60,7 @@ pub(super) fn run(
     let drawn: Vec<usize> = if card.classes.is_empty() { vec![component] } else { (0..width).collect() };
     let function = |k: usize| (k, values.iter().skip(k).step_by(width).copied().collect::<Vec<f64>>());
     let functions: Vec<_> = drawn.into_iter().map(function).collect();
-    let scores = functions.iter().map(|(_, values)| extent(values)).collect();
+    let scores = functions.iter().map(|(_, values)| extent(values.iter().copied())).collect();
     let border = match (card.task, &card.link) {
         (Task::Classification, Some(_)) => (width == 2).then_some(0.5),
         (Task::Classification, None) => (width == 1).then_some(0.0),
@@ -78,7 +78,6 @@ pub(super) fn run(
     Ok(PlotReport::new([feature.clone(), line.what.clone()], &points, scores, args))
 }
 
-/// The step i as a share of the way.
 fn share(i: usize) -> f64 {
     i as f64 / (STEPS - 1) as f64
 }
@@ -131,7 +130,6 @@ impl Drawing for Line<'_> {
 }
 
 impl Line<'_> {
-    /// What is said of a row under the pointer.
     fn says(&self, Drawn { place: [x, y], class, .. }: &Drawn) -> String {
         let class = class.and_then(|class| self.classes.get(class)).map_or(String::new(), |class| format!("{class}: "));
         let truth = if self.points.truth { format!(", {} {}", self.what, number(*y, 4)) } else { String::new() };

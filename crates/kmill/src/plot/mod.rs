@@ -14,10 +14,10 @@ mod scatter;
 use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::drawing::{self, Drawing, Point, Svg};
 use crate::output::{self, Kind};
-use crate::page::{self, Edges, Page, Section};
+use crate::page::{self, Edges, Page, Section, extent};
 use crate::table::{count, rounded};
-use crate::{Error, Result, open};
-use clap::{Args, FromArgMatches};
+use crate::{Error, Result, open, usage};
+use clap::Args;
 use contour::Grid;
 use ksolve::{Card, Task, predict::Predictor};
 use kstore::{budget::Term, shown};
@@ -140,9 +140,8 @@ pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
 /// Those of the command.
 pub fn picture(words: &[String]) -> Result<()> {
     let words = ["plot"].into_iter().chain(words.iter().map(String::as_str));
-    let known = PlotArgs::augment_args(clap::Command::new("plot")).try_get_matches_from(words);
-    let args = known.and_then(|matches| PlotArgs::from_arg_matches(&matches));
-    let args = args.map_err(|error| Error::option("plot", "", error.to_string(), "see kmill plot --help"))?;
+    let args: PlotArgs =
+        usage::parsed(words).map_err(|error| Error::option("plot", "", error.to_string(), "see kmill plot --help"))?;
     run(&args, &args.run.resolve()).map(drop)
 }
 
@@ -198,17 +197,13 @@ fn draw(
     let rows = Picture::new(&axes.names, points);
     let picture = Picture { bounds, grids: shown, regions, component, what, border, ..rows };
     write(&picture, kind, about(card, args), args)?;
-    let scores = grids.iter().map(|grid| extent(&grid.values)).collect();
+    let scores = grids.iter().map(|grid| extent(grid.values.iter().copied())).collect();
     Ok(PlotReport::new(axes.names, points, scores, args))
 }
 
 /// The position of the largest of the scores: the group of a row.
 fn largest(scores: &[f64]) -> usize {
     (0..scores.len()).reduce(|best, at| if scores[at] > scores[best] { at } else { best }).unwrap_or(0)
-}
-
-fn extent(values: &[f64]) -> (f64, f64) {
-    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)))
 }
 
 /// The number of the output that is drawn, from 0.

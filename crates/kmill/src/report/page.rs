@@ -2,7 +2,7 @@
 
 use super::FitReport;
 use crate::importance;
-use crate::page::{self, Axis, Chart, FEATURES, Heat, Mark, Page, Scale, Section, Series};
+use crate::page::{self, Axis, Chart, FEATURES, Mark, Page, Scale, Section, Series};
 use crate::table::{count, joined, number, rounded};
 use ksolve::{job::MetricReport, metric::RoundReport};
 
@@ -31,13 +31,12 @@ impl FitReport {
     }
 
     fn surface(&self) -> Option<String> {
-        let heat =
-            Heat { title: "Surface", grid: self.surface_grid()?, shading: Scale::Log, scores: self.surface_scores() };
+        let heat = page::heat("Surface", &self.surface_grid()?, Scale::Log, &self.surface_scores());
         let (score, folds) = (if self.is_chosen_by_error() { "error" } else { "mse" }, &self.fit.folds);
         let note =
             format!("Cross-validated {score}, folds {folds}; the fainter the better, the chosen cell is outlined.");
         let folds = self.folds_grid().map_or(String::new(), |(grid, scores)| {
-            let heat = Heat { title: "Fold by fold", grid, shading: Scale::Log, scores };
+            let heat = page::heat("Fold by fold", &grid, Scale::Log, &scores);
             let note = "Mean squared error on the rows of each fold, at the best lambda of each rank; the worst fold of the \
                 chosen cell is outlined.";
             format!("<h3>Fold by fold</h3>\n{heat}{}", page::note(note))

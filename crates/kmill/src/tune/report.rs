@@ -21,7 +21,6 @@ pub(crate) struct Row {
     pub metric: String,
     /// The scaling of the features before that: standard, asinh.
     pub scale: String,
-    /// The rank: number of leading features.
     pub rank: usize,
     /// Penalty; `None` for an alignment.
     pub lambda: Option<f64>,
@@ -57,7 +56,6 @@ pub(crate) struct TuneReport {
     pub score: Score,
     /// The kernel that won, every parameter a number.
     pub kernel: String,
-    /// The form of the metric before it: none, given, full, diagonal, low-rank(5).
     pub metric: String,
     /// The scaling of the features before that: standard, asinh.
     pub scale: String,
@@ -71,7 +69,6 @@ pub(crate) struct TuneReport {
     /// The error of the winner on rows at random, there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_random: Option<Apart>,
-    /// What solvers were compared by.
     pub select: Select,
     /// The share of the rarer of two classes, where it was chosen for that.
     #[serde(skip_serializing_if = "Option::is_none")]
