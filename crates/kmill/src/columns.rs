@@ -1,6 +1,6 @@
 //! What is said of the columns of a table: which are features, which are not and why, and which are hardly meant to be.
 
-use crate::progress::Progress;
+use crate::progress::{Progress, Voice};
 use crate::table::{Align, Table as Listing, count, joined};
 use kstore::encoding::{Categories, Code, Times};
 use kstore::{Missing, Reading, RowBuf, RowSource, Selected, Selection, schema::Kind};
@@ -27,9 +27,9 @@ pub(crate) fn tell(selection: &Selection, (asked, selected): (&Selected, &Select
     let features = selected.feature_columns();
     let others = left_out(selection, (asked, selected), &features);
     let told = told(selected, &features);
-    if progress.is_full() {
+    if progress.voice() == Voice::Full {
         table(&told, &others).to_string().lines().for_each(|line| progress.detail(line));
-    } else if !progress.is_quiet() {
+    } else if progress.voice() != Voice::Quiet {
         let count_of = selected.sparse().map_or(selected.shape().features, |shape| shape.width);
         progress.note(&sentence(&told, count_of, &others));
     }

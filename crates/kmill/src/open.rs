@@ -71,10 +71,7 @@ pub(crate) fn select(
 
 /// Selects the columns `keep` of the rows of `selected`, which are only carried along; `None` where none are to be.
 pub(crate) fn kept(selected: &Selected, args: &SelectArgs, keep: &[String]) -> Result<Option<Selected>> {
-    if keep.is_empty() {
-        return Ok(None);
-    }
-    let all = Selection { keep: keep.to_vec(), without_features: true, missing: Missing::Mean, ..Selection::default() };
-    let selection = Selection { rows: args.rows.clone(), filter: args.condition.clone(), ..all };
-    Ok(Some(selected.table().select(&selection)?))
+    let all = selection(args, &[], Vec::new());
+    let carried = Selection { keep: keep.to_vec(), without_features: true, missing: Missing::Mean, ..all };
+    Ok((!keep.is_empty()).then(|| selected.table().select(&carried)).transpose()?)
 }

@@ -1,16 +1,14 @@
 //! A fit of the command: opens the table, runs the job of the library and makes the report.
 
 use crate::args::{DiskArgs, JobArgs, MapArgs, Run, SelectArgs, parse};
-use crate::error::flags;
 use crate::progress::Progress;
-use crate::report::{FitReport, PlanReport};
+use crate::report::FitReport;
 use crate::{Error, Result, columns, interrupt, open, output};
 use kapprox::Spec;
 use ksolve::Task;
 use ksolve::job::{self, Checkpoint, Fit, Fitted};
-use ksolve::request::{Forecast, Stages};
+use ksolve::request::Stages;
 use ksolve::solver::{Options, parameter};
-use kstore::checkpoint::Listener;
 use kstore::pass::Observer;
 use kstore::schema::Kind;
 use kstore::{Selected, Selection, Table, TextOptions};
@@ -99,24 +97,6 @@ impl FitOptions {
     }
 }
 
-impl Stages for Progress {
-    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
-        self.watch(name, rows)
-    }
-    fn steps<'a>(&'a self, name: &str, steps: u64) -> Box<dyn Observer + 'a> {
-        self.watch_steps(name, steps)
-    }
-    fn warn(&self, text: String) {
-        Self::warn(self, flags(&text));
-    }
-    fn wants_plan(&self) -> bool {
-        self.is_full()
-    }
-    fn planned(&self, forecast: &Forecast) {
-        PlanReport(forecast.clone()).to_string().lines().for_each(|line| self.detail(line));
-    }
-}
-
 /// Shows stages until the steps of a run begin: those are shown then, and what they consist of is not.
 pub(crate) struct FirstStages<'a> {
     progress: &'a Progress,
@@ -140,7 +120,7 @@ impl<'a> FirstStages<'a> {
 
 impl Stages for FirstStages<'_> {
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
-        if self.are_over() { Box::new(Silent) } else { self.progress.watch(name, rows) }
+        if self.are_over() { Box::new(Silent) } else { Stages::stage(self.progress, name, rows) }
     }
     fn warn(&self, text: String) {
         Stages::warn(self.progress, text);
@@ -154,15 +134,6 @@ impl Observer for Silent {
     fn advance(&self, _rows: u64) {}
     fn stop(&self) -> bool {
         interrupt::requested()
-    }
-}
-
-impl Listener for Progress {
-    fn note(&self, text: String) {
-        Self::note(self, &format!("note: {}", flags(&text)));
-    }
-    fn warn(&self, text: String) {
-        Self::warn(self, flags(&text));
     }
 }
 

@@ -1,9 +1,10 @@
 //! The progress of a run on stderr: a bar on a terminal, a line now and then elsewhere; and its times and warnings.
 
 use crate::table::{count, duration, rounded};
-use crate::{colour, interrupt};
+use crate::{colour, error::flags, interrupt, report::PlanReport};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kstore::{pass::Observer, shown};
+use ksolve::request::{Forecast, Stages};
+use kstore::{checkpoint::Listener, pass::Observer, shown};
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -55,10 +56,10 @@ impl Progress {
     ///
     /// A stage that appears several times (the rounds of a landmark scheme) adds up under one name.
     pub(crate) fn stage(&self, name: impl Into<String>, rows: Option<u64>) -> Stage<'_> {
-        self.begin(name.into(), rows, ROWS)
+        self.begin(name.into(), rows, ROWS, false)
     }
 
-    fn begin(&self, name: String, expected: Option<u64>, unit: &'static str) -> Stage<'_> {
+    fn begin(&self, name: String, expected: Option<u64>, unit: &'static str, watched: bool) -> Stage<'_> {
         let bar = self.bars.then(|| match expected {
             Some(_) if unit == ROWS => {
                 bar(&name, expected, "{prefix:<24} {bar:20} {human_pos:>11}/{human_len} rows  {per_sec}  {eta} left")
@@ -73,17 +74,7 @@ impl Progress {
             });
         }
         let (started, rows, spoken) = (Instant::now(), AtomicU64::new(0), AtomicU64::new(0));
-        Stage { progress: self, name, unit, bar, started, rows, spoken, expected, watched: false }
-    }
-
-    /// A stage that ends when its observer is dropped, for callers that know observers only.
-    pub(crate) fn watch<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
-        Box::new(self.stage(name, rows).watched())
-    }
-
-    /// As [`Progress::watch`], over steps that are no rows.
-    pub(crate) fn watch_steps<'a>(&'a self, name: &str, steps: u64) -> Box<dyn Observer + 'a> {
-        Box::new(self.begin(name.to_string(), Some(steps), "").watched())
+        Stage { progress: self, name, unit, bar, started, rows, spoken, expected, watched }
     }
 
     /// Begins work that consists of `runs` runs, each of which takes a while; `done` of them were done before.
@@ -117,17 +108,9 @@ impl Progress {
         self.voice
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.voice == Voice::Full
-    }
-
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.voice == Voice::Quiet
-    }
-
     /// Writes a plain line to stderr where everything is said.
     pub(crate) fn detail(&self, text: &str) {
-        if self.is_full() {
+        if self.voice == Voice::Full {
             say(text);
         }
     }
@@ -157,6 +140,34 @@ impl Progress {
     }
 }
 
+/// The stages end when their observers are dropped: the libraries know nothing else of them.
+impl Stages for Progress {
+    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
+        Box::new(self.begin(name.to_string(), rows, ROWS, true))
+    }
+    fn steps<'a>(&'a self, name: &str, steps: u64) -> Box<dyn Observer + 'a> {
+        Box::new(self.begin(name.to_string(), Some(steps), "", true))
+    }
+    fn warn(&self, text: String) {
+        Self::warn(self, flags(&text));
+    }
+    fn wants_plan(&self) -> bool {
+        self.voice == Voice::Full
+    }
+    fn planned(&self, forecast: &Forecast) {
+        PlanReport(forecast.clone()).to_string().lines().for_each(|line| self.detail(line));
+    }
+}
+
+impl Listener for Progress {
+    fn note(&self, text: String) {
+        Self::note(self, &format!("note: {}", flags(&text)));
+    }
+    fn warn(&self, text: String) {
+        Self::warn(self, flags(&text));
+    }
+}
+
 /// One stage of a run; the observer of its passes. Dropped before [`Stage::finish`] (an error), it just disappears.
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
@@ -179,11 +190,6 @@ impl Stage<'_> {
     pub(crate) fn finish(mut self) {
         self.watched = false;
         self.end();
-    }
-
-    fn watched(mut self) -> Self {
-        self.watched = true;
-        self
     }
 
     fn end(&self) {
@@ -219,7 +225,7 @@ impl Observer for Stage<'_> {
         let total = self.rows.fetch_add(rows, Ordering::Relaxed) + rows;
         match &self.bar {
             Some(bar) => bar.inc(rows),
-            None if self.progress.is_quiet() => {}
+            None if self.progress.voice == Voice::Quiet => {}
             None => self.speak(total),
         }
     }

@@ -49,10 +49,8 @@ fn landmarks_help() -> String {
 }
 
 fn map_help() -> String {
-    format!(
-        "How rows become features: {}",
-        explained(kapprox::map::families().map(|family| (family.name, family.about)))
-    )
+    let maps = explained(kapprox::map::families().map(|family| (family.name, family.about)));
+    format!("How rows become features: {maps}")
 }
 
 /// The options that define the features of the rows, beside the table.
@@ -113,10 +111,8 @@ fn solvers_in_short() -> String {
 }
 
 fn solvers_help() -> String {
-    format!(
-        "What to learn: {}",
-        explained(ksolve::solver::registry().into_iter().map(|family| (family.name, family.about)))
-    )
+    let solvers = explained(ksolve::solver::registry().into_iter().map(|family| (family.name, family.about)));
+    format!("What to learn: {solvers}")
 }
 
 /// Names, each with what it is.
