@@ -4,36 +4,22 @@ use super::{Generator, Target};
 use std::f64::consts::PI;
 
 /// (t cos t, 21 v, t sin t) with t = 3π/2 (1 + 2u), u and v uniform in (0, 1); the target is t.
-pub(super) static SWISSROLL: Generator = Generator {
-    noise: Some(0.0),
-    ..Generator::new(
-        "swissroll",
-        "a sheet rolled up in three dimensions, scikit-learn's Swiss roll; the target is the place along the roll",
-        3,
-        Target::Number,
-        |recipe, row, x| {
-            let t = 1.5 * PI * (1.0 + 2.0 * recipe.uniform(0, row));
-            recipe.near(&[t * t.cos(), 21.0 * recipe.uniform(1, row), t * t.sin()], row, x);
-            t
-        },
-    )
-};
+pub(super) static SWISSROLL: Generator = Generator::rule("swissroll", 3, Target::Number, |recipe, row, x| {
+    let t = 1.5 * PI * (1.0 + 2.0 * recipe.uniform(0, row));
+    recipe.near(&[t * t.cos(), 21.0 * recipe.uniform(1, row), t * t.sin()], row, x);
+    t
+})
+.noise(0.0)
+.about("a sheet rolled up in three dimensions, scikit-learn's Swiss roll; the target is the place along the roll");
 
 /// (sin t, 2v, sign(t)(cos t − 1)) with t = 3π (u − ½), u and v uniform in (0, 1); the target is t.
-pub(super) static SCURVE: Generator = Generator {
-    noise: Some(0.0),
-    ..Generator::new(
-        "scurve",
-        "a sheet bent to an S in three dimensions, scikit-learn's S curve; the target is the place along the S",
-        3,
-        Target::Number,
-        |recipe, row, x| {
-            let t = 3.0 * PI * (recipe.uniform(0, row) - 0.5);
-            recipe.near(&[t.sin(), 2.0 * recipe.uniform(1, row), t.signum() * (t.cos() - 1.0)], row, x);
-            t
-        },
-    )
-};
+pub(super) static SCURVE: Generator = Generator::rule("scurve", 3, Target::Number, |recipe, row, x| {
+    let t = 3.0 * PI * (recipe.uniform(0, row) - 0.5);
+    recipe.near(&[t.sin(), 2.0 * recipe.uniform(1, row), t.signum() * (t.cos() - 1.0)], row, x);
+    t
+})
+.noise(0.0)
+.about("a sheet bent to an S in three dimensions, scikit-learn's S curve; the target is the place along the S");
 
 #[cfg(test)]
 mod tests {

@@ -6,40 +6,26 @@ use std::f64::consts::PI;
 /// y = 10 sin(π x0 x1) + 20 (x2 − ½)² + 10 x3 + 5 x4 + noise, every feature uniform in (0, 1): an interaction, and useless features.
 ///
 /// J. H. Friedman, "Multivariate adaptive regression splines", Annals of Statistics 19 (1991), section 4.3.
-pub(crate) static FRIEDMAN1: Generator = Generator {
-    fewest_features: Some(5),
-    noise: Some(1.0),
-    ..Generator::new(
-        "friedman1",
-        "regression: 10 sin(pi x0 x1) + 20 (x2 - 1/2)^2 + 10 x3 + 5 x4 + noise, x uniform in (0, 1)",
-        10,
-        Target::Number,
-        |recipe, row, x| {
-            recipe.cube(row, x);
-            let y = 10.0 * (PI * x[0] * x[1]).sin() + 20.0 * (x[2] - 0.5).powi(2) + 10.0 * x[3] + 5.0 * x[4];
-            y + recipe.noise * recipe.normal(0, row)
-        },
-    )
-};
+pub(crate) static FRIEDMAN1: Generator = Generator::rule("friedman1", 10, Target::Number, |recipe, row, x| {
+    recipe.cube(row, x);
+    let y = 10.0 * (PI * x[0] * x[1]).sin() + 20.0 * (x[2] - 0.5).powi(2) + 10.0 * x[3] + 5.0 * x[4];
+    y + recipe.noise * recipe.normal(0, row)
+})
+.at_least(5)
+.noise(1.0)
+.about("regression: 10 sin(pi x0 x1) + 20 (x2 - 1/2)^2 + 10 x3 + 5 x4 + noise, x uniform in (0, 1)");
 
 /// y = cos(1.5 (x0 + x1)) + cos(1.5 (x2 − x3)) + noise, every feature uniform in (−2, 2). No feature has a correlation with y: what a
 /// kernel of all distances cannot see, and one behind a learned metric can.
-pub(super) static HIDDEN: Generator = Generator {
-    fewest_features: Some(4),
-    noise: Some(0.2),
-    ..Generator::new(
-        "hidden",
-        "regression: cos(1.5 (x0 + x1)) + cos(1.5 (x2 - x3)) + noise, and 28 features that do not matter; x uniform in (-2, 2)",
-        32,
-        Target::Number,
-        |recipe, row, x| {
-            recipe.cube(row, x);
-            x.iter_mut().for_each(|x| *x = 4.0 * *x - 2.0);
-            let y = (1.5 * (x[0] + x[1])).cos() + (1.5 * (x[2] - x[3])).cos();
-            y + recipe.noise * recipe.normal(0, row)
-        },
-    )
-};
+pub(super) static HIDDEN: Generator = Generator::rule("hidden", 32, Target::Number, |recipe, row, x| {
+    recipe.cube(row, x);
+    x.iter_mut().for_each(|x| *x = 4.0 * *x - 2.0);
+    let y = (1.5 * (x[0] + x[1])).cos() + (1.5 * (x[2] - x[3])).cos();
+    y + recipe.noise * recipe.normal(0, row)
+})
+.at_least(4)
+.noise(0.2)
+.about("regression: cos(1.5 (x0 + x1)) + cos(1.5 (x2 - x3)) + noise, and 28 features that do not matter; x uniform in (-2, 2)");
 
 impl Recipe {
     /// Writes features that are uniform in (0, 1).
