@@ -227,21 +227,11 @@ fn stroke(place: usize) -> String {
     format!("line {}{}", colour(place), if place >= WHOLE { " dashed" } else { "" })
 }
 
-/// Corners of a cross with arms of one width.
-const CROSS: [Point; 12] = [
-    (-1.4, -4.6),
-    (1.4, -4.6),
-    (1.4, -1.4),
-    (4.6, -1.4),
-    (4.6, 1.4),
-    (1.4, 1.4),
-    (1.4, 4.6),
-    (-1.4, 4.6),
-    (-1.4, 1.4),
-    (-4.6, 1.4),
-    (-4.6, -1.4),
-    (-1.4, -1.4),
-];
+/// Corners of a cross with arms of one width: those of one arm, and the same after each quarter of a turn.
+fn cross() -> [Point; 12] {
+    let arm = [(-1.4, -4.6), (1.4, -4.6), (1.4, -1.4)];
+    std::array::from_fn(|i| (0..i / 3).fold(arm[i % 3], |(x, y): Point, _| (-y, x)))
+}
 
 /// Draws the mark of a line at a point; its shape tells lines apart without colour.
 fn shape(canvas: &mut dyn Canvas, place: usize, (x, y): Point, says: Option<&str>) {
@@ -256,8 +246,8 @@ fn shape(canvas: &mut dyn Canvas, place: usize, (x, y): Point, says: Option<&str
         2 => corners(&[(0.0, -4.4), (4.2, 3.2), (-4.2, 3.2)]),
         3 => corners(&[(0.0, -4.6), (4.6, 0.0), (0.0, 4.6), (-4.6, 0.0)]),
         4 => corners(&[(0.0, 4.4), (4.2, -3.2), (-4.2, -3.2)]),
-        5 => corners(&CROSS.map(|(x, y)| ((x - y) * FRAC_1_SQRT_2, (x + y) * FRAC_1_SQRT_2))),
-        _ => corners(&CROSS),
+        5 => corners(&cross().map(|(x, y)| ((x - y) * FRAC_1_SQRT_2, (x + y) * FRAC_1_SQRT_2))),
+        _ => corners(&cross()),
     }
 }
 

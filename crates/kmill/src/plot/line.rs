@@ -4,7 +4,7 @@ use super::points::{Drawn, Points};
 use super::{DRAWING, HEADING, PLANE, PlotReport, SIZE, about, component, legend, what, write};
 use crate::drawing::{Canvas, Drawing, Point};
 use crate::page::{Axis, COLOURS, Plane, Scale, extent, tick};
-use crate::{Error, Result, args::Run, output::Kind, plot::PlotArgs, table::number};
+use crate::{Error, Result, args::Run, plot::PlotArgs, table::number};
 use ksolve::{Task, predict::Predictor};
 use kstore::budget::Term;
 
@@ -25,13 +25,7 @@ struct Line<'a> {
 }
 
 /// Draws a model with one feature, writes the picture and returns the report.
-pub(super) fn run(
-    predictor: &Predictor,
-    kind: Kind,
-    feature: &String,
-    args: &PlotArgs,
-    run: &Run,
-) -> Result<PlotReport> {
+pub(super) fn run(predictor: &Predictor, feature: &String, args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     for (option, given) in [("--x", &args.x), ("--y", &args.y)] {
         if let Some(name) = given.as_ref().filter(|name| *name != feature || option == "--y") {
             let why = format!("the model has one feature, {feature}, which is drawn from left to right");
@@ -74,7 +68,7 @@ pub(super) fn run(
     };
     let classes = card.classes.iter().map(ToString::to_string).collect();
     let line = Line { feature, what, bounds, functions, classes, points: &points, border };
-    write(&line, kind, about(card, args), args)?;
+    write(&line, about(card, args), args)?;
     Ok(PlotReport::new([feature.clone(), line.what.clone()], &points, scores, args))
 }
 

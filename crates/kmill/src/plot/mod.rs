@@ -105,17 +105,16 @@ struct Axes {
 pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     output::check(&args.output)?;
     output::spare(&args.output, [args.model.as_path()])?;
-    let why = "its extension names no kind of picture";
-    let kind = Kind::of(&args.output, &[Kind::Picture, Kind::Page], why, "end it with .png, .svg or .html")?;
+    kind(args)?;
     if !ksolve::job::is_model(&args.model) {
-        return scatter::table(kind, args, run);
+        return scatter::table(args, run);
     }
     if args.data.paths.is_empty() {
         return Err(Error::option("DATA", "", "a picture of a model shows rows", "name the table behind the model"));
     }
     let predictor = open::load(&args.model, run)?;
     if let Some(components) = scatter::components(&predictor, args) {
-        return scatter::of_components(&predictor, components, kind, args, run);
+        return scatter::of_components(&predictor, components, args, run);
     }
     if let Some(colour) = &args.colour {
         let why = "in a picture of this model colours are what it predicts";
@@ -123,7 +122,7 @@ pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
         return Err(Error::option("--colour", colour, why, remedy));
     }
     if let [feature] = &predictor.card().features[..] {
-        return line::run(&predictor, kind, feature, args, run);
+        return line::run(&predictor, feature, args, run);
     }
     let axes = axes(predictor.card(), args)?;
     let held = vec![predictor.term(0), picture_term(&predictor)];
@@ -131,7 +130,7 @@ pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     if predictor.card().task == Task::Clusters {
         points.group(&scatter::scores(&predictor, args, run)?, predictor.outputs());
     }
-    draw(&predictor, kind, axes, &points, args, run)
+    draw(&predictor, axes, &points, args, run)
 }
 
 /// Draws the picture that `kmill plot` draws with these words behind its name, for callers in another language.
@@ -169,14 +168,7 @@ fn axes(card: &Card, args: &PlotArgs) -> Result<Axes> {
     Ok(Axes { names: at.map(|i| card.features[i].clone()), at })
 }
 
-fn draw(
-    predictor: &Predictor,
-    kind: Kind,
-    axes: Axes,
-    points: &Points,
-    args: &PlotArgs,
-    run: &Run,
-) -> Result<PlotReport> {
+fn draw(predictor: &Predictor, axes: Axes, points: &Points, args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     let (outputs, component) = (predictor.outputs(), component(predictor, args)?);
     let bounds = points.bounds();
     let stage = run.progress.stage("grid", None);
@@ -196,7 +188,7 @@ fn draw(
     let border = (card.task == Task::Novelty).then_some(0.0);
     let rows = Picture::new(&axes.names, points);
     let picture = Picture { bounds, grids: shown, regions, component, what, border, ..rows };
-    write(&picture, kind, about(card, args), args)?;
+    write(&picture, about(card, args), args)?;
     let scores = grids.iter().map(|grid| extent(grid.values.iter().copied())).collect();
     Ok(PlotReport::new(axes.names, points, scores, args))
 }
@@ -265,8 +257,13 @@ fn about(card: &Card, args: &PlotArgs) -> About {
     (title, vec![("model", args.model.display().to_string()), ("kernel", kernel)])
 }
 
-fn write(picture: &dyn Drawing, kind: Kind, (subtitle, facts): About, args: &PlotArgs) -> Result<()> {
-    if kind == Kind::Picture {
+fn kind(args: &PlotArgs) -> Result<Kind> {
+    let why = "its extension names no kind of picture";
+    Kind::of(&args.output, &[Kind::Picture, Kind::Page], why, "end it with .png, .svg or .html")
+}
+
+fn write(picture: &dyn Drawing, (subtitle, facts): About, args: &PlotArgs) -> Result<()> {
+    if kind(args)? == Kind::Picture {
         return drawing::write(picture, &args.output);
     }
     let mut drawing = Svg::new("picture", &picture.name(), picture.size(), "");
