@@ -9,11 +9,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 pub(crate) fn text(text: impl Display) -> Result<()> {
-    let text = text.to_string();
-    let mut out = std::io::stdout().lock();
-    write!(out, "{}", colour::painted(&shown::lines(&text), &std::io::stdout()))
-        .and_then(|()| out.flush())
-        .map_err(closed)
+    raw(colour::painted(&shown::lines(&text.to_string()), &std::io::stdout()).as_bytes())
 }
 
 pub(crate) fn raw(bytes: &[u8]) -> Result<()> {
@@ -162,8 +158,7 @@ pub(crate) fn check_page(path: &Path, other: &Path) -> Result<()> {
 }
 
 pub(crate) fn check(path: &Path) -> Result<()> {
-    AtomicFile::destination(path)?;
-    Ok(())
+    Ok(AtomicFile::destination(path).map(drop)?)
 }
 
 /// Checks before the work that a model can be put at `path` after it. The name must end with .safetensors, or have no

@@ -32,8 +32,7 @@ impl RunText {
     /// The resources.
     pub(crate) fn run<'a>(&self, scratch: Option<&'a Scratch>) -> PyResult<Run<'a>> {
         let memory = self.memory.as_deref().map(kstore::budget::parse_bytes).transpose().map_err(raised)?;
-        let run = Run::new();
-        let run = memory.map_or(run.clone(), |memory| run.memory(memory));
+        let run = memory.into_iter().fold(Run::new(), Run::memory);
         let run = match self.threads {
             Some(0) => return Err(PyValueError::new_err("`threads` 0: expected a whole number of at least 1")),
             Some(threads) => run.threads(threads),

@@ -102,18 +102,12 @@ impl Args for SolverArgs {
 
 impl FromArgMatches for SolverArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut given = Options::new();
-        for parameter in distinct() {
-            given = match parameter.kind {
-                ParameterKind::Flag if matches.get_flag(parameter.name) => given.set(parameter.name, true),
-                ParameterKind::Flag => given,
-                _ => match matches.get_one::<String>(parameter.name) {
-                    Some(text) => given.set(parameter.name, text),
-                    None => given,
-                },
-            };
-        }
-        Ok(Self(given))
+        let with = |given: Options, &Parameter { name, kind, .. }: &Parameter| match kind {
+            ParameterKind::Flag if !matches.get_flag(name) => given,
+            ParameterKind::Flag => given.set(name, true),
+            _ => matches.get_one::<String>(name).into_iter().fold(given, |given, text| given.set(name, text)),
+        };
+        Ok(Self(distinct().into_iter().fold(Options::new(), with)))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

@@ -5,7 +5,6 @@
 
 mod classes;
 mod crowded;
-mod sheets;
 mod surfaces;
 
 use crate::{Error, Result};
@@ -24,8 +23,8 @@ static GENERATORS: Registry<&Generator> = Registry::new(&[
     &crowded::ROBSPIRAL,
     &classes::PARABOLAS,
     &classes::CIRCLE,
-    &sheets::SWISSROLL,
-    &sheets::SCURVE,
+    &surfaces::SWISSROLL,
+    &surfaces::SCURVE,
 ]);
 
 impl Named for &'static Generator {

@@ -1,4 +1,5 @@
-//! Targets that are numbers: smooth functions of features in a cube.
+//! Targets that are numbers: smooth functions of features in a cube, and the place along a sheet in three
+//! dimensions, with noise in all coordinates.
 
 use super::{Generator, Recipe, Target};
 use std::f64::consts::PI;
@@ -27,6 +28,24 @@ pub(super) static HIDDEN: Generator = Generator::rule("hidden", 32, Target::Numb
 .noise(0.2)
 .about("regression: cos(1.5 (x0 + x1)) + cos(1.5 (x2 - x3)) + noise, and 28 features that do not matter; x uniform in (-2, 2)");
 
+/// (t cos t, 21 v, t sin t) with t = 3π/2 (1 + 2u), u and v uniform in (0, 1); the target is t.
+pub(super) static SWISSROLL: Generator = Generator::rule("swissroll", 3, Target::Number, |recipe, row, x| {
+    let t = 1.5 * PI * (1.0 + 2.0 * recipe.uniform(0, row));
+    recipe.near(&[t * t.cos(), 21.0 * recipe.uniform(1, row), t * t.sin()], row, x);
+    t
+})
+.noise(0.0)
+.about("a sheet rolled up in three dimensions, scikit-learn's Swiss roll; the target is the place along the roll");
+
+/// (sin t, 2v, sign(t)(cos t − 1)) with t = 3π (u − ½), u and v uniform in (0, 1); the target is t.
+pub(super) static SCURVE: Generator = Generator::rule("scurve", 3, Target::Number, |recipe, row, x| {
+    let t = 3.0 * PI * (recipe.uniform(0, row) - 0.5);
+    recipe.near(&[t.sin(), 2.0 * recipe.uniform(1, row), t.signum() * (t.cos() - 1.0)], row, x);
+    t
+})
+.noise(0.0)
+.about("a sheet bent to an S in three dimensions, scikit-learn's S curve; the target is the place along the S");
+
 impl Recipe {
     /// Writes features that are uniform in (0, 1).
     fn cube(&self, row: u64, x: &mut [f64]) {
@@ -54,6 +73,20 @@ mod tests {
         for j in 0..32 {
             let covariance = x.chunks_exact(32).zip(&y).map(|(x, y)| x[j] * (y - mean)).sum::<f64>() / n as f64;
             assert!(covariance.abs() < 5.0 * (4.0 / 3.0 / n as f64).sqrt(), "x{j}: {covariance}");
+        }
+    }
+
+    #[test]
+    fn without_noise_the_target_is_the_place_along_the_sheet() {
+        let (x, t) = table(&SWISSROLL, 1000, Some(0.0));
+        for (x, t) in x.chunks_exact(3).zip(t) {
+            assert!((x[0].hypot(x[2]) - t).abs() < 1e-12 && (1.5 * PI..4.5 * PI).contains(&t));
+        }
+        let (x, t) = table(&SCURVE, 1000, Some(0.0));
+        for (x, t) in x.chunks_exact(3).zip(t) {
+            // the halves of the S are arcs of radius 1 about (0, ±1)
+            assert!((x[0].hypot(x[2] + t.signum()) - 1.0).abs() < 1e-12 && (0.0..2.0).contains(&x[1]));
+            assert!((x[0] - t.sin()).abs() < 1e-12 && t.abs() < 1.5 * PI);
         }
     }
 }
