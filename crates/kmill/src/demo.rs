@@ -6,6 +6,7 @@ use crate::generators::{FRIEDMAN1, Recipe};
 use crate::report::FitReport;
 use crate::{Error, Result, evaluate, fit, generate, inspect, output, predict, table::count, usage};
 use clap::Args;
+use ksolve::job::ElementType;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -96,7 +97,7 @@ fn contents(path: &Path, run: &Run) -> Result<inspect::TableReport> {
 fn table(folder: &Path, name: &str, rows: u64, seed: u64, run: &Run) -> Result<PathBuf> {
     let path = folder.join(name);
     let recipe = Recipe::new(&FRIEDMAN1, rows, seed, None, None)?;
-    generate::write::<f32>(&FRIEDMAN1, &recipe, &path, &run.progress)?;
+    generate::write(&FRIEDMAN1, &recipe, (&path, ElementType::F32), &run.progress)?;
     Ok(path)
 }
 

@@ -28,13 +28,8 @@ pub(crate) fn machine() -> String {
     });
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let memory = kstore::budget::available().map(kstore::budget::bytes);
-    let parts = [
-        Some(model.unwrap_or_else(|| std::env::consts::ARCH.to_string())),
-        Some(format!("{cores} cores")),
-        memory,
-        Some(std::env::consts::OS.to_string()),
-    ];
-    joined(parts.into_iter().flatten())
+    let processor = [model.unwrap_or_else(|| std::env::consts::ARCH.to_string()), format!("{cores} cores")];
+    joined(processor.into_iter().chain(memory).chain([std::env::consts::OS.to_string()]))
 }
 
 #[cfg(test)]

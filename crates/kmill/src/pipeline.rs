@@ -165,7 +165,7 @@ pub(crate) fn fitted(
         }
     };
     let checkpoint = Checkpoint {
-        folder: beside(path, ".checkpoint"),
+        folder: path.with_added_extension("checkpoint"),
         every: args.checkpoint_every,
         resume: args.resume,
         listener: &run.progress,
@@ -195,13 +195,6 @@ fn in_terms_of_columns(error: ksolve::Error, selected: &Selected) -> Error {
 /// The memory, the threads and the progress display that the job may use.
 pub(crate) fn job(run: &Run) -> job::Run<'_> {
     job::Run::new().memory(run.memory).threads(run.threads).cancel(interrupt::token()).watch(&run.progress)
-}
-
-/// The path beside an output that ends in `ending`, such as the checkpoint `model.safetensors.checkpoint`.
-pub(crate) fn beside(output: &Path, ending: &str) -> PathBuf {
-    let mut name = output.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
 }
 
 /// Opens the table, selects the rows and columns of the fit, and finds the values of its categories.

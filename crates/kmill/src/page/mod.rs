@@ -55,11 +55,6 @@ impl Section {
     }
 }
 
-/// JSON that cannot end the script element it stands in.
-fn embedded(data: &serde_json::Value) -> String {
-    data.to_string().replace('<', "\\u003c")
-}
-
 impl Page {
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         output::file(path, self.to_string().as_bytes())
@@ -82,7 +77,8 @@ impl fmt::Display for Page {
              <header>\n<h1>{title}</h1>\n<p>{subtitle}</p>\n</header>\n{sections}</main>\n\
              <script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
             style = self.style,
-            data = embedded(&self.data),
+            // JSON that cannot end the script element it stands in
+            data = self.data.to_string().replace('<', "\\u003c"),
         )
     }
 }

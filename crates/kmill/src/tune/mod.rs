@@ -229,7 +229,7 @@ fn tune<T: kapprox::Real>(
     };
     let base = options.job(&selected)?;
     let checkpoint = outputs.model().map(|model| Checkpoint {
-        folder: pipeline::beside(model, ".search"),
+        folder: model.with_added_extension("search"),
         every: args.disk.checkpoint_every,
         resume: args.disk.resume,
         listener: &run.progress,
