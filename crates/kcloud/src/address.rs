@@ -17,25 +17,19 @@ pub(crate) fn find(address: &str) -> Result<Vec<Found>> {
     let syntax = |expected: String| Error::Syntax { what: "the address", text: address.to_string(), expected };
     let web = address.starts_with("http");
     // a pattern is no part of an address: the letters of a name would be taken for those of a query
-    let (fixed, pattern) = match address.find(WILD).filter(|_| !web) {
-        None => (address, None),
-        Some(at) => (&address[..address[..at].rfind('/').map_or(0, |slash| slash + 1)], Some(&address[at..])),
-    };
+    let fixed = if web { address } else { without_pattern(address) };
     let url = Url::parse(fixed).map_err(|error| syntax(format!("such as s3://bucket/rows.parquet ({error})")))?;
     let (store, path) = store(&url).map_err(|error| syntax(format!("an address of a store: {error}")))?;
     let root = &address[..address.len() - tail(address, &path)];
     let io = |error: object_store::Error| Error::io("read", address)(failed(address, error));
-    let metas = if pattern.is_none() && (web || !address.ends_with('/')) {
+    let has_pattern = fixed.len() < address.len();
+    let metas = if !has_pattern && (web || !address.ends_with('/')) {
         let (store, path) = (Arc::clone(&store), path);
         vec![wait(async move { store.head(&path).await }).map_err(Error::io("read", address))?.map_err(io)?]
     } else {
         let listed = list(Arc::clone(&store), path).map_err(Error::io("read", address))?.map_err(io)?;
-        let wanted = match pattern {
-            None => None,
-            Some(_) => {
-                Some(Pattern::new(&address[root.len()..]).map_err(|error| syntax(format!("a pattern: {error}")))?)
-            }
-        };
+        let wanted = has_pattern.then(|| Pattern::new(&address[root.len()..])).transpose();
+        let wanted = wanted.map_err(|error| syntax(format!("a pattern: {error}")))?;
         listed.into_iter().filter(|meta| takes(wanted.as_ref(), meta)).collect()
     };
     let web_address = |meta: &ObjectMeta| if web { address.to_string() } else { format!("{root}{}", meta.location) };
@@ -60,10 +54,14 @@ fn store(url: &Url) -> object_store::Result<(Arc<dyn ObjectStore>, Path)> {
     Ok((store.into(), path))
 }
 
-/// Letters at the end of an address, without a pattern, that are the path within the store.
+/// The folders of an address before the first that is a pattern.
+fn without_pattern(address: &str) -> &str {
+    address.find(WILD).map_or(address, |at| &address[..address[..at].rfind('/').map_or(0, |slash| slash + 1)])
+}
+
+/// Letters at the end of an address, with its pattern, that are the path within the store.
 fn tail(address: &str, path: &Path) -> usize {
-    let fixed =
-        address.find(WILD).map_or(address, |at| &address[..address[..at].rfind('/').map_or(0, |slash| slash + 1)]);
+    let fixed = without_pattern(address);
     let slash = usize::from(fixed.ends_with('/') && !path.as_ref().is_empty());
     path.as_ref().len() + slash + address.len() - fixed.len()
 }

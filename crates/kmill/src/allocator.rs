@@ -23,9 +23,10 @@ const OWN_PAGES: libc::c_int = 256 << 10;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const KEPT: libc::c_int = 1 << 20;
 
-/// Sets the limits; first thing in the process, before there are threads.
+/// Sets the limits, and makes a file that reaches the limit of its size (`ulimit -f`) fail a write, as a full disk does, instead of ending
+/// the process where it stands with its temporary files left behind. First thing in the process, before there are threads.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[expect(unsafe_code, reason = "mallopt is a C function; this is the one file of the crate that may")]
+#[expect(unsafe_code, reason = "mallopt and signal are C functions; this is the one file of the crate that may")]
 pub(crate) fn configure() {
     let settings = [(libc::M_ARENA_MAX, ARENAS), (libc::M_MMAP_THRESHOLD, OWN_PAGES), (libc::M_TRIM_THRESHOLD, KEPT)];
     for (option, value) in settings {
@@ -33,22 +34,11 @@ pub(crate) fn configure() {
         // option it does not know makes it return 0, which is harmless: the default stays.
         unsafe { libc::mallopt(option, value) };
     }
-}
-
-/// Does nothing: other allocators return freed pages by themselves or cannot be told to.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(crate) fn configure() {}
-
-/// A file that reaches the limit of its size (`ulimit -f`) makes a write fail, as a full disk does, instead of ending the
-/// process where it stands with its temporary files left behind.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[expect(unsafe_code, reason = "signal is a C function; this is the one file of the crate that may")]
-pub(crate) fn outlive_long_files() {
     // SAFETY: SIG_IGN installs no handler, so no code of ours runs inside a signal; the call changes this process's
     // disposition of one signal and fails, harmlessly, only for signals that cannot be ignored.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Does nothing on systems that do not have the signal.
+/// Does nothing: other allocators return freed pages by themselves or cannot be told to, and other systems do not have the signal.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(crate) fn outlive_long_files() {}
+pub(crate) fn configure() {}

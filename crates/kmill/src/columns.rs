@@ -1,7 +1,7 @@
 //! What is said of the columns of a table: which are features, which are not and why, and which are hardly meant to be.
 
-use crate::progress::Progress;
-use crate::table::{Align, Table as Listing, count};
+use crate::progress::{Progress, Voice};
+use crate::table::{Align, Table as Listing, count, joined};
 use kstore::encoding::{Categories, Code, Times};
 use kstore::{Missing, Reading, RowBuf, RowSource, Selected, Selection, schema::Kind};
 use std::collections::HashSet;
@@ -27,9 +27,9 @@ pub(crate) fn tell(selection: &Selection, (asked, selected): (&Selected, &Select
     let features = selected.feature_columns();
     let others = left_out(selection, (asked, selected), &features);
     let told = told(selected, &features);
-    if progress.is_full() {
+    if progress.voice() == Voice::Full {
         table(&told, &others).to_string().lines().for_each(|line| progress.detail(line));
-    } else if !progress.is_quiet() {
+    } else if progress.voice() != Voice::Quiet {
         let count_of = selected.sparse().map_or(selected.shape().features, |shape| shape.width);
         progress.note(&sentence(&told, count_of, &others));
     }
@@ -86,18 +86,13 @@ fn left_out(
 
 /// The columns in a line: `features: x0 … x16 (17); left out: fold (names folds), y (target)`.
 fn sentence(features: &[String], count_of: usize, others: &[(String, &'static str)]) -> String {
-    let mut reasons: Vec<&'static str> = Vec::new();
-    others.iter().for_each(|(_, why)| {
-        if !reasons.contains(why) {
-            reasons.push(why);
-        }
-    });
+    let mut seen = HashSet::new();
     let because = |why: &&'static str| {
         let names: Vec<&String> = others.iter().filter(|(_, other)| other == why).map(|(name, _)| name).collect();
         format!("{} ({why})", listed(&names))
     };
-    let out: Vec<String> = reasons.iter().map(because).collect();
-    let out = if out.is_empty() { String::new() } else { format!("; left out: {}", out.join(", ")) };
+    let out = joined(others.iter().map(|(_, why)| why).filter(|why| seen.insert(**why)).map(because));
+    let out = if out.is_empty() { out } else { format!("; left out: {out}") };
     let names: Vec<&String> = features.iter().collect();
     format!("features: {} ({}){out}", listed(&names), count(count_of as u64))
 }
@@ -125,7 +120,6 @@ pub(crate) fn follows(name: &str, next: &str) -> bool {
     }
 }
 
-/// The columns line by line.
 fn table(features: &[String], others: &[(String, &'static str)]) -> Listing {
     let mut table = Listing::new([("column", Align::Left), ("is", Align::Left)]);
     let names: Vec<&String> = features.iter().collect();
@@ -154,7 +148,6 @@ fn suspects(selection: &Selection, selected: &Selected, features: &[String]) -> 
     names.into_iter().zip(looks).filter_map(odd).collect()
 }
 
-/// What was seen of a column.
 #[derive(Clone, Debug, Default)]
 struct Look {
     /// The values so far, as long as no two are equal.

@@ -81,7 +81,7 @@ impl Columns {
     }
 }
 
-fn float(precision: ElementType) -> OutputKind {
+pub(crate) fn float(precision: ElementType) -> OutputKind {
     match precision {
         ElementType::F32 => OutputKind::F32,
         ElementType::F64 => OutputKind::F64,

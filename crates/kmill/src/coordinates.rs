@@ -1,6 +1,6 @@
 //! `kmill coordinates`: objects that are known by a matrix become rows of numbers.
 
-use crate::args::{RunArgs, SelectArgs, parse};
+use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::features::LEFT;
 use crate::table::{count, facts, number};
 use crate::{Error, Result, open, output, pipeline};
@@ -71,8 +71,7 @@ impl std::fmt::Display for CoordinatesReport {
     }
 }
 
-pub(crate) fn main(args: &CoordinatesArgs) -> Result<()> {
-    let run = &args.run.resolve();
+pub(crate) fn run(args: &CoordinatesArgs, run: &Run) -> Result<CoordinatesReport> {
     output::check(&args.output)?;
     if !(args.tolerance >= 0.0 && args.tolerance < 1.0) {
         let why = "it is a share of the trace";
@@ -101,7 +100,5 @@ pub(crate) fn main(args: &CoordinatesArgs) -> Result<()> {
     let job = pipeline::job(run).memory(run.memory.saturating_sub(left));
     let written = predictor.write(&selected, kept.as_ref(), Extras::default(), &args.output, &job);
     let written = written.map_err(|error| error.beside(left))?;
-    let report =
-        CoordinatesReport { objects: written.rows, coordinates, trace_error, pivots, output: args.output.clone() };
-    output::report(&report, run.json)
+    Ok(CoordinatesReport { objects: written.rows, coordinates, trace_error, pivots, output: args.output.clone() })
 }

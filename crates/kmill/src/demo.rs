@@ -4,8 +4,9 @@ use crate::args::{Run, RunArgs, parse};
 use crate::evaluate::EvaluateReport;
 use crate::generators::{FRIEDMAN1, Recipe};
 use crate::report::FitReport;
-use crate::{Cli, Command, Error, Result, evaluate, fit, generate, inspect, output, predict, table::count};
-use clap::{Args, Parser};
+use crate::{Error, Result, evaluate, fit, generate, inspect, output, predict, table::count, usage};
+use clap::Args;
+use ksolve::job::ElementType;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -37,23 +38,16 @@ struct DemoReport {
 
 pub(crate) fn main(args: &DemoArgs) -> Result<()> {
     let run = args.run.resolve();
-    let temporary = match &args.keep {
-        Some(_) => None,
-        None => Some(tempfile::tempdir().map_err(kstore::Error::io("create", std::env::temp_dir()))?),
+    let Some(folder) = &args.keep else {
+        let temporary = tempfile::tempdir().map_err(kstore::Error::io("create", std::env::temp_dir()))?;
+        return show(args, temporary.path(), &run);
     };
-    let folder = match (&args.keep, &temporary) {
-        (Some(folder), _) => folder.clone(),
-        (None, Some(temporary)) => temporary.path().to_path_buf(),
-        (None, None) => PathBuf::from("."),
-    };
-    if args.keep.is_some() {
-        if let Some(name) = FILES.iter().find(|name| folder.join(name).symlink_metadata().is_ok()) {
-            let why = format!("it holds {name}, which would be lost");
-            return Err(Error::option("--keep", folder.display(), why, "name another folder"));
-        }
-        std::fs::create_dir_all(&folder).map_err(kstore::Error::io("create", &folder))?;
+    if let Some(name) = FILES.iter().find(|name| folder.join(name).symlink_metadata().is_ok()) {
+        let why = format!("it holds {name}, which would be lost");
+        return Err(Error::option("--keep", folder.display(), why, "name another folder"));
     }
-    show(args, &folder, &run)
+    std::fs::create_dir_all(folder).map_err(kstore::Error::io("create", folder))?;
+    show(args, folder, &run)
 }
 
 fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
@@ -71,8 +65,7 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
         "2. Fit: what each column counts, landmarks, and one pass for every rank, lambda and fold.\n\n  $ {FIT}\n\n"
     ))?;
     // a run of its own, so that the report has the times of the fit alone
-    let Command::Fit(line) = parsed(FIT, folder, args)? else { return Err(bug(FIT)) };
-    let mut fitted = fit::run(&line, &args.run.resolve())?;
+    let mut fitted = fit::run(&parsed(FIT, folder)?, &args.run.resolve())?;
     fitted.model.iter_mut().for_each(|model| model.path = "model.safetensors".into());
     say(format!("{fitted}\n"))?;
 
@@ -80,13 +73,11 @@ fn show(args: &DemoArgs, folder: &Path, run: &Run) -> Result<()> {
         "3. Test: {} rows the fit has not seen. The noise alone has mse 1.\n\n  $ {EVALUATE}\n\n",
         count(test_rows)
     ))?;
-    let Command::Evaluate(line) = parsed(EVALUATE, folder, args)? else { return Err(bug(EVALUATE)) };
-    let evaluated = evaluate::run(&line, run)?;
+    let evaluated = evaluate::run(&parsed(EVALUATE, folder)?, run)?;
     say(format!("{evaluated}\n"))?;
 
     say(format!("4. Predict.\n\n  $ {PREDICT}\n\n"))?;
-    let Command::Predict(line) = parsed(PREDICT, folder, args)? else { return Err(bug(PREDICT)) };
-    predict::run(&line, run)?;
+    predict::run(&parsed(PREDICT, folder)?, run)?;
     say(format!("{}\n", contents(&folder.join(FILES[3]), run)?))?;
     match &args.keep {
         Some(folder) => say(format!("The files are in {}.\n", folder.display()))?,
@@ -106,26 +97,15 @@ fn contents(path: &Path, run: &Run) -> Result<inspect::TableReport> {
 fn table(folder: &Path, name: &str, rows: u64, seed: u64, run: &Run) -> Result<PathBuf> {
     let path = folder.join(name);
     let recipe = Recipe::new(&FRIEDMAN1, rows, seed, None, None)?;
-    generate::write::<f32>(&FRIEDMAN1, &recipe, &path, &run.progress)?;
+    generate::write(&FRIEDMAN1, &recipe, (&path, ElementType::F32), &run.progress)?;
     Ok(path)
 }
 
-/// Parses a line of the demo with its files in the folder, and with the memory, threads and quietness of the demo.
-fn parsed(line: &str, folder: &Path, args: &DemoArgs) -> Result<Command> {
+/// Parses a line of the demo with its files in the folder. One that cannot be parsed is a bug; a test makes sure of it.
+fn parsed<A: Args>(line: &str, folder: &Path) -> Result<A> {
     let word = |word: &str| if FILES.contains(&word) { folder.join(word).into_os_string() } else { word.into() };
-    let mut command = Cli::try_parse_from(line.split(' ').map(word)).map_err(|_| bug(line))?.command;
-    match &mut command {
-        Command::Fit(verb) => verb.run = args.run.clone(),
-        Command::Evaluate(verb) => verb.run = args.run.clone(),
-        Command::Predict(verb) => verb.run = args.run.clone(),
-        _ => {}
-    }
-    Ok(command)
-}
-
-/// The error for a line of the demo that cannot be parsed, which is a bug; a test makes sure of it.
-fn bug(line: &str) -> Error {
-    Error::option("demo", line, "it is not understood", "this is a bug, please report it")
+    let bug = |_| Error::option("demo", line, "it is not understood", "this is a bug, please report it");
+    usage::parsed(line.split(' ').skip(1).map(word)).map_err(bug)
 }
 
 #[cfg(test)]
@@ -134,13 +114,12 @@ mod tests {
 
     #[test]
     fn the_lines_of_the_demo_are_understood() {
-        let Command::Demo(args) = Cli::try_parse_from(["kmill", "demo"]).unwrap().command else { panic!() };
         let folder = Path::new("a b");
-        let Command::Fit(fit) = parsed(FIT, folder, &args).unwrap() else { panic!() };
+        let fit: fit::FitArgs = parsed(FIT, folder).unwrap();
         assert_eq!(fit.job.data.select.paths, [folder.join("train.parquet")]);
         let options = crate::pipeline::FitOptions::new(&fit.job).unwrap();
         assert_eq!(options.fit.settings().unwrap().to_json()["ranks"], serde_json::json!([25, 50, 100, 200]));
-        assert!(matches!(parsed(EVALUATE, folder, &args), Ok(Command::Evaluate(_))));
-        assert!(matches!(parsed(PREDICT, folder, &args), Ok(Command::Predict(_))));
+        parsed::<evaluate::EvaluateArgs>(EVALUATE, folder).unwrap();
+        parsed::<predict::PredictArgs>(PREDICT, folder).unwrap();
     }
 }

@@ -9,13 +9,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[expect(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum Error {
     /// An error about data, disk or memory.
-    #[error("{}", in_flags(.0))]
+    #[error("{}", flags(&.0.to_string()))]
     Store(#[from] kstore::Error),
     /// An error about kernels, landmarks or maps.
-    #[error("{}", in_flags(.0))]
+    #[error("{}", flags(&.0.to_string()))]
     Approx(#[from] kapprox::Error),
     /// An error about options, solving or model files.
-    #[error("{}", in_flags(.0))]
+    #[error("{}", flags(&.0.to_string()))]
     Solve(#[from] ksolve::Error),
     /// Two options, or an option and the data, that cannot go together.
     #[error("{option}{}{given}: {why}; {remedy}", if given.is_empty() { "" } else { " " })]
@@ -72,16 +72,6 @@ impl Error {
     }
 }
 
-/// The sentence of a library's error, with options in the place of parameters.
-fn in_flags(error: &impl std::fmt::Display) -> String {
-    flags(&error.to_string())
-}
-
-/// The option of a parameter: `--class-weight` for `class_weight`.
-fn option_of(parameter: &str) -> String {
-    format!("--{}", parameter.replace('_', "-"))
-}
-
 /// The text with an option in the place of every parameter in backquotes: the libraries write `rank`, people type --rank.
 /// Every text of a library that people read goes through this function once; other backquotes stay.
 pub(crate) fn flags(text: &str) -> String {
@@ -91,7 +81,7 @@ pub(crate) fn flags(text: &str) -> String {
         out.push_str(before);
         rest = match after.split_once('`') {
             Some((name, behind)) if is_name(name) => {
-                out.push_str(&option_of(name));
+                out += &format!("--{}", name.replace('_', "-"));
                 behind
             }
             _ => {

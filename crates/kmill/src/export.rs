@@ -3,8 +3,7 @@
 use crate::{Error, Result, output, progress};
 use clap::Args;
 use ksolve::AnyModel;
-use kstore::AtomicFile;
-use std::{io::Write, path::PathBuf};
+use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -23,8 +22,6 @@ pub(crate) struct ExportArgs {
     pub(crate) quiet: bool,
 }
 
-/// Writes the model.
-/// Errors: a model that has no such form; errors of the file system.
 pub(crate) fn main(args: &ExportArgs) -> Result<()> {
     let path = &args.output;
     if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("onnx")) {
@@ -33,9 +30,7 @@ pub(crate) fn main(args: &ExportArgs) -> Result<()> {
     output::check(path)?;
     output::spare(path, [args.model.as_path()])?;
     let bytes = AnyModel::load(&args.model)?.to_onnx()?;
-    let mut file = AtomicFile::create(path)?;
-    file.write_all(&bytes).map_err(kstore::Error::io("write", path))?;
-    file.commit()?;
+    output::file(path, &bytes)?;
     if !args.quiet {
         progress::say(&format!("{} as ONNX in {}", args.model.display(), path.display()));
     }

@@ -1,6 +1,6 @@
 //! `kmill features`: the features of a map, for every row of a table, in a file.
 
-use crate::args::{CategoryArgs, DataArgs, DiskArgs, EngineArgs, MapArgs, RunArgs, SelectArgs, parse};
+use crate::args::{CategoryArgs, DiskArgs, MapArgs, Run, RunArgs, SelectArgs, parse};
 use crate::pipeline::FitOptions;
 use crate::report::FitReport;
 use crate::table::count;
@@ -45,8 +45,6 @@ pub(crate) struct FeaturesArgs {
     #[command(flatten)]
     pub(crate) disk: DiskArgs,
     #[command(flatten)]
-    pub(crate) engine: EngineArgs,
-    #[command(flatten)]
     pub(crate) run: RunArgs,
 }
 
@@ -64,17 +62,10 @@ pub(crate) struct FeaturesReport {
     pub(crate) output: PathBuf,
 }
 
-pub(crate) fn main(args: &FeaturesArgs) -> Result<()> {
-    let run = &args.run.resolve();
-    let data = DataArgs {
-        text: Vec::new(),
-        select: args.data.clone(),
-        target: Vec::new(),
-        features: args.features.clone(),
-        category: args.category.clone(),
-    };
+pub(crate) fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
+    let rows = args.category.of(open::selection(&args.data, &args.features, Vec::new()));
     let given = args.tolerance.iter().fold(Options::new(), |given, text| given.set("tolerance", text));
-    let mut options = FitOptions::with(FEATURES, &data, &args.learn, given)?;
+    let mut options = FitOptions::with(FEATURES, (rows, &args.data), &args.learn, given)?;
     output::check(&args.output)?;
     if let Some(model) = &args.model {
         output::check_model(model)?;
@@ -93,7 +84,7 @@ pub(crate) fn main(args: &FeaturesArgs) -> Result<()> {
     let kept = open::kept(&selected, &args.data, &args.keep)?;
     let start = kstore::budget::rss().unwrap_or(0);
     let beside = args.model.as_ref().unwrap_or(&args.output);
-    let fitted = pipeline::fitted(&options, &selected, run, (beside, false), &args.disk, &args.engine)?;
+    let fitted = pipeline::fitted(&options, &selected, run, (beside, false), &args.disk)?;
     if let Some(model) = &args.model {
         fitted.save(model)?;
     }
@@ -105,7 +96,7 @@ pub(crate) fn main(args: &FeaturesArgs) -> Result<()> {
     let written = predictor.write(&selected, kept.as_ref(), extras, &args.output, &job);
     written.map_err(|error| error.beside(left))?;
     let map = FitReport::new(report, run, selected.table(), args.model.as_deref());
-    output::report(&FeaturesReport { map, residual: args.residual, output: args.output.clone() }, run.json)
+    Ok(FeaturesReport { map, residual: args.residual, output: args.output.clone() })
 }
 
 impl fmt::Display for FeaturesReport {

@@ -1,6 +1,6 @@
 //! `kmill fit`: turns the command line into a job of the library, and prints the report.
 
-use crate::args::{DiskArgs, EngineArgs, JobArgs, Run, RunArgs, parse};
+use crate::args::{DiskArgs, JobArgs, Run, RunArgs, parse};
 use crate::{Result, output, pipeline, pipeline::FitOptions, report::FitReport};
 use clap::Args;
 use std::path::PathBuf;
@@ -36,8 +36,6 @@ pub(crate) struct FitArgs {
     #[command(flatten)]
     pub(crate) disk: DiskArgs,
     #[command(flatten)]
-    pub(crate) engine: EngineArgs,
-    #[command(flatten)]
     pub(crate) run: RunArgs,
 }
 
@@ -47,17 +45,11 @@ pub(crate) fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
     if let Some(page) = &args.report {
         output::check_page(page, &args.output)?;
     }
-    let report = pipeline::fit(&options, run, &args.output, &args.disk, &args.engine)?;
+    let report = pipeline::fit(&options, run, &args.output, &args.disk)?;
     if let Some(page) = &args.report {
         report.page().write(page)?;
     }
     Ok(report)
-}
-
-pub(crate) fn main(args: &FitArgs) -> Result<()> {
-    let context = args.run.resolve();
-    let report = run(args, &context)?;
-    output::report(&report, context.json)
 }
 
 #[cfg(test)]
@@ -115,11 +107,5 @@ mod tests {
         assert_eq!(training("--tolerance 1e-3").unwrap().rank, 4000);
         assert_eq!(training("--tolerance 1e-3 --rank 700").unwrap().rank, 700);
         assert!(training("--tolerance 1e-3 --ranks 1,2").is_err());
-    }
-
-    #[test]
-    fn lambdas_must_be_positive() {
-        let refused = training("--lambda -1e-3").unwrap_err().to_string();
-        assert!(refused.starts_with("--lambda") && refused.contains("positive"), "{refused}");
     }
 }

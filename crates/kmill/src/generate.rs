@@ -1,5 +1,6 @@
 //! `kmill generate`: a table of any size, in the memory of one batch.
 
+use crate::convert::float;
 use crate::generators::{self, Generator, Recipe, Target};
 use crate::progress::{Progress, Voice};
 use crate::writer::{self, TableWriter};
@@ -7,8 +8,8 @@ use crate::{Error, Result, args::parse, interrupt, output, table::count};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use ksolve::job::ElementType;
+use kstore::pass::Observer;
 use kstore::sink::{Output, OutputColumn, OutputKind};
-use kstore::{Real, pass::Observer};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -50,54 +51,36 @@ fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(generators::all().into_iter().map(value))
 }
 
-/// The types of features that can be written: f32 and f64.
-pub(crate) trait Element: Real {
-    /// The type of a column of such values.
-    const KIND: OutputKind;
-    fn output(values: &[Self]) -> Output<'_>;
-}
-
-impl Element for f32 {
-    const KIND: OutputKind = OutputKind::F32;
-    fn output(values: &[Self]) -> Output<'_> {
-        Output::F32(values)
-    }
-}
-
-impl Element for f64 {
-    const KIND: OutputKind = OutputKind::F64;
-    fn output(values: &[Self]) -> Output<'_> {
-        Output::F64(values)
-    }
-}
-
-/// Writes a generated table with features of type `T`, and returns the paths of its files.
+/// Writes a generated table with features of a type, and returns the paths of its files.
 /// Errors of the file system, and an interruption; then nothing is written.
-pub(crate) fn write<T: Element>(
+pub(crate) fn write(
     generator: &Generator,
     recipe: &Recipe,
-    path: &Path,
+    (path, precision): (&Path, ElementType),
     progress: &Progress,
 ) -> Result<Vec<PathBuf>> {
     let d = recipe.features;
-    let features: Vec<_> = (0..d).map(|column| OutputColumn::new(format!("x{column}"), T::KIND)).collect();
+    let features: Vec<_> = (0..d).map(|column| OutputColumn::new(format!("x{column}"), float(precision))).collect();
     let classes = generator.target == Target::Class;
     let target = OutputColumn::new("y", if classes { OutputKind::I64 } else { OutputKind::F64 });
     let mut out = TableWriter::create(path, &features, &[target])?;
     let stage = progress.stage("generate", Some(recipe.rows));
     let batch = writer::batch_rows(d);
-    let (mut x, mut y, mut labels, mut columns) = (Vec::new(), Vec::new(), Vec::new(), vec![Vec::new(); d]);
+    let (mut x, mut y, mut labels) = (Vec::new(), Vec::new(), Vec::new());
     for first in (0..recipe.rows).step_by(batch) {
         interrupt::check()?;
         let rows = batch.min(usize::try_from(recipe.rows - first).unwrap_or(batch));
         x.resize(rows * d, 0.0);
         y.resize(rows, 0.0);
         generators::fill(generator, recipe, first, &mut x, &mut y);
-        for (j, column) in columns.iter_mut().enumerate() {
-            column.clear();
-            column.extend(x.iter().skip(j).step_by(d).map(|value| T::from_f64(*value)));
+        let values = |j: usize| x.iter().skip(j).step_by(d).copied();
+        let (mut single, mut double) = (Vec::new(), Vec::new());
+        match precision {
+            ElementType::F32 => single.extend((0..d).map(|j| values(j).map(|v| v as f32).collect::<Vec<_>>())),
+            ElementType::F64 => double.extend((0..d).map(|j| values(j).collect::<Vec<_>>())),
         }
-        let features: Vec<_> = columns.iter().map(|column| T::output(column)).collect();
+        let features = single.iter().map(|column| Output::F32(column));
+        let features: Vec<_> = features.chain(double.iter().map(|column| Output::F64(column))).collect();
         labels.clear();
         labels.extend(y.iter().filter(|_| classes).map(|label| *label as i64));
         out.write(&features, &[if classes { Output::I64(&labels) } else { Output::F64(&y) }])?;
@@ -115,10 +98,7 @@ pub(crate) fn main(args: &GenerateArgs) -> Result<()> {
     let recipe = Recipe::new(generator, args.rows, args.seed, args.features, args.noise)?;
     output::check(&args.output)?;
     let progress = Progress::new(Voice::new(args.quiet, args.verbose));
-    let files = match args.precision {
-        ElementType::F32 => write::<f32>(generator, &recipe, &args.output, &progress)?,
-        ElementType::F64 => write::<f64>(generator, &recipe, &args.output, &progress)?,
-    };
+    let files = write(generator, &recipe, (&args.output, args.precision), &progress)?;
     progress.note(&format!("{} rows of {} in {}", count(recipe.rows), generator.name, writer::named(&files)));
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `kmill herd`: a few rows whose mean in feature space is that of all rows.
 
 use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, kernel_help, parse};
-use crate::table::{Table, count, number};
+use crate::table::{count, facts, number};
 use crate::{Error, Result, open, output, pipeline, report::Spent, writer};
 use clap::Args;
 use kapprox::{Real, Spec};
@@ -67,8 +67,7 @@ pub(crate) struct HerdReport {
 
 const ROW: &str = "row";
 
-pub(crate) fn main(args: &HerdArgs) -> Result<()> {
-    let run = &args.run.resolve();
+pub(crate) fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
     output::check(&args.output)?;
     let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
     let selection = args.category.of(open::selection(&args.data, &args.features, Vec::new()));
@@ -83,13 +82,8 @@ pub(crate) fn main(args: &HerdArgs) -> Result<()> {
         ElementType::F64 => pick::<f64>(args, &selected, run)?,
     };
     write(&args.output, &selected, &picked.rows)?;
-    let report = HerdReport {
-        features: selected.shape().features,
-        spent: Spent::by(run, selected.table().bytes_read()),
-        output: args.output.clone(),
-        picked,
-    };
-    output::report(&report, run.json)
+    let (features, spent) = (selected.shape().features, Spent::by(run, selected.table().bytes_read()));
+    Ok(HerdReport { picked, features, spent, output: args.output.clone() })
 }
 
 fn pick<T: Real>(args: &HerdArgs, selected: &Selected, run: &Run) -> Result<Represented> {
@@ -128,14 +122,14 @@ impl fmt::Display for HerdReport {
         let Represented { rows, squared_distances, variance, among, kernel, rank, .. } = &self.picked;
         let picks = rows.len();
         writeln!(f, "{} of {} rows, {} features\n", count(picks as u64), count(*among), count(self.features as u64))?;
-        let mut facts = Table::facts();
-        facts.fact("kernel", kernel.as_str());
-        facts.fact("features", format!("{} (nystrom)", count(*rank as u64)));
         let distance = squared_distances.last().copied().unwrap_or(f64::NAN);
         let random = number(variance / picks.max(1) as f64, 3);
-        let text = format!("{} squared, of the means (as many rows at random: {random})", number(distance, 3));
-        facts.fact("distance", text);
-        facts.fact("rows", self.output.display().to_string());
-        write!(f, "{facts}")
+        let told = [
+            ("kernel", kernel.clone()),
+            ("features", format!("{} (nystrom)", count(*rank as u64))),
+            ("distance", format!("{} squared, of the means (as many rows at random: {random})", number(distance, 3))),
+            ("rows", self.output.display().to_string()),
+        ];
+        write!(f, "{}", facts(told))
     }
 }

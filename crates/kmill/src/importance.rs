@@ -1,8 +1,8 @@
 //! What each column counts, for people.
 
-use crate::table::{Align, Table, count, number, percent};
+use crate::table::{Align, Table, count, joined, number, percent};
 use ksolve::job::MetricReport;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Columns whose importance is shown in a table, and in a line.
 const MOST_IMPORTANT: usize = 12;
@@ -13,22 +13,16 @@ const BAR: f64 = 40.0;
 
 pub(crate) fn described(metric: &MetricReport) -> String {
     let best = |form: &str| metric.rounds.iter().filter(|r| r.form == form).map(|r| r.cv_mse).reduce(f64::min);
-    let forms: Vec<&str> = metric.rounds.iter().map(|round| round.form.as_str()).collect();
-    let mut names: Vec<&str> = Vec::new();
-    forms.into_iter().for_each(|form| {
-        if !names.contains(&form) {
-            names.push(form)
-        }
-    });
-    let tried: Vec<String> =
-        names.iter().filter_map(|form| Some(format!("{form} {}", number(best(form)?, 4)))).collect();
+    let mut seen = HashSet::new();
+    let forms = metric.rounds.iter().map(|round| round.form.as_str()).filter(|form| seen.insert(*form));
+    let tried = joined(forms.filter_map(|form| Some(format!("{form} {}", number(best(form)?, 4)))));
     let source = match (&metric.source[..], metric.spread.is_empty()) {
         ("given", false) => "learned by the search",
         ("given", true) => "learned before the fit",
         (other, _) => other,
     };
     let features = format!("{source}, {} features", count(metric.features as u64));
-    if tried.is_empty() { features } else { format!("{features} (held-out mse: {})", tried.join(", ")) }
+    if tried.is_empty() { features } else { format!("{features} (held-out mse: {tried})") }
 }
 
 /// What a column counts: its name, its share of 1, and that share in words.
@@ -41,7 +35,7 @@ fn column_of<'f>(feature: &'f str, coded: &[&'f str]) -> &'f str {
 }
 
 /// Shares of features as those of their columns, the largest first. The spread of a sum is not known.
-fn joined<'f>(
+fn by_column<'f>(
     features: impl Iterator<Item = (&'f str, f64, Option<f64>)>,
     coded: &[&'f str],
 ) -> Vec<(&'f str, f64, Option<f64>)> {
@@ -61,7 +55,7 @@ pub(crate) fn importance(metric: &MetricReport, coded: &[&str]) -> Vec<Counted> 
         let spread = spread.map_or(String::new(), |spread| format!(" +- {:.1}", 100.0 * spread));
         (name.to_string(), share, format!("{}{spread}", percent(share)))
     };
-    joined(metric.shares(), coded).into_iter().map(counted).collect()
+    by_column(metric.shares(), coded).into_iter().map(counted).collect()
 }
 
 /// The slopes along the columns, the largest first: their squares are shares of 1.
@@ -69,7 +63,7 @@ pub(crate) fn slopes(features: &[(String, f64)], coded: &[&str]) -> Vec<Counted>
     let squares = features.iter().map(|(name, slope)| (&name[..], slope * slope, None));
     let total = squares.clone().map(|(_, square, _)| square).sum::<f64>().max(f64::MIN_POSITIVE);
     let counted = |(name, square, _): (&str, f64, _)| (name.to_string(), square / total, number(square.sqrt(), 4));
-    joined(squares, coded).into_iter().map(counted).collect()
+    by_column(squares, coded).into_iter().map(counted).collect()
 }
 
 /// The columns that count most, with bars.
@@ -83,10 +77,5 @@ pub(crate) fn bars(title: &str, columns: &[Counted]) -> Table {
 
 /// The columns that count most in the metric, in a line.
 pub(crate) fn most_important(columns: &[Counted]) -> String {
-    columns
-        .iter()
-        .take(IN_A_LINE)
-        .map(|(name, share, _)| format!("{name} {}", percent(*share)))
-        .collect::<Vec<_>>()
-        .join(", ")
+    joined(columns.iter().take(IN_A_LINE).map(|(name, share, _)| format!("{name} {}", percent(*share))))
 }

@@ -3,7 +3,7 @@
 use crate::args::{Run, RunArgs, TextArgs};
 use crate::importance::{bars, described, importance};
 use crate::report::{DISTANCES, certified, joined};
-use crate::table::{Align, Table as Listing, count, number, rounded, short};
+use crate::table::{self, Align, Table as Listing, count, facts, number, rounded, short};
 use crate::{Result, columns::follows, open, output, pipeline};
 use clap::Args;
 use ksolve::{Card, job::MetricReport};
@@ -157,15 +157,10 @@ pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool
     plan.term("lines of the report", lines, "").check()?;
     let numeric = columns.iter().filter(|column| column.kind.is_feature()).count() as u64;
     let cheap = |columns: u64| stats || table.stored_rows().saturating_mul(columns) <= FREE_STATISTICS;
-    let statistics = match cheap(numeric) && numeric > 0 && table.stored_rows() > 0 {
-        true => Some(statistics(&table, run)?),
-        false => None,
-    };
+    let wanted = |columns: u64| cheap(columns) && columns > 0 && table.stored_rows() > 0;
+    let statistics = wanted(numeric).then(|| statistics(&table, run)).transpose()?;
     let others = columns.iter().filter(|column| is_searched(&column.kind)).count() as u64;
-    let found = match cheap(others) && others > 0 && table.stored_rows() > 0 {
-        true => values(&table, run)?,
-        false => HashMap::new(),
-    };
+    let found = if wanted(others) { values(&table, run)? } else { HashMap::new() };
     let mut moments = statistics.iter().flat_map(|statistics| &statistics.features).peekable();
     let report = columns.iter().map(|column| {
         let found = found.get(&column.name);
@@ -254,61 +249,45 @@ impl fmt::Display for ModelReport {
         let card = &self.card;
         let size = bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
         writeln!(f, "{}: {} model for {}, {size}\n", shown::path(&self.model), card.solver, card.task)?;
-        let mut facts = Listing::facts();
-        if self.nodes.is_none() {
-            facts.fact("kernel", rounded(&card.kernel));
-        }
-        card.with.iter().for_each(|with| facts.fact("with kernel", rounded(&with.kernel)));
-        if let Some(metric) = &self.metric {
-            facts.fact("metric", described(metric));
-        }
-        match (self.nodes, &card.landmarks) {
-            (Some((nodes, k)), scheme) => {
-                let by = scheme.as_ref().map_or(String::new(), |scheme| format!(" by {scheme}"));
-                facts.fact("distances", DISTANCES);
-                facts.fact("nodes", format!("{}{by}, {}", count(nodes as u64), joined(k)));
+        let mut told = Vec::from_iter(self.nodes.is_none().then(|| ("kernel", rounded(&card.kernel))));
+        told.extend(card.with.iter().map(|with| ("with kernel", rounded(&with.kernel))));
+        told.extend(self.metric.iter().map(|metric| ("metric", described(metric))));
+        match self.nodes {
+            Some((nodes, k)) => {
+                let by = card.landmarks.as_ref().map_or(String::new(), |scheme| format!(" by {scheme}"));
+                told.push(("distances", DISTANCES.to_string()));
+                told.push(("nodes", format!("{}{by}, {}", count(nodes as u64), joined(k))));
             }
-            (None, scheme) => {
-                facts.fact("map", format!("{}, {} features", card.map, count(card.rank as u64)));
-                scheme.iter().for_each(|scheme| facts.fact("landmarks", format!("by {scheme}")));
+            None => {
+                told.push(("map", format!("{}, {} features", card.map, count(card.rank as u64))));
+                told.extend(card.landmarks.iter().map(|scheme| ("landmarks", format!("by {scheme}"))));
             }
         }
-        self.leaves.iter().for_each(|(leaves, rows)| {
-            let (leaves, rows) = (count(*leaves as u64), count(*rows as u64));
-            facts.fact("leaves", format!("{leaves}, machines on the kernel itself of {rows} rows"));
-        });
-        if let Some(c) = &card.certificate {
-            facts.fact("certificate", certified(c));
-        }
-        card.lambda.inspect(|lambda| facts.fact("lambda", short(*lambda)));
-        facts.fact("intercept", card.intercept.to_string());
-        facts.fact("precision", card.precision.as_str());
-        facts.fact("trained on", format!("{} rows, seed {}", count(card.rows), card.seed));
-        let learned = Some(card.learned).filter(|learned| *learned > 0);
-        learned.iter().for_each(|learned| facts.fact("learned since", format!("{} rows, on line", count(*learned))));
-        if !card.targets.is_empty() {
-            facts.fact("target", card.targets.join(", "));
-        }
-        if !card.classes.is_empty() {
-            facts.fact("classes", shortened(card.classes.iter().map(ToString::to_string)));
-        }
-        if self.components > 0 {
-            facts.fact("components", format!("{}, by predict --components", self.components));
-        }
-        if let Some(encoding) = &card.encoding {
-            let told = encoding.columns().iter().map(|column| format!("{} ({column})", column.name));
-            facts.fact("columns", shortened(told.collect::<Vec<_>>().into_iter()));
-        }
-        facts.fact(
-            "features",
-            match card.sparse() {
-                Some(shape) => {
-                    format!("{}, at most {} of a row", count(shape.width as u64), count(shape.longest as u64))
-                }
-                None => format!("{}: {}", card.features.len(), shortened(card.features.iter().cloned())),
-            },
+        told.extend(self.leaves.map(|(leaves, rows)| {
+            let (leaves, rows) = (count(leaves as u64), count(rows as u64));
+            ("leaves", format!("{leaves}, machines on the kernel itself of {rows} rows"))
+        }));
+        told.extend(card.certificate.iter().map(|certificate| ("certificate", certified(certificate))));
+        told.extend(card.lambda.map(|lambda| ("lambda", short(lambda))));
+        told.push(("intercept", card.intercept.to_string()));
+        told.push(("precision", card.precision.clone()));
+        told.push(("trained on", format!("{} rows, seed {}", count(card.rows), card.seed)));
+        told.extend((card.learned > 0).then(|| ("learned since", format!("{} rows, on line", count(card.learned)))));
+        told.extend((!card.targets.is_empty()).then(|| ("target", card.targets.join(", "))));
+        told.extend((!card.classes.is_empty()).then(|| ("classes", shortened(&card.classes))));
+        told.extend(
+            (self.components > 0).then(|| ("components", format!("{}, by predict --components", self.components))),
         );
-        write!(f, "{facts}")?;
+        told.extend(card.encoding.iter().map(|encoding| {
+            let columns = encoding.columns().iter().map(|column| format!("{} ({column})", column.name));
+            ("columns", shortened(&columns.collect::<Vec<_>>()))
+        }));
+        let features = match card.sparse() {
+            Some(shape) => format!("{}, at most {} of a row", count(shape.width as u64), count(shape.longest as u64)),
+            None => format!("{}: {}", card.features.len(), shortened(&card.features)),
+        };
+        told.push(("features", features));
+        write!(f, "{}", facts(told))?;
         card.lambda.map_or(Ok(()), |_| writeln!(f, "\n{}", self.lambda_convention))?;
         match &self.metric {
             Some(metric) => {
@@ -322,11 +301,10 @@ impl fmt::Display for ModelReport {
 }
 
 /// The first dozen names in one line, and how many there are.
-fn shortened(names: impl ExactSizeIterator<Item = String>) -> String {
+fn shortened(names: &[impl ToString]) -> String {
     const SHOWN: usize = 12;
-    let all = names.len();
-    let shown: Vec<String> = names.take(SHOWN).collect();
-    if all > SHOWN { format!("{}, … ({all})", shown.join(", ")) } else { shown.join(", ") }
+    let shown = table::joined(names.iter().take(SHOWN).map(ToString::to_string));
+    if names.len() > SHOWN { format!("{shown}, … ({})", names.len()) } else { shown }
 }
 
 pub(crate) fn main(args: &InspectArgs) -> Result<()> {

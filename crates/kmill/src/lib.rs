@@ -47,8 +47,10 @@ mod writer;
 pub use error::{Error, Result};
 pub use plot::picture;
 
+use args::{Run, RunArgs};
 use clap::{FromArgMatches, Parser, Subcommand};
-use std::process::ExitCode;
+use serde::Serialize;
+use std::{fmt::Display, process::ExitCode};
 
 /// Kernel machines on tables larger than memory.
 #[derive(Debug, Parser)]
@@ -68,9 +70,11 @@ pub struct Cli {
     command: Command,
 }
 
-/// The verbs: what each is for, its options, and what runs it.
+/// The verbs: what each is for, its options, and what runs it; one that `reports` returns what is printed.
 macro_rules! verbs {
-    ($($(#[$about:meta])* $verb:ident($args:ty) => $main:path,)*) => {
+    (@reports $args:ident $run:path) => { reported(&$args.run, |run| $run($args, run)) };
+    (@runs $args:ident $main:path) => { $main($args) };
+    ($($(#[$about:meta])* $verb:ident($args:ty) => $how:ident $main:path,)*) => {
         #[derive(Debug, Subcommand)]
         pub(crate) enum Command {
             $($(#[$about])* $verb($args),)*
@@ -79,7 +83,7 @@ macro_rules! verbs {
         impl Command {
             fn run(&self) -> Result<()> {
                 match self {
-                    $(Self::$verb(args) => $main(args),)*
+                    $(Self::$verb(args) => verbs!(@$how args $main),)*
                 }
             }
         }
@@ -88,57 +92,62 @@ macro_rules! verbs {
 
 verbs! {
     /// Learn a model from a table
-    Fit(fit::FitArgs) => fit::main,
+    Fit(fit::FitArgs) => reports fit::run,
     /// Write a model's predictions for a table
-    Predict(predict::PredictArgs) => predict::main,
+    Predict(predict::PredictArgs) => runs predict::main,
     /// Score a model on a table that has the target
-    Evaluate(evaluate::EvaluateArgs) => evaluate::main,
+    Evaluate(evaluate::EvaluateArgs) => reports evaluate::run,
     /// Show what a table or a model holds
-    Inspect(inspect::InspectArgs) => inspect::main,
+    Inspect(inspect::InspectArgs) => runs inspect::main,
     /// Say what a fit would need; runs nothing
-    Plan(plan::PlanArgs) => plan::main,
+    Plan(plan::PlanArgs) => reports plan::run,
     /// Draw what a model says over its features, or rows by group, component or column
-    Plot(plot::PlotArgs) => plot::main,
+    Plot(plot::PlotArgs) => reports plot::run,
     /// Write a generated table of any size
-    Generate(generate::GenerateArgs) => generate::main,
+    Generate(generate::GenerateArgs) => runs generate::main,
     /// Rewrite a table in another format
-    Convert(convert::ConvertArgs) => convert::main,
+    Convert(convert::ConvertArgs) => runs convert::main,
     /// Compare landmark schemes and maps: error against rank, and what each costs
-    Curve(curve::CurveArgs) => curve::main,
+    Curve(curve::CurveArgs) => reports curve::run,
     /// Choose kernel, rank and penalty on growing samples of the rows, and fit
-    Tune(tune::TuneArgs) => tune::main,
+    Tune(tune::TuneArgs) => reports tune::run,
     /// Write a model as an ONNX file, for runtimes that know nothing of kernels
-    Export(export::ExportArgs) => export::main,
+    Export(export::ExportArgs) => runs export::main,
     /// Go on learning: predict each row of a table, then learn it
-    Update(update::UpdateArgs) => update::main,
+    Update(update::UpdateArgs) => reports update::run,
     /// Pick a few rows that represent all rows
-    Herd(herd::HerdArgs) => herd::main,
+    Herd(herd::HerdArgs) => reports herd::run,
     /// Write the features of a map for every row: what any linear method can learn from
-    Features(features::FeaturesArgs) => features::main,
+    Features(features::FeaturesArgs) => reports features::run,
     /// Write coordinates of objects that are known by a matrix of distances or kernel values
-    Coordinates(coordinates::CoordinatesArgs) => coordinates::main,
+    Coordinates(coordinates::CoordinatesArgs) => reports coordinates::run,
     /// Compare two samples, or look for dependence between two sets of columns
-    Test(test::TestArgs) => test::main,
+    Test(test::TestArgs) => reports test::run,
     /// Begin a fit in shards, parts of the table: write what every shard needs
-    Prepare(shards::PrepareArgs) => shards::prepare,
+    Prepare(shards::PrepareArgs) => reports shards::prepare,
     /// Read the rows of a shard, and write their statistics
-    Stats(shards::StatsArgs) => shards::stats,
+    Stats(shards::StatsArgs) => reports shards::stats,
     /// Put statistics of shards together, or take some away
-    Merge(shards::MergeArgs) => shards::merged,
+    Merge(shards::MergeArgs) => runs shards::merged,
     /// Make the model of a job from the statistics of its shards
-    Solve(shards::SolveArgs) => shards::solve,
+    Solve(shards::SolveArgs) => reports shards::solve,
     /// Generate data, fit, evaluate, and explain: the first thing to run
-    Demo(demo::DemoArgs) => demo::main,
+    Demo(demo::DemoArgs) => runs demo::main,
     /// Print what a shell needs to complete options by the tab key
-    Completions(manual::CompletionsArgs) => manual::completions,
+    Completions(manual::CompletionsArgs) => runs manual::completions,
     /// Write the manual pages
-    Man(manual::ManArgs) => manual::pages,
+    Man(manual::ManArgs) => runs manual::pages,
+}
+
+/// Runs a verb, and prints its report.
+fn reported<R: Serialize + Display>(args: &RunArgs, verb: impl FnOnce(&Run) -> Result<R>) -> Result<()> {
+    let run = args.resolve();
+    output::report(&verb(&run)?, run.json)
 }
 
 /// Reads the command line, runs the verb, and returns the exit code.
 pub fn run() -> ExitCode {
     allocator::configure();
-    allocator::outlive_long_files();
     silence_decoders();
     reach_stores();
     let words = usage::words(std::env::args_os().collect());

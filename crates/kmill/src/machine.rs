@@ -1,5 +1,6 @@
 //! The command line and the machine, as reports name them.
 
+use crate::table::joined;
 use std::ffi::OsString;
 
 /// The command line, quoted so that a shell reads it back.
@@ -27,13 +28,8 @@ pub(crate) fn machine() -> String {
     });
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let memory = kstore::budget::available().map(kstore::budget::bytes);
-    let parts = [
-        Some(model.unwrap_or_else(|| std::env::consts::ARCH.to_string())),
-        Some(format!("{cores} cores")),
-        memory,
-        Some(std::env::consts::OS.to_string()),
-    ];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    let processor = [model.unwrap_or_else(|| std::env::consts::ARCH.to_string()), format!("{cores} cores")];
+    joined(processor.into_iter().chain(memory).chain([std::env::consts::OS.to_string()]))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The tables and models that verbs name, opened.
 
-use crate::args::{Run, SelectArgs};
+use crate::args::{DataArgs, Run, SelectArgs};
 use crate::{Result, writer};
 use ksolve::predict::Predictor;
 use kstore::{Missing, Plan, Selected, Selection, Table, TextOptions};
@@ -28,6 +28,12 @@ pub(crate) fn selection(select: &SelectArgs, features: &[String], targets: Vec<S
         missing: select.missing.unwrap_or_default(),
         ..Selection::default()
     }
+}
+
+/// The selection of a table to learn from.
+pub(crate) fn learned_from(data: &DataArgs) -> Selection {
+    let rows = selection(&data.select, &data.features, data.target.clone());
+    data.category.of(Selection { text: data.text.clone(), ..rows })
 }
 
 /// Loads a model that takes a class as the positive one, and decides above a threshold.
@@ -65,10 +71,7 @@ pub(crate) fn select(
 
 /// Selects the columns `keep` of the rows of `selected`, which are only carried along; `None` where none are to be.
 pub(crate) fn kept(selected: &Selected, args: &SelectArgs, keep: &[String]) -> Result<Option<Selected>> {
-    if keep.is_empty() {
-        return Ok(None);
-    }
-    let all = Selection { keep: keep.to_vec(), without_features: true, missing: Missing::Mean, ..Selection::default() };
-    let selection = Selection { rows: args.rows.clone(), filter: args.condition.clone(), ..all };
-    Ok(Some(selected.table().select(&selection)?))
+    let all = selection(args, &[], Vec::new());
+    let carried = Selection { keep: keep.to_vec(), without_features: true, missing: Missing::Mean, ..all };
+    Ok((!keep.is_empty()).then(|| selected.table().select(&carried)).transpose()?)
 }

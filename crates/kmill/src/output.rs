@@ -9,11 +9,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 pub(crate) fn text(text: impl Display) -> Result<()> {
-    let text = text.to_string();
-    let mut out = std::io::stdout().lock();
-    write!(out, "{}", colour::painted(&shown::lines(&text), &std::io::stdout()))
-        .and_then(|()| out.flush())
-        .map_err(closed)
+    raw(colour::painted(&shown::lines(&text.to_string()), &std::io::stdout()).as_bytes())
 }
 
 pub(crate) fn raw(bytes: &[u8]) -> Result<()> {
@@ -35,7 +31,6 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     text(format_args!("{}\n", shown::object(&object)))
 }
 
-/// Writes `value` as JSON when `as_json`, else as its table.
 pub(crate) fn report<R: Serialize + Display>(value: &R, as_json: bool) -> Result<()> {
     if as_json { json(value) } else { text(value) }
 }
@@ -163,8 +158,7 @@ pub(crate) fn check_page(path: &Path, other: &Path) -> Result<()> {
 }
 
 pub(crate) fn check(path: &Path) -> Result<()> {
-    AtomicFile::destination(path)?;
-    Ok(())
+    Ok(AtomicFile::destination(path).map(drop)?)
 }
 
 /// Checks before the work that a model can be put at `path` after it. The name must end with .safetensors, or have no
@@ -177,7 +171,6 @@ pub(crate) fn check_model(path: &Path) -> Result<()> {
     Err(Error::option("-o", path.display(), "a model is a safetensors file", remedy))
 }
 
-/// True where the name of a file is right for a model.
 pub(crate) fn is_model(path: &Path) -> bool {
     extension(path).is_none_or(|extension| extension == "safetensors")
 }

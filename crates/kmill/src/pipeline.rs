@@ -1,16 +1,14 @@
 //! A fit of the command: opens the table, runs the job of the library and makes the report.
 
-use crate::args::{DataArgs, DiskArgs, EngineArgs, JobArgs, MapArgs, Run, parse};
-use crate::error::flags;
+use crate::args::{DiskArgs, JobArgs, MapArgs, Run, SelectArgs, parse};
 use crate::progress::Progress;
-use crate::report::{FitReport, PlanReport};
+use crate::report::FitReport;
 use crate::{Error, Result, columns, interrupt, open, output};
 use kapprox::Spec;
 use ksolve::Task;
 use ksolve::job::{self, Checkpoint, Fit, Fitted};
-use ksolve::request::{Forecast, Stages};
+use ksolve::request::Stages;
 use ksolve::solver::{Options, parameter};
-use kstore::checkpoint::Listener;
 use kstore::pass::Observer;
 use kstore::schema::Kind;
 use kstore::{Selected, Selection, Table, TextOptions};
@@ -31,20 +29,22 @@ pub(crate) struct FitOptions {
 }
 
 impl FitOptions {
-    /// The options of a fit, from the parsed command line.
     pub(crate) fn new(job: &JobArgs) -> Result<Self> {
-        let options = Self::with(&job.solver, &job.data, &job.learn.features, job.learn.solver.0.clone())?;
-        let rows = Selection { sparse: true, ..options.fit.selected_rows() };
-        Ok(Self { fit: options.fit.rows(rows), ..options })
+        let rows = Selection { sparse: true, ..open::learned_from(&job.data) };
+        Self::with(&job.solver, (rows, &job.data.select), &job.learn, job.given.0.clone())
     }
 
-    /// The options of a fit whose solver is given these parameters.
-    pub(crate) fn with(solver: &str, data: &DataArgs, learn: &MapArgs, given: Options) -> Result<Self> {
-        let rows = open::selection(&data.select, &data.features, data.target.clone());
-        let rows = Selection { text: data.text.clone(), ..rows };
+    /// The options of a fit on these rows of a table, whose solver is given these parameters.
+    pub(crate) fn with(
+        solver: &str,
+        (rows, select): (Selection, &SelectArgs),
+        learn: &MapArgs,
+        given: Options,
+    ) -> Result<Self> {
+        let without_target = rows.targets.is_empty();
         let fit = Fit::solver(solver)?
             .options(given)
-            .rows(data.category.of(rows))
+            .rows(rows)
             .clip(!learn.no_clip)
             .metric(learn.metric.clone().unwrap_or_default())
             .kernel(learn.kernel.clone())
@@ -55,17 +55,17 @@ impl FitOptions {
         let fit = learn.scale.into_iter().fold(fit, Fit::scaling);
         let fit = learn.rank.into_iter().fold(fit, Fit::rank);
         let fit = learn.candidates.into_iter().fold(fit, Fit::candidates);
-        if fit.task()?.has_target() && data.target.is_empty() {
+        if fit.task()?.has_target() && without_target {
             let why = "it learns from a target; name its column: --target y";
             return Err(Error::Missing { option: "--target", solver: solver.to_string(), why });
         }
-        Ok(Self { paths: data.select.paths.clone(), text: data.select.text.options(), combine: None, any: false, fit })
+        Ok(Self { paths: select.paths.clone(), text: select.text.options(), combine: None, any: false, fit })
     }
 
     /// The options with kernels whose weights are to be learned.
     #[must_use]
     pub(crate) fn combining(self, kernels: Option<&parse::Kernels>) -> Self {
-        Self { combine: kernels.map(|kernels| kernels.0.clone()), ..self }
+        Self { combine: kernels.cloned(), ..self }
     }
 
     /// The table, and the selection of the rows and columns that were asked for. A target of truth values holds classes, unless `task` says
@@ -97,24 +97,6 @@ impl FitOptions {
     }
 }
 
-impl Stages for Progress {
-    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
-        self.watch(name, rows)
-    }
-    fn steps<'a>(&'a self, name: &str, steps: u64) -> Box<dyn Observer + 'a> {
-        self.watch_steps(name, steps)
-    }
-    fn warn(&self, text: String) {
-        Self::warn(self, flags(&text));
-    }
-    fn wants_plan(&self) -> bool {
-        self.is_full()
-    }
-    fn planned(&self, forecast: &Forecast) {
-        PlanReport(forecast.clone()).to_string().lines().for_each(|line| self.detail(line));
-    }
-}
-
 /// Shows stages until the steps of a run begin: those are shown then, and what they consist of is not.
 pub(crate) struct FirstStages<'a> {
     progress: &'a Progress,
@@ -138,7 +120,7 @@ impl<'a> FirstStages<'a> {
 
 impl Stages for FirstStages<'_> {
     fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
-        if self.are_over() { Box::new(Silent) } else { self.progress.watch(name, rows) }
+        if self.are_over() { Box::new(Silent) } else { Stages::stage(self.progress, name, rows) }
     }
     fn warn(&self, text: String) {
         Stages::warn(self.progress, text);
@@ -155,27 +137,12 @@ impl Observer for Silent {
     }
 }
 
-impl Listener for Progress {
-    fn note(&self, text: String) {
-        Self::note(self, &format!("note: {}", flags(&text)));
-    }
-    fn warn(&self, text: String) {
-        Self::warn(self, flags(&text));
-    }
-}
-
 /// Fits a model, writes it to `path` and returns the report.
-pub(crate) fn fit(
-    options: &FitOptions,
-    run: &Run,
-    path: &Path,
-    args: &DiskArgs,
-    engine: &EngineArgs,
-) -> Result<FitReport> {
+pub(crate) fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs) -> Result<FitReport> {
     let mut options = options.clone();
     let selected = select(&mut options, run)?;
     output::spare(path, output::inputs(selected.table()).chain(options.fit.files()))?;
-    let fitted = fitted(&options, &selected, run, (path, true), args, engine)?;
+    let fitted = fitted(&options, &selected, run, (path, true), args)?;
     Ok(FitReport::new(fitted.report, run, selected.table(), Some(path)))
 }
 
@@ -187,7 +154,6 @@ pub(crate) fn fitted(
     run: &Run,
     (path, save): (&Path, bool),
     args: &DiskArgs,
-    engine: &EngineArgs,
 ) -> Result<Fitted> {
     let (fit, scratch) = (options.job(selected)?, args.scratch.open()?);
     let fit = match &options.combine {
@@ -199,13 +165,13 @@ pub(crate) fn fitted(
         }
     };
     let checkpoint = Checkpoint {
-        folder: beside(path, ".checkpoint"),
+        folder: path.with_added_extension("checkpoint"),
         every: args.checkpoint_every,
         resume: args.resume,
         listener: &run.progress,
         notes: vec![("reading of text files".to_string(), options.text.to_string())],
     };
-    let engine = engine.open()?;
+    let engine = args.engine.open()?;
     let job = job(run).checkpoint(checkpoint);
     let job = engine.iter().fold(job, |job, engine| job.engine(engine));
     let job = scratch.iter().fold(job, job::Run::scratch);
@@ -229,13 +195,6 @@ fn in_terms_of_columns(error: ksolve::Error, selected: &Selected) -> Error {
 /// The memory, the threads and the progress display that the job may use.
 pub(crate) fn job(run: &Run) -> job::Run<'_> {
     job::Run::new().memory(run.memory).threads(run.threads).cancel(interrupt::token()).watch(&run.progress)
-}
-
-/// The path beside an output that ends in `ending`, such as the checkpoint `model.safetensors.checkpoint`.
-pub(crate) fn beside(output: &Path, ending: &str) -> PathBuf {
-    let mut name = output.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
 }
 
 /// Opens the table, selects the rows and columns of the fit, and finds the values of its categories.

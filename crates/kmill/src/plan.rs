@@ -1,8 +1,8 @@
 //! `kmill plan`: what a fit would need, without running it; `kmill fit --verbose` says the same before it starts.
 
-use crate::args::{JobArgs, RunArgs, ScratchArgs, parse};
+use crate::args::{JobArgs, Run, RunArgs, ScratchArgs, parse};
 use crate::pipeline::{self, FitOptions};
-use crate::{Result, output, report::PlanReport};
+use crate::{Result, report::PlanReport};
 use clap::Args;
 use ksolve::job;
 
@@ -21,16 +21,15 @@ pub(crate) struct PlanArgs {
     pub(crate) scratch: ScratchArgs,
 }
 
-/// Runs `kmill plan`: adds up the memory and the passes of a fit. A plan over the budget is an answer here.
-pub(crate) fn main(args: &PlanArgs) -> Result<()> {
-    let run = args.run.resolve();
+/// Adds up the memory and the passes of a fit. A plan over the budget is an answer here.
+pub(crate) fn run(args: &PlanArgs, run: &Run) -> Result<PlanReport> {
     let mut options = FitOptions::new(&args.job)?.combining(args.combine.as_ref());
-    let selected = pipeline::select(&mut options, &run)?;
+    let selected = pipeline::select(&mut options, run)?;
     let (fit, scratch) = (options.job(&selected)?, args.scratch.open()?);
-    let job = scratch.iter().fold(pipeline::job(&run), job::Run::scratch);
+    let job = scratch.iter().fold(pipeline::job(run), job::Run::scratch);
     let forecast = match &options.combine {
         Some(kernels) => fit.plan_combined(kernels, &selected, &job)?,
         None => fit.plan(&selected, &job)?,
     };
-    output::report(&PlanReport(forecast), run.json)
+    Ok(PlanReport(forecast))
 }

@@ -1,9 +1,10 @@
 //! The progress of a run on stderr: a bar on a terminal, a line now and then elsewhere; and its times and warnings.
 
 use crate::table::{count, duration, rounded};
-use crate::{colour, interrupt};
+use crate::{colour, error::flags, interrupt, report::PlanReport};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use kstore::{pass::Observer, shown};
+use ksolve::request::{Forecast, Stages};
+use kstore::{checkpoint::Listener, pass::Observer, shown};
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -26,7 +27,7 @@ pub enum Voice {
 
 impl Voice {
     /// What two options of the command line ask for, of which one is given at most.
-    pub fn new(quiet: bool, verbose: bool) -> Self {
+    pub(crate) fn new(quiet: bool, verbose: bool) -> Self {
         match (quiet, verbose) {
             (true, _) => Self::Quiet,
             (false, true) => Self::Full,
@@ -37,7 +38,7 @@ impl Voice {
 
 /// The stages of a run: shows them, times them, and collects the warnings.
 #[derive(Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     voice: Voice,
     /// Bars, because stderr is a terminal.
     bars: bool,
@@ -46,8 +47,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// No stages yet.
-    pub fn new(voice: Voice) -> Self {
+    pub(crate) fn new(voice: Voice) -> Self {
         let bars = voice != Voice::Quiet && std::io::stderr().is_terminal();
         Self { voice, bars, seconds: Mutex::default(), warnings: Mutex::default() }
     }
@@ -55,11 +55,11 @@ impl Progress {
     /// Begins a stage over `rows` rows; `None` for work that is no pass over rows, such as a factorisation.
     ///
     /// A stage that appears several times (the rounds of a landmark scheme) adds up under one name.
-    pub fn stage(&self, name: impl Into<String>, rows: Option<u64>) -> Stage<'_> {
-        self.begin(name.into(), rows, ROWS)
+    pub(crate) fn stage(&self, name: impl Into<String>, rows: Option<u64>) -> Stage<'_> {
+        self.begin(name.into(), rows, ROWS, false)
     }
 
-    fn begin(&self, name: String, expected: Option<u64>, unit: &'static str) -> Stage<'_> {
+    fn begin(&self, name: String, expected: Option<u64>, unit: &'static str, watched: bool) -> Stage<'_> {
         let bar = self.bars.then(|| match expected {
             Some(_) if unit == ROWS => {
                 bar(&name, expected, "{prefix:<24} {bar:20} {human_pos:>11}/{human_len} rows  {rate}  {eta} left")
@@ -74,21 +74,11 @@ impl Progress {
             });
         }
         let (started, rows, spoken) = (Instant::now(), AtomicU64::new(0), AtomicU64::new(0));
-        Stage { progress: self, name, unit, bar, started, rows, spoken, expected, watched: false }
-    }
-
-    /// A stage that ends when its observer is dropped, for callers that know observers only.
-    pub fn watch<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
-        Box::new(self.stage(name, rows).watched())
-    }
-
-    /// As [`Progress::watch`], over steps that are no rows.
-    pub fn watch_steps<'a>(&'a self, name: &str, steps: u64) -> Box<dyn Observer + 'a> {
-        Box::new(self.begin(name.to_string(), Some(steps), "").watched())
+        Stage { progress: self, name, unit, bar, started, rows, spoken, expected, watched }
     }
 
     /// Begins work that consists of `runs` runs, each of which takes a while; `done` of them were done before.
-    pub fn work(&self, name: &str, runs: u64, done: u64) -> Work<'_> {
+    pub(crate) fn work(&self, name: &str, runs: u64, done: u64) -> Work<'_> {
         let bar = bar(name, Some(runs), "{prefix} {bar:24} {pos}/{len} runs  {eta} left  {msg}");
         bar.set_position(done);
         bar.reset_eta();
@@ -101,7 +91,7 @@ impl Progress {
     }
 
     /// Says `warning: text` on stderr and keeps it for the report.
-    pub fn warn(&self, text: impl Into<String>) {
+    pub(crate) fn warn(&self, text: impl Into<String>) {
         let text = text.into();
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         // a search and the fit after it may have the same to say
@@ -114,41 +104,30 @@ impl Progress {
         warnings.push(text);
     }
 
-    /// How much is said.
-    pub fn voice(&self) -> Voice {
+    pub(crate) fn voice(&self) -> Voice {
         self.voice
     }
 
-    /// True where everything is said, the plan too.
-    pub fn is_full(&self) -> bool {
-        self.voice == Voice::Full
-    }
-
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.voice == Voice::Quiet
-    }
-
     /// Writes a plain line to stderr where everything is said.
-    pub fn detail(&self, text: &str) {
-        if self.is_full() {
+    pub(crate) fn detail(&self, text: &str) {
+        if self.voice == Voice::Full {
             say(text);
         }
     }
 
     /// Writes a plain line to stderr, unless quiet.
-    pub fn note(&self, text: &str) {
+    pub(crate) fn note(&self, text: &str) {
         if self.voice != Voice::Quiet {
             say(text);
         }
     }
 
     /// Seconds of each finished stage, in the order they first appeared.
-    pub fn seconds(&self) -> Vec<(String, f64)> {
+    pub(crate) fn seconds(&self) -> Vec<(String, f64)> {
         self.seconds.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The warnings so far.
-    pub fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -161,9 +140,37 @@ impl Progress {
     }
 }
 
+/// The stages end when their observers are dropped: the libraries know nothing else of them.
+impl Stages for Progress {
+    fn stage<'a>(&'a self, name: &str, rows: Option<u64>) -> Box<dyn Observer + 'a> {
+        Box::new(self.begin(name.to_string(), rows, ROWS, true))
+    }
+    fn steps<'a>(&'a self, name: &str, steps: u64) -> Box<dyn Observer + 'a> {
+        Box::new(self.begin(name.to_string(), Some(steps), "", true))
+    }
+    fn warn(&self, text: String) {
+        Self::warn(self, flags(&text));
+    }
+    fn wants_plan(&self) -> bool {
+        self.voice == Voice::Full
+    }
+    fn planned(&self, forecast: &Forecast) {
+        PlanReport(forecast.clone()).to_string().lines().for_each(|line| self.detail(line));
+    }
+}
+
+impl Listener for Progress {
+    fn note(&self, text: String) {
+        Self::note(self, &format!("note: {}", flags(&text)));
+    }
+    fn warn(&self, text: String) {
+        Self::warn(self, flags(&text));
+    }
+}
+
 /// One stage of a run; the observer of its passes. Dropped before [`Stage::finish`] (an error), it just disappears.
 #[derive(Debug)]
-pub struct Stage<'a> {
+pub(crate) struct Stage<'a> {
     progress: &'a Progress,
     name: String,
     /// [`ROWS`], or nothing where the name says what is counted.
@@ -180,15 +187,9 @@ pub struct Stage<'a> {
 
 impl Stage<'_> {
     /// Ends the stage: its time goes to the report, and one line says what it did.
-    pub fn finish(mut self) {
+    pub(crate) fn finish(mut self) {
         self.watched = false;
         self.end();
-    }
-
-    /// A stage that ends when it is dropped.
-    fn watched(mut self) -> Self {
-        self.watched = true;
-        self
     }
 
     fn end(&self) {
@@ -224,7 +225,7 @@ impl Observer for Stage<'_> {
         let total = self.rows.fetch_add(rows, Ordering::Relaxed) + rows;
         match &self.bar {
             Some(bar) => bar.inc(rows),
-            None if self.progress.is_quiet() => {}
+            None if self.progress.voice == Voice::Quiet => {}
             None => self.speak(total),
         }
     }
@@ -247,7 +248,7 @@ impl Drop for Stage<'_> {
 
 /// Work of many runs: how many are done, and how long the rest will take.
 #[derive(Debug)]
-pub struct Work<'a> {
+pub(crate) struct Work<'a> {
     progress: &'a Progress,
     name: String,
     bar: ProgressBar,
@@ -255,13 +256,12 @@ pub struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Shows the run that begins.
-    pub fn begin(&self, what: &str) {
+    pub(crate) fn begin(&self, what: &str) {
         self.bar.set_message(shown::line(what).into_owned());
     }
 
     /// Shows that a run has ended, the time it took, and the time that is left at the pace of the runs so far.
-    pub fn end(&self, what: &str, took: Duration) {
+    pub(crate) fn end(&self, what: &str, took: Duration) {
         self.bar.inc(1);
         if !self.progress.bars {
             let (name, done, runs) = (&self.name, self.bar.position(), self.bar.length().unwrap_or_default());
@@ -272,7 +272,7 @@ impl Work<'_> {
     }
 
     /// All runs are done: their time goes to the report.
-    pub fn finish(self) {
+    pub(crate) fn finish(self) {
         let (elapsed, runs) = (self.started.elapsed(), self.bar.length().unwrap_or_default());
         self.progress.record(&self.name, elapsed);
         self.bar.finish_and_clear();

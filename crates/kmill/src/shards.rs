@@ -1,7 +1,7 @@
 //! `kmill prepare`, `stats`, `merge` and `solve`: a fit in parts, on several machines or at several times.
 
-use crate::args::{JobArgs, RunArgs, TextArgs, parse};
-use crate::table::{Table, count};
+use crate::args::{JobArgs, Run, RunArgs, TextArgs, parse};
+use crate::table::{count, facts, joined};
 use crate::{Error, Result, open, output, pipeline, pipeline::FitOptions, report::FitReport};
 use clap::Args;
 use ksolve::job::shards::{Merged, PreparedJob, merge};
@@ -117,42 +117,37 @@ impl ShardReport {
 
 impl fmt::Display for ShardReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut facts = Table::facts();
-        if let Some(rows) = self.segment_rows {
-            facts
-                .fact("segment", format!("{} rows: of one that a shard has a part of, its rows are kept", count(rows)));
-        }
+        let of_one = "rows: of one that a shard has a part of, its rows are kept";
+        let mut told = Vec::from_iter(self.segment_rows.map(|rows| ("segment", format!("{} {of_one}", count(rows)))));
         if let Some(Merged { states, rows, begun, next, missing, .. }) = &self.merged {
-            facts.fact("statistics", format!("of {} rows in {} states", count(*rows - begun), count(*states as u64)));
-            if *begun > 0 {
-                facts.fact("rows", format!("{} of segments that others complete", count(*begun)));
-            }
-            facts.fact("next row", count(*next));
-            let missing: Vec<String> = missing.iter().map(|rows| format!("{}..{}", rows.start, rows.end)).collect();
-            facts.fact("missing", if missing.is_empty() { "no row".to_string() } else { missing.join(", ") });
+            let (folded, states) = (count(*rows - begun), count(*states as u64));
+            told.push(("statistics", format!("of {folded} rows in {states} states")));
+            let begun = Some(begun).filter(|begun| **begun > 0);
+            told.extend(begun.map(|begun| ("rows", format!("{} of segments that others complete", count(*begun)))));
+            told.push(("next row", count(*next)));
+            let ranges = joined(missing.iter().map(|rows| format!("{}..{}", rows.start, rows.end)));
+            told.push(("missing", if missing.is_empty() { "no row".to_string() } else { ranges }));
         }
         let size = kstore::budget::bytes(usize::try_from(self.bytes).unwrap_or(usize::MAX));
-        facts.fact("written", format!("{} ({size})", self.output.display()));
-        write!(f, "{facts}")
+        told.push(("written", format!("{} ({size})", self.output.display())));
+        write!(f, "{}", facts(told))
     }
 }
 
-pub(crate) fn prepare(args: &PrepareArgs) -> Result<()> {
-    let context = args.run.resolve();
+pub(crate) fn prepare(args: &PrepareArgs, run: &Run) -> Result<ShardReport> {
     let mut options = FitOptions::new(&args.job)?;
     output::check(&args.output)?;
     let (table, selection) = options.open()?;
     output::spare(&args.output, output::inputs(&table).chain(options.fit.files()))?;
-    let selected = pipeline::job(&context).coded(&table.select(&selection)?)?;
+    let selected = pipeline::job(run).coded(&table.select(&selection)?)?;
     let fit = options.job(&selected)?;
     let Selection { features, categories, encoding, .. } = selected.same_features();
     let selection = Selection { features, categories, encoding, ..selection };
-    let job = fit.prepare(&table, &selection, &pipeline::job(&context), &args.output)?;
-    output::report(&ShardReport::new(&args.output, Some(job.segment_rows()), None), context.json)
+    let job = fit.prepare(&table, &selection, &pipeline::job(run), &args.output)?;
+    Ok(ShardReport::new(&args.output, Some(job.segment_rows()), None))
 }
 
-pub(crate) fn stats(args: &StatsArgs) -> Result<()> {
-    let context = args.run.resolve();
+pub(crate) fn stats(args: &StatsArgs, run: &Run) -> Result<ShardReport> {
     let job = PreparedJob::open(&args.job)?;
     output::check(&args.output)?;
     let text = args.text.options();
@@ -172,8 +167,8 @@ pub(crate) fn stats(args: &StatsArgs) -> Result<()> {
         let why = format!("the shard holds rows {}..{} of the table", there.start, there.end);
         return Err(Error::option("--rows", format!("{}..{}", rows.start, rows.end), why, "ask for rows within"));
     }
-    job.statistics(&table, rows, &pipeline::job(&context), &args.output)?;
-    output::report(&ShardReport::new(&args.output, Some(job.segment_rows()), None), context.json)
+    job.statistics(&table, rows, &pipeline::job(run), &args.output)?;
+    Ok(ShardReport::new(&args.output, Some(job.segment_rows()), None))
 }
 
 pub(crate) fn merged(args: &MergeArgs) -> Result<()> {
@@ -183,12 +178,11 @@ pub(crate) fn merged(args: &MergeArgs) -> Result<()> {
     output::report(&ShardReport::new(&args.output, None, Some(merged)), args.json)
 }
 
-pub(crate) fn solve(args: &SolveArgs) -> Result<()> {
-    let context = args.run.resolve();
+pub(crate) fn solve(args: &SolveArgs, run: &Run) -> Result<FitReport> {
     output::check_model(&args.output)?;
     output::spare(&args.output, [args.job.as_path(), args.statistics.as_path()])?;
-    let fitted = PreparedJob::open(&args.job)?.solve(&args.statistics, &pipeline::job(&context))?;
+    let fitted = PreparedJob::open(&args.job)?.solve(&args.statistics, &pipeline::job(run))?;
     fitted.save(&args.output)?;
     let nothing = kstore::Table::absent(kstore::Schema::default(), 0);
-    output::report(&FitReport::new(fitted.report, &context, &nothing, Some(&args.output)), context.json)
+    Ok(FitReport::new(fitted.report, run, &nothing, Some(&args.output)))
 }

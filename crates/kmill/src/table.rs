@@ -4,12 +4,9 @@ pub use kstore::shown::count;
 use std::{fmt, time::Duration};
 use unicode_width::UnicodeWidthChar;
 
-/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
-    /// To the left, for names.
+pub(crate) enum Align {
     Left,
-    /// To the right, for numbers.
     Right,
 }
 
@@ -42,16 +39,8 @@ fn cut(text: String, most: usize) -> String {
 }
 
 /// Rows of cells, each column as wide as its widest cell. A cell that is wider than a column may be is cut.
-///
-/// ```
-/// use kmill::table::{Align, Table};
-/// let mut table = Table::new([("column", Align::Left), ("mean", Align::Right)]);
-/// table.row(["x0", "0.5"]);
-/// table.row(["height", "170"]);
-/// assert_eq!(table.to_string(), "  column  mean\n  x0       0.5\n  height   170\n");
-/// ```
 #[derive(Clone, Debug)]
-pub struct Table {
+pub(crate) struct Table {
     pub(crate) head: Vec<String>,
     align: Vec<Align>,
     pub(crate) rows: Vec<Vec<String>>,
@@ -59,25 +48,15 @@ pub struct Table {
 
 impl Table {
     /// A table with these headings; no heading line if all are empty.
-    pub fn new<S: Into<String>>(columns: impl IntoIterator<Item = (S, Align)>) -> Self {
+    pub(crate) fn new<S: Into<String>>(columns: impl IntoIterator<Item = (S, Align)>) -> Self {
         let (head, align): (Vec<S>, Vec<Align>) = columns.into_iter().unzip();
         let head = cells(head, align.len());
         Self { head, align, rows: Vec::new() }
     }
 
-    /// A table of two columns, name and value, without headings.
-    pub fn facts() -> Self {
-        Self::new([("", Align::Left), ("", Align::Left)])
-    }
-
     /// Adds a row. Missing cells stay empty, surplus cells are dropped.
-    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+    pub(crate) fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.rows.push(self::cells(cells, self.align.len()));
-    }
-
-    /// Adds a name and its value.
-    pub fn fact(&mut self, name: &str, value: impl Into<String>) {
-        self.row([name.to_string(), value.into()]);
     }
 }
 
@@ -115,15 +94,14 @@ impl fmt::Display for Table {
 
 /// A grid of numbers over two axes, with one cell marked: a surface, or a confusion matrix.
 #[derive(Clone, Debug)]
-pub struct Grid {
-    /// The text in the corner: `lambda \ rank`.
-    pub corner: String,
-    /// Headings of the columns.
-    pub columns: Vec<String>,
+pub(crate) struct Grid {
+    /// Such as `lambda \ rank`.
+    pub(crate) corner: String,
+    pub(crate) columns: Vec<String>,
     /// Heading and cells of each row.
-    pub rows: Vec<(String, Vec<String>)>,
+    pub(crate) rows: Vec<(String, Vec<String>)>,
     /// Row and column of the cell that carries the `*`.
-    pub marked: Option<(usize, usize)>,
+    pub(crate) marked: Option<(usize, usize)>,
 }
 
 impl fmt::Display for Grid {
@@ -174,7 +152,7 @@ pub fn number(value: f64, digits: usize) -> String {
 }
 
 /// The shortest text that reads back as `value`, for a number the user typed: `1e-6` rather than `0.000001`.
-pub fn exact(value: f64) -> String {
+pub(crate) fn exact(value: f64) -> String {
     let plain = value.to_string();
     let power = format!("{value:e}");
     if power.len() < plain.len() { power } else { plain }
@@ -195,16 +173,12 @@ pub(crate) fn list(values: &[f64]) -> String {
     let whole = values.iter().all(|value| value.fract() == 0.0 && (0.0..9e15).contains(value));
     let text = |value: &f64| if whole { count(*value as u64) } else { number(*value, 4) };
     let more = if values.len() > SHOWN { ", …" } else { "" };
-    format!("{}{more}", values.iter().take(SHOWN).map(text).collect::<Vec<_>>().join(", "))
+    format!("{}{more}", joined(values.iter().take(SHOWN).map(text)))
 }
 
 /// A kernel expression whose long numbers have four significant digits: `gaussian(sigma=5.806)` for
 /// `gaussian(sigma=5.80593116055527)`. Numbers of up to six letters stay as they were typed.
-///
-/// ```
-/// assert_eq!(kmill::table::rounded("0.25*gaussian(sigma=5.80593116)"), "0.25*gaussian(sigma=5.806)");
-/// ```
-pub fn rounded(expression: &str) -> String {
+pub(crate) fn rounded(expression: &str) -> String {
     let mut out = String::with_capacity(expression.len());
     let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
     // the digits of a name such as x12 belong to it
@@ -224,7 +198,7 @@ pub fn rounded(expression: &str) -> String {
 }
 
 /// The text of a time: `4.2 s`, `3 min 20 s`, `2 h 05 min`.
-pub fn duration(time: Duration) -> String {
+pub(crate) fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let whole = seconds.round() as u64;
     match seconds {
@@ -240,15 +214,20 @@ pub(crate) fn seconds(seconds: f64) -> String {
     duration(Duration::from_secs_f64(seconds.max(0.0)))
 }
 
+/// A table of names and values, without headings.
 pub(crate) fn facts<'n>(pairs: impl IntoIterator<Item = (&'n str, String)>) -> Table {
-    let mut facts = Table::facts();
-    pairs.into_iter().for_each(|(name, value)| facts.fact(name, value));
+    let mut facts = Table::new([("", Align::Left), ("", Align::Left)]);
+    pairs.into_iter().for_each(|(name, value)| facts.row([name.to_string(), value]));
     facts
+}
+
+pub(crate) fn joined(values: impl IntoIterator<Item = impl ToString>) -> String {
+    values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// The text of a share as a percentage: `3.12 %` for 0.0312. Above one half the share that is left has the three digits, so that an
 /// accuracy of `99.9667 %` stands beside an error of `0.0333 %`, and `100 %` is all.
-pub fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     let rest = 1.0 - share;
     if share.is_nan() {
         return "–".to_string();

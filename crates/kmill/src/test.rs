@@ -2,8 +2,8 @@
 
 use crate::args::{CategoryArgs, Run, RunArgs, ScratchArgs, SelectArgs, explained, kernel_help, parse};
 use crate::report::{Spent, certified};
-use crate::table::{self, Table, count, number, rounded};
-use crate::{Error, Result, open, output, pipeline, progress::Progress};
+use crate::table::{count, facts, number, rounded};
+use crate::{Error, Result, open, pipeline, progress::Progress};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::{Spec, map::MapSpec};
 use ksolve::job::{self, Candidates, ElementType};
@@ -98,7 +98,6 @@ pub(crate) struct TestReport {
     pub columns: Vec<Vec<String>>,
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// Number of random labellings behind the p-value by permutation.
     pub permutations: u64,
     pub map: String,
     #[serde(flatten)]
@@ -107,36 +106,23 @@ pub(crate) struct TestReport {
     pub precision: &'static str,
 }
 
-enum Rows {
-    Samples(Box<Selected>, Box<Selected>),
-    Columns { rows: Box<Selected>, first: Vec<String>, second: Vec<String> },
+/// Two samples with the same columns, or one with two sets of them.
+struct Rows {
+    samples: Vec<Selected>,
+    columns: Vec<Vec<String>>,
 }
 
 impl Rows {
-    fn tables(&self) -> Vec<&Selected> {
-        match self {
-            Self::Samples(first, second) => vec![first, second],
-            Self::Columns { rows, .. } => vec![rows],
-        }
-    }
-
     fn compared(&self) -> Compared<'_> {
-        match self {
-            Self::Samples(first, second) => Compared::Samples(first, second),
-            Self::Columns { rows, .. } => Compared::Columns(rows),
-        }
-    }
-
-    fn columns(&self) -> Vec<Vec<String>> {
-        match self {
-            Self::Samples(first, _) => vec![first.feature_names()],
-            Self::Columns { first, second, .. } => vec![first.clone(), second.clone()],
+        match &self.samples[..] {
+            [first, second] => Compared::Samples(first, second),
+            rows => Compared::Columns(&rows[0]),
         }
     }
 
     /// Bytes read from storage so far; bytes of a file that two samples share are counted once.
     fn bytes_read(&self) -> u64 {
-        self.tables().iter().map(|table| table.table().bytes_read()).sum()
+        self.samples.iter().map(|rows| rows.table().bytes_read()).sum()
     }
 }
 
@@ -150,11 +136,6 @@ pub(crate) fn run(args: &TestArgs, run: &Run) -> Result<TestReport> {
     }
 }
 
-pub(crate) fn main(args: &TestArgs) -> Result<()> {
-    let context = args.run.resolve();
-    output::report(&run(args, &context)?, context.json)
-}
-
 fn measure<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Run) -> Result<TestReport> {
     let rows = match family.compares {
         Compares::Samples => samples(args, &pipeline::job(run))?,
@@ -166,11 +147,11 @@ fn measure<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Ru
     let outcome = statistic::measure::<T>(family, rows.compared(), &options, &job.resources())?;
     Ok(TestReport {
         statistic: family.name,
-        columns: rows.columns(),
+        spent: Spent::by(run, rows.bytes_read()),
+        columns: rows.columns,
         outcome,
         permutations: args.permutations,
         map: args.map.to_string(),
-        spent: Spent::by(run, rows.bytes_read()),
         precision: T::NAME,
     })
 }
@@ -185,8 +166,7 @@ fn samples(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
     if let Some(by) = &args.by {
         let (table, _) = open::table(paths, &text, &[])?;
         let of = |condition: Condition, features: &[String]| {
-            let filter = Some(condition);
-            table.select(&Selection { filter, ..selection(args, features, Vec::new()) })
+            table.select(&Selection { filter: Some(condition), ..selection(args, features) })
         };
         let first = of(by.clone(), &args.features)?;
         let second = of(by.complement(), &first.feature_columns())?;
@@ -199,7 +179,7 @@ fn samples(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
     };
     let open = |path: &PathBuf, features: &[String]| -> Result<Selected> {
         let (table, _) = open::table(std::slice::from_ref(path), &text, &[])?;
-        Ok(table.select(&selection(args, features, Vec::new()))?)
+        Ok(table.select(&selection(args, features))?)
     };
     let first = open(first, &args.features)?;
     let second = open(second, &first.feature_columns())?;
@@ -208,16 +188,13 @@ fn samples(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
 
 /// Two samples, with a feature for each value that a category has in either.
 fn both(job: &job::Run<'_>, first: &Selected, second: &Selected) -> Result<Rows> {
-    let mut coded = job.coded_together(&[first, second])?.into_iter().map(Box::new);
-    match (coded.next(), coded.next()) {
-        (Some(first), Some(second)) => Ok(Rows::Samples(first, second)),
-        _ => Ok(Rows::Samples(Box::new(first.clone()), Box::new(second.clone()))),
-    }
+    let samples = job.coded_together(&[first, second])?;
+    Ok(Rows { columns: vec![samples[0].feature_names()], samples })
 }
 
 /// The selection of some columns of the rows that were asked for.
-fn selection(args: &TestArgs, features: &[String], targets: Vec<String>) -> Selection {
-    args.category.of(open::selection(&args.data, features, targets))
+fn selection(args: &TestArgs, features: &[String]) -> Selection {
+    args.category.of(open::selection(&args.data, features, Vec::new()))
 }
 
 /// Selects two sets of columns of the same rows.
@@ -235,14 +212,14 @@ fn columns(args: &TestArgs, job: &job::Run<'_>) -> Result<Rows> {
         return Err(Error::Missing { option: "--with", solver: args.statistic.clone(), why });
     }
     let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
-    let second = table.select(&selection(args, &args.with, Vec::new()))?.feature_columns();
+    let second = table.select(&selection(args, &args.with))?.feature_columns();
     // those columns are no features unless they are named
     let without = args.features.iter().cloned().chain(second.iter().map(|name| format!("!{name}")));
-    let first = table.select(&selection(args, &without.collect::<Vec<_>>(), Vec::new()))?.feature_columns();
+    let first = table.select(&selection(args, &without.collect::<Vec<_>>()))?.feature_columns();
     let all: Vec<String> = first.iter().chain(&second).cloned().collect();
-    let rows = job.coded(&table.select(&selection(args, &all, Vec::new()))?)?;
-    let (first, second) = (rows.features_of(&first)?, rows.features_of(&second)?);
-    Ok(Rows::Columns { rows: Box::new(rows), first, second })
+    let rows = job.coded(&table.select(&selection(args, &all))?)?;
+    let columns = vec![rows.features_of(&first)?, rows.features_of(&second)?];
+    Ok(Rows { samples: vec![rows], columns })
 }
 
 /// Refuses landmarks, and candidates for them, where the map has none.
@@ -261,33 +238,28 @@ fn check_landmarks(args: &TestArgs) -> Result<()> {
 
 fn options(args: &TestArgs, rows: &Rows, progress: &Progress) -> Result<StatisticOptions> {
     let rank = args.rank.unwrap_or(RANK);
-    let tables = rows.tables();
-    let names = tables[0].feature_names();
-    let kernel = |spec: &Spec, columns: Option<&[String]>| -> Result<Spec> {
-        let spec = match columns {
-            Some(columns) => spec.clone().on_columns(columns)?,
-            None => spec.clone(),
-        };
-        Ok(spec.resolve_columns(&names)?)
-    };
+    let names = rows.samples[0].feature_names();
     let with_kernel = args.with_kernel.as_ref().unwrap_or(&args.kernel);
-    let both = matches!(rows, Rows::Columns { .. }) && *with_kernel != args.kernel;
+    let both = rows.columns.len() > 1 && *with_kernel != args.kernel;
     for kernel in std::iter::once(&args.kernel).chain(both.then_some(with_kernel)).filter(|k| !k.characteristic()) {
         progress.warn(format!(
             "the kernel {kernel} is not known to be characteristic: distributions that differ may have the same mean in its feature space, \
              and the test is blind to what tells them apart; gaussian() sees every difference"
         ));
     }
-    let (first, second) = match rows {
-        Rows::Samples(..) => (kernel(&args.kernel, None)?, kernel(&args.kernel, None)?),
-        Rows::Columns { first, second, .. } => (kernel(&args.kernel, Some(first))?, kernel(with_kernel, Some(second))?),
+    let resolved = |spec: Spec| spec.resolve_columns(&names);
+    let (first, second) = match &rows.columns[..] {
+        [first, second] => {
+            (resolved(args.kernel.clone().on_columns(first)?)?, resolved(with_kernel.clone().on_columns(second)?)?)
+        }
+        _ => (resolved(args.kernel.clone())?, resolved(args.kernel.clone())?),
     };
     Ok(StatisticOptions {
         scaling: args.scale,
         kernel: first,
         other: second,
         map: args.map.clone(),
-        landmarks: args.landmarks.clone().unwrap_or_default().opened(tables[0], &args.data.text.options())?,
+        landmarks: args.landmarks.clone().unwrap_or_default().opened(&rows.samples[0], &args.data.text.options())?,
         candidates: args.candidates.unwrap_or(Candidates::of_rank(rank)).rows(),
         rank,
         permutations: usize::try_from(args.permutations).unwrap_or(usize::MAX),
@@ -302,25 +274,17 @@ impl fmt::Display for TestReport {
         let columns: Vec<String> = self.columns.iter().map(|names| count(names.len() as u64)).collect();
         let (rows, columns) = (rows.join(" and "), columns.join(" and "));
         writeln!(f, "{} on {rows} rows, {columns} columns\n", self.statistic)?;
-        let mut facts = Table::facts();
-        for kernel in kernels {
-            facts.fact("kernel", rounded(kernel));
-        }
+        let mut told: Vec<(&str, String)> = kernels.iter().map(|kernel| ("kernel", rounded(kernel))).collect();
         let ranks: Vec<String> = ranks.iter().map(|rank| count(*rank as u64)).collect();
-        match ranks.is_empty() {
-            true => facts.fact("features", "none: the kernel itself"),
-            false => facts.fact("features", format!("{} ({})", ranks.join(" and "), self.map)),
-        }
-        if let Some(certificate) = measured.certificate.filter(|_| !ranks.is_empty()) {
-            facts.fact("certificate", certified(&certificate));
-        }
-        facts.fact(
-            self.statistic,
-            format!("{} biased, {} unbiased", number(measured.biased, 4), number(measured.unbiased, 4)),
-        );
-        if let Some(alignment) = measured.alignment {
-            facts.fact("alignment", number(alignment, 4));
-        }
+        told.push(match ranks.is_empty() {
+            true => ("features", "none: the kernel itself".to_string()),
+            false => ("features", format!("{} ({})", ranks.join(" and "), self.map)),
+        });
+        let certificate = measured.certificate.filter(|_| !ranks.is_empty());
+        told.extend(certificate.map(|certificate| ("certificate", certified(&certificate))));
+        let [biased, unbiased] = [measured.biased, measured.unbiased].map(|value| number(value, 4));
+        told.push((self.statistic, format!("{biased} biased, {unbiased} unbiased")));
+        told.extend(measured.alignment.map(|alignment| ("alignment", number(alignment, 4))));
         let PValues { permutation, spectrum, gamma } = measured.p_values;
         let names = [
             (permutation, format!("by {} permutations", count(self.permutations))),
@@ -331,9 +295,9 @@ impl fmt::Display for TestReport {
         for (value, of) in names.into_iter().filter_map(|(value, of)| Some((value?, of))) {
             // what the limit distributions do not resolve
             let value = if value <= 1e-12 { "below 1e-12".to_string() } else { number(value, 3) };
-            facts.fact(title, format!("{value} {of}"));
+            told.push((title, format!("{value} {of}")));
             title = "";
         }
-        write!(f, "{facts}\n{}", table::facts(self.spent.facts(Some(*passes), None)))
+        write!(f, "{}\n{}", facts(told), facts(self.spent.facts(Some(*passes), None)))
     }
 }

@@ -55,7 +55,7 @@ impl std::fmt::Display for UpdateReport {
     }
 }
 
-fn run(args: &UpdateArgs, run: &Run) -> Result<UpdateReport> {
+pub(crate) fn run(args: &UpdateArgs, run: &Run) -> Result<UpdateReport> {
     output::check_model(&args.output)?;
     let mut predictor = open::load(&args.model, run)?;
     let names = if args.target.is_empty() { predictor.card().targets.clone() } else { args.target.clone() };
@@ -65,9 +65,4 @@ fn run(args: &UpdateArgs, run: &Run) -> Result<UpdateReport> {
     model.save(&args.output)?;
     let rows_of_model = model.card().rows + model.card().learned;
     Ok(UpdateReport { rows, running_mse, rows_of_model, model: args.output.clone() })
-}
-
-pub(crate) fn main(args: &UpdateArgs) -> Result<()> {
-    let context = args.run.resolve();
-    output::report(&run(args, &context)?, context.json)
 }

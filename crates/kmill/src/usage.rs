@@ -3,7 +3,7 @@
 use crate::args::{self, elsewhere};
 use crate::{Cli, colour, output, progress, which};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgMatches, Command, CommandFactory};
+use clap::{Arg, ArgMatches, Args, Command, CommandFactory};
 use kstore::{shown, sink::STDOUT};
 use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
@@ -19,6 +19,12 @@ pub(crate) fn words(mut words: Vec<OsString>) -> Vec<OsString> {
         words.push("--help".into());
     }
     words
+}
+
+/// The options of a verb from words, the first of which is its name.
+pub(crate) fn parsed<A: Args>(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<A, clap::Error> {
+    let verb = A::augment_args(Command::new("kmill"));
+    verb.try_get_matches_from(words).and_then(|matches| A::from_arg_matches(&matches))
 }
 
 /// Refuses `-o -` with `--json`: standard output holds one JSON object, or the table.

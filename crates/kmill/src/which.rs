@@ -2,18 +2,18 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-/// A question with its two answers, or the solver that the answers lead to.
+/// A question with its two answers, or the solver that the answers lead to, with its options.
 enum Node {
     Ask { question: &'static str, yes: &'static Node, no: &'static Node },
-    Use { solver: &'static str, why: &'static str, line: &'static str },
+    Use { solver: &'static str, why: &'static str, options: &'static str },
 }
 
 const fn question(question: &'static str, yes: &'static Node, no: &'static Node) -> Node {
     Node::Ask { question, yes, no }
 }
 
-const fn take(solver: &'static str, why: &'static str, line: &'static str) -> Node {
-    Node::Use { solver, why, line }
+const fn take(solver: &'static str, why: &'static str, options: &'static str) -> Node {
+    Node::Use { solver, why, options }
 }
 
 static START: Node = question("Is there a column to be predicted?", &TARGET, &NO_TARGET);
@@ -27,56 +27,23 @@ static NO_TARGET: Node = question("Are unusual rows looked for?", &ONECLASS, &GR
 static GROUPS: Node = question("Are groups of similar rows looked for?", &BENT, &KPCA);
 static BENT: Node = question("May groups be long or bent, such as two moons?", &SPECTRAL, &KMEANS);
 
-static SVR: Node = take(
-    "svr",
-    "large errors count by their size, not by its square",
-    "kmill fit svr train.parquet --target y --epsilon 0.1 -o model.safetensors",
-);
-static PLS: Node = take(
-    "pls",
-    "components of the rows that vary with the target",
-    "kmill fit pls train.parquet --target y --components 5 -o model.safetensors",
-);
-static RIDGE: Node = take(
-    "ridge",
-    "the usual choice: penalties and ranks are compared in one pass",
-    "kmill fit ridge train.parquet --target y -o model.safetensors",
-);
-static LOGISTIC: Node = take(
-    "logistic",
-    "probabilities for two or more classes",
-    "kmill fit logistic train.parquet --target label -o model.safetensors",
-);
-static FISHER: Node = take(
-    "fisher",
-    "the directions that tell classes apart",
-    "kmill fit fisher train.parquet --target label --components 2 -o model.safetensors",
-);
-static SVM: Node = take(
-    "svm",
-    "the widest margin; for many classes ridge --task classification is faster",
-    "kmill fit svm train.parquet --target label -o model.safetensors",
-);
-static ONECLASS: Node = take(
-    "oneclass",
-    "a score that is negative for the most unusual rows; nu is their share",
-    "kmill fit oneclass train.parquet --nu 0.01 -o model.safetensors",
-);
-static SPECTRAL: Node = take(
-    "spectral",
-    "groups of rows that the kernel connects",
-    "kmill fit spectral train.parquet --clusters 5 -o model.safetensors",
-);
-static KMEANS: Node = take(
-    "kmeans",
-    "groups of rows around their means",
-    "kmill fit kmeans train.parquet --clusters 5 -o model.safetensors",
-);
-static KPCA: Node = take(
-    "kpca",
-    "a few coordinates that keep most of what the rows differ in",
-    "kmill fit kpca train.parquet --components 5 -o model.safetensors",
-);
+static SVR: Node = take("svr", "large errors count by their size, not by its square", "--target y --epsilon 0.1");
+static PLS: Node = take("pls", "components of the rows that vary with the target", "--target y --components 5");
+static RIDGE: Node = take("ridge", "the usual choice: penalties and ranks are compared in one pass", "--target y");
+static LOGISTIC: Node = take("logistic", "probabilities for two or more classes", "--target label");
+static FISHER: Node = take("fisher", "the directions that tell classes apart", "--target label --components 2");
+static SVM: Node =
+    take("svm", "the widest margin; for many classes ridge --task classification is faster", "--target label");
+static ONECLASS: Node =
+    take("oneclass", "a score that is negative for the most unusual rows; nu is their share", "--nu 0.01");
+static SPECTRAL: Node = take("spectral", "groups of rows that the kernel connects", "--clusters 5");
+static KMEANS: Node = take("kmeans", "groups of rows around their means", "--clusters 5");
+static KPCA: Node = take("kpca", "a few coordinates that keep most of what the rows differ in", "--components 5");
+
+/// The line that fits a solver.
+fn line(solver: &str, options: &str) -> String {
+    format!("kmill fit {solver} train.parquet {options} -o model.safetensors")
+}
 
 /// Where nobody knows: the verb that tries.
 const OR: &str = "Or let kmill try: kmill tune any train.parquet --target y --time 5min -o model.safetensors\n";
@@ -116,7 +83,9 @@ pub(crate) fn ask() -> io::Result<()> {
 fn tree(node: &Node, depth: usize) -> String {
     let indent = "  ".repeat(depth);
     match node {
-        Node::Use { solver, why, line } => format!("{indent}{solver}: {why}\n{indent}  {line}\n"),
+        Node::Use { solver, why, options } => {
+            format!("{indent}{solver}: {why}\n{indent}  {}\n", line(solver, options))
+        }
         Node::Ask { question, yes, no } => {
             let (yes, no) = (tree(yes, depth + 2), tree(no, depth + 2));
             format!("{indent}{question}\n{indent}  yes:\n{yes}{indent}  no:\n{no}")
@@ -133,7 +102,7 @@ mod tests {
     /// Calls `on` with every leaf, and the number of questions before it.
     fn leaves(node: &Node, asked: usize, on: &mut dyn FnMut(&str, &str, usize)) {
         match node {
-            Node::Use { solver, line, .. } => on(solver, line, asked),
+            Node::Use { solver, options, .. } => on(solver, &line(solver, options), asked),
             Node::Ask { yes, no, .. } => [yes, no].into_iter().for_each(|next| leaves(next, asked + 1, on)),
         }
     }

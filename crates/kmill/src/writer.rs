@@ -1,6 +1,6 @@
 //! Tables that kmill writes: features and targets in one file, or in two `.npy` files.
 
-use crate::Result;
+use crate::{Result, table::joined};
 use kstore::sink::{self, Output, OutputColumn, Sink};
 use std::path::{Path, PathBuf};
 
@@ -49,7 +49,6 @@ impl TableWriter {
         Ok(Self { table, target, files })
     }
 
-    /// Appends rows, given as the values of each column.
     pub(crate) fn write(&mut self, features: &[Output<'_>], targets: &[Output<'_>]) -> Result<()> {
         match &mut self.target {
             Some(target) => {
@@ -94,6 +93,6 @@ pub(crate) struct Written<'a> {
 pub(crate) fn named(files: &[PathBuf]) -> String {
     match files {
         [table, target] => format!("{} (target in {})", table.display(), target.display()),
-        files => files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "),
+        files => joined(files.iter().map(|file| file.display())),
     }
 }

@@ -1,7 +1,5 @@
 //! The error of approximations against their rank.
 
-use crate::error::raised;
-
 use crate::run::{RunText, described};
 use crate::table::Table;
 use crate::watch::watched;
@@ -47,8 +45,7 @@ pub(crate) fn curve(py: Python<'_>, curve: &str, table: &Table, show: Option<Py<
             ElementType::F32 => cells::<f32>(&selected, &options, &run.resources()),
             ElementType::F64 => cells::<f64>(&selected, &options, &run.resources()),
         }
-    })?
-    .map_err(raised)?;
+    })?;
     serde_json::to_string(&cells).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 

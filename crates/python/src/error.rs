@@ -12,10 +12,11 @@ create_exception!(
 
 /// The exception for an error of the engine: `MemoryError` for a plan over the budget, `OSError` for files that cannot be read or
 /// written, `ValueError` for what the caller can put right, [`KmillError`] for the rest.
-pub(crate) fn raised(error: ksolve::Error) -> PyErr {
+pub(crate) fn raised(error: impl Into<ksolve::Error>) -> PyErr {
+    let error = error.into();
     let text = error.to_string();
     match error {
-        ksolve::Error::Store(error) | ksolve::Error::Approx(kapprox::Error::Store(error)) => of_store(&error, text),
+        ksolve::Error::Store(error) | ksolve::Error::Approx(kapprox::Error::Store(error)) => stored(&error, text),
         ksolve::Error::Approx(_)
         | ksolve::Error::Option { .. }
         | ksolve::Error::Missing { .. }
@@ -30,13 +31,7 @@ pub(crate) fn raised(error: ksolve::Error) -> PyErr {
     }
 }
 
-/// The exception for an error about data, disk or memory.
-pub(crate) fn stored(error: kstore::Error) -> PyErr {
-    let text = error.to_string();
-    of_store(&error, text)
-}
-
-fn of_store(error: &kstore::Error, text: String) -> PyErr {
+fn stored(error: &kstore::Error, text: String) -> PyErr {
     match error {
         kstore::Error::OverBudget { .. } | kstore::Error::LargeRow { .. } => PyMemoryError::new_err(text),
         kstore::Error::NotFound { .. } => PyFileNotFoundError::new_err(text),

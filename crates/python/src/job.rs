@@ -65,8 +65,7 @@ pub(crate) fn fit(
     let fitted = watched(py, show, |progress| {
         let selected = run.coded(&table.read_by(&reading)?.select(&selection)?)?;
         opened(job.fit.clone(), &selected, landmarks)?.run(&selected, &progress.of(&run))
-    })?
-    .map_err(raised)?;
+    })?;
     learned(fitted, table, &run, job.run.threads(), None)
 }
 

@@ -1,7 +1,6 @@
 //! Kernel matrices that Python tells: an array, or a function of rows. A few of their columns become coordinates of the rows.
 
 use crate::error::raised;
-
 use crate::run::{RunText, described};
 use crate::watch::watched;
 use faer::MatMut;
@@ -91,9 +90,9 @@ pub(crate) fn factor<'py>(
         let observer = progress.stage("pivots", None);
         let told = Told { diagonal, block: &block, rounding, observer: &*observer, raised: Mutex::new(None) };
         let found = rpcholesky(&told, rank, tolerance, seed, &Workers::new(threads));
-        (found, told.raised.into_inner().unwrap_or_else(PoisonError::into_inner))
+        Ok((found, told.raised.into_inner().unwrap_or_else(PoisonError::into_inner)))
     })?;
-    let found = error.map_or(Ok(found), Err)?.map_err(|error| raised(error.into()))?;
+    let found = error.map_or(Ok(found), Err)?.map_err(raised)?;
     let matrix = |values: faer::MatRef<'_, f64>| {
         let (n, r) = (values.nrows(), values.ncols());
         PyArray1::from_iter(py, (0..n).flat_map(|i| (0..r).map(move |j| values[(i, j)]))).reshape([n, r])

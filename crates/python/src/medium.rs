@@ -1,6 +1,6 @@
 //! The place where the processes of a run meet: a folder, or an object of Python that has the methods of a medium.
 
-use crate::error::stored;
+use crate::error::raised;
 use kstore::pass::{Fetched, Medium, SharedEngine};
 use kstore::{Error, Result};
 use pyo3::{prelude::*, pybacked::PyBackedBytes, types::PyBytes};
@@ -80,7 +80,7 @@ impl Medium for Object {
 /// `patience` seconds counts as gone.
 pub(crate) fn engine(states: &Bound<'_, PyAny>, patience: f64) -> PyResult<SharedEngine> {
     let engine = match states.extract::<PathBuf>() {
-        Ok(folder) => SharedEngine::folder(folder).map_err(stored)?,
+        Ok(folder) => SharedEngine::folder(folder).map_err(raised)?,
         Err(_) => SharedEngine::new(Arc::new(Object(states.clone().unbind()))),
     };
     Ok(engine.patience(Duration::try_from_secs_f64(patience).unwrap_or(Duration::MAX)))

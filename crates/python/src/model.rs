@@ -1,14 +1,11 @@
 //! A fitted model in Python: its file, its card and its predictions.
 
 use crate::error::raised;
-
 use crate::run::{RunText, described};
 use crate::table::Table;
 use crate::watch::watched;
 use ksolve::AnyModel;
-use ksolve::model::Basis;
-use ksolve::predict::Extras;
-use ksolve::predict::Predictor;
+use ksolve::predict::{Extras, Predictor};
 use kstore::sparse::entries;
 use kstore::{Real, Selection, TextOptions};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
@@ -36,6 +33,18 @@ impl Model {
         let predictor = Predictor::new(model)?;
         Ok(Self { scratch: Mutex::new(predictor.scratch()), predictor })
     }
+
+    fn model(&self) -> ksolve::Result<AnyModel> {
+        AnyModel::from_bytes(&self.predictor.to_bytes()?)
+    }
+
+    /// The model with its points in f64, which hold those in f32.
+    fn wide(&self) -> PyResult<ksolve::Model<f64>> {
+        Ok(match self.model().map_err(raised)? {
+            AnyModel::F32(model) => model.widen(),
+            AnyModel::F64(model) => model,
+        })
+    }
 }
 
 #[pymethods]
@@ -58,13 +67,13 @@ impl Model {
 
     /// The bytes of an ONNX file of the model.
     fn to_onnx<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py.detach(|| AnyModel::from_bytes(&self.predictor.to_bytes()?)?.to_onnx()).map_err(raised)?;
+        let bytes = py.detach(|| self.model()?.to_onnx()).map_err(raised)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
     /// Writes the model's file, whole or not at all.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| AnyModel::from_bytes(&self.predictor.to_bytes()?)?.save(&path)).map_err(raised)
+        py.detach(|| self.model()?.save(&path)).map_err(raised)
     }
 
     /// The card of the model, as JSON: options, names, classes.
@@ -108,43 +117,37 @@ impl Model {
 
     /// The landmarks of a model of sparse rows: values, places, starts of the rows in them, and their row numbers.
     fn sparse_landmarks<'py>(&self, py: Python<'py>) -> PyResult<Option<Entries<'py>>> {
-        let model = AnyModel::from_bytes(&self.predictor.to_bytes().map_err(raised)?).map_err(raised)?;
-        Ok(match &model {
-            AnyModel::F32(model) => compressed(py, &model.basis, model.dims().1),
-            AnyModel::F64(model) => compressed(py, &model.basis, model.dims().1),
-        })
+        let model = self.wide()?;
+        let Some((points, rows)) = model.basis.landmarks() else { return Ok(None) };
+        let (mut all, mut at, mut starts) = (Vec::new(), Vec::new(), vec![0]);
+        for point in points.chunks_exact(model.dims().1) {
+            let (places, values) = entries(point);
+            at.extend(places.iter().map(|place| *place as i64));
+            all.extend_from_slice(values);
+            starts.push(all.len() as i64);
+        }
+        let [at, starts] = [at, starts].map(|numbers| PyArray1::from_vec(py, numbers));
+        Ok(Some((PyArray1::from_vec(py, all), at, starts, PyArray1::from_slice(py, rows))))
     }
 
     /// The landmarks as the kernel sees them, scaled, and their row numbers; None for a model without.
-    fn landmarks<'py>(&self, py: Python<'py>) -> PyResult<Option<Landmarks<'py>>> {
-        let model = AnyModel::from_bytes(&self.predictor.to_bytes().map_err(raised)?).map_err(raised)?;
-        let found = match &model {
-            AnyModel::F32(model) => model.basis.landmarks().map(|(points, rows)| {
-                (points.iter().copied().map(f64::from).collect::<Vec<_>>(), rows.to_vec(), model.dims().1)
-            }),
-            AnyModel::F64(model) => {
-                model.basis.landmarks().map(|(points, rows)| (points.to_vec(), rows.to_vec(), model.dims().1))
-            }
-        };
-        let Some((points, rows, d)) = found else { return Ok(None) };
-        let shape = [rows.len(), d];
-        Ok(Some((PyArray1::from_vec(py, points).reshape(shape)?, PyArray1::from_vec(py, rows))))
+    fn landmarks<'py>(&self, py: Python<'py>) -> PyResult<Option<(Matrix<'py>, Bound<'py, PyArray1<u64>>)>> {
+        let model = self.wide()?;
+        let Some((points, rows)) = model.basis.landmarks() else { return Ok(None) };
+        let points = PyArray1::from_slice(py, points).reshape([rows.len(), model.dims().1])?;
+        Ok(Some((points, PyArray1::from_slice(py, rows))))
     }
 
     /// The coefficients of the landmarks, landmarks x outputs, and the intercept of each output.
     fn coefficients<'py>(&self, py: Python<'py>) -> PyResult<(Matrix<'py>, Bound<'py, PyArray1<f64>>)> {
-        let model = AnyModel::from_bytes(&self.predictor.to_bytes().map_err(raised)?).map_err(raised)?;
-        let (coefficients, intercept) = match &model {
-            AnyModel::F32(model) => (&model.coefficients, &model.intercept),
-            AnyModel::F64(model) => (&model.coefficients, &model.intercept),
-        };
+        let ksolve::Model { coefficients, intercept, .. } = &self.wide()?;
         let (m, t) = (coefficients.nrows(), coefficients.ncols());
         let numbers = (0..m).flat_map(|i| (0..t).map(move |j| coefficients[(i, j)]));
         Ok((PyArray1::from_iter(py, numbers).reshape([m, t])?, PyArray1::from_slice(py, intercept)))
     }
 
     /// Scores of the rows of a C-ordered array of float32 or float64, n x outputs, in float64.
-    fn predict<'py>(&self, py: Python<'py>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    fn predict<'py>(&self, py: Python<'py>, x: &Bound<'py, PyAny>) -> PyResult<Matrix<'py>> {
         if let Ok(x) = x.extract::<PyReadonlyArray2<'_, f64>>() {
             return self.scores_of(py, &x);
         }
@@ -155,11 +158,7 @@ impl Model {
     }
 
     /// Probabilities of the classes of rows with these scores, n x classes.
-    fn probabilities<'py>(
-        &self,
-        py: Python<'py>,
-        scores: PyReadonlyArray2<'py, f64>,
-    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    fn probabilities<'py>(&self, py: Python<'py>, scores: PyReadonlyArray2<'py, f64>) -> PyResult<Matrix<'py>> {
         let classes = self.predictor.card().classes.len();
         let (mut all, mut row) = (Vec::with_capacity(scores.shape()[0] * classes), Vec::new());
         for scores in scores.as_array().rows() {
@@ -202,9 +201,8 @@ impl Model {
                 });
                 Ok(())
             })?;
-            Ok::<_, ksolve::Error>((scores, more, n as usize))
-        })?
-        .map_err(raised)?;
+            Ok((scores, more, n as usize))
+        })?;
         let matrix = |values: Vec<f64>| {
             let width = values.len() / n.max(1);
             PyArray1::from_vec(py, values).reshape([n, width])
@@ -220,8 +218,7 @@ impl Model {
         let learned = watched(py, None, |progress| {
             let (predictor, rows) = self.on(table)?;
             predictor.learn(&predictor.select(&rows, selection)?, forgetting, &progress.of(&run))
-        })?
-        .map_err(raised)?;
+        })?;
         Ok((Self::new(learned.model).map_err(raised)?, learned.rows, learned.running_mse))
     }
 
@@ -244,8 +241,7 @@ impl Model {
             let kept = (!carried.keep.is_empty()).then(|| table.select(&carried)).transpose()?;
             let selected = predictor.select(&table, Selection { keep: Vec::new(), ..selection })?;
             predictor.write(&selected, kept.as_ref(), extras, &output, &progress.of(&run))
-        })?
-        .map_err(raised)?;
+        })?;
         Ok(written.rows)
     }
 }
@@ -293,23 +289,6 @@ pub(crate) fn model_of_bytes(bytes: &[u8]) -> PyResult<Model> {
 type Entries<'py> =
     (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u64>>);
 
-/// The entries of sparse landmarks of `d` numbers each.
-fn compressed<'py, T: kapprox::Real>(py: Python<'py>, basis: &Basis<T>, d: usize) -> Option<Entries<'py>> {
-    let (points, rows) = basis.landmarks()?;
-    let (mut all, mut at, mut starts) = (Vec::new(), Vec::new(), vec![0]);
-    for point in points.chunks_exact(d) {
-        let (places, values) = entries(point);
-        at.extend(places.iter().map(|place| place.to_f64() as i64));
-        all.extend(values.iter().map(|value| value.to_f64()));
-        starts.push(all.len() as i64);
-    }
-    let [at, starts] = [at, starts].map(|numbers| PyArray1::from_vec(py, numbers));
-    Some((PyArray1::from_vec(py, all), at, starts, PyArray1::from_slice(py, rows)))
-}
-
-/// Landmarks and their row numbers.
-type Landmarks<'py> = (Matrix<'py>, Bound<'py, PyArray1<u64>>);
-
 impl Model {
     /// The predictor with room for the rows of a table, and the table as the model knows its rows.
     fn on(&self, table: &Table) -> ksolve::Result<(Predictor, kstore::Table)> {
@@ -324,7 +303,7 @@ impl Model {
         &self,
         py: Python<'py>,
         x: &PyReadonlyArray2<'py, V>,
-    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    ) -> PyResult<Matrix<'py>> {
         let x = x.as_slice().map_err(|_| PyValueError::new_err("the array must be in C order"))?;
         let (d, t) = (self.predictor.features(), self.predictor.outputs());
         let n = x.len() / d.max(1);

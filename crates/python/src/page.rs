@@ -1,6 +1,6 @@
 //! Pages and pictures for notebooks: those that the command writes.
 
-use crate::error::{raised, stored};
+use crate::error::raised;
 use kmill::page::{Page, Section, facts};
 use kmill::progress::Voice;
 use kmill::report::{FitReport, Spent};
@@ -60,7 +60,7 @@ impl Contents {
 #[pyfunction]
 pub(crate) fn plot(py: Python<'_>, words: Vec<String>) -> PyResult<()> {
     py.detach(|| kmill::picture(&words)).map_err(|error| match error {
-        kmill::Error::Store(error) => stored(error),
+        kmill::Error::Store(error) => raised(error),
         kmill::Error::Solve(error) => raised(error),
         error => PyValueError::new_err(error.to_string()),
     })

@@ -1,6 +1,6 @@
 //! What jobs may use, and JSON from the Python side.
 
-use crate::error::stored;
+use crate::error::raised;
 use ksolve::job::Run;
 use kstore::scratch::Scratch;
 use pyo3::{exceptions::PyValueError, prelude::*};
@@ -21,7 +21,7 @@ pub(crate) struct RunText {
 impl RunText {
     /// The scratch folder, where one was named; it may use what the disk has.
     pub(crate) fn scratch(&self) -> PyResult<Option<Scratch>> {
-        self.scratch.as_deref().map(|folder| Scratch::open(folder, u64::MAX)).transpose().map_err(stored)
+        self.scratch.as_deref().map(|folder| Scratch::open(folder, u64::MAX)).transpose().map_err(raised)
     }
 
     /// Number of threads: those that were asked for, or one for each core.
@@ -31,9 +31,8 @@ impl RunText {
 
     /// The resources.
     pub(crate) fn run<'a>(&self, scratch: Option<&'a Scratch>) -> PyResult<Run<'a>> {
-        let memory = self.memory.as_deref().map(kstore::budget::parse_bytes).transpose().map_err(stored)?;
-        let run = Run::new();
-        let run = memory.map_or(run.clone(), |memory| run.memory(memory));
+        let memory = self.memory.as_deref().map(kstore::budget::parse_bytes).transpose().map_err(raised)?;
+        let run = memory.into_iter().fold(Run::new(), Run::memory);
         let run = match self.threads {
             Some(0) => return Err(PyValueError::new_err("`threads` 0: expected a whole number of at least 1")),
             Some(threads) => run.threads(threads),

@@ -1,6 +1,6 @@
 //! Tables as Python hands them over: an array, an Arrow stream, or files.
 
-use crate::error::{raised, stored};
+use crate::error::raised;
 use crate::foreign::{Borrowed, batches};
 use crate::rows::{ArrayRows, CompressedRows, Features};
 use crate::run::{RunText, described};
@@ -9,7 +9,7 @@ use ksolve::request::Stages;
 use kstore::arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use kstore::arrow::datatypes::{Field, Schema};
 use kstore::source::Element;
-use kstore::{Pass, Reading, RowSource, Selected, Selection, StatisticsFold, TextOptions, Workers};
+use kstore::{Kind, Pass, Reading, RowSource, Selected, Selection, StatisticsFold, TextOptions, Workers};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -115,7 +115,7 @@ impl Table {
     /// A table of files, folders and glob patterns.
     #[staticmethod]
     fn open(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Self> {
-        let table = py.detach(|| kstore::Table::open(&paths)).map_err(stored)?;
+        let table = py.detach(|| kstore::Table::open(&paths)).map_err(raised)?;
         Ok(Self(table, Source::Files(paths)))
     }
 
@@ -126,7 +126,7 @@ impl Table {
         let selection = Selection { sparse: true, ..described(rows)? };
         let run = described::<RunText>(run)?;
         let (threads, run) = (run.threads(), run.run(None)?);
-        let selected = self.0.select(&selection).map_err(stored)?;
+        let selected = self.0.select(&selection).map_err(raised)?;
         let selected = py.detach(|| run.coded(&selected)).map_err(raised)?;
         let variance = match &self.1 {
             _ if !variance => None,
@@ -137,7 +137,7 @@ impl Table {
                 let why = "gamma 'scale' is not known of sparse rows and words of files and streams: give a number";
                 return Err(PyValueError::new_err(why));
             }
-            _ => Some(watched(py, None, |progress| of_all_values(&selected, threads, progress))?.map_err(stored)?),
+            _ => Some(watched(py, None, |progress| Ok(of_all_values(&selected, threads, progress)?))?),
         };
         let names = selected.feature_names();
         let features = selected.sparse().map_or(names.len(), |shape| shape.width);
@@ -153,16 +153,9 @@ impl Table {
     /// Name, kind and whether it is a feature unless another role is given to it, for each column.
     #[getter]
     fn columns(&self) -> Vec<(String, String, bool)> {
+        let is_feature = |kind: &Kind| kind.is_feature() || *kind == Kind::Text;
         let columns = self.0.schema().columns.iter();
-        columns
-            .map(|column| {
-                (
-                    column.name.clone(),
-                    column.kind.to_string(),
-                    column.kind.is_feature() || column.kind == kstore::Kind::Text,
-                )
-            })
-            .collect()
+        columns.map(|column| (column.name.clone(), column.kind.to_string(), is_feature(&column.kind))).collect()
     }
 }
 
@@ -172,7 +165,7 @@ impl Table {
     }
 
     fn of_batches(batches: Vec<RecordBatch>) -> PyResult<Self> {
-        let table = kstore::Table::from_batches(batches.clone()).map_err(stored)?;
+        let table = kstore::Table::from_batches(batches.clone()).map_err(raised)?;
         Ok(Self(table, Source::Stream(batches)))
     }
 

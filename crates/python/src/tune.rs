@@ -9,8 +9,7 @@ use crate::watch::{Progress, watched};
 use kapprox::{Real, Spec};
 use ksolve::Error;
 use ksolve::job::{ElementType, Fit, Fitted, Run};
-use ksolve::request::{LandmarkSource, Scaling, Stages};
-use ksolve::request::{MetricForm, MetricSource};
+use ksolve::request::{LandmarkSource, MetricForm, MetricSource, Scaling, Stages};
 use ksolve::solver::ridge::Ridge;
 use ksolve::tune::{
     Choice, Chosen, FACTORS, Memory, Pace, Part, Score, SearchListener, SearchWork, Select, TuneOptions, kernels,
@@ -89,15 +88,13 @@ pub(crate) fn tune(
             false => job.fit.clone(),
         };
         let base = opened(base, &selected, landmarks)?;
-        let asked = Asked { search: &search, base: &base, selected: &selected, run: &run, watch: &watch };
         let free = !job.has.1 && landmarks.is_none();
         let (fitted, chosen) = match base.element_type() {
-            ElementType::F32 => asked.fit::<f32>(free),
-            ElementType::F64 => asked.fit::<f64>(free),
+            ElementType::F32 => search.fit::<f32>(base, free, &selected, &run, &watch),
+            ElementType::F64 => search.fit::<f64>(base, free, &selected, &run, &watch),
         }?;
-        Ok::<_, Error>((fitted, chosen, watch.warnings.into_inner().unwrap_or_else(PoisonError::into_inner)))
-    })?
-    .map_err(raised)?;
+        Ok((fitted, chosen, watch.warnings.into_inner().unwrap_or_else(PoisonError::into_inner)))
+    })?;
     let test = chosen.test.as_ref().map(|test| serde_json::json!({"apart": test.apart, "seconds": test.seconds}));
     let choice = serde_json::json!({
         "solver": chosen.fit.family().name,
@@ -147,35 +144,30 @@ impl Search {
             sample: self.sample,
         })
     }
-}
 
-/// A choice with everything it needs.
-struct Asked<'a> {
-    search: &'a Search,
-    base: &'a Fit,
-    selected: &'a Selected,
-    run: &'a Run<'a>,
-    watch: &'a Watch<'a>,
-}
-
-impl Asked<'_> {
     /// Makes the choice and the fit. `free` says that no landmarks were named.
-    fn fit<T: Real>(&self, free: bool) -> ksolve::Result<(Fitted, Chosen)> {
-        let Self { search, selected, run, watch, .. } = *self;
-        let learns = matches!(self.base.metric_source(), MetricSource::Learned(_));
+    fn fit<T: Real>(
+        &self,
+        base: Fit,
+        free: bool,
+        selected: &Selected,
+        run: &Run<'_>,
+        watch: &Watch<'_>,
+    ) -> ksolve::Result<(Fitted, Chosen)> {
+        let learns = matches!(base.metric_source(), MetricSource::Learned(_));
         // behind a metric few directions matter: schemes that look for what is left of the kernel search long for it
-        let base = match learns && free && !self.base.map_spec().is_without_rows() {
-            true => self.base.clone().landmarks(LandmarkSource::Scheme("uniform".to_string())),
-            false => self.base.clone(),
+        let base = match learns && free && !base.map_spec().is_without_rows() {
+            true => base.landmarks(LandmarkSource::Scheme("uniform".to_string())),
+            false => base,
         };
-        let score = search.score.parse::<Score>()?;
-        let options = search.options(&stand_in(&base, score)?, score, learns, selected)?;
+        let score = self.score.parse::<Score>()?;
+        let options = self.options(&stand_in(&base, score)?, score, learns, selected)?;
         let scalings: &[Scaling] =
-            if search.scalings && learns && score == Score::Cv { &[Scaling::Asinh, Scaling::Quantile] } else { &[] };
-        let work = search.work.as_deref().map(str::parse::<SearchWork>).transpose();
-        let work = work.map_err(|why| Error::option("work", search.work.as_deref().unwrap_or_default(), why))?;
-        let (solver, base) = (search.solver.as_str(), &base);
-        let exact = search.time.is_some() && free;
+            if self.scalings && learns && score == Score::Cv { &[Scaling::Asinh, Scaling::Quantile] } else { &[] };
+        let work = self.work.as_deref().map(str::parse::<SearchWork>).transpose();
+        let work = work.map_err(|why| Error::option("work", self.work.as_deref().unwrap_or_default(), why))?;
+        let (solver, base) = (self.solver.as_str(), &base);
+        let exact = self.time.is_some() && free;
         let choice = Choice { solver, base, options: &options, scalings, selected, work, exact, run, listener: watch };
         let chosen = choice.make::<T>(&mut Memory::open(None)?)?;
         let metric = chosen.metric.clone().map_or(MetricSource::None, MetricSource::of);

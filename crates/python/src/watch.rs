@@ -1,5 +1,6 @@
 //! A job on a thread of its own, while the calling thread looks after signals and shows progress.
 
+use crate::error::{KmillError, raised};
 use ksolve::job::{CancelToken, Run};
 use ksolve::request::Stages;
 use kstore::pass::Observer;
@@ -50,12 +51,12 @@ impl Stages for Progress {
     fn warn(&self, _: String) {}
 }
 
-/// Runs `work` without the GIL on another thread. Every 50 ms this one looks for signals, whose exception stops the work and is
-/// raised once it has ended, and calls `show(stage, rows done, rows or None)`.
+/// Runs `work` without the GIL on another thread, and raises its error. Every 50 ms this one looks for signals, whose exception stops the
+/// work and is raised once it has ended, and calls `show(stage, rows done, rows or None)`.
 pub(crate) fn watched<T: Send>(
     py: Python<'_>,
     show: Option<Py<PyAny>>,
-    work: impl FnOnce(&Progress) -> T + Send,
+    work: impl FnOnce(&Progress) -> ksolve::Result<T> + Send,
 ) -> PyResult<T> {
     let progress = Progress::default();
     let (progress, show) = (&progress, show.as_ref());
@@ -63,14 +64,14 @@ pub(crate) fn watched<T: Send>(
         std::thread::scope(|scope| {
             let (done, wait) = channel();
             let thread = scope.spawn(move || drop(done.send(work(progress))));
-            let mut raised = None;
+            let mut signal = None;
             loop {
                 match wait.recv_timeout(EVERY) {
-                    Ok(result) => return raised.map_or(Ok(result), Err),
-                    Err(RecvTimeoutError::Timeout) if raised.is_none() => {
+                    Ok(result) => return signal.map_or_else(|| result.map_err(raised), Err),
+                    Err(RecvTimeoutError::Timeout) if signal.is_none() => {
                         if let Err(error) = Python::attach(|py| look(py, progress, show)) {
                             progress.cancel.cancel();
-                            raised = Some(error);
+                            signal = Some(error);
                         }
                     }
                     Err(RecvTimeoutError::Timeout) => {}
@@ -79,7 +80,7 @@ pub(crate) fn watched<T: Send>(
                         if let Err(panic) = thread.join() {
                             std::panic::resume_unwind(panic);
                         }
-                        return Err(crate::error::KmillError::new_err("the work ended without a result"));
+                        return Err(KmillError::new_err("the work ended without a result"));
                     }
                 }
             }

@@ -1,6 +1,7 @@
 //! The options that choose files, and rows and columns of the table in them.
 
 use super::parse;
+use crate::table::joined;
 use clap::Args;
 use kstore::condition::Condition;
 use kstore::encoding::Times;
@@ -69,9 +70,8 @@ pub(crate) struct SelectArgs {
 }
 
 fn paths_help() -> String {
-    let formats: Vec<String> =
-        kstore::source::formats().iter().map(|format| format!(".{}", format.extensions[0])).collect();
-    format!("Files ({}), folders or globs, read as one table in sorted path order", formats.join(", "))
+    let formats = joined(kstore::source::formats().iter().map(|format| format!(".{}", format.extensions[0])));
+    format!("Files ({formats}), folders or globs, read as one table in sorted path order")
 }
 
 /// Which columns are categories.

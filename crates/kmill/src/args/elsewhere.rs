@@ -1,23 +1,22 @@
 //! Words that people know from other programs, and what they are called here.
 
+use super::is_among;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use kstore::shown;
 use std::ffi::{OsStr, OsString};
 
-/// Options of other programs, and what answers them here.
-const ELSEWHERE: [(&str, &str); 24] = [
+/// Options of other programs, some in one line, and what answers them here.
+const ELSEWHERE: [(&str, &str); 19] = [
     ("alpha", "the penalty is --lambda; it is per row, so that scikit-learn's alpha is lambda * n"),
-    ("gamma", GAUSSIAN),
-    ("sigma", GAUSSIAN),
-    ("bandwidth", GAUSSIAN),
-    ("length-scale", GAUSSIAN),
+    (
+        "gamma sigma bandwidth length-scale",
+        "the width is part of the kernel: --kernel 'gaussian(sigma=2)'; scikit-learn's gamma is 1/(2 sigma^2)",
+    ),
     ("cv", "folds are --folds, such as --folds 5 or --folds column:subject"),
     ("n-components", "components are --components, such as --components 10; the number of landmarks is --rank"),
-    ("n-clusters", "groups are --clusters, such as --clusters 5"),
-    ("k", "groups are --clusters, such as --clusters 5"),
+    ("n-clusters k", "groups are --clusters, such as --clusters 5"),
     ("centers", "the number of landmarks is --rank, such as --rank 2000"),
-    ("label", "the column to predict is --target, such as --target label"),
-    ("labels", "the column to predict is --target, such as --target label"),
+    ("label labels", "the column to predict is --target, such as --target label"),
     ("drop", "columns are left out by --features, such as --features '*,!id'"),
     ("random-state", "the seed is --seed, such as --seed 1"),
     ("n-jobs", "threads are --threads, such as --threads 4"),
@@ -32,17 +31,11 @@ const ELSEWHERE: [(&str, &str); 24] = [
     ("out", "the output is -o, such as -o model.safetensors"),
 ];
 
-/// Where the width of a kernel is.
-const GAUSSIAN: &str =
-    "the width is part of the kernel: --kernel 'gaussian(sigma=2)'; scikit-learn's gamma is 1/(2 sigma^2)";
-
 /// Verbs by other names, and by ours.
-const VERBS: [(&str, &str); 8] = [
-    ("train", "fit"),
-    ("learn", "fit"),
+const VERBS: [(&str, &str); 6] = [
+    ("train learn", "fit"),
     ("score", "evaluate"),
-    ("show", "inspect"),
-    ("info", "inspect"),
+    ("show info", "inspect"),
     ("compare", "curve"),
     ("draw", "plot"),
     ("search", "tune"),
@@ -50,22 +43,16 @@ const VERBS: [(&str, &str); 8] = [
 
 /// The verb that a word of other programs means; any other word as it is.
 pub(crate) fn verb(word: &OsStr) -> OsString {
-    let own = VERBS.iter().find(|(other, _)| word == *other).map(|(_, own)| OsString::from(own));
-    own.unwrap_or_else(|| word.to_os_string())
+    word.to_str().and_then(|word| find(&VERBS, word)).map_or_else(|| word.to_os_string(), OsString::from)
 }
 
 /// Solvers by the names of other programs, and by ours.
-const SOLVERS: [(&str, &str); 10] = [
-    ("krr", "ridge"),
-    ("kernelridge", "ridge"),
-    ("regression", "ridge"),
-    ("gp", "ridge"),
-    ("svc", "svm"),
-    ("classification", "svm"),
+const SOLVERS: [(&str, &str); 5] = [
+    ("krr kernelridge regression gp", "ridge"),
+    ("svc classification", "svm"),
     ("pca", "kpca"),
     ("lda", "fisher"),
-    ("ocsvm", "oneclass"),
-    ("anomaly", "oneclass"),
+    ("ocsvm anomaly", "oneclass"),
 ];
 
 /// Kernels by the names of other programs, and by ours.
@@ -78,14 +65,17 @@ const KERNELS: [(&str, &str); 6] = [
     ("chi2", "chi_squared here: chi_squared()"),
 ];
 
+/// What a table has for one of its words.
+fn find(table: &[(&str, &'static str)], word: &str) -> Option<&'static str> {
+    table.iter().find(|(known, _)| is_among(known, word)).map(|(_, own)| *own)
+}
+
 /// The answer to an option or a solver that is called otherwise here; `None` for one that no table has.
 pub(crate) fn answer(error: &clap::Error) -> Option<String> {
     let said = |kind| match error.get(kind) {
         Some(ContextValue::String(said)) => Some(said.as_str()),
         _ => None,
     };
-    let find =
-        |table: &'static [(&str, &str)], word: &str| table.iter().find(|(known, _)| *known == word).map(|at| at.1);
     match error.kind() {
         ErrorKind::UnknownArgument => {
             let option = said(ContextKind::InvalidArg).filter(|option| option.starts_with('-'))?;
@@ -130,23 +120,27 @@ mod tests {
         let fit = command.find_subcommand("fit").unwrap();
         let known: Vec<String> =
             fit.get_arguments().filter_map(|arg| arg.get_long()).map(|long| format!("--{long}")).collect();
-        for (word, answer) in ELSEWHERE {
-            assert!(!known.contains(&format!("--{word}")), "{word} is an option");
+        for (words, answer) in ELSEWHERE {
+            let taken = words.split(' ').find(|word| known.contains(&format!("--{word}")));
+            assert_eq!(taken, None, "an option");
             let named = answer.split([' ', ';', ',']).find(|part| part.starts_with("--")).unwrap_or("--output");
-            assert!(known.iter().any(|option| option == named), "{word}: {named}");
+            assert!(known.iter().any(|option| option == named), "{words}: {named}");
         }
-        for (word, own) in SOLVERS {
+        for (words, own) in SOLVERS {
             assert!(ksolve::solver::registry().into_iter().any(|family| family.name == own), "{own}");
-            assert!(ksolve::solver::registry().into_iter().all(|family| family.name != word), "{word}");
+            assert!(ksolve::solver::registry().into_iter().all(|family| !is_among(words, family.name)), "{words}");
         }
     }
 
     #[test]
     fn verbs_by_other_names_are_ours() {
         let command = args::command(&[]);
-        for (other, own) in VERBS {
-            assert!(command.find_subcommand(own).is_some() && command.find_subcommand(other).is_none(), "{other}");
-            assert_eq!(verb(OsStr::new(other)), own);
+        for (others, own) in VERBS {
+            assert!(command.find_subcommand(own).is_some(), "{own}");
+            for other in others.split(' ') {
+                assert!(command.find_subcommand(other).is_none(), "{other}");
+                assert_eq!(verb(OsStr::new(other)), own);
+            }
         }
         assert_eq!(verb(OsStr::new("fit")), "fit");
     }

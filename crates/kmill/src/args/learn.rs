@@ -3,16 +3,14 @@
 use super::data::DataArgs;
 use super::parse;
 use super::solver::SolverArgs;
-use crate::error::flags;
+use crate::{error::flags, table::joined};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use kapprox::Spec;
 use kapprox::kernel::{Facts, KernelFamily, registry};
 use kapprox::map::MapSpec;
 use ksolve::job::{Candidates, ElementType};
-use ksolve::request::MetricSource;
-use ksolve::request::{LandmarkSource, Scaling};
-use std::ops::Deref;
+use ksolve::request::{LandmarkSource, MetricSource, Scaling};
 
 /// The help of `--kernel` in a line.
 pub(super) const KERNEL: &str =
@@ -21,7 +19,7 @@ pub(super) const KERNEL: &str =
 pub(crate) fn kernel_help() -> String {
     let listed = |known: fn(&Facts) -> bool, shown: &dyn Fn(&KernelFamily) -> String| {
         let families = registry().iter().filter(|family| known(&family.facts));
-        families.map(shown).collect::<Vec<_>>().join(", ")
+        joined(families.map(shown))
     };
     let names = |known| listed(known, &|family| family.name.to_string());
     let rich = |known| {
@@ -37,7 +35,7 @@ pub(crate) fn kernel_help() -> String {
          over the number of features; {} take gamma in the place of sigma. Bounded: {}. Functions of x - z: {}. Universal: {}. Characteristic \
          (tests see every difference): {}",
         names(|_| true),
-        rates.collect::<Vec<_>>().join(", "),
+        joined(rates),
         names(|facts| facts.bounded),
         names(|facts| facts.translation_invariant),
         rich(|facts| facts.universal),
@@ -51,10 +49,8 @@ fn landmarks_help() -> String {
 }
 
 fn map_help() -> String {
-    format!(
-        "How rows become features: {}",
-        explained(kapprox::map::families().map(|family| (family.name, family.about)))
-    )
+    let maps = explained(kapprox::map::families().map(|family| (family.name, family.about)));
+    format!("How rows become features: {maps}")
 }
 
 /// The options that define the features of the rows, beside the table.
@@ -92,23 +88,6 @@ pub(crate) struct MapArgs {
     pub(crate) precision: ElementType,
 }
 
-/// The options that define the result of a fit, beside the table.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Learning")]
-pub(crate) struct LearnArgs {
-    #[command(flatten)]
-    pub(crate) features: MapArgs,
-    #[command(flatten)]
-    pub(crate) solver: SolverArgs,
-}
-
-impl Deref for LearnArgs {
-    type Target = MapArgs;
-    fn deref(&self) -> &MapArgs {
-        &self.features
-    }
-}
-
 /// What a fit learns, and from what.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct JobArgs {
@@ -118,7 +97,9 @@ pub(crate) struct JobArgs {
     #[command(flatten)]
     pub(crate) data: DataArgs,
     #[command(flatten)]
-    pub(crate) learn: LearnArgs,
+    pub(crate) learn: MapArgs,
+    #[command(flatten)]
+    pub(crate) given: SolverArgs,
 }
 
 fn solvers() -> PossibleValuesParser {
@@ -126,15 +107,12 @@ fn solvers() -> PossibleValuesParser {
 }
 
 fn solvers_in_short() -> String {
-    let names: Vec<&str> = ksolve::solver::registry().into_iter().map(|family| family.name).collect();
-    format!("What to learn: {}", names.join(", "))
+    format!("What to learn: {}", joined(ksolve::solver::registry().into_iter().map(|family| family.name)))
 }
 
 fn solvers_help() -> String {
-    format!(
-        "What to learn: {}",
-        explained(ksolve::solver::registry().into_iter().map(|family| (family.name, family.about)))
-    )
+    let solvers = explained(ksolve::solver::registry().into_iter().map(|family| (family.name, family.about)));
+    format!("What to learn: {solvers}")
 }
 
 /// Names, each with what it is.

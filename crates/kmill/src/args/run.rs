@@ -27,7 +27,7 @@ pub(crate) struct RunArgs {
     pub(crate) verbose: bool,
 }
 
-/// The options for files that a fit keeps on disk beside its model: the checkpoint and the scratch folder.
+/// The options for files that a fit keeps on disk beside its model, and for processes that share its passes.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub(crate) struct DiskArgs {
@@ -39,6 +39,8 @@ pub(crate) struct DiskArgs {
     pub(crate) checkpoint_every: Duration,
     #[command(flatten)]
     pub(crate) scratch: ScratchArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
 }
 
 /// Processes that share the passes of a run.

@@ -5,6 +5,7 @@ use crate::error::flags;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use ksolve::solver::parameter::{Parameter, ParameterKind};
 use ksolve::solver::{self, Options};
+use std::collections::HashSet;
 
 /// The values that were given for the parameters of all solvers, by name.
 #[derive(Clone, Debug, Default)]
@@ -16,24 +17,15 @@ fn option(parameter: &Parameter) -> String {
 }
 
 fn distinct() -> Vec<&'static Parameter> {
-    let mut distinct: Vec<&'static Parameter> = Vec::new();
-    for parameter in solver::parameters() {
-        if distinct.iter().all(|known| known.name != parameter.name) {
-            distinct.push(parameter);
-        }
-    }
-    distinct
+    let mut seen = HashSet::new();
+    solver::parameters().filter(|parameter| seen.insert(parameter.name)).collect()
 }
 
 /// The help text of a parameter: what it is to the solvers that read it, who may describe it differently.
 fn help(parameter: &Parameter) -> String {
-    let mut descriptions: Vec<&str> = Vec::new();
-    for own in solver::parameters().filter(|own| own.name == parameter.name) {
-        if !descriptions.contains(&own.about) {
-            descriptions.push(own.about);
-        }
-    }
-    descriptions.iter().map(|about| described(parameter.name, about)).collect::<Vec<_>>().join("; ")
+    let mut seen = HashSet::new();
+    let own = solver::parameters().filter(|own| own.name == parameter.name && seen.insert(own.about));
+    own.map(|own| described(own.name, own.about)).collect::<Vec<_>>().join("; ")
 }
 
 /// One description of a parameter, the solvers that have it, and their defaults.
@@ -110,18 +102,12 @@ impl Args for SolverArgs {
 
 impl FromArgMatches for SolverArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut given = Options::new();
-        for parameter in distinct() {
-            given = match parameter.kind {
-                ParameterKind::Flag if matches.get_flag(parameter.name) => given.set(parameter.name, true),
-                ParameterKind::Flag => given,
-                _ => match matches.get_one::<String>(parameter.name) {
-                    Some(text) => given.set(parameter.name, text),
-                    None => given,
-                },
-            };
-        }
-        Ok(Self(given))
+        let with = |given: Options, &Parameter { name, kind, .. }: &Parameter| match kind {
+            ParameterKind::Flag if !matches.get_flag(name) => given,
+            ParameterKind::Flag => given.set(name, true),
+            _ => matches.get_one::<String>(name).into_iter().fold(given, |given, text| given.set(name, text)),
+        };
+        Ok(Self(distinct().into_iter().fold(Options::new(), with)))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

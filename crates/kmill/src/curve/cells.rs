@@ -1,6 +1,6 @@
 //! The file of finished cells beside the output, with which a stopped curve can go on.
 
-use crate::{Error, Result, output, pipeline, progress::Progress};
+use crate::{Error, Result, output, progress::Progress};
 use ksolve::curve::{CurveCell, CurveRun};
 use kstore::checkpoint::Manifest;
 use serde::{Deserialize, Serialize};
@@ -23,9 +23,8 @@ pub(super) struct CellsFile {
 }
 
 impl CellsFile {
-    /// The file `OUT.cells.json` beside the output OUT.
     pub(super) fn path(output: &Path) -> PathBuf {
-        pipeline::beside(output, ".cells.json")
+        output.with_added_extension("cells.json")
     }
 
     /// The file beside an output, with the cells that it holds where the curve is resumed; none without an output.

@@ -3,7 +3,8 @@
 use crate::output::Column::{self, Number, Text, Whole};
 use crate::table::{count, number};
 use ksolve::curve::CurveCell;
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 pub(super) static COLUMNS: [(&str, Column<CurveCell>); 20] = [
     ("method", Text(|cell| Some(&cell.method))),
@@ -46,14 +47,11 @@ struct Object<'a>(&'a CurveCell);
 
 impl Serialize for Object<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(COLUMNS.len()))?;
-        for (name, column) in &COLUMNS {
-            match column {
-                Text(of) => map.serialize_entry(name, &of(self.0))?,
-                Whole(of) => map.serialize_entry(name, &of(self.0))?,
-                Number(of) => map.serialize_entry(name, &of(self.0))?,
-            }
-        }
-        map.end()
+        let value = |column: &Column<CurveCell>| match column {
+            Text(of) => json!(of(self.0)),
+            Whole(of) => json!(of(self.0)),
+            Number(of) => json!(of(self.0)),
+        };
+        serializer.collect_map(COLUMNS.iter().map(|(name, column)| (name, value(column))))
     }
 }

@@ -4,7 +4,7 @@ use super::summary::{Cost, Metric};
 use super::{html, report::CurveReport};
 use crate::drawing::{Anchor, Canvas, Drawing, Point};
 use crate::page::{self, Chart, Edges};
-use crate::table::{count, rounded};
+use crate::table::{count, joined, rounded};
 use std::collections::BTreeSet;
 
 const PANEL: Point = (400.0, 310.0);
@@ -50,7 +50,6 @@ impl Figure {
     }
 }
 
-/// What the panels are of, line by line.
 fn caption(report: &CurveReport) -> Vec<String> {
     let (rows, features) = (count(report.approximated_rows), count(report.table.features.len() as u64));
     let spread = (report.repeats > 1)
@@ -68,8 +67,7 @@ impl Drawing for Figure {
     }
 
     fn name(&self) -> String {
-        let titles: Vec<&str> = self.charts.iter().map(|chart| chart.title.as_str()).collect();
-        format!("Against rank: {}", titles.join(", "))
+        format!("Against rank: {}", joined(self.charts.iter().map(|chart| &chart.title)))
     }
 
     fn draw(&self, canvas: &mut dyn Canvas) {

@@ -52,11 +52,6 @@ pub(crate) fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
     }
 }
 
-pub(crate) fn main(args: &CurveArgs) -> Result<()> {
-    let context = args.run.resolve();
-    output::report(&run(args, &context)?, context.json)
-}
-
 fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Outputs) -> Result<CurveReport> {
     let first = outputs.paths().next();
     let cells = CellsFile::open(first, request.manifest.clone(), args.resume, &run.progress)?;

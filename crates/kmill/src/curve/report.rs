@@ -1,13 +1,13 @@
 //! The report of a curve, as it is written to JSON.
 
 use super::{columns::as_objects, request::Request};
-use crate::{args::Run, report::Spent};
+use crate::{args::Run, report::Spent, table::joined};
 use kapprox::{Real, instruction_set};
 use ksolve::curve::{CurveCell, Floor, Method, Setting, Tested};
 use ksolve::{job::LAMBDA, train::target_names};
 use std::path::PathBuf;
 
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
 pub(crate) struct CurveReport {
     /// A cell for every method, rank and repeat, in this order; flat objects in JSON.
     #[serde(serialize_with = "as_objects")]
@@ -43,7 +43,7 @@ pub(crate) struct CurveReport {
     pub command: String,
 }
 
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
 pub(crate) struct TableReport {
     #[serde(serialize_with = "kstore::lossy::paths")]
     pub files: Vec<PathBuf>,
@@ -60,7 +60,7 @@ pub(crate) struct TableReport {
     pub scale: &'static str,
 }
 
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
 pub(crate) struct FeatureReport {
     pub name: String,
     /// Smallest value among the selected rows.
@@ -163,7 +163,7 @@ impl CurveReport {
     }
 
     pub(super) fn files(&self) -> String {
-        self.table.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
+        joined(self.table.files.iter().map(|file| file.display()))
     }
 }
 
@@ -208,32 +208,15 @@ pub(super) mod tests {
             methods: ["uniform", "rpcholesky", "fourier"].map(str::to_string).to_vec(),
             ranks: vec![50, 100],
             repeats: 1,
-            seed: 0,
             table: TableReport {
                 files: vec![PathBuf::from("a<b>.parquet")],
-                bytes: 1 << 20,
-                format: "Parquet",
-                stored_rows: 1000,
                 selected_rows: 900,
-                selected_where: Some("fold != 0".to_string()),
-                test_where: Some("fold == 0".to_string()),
-                target: vec!["y".to_string()],
-                features: vec![FeatureReport {
-                    name: "x\"0".to_string(),
-                    min: 0.0,
-                    mean: 0.5,
-                    deviation: 0.25,
-                    max: 1.0,
-                }],
-                scale: "mean 0, standard deviation 1",
+                features: vec![FeatureReport { name: "x\"0".to_string(), ..FeatureReport::default() }],
+                ..TableReport::default()
             },
             approximated_rows: 900,
             frobenius_columns: 900,
             kernel: "gaussian(sigma=1)".to_string(),
-            lambda: 1e-6,
-            lambda_convention: LAMBDA,
-            tested: None,
-            landmarks: "rpcholesky",
             floor: Some(Floor {
                 rows: 900,
                 ranks: vec![50, 100],
@@ -241,25 +224,7 @@ pub(super) mod tests {
                 frobenius: vec![0.1, 0.01],
                 spectral: vec![0.05, 0.005],
             }),
-            spent: Spent {
-                seconds: vec![("scaling statistics".to_string(), 0.1), ("curve".to_string(), 2.0)],
-                bytes_read: 10 << 20,
-                peak_rss_bytes: Some(80 << 20),
-                memory_budget_bytes: 1 << 30,
-                warnings: Vec::new(),
-            },
-            plan: vec![Planned {
-                method: "rpcholesky".to_string(),
-                stage: "errors".to_string(),
-                bytes: 64 << 20,
-                terms: vec![("the program itself".to_string(), 32 << 20)],
-            }],
-            threads: 2,
-            precision: "f32",
-            version: "0.1.0",
-            instruction_set: "x86-64 AVX2".to_string(),
-            machine: "a machine".to_string(),
-            command: "kmill curve 'a<b>.parquet'".to_string(),
+            ..CurveReport::default()
         }
     }
 }

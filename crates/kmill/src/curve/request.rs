@@ -2,7 +2,7 @@
 
 use crate::args::parse::Methods;
 use crate::args::{DataArgs, EngineArgs, Run, RunArgs, kernel_help, parse};
-use crate::{Error, Result, open, output, pipeline};
+use crate::{Error, Result, open, output, pipeline, table::joined};
 use clap::Args;
 use kapprox::{Spec, instruction_set, landmark::Scheme};
 use ksolve::curve::{CurveOptions, CurveRun, Method};
@@ -119,7 +119,7 @@ impl Request {
             _ => return Err(Error::option("--lambda", &args.lambda, "a curve has one", "give one number")),
         };
         let options = CurveOptions {
-            methods: args.methods.0.clone(),
+            methods: args.methods.clone(),
             ranks: ksolve::lists::ranks(&args.ranks)?,
             repeats: args.repeats,
             landmarks: landmarks(args)?,
@@ -145,8 +145,8 @@ impl Request {
             ("--intercept", o.intercept.to_string()),
             ("--seed", o.seed.to_string()),
             ("--precision", args.precision.to_string()),
-            ("features", joined(&train.feature_names())),
-            ("target", joined(&target_names(&train))),
+            ("features", joined(train.feature_names())),
+            ("target", joined(target_names(&train))),
             (
                 "--rows",
                 data.select.rows.as_ref().map_or("all".to_string(), |rows| format!("{}..{}", rows.start, rows.end)),
@@ -174,15 +174,11 @@ impl Request {
     }
 }
 
-fn joined(values: &[impl ToString]) -> String {
-    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
 /// The landmark scheme for maps that have landmarks; an error where it was named and no map has any.
 fn landmarks(args: &CurveArgs) -> Result<&'static Scheme> {
     let reads = |method: &Method| matches!(method, Method::Map(spec) if !spec.is_without_rows());
     match args.landmarks {
-        Some(scheme) if !args.methods.0.iter().any(reads) => {
+        Some(scheme) if !args.methods.iter().any(reads) => {
             let why = "no map of --methods is made on landmarks of another scheme";
             Err(Error::option("--landmarks", scheme.name, why, "leave it out, or compare a map such as eigen"))
         }
@@ -200,18 +196,10 @@ fn rows(
     targets: &[String],
     task: Task,
 ) -> Result<(Selected, Option<Selected>, Option<Condition>)> {
-    let select = &args.data.select;
-    let condition = select.condition.clone().or_else(|| args.test_where.as_ref().map(Condition::complement));
-    let selection = Selection {
-        features: args.data.features.clone(),
-        targets: targets.to_vec(),
-        class_target: task == Task::Classification && args.test_where.is_some(),
-        rows: select.rows.clone(),
-        filter: condition.clone(),
-        missing: select.missing.unwrap_or_default(),
-        ..Selection::default()
-    };
-    let selection = Selection { text: args.data.text.clone(), ..args.data.category.of(selection) };
+    let condition = args.data.select.condition.clone().or_else(|| args.test_where.as_ref().map(Condition::complement));
+    let class_target = task == Task::Classification && args.test_where.is_some();
+    let (targets, filter) = (targets.to_vec(), condition.clone());
+    let selection = Selection { targets, class_target, filter, ..open::learned_from(&args.data) };
     let first = table.select(&selection)?;
     let Some(test) = &args.test_where else { return Ok((job.coded(&first)?, None, condition)) };
     // a column that chooses rows is no feature, in either of the two

@@ -6,18 +6,9 @@ use std::fmt::Write;
 
 /// Text as HTML and SVG show it, also within an attribute's quotes; control characters become escapes.
 pub(crate) fn text(raw: &str) -> String {
-    let mut out = String::with_capacity(raw.len());
-    for letter in lines(raw).chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            other => out.push(other),
-        }
-    }
-    out
+    // the first letter is part of the escapes
+    let escapes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#39;")];
+    escapes.into_iter().fold(lines(raw).into_owned(), |text, (letter, escape)| text.replace(letter, escape))
 }
 
 /// The SVG elements drawn so far, and the attributes of the next one. Writing to a string cannot fail.

@@ -92,8 +92,3 @@ pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
     }
     Ok(report)
 }
-
-pub(crate) fn main(args: &EvaluateArgs) -> Result<()> {
-    let context = args.run.resolve();
-    output::report(&run(args, &context)?, context.json)
-}

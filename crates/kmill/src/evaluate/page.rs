@@ -1,8 +1,8 @@
 //! Scores as a page: residuals of a regression; confusions, curves of the ranking and calibration of a classification.
 
 use super::report::{self, EvaluateReport};
-use crate::page::{self, Axis, Chart, Heat, Mark, Page, Scale, Section, Series};
-use crate::table::{count, number};
+use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series, extent};
+use crate::table::{count, joined, number};
 use ksolve::predict::{
     CalibrationBin, ClassificationScores, Details, Evaluation, NoveltyScores, RegressionScores, ThresholdScores,
 };
@@ -41,7 +41,6 @@ fn against(name: &str, line: [(f64, f64); 2]) -> Option<(String, Vec<(f64, f64)>
     Some((name.to_string(), line.to_vec()))
 }
 
-/// A line through marks.
 fn model(marks: impl Iterator<Item = Mark>) -> Vec<Series> {
     vec![Series { name: "model".to_string(), place: 0, marks: marks.collect() }]
 }
@@ -59,8 +58,7 @@ fn residuals(report: &RegressionScores, details: &Details) -> Option<String> {
         Some(Chart { cloud: points, floor: against("no error", line), ..Chart::new(id, title, x, y) })
     };
     let points = &details.points;
-    let ends = |of: fn(f64, f64) -> f64, start: f64| points.iter().map(|point| point.0).fold(start, of);
-    let (low, high) = (ends(f64::min, f64::INFINITY), ends(f64::max, f64::NEG_INFINITY));
+    let (low, high) = extent(points.iter().map(|point| point.0));
     let truth = cloud("truth", "Truth against prediction", "truth", points.clone(), [(low, low), (high, high)])?;
     let left: Vec<(f64, f64)> = points.iter().map(|(prediction, truth)| (*prediction, truth - prediction)).collect();
     let histogram = histogram(left.iter().map(|point| point.1).collect())?;
@@ -82,7 +80,7 @@ fn histogram(residuals: Vec<f64>) -> Option<Chart> {
     let n = residuals.len() as f64;
     let mean = residuals.iter().sum::<f64>() / n.max(1.0);
     let deviation = (residuals.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / n.max(1.0)).sqrt();
-    let (least, most) = residuals.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, m), r| (l.min(*r), m.max(*r)));
+    let (least, most) = extent(residuals.iter().copied());
     let (low, high) = (least.max(mean - SHOWN * deviation), most.min(mean + SHOWN * deviation));
     // residuals that are all the same have no width
     let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };
@@ -173,8 +171,8 @@ fn ranking(details: &Details) -> Option<Section> {
     let note = match &details.thresholds[..] {
         [] => String::new(),
         thresholds => {
-            let shown: Vec<String> = thresholds.iter().map(|at| number(at.threshold, 3)).collect();
-            page::note(&format!("Squares are thresholds: {}; the first of these decides.", shown.join(", ")))
+            let shown = joined(thresholds.iter().map(|at| number(at.threshold, 3)));
+            page::note(&format!("Squares are thresholds: {shown}; the first of these decides."))
         }
     };
     (!charts.is_empty()).then(|| Section::new("Ranking", page::charts(&charts) + &note))
@@ -183,7 +181,8 @@ fn ranking(details: &Details) -> Option<Section> {
 /// The confusion matrix as HTML, in shares of each true class, strongest where most rows are.
 fn confusions(report: &ClassificationScores) -> String {
     let share = |row: &Vec<u64>, n: u64| Some(n as f64 / row.iter().sum::<u64>().max(1) as f64);
-    let scores = report.confusion.iter().map(|row| row.iter().map(|n| share(row, *n)).collect()).collect();
-    let heat = Heat { title: "Confusion matrix", grid: report::confusions(report), shading: Scale::Linear, scores };
-    format!("{heat}{}", page::note("The stronger the colour, the larger the share of the true class."))
+    let scores = report.confusion.iter().map(|row| row.iter().map(|n| share(row, *n)).collect());
+    let scores: Vec<Vec<_>> = scores.collect();
+    let heat = page::heat("Confusion matrix", &report::confusions(report), Scale::Linear, &scores);
+    heat + &page::note("The stronger the colour, the larger the share of the true class.")
 }

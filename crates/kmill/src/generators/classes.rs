@@ -4,22 +4,15 @@ use super::{Generator, Target};
 use std::f64::consts::PI;
 
 /// Class 0: (cos t, sin t); class 1: (1 − cos t, ½ − sin t); t uniform in (0, π).
-pub(super) static MOONS: Generator = Generator {
-    noise: Some(0.1),
-    ..Generator::new(
-        "moons",
-        "two classes: interleaved half circles of radius 1, with noise",
-        2,
-        Target::Class,
-        |recipe, row, x| {
-            let lower = recipe.uniform(0, row) < 0.5;
-            let t = PI * recipe.uniform(1, row);
-            let point = if lower { [1.0 - t.cos(), 0.5 - t.sin()] } else { [t.cos(), t.sin()] };
-            recipe.near(&point, row, x);
-            f64::from(u8::from(lower))
-        },
-    )
-};
+pub(super) static MOONS: Generator = Generator::rule("moons", 2, Target::Class, |recipe, row, x| {
+    let lower = recipe.uniform(0, row) < 0.5;
+    let t = PI * recipe.uniform(1, row);
+    let point = if lower { [1.0 - t.cos(), 0.5 - t.sin()] } else { [t.cos(), t.sin()] };
+    recipe.near(&point, row, x);
+    f64::from(u8::from(lower))
+})
+.noise(0.1)
+.about("two classes: interleaved half circles of radius 1, with noise");
 
 /// Number of clusters of `blobs`.
 const CENTRES: u64 = 3;
@@ -28,58 +21,37 @@ const CENTRES: u64 = 3;
 const CENTRE: u64 = 1 << 40;
 
 /// Three classes with centres uniform in (−10, 10)^d, and points normal around them with standard deviation `noise`.
-pub(super) static BLOBS: Generator = Generator {
-    fewest_features: Some(1),
-    noise: Some(1.0),
-    ..Generator::new(
-        "blobs",
-        "three classes: normal clusters around centres uniform in (-10, 10)^d",
-        2,
-        Target::Class,
-        |recipe, row, x| {
-            let class = ((recipe.uniform(0, row) * CENTRES as f64) as u64).min(CENTRES - 1);
-            for (axis, x) in (0..).zip(x) {
-                let centre = 20.0 * recipe.uniform(CENTRE + axis, class) - 10.0;
-                *x = centre + recipe.noise * recipe.normal(axis, row);
-            }
-            class as f64
-        },
-    )
-};
+pub(super) static BLOBS: Generator = Generator::rule("blobs", 2, Target::Class, |recipe, row, x| {
+    let class = ((recipe.uniform(0, row) * CENTRES as f64) as u64).min(CENTRES - 1);
+    for (axis, x) in (0..).zip(x) {
+        let centre = 20.0 * recipe.uniform(CENTRE + axis, class) - 10.0;
+        *x = centre + recipe.noise * recipe.normal(axis, row);
+    }
+    class as f64
+})
+.at_least(1)
+.noise(1.0)
+.about("three classes: normal clusters around centres uniform in (-10, 10)^d");
 
 /// (t, t² + class), t uniform in (-2, 2): no line parts them, a function of degree two does.
-pub(super) static PARABOLAS: Generator = Generator {
-    noise: Some(0.05),
-    ..Generator::new(
-        "parabolas",
-        "two classes: the parabolas x1 = x0^2 and x1 = x0^2 + 1 for x0 in (-2, 2), with noise",
-        2,
-        Target::Class,
-        |recipe, row, x| {
-            let upper = f64::from(u8::from(recipe.uniform(0, row) < 0.5));
-            let t = 4.0 * recipe.uniform(1, row) - 2.0;
-            recipe.near(&[t, t * t + upper], row, x);
-            upper
-        },
-    )
-};
+pub(super) static PARABOLAS: Generator = Generator::rule("parabolas", 2, Target::Class, |recipe, row, x| {
+    let upper = f64::from(u8::from(recipe.uniform(0, row) < 0.5));
+    let t = 4.0 * recipe.uniform(1, row) - 2.0;
+    recipe.near(&[t, t * t + upper], row, x);
+    upper
+})
+.noise(0.05)
+.about("two classes: the parabolas x1 = x0^2 and x1 = x0^2 + 1 for x0 in (-2, 2), with noise");
 
 /// Class 0: (cos t, sin t); class 1: half of that; t uniform in (0, 2π).
-pub(super) static CIRCLE: Generator = Generator {
-    noise: Some(0.05),
-    ..Generator::new(
-        "circle",
-        "two classes: a circle of radius 1/2 inside one of radius 1, with noise",
-        2,
-        Target::Class,
-        |recipe, row, x| {
-            let inner = recipe.uniform(0, row) < 0.5;
-            let (t, radius) = (2.0 * PI * recipe.uniform(1, row), if inner { 0.5 } else { 1.0 });
-            recipe.near(&[radius * t.cos(), radius * t.sin()], row, x);
-            f64::from(u8::from(inner))
-        },
-    )
-};
+pub(super) static CIRCLE: Generator = Generator::rule("circle", 2, Target::Class, |recipe, row, x| {
+    let inner = recipe.uniform(0, row) < 0.5;
+    let (t, radius) = (2.0 * PI * recipe.uniform(1, row), if inner { 0.5 } else { 1.0 });
+    recipe.near(&[radius * t.cos(), radius * t.sin()], row, x);
+    f64::from(u8::from(inner))
+})
+.noise(0.05)
+.about("two classes: a circle of radius 1/2 inside one of radius 1, with noise");
 
 #[cfg(test)]
 mod tests {

@@ -12,13 +12,8 @@ use std::f64::consts::TAU;
 pub(super) static SMILE: Generator = Generator {
     // two eyes of 3 points and a mouth of 1
     fewest_rows: 7,
-    ..Generator::new(
-        "smile",
-        "a face in the plane: two dense eyes, a mouth, and an outline of most points; y numbers the parts",
-        2,
-        Target::Class,
-        smile,
-    )
+    ..Generator::rule("smile", 2, Target::Class, smile)
+        .about("a face in the plane: two dense eyes, a mouth, and an outline of most points; y numbers the parts")
 };
 
 /// The numbers of points of one eye and of the mouth, of n in all.
@@ -47,19 +42,14 @@ fn smile(recipe: &Recipe, row: u64, x: &mut [f64]) -> f64 {
 }
 
 /// t = s⁶ for s evenly spaced over [0, 2], largest first; points e^{0.2 t} (cos t, sin t); the target is t.
-pub(super) static ROBSPIRAL: Generator = Generator::new(
-    "robspiral",
-    "a spiral e^(t/5) (cos t, sin t), t from 64 down to 0, most points near the centre; y is t",
-    2,
-    Target::Number,
-    |recipe, row, x| {
-        let t = spaced(row, recipe.rows, 2.0, 0.0).powi(6);
-        let radius = (0.2 * t).exp();
-        x[0] = radius * t.cos();
-        x[1] = radius * t.sin();
-        t
-    },
-);
+pub(super) static ROBSPIRAL: Generator = Generator::rule("robspiral", 2, Target::Number, |recipe, row, x| {
+    let t = spaced(row, recipe.rows, 2.0, 0.0).powi(6);
+    let radius = (0.2 * t).exp();
+    x[0] = radius * t.cos();
+    x[1] = radius * t.sin();
+    t
+})
+.about("a spiral e^(t/5) (cos t, sin t), t from 64 down to 0, most points near the centre; y is t");
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,6 @@
 
 mod classes;
 mod crowded;
-mod sheets;
 mod surfaces;
 
 use crate::{Error, Result};
@@ -24,8 +23,8 @@ static GENERATORS: Registry<&Generator> = Registry::new(&[
     &crowded::ROBSPIRAL,
     &classes::PARABOLAS,
     &classes::CIRCLE,
-    &sheets::SWISSROLL,
-    &sheets::SCURVE,
+    &surfaces::SWISSROLL,
+    &surfaces::SCURVE,
 ]);
 
 impl Named for &'static Generator {
@@ -36,12 +35,12 @@ impl Named for &'static Generator {
 }
 
 /// Every generator: those of this crate, then those that were registered.
-pub fn all() -> Vec<&'static Generator> {
+pub(crate) fn all() -> Vec<&'static Generator> {
     GENERATORS.all().into_iter().copied().collect()
 }
 
 /// The generator with the given name; `None` where there is none.
-pub fn find(name: &str) -> Option<&'static Generator> {
+pub(crate) fn find(name: &str) -> Option<&'static Generator> {
     GENERATORS.by_name(name).copied()
 }
 
@@ -107,14 +106,36 @@ impl Generator {
     ) -> Self {
         Self { name, about, features, fewest_features: None, noise: None, fewest_rows: 1, target, row }
     }
+
+    /// As [`Generator::new`]; what it is about follows.
+    const fn rule(
+        name: &'static str,
+        features: usize,
+        target: Target,
+        row: fn(&Recipe, u64, &mut [f64]) -> f64,
+    ) -> Self {
+        Self::new(name, "", features, target, row)
+    }
+
+    const fn about(self, about: &'static str) -> Self {
+        Self { about, ..self }
+    }
+
+    /// With noise, of this deviation unless asked otherwise.
+    const fn noise(self, noise: f64) -> Self {
+        Self { noise: Some(noise), ..self }
+    }
+
+    /// With any number of features from this on.
+    const fn at_least(self, features: usize) -> Self {
+        Self { fewest_features: Some(features), ..self }
+    }
 }
 
 impl Recipe {
-    /// A recipe for `generator`; features and noise are the generator's own where none are given.
-    ///
-    /// # Errors
-    /// [`Error::Option`] for too few rows or features, and for options the generator has no use for.
-    pub fn new(
+    /// A recipe for `generator`; features and noise are the generator's own where none are given. Refuses too few rows or features, and options
+    /// that the generator has no use for.
+    pub(crate) fn new(
         generator: &Generator,
         rows: u64,
         seed: u64,
@@ -182,7 +203,7 @@ fn spaced(i: u64, points: u64, from: f64, to: f64) -> f64 {
 }
 
 /// Fills `x` (row-major) and `y` with rows `first..first + y.len()`.
-pub fn fill(generator: &Generator, recipe: &Recipe, first: u64, x: &mut [f64], y: &mut [f64]) {
+pub(crate) fn fill(generator: &Generator, recipe: &Recipe, first: u64, x: &mut [f64], y: &mut [f64]) {
     for ((row, x), y) in (first..).zip(x.chunks_exact_mut(recipe.features)).zip(y) {
         *y = (generator.row)(recipe, row, x);
     }
@@ -234,16 +255,6 @@ pub(crate) mod tests {
             assert_eq!(find(generator.name).unwrap().about, generator.about);
         }
         assert!(find("spiral").is_none());
-    }
-
-    #[test]
-    fn options_without_use_are_refused() {
-        let smile = find("smile").unwrap();
-        assert!(Recipe::new(smile, 100, 0, None, Some(0.1)).unwrap_err().to_string().contains("without noise"));
-        assert!(Recipe::new(smile, 100, 0, Some(3), None).is_err());
-        assert!(Recipe::new(smile, 3, 0, None, None).is_err());
-        assert!(Recipe::new(find("friedman1").unwrap(), 3, 0, Some(4), None).is_err());
-        assert!(Recipe::new(find("moons").unwrap(), 3, 0, None, Some(-1.0)).is_err());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Targets that are numbers: smooth functions of features in a cube.
+//! Targets that are numbers: smooth functions of features in a cube, and the place along a sheet in three
+//! dimensions, with noise in all coordinates.
 
 use super::{Generator, Recipe, Target};
 use std::f64::consts::PI;
@@ -6,46 +7,44 @@ use std::f64::consts::PI;
 /// y = 10 sin(π x0 x1) + 20 (x2 − ½)² + 10 x3 + 5 x4 + noise, every feature uniform in (0, 1): an interaction, and useless features.
 ///
 /// J. H. Friedman, "Multivariate adaptive regression splines", Annals of Statistics 19 (1991), section 4.3.
-pub(crate) static FRIEDMAN1: Generator = Generator {
-    fewest_features: Some(5),
-    noise: Some(1.0),
-    ..Generator::new(
-        "friedman1",
-        "regression: 10 sin(pi x0 x1) + 20 (x2 - 1/2)^2 + 10 x3 + 5 x4 + noise, x uniform in (0, 1)",
-        10,
-        Target::Number,
-        |recipe, row, x| {
-            recipe.cube(row, x);
-            friedman(x) + recipe.noise * recipe.normal(0, row)
-        },
-    )
-};
-
-fn friedman(x: &[f64]) -> f64 {
-    10.0 * (PI * x[0] * x[1]).sin() + 20.0 * (x[2] - 0.5).powi(2) + 10.0 * x[3] + 5.0 * x[4]
-}
+pub(crate) static FRIEDMAN1: Generator = Generator::rule("friedman1", 10, Target::Number, |recipe, row, x| {
+    recipe.cube(row, x);
+    let y = 10.0 * (PI * x[0] * x[1]).sin() + 20.0 * (x[2] - 0.5).powi(2) + 10.0 * x[3] + 5.0 * x[4];
+    y + recipe.noise * recipe.normal(0, row)
+})
+.at_least(5)
+.noise(1.0)
+.about("regression: 10 sin(pi x0 x1) + 20 (x2 - 1/2)^2 + 10 x3 + 5 x4 + noise, x uniform in (0, 1)");
 
 /// y = cos(1.5 (x0 + x1)) + cos(1.5 (x2 − x3)) + noise, every feature uniform in (−2, 2). No feature has a correlation with y: what a
 /// kernel of all distances cannot see, and one behind a learned metric can.
-pub(super) static HIDDEN: Generator = Generator {
-    fewest_features: Some(4),
-    noise: Some(0.2),
-    ..Generator::new(
-        "hidden",
-        "regression: cos(1.5 (x0 + x1)) + cos(1.5 (x2 - x3)) + noise, and 28 features that do not matter; x uniform in (-2, 2)",
-        32,
-        Target::Number,
-        |recipe, row, x| {
-            recipe.cube(row, x);
-            x.iter_mut().for_each(|x| *x = 4.0 * *x - 2.0);
-            waves(x) + recipe.noise * recipe.normal(0, row)
-        },
-    )
-};
+pub(super) static HIDDEN: Generator = Generator::rule("hidden", 32, Target::Number, |recipe, row, x| {
+    recipe.cube(row, x);
+    x.iter_mut().for_each(|x| *x = 4.0 * *x - 2.0);
+    let y = (1.5 * (x[0] + x[1])).cos() + (1.5 * (x[2] - x[3])).cos();
+    y + recipe.noise * recipe.normal(0, row)
+})
+.at_least(4)
+.noise(0.2)
+.about("regression: cos(1.5 (x0 + x1)) + cos(1.5 (x2 - x3)) + noise, and 28 features that do not matter; x uniform in (-2, 2)");
 
-fn waves(x: &[f64]) -> f64 {
-    (1.5 * (x[0] + x[1])).cos() + (1.5 * (x[2] - x[3])).cos()
-}
+/// (t cos t, 21 v, t sin t) with t = 3π/2 (1 + 2u), u and v uniform in (0, 1); the target is t.
+pub(super) static SWISSROLL: Generator = Generator::rule("swissroll", 3, Target::Number, |recipe, row, x| {
+    let t = 1.5 * PI * (1.0 + 2.0 * recipe.uniform(0, row));
+    recipe.near(&[t * t.cos(), 21.0 * recipe.uniform(1, row), t * t.sin()], row, x);
+    t
+})
+.noise(0.0)
+.about("a sheet rolled up in three dimensions, scikit-learn's Swiss roll; the target is the place along the roll");
+
+/// (sin t, 2v, sign(t)(cos t − 1)) with t = 3π (u − ½), u and v uniform in (0, 1); the target is t.
+pub(super) static SCURVE: Generator = Generator::rule("scurve", 3, Target::Number, |recipe, row, x| {
+    let t = 3.0 * PI * (recipe.uniform(0, row) - 0.5);
+    recipe.near(&[t.sin(), 2.0 * recipe.uniform(1, row), t.signum() * (t.cos() - 1.0)], row, x);
+    t
+})
+.noise(0.0)
+.about("a sheet bent to an S in three dimensions, scikit-learn's S curve; the target is the place along the S");
 
 impl Recipe {
     /// Writes features that are uniform in (0, 1).
@@ -60,14 +59,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_noise_the_target_is_the_formula() {
-        let (x, y) = table(&FRIEDMAN1, 200, Some(0.0));
-        for (x, y) in x.chunks_exact(10).zip(y) {
-            assert!((friedman(x) - y).abs() < 1e-12 && x.iter().all(|v| (0.0..1.0).contains(v)));
-        }
-    }
-
-    #[test]
     fn noise_has_the_deviation_that_was_asked() {
         let ((_, noisy), (_, clean)) = (table(&FRIEDMAN1, 20_000, Some(2.0)), table(&FRIEDMAN1, 20_000, Some(0.0)));
         let variance = noisy.iter().zip(&clean).map(|(a, b)| (a - b).powi(2)).sum::<f64>() / 20_000.0;
@@ -79,10 +70,23 @@ mod tests {
         let n = 20_000;
         let (x, y) = table(&HIDDEN, n, Some(0.0));
         let mean = y.iter().sum::<f64>() / n as f64;
-        assert!(x.chunks_exact(32).zip(&y).all(|(x, y)| (waves(x) - y).abs() < 1e-12));
         for j in 0..32 {
             let covariance = x.chunks_exact(32).zip(&y).map(|(x, y)| x[j] * (y - mean)).sum::<f64>() / n as f64;
             assert!(covariance.abs() < 5.0 * (4.0 / 3.0 / n as f64).sqrt(), "x{j}: {covariance}");
+        }
+    }
+
+    #[test]
+    fn without_noise_the_target_is_the_place_along_the_sheet() {
+        let (x, t) = table(&SWISSROLL, 1000, Some(0.0));
+        for (x, t) in x.chunks_exact(3).zip(t) {
+            assert!((x[0].hypot(x[2]) - t).abs() < 1e-12 && (1.5 * PI..4.5 * PI).contains(&t));
+        }
+        let (x, t) = table(&SCURVE, 1000, Some(0.0));
+        for (x, t) in x.chunks_exact(3).zip(t) {
+            // the halves of the S are arcs of radius 1 about (0, ±1)
+            assert!((x[0].hypot(x[2] + t.signum()) - 1.0).abs() < 1e-12 && (0.0..2.0).contains(&x[1]));
+            assert!((x[0] - t.sin()).abs() < 1e-12 && t.abs() < 1.5 * PI);
         }
     }
 }

@@ -1,8 +1,7 @@
 //! The axes of charts: the position of a number, and the numbers that are written at the axis.
 
-/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
+pub(crate) enum Scale {
     /// Linear: equal differences have equal lengths.
     Linear,
     /// Logarithmic: equal ratios have equal lengths; positive numbers only.
@@ -11,14 +10,14 @@ pub enum Scale {
 
 /// An axis of a chart, with its ends and the numbers written at it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Axis {
+pub(crate) struct Axis {
     /// The name of the numbers, with their unit.
-    pub label: String,
+    pub(crate) label: String,
     scale: Scale,
     low: f64,
     high: f64,
     /// Numbers with a label, ascending.
-    pub ticks: Vec<f64>,
+    pub(crate) ticks: Vec<f64>,
 }
 
 /// Most labels that have room beside each other.
@@ -29,12 +28,9 @@ const MARGIN: f64 = 0.04;
 
 impl Axis {
     /// An axis for these numbers; `None` where none of them has a place on it, as 0 on a logarithmic scale.
-    pub fn new(label: impl Into<String>, scale: Scale, values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub(crate) fn new(label: impl Into<String>, scale: Scale, values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let fits = |value: &f64| value.is_finite() && (scale == Scale::Linear || *value > 0.0);
-        let (low, high) = values
-            .into_iter()
-            .filter(fits)
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+        let (low, high) = extent(values.into_iter().filter(fits));
         if low > high {
             return None;
         }
@@ -52,7 +48,7 @@ impl Axis {
     }
 
     /// The numbers at the axis with their texts, all in one notation: where one of them needs an exponent, all have one.
-    pub fn written(&self) -> impl Iterator<Item = (f64, String)> {
+    pub(crate) fn written(&self) -> impl Iterator<Item = (f64, String)> {
         let exponents = self.ticks.iter().any(|tick| needs_exponent(*tick));
         self.ticks.iter().map(move |tick| (*tick, if exponents { scientific(*tick) } else { label(*tick) }))
     }
@@ -66,12 +62,12 @@ impl Axis {
     }
 
     /// True for a number between the ends of the axis.
-    pub fn holds(&self, value: f64) -> bool {
+    pub(crate) fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 
     /// The position of a number where the axis goes from `from` to `to`; `None` where it has none on this scale.
-    pub fn place(&self, value: f64, from: f64, to: f64) -> Option<f64> {
+    pub(crate) fn place(&self, value: f64, from: f64, to: f64) -> Option<f64> {
         let (low, high, value) = match self.scale {
             Scale::Linear => (self.low, self.high, value),
             Scale::Log if value > 0.0 => (self.low.ln(), self.high.ln(), value.ln()),
@@ -80,6 +76,11 @@ impl Axis {
         let share = (value - low) / (high - low);
         share.is_finite().then(|| from + share.clamp(0.0, 1.0) * (to - from))
     }
+}
+
+/// The smallest and the largest of some numbers; without any the first is above the second.
+pub(crate) fn extent(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    values.into_iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
 }
 
 /// The ends of an axis for numbers from `low` to `high`.
@@ -137,7 +138,7 @@ fn needs_exponent(value: f64) -> bool {
 }
 
 /// The text of a number at an axis: `50`, `0.001`, `10,000`, `10⁶`, `2·10⁶`.
-pub fn label(value: f64) -> String {
+pub(crate) fn label(value: f64) -> String {
     if needs_exponent(value) {
         return scientific(value);
     }

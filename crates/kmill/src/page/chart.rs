@@ -69,15 +69,13 @@ impl Plane<'_> {
 
 /// A point of a line: a value with its spread.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mark {
-    /// Position along the horizontal axis.
-    pub x: f64,
+pub(crate) struct Mark {
+    pub(crate) x: f64,
     /// The value, a median as a rule.
-    pub y: f64,
-    /// Lower and upper end of the band.
-    pub band: (f64, f64),
+    pub(crate) y: f64,
+    pub(crate) band: (f64, f64),
     /// The text shown with the value when the pointer is on the mark.
-    pub note: String,
+    pub(crate) note: String,
 }
 
 impl Mark {
@@ -88,39 +86,34 @@ impl Mark {
 
 /// A line of a chart: marks that belong together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Series {
-    /// Name of the line, for the legend.
-    pub name: String,
+pub(crate) struct Series {
+    pub(crate) name: String,
     /// Number in the palette, which sets the colour, the dashes and the shape of the marks.
-    pub place: usize,
+    pub(crate) place: usize,
     /// The marks of the line, in ascending order of x.
-    pub marks: Vec<Mark>,
+    pub(crate) marks: Vec<Mark>,
 }
 
 /// A chart with lines, bands and points over two axes; displayed as a figure of HTML.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Chart {
+pub(crate) struct Chart {
     /// Identifier, unique on the page; also the name of the file when the chart is saved.
-    pub id: String,
-    /// Title of the chart.
-    pub title: String,
-    /// Horizontal axis.
-    pub x: Axis,
-    /// Vertical axis.
-    pub y: Axis,
-    /// The lines.
-    pub series: Vec<Series>,
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    pub(crate) series: Vec<Series>,
     /// Points without a line.
-    pub cloud: Vec<(f64, f64)>,
+    pub(crate) cloud: Vec<(f64, f64)>,
     /// Bars from the horizontal axis: where each begins and ends, and its height.
-    pub bars: Vec<(f64, f64, f64)>,
+    pub(crate) bars: Vec<(f64, f64, f64)>,
     /// A line that nothing can be below, with its name.
-    pub floor: Option<(String, Vec<(f64, f64)>)>,
+    pub(crate) floor: Option<(String, Vec<(f64, f64)>)>,
 }
 
 impl Chart {
     /// Two axes with nothing between them yet.
-    pub fn new(id: impl Into<String>, title: impl Into<String>, x: Axis, y: Axis) -> Self {
+    pub(crate) fn new(id: impl Into<String>, title: impl Into<String>, x: Axis, y: Axis) -> Self {
         let (id, title) = (id.into(), title.into());
         Self { id, title, x, y, series: Vec::new(), cloud: Vec::new(), bars: Vec::new(), floor: None }
     }
@@ -234,21 +227,11 @@ fn stroke(place: usize) -> String {
     format!("line {}{}", colour(place), if place >= WHOLE { " dashed" } else { "" })
 }
 
-/// Corners of a cross with arms of one width.
-const CROSS: [Point; 12] = [
-    (-1.4, -4.6),
-    (1.4, -4.6),
-    (1.4, -1.4),
-    (4.6, -1.4),
-    (4.6, 1.4),
-    (1.4, 1.4),
-    (1.4, 4.6),
-    (-1.4, 4.6),
-    (-1.4, 1.4),
-    (-4.6, 1.4),
-    (-4.6, -1.4),
-    (-1.4, -1.4),
-];
+/// Corners of a cross with arms of one width: those of one arm, and the same after each quarter of a turn.
+fn cross() -> [Point; 12] {
+    let arm = [(-1.4, -4.6), (1.4, -4.6), (1.4, -1.4)];
+    std::array::from_fn(|i| (0..i / 3).fold(arm[i % 3], |(x, y): Point, _| (-y, x)))
+}
 
 /// Draws the mark of a line at a point; its shape tells lines apart without colour.
 fn shape(canvas: &mut dyn Canvas, place: usize, (x, y): Point, says: Option<&str>) {
@@ -263,8 +246,8 @@ fn shape(canvas: &mut dyn Canvas, place: usize, (x, y): Point, says: Option<&str
         2 => corners(&[(0.0, -4.4), (4.2, 3.2), (-4.2, 3.2)]),
         3 => corners(&[(0.0, -4.6), (4.6, 0.0), (0.0, 4.6), (-4.6, 0.0)]),
         4 => corners(&[(0.0, 4.4), (4.2, -3.2), (-4.2, -3.2)]),
-        5 => corners(&CROSS.map(|(x, y)| ((x - y) * FRAC_1_SQRT_2, (x + y) * FRAC_1_SQRT_2))),
-        _ => corners(&CROSS),
+        5 => corners(&cross().map(|(x, y)| ((x - y) * FRAC_1_SQRT_2, (x + y) * FRAC_1_SQRT_2))),
+        _ => corners(&cross()),
     }
 }
 
@@ -274,8 +257,7 @@ pub(crate) fn key(canvas: &mut dyn Canvas, place: usize, (x, y): Point) {
     shape(canvas, place, (x + 12.0, y), None);
 }
 
-/// The key of a place in the palette, as HTML.
-pub fn swatch(place: usize) -> String {
+pub(crate) fn swatch(place: usize) -> String {
     let mut svg = Svg::default();
     key(&mut svg, place, (0.0, 6.0));
     format!("<svg viewBox=\"0 0 24 12\" aria-hidden=\"true\">{}</svg>", svg.elements())

@@ -7,11 +7,10 @@ mod axis;
 mod chart;
 mod parts;
 
-pub use axis::{Axis, Scale, label as tick};
-pub use chart::{Chart, Mark, Series, swatch};
-pub(crate) use chart::{Edges, Plane, key};
-pub(crate) use parts::{FEATURES, bars, beside, charts, data, details, grid, note, run};
-pub use parts::{Heat, facts, table};
+pub(crate) use axis::{Axis, Scale, extent, label as tick};
+pub(crate) use chart::{Chart, Edges, Mark, Plane, Series, key, swatch};
+pub use parts::facts;
+pub(crate) use parts::{FEATURES, bars, beside, charts, data, details, grid, heat, note, run, table};
 
 use crate::drawing::{COLOURS as PALETTE, STYLE as DRAWING, text};
 use crate::{Result, output};
@@ -24,7 +23,7 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// Colours of the palette; further classes and series repeat them.
-pub const COLOURS: usize = 24;
+pub(crate) const COLOURS: usize = 24;
 
 /// A page with its sections.
 #[derive(Clone, Debug, Default)]
@@ -51,23 +50,13 @@ pub struct Section {
 }
 
 impl Section {
-    /// Makes a section from its heading and its content in HTML.
-    pub fn new(title: impl Into<String>, body: impl Into<String>) -> Self {
+    pub(crate) fn new(title: impl Into<String>, body: impl Into<String>) -> Self {
         Self { title: title.into(), body: body.into() }
     }
 }
 
-/// JSON that cannot end the script element it stands in.
-fn embedded(data: &serde_json::Value) -> String {
-    data.to_string().replace('<', "\\u003c")
-}
-
 impl Page {
-    /// Writes the page; it appears whole or not at all.
-    ///
-    /// # Errors
-    /// Errors of the file system.
-    pub fn write(&self, path: &Path) -> Result<()> {
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
         output::file(path, self.to_string().as_bytes())
     }
 }
@@ -88,7 +77,8 @@ impl fmt::Display for Page {
              <header>\n<h1>{title}</h1>\n<p>{subtitle}</p>\n</header>\n{sections}</main>\n\
              <script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
             style = self.style,
-            data = embedded(&self.data),
+            // JSON that cannot end the script element it stands in
+            data = self.data.to_string().replace('<', "\\u003c"),
         )
     }
 }

@@ -1,10 +1,9 @@
 //! Parts of a page: tables, lists of facts, the command, grids and the bar of stages.
 
-use super::{COLOURS, Chart, Scale, Section};
+use super::{COLOURS, Chart, Scale, Section, axis::extent};
 use crate::drawing::{Canvas, Svg, text};
 use crate::machine;
 use crate::table::{self, Grid, count};
-use std::fmt;
 
 /// A list of names and values, as HTML.
 pub fn facts<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
@@ -13,7 +12,7 @@ pub fn facts<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
 }
 
 /// A table as HTML: the first column names the row, the others are numbers.
-pub fn table<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
+pub(crate) fn table<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
     let heads: String = head.iter().map(|head| format!("<th>{}</th>", text(head.as_ref()))).collect();
     let cell = |(i, cell): (usize, &String)| match i {
         0 => format!("<th scope=\"row\">{}</th>", text(cell)),
@@ -52,51 +51,32 @@ pub(crate) fn bars(head: [&str; 2], shares: &[(String, f64, String)]) -> String 
     sheet(&format!("<th>{name}</th><th>{value}</th><th></th>"), &rows)
 }
 
-pub(crate) fn command(line: &str) -> String {
-    format!("<pre class=\"command\">{}</pre>", text(line))
-}
-
-/// A grid whose cells are shaded by a number: the smaller, the fainter.
-#[derive(Clone, Debug)]
-pub struct Heat {
-    /// Title of the grid, in a few words.
-    pub title: &'static str,
-    /// The texts of the cells; the marked cell is outlined.
-    pub grid: Grid,
-    /// How numbers become shades. Linear, for shares: from 0 to the largest. Logarithmic, for errors: from the smallest to the
-    /// largest, or linear between them where one is not positive.
-    pub shading: Scale,
-    /// The numbers that the cells are shaded by, row by row; a cell with `None` stays blank.
-    pub scores: Vec<Vec<Option<f64>>>,
-}
-
-impl fmt::Display for Heat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = || self.scores.iter().flatten().flatten().copied().filter(|score| score.is_finite());
-        let logs = self.shading == Scale::Log && all().all(|score| score > 0.0);
-        let height = |score: f64| if logs { score.ln() } else { score };
-        let (low, high) =
-            all().map(height).fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
-        let low = if self.shading == Scale::Linear { low.min(0.0) } else { low };
-        let shade = |score: Option<f64>| {
-            let share = (height(score?) - low) / (high - low);
-            share.is_finite().then_some(share)
-        };
-        let heads: String = self.grid.columns.iter().map(|head| format!("<th>{}</th>", text(head))).collect();
-        let cell = |i: usize, j: usize, cell: &String| {
-            let score = self.scores.get(i).and_then(|row| row.get(j)).copied().flatten();
-            let share = shade(score).unwrap_or(0.0);
-            let chosen = if self.grid.marked == Some((i, j)) { " data-chosen" } else { "" };
-            format!("<td class=\"heat\"{chosen} style=\"--heat: {:.0}%\">{}</td>", 70.0 * share, text(cell))
-        };
-        let row = |(i, (name, cells)): (usize, &(String, Vec<String>))| {
-            let cells: String = cells.iter().enumerate().map(|(j, text)| cell(i, j, text)).collect();
-            format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", text(name))
-        };
-        let rows: String = self.grid.rows.iter().enumerate().map(row).collect();
-        let sheet = sheet(&format!("<th>{}</th>{heads}", text(&self.grid.corner)), &rows);
-        write!(f, "<figure class=\"sheet\" aria-label=\"{}\">{sheet}</figure>", self.title)
-    }
+/// A grid as HTML whose cells are shaded by their scores, row by row: the smaller, the fainter; without one a cell stays blank. Linear, for
+/// shares: from 0 to the largest. Logarithmic, for errors: from the smallest to the largest, or linear between them where one is not positive.
+pub(crate) fn heat(title: &str, grid: &Grid, shading: Scale, scores: &[Vec<Option<f64>>]) -> String {
+    let all = || scores.iter().flatten().flatten().copied().filter(|score| score.is_finite());
+    let logs = shading == Scale::Log && all().all(|score| score > 0.0);
+    let height = |score: f64| if logs { score.ln() } else { score };
+    let (low, high) = extent(all().map(height));
+    let low = if shading == Scale::Linear { low.min(0.0) } else { low };
+    let shade = |score: Option<f64>| {
+        let share = (height(score?) - low) / (high - low);
+        share.is_finite().then_some(share)
+    };
+    let heads: String = grid.columns.iter().map(|head| format!("<th>{}</th>", text(head))).collect();
+    let cell = |i: usize, j: usize, cell: &String| {
+        let score = scores.get(i).and_then(|row| row.get(j)).copied().flatten();
+        let share = shade(score).unwrap_or(0.0);
+        let chosen = if grid.marked == Some((i, j)) { " data-chosen" } else { "" };
+        format!("<td class=\"heat\"{chosen} style=\"--heat: {:.0}%\">{}</td>", 70.0 * share, text(cell))
+    };
+    let row = |(i, (name, cells)): (usize, &(String, Vec<String>))| {
+        let cells: String = cells.iter().enumerate().map(|(j, text)| cell(i, j, text)).collect();
+        format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", text(name))
+    };
+    let rows: String = grid.rows.iter().enumerate().map(row).collect();
+    let sheet = sheet(&format!("<th>{}</th>{heads}", text(&grid.corner)), &rows);
+    format!("<figure class=\"sheet\" aria-label=\"{title}\">{sheet}</figure>")
 }
 
 /// Width of the whole bar, in units of the drawing.
@@ -133,7 +113,8 @@ fn stages(stages: &[(String, f64)]) -> String {
 /// The section on the run behind a page: its command line where one made it, the program and the machine, other facts and the times
 /// of its stages.
 pub(crate) fn run(by_command: bool, more: Vec<(&str, String)>, seconds: &[(String, f64)]) -> Section {
-    let command = if by_command { command(&machine::command()) } else { String::new() };
+    let typed = || format!("<pre class=\"command\">{}</pre>", text(&machine::command()));
+    let command = if by_command { typed() } else { String::new() };
     let own = [("kmill", env!("CARGO_PKG_VERSION").to_string()), ("machine", machine::machine())];
     let facts = facts(own.into_iter().chain(more));
     Section::new("Run", format!("{command}\n{}", beside(&facts, &stages(seconds))))
@@ -205,9 +186,7 @@ mod tests {
             rows: vec![("a".to_string(), vec!["73".to_string(), "27".to_string()])],
             marked: None,
         };
-        let heat = |shading, shares: [f64; 2]| {
-            Heat { title: "t", grid: grid.clone(), shading, scores: vec![shares.map(Some).to_vec()] }.to_string()
-        };
+        let heat = |shading, shares: [f64; 2]| heat("t", &grid, shading, &[shares.map(Some).to_vec()]);
         // 70 % is the strongest shade: 27 of 73 have 26 %
         let shares = heat(Scale::Linear, [0.73, 0.27]);
         assert!(shares.contains("--heat: 70%") && shares.contains("--heat: 26%"), "{shares}");

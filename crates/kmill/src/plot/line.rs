@@ -1,27 +1,22 @@
 //! The picture of a model with one feature: its function as a line, with the rows.
 
 use super::points::{Drawn, Points};
-use super::{DRAWING, HEADING, PLANE, PlotReport, SIZE, about, component, extent, legend, what, write};
+use super::{DRAWING, HEADING, PLANE, PlotReport, SIZE, about, component, legend, what, write};
 use crate::drawing::{Canvas, Drawing, Point};
-use crate::page::{Axis, COLOURS, Plane, Scale, tick};
-use crate::{Error, Result, args::Run, output::Kind, plot::PlotArgs, table::number};
+use crate::page::{Axis, COLOURS, Plane, Scale, extent, tick};
+use crate::{Error, Result, args::Run, plot::PlotArgs, table::number};
 use ksolve::{Task, predict::Predictor};
 use kstore::budget::Term;
 
 /// Points of the line: one for every other unit of the drawing.
 const STEPS: usize = 300;
 
-/// The line of an output: its place among the colours, and its values at equal steps.
-struct Function {
-    colour: usize,
-    values: Vec<f64>,
-}
-
 struct Line<'a> {
     feature: &'a str,
     what: String,
     bounds: (f64, f64),
-    functions: Vec<Function>,
+    /// The line of each output that is drawn: its place among the colours, and its values at equal steps.
+    functions: Vec<(usize, Vec<f64>)>,
     /// Names of the classes, for the legend; none for other models.
     classes: Vec<String>,
     points: &'a Points,
@@ -30,13 +25,7 @@ struct Line<'a> {
 }
 
 /// Draws a model with one feature, writes the picture and returns the report.
-pub(super) fn run(
-    predictor: &Predictor,
-    kind: Kind,
-    feature: &String,
-    args: &PlotArgs,
-    run: &Run,
-) -> Result<PlotReport> {
+pub(super) fn run(predictor: &Predictor, feature: &String, args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     for (option, given) in [("--x", &args.x), ("--y", &args.y)] {
         if let Some(name) = given.as_ref().filter(|name| *name != feature || option == "--y") {
             let why = format!("the model has one feature, {feature}, which is drawn from left to right");
@@ -63,11 +52,9 @@ pub(super) fn run(
         None => (scores, outputs),
     };
     let drawn: Vec<usize> = if card.classes.is_empty() { vec![component] } else { (0..width).collect() };
-    let functions = drawn
-        .into_iter()
-        .map(|k| Function { colour: k, values: values.iter().skip(k).step_by(width).copied().collect() })
-        .collect::<Vec<_>>();
-    let scores = functions.iter().map(|function| extent(&function.values)).collect();
+    let function = |k: usize| (k, values.iter().skip(k).step_by(width).copied().collect::<Vec<f64>>());
+    let functions: Vec<_> = drawn.into_iter().map(function).collect();
+    let scores = functions.iter().map(|(_, values)| extent(values.iter().copied())).collect();
     let border = match (card.task, &card.link) {
         (Task::Classification, Some(_)) => (width == 2).then_some(0.5),
         (Task::Classification, None) => (width == 1).then_some(0.0),
@@ -81,12 +68,10 @@ pub(super) fn run(
     };
     let classes = card.classes.iter().map(ToString::to_string).collect();
     let line = Line { feature, what, bounds, functions, classes, points: &points, border };
-    write(&line, kind, about(card, args), args)?;
-    let (x, y, output) = (feature.clone(), line.what.clone(), args.output.clone());
-    Ok(PlotReport { x, y, rows: points.rows, drawn: points.drawn.len(), scores, output })
+    write(&line, about(card, args), args)?;
+    Ok(PlotReport::new([feature.clone(), line.what.clone()], &points, scores, args))
 }
 
-/// The step i as a share of the way.
 fn share(i: usize) -> f64 {
     i as f64 / (STEPS - 1) as f64
 }
@@ -106,7 +91,7 @@ impl Drawing for Line<'_> {
 
     fn draw(&self, canvas: &mut dyn Canvas) {
         let truths = self.points.drawn.iter().map(|row| row.place[1]).filter(|_| self.points.truth);
-        let heights = self.functions.iter().flat_map(|function| function.values.iter().copied()).chain(truths);
+        let heights = self.functions.iter().flat_map(|(_, values)| values).copied().chain(truths);
         let across = Axis::new(self.feature, Scale::Linear, [self.bounds.0, self.bounds.1]);
         let up = Axis::new(&self.what, Scale::Linear, heights.chain(self.border));
         // predictions are finite: there always is an axis
@@ -126,7 +111,7 @@ impl Drawing for Line<'_> {
             let y = place((low, border)).1;
             canvas.lines("floor", &[[(PLANE.left, y), (PLANE.right, y)]], Some(&tick(border)));
         }
-        for Function { colour, values } in &self.functions {
+        for (colour, values) in &self.functions {
             let at = |(i, value): (usize, &f64)| place((low + share(i) * (high - low), *value));
             let places: Vec<Point> = values.iter().enumerate().map(at).collect();
             let name = self.classes.get(*colour).filter(|_| self.functions.len() > 1);
@@ -139,7 +124,6 @@ impl Drawing for Line<'_> {
 }
 
 impl Line<'_> {
-    /// What is said of a row under the pointer.
     fn says(&self, Drawn { place: [x, y], class, .. }: &Drawn) -> String {
         let class = class.and_then(|class| self.classes.get(class)).map_or(String::new(), |class| format!("{class}: "));
         let truth = if self.points.truth { format!(", {} {}", self.what, number(*y, 4)) } else { String::new() };

@@ -14,10 +14,10 @@ mod scatter;
 use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::drawing::{self, Drawing, Point, Svg};
 use crate::output::{self, Kind};
-use crate::page::{self, Edges, Page, Section};
+use crate::page::{self, Edges, Page, Section, extent};
 use crate::table::{count, rounded};
-use crate::{Error, Result, open};
-use clap::{Args, FromArgMatches};
+use crate::{Error, Result, open, usage};
+use clap::Args;
 use contour::Grid;
 use ksolve::{Card, Task, predict::Predictor};
 use kstore::{budget::Term, shown};
@@ -81,6 +81,12 @@ pub(crate) struct PlotReport {
     pub output: std::path::PathBuf,
 }
 
+impl PlotReport {
+    fn new([x, y]: [String; 2], points: &Points, scores: Vec<(f64, f64)>, args: &PlotArgs) -> Self {
+        Self { x, y, rows: points.rows, drawn: points.drawn.len(), scores, output: args.output.clone() }
+    }
+}
+
 impl std::fmt::Display for PlotReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { x, y, output, .. } = self;
@@ -99,17 +105,16 @@ struct Axes {
 pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     output::check(&args.output)?;
     output::spare(&args.output, [args.model.as_path()])?;
-    let why = "its extension names no kind of picture";
-    let kind = Kind::of(&args.output, &[Kind::Picture, Kind::Page], why, "end it with .png, .svg or .html")?;
+    kind(args)?;
     if !ksolve::job::is_model(&args.model) {
-        return scatter::table(kind, args, run);
+        return scatter::table(args, run);
     }
     if args.data.paths.is_empty() {
         return Err(Error::option("DATA", "", "a picture of a model shows rows", "name the table behind the model"));
     }
     let predictor = open::load(&args.model, run)?;
     if let Some(components) = scatter::components(&predictor, args) {
-        return scatter::of_components(&predictor, components, kind, args, run);
+        return scatter::of_components(&predictor, components, args, run);
     }
     if let Some(colour) = &args.colour {
         let why = "in a picture of this model colours are what it predicts";
@@ -117,7 +122,7 @@ pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
         return Err(Error::option("--colour", colour, why, remedy));
     }
     if let [feature] = &predictor.card().features[..] {
-        return line::run(&predictor, kind, feature, args, run);
+        return line::run(&predictor, feature, args, run);
     }
     let axes = axes(predictor.card(), args)?;
     let held = vec![predictor.term(0), picture_term(&predictor)];
@@ -125,12 +130,7 @@ pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     if predictor.card().task == Task::Clusters {
         points.group(&scatter::scores(&predictor, args, run)?, predictor.outputs());
     }
-    draw(&predictor, kind, axes, &points, args, run)
-}
-
-pub(crate) fn main(args: &PlotArgs) -> Result<()> {
-    let context = args.run.resolve();
-    output::report(&run(args, &context)?, context.json)
+    draw(&predictor, axes, &points, args, run)
 }
 
 /// Draws the picture that `kmill plot` draws with these words behind its name, for callers in another language.
@@ -139,9 +139,8 @@ pub(crate) fn main(args: &PlotArgs) -> Result<()> {
 /// Those of the command.
 pub fn picture(words: &[String]) -> Result<()> {
     let words = ["plot"].into_iter().chain(words.iter().map(String::as_str));
-    let known = PlotArgs::augment_args(clap::Command::new("plot")).try_get_matches_from(words);
-    let args = known.and_then(|matches| PlotArgs::from_arg_matches(&matches));
-    let args = args.map_err(|error| Error::option("plot", "", error.to_string(), "see kmill plot --help"))?;
+    let args: PlotArgs =
+        usage::parsed(words).map_err(|error| Error::option("plot", "", error.to_string(), "see kmill plot --help"))?;
     run(&args, &args.run.resolve()).map(drop)
 }
 
@@ -169,14 +168,7 @@ fn axes(card: &Card, args: &PlotArgs) -> Result<Axes> {
     Ok(Axes { names: at.map(|i| card.features[i].clone()), at })
 }
 
-fn draw(
-    predictor: &Predictor,
-    kind: Kind,
-    axes: Axes,
-    points: &Points,
-    args: &PlotArgs,
-    run: &Run,
-) -> Result<PlotReport> {
+fn draw(predictor: &Predictor, axes: Axes, points: &Points, args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     let (outputs, component) = (predictor.outputs(), component(predictor, args)?);
     let bounds = points.bounds();
     let stage = run.progress.stage("grid", None);
@@ -196,19 +188,14 @@ fn draw(
     let border = (card.task == Task::Novelty).then_some(0.0);
     let rows = Picture::new(&axes.names, points);
     let picture = Picture { bounds, grids: shown, regions, component, what, border, ..rows };
-    write(&picture, kind, about(card, args), args)?;
-    let [x, y] = axes.names;
-    let scores = grids.iter().map(|grid| extent(&grid.values)).collect();
-    Ok(PlotReport { x, y, rows: points.rows, drawn: points.drawn.len(), scores, output: args.output.clone() })
+    write(&picture, about(card, args), args)?;
+    let scores = grids.iter().map(|grid| extent(grid.values.iter().copied())).collect();
+    Ok(PlotReport::new(axes.names, points, scores, args))
 }
 
 /// The position of the largest of the scores: the group of a row.
 fn largest(scores: &[f64]) -> usize {
     (0..scores.len()).reduce(|best, at| if scores[at] > scores[best] { at } else { best }).unwrap_or(0)
-}
-
-fn extent(values: &[f64]) -> (f64, f64) {
-    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(*v), high.max(*v)))
 }
 
 /// The number of the output that is drawn, from 0.
@@ -270,8 +257,13 @@ fn about(card: &Card, args: &PlotArgs) -> About {
     (title, vec![("model", args.model.display().to_string()), ("kernel", kernel)])
 }
 
-fn write(picture: &dyn Drawing, kind: Kind, (subtitle, facts): About, args: &PlotArgs) -> Result<()> {
-    if kind == Kind::Picture {
+fn kind(args: &PlotArgs) -> Result<Kind> {
+    let why = "its extension names no kind of picture";
+    Kind::of(&args.output, &[Kind::Picture, Kind::Page], why, "end it with .png, .svg or .html")
+}
+
+fn write(picture: &dyn Drawing, (subtitle, facts): About, args: &PlotArgs) -> Result<()> {
+    if kind(args)? == Kind::Picture {
         return drawing::write(picture, &args.output);
     }
     let mut drawing = Svg::new("picture", &picture.name(), picture.size(), "");

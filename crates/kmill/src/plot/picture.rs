@@ -1,9 +1,9 @@
 //! The drawing: shades or regions, lines, rows, axes.
 
 use super::points::{Drawn, Points};
-use super::{HEADING, PLANE, SIZE, contour::Grid, extent, legend};
+use super::{HEADING, PLANE, SIZE, contour::Grid, legend};
 use crate::drawing::{Anchor, Canvas, Drawing, LETTERS, Point};
-use crate::page::{Axis, COLOURS, Plane, Scale, tick};
+use crate::page::{Axis, COLOURS, Plane, Scale, extent, tick};
 use crate::table::number;
 
 /// Number of shades between the smallest and the largest value.
@@ -192,6 +192,6 @@ fn shade(value: f64, (low, high): (f64, f64)) -> usize {
 
 /// The range of the values of a grid, not empty.
 fn range(grid: &Grid) -> (f64, f64) {
-    let (low, high) = extent(&grid.values);
+    let (low, high) = extent(grid.values.iter().copied());
     if high > low { (low, high) } else { (low, low + 1.0) }
 }

@@ -2,7 +2,6 @@
 
 use super::points::{DRAWN, Points, keys};
 use super::{About, DRAWING, PlotArgs, PlotReport, about, picture::Picture, write};
-use crate::output::Kind as Output;
 use crate::{Error, Result, args::Run, open, pipeline};
 use ksolve::Task;
 use ksolve::predict::{Extras, Predictor};
@@ -14,7 +13,7 @@ const COMPONENT: &str = "component_";
 
 const PREDICTION: &str = "prediction";
 
-pub(super) fn table(kind: Output, args: &PlotArgs, run: &Run) -> Result<PlotReport> {
+pub(super) fn table(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     let mut select = args.data.clone();
     select.paths.insert(0, args.model.clone());
     let (table, _) = open::table(&select.paths, &select.text.options(), &[])?;
@@ -23,7 +22,7 @@ pub(super) fn table(kind: Output, args: &PlotArgs, run: &Run) -> Result<PlotRepo
     let held = vec![Term::new("drawing", DRAWING, "")];
     let points = Points::coloured(&table, &select, &axes, colour.as_deref(), held, run)?;
     let name = args.model.display().to_string();
-    drawn(axes, &points, colour, (name.clone(), vec![("table", name)]), (kind, args))
+    drawn(axes, &points, colour, (name.clone(), vec![("table", name)]), args)
 }
 
 /// The column that colours the rows of a table: labels that were predicted go without saying.
@@ -75,7 +74,6 @@ pub(super) fn components(predictor: &Predictor, args: &PlotArgs) -> Option<[usiz
 pub(super) fn of_components(
     predictor: &Predictor,
     [x, y]: [usize; 2],
-    kind: Output,
     args: &PlotArgs,
     run: &Run,
 ) -> Result<PlotReport> {
@@ -88,7 +86,7 @@ pub(super) fn of_components(
         .retain_mut(|drawn| scores.get(&drawn.key).map(|scores| drawn.place = [scores[x], scores[y]]).is_some());
     points.measure();
     let axes = [x, y].map(|at| format!("{COMPONENT}{at}"));
-    drawn(axes, &points, args.colour.clone(), about(predictor.card(), args), (kind, args))
+    drawn(axes, &points, args.colour.clone(), about(predictor.card(), args), args)
 }
 
 /// The scores of the rows that are drawn, by their keys.
@@ -113,18 +111,10 @@ fn drawn(
     points: &Points,
     colour: Option<String>,
     about: About,
-    (kind, args): (Output, &PlotArgs),
+    args: &PlotArgs,
 ) -> Result<PlotReport> {
     let what = colour.unwrap_or_default();
     let picture = Picture { bounds: points.bounds(), what, ..Picture::new(&names, points) };
-    write(&picture, kind, about, args)?;
-    let [x, y] = names;
-    Ok(PlotReport {
-        x,
-        y,
-        rows: points.rows,
-        drawn: points.drawn.len(),
-        scores: Vec::new(),
-        output: args.output.clone(),
-    })
+    write(&picture, about, args)?;
+    Ok(PlotReport::new(names, points, Vec::new(), args))
 }

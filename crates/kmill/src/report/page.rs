@@ -2,8 +2,8 @@
 
 use super::FitReport;
 use crate::importance;
-use crate::page::{self, Axis, Chart, FEATURES, Heat, Mark, Page, Scale, Section, Series};
-use crate::table::{count, number, rounded};
+use crate::page::{self, Axis, Chart, FEATURES, Mark, Page, Scale, Section, Series};
+use crate::table::{count, joined, number, rounded};
 use ksolve::{job::MetricReport, metric::RoundReport};
 
 impl FitReport {
@@ -31,13 +31,12 @@ impl FitReport {
     }
 
     fn surface(&self) -> Option<String> {
-        let heat =
-            Heat { title: "Surface", grid: self.surface_grid()?, shading: Scale::Log, scores: self.surface_scores() };
+        let heat = page::heat("Surface", &self.surface_grid()?, Scale::Log, &self.surface_scores());
         let (score, folds) = (if self.is_chosen_by_error() { "error" } else { "mse" }, &self.fit.folds);
         let note =
             format!("Cross-validated {score}, folds {folds}; the fainter the better, the chosen cell is outlined.");
         let folds = self.folds_grid().map_or(String::new(), |(grid, scores)| {
-            let heat = Heat { title: "Fold by fold", grid, shading: Scale::Log, scores };
+            let heat = page::heat("Fold by fold", &grid, Scale::Log, &scores);
             let note = "Mean squared error on the rows of each fold, at the best lambda of each rank; the worst fold of the \
                 chosen cell is outlined.";
             format!("<h3>Fold by fold</h3>\n{heat}{}", page::note(note))
@@ -62,10 +61,7 @@ impl FitReport {
         let fit = &self.fit;
         let mut facts = vec![("rows", count(fit.rows)), ("features", count(fit.features as u64))];
         facts.extend((!fit.target_names.is_empty()).then(|| ("target", fit.target_names.join(", "))));
-        facts.extend(fit.classes.as_ref().map(|classes| {
-            let labels: Vec<String> = classes.iter().map(ToString::to_string).collect();
-            ("classes", labels.join(", "))
-        }));
+        facts.extend(fit.classes.as_ref().map(|classes| ("classes", joined(classes))));
         let row = |(name, centre, scale): &(String, f64, f64)| [name.clone(), number(*centre, 4), number(*scale, 4)];
         let head = ["feature", "taken off", "divided by"];
         page::data(facts, "scaling of the features", head, fit.scaling.iter().map(row))

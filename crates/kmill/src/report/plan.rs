@@ -3,7 +3,8 @@
 use crate::table::{Align, Table, count};
 use ksolve::request::{Forecast, Stage};
 use kstore::budget::bytes;
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 use std::fmt;
 
 /// The plan of a fit: its stages with their memory and passes, and whether it fits the memory budget.
@@ -20,26 +21,26 @@ impl Serialize for PlanReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (forecast, cut) = (&self.0, self.0.cut);
         let stage = |Stage { plan, passes }: &Stage| {
-            let term = |term: &kstore::budget::Term| serde_json::json!({"name": term.name, "bytes": term.bytes});
-            let terms: Vec<serde_json::Value> = plan.terms.iter().map(term).collect();
-            serde_json::json!({
+            let term = |term: &kstore::budget::Term| json!({"name": term.name, "bytes": term.bytes});
+            let terms: Vec<Value> = plan.terms.iter().map(term).collect();
+            json!({
                 "what": plan.what, "bytes": plan.bytes(), "terms": terms,
                 "passes": passes, "bytes_read": forecast.bytes_read(*passes),
             })
         };
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("planned_bytes", &forecast.bytes())?;
-        map.serialize_entry("memory_budget_bytes", &self.budget())?;
-        map.serialize_entry("fits", &forecast.fits())?;
-        map.serialize_entry("rows", &forecast.rows)?;
-        map.serialize_entry("tile", &cut.tile)?;
-        map.serialize_entry("segment", &cut.segment)?;
-        map.serialize_entry("lanes", &serde_json::json!({"scan": cut.scan_lanes, "gram": cut.gram_lanes}))?;
-        map.serialize_entry("threads", &forecast.threads)?;
-        map.serialize_entry("passes", &forecast.passes())?;
-        map.serialize_entry("bytes_read", &forecast.bytes_read(forecast.passes()))?;
-        map.serialize_entry("stages", &forecast.stages.iter().map(stage).collect::<Vec<_>>())?;
-        map.end()
+        serializer.collect_map([
+            ("planned_bytes", json!(forecast.bytes())),
+            ("memory_budget_bytes", json!(self.budget())),
+            ("fits", json!(forecast.fits())),
+            ("rows", json!(forecast.rows)),
+            ("tile", json!(cut.tile)),
+            ("segment", json!(cut.segment)),
+            ("lanes", json!({"scan": cut.scan_lanes, "gram": cut.gram_lanes})),
+            ("threads", json!(forecast.threads)),
+            ("passes", json!(forecast.passes())),
+            ("bytes_read", json!(forecast.bytes_read(forecast.passes()))),
+            ("stages", forecast.stages.iter().map(stage).collect()),
+        ])
     }
 }
 

@@ -26,12 +26,10 @@ fn about_the_best(mut grid: Grid) -> (Grid, String) {
 
 pub(crate) const DISTANCES: &str = "Euclidean, of the scaled features";
 
-/// How a graph is made.
 pub(crate) fn joined(neighbours: usize) -> String {
     format!("each joined to its {} nearest", count(neighbours as u64))
 }
 
-/// How good an approximation is.
 pub(crate) fn certified(certificate: &Certificate) -> String {
     let Certificate { trace_error, floor, .. } = certificate;
     match trace_error <= floor {

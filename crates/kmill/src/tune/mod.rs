@@ -6,20 +6,20 @@ mod search;
 pub(crate) use report::TuneReport;
 
 use crate::args::parse::Kernels;
-use crate::args::{DataArgs, DiskArgs, EngineArgs, LearnArgs, Run, RunArgs, parse};
+use crate::args::{DataArgs, DiskArgs, MapArgs, Run, RunArgs, SolverArgs, parse};
 use crate::output::{self, Kind, Outputs};
-use crate::{Error, Result, pipeline, pipeline::FitOptions, report::FitReport};
+use crate::table::joined;
+use crate::{Error, Result, open, pipeline, pipeline::FitOptions, report::FitReport};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::Spec;
 use ksolve::Task;
 use ksolve::job::{Checkpoint, ElementType, Fit};
-use ksolve::request::{LandmarkSource, Scaling};
-use ksolve::request::{MetricForm, MetricSource};
+use ksolve::request::{LandmarkSource, MetricForm, MetricSource, Scaling};
 use ksolve::solver::ridge::Ridge;
 use ksolve::tune::{
     ANY, Choice, Chosen, FACTORS, Memory, Pace, Score, SearchWork, Select, TuneOptions, kernels, stand_in,
 };
-use kstore::{Missing, Selected, checkpoint::Journal, sink::OutputKind};
+use kstore::{Missing, Selected, Selection, checkpoint::Journal, sink::OutputKind};
 use search::SearchStages;
 use std::path::PathBuf;
 
@@ -66,7 +66,9 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "N", value_parser = parse::rank, default_value = "20000", help_heading = "Search")]
     pub(crate) sample: usize,
     #[command(flatten)]
-    pub(crate) learn: LearnArgs,
+    pub(crate) learn: MapArgs,
+    #[command(flatten)]
+    pub(crate) given: SolverArgs,
     #[arg(short, long, help = format!("Where the model goes (safetensors), and the table of the search: {}; may be given several times. \
         Without a model nothing is fitted", tables()), value_name = "MODEL|OUT", required = true, help_heading = "Run")]
     pub(crate) output: Vec<PathBuf>,
@@ -75,8 +77,6 @@ pub(crate) struct TuneArgs {
     pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) disk: DiskArgs,
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }
@@ -88,9 +88,6 @@ fn solvers() -> PossibleValuesParser {
 }
 
 /// Searches, fits, and writes the outputs.
-///
-/// # Errors
-/// Options that contradict each other, and all errors of the search and the fit; nothing is written then.
 pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     let outputs = outputs(&args.output)?;
     if let Some(page) = &args.report {
@@ -100,20 +97,17 @@ pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
         let why = "only the fit keeps a checkpoint, and without a model nothing is fitted";
         return Err(Error::option("--resume", "", why, "leave it out, or name a model with -o"));
     }
-    if args.engine.states.is_some() && outputs.model().is_none() {
+    if args.disk.engine.states.is_some() && outputs.model().is_none() {
         let why = "processes share the passes of the fit, and without a model nothing is fitted";
         return Err(Error::option("--states", "", why, "leave it out, or name a model with -o"));
     }
     let any = args.solver == ANY;
-    let mut data = args.data.clone();
+    let select = &args.data.select;
     // a gap costs a feature, and only in the columns that have one; other ways throw rows away, or what a gap tells
-    data.select.missing.get_or_insert(Missing::Indicator);
-    let mut options = FitOptions::with(
-        if any { "ridge" } else { &args.solver },
-        &data,
-        &args.learn.features,
-        args.learn.solver.0.clone(),
-    )?;
+    let missing = select.missing.unwrap_or(Missing::Indicator);
+    let rows = Selection { missing, ..open::learned_from(&args.data) };
+    let solver = if any { "ridge" } else { &args.solver };
+    let mut options = FitOptions::with(solver, (rows, select), &args.learn, args.given.0.clone())?;
     options.any = any;
     if learns(args) && args.learn.metric.is_none() {
         options.fit = options.fit.metric(MetricSource::Learned(MetricForm::Best));
@@ -163,11 +157,6 @@ fn outputs(paths: &[PathBuf]) -> Result<Outputs> {
     Ok(outputs)
 }
 
-pub(crate) fn main(args: &TuneArgs) -> Result<()> {
-    let context = args.run.resolve();
-    output::report(&run(args, &context)?, context.json)
-}
-
 /// The kernels to try: those of `--kernels`, or the one of `--kernel`; `None` where they depend on the table.
 fn named_kernels(args: &TuneArgs) -> Result<Option<Vec<Spec>>> {
     let named = args.learn.kernel != Spec::default();
@@ -176,7 +165,7 @@ fn named_kernels(args: &TuneArgs) -> Result<Option<Vec<Spec>>> {
             let why = "--kernels names all that are tried";
             Err(Error::option("--kernel", &args.learn.kernel, why, "add it there, and leave --kernel out"))
         }
-        Some(kernels) => Ok(Some(kernels.0.clone())),
+        Some(kernels) => Ok(Some(kernels.clone())),
         None if named || !learns(args) => Ok(Some(vec![args.learn.kernel.clone()])),
         None => Ok(None),
     }
@@ -227,7 +216,10 @@ fn tune<T: kapprox::Real>(
         lambdas: ridge.lambdas,
         intercept: ridge.intercept,
         kernels: match named {
-            Some(named) => named.iter().map(|kernel| resolved(kernel, &selected)).collect::<Result<_>>()?,
+            Some(named) => {
+                let names = selected.feature_names();
+                named.iter().map(|kernel| kernel.resolve_columns(&names)).collect::<Result<_, _>>()?
+            }
             None => kernels(&selected)?,
         },
         factors: factors(args)?,
@@ -237,7 +229,7 @@ fn tune<T: kapprox::Real>(
     };
     let base = options.job(&selected)?;
     let checkpoint = outputs.model().map(|model| Checkpoint {
-        folder: pipeline::beside(model, ".search"),
+        folder: model.with_added_extension("search"),
         every: args.disk.checkpoint_every,
         resume: args.disk.resume,
         listener: &run.progress,
@@ -276,7 +268,7 @@ fn tune<T: kapprox::Real>(
                 Some(_) => in_time(&pace, options, &found, &selected, run, &mut repeat)?,
                 None => options,
             };
-            let fitted = pipeline::fitted(&options, &selected, run, (path, true), &args.disk, &args.engine)?;
+            let fitted = pipeline::fitted(&options, &selected, run, (path, true), &args.disk)?;
             Some(FitReport::new(fitted.report, run, selected.table(), Some(path)))
         }
         None => None,
@@ -316,16 +308,8 @@ fn described(args: &TuneArgs, search: &TuneOptions, options: &FitOptions) -> Str
         "{} with {}; kernels {kernels}; factors {factors}; score {score}; {sample} rows; blocks {blocks}; lambdas {lambdas}; \
         intercept {intercept}{select}; text files {}; map {}",
         args.solver,
-        args.learn.solver.0,
+        args.given.0,
         options.text,
         options.fit.map_spec()
     )
-}
-
-fn joined(values: &[impl ToString]) -> String {
-    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-fn resolved(kernel: &Spec, selected: &Selected) -> Result<Spec> {
-    Ok(kernel.resolve_columns(&selected.feature_names())?)
 }

@@ -5,10 +5,10 @@ use crate::output::Column::{self, Number, Text, Whole};
 use crate::page::{self, Page, Section};
 use crate::report::{FitReport, Spent};
 use crate::table::{self, Align, Grid, Table, count, exact, number, percent, rounded};
-use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score, SearchWork, Select};
+use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score, SearchWork, Select, TuneCell};
 use ksolve::{Task, job::MetricReport, metric::RoundReport, request::Scaling};
 use kstore::Selected;
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
 /// A row of the table of the search: the scores of a kernel at a rank and a lambda, on one sample.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -21,13 +21,8 @@ pub(crate) struct Row {
     pub metric: String,
     /// The scaling of the features before that: standard, asinh.
     pub scale: String,
-    /// The rank: number of leading features.
-    pub rank: usize,
-    /// Penalty; `None` for an alignment.
-    pub lambda: Option<f64>,
-    pub cv_mse: Option<f64>,
-    pub gcv: Option<f64>,
-    pub alignment: Option<f64>,
+    #[serde(flatten)]
+    pub cell: TuneCell,
     /// True where this is the cell by which the kernel was compared.
     pub best: bool,
     /// True where the kernel went on, or won.
@@ -41,11 +36,11 @@ pub(super) static COLUMNS: [(&str, Column<Row>); 12] = [
     ("kernel", Text(|row| Some(&row.kernel))),
     ("metric", Text(|row| Some(&row.metric))),
     ("scale", Text(|row| Some(&row.scale))),
-    ("rank", Whole(|row| row.rank as u64)),
-    ("lambda", Number(|row| row.lambda)),
-    ("cv_mse", Number(|row| row.cv_mse)),
-    ("gcv", Number(|row| row.gcv)),
-    ("alignment", Number(|row| row.alignment)),
+    ("rank", Whole(|row| row.cell.rank as u64)),
+    ("lambda", Number(|row| row.cell.lambda)),
+    ("cv_mse", Number(|row| row.cell.cv_mse)),
+    ("gcv", Number(|row| row.cell.gcv)),
+    ("alignment", Number(|row| row.cell.alignment)),
     ("best", Whole(|row| row.best.into())),
     ("kept", Whole(|row| row.kept.into())),
 ];
@@ -57,7 +52,6 @@ pub(crate) struct TuneReport {
     pub score: Score,
     /// The kernel that won, every parameter a number.
     pub kernel: String,
-    /// The form of the metric before it: none, given, full, diagonal, low-rank(5).
     pub metric: String,
     /// The scaling of the features before that: standard, asinh.
     pub scale: String,
@@ -71,7 +65,6 @@ pub(crate) struct TuneReport {
     /// The error of the winner on rows at random, there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_random: Option<Apart>,
-    /// What solvers were compared by.
     pub select: Select,
     /// The share of the rarer of two classes, where it was chosen for that.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,11 +117,7 @@ impl TuneReport {
                     kernel: entry.kernel.clone(),
                     metric: entry.metric.clone(),
                     scale: entry.scale.clone(),
-                    rank: cell.rank,
-                    lambda: cell.lambda,
-                    cv_mse: cell.cv_mse,
-                    gcv: cell.gcv,
-                    alignment: cell.alignment,
+                    cell: *cell,
                     best: (Some(cell.rank), cell.lambda) == (entry.rank, entry.lambda),
                     kept: entry.kept,
                 }));
@@ -163,19 +152,15 @@ impl TuneReport {
     /// A grid of the score of every kernel on every sample, with the last score of the winner marked.
     fn grid(&self) -> Option<Grid> {
         let score = |row: &Row| match self.score {
-            Score::Cv => row.cv_mse,
-            Score::Gcv => row.gcv,
-            Score::Alignment => row.alignment,
+            Score::Cv => row.cell.cv_mse,
+            Score::Gcv => row.cell.gcv,
+            Score::Alignment => row.cell.alignment,
         };
         let name = |row: &Row| candidate(&row.kernel, &row.metric, &row.scale);
         let rungs: Vec<&[Row]> = self.rows.chunk_by(|a, b| a.rung == b.rung).collect();
         let first = rungs.first()?[0].rows;
-        let mut names: Vec<String> = Vec::new();
-        for name in self.rows.iter().map(name) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
+        let mut seen = HashSet::new();
+        let names: Vec<String> = self.rows.iter().map(name).filter(|name| seen.insert(name.clone())).collect();
         let shown = |kernel: &str, rung: &[Row]| {
             let best = rung.iter().find(|row| row.best && name(row) == kernel);
             best.and_then(score).map_or("–".to_string(), |score| number(score, 4))
@@ -185,7 +170,7 @@ impl TuneReport {
         let row = |kernel: &String| (kernel.clone(), rungs.iter().map(|rung| shown(kernel, rung)).collect());
         // the comparison of refined kernels comes last, on no more rows than the one before
         let heading = |rung: &&[Row]| match rung[0].rung > 0 && rung[0].rows <= first {
-            true => format!("rank {}", count(rung[0].rank as u64)),
+            true => format!("rank {}", count(rung[0].cell.rank as u64)),
             false => count(rung[0].rows),
         };
         Some(Grid {
@@ -340,7 +325,7 @@ impl fmt::Display for TuneReport {
         if let Some(fit) = &self.fit {
             return write!(f, "{fit}");
         }
-        let best = self.rows.iter().rfind(|row| row.best && row.kept);
+        let best = self.rows.iter().rfind(|row| row.best && row.kept).map(|row| row.cell);
         let rank = best.map(|best| ("rank", count(best.rank as u64)));
         let lambda = best.and_then(|best| best.lambda).map(|lambda| ("lambda", exact(lambda)));
         let [time, _, memory] = self.spent.facts(None, None);

@@ -7,7 +7,7 @@ use crate::progress::Work;
 use ksolve::request::Stages;
 use ksolve::tune::{Pace, Part, SearchListener};
 use kstore::pass::Observer;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Shows the stages until the first steps begin; after that the steps are shown, and their stages and warnings are not.
@@ -24,14 +24,8 @@ impl<'a> SearchStages<'a> {
         Self { run, pace, first, work: Mutex::new(None) }
     }
 
-    fn work(&self, show: impl FnOnce(&Work<'a>)) {
-        if let Some(work) = &*self.work.lock().unwrap_or_else(PoisonError::into_inner) {
-            show(work);
-        }
-    }
-
-    fn take(&self) -> Option<Work<'a>> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn work(&self) -> MutexGuard<'_, Option<Work<'a>>> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -49,21 +43,20 @@ impl Stages for SearchStages<'_> {
 impl SearchListener for SearchStages<'_> {
     fn begin(&self, part: Part, steps: u64) {
         self.first.end();
-        *self.work.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(self.run.progress.work(&part.to_string(), steps, 0));
+        *self.work() = Some(self.run.progress.work(&part.to_string(), steps, 0));
     }
     fn next(&self, what: &str) -> ksolve::Result<()> {
         if interrupt::requested() {
             return Err(kstore::Error::Interrupted.into());
         }
-        self.work(|work| work.begin(what));
+        self.work().iter().for_each(|work| work.begin(what));
         Ok(())
     }
     fn done(&self, what: &str, took: Duration) {
-        self.work(|work| work.end(what, took));
+        self.work().iter().for_each(|work| work.end(what, took));
     }
     fn end(&self) {
-        self.take().into_iter().for_each(Work::finish);
+        self.work().take().into_iter().for_each(Work::finish);
     }
     fn is_late(&self, part: Part, next: Duration) -> bool {
         self.pace.is_over(part, next)
