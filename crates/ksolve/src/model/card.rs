@@ -12,7 +12,7 @@ pub const FEATURES: &str = "features";
 
 /// The card of a model: the options that change its result, and names. It has no path, thread, memory size, time, host
 /// or file format of the rows, so that the same result is the same file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Card {
     /// The task that was learned, such as regression or components.
     pub task: Task,

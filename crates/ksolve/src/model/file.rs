@@ -199,12 +199,12 @@ impl<T: Real> Model<T> {
         let mut tensors = vec![
             ("coefficients", Tensor::matrix(&self.coefficients)),
             ("intercept", Tensor::numbers(&self.intercept)),
-            ("scaler.centre", Tensor::numbers(&self.centre)),
-            ("scaler.mean", Tensor::numbers(&self.mean)),
-            ("scaler.scale", Tensor::numbers(&self.scale)),
+            ("scaler.centre", Tensor::numbers(&self.scaler.centre)),
+            ("scaler.mean", Tensor::numbers(&self.scaler.mean)),
+            ("scaler.scale", Tensor::numbers(&self.scaler.scale)),
         ];
-        if !self.knots.is_empty() {
-            tensors.push(("scaler.knots", Tensor::numbers(&self.knots)));
+        if !self.scaler.knots.is_empty() {
+            tensors.push(("scaler.knots", Tensor::numbers(&self.scaler.knots)));
         }
         match &self.basis {
             Basis::Landmarks { points, rows } => {

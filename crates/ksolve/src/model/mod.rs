@@ -56,14 +56,8 @@ pub struct Model<T> {
     pub coefficients: Mat<f64>,
     /// The intercepts c, t numbers.
     pub intercept: Vec<f64>,
-    /// Subtracted from each feature before anything else, d.
-    pub centre: Vec<f64>,
-    /// Each feature is divided by this after centring, d.
-    pub scale: Vec<f64>,
-    /// The training means, in the units of the file: the values that stand for missing ones where `missing` is mean, d numbers.
-    pub mean: Vec<f64>,
-    /// The quantiles of each feature, where a value becomes its score among them ([`kstore::Scaler`]); else empty.
-    pub knots: Vec<f64>,
+    /// The scaling of the d features of a row, before anything else.
+    pub scaler: Scaler,
     /// The metric between scaling and the basis; `None` where the basis sees the scaled features.
     pub metric: Option<Arc<Metric>>,
     /// Variances of the predictions, or distances from the components, where the fit was asked for them.
@@ -107,14 +101,8 @@ impl AnyModel {
 impl<T: Real> Model<T> {
     /// Number of basis functions m, of features that they see, behind the metric where there is one, and of outputs t.
     pub fn dims(&self) -> (usize, usize, usize) {
-        let d = self.metric.as_ref().map_or(self.centre.len(), |metric| metric.outputs());
+        let d = self.metric.as_ref().map_or(self.scaler.features(), |metric| metric.outputs());
         (self.coefficients.nrows(), d, self.intercept.len())
-    }
-
-    /// The scaling of the features.
-    pub fn scaler(&self) -> Scaler {
-        let (centre, scale, mean) = (self.centre.clone(), self.scale.clone(), self.mean.clone());
-        Scaler { centre, scale, mean, asinh: self.card.asinh, knots: self.knots.clone() }
     }
 
     /// Converts the model to one that predicts in f64: for landmarks so close to each other that the coefficients,
@@ -127,10 +115,7 @@ impl<T: Real> Model<T> {
             form: self.form,
             coefficients: self.coefficients,
             intercept: self.intercept,
-            centre: self.centre,
-            scale: self.scale,
-            mean: self.mean,
-            knots: self.knots,
+            scaler: self.scaler,
             metric: self.metric,
             quadratic: self.quadratic,
             components: self.components,
@@ -147,9 +132,9 @@ impl<T: Real> Model<T> {
         if let Basis::Landmarks { points, .. } = &mut self.basis {
             *points = with_room(points, own.numbers(), numbers);
         }
-        self.centre.resize(numbers, 0.0);
-        self.scale.resize(numbers, 1.0);
-        self.mean.resize(numbers, 0.0);
+        self.scaler.centre.resize(numbers, 0.0);
+        self.scaler.scale.resize(numbers, 1.0);
+        self.scaler.mean.resize(numbers, 0.0);
         self.card.features = encoding.names();
         self.card.encoding = Some(Arc::new(encoding));
         self
@@ -170,7 +155,7 @@ impl<T: Real> Model<T> {
         let components = 8 * self.component_count() * (m + 1);
         // a basis of nodes may have more points than functions
         let points = self.basis.landmarks().map_or(m, |(_, rows)| rows.len());
-        let numbers = points + m * t + t + 3 * self.centre.len();
+        let numbers = points + m * t + t + 3 * self.scaler.features();
         let codes = self.card.encoding.as_ref().map_or(0, |encoding| encoding.bytes());
         let leaves = self.leaves.as_ref().map_or(0, Leaves::bytes);
         codes + size_of::<T>() * points * d + 8 * numbers + metric + quadratic + components + leaves + self.form.bytes()

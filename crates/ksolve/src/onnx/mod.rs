@@ -44,7 +44,7 @@ impl<T: Real> Model<T> {
         if self.card.sparse().is_some() {
             return Err(refused("its rows are sparse; use predict"));
         }
-        if !self.knots.is_empty() {
+        if !self.scaler.knots.is_empty() {
             return Err(refused("its features are scaled by quantiles; use predict, or fit with another `scale`"));
         }
         if self.leaves.is_some() {
@@ -69,21 +69,21 @@ impl<T: Real> Model<T> {
             scores = scores.with("Sub", &quadratic(distance, &k, &own));
         }
         self.answers(&scores);
-        Ok(graph.file("X", self.centre.len()))
+        Ok(graph.file("X", self.scaler.features()))
     }
 
     /// The rows as the basis sees them: shifted, divided, through asinh and the metric.
     fn scaled<'g>(&self, graph: &'g Graph) -> Value<'g> {
-        let factors: Vec<f64> = self.scale.iter().map(|scale| if *scale == 0.0 { 0.0 } else { 1.0 / scale }).collect();
-        let (centre, factors) = (graph.row(&self.centre), graph.row(&factors));
+        let factors: Vec<f64> =
+            self.scaler.scale.iter().map(|scale| if *scale == 0.0 { 0.0 } else { 1.0 / scale }).collect();
+        let (centre, factors) = (graph.row(&self.scaler.centre), graph.row(&factors));
         let mut x = graph.input("X").with("Sub", &centre).with("Mul", &factors);
         if self.card.asinh {
             x = asinh(&x);
         }
         if !self.card.ranges.is_empty() {
-            let scaler = self.scaler();
             let end = |at: usize| -> Vec<f64> {
-                self.card.ranges.iter().enumerate().map(|(j, range)| scaler.apply(j, range[at])).collect()
+                self.card.ranges.iter().enumerate().map(|(j, range)| self.scaler.apply(j, range[at])).collect()
             };
             let (least, greatest) = (graph.row(&end(0)), graph.row(&end(1)));
             x = x.with("Max", &least).with("Min", &greatest);

@@ -309,7 +309,7 @@ impl Predictor {
 
     /// The mean of every feature over the rows of the fit, in the units of the table.
     pub fn means(&self) -> &[f64] {
-        either!(self, typed => &typed.scaler.mean)
+        either!(self, typed => &typed.model.scaler.mean)
     }
 
     /// The classes of the model, or its pairs of classes; `None` for a model without.

@@ -147,13 +147,13 @@ fn reasons_of<T: Real>(
     rows: &[u64],
     workers: &Workers,
 ) -> Result<Vec<Vec<Reason>>> {
-    let (search, d) = (reasons::Search::new(typed)?, typed.scaler.features());
+    let (search, d) = (reasons::Search::new(typed)?, typed.model.scaler.features());
     // missing values are filled in units of the scaled rows
-    let scaler = Some(Arc::new(typed.scaler.clone()));
+    let scaler = Some(Arc::new(typed.model.scaler.clone()));
     let gathered = selected.rows::<f64>(Reading { scaler, ..Reading::default() })?.gather(rows)?;
     let found: Mutex<Result<Vec<Vec<Reason>>>> = Mutex::new(Ok(vec![Vec::new(); rows.len()]));
     workers.each(gathered.x().chunks_exact(d.max(1)).enumerate().collect(), |(i, x)| {
-        let x: Vec<f64> = x.iter().enumerate().map(|(j, v)| typed.scaler.invert(j, *v)).collect();
+        let x: Vec<f64> = x.iter().enumerate().map(|(j, v)| typed.model.scaler.invert(j, *v)).collect();
         let reasons = search.of(&x);
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
         match (&mut *found, reasons) {
