@@ -51,7 +51,7 @@ impl<T: Real> Setting<'_, T> {
         let planned = check(plans)?;
         let observer = self.resources.stages.stage(&run.method.to_string(), None);
         let seed = self.options.seed.wrapping_add(run.repeat);
-        let task = Task { setting: self, resources: self.own(), run, seed, cut, observer: &*observer };
+        let task = Task { setting: self, resources: self.own, run, seed, cut, observer: &*observer };
         let made = match &run.method {
             Method::Scheme(scheme) => task.on_landmarks_of(scheme)?,
             Method::Map(spec) => task.by_map(spec, largest)?,
