@@ -1,15 +1,15 @@
 //! The measurement of one candidate on the rows of a rung, and what a search found.
 
 use super::{Score, TuneOptions};
-use crate::metric::{Learned, RoundReport, as_text, behind};
-use crate::prepare::landmarks::{Mapping, settle};
+use crate::metric::{Learned, RoundReport, Rows, as_text, behind};
+use crate::prepare::landmarks::settle;
 use crate::prepare::survey::Survey;
 use crate::request::{MetricSource, PassShape, Resources, Scaling, TrainOptions};
 use crate::statistic::alignment::centred_alignments;
-use crate::{FoldSpec, Folds, GramState, Result, RidgeFold, RidgeOptions, Surface, Targets};
-use kapprox::metric::{Metric, MetricRows};
+use crate::{FoldSpec, Folds, GramState, Result, RidgeOptions, Surface, Targets};
+use kapprox::metric::Metric;
 use kapprox::{Real, kernel::Spec, landmark::RowSample};
-use kstore::{MemoryRows, Pass, Reading};
+use kstore::{MemoryRows, Reading};
 use std::sync::Arc;
 
 /// One of so many kernels stays after a comparison: the better half.
@@ -188,18 +188,13 @@ impl<T: Real> Measure<'_, T> {
     pub(super) fn entry(&self, Learned { kernel, metric, form, .. }: &Learned) -> Result<Entry> {
         // candidates would be copies of rows that are in memory anyway
         let known = metric.clone().map_or(MetricSource::None, MetricSource::of);
-        let options = &self.options.training;
-        let training = TrainOptions { kernel: kernel.clone(), metric: known, candidates: None, ..options.clone() };
-        let n = self.rows.len() as u64;
-        let rows = MetricRows::new(self.rows, metric.clone());
-        let Self { reading, cut, resources, .. } = *self;
-        let mapped = Mapping { source: &rows, n, reading, options: &training, cut, resources }.map()?;
-        let observer = self.resources.stages.stage("Gram matrix", Some(n));
+        let training = TrainOptions { metric: known, candidates: None, ..self.options.training.clone() };
         // held-out rows are of no use to the scores that need none
         let folds = if self.options.score == Score::Cv { self.folds } else { &Folds::None };
-        let fold = RidgeFold::new(&*mapped.map, folds, self.targets).with_bin(self.cut.tile).without_certificate();
-        let pass = Pass { journal: None, ..self.cut.pass(self.cut.gram_lanes, self.resources, &*observer) };
-        let gram = pass.fold(&rows, &fold)?.0.gram;
+        let Self { rows: source, reading, targets, cut, resources, .. } = *self;
+        let n = source.len() as u64;
+        let rows = Rows { source, n, reading, targets, folds, options: &training, cut, resources };
+        let (mapped, gram, observer) = rows.moments(metric.as_ref(), kernel)?;
         drop(observer);
         let p = mapped.map.dims().1;
         let mut ranks: Vec<usize> = match training.map.family().nested {
