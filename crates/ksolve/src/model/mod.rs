@@ -77,24 +77,30 @@ pub enum AnyModel {
     F64(Model<f64>),
 }
 
+/// The value of an expression for a model, or what holds one, of either precision.
+macro_rules! either {
+    ($kind:ident: $of:expr, $typed:ident => $value:expr) => {
+        match $of {
+            $kind::F32($typed) => $value,
+            $kind::F64($typed) => $value,
+        }
+    };
+}
+
+pub(crate) use either;
+
 impl AnyModel {
     /// Writes the model, whole or not at all; see [`Model::save`].
     ///
     /// # Errors
     /// The errors of [`Model::save`].
     pub fn save(&self, path: &Path) -> Result<()> {
-        match self {
-            Self::F32(model) => model.save(path),
-            Self::F64(model) => model.save(path),
-        }
+        either!(Self: self, model => model.save(path))
     }
 
     /// The card of the model: its options, names and classes.
     pub fn card(&self) -> &Card {
-        match self {
-            Self::F32(model) => &model.card,
-            Self::F64(model) => &model.card,
-        }
+        either!(Self: self, model => &model.card)
     }
 }
 

@@ -12,7 +12,11 @@
 mod graph;
 mod kernels;
 
-use crate::{AnyModel, Error, Model, Result, Task, model::Form, quadratic::Quadratic};
+use crate::{
+    AnyModel, Error, Model, Result, Task,
+    model::{Form, either},
+    quadratic::Quadratic,
+};
 use faer::Mat;
 use graph::{Graph, Value};
 use kapprox::{Real, Spec};
@@ -24,10 +28,7 @@ impl AnyModel {
     /// # Errors
     /// [`Error::Onnx`] for a model that cannot be written, with the reason.
     pub fn to_onnx(&self) -> Result<Vec<u8>> {
-        match self {
-            Self::F32(model) => model.to_onnx(),
-            Self::F64(model) => model.to_onnx(),
-        }
+        either!(Self: self, model => model.to_onnx())
     }
 }
 

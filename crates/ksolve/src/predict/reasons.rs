@@ -10,7 +10,7 @@
 //! Reference: Wachter, Mittelstadt, Russell, "Counterfactual explanations without opening the black box", 2017: the nearest row that is decided
 //! otherwise.
 
-use super::typed::Typed;
+use super::typed::{SeenRows, TILE, Typed};
 use crate::{Result, Task};
 use kapprox::{Kernel, Real};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl<'a, T: Real> Search<'a, T> {
             typed.predict(x, &mut out)?;
             return Ok(out);
         }
-        typed.each_seen(x, |rows, first| {
+        typed.each_seen(x, TILE, &mut SeenRows::default(), |rows, first| {
             let out = &mut out[first..first + rows.nrows()];
             let workers = kstore::Workers::sequential();
             typed.model.predict_quadratic(&*typed.functions, &*self.kernel, rows, out, &workers)

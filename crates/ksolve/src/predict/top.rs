@@ -4,7 +4,7 @@ use super::carried::{self, Carried};
 use super::reasons::{self, Reason};
 use super::writer::{Begun, PredictionWriter};
 use super::{Extras, Inner, Predictor, Scores, decision::Part, typed::Typed};
-use crate::{Error, Result, Task, job::Run};
+use crate::{Error, Result, Task, job::Run, model::either};
 use kapprox::Real;
 use kstore::sink::{self, OutputColumn, OutputKind};
 use kstore::{KeptColumn, Reading, Selected, Workers, budget::Term};
@@ -115,10 +115,7 @@ impl Predictor {
         let source = kept.map(|kept| carried::source(kept, texts)).transpose()?;
         let carried = source.map_or(Ok(Vec::new()), |source| all(&mut Carried::new(&source)?, &rows))?;
         let first: Vec<u64> = ranked.iter().take(REASONED).map(|(_, row)| *row).collect();
-        let mut reasons = match &self.0 {
-            Inner::F32(typed) => reasons_of(typed, selected, &first, run.workers()),
-            Inner::F64(typed) => reasons_of(typed, selected, &first, run.workers()),
-        }?;
+        let mut reasons = either!(Inner: &self.0, typed => reasons_of(typed, selected, &first, run.workers()))?;
         reasons.resize(ranked.len(), Vec::new());
         let sign = if components { -1.0 } else { 1.0 };
         let strange = ranked.iter().zip(reasons);

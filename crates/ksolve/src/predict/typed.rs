@@ -118,22 +118,22 @@ impl<T: Real> Typed<T> {
         Error::Row { row: row as u64, what: what.to_string(), value }
     }
 
-    /// The number of rows of `x`; an error where `x` or `out` has a wrong length.
-    fn rows<V>(&self, x: &[V], out: &[f64]) -> Result<usize> {
+    /// Refuses `x` or `out` of a wrong length.
+    fn check<V>(&self, x: &[V], out: &[f64]) -> Result<()> {
         let (d, t) = (self.model.scaler.features(), self.model.dims().2);
         let n = x.len() / d.max(1);
         match (n * d == x.len(), n * t == out.len()) {
             (false, _) => Err(Error::Shape { what: "numbers of whole rows", expected: (n + 1) * d, got: x.len() }),
             (_, false) => Err(Error::Shape { what: "numbers of the predictions", expected: n * t, got: out.len() }),
-            _ => Ok(n),
+            _ => Ok(()),
         }
     }
 
     pub(super) fn predict<V: kstore::Real>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
-        let rows = &mut SeenRows { scaled: Vec::new(), behind: Vec::new() };
-        self.each_tile(x, out, TILE, rows, |x, out| {
+        let score = |x: MatRef<'_, T>, out: MatMut<'_, f64>| {
             self.model.predict(&*self.functions, x, out, &Workers::sequential())
-        })
+        };
+        self.each_tile(x, out, TILE, &mut SeenRows::default(), score)
     }
 
     pub(super) fn predict_row<V: kstore::Real>(
@@ -145,13 +145,18 @@ impl<T: Real> Typed<T> {
         self.each_tile(x, out, 1, rows, |x, out| self.model.predict_with(&*self.functions, x, out, scratch))
     }
 
-    /// Calls `see` with rows of `x` as the basis sees them, and the number of the first.
-    pub(super) fn each_seen(&self, x: &[f64], mut see: impl FnMut(MatRef<'_, T>, usize) -> Result<()>) -> Result<()> {
-        let (d, inside, mut rows) = (self.model.scaler.features(), self.model.dims().1, SeenRows::default());
-        for (i, x) in x.chunks(TILE * d.max(1)).enumerate() {
-            self.scale(x, i * TILE, &mut rows.scaled)?;
-            let seen = self.seen(&rows.scaled, &mut rows.behind);
-            see(MatRef::from_row_major_slice(seen, x.len() / d, inside), i * TILE)?;
+    /// Calls `see` with rows of `x` as the basis sees them, `tile` at a time, and the number of the first.
+    pub(super) fn each_seen<V: kstore::Real>(
+        &self,
+        x: &[V],
+        tile: usize,
+        SeenRows { scaled, behind }: &mut SeenRows<T>,
+        mut see: impl FnMut(MatRef<'_, T>, usize) -> Result<()>,
+    ) -> Result<()> {
+        let (d, inside) = (self.model.scaler.features(), self.model.dims().1);
+        for (i, x) in x.chunks(tile * d.max(1)).enumerate() {
+            self.scale(x, i * tile, scaled)?;
+            see(MatRef::from_row_major_slice(self.seen(scaled, behind), x.len() / d, inside), i * tile)?;
         }
         Ok(())
     }
@@ -161,22 +166,19 @@ impl<T: Real> Typed<T> {
         x: &[V],
         out: &mut [f64],
         tile: usize,
-        SeenRows { scaled, behind }: &mut SeenRows<T>,
+        rows: &mut SeenRows<T>,
         mut score: impl FnMut(MatRef<'_, T>, MatMut<'_, f64>) -> Result<()>,
     ) -> Result<()> {
-        let (d, (_, inside, t)) = (self.model.scaler.features(), self.model.dims());
-        let n = self.rows(x, out)?;
-        for first in (0..n).step_by(tile) {
-            let rows = tile.min(n - first);
-            self.scale(&x[first * d..(first + rows) * d], first, scaled)?;
-            let (seen, out) = (self.seen(scaled, behind), &mut out[first * t..(first + rows) * t]);
-            let seen = MatRef::from_row_major_slice(seen, rows, inside);
-            score(seen, MatMut::from_row_major_slice_mut(out, rows, t))?;
-            if let Some(at) = out.iter().position(|value| !value.is_finite()) {
-                return Err(self.bad(first + at / t, "the prediction", out[at]));
+        let t = self.model.dims().2;
+        self.check(x, out)?;
+        self.each_seen(x, tile, rows, |seen, first| {
+            let out = &mut out[first * t..(first + seen.nrows()) * t];
+            score(seen, MatMut::from_row_major_slice_mut(out, seen.nrows(), t))?;
+            match out.iter().position(|value| !value.is_finite()) {
+                Some(at) => Err(self.bad(first + at / t, "the prediction", out[at])),
+                None => Ok(()),
             }
-        }
-        Ok(())
+        })
     }
 }
 
