@@ -94,7 +94,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             FeatureTier::Recomputed => "features",
         };
         let stored = Stored::new(data);
-        let observer = data.resources.stages.stage(name, Some(stored.cut.end - stored.cut.start));
+        let observer = data.resources.over(name, data.source.range());
         let context =
             VisitContext { cut: data.cut, resources: data.resources, seed: data.options.seed, spare: data.spare };
         let mut gather = Gather { data, wanted, buffers: Buffers::default(), scratch: GramScratch::default() };

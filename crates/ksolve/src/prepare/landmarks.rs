@@ -95,8 +95,7 @@ impl<T: Real> Mapping<'_, T> {
         };
         let (Chosen { set, among, mut passes }, kernel) = self.select()?;
         let (any, count) = (kernel.build()?, set.len());
-        let range = source.range();
-        let observer = resources.stages.stage("factor of the landmarks", Some(range.end - range.start));
+        let observer = resources.over("factor of the landmarks", source.range());
         let data = Scan { source, pass: self.scan(&*observer), count: n };
         let (seed, workers) = (options.seed, resources.workers);
         let given = OnLandmarks { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
@@ -139,8 +138,7 @@ impl<T: Real> Mapping<'_, T> {
         let among = self.options.candidates.filter(|_| self.chooses());
         let mut sample = RowSample::default();
         if among.is_some() || self.options.kernel.needs_median() {
-            let range = self.source.range();
-            let observer = self.resources.stages.stage("sampling candidates", Some(range.end - range.start));
+            let observer = self.resources.over("sampling candidates", self.source.range());
             let data = Scan { source: self.source, pass: self.scan(&*observer), count: self.n };
             let (size, seed) = (among.unwrap_or(MEDIAN_ROWS), self.options.seed);
             sample = uniform_sample(&data, size, Purpose::Candidates, seed)?;
@@ -229,10 +227,9 @@ impl<T: Real> Mapping<'_, T> {
     fn read(&self, table: &Selected, wanted: usize) -> Result<Chosen<T>> {
         let source = table.rows::<T>(Reading { scaler: self.reading.scaler.clone(), ..Reading::default() })?;
         let source = MetricRows::new(source, self.options.metric.known().cloned());
-        let range = source.range();
-        let observer = self.resources.stages.stage("landmarks (table)", Some(range.end - range.start));
+        let observer = self.resources.over("landmarks (table)", source.range());
         let (d, mut buf, mut points) = (source.shape().features, RowBuf::new(self.cut.tile), Vec::new());
-        let mut cursor = source.open(range)?;
+        let mut cursor = source.open(source.range())?;
         // never more rows than are wanted, whatever the table holds
         while points.len() < wanted * d && cursor.next(&mut buf)? {
             let more = buf.rows.len().min(wanted - points.len() / d);

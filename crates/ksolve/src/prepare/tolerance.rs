@@ -22,8 +22,8 @@ pub(crate) fn cut<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<u64> {
     let Some(tolerance) = options.tolerance else { return Ok(0) };
-    let (range, name) = (source.range(), "rank within the tolerance");
-    let observer = resources.stages.stage(name, Some(range.end - range.start));
+    let name = "rank within the tolerance";
+    let observer = resources.over(name, source.range());
     let fold = Residuals { map: &**map, tile: cut.tile };
     let (state, _) = cut.pass(1, resources, &*observer).resume(name, source, &fold)?;
     drop(observer);

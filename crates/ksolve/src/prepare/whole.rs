@@ -30,9 +30,9 @@ pub(crate) fn load<T: Real>(
     cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<MemoryRows<T>> {
-    let (n, shape, range) = (n as usize, source.shape(), source.range());
+    let (n, shape) = (n as usize, source.shape());
     let columns = targets.count() + usize::from(shape.weighted);
-    let observer = resources.stages.stage("rows", Some(range.end - range.start));
+    let observer = resources.over("rows", source.range());
     let (mut x, mut y) = (Vec::with_capacity(n * shape.features), Vec::with_capacity(n * columns));
     let (mut rows, mut classes, mut groups) = (Vec::with_capacity(n), Codes::default(), Codes::default());
     let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };

@@ -56,8 +56,7 @@ pub(super) fn measure<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Measured> {
     require("mmd of a sample", 2, m.min(n - m))?;
-    let range = source.range();
-    let observer = resources.stages.stage("rows to memory", Some(range.end - range.start));
+    let observer = resources.over("rows to memory", source.range());
     let data = Scan { source, pass: Pass { journal: None, ..cut.pass(1, resources, &*observer) }, count: n };
     let all = usize::try_from(n).unwrap_or(usize::MAX);
     let rows = candidates::in_row_order(uniform_sample(&data, all, Purpose::Candidates, seed)?)?;

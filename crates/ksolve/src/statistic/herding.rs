@@ -87,8 +87,7 @@ pub fn represent<T: Real>(
     keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
     let features = prepared.features(keep, &plan, Points::Map, resources);
     let herd = herd(&features, count)?;
-    let range = prepared.source().range();
-    let observer = resources.stages.stage("row numbers", Some(range.end - range.start));
+    let observer = resources.over("row numbers", prepared.source().range());
     let mut numbers = Vec::new();
     let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };
     pass.visit(prepared.source(), |block| {

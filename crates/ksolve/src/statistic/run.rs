@@ -168,8 +168,7 @@ fn survey(
     let (mut total, mut sizes): (Option<Statistics>, Vec<u64>) = (None, Vec::new());
     for table in tables {
         let source = table.rows::<f64>(Reading::default())?;
-        let range = source.range();
-        let observer = resources.stages.stage("scaling statistics", Some(range.end - range.start));
+        let observer = resources.over("scaling statistics", source.range());
         let fold = StatisticsFold::new(RowSource::shape(&source));
         let statistics = cut.pass(cut.scan_lanes, resources, &*observer).fold(&source, &fold)?.0;
         sizes.push(statistics.rows);
