@@ -62,12 +62,10 @@ impl<T: Real> Parts<'_, T> {
             form => form,
         };
         let components = fitted.components.map(|head| Head { weights: expanded(head.weights.as_ref()), ..head });
-        let leaves = fitted.leaves.map(
-            |Leaves { splits: Head { weights, intercept }, widths, counts, points, coefficients }| {
-                let splits = Head { weights: expanded(weights.as_ref()), intercept };
-                Leaves { splits, widths, counts, points, coefficients }
-            },
-        );
+        let leaves = fitted.leaves.map(|leaves| {
+            let splits = Head { weights: expanded(leaves.splits.weights.as_ref()), ..leaves.splits };
+            Leaves { splits, ..leaves }
+        });
         let model = Model {
             basis,
             form,
