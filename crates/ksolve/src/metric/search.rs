@@ -216,9 +216,9 @@ impl<'a, T: Real> Search<'a, T> {
         let targets = rows.values_of(&drawn.rows[..n])?;
         let y = Mat::from_fn(n, t, |i, j| targets[i * t + j]);
         let kernel = self.lengths.kernel(None, 1.0)?.build()?;
-        let options = likelihood::Options { stages: &likelihood::STAGES, observer };
-        let found = likelihood::learn(x.as_ref(), y.as_ref(), &kernel, &options, rows.resources.workers)?;
-        let metric = Arc::new(Metric::diagonal(found.factors)?);
+        let (stages, workers) = (&likelihood::STAGES, rows.resources.workers);
+        let found = likelihood::learn(x.as_ref(), y.as_ref(), &kernel, (stages, observer), workers)?;
+        let metric = Arc::new(Metric::diagonal(found)?);
         let factors = if self.lengths.are_free() { &FACTORS[..] } else { &[1.0] };
         for factor in factors {
             let round = self.fit(rows, (Some(MetricForm::Diagonal), 0), Some(metric.clone()), *factor)?;

@@ -9,7 +9,6 @@ mod basis;
 mod card;
 mod file;
 mod form;
-mod head;
 mod leaves;
 mod load;
 mod outputs;
@@ -17,9 +16,9 @@ mod predict;
 
 pub use basis::Basis;
 pub(crate) use basis::needs_wide_for;
-pub use card::{Card, FEATURES, SecondView};
+pub(crate) use card::is_zero;
+pub use card::{Card, FEATURES, Head, Intercept, SecondView};
 pub use form::Form;
-pub use head::{Head, Intercept};
 pub use leaves::Leaves;
 pub(crate) use outputs::Outputs;
 pub use predict::PredictScratch;
@@ -287,12 +286,10 @@ impl<T: Real> Model<T> {
 
     fn check_shapes(&self, basis: &dyn FeatureMap<T>, x: MatRef<'_, T>, out: &MatMut<'_, f64>) -> Result<()> {
         let (m, d, t) = self.dims();
-        same_shapes(&[
-            ("columns of the rows to predict", d, x.ncols()),
-            ("functions of the basis", m, basis.dims().1),
-            ("rows of the predictions", x.nrows(), out.nrows()),
-            ("columns of the predictions", t, out.ncols()),
-        ])
+        Error::unless_same("columns of the rows to predict", d, x.ncols())?;
+        Error::unless_same("functions of the basis", m, basis.dims().1)?;
+        Error::unless_same("rows of the predictions", x.nrows(), out.nrows())?;
+        Error::unless_same("columns of the predictions", t, out.ncols())
     }
 
     /// `out[i]` = the model's [`quadratic`] function at x_i: for ridge regression the variance of f(x_i) over σ², the variance of
@@ -313,10 +310,8 @@ impl<T: Real> Model<T> {
             return Err(Error::NoQuadratic);
         }
         let rows = out.len();
-        same_shapes(&[
-            ("columns of the rows to predict", self.dims().1, x.ncols()),
-            ("values of the quadratic function", x.nrows(), rows),
-        ])?;
+        Error::unless_same("columns of the rows to predict", self.dims().1, x.ncols())?;
+        Error::unless_same("values of the quadratic function", x.nrows(), rows)?;
         let [scores, components] = [(); 2].map(|()| MatMut::from_row_major_slice_mut(&mut [], rows, 0));
         let outputs = Outputs { scores, components, quadratic: MatMut::from_row_major_slice_mut(out, rows, 1) };
         self.predict_all(basis, Some(kernel), x, outputs, workers);
@@ -338,13 +333,5 @@ impl<T: Real> Model<T> {
             }),
         }
         squares
-    }
-}
-
-/// Refuses the first thing whose expected length is not what it has.
-fn same_shapes(shapes: &[(&'static str, usize, usize)]) -> Result<()> {
-    match shapes.iter().find(|(_, expected, got)| expected != got) {
-        Some((what, expected, got)) => Err(Error::Shape { what, expected: *expected, got: *got }),
-        None => Ok(()),
     }
 }
