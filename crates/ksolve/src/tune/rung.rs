@@ -126,7 +126,7 @@ pub struct Entry {
 }
 
 /// The scores of a rank and lambda.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct TuneCell {
     /// The rank: number of leading features.
     pub rank: usize,
@@ -144,22 +144,24 @@ impl Entry {
     /// The entry of a metric that was learned: the error of its best round.
     pub(super) fn of_rounds(learned: &Learned, scaling: Scaling) -> Self {
         let best = learned.rounds.iter().min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse));
-        let cell = best.map(|round| TuneCell {
-            rank: round.rank,
-            lambda: Some(round.lambda),
-            cv_mse: Some(round.cv_mse),
-            gcv: None,
-            alignment: None,
+        let cell = best.map(|round| {
+            let (lambda, cv_mse) = (Some(round.lambda), Some(round.cv_mse));
+            TuneCell { rank: round.rank, lambda, cv_mse, ..TuneCell::default() }
         });
+        Self::new(learned, scaling, cell.and_then(|cell| Some((cell.cv_mse?, cell))), cell.into_iter().collect())
+    }
+
+    /// The entry of a candidate with the score of its best cell.
+    fn new(of: &Learned, scaling: Scaling, best: Option<(f64, TuneCell)>, cells: Vec<TuneCell>) -> Self {
         Self {
-            kernel: learned.kernel.to_string(),
-            metric: learned.form.clone(),
+            kernel: of.kernel.to_string(),
+            metric: of.form.clone(),
             scale: scaling.to_string(),
-            score: cell.and_then(|cell| cell.cv_mse),
-            rank: cell.map(|cell| cell.rank),
-            lambda: cell.and_then(|cell| cell.lambda),
+            score: best.map(|(score, _)| score),
+            rank: best.map(|(_, cell)| cell.rank),
+            lambda: best.and_then(|(_, cell)| cell.lambda),
             kept: false,
-            cells: cell.into_iter().collect(),
+            cells,
         }
     }
 }
@@ -185,7 +187,8 @@ pub(super) struct Measure<'a, T: Real> {
 }
 
 impl<T: Real> Measure<'_, T> {
-    pub(super) fn entry(&self, Learned { kernel, metric, form, .. }: &Learned) -> Result<Entry> {
+    pub(super) fn entry(&self, candidate: &Learned) -> Result<Entry> {
+        let Learned { kernel, metric, .. } = candidate;
         // candidates would be copies of rows that are in memory anyway
         let known = metric.clone().map_or(MetricSource::None, MetricSource::of);
         let training = TrainOptions { metric: known, candidates: None, ..self.options.training.clone() };
@@ -206,19 +209,13 @@ impl<T: Real> Measure<'_, T> {
             Score::Alignment => self.alignments(&gram, &ranks)?,
             Score::Cv | Score::Gcv => self.surface(&gram, ranks)?,
         };
-        Ok(self.best(kernel, form, cells))
+        Ok(self.best(candidate, cells))
     }
 
     fn alignments(&self, gram: &GramState, ranks: &[usize]) -> Result<Vec<TuneCell>> {
         let classes = matches!(self.targets, Targets::Classes(_));
         let alignments = centred_alignments(gram, ranks, classes)?;
-        let cell = |(rank, alignment): (&usize, Option<f64>)| TuneCell {
-            rank: *rank,
-            lambda: None,
-            cv_mse: None,
-            gcv: None,
-            alignment,
-        };
+        let cell = |(rank, alignment): (&usize, _)| TuneCell { rank: *rank, alignment, ..TuneCell::default() };
         Ok(ranks.iter().zip(alignments).map(cell).collect())
     }
 
@@ -239,7 +236,7 @@ impl<T: Real> Measure<'_, T> {
     }
 
     /// Makes the entry of a kernel with its best cell: of equal ones the smaller rank, then the larger lambda.
-    fn best(&self, kernel: &Spec, form: &str, cells: Vec<TuneCell>) -> Entry {
+    fn best(&self, candidate: &Learned, cells: Vec<TuneCell>) -> Entry {
         let score = self.options.score;
         let scored = cells.iter().filter_map(|cell| Some((cell.score(score).filter(|s| s.is_finite())?, cell)));
         let larger = score.is_larger_better();
@@ -248,16 +245,7 @@ impl<T: Real> Measure<'_, T> {
             let lambda = |cell: &TuneCell| cell.lambda.unwrap_or(0.0);
             by_score.then(a.rank.cmp(&b.rank)).then(lambda(b).total_cmp(&lambda(a)))
         });
-        Entry {
-            kernel: kernel.to_string(),
-            metric: form.to_string(),
-            scale: self.options.training.scaling.to_string(),
-            score: best.map(|(score, _)| score),
-            rank: best.map(|(_, cell)| cell.rank),
-            lambda: best.and_then(|(_, cell)| cell.lambda),
-            kept: false,
-            cells,
-        }
+        Entry::new(candidate, self.options.training.scaling, best.map(|(score, cell)| (score, *cell)), cells)
     }
 }
 
