@@ -46,7 +46,7 @@ impl<'a> Meter<'a> {
 /// An observer of the choice of landmarks, which records its cost at every number of landmarks.
 pub(super) struct Milestones<'a> {
     inner: &'a dyn Observer,
-    meter: Meter<'a>,
+    pub(super) meter: Meter<'a>,
     reached: Mutex<Vec<(usize, Cost)>>,
 }
 
@@ -60,10 +60,6 @@ impl<'a> Milestones<'a> {
     pub(super) fn at(&self, count: usize, whole: Cost) -> Cost {
         let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
         reached.iter().find(|(landmarks, _)| *landmarks >= count).map_or(whole, |(_, cost)| *cost)
-    }
-
-    pub(super) fn whole(&self, passes: u64, evaluations: u64) -> Cost {
-        self.meter.cost(passes, evaluations)
     }
 }
 
@@ -112,7 +108,7 @@ mod tests {
         for (count, passes, evaluations) in [(4, 1, 100), (9, 2, 220), (10, 3, 300)] {
             milestones.reached(count, passes, evaluations);
         }
-        let whole = milestones.whole(4, 400);
+        let whole = milestones.meter.cost(4, 400);
         let at = |count| (milestones.at(count, whole).passes, milestones.at(count, whole).evaluations);
         assert_eq!([1, 4, 5, 9, 10].map(at), [(1, 100), (1, 100), (2, 220), (2, 220), (3, 300)]);
         // what the choice did not tell of costs all of it

@@ -32,7 +32,6 @@
 
 mod cell;
 mod cost;
-mod held_out;
 mod measuring;
 mod method;
 mod plan;
