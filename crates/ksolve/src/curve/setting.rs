@@ -9,7 +9,7 @@ use crate::request::{MEDIAN_ROWS, PassShape, Resources};
 use crate::task::Task;
 use crate::train::prepared::{self, check};
 use crate::{Result, Targets};
-use kapprox::kernel::{AnyKernel, Domain, Spec};
+use kapprox::kernel::{AnyKernel, Spec};
 use kapprox::landmark::{Landmarks, RowSample, RpCholesky, Scan, uniform_sample};
 use kapprox::map::{Making, WithoutRows};
 use kapprox::quality::{Approximation, Measure, SampleSpectrum, sample_spectrum};
@@ -107,7 +107,8 @@ impl<'a, T: Real> Setting<'a, T> {
         let survey = survey(selected, &training, cut, resources)?;
         let rows: TableRows<T> = selected.rows(survey.reading())?;
         let opening = Opening { options, resources, cut };
-        opening.check_values(&rows, survey.rows())?;
+        let stored = RowSource::<T>::range(&rows);
+        check_values(&rows, &options.kernel, (stored.end - stored.start, 1), (cut, resources))?;
         let held = opening.sample(&rows, &survey, test.is_some())?;
         let n = held.as_ref().map_or(survey.rows(), |held| held.len() as u64);
         let own = Resources { journal: resources.journal.filter(|_| held.is_none()), ..*resources };
@@ -205,14 +206,6 @@ impl Opening<'_> {
     ) -> Result<R> {
         let observer = self.resources.over(name, source.range());
         work(Scan { source, pass: pass(self.cut, self.resources, &*observer), count })
-    }
-
-    fn check_values<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<()> {
-        if self.options.kernel.domain() == Domain::Any {
-            return Ok(());
-        }
-        let work = |data: Scan<'_, T>| check_values(data.source, &self.options.kernel, &data.pass).map(drop);
-        self.stage("values the kernel is defined for", source, n, work)
     }
 
     /// A sample of the rows, with its targets where those are needed; `None` where all rows are looked at.
