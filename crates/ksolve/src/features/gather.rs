@@ -114,24 +114,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         let segments = positions(rows.into_iter()).into_iter().zip(numbers).collect();
         let (n, range) = (starts.last().copied().unwrap_or(0), data.source.range());
         let RowFacts { codes, y, groups, folds, weights, sums, .. } = found;
-        Ok((
-            Self {
-                context,
-                phi: Phi::Stored(stored),
-                n,
-                p,
-                codes,
-                y,
-                groups,
-                folds,
-                weights,
-                starts,
-                segments,
-                range,
-                own: true,
-            },
-            sums,
-        ))
+        let bare = Self::bare(context, Phi::Stored(stored), (n, p), range, true);
+        Ok((Self { codes, y, groups, folds, weights, starts, segments, ..bare }, sums))
     }
 }
 
