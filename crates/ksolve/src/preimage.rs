@@ -43,7 +43,7 @@ impl PreImages {
     /// distances from its components.
     pub fn new<T: Real>(model: &Model<T>) -> Result<Self> {
         let refuse = |why: &'static str| Err(Error::PreImages { why });
-        let kernel = model.kernel_in_f64()?;
+        let kernel = model.any_kernel()?.typed::<f64>();
         if !kernel.differentiable() {
             return refuse("the kernel has no gradient; fit with one that has, such as `kernel` gaussian");
         }

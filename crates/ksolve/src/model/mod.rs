@@ -32,7 +32,7 @@ use kapprox::metric::Metric;
 use kapprox::{FeatureMap, Kernel, Real};
 use kstore::sparse::{SparseShape, with_room};
 use kstore::{Encoding, Scaler, Workers};
-use outputs::{Buffers, combine};
+use outputs::{Buffers, combine, none};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -312,8 +312,8 @@ impl<T: Real> Model<T> {
         let rows = out.len();
         Error::unless_same("columns of the rows to predict", self.dims().1, x.ncols())?;
         Error::unless_same("values of the quadratic function", x.nrows(), rows)?;
-        let [scores, components] = [(); 2].map(|()| MatMut::from_row_major_slice_mut(&mut [], rows, 0));
-        let outputs = Outputs { scores, components, quadratic: MatMut::from_row_major_slice_mut(out, rows, 1) };
+        let quadratic = MatMut::from_row_major_slice_mut(out, rows, 1);
+        let outputs = Outputs { scores: none(rows), components: none(rows), quadratic };
         self.predict_all(basis, Some(kernel), x, outputs, workers);
         Ok(())
     }

@@ -14,7 +14,6 @@ mod carried;
 mod decision;
 mod evaluate;
 mod learn;
-mod ranking;
 mod reasons;
 mod table;
 mod top;
