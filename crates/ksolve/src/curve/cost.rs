@@ -1,10 +1,10 @@
 //! The cost of making the features of every row: seconds, kernel evaluations, passes and bytes.
 
-use crate::Result;
+use crate::{Result, strips::lock};
 use faer::{Mat, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::{Pass, RowSource, Table, pass::Observer};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -58,7 +58,7 @@ impl<'a> Milestones<'a> {
     /// The cost of the first `count` landmarks when there first were so many; that of the whole choice where the scheme
     /// did not report its progress.
     pub(super) fn at(&self, count: usize, whole: Cost) -> Cost {
-        let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        let reached = lock(&self.reached);
         reached.iter().find(|(landmarks, _)| *landmarks >= count).map_or(whole, |(_, cost)| *cost)
     }
 }
@@ -72,7 +72,7 @@ impl Observer for Milestones<'_> {
     }
     fn reached(&self, count: usize, passes: u64, evaluations: u64) {
         let cost = self.meter.cost(passes, evaluations);
-        self.reached.lock().unwrap_or_else(PoisonError::into_inner).push((count, cost));
+        lock(&self.reached).push((count, cost));
     }
 }
 

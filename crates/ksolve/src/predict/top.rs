@@ -4,7 +4,7 @@ use super::carried::{self, Carried};
 use super::reasons::{self, Reason};
 use super::writer::{Begun, PredictionWriter};
 use super::{Extras, Inner, Predictor, Scores, decision::Part, typed::Typed};
-use crate::{Error, Result, Task, job::Run, model::either};
+use crate::{Error, Result, Task, job::Run, model::either, strips::lock};
 use kapprox::Real;
 use kstore::sink::{self, OutputColumn, OutputKind};
 use kstore::{KeptColumn, Reading, Selected, Workers, budget::Term};
@@ -152,7 +152,7 @@ fn reasons_of<T: Real>(
     workers.each(gathered.x().chunks_exact(d.max(1)).enumerate().collect(), |(i, x)| {
         let x: Vec<f64> = x.iter().enumerate().map(|(j, v)| typed.model.scaler.invert(j, *v)).collect();
         let reasons = search.of(&x);
-        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = lock(&found);
         match (&mut *found, reasons) {
             (Ok(all), Ok(reasons)) => all[i] = reasons,
             (Ok(_), Err(error)) => *found = Err(error),
