@@ -8,8 +8,8 @@ use faer::{Mat, MatRef};
 use kapprox::landmark::NO_ROW;
 use ksolve::model::{Basis, Form};
 use ksolve::{Card, Intercept, Model, PredictScratch, Task};
-use kstore::Workers;
 use kstore::key::{Purpose, Stream};
+use kstore::{Scaler, Workers};
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -52,10 +52,12 @@ fn model() -> Model<f32> {
         form: Form::default(),
         coefficients: Mat::from_fn(LANDMARKS, 1, |i, _| value(1_000_000 + i)),
         intercept: vec![0.5],
-        centre: vec![0.0; FEATURES],
-        scale: vec![1.0; FEATURES],
-        mean: vec![0.0; FEATURES],
-        knots: Vec::new(),
+        scaler: Scaler {
+            centre: vec![0.0; FEATURES],
+            scale: vec![1.0; FEATURES],
+            mean: vec![0.0; FEATURES],
+            ..Scaler::default()
+        },
         metric: None,
         quadratic: None,
         components: None,

@@ -5,9 +5,10 @@ use crate::table::{count, facts, number};
 use crate::{Error, Result, open, output, pipeline, report::Spent, writer};
 use clap::Args;
 use kapprox::{Real, Spec};
+use ksolve::Task;
 use ksolve::job::{self, Candidates, ElementType};
-use ksolve::request::Scaling;
-use ksolve::statistic::{Represented, StatisticOptions, represent};
+use ksolve::request::{Scaling, TrainOptions};
+use ksolve::statistic::{Represented, represent};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Reading, Selected};
 use std::fmt;
@@ -88,13 +89,11 @@ pub(crate) fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
 
 fn pick<T: Real>(args: &HerdArgs, selected: &Selected, run: &Run) -> Result<Represented> {
     let kernel = args.kernel.resolve_columns(&selected.feature_names())?;
-    let options = StatisticOptions {
+    let options = TrainOptions {
         scaling: args.scale,
         candidates: Candidates::of_rank(args.rank).rows(),
-        rank: args.rank,
-        permutations: 0,
         seed: args.seed,
-        ..StatisticOptions::new(kernel)
+        ..TrainOptions::new(Task::Components, kernel, args.rank)
     };
     let scratch = args.scratch.open()?;
     let job = scratch.iter().fold(pipeline::job(run), job::Run::scratch);

@@ -6,9 +6,10 @@ use crate::table::{count, facts, number, rounded};
 use crate::{Error, Result, open, pipeline, progress::Progress};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::{Spec, map::MapSpec};
+use ksolve::Task;
 use ksolve::job::{self, Candidates, ElementType};
-use ksolve::request::{LandmarkSource, Scaling};
-use ksolve::statistic::{self, Compared, Compares, Outcome, PValues, StatisticFamily, StatisticOptions};
+use ksolve::request::{LandmarkSource, Scaling, TrainOptions};
+use ksolve::statistic::{self, Compared, Compares, Outcome, PValues, StatisticFamily};
 use kstore::{Selected, Selection, condition::Condition};
 use std::{fmt, path::PathBuf};
 
@@ -144,7 +145,8 @@ fn measure<T: kapprox::Real>(family: &StatisticFamily, args: &TestArgs, run: &Ru
     let options = options(args, &rows, &run.progress)?;
     let scratch = args.scratch.open()?;
     let job = scratch.iter().fold(pipeline::job(run), job::Run::scratch);
-    let outcome = statistic::measure::<T>(family, rows.compared(), &options, &job.resources())?;
+    let permutations = usize::try_from(args.permutations).unwrap_or(usize::MAX);
+    let outcome = statistic::measure::<T>(family, rows.compared(), &options, permutations, &job.resources())?;
     Ok(TestReport {
         statistic: family.name,
         spent: Spent::by(run, rows.bytes_read()),
@@ -236,7 +238,7 @@ fn check_landmarks(args: &TestArgs) -> Result<()> {
     }
 }
 
-fn options(args: &TestArgs, rows: &Rows, progress: &Progress) -> Result<StatisticOptions> {
+fn options(args: &TestArgs, rows: &Rows, progress: &Progress) -> Result<TrainOptions> {
     let rank = args.rank.unwrap_or(RANK);
     let names = rows.samples[0].feature_names();
     let with_kernel = args.with_kernel.as_ref().unwrap_or(&args.kernel);
@@ -254,16 +256,14 @@ fn options(args: &TestArgs, rows: &Rows, progress: &Progress) -> Result<Statisti
         }
         _ => (resolved(args.kernel.clone())?, resolved(args.kernel.clone())?),
     };
-    Ok(StatisticOptions {
+    Ok(TrainOptions {
         scaling: args.scale,
-        kernel: first,
-        other: second,
+        with: Some(second),
         map: args.map.clone(),
         landmarks: args.landmarks.clone().unwrap_or_default().opened(&rows.samples[0], &args.data.text.options())?,
         candidates: args.candidates.unwrap_or(Candidates::of_rank(rank)).rows(),
-        rank,
-        permutations: usize::try_from(args.permutations).unwrap_or(usize::MAX),
         seed: args.seed,
+        ..TrainOptions::new(Task::Components, first, rank)
     })
 }
 

@@ -182,13 +182,9 @@ fn class<T>(block: &RowBlock<'_, T>, i: usize, classes: usize) -> Result<usize> 
 }
 
 fn check<T>(block: &RowBlock<'_, T>, d: usize, targets: &Targets) -> Result<()> {
-    if block.d != d {
-        return Err(Error::Shape { what: "features of a block", expected: d, got: block.d });
-    }
+    Error::unless_same("features of a block", d, block.d)?;
     match targets {
-        Targets::Numeric { centre } if centre.len() != block.learned() => {
-            Err(Error::Shape { what: "targets of a block", expected: centre.len(), got: block.learned() })
-        }
-        _ => Ok(()),
+        Targets::Numeric { centre } => Error::unless_same("targets of a block", centre.len(), block.learned()),
+        Targets::Classes(_) => Ok(()),
     }
 }

@@ -17,7 +17,7 @@ use crate::request::Stages;
 use crate::{Card, Certificate, Error, Intercept, Model, Result, Task, job::Run};
 use faer::{Mat, linalg::triangular_solve::solve_lower_triangular_in_place};
 use kapprox::matrix::{Entries, Function, PartialCholesky, SquaredDistances, rpcholesky};
-use kstore::{Plan, Reading, RowBuf, RowSource, Selected, TableRows};
+use kstore::{Plan, Reading, RowBuf, RowSource, Scaler, Selected, TableRows};
 
 /// What the numbers of the matrix are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -213,26 +213,17 @@ fn model(
         task: Task::Components,
         solver: FEATURES.to_string(),
         kernel: if squared { "polynomial(degree=2, gamma=1, c0=0)" } else { "linear()" }.to_string(),
-        with: None,
         precision: "f64".to_string(),
         map: "nystrom".to_string(),
         rank: r,
-        lambda: None,
         intercept: Intercept::None,
         features: selected.feature_names(),
-        encoding: None,
-        targets: Vec::new(),
-        classes: Vec::new(),
-        link: None,
-        pairs: false,
         certificate: Some(certificate),
         rows: n as u64,
-        learned: 0,
         seed,
         landmarks: Some("rpcholesky".to_string()),
-        asinh: false,
-        ranges: Vec::new(),
         options: serde_json::json!({ "matrix": of.to_string(), "tolerance": tolerance }),
+        ..Card::default()
     };
     Model {
         card,
@@ -240,10 +231,7 @@ fn model(
         form: Form::default(),
         coefficients,
         intercept,
-        centre: vec![0.0; n],
-        scale: vec![1.0; n],
-        mean: vec![0.0; n],
-        knots: Vec::new(),
+        scaler: Scaler { centre: vec![0.0; n], scale: vec![1.0; n], mean: vec![0.0; n], ..Scaler::default() },
         metric: None,
         quadratic: None,
         components: None,

@@ -180,6 +180,11 @@ impl Error {
         }
     }
 
+    /// Refuses a length that is not the expected one.
+    pub(crate) fn unless_same(what: &'static str, expected: usize, got: usize) -> Result<()> {
+        if expected == got { Ok(()) } else { Err(Self::Shape { what, expected, got }) }
+    }
+
     /// Makes an [`Error::Missing`]: a parameter that was not given, the solver that needs it, and what it is for.
     pub fn missing(option: &'static str, solver: &str, why: impl Into<String>) -> Self {
         Self::Missing { option, solver: solver.to_string(), why: why.into() }

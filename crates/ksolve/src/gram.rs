@@ -182,9 +182,9 @@ impl GramState {
         workers: &Workers,
     ) -> Result<()> {
         let (p, t, folds) = (self.p, self.t, self.folds.len());
-        expect("columns of phi", p, phi.ncols())?;
-        expect("columns of y", t, y.ncols())?;
-        expect("rows of y", phi.nrows(), y.nrows())?;
+        Error::unless_same("columns of phi", p, phi.ncols())?;
+        Error::unless_same("columns of y", t, y.ncols())?;
+        Error::unless_same("rows of y", phi.nrows(), y.nrows())?;
         let state = self.folds.get_mut(fold).ok_or(Error::Shape { what: "fold", expected: folds, got: fold })?;
         if T::EPSILON > self.epsilon {
             (self.precision, self.epsilon) = (T::NAME, T::EPSILON);
@@ -242,10 +242,6 @@ impl Persist for GramState {
 
 fn add(to: &mut [f64], from: &[f64]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
-}
-
-fn expect(what: &'static str, expected: usize, got: usize) -> Result<()> {
-    if expected == got { Ok(()) } else { Err(Error::Shape { what, expected, got }) }
 }
 
 /// Lower triangle of `g` += phiᵀ·phi, panel by panel.

@@ -28,15 +28,11 @@ const MOST_LAMBDAS: usize = 2_000;
 /// # Errors
 /// [`Error::Option`] with the parameter's `name`, for anything that is no list of positive finite numbers.
 pub fn penalties(name: &'static str, text: &str) -> Result<Vec<f64>> {
-    numbers(name, PENALTY_HELP, text, |value| check_penalty(name, value))
-}
-
-fn numbers(option: &'static str, help: &str, text: &str, check: impl Fn(f64) -> Result<f64>) -> Result<Vec<f64>> {
     let parse = |part: &str| {
-        let wrong = || Error::option(option, part.trim(), format!("not a number; give {help}"));
-        part.trim().parse::<f64>().map_err(|_| wrong()).and_then(&check)
+        let wrong = |_| Error::option(name, part.trim(), format!("not a number; give {PENALTY_HELP}"));
+        part.trim().parse().map_err(wrong).and_then(|value| check_penalty(name, value))
     };
-    values(text, parse, |first, last| half_decades(option, first, last), f64::total_cmp)
+    values(text, parse, |first, last| half_decades(name, first, last), f64::total_cmp)
 }
 
 /// The values of a list, or of a range; ascending and without repetition.

@@ -43,7 +43,7 @@ impl PreImages {
     /// distances from its components.
     pub fn new<T: Real>(model: &Model<T>) -> Result<Self> {
         let refuse = |why: &'static str| Err(Error::PreImages { why });
-        let kernel = model.kernel_in_f64()?;
+        let kernel = model.any_kernel()?.typed::<f64>();
         if !kernel.differentiable() {
             return refuse("the kernel has no gradient; fit with one that has, such as `kernel` gaussian");
         }
@@ -80,12 +80,12 @@ impl PreImages {
         out: &mut [f64],
         workers: &Workers,
     ) -> Result<usize> {
-        let (b, d) = (x.nrows(), model.centre.len());
+        let (b, d) = (x.nrows(), model.scaler.features());
         if x.ncols() != d || out.len() != b * d {
             return Err(Error::Shape { what: "numbers of the pre-images", expected: b * d, got: out.len() });
         }
         let Some((quadratic, features)) = projection(model) else { return Err(Error::NoQuadratic) };
-        let (mut settled, scaler) = (vec![true; b], model.scaler());
+        let (mut settled, scaler) = (vec![true; b], &model.scaler);
         let rows: Vec<(usize, (&mut [f64], &mut bool))> =
             out.chunks_mut(d).zip(settled.iter_mut()).enumerate().collect();
         workers.each(rows, |(i, (out, settled))| {

@@ -21,58 +21,7 @@ pub(crate) const STRIP: usize = 256;
 /// Number of basis functions whose values are converted to f64 at once.
 const PANEL: usize = 128;
 
-/// A quadratic function of the features of a map.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OnFeatures {
-    /// V, r x q: the first term is ‖φV + s‖².
-    pub factor: Mat<f64>,
-    /// The shift s, q numbers.
-    pub shift: Vec<f64>,
-    /// The constant c.
-    pub constant: f64,
-    /// The positive factor ρ of the last term.
-    pub residual: f64,
-    /// The factor that the function is multiplied by, for each output of the model.
-    pub units: Vec<f64>,
-    /// See [`Quadratic::freedom`].
-    pub freedom: Option<f64>,
-    /// True where the last term is ρ k(x, x), without ‖bF‖².
-    pub whole: bool,
-}
-
-impl OnFeatures {
-    /// The function k(x, x) + c on r features.
-    pub(crate) fn square(r: usize, constant: f64) -> Self {
-        let (factor, shift, units, freedom) = (Mat::zeros(r, 0), Vec::new(), vec![1.0], None);
-        Self { factor, shift, constant, residual: 1.0, units, freedom, whole: true }
-    }
-
-    /// Converts to a function of the basis that predictions are made with; `projection` tells whether the map is a
-    /// projection.
-    pub(crate) fn expand<T: Real>(self, map: &dyn FeatureMap<T>, projection: bool, workers: &Workers) -> Quadratic {
-        let of = |weights: MatRef<'_, f64>| match map.expand(weights, workers) {
-            Expansion::Landmarks { coefficients, .. } | Expansion::Features { coefficients } => coefficients,
-        };
-        let r = self.factor.nrows();
-        if self.whole {
-            let m = of(Mat::zeros(r, 1).as_ref()).nrows();
-            let (factor, features) = (Mat::zeros(m, 0), Some(Mat::zeros(m, 0)));
-            let Self { shift, constant, residual, units, freedom, .. } = self;
-            return Quadratic { factor, shift, features, constant, residual, units, freedom };
-        }
-        Quadratic {
-            factor: of(self.factor.as_ref()),
-            shift: self.shift,
-            features: projection.then(|| of(Mat::identity(r, r).as_ref())),
-            constant: self.constant,
-            residual: self.residual,
-            units: self.units,
-            freedom: self.freedom,
-        }
-    }
-}
-
-/// A quadratic function of a model's basis.
+/// A quadratic function of a model's basis; what a solver finds is one of the features of the map, without F.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quadratic {
     /// The factor V, m x q.
@@ -92,6 +41,27 @@ pub struct Quadratic {
 }
 
 impl Quadratic {
+    /// The function k(x, x) + c on r features.
+    pub(crate) fn square(r: usize, constant: f64) -> Self {
+        let (factor, features) = (Mat::zeros(r, 0), Some(Mat::zeros(r, 0)));
+        Self { factor, shift: Vec::new(), features, constant, residual: 1.0, units: vec![1.0], freedom: None }
+    }
+
+    /// Converts a function of the features of a map to one of the basis that predictions are made with; `projection` tells whether the map
+    /// is a projection.
+    pub(crate) fn expand<T: Real>(self, map: &dyn FeatureMap<T>, projection: bool, workers: &Workers) -> Self {
+        let of = |weights: MatRef<'_, f64>| match map.expand(weights, workers) {
+            Expansion::Landmarks { coefficients, .. } | Expansion::Features { coefficients } => coefficients,
+        };
+        let r = self.factor.nrows();
+        if self.features.is_some() {
+            let m = of(Mat::zeros(r, 1).as_ref()).nrows();
+            return Self { factor: Mat::zeros(m, 0), features: Some(Mat::zeros(m, 0)), ..self };
+        }
+        let features = projection.then(|| of(Mat::identity(r, r).as_ref()));
+        Self { factor: of(self.factor.as_ref()), features, ..self }
+    }
+
     /// Bytes for m functions and rank r.
     pub fn bytes(m: usize, r: usize) -> usize {
         8 * (m * (2 * r + 1) + r + 1)

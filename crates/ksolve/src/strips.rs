@@ -2,7 +2,7 @@
 
 use faer::MatMut;
 use kstore::Workers;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Calls `work(i, piece)` for every piece of `size` elements of `out`.
 ///
@@ -29,6 +29,11 @@ pub(crate) fn row_strips<E>(out: MatMut<'_, E>, height: usize) -> Vec<(usize, Ma
     strips
 }
 
+/// What a mutex holds, whatever has happened to another thread.
+pub(crate) fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Buffers that threads borrow and give back; there are never more than ran at the same time.
 #[derive(Debug)]
 pub(crate) struct Pool<B>(Mutex<Vec<B>>);
@@ -42,10 +47,10 @@ impl<B> Default for Pool<B> {
 impl<B> Pool<B> {
     /// Runs `work` with a buffer nobody else has, made by `make` where all are taken.
     pub(crate) fn with<R>(&self, make: impl FnOnce() -> B, work: impl FnOnce(&mut B) -> R) -> R {
-        let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let spare = lock(&self.0).pop();
         let mut buffer = spare.unwrap_or_else(make);
         let result = work(&mut buffer);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+        lock(&self.0).push(buffer);
         result
     }
 }

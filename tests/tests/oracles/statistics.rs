@@ -2,12 +2,12 @@
 //! null hypothesis, and the same bits however they are computed.
 
 use crate::solvers::{close, rows};
-use kapprox::{MapSpec, Spec};
+use kapprox::Spec;
 use kmill_tests::table::write;
 use ksolve::Targets;
 use ksolve::features::{FeatureTier, FitData, Points};
 use ksolve::request::{LandmarkSource, PassShape, Resources, Scaling, TrainOptions, Unwatched};
-use ksolve::statistic::{Compared, Measured, Outcome, StatisticOptions, by_name, herd, measure};
+use ksolve::statistic::{Compared, Measured, Outcome, by_name, herd, measure};
 use ksolve::task::Task;
 use kstore::scratch::Scratch;
 use kstore::{Selected, Selection, Table, Workers};
@@ -20,18 +20,15 @@ fn golden(section: &str) -> (String, Value) {
     (json["kernel"].as_str().unwrap().to_string(), json[section].clone())
 }
 
-fn options(kernel: &Spec, other: &Spec, rank: usize, permutations: usize) -> StatisticOptions {
-    StatisticOptions {
+fn options(kernel: &Spec, other: &Spec, rank: usize, permutations: usize) -> (TrainOptions, usize) {
+    let options = TrainOptions {
         scaling: Scaling::None,
-        kernel: kernel.clone(),
-        other: other.clone(),
-        map: MapSpec::default(),
+        with: Some(other.clone()),
         landmarks: LandmarkSource::Scheme("uniform".to_string()),
         candidates: Some(50_000),
-        rank,
-        permutations,
-        seed: 0,
-    }
+        ..TrainOptions::new(Task::Components, kernel.clone(), rank)
+    };
+    (options, permutations)
 }
 
 /// How a run may use the machine.
@@ -44,12 +41,17 @@ struct Machine<'a> {
 
 const USUAL: Machine<'_> = Machine { threads: 1, memory: 1 << 30, scratch: None };
 
-fn on<T: kapprox::Real>(machine: Machine<'_>, name: &str, rows: Compared<'_>, options: &StatisticOptions) -> Outcome {
+fn on<T: kapprox::Real>(
+    machine: Machine<'_>,
+    name: &str,
+    rows: Compared<'_>,
+    options: &(TrainOptions, usize),
+) -> Outcome {
     let workers = Workers::new(machine.threads);
     let scratch = machine.scratch.map(|folder| Scratch::open(folder, 1 << 30).unwrap());
     let (memory, scratch) = (machine.memory, scratch.as_ref());
     let resources = Resources { memory, workers: &workers, stages: &Unwatched, journal: None, scratch };
-    measure::<T>(by_name(name).unwrap(), rows, options, &resources).unwrap()
+    measure::<T>(by_name(name).unwrap(), rows, &options.0, options.1, &resources).unwrap()
 }
 
 fn selected(path: &Path, features: &str, rows: std::ops::Range<u64>) -> Selected {
@@ -91,7 +93,7 @@ fn mean_discrepancy_is_that_of_the_formula() {
     agrees(&by_features, &case, 1e-10);
     close(by_features.p_values.spectrum.unwrap(), case["spectrum"].as_f64().unwrap(), 1e-8, "spectrum");
     close(by_features.p_values.gamma.unwrap(), case["gamma"].as_f64().unwrap(), 1e-8, "gamma");
-    let exact = StatisticOptions { map: "exact".parse().unwrap(), ..all.clone() };
+    let exact = (TrainOptions { map: "exact".parse().unwrap(), ..all.0.clone() }, all.1);
     let by_kernel = on::<f64>(USUAL, "mmd", compared, &exact);
     agrees(&by_kernel.measured, &case, 1e-12);
     assert!(by_kernel.ranks.is_empty() && by_kernel.measured.p_values.spectrum.is_none());
@@ -106,7 +108,7 @@ fn mean_discrepancy_is_that_of_the_formula() {
     let exact = on::<f32>(USUAL, "mmd", compared, &exact).measured;
     agrees(&exact, &case, 1e-6);
     // the mean over all labels is the trace of the covariance, here over a thousand of them
-    let many = on::<f64>(USUAL, "mmd", compared, &StatisticOptions { permutations: 1000, ..all }).measured;
+    let many = on::<f64>(USUAL, "mmd", compared, &(all.0, 1000)).measured;
     let mean = many.permuted.iter().sum::<f64>() / 1000.0;
     let k = kmill_tests::kernels::kernel(&kernel.to_string());
     let points = both(&a, &b);
@@ -131,7 +133,7 @@ fn discrepancy_by_distances_is_half_the_energy_distance() {
     let (a, b) = (selected(&path, "x0", 0..70), selected(&path, "x0", 70..160));
     let kernel: Spec = "distance()".parse().unwrap();
     let all = options(&kernel, &kernel, 160, 0);
-    let exact = StatisticOptions { map: "exact".parse().unwrap(), ..all.clone() };
+    let exact = (TrainOptions { map: "exact".parse().unwrap(), ..all.0.clone() }, all.1);
     for options in [all, exact] {
         let got = on::<f64>(USUAL, "mmd", Compared::Samples(&a, &b), &options).measured.biased;
         assert!((got / expected - 1.0).abs() < 1e-8, "{got} against {expected}");
@@ -191,7 +193,7 @@ fn the_same_bits_wherever_features_are_kept_and_however_many_threads() {
     let (first, second) = (selected(&path, "x*", 0..11_000), selected(&path, "x*", 11_000..30_000));
     let kernel: Spec = "gaussian(sigma=median)".parse().unwrap();
     let mut options = options(&kernel, &kernel, 150, 20);
-    options.candidates = Some(1000);
+    options.0.candidates = Some(1000);
     let samples = Compared::Samples(&first, &second);
     let usual = on::<f32>(USUAL, "mmd", samples, &options);
     let three = on::<f32>(Machine { threads: 3, ..USUAL }, "mmd", samples, &options);
@@ -204,7 +206,7 @@ fn the_same_bits_wherever_features_are_kept_and_however_many_threads() {
     }
     let all = selected(&path, "x*", 0..30_000);
     let of = |columns: &str| kernel.clone().on(columns).unwrap().resolve_columns(&all.feature_names()).unwrap();
-    let options = StatisticOptions { kernel: of("x0"), other: of("x1..x2"), permutations: 5, rank: 40, ..options };
+    let options = (TrainOptions { kernel: of("x0"), with: Some(of("x1..x2")), rank: 40, ..options.0 }, 5);
     let usual = on::<f32>(USUAL, "hsic", Compared::Columns(&all), &options);
     let three = on::<f32>(Machine { threads: 3, ..USUAL }, "hsic", Compared::Columns(&all), &options);
     assert_eq!(usual, Outcome { planned_bytes: usual.planned_bytes, ..three });
@@ -223,18 +225,18 @@ fn samples_without_a_value_are_refused() {
     for (m, n) in [(1, 20), (19, 20)] {
         let (first, second) = (selected(&path, "x*", 0..m), selected(&path, "x*", m..n));
         for map in ["nystrom", "exact"] {
-            let options = StatisticOptions { map: map.parse().unwrap(), ..options.clone() };
-            let error = measure::<f64>(mmd, Compared::Samples(&first, &second), &options, &resources).unwrap_err();
+            let options = TrainOptions { map: map.parse().unwrap(), ..options.0.clone() };
+            let error = measure::<f64>(mmd, Compared::Samples(&first, &second), &options, 10, &resources).unwrap_err();
             assert!(error.to_string().contains("at least 2 rows, and 1 is left"), "{error}");
         }
     }
     let few = selected(&path, "x*", 0..3);
-    let error = measure::<f64>(by_name("hsic").unwrap(), Compared::Columns(&few), &options, &resources).unwrap_err();
+    let error =
+        measure::<f64>(by_name("hsic").unwrap(), Compared::Columns(&few), &options.0, 10, &resources).unwrap_err();
     assert!(error.to_string().contains("at least 4 rows"), "{error}");
     let tight = Resources { memory: 33 << 20, ..resources };
     let (first, second) = (selected(&path, "x*", 0..9), selected(&path, "x*", 9..20));
-    let wide = StatisticOptions { permutations: 1_000_000, ..options };
-    let error = measure::<f64>(mmd, Compared::Samples(&first, &second), &wide, &tight).unwrap_err();
+    let error = measure::<f64>(mmd, Compared::Samples(&first, &second), &options.0, 1_000_000, &tight).unwrap_err();
     assert!(error.to_string().contains("lower `permutations`"), "{error}");
 }
 
@@ -270,13 +272,13 @@ fn power(trials: u64, n: u64, shift: f64, share: f64) -> ([f64; 3], [f64; 3]) {
         let from = 2 * n * trial;
         let (first, second) =
             (selected(&path, "x0,x2", from..from + n), selected(&path, "x0,x2", from + n..from + 2 * n));
-        let options = StatisticOptions { seed: trial, ..options(&kernel, &kernel, 30, 99) };
+        let options = (TrainOptions { seed: trial, ..options(&kernel, &kernel, 30, 99).0 }, 99);
         on::<f64>(USUAL, "mmd", Compared::Samples(&first, &second), &options).measured
     });
     let hsic = rejections(trials, |trial| {
         let all = selected(&path, "x0,x1", 2 * n * trial..2 * n * (trial + 1));
         let of = |column: &str| kernel.clone().on(column).unwrap().resolve_columns(&all.feature_names()).unwrap();
-        let options = StatisticOptions { seed: trial, ..options(&of("x0"), &of("x1"), 20, 99) };
+        let options = (TrainOptions { seed: trial, ..options(&of("x0"), &of("x1"), 20, 99).0 }, 99);
         on::<f64>(USUAL, "hsic", Compared::Columns(&all), &options).measured
     });
     (mmd, hsic)

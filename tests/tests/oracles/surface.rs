@@ -124,7 +124,9 @@ fn check(name: &str, (x, y): (Vec<Vec<f64>>, Vec<f64>), kernel: &str, intercept:
 
     let scaled: Vec<Vec<f64>> = x
         .iter()
-        .map(|row| (0..row.len()).map(|j| (row[j] - trained.model.centre[j]) / trained.model.scale[j]).collect())
+        .map(|row| {
+            (0..row.len()).map(|j| (row[j] - trained.model.scaler.centre[j]) / trained.model.scaler.scale[j]).collect()
+        })
         .collect();
     let points: Vec<Vec<f64>> = basis.landmarks().unwrap().0.chunks(x[0].len()).map(<[f64]>::to_vec).collect();
     let phi = features(&scaled, &points, kernel);

@@ -3,8 +3,8 @@
 use faer::Mat;
 use ksolve::model::{Basis, Form};
 use ksolve::{Card, Model, Task};
-use kstore::Label;
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
+use kstore::{Label, Scaler};
 use std::path::Path;
 use std::process::Command;
 
@@ -43,11 +43,8 @@ fn save(path: &Path, card: Card, weights: &[f64], intercept: &[f64]) {
         form: Form::default(),
         coefficients: Mat::from_fn(1, weights.len(), |_, j| weights[j]),
         intercept: intercept.to_vec(),
-        centre: vec![1.0, 2.0],
-        scale: vec![2.0, 1.0],
+        scaler: Scaler { centre: vec![1.0, 2.0], scale: vec![2.0, 1.0], mean: vec![1.0, 2.0], ..Scaler::default() },
         metric: None,
-        mean: vec![1.0, 2.0],
-        knots: Vec::new(),
         quadratic: None,
         components: None,
         leaves: None,

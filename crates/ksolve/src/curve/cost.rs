@@ -1,10 +1,10 @@
 //! The cost of making the features of every row: seconds, kernel evaluations, passes and bytes.
 
-use crate::Result;
+use crate::{Result, strips::lock};
 use faer::{Mat, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::{Pass, RowSource, Table, pass::Observer};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -46,7 +46,7 @@ impl<'a> Meter<'a> {
 /// An observer of the choice of landmarks, which records its cost at every number of landmarks.
 pub(super) struct Milestones<'a> {
     inner: &'a dyn Observer,
-    meter: Meter<'a>,
+    pub(super) meter: Meter<'a>,
     reached: Mutex<Vec<(usize, Cost)>>,
 }
 
@@ -58,12 +58,8 @@ impl<'a> Milestones<'a> {
     /// The cost of the first `count` landmarks when there first were so many; that of the whole choice where the scheme
     /// did not report its progress.
     pub(super) fn at(&self, count: usize, whole: Cost) -> Cost {
-        let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        let reached = lock(&self.reached);
         reached.iter().find(|(landmarks, _)| *landmarks >= count).map_or(whole, |(_, cost)| *cost)
-    }
-
-    pub(super) fn whole(&self, passes: u64, evaluations: u64) -> Cost {
-        self.meter.cost(passes, evaluations)
     }
 }
 
@@ -76,7 +72,7 @@ impl Observer for Milestones<'_> {
     }
     fn reached(&self, count: usize, passes: u64, evaluations: u64) {
         let cost = self.meter.cost(passes, evaluations);
-        self.reached.lock().unwrap_or_else(PoisonError::into_inner).push((count, cost));
+        lock(&self.reached).push((count, cost));
     }
 }
 
@@ -112,7 +108,7 @@ mod tests {
         for (count, passes, evaluations) in [(4, 1, 100), (9, 2, 220), (10, 3, 300)] {
             milestones.reached(count, passes, evaluations);
         }
-        let whole = milestones.whole(4, 400);
+        let whole = milestones.meter.cost(4, 400);
         let at = |count| (milestones.at(count, whole).passes, milestones.at(count, whole).evaluations);
         assert_eq!([1, 4, 5, 9, 10].map(at), [(1, 100), (1, 100), (2, 220), (2, 220), (3, 300)]);
         // what the choice did not tell of costs all of it

@@ -23,6 +23,11 @@ pub(super) fn training(options: &CurveOptions, method: &Method, rank: usize) -> 
     }
 }
 
+/// The systems of the test error.
+pub(super) fn ridge(options: &CurveOptions, ranks: Vec<usize>, target_centre: Vec<f64>) -> RidgeOptions {
+    RidgeOptions { ranks, lambdas: vec![options.lambda], intercept: options.intercept, target_centre }
+}
+
 /// Tiles, lanes and stages of a run at a largest rank; `t` targets are tested, none without test rows.
 pub(super) fn plan<T: Real>(
     selected: &Selected,
@@ -39,12 +44,7 @@ pub(super) fn plan<T: Real>(
     shape.n = sample.unwrap_or(stored);
     shape.map = map_shape::<T>(&training, shape.d, shape.n)?;
     let budget = resources.memory;
-    let ridge = RidgeOptions {
-        ranks: options.ranks.clone(),
-        lambdas: vec![options.lambda],
-        intercept: options.intercept,
-        target_centre: vec![0.0; t.unwrap_or(0)],
-    };
+    let ridge = ridge(options, options.ranks.clone(), vec![0.0; t.unwrap_or(0)]);
     let last = |cut: PassShape| {
         plan::solve(&shape, cut, budget).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK)
     };

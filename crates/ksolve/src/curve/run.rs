@@ -1,14 +1,14 @@
 //! One run: landmarks, map, features, what they cost, and their errors at every rank.
 
 use super::cost::{Cost, Meter, Milestones, form};
-use super::held_out::HeldOut;
-use super::measuring::{Measured, Measuring};
+use super::measuring::{HeldOut, Measured, Measuring};
 use super::method::{CurveRun, Method};
+use super::plan::ridge;
 use super::setting::{Setting, pass};
 use super::{CurveCell, EXACT_ROWS, Estimate};
 use crate::request::{PassShape, Resources};
 use crate::train::prepared::check;
-use crate::{Error, GramState, Head, Result, RidgeOptions, fit};
+use crate::{Error, GramState, Head, Result, fit};
 use kapprox::landmark::{LandmarkSet, Scan, Scheme};
 use kapprox::map::{Making, MapRequest, MapShape, OnLandmarks, WithoutRows};
 use kapprox::quality::{Approximation, ColumnFold, Errors, Measure, Norm, SpectralOptions};
@@ -51,7 +51,7 @@ impl<T: Real> Setting<'_, T> {
         let planned = check(plans)?;
         let observer = self.resources.stages.stage(&run.method.to_string(), None);
         let seed = self.options.seed.wrapping_add(run.repeat);
-        let task = Task { setting: self, resources: self.own(), run, seed, cut, observer: &*observer };
+        let task = Task { setting: self, resources: self.own, run, seed, cut, observer: &*observer };
         let made = match &run.method {
             Method::Scheme(scheme) => task.on_landmarks_of(scheme)?,
             Method::Map(spec) => task.by_map(spec, largest)?,
@@ -87,7 +87,7 @@ impl<T: Real> Task<'_, '_, T> {
             let why = "the kernel is zero on every row; choose another kernel or scale the features".to_string();
             return Err(kapprox::Error::NoLandmarks { why }.into());
         }
-        let whole = milestones.whole(set.passes, set.evaluations);
+        let whole = milestones.meter.cost(set.passes, set.evaluations);
         Ok((set, whole))
     }
 
@@ -231,12 +231,7 @@ impl<T: Real> Task<'_, '_, T> {
         let Setting { options, resources, targets, .. } = self.setting;
         let mut errors = vec![None; ranks.len()];
         let (Some(test), Some(gram)) = (&self.setting.test, gram) else { return Ok(errors) };
-        let ridge = RidgeOptions {
-            ranks: ranks.to_vec(),
-            lambdas: vec![options.lambda],
-            intercept: options.intercept,
-            target_centre: targets.centre(),
-        };
+        let ridge = ridge(options, ranks.to_vec(), targets.centre());
         let (mut solved, mut heads) = (Vec::new(), Vec::<Head>::new());
         for (at, rank) in ranks.iter().enumerate() {
             match fit(&gram, *rank, options.lambda, &ridge, resources.workers) {

@@ -9,7 +9,7 @@ use crate::request::{MEDIAN_ROWS, PassShape, Resources};
 use crate::task::Task;
 use crate::train::prepared::{self, check};
 use crate::{Result, Targets};
-use kapprox::kernel::{AnyKernel, Domain, Spec};
+use kapprox::kernel::{AnyKernel, Spec};
 use kapprox::landmark::{Landmarks, RowSample, RpCholesky, Scan, uniform_sample};
 use kapprox::map::{Making, WithoutRows};
 use kapprox::quality::{Approximation, Measure, SampleSpectrum, sample_spectrum};
@@ -48,19 +48,16 @@ pub enum Tested {
     Error,
 }
 
-/// Rows of the table, or a sample of them in memory.
-enum Held<T> {
-    Table(Box<TableRows<T>>),
-    Memory(Box<MemoryRows<T>>),
-}
-
 /// The rows, the kernel and all else that is fixed before the first run.
 pub struct Setting<'a, T: Real> {
     pub(super) options: &'a CurveOptions,
     pub(super) resources: &'a Resources<'a>,
+    /// The resources of passes over the rows: those in memory are there in every process, and no pass over them is shared.
+    pub(super) own: Resources<'a>,
     pub(super) selected: &'a Selected,
     survey: Survey,
-    held: Held<T>,
+    /// Rows of the table, or a sample of them in memory.
+    source: Box<dyn RowSource<T>>,
     pub(super) test: Option<TableRows<T>>,
     pub(super) n: u64,
     kernel: Spec,
@@ -110,15 +107,13 @@ impl<'a, T: Real> Setting<'a, T> {
         let survey = survey(selected, &training, cut, resources)?;
         let rows: TableRows<T> = selected.rows(survey.reading())?;
         let opening = Opening { options, resources, cut };
-        opening.check_values(&rows, survey.rows())?;
-        let held = opening.hold(rows, &survey, test.is_some())?;
-        let own = held.resources(resources);
-        let opening = Opening { resources: &own, ..opening };
-        let source = held.source();
-        let n = match &held {
-            Held::Table(_) => survey.rows(),
-            Held::Memory(rows) => rows.len() as u64,
-        };
+        let stored = RowSource::<T>::range(&rows);
+        check_values(&rows, &options.kernel, (stored.end - stored.start, 1), (cut, resources))?;
+        let held = opening.sample(&rows, &survey, test.is_some())?;
+        let n = held.as_ref().map_or(survey.rows(), |held| held.len() as u64);
+        let own = Resources { journal: resources.journal.filter(|_| held.is_none()), ..*resources };
+        let held = held.map_or_else(|| Box::new(rows) as Box<dyn RowSource<T>>, |held| Box::new(held));
+        let (source, opening) = (&*held, Opening { resources: &own, ..opening });
         let kernel = opening.kernel(source, n)?;
         let any = kernel.build()?;
         opening.try_maps::<T>(&kernel, source.shape().features)?;
@@ -130,7 +125,8 @@ impl<'a, T: Real> Setting<'a, T> {
         let spectrum = if definite { Some(opening.spectrum(source, n, &any)?) } else { None };
         let test = test.map(|test| test.rows(survey.reading())).transpose()?;
         let targets = survey.targets_of_regression();
-        Ok(Self { options, resources, selected, survey, held, test, n, kernel, any, targets, spectrum, beyond })
+        let source = held;
+        Ok(Self { options, resources, own, selected, survey, source, test, n, kernel, any, targets, spectrum, beyond })
     }
 
     /// Number of rows whose kernel matrix is approximated.
@@ -184,29 +180,7 @@ impl<'a, T: Real> Setting<'a, T> {
     }
 
     pub(super) fn source(&self) -> &dyn RowSource<T> {
-        self.held.source()
-    }
-
-    /// The resources of passes over [`Setting::source`].
-    pub(super) fn own(&self) -> Resources<'_> {
-        self.held.resources(self.resources)
-    }
-}
-
-impl<T: Real> Held<T> {
-    fn source(&self) -> &dyn RowSource<T> {
-        match self {
-            Self::Table(rows) => &**rows,
-            Self::Memory(rows) => &**rows,
-        }
-    }
-
-    /// The resources of passes over the rows: those in memory are there in every process, and no pass over them is shared.
-    fn resources<'r>(&self, resources: &'r Resources<'r>) -> Resources<'r> {
-        match self {
-            Self::Table(_) => *resources,
-            Self::Memory(_) => Resources { journal: None, ..*resources },
-        }
+        &*self.source
     }
 }
 
@@ -230,30 +204,26 @@ impl Opening<'_> {
         count: u64,
         work: impl FnOnce(Scan<'_, T>) -> Result<R>,
     ) -> Result<R> {
-        let range = source.range();
-        let observer = self.resources.stages.stage(name, Some(range.end - range.start));
+        let observer = self.resources.over(name, source.range());
         work(Scan { source, pass: pass(self.cut, self.resources, &*observer), count })
     }
 
-    fn check_values<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<()> {
-        if self.options.kernel.domain() == Domain::Any {
-            return Ok(());
-        }
-        let work = |data: Scan<'_, T>| check_values(data.source, &self.options.kernel, &data.pass).map(drop);
-        self.stage("values the kernel is defined for", source, n, work)
-    }
-
-    /// The rows as they are, or a sample with its targets where those are needed.
-    fn hold<T: Real>(&self, rows: TableRows<T>, survey: &Survey, with_targets: bool) -> Result<Held<T>> {
-        let Some(count) = self.options.sample.filter(|count| (*count as u64) < survey.rows()) else {
-            return Ok(Held::Table(Box::new(rows)));
+    /// A sample of the rows, with its targets where those are needed; `None` where all rows are looked at.
+    fn sample<T: Real>(
+        &self,
+        rows: &TableRows<T>,
+        survey: &Survey,
+        with_targets: bool,
+    ) -> Result<Option<MemoryRows<T>>> {
+        let smaller = self.options.sample.filter(|count| (*count as u64) < survey.rows());
+        let draw = |count: usize| {
+            self.stage("sampling rows", rows, survey.rows(), |data| {
+                let sample = uniform_sample(&data, count, Purpose::Candidates, self.options.seed)?;
+                let held = candidates::in_row_order(sample)?;
+                if with_targets { candidates::with_targets(held, rows, data.pass) } else { Ok(held) }
+            })
         };
-        let held = self.stage("sampling rows", &rows, survey.rows(), |data| {
-            let sample = uniform_sample(&data, count, Purpose::Candidates, self.options.seed)?;
-            let held = candidates::in_row_order(sample)?;
-            if with_targets { candidates::with_targets(held, &rows, data.pass) } else { Ok(held) }
-        })?;
-        Ok(Held::Memory(Box::new(held)))
+        smaller.map(draw).transpose()
     }
 
     fn kernel<T: Real>(&self, source: &dyn RowSource<T>, n: u64) -> Result<Spec> {

@@ -74,8 +74,7 @@ impl<T: Real> FitData<'_, T> {
         F: Fold<T, Error = crate::Error>,
         F::State: Merge + Persist,
     {
-        let range = self.source.range();
-        let observer = self.resources.stages.stage(name, Some(range.end - range.start));
+        let observer = self.resources.over(name, self.source.range());
         Ok(self.pass(&*observer).resume(name, self.source, fold)?.0)
     }
 

@@ -94,7 +94,7 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
             FeatureTier::Recomputed => "features",
         };
         let stored = Stored::new(data);
-        let observer = data.resources.stages.stage(name, Some(stored.cut.end - stored.cut.start));
+        let observer = data.resources.over(name, data.source.range());
         let context =
             VisitContext { cut: data.cut, resources: data.resources, seed: data.options.seed, spare: data.spare };
         let mut gather = Gather { data, wanted, buffers: Buffers::default(), scratch: GramScratch::default() };
@@ -114,24 +114,8 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
         let segments = positions(rows.into_iter()).into_iter().zip(numbers).collect();
         let (n, range) = (starts.last().copied().unwrap_or(0), data.source.range());
         let RowFacts { codes, y, groups, folds, weights, sums, .. } = found;
-        Ok((
-            Self {
-                context,
-                phi: Phi::Stored(stored),
-                n,
-                p,
-                codes,
-                y,
-                groups,
-                folds,
-                weights,
-                starts,
-                segments,
-                range,
-                own: true,
-            },
-            sums,
-        ))
+        let bare = Self::bare(context, Phi::Stored(stored), (n, p), range, true);
+        Ok((Self { codes, y, groups, folds, weights, starts, segments, ..bare }, sums))
     }
 }
 

@@ -15,7 +15,6 @@ mod pick;
 mod stored;
 mod tier;
 mod tile;
-mod wide;
 
 use context::{Buffers, VisitContext};
 pub(crate) use fit_data::GRAM;
@@ -94,6 +93,13 @@ pub(crate) fn pass_bytes(shape: &ProblemSize, cut: PassShape) -> usize {
 }
 
 impl<'a, T: Real> StoredFeatures<'a, T> {
+    /// Features alone, without classes, targets, groups, folds and weights.
+    fn bare(context: VisitContext<'a>, phi: Phi<'a, T>, (n, p): (usize, usize), range: Range<u64>, own: bool) -> Self {
+        let (codes, y, groups, folds, weights) = Default::default();
+        let (starts, segments) = Default::default();
+        Self { context, phi, n, p, codes, y, groups, folds, weights, starts, segments, range, own }
+    }
+
     /// Calls `work` with every tile of features, in the order of the rows.
     ///
     /// # Errors

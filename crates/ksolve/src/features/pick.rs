@@ -2,7 +2,7 @@
 
 use super::tile::{Tile, Work};
 use super::{Phi, StoredFeatures, fold::Values, stored::Quiet, tier::exchanged};
-use crate::{Result, row_weights::RowWeights};
+use crate::Result;
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
@@ -73,19 +73,9 @@ impl<'a, T: Real> StoredFeatures<'a, T> {
     {
         let step = (self.context.cut.segment as usize).div_ceil(TILE).max(1) * TILE;
         StoredFeatures {
-            context: self.context,
-            phi,
-            n,
-            p: self.p,
-            codes: Vec::new(),
-            y: Vec::new(),
-            groups: Vec::new(),
-            folds: Vec::new(),
-            weights: RowWeights::default(),
             starts: (0..n).step_by(TILE).chain([n]).collect(),
             segments: (0..n).step_by(step).enumerate().map(|(number, first)| (first, number as u64)).collect(),
-            range: 0..n as u64,
-            own: false,
+            ..StoredFeatures::bare(self.context, phi, (n, self.p), 0..n as u64, false)
         }
     }
 

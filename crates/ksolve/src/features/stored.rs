@@ -5,12 +5,12 @@
 
 use super::context::{Buffers, VisitContext};
 use super::{fit_data::FitData, tier::FeatureTier};
-use crate::Result;
+use crate::{Result, strips::lock};
 use kapprox::{FeatureMap, Real};
 use kstore::scratch::{Cache, CacheWriter, Scratch};
 use kstore::{RowBlock, RowSource, TableShape, Workers, checkpoint::Cut, pass::Observer};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// The features that this process has, and what they are computed from.
 pub(super) struct Stored<'a, T: Real> {
@@ -114,10 +114,6 @@ impl<'a, T: Real> Stored<'a, T> {
         let Cut { segment, start, end, .. } = self.cut;
         (segments.start * segment).max(start)..segments.end.saturating_mul(segment).min(end)
     }
-}
-
-fn lock<T: Real>(runs: &Mutex<Vec<Run<T>>>) -> MutexGuard<'_, Vec<Run<T>>> {
-    runs.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) struct Writer<'s, T: Real> {

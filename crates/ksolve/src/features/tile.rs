@@ -1,5 +1,10 @@
-//! A tile: the features of some rows, and products with them.
+//! A tile: the features of some rows, and products with them; and tiles of the features in f64, whatever their own type, from which
+//! certificates are computed.
+//!
+//! Solvers iterate in the type of the features, which is fast, and whose sums carry its rounding. What they report of their result,
+//! they compute by one more pass over these: the same numbers, widened, whose products and sums are those of f64.
 
+use super::{Phi, StoredFeatures};
 use crate::{Result, strips::for_each_strip};
 use kapprox::{Real, thin};
 use kstore::{Workers, pass::Observer};
@@ -7,6 +12,9 @@ use std::ops::Range;
 
 /// Rows whose features are converted to another type at once.
 pub(super) const WIDENED: usize = 1024;
+
+/// Rows that one thread converts.
+const CONVERTED: usize = 128;
 
 /// Rows of a strip of a product, which one thread computes.
 const STRIP: usize = 256;
@@ -64,4 +72,30 @@ pub(super) type Work<'w, T> = &'w mut (dyn FnMut(&Tile<'_, T>) -> Result<()> + S
 pub(super) trait Widen<T>: Sync {
     /// Calls `work` with some rows of a lot at a time, or of all, in the order of the rows.
     fn widen(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, T>) -> Result<()>;
+}
+
+impl<N: Real> Widen<f64> for StoredFeatures<'_, N> {
+    fn widen(&self, lot: Option<&Range<u64>>, observer: &dyn Observer, work: Work<'_, f64>) -> Result<()> {
+        let (p, workers) = (self.p, self.workers());
+        let mut wide = Vec::new();
+        self.visit_lot(lot, observer, &mut |tile| {
+            for (part, phi) in tile.phi.chunks(WIDENED * p).enumerate() {
+                wide.resize(phi.len(), 0.0);
+                for_each_strip(workers, &mut wide, CONVERTED * p, |strip, wide| {
+                    let phi = &phi[strip * CONVERTED * p..][..wide.len()];
+                    wide.iter_mut().zip(phi).for_each(|(wide, value)| *wide = value.to_f64());
+                });
+                work(&Tile { first: tile.first + part * WIDENED, phi: &wide, p })?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl<T: Real> StoredFeatures<'_, T> {
+    /// The features in f64. Targets, classes, folds and weights are not copied.
+    pub fn wide(&self) -> StoredFeatures<'_, f64> {
+        let bare = StoredFeatures::bare(self.context, Phi::Wide(self), (self.n, self.p), self.range.clone(), self.own);
+        StoredFeatures { segments: self.segments.clone(), ..bare }
+    }
 }

@@ -43,23 +43,15 @@ impl Run<'_> {
             [one] => vec![one.looked()],
             several => several.iter().map(|table| (*table).clone()).collect(),
         };
-        let valued = self.valued(tables)?;
-        let learned = valued.into_iter().map(|table| self.learned(table)).collect::<Result<Vec<_>>>()?;
-        self.counted(learned)
-    }
-
-    /// The selections with the values of their categories and times known.
-    fn valued(&self, tables: Vec<Selected>) -> Result<Vec<Selected>> {
+        // the values of categories and times
         let columns = |search: &ColumnSearch, table: &Selected| self.found(search, table);
-        self.finished(tables, Selected::search, &columns, ColumnSearch::finish)
-    }
-
-    /// The selections with the words of their texts known, and the weights of entries of sparse rows.
-    fn counted(&self, tables: Vec<Selected>) -> Result<Vec<Selected>> {
+        let valued = self.finished(tables, Selected::search, &columns, ColumnSearch::finish)?;
+        let learned = valued.into_iter().map(|table| self.learned(table)).collect::<Result<Vec<_>>>()?;
+        // the words of texts, and the weights of entries of sparse rows
         let entries = |search: &EntrySearch, table: &Selected| {
             self.scanned(table, search.state_bytes(), search, &|texts| search.rows(texts))
         };
-        self.finished(tables, Selected::entry_search, &entries, EntrySearch::finish)
+        self.finished(learned, Selected::entry_search, &entries, EntrySearch::finish)
     }
 
     /// The selections with what a search has found in all of them, where there is something to be searched for.

@@ -39,7 +39,7 @@ crate::error::enum_of_words!(ElementType, "precision", "f32" => F32, "f64" => F6
 /// assert_eq!(same.settings()?, fit.settings()?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Fit {
@@ -63,20 +63,25 @@ pub struct Fit {
     pub(super) landmarks: Option<LandmarkSource>,
     #[serde(default, with = "text::optional")]
     pub(super) candidates: Option<Candidates>,
-    #[serde(default)]
     pub(super) rank: Option<usize>,
     #[serde(default)]
     pub(super) seed: u64,
     #[serde(default, with = "text")]
     pub(super) precision: ElementType,
     /// `None` where the caller selects rows.
-    #[serde(default)]
     pub(super) rows: Option<Selection>,
     /// Further options that the caller wants in the model file.
     #[serde(default)]
     pub(super) notes: serde_json::Map<String, serde_json::Value>,
     #[serde(skip)]
     checked: OnceLock<Arc<Checked>>,
+}
+
+/// The solver of a fit of which nothing was said.
+impl Default for &SolverFamily {
+    fn default() -> Self {
+        &ridge::FAMILY
+    }
 }
 
 /// What the parameters of a solver say.
@@ -90,29 +95,9 @@ pub(super) struct Checked {
 const EXACT: &str = "exact";
 
 impl Fit {
-    fn of(family: &'static SolverFamily) -> Self {
-        Self {
-            family,
-            given: Options::new(),
-            scaling: None,
-            clip: false,
-            metric: MetricSource::None,
-            kernel: Spec::default(),
-            map: MapSpec::default(),
-            landmarks: None,
-            candidates: None,
-            rank: None,
-            seed: 0,
-            precision: ElementType::default(),
-            rows: None,
-            notes: serde_json::Map::new(),
-            checked: OnceLock::new(),
-        }
-    }
-
     /// A fit of ridge regression, which chooses lambda by cross-validation in one pass.
     pub fn ridge() -> Self {
-        Self::of(&ridge::FAMILY)
+        Self::default()
     }
 
     /// A fit of the solver with this name, from [`crate::solver::registry`].
@@ -120,7 +105,7 @@ impl Fit {
     /// # Errors
     /// [`Error::Option`] for a name that no solver has.
     pub fn solver(name: &str) -> Result<Self> {
-        Ok(Self::of(solver::named(name)?))
+        Ok(Self { family: solver::named(name)?, ..Self::default() })
     }
 
     /// Sets a parameter of the solver to a value, as it would be typed: `set("C", 10)`, `set("folds", "blocks:6")`.

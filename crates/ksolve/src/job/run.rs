@@ -3,12 +3,12 @@
 use super::checkpoint::{Checkpoint, manifest};
 use super::fit::Fit;
 use crate::request::{Forecast, Resources, Stages, TrainOptions, Unwatched};
-use crate::{Error, Result};
+use crate::{Error, Result, strips::lock};
 use kstore::checkpoint::Journal;
 use kstore::pass::{Engine, Observer};
 use kstore::scratch::Scratch;
 use kstore::{CancelToken, Selected, Workers, budget, rayon};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Memory budget in bytes where the operating system does not say how much memory there is: 2 GiB.
@@ -170,7 +170,7 @@ pub(crate) struct Watch<'a> {
 impl Watch<'_> {
     /// Seconds of each stage, in the order in which they ended; stages of one name add up.
     pub(super) fn seconds(&self) -> Vec<(String, f64)> {
-        self.seconds.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.seconds).clone()
     }
 
     fn timed<'s>(&'s self, name: &str, inner: Box<dyn Observer + 's>) -> Box<dyn Observer + 's> {
@@ -178,7 +178,7 @@ impl Watch<'_> {
     }
 
     pub(super) fn warnings(&self) -> Vec<String> {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.warnings).clone()
     }
 }
 
@@ -200,7 +200,7 @@ impl Stages for Watch<'_> {
     }
 
     fn warn(&self, text: String) {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text.clone());
+        lock(&self.warnings).push(text.clone());
         self.stages.warn(text);
     }
 }
@@ -229,7 +229,7 @@ impl Observer for TimedStage<'_> {
 impl Drop for TimedStage<'_> {
     fn drop(&mut self) {
         let elapsed = self.started.elapsed().as_secs_f64();
-        let mut seconds = self.watch.seconds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seconds = lock(&self.watch.seconds);
         match seconds.iter_mut().find(|(name, _)| *name == self.name) {
             Some((_, sum)) => *sum += elapsed,
             None => seconds.push((std::mem::take(&mut self.name), elapsed)),

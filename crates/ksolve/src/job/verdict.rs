@@ -77,21 +77,26 @@ fn hardly(report: &FitReport) -> Option<String> {
 
 /// The error still falls at the end of the lambdas.
 fn edge_of_lambdas(report: &FitReport) -> Option<String> {
-    let (cell, error) = chosen(report)?;
+    let (cell, _) = chosen(report)?;
     let mut row: Vec<&Cell> = report.surface.iter().filter(|other| other.rank == cell.rank).collect();
     row.sort_by(|a, b| a.lambda.total_cmp(&b.lambda));
     let at = row.iter().position(|other| other.lambda == cell.lambda)?;
-    let (next, word, beyond) = match at {
-        _ if row.len() < 2 => return None,
-        0 => (row[1], "smallest", cell.lambda / 1e3),
-        _ if at + 1 == row.len() => (row[at - 1], "largest", cell.lambda * 1e3),
+    let tried: Vec<(f64, Option<f64>)> = row.iter().map(|cell| (cell.lambda, cell.cv_mse)).collect();
+    edge("lambda", &tried, at, "the error")
+}
+
+/// Says that the error still falls at the end of what was tried, where the best one is there.
+fn edge(name: &str, tried: &[(f64, Option<f64>)], best: usize, what: &str) -> Option<String> {
+    let (at, error) = tried[best];
+    let (next, word, beyond) = match best {
+        _ if tried.len() < 2 => return None,
+        0 => (tried[1], "smallest", at / 1e3),
+        _ if best + 1 == tried.len() => (tried[best - 1], "largest", at * 1e3),
         _ => return None,
     };
-    (next.cv_mse? > (1.0 + WORTH) * error).then(|| {
-        let (lambda, beyond) = (shown::number(cell.lambda), round(beyond));
-        format!(
-            "lambda {lambda} is the {word} that was tried, and the error still falls there; try up to `lambda` {beyond}"
-        )
+    (next.1? > (1.0 + WORTH) * error?).then(|| {
+        let (at, beyond) = (shown::number(at), round(beyond));
+        format!("{name} {at} is the {word} that was tried, and {what} still falls there; try up to `{name}` {beyond}")
     })
 }
 
@@ -108,18 +113,11 @@ fn edge_of_penalties(report: &FitReport) -> Option<String> {
     if ![C.name, LAMBDA.name].contains(&tried.name) {
         return None;
     }
-    let mut pairs: Vec<(f64, f64)> = tried.values.iter().copied().zip(errors.iter().copied()).collect();
+    let mut pairs: Vec<_> = tried.values.iter().copied().zip(errors.iter().copied().map(Some)).collect();
     pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let best = errors.iter().copied().fold(f64::INFINITY, f64::min);
-    let (word, at, next, beyond) = match &pairs[..] {
-        [first, second, ..] if first.1 == best => ("smallest", first.0, second.1, first.0 / 1e3),
-        [.., before, last] if last.1 == best => ("largest", last.0, before.1, last.0 * 1e3),
-        _ => return None,
-    };
-    (next > (1.0 + WORTH) * best).then(|| {
-        let (name, at, beyond) = (tried.name, shown::number(at), round(beyond));
-        format!("{name} {at} is the {word} that was tried, and the held-out error still falls there; try up to `{name}` {beyond}")
-    })
+    let best = Some(errors.iter().copied().fold(f64::INFINITY, f64::min));
+    let at = if pairs.first()?.1 == best { 0 } else { pairs.iter().rposition(|pair| pair.1 == best)? };
+    edge(tried.name, &pairs, at, "the held-out error")
 }
 
 /// The error still falls at the largest rank.

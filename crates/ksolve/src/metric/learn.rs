@@ -180,8 +180,7 @@ pub(crate) fn draw<T: Real>(
     cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<(MemoryRows<T>, RowSample<T>)> {
-    let range = source.range();
-    let observer = resources.stages.stage(stage, Some(range.end - range.start));
+    let observer = resources.over(stage, source.range());
     let data = Scan { source, pass: cut.pass(cut.scan_lanes, resources, &*observer), count: n };
     let sample = uniform_sample(&data, count, Purpose::Candidates, seed)?;
     let rows = candidates::in_row_order(sample.clone())?;

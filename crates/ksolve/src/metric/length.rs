@@ -111,8 +111,8 @@ fn drawn<T: Real>(
     cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<(RowSample<T>, Vec<f64>)> {
-    let (range, d) = (source.range(), source.shape().features);
-    let observer = resources.stages.stage("sampling rows for the length scale", Some(range.end - range.start));
+    let d = source.shape().features;
+    let observer = resources.over("sampling rows for the length scale", source.range());
     let share = plan::length_rows(n, d) as f64 / n.max(1) as f64;
     let fold = Draw { keys: Stream::new(seed, Purpose::Candidates, 0), share, targets };
     let pass = cut.pass(cut.scan_lanes, resources, &*observer);

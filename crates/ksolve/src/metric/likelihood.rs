@@ -59,30 +59,10 @@ pub(crate) const STAGES: [Stage; 3] = [
 
 pub(crate) const ROWS: usize = 2500;
 
-#[derive(Clone, Copy)]
-pub(crate) struct Options<'a> {
-    pub(crate) stages: &'a [Stage],
-    /// Its stop signal is heard at every evaluation of F; a stage reports its rows when it ends.
-    pub(crate) observer: &'a dyn Observer,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Factors {
-    /// a, one per feature: the learnt kernel is k(a ∘ x, a ∘ x').
-    pub(crate) factors: Vec<f64>,
-    /// s², in the square of the targets' unit; 0 where the targets are constant.
-    pub(crate) amplitude: f64,
-    /// τ², in the same unit.
-    pub(crate) noise: f64,
-    /// F of the last stage's rows in nats, summed over targets; 0 where nothing can be learnt.
-    pub(crate) objective: f64,
-    pub(crate) steps: usize,
-}
-
-/// Learns the factors from rows `x` (n x d, scaled, in random order) and targets `y` (n x t, alike in scale: they share s²
+/// Learns the factors a, one per feature, of the kernel k(a ∘ x, a ∘ x') from rows `x` (n x d, scaled, in random order) and targets `y` (n x t, alike in scale: they share s²
 /// and τ²). The means of the targets are taken off.
 ///
-/// Where there is nothing to learn from, because targets or kernel values are all 0, the factors are 1.
+/// The stop signal of the observer is heard at every evaluation of F; a stage reports its rows when it ends. Where there is nothing to learn from, because targets or kernel values are all 0, the factors are 1.
 ///
 /// *Cost* per step: that of [`Sample::likelihood`] once, rarely twice, for each stage. The bits do not depend on the number
 /// of threads.
@@ -90,30 +70,20 @@ pub(crate) fn learn(
     x: MatRef<'_, f64>,
     y: MatRef<'_, f64>,
     kernel: &Arc<dyn AnyKernel>,
-    options: &Options<'_>,
+    (stages, observer): (&[Stage], &dyn Observer),
     workers: &Workers,
-) -> Result<Factors> {
+) -> Result<Vec<f64>> {
     check(x, y)?;
     let kernel = kernel.typed::<f64>();
     require_positive_definite(&*kernel, "the marginal likelihood")?;
     let (unit, targets) = standard(y);
     let size = mean_diagonal(&*kernel, x);
     if unit == 0.0 || size == 0.0 {
-        let factors = vec![1.0; x.ncols()];
-        return Ok(Factors { factors, amplitude: 0.0, noise: 0.0, objective: 0.0, steps: 0 });
+        return Ok(vec![1.0; x.ncols()]);
     }
-    let descent =
-        Descent { x, y: targets.as_ref(), kernel: &*kernel, options, workers, bounds: bounds(x.ncols(), size) };
-    let (best, rows, steps) = descent.stages(size)?;
-    let (factors, scales) = best.at.split_at(x.ncols());
-    let numbers = rows as f64 * y.ncols() as f64;
-    Ok(Factors {
-        factors: factors.iter().map(|v| v.exp()).collect(),
-        amplitude: unit * scales[0].exp(),
-        noise: unit * scales[1].exp(),
-        objective: numbers * (best.value + 0.5 * unit.ln()),
-        steps,
-    })
+    let (y, bounds) = (targets.as_ref(), bounds(x.ncols(), size));
+    let best = Descent { x, y, kernel: &*kernel, observer, workers, bounds }.minimum_of(stages, size)?;
+    Ok(best.at[..x.ncols()].iter().map(|v| v.exp()).collect())
 }
 
 /// Bytes that the learning holds, of a sample with so many rows, d features and t targets.
@@ -125,10 +95,9 @@ pub(super) fn bytes(rows: usize, d: usize, t: usize) -> usize {
 }
 
 fn check(x: MatRef<'_, f64>, y: MatRef<'_, f64>) -> Result<()> {
-    let same = |what, expected, got| if expected == got { Ok(()) } else { Err(Error::Shape { what, expected, got }) };
-    same("rows of y", x.nrows(), y.nrows())?;
-    same("columns of x", x.ncols().max(1), x.ncols())?;
-    same("columns of y", y.ncols().max(1), y.ncols())?;
+    Error::unless_same("rows of y", x.nrows(), y.nrows())?;
+    Error::unless_same("columns of x", x.ncols().max(1), x.ncols())?;
+    Error::unless_same("columns of y", y.ncols().max(1), y.ncols())?;
     if x.nrows() < 2 {
         return Err(Error::TooFewRows { rows: x.nrows() as u64 });
     }
@@ -179,14 +148,14 @@ struct Descent<'a> {
     /// Without means, of variance 1.
     y: MatRef<'a, f64>,
     kernel: &'a dyn Kernel<f64>,
-    options: &'a Options<'a>,
+    observer: &'a dyn Observer,
     workers: &'a Workers,
     bounds: Vec<(f64, f64)>,
 }
 
 impl Descent<'_> {
-    /// The minimum of the last stage with its number of rows, and the steps of all; F in nats per row and target.
-    fn stages(&self, size: f64) -> Result<(Minimum, usize, usize)> {
+    /// The minimum of the last stage; F in nats per row and target.
+    fn minimum_of(&self, stages: &[Stage], size: f64) -> Result<Minimum> {
         let d = self.x.ncols();
         let even = |scale: f64| {
             let mut start = vec![scale.ln(); d];
@@ -194,30 +163,27 @@ impl Descent<'_> {
             start
         };
         let mut last: Option<(Minimum, Stage)> = None;
-        let mut steps = 0;
-        for stage in self.options.stages {
+        for stage in stages {
             let stage = self.within(*stage);
             if last.as_ref().is_some_and(|(_, done)| (done.rows, done.landmarks) == (stage.rows, stage.landmarks)) {
                 continue;
             }
             let start = last.as_ref().filter(|(best, _)| found(best)).map(|(best, _)| warm(best, d));
             let mut best = self.minimum(&start.unwrap_or_else(|| even(1.0)), stage)?;
-            steps += best.steps;
             if !found(&best) {
                 for scale in SCALES {
                     let other = self.minimum(&even(scale), stage)?;
-                    steps += other.steps;
                     if other.value < best.value {
                         best = other;
                     }
                 }
             }
-            self.options.observer.advance(stage.rows as u64);
+            self.observer.advance(stage.rows as u64);
             last = Some((best, stage));
         }
-        let (best, stage) = last.ok_or_else(|| Error::option("stages", "", "expected at least one stage"))?;
+        let (best, _) = last.ok_or_else(|| Error::option("stages", "", "expected at least one stage"))?;
         if best.value.is_finite() {
-            return Ok((best, stage.rows, steps));
+            return Ok(best);
         }
         let remedy = "check targets and features for extreme values, or choose another kernel";
         Err(Error::NotFinite { what: "the marginal likelihood", remedy })
@@ -239,7 +205,7 @@ impl Descent<'_> {
         let numbers = stage.rows as f64 * self.y.ncols() as f64;
         let limits = Limits { steps: stage.steps, reach: REACH, flat: FLAT };
         minimise(start, &self.bounds, limits, &mut |theta, gradient| {
-            if self.options.observer.stop() {
+            if self.observer.stop() {
                 return Err(kstore::Error::Interrupted.into());
             }
             let value = sample.likelihood(theta, gradient)?;

@@ -34,6 +34,7 @@ pub(crate) use learn::{Learned, MetricRequest, as_text, draw, settle};
 pub use length::LengthReport;
 pub(crate) use length::settle_length;
 pub(crate) use plan::{RANK, REFINED, folds, length_stage, plan as planned, sampled, stage};
+pub(crate) use round::Rows;
 pub use search::RoundReport;
 pub(crate) use search::behind;
 pub(crate) use series::{BLOCKS, series, told_of_blocks, warning as warning_of_series};

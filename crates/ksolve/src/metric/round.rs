@@ -21,16 +21,16 @@ use std::sync::Arc;
 /// Rows of a fold that tell one lambda from the next.
 const FOLD_ROWS: u64 = 400;
 
-pub(super) struct Rows<'a, T: Real> {
+pub(crate) struct Rows<'a, T: Real> {
     /// The rows, scaled, before the metric.
-    pub(super) source: &'a dyn RowSource<T>,
-    pub(super) n: u64,
-    pub(super) reading: &'a Reading,
-    pub(super) targets: &'a Targets,
-    pub(super) folds: &'a Folds,
-    pub(super) options: &'a TrainOptions,
-    pub(super) cut: PassShape,
-    pub(super) resources: &'a Resources<'a>,
+    pub(crate) source: &'a dyn RowSource<T>,
+    pub(crate) n: u64,
+    pub(crate) reading: &'a Reading,
+    pub(crate) targets: &'a Targets,
+    pub(crate) folds: &'a Folds,
+    pub(crate) options: &'a TrainOptions,
+    pub(crate) cut: PassShape,
+    pub(crate) resources: &'a Resources<'a>,
 }
 
 pub(super) struct Round<T> {
@@ -72,7 +72,7 @@ impl<T: Real> Rows<'_, T> {
     }
 
     /// A map for the kernel, the moments of its features, and who watches the pass that summed these.
-    fn moments(
+    pub(crate) fn moments(
         &self,
         metric: Option<&Arc<Metric>>,
         kernel: &Spec,
@@ -160,8 +160,7 @@ impl<T: Real> Rows<'_, T> {
             return Err(Error::option("metric", "", "it is learned through landmarks"));
         };
         let source = self.through(round.metric.as_ref());
-        let range = source.range();
-        let observer = self.resources.stages.stage("gradients", Some(range.end - range.start));
+        let observer = self.resources.over("gradients", source.range());
         let wide: Vec<f64> = landmarks.points.iter().map(|value| value.to_f64()).collect();
         let fold = OuterProducts::new(round.kernel.build()?.typed::<f64>(), &wide, coefficients.as_ref());
         let fold = fold.among(self.n, self.options.seed);

@@ -169,14 +169,7 @@ impl<'a, T: Real> Search<'a, T> {
 
     /// Fits the features as they are, at several length scales.
     pub(super) fn start(&mut self, rows: &Rows<'_, T>) -> Result<()> {
-        let factors = if self.lengths.are_free() { &FACTORS[..] } else { &[1.0] };
-        for factor in factors {
-            let round = self.fit(rows, (None, 0), None, *factor)?;
-            self.keep(round, None, *factor);
-            if self.over {
-                return Ok(());
-            }
-        }
+        self.scale(rows, None, None)?;
         let several = if self.lengths.each.len() > 1 { self.lengths.each.len() } else { 0 };
         for place in (0..several).chain(0..several) {
             if !self.walk(rows, place, 0.5)? {
@@ -216,13 +209,17 @@ impl<'a, T: Real> Search<'a, T> {
         let targets = rows.values_of(&drawn.rows[..n])?;
         let y = Mat::from_fn(n, t, |i, j| targets[i * t + j]);
         let kernel = self.lengths.kernel(None, 1.0)?.build()?;
-        let options = likelihood::Options { stages: &likelihood::STAGES, observer };
-        let found = likelihood::learn(x.as_ref(), y.as_ref(), &kernel, &options, rows.resources.workers)?;
-        let metric = Arc::new(Metric::diagonal(found.factors)?);
-        let factors = if self.lengths.are_free() { &FACTORS[..] } else { &[1.0] };
-        for factor in factors {
-            let round = self.fit(rows, (Some(MetricForm::Diagonal), 0), Some(metric.clone()), *factor)?;
-            self.keep(round, Some(MetricForm::Diagonal), *factor);
+        let (stages, workers) = (&likelihood::STAGES, rows.resources.workers);
+        let found = likelihood::learn(x.as_ref(), y.as_ref(), &kernel, (stages, observer), workers)?;
+        let metric = Arc::new(Metric::diagonal(found)?);
+        self.scale(rows, Some(MetricForm::Diagonal), Some(metric))
+    }
+
+    /// Fits through a metric at several length scales, where these are free.
+    fn scale(&mut self, rows: &Rows<'_, T>, form: Option<MetricForm>, metric: Option<Arc<Metric>>) -> Result<()> {
+        for factor in if self.lengths.are_free() { &FACTORS[..] } else { &[1.0] } {
+            let round = self.fit(rows, (form, 0), metric.clone(), *factor)?;
+            self.keep(round, form, *factor);
             if self.over {
                 break;
             }

@@ -85,12 +85,7 @@ impl<T: Real> Model<T> {
         Ok(self.any_kernel()?.typed())
     }
 
-    /// The kernel of the model in f64, whatever the precision of the rows.
-    pub(crate) fn kernel_in_f64(&self) -> Result<Arc<dyn Kernel<f64>>> {
-        Ok(self.any_kernel()?.typed())
-    }
-
-    pub(super) fn any_kernel(&self) -> Result<Arc<dyn AnyKernel>> {
+    pub(crate) fn any_kernel(&self) -> Result<Arc<dyn AnyKernel>> {
         Ok(self.card.on_rows(&self.card.kernel)?.build()?)
     }
 

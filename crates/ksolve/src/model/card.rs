@@ -1,7 +1,7 @@
-//! What a model file says of its model in words: options, names and classes.
+//! What a model file says of its model in words: options, names and classes, and the treatment of its constant.
 
-use super::Intercept;
 use crate::{Certificate, Link, Result, Task};
+use faer::Mat;
 use kapprox::Spec;
 use kstore::{Encoding, Label, Missing, sparse::SparseShape};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub const FEATURES: &str = "features";
 
 /// The card of a model: the options that change its result, and names. It has no path, thread, memory size, time, host
 /// or file format of the rows, so that the same result is the same file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Card {
     /// The task that was learned, such as regression or components.
     pub task: Task,
@@ -80,7 +80,7 @@ pub struct SecondView {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-fn is_zero(count: &u64) -> bool {
+pub(crate) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
@@ -108,4 +108,35 @@ impl Card {
     pub(crate) fn is_features(&self) -> bool {
         self.solver == FEATURES
     }
+}
+
+/// How the constant is treated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Intercept {
+    /// Fitted without a penalty.
+    #[default]
+    Free,
+    /// The coefficient of a constant feature 1, penalised like the others.
+    Penalised,
+    /// No constant.
+    None,
+}
+
+crate::error::enum_of_words!(Intercept, "intercept", "free" => Free, "penalised" => Penalised, "none" => None);
+
+impl Intercept {
+    /// Number of constant features that go first: 0 or 1.
+    pub(crate) fn lead(self) -> usize {
+        usize::from(self == Self::Penalised)
+    }
+}
+
+/// Linear functions of the features, f(x) = wᵀφ(x) + c, one for each target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Head {
+    /// Coefficients w of the leading r features, r x t.
+    pub weights: Mat<f64>,
+    /// Intercepts c, t numbers, for the targets as they were before any shift.
+    pub intercept: Vec<f64>,
 }

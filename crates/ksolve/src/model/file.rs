@@ -46,11 +46,9 @@ const NEEDS_KMILL: &str = "0.1.0";
 
 pub(super) const KEY: &str = "kmill";
 
-pub(super) enum Tensor<'a, T> {
-    /// Points, row-major, of so many features.
-    Points(&'a [T], usize),
-    /// Values of entries of sparse points.
-    Values(Vec<T>),
+pub(super) enum Tensor<'a, T: Real> {
+    /// Points, row-major, or values of entries of sparse ones, and their shape.
+    Points(Cow<'a, [T]>, Vec<usize>),
     Numbers(Cow<'a, [f64]>),
     /// Written row by row.
     Matrix(Cow<'a, Mat<f64>>),
@@ -62,13 +60,17 @@ impl<'a, T: Real> Tensor<'a, T> {
         Self::Numbers(numbers.into())
     }
 
+    fn points(points: &'a [T], d: usize) -> Self {
+        Self::Points(points.into(), vec![points.len() / d.max(1), d])
+    }
+
     fn matrix(matrix: &'a Mat<f64>) -> Self {
         Self::Matrix(Cow::Borrowed(matrix))
     }
 
     fn dtype(&self) -> Dtype {
         match self {
-            Self::Points(..) | Self::Values(_) => dtype::<T>(),
+            Self::Points(..) => dtype::<T>(),
             Self::Numbers(_) | Self::Matrix(_) => Dtype::F64,
             Self::Counts(_) => Dtype::U64,
         }
@@ -76,8 +78,7 @@ impl<'a, T: Real> Tensor<'a, T> {
 
     fn shape(&self) -> Vec<usize> {
         match self {
-            Self::Points(values, d) => vec![values.len() / (*d).max(1), *d],
-            Self::Values(values) => vec![values.len()],
+            Self::Points(_, shape) => shape.clone(),
             Self::Numbers(values) => vec![values.len()],
             Self::Matrix(matrix) => vec![matrix.nrows(), matrix.ncols()],
             Self::Counts(values) => vec![values.len()],
@@ -87,7 +88,6 @@ impl<'a, T: Real> Tensor<'a, T> {
     fn is_finite(&self) -> bool {
         match self {
             Self::Points(values, _) => values.iter().all(|v| v.to_f64().is_finite()),
-            Self::Values(values) => values.iter().all(|v| v.to_f64().is_finite()),
             Self::Numbers(values) => values.iter().all(|v| v.is_finite()),
             Self::Matrix(matrix) => matrix.is_all_finite(),
             Self::Counts(_) => true,
@@ -97,7 +97,6 @@ impl<'a, T: Real> Tensor<'a, T> {
     fn write(&self, out: &mut impl Write) -> Written<()> {
         match self {
             Self::Points(values, _) => write_reals(values, out),
-            Self::Values(values) => write_reals(values, out),
             Self::Numbers(values) => write_reals(values, out),
             Self::Matrix(matrix) => {
                 matrix.row_iter().try_for_each(|row| row.iter().try_for_each(|v| out.write_all(&v.to_le_bytes())))
@@ -124,10 +123,11 @@ fn entries_of<'a, T: Real>(points: &[T], shape: SparseShape) -> [(&'static str, 
         values.extend_from_slice(of_places);
         starts.push(indices.len() as u64);
     }
+    let count = indices.len();
     [
         ("landmarks.indices", Tensor::Counts(indices.into())),
         ("landmarks.indptr", Tensor::Counts(starts.into())),
-        ("landmarks.values", Tensor::Values(values)),
+        ("landmarks.values", Tensor::Points(values.into(), vec![count])),
     ]
 }
 
@@ -199,19 +199,19 @@ impl<T: Real> Model<T> {
         let mut tensors = vec![
             ("coefficients", Tensor::matrix(&self.coefficients)),
             ("intercept", Tensor::numbers(&self.intercept)),
-            ("scaler.centre", Tensor::numbers(&self.centre)),
-            ("scaler.mean", Tensor::numbers(&self.mean)),
-            ("scaler.scale", Tensor::numbers(&self.scale)),
+            ("scaler.centre", Tensor::numbers(&self.scaler.centre)),
+            ("scaler.mean", Tensor::numbers(&self.scaler.mean)),
+            ("scaler.scale", Tensor::numbers(&self.scaler.scale)),
         ];
-        if !self.knots.is_empty() {
-            tensors.push(("scaler.knots", Tensor::numbers(&self.knots)));
+        if !self.scaler.knots.is_empty() {
+            tensors.push(("scaler.knots", Tensor::numbers(&self.scaler.knots)));
         }
         match &self.basis {
             Basis::Landmarks { points, rows } => {
                 tensors.push(("landmark_rows", Tensor::Counts(rows.into())));
                 match self.card.sparse() {
                     Some(shape) => tensors.extend(entries_of(points, shape)),
-                    None => tensors.push(("landmarks", Tensor::Points(points, self.dims().1))),
+                    None => tensors.push(("landmarks", Tensor::points(points, self.dims().1))),
                 }
             }
             Basis::Features { probe } => tensors.push(("probe", Tensor::numbers(probe))),
@@ -261,7 +261,7 @@ impl<T: Real> Model<T> {
                 ("leaves.constants", Tensor::numbers(&splits.intercept)),
                 ("leaves.widths", Tensor::numbers(widths)),
                 ("leaves.counts", Tensor::Counts(Cow::Owned(counts))),
-                ("leaves.points", Tensor::Points(points, self.dims().1)),
+                ("leaves.points", Tensor::points(points, self.dims().1)),
                 ("leaves.coefficients", Tensor::matrix(coefficients)),
             ]);
         }

@@ -137,10 +137,13 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
             form,
             coefficients: self.matrix("coefficients", m, t)?,
             intercept: self.numbers("intercept", &[t])?,
-            centre: self.numbers("scaler.centre", &[d])?,
-            scale: self.numbers("scaler.scale", &[d])?,
-            mean: self.numbers("scaler.mean", &[d])?,
-            knots: self.knots(d)?,
+            scaler: Scaler {
+                centre: self.numbers("scaler.centre", &[d])?,
+                scale: self.numbers("scaler.scale", &[d])?,
+                mean: self.numbers("scaler.mean", &[d])?,
+                asinh: card.asinh,
+                knots: self.knots(d)?,
+            },
             metric,
             quadratic: self.quadratic(m, t)?,
             components: self.components(m)?,
@@ -181,9 +184,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
     fn sparse_points<T: Real>(&mut self, count: usize, shape: SparseShape) -> Result<Vec<T>> {
         let [starts, indices, values] = ["landmarks.indptr", "landmarks.indices", "landmarks.values"];
         let entries = self.shape(values).iter().product();
-        let number = |number: &u64| usize::try_from(*number).unwrap_or(usize::MAX);
-        let starts: Vec<usize> = self.counts(starts, count + 1)?.iter().map(number).collect();
-        let indices = self.counts(indices, entries)?;
+        let (starts, indices) = (self.sizes(starts, count + 1)?, self.sizes(indices, entries)?);
         self.find(values, dtype::<T>(), &[entries])?;
         let values: Vec<f64> = self.reals(values, dtype::<T>(), entries)?;
         let wrong = || self.damaged("the entries of its sparse landmarks are in disorder");
@@ -191,8 +192,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         let sound = |row: &[usize]| {
             row[0] <= row[1] && row[1] <= entries && {
                 let places = &indices[row[0]..row[1]];
-                places.windows(2).all(|pair| pair[0] < pair[1])
-                    && places.last().is_none_or(|last| number(last) < shape.width)
+                places.windows(2).all(|pair| pair[0] < pair[1]) && places.last().is_none_or(|last| *last < shape.width)
             }
         };
         if !ends || !starts.windows(2).all(sound) {
@@ -217,7 +217,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         if !self.has("neighbours") {
             return Ok((Form::Plain, m));
         }
-        let neighbours = usize::try_from(self.counts("neighbours", 1)?[0]).unwrap_or(usize::MAX);
+        let neighbours = self.sizes("neighbours", 1)?[0];
         let points = if self.has("paths") { self.shape("paths").last().copied().unwrap_or_default() } else { m };
         if !(1..=points).contains(&neighbours) {
             return Err(self.damaged(format!("it has {points} nodes, of which it takes {neighbours}")));
@@ -254,8 +254,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
             return Ok(None);
         }
         let nodes = self.shape("leaves.widths").iter().product::<usize>();
-        let counts = self.counts("leaves.counts", nodes + 1)?;
-        let counts: Vec<usize> = counts.iter().map(|count| usize::try_from(*count).unwrap_or(usize::MAX)).collect();
+        let counts = self.sizes("leaves.counts", nodes + 1)?;
         let rows = counts.iter().fold(0usize, |sum, count| sum.saturating_add(*count));
         let (weights, intercept) =
             (self.matrix("leaves.splits", m, nodes)?, self.numbers("leaves.constants", &[nodes])?);
@@ -307,6 +306,11 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
     fn counts(&mut self, name: &str, count: usize) -> Result<Vec<u64>> {
         self.find(name, Dtype::U64, &[count])?;
         self.values(count, u64::from_le_bytes)
+    }
+
+    fn sizes(&mut self, name: &str, count: usize) -> Result<Vec<usize>> {
+        let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
+        Ok(self.counts(name, count)?.into_iter().map(size).collect())
     }
 
     fn matrix(&mut self, name: &str, rows: usize, columns: usize) -> Result<Mat<f64>> {

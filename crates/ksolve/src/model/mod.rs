@@ -9,7 +9,6 @@ mod basis;
 mod card;
 mod file;
 mod form;
-mod head;
 mod leaves;
 mod load;
 mod outputs;
@@ -17,9 +16,9 @@ mod predict;
 
 pub use basis::Basis;
 pub(crate) use basis::needs_wide_for;
-pub use card::{Card, FEATURES, SecondView};
+pub(crate) use card::is_zero;
+pub use card::{Card, FEATURES, Head, Intercept, SecondView};
 pub use form::Form;
-pub use head::{Head, Intercept};
 pub use leaves::Leaves;
 pub(crate) use outputs::Outputs;
 pub use predict::PredictScratch;
@@ -33,7 +32,7 @@ use kapprox::metric::Metric;
 use kapprox::{FeatureMap, Kernel, Real};
 use kstore::sparse::{SparseShape, with_room};
 use kstore::{Encoding, Scaler, Workers};
-use outputs::{Buffers, combine};
+use outputs::{Buffers, combine, none};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -56,14 +55,8 @@ pub struct Model<T> {
     pub coefficients: Mat<f64>,
     /// The intercepts c, t numbers.
     pub intercept: Vec<f64>,
-    /// Subtracted from each feature before anything else, d.
-    pub centre: Vec<f64>,
-    /// Each feature is divided by this after centring, d.
-    pub scale: Vec<f64>,
-    /// The training means, in the units of the file: the values that stand for missing ones where `missing` is mean, d numbers.
-    pub mean: Vec<f64>,
-    /// The quantiles of each feature, where a value becomes its score among them ([`kstore::Scaler`]); else empty.
-    pub knots: Vec<f64>,
+    /// The scaling of the d features of a row, before anything else.
+    pub scaler: Scaler,
     /// The metric between scaling and the basis; `None` where the basis sees the scaled features.
     pub metric: Option<Arc<Metric>>,
     /// Variances of the predictions, or distances from the components, where the fit was asked for them.
@@ -83,38 +76,38 @@ pub enum AnyModel {
     F64(Model<f64>),
 }
 
+/// The value of an expression for a model, or what holds one, of either precision.
+macro_rules! either {
+    ($kind:ident: $of:expr, $typed:ident => $value:expr) => {
+        match $of {
+            $kind::F32($typed) => $value,
+            $kind::F64($typed) => $value,
+        }
+    };
+}
+
+pub(crate) use either;
+
 impl AnyModel {
     /// Writes the model, whole or not at all; see [`Model::save`].
     ///
     /// # Errors
     /// The errors of [`Model::save`].
     pub fn save(&self, path: &Path) -> Result<()> {
-        match self {
-            Self::F32(model) => model.save(path),
-            Self::F64(model) => model.save(path),
-        }
+        either!(Self: self, model => model.save(path))
     }
 
     /// The card of the model: its options, names and classes.
     pub fn card(&self) -> &Card {
-        match self {
-            Self::F32(model) => &model.card,
-            Self::F64(model) => &model.card,
-        }
+        either!(Self: self, model => &model.card)
     }
 }
 
 impl<T: Real> Model<T> {
     /// Number of basis functions m, of features that they see, behind the metric where there is one, and of outputs t.
     pub fn dims(&self) -> (usize, usize, usize) {
-        let d = self.metric.as_ref().map_or(self.centre.len(), |metric| metric.outputs());
+        let d = self.metric.as_ref().map_or(self.scaler.features(), |metric| metric.outputs());
         (self.coefficients.nrows(), d, self.intercept.len())
-    }
-
-    /// The scaling of the features.
-    pub fn scaler(&self) -> Scaler {
-        let (centre, scale, mean) = (self.centre.clone(), self.scale.clone(), self.mean.clone());
-        Scaler { centre, scale, mean, asinh: self.card.asinh, knots: self.knots.clone() }
     }
 
     /// Converts the model to one that predicts in f64: for landmarks so close to each other that the coefficients,
@@ -127,10 +120,7 @@ impl<T: Real> Model<T> {
             form: self.form,
             coefficients: self.coefficients,
             intercept: self.intercept,
-            centre: self.centre,
-            scale: self.scale,
-            mean: self.mean,
-            knots: self.knots,
+            scaler: self.scaler,
             metric: self.metric,
             quadratic: self.quadratic,
             components: self.components,
@@ -147,9 +137,9 @@ impl<T: Real> Model<T> {
         if let Basis::Landmarks { points, .. } = &mut self.basis {
             *points = with_room(points, own.numbers(), numbers);
         }
-        self.centre.resize(numbers, 0.0);
-        self.scale.resize(numbers, 1.0);
-        self.mean.resize(numbers, 0.0);
+        self.scaler.centre.resize(numbers, 0.0);
+        self.scaler.scale.resize(numbers, 1.0);
+        self.scaler.mean.resize(numbers, 0.0);
         self.card.features = encoding.names();
         self.card.encoding = Some(Arc::new(encoding));
         self
@@ -170,7 +160,7 @@ impl<T: Real> Model<T> {
         let components = 8 * self.component_count() * (m + 1);
         // a basis of nodes may have more points than functions
         let points = self.basis.landmarks().map_or(m, |(_, rows)| rows.len());
-        let numbers = points + m * t + t + 3 * self.centre.len();
+        let numbers = points + m * t + t + 3 * self.scaler.features();
         let codes = self.card.encoding.as_ref().map_or(0, |encoding| encoding.bytes());
         let leaves = self.leaves.as_ref().map_or(0, Leaves::bytes);
         codes + size_of::<T>() * points * d + 8 * numbers + metric + quadratic + components + leaves + self.form.bytes()
@@ -296,12 +286,10 @@ impl<T: Real> Model<T> {
 
     fn check_shapes(&self, basis: &dyn FeatureMap<T>, x: MatRef<'_, T>, out: &MatMut<'_, f64>) -> Result<()> {
         let (m, d, t) = self.dims();
-        same_shapes(&[
-            ("columns of the rows to predict", d, x.ncols()),
-            ("functions of the basis", m, basis.dims().1),
-            ("rows of the predictions", x.nrows(), out.nrows()),
-            ("columns of the predictions", t, out.ncols()),
-        ])
+        Error::unless_same("columns of the rows to predict", d, x.ncols())?;
+        Error::unless_same("functions of the basis", m, basis.dims().1)?;
+        Error::unless_same("rows of the predictions", x.nrows(), out.nrows())?;
+        Error::unless_same("columns of the predictions", t, out.ncols())
     }
 
     /// `out[i]` = the model's [`quadratic`] function at x_i: for ridge regression the variance of f(x_i) over σ², the variance of
@@ -322,12 +310,10 @@ impl<T: Real> Model<T> {
             return Err(Error::NoQuadratic);
         }
         let rows = out.len();
-        same_shapes(&[
-            ("columns of the rows to predict", self.dims().1, x.ncols()),
-            ("values of the quadratic function", x.nrows(), rows),
-        ])?;
-        let [scores, components] = [(); 2].map(|()| MatMut::from_row_major_slice_mut(&mut [], rows, 0));
-        let outputs = Outputs { scores, components, quadratic: MatMut::from_row_major_slice_mut(out, rows, 1) };
+        Error::unless_same("columns of the rows to predict", self.dims().1, x.ncols())?;
+        Error::unless_same("values of the quadratic function", x.nrows(), rows)?;
+        let quadratic = MatMut::from_row_major_slice_mut(out, rows, 1);
+        let outputs = Outputs { scores: none(rows), components: none(rows), quadratic };
         self.predict_all(basis, Some(kernel), x, outputs, workers);
         Ok(())
     }
@@ -347,13 +333,5 @@ impl<T: Real> Model<T> {
             }),
         }
         squares
-    }
-}
-
-/// Refuses the first thing whose expected length is not what it has.
-fn same_shapes(shapes: &[(&'static str, usize, usize)]) -> Result<()> {
-    match shapes.iter().find(|(_, expected, got)| expected != got) {
-        Some((what, expected, got)) => Err(Error::Shape { what, expected: *expected, got: *got }),
-        None => Ok(()),
     }
 }

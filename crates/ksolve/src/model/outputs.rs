@@ -16,11 +16,15 @@ pub(crate) struct Outputs<'a> {
     pub(crate) quadratic: MatMut<'a, f64>,
 }
 
+/// No columns for b rows.
+pub(crate) fn none<'a>(rows: usize) -> MatMut<'a, f64> {
+    MatMut::from_row_major_slice_mut(&mut [], rows, 0)
+}
+
 impl<'a> Outputs<'a> {
     pub(super) fn of_scores(scores: MatMut<'a, f64>) -> Self {
         let rows = scores.nrows();
-        let [components, quadratic] = [(); 2].map(|()| MatMut::from_row_major_slice_mut(&mut [], rows, 0));
-        Self { scores, components, quadratic }
+        Self { scores, components: none(rows), quadratic: none(rows) }
     }
 
     pub(super) fn strips(self) -> Vec<(usize, Self)> {

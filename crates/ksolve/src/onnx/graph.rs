@@ -3,6 +3,10 @@
 //! A file is one message of Protocol Buffers: fields are written one after the other, each behind its number and its kind. Reference: the file
 //! `onnx.proto` of the standard, version 8 of the format; operations are those of set 17.
 
+use faer::Mat;
+use kstore::Label;
+use std::cell::RefCell;
+
 /// Version of the file format, and of the set of operations.
 const FORMAT: u64 = 8;
 const OPERATIONS: u64 = 17;
@@ -12,14 +16,6 @@ const INT64: u64 = 7;
 const STRING: u64 = 8;
 const BOOL: u64 = 9;
 const DOUBLE: u64 = 11;
-
-/// The labels of a classification, in the type that the table had.
-#[derive(Clone, Debug)]
-pub(super) enum Labels {
-    Whole(Vec<i64>),
-    Truth(Vec<bool>),
-    Text(Vec<String>),
-}
 
 #[derive(Clone, Debug, Default)]
 struct Message(Vec<u8>);
@@ -53,119 +49,159 @@ impl Message {
     fn message(self, field: u64, message: &Self) -> Self {
         self.bytes(field, &message.0)
     }
+
+    fn messages(self, field: u64, messages: &[Self]) -> Self {
+        messages.iter().fold(self, |all, message| all.message(field, message))
+    }
 }
 
-pub(super) type Name = String;
+/// What was built so far. Nodes and constants have the order in which they were asked for.
+#[derive(Debug, Default)]
+pub(super) struct Graph(RefCell<Parts>);
 
 #[derive(Debug, Default)]
-pub(super) struct Graph {
+struct Parts {
     nodes: Vec<Message>,
     constants: Vec<Message>,
     outputs: Vec<Message>,
     count: usize,
 }
 
+/// A value of a graph, by its name.
+#[derive(Clone, Debug)]
+pub(super) struct Value<'g> {
+    pub(super) graph: &'g Graph,
+    name: String,
+}
+
 impl Graph {
-    fn fresh(&mut self) -> Name {
-        self.count += 1;
-        format!("v{}", self.count)
+    fn fresh(&self) -> Value<'_> {
+        let count = &mut self.0.borrow_mut().count;
+        *count += 1;
+        Value { graph: self, name: format!("v{count}") }
+    }
+
+    pub(super) fn input(&self, name: &str) -> Value<'_> {
+        Value { graph: self, name: name.to_string() }
     }
 
     /// A constant of numbers, row-major.
-    pub(super) fn numbers(&mut self, shape: &[usize], values: &[f64]) -> Name {
+    pub(super) fn numbers(&self, shape: &[usize], values: &[f64]) -> Value<'_> {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         self.constant(shape, DOUBLE, |tensor| tensor.bytes(9, &bytes))
     }
 
-    pub(super) fn number(&mut self, value: f64) -> Name {
+    pub(super) fn number(&self, value: f64) -> Value<'_> {
         self.numbers(&[], &[value])
     }
 
-    pub(super) fn integers(&mut self, values: &[i64]) -> Name {
+    /// A constant of one row of numbers.
+    pub(super) fn row(&self, values: &[f64]) -> Value<'_> {
+        self.numbers(&[1, values.len()], values)
+    }
+
+    pub(super) fn matrix(&self, matrix: &Mat<f64>) -> Value<'_> {
+        let rows: Vec<f64> = matrix.row_iter().flat_map(|row| row.iter().copied()).collect();
+        self.numbers(&[matrix.nrows(), matrix.ncols()], &rows)
+    }
+
+    pub(super) fn integers(&self, values: &[i64]) -> Value<'_> {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         self.constant(&[values.len()], INT64, |tensor| tensor.bytes(9, &bytes))
     }
 
-    fn constant(&mut self, shape: &[usize], kind: u64, data: impl FnOnce(Message) -> Message) -> Name {
-        let name = self.fresh();
+    fn constant(&self, shape: &[usize], kind: u64, data: impl FnOnce(Message) -> Message) -> Value<'_> {
+        let value = self.fresh();
         let tensor = shape.iter().fold(Message::default(), |tensor, size| tensor.number(1, *size as u64));
-        self.constants.push(data(tensor.number(2, kind).text(8, &name)));
-        name
+        self.0.borrow_mut().constants.push(data(tensor.number(2, kind).text(8, &value.name)));
+        value
     }
 
-    pub(super) fn apply(&mut self, operation: &str, inputs: &[&str]) -> Name {
-        self.apply_with(operation, inputs, &[])
-    }
-
-    pub(super) fn with_number(&mut self, operation: &str, value: &str, number: f64) -> Name {
-        let number = self.number(number);
-        self.apply(operation, &[value, &number])
-    }
-
-    pub(super) fn apply_with(&mut self, operation: &str, inputs: &[&str], attributes: &[(&str, i64)]) -> Name {
-        let name = self.fresh();
-        self.node(operation, inputs, &name, attributes);
-        name
-    }
-
-    fn node(&mut self, operation: &str, inputs: &[&str], output: &str, attributes: &[(&str, i64)]) {
+    fn node(&self, operation: &str, inputs: &[&Value<'_>], output: &str, attributes: &[(&str, i64)]) {
         const INT: u64 = 2;
-        let node = inputs.iter().fold(Message::default(), |node, input| node.text(1, input));
+        let node = inputs.iter().fold(Message::default(), |node, input| node.text(1, &input.name));
         let node = node.text(2, output).text(4, operation);
         let attribute = |node: Message, (name, value): &(&str, i64)| {
             // a negative number is written as the one of 64 bits with the same bits
             node.message(5, &Message::default().text(1, name).number(3, *value as u64).number(20, INT))
         };
-        self.nodes.push(attributes.iter().fold(node, attribute));
+        self.0.borrow_mut().nodes.push(attributes.iter().fold(node, attribute));
     }
 
-    pub(super) fn labels(&mut self, labels: &Labels, at: &str, output: &str) {
-        let (name, kind) = match labels {
-            Labels::Whole(labels) => (self.integers(labels), INT64),
-            Labels::Truth(labels) => {
-                let bytes: Vec<u8> = labels.iter().map(|label| u8::from(*label)).collect();
-                (self.constant(&[labels.len()], BOOL, |tensor| tensor.bytes(9, &bytes)), BOOL)
-            }
-            Labels::Text(labels) => {
-                let all = |tensor: Message| labels.iter().fold(tensor, |tensor, label| tensor.text(6, label));
+    /// Gives the labels at these places, in the type that the table had, a name outside.
+    pub(super) fn labels(&self, labels: &[Label], at: &Value<'_>, name: &str) {
+        let whole = labels.iter().map(|label| if let Label::Int(value) = label { Some(*value) } else { None });
+        let truth =
+            labels.iter().map(|label| if let Label::Bool(value) = label { Some(u8::from(*value)) } else { None });
+        let (constant, kind) = match (whole.collect::<Option<Vec<_>>>(), truth.collect::<Option<Vec<_>>>()) {
+            (Some(whole), _) => (self.integers(&whole), INT64),
+            (None, Some(truth)) => (self.constant(&[truth.len()], BOOL, |tensor| tensor.bytes(9, &truth)), BOOL),
+            (None, None) => {
+                let all = |tensor| labels.iter().fold(tensor, |all: Message, label| all.text(6, &label.to_string()));
                 (self.constant(&[labels.len()], STRING, all), STRING)
             }
         };
-        self.node("Gather", &[&name, at], output, &[("axis", 0)]);
-        self.outputs.push(value(output, kind, None));
+        self.node("Gather", &[&constant, at], name, &[("axis", 0)]);
+        self.describe(name, kind, None);
     }
 
-    /// Gives a matrix of numbers with so many columns a name outside.
-    pub(super) fn output(&mut self, from: &str, name: &str, columns: usize) {
-        self.node("Identity", &[from], name, &[]);
-        self.outputs.push(value(name, DOUBLE, Some(columns)));
-    }
-
-    /// Gives whole numbers, one for each row, a name outside.
-    pub(super) fn output_integers(&mut self, from: &str, name: &str) {
-        self.node("Identity", &[from], name, &[]);
-        self.outputs.push(value(name, INT64, None));
+    fn describe(&self, name: &str, kind: u64, columns: Option<usize>) {
+        self.0.borrow_mut().outputs.push(description(name, kind, columns));
     }
 
     /// The file, whose input is a matrix of numbers with so many columns.
-    pub(super) fn file(self, input: &str, columns: usize) -> Vec<u8> {
-        let graph = self.nodes.iter().fold(Message::default(), |graph, node| graph.message(1, node)).text(2, "kmill");
-        let graph = self.constants.iter().fold(graph, |graph, constant| graph.message(5, constant));
-        let graph = graph.message(11, &value(input, DOUBLE, Some(columns)));
-        let graph = self.outputs.iter().fold(graph, |graph, output| graph.message(12, output));
+    pub(super) fn file(&self, input: &str, columns: usize) -> Vec<u8> {
+        let Parts { nodes, constants, outputs, .. } = &*self.0.borrow();
+        let graph = Message::default().messages(1, nodes).text(2, "kmill").messages(5, constants);
+        let graph = graph.message(11, &description(input, DOUBLE, Some(columns))).messages(12, outputs);
         let model = Message::default().number(1, FORMAT).text(2, "kmill").text(3, env!("CARGO_PKG_VERSION"));
         model.message(7, &graph).message(8, &Message::default().text(1, "").number(2, OPERATIONS)).0
     }
 }
 
+impl<'g> Value<'g> {
+    /// What an operation makes of this value.
+    pub(super) fn apply(&self, operation: &str) -> Self {
+        self.apply_to(operation, &[], &[])
+    }
+
+    /// What an operation makes of this value and another one.
+    pub(super) fn with(&self, operation: &str, other: &Self) -> Self {
+        self.apply_to(operation, &[other], &[])
+    }
+
+    /// What an operation makes of this value and a number.
+    pub(super) fn by(&self, operation: &str, number: f64) -> Self {
+        self.with(operation, &self.graph.number(number))
+    }
+
+    pub(super) fn apply_to(&self, operation: &str, others: &[&Self], attributes: &[(&str, i64)]) -> Self {
+        let value = self.graph.fresh();
+        self.graph.node(operation, &[&[self][..], others].concat(), &value.name, attributes);
+        value
+    }
+
+    /// Gives a matrix of numbers with so many columns a name outside.
+    pub(super) fn output(&self, name: &str, columns: usize) {
+        self.named(name, DOUBLE, Some(columns));
+    }
+
+    /// Gives whole numbers, one for each row, a name outside.
+    pub(super) fn output_integers(&self, name: &str) {
+        self.named(name, INT64, None);
+    }
+
+    fn named(&self, name: &str, kind: u64, columns: Option<usize>) {
+        self.graph.node("Identity", &[self], name, &[]);
+        self.graph.describe(name, kind, columns);
+    }
+}
+
 /// The description of an input or output: a value for each of N rows, or so many of them.
-fn value(name: &str, kind: u64, columns: Option<usize>) -> Message {
-    let rows = Message::default().text(2, "N");
-    let shape = Message::default().message(1, &rows);
-    let shape = match columns {
-        Some(columns) => shape.message(1, &Message::default().number(1, columns as u64)),
-        None => shape,
-    };
+fn description(name: &str, kind: u64, columns: Option<usize>) -> Message {
+    let shape = Message::default().message(1, &Message::default().text(2, "N"));
+    let columns = columns.map(|columns| Message::default().number(1, columns as u64));
+    let shape = columns.iter().fold(shape, |shape, columns| shape.message(1, columns));
     let tensor = Message::default().number(1, kind).message(2, &shape);
     Message::default().text(1, name).message(2, &Message::default().message(1, &tensor))
 }

@@ -12,12 +12,15 @@
 mod graph;
 mod kernels;
 
-use crate::{AnyModel, Error, Model, Result, Task, model::Form, quadratic::Quadratic};
+use crate::{
+    AnyModel, Error, Model, Result, Task,
+    model::{Form, either},
+    quadratic::Quadratic,
+};
 use faer::Mat;
-use graph::{Graph, Labels, Name};
+use graph::{Graph, Value};
 use kapprox::{Real, Spec};
 use kernels::Points;
-use kstore::Label;
 
 impl AnyModel {
     /// The model as an ONNX file: see [`crate::onnx`].
@@ -25,10 +28,7 @@ impl AnyModel {
     /// # Errors
     /// [`Error::Onnx`] for a model that cannot be written, with the reason.
     pub fn to_onnx(&self) -> Result<Vec<u8>> {
-        match self {
-            Self::F32(model) => model.to_onnx(),
-            Self::F64(model) => model.to_onnx(),
-        }
+        either!(Self: self, model => model.to_onnx())
     }
 }
 
@@ -45,7 +45,7 @@ impl<T: Real> Model<T> {
         if self.card.sparse().is_some() {
             return Err(refused("its rows are sparse; use predict"));
         }
-        if !self.knots.is_empty() {
+        if !self.scaler.knots.is_empty() {
             return Err(refused("its features are scaled by quantiles; use predict, or fit with another `scale`"));
         }
         if self.leaves.is_some() {
@@ -57,134 +57,93 @@ impl<T: Real> Model<T> {
         let spec = Spec::parse(&self.card.kernel)?.resolve_columns(&self.card.features)?;
         let expression = spec.expression().ok_or_else(|| refused("its kernel has no numbers yet"))?;
         let points: Vec<f64> = points.iter().map(|value| value.to_f64()).collect();
-        let (m, d, t) = self.dims();
-        let mut graph = Graph::default();
-        let x = self.scaled(&mut graph);
+        let graph = Graph::default();
+        let x = self.scaled(&graph);
         let unknown =
             |what: String| refused(&format!("{what} has no such operations; use predict, or fit with another kernel"));
-        let k = kernels::values(&mut graph, &expression, &x, Some(Points { values: &points, d })).map_err(unknown)?;
-        let weights: Vec<f64> =
-            (0..m).flat_map(|i| (0..t).map(move |j| (i, j))).map(|at| self.coefficients[at]).collect();
-        let (weights, intercept) = (graph.numbers(&[m, t], &weights), graph.numbers(&[1, t], &self.intercept));
-        let sums = graph.apply("MatMul", &[&k, &weights]);
-        let mut scores = graph.apply("Add", &[&sums, &intercept]);
+        let k =
+            kernels::values(&expression, &x, Some(Points { values: &points, d: self.dims().1 })).map_err(unknown)?;
+        let (weights, intercept) = (graph.matrix(&self.coefficients), graph.row(&self.intercept));
+        let mut scores = k.with("MatMul", &weights).with("Add", &intercept);
         if let Some(distance) = self.distance() {
-            let own = kernels::values(&mut graph, &expression, &x, None).map_err(unknown)?;
-            let distance = quadratic(&mut graph, distance, &k, &own);
-            scores = graph.apply("Sub", &[&scores, &distance]);
+            let own = kernels::values(&expression, &x, None).map_err(unknown)?;
+            scores = scores.with("Sub", &quadratic(distance, &k, &own));
         }
-        self.answers(&mut graph, &scores, t);
-        Ok(graph.file("X", self.centre.len()))
+        self.answers(&scores);
+        Ok(graph.file("X", self.scaler.features()))
     }
 
     /// The rows as the basis sees them: shifted, divided, through asinh and the metric.
-    fn scaled(&self, graph: &mut Graph) -> Name {
-        let d = self.centre.len();
-        let factors: Vec<f64> = self.scale.iter().map(|scale| if *scale == 0.0 { 0.0 } else { 1.0 / scale }).collect();
-        let (centre, factors) = (graph.numbers(&[1, d], &self.centre), graph.numbers(&[1, d], &factors));
-        let shifted = graph.apply("Sub", &["X", &centre]);
-        let mut x = graph.apply("Mul", &[&shifted, &factors]);
+    fn scaled<'g>(&self, graph: &'g Graph) -> Value<'g> {
+        let factors: Vec<f64> =
+            self.scaler.scale.iter().map(|scale| if *scale == 0.0 { 0.0 } else { 1.0 / scale }).collect();
+        let (centre, factors) = (graph.row(&self.scaler.centre), graph.row(&factors));
+        let mut x = graph.input("X").with("Sub", &centre).with("Mul", &factors);
         if self.card.asinh {
-            x = asinh(graph, &x);
+            x = asinh(&x);
         }
         if !self.card.ranges.is_empty() {
-            let scaler = self.scaler();
             let end = |at: usize| -> Vec<f64> {
-                self.card.ranges.iter().enumerate().map(|(j, range)| scaler.apply(j, range[at])).collect()
+                self.card.ranges.iter().enumerate().map(|(j, range)| self.scaler.apply(j, range[at])).collect()
             };
-            let (least, greatest) = (graph.numbers(&[1, d], &end(0)), graph.numbers(&[1, d], &end(1)));
-            let above = graph.apply("Max", &[&x, &least]);
-            x = graph.apply("Min", &[&above, &greatest]);
+            let (least, greatest) = (graph.row(&end(0)), graph.row(&end(1)));
+            x = x.with("Max", &least).with("Min", &greatest);
         }
         let Some(metric) = &self.metric else { return x };
-        let (numbers, r) = (metric.numbers(), metric.outputs());
+        let (numbers, d, r) = (metric.numbers(), metric.inputs(), metric.outputs());
         match metric.is_diagonal() {
-            true => {
-                let diagonal = graph.numbers(&[1, r], &numbers);
-                graph.apply("Mul", &[&x, &diagonal])
-            }
-            false => {
-                let turned: Vec<f64> =
-                    (0..d).flat_map(|j| (0..r).map(move |k| k * d + j)).map(|at| numbers[at]).collect();
-                let turned = graph.numbers(&[d, r], &turned);
-                graph.apply("MatMul", &[&x, &turned])
-            }
+            true => x.with("Mul", &graph.row(&numbers)),
+            false => x.with("MatMul", &graph.matrix(&Mat::from_fn(d, r, |j, k| numbers[k * d + j]))),
         }
     }
 
-    fn answers(&self, graph: &mut Graph, scores: &str, t: usize) {
-        let largest = |graph: &mut Graph| graph.apply_with("ArgMax", &[scores], &[("axis", 1), ("keepdims", 0)]);
+    fn answers(&self, scores: &Value<'_>) {
+        let t = self.intercept.len();
+        let largest = || scores.apply_to("ArgMax", &[], &[("axis", 1), ("keepdims", 0)]);
         match self.card.task {
-            Task::Regression => graph.output(scores, "prediction", t),
+            Task::Regression => return scores.output("prediction", t),
             Task::Classification => {
                 let at = match t {
                     1 => {
                         // the second class above 0, as a column of one
-                        let axis = graph.integers(&[1]);
-                        let column = graph.apply("Squeeze", &[scores, &axis]);
-                        let above = graph.with_number("Greater", &column, 0.0);
-                        graph.apply_with("Cast", &[&above], &[("to", 7)])
+                        let column = scores.with("Squeeze", &scores.graph.integers(&[1]));
+                        column.by("Greater", 0.0).apply_to("Cast", &[], &[("to", 7)])
                     }
-                    _ => largest(graph),
+                    _ => largest(),
                 };
-                graph.labels(&labels(&self.card.classes), &at, "label");
-                graph.output(scores, "scores", t);
+                scores.graph.labels(&self.card.classes, &at, "label");
             }
-            Task::Clusters => {
-                let at = largest(graph);
-                graph.output_integers(&at, "group");
-                graph.output(scores, "scores", t);
-            }
-            Task::Components | Task::Ranking | Task::Novelty => graph.output(scores, "scores", t),
+            Task::Clusters => largest().output_integers("group"),
+            Task::Components | Task::Ranking | Task::Novelty => {}
         }
+        scores.output("scores", t);
     }
 }
 
 /// The quadratic function of basis values k and the squares k(x, x).
-fn quadratic(graph: &mut Graph, of: &Quadratic, k: &str, own: &str) -> Name {
-    let mut value = graph.number(of.constant);
+fn quadratic<'g>(of: &Quadratic, k: &Value<'g>, own: &Value<'g>) -> Value<'g> {
+    let mut value = k.graph.number(of.constant);
     if of.factor.ncols() > 0 {
-        let square = squares(graph, k, &of.factor, &of.shift);
-        value = graph.apply("Add", &[&value, &square]);
+        value = value.with("Add", &squares(k, &of.factor, &of.shift));
     }
     let Some(features) = &of.features else { return value };
-    let mut outside = own.to_string();
+    let mut outside = own.clone();
     if features.ncols() > 0 {
-        let inside = squares(graph, k, features, &vec![0.0; features.ncols()]);
-        let rest = graph.apply("Sub", &[own, &inside]);
-        outside = graph.with_number("Max", &rest, 0.0);
+        let inside = squares(k, features, &vec![0.0; features.ncols()]);
+        outside = own.with("Sub", &inside).by("Max", 0.0);
     }
-    let outside = graph.with_number("Mul", &outside, of.residual);
-    graph.apply("Add", &[&value, &outside])
+    value.with("Add", &outside.by("Mul", of.residual))
 }
 
 /// ‖kV + s‖², N x 1.
-fn squares(graph: &mut Graph, k: &str, factor: &Mat<f64>, shift: &[f64]) -> Name {
-    let (m, q) = factor.shape();
-    let rows: Vec<f64> = (0..m).flat_map(|i| (0..q).map(move |j| (i, j))).map(|at| factor[at]).collect();
-    let (factor, shift) = (graph.numbers(&[m, q], &rows), graph.numbers(&[1, q], shift));
-    let product = graph.apply("MatMul", &[k, &factor]);
-    let moved = graph.apply("Add", &[&product, &shift]);
-    kernels::own(graph, &moved)
+fn squares<'g>(k: &Value<'g>, factor: &Mat<f64>, shift: &[f64]) -> Value<'g> {
+    let (factor, shift) = (k.graph.matrix(factor), k.graph.row(shift));
+    kernels::own(&k.with("MatMul", &factor).with("Add", &shift))
 }
 
 /// sign(x) ln(|x| + √(x² + 1)).
-fn asinh(graph: &mut Graph, x: &str) -> Name {
-    let (sign, size) = (graph.apply("Sign", &[x]), graph.apply("Abs", &[x]));
-    let square = graph.apply("Mul", &[&size, &size]);
-    let square = graph.with_number("Add", &square, 1.0);
-    let root = graph.apply("Sqrt", &[&square]);
-    let sum = graph.apply("Add", &[&size, &root]);
-    let logarithm = graph.apply("Log", &[&sum]);
-    graph.apply("Mul", &[&sign, &logarithm])
-}
-
-fn labels(classes: &[Label]) -> Labels {
-    let whole = classes.iter().map(|label| if let Label::Int(value) = label { Some(*value) } else { None });
-    let truth = classes.iter().map(|label| if let Label::Bool(value) = label { Some(*value) } else { None });
-    match (whole.collect::<Option<_>>(), truth.collect::<Option<_>>()) {
-        (Some(whole), _) => Labels::Whole(whole),
-        (None, Some(truth)) => Labels::Truth(truth),
-        (None, None) => Labels::Text(classes.iter().map(Label::to_string).collect()),
-    }
+fn asinh<'g>(x: &Value<'g>) -> Value<'g> {
+    let (sign, size) = (x.apply("Sign"), x.apply("Abs"));
+    let root = size.with("Mul", &size).by("Add", 1.0).apply("Sqrt");
+    sign.with("Mul", &size.with("Add", &root).apply("Log"))
 }

@@ -8,7 +8,7 @@
 
 use super::{Extras, Inner, Predictor, typed::Typed};
 use crate::model::{FEATURES, Intercept};
-use crate::quadratic::{OnFeatures, Quadratic};
+use crate::quadratic::Quadratic;
 use crate::solver::recursion::{BLOCK, Recursion};
 use crate::{AnyModel, Card, Error, Model, Result, Task, job::Run, strips::Pool};
 use faer::linalg::solvers::SolveLstsq;
@@ -140,18 +140,10 @@ impl<T: Real> Typed<T> {
     /// The model with what was learned of so many rows; `None` where f64 cannot hold the root of P.
     fn end(&self, recursion: &Recursion, rows: u64) -> Option<Model<T>> {
         let (model, old) = (&self.model, self.model.quadratic.as_ref()?);
-        let OnFeatures { factor, shift, constant, residual, units, freedom, .. } = recursion.variance(old.residual)?;
+        let found = recursion.variance(old.residual)?;
         let (w, intercept) = recursion.functions();
         let of = |features: MatRef<'_, f64>| old.features.as_ref().map_or(features.to_owned(), |f| f * features);
-        let quadratic = Quadratic {
-            factor: of(factor.as_ref()),
-            shift,
-            features: old.features.clone(),
-            constant,
-            residual,
-            units,
-            freedom,
-        };
+        let quadratic = Quadratic { factor: of(found.factor.as_ref()), features: old.features.clone(), ..found };
         let card = Card { learned: model.card.learned + rows, ..model.card.clone() };
         Some(Model { card, coefficients: of(w.as_ref()), intercept, quadratic: Some(quadratic), ..model.clone() })
     }

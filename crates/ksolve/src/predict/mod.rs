@@ -14,7 +14,6 @@ mod carried;
 mod decision;
 mod evaluate;
 mod learn;
-mod ranking;
 mod reasons;
 mod table;
 mod top;
@@ -33,7 +32,10 @@ pub use top::Strange;
 pub use writer::Predicted;
 
 use crate::job::{MetricReport, Run};
-use crate::{AnyModel, Card, Classes, Error, Quadratic, Result, Task, model::PredictScratch};
+use crate::{
+    AnyModel, Card, Classes, Error, Quadratic, Result, Task,
+    model::{PredictScratch, either},
+};
 use decision::Decision;
 use kstore::{Encoding, Label, Missing, Selected, Selection, Table, budget::Term};
 use std::{path::Path, sync::Arc};
@@ -61,15 +63,6 @@ use typed::{SeenRows, Typed};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Predictor(Inner, Decision);
-
-macro_rules! either {
-    ($predictor:expr, $typed:ident => $value:expr) => {
-        match &$predictor.0 {
-            Inner::F32($typed) => $value,
-            Inner::F64($typed) => $value,
-        }
-    };
-}
 
 #[derive(Clone, Debug)]
 enum Inner {
@@ -186,17 +179,17 @@ impl Predictor {
     /// # Errors
     /// The errors of [`crate::Model::to_bytes`].
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        either!(self, typed => typed.model.to_bytes())
+        either!(Inner: &self.0, typed => typed.model.to_bytes())
     }
 
     /// The card of the model: its options, names and classes.
     pub fn card(&self) -> &Card {
-        either!(self, typed => &typed.model.card)
+        either!(Inner: &self.0, typed => &typed.model.card)
     }
 
     /// The metric before the kernel, and what each feature counts in it; `None` for a model without one.
     pub fn metric(&self) -> Option<MetricReport> {
-        let metric = either!(self, typed => typed.model.metric.as_ref())?;
+        let metric = either!(Inner: &self.0, typed => typed.model.metric.as_ref())?;
         let card = self.card();
         // directions that a solver found are its model
         let source = card.options["metric"].as_str().unwrap_or(&card.solver).to_string();
@@ -206,12 +199,12 @@ impl Predictor {
 
     /// Numbers of nodes and of nearest nodes that a row is placed by, of a model of a graph; `None` for others.
     pub fn nodes(&self) -> Option<(usize, usize)> {
-        either!(self, typed => Some((typed.model.basis.landmarks()?.1.len(), typed.model.form.neighbours()?)))
+        either!(Inner: &self.0, typed => Some((typed.model.basis.landmarks()?.1.len(), typed.model.form.neighbours()?)))
     }
 
     /// Numbers of leaves in which the model has machines on the kernel itself, and of their rows; `None` for most.
     pub fn leaves(&self) -> Option<(usize, usize)> {
-        let counts = either!(self, typed => typed.model.leaves.as_ref().map(|leaves| &leaves.counts))?;
+        let counts = either!(Inner: &self.0, typed => typed.model.leaves.as_ref().map(|leaves| &leaves.counts))?;
         Some((counts.len(), counts.iter().sum()))
     }
 
@@ -222,12 +215,12 @@ impl Predictor {
 
     /// Number of outputs of a row, t: targets, scores of classes or pairs, components, groups.
     pub fn outputs(&self) -> usize {
-        either!(self, typed => typed.model.dims().2)
+        either!(Inner: &self.0, typed => typed.model.dims().2)
     }
 
     /// Number of components that the model holds beside its predictions, for [`Extras::components`]; 0 for most.
     pub fn components(&self) -> usize {
-        either!(self, typed => typed.model.component_count())
+        either!(Inner: &self.0, typed => typed.model.component_count())
     }
 
     /// Makes buffers for [`Predictor::predict_with`].
@@ -244,7 +237,7 @@ impl Predictor {
     /// [`Error::Shape`] for slices of other lengths; [`Error::Row`] for a value that is not finite, and for a prediction that is
     /// not.
     pub fn predict<V: kstore::Real>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
-        either!(self, typed => typed.predict(x, out))
+        either!(Inner: &self.0, typed => typed.predict(x, out))
     }
 
     /// Writes the scores of one row `x` (d numbers) to `out` (t numbers), without allocation where the model has
@@ -299,22 +292,22 @@ impl Predictor {
 
     /// The term of a plan for the loaded model, with further bytes.
     pub fn term(&self, more: usize) -> Term {
-        either!(self, typed => typed.term(more))
+        either!(Inner: &self.0, typed => typed.term(more))
     }
 
     /// Bytes that [`Predictor::predict`] holds beside its slices.
     pub fn scratch_bytes(&self) -> usize {
-        either!(self, typed => typed.scratch_bytes())
+        either!(Inner: &self.0, typed => typed.scratch_bytes())
     }
 
     /// The mean of every feature over the rows of the fit, in the units of the table.
     pub fn means(&self) -> &[f64] {
-        either!(self, typed => &typed.scaler.mean)
+        either!(Inner: &self.0, typed => &typed.model.scaler.mean)
     }
 
     /// The classes of the model, or its pairs of classes; `None` for a model without.
     pub fn classes(&self) -> Option<&Classes> {
-        either!(self, typed => typed.classes.as_ref())
+        either!(Inner: &self.0, typed => typed.classes.as_ref())
     }
 
     /// Scores the selected rows and hands the segments to `deliver`, in row order. Returns the number of rows. `held` is the memory
@@ -333,7 +326,7 @@ impl Predictor {
         deliver: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
         self.check(extras)?;
-        either!(self, typed => typed.scores(selected, extras, held, run, deliver))
+        either!(Inner: &self.0, typed => typed.scores(selected, extras, held, run, deliver))
     }
 
     /// Standard deviations of new observations of the rows of `scores`, one for each target, row-major: the deviation of the mean and
@@ -385,16 +378,18 @@ impl Predictor {
     }
 
     fn quadratic(&self) -> Option<&Quadratic> {
-        either!(self, typed => typed.model.quadratic.as_ref())
+        either!(Inner: &self.0, typed => typed.model.quadratic.as_ref())
     }
 
     fn intercept(&self) -> &[f64] {
-        either!(self, typed => &typed.model.intercept)
+        either!(Inner: &self.0, typed => &typed.model.intercept)
     }
 
     /// The bytes of the budget that a pass over the rows leaves beside `held`.
     fn spare(&self, selected: &Selected, extras: Extras, held: Vec<Term>, run: &Run<'_>) -> Result<usize> {
         let (memory, threads) = (run.bytes(), run.workers().threads());
-        Ok(either!(self, typed => TableScorer::new(typed, selected, extras)?.lanes(memory, threads, held)?.spare))
+        Ok(
+            either!(Inner: &self.0, typed => TableScorer::new(typed, selected, extras)?.lanes(memory, threads, held)?.spare),
+        )
     }
 }

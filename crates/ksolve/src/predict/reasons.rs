@@ -10,7 +10,7 @@
 //! Reference: Wachter, Mittelstadt, Russell, "Counterfactual explanations without opening the black box", 2017: the nearest row that is decided
 //! otherwise.
 
-use super::typed::Typed;
+use super::typed::{SeenRows, TILE, Typed};
 use crate::{Result, Task};
 use kapprox::{Kernel, Real};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub(super) struct Search<'a, T: Real> {
 
 impl<'a, T: Real> Search<'a, T> {
     pub(super) fn new(typed: &'a Typed<T>) -> Result<Self> {
-        let d = typed.scaler.features();
+        let d = typed.model.scaler.features();
         let landmarks = typed.model.basis.landmarks().filter(|_| typed.model.metric.is_none());
         let values = |j: usize| {
             let mut values: Vec<f64> = match landmarks {
@@ -68,7 +68,7 @@ impl<'a, T: Real> Search<'a, T> {
             values.sort_unstable_by(f64::total_cmp);
             values.dedup();
             let (n, most) = (values.len(), values.len().min(VALUES));
-            (0..most).map(|i| typed.scaler.invert(j, values[(2 * i + 1) * n / (2 * most)])).collect()
+            (0..most).map(|i| typed.model.scaler.invert(j, values[(2 * i + 1) * n / (2 * most)])).collect()
         };
         Ok(Self { typed, kernel: typed.model.kernel()?, values: (0..d).map(values).collect() })
     }
@@ -81,7 +81,7 @@ impl<'a, T: Real> Search<'a, T> {
             typed.predict(x, &mut out)?;
             return Ok(out);
         }
-        typed.each_seen(x, |rows, first| {
+        typed.each_seen(x, TILE, &mut SeenRows::default(), |rows, first| {
             let out = &mut out[first..first + rows.nrows()];
             let workers = kstore::Workers::sequential();
             typed.model.predict_quadratic(&*typed.functions, &*self.kernel, rows, out, &workers)
@@ -116,7 +116,7 @@ impl<'a, T: Real> Search<'a, T> {
 
     /// The columns that are farthest from their means, of a row that is so far from all others that no change of one column is felt.
     fn far(&self, x: &[f64]) -> Vec<Reason> {
-        let (scaler, features) = (&self.typed.scaler, &self.typed.model.card.features);
+        let (scaler, features) = (&self.typed.model.scaler, &self.typed.model.card.features);
         let off = |j: usize| scaler.apply(j, x[j]).abs();
         let mut far: Vec<usize> = (0..x.len()).filter(|j| off(*j) > FAR).collect();
         far.sort_by(|a, b| off(*b).total_cmp(&off(*a)));

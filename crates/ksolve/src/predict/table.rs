@@ -134,7 +134,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
     fn source(&self) -> Result<TableRows<T>> {
         let labels = &self.typed.model.card.classes;
         let classes = (!labels.is_empty()).then(|| Arc::new(labels.clone()));
-        let scaler = Some(Arc::new(self.typed.scaler.clone()));
+        let scaler = Some(Arc::new(self.typed.model.scaler.clone()));
         Ok(self.selected.rows::<T>(Reading { scaler, classes, ..Reading::default() })?)
     }
 

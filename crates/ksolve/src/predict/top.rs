@@ -4,7 +4,7 @@ use super::carried::{self, Carried};
 use super::reasons::{self, Reason};
 use super::writer::{Begun, PredictionWriter};
 use super::{Extras, Inner, Predictor, Scores, decision::Part, typed::Typed};
-use crate::{Error, Result, Task, job::Run};
+use crate::{Error, Result, Task, job::Run, model::either, strips::lock};
 use kapprox::Real;
 use kstore::sink::{self, OutputColumn, OutputKind};
 use kstore::{KeptColumn, Reading, Selected, Workers, budget::Term};
@@ -115,10 +115,7 @@ impl Predictor {
         let source = kept.map(|kept| carried::source(kept, texts)).transpose()?;
         let carried = source.map_or(Ok(Vec::new()), |source| all(&mut Carried::new(&source)?, &rows))?;
         let first: Vec<u64> = ranked.iter().take(REASONED).map(|(_, row)| *row).collect();
-        let mut reasons = match &self.0 {
-            Inner::F32(typed) => reasons_of(typed, selected, &first, run.workers()),
-            Inner::F64(typed) => reasons_of(typed, selected, &first, run.workers()),
-        }?;
+        let mut reasons = either!(Inner: &self.0, typed => reasons_of(typed, selected, &first, run.workers()))?;
         reasons.resize(ranked.len(), Vec::new());
         let sign = if components { -1.0 } else { 1.0 };
         let strange = ranked.iter().zip(reasons);
@@ -147,15 +144,15 @@ fn reasons_of<T: Real>(
     rows: &[u64],
     workers: &Workers,
 ) -> Result<Vec<Vec<Reason>>> {
-    let (search, d) = (reasons::Search::new(typed)?, typed.scaler.features());
+    let (search, d) = (reasons::Search::new(typed)?, typed.model.scaler.features());
     // missing values are filled in units of the scaled rows
-    let scaler = Some(Arc::new(typed.scaler.clone()));
+    let scaler = Some(Arc::new(typed.model.scaler.clone()));
     let gathered = selected.rows::<f64>(Reading { scaler, ..Reading::default() })?.gather(rows)?;
     let found: Mutex<Result<Vec<Vec<Reason>>>> = Mutex::new(Ok(vec![Vec::new(); rows.len()]));
     workers.each(gathered.x().chunks_exact(d.max(1)).enumerate().collect(), |(i, x)| {
-        let x: Vec<f64> = x.iter().enumerate().map(|(j, v)| typed.scaler.invert(j, *v)).collect();
+        let x: Vec<f64> = x.iter().enumerate().map(|(j, v)| typed.model.scaler.invert(j, *v)).collect();
         let reasons = search.of(&x);
-        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = lock(&found);
         match (&mut *found, reasons) {
             (Ok(all), Ok(reasons)) => all[i] = reasons,
             (Ok(_), Err(error)) => *found = Err(error),

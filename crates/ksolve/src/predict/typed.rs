@@ -6,7 +6,7 @@ use crate::{Classes, Error, Model, Result};
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
 use kstore::budget::Term;
-use kstore::{Encoding, Scaler, Table, Workers};
+use kstore::{Encoding, Table, Workers};
 use std::sync::Arc;
 
 /// Rows that are scaled and scored at once.
@@ -17,7 +17,6 @@ pub(super) const TILE: usize = 1024;
 pub(super) struct Typed<T: Real> {
     pub(super) model: Model<T>,
     pub(super) functions: Box<dyn FeatureMap<T>>,
-    pub(super) scaler: Scaler,
     pub(super) classes: Option<Classes>,
     /// The least and the greatest scaled value of each feature, where rows are taken between them.
     pub(super) ranges: Option<Vec<[T; 2]>>,
@@ -59,13 +58,13 @@ pub(super) struct SeenRows<T> {
 impl<T: Real> Typed<T> {
     pub(super) fn new(model: Model<T>) -> Result<Self> {
         let functions = model.functions()?;
-        let (card, scaler) = (&model.card, model.scaler());
+        let (card, scaler) = (&model.card, &model.scaler);
         let classes = (!card.classes.is_empty()).then(|| Classes::new(card.classes.clone())).transpose()?;
         let classes = if card.pairs { classes.map(Classes::in_pairs) } else { classes };
         let narrow = |value| if model.is_narrow() { narrowed(value) } else { value };
         let of = |(j, range): (usize, &[f64; 2])| range.map(|value| T::from_f64(narrow(scaler.apply(j, value))));
         let ranges = (!card.ranges.is_empty()).then(|| card.ranges.iter().enumerate().map(of).collect());
-        Ok(Self { functions, scaler, classes, ranges, model })
+        Ok(Self { functions, classes, ranges, model })
     }
 
     /// The term of the plan for the loaded model, whose functions hold the landmarks once more, and further copies.
@@ -80,7 +79,7 @@ impl<T: Real> Typed<T> {
     }
 
     pub(super) fn scratch(&self) -> (SeenRows<T>, PredictScratch<T>) {
-        let (d, inside) = (self.scaler.features(), self.model.dims().1);
+        let (d, inside) = (self.model.scaler.features(), self.model.dims().1);
         let rows = SeenRows { scaled: Vec::with_capacity(d), behind: vec![T::ZERO; inside] };
         (rows, PredictScratch::new(&*self.functions))
     }
@@ -98,7 +97,7 @@ impl<T: Real> Typed<T> {
 
     /// Writes rows of `x` from `first` on to `out`, scaled and rounded as those of the fit were.
     fn scale<V: kstore::Real>(&self, x: &[V], first: usize, out: &mut Vec<T>) -> Result<()> {
-        let (d, narrow) = (self.scaler.features(), self.model.is_narrow());
+        let (d, narrow) = (self.model.scaler.features(), self.model.is_narrow());
         out.clear();
         for (row, values) in x.chunks_exact(d).enumerate() {
             for (j, value) in values.iter().enumerate() {
@@ -106,7 +105,7 @@ impl<T: Real> Typed<T> {
                 if !value.is_finite() {
                     return Err(self.bad(first + row, &self.model.card.features[j], value));
                 }
-                let scaled = self.scaler.apply(j, value);
+                let scaled = self.model.scaler.apply(j, value);
                 let scaled = T::from_f64(if narrow { narrowed(scaled) } else { scaled });
                 out.push(self.ranges.as_ref().map_or(scaled, |ranges| between(scaled, ranges[j])));
             }
@@ -119,22 +118,22 @@ impl<T: Real> Typed<T> {
         Error::Row { row: row as u64, what: what.to_string(), value }
     }
 
-    /// The number of rows of `x`; an error where `x` or `out` has a wrong length.
-    fn rows<V>(&self, x: &[V], out: &[f64]) -> Result<usize> {
-        let (d, t) = (self.scaler.features(), self.model.dims().2);
+    /// Refuses `x` or `out` of a wrong length.
+    fn check<V>(&self, x: &[V], out: &[f64]) -> Result<()> {
+        let (d, t) = (self.model.scaler.features(), self.model.dims().2);
         let n = x.len() / d.max(1);
         match (n * d == x.len(), n * t == out.len()) {
             (false, _) => Err(Error::Shape { what: "numbers of whole rows", expected: (n + 1) * d, got: x.len() }),
             (_, false) => Err(Error::Shape { what: "numbers of the predictions", expected: n * t, got: out.len() }),
-            _ => Ok(n),
+            _ => Ok(()),
         }
     }
 
     pub(super) fn predict<V: kstore::Real>(&self, x: &[V], out: &mut [f64]) -> Result<()> {
-        let rows = &mut SeenRows { scaled: Vec::new(), behind: Vec::new() };
-        self.each_tile(x, out, TILE, rows, |x, out| {
+        let score = |x: MatRef<'_, T>, out: MatMut<'_, f64>| {
             self.model.predict(&*self.functions, x, out, &Workers::sequential())
-        })
+        };
+        self.each_tile(x, out, TILE, &mut SeenRows::default(), score)
     }
 
     pub(super) fn predict_row<V: kstore::Real>(
@@ -146,13 +145,18 @@ impl<T: Real> Typed<T> {
         self.each_tile(x, out, 1, rows, |x, out| self.model.predict_with(&*self.functions, x, out, scratch))
     }
 
-    /// Calls `see` with rows of `x` as the basis sees them, and the number of the first.
-    pub(super) fn each_seen(&self, x: &[f64], mut see: impl FnMut(MatRef<'_, T>, usize) -> Result<()>) -> Result<()> {
-        let (d, inside, mut rows) = (self.scaler.features(), self.model.dims().1, SeenRows::default());
-        for (i, x) in x.chunks(TILE * d.max(1)).enumerate() {
-            self.scale(x, i * TILE, &mut rows.scaled)?;
-            let seen = self.seen(&rows.scaled, &mut rows.behind);
-            see(MatRef::from_row_major_slice(seen, x.len() / d, inside), i * TILE)?;
+    /// Calls `see` with rows of `x` as the basis sees them, `tile` at a time, and the number of the first.
+    pub(super) fn each_seen<V: kstore::Real>(
+        &self,
+        x: &[V],
+        tile: usize,
+        SeenRows { scaled, behind }: &mut SeenRows<T>,
+        mut see: impl FnMut(MatRef<'_, T>, usize) -> Result<()>,
+    ) -> Result<()> {
+        let (d, inside) = (self.model.scaler.features(), self.model.dims().1);
+        for (i, x) in x.chunks(tile * d.max(1)).enumerate() {
+            self.scale(x, i * tile, scaled)?;
+            see(MatRef::from_row_major_slice(self.seen(scaled, behind), x.len() / d, inside), i * tile)?;
         }
         Ok(())
     }
@@ -162,22 +166,19 @@ impl<T: Real> Typed<T> {
         x: &[V],
         out: &mut [f64],
         tile: usize,
-        SeenRows { scaled, behind }: &mut SeenRows<T>,
+        rows: &mut SeenRows<T>,
         mut score: impl FnMut(MatRef<'_, T>, MatMut<'_, f64>) -> Result<()>,
     ) -> Result<()> {
-        let (d, (_, inside, t)) = (self.scaler.features(), self.model.dims());
-        let n = self.rows(x, out)?;
-        for first in (0..n).step_by(tile) {
-            let rows = tile.min(n - first);
-            self.scale(&x[first * d..(first + rows) * d], first, scaled)?;
-            let (seen, out) = (self.seen(scaled, behind), &mut out[first * t..(first + rows) * t]);
-            let seen = MatRef::from_row_major_slice(seen, rows, inside);
-            score(seen, MatMut::from_row_major_slice_mut(out, rows, t))?;
-            if let Some(at) = out.iter().position(|value| !value.is_finite()) {
-                return Err(self.bad(first + at / t, "the prediction", out[at]));
+        let t = self.model.dims().2;
+        self.check(x, out)?;
+        self.each_seen(x, tile, rows, |seen, first| {
+            let out = &mut out[first * t..(first + seen.nrows()) * t];
+            score(seen, MatMut::from_row_major_slice_mut(out, seen.nrows(), t))?;
+            match out.iter().position(|value| !value.is_finite()) {
+                Some(at) => Err(self.bad(first + at / t, "the prediction", out[at])),
+                None => Ok(()),
             }
-        }
-        Ok(())
+        })
     }
 }
 

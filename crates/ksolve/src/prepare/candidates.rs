@@ -4,7 +4,7 @@ use crate::{Error, Result};
 use kapprox::Real;
 use kapprox::landmark::RowSample;
 use kstore::{Coded, Fold, Label, MemoryRows, Merge, Pass, RowBlock, RowSource, TableShape, Workers};
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 /// The sample as a table in the order of its rows, so that passes over it do not depend on how it was drawn.
 pub(crate) fn in_row_order<T: Real>(sample: RowSample<T>) -> Result<MemoryRows<T>> {
@@ -26,16 +26,8 @@ pub(crate) fn with_targets<T: Real>(
     let rows: Vec<u64> = (0..candidates.len()).map(|position| candidates.row(position)).collect();
     // what is found is in memory beside the rows and is found again in a resumed run
     let found = Pass { journal: None, ..pass }.fold(source, &TargetFold { rows: &rows })?.0;
-    let candidates = match found.groups {
-        (codes, Some(labels)) => candidates.with_groups(codes, labels)?,
-        (_, None) => candidates,
-    };
     let TableShape { targets, weighted, .. } = source.shape();
-    let candidates = candidates.with_targets(found.y, targets)?.weighted(weighted)?;
-    match found.classes {
-        (codes, Some(labels)) => Ok(candidates.with_classes(codes, labels)?),
-        (_, None) => Ok(candidates),
-    }
+    found.codes.of(candidates.with_targets(found.y, targets)?.weighted(weighted)?)
 }
 
 struct TargetFold<'a> {
@@ -45,17 +37,40 @@ struct TargetFold<'a> {
 #[derive(Default)]
 struct Targets {
     y: Vec<f64>,
-    classes: Codes,
-    groups: Codes,
+    codes: Codes,
 }
 
-/// Codes of a column of labels, and the labels where there is such a column.
-type Codes = (Vec<u32>, Option<Arc<Vec<Label>>>);
+/// Codes of the classes and of the groups of rows, and the labels where there is such a column.
+#[derive(Default)]
+pub(crate) struct Codes([(Vec<u32>, Option<Arc<Vec<Label>>>); 2]);
+
+impl Codes {
+    /// Adds those of some rows of a block.
+    pub(crate) fn add<T>(&mut self, block: &RowBlock<'_, T>, rows: Range<usize>) {
+        for (column, of) in self.0.iter_mut().zip([block.classes, block.groups]) {
+            let Some(Coded { codes, labels }) = of else { continue };
+            column.0.extend_from_slice(&codes[rows.clone()]);
+            column.1.get_or_insert_with(|| Arc::new(labels.to_vec()));
+        }
+    }
+
+    /// The rows with these classes and groups.
+    pub(crate) fn of<T: Real>(self, mut rows: MemoryRows<T>) -> Result<MemoryRows<T>> {
+        let [classes, groups] = self.0;
+        if let (codes, Some(labels)) = classes {
+            rows = rows.with_classes(codes, labels)?;
+        }
+        if let (codes, Some(labels)) = groups {
+            rows = rows.with_groups(codes, labels)?;
+        }
+        Ok(rows)
+    }
+}
 
 impl Merge for Targets {
     fn merge(&mut self, later: &Self) {
         self.y.extend_from_slice(&later.y);
-        for (mine, theirs) in [(&mut self.classes, &later.classes), (&mut self.groups, &later.groups)] {
+        for (mine, theirs) in self.codes.0.iter_mut().zip(&later.codes.0) {
             mine.0.extend_from_slice(&theirs.0);
             mine.1 = mine.1.take().or_else(|| theirs.1.clone());
         }
@@ -77,12 +92,7 @@ impl<T: Real> Fold<T> for TargetFold<'_> {
                 continue;
             }
             state.y.extend_from_slice(&block.y[i * block.t..(i + 1) * block.t]);
-            for (coded, column) in [(&block.classes, &mut state.classes), (&block.groups, &mut state.groups)] {
-                if let Some(Coded { codes, labels }) = coded {
-                    column.0.push(codes[i]);
-                    column.1.get_or_insert_with(|| Arc::new(labels.to_vec()));
-                }
-            }
+            state.codes.add(block, i..i + 1);
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! The steps from rows to the feature map: candidates, the kernel's length scale, landmarks, map.
 
+use crate::certificate::Residuals;
 use crate::features::Quiet;
-use crate::prepare::{candidates, tolerance};
+use crate::prepare::candidates;
 use crate::request::{LandmarkSource, MEDIAN_ROWS, NO_EXACT, PassShape, Resources, TrainOptions, map_shape};
 use crate::stacked::StackedMaps;
 use crate::{Error, Result};
@@ -15,6 +16,10 @@ use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
 use kstore::{Pass, Reading, RowBlock, RowBuf, RowSource, Selected};
 use std::sync::Arc;
+
+/// Landmarks are chosen until they leave this share of the tolerance of the candidates' trace: candidates are a sample, and all rows
+/// may leave a little more.
+const AIM: f64 = 0.9;
 
 #[derive(Debug)]
 pub(crate) struct Mapped<T: Real> {
@@ -79,7 +84,7 @@ impl<T: Real> Mapping<'_, T> {
 
     /// Draws candidates, settles the kernel, chooses landmarks where the map has some, and makes the map of one view.
     fn view(&self) -> Result<Mapped<T>> {
-        let Self { source, n, options, cut, resources, .. } = *self;
+        let Self { source, n, options, resources, .. } = *self;
         let (d, rank) = (source.shape().features, self.shape()?.p);
         let make = match options.map.making::<T>() {
             Making::OnLandmarks(make) => make,
@@ -95,16 +100,46 @@ impl<T: Real> Mapping<'_, T> {
         };
         let (Chosen { set, among, mut passes }, kernel) = self.select()?;
         let (any, count) = (kernel.build()?, set.len());
-        let range = source.range();
-        let observer = resources.stages.stage("factor of the landmarks", Some(range.end - range.start));
+        let observer = resources.over("factor of the landmarks", source.range());
         let data = Scan { source, pass: self.scan(&*observer), count: n };
         let (seed, workers) = (options.seed, resources.workers);
         let given = OnLandmarks { spec: &options.map, kernel: &any, landmarks: set, rank, data: &data, seed, workers };
         passes += options.map.passes();
         let mut map = make(given)?;
         drop(observer);
-        passes += tolerance::cut(&mut map, source, options, cut, resources)?;
+        passes += self.within_tolerance(&mut map)?;
         Ok(Mapped { map, kernel, with: None, set: None, landmarks: Some((count, among)), passes })
+    }
+
+    /// Cuts the map down to the smallest rank within the tolerance, where there is one, in one pass over all rows; warns where no rank
+    /// of the map is. Returns the number of passes.
+    ///
+    /// *Flops*: those of the map. *Bytes*: a tile of features.
+    fn within_tolerance(&self, map: &mut Box<dyn FeatureMap<T>>) -> Result<u64> {
+        let Some(tolerance) = self.options.tolerance else { return Ok(0) };
+        let name = "rank within the tolerance";
+        let observer = self.resources.over(name, self.source.range());
+        let fold = Residuals { map: &**map, tile: self.cut.tile };
+        let (state, _) = self.cut.pass(1, self.resources, &*observer).resume(name, self.source, &fold)?;
+        drop(observer);
+        let there = map.dims().1;
+        match state.rank_within(tolerance) {
+            Some(rank) if rank < there => {
+                map.truncate(rank);
+            }
+            Some(_) => {}
+            None => {
+                let error = state.certificate(there).trace_error;
+                let remedy = match there < self.options.rank {
+                    true => "raise `candidates`, or take `precision` f64",
+                    false => "raise `rank`",
+                };
+                self.resources.stages.warn(format!(
+                    "the tolerance was not reached: the relative trace error at rank {there} is {error:.3e}; {remedy}"
+                ));
+            }
+        }
+        Ok(1)
     }
 
     /// Draws candidates, settles the kernel and chooses landmarks, for a solver that combines their kernel functions itself.
@@ -134,13 +169,13 @@ impl<T: Real> Mapping<'_, T> {
 
     fn settle(&self) -> Result<Settled<T>> {
         self.options.kernel.check_features(self.source.shape().features)?;
-        let mut passes = self.check_values()?;
+        let (lanes, work) = (self.cut.scan_lanes, (self.cut, self.resources));
+        let mut passes = check_values(self.source, &self.options.kernel, (self.n, lanes), work)?;
         // a sample of all rows when rows are few, of the candidates' size otherwise; the median needs one in any case
         let among = self.options.candidates.filter(|_| self.chooses());
         let mut sample = RowSample::default();
         if among.is_some() || self.options.kernel.needs_median() {
-            let range = self.source.range();
-            let observer = self.resources.stages.stage("sampling candidates", Some(range.end - range.start));
+            let observer = self.resources.over("sampling candidates", self.source.range());
             let data = Scan { source: self.source, pass: self.scan(&*observer), count: self.n };
             let (size, seed) = (among.unwrap_or(MEDIAN_ROWS), self.options.seed);
             sample = uniform_sample(&data, size, Purpose::Candidates, seed)?;
@@ -220,7 +255,7 @@ impl<T: Real> Mapping<'_, T> {
     ) -> Result<LandmarkSet<T>> {
         let seed = self.options.seed;
         Ok(match self.options.tolerance {
-            Some(tolerance) => chooser.select_within(tolerance::AIM * tolerance, data, kernel, wanted, seed)?,
+            Some(tolerance) => chooser.select_within(AIM * tolerance, data, kernel, wanted, seed)?,
             None => chooser.select(data, kernel, wanted, seed)?,
         })
     }
@@ -229,10 +264,9 @@ impl<T: Real> Mapping<'_, T> {
     fn read(&self, table: &Selected, wanted: usize) -> Result<Chosen<T>> {
         let source = table.rows::<T>(Reading { scaler: self.reading.scaler.clone(), ..Reading::default() })?;
         let source = MetricRows::new(source, self.options.metric.known().cloned());
-        let range = source.range();
-        let observer = self.resources.stages.stage("landmarks (table)", Some(range.end - range.start));
+        let observer = self.resources.over("landmarks (table)", source.range());
         let (d, mut buf, mut points) = (source.shape().features, RowBuf::new(self.cut.tile), Vec::new());
-        let mut cursor = source.open(range)?;
+        let mut cursor = source.open(source.range())?;
         // never more rows than are wanted, whatever the table holds
         while points.len() < wanted * d && cursor.next(&mut buf)? {
             let more = buf.rows.len().min(wanted - points.len() / d);
@@ -251,23 +285,21 @@ impl<T: Real> Mapping<'_, T> {
         let set = LandmarkSet { points, rows: vec![NO_ROW; count], d, passes: 1, evaluations: 0 };
         Ok(Chosen { set, among: count as u64, passes: 0 })
     }
-
-    fn check_values(&self) -> Result<u64> {
-        if self.options.kernel.domain() == Domain::Any {
-            return Ok(0);
-        }
-        let observer = self.resources.stages.stage("values the kernel is defined for", Some(self.n));
-        check_values(self.source, &self.options.kernel, &self.scan(&*observer))
-    }
 }
 
-/// Checks the values of the rows in one pass, for kernels that are not defined for every number. Returns the number of
-/// passes. Errors: [`kapprox::Error::Domain`] for the first value outside.
-pub(crate) fn check_values<T: Real>(source: &dyn RowSource<T>, kernel: &Spec, pass: &Pass<'_>) -> Result<u64> {
+/// Checks the values of n rows in one pass, for kernels that are not defined for every number. Returns the number of passes.
+/// Errors: [`kapprox::Error::Domain`] for the first value outside.
+pub(crate) fn check_values<T: Real>(
+    source: &dyn RowSource<T>,
+    kernel: &Spec,
+    (n, lanes): (u64, usize),
+    (cut, resources): (PassShape, &Resources<'_>),
+) -> Result<u64> {
     if kernel.domain() == Domain::Any {
         return Ok(0);
     }
-    pass.each(source, || (), |(), block, _| check(kernel, block))?;
+    let observer = resources.stages.stage("values the kernel is defined for", Some(n));
+    cut.pass(lanes, resources, &*observer).each(source, || (), |(), block, _| check(kernel, block))?;
     Ok(1)
 }
 

@@ -4,5 +4,4 @@ pub(crate) mod candidates;
 pub(crate) mod landmarks;
 pub(crate) mod plan;
 pub(crate) mod survey;
-pub(crate) mod tolerance;
 pub(crate) mod whole;

@@ -80,8 +80,7 @@ pub(crate) fn survey(
     resources: &Resources<'_>,
 ) -> Result<Survey> {
     let source = selected.rows::<f64>(Reading::default())?;
-    let range = source.range();
-    let observer = resources.stages.stage("scaling statistics", Some(range.end - range.start));
+    let observer = resources.over("scaling statistics", source.range());
     let pass = cut.pass(cut.scan_lanes, resources, &*observer);
     let statistics = pass.resume("scaling statistics", &source, &StatisticsFold::new(source.shape()))?.0;
     drop(observer);
@@ -97,8 +96,7 @@ pub(crate) fn drawn(
     cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<Vec<f64>> {
-    let range = source.range();
-    let observer = resources.stages.stage("medians", Some(range.end - range.start));
+    let observer = resources.over("medians", source.range());
     let data = Scan { source, pass: cut.pass(cut.scan_lanes, resources, &*observer), count };
     Ok(uniform_sample(&data, MEDIANS, Purpose::Median, options.seed)?.x)
 }

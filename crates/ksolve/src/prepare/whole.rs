@@ -1,12 +1,11 @@
 //! All rows in memory, for a solver that combines their kernel functions: how the passes are cut, what they hold, and the pass that loads
 //! them.
 
-use crate::prepare::plan;
+use crate::prepare::{candidates::Codes, plan};
 use crate::request::{PassShape, ProblemSize, Resources, tile_rows};
 use crate::{Error, Result, Targets, row_weights};
 use kapprox::Real;
-use kstore::{Coded, Label, MemoryRows, Pass, Plan, RowSource};
-use std::sync::Arc;
+use kstore::{MemoryRows, Pass, Plan, RowSource};
 
 /// Lanes where states are small, one otherwise: the rows are loaded in their order.
 pub(crate) fn cut(shape: &ProblemSize) -> PassShape {
@@ -30,17 +29,16 @@ pub(crate) fn load<T: Real>(
     cut: PassShape,
     resources: &Resources<'_>,
 ) -> Result<MemoryRows<T>> {
-    let (n, shape, range) = (n as usize, source.shape(), source.range());
+    let (n, shape) = (n as usize, source.shape());
     let columns = targets.count() + usize::from(shape.weighted);
-    let observer = resources.stages.stage("rows", Some(range.end - range.start));
+    let observer = resources.over("rows", source.range());
     let (mut x, mut y) = (Vec::with_capacity(n * shape.features), Vec::with_capacity(n * columns));
-    let (mut rows, mut classes, mut groups) = (Vec::with_capacity(n), Codes::default(), Codes::default());
+    let (mut rows, mut codes) = (Vec::with_capacity(n), Codes::default());
     let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };
     pass.visit(source, |block| {
         rows.extend_from_slice(block.rows);
         x.extend_from_slice(block.x);
-        classes.add(block.classes);
-        groups.add(block.groups);
+        codes.add(block, 0..block.len());
         for i in 0..block.len() {
             for j in 0..targets.count() {
                 y.push(targets.value(block, i, j)?);
@@ -49,29 +47,5 @@ pub(crate) fn load<T: Real>(
         }
         Ok::<(), Error>(())
     })?;
-    let mut all =
-        MemoryRows::new(x, shape.features)?.with_targets(y, columns)?.weighted(shape.weighted)?.numbered(rows)?;
-    if let Some(labels) = classes.labels {
-        all = all.with_classes(classes.codes, labels)?;
-    }
-    if let Some(labels) = groups.labels {
-        all = all.with_groups(groups.codes, labels)?;
-    }
-    Ok(all)
-}
-
-#[derive(Default)]
-struct Codes {
-    codes: Vec<u32>,
-    labels: Option<Arc<Vec<Label>>>,
-}
-
-impl Codes {
-    fn add(&mut self, of: Option<Coded<'_>>) {
-        let Some(Coded { codes, labels }) = of else { return };
-        self.codes.extend_from_slice(codes);
-        if self.labels.is_none() {
-            self.labels = Some(Arc::new(labels.to_vec()));
-        }
-    }
+    codes.of(MemoryRows::new(x, shape.features)?.with_targets(y, columns)?.weighted(shape.weighted)?.numbered(rows)?)
 }

@@ -1,6 +1,6 @@
 //! Where a fit takes its metric from.
 
-use crate::{AnyModel, Error, Result};
+use crate::{AnyModel, Error, Result, model::either};
 use kapprox::metric::Metric;
 use kstore::{Digest, Reading, RowBuf, RowSource, Scaler, Selected};
 use std::path::{Path, PathBuf};
@@ -181,10 +181,7 @@ impl MetricSource {
     /// # Errors
     /// [`Error::Option`] for a model without a metric, or of other features.
     pub fn of_model(model: &AnyModel, features: &[String]) -> Result<Self> {
-        let (metric, scaler) = match model {
-            AnyModel::F32(model) => (&model.metric, model.scaler()),
-            AnyModel::F64(model) => (&model.metric, model.scaler()),
-        };
+        let (metric, scaler) = either!(AnyModel: model, model => (&model.metric, &model.scaler));
         let Some(metric) = metric else {
             let why = "the model has no metric; take one that was fitted with `metric` learn";
             return Err(Error::option("metric", "a model", why));
@@ -193,7 +190,7 @@ impl MetricSource {
             let why = "its features are not those of the rows, in their order";
             return Err(Error::option("metric", "a model", why));
         }
-        Ok(Self::Given(KnownMetric { metric: metric.clone(), scaler: Some(scaler) }))
+        Ok(Self::Given(KnownMetric { metric: metric.clone(), scaler: Some(scaler.clone()) }))
     }
 
     /// The metric in a table with a column for each feature: one row is a diagonal, r rows are a matrix. It is for features as the

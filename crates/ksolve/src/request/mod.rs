@@ -4,15 +4,13 @@
 //! [`PassShape`] say what is held and how passes are cut, and [`FitRequest`] is all of these together.
 
 mod fit_request;
-mod forecast;
 mod metric;
 mod options;
 mod resources;
 mod size;
 
-pub use fit_request::{FitRequest, RowAccess};
-pub use forecast::{Forecast, Stage};
-pub(crate) use forecast::{fit, plans};
+pub use fit_request::{FitRequest, Forecast, RowAccess, Stage};
+pub(crate) use fit_request::{fit, plans};
 pub use metric::{KnownMetric, MetricForm, MetricSource};
 pub(crate) use options::NO_EXACT;
 pub use options::{LandmarkSource, Scaling, TrainOptions};

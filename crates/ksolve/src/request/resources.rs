@@ -5,6 +5,7 @@ use kstore::checkpoint::Journal;
 use kstore::pass::Observer;
 use kstore::scratch::Scratch;
 use kstore::{Pass, Workers};
+use std::ops::Range;
 
 /// The resources that a training run may use. None of them changes a bit of the result.
 #[derive(Clone, Copy)]
@@ -27,6 +28,13 @@ impl std::fmt::Debug for Resources<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let threads = self.workers.threads();
         f.debug_struct("Resources").field("memory", &self.memory).field("threads", &threads).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Resources<'a> {
+    /// Begins a stage over these stored rows.
+    pub(crate) fn over(&self, name: &str, rows: Range<u64>) -> Box<dyn Observer + 'a> {
+        self.stages.stage(name, Some(rows.end - rows.start))
     }
 }
 

@@ -50,7 +50,7 @@ pub struct ClassificationScores {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Box<CostScores>>,
     /// Number of rows whose label the model has never seen: they count as wrong, and are in no row of the matrix.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "crate::model::is_zero")]
     pub unknown: u64,
 }
 
@@ -97,10 +97,6 @@ pub struct CostScores {
     pub least: f64,
     /// The threshold of the least cost on these rows.
     pub best: ThresholdScores,
-}
-
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 /// The rows of nearly one predicted probability.

@@ -1,7 +1,7 @@
 //! What a solver hands back: functions of the features, and what is reported of them.
 
 use crate::model::{Basis, Form, Leaves};
-use crate::{CertificateState, Head, Link, Surface, Task, quadratic::OnFeatures};
+use crate::{CertificateState, Head, Link, Surface, Task, quadratic::Quadratic};
 use faer::Mat;
 use kapprox::metric::Metric;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct Fitted<T> {
     /// True where the scores are those of pairs of classes.
     pub pairs: bool,
     /// A quadratic function of the features to be kept with the linear ones.
-    pub quadratic: Option<OnFeatures>,
+    pub quadratic: Option<Quadratic>,
     /// Coordinates of the rows, linear in the features, to be kept beside the predictions.
     pub components: Option<Head>,
     /// Machines in parts of space, whose splits are functions of the features.

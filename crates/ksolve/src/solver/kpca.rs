@@ -24,7 +24,7 @@
 use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, TOLERANCE, UNCENTRED, WEIGHTS};
 use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, GRAM};
-use crate::quadratic::{OnFeatures, Quadratic};
+use crate::quadratic::Quadratic;
 use crate::request::{PassShape, ProblemSize, TrainOptions};
 use crate::{Error, FoldGram, GramState, Result, Task};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
@@ -177,12 +177,12 @@ impl<T: Real> Solver<T> for KernelPca {
 }
 
 /// The squared distance of φ from the affine space through the mean that the orthonormal `directions` span, and of k(x, ·) from φ.
-pub(super) fn distance(directions: MatRef<'_, f64>, mean: &[f64]) -> OnFeatures {
+pub(super) fn distance(directions: MatRef<'_, f64>, mean: &[f64]) -> Quadratic {
     let p = mean.len();
     let mut factor = Mat::<f64>::identity(p, p);
     matmul(factor.as_mut(), Accum::Add, directions, directions.transpose(), -1.0, Par::Seq);
     let shift = (0..p).map(|j| -(0..p).map(|i| mean[i] * factor[(i, j)]).sum::<f64>()).collect();
-    OnFeatures { factor, shift, constant: 0.0, residual: 1.0, units: vec![1.0], freedom: None, whole: false }
+    Quadratic { factor, shift, constant: 0.0, residual: 1.0, units: vec![1.0], freedom: None, features: None }
 }
 
 /// The sign, +1 or −1, that makes the largest entry of a column positive.

@@ -21,7 +21,7 @@ use super::parameter::{NU, TOLERANCE};
 use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::features::{self, FitData, StoredFeatures, Sums, Values, Wanted};
 use crate::request::{PassShape, ProblemSize};
-use crate::{Result, Task, quadratic::OnFeatures};
+use crate::{Result, Task, quadratic::Quadratic};
 use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
@@ -86,7 +86,7 @@ impl<T: Real> Solver<T> for MeanEmbedding {
         Ok(Fitted {
             weights,
             intercept: vec![threshold],
-            quadratic: Some(OnFeatures::square(kept.p, norm)),
+            quadratic: Some(Quadratic::square(kept.p, norm)),
             certificate: gathered.certificate,
             figures,
             passes,

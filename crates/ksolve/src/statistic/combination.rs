@@ -79,21 +79,15 @@ pub fn combine<T: Real>(
     check(plans)?;
     let survey = survey(selected, options, cut, resources)?;
     let (source, targets) = (selected.rows::<T>(survey.reading())?, survey.targets_of_regression());
-    let (mut maps, mut found, mut passes) = (Vec::new(), Vec::new(), 2);
+    let (mut maps, mut found, mut ends, mut passes) = (Vec::new(), Vec::new(), Vec::new(), 2);
     for kernel in kernels {
         let (n, reading, options) = (survey.rows(), &survey.reading(), &of(options, kernel));
         let mapped = Mapping { source: &source, n, reading, options, cut, resources }.map()?;
         passes += mapped.passes;
         found.push(mapped.kernel);
+        ends.push(ends.last().unwrap_or(&0) + mapped.map.dims().1);
         maps.push(mapped.map);
     }
-    let ends: Vec<usize> = maps
-        .iter()
-        .scan(0, |end, map| {
-            *end += map.dims().1;
-            Some(*end)
-        })
-        .collect();
     let joint = StackedMaps(maps);
     let folds = Folds::new(&FoldSpec::None, options.seed, selected.range(), &[])?;
     let fold = RidgeFold::new(&joint, &folds, &targets).with_bin(cut.tile).without_certificate();

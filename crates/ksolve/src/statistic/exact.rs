@@ -13,7 +13,6 @@
 //! Reference: Gretton, Borgwardt, Rasch, Schölkopf, Smola, "A kernel two-sample test", JMLR 13, 2012, equations 3 and
 //! 5.
 
-use super::options::StatisticOptions;
 use super::relabel::{Choices, p_value};
 use super::{Measured, PValues, require};
 use crate::prepare::{candidates, plan};
@@ -53,15 +52,14 @@ pub(super) fn measure<T: Real>(
     n: u64,
     m: u64,
     cut: PassShape,
-    options: &StatisticOptions,
+    (seed, permutations): (u64, usize),
     resources: &Resources<'_>,
 ) -> Result<Measured> {
     require("mmd of a sample", 2, m.min(n - m))?;
-    let range = source.range();
-    let observer = resources.stages.stage("rows to memory", Some(range.end - range.start));
+    let observer = resources.over("rows to memory", source.range());
     let data = Scan { source, pass: Pass { journal: None, ..cut.pass(1, resources, &*observer) }, count: n };
     let all = usize::try_from(n).unwrap_or(usize::MAX);
-    let rows = candidates::in_row_order(uniform_sample(&data, all, Purpose::Candidates, options.seed)?)?;
+    let rows = candidates::in_row_order(uniform_sample(&data, all, Purpose::Candidates, seed)?)?;
     drop(observer);
     let (n, m) = (rows.len(), usize::try_from(m).unwrap_or(usize::MAX));
     let kernel = kernel.build()?.typed::<T>();
@@ -69,14 +67,14 @@ pub(super) fn measure<T: Real>(
     let mut diag = vec![0.0; n];
     kernel.diag(x, &mut diag);
     kapprox::kernel::check_finite::<T>("of this test", &diag)?;
-    let choices = Choices::new(options.seed, options.permutations, m, n, resources.workers);
+    let choices = Choices::new(seed, permutations, m, n, resources.workers);
     // the label of all rows, the observed label, random labels
     let label = |j: usize, row: usize| match j {
         0 => true,
         1 => row < m,
         j => choices.has(j - 2, row),
     };
-    let columns = options.permutations + 2;
+    let columns = permutations + 2;
     let mut sums = Vec::with_capacity(columns);
     let tiles = Tiles::new(&*kernel, x, resources.workers);
     let observer = resources.stages.stage("kernel values", None);

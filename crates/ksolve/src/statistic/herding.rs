@@ -16,10 +16,9 @@
 //! References: Chen, Welling, Smola, "Super-samples from kernel herding", UAI 2010; Bach, Lacoste-Julien, Obozinski,
 //! "On the equivalence between herding and conditional gradient algorithms", ICML 2012.
 
-use super::StatisticOptions;
 use crate::features::{FeatureTier, FitData, Points, StoredFeatures, Wanted};
 use crate::prepare::plan;
-use crate::request::{PassShape, ProblemSize, Resources, RowAccess};
+use crate::request::{PassShape, ProblemSize, Resources, RowAccess, TrainOptions};
 use crate::train::prepared::{self, Prepared};
 use crate::{Error, Result};
 use kapprox::Real;
@@ -57,7 +56,7 @@ pub struct Represented {
     pub planned_bytes: usize,
 }
 
-/// Picks `count` rows of a table. The options for permutations and for the second kernel are not read.
+/// Picks `count` rows of a table.
 ///
 /// *Passes*: statistics, candidates, those of [`herd`], and one for the row numbers.
 ///
@@ -66,14 +65,13 @@ pub struct Represented {
 /// of [`herd`].
 pub fn represent<T: Real>(
     selected: &Selected,
-    options: &StatisticOptions,
+    options: &TrainOptions,
     count: usize,
     resources: &Resources<'_>,
 ) -> Result<Represented> {
-    let training = options.training(&options.kernel);
     let shape = ProblemSize {
         keeps: true,
-        ..ProblemSize::of_selected::<T>(selected, &training, resources.workers.threads(), 0, 1)?
+        ..ProblemSize::of_selected::<T>(selected, options, resources.workers.threads(), 0, 1)?
     };
     let place = |shape: &ProblemSize, cut: PassShape| -> (FeatureTier, Plan) {
         let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
@@ -83,14 +81,13 @@ pub fn represent<T: Real>(
         FeatureTier::choose(plan, shape, resources)
     };
     let plans = plan::cut::<T>(&shape, &|cut| place(&shape, cut).1, resources.memory);
-    let prepared = prepared::prepare::<T>(selected, &training, RowAccess::Features, resources, plans)?;
+    let prepared = prepared::prepare::<T>(selected, options, RowAccess::Features, resources, plans)?;
     let Prepared { survey, mapped, cut, .. } = &prepared;
     let (keep, plan) = place(&shape, *cut);
     keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
     let features = prepared.features(keep, &plan, Points::Map, resources);
     let herd = herd(&features, count)?;
-    let range = prepared.source().range();
-    let observer = resources.stages.stage("row numbers", Some(range.end - range.start));
+    let observer = resources.over("row numbers", prepared.source().range());
     let mut numbers = Vec::new();
     let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };
     pass.visit(prepared.source(), |block| {

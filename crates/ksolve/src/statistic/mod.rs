@@ -15,7 +15,7 @@
 //! and features have the same bits wherever they are kept: so do the results.
 //!
 //! ```
-//! use ksolve::statistic::{Compared, StatisticOptions, by_name, measure};
+//! use ksolve::statistic::{Compared, by_name, measure, options};
 //! use ksolve::request::{Resources, Unwatched};
 //! use kstore::{Selection, Table, Workers};
 //!
@@ -27,11 +27,11 @@
 //! let table = Table::open(&[path])?; // 100 rows about 0, then 150 about 1
 //! let sample = |rows| table.select(&Selection { rows: Some(rows), ..Selection::default() });
 //! let (first, second) = (sample(0..100)?, sample(100..250)?);
-//! let options = StatisticOptions { permutations: 199, ..StatisticOptions::new("gaussian(sigma=median)".parse()?) };
+//! let options = options("gaussian(sigma=median)".parse()?);
 //! let workers = Workers::new(2);
 //! let resources = Resources { memory: 1 << 30, workers: &workers, stages: &Unwatched, journal: None, scratch: None };
 //! let mmd = by_name("mmd").ok_or("no such statistic")?;
-//! let outcome = measure::<f64>(mmd, Compared::Samples(&first, &second), &options, &resources)?;
+//! let outcome = measure::<f64>(mmd, Compared::Samples(&first, &second), &options, 199, &resources)?;
 //! assert_eq!(outcome.rows, [100, 150]);
 //! // no random label has the two as far apart as they are
 //! assert_eq!(outcome.measured.p_values.permutation, Some(1.0 / 200.0));
@@ -47,13 +47,11 @@ mod herding;
 mod hsic;
 mod mmd;
 mod null;
-mod options;
 mod relabel;
 mod run;
 
 pub use herding::{Herd, Represented, herd, represent};
-pub use options::StatisticOptions;
-pub use run::{Compared, measure};
+pub use run::{Compared, measure, options};
 
 use crate::request::{PassShape, ProblemSize};
 use crate::{Certificate, Result, features::FitData};

@@ -1,6 +1,5 @@
 //! The run of a statistic on tables: scaling, maps and the memory plan.
 
-use super::options::StatisticOptions;
 use super::{Compares, Outcome, StatisticFamily, exact};
 use crate::features::{self, FeatureTier, FitData, Points};
 use crate::gram::{GramScratch, GramState};
@@ -9,8 +8,8 @@ use crate::prepare::plan;
 use crate::prepare::survey::{self, Survey};
 use crate::request::{PassShape, ProblemSize, Resources, TrainOptions};
 use crate::train::prepared::check;
-use crate::{Error, Folds, Result, Targets};
-use kapprox::Real;
+use crate::{Error, Folds, Result, Targets, Task};
+use kapprox::{Real, Spec};
 use kstore::source::Chained;
 use kstore::{Plan, Reading, RowSource, Selected, Statistics, StatisticsFold, TableRows};
 
@@ -32,7 +31,13 @@ impl<'a> Compared<'a> {
     }
 }
 
-/// Measures a statistic and its p-values.
+/// The usual options of a statistic with a kernel: standard scaling, 300 landmarks by randomly pivoted Cholesky among 50,000 rows, seed 0.
+pub fn options(kernel: Spec) -> TrainOptions {
+    TrainOptions { candidates: Some(50_000), ..TrainOptions::new(Task::Components, kernel, 300) }
+}
+
+/// Measures a statistic and its p-values, these by so many random labellings. The kernel of the second columns is that of the second view, or
+/// else that of the first; two samples have one.
 ///
 /// *Passes*: statistics; candidates where landmarks are chosen among some, for each map; those of the statistic.
 ///
@@ -42,20 +47,22 @@ impl<'a> Compared<'a> {
 pub fn measure<T: Real>(
     family: &StatisticFamily,
     rows: Compared<'_>,
-    options: &StatisticOptions,
+    options: &TrainOptions,
+    permutations: usize,
     resources: &Resources<'_>,
 ) -> Result<Outcome> {
     let tables = rows.tables();
     check_samples(family, tables.len(), options)?;
-    let with = Some(&options.other).filter(|_| family.compares == Compares::Columns).cloned();
-    let training = TrainOptions { with, ..options.training(&options.kernel) };
+    let with = options.with.as_ref().unwrap_or(&options.kernel);
+    let with = (family.compares == Compares::Columns).then(|| with.clone());
+    let training = TrainOptions { with, ..options.clone() };
     let unscaled = open::<T>(&tables, &Reading::default())?;
     let source = chain(&unscaled)?;
     options.kernel.check_features(source.shape().features)?;
     let shape = ProblemSize { keeps: true, ..ProblemSize::of(&source, &training, resources.workers.threads(), 0, 1)? };
     let stage = |cut: PassShape| match options.map.is_exact() {
-        true => exact::plan(&shape, resources.memory, options.permutations),
-        false => last::<T>(family, &shape, options, cut, resources).1,
+        true => exact::plan(&shape, resources.memory, permutations),
+        false => last::<T>(family, &shape, permutations, cut, resources).1,
     };
     let (cut, plans) = plan::cut::<T>(&shape, &stage, resources.memory);
     // without a map there is nothing but the rows
@@ -68,11 +75,11 @@ pub fn measure<T: Real>(
     let mapping = Mapping { source, n: rows, reading: &reading, options: &training, cut, resources };
     if options.map.is_exact() {
         let (kernel, passes) = mapping.kernel()?;
-        let measured = exact::measure(&kernel, source, rows, sizes[0], cut, options, resources)?;
+        let measured = exact::measure(&kernel, source, rows, sizes[0], cut, (training.seed, permutations), resources)?;
         let kernels = vec![kernel.to_string()];
         return Ok(Outcome { measured, rows: sizes, kernels, ranks: Vec::new(), passes: 2 + passes, planned_bytes });
     }
-    let (keep, _) = last::<T>(family, &shape, options, cut, resources);
+    let (keep, _) = last::<T>(family, &shape, permutations, cut, resources);
     keep.warning(&shape).into_iter().for_each(|text| resources.stages.warn(text));
     let Mapped { map, kernel, with, passes, .. } = mapping.map()?;
     let passes = 2 + passes + u64::from(keep == FeatureTier::Recomputed);
@@ -99,11 +106,11 @@ pub fn measure<T: Real>(
         folds: &Folds::None,
         points: Points::Map,
     };
-    let measured = T::pick(family.measure)(&features, division, options.permutations)?;
+    let measured = T::pick(family.measure)(&features, division, permutations)?;
     Ok(Outcome { measured, rows: sizes, kernels, ranks, passes, planned_bytes })
 }
 
-fn check_samples(family: &StatisticFamily, tables: usize, options: &StatisticOptions) -> Result<()> {
+fn check_samples(family: &StatisticFamily, tables: usize, options: &TrainOptions) -> Result<()> {
     let (needed, two) = match family.compares {
         Compares::Samples => (2, "two tables"),
         Compares::Columns => (1, "two sets of columns of one table"),
@@ -123,7 +130,7 @@ fn check_samples(family: &StatisticFamily, tables: usize, options: &StatisticOpt
 fn last<T: Real>(
     family: &StatisticFamily,
     shape: &ProblemSize,
-    options: &StatisticOptions,
+    permutations: usize,
     cut: PassShape,
     resources: &Resources<'_>,
 ) -> (FeatureTier, Plan) {
@@ -131,8 +138,8 @@ fn last<T: Real>(
     let moments = features::STATES * GramState::bytes(p, 0, 1) + GramScratch::<T>::bytes(p, 0, cut.tile, shape.threads);
     let plan =
         plan::pass_features(family.name, shape, cut, resources.memory).term("second moments", moments, "lower `rank`");
-    let plan = (family.plan)(plan, shape, cut, options.permutations);
-    if family.keeps && options.permutations > 0 {
+    let plan = (family.plan)(plan, shape, cut, permutations);
+    if family.keeps && permutations > 0 {
         let rows = usize::try_from(shape.n).unwrap_or(usize::MAX);
         let bytes = rows.saturating_mul(p).saturating_mul(shape.element);
         return (
@@ -161,8 +168,7 @@ fn survey(
     let (mut total, mut sizes): (Option<Statistics>, Vec<u64>) = (None, Vec::new());
     for table in tables {
         let source = table.rows::<f64>(Reading::default())?;
-        let range = source.range();
-        let observer = resources.stages.stage("scaling statistics", Some(range.end - range.start));
+        let observer = resources.over("scaling statistics", source.range());
         let fold = StatisticsFold::new(RowSource::shape(&source));
         let statistics = cut.pass(cut.scan_lanes, resources, &*observer).fold(&source, &fold)?.0;
         sizes.push(statistics.rows);

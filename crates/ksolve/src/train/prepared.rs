@@ -107,8 +107,7 @@ fn count(labels: &Selected, resources: &Resources<'_>) -> Result<Statistics> {
     let most = LABEL_LIMIT + labels.group_name().map_or(0, |_| GROUP_LIMIT);
     let lane = Lane { tile: LABELS, name: "labels", bytes: most * LABEL_BYTES, shared: Vec::new() };
     let lanes = lanes::lanes("the count of labels", &source, &lane, resources.memory, workers.threads());
-    let range = labels.range();
-    let observer = resources.stages.stage("labels", Some(range.end - range.start));
+    let observer = resources.over("labels", labels.range());
     let pass = lanes::scan(lanes.map_or(1, |lanes| lanes.count), workers, &*observer);
     let pass = Pass { tile: LABELS, journal: resources.journal, ..pass };
     let found = pass.resume("labels", &source, &StatisticsFold::new(source.shape()))?.0;
@@ -196,9 +195,8 @@ fn cached_rows<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Option<Cache<T>>> {
     let Some(scratch) = resources.scratch else { return Ok(None) };
-    let range = source.range();
-    let observer = resources.stages.stage("rows to scratch", Some(range.end - range.start));
-    let mut writer = scratch.cache::<T>(source.shape(), range)?;
+    let observer = resources.over("rows to scratch", source.range());
+    let mut writer = scratch.cache::<T>(source.shape(), source.range())?;
     let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };
     pass.visit(source, |block| writer.push(block))?;
     Ok(Some(writer.finish()?))

@@ -3,11 +3,11 @@
 use super::report::{FitReport, LandmarkReport, MetricReport, Train};
 use crate::model::{Basis, Form, Leaves, Model, SecondView, needs_wide_for};
 use crate::request::{RowAccess, TrainOptions};
-use crate::{Card, Certificate, Head, Intercept, solver::Fitted, train::prepared::Prepared};
+use crate::{Card, Certificate, Head, solver::Fitted, train::prepared::Prepared};
 use faer::{Mat, MatRef};
 use kapprox::{Real, map::MapSpec};
 use kstore::encoding::{Code, CodedColumn};
-use kstore::{Selected, Workers, statistics::Moments};
+use kstore::{Scaler, Selected, Workers, statistics::Moments};
 use std::sync::Arc;
 
 /// A model and its report. The solver's name, its constant and the caller's options in the card are for the caller to add.
@@ -62,22 +62,16 @@ impl<T: Real> Parts<'_, T> {
             form => form,
         };
         let components = fitted.components.map(|head| Head { weights: expanded(head.weights.as_ref()), ..head });
-        let leaves = fitted.leaves.map(
-            |Leaves { splits: Head { weights, intercept }, widths, counts, points, coefficients }| {
-                let splits = Head { weights: expanded(weights.as_ref()), intercept };
-                Leaves { splits, widths, counts, points, coefficients }
-            },
-        );
-        let scaler = &prepared.survey.scaler;
+        let leaves = fitted.leaves.map(|leaves| {
+            let splits = Head { weights: expanded(leaves.splits.weights.as_ref()), ..leaves.splits };
+            Leaves { splits, ..leaves }
+        });
         let model = Model {
             basis,
             form,
             coefficients,
             intercept: fitted.intercept,
-            centre: scaler.centre.clone(),
-            scale: scaler.scale.clone(),
-            mean: scaler.mean.clone(),
-            knots: scaler.knots.clone(),
+            scaler: Scaler::clone(&prepared.survey.scaler),
             metric: fitted.projection.map(|found| found.metric).or(prepared.options.metric.known().cloned()),
             quadratic: fitted.quadratic.map(|q| q.expand(map, card.certificate.is_some(), workers)),
             components,
@@ -103,7 +97,6 @@ impl<T: Real> Parts<'_, T> {
         let classes = survey.classes.as_ref().filter(|_| fitted.task.is_none());
         Card {
             task: fitted.task.unwrap_or(options.task),
-            solver: String::new(),
             kernel: match fitted.projection {
                 Some(_) => "linear()".to_string(),
                 None => mapped.kernel.to_string(),
@@ -116,7 +109,6 @@ impl<T: Real> Parts<'_, T> {
             precision: T::NAME.to_string(),
             rank,
             lambda: fitted.lambda,
-            intercept: Intercept::default(),
             features: selected.feature_names(),
             encoding: selected.encoding().cloned().map(|encoding| Arc::new(encoding.of_new_rows())),
             targets: target_names(selected),
@@ -125,12 +117,11 @@ impl<T: Real> Parts<'_, T> {
             pairs: fitted.pairs,
             certificate: certificates.iter().find(|(at, _)| *at == rank).map(|(_, certificate)| *certificate),
             rows: survey.rows(),
-            learned: 0,
             seed: options.seed,
             landmarks: mapped.landmarks.map(|_| options.landmarks.to_string()),
             asinh: survey.scaler.asinh,
             ranges: self.ranges(),
-            options: serde_json::Value::Null,
+            ..Card::default()
         }
     }
 

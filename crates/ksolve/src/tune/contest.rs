@@ -101,13 +101,9 @@ impl Contender {
     pub(super) fn without_metric(&self, tuned: &Tuned) -> Result<Option<Self>> {
         let learned = tuned.form != "given" && self.fit.metric.known().is_some();
         let Some(kernel) = tuned.best_without_metric().filter(|_| learned) else { return Ok(None) };
-        let report = ContenderReport {
-            solver: self.report.solver.clone(),
-            kernel: kernel.to_string(),
-            metric: "none".to_string(),
-            ..ContenderReport::default()
-        };
-        let fit = self.fit.clone().kernel(Spec::parse(kernel)?).metric(MetricSource::None);
+        let kernel = Spec::parse(kernel)?;
+        let report = ContenderReport::new(self.report.solver.clone(), &kernel, "none");
+        let fit = self.fit.clone().kernel(kernel).metric(MetricSource::None);
         Ok(Some(Self { name: self.name.clone(), fit, lambda: self.lambda, report }))
     }
 
@@ -131,6 +127,10 @@ impl Contender {
 }
 
 impl ContenderReport {
+    pub(super) fn new(solver: String, kernel: &Spec, metric: &str) -> Self {
+        Self { solver, kernel: kernel.to_string(), metric: metric.to_string(), ..Self::default() }
+    }
+
     /// False where the search ended before.
     pub fn was_tried(&self) -> bool {
         !self.errors.is_empty() || self.problem.is_some()
@@ -258,12 +258,7 @@ pub(super) fn contenders(solver: &str, base: &Fit, tuned: &Tuned, by: Select) ->
     for (fit, lambda, name) in fits(solver, base, tuned, by)? {
         // side by side, so that a search which is cut short has tried both
         for (kernel, metric, form) in &behind {
-            let report = ContenderReport {
-                solver: titled(&name, lambda),
-                kernel: kernel.to_string(),
-                metric: form.to_string(),
-                ..ContenderReport::default()
-            };
+            let report = ContenderReport::new(titled(&name, lambda), kernel, form);
             let fit = fit.clone().kernel(kernel.clone()).metric(metric.clone());
             found.push(Contender { name: name.clone(), fit, lambda, report });
         }

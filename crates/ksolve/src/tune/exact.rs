@@ -123,14 +123,8 @@ impl Choice<'_> {
             let why = problem.unwrap_or("no machine could be fitted".to_string());
             return if asked { Err(Error::option("map", "exact", why)) } else { Ok(None) };
         };
-        let report = ContenderReport {
-            solver: titled(&name, best.lambda),
-            kernel: best.kernel.to_string(),
-            metric: best.form,
-            errors: vec![best.error],
-            mean: Some(best.error),
-            ..ContenderReport::default()
-        };
+        let report = ContenderReport::new(titled(&name, best.lambda), &best.kernel, &best.form);
+        let report = ContenderReport { errors: vec![best.error], mean: Some(best.error), ..report };
         let fit = fit.kernel(best.kernel).metric(best.metric);
         let fit = Contender { name, fit, lambda: best.lambda, report };
         Ok(Some(fit.for_rows(learned as u64, seen, None)))
@@ -162,11 +156,10 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
     fn walk(&mut self, (winner, tuned): (&Contender, &Tuned), lambdas: &[Option<f64>]) -> Result<bool> {
         let kernels = self.kernels(winner, tuned)?;
         let more = lambdas.len() * kernels.len() + STEPS;
-        for (kernel, metric, form) in kernels {
+        for machine in kernels {
             for lambda in lambdas {
-                let (first, error) = (self.best.is_none(), f64::INFINITY);
-                let (kernel, metric, form) = (kernel.clone(), metric.clone(), form.clone());
-                self.take(Tried { kernel, metric, form, lambda: *lambda, error }, 1.0)?;
+                let first = self.best.is_none();
+                self.take(Tried { lambda: *lambda, ..machine.clone() }, 1.0)?;
                 if first && !self.ends(more)? {
                     return Ok(false);
                 }
@@ -210,18 +203,21 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
     }
 
     /// The kernels to begin with: the winner, the others behind its metric, and the best one without a metric.
-    fn kernels(&self, winner: &Contender, tuned: &Tuned) -> Result<Vec<(Spec, MetricSource, String)>> {
-        let (metric, form) = (winner.fit.metric_source().clone(), winner.report.metric.clone());
+    fn kernels(&self, winner: &Contender, tuned: &Tuned) -> Result<Vec<Tried>> {
+        let machine = |kernel: Spec, of: &Contender| {
+            let (metric, form) = (of.fit.metric_source().clone(), of.report.metric.clone());
+            Tried { kernel, metric, form, lambda: None, error: f64::INFINITY }
+        };
         let mut seen = self.trials.sample();
-        if let Some(metric) = metric.known() {
+        if let Some(metric) = winner.metric() {
             seen = behind(&seen, metric);
         }
-        let mut found = vec![(winner.fit.kernel_spec().clone(), metric.clone(), form.clone())];
+        let mut found = vec![machine(winner.fit.kernel_spec().clone(), winner)];
         for kernel in self.choice.options.kernels.iter().filter(|kernel| **kernel != tuned.named) {
-            found.push((settle(kernel, &seen, self.choice.options.training.seed)?, metric.clone(), form.clone()));
+            found.push(machine(settle(kernel, &seen, self.choice.options.training.seed)?, winner));
         }
         if let Some(plain) = winner.without_metric(tuned)? {
-            found.push((plain.fit.kernel_spec().clone(), MetricSource::None, plain.report.metric));
+            found.push(machine(plain.fit.kernel_spec().clone(), &plain));
         }
         Ok(found)
     }

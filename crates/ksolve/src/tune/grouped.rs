@@ -32,8 +32,8 @@ pub(super) fn draw<T: Real>(
     if places.iter().all(Option::is_none) {
         return Ok(None);
     }
-    let (d, range) = (source.shape().features, source.range());
-    let observer = resources.stages.stage("sampling groups", Some(range.end - range.start));
+    let d = source.shape().features;
+    let observer = resources.over("sampling groups", source.range());
     let pass = Pass { journal: None, ..cut.pass(1, resources, &*observer) };
     let (mut rows, mut x) = (Vec::new(), Vec::new());
     pass.visit(source, |block| {

@@ -349,43 +349,26 @@ impl<'a, T: Real> Search<'a, T> {
     }
 
     /// The result, and the rows for trials.
-    fn finish_with_rows(self) -> (Tuned, Trials<T>) {
+    fn finish_with_rows(mut self) -> (Tuned, Trials<T>) {
         let named = self.named();
-        let Self {
-            options,
-            mut candidates,
-            alive,
-            done,
-            learned,
-            passes,
-            planned_bytes,
-            spec,
-            alike,
-            trials,
-            targets,
-            survey,
-            ..
-        } = self;
-        let Learned { kernel, metric, form, spread, .. } = candidates.swap_remove(alive[0]);
-        let scaling = options.training.scaling;
-        let classes = if let Targets::Classes(classes) = &targets { classes.labels().len() } else { 0 };
+        let Learned { kernel, metric, form, spread, .. } = self.candidates.swap_remove(self.alive[0]);
         let tuned = Tuned {
             kernel,
             named,
-            scaling,
+            scaling: self.options.training.scaling,
             metric,
             form,
             spread,
-            rows: survey.rows(),
-            folds: spec,
-            alike,
-            classes,
-            learned,
-            rungs: done,
-            passes,
-            planned_bytes,
+            rows: self.survey.rows(),
+            folds: self.spec,
+            alike: self.alike,
+            classes: if let Targets::Classes(classes) = &self.targets { classes.labels().len() } else { 0 },
+            learned: self.learned,
+            rungs: self.done,
+            passes: self.passes,
+            planned_bytes: self.planned_bytes,
         };
-        (tuned, trials)
+        (tuned, self.trials)
     }
 }
 

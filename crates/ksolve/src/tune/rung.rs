@@ -1,15 +1,15 @@
 //! The measurement of one candidate on the rows of a rung, and what a search found.
 
 use super::{Score, TuneOptions};
-use crate::metric::{Learned, RoundReport, as_text, behind};
-use crate::prepare::landmarks::{Mapping, settle};
+use crate::metric::{Learned, RoundReport, Rows, as_text, behind};
+use crate::prepare::landmarks::settle;
 use crate::prepare::survey::Survey;
 use crate::request::{MetricSource, PassShape, Resources, Scaling, TrainOptions};
 use crate::statistic::alignment::centred_alignments;
-use crate::{FoldSpec, Folds, GramState, Result, RidgeFold, RidgeOptions, Surface, Targets};
-use kapprox::metric::{Metric, MetricRows};
+use crate::{FoldSpec, Folds, GramState, Result, RidgeOptions, Surface, Targets};
+use kapprox::metric::Metric;
 use kapprox::{Real, kernel::Spec, landmark::RowSample};
-use kstore::{MemoryRows, Pass, Reading};
+use kstore::{MemoryRows, Reading};
 use std::sync::Arc;
 
 /// One of so many kernels stays after a comparison: the better half.
@@ -126,7 +126,7 @@ pub struct Entry {
 }
 
 /// The scores of a rank and lambda.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct TuneCell {
     /// The rank: number of leading features.
     pub rank: usize,
@@ -144,22 +144,24 @@ impl Entry {
     /// The entry of a metric that was learned: the error of its best round.
     pub(super) fn of_rounds(learned: &Learned, scaling: Scaling) -> Self {
         let best = learned.rounds.iter().min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse));
-        let cell = best.map(|round| TuneCell {
-            rank: round.rank,
-            lambda: Some(round.lambda),
-            cv_mse: Some(round.cv_mse),
-            gcv: None,
-            alignment: None,
+        let cell = best.map(|round| {
+            let (lambda, cv_mse) = (Some(round.lambda), Some(round.cv_mse));
+            TuneCell { rank: round.rank, lambda, cv_mse, ..TuneCell::default() }
         });
+        Self::new(learned, scaling, cell.and_then(|cell| Some((cell.cv_mse?, cell))), cell.into_iter().collect())
+    }
+
+    /// The entry of a candidate with the score of its best cell.
+    fn new(of: &Learned, scaling: Scaling, best: Option<(f64, TuneCell)>, cells: Vec<TuneCell>) -> Self {
         Self {
-            kernel: learned.kernel.to_string(),
-            metric: learned.form.clone(),
+            kernel: of.kernel.to_string(),
+            metric: of.form.clone(),
             scale: scaling.to_string(),
-            score: cell.and_then(|cell| cell.cv_mse),
-            rank: cell.map(|cell| cell.rank),
-            lambda: cell.and_then(|cell| cell.lambda),
+            score: best.map(|(score, _)| score),
+            rank: best.map(|(_, cell)| cell.rank),
+            lambda: best.and_then(|(_, cell)| cell.lambda),
             kept: false,
-            cells: cell.into_iter().collect(),
+            cells,
         }
     }
 }
@@ -185,21 +187,17 @@ pub(super) struct Measure<'a, T: Real> {
 }
 
 impl<T: Real> Measure<'_, T> {
-    pub(super) fn entry(&self, Learned { kernel, metric, form, .. }: &Learned) -> Result<Entry> {
+    pub(super) fn entry(&self, candidate: &Learned) -> Result<Entry> {
+        let Learned { kernel, metric, .. } = candidate;
         // candidates would be copies of rows that are in memory anyway
         let known = metric.clone().map_or(MetricSource::None, MetricSource::of);
-        let options = &self.options.training;
-        let training = TrainOptions { kernel: kernel.clone(), metric: known, candidates: None, ..options.clone() };
-        let n = self.rows.len() as u64;
-        let rows = MetricRows::new(self.rows, metric.clone());
-        let Self { reading, cut, resources, .. } = *self;
-        let mapped = Mapping { source: &rows, n, reading, options: &training, cut, resources }.map()?;
-        let observer = self.resources.stages.stage("Gram matrix", Some(n));
+        let training = TrainOptions { metric: known, candidates: None, ..self.options.training.clone() };
         // held-out rows are of no use to the scores that need none
         let folds = if self.options.score == Score::Cv { self.folds } else { &Folds::None };
-        let fold = RidgeFold::new(&*mapped.map, folds, self.targets).with_bin(self.cut.tile).without_certificate();
-        let pass = Pass { journal: None, ..self.cut.pass(self.cut.gram_lanes, self.resources, &*observer) };
-        let gram = pass.fold(&rows, &fold)?.0.gram;
+        let Self { rows: source, reading, targets, cut, resources, .. } = *self;
+        let n = source.len() as u64;
+        let rows = Rows { source, n, reading, targets, folds, options: &training, cut, resources };
+        let (mapped, gram, observer) = rows.moments(metric.as_ref(), kernel)?;
         drop(observer);
         let p = mapped.map.dims().1;
         let mut ranks: Vec<usize> = match training.map.family().nested {
@@ -211,19 +209,13 @@ impl<T: Real> Measure<'_, T> {
             Score::Alignment => self.alignments(&gram, &ranks)?,
             Score::Cv | Score::Gcv => self.surface(&gram, ranks)?,
         };
-        Ok(self.best(kernel, form, cells))
+        Ok(self.best(candidate, cells))
     }
 
     fn alignments(&self, gram: &GramState, ranks: &[usize]) -> Result<Vec<TuneCell>> {
         let classes = matches!(self.targets, Targets::Classes(_));
         let alignments = centred_alignments(gram, ranks, classes)?;
-        let cell = |(rank, alignment): (&usize, Option<f64>)| TuneCell {
-            rank: *rank,
-            lambda: None,
-            cv_mse: None,
-            gcv: None,
-            alignment,
-        };
+        let cell = |(rank, alignment): (&usize, _)| TuneCell { rank: *rank, alignment, ..TuneCell::default() };
         Ok(ranks.iter().zip(alignments).map(cell).collect())
     }
 
@@ -244,7 +236,7 @@ impl<T: Real> Measure<'_, T> {
     }
 
     /// Makes the entry of a kernel with its best cell: of equal ones the smaller rank, then the larger lambda.
-    fn best(&self, kernel: &Spec, form: &str, cells: Vec<TuneCell>) -> Entry {
+    fn best(&self, candidate: &Learned, cells: Vec<TuneCell>) -> Entry {
         let score = self.options.score;
         let scored = cells.iter().filter_map(|cell| Some((cell.score(score).filter(|s| s.is_finite())?, cell)));
         let larger = score.is_larger_better();
@@ -253,16 +245,7 @@ impl<T: Real> Measure<'_, T> {
             let lambda = |cell: &TuneCell| cell.lambda.unwrap_or(0.0);
             by_score.then(a.rank.cmp(&b.rank)).then(lambda(b).total_cmp(&lambda(a)))
         });
-        Entry {
-            kernel: kernel.to_string(),
-            metric: form.to_string(),
-            scale: self.options.training.scaling.to_string(),
-            score: best.map(|(score, _)| score),
-            rank: best.map(|(_, cell)| cell.rank),
-            lambda: best.and_then(|(_, cell)| cell.lambda),
-            kept: false,
-            cells,
-        }
+        Entry::new(candidate, self.options.training.scaling, best.map(|(score, cell)| (score, *cell)), cells)
     }
 }
 

@@ -85,7 +85,7 @@ fn scaling_leaves_flags_alone() {
         let fit = Fit::ridge().rank(30).set("lambda", 1e-5).precision(ElementType::F64).scaling(scaling);
         let fitted = fit.on(&text(300), &["y"], &Run::new()).unwrap();
         let AnyModel::F64(model) = &fitted.model else { panic!() };
-        let scaler = model.scaler();
+        let scaler = &model.scaler;
         for flag in 0..4 {
             assert_eq!(scaler.apply(flag, 0.0), 0.0);
             assert!((scaler.apply(flag, 1.0) - 1.0).abs() < 1e-15, "{scaling}");

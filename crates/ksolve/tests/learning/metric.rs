@@ -137,8 +137,8 @@ fn a_metric_of_a_model_means_the_same_on_rows_of_another_scale() {
         .on(&table, &["y"], &run)
         .unwrap();
     let of = |model: &AnyModel| match model {
-        AnyModel::F32(model) => (model.metric.clone().unwrap(), model.scale.clone()),
-        AnyModel::F64(model) => (model.metric.clone().unwrap(), model.scale.clone()),
+        AnyModel::F32(model) => (model.metric.clone().unwrap(), model.scaler.scale.clone()),
+        AnyModel::F64(model) => (model.metric.clone().unwrap(), model.scaler.scale.clone()),
     };
     let ((before, one), (after, two)) = (of(&learned.model), of(&again.model));
     assert_ne!(one, two);

@@ -3,7 +3,7 @@ use faer::{Mat, MatRef};
 use kapprox::Real;
 use ksolve::model::{AnyModel, Basis, Card, Form, Model};
 use ksolve::{Certificate, Error, Intercept, Quadratic, Task};
-use kstore::Workers;
+use kstore::{Scaler, Workers};
 use std::path::{Path, PathBuf};
 
 pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
@@ -42,10 +42,12 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
         form: Form::default(),
         coefficients: Mat::from_fn(m, t, |i, j| value(1000 + i * t + j) * 1e9),
         intercept: (0..t).map(|j| value(2000 + j)).collect(),
-        centre: (0..d).map(|j| value(3000 + j)).collect(),
-        scale: vec![0.7; d],
-        mean: vec![0.3; d],
-        knots: Vec::new(),
+        scaler: Scaler {
+            centre: (0..d).map(|j| value(3000 + j)).collect(),
+            scale: vec![0.7; d],
+            mean: vec![0.3; d],
+            ..Scaler::default()
+        },
         metric: None,
         quadratic: None,
         components: None,

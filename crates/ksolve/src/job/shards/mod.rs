@@ -19,7 +19,7 @@ pub use merge::{Merged, merge};
 use super::{Fit, Fitted, Run};
 use crate::request::{LandmarkSource, MetricSource, TrainOptions};
 use crate::solver::{self, Solver};
-use crate::{AnyModel, Error, Result};
+use crate::{AnyModel, Error, Result, model::either};
 use card::JobCard;
 use extent::{Extent, StatisticsCard, listed};
 use kstore::checkpoint::{Cut, StateFile, StateKey, StateWriter};
@@ -256,10 +256,7 @@ impl PreparedJob {
         let table = Table::absent(self.about.job.schema(), end.max(self.stored_rows()));
         let mut fitted = self.run(&self.about.job.select(&table)?, &run.clone().engine(&replay))?;
         // shards may have been taken away, or have come, since it was prepared
-        let card = match &mut fitted.model {
-            AnyModel::F32(model) => &mut model.card,
-            AnyModel::F64(model) => &mut model.card,
-        };
+        let card = either!(AnyModel: &mut fitted.model, model => &mut model.card);
         (card.rows, fitted.report.rows) = (rows, rows);
         Ok(fitted)
     }

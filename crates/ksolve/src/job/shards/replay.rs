@@ -4,6 +4,7 @@
 //! row, computes what lies between them anew, with the same bits, and comes to the shared pass with the same scaler,
 //! kernel, landmarks and folds on every machine.
 
+use crate::strips::lock;
 use kstore::checkpoint::{Cut, Persist, RowsKey, StateFile, StateKey, StateWriter};
 use kstore::pass::{BegunRows, Engine, LotRows, Node, Observer, PassKey, Share, Taken};
 use kstore::{Error, Result, RowDigests};
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// What a fit does when it comes to the shared pass.
 pub(super) enum Role {
@@ -112,10 +113,6 @@ impl Replay {
             Role::Solve { .. } => Ok(()),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn load(states: &Mutex<StateFile>, place: usize, state: &mut dyn Persist) -> Result<Taken> {

@@ -15,14 +15,12 @@ fn draws(n: usize, d: usize, seed: u64) -> Mat<f64> {
     Mat::from_fn(n, d, |_, _| 3f64.sqrt() * draw())
 }
 
-fn quick(x: &Mat<f64>, y: &Mat<f64>, kernel: &Arc<dyn AnyKernel>, threads: usize) -> Result<Factors> {
-    let options = Options { stages: &QUICK, observer: &Unobserved };
-    learn(x.as_ref(), y.as_ref(), kernel, &options, &Workers::new(threads))
+fn quick(x: &Mat<f64>, y: &Mat<f64>, kernel: &Arc<dyn AnyKernel>, threads: usize) -> Result<Vec<f64>> {
+    learn(x.as_ref(), y.as_ref(), kernel, (&QUICK, &Unobserved), &Workers::new(threads))
 }
 
-fn sound(lengths: &Factors) -> bool {
-    let Factors { factors, amplitude, noise, objective, .. } = lengths;
-    factors.iter().all(|a| a.is_finite() && *a > 0.0) && [amplitude, noise, objective].iter().all(|v| v.is_finite())
+fn sound(factors: &[f64]) -> bool {
+    factors.iter().all(|a| a.is_finite() && *a > 0.0)
 }
 
 #[test]
@@ -33,16 +31,14 @@ fn the_four_features_that_matter_of_thirty_two_are_found() {
         let x = |k: usize| x[(i, k)];
         x(3) * x(11) + (2.0 * x(20)).cos() + (1.5 * x(29)).cos() + 0.05 * 3f64.sqrt() * draw()
     });
-    let options = Options { stages: &STAGES, observer: &Unobserved };
     let kernel = kapprox::kernel::Spec::parse("gaussian(sigma=8)").unwrap().build().unwrap();
-    let found = learn(x.as_ref(), y.as_ref(), &kernel, &options, &Workers::new(2)).unwrap();
+    let found = learn(x.as_ref(), y.as_ref(), &kernel, (&STAGES, &Unobserved), &Workers::new(2)).unwrap();
     let mut order: Vec<usize> = (0..32).collect();
-    order.sort_by(|i, j| found.factors[*j].total_cmp(&found.factors[*i]));
+    order.sort_by(|i, j| found[*j].total_cmp(&found[*i]));
     let mut first = order[..4].to_vec();
     first.sort_unstable();
     assert_eq!(first, [3, 11, 20, 29]);
-    assert!(found.factors[order[4]] < 0.2 * found.factors[order[3]], "{found:?}");
-    assert!(found.noise < 0.01, "{found:?}");
+    assert!(found[order[4]] < 0.2 * found[order[3]], "{found:?}");
 }
 
 #[test]
@@ -50,19 +46,16 @@ fn the_bits_do_not_depend_on_the_threads() {
     let x = draws(120, 5, 1);
     let y = Mat::from_fn(120, 2, |i, t| (x[(i, t)] * x[(i, 2)]).sin());
     let (one, three) = (quick(&x, &y, &gauss(2.0), 1).unwrap(), quick(&x, &y, &gauss(2.0), 3).unwrap());
-    assert!(one.steps > 3 && sound(&one));
+    assert!(one.iter().any(|factor| *factor != 1.0) && sound(&one));
     assert_eq!(one, three);
 }
 
 #[test]
-fn the_unit_of_the_targets_goes_into_amplitude_and_noise_alone() {
+fn the_unit_of_the_targets_changes_no_factor() {
     let x = draws(120, 3, 1);
     let y = Mat::from_fn(120, 1, |i, _| (x[(i, 0)] * x[(i, 2)]).sin());
     let far = Mat::from_fn(120, 1, |i, _| 1024.0 * y[(i, 0)]);
-    let (near, far) = (quick(&x, &y, &gauss(2.0), 1).unwrap(), quick(&x, &far, &gauss(2.0), 1).unwrap());
-    assert_eq!(near.factors, far.factors);
-    assert!((far.noise / near.noise / 1024f64.powi(2) - 1.0).abs() < 1e-9);
-    assert!((far.objective - near.objective - 120.0 * 1024f64.ln()).abs() < 1e-6);
+    assert_eq!(quick(&x, &y, &gauss(2.0), 1).unwrap(), quick(&x, &far, &gauss(2.0), 1).unwrap());
 }
 
 #[test]
@@ -70,8 +63,7 @@ fn what_is_degenerate_gives_numbers() {
     let x = draws(120, 4, 2);
     let y = Mat::from_fn(120, 1, |i, _| x[(i, 0)].cos() + x[(i, 1)]);
     let constant = Mat::from_fn(120, 2, |_, _| 0.1);
-    let none = quick(&x, &constant, &gauss(2.0), 1).unwrap();
-    assert_eq!((none.factors.as_slice(), none.amplitude, none.noise), ([1.0; 4].as_slice(), 0.0, 0.0));
+    assert_eq!(quick(&x, &constant, &gauss(2.0), 1).unwrap(), [1.0; 4]);
 
     let doubled = Mat::from_fn(120, 4, |i, k| x[(i / 6, k)]);
     let same = Mat::from_fn(120, 4, |_, k| x[(0, k)]);
@@ -85,7 +77,7 @@ fn what_is_degenerate_gives_numbers() {
                 let found = quick(x, y, &kernel, 1).unwrap();
                 assert!(sound(&found), "{name} {what}: {found:?}");
                 if name == "missing" {
-                    assert!((found.factors[2].ln()).abs() < 3.0, "{found:?}");
+                    assert!((found[2].ln()).abs() < 3.0, "{found:?}");
                 }
             }
         }
@@ -118,8 +110,7 @@ impl Observer for Patience {
 fn the_stop_signal_ends_the_search() {
     let x = draws(120, 3, 1);
     let observer = Patience(AtomicUsize::new(0));
-    let options = Options { stages: &QUICK, observer: &observer };
-    let stopped = learn(x.as_ref(), x.subcols(0, 1), &gauss(1.0), &options, &Workers::sequential());
+    let stopped = learn(x.as_ref(), x.subcols(0, 1), &gauss(1.0), (&QUICK, &observer), &Workers::sequential());
     assert!(stopped.is_err_and(|error| error.is_interrupted()));
     assert_eq!(observer.0.into_inner(), 4);
 }

@@ -21,7 +21,7 @@
 //! Gaussian processes using pseudo-inputs", NIPS 2005.
 
 use super::{RidgeFit, system::System};
-use crate::{Intercept, RidgeOptions, quadratic::OnFeatures};
+use crate::{Intercept, RidgeOptions, quadratic::Quadratic};
 use kstore::Workers;
 
 /// The predictive variance of a fit, divided by that of the noise; the factor is that of the last solution of `system`.
@@ -32,7 +32,7 @@ pub(crate) fn of_fit(
     lambda: f64,
     options: &RidgeOptions,
     workers: &Workers,
-) -> OnFeatures {
+) -> Quadratic {
     // n of the penalty is the sum of the weights
     let (r, n) = (fit.head.weights.nrows(), system.rows());
     let rows = rows as f64;
@@ -44,13 +44,13 @@ pub(crate) fn of_fit(
         (mse + lambda * (fit.head.weights.col(j).squared_norm_l2() + constant)) * n / freedom
     });
     let units = noise.collect();
-    OnFeatures {
+    Quadratic {
         factor,
         shift,
         constant: if free { 1.0 / n } else { 0.0 },
         residual: 1.0 / (lambda * n),
         units,
         freedom: None,
-        whole: false,
+        features: None,
     }
 }
