@@ -5,8 +5,18 @@ use super::parameter::{self, Parameter, Settings};
 use crate::request::{FitRequest, NO_EXACT, PassShape, ProblemSize, Resources, RowAccess, Stage, TrainOptions};
 use crate::{Error, Result, Task, features::FitData, prepare::plan};
 use kapprox::{PrecisionPair, Real};
-use kstore::{Plan, Reading, Selected, named::Named};
+use kstore::{Plan, Reading, Selected, named::Named, pass::Observer};
 use std::{borrow::Cow, fmt::Debug};
+
+/// Refuses a value of an option where that `is` so, and says what would be right.
+pub(super) fn refuse(is: bool, option: &'static str, given: impl ToString, why: impl Into<String>) -> Result<()> {
+    if is { Err(Error::option(option, given, why)) } else { Ok(()) }
+}
+
+/// Ends the work where the observer asks for that.
+pub(super) fn heed(observer: &dyn Observer) -> Result<()> {
+    if observer.stop() { Err(kstore::Error::Interrupted.into()) } else { Ok(()) }
+}
 
 /// What is known of a solver before it sees a row.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,6 +27,8 @@ pub struct SolverFacts {
     pub holds_out: bool,
     /// True for a solver that takes weights of rows.
     pub weights: bool,
+    /// True for a solver that combines kernel functions of all rows itself, where the map is exact.
+    pub exact: bool,
     /// The number of landmarks unless a rank is asked for; `None` for that of [`crate::job`].
     pub usual_rank: Option<usize>,
     /// The scheme that chooses landmarks unless one is named; `None` for that of [`crate::job`].
@@ -53,10 +65,9 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     /// # Errors
     /// A kernel or a map that the solver cannot use.
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        match work.options.map.is_exact() {
-            true => Err(Error::option("map", &work.options.map, NO_EXACT)),
-            false => Ok(RowAccess::Features),
-        }
+        let (map, exact) = (&work.options.map, work.options.map.is_exact());
+        refuse(exact && !self.facts().exact, "map", map, NO_EXACT)?;
+        Ok(if exact { RowAccess::Rows } else { RowAccess::Features })
     }
     /// The name of the pass, for a solver whose fit makes a single pass over features under these options: its rows may
     /// be folded in shards ([`crate::job::shards`]). The reason, for a solver whose fit makes more.

@@ -25,7 +25,7 @@
 use super::kpca::sign;
 use super::parameter::{COMPONENTS, LAMBDA, Parameter, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Figure, Fitted, Penalty, Projection, Settings, Solver, SolverFamily, gradients};
+use super::{Figure, Fitted, Penalty, Projection, Settings, Solver, SolverFamily, gradients, refuse};
 use crate::features::FitData;
 use crate::model::Basis;
 use crate::request::{FitRequest, MetricSource, PassShape, ProblemSize, TrainOptions};
@@ -74,10 +74,8 @@ impl KernelDimensionReduction {
 
 impl<T: Real> Solver<T> for KernelDimensionReduction {
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        if work.options.metric != MetricSource::None {
-            let why = "the directions are those of the columns as they are; leave it out";
-            return Err(Error::option("metric", &work.options.metric, why));
-        }
+        let why = "the directions are those of the columns as they are; leave it out";
+        refuse(work.options.metric != MetricSource::None, "metric", &work.options.metric, why)?;
         gradients::check(work)?;
         target::check(self.target_kernel.as_ref(), work.options.task)
     }
@@ -173,10 +171,8 @@ impl Directions {
         let (values, vectors) = symmetric_eigen(m.as_ref())?;
         let floor = NOISE * f64::EPSILON * values[d - 1];
         let kept: Vec<usize> = (0..d).rev().take(q).take_while(|j| values[*j] > floor && values[*j] > 0.0).collect();
-        if kept.is_empty() {
-            let why = "the regression has no slope: the kernel or `lambda` does not suit the rows";
-            return Err(Error::option(COMPONENTS.name, q, why));
-        }
+        let why = "the regression has no slope: the kernel or `lambda` does not suit the rows";
+        refuse(kept.is_empty(), COMPONENTS.name, q, why)?;
         let signs: Vec<f64> = kept.iter().map(|j| sign(vectors.as_ref(), *j)).collect();
         Ok(Self {
             values: kept.iter().map(|j| values[*j]).collect(),

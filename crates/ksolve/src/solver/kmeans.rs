@@ -62,7 +62,6 @@ impl<T: Real> Solver<T> for KernelKMeans {
             intercept: (0..self.clusters).map(|j| -half(j)).collect(),
             weights: found.centroids,
             certificate: gathered.certificate,
-            lambda: None,
             figures,
             passes: 1 + found.passes,
             ..Fitted::default()

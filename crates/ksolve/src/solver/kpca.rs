@@ -168,7 +168,6 @@ impl<T: Real> Solver<T> for KernelPca {
             intercept,
             quadratic,
             certificate: state.certificate,
-            lambda: None,
             figures,
             passes: 1,
             ..Fitted::default()

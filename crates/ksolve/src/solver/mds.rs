@@ -16,7 +16,7 @@
 //! Reference: de Silva, Tenenbaum, "Sparse multidimensional scaling using landmark points", Stanford 2004.
 
 use super::parameter::{COMPONENTS, EMBEDDED};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign, refuse};
 use crate::features::{FitData, Points};
 use crate::model::{Basis, needs_wide_for};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
@@ -50,13 +50,9 @@ pub(super) const UNIFORM: &str = "uniform";
 
 /// The view of a solver that looks at landmarks without a map; refuses a map that was asked for.
 pub(super) fn landmark_view(work: &FitRequest<'_>, solver: &str) -> Result<RowAccess> {
-    match work.options.map == MapSpec::default() {
-        true => Ok(RowAccess::Landmarks),
-        false => {
-            let why = format!("{solver} looks at distances between rows and has no map; leave it out");
-            Err(Error::option("map", &work.options.map, why))
-        }
-    }
+    let why = format!("{solver} looks at distances between rows and has no map; leave it out");
+    refuse(work.options.map != MapSpec::default(), "map", &work.options.map, why)?;
+    Ok(RowAccess::Landmarks)
 }
 
 pub(super) fn landmarks<'a, T: Real>(data: &FitData<'a, T>) -> Result<&'a LandmarkSet<T>> {
@@ -68,13 +64,8 @@ pub(super) fn landmarks<'a, T: Real>(data: &FitData<'a, T>) -> Result<&'a Landma
 
 /// Refuses more coordinates than so many points can have.
 pub(super) fn check_components(components: usize, points: usize, what: &str) -> Result<()> {
-    match components < points {
-        true => Ok(()),
-        false => {
-            let why = format!("{points} {what} have at most {} coordinates; lower it", points.saturating_sub(1));
-            Err(Error::option(COMPONENTS.name, components, why))
-        }
-    }
+    let why = format!("{points} {what} have at most {} coordinates; lower it", points.saturating_sub(1));
+    refuse(components >= points, COMPONENTS.name, components, why)
 }
 
 /// Coordinates from scalar products about a mean: what classical scaling makes of them.
@@ -178,7 +169,6 @@ impl<T: Real> Solver<T> for LandmarkMds {
             intercept: (0..weights.ncols()).map(constant).collect(),
             figures: scaled.figures(),
             weights: scaled.weights,
-            passes: 0,
             ..Fitted::default()
         })
     }

@@ -44,6 +44,7 @@ pub(crate) mod views;
 
 pub use class_weight::ClassWeight;
 pub use family::{AnySolver, Solver, SolverFacts, SolverFamily};
+use family::{heed, refuse};
 pub(crate) use features::MapFeatures;
 pub(crate) use fitted::explained;
 pub use fitted::{Figure, Fitted, Projection, Solved};

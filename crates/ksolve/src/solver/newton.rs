@@ -27,10 +27,7 @@ const HALVINGS: usize = 30;
 
 /// A mean loss over the rows, without the penalty, by passes over the features. W and the constants are (p + 1) x k row-major, the constants last.
 pub(super) trait Objective<T: Real> {
-    /// Number of features p and of functions k.
-    fn shape(&self) -> (usize, usize);
-    fn intercept(&self) -> Intercept;
-    fn workers(&self) -> &Workers;
+    fn shape(&self) -> Shape<'_>;
     /// Passes over the features so far.
     fn passes(&mut self) -> &mut u64;
     /// The loss and its gradient at `w`.
@@ -42,6 +39,15 @@ pub(super) trait Objective<T: Real> {
     fn blocks(&mut self, _point: &Point, _step: usize) -> Result<Option<(Vec<FoldGram>, f64)>> {
         Ok(None)
     }
+}
+
+/// Numbers of features and of functions, what is done with the constant, and who works.
+#[derive(Clone, Copy)]
+pub(super) struct Shape<'w> {
+    pub(super) p: usize,
+    pub(super) k: usize,
+    pub(super) intercept: Intercept,
+    pub(super) workers: &'w Workers,
 }
 
 /// What a loss is at a point.
@@ -81,8 +87,8 @@ impl Found {
 
 /// The second derivative of the penalty for coefficient `i`: 2 lambda where it is penalised, else 0.
 fn ridge<T: Real>(loss: &impl Objective<T>, i: usize, lambda: f64) -> f64 {
-    let (p, k) = loss.shape();
-    if i < p * k || loss.intercept() == Intercept::Penalised { 2.0 * lambda } else { 0.0 }
+    let Shape { p, k, intercept, .. } = loss.shape();
+    if i < p * k || intercept == Intercept::Penalised { 2.0 * lambda } else { 0.0 }
 }
 
 /// ∇F at `w`, where the loss is that of `point`.
@@ -124,7 +130,7 @@ pub(super) fn newton<T: Real>(
     journal: Option<&Journal<'_>>,
     from: Option<&Found>,
 ) -> Result<Found> {
-    let (p, k) = loss.shape();
+    let Shape { p, k, .. } = loss.shape();
     let (w, start) = from.map_or((vec![0.0; (p + 1) * k], 0.0), |from| (from.w.clone(), from.start));
     let fresh = || Walk { w: w.clone(), start, schedule: lambda, last: 0, passes: 0 };
     let (mut steps, mut walk) = Steps::begin(journal, "newton", fresh);
@@ -208,7 +214,7 @@ fn step<T: Real>(
         return end(w, done);
     }
     let blocks = if now == lambda { loss.blocks(point, steps)? } else { None };
-    let (intercept, workers) = (loss.intercept(), loss.workers());
+    let Shape { intercept, workers, .. } = loss.shape();
     let preconditioner = match blocks {
         Some((blocks, scale)) => Preconditioner::new(blocks, Terms { scale, lambda: now, intercept }, workers)?,
         None => {
@@ -271,10 +277,10 @@ fn conjugate_gradients<T: Real>(
     lambda: f64,
     forcing: f64,
 ) -> Result<Vec<f64>> {
-    let (_, k) = loss.shape();
+    let k = loss.shape().k;
     let mut direction = vec![0.0; gradient.len()];
     let mut residual: Vec<f64> = gradient.iter().map(|g| -g).collect();
-    let mut z = preconditioner.solve(&residual, k, loss.workers());
+    let mut z = preconditioner.solve(&residual, k, loss.shape().workers);
     let (mut search, mut rz) = (z.clone(), dot(&residual, &z));
     for _ in 0..INNER {
         let mut product = loss.curve(&search)?;
@@ -289,7 +295,7 @@ fn conjugate_gradients<T: Real>(
         if norm(&residual) <= forcing * norm(gradient) {
             break;
         }
-        z = preconditioner.solve(&residual, k, loss.workers());
+        z = preconditioner.solve(&residual, k, loss.shape().workers);
         let next = dot(&residual, &z);
         let ratio = next / rz;
         rz = next;

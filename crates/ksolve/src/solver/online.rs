@@ -37,7 +37,7 @@ use super::parameter::{Interval, LAMBDA, Parameter, ParameterKind, Settings, TOL
 use super::perceptron::{CONSTANT, Swept, functions, score, sweep};
 use super::recursion::{BLOCK, Recursion};
 use super::ridge::STD;
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, refuse};
 use crate::features::{FitData, StoredFeatures, Wanted, values_bytes};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, quadratic::Quadratic, strips::Pool};
@@ -103,16 +103,12 @@ impl Online {
         let recursive = settings.word(&RULE) == Some("rls");
         let (unread, other) = if recursive { (&RATE, "lms") } else { (&FORGETTING, "rls") };
         if let Some(value) = settings.number(unread) {
-            return Err(Error::option(
-                unread.name,
-                value,
-                format!("only `rule` {other} has it; take that, or leave it out"),
-            ));
+            let why = format!("only `rule` {other} has it; take that, or leave it out");
+            return Err(Error::option(unread.name, value, why));
         }
         let variance = settings.flag(&STD);
-        if variance && !recursive {
-            return Err(Error::option(STD.name, "", "only `rule` rls keeps what it needs; take that, or leave it out"));
-        }
+        let why = "only `rule` rls keeps what it needs; take that, or leave it out";
+        refuse(variance && !recursive, STD.name, "", why)?;
         Ok(Self {
             recursive,
             variance,

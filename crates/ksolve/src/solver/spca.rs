@@ -22,10 +22,10 @@
 
 use super::parameter::{COMPONENTS, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Figure, Fitted, Solver, SolverFamily, kpca::sign};
+use super::{Figure, Fitted, Solver, SolverFamily, kpca::sign, refuse};
 use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
-use crate::{Error, FoldGram, Result, Task};
+use crate::{FoldGram, Result, Task};
 use faer::{Mat, MatRef};
 use kapprox::{Real, Spec, decompose::symmetric_eigen};
 use kstore::Plan;
@@ -91,10 +91,8 @@ impl<T: Real> Solver<T> for SupervisedPca {
         let n = moments.rows as f64;
         let covariance = covariance(moments);
         let (values, directions) = leading(covariance.as_ref(), self.components, least(moments, state.gram.epsilon()))?;
-        if values.is_empty() {
-            let why = "no direction of the features depends on the target: check the target and the kernels";
-            return Err(Error::option(COMPONENTS.name, self.components, why));
-        }
+        let why = "no direction of the features depends on the target: check the target and the kernels";
+        refuse(values.is_empty(), COMPONENTS.name, self.components, why)?;
         data.warn_of_fewer(self.components, values.len(), "no more directions depend on the target");
         let along = |j: usize| (0..directions.nrows()).map(|i| directions[(i, j)] * moments.s[i]).sum::<f64>();
         let intercept = (0..values.len()).map(|j| -along(j) / n).collect();

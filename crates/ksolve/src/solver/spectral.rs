@@ -20,7 +20,7 @@
 
 use super::lloyd::{self, Space};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, mean::sum};
 use crate::features::{FitData, StoredFeatures, Sums, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, GramScratch, GramState, Result, Task, strips::for_each_strip};
@@ -82,7 +82,6 @@ impl<T: Real> Solver<T> for Spectral {
             weights,
             intercept,
             certificate: gathered.certificate,
-            lambda: None,
             figures,
             passes: 3 + found.passes,
             ..Fitted::default()
@@ -126,12 +125,7 @@ pub(super) fn plan<T: Real>(plan: Plan, shape: &ProblemSize, cut: PassShape) -> 
 /// Computes the moments, and warns of rows with a degree below the floor: two passes over the features.
 pub(super) fn normalised<T: Real>(data: &FitData<'_, T>, kept: &StoredFeatures<'_, T>) -> Result<Normalised> {
     let (p, workers, stages) = (kept.p, kept.workers(), data.resources.stages);
-    let stage = stages.stage("sum of features", Some(data.rows));
-    let Sums(sums) = kept.fold("sum of features", &*stage, &|| Sums::new(p), |sums, tile| {
-        tile.add_transposed(&vec![T::ONE; tile.rows()], &mut sums.0, workers);
-        Ok(())
-    })?;
-    drop(stage);
+    let sums = sum("sum of features", kept, data)?;
     let mean = sums.iter().map(|s| s * s).sum::<f64>() / kept.n.max(1) as f64;
     if mean <= 0.0 || !mean.is_finite() {
         return Err(Error::NoVariance);

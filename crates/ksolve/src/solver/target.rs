@@ -1,7 +1,7 @@
 //! Features of the targets, for solvers with a kernel on the target: the Nyström map on some of the targets.
 
 use super::parameter::{COMPONENTS, Parameter, ParameterKind};
-use crate::{Error, FoldGram, Result, Targets, Task, features::FitData, request::ProblemSize};
+use crate::{Error, FoldGram, Result, Targets, Task, features::FitData, request::ProblemSize, solver::refuse};
 use faer::{MatMut, MatRef};
 use kapprox::kernel::{Kernel, Spec};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
@@ -58,13 +58,9 @@ pub(super) fn check(kernel: Option<&Spec>, task: Task) -> Result<()> {
 pub(super) fn require_varying(moments: &FoldGram, components: usize) -> Result<()> {
     let (n, total) = (moments.rows as f64, moments.yy.iter().sum::<f64>());
     let squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
-    match squares > NOISE * f64::EPSILON * total {
-        true => Ok(()),
-        false => {
-            let why = "the target does not vary: no direction tells anything of it; check the target";
-            Err(Error::option(COMPONENTS.name, components, why))
-        }
-    }
+    let varies = squares > NOISE * f64::EPSILON * total;
+    let why = "the target does not vary: no direction tells anything of it; check the target";
+    refuse(!varies, COMPONENTS.name, components, why)
 }
 
 /// Number of columns in the place of t targets: features of them, at most, or the targets.

@@ -2,7 +2,7 @@
 
 use super::blocks::{self, Block};
 use crate::features::{StoredFeatures, Sums, Tile, Values};
-use crate::solver::newton::{Objective, Point};
+use crate::solver::newton::{Objective, Point, Shape};
 use crate::strips::{Pool, for_each_strip};
 use crate::{FoldGram, Intercept, Result, row_weights::RowWeights};
 use kapprox::Real;
@@ -79,16 +79,8 @@ impl<T: Real> Loss<'_, '_, T> {
 }
 
 impl<T: Real> Objective<T> for Loss<'_, '_, T> {
-    fn shape(&self) -> (usize, usize) {
-        (self.kept.p, self.k)
-    }
-
-    fn intercept(&self) -> Intercept {
-        self.intercept
-    }
-
-    fn workers(&self) -> &Workers {
-        self.kept.workers()
+    fn shape(&self) -> Shape<'_> {
+        Shape { p: self.kept.p, k: self.k, intercept: self.intercept, workers: self.kept.workers() }
     }
 
     fn passes(&mut self) -> &mut u64 {

@@ -24,7 +24,7 @@ mod semidefinite;
 use super::isomap::{Joined, landmarks_among, nodes};
 use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign, lle::alignment};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign, lle::alignment, refuse};
 use crate::cholesky::{Side, factor, solve};
 use crate::model::{Basis, Form};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
@@ -185,10 +185,8 @@ impl Unfolding<'_> {
             return Err(Error::NoVariance);
         }
         let mut taken = self.pairs.spanning(made);
-        if taken.len() < m {
-            let why = "the distances of neighbours leave the landmarks free; lower it, or raise `neighbours`";
-            return Err(Error::option("rank", m + 1, why));
-        }
+        let why = "the distances of neighbours leave the landmarks free; lower it, or raise `neighbours`";
+        refuse(taken.len() < m, "rank", m + 1, why)?;
         let mut objective = product(made.transpose(), made);
         let trace: f64 = (0..m).map(|i| objective[(i, i)]).sum();
         objective *= faer::Scale(1.0 / trace);
@@ -235,15 +233,10 @@ impl<T: Real> Solver<T> for MaximumVariance {
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        match work.shape.landmarks {
-            m if m > MOST => {
-                let why = format!(
-                    "its semidefinite programme takes minutes beyond {MOST} landmarks; lower it, or take lle or isomap"
-                );
-                Err(Error::option("rank", m, why))
-            }
-            _ => Ok(()),
-        }
+        let why = format!(
+            "its semidefinite programme takes minutes beyond {MOST} landmarks; lower it, or take lle or isomap"
+        );
+        refuse(work.shape.landmarks > MOST, "rank", work.shape.landmarks, why)
     }
 
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {

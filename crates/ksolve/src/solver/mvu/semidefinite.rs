@@ -13,7 +13,7 @@
 //! Benson, Ye, Zhang, "Solving large-scale sparse semidefinite programs for combinatorial optimization", SIAM J. Optimization 10, 2000.
 
 use crate::cholesky::{Side, factor, solve};
-use crate::{Error, Result};
+use crate::{Error, Result, solver::heed};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef};
 use kapprox::map::par;
@@ -63,9 +63,7 @@ pub(super) fn maximise(
     let mut at = programme.start()?;
     let mut aim = CAREFUL;
     for _ in 0..STEPS {
-        if observer.stop() {
-            return Err(kstore::Error::Interrupted.into());
-        }
+        heed(observer)?;
         let (gap, missed) = programme.gap(&at);
         if gap <= GAP && missed <= GAP {
             break;

@@ -1,7 +1,7 @@
 //! What a solver was given, and what it reads of that: every default filled in.
 
 use super::{C, CLASS_WEIGHT, FOLDS, GROUP, INTERCEPT, LAMBDA, Parameter, ParameterKind, Value};
-use crate::solver::{ClassWeight, Penalty, SolverFamily};
+use crate::solver::{ClassWeight, Penalty, SolverFamily, refuse};
 use crate::{Error, FoldSpec, Intercept, Result};
 use kapprox::Spec;
 use std::collections::BTreeMap;
@@ -135,10 +135,8 @@ impl Settings {
     /// The penalties of a solver that chooses among several by rows held out, strongest first.
     pub(crate) fn compared(&self) -> Result<Vec<Penalty>> {
         let penalties = self.penalties();
-        if penalties.len() > 1 && self.folds(&FOLDS) == Some(FoldSpec::None) {
-            let why = "without folds no rows are held out; give folds, or one penalty";
-            return Err(Error::option(FOLDS.name, "none", why));
-        }
+        let why = "without folds no rows are held out; give folds, or one penalty";
+        refuse(penalties.len() > 1 && self.folds(&FOLDS) == Some(FoldSpec::None), FOLDS.name, "none", why)?;
         Ok(penalties)
     }
 

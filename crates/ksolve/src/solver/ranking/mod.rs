@@ -37,7 +37,7 @@ use super::held_out::{self, Function, HeldOut};
 use super::logistic::{self, PENALTIES};
 use super::newton::{self, Found, newton};
 use super::parameter::{FOLDS, GROUP, Parameter, ParameterKind, STEPS, TOLERANCE};
-use super::{Figure, Fitted, Penalty, Settings, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Fitted, Penalty, Settings, Solver, SolverFacts, SolverFamily, refuse};
 use crate::features::{self, FitData, StoredFeatures, Wanted};
 use crate::ranked::{self, Groups};
 use crate::request::{PassShape, ProblemSize};
@@ -100,13 +100,10 @@ impl Ranking {
         if pairs == 0.0 {
             return Err(ranked::without_pairs());
         }
-        if self.pair_loss == PairLoss::Logistic && groups.largest() > VISITED {
-            let why = format!(
-                "it visits every pair, and a group has {} rows; take squared-hinge, or give `group`",
-                kstore::shown::count(groups.largest() as u64)
-            );
-            return Err(Error::option(LOSS.name, self.pair_loss, why));
-        }
+        let largest = kstore::shown::count(groups.largest() as u64);
+        let why = format!("it visits every pair, and a group has {largest} rows; take squared-hinge, or give `group`");
+        let refused = self.pair_loss == PairLoss::Logistic && groups.largest() > VISITED;
+        refuse(refused, LOSS.name, self.pair_loss, why)?;
         Ok((groups, pairs))
     }
 

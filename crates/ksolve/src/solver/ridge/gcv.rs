@@ -14,8 +14,8 @@
 //! Technometrics 21, 1979.
 
 use super::head::squared_errors;
-use super::system::{System, heed};
-use crate::{GramState, Result, RidgeOptions};
+use super::system::System;
+use crate::{GramState, Result, RidgeOptions, solver::heed};
 use kstore::Workers;
 use kstore::pass::Observer;
 

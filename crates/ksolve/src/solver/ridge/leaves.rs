@@ -25,7 +25,7 @@ use crate::cholesky::{self, Side};
 use crate::features::FitData;
 use crate::model::Leaves;
 use crate::request::{FitRequest, ProblemSize};
-use crate::solver::Figure;
+use crate::solver::{Figure, heed, refuse};
 use crate::strips::row_strips;
 use crate::{Error, Head, Result};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
@@ -49,19 +49,11 @@ const ROWS: usize = 256;
 /// Refuses what goes with features alone.
 pub(super) fn check(work: &FitRequest<'_>, others: [(&'static str, bool); 3]) -> Result<()> {
     let why = "the machines in the leaves have none; leave one of the two out";
-    if let Some((name, _)) = others.into_iter().find(|(_, given)| *given) {
-        return Err(Error::option(name, "", why));
-    }
-    if work.options.map.is_exact() {
-        return Err(Error::option(
-            "local",
-            "",
-            "the map exact learns on the kernel itself already; leave one of the two out",
-        ));
-    }
-    if work.options.kernel.sparse().is_some() {
-        return Err(Error::option("local", "", "leaves hold rows of numbers, and these are sparse; leave it out"));
-    }
+    others.into_iter().try_for_each(|(name, given)| refuse(given, name, "", why))?;
+    let why = "the map exact learns on the kernel itself already; leave one of the two out";
+    refuse(work.options.map.is_exact(), "local", "", why)?;
+    let why = "leaves hold rows of numbers, and these are sparse; leave it out";
+    refuse(work.options.kernel.sparse().is_some(), "local", "", why)?;
     work.refuse_weights("`local`", "leave it out")
 }
 
@@ -110,9 +102,7 @@ pub(super) fn fit<T: Real>(
         coefficients.as_mut().subrows_mut(first, leaf.len()).copy_from(found.ok_or_else(indefinite)?);
         first += leaf.len();
         stage.advance(1);
-        if stage.stop() {
-            return Err(kstore::Error::Interrupted.into());
-        }
+        heed(&*stage)?;
     }
     let counts: Vec<usize> = leaves.iter().map(Leaf::len).collect();
     figures.push(error("leaves", count as f64));
@@ -180,11 +170,8 @@ impl Solver<'_> {
         let tries = |mu: f64| {
             let sums = tried.iter().map(|leaf| self.held_out(leaf, mu)).fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);
             stage.advance(1);
-            if stage.stop() {
-                Err(Error::from(kstore::Error::Interrupted))
-            } else {
-                Ok(sums.map(|sum| sum / held.max(f64::MIN_POSITIVE)))
-            }
+            heed(&*stage)?;
+            Ok::<_, Error>(sums.map(|sum| sum / held.max(f64::MIN_POSITIVE)))
         };
         let mut best = (start, tries(start)?);
         for factor in [1.0 / FACTOR, FACTOR] {

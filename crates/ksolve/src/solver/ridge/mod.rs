@@ -25,7 +25,7 @@ pub(crate) mod system;
 mod tree;
 mod variance;
 
-use super::{Fitted, Penalty, Settings, Solver, SolverFacts, gradients};
+use super::{Fitted, Penalty, Settings, Solver, SolverFacts, gradients, refuse};
 use crate::features::{FitData, GRAM, Points};
 use crate::prepare::plan;
 use crate::request::{self, FitRequest, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
@@ -154,41 +154,26 @@ impl Ridge {
     fn check_one_cell(&self, work: &FitRequest<'_>) -> Result<()> {
         let options = &work.options;
         let what = if options.map.is_exact() { "the exact kernel" } else { "`method` pcg" };
-        if self.variance {
-            let remedy = format!("{what} has no features to tell variances by; take landmarks and `method` direct");
-            return Err(Error::option("std", "", remedy));
-        }
-        if self.importance {
-            let why = format!("{what} takes no further pass; take landmarks and `method` direct");
-            return Err(Error::option(IMPORTANCE.name, "", why));
-        }
-        if self.local.is_some() && self.method == RidgeMethod::Pcg {
-            let why = "it takes the features of a direct solution; take `method` direct";
-            return Err(Error::option(LOCAL.name, "with `method` pcg", why));
-        }
-        if self.leave_one_out && self.method == RidgeMethod::Pcg {
-            return Err(Error::option("loo", "with `method` pcg", "it needs a factor; take `method` direct"));
-        }
-        if options.tolerance.is_some() {
-            return Err(Error::option("tolerance", "a tolerance", format!("{what} has no trace error; leave it out")));
-        }
-        if self.lambdas.len() != 1 {
-            let remedy = format!("{what} solves for one lambda; give one, such as `lambda` 1e-6");
-            return Err(Error::option("lambda", format!("{} values", self.lambdas.len()), remedy));
-        }
-        if options.ranks.len() != 1 {
-            let remedy = format!("{what} solves for one rank; give one `rank`");
-            return Err(Error::option("ranks", format!("{} ranks", options.ranks.len()), remedy));
-        }
-        if options.folds != FoldSpec::None {
-            let remedy = format!("{what} has no folds; leave them out");
-            return Err(Error::option("folds", options.folds.to_string(), remedy));
-        }
-        if !options.map.is_exact() && options.map != MapSpec::default() {
-            let remedy = "it solves for the kernel functions of landmarks; leave `map` out, or take `method` direct";
-            return Err(Error::option("method", format!("pcg with `map` {}", options.map), remedy));
-        }
-        Ok(())
+        let (pcg, lambdas, ranks) = (self.method == RidgeMethod::Pcg, self.lambdas.len(), options.ranks.len());
+        let why = format!("{what} has no features to tell variances by; take landmarks and `method` direct");
+        refuse(self.variance, "std", "", why)?;
+        let why = format!("{what} takes no further pass; take landmarks and `method` direct");
+        refuse(self.importance, IMPORTANCE.name, "", why)?;
+        let why = "it takes the features of a direct solution; take `method` direct";
+        refuse(self.local.is_some() && pcg, LOCAL.name, "with `method` pcg", why)?;
+        let why = "it needs a factor; take `method` direct";
+        refuse(self.leave_one_out && pcg, "loo", "with `method` pcg", why)?;
+        let why = format!("{what} has no trace error; leave it out");
+        refuse(options.tolerance.is_some(), "tolerance", "a tolerance", why)?;
+        let why = format!("{what} solves for one lambda; give one, such as `lambda` 1e-6");
+        refuse(lambdas != 1, "lambda", format!("{lambdas} values"), why)?;
+        let why = format!("{what} solves for one rank; give one `rank`");
+        refuse(ranks != 1, "ranks", format!("{ranks} ranks"), why)?;
+        let why = format!("{what} has no folds; leave them out");
+        refuse(options.folds != FoldSpec::None, "folds", &options.folds, why)?;
+        let why = "it solves for the kernel functions of landmarks; leave `map` out, or take `method` direct";
+        let other = !options.map.is_exact() && options.map != MapSpec::default();
+        refuse(other, "method", format!("pcg with `map` {}", options.map), why)
     }
 
     /// The way that `auto` comes to on features or landmarks: conjugate gradient where there is one system, its direct solution
@@ -220,16 +205,12 @@ impl<T: Real> Solver<T> for Ridge {
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         let options = &work.options;
-        if self.variance && options.task != Task::Regression {
-            let remedy = "the variance of a class's score says nothing of the class; leave it out";
-            return Err(Error::option("std", options.task, remedy));
-        }
+        let why = "the variance of a class's score says nothing of the class; leave it out";
+        refuse(self.variance && options.task != Task::Regression, "std", options.task, why)?;
         if self.importance {
             gradients::check(work)?;
-            if options.metric != MetricSource::None {
-                let why = "the report of a metric tells what the features count; leave one of the two out";
-                return Err(Error::option(IMPORTANCE.name, "", why));
-            }
+            let why = "the report of a metric tells what the features count; leave one of the two out";
+            refuse(options.metric != MetricSource::None, IMPORTANCE.name, "", why)?;
         }
         if self.local.is_some() {
             leaves::check(

@@ -2,8 +2,8 @@
 
 use super::gcv;
 use super::head::{head, squared_errors};
-use super::system::{System, heed};
-use crate::{Error, GramState, Head, Result, RidgeOptions};
+use super::system::System;
+use crate::{Error, GramState, Head, Result, RidgeOptions, solver::heed};
 use kstore::Workers;
 use kstore::pass::Observer;
 use std::ops::Range;

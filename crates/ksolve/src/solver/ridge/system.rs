@@ -364,8 +364,3 @@ fn columns_of(matrix: &mut Mat<f64>, count: usize) -> Vec<&mut [f64]> {
     let columns = matrix.as_mut().col_iter_mut().take(count);
     columns.filter_map(|column| column.try_as_col_major_mut()).map(|column| column.as_slice_mut()).collect()
 }
-
-/// Ends the work between two systems, where the observer asks for that.
-pub(super) fn heed(observer: &dyn kstore::pass::Observer) -> Result<()> {
-    if observer.stop() { Err(kstore::Error::Interrupted.into()) } else { Ok(()) }
-}

@@ -144,7 +144,7 @@ impl Solved {
 }
 
 /// Solves a problem for each of `rows`, and warns of those that ran out of steps.
-fn solve<T: Real, R: Rows + Send>(
+fn solve<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
     terms: Terms,
@@ -159,7 +159,7 @@ fn solve<T: Real, R: Rows + Send>(
 }
 
 /// Solves a problem for each of `rows`, in groups, on a sample of the rows first.
-fn solve_all<T: Real, R: Rows + Send>(
+fn solve_all<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     terms: Terms,
     steps: usize,
@@ -240,11 +240,6 @@ fn fitted<T>(
         passes: 1 + passes,
         ..Fitted::default()
     }
-}
-
-/// The rows as they are, for the kernel itself; features otherwise.
-fn view(work: &FitRequest<'_>) -> RowAccess {
-    if work.options.map.is_exact() { RowAccess::Rows } else { RowAccess::Features }
 }
 
 /// The stages of a machine on features, or of so many problems, so many of them at once, at so many penalties, with the kernel itself.

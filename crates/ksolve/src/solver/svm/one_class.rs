@@ -1,13 +1,13 @@
 //! The one-class machine: the region that holds most rows.
 
-use super::lagrangian::{Rows, Terms};
+use super::lagrangian::Terms;
 use super::loss::{Loss, Row};
-use super::{fitted, solve, stages, view};
+use super::{fitted, solve, stages};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::parameter::{GAP, NU, STEPS, TOLERANCE, WEIGHTS};
 use crate::solver::{Fitted, Settings, Solver, SolverFacts, SolverFamily};
-use crate::{Intercept, Result, Targets, Task, row_weights::RowWeights};
+use crate::{Intercept, Result, Targets, Task};
 use kapprox::Real;
 use kstore::Plan;
 
@@ -40,27 +40,13 @@ impl OneClass {
     }
 }
 
-/// The rows of a problem without targets: the cost of one, and their weights.
-struct Plain<'a>(f64, &'a RowWeights);
-
-impl Rows for Plain<'_> {
-    #[inline(always)]
-    fn row(&self, i: usize) -> Row {
-        Row { y: 0.0, c: self.0 * self.1.of(i) }
-    }
-}
-
 impl<T: Real> Solver<T> for OneClass {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { keeps: true, weights: true, ..SolverFacts::default() }
+        SolverFacts { keeps: true, weights: true, exact: true, ..SolverFacts::default() }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         super::plan(plan, shape, cut, 0, 1)
-    }
-
-    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        Ok(view(work))
     }
 
     fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
@@ -86,7 +72,9 @@ impl<T: Real> Solver<T> for OneClass {
             gap: self.gap,
             patience: usize::MAX,
         };
-        let solved = solve(&kept, data, terms, self.steps, vec![Plain(cost, &kept.weights)])?;
+        let weights = &kept.weights;
+        let rows = vec![move |i: usize| Row { y: 0.0, c: cost * weights.of(i) }];
+        let solved = solve(&kept, data, terms, self.steps, rows)?;
         Ok(fitted(solved, 1.0, None, gathered.certificate))
     }
 }

@@ -1,8 +1,8 @@
 //! Support vector regression: values, by a tube in which errors cost nothing.
 
-use super::lagrangian::{Rows, Terms};
+use super::lagrangian::Terms;
 use super::loss::{Loss, Row};
-use super::{Solved, fitted, solve, stages, view};
+use super::{Solved, fitted, solve, stages};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::held_out::{self, Function, HeldOut};
@@ -10,7 +10,7 @@ use crate::solver::parameter::{
     COSTS, FOLDS, GAP, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE, WEIGHTS,
 };
 use crate::solver::{Fitted, Penalty, Settings, Solver, SolverFacts, SolverFamily};
-use crate::{Intercept, Result, Task, row_weights::RowWeights};
+use crate::{Intercept, Result, Task};
 use kapprox::Real;
 use kstore::Plan;
 
@@ -77,7 +77,11 @@ impl Svr {
         let (intercept, gap) = (self.intercept, self.gap);
         let typical = cost * kept.mean_weight(held.map(|(_, fold)| fold)) / unit;
         let terms = Terms { loss, intercept, total: 0.0, cost: typical, gap, patience: usize::MAX };
-        let rows = Valued { y: &kept.y, weights: &kept.weights, j, t, shift, cost, held };
+        let (y, weights) = (&kept.y[..], &kept.weights);
+        let rows = move |i: usize| {
+            let held = held.is_some_and(|(folds, fold)| folds[i] == fold);
+            Row { y: y[i * t + j] - shift, c: if held { 0.0 } else { cost * weights.of(i) } }
+        };
         let mut solved = solve(kept, data, terms, self.steps, vec![rows])?;
         solved.best.iter_mut().for_each(|best| best.b += shift);
         Ok(solved)
@@ -103,37 +107,14 @@ impl Svr {
     }
 }
 
-struct Valued<'a> {
-    y: &'a [f64],
-    weights: &'a RowWeights,
-    j: usize,
-    t: usize,
-    shift: f64,
-    cost: f64,
-    /// Folds of the rows, and the one that is held out.
-    held: Option<(&'a [u16], u16)>,
-}
-
-impl Rows for Valued<'_> {
-    #[inline(always)]
-    fn row(&self, i: usize) -> Row {
-        let held = self.held.is_some_and(|(folds, fold)| folds[i] == fold);
-        Row { y: self.y[i * self.t + self.j] - self.shift, c: if held { 0.0 } else { self.cost * self.weights.of(i) } }
-    }
-}
-
 impl<T: Real> Solver<T> for Svr {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { keeps: true, holds_out: true, weights: true, ..SolverFacts::default() }
+        SolverFacts { keeps: true, holds_out: true, weights: true, exact: true, ..SolverFacts::default() }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let plan = super::plan(plan, shape, cut, 10 * shape.t, 1);
         held_out::plan(plan, shape, shape.t, self.penalties.len())
-    }
-
-    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        Ok(view(work))
     }
 
     fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {

@@ -56,7 +56,7 @@ impl<T: Real> Solver<T> for MaximalCovariance {
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
-        let gram = super::gather(data)?;
+        let gram = data.moments_of_folds()?.gram;
         let _stage = data.resources.stages.stage("singular vectors", None);
         let (mut held, mut rows) = (vec![0.0; self.components], 0.0);
         super::held_out(&gram, data.second, |own, new| {
@@ -65,7 +65,7 @@ impl<T: Real> Solver<T> for MaximalCovariance {
             rows += new.rows as f64;
             Ok(())
         })?;
-        let moments = Moments::of(gram.folds().iter(), data.second)?;
+        let moments = Moments::of(gram.sum(None), data.second)?;
         let pairs = self.pairs(&moments, gram.epsilon())?;
         if pairs.values.is_empty() || !moments.vary(gram.epsilon()) {
             let why = "the two views do not vary together: check their columns and kernels";
