@@ -221,14 +221,13 @@ impl<T: Real> Solver<T> for Fisher {
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let (p, k) = (shape.map.p, shape.t.max(2));
-        let plan = plan.term("scatter within classes and its factor", 4 * 8 * p * p, "lower `rank`");
-        match shape.folds {
-            0 | 1 => plan,
-            folds => {
-                let functions = folds.saturating_mul(self.penalties.len() * 8 * (p + 1) * k);
-                plan.term("functions of the folds", functions, "compare fewer penalties")
-            }
-        }
+        let functions = shape.folds.saturating_mul(self.penalties.len() * 8 * (p + 1) * k);
+        plan.term("scatter within classes and its factor", 4 * 8 * p * p, "lower `rank`").term_if(
+            shape.folds > 1,
+            "functions of the folds",
+            functions,
+            "compare fewer penalties",
+        )
     }
 
     fn own_passes(&self, work: &FitRequest<'_>) -> [u64; 2] {

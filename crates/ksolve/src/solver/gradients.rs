@@ -55,5 +55,5 @@ pub(super) fn products<T: Real>(
 
 pub(super) fn slopes(products: &Products) -> Vec<f64> {
     let weight = products.weight.max(f64::MIN_POSITIVE);
-    (0..products.sums.nrows()).map(|j| (products.sums[(j, j)] / weight).max(0.0).sqrt()).collect()
+    (0..products.sums().nrows()).map(|j| (products.sums()[(j, j)] / weight).max(0.0).sqrt()).collect()
 }

@@ -44,17 +44,9 @@ pub(super) struct Compared<T> {
 /// Adds the scores of t functions at every penalty to a plan, where rows are held out.
 pub(super) fn plan(plan: Plan, shape: &ProblemSize, t: usize, penalties: usize) -> Plan {
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-    match shape.folds > 1 {
-        true => {
-            let scores = n.saturating_mul(t * penalties).saturating_mul(shape.element);
-            plan.term(
-                "scores of rows held out",
-                scores + features::values_bytes(n.saturating_mul(t), shape.element),
-                "compare fewer penalties",
-            )
-        }
-        false => plan,
-    }
+    let scores = n.saturating_mul(t * penalties).saturating_mul(shape.element);
+    let bytes = scores.saturating_add(features::values_bytes(n.saturating_mul(t), shape.element));
+    plan.term_if(shape.folds > 1, "scores of rows held out", bytes, "compare fewer penalties")
 }
 
 impl<T: Real> HeldOut<T> {

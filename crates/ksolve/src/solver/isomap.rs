@@ -56,14 +56,6 @@ fn more(k: usize) -> usize {
     k + k / 2
 }
 
-pub(super) fn nodes(count: usize) -> Figure {
-    Figure { name: "nodes", values: vec![count as f64] }
-}
-
-pub(super) fn landmarks_among(count: usize) -> Figure {
-    Figure { name: "landmarks", values: vec![count as f64] }
-}
-
 /// The nodes with the k nearest others of each, whose graph is connected.
 pub(super) struct Joined {
     pub(super) k: usize,
@@ -153,13 +145,14 @@ impl<T: Real> Solver<T> for LandmarkIsomap {
         let means: Vec<f64> = squares.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();
         let scaled = Scaled::new(squares, self.components, data)?;
         let weights = &scaled.weights;
+        let [nodes, landmarks] = [Figure::of("nodes", set.len() as f64), Figure::of("landmarks", m as f64)];
         let constant = |j: usize| -means.iter().enumerate().map(|(l, mean)| mean * weights[(l, j)]).sum::<f64>();
         Ok(Fitted {
             basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
             form: Form::Paths { neighbours, lengths },
             intercept: (0..weights.ncols()).map(constant).collect(),
             weights: Mat::from_fn(m, weights.ncols(), |l, j| -0.5 * weights[(l, j)]),
-            figures: [vec![nodes(set.len()), landmarks_among(m)], scaled.figures()].concat(),
+            figures: [vec![nodes, landmarks], scaled.figures()].concat(),
             ..Fitted::default()
         })
     }

@@ -120,8 +120,7 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         };
         data.warn_of_fewer(self.components, there, &why);
         let mut figures = found.figures();
-        figures
-            .extend(target.map(|target| Figure { name: "features of the target", values: vec![target.count as f64] }));
+        figures.extend(target.map(|target| Figure::of("features of the target", target.count as f64)));
         let points = (0..there * there).map(|at| if at % (there + 1) == 0 { T::ONE } else { T::ZERO }).collect();
         Ok(Fitted {
             weights: Mat::identity(there, there),
@@ -166,8 +165,8 @@ struct Directions {
 impl Directions {
     /// The `q` leading directions, fewer where others are rounding.
     fn of(products: &Products, q: usize) -> Result<Self> {
-        let d = products.sums.nrows();
-        let m = Mat::from_fn(d, d, |i, j| products.sums[(i.max(j), i.min(j))] / products.weight);
+        let (sums, d) = (products.sums(), products.sums().nrows());
+        let m = Mat::from_fn(d, d, |i, j| sums[(i.max(j), i.min(j))] / products.weight);
         let (values, vectors) = symmetric_eigen(m.as_ref())?;
         let floor = NOISE * f64::EPSILON * values[d - 1];
         let kept: Vec<usize> = (0..d).rev().take(q).take_while(|j| values[*j] > floor && values[*j] > 0.0).collect();

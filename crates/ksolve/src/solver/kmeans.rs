@@ -55,7 +55,7 @@ impl<T: Real> Solver<T> for KernelKMeans {
         let found = lloyd::cluster(data, &kept, space, self.clusters, self.starts)?;
         let half = |j: usize| found.centroids.col(j).iter().map(|v| v * v).sum::<f64>() / 2.0;
         let figures = vec![
-            Figure { name: "mean squared distance", values: vec![found.squares / kept.weight_outside(None)] },
+            Figure::of("mean squared distance", found.squares / kept.weight_outside(None)),
             Figure { name: "rows of each group", values: found.sizes },
         ];
         Ok(Fitted {

@@ -126,11 +126,12 @@ impl<T: Real> Solver<T> for KernelPca {
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let (p, held_out) = (shape.map.p, if shape.folds > 1 { 3 } else { 0 });
-        let plan = plan.term("covariance and its eigenvectors", (5 + held_out) * 8 * p * p, "lower `rank`");
-        match self.novelty {
-            true => plan.term("distances", Quadratic::making_bytes(p, p), "leave `novelty` out"),
-            false => plan,
-        }
+        plan.term("covariance and its eigenvectors", (5 + held_out) * 8 * p * p, "lower `rank`").term_if(
+            self.novelty,
+            "distances",
+            Quadratic::making_bytes(p, p),
+            "leave `novelty` out",
+        )
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {

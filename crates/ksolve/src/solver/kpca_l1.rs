@@ -71,13 +71,9 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let (p, q) = (shape.map.p, self.components.min(shape.map.p));
-        let plan = plan
-            .term("directions", 8 * p * (4 * (q + 2) + features::STATES), "ask for fewer `components`")
-            .term("scores of a tile", cut.tile * (q + 2) * size_of::<f64>(), "ask for fewer `components`");
-        match self.novelty {
-            true => plan.term("distances", Quadratic::making_bytes(p, p), "leave `novelty` out"),
-            false => plan,
-        }
+        plan.term("directions", 8 * p * (4 * (q + 2) + features::STATES), "ask for fewer `components`")
+            .term("scores of a tile", cut.tile * (q + 2) * size_of::<f64>(), "ask for fewer `components`")
+            .term_if(self.novelty, "distances", Quadratic::making_bytes(p, p), "leave `novelty` out")
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {

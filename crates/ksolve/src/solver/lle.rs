@@ -15,7 +15,7 @@
 //!
 //! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding", Science 290, 2000.
 
-use super::isomap::{Joined, nodes};
+use super::isomap::Joined;
 use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES};
 use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign};
@@ -96,7 +96,10 @@ impl<T: Real> Solver<T> for LocallyLinear {
             form: Form::Weights { neighbours },
             weights: Mat::from_fn(set.len(), q, |i, j| signs[j] * vectors[(i, j + 1)]),
             intercept: vec![0.0; q],
-            figures: vec![nodes(set.len()), Figure { name: "eigenvalue", values: values[1..=q].to_vec() }],
+            figures: vec![
+                Figure::of("nodes", set.len() as f64),
+                Figure { name: "eigenvalue", values: values[1..=q].to_vec() },
+            ],
             ..Fitted::default()
         })
     }

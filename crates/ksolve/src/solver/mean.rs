@@ -82,9 +82,9 @@ impl<T: Real> Solver<T> for MeanEmbedding {
         let beyond = ((self.nu * n) as usize).min(kept.n - 1);
         let threshold = *distances.select_nth_unstable_by(kept.n - 1 - beyond, f64::total_cmp).1;
         let figures = vec![
-            Figure { name: "squared norm of the mean", values: vec![norm] },
-            Figure { name: "variance", values: vec![variance.max(0.0)] },
-            Figure { name: "threshold of the squared distance", values: vec![threshold] },
+            Figure::of("squared norm of the mean", norm),
+            Figure::of("variance", variance.max(0.0)),
+            Figure::of("threshold of the squared distance", threshold),
         ];
         let weights = Mat::from_fn(kept.p, 1, |i, _| 2.0 * mean[i]);
         let passes = if data.keep == features::FeatureTier::Recomputed { 3 } else { 1 };

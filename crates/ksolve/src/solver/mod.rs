@@ -50,7 +50,6 @@ pub(crate) use fitted::explained;
 pub use fitted::{Figure, Fitted, Projection, Solved};
 pub(crate) use held_out::AT_EACH;
 pub use parameter::{Options, Parameter, Penalty, Settings, Value};
-pub use svm::{OneClass, Svm, Svr};
 
 use crate::{Error, Result};
 use kstore::named::Registry;

@@ -161,17 +161,11 @@ impl<T: Real> Solver<T> for Online {
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let (n, q) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p + 1);
-        let plan = plan.term("targets of all rows", values_bytes(n.saturating_mul(shape.t), 8), "");
-        let plan = plan.term("coefficients", 3 * 8 * q * shape.t, "lower `rank`");
-        let remedy = "take `rule` lms or lower `rank`";
-        let plan = match self.recursive {
-            true => plan.term("inverse of the moments", Recursion::bytes(q - 1, shape.t, shape.threads), remedy),
-            false => plan,
-        };
-        match self.variance {
-            true => plan.term("variances", Quadratic::making_bytes(q, q), "leave `std` out"),
-            false => plan,
-        }
+        let inverse = Recursion::bytes(q - 1, shape.t, shape.threads);
+        plan.term("targets of all rows", values_bytes(n.saturating_mul(shape.t), 8), "")
+            .term("coefficients", 3 * 8 * q * shape.t, "lower `rank`")
+            .term_if(self.recursive, "inverse of the moments", inverse, "take `rule` lms or lower `rank`")
+            .term_if(self.variance, "variances", Quadratic::making_bytes(q, q), "leave `std` out")
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {

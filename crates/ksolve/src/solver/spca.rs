@@ -101,8 +101,7 @@ impl<T: Real> Solver<T> for SupervisedPca {
             Figure { name: "covariance with the target", values: values.iter().map(|value| value / n).collect() },
             Figure { name: "share of the dependence", values: values.iter().map(|v| v * v / total).collect() },
         ];
-        figures
-            .extend(target.map(|target| Figure { name: "features of the target", values: vec![target.count as f64] }));
+        figures.extend(target.map(|target| Figure::of("features of the target", target.count as f64)));
         Ok(Fitted {
             weights: directions,
             intercept,

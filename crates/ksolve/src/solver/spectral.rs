@@ -74,7 +74,7 @@ impl<T: Real> Solver<T> for Spectral {
         matmul(weights.as_mut(), Accum::Replace, projection.as_ref(), found.centroids.as_ref(), 1.0, Par::Seq);
         let figures = vec![
             Figure { name: "eigenvalue", values: eigenvalues },
-            Figure { name: "mean squared distance", values: vec![found.squares / kept.weight_outside(None)] },
+            Figure::of("mean squared distance", found.squares / kept.weight_outside(None)),
             Figure { name: "rows of each group", values: found.sizes },
         ];
         let intercept = vec![0.0; self.clusters];

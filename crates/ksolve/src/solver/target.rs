@@ -1,7 +1,8 @@
 //! Features of the targets, for solvers with a kernel on the target: the Nyström map on some of the targets.
 
 use super::parameter::{COMPONENTS, Parameter, ParameterKind};
-use crate::{Error, FoldGram, Result, Targets, Task, features::FitData, request::ProblemSize, solver::refuse};
+use crate::features::{FitData, Values};
+use crate::{Error, FoldGram, Result, Targets, Task, request::ProblemSize, solver::refuse};
 use faer::{MatMut, MatRef};
 use kapprox::kernel::{Kernel, Spec};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
@@ -70,13 +71,8 @@ pub(super) fn columns(kernel: Option<&Spec>, task: Task, t: usize) -> usize {
 
 /// Adds what it takes to make the features of the targets to a plan: the sample and its factor.
 pub(super) fn plan(plan: Plan, shape: &ProblemSize) -> Plan {
-    match shape.moment_columns == shape.t {
-        true => plan,
-        false => {
-            let sample = 8 * SAMPLE * (4 * shape.t + 2 + MOST);
-            plan.term("sample of the target", sample, "leave `target_kernel` out")
-        }
-    }
+    let (made, sample) = (shape.moment_columns != shape.t, 8 * SAMPLE * (4 * shape.t + 2 + MOST));
+    plan.term_if(made, "sample of the target", sample, "leave `target_kernel` out")
 }
 
 pub(super) struct TargetFeatures {
@@ -143,21 +139,16 @@ struct SampledTargets<'a> {
     share: f64,
 }
 
-#[derive(Default)]
-struct Values(Vec<f64>);
-
-kstore::summed!(Values { read "values": 0 });
-
 impl<T: Real> Fold<T> for SampledTargets<'_> {
-    type State = Values;
+    type State = Values<f64>;
     type Scratch = ();
     type Error = Error;
 
-    fn init(&self) -> Values {
+    fn init(&self) -> Values<f64> {
         Values::default()
     }
     fn scratch(&self) {}
-    fn step(&self, state: &mut Values, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
+    fn step(&self, state: &mut Values<f64>, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
         for i in (0..block.len()).filter(|i| self.keys.uniform(block.rows[*i]) < self.share) {
             for j in 0..self.targets.count() {
                 state.0.push(self.targets.value(block, i, j)?);

@@ -21,7 +21,7 @@
 
 mod semidefinite;
 
-use super::isomap::{Joined, landmarks_among, nodes};
+use super::isomap::Joined;
 use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
 use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign, lle::alignment, refuse};
@@ -294,11 +294,11 @@ impl<T: Real> Solver<T> for MaximumVariance {
                 values: eigenvalues.iter().map(|v| v / total.max(f64::MIN_POSITIVE)).collect(),
             },
             Figure { name: "eigenvalue", values: eigenvalues },
-            Figure { name: "sum of squares", values: vec![total] },
-            nodes(set.len()),
-            landmarks_among(m),
-            Figure { name: "constraints", values: vec![constraints as f64] },
-            Figure { name: "rounds", values: vec![rounds as f64] },
+            Figure::of("sum of squares", total),
+            Figure::of("nodes", set.len() as f64),
+            Figure::of("landmarks", m as f64),
+            Figure::of("constraints", constraints as f64),
+            Figure::of("rounds", rounds as f64),
         ];
         Ok(Fitted {
             basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),

@@ -169,20 +169,7 @@ impl Settings {
 
     /// The values that define the result, for the model file: flags that were not given are left out.
     pub fn to_json(&self) -> serde_json::Value {
-        let value = |value: &Value| match value {
-            Value::Flag(given) => serde_json::json!(given),
-            Value::Count(n) => serde_json::json!(n),
-            Value::Number(x) => serde_json::json!(x),
-            Value::Word(word) => serde_json::json!(word),
-            Value::Penalties(values) => serde_json::json!(values),
-            Value::Ranks(ranks) => serde_json::json!(ranks),
-            Value::Folds(folds) => serde_json::json!(folds.to_string()),
-            Value::Column(name) => serde_json::json!(name),
-            Value::ClassWeights(weight) => serde_json::json!(weight.to_string()),
-            Value::Columns(names) => serde_json::json!(names),
-            Value::Kernel(kernel) => serde_json::json!(kernel.to_string()),
-        };
         let given = self.values.iter().filter(|(_, value)| **value != Value::Flag(false));
-        given.map(|(name, found)| (name.to_string(), value(found))).collect::<serde_json::Map<_, _>>().into()
+        serde_json::json!(given.collect::<BTreeMap<_, _>>())
     }
 }

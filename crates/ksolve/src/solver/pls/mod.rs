@@ -126,7 +126,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         drop(stage);
         data.warn_of_fewer(q, there, "the features that are left vary with no target");
         let mut figures = vec![
-            Figure { name: "components", values: vec![there as f64] },
+            Figure::of("components", there as f64),
             Figure { name: "explained share of the targets", values: found.explained(&own) },
         ];
         if let Some((chosen, _)) = best {

@@ -207,13 +207,12 @@ impl<T: Real> Solver<T> for Ranking {
         let (point, gradient) = found.prove(&mut proof, lambda)?;
         newton::warn_of_gradient::<T>("ranking", &found, gradient, data.resources);
         let wrong = groups.order(&proof.scores, kept.workers()).share_wrong();
-        let figure = |name, value: f64| Figure { name, values: vec![value] };
         let mut figures = vec![
-            figure("share of pairs in the wrong order", wrong.unwrap_or_default()),
-            figure("pairs", pairs),
-            figure("objective", point.loss + lambda * found.square),
-            figure("relative gradient norm", gradient),
-            figure("newton steps", found.steps as f64),
+            Figure::of("share of pairs in the wrong order", wrong.unwrap_or_default()),
+            Figure::of("pairs", pairs),
+            Figure::of("objective", point.loss + lambda * found.square),
+            Figure::of("relative gradient norm", gradient),
+            Figure::of("newton steps", found.steps as f64),
         ];
         figures.extend(chosen);
         Ok(Fitted {

@@ -3,7 +3,7 @@
 //! The rows are read into memory once and stay there: they are the model. See [`super::iterative::exact`] for the problem and
 //! both ways to solve it. A run that is resumed makes its preconditioner anew, and goes on behind its last iteration.
 
-use super::iterative::cg::{self, CgSolution};
+use super::iterative::cg::{self, CgSolution, Until};
 use super::iterative::constant::Constant;
 use super::iterative::exact::{self, Dual, ExactProblem};
 use super::iterative::low_rank::LowRank;
@@ -20,7 +20,7 @@ use crate::{Error, Result, features::FitData};
 use faer::{Mat, MatRef};
 use kapprox::landmark::NO_ROW;
 use kapprox::{Real, Spec};
-use kstore::{MemoryRows, Plan, Reading, RowSource};
+use kstore::{MemoryRows, Plan, Reading, RowSource, pass::Observer};
 
 const REMEDY: &str = "raise `lambda`, raise `rank`, which makes the preconditioner better, or take `method` direct";
 const ROWS: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
@@ -183,6 +183,10 @@ impl<T: Real> Exact<'_, T> {
         MatRef::from_row_major_slice(self.rows.x(), self.rows.len(), RowSource::<T>::shape(self.rows).features)
     }
 
+    fn until<'u>(&'u self, observer: &'u dyn Observer) -> Until<'u> {
+        Until { tolerance: self.ridge.tolerated::<T>(), observer, journal: self.data.resources.journal }
+    }
+
     /// The iteration's solution, or where it is of no use, nobody asked for it and the memory allows, that of a factor.
     fn iterated(&self) -> Result<(Dual, Solved)> {
         let (dual, solved) = self.iterative()?;
@@ -221,13 +225,11 @@ impl<T: Real> Exact<'_, T> {
 
     /// Learns weights of the columns of sparse rows.
     fn linear(&self, width: usize) -> Result<(Dual, Solved, Basis<T>)> {
-        let (resources, ExactProblem { y, mu, constant, workers }) = (self.data.resources, self.problem);
-        let d = self.x().ncols();
+        let (resources, d) = (self.data.resources, self.x().ncols());
         let matrix = SparseMatrix::of(self.rows.x(), d, width);
         let observer = resources.stages.stage(plan::ITERATION, None);
-        let until = pcg::until(self.ridge.tolerated::<T>(), resources, &*observer);
-        let mut system = LinearSystem { matrix: &matrix, mu, constant, workers };
-        let dual = system.solve(y, until)?;
+        let mut system = LinearSystem { matrix: &matrix, problem: self.problem };
+        let dual = system.solve(self.until(&*observer))?;
         let weights: Vec<Vec<f64>> = dual.coefficients.col_iter().map(|a| system.weights(a)).collect();
         let (points, coefficients) = functions(&weights, d);
         let basis = Basis::Landmarks { points, rows: vec![NO_ROW; coefficients.nrows()] };
@@ -255,9 +257,9 @@ impl<T: Real> Exact<'_, T> {
         let observer = resources.stages.stage(plan::ITERATION, None);
         let any = mapped.kernel.build()?;
         let (kernel, exact) = (any.typed::<T>(), any.typed::<f64>());
-        let until = pcg::until(self.ridge.tolerated::<T>(), resources, &*observer);
         let (_, room) = solving::<T>(self.shape, resources.memory);
-        let dual = self.problem.iterative((&*kernel, &*exact), self.x(), &preconditioner, room, until)?;
+        let dual =
+            self.problem.iterative((&*kernel, &*exact), self.x(), &preconditioner, room, self.until(&*observer))?;
         let why = match self.ridge.method {
             RidgeMethod::Auto if n > DIRECT_ROWS => format!("more than {DIRECT_ROWS} rows"),
             RidgeMethod::Auto => "the Cholesky factor does not fit `memory`".to_string(),

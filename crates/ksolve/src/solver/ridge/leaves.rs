@@ -19,8 +19,7 @@
 //! References: Tresp, "A Bayesian committee machine", Neural Computation 12, 2000; Snelson, Ghahramani, "Local and global sparse Gaussian process
 //! approximations", AISTATS 2007; Beaglehole, Holzmüller, Radhakrishnan, Belkin, "xRFM", arXiv 2508.10053, of trees of kernel machines.
 
-use super::leaf::{LARGEST, Leaf};
-use super::tree::Tree;
+use super::tree::{LARGEST, Leaf, Tree};
 use crate::cholesky::{self, Side};
 use crate::features::FitData;
 use crate::model::Leaves;
@@ -83,8 +82,8 @@ pub(super) fn fit<T: Real>(
     let kernel = data.kernel.build()?.typed::<f64>();
     let solver = Solver { kernel, workers: data.resources.workers };
     let (mu, [without, with]) = solver.walk(&leaves, lambda * data.rows as f64, data)?;
-    let error = |name, value| Figure { name, values: vec![value] };
-    let mut figures = vec![error("held-out mse of the features", without), error("held-out mse with leaves", with)];
+    let mut figures =
+        vec![Figure::of("held-out mse of the features", without), Figure::of("held-out mse with leaves", with)];
     if with >= WORTH * without {
         let text = format!(
             "machines in leaves are left out: on rows held out the error is {with:.4e} with them, and {without:.4e} without"
@@ -105,9 +104,9 @@ pub(super) fn fit<T: Real>(
         heed(&*stage)?;
     }
     let counts: Vec<usize> = leaves.iter().map(Leaf::len).collect();
-    figures.push(error("leaves", count as f64));
-    figures.push(error("rows of the largest leaf", counts.iter().copied().max().unwrap_or(0) as f64));
-    figures.push(error("lambda of the leaves", mu / data.rows as f64));
+    figures.push(Figure::of("leaves", count as f64));
+    figures.push(Figure::of("rows of the largest leaf", counts.iter().copied().max().unwrap_or(0) as f64));
+    figures.push(Figure::of("lambda of the leaves", mu / data.rows as f64));
     let points = leaves.iter_mut().flat_map(|leaf| std::mem::take(&mut leaf.x)).collect();
     let splits = tree.splits(head.weights.nrows());
     Ok((Some(Leaves { splits, widths: tree.widths, counts, points, coefficients }), figures))

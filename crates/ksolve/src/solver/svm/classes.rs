@@ -27,23 +27,19 @@ use kstore::Plan;
 
 /// Support vector classification.
 #[derive(Clone, Debug)]
-pub struct Svm {
+pub(super) struct Svm {
     /// The penalties, as lambda or C, strongest first; among several one is chosen by rows held out.
-    pub penalties: Vec<Penalty>,
+    pub(super) penalties: Vec<Penalty>,
     /// True for a machine for every pair of classes, false for one for each class against the rest.
-    pub pairs: bool,
+    pairs: bool,
     /// True where probabilities are learned from rows held out.
-    pub probabilities: bool,
-    /// Treatment of the constant.
-    pub intercept: Intercept,
-    /// How much the rows of each class count.
-    pub class_weight: ClassWeight,
+    probabilities: bool,
+    pub(super) intercept: Intercept,
+    pub(super) class_weight: ClassWeight,
     /// True for the squared hinge loss, false for the hinge loss.
-    pub squared: bool,
-    /// Relative duality gap at which a problem is solved.
-    pub gap: f64,
-    /// Most steps of a problem.
-    pub steps: usize,
+    pub(super) squared: bool,
+    pub(super) gap: f64,
+    pub(super) steps: usize,
 }
 
 /// The rows as the machine of a class sees them, without those of the `held` fold: y = 1 for its class, −1 for all others that are there. `costs`
@@ -83,9 +79,9 @@ impl Svm {
         Ok(machine)
     }
 
-    fn terms(&self, cost: f64) -> Terms {
+    pub(super) fn terms(&self, cost: f64) -> Terms {
         let loss = if self.squared { Loss::SquaredHinge } else { Loss::Hinge };
-        Terms { loss, intercept: self.intercept, total: 0.0, cost, gap: self.gap, patience: usize::MAX }
+        Terms { cost, ..Terms::new(loss, self.intercept, self.gap) }
     }
 
     /// The class of each score, and the class that it is told from; `None` for all others.
@@ -253,14 +249,10 @@ impl<T: Real> Solver<T> for Svm {
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let problems = self.machines(if shape.t == 1 { 2 } else { shape.t }).len();
-        let plan = match self.pairs {
-            true => self::plan(plan, shape, cut, 20, 1).term(
-                "features of a tile of a pair",
-                features::class_rows_bytes(shape.map.p, shape.element),
-                "lower `rank`",
-            ),
-            false => self::plan(plan, shape, cut, 6, problems),
-        };
+        let (targets, together) = if self.pairs { (20, 1) } else { (6, problems) };
+        let tile = features::class_rows_bytes(shape.map.p, shape.element);
+        let plan = self::plan(plan, shape, cut, targets, together);
+        let plan = plan.term_if(self.pairs, "features of a tile of a pair", tile, "lower `rank`");
         held_out::plan(plan, shape, problems, self.penalties.len())
     }
 

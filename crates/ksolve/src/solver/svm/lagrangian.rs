@@ -84,6 +84,13 @@ pub(super) struct Terms {
     pub(super) patience: usize,
 }
 
+impl Terms {
+    /// The terms of a machine whose multipliers sum to 0, at a cost of 1.
+    pub(super) fn new(loss: Loss, intercept: Intercept, gap: f64) -> Self {
+        Self { loss, intercept, total: 0.0, cost: 1.0, gap, patience: usize::MAX }
+    }
+}
+
 /// A step makes progress where it lowers the gap at least to this share.
 const PROGRESS: f64 = 0.9;
 

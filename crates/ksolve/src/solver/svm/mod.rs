@@ -36,11 +36,8 @@ mod search;
 mod space;
 mod svr;
 
-pub use classes::Svm;
 pub(super) use one_class::ONE_CLASS;
-pub use one_class::OneClass;
 pub(super) use svr::SVR;
-pub use svr::Svr;
 
 use super::parameter::{
     CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, LAMBDAS, PROBABILITIES, Parameter, ParameterKind, STEPS, TOLERANCE,
@@ -50,6 +47,7 @@ use super::{Figure, Fitted, Solver, SolverFamily, held_out};
 use crate::features::{self, FitData, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::{Result, Task, gram::PANEL, prepare::plan};
+use classes::Svm;
 use faer::Mat;
 use group::{Outcome, Watch, begin, prove, solve_group};
 use kapprox::Real;
@@ -227,7 +225,7 @@ fn fitted<T>(
         Figure { name: "objective", values: each(&|best| unit * best.primal) },
         Figure { name: "duality gap", values: each(&Best::gap) },
         Figure { name: "support vectors", values: each(&|best| best.support as f64) },
-        Figure { name: "steps", values: vec![steps as f64] },
+        Figure::of("steps", steps as f64),
         Figure { name: "largest gap by step", values: gaps },
     ];
     let p = best.first().map_or(0, |best| best.w.len());

@@ -21,13 +21,11 @@ pub(in crate::solver) const ONE_CLASS: SolverFamily = SolverFamily {
 
 /// The one-class support vector machine, which finds novel rows.
 #[derive(Clone, Copy, Debug)]
-pub struct OneClass {
+pub(super) struct OneClass {
     /// Share of the rows that may lie outside, at most; support vectors are at least as many.
-    pub nu: f64,
-    /// Relative duality gap at which the problem is solved.
-    pub gap: f64,
-    /// Most steps of a problem.
-    pub steps: usize,
+    pub(super) nu: f64,
+    pub(super) gap: f64,
+    pub(super) steps: usize,
 }
 
 impl OneClass {
@@ -63,15 +61,8 @@ impl<T: Real> Solver<T> for OneClass {
         // values of f are of the size of the kernel's diagonal
         let diagonal = gathered.certificate.as_ref().map_or(1.0, |state| state.trace / state.rows.max(1) as f64);
         let unit = if diagonal > 0.0 { diagonal } else { 1.0 };
-        let (loss, intercept) = (Loss::OneSided, Intercept::Free);
-        let terms = Terms {
-            loss,
-            intercept,
-            total: 1.0,
-            cost: cost * kept.mean_weight(None) / unit,
-            gap: self.gap,
-            patience: usize::MAX,
-        };
+        let terms = Terms { total: 1.0, ..Terms::new(Loss::OneSided, Intercept::Free, self.gap) };
+        let terms = Terms { cost: cost * kept.mean_weight(None) / unit, ..terms };
         let weights = &kept.weights;
         let rows = vec![move |i: usize| Row { y: 0.0, c: cost * weights.of(i) }];
         let solved = solve(&kept, data, terms, self.steps, rows)?;

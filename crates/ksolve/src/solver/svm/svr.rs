@@ -33,17 +33,14 @@ pub(super) const HELD_OUT_MSE: &str = "held-out mse at each";
 
 /// Support vector regression.
 #[derive(Clone, Debug)]
-pub struct Svr {
+pub(super) struct Svr {
     /// The penalties, as lambda or C, strongest first; among several one is chosen by rows held out.
-    pub penalties: Vec<Penalty>,
-    /// Treatment of the constant.
-    pub intercept: Intercept,
+    pub(super) penalties: Vec<Penalty>,
+    pub(super) intercept: Intercept,
     /// Half the width of the tube, in the unit of the target.
-    pub epsilon: f64,
-    /// Relative duality gap at which a problem is solved.
-    pub gap: f64,
-    /// Most steps of a problem.
-    pub steps: usize,
+    pub(super) epsilon: f64,
+    pub(super) gap: f64,
+    pub(super) steps: usize,
 }
 
 impl Svr {
@@ -55,6 +52,10 @@ impl Svr {
             gap: settings.number(&GAP).unwrap_or_default(),
             steps: settings.count(&STEPS).unwrap_or_default(),
         })
+    }
+
+    pub(super) fn terms(&self) -> Terms {
+        Terms::new(Loss::Insensitive { epsilon: self.epsilon }, self.intercept, self.gap)
     }
 
     /// The function of target `j` from the rows outside a fold, or from all, at the cost C.
@@ -73,10 +74,8 @@ impl Svr {
         let (mean, deviation) = moments(rows.map(|i| (kept.y[i * t + j], kept.weights.of(i))));
         let shift = if self.intercept == Intercept::Free { mean } else { 0.0 };
         let unit = if deviation > 0.0 { deviation } else { 1.0 };
-        let loss = Loss::Insensitive { epsilon: self.epsilon };
-        let (intercept, gap) = (self.intercept, self.gap);
         let typical = cost * kept.mean_weight(held.map(|(_, fold)| fold)) / unit;
-        let terms = Terms { loss, intercept, total: 0.0, cost: typical, gap, patience: usize::MAX };
+        let terms = Terms { cost: typical, ..self.terms() };
         let (y, weights) = (&kept.y[..], &kept.weights);
         let rows = move |i: usize| {
             let held = held.is_some_and(|(folds, fold)| folds[i] == fold);
