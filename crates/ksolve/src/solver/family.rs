@@ -4,7 +4,7 @@ use super::fitted::Fitted;
 use super::parameter::{self, Parameter, Settings};
 use crate::request::{FitRequest, NO_EXACT, PassShape, ProblemSize, Resources, RowAccess, Stage, TrainOptions};
 use crate::{Error, Result, Task, features::FitData, prepare::plan};
-use kapprox::{PrecisionPair, Real};
+use kapprox::{MapSpec, PrecisionPair, Real};
 use kstore::{Plan, Reading, Selected, named::Named, pass::Observer};
 use std::{borrow::Cow, fmt::Debug};
 
@@ -29,6 +29,8 @@ pub struct SolverFacts {
     pub weights: bool,
     /// True for a solver that combines kernel functions of all rows itself, where the map is exact.
     pub exact: bool,
+    /// The name of a solver that looks at distances between landmarks, without a map.
+    pub by_distances: Option<&'static str>,
     /// The number of landmarks unless a rank is asked for; `None` for that of [`crate::job`].
     pub usual_rank: Option<usize>,
     /// The scheme that chooses landmarks unless one is named; `None` for that of [`crate::job`].
@@ -65,8 +67,13 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     /// # Errors
     /// A kernel or a map that the solver cannot use.
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        let (map, exact) = (&work.options.map, work.options.map.is_exact());
-        refuse(exact && !self.facts().exact, "map", map, NO_EXACT)?;
+        let (facts, map, exact) = (self.facts(), &work.options.map, work.options.map.is_exact());
+        if let Some(solver) = facts.by_distances {
+            let why = format!("{solver} looks at distances between rows and has no map; leave it out");
+            refuse(*map != MapSpec::default(), "map", map, why)?;
+            return Ok(RowAccess::Landmarks);
+        }
+        refuse(exact && !facts.exact, "map", map, NO_EXACT)?;
         Ok(if exact { RowAccess::Rows } else { RowAccess::Features })
     }
     /// The name of the pass, for a solver whose fit makes a single pass over features under these options: its rows may

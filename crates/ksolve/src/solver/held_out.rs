@@ -27,11 +27,6 @@ pub(super) struct HeldOut<T> {
     pub(super) passes: u64,
 }
 
-pub(super) struct Chosen {
-    pub(super) at: usize,
-    pub(super) figures: [Figure; 2],
-}
-
 /// The penalty that was taken, with the scores by which it was.
 pub(super) struct Compared<T> {
     pub(super) penalty: Penalty,
@@ -117,19 +112,19 @@ pub(super) fn compare<T: Real>(
         return Ok(Compared { penalty: penalties[0], scores: Vec::new(), figures: Vec::new(), passes: 0 });
     }
     let (mut found, weight) = (found()?, weights.total(0..data.rows as usize));
-    let Chosen { at, figures } = choose(penalties, weight, found.errors(weights, error), what);
+    let (at, figures) = choose(penalties, weight, found.errors(weights, error), what);
     let (penalty, scores) = (penalties[at], found.scores.swap_remove(at));
     Ok(Compared { penalty, scores, figures: figures.into(), passes: found.passes })
 }
 
 /// Takes the penalty with the least of `errors`, of equal ones the first, which is the strongest; an error that is
-/// no number is worse than any. `what` is the name of the errors.
-pub(super) fn choose(penalties: &[Penalty], weight: f64, errors: Vec<f64>, what: &'static str) -> Chosen {
+/// no number is worse than any. Returns its place, and what was compared; `what` is the name of the errors.
+pub(super) fn choose(penalties: &[Penalty], weight: f64, errors: Vec<f64>, what: &'static str) -> (usize, [Figure; 2]) {
     let error = |at: usize| if errors[at].is_nan() { f64::INFINITY } else { errors[at] };
     let at = (0..errors.len()).fold(0, |best, at| if error(at) < error(best) { at } else { best });
     let (name, values) = match penalties.first() {
         Some(Penalty::Lambda(_)) => ("lambda", penalties.iter().map(|penalty| penalty.lambda(weight)).collect()),
         _ => ("C", penalties.iter().map(|penalty| penalty.c(weight)).collect()),
     };
-    Chosen { at, figures: [Figure { name, values }, Figure { name: what, values: errors }] }
+    (at, [Figure { name, values }, Figure { name: what, values: errors }])
 }

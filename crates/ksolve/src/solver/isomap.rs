@@ -16,12 +16,12 @@
 //! References: Tenenbaum, de Silva, Langford, "A global geometric framework for nonlinear dimensionality reduction", Science 290,
 //! 2000; de Silva, Tenenbaum, "Global versus local methods in nonlinear dimensionality reduction", NIPS 2002.
 
-use super::mds::{Scaled, UNIFORM, check_components, landmark_view, landmarks};
+use super::mds::{Scaled, check_components, facts, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
 use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::model::{Basis, Form};
 use crate::neighbours::{Graph, Neighbour, Nodes, neighbours_of_nodes};
-use crate::request::{FitRequest, PassShape, ProblemSize, Resources, RowAccess};
+use crate::request::{PassShape, ProblemSize, Resources};
 use crate::{Error, Result, Task, features::FitData};
 use faer::Mat;
 use kapprox::{Real, landmark::LandmarkSet};
@@ -51,10 +51,6 @@ struct LandmarkIsomap {
 /// Neighbours of a node where none are asked for, and the most that they become, by halves more, while parts of the graph are apart.
 const USUAL: usize = 10;
 const MOST: usize = 40;
-
-fn more(k: usize) -> usize {
-    k + k / 2
-}
 
 /// The nodes with the k nearest others of each, whose graph is connected.
 pub(super) struct Joined {
@@ -91,17 +87,17 @@ impl Joined {
         let most = Self::most(set.len(), asked);
         let mut k = asked.unwrap_or(USUAL).min(most);
         loop {
+            let more = (k + k / 2).min(most);
             let lists = neighbours_of_nodes(&nodes, k, resources.workers);
             let graph = Graph::new(&lists, k);
             match graph.components().len() {
                 1 => return Ok(Self { k, nodes, lists, graph }),
                 _ if k == most => return Err(graph.apart(k)),
                 parts => resources.stages.warn(format!(
-                    "with {k} neighbours the nodes fall into {parts} parts with no path between them; {} are tried",
-                    more(k).min(most)
+                    "with {k} neighbours the nodes fall into {parts} parts with no path between them; {more} are tried"
                 )),
             }
-            k = more(k).min(most);
+            k = more;
         }
     }
 }
@@ -118,11 +114,7 @@ fn paths(graph: &Graph, m: usize, count: usize, resources: &Resources<'_>) -> Ma
 
 impl<T: Real> Solver<T> for LandmarkIsomap {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { usual_landmarks: Some(UNIFORM), ..SolverFacts::default() }
-    }
-
-    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        landmark_view(work, FAMILY.name)
+        facts(FAMILY.name)
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {

@@ -36,7 +36,7 @@ use faer::{Mat, MatRef, Side};
 use kapprox::decompose::symmetric_eigen;
 use kapprox::landmark::NO_ROW;
 use kapprox::metric::Metric;
-use kapprox::{Real, Spec};
+use kapprox::{FeatureMap, Real, Spec};
 use kstore::Plan;
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         let kernel = gradients::kernel(data)?;
         let needed = target::needed(self.target_kernel.as_ref(), data.options.task);
         let target = needed.map(|kernel| target::features(kernel, data)).transpose()?;
-        let state = data.moments_with(target.as_ref().map(|target| &target.map as _))?;
+        let state = data.moments_with(target.as_ref().map(|target| target as _))?;
         let (moments, lambda) = (&state.gram.folds()[0], self.penalty.lambda(data.rows as f64));
         target::require_varying(moments, self.components)?;
         let stage = data.resources.stages.stage("regression", None);
@@ -119,8 +119,11 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
             false => "the target depends on no more directions".to_string(),
         };
         data.warn_of_fewer(self.components, there, &why);
-        let mut figures = found.figures();
-        figures.extend(target.map(|target| Figure::of("features of the target", target.count as f64)));
+        let mut figures = vec![
+            Figure { name: "share of the slopes", values: found.values.iter().map(|v| v / found.total()).collect() },
+            Figure { name: "slope of each feature", values: found.slopes.clone() },
+        ];
+        figures.extend(target.map(|target| Figure::of("features of the target", target.dims().1 as f64)));
         let points = (0..there * there).map(|at| if at % (there + 1) == 0 { T::ONE } else { T::ZERO }).collect();
         Ok(Fitted {
             weights: Mat::identity(there, there),
@@ -183,13 +186,6 @@ impl Directions {
     /// The sum of the eigenvalues of M, which is above 0.
     fn total(&self) -> f64 {
         self.slopes.iter().map(|slope| slope * slope).sum()
-    }
-
-    fn figures(&self) -> Vec<Figure> {
-        vec![
-            Figure { name: "share of the slopes", values: self.values.iter().map(|v| v / self.total()).collect() },
-            Figure { name: "slope of each feature", values: self.slopes.clone() },
-        ]
     }
 
     fn projection(&self) -> Result<Projection> {

@@ -51,7 +51,6 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
 /// The moments carry a relative error of about ε of the features' type; a component below that has no direction.
 const NOISE: f64 = 16.0;
 
-/// The parameter that gives the scores equal variance.
 const WHITEN: Parameter = Parameter::flag("whiten", "Coordinates of variance 1");
 
 #[derive(Clone, Copy, Debug)]

@@ -180,7 +180,6 @@ impl<T: Real> Search<'_, '_, T> {
         self.kept.fold(name, &*stage, init, step)
     }
 
-    /// The directions so far.
     fn found(&self) -> std::slice::ChunksExact<'_, f64> {
         self.so_far.directions.chunks_exact(self.kept.p)
     }

@@ -16,11 +16,11 @@
 //! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding", Science 290, 2000.
 
 use super::isomap::Joined;
-use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
+use super::mds::{check_components, facts, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES};
 use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign};
 use crate::model::{Basis, Form};
-use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
+use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task, features::FitData, neighbours::Reconstruction};
 use faer::Mat;
 use kapprox::{Real, decompose::symmetric_eigen};
@@ -65,11 +65,7 @@ pub(super) fn alignment(joined: &Joined) -> Mat<f64> {
 
 impl<T: Real> Solver<T> for LocallyLinear {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { usual_landmarks: Some(UNIFORM), ..SolverFacts::default() }
-    }
-
-    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        landmark_view(work, FAMILY.name)
+        facts(FAMILY.name)
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {

@@ -19,10 +19,10 @@ use super::parameter::{COMPONENTS, EMBEDDED};
 use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign, refuse};
 use crate::features::{FitData, Points};
 use crate::model::{Basis, needs_wide_for};
-use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
+use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, strips::row_strips};
 use faer::{Mat, MatRef};
-use kapprox::{Kernel, MapSpec, Real, decompose::symmetric_eigen, landmark::LandmarkSet};
+use kapprox::{Kernel, Real, decompose::symmetric_eigen, landmark::LandmarkSet};
 use kstore::{Plan, Workers};
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {
@@ -44,15 +44,10 @@ struct LandmarkMds {
     components: usize,
 }
 
-/// The scheme that chooses the landmarks of embeddings: landmarks of the others would have to be independent as functions, which those of
+/// The facts of an embedding. Its landmarks are uniform: those of other schemes would have to be independent as functions, which those of
 /// kernels of few directions are not.
-pub(super) const UNIFORM: &str = "uniform";
-
-/// The view of a solver that looks at landmarks without a map; refuses a map that was asked for.
-pub(super) fn landmark_view(work: &FitRequest<'_>, solver: &str) -> Result<RowAccess> {
-    let why = format!("{solver} looks at distances between rows and has no map; leave it out");
-    refuse(work.options.map != MapSpec::default(), "map", &work.options.map, why)?;
-    Ok(RowAccess::Landmarks)
+pub(super) fn facts(solver: &'static str) -> SolverFacts {
+    SolverFacts { by_distances: Some(solver), usual_landmarks: Some("uniform"), ..SolverFacts::default() }
 }
 
 pub(super) fn landmarks<'a, T: Real>(data: &FitData<'a, T>) -> Result<&'a LandmarkSet<T>> {
@@ -127,11 +122,7 @@ fn kernel_matrix(kernel: &dyn Kernel<f64>, x: MatRef<'_, f64>, workers: &Workers
 
 impl<T: Real> Solver<T> for LandmarkMds {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { usual_landmarks: Some(UNIFORM), ..SolverFacts::default() }
-    }
-
-    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        landmark_view(work, FAMILY.name)
+        facts(FAMILY.name)
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {

@@ -92,7 +92,6 @@ struct Online {
     rate: f64,
     forgetting: f64,
     passes: usize,
-    /// Whether the model keeps P.
     variance: bool,
     /// The feature that the constant is the coefficient of: 1, or 0 without a constant.
     one: f64,

@@ -61,7 +61,6 @@ impl Products {
 }
 
 impl<'a> OuterProducts<'a> {
-    /// A pass for functions of `landmarks` (m x r, row-major).
     pub(crate) fn new(kernel: Arc<dyn Kernel<f64>>, landmarks: &'a [f64], coefficients: MatRef<'a, f64>) -> Self {
         let r = landmarks.len() / coefficients.nrows().max(1);
         Self { kernel, landmarks, coefficients, r, share: 1.0, keys: Stream::new(0, Purpose::Gradients, 0) }

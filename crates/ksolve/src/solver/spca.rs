@@ -27,7 +27,7 @@ use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{FoldGram, Result, Task};
 use faer::{Mat, MatRef};
-use kapprox::{Real, Spec, decompose::symmetric_eigen};
+use kapprox::{FeatureMap, Real, Spec, decompose::symmetric_eigen};
 use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {
@@ -84,7 +84,7 @@ impl<T: Real> Solver<T> for SupervisedPca {
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let kernel = target::needed(self.target_kernel.as_ref(), data.options.task);
         let target = kernel.map(|kernel| target::features(kernel, data)).transpose()?;
-        let state = data.moments_with(target.as_ref().map(|target| &target.map as _))?;
+        let state = data.moments_with(target.as_ref().map(|target| target as _))?;
         let _stage = data.resources.stages.stage("singular vectors", None);
         let moments = &state.gram.folds()[0];
         target::require_varying(moments, self.components)?;
@@ -101,7 +101,7 @@ impl<T: Real> Solver<T> for SupervisedPca {
             Figure { name: "covariance with the target", values: values.iter().map(|value| value / n).collect() },
             Figure { name: "share of the dependence", values: values.iter().map(|v| v * v / total).collect() },
         ];
-        figures.extend(target.map(|target| Figure::of("features of the target", target.count as f64)));
+        figures.extend(target.map(|target| Figure::of("features of the target", target.dims().1 as f64)));
         Ok(Fitted {
             weights: directions,
             intercept,

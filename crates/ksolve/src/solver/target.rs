@@ -7,7 +7,7 @@ use faer::{MatMut, MatRef};
 use kapprox::kernel::{Kernel, Spec};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
 use kapprox::matrix::{self, Entries};
-use kapprox::{FeatureMap, Nystrom, Real};
+use kapprox::{Nystrom, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::{Fold, Plan, RowBlock, Workers};
 use std::{ops::Range, sync::Arc};
@@ -75,14 +75,8 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize) -> Plan {
     plan.term_if(made, "sample of the target", sample, "leave `target_kernel` out")
 }
 
-pub(super) struct TargetFeatures {
-    /// The map, on the targets less their centres.
-    pub(super) map: Nystrom<f64>,
-    pub(super) count: usize,
-}
-
-/// Makes the map of `kernel` on a sample of the targets, in one pass over the rows.
-pub(super) fn features<T: Real>(kernel: &Spec, data: &FitData<'_, T>) -> Result<TargetFeatures> {
+/// Makes the map of `kernel` on the targets less their centres, from a sample of them, in one pass over the rows.
+pub(super) fn features<T: Real>(kernel: &Spec, data: &FitData<'_, T>) -> Result<Nystrom<f64>> {
     let (t, keys) = (data.targets.count(), Stream::new(data.options.seed, Purpose::Median, 1));
     let share = (SAMPLE as f64 / data.rows.max(1) as f64).min(1.0);
     let sample = data.fold("sample of the target", &SampledTargets { targets: data.targets, keys, share })?.0;
@@ -104,9 +98,7 @@ pub(super) fn features<T: Real>(kernel: &Spec, data: &FitData<'_, T>) -> Result<
         passes: 1,
         evaluations: found.evaluations,
     };
-    let map = Nystrom::new(&kernel, landmarks, &Workers::sequential())?;
-    let count = map.dims().1;
-    Ok(TargetFeatures { map, count })
+    Ok(Nystrom::new(&kernel, landmarks, &Workers::sequential())?)
 }
 
 /// The kernel matrix of some points, n x t row-major, of which only what is asked for is computed.

@@ -22,12 +22,12 @@
 mod semidefinite;
 
 use super::isomap::Joined;
-use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
+use super::mds::{check_components, facts, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
 use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign, lle::alignment, refuse};
 use crate::cholesky::{Side, factor, solve};
 use crate::model::{Basis, Form};
-use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
+use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::{Error, Result, Task, features::FitData};
 use faer::{Accum, Mat, MatRef, linalg::matmul::matmul, prelude::Reborrow};
 use kapprox::decompose::{product, symmetric_eigen};
@@ -194,15 +194,15 @@ impl Unfolding<'_> {
             let a = self.pairs.directions(made, &taken);
             // rows that are the same stay so, up to rounding
             let bounds: Vec<f64> = taken.iter().map(|e| (self.pairs.squares[*e] / unit).max(VIOLATED)).collect();
-            let found = maximise(objective.as_ref(), a.as_ref(), &bounds, self.workers, observer)?;
-            let (values, vectors) = symmetric_eigen(found.x.as_ref())?;
+            let (x, gap) = maximise(objective.as_ref(), a.as_ref(), &bounds, self.workers, observer)?;
+            let (values, vectors) = symmetric_eigen(x.as_ref())?;
             let roots = Mat::from_fn(m, m, |i, j| vectors[(i, j)] * (values[j].max(0.0) * unit).sqrt());
             let mut rows = Mat::zeros(made.nrows(), m);
             matmul(rows.as_mut(), Accum::Replace, made, roots.as_ref(), 1.0, par(self.workers));
             let more = self.violated(rows.as_ref(), &taken, unit);
             if more.is_empty() || taken.len() + more.len() > HELD * (m + 1) {
                 let beyond = more.first().map_or(0.0, |(over, _)| over.sqrt() - 1.0);
-                return Ok(Unfolded { rows, constraints: taken.len(), rounds: round, gap: found.gap, beyond });
+                return Ok(Unfolded { rows, constraints: taken.len(), rounds: round, gap, beyond });
             }
             taken.extend(more.into_iter().map(|(_, e)| e));
         }
@@ -229,7 +229,7 @@ impl Unfolding<'_> {
 
 impl<T: Real> Solver<T> for MaximumVariance {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { usual_rank: Some(USUAL), usual_landmarks: Some(UNIFORM), ..SolverFacts::default() }
+        SolverFacts { usual_rank: Some(USUAL), ..facts(FAMILY.name) }
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
@@ -237,10 +237,6 @@ impl<T: Real> Solver<T> for MaximumVariance {
             "its semidefinite programme takes minutes beyond {MOST} landmarks; lower it, or take lle or isomap"
         );
         refuse(work.shape.landmarks > MOST, "rank", work.shape.landmarks, why)
-    }
-
-    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        landmark_view(work, FAMILY.name)
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {

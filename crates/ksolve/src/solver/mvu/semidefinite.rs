@@ -41,16 +41,8 @@ pub(super) fn bytes(m: usize, constraints: usize) -> usize {
     8 * (10 * m * m + 4 * m * constraints + 4 * constraints * constraints)
 }
 
-/// A solution, with its relative duality gap.
-pub(super) struct Solution {
-    /// X, m x m.
-    pub(super) x: Mat<f64>,
-    /// How far ⟨C, X⟩ may be below its maximum, as a share of it.
-    pub(super) gap: f64,
-}
-
 /// The X of largest ⟨C, X⟩ (m x m, C positive semi-definite) under aᵀ_e X a_e ≤ b_e, with the columns a_e of `a` (m x E), which span all
-/// directions, and positive `b`.
+/// directions, and positive `b`; and how far ⟨C, X⟩ may be below its maximum, as a share of it.
 /// Errors: [`Error::NotFinite`] where the first step cannot be solved for; [`kstore::Error::Interrupted`].
 pub(super) fn maximise(
     c: MatRef<'_, f64>,
@@ -58,7 +50,7 @@ pub(super) fn maximise(
     b: &[f64],
     workers: &Workers,
     observer: &dyn Observer,
-) -> Result<Solution> {
+) -> Result<(Mat<f64>, f64)> {
     let programme = Programme { c, a, b, workers };
     let mut at = programme.start()?;
     let mut aim = CAREFUL;
@@ -78,7 +70,7 @@ pub(super) fn maximise(
         at = at.moved(&step, along_x, along_y);
     }
     let (gap, _) = programme.gap(&at);
-    Ok(Solution { x: at.x, gap })
+    Ok((at.x, gap))
 }
 
 fn unsolved() -> Error {

@@ -14,7 +14,7 @@ const NOISE: f64 = 64.0;
 #[derive(Debug)]
 pub(super) struct Components {
     /// R, r x q: scores are φ̃ᵀR.
-    functions: Mat<f64>,
+    pub(super) functions: Mat<f64>,
     /// C, t x q: how the targets follow the scores.
     targets: Mat<f64>,
     /// τ_j, the sums of squares of the scores.
@@ -68,10 +68,6 @@ impl Components {
 
     pub(super) fn count(&self) -> usize {
         self.squares.len()
-    }
-
-    pub(super) fn functions(&self) -> MatRef<'_, f64> {
-        self.functions.as_ref()
     }
 
     /// −μᵀR: the constants that centre the scores.

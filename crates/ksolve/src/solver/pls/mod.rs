@@ -28,7 +28,6 @@ use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{FoldSpec, GramState, Head, Result, Task, solver::explained};
 use components::Components;
-use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
 use std::borrow::Cow;
@@ -138,10 +137,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         }
         let (mse, variance) = found.train(&own);
         let Head { weights, intercept } = found.regression(&own, &data.targets.centre());
-        let components = Head {
-            weights: Mat::from_fn(rank, there, |i, j| found.functions()[(i, j)]),
-            intercept: found.offsets(&own),
-        };
+        let components = Head { intercept: found.offsets(&own), weights: found.functions };
         Ok(Fitted {
             weights,
             intercept,

@@ -153,9 +153,9 @@ impl Ranking {
             groups.order(&scores, kept.workers()).share_wrong().unwrap_or(f64::NAN)
         };
         let errors = found.scores.iter().map(wrong).collect();
-        let chosen =
+        let (at, figures) =
             held_out::choose(&self.penalties, pairs, errors, "held-out share of pairs in the wrong order at each");
-        Ok((self.penalties[chosen.at], chosen.figures.into(), found.passes))
+        Ok((self.penalties[at], figures.into(), found.passes))
     }
 }
 

@@ -37,19 +37,11 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShap
             .term("vectors, and weights of the columns", cg::bytes(n, t) + 8 * (t + 2) * width, ROWS);
         return (cut, vec![scan, Stage { plan, passes: 1 }]);
     }
-    let stages = match method(ridge, shape, budget) {
-        RidgeMethod::Direct => vec![scan, Stage { plan: direct_plan(shape, budget), passes: 1 }],
-        _ => {
-            let [choose, make, solve] = iterative_plans::<T>(shape, cut, &work.options, budget);
-            vec![
-                scan,
-                Stage { plan: choose, passes: 1 },
-                Stage { plan: make, passes: 0 },
-                Stage { plan: solve, passes: 0 },
-            ]
-        }
-    };
-    (cut, stages)
+    if method(ridge, shape, budget) == RidgeMethod::Direct {
+        return (cut, vec![scan, Stage { plan: direct_plan(shape, budget), passes: 1 }]);
+    }
+    let stages = iterative_plans::<T>(shape, cut, &work.options, budget).into_iter().zip([1, 0, 0]);
+    (cut, std::iter::once(scan).chain(stages.map(|(plan, passes)| Stage { plan, passes })).collect())
 }
 
 /// Number of columns, where weights of these are learned: with the linear kernel on sparse rows, unless a factor is asked for.
@@ -223,7 +215,6 @@ impl<T: Real> Exact<'_, T> {
         Ok((dual, Solved { name: "direct", why }))
     }
 
-    /// Learns weights of the columns of sparse rows.
     fn linear(&self, width: usize) -> Result<(Dual, Solved, Basis<T>)> {
         let (resources, d) = (self.data.resources, self.x().ncols());
         let matrix = SparseMatrix::of(self.rows.x(), d, width);

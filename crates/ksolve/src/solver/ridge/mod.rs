@@ -24,7 +24,7 @@ pub(crate) mod system;
 mod tree;
 mod variance;
 
-use super::{Fitted, Penalty, Settings, Solver, SolverFacts, gradients, refuse};
+use super::{Fitted, Settings, Solver, SolverFacts, gradients, refuse};
 use crate::features::{FitData, GRAM, Points};
 use crate::prepare::plan;
 use crate::request::{self, FitRequest, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
@@ -114,12 +114,8 @@ impl Default for Ridge {
 impl Ridge {
     /// From the solver's settings.
     pub fn new(settings: &Settings) -> Self {
-        let lambda = |penalty: Penalty| match penalty {
-            Penalty::Lambda(lambda) => Some(lambda),
-            Penalty::C(_) => None,
-        };
         Self {
-            lambdas: settings.penalties().into_iter().rev().filter_map(lambda).collect(),
+            lambdas: settings.penalties().into_iter().rev().map(|penalty| penalty.lambda(1.0)).collect(),
             intercept: settings.intercept(),
             choice: settings.choice(&SELECT),
             method: settings.choice(&METHOD),
@@ -225,13 +221,11 @@ impl<T: Real> Solver<T> for Ridge {
                 (IMPORTANCE.name, self.importance),
                 (LOCAL.name, self.local.is_some()),
                 ("folds", folds),
+                ("map", options.map.is_exact()),
+                ("method", self.method == RidgeMethod::Pcg),
             ];
-            let unread = unread.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
-            let exact = options.map.is_exact() || self.method == RidgeMethod::Pcg;
-            if let Some(name) = unread.or(exact.then_some(if options.map.is_exact() { "map" } else { "method" })) {
-                let why = "`lambda` 0 is the solution of smallest norm, solved from the features alone; leave it out, or give a penalty";
-                return Err(Error::option(name, "", why));
-            }
+            let why = "`lambda` 0 is the solution of smallest norm, solved from the features alone; leave it out, or give a penalty";
+            unread.into_iter().try_for_each(|(name, given)| refuse(given, name, "", why))?;
         }
         if options.map.is_exact() || self.method == RidgeMethod::Pcg {
             self.check_one_cell(work)?;

@@ -46,10 +46,10 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShap
     let choose = plan::choosing(shape, cut, &work.options.landmarks, memory);
     let (computed, n) = (u64::from(tiers.computed > 0), usize::try_from(shape.n).unwrap_or(usize::MAX));
     // passes over the rows whose blocks are not in memory, for the sketch
-    let again = match (ridge.preconditioner, sketch::groups_of(n, work.options.rank.min(n).max(1))) {
+    let again = match (ridge.preconditioner, sketch::groups(n, work.options.rank.min(n).max(1))) {
         (Preconditioner::Falkon, _) => 0,
         (Preconditioner::Krill, None) => computed,
-        (Preconditioner::Krill, Some(groups)) => groups * u64::from(tiers.scratch + tiers.computed > 0),
+        (Preconditioner::Krill, Some((groups, _))) => groups as u64 * u64::from(tiers.scratch + tiers.computed > 0),
     };
     // as many iterations as halvings; a product more where the true residual is taken, and one for the training error
     let visits = (-ridge.tolerated::<T>().clamp(f64::EPSILON, 0.5).log2()).ceil() + 3.0;

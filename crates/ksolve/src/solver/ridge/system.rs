@@ -32,7 +32,7 @@ pub(crate) struct System {
     t: usize,
     intercept: Intercept,
     centre: Vec<f64>,
-    rows: f64,
+    pub(crate) rows: f64,
     /// The columns of the lower triangle, from the diagonal down.
     packed: Vec<Vec<f64>>,
     matrix: Mat<f64>,
@@ -234,10 +234,6 @@ impl System {
             }
         });
         (0..order).map(|i| (0..blocks).map(|block| parts[block * order + i]).sum()).collect()
-    }
-
-    pub(crate) fn rows(&self) -> f64 {
-        self.rows
     }
 
     /// W (rank x q) and c (q) with ‖Wᵀφ + c‖² = h_ii − 1/n of a row φ of features, by the factor of the last [`System::solve`]

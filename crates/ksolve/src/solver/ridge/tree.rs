@@ -47,7 +47,6 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Grows the tree from a sample of the rows.
     pub(super) fn grow<T: Real>(data: &FitData<'_, T>, head: &Head, leaves: usize) -> Result<Self> {
         let q = LEADING.min(head.weights.nrows());
         let mut tree = Self { directions: Vec::new(), constants: Vec::new(), widths: Vec::new() };
@@ -162,7 +161,6 @@ pub(super) const LARGEST: usize = 2;
 /// Share of the rows that is held out: those of a fold, or each fifth row where there are no folds.
 const HELD_OUT: f64 = 0.2;
 
-/// The rows of a leaf.
 #[derive(Default)]
 pub(super) struct Leaf<T> {
     /// As the kernel sees them, d each.
@@ -171,7 +169,6 @@ pub(super) struct Leaf<T> {
     pub(super) left: Vec<f64>,
     /// Their shares in the leaf.
     pub(super) shares: Vec<f64>,
-    /// Their folds.
     pub(super) folds: Vec<usize>,
     pub(super) t: usize,
 }

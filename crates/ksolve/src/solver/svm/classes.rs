@@ -25,7 +25,6 @@ use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt, row_weight
 use kapprox::Real;
 use kstore::Plan;
 
-/// Support vector classification.
 #[derive(Clone, Debug)]
 pub(super) struct Svm {
     /// The penalties, as lambda or C, strongest first; among several one is chosen by rows held out.

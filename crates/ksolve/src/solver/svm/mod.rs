@@ -121,7 +121,6 @@ fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, targets: usize, problem
         )
 }
 
-/// The solutions of some problems, with their gaps and costs.
 #[derive(Default)]
 struct Solved {
     best: Vec<Best>,

@@ -19,7 +19,6 @@ pub(in crate::solver) const ONE_CLASS: SolverFamily = SolverFamily {
     make: |settings| Ok(Box::new(OneClass::new(settings))),
 };
 
-/// The one-class support vector machine, which finds novel rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OneClass {
     /// Share of the rows that may lie outside, at most; support vectors are at least as many.

@@ -31,7 +31,6 @@ const EPSILON: Parameter = Parameter {
 
 pub(super) const HELD_OUT_MSE: &str = "held-out mse at each";
 
-/// Support vector regression.
 #[derive(Clone, Debug)]
 pub(super) struct Svr {
     /// The penalties, as lambda or C, strongest first; among several one is chosen by rows held out.

@@ -40,7 +40,6 @@ pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily {
 struct CanonicalCorrelations {
     /// Number of pairs q, at most the features of the smaller view.
     components: usize,
-    /// The penalties lambda, of which folds choose one.
     penalties: Vec<Penalty>,
 }
 

@@ -144,7 +144,6 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Computes the first residuals and directions.
     fn begin(&mut self) -> Result<()> {
         self.precondition()?;
         let State { r, p, columns, .. } = &mut self.state;
