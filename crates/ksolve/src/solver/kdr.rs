@@ -23,7 +23,7 @@
 //! coordinate covariances via gradients", JMLR 7, 2006.
 
 use super::kpca::sign;
-use super::parameter::{COMPONENTS, LAMBDA, Parameter, TASK, TOLERANCE};
+use super::parameter::{COMPONENTS, EMBEDDED, LAMBDA, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
 use super::{Figure, Fitted, Penalty, Projection, Settings, Solver, SolverFamily, gradients, refuse};
 use crate::features::FitData;
@@ -44,7 +44,7 @@ pub(crate) const FAMILY: SolverFamily = SolverFamily {
     name: "kdr",
     about: "kernel dimension reduction: the directions of the columns that a target depends on, and what each column counts",
     task: Task::Regression,
-    parameters: &[TASK, Parameter { default: Some("2"), ..COMPONENTS }, TARGET_KERNEL, LAMBDA, TOLERANCE],
+    parameters: &[TASK, EMBEDDED, TARGET_KERNEL, LAMBDA, TOLERANCE],
     make: |settings| Ok(Box::new(KernelDimensionReduction::new(settings)?)),
 };
 
@@ -111,26 +111,32 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         drop(stage);
         let products = gradients::products(data, kernel, weights.as_ref())?;
         let _stage = data.resources.stages.stage("eigenvectors", None);
-        let found = Directions::of(&products, self.components)?;
-        let there = found.values.len();
-        let d = found.slopes.len();
+        let (values, vectors) = directions(&products, self.components)?;
+        let slopes = gradients::slopes(&products);
+        let squares: Vec<f64> = slopes.iter().map(|slope| slope * slope).collect();
+        // the sum of the eigenvalues of M, which is above 0
+        let total: f64 = squares.iter().sum();
+        let (there, d) = (values.len(), slopes.len());
         let why = match self.components > d {
             true => format!("the rows have {d} columns"),
             false => "the target depends on no more directions".to_string(),
         };
         data.warn_of_fewer(self.components, there, &why);
         let mut figures = vec![
-            Figure { name: "share of the slopes", values: found.values.iter().map(|v| v / found.total()).collect() },
-            Figure { name: "slope of each feature", values: found.slopes.clone() },
+            Figure { name: "share of the slopes", values: values.iter().map(|v| v / total).collect() },
+            Figure { name: "slope of each feature", values: slopes },
         ];
         figures.extend(target.map(|target| Figure::of("features of the target", target.dims().1 as f64)));
+        let rows: Vec<f64> = vectors.col_iter().flat_map(|column| column.iter().copied()).collect();
+        let metric = Arc::new(Metric::matrix(&rows, there)?);
+        let importance = squares.iter().map(|square| square / total).collect();
         let points = (0..there * there).map(|at| if at % (there + 1) == 0 { T::ONE } else { T::ZERO }).collect();
         Ok(Fitted {
             weights: Mat::identity(there, there),
             intercept: vec![0.0; there],
             basis: Some(Basis::Landmarks { points, rows: vec![NO_ROW; there] }),
             task: Some(Task::Components),
-            projection: Some(found.projection()?),
+            projection: Some(Projection { solver: FAMILY.name, metric, importance }),
             certificate: state.certificate,
             ranks: vec![moments.s.len()],
             lambda: Some(lambda),
@@ -157,41 +163,16 @@ fn regression(moments: &FoldGram, classes: bool, lambda: f64) -> Option<Mat<f64>
     Some(g.llt(Side::Lower).ok()?.solve(&b))
 }
 
-struct Directions {
-    /// The leading eigenvalues of M, descending.
-    values: Vec<f64>,
-    vectors: Mat<f64>,
-    /// The root mean squares of the slopes along the columns.
-    slopes: Vec<f64>,
-}
-
-impl Directions {
-    /// The `q` leading directions, fewer where others are rounding.
-    fn of(products: &Products, q: usize) -> Result<Self> {
-        let (sums, d) = (products.sums(), products.sums().nrows());
-        let m = Mat::from_fn(d, d, |i, j| sums[(i.max(j), i.min(j))] / products.weight);
-        let (values, vectors) = symmetric_eigen(m.as_ref())?;
-        let floor = NOISE * f64::EPSILON * values[d - 1];
-        let kept: Vec<usize> = (0..d).rev().take(q).take_while(|j| values[*j] > floor && values[*j] > 0.0).collect();
-        let why = "the regression has no slope: the kernel or `lambda` does not suit the rows";
-        refuse(kept.is_empty(), COMPONENTS.name, q, why)?;
-        let signs: Vec<f64> = kept.iter().map(|j| sign(vectors.as_ref(), *j)).collect();
-        Ok(Self {
-            values: kept.iter().map(|j| values[*j]).collect(),
-            vectors: Mat::from_fn(d, kept.len(), |i, k| signs[k] * vectors[(i, kept[k])]),
-            slopes: gradients::slopes(products),
-        })
-    }
-
-    /// The sum of the eigenvalues of M, which is above 0.
-    fn total(&self) -> f64 {
-        self.slopes.iter().map(|slope| slope * slope).sum()
-    }
-
-    fn projection(&self) -> Result<Projection> {
-        let (d, q) = self.vectors.shape();
-        let rows: Vec<f64> = (0..q).flat_map(|k| (0..d).map(move |j| self.vectors[(j, k)])).collect();
-        let importance = self.slopes.iter().map(|slope| slope * slope / self.total()).collect();
-        Ok(Projection { solver: FAMILY.name, metric: Arc::new(Metric::matrix(&rows, q)?), importance })
-    }
+/// The `q` leading eigenvalues of M, descending, and their directions, d x q; fewer where others are rounding.
+fn directions(products: &Products, q: usize) -> Result<(Vec<f64>, Mat<f64>)> {
+    let (sums, d) = (products.sums(), products.sums().nrows());
+    let m = Mat::from_fn(d, d, |i, j| sums[(i.max(j), i.min(j))] / products.weight);
+    let (values, vectors) = symmetric_eigen(m.as_ref())?;
+    let floor = NOISE * f64::EPSILON * values[d - 1];
+    let kept: Vec<usize> = (0..d).rev().take(q).take_while(|j| values[*j] > floor && values[*j] > 0.0).collect();
+    let why = "the regression has no slope: the kernel or `lambda` does not suit the rows";
+    refuse(kept.is_empty(), COMPONENTS.name, q, why)?;
+    let signs: Vec<f64> = kept.iter().map(|j| sign(vectors.as_ref(), *j)).collect();
+    let vectors = Mat::from_fn(d, kept.len(), |i, k| signs[k] * vectors[(i, kept[k])]);
+    Ok((kept.iter().map(|j| values[*j]).collect(), vectors))
 }

@@ -12,7 +12,7 @@
 //! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982; Arthur, Vassilvitskii,
 //! "k-means++", SODA 2007. On the sphere: Dhillon, Modha, "Concept decompositions", Machine Learning 42, 2001.
 
-use super::parameter::{CLUSTERS, Settings};
+use super::parameter::{CLUSTERS, STARTS, Settings};
 use crate::features::{self, FitData, StoredFeatures, Tile};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, strips::Pool};
@@ -21,10 +21,19 @@ use kapprox::{Real, landmark::ClusterSums};
 use kstore::key::{Purpose, Stream};
 use kstore::{Merge, Plan, Workers, checkpoint::Steps};
 
-pub(super) fn clusters(settings: &Settings) -> Result<usize> {
-    settings
-        .count(&CLUSTERS)
-        .ok_or_else(|| Error::missing(CLUSTERS.name, settings.solver, "it is the number of groups, such as 8"))
+/// What is asked of a clustering.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) clusters: usize,
+    pub(super) starts: usize,
+}
+
+impl Asked {
+    pub(super) fn new(settings: &Settings) -> Result<Self> {
+        let missing = || Error::missing(CLUSTERS.name, settings.solver, "it is the number of groups, such as 8");
+        let clusters = settings.count(&CLUSTERS).ok_or_else(missing)?;
+        Ok(Self { clusters, starts: settings.count(&STARTS).unwrap_or_default() })
+    }
 }
 
 /// Points that one thread assigns at once.
@@ -194,8 +203,7 @@ pub(super) fn cluster<T: Real>(
     data: &FitData<'_, T>,
     kept: &StoredFeatures<'_, T>,
     space: Space<'_>,
-    k: usize,
-    starts: usize,
+    Asked { clusters: k, starts }: Asked,
 ) -> Result<Clusters> {
     let (q, buffers) = (space.dims(kept.p), Buffers::default());
     let mut lloyd = Lloyd { centroids: vec![0.0; k * q], before: f64::INFINITY };

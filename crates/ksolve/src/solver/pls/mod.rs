@@ -22,7 +22,7 @@
 
 mod components;
 
-use super::parameter::{COMPONENTS, FOLDS, Parameter, TASK, TOLERANCE};
+use super::parameter::{COMPONENTS, FOLDS, TASK, TOLERANCE};
 use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, centred::Centred, refuse, ridge};
 use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
@@ -36,7 +36,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "pls",
     about: "partial least squares: values or classes by the components that vary with them",
     task: Task::Regression,
-    parameters: &[TASK, Parameter { default: Some("10"), ..COMPONENTS }, ridge::RANKS, FOLDS, TOLERANCE],
+    parameters: &[TASK, COMPONENTS, ridge::RANKS, FOLDS, TOLERANCE],
     make: |settings| Ok(Box::new(PartialLeastSquares { components: settings.count(&COMPONENTS).unwrap_or_default() })),
 };
 

@@ -140,21 +140,16 @@ impl<T: Real> Direct<'_, T> {
         }
         let coefficients = FoldCoefficients::compute(gram, &cells, ridge, workers, &*stage)?;
         drop(stage);
-        self.score(&mut surface, &coefficients)?;
-        Ok((surface, 1))
-    }
-
-    /// One pass: the share of held-out rows in the wrong class, for every cell that has coefficients.
-    fn score(&self, surface: &mut Surface, coefficients: &FoldCoefficients) -> Result<()> {
+        // the share of held-out rows in the wrong class
         let FitData { map, folds, targets, cut, .. } = *self.data;
-        let fold = CvErrorFold::new(map, folds, targets, coefficients).with_bin(cut.tile);
+        let fold = CvErrorFold::new(map, folds, targets, &coefficients).with_bin(cut.tile);
         let wrong = self.data.fold("held-out classes", &fold)?;
-        for (cell, (rank, lambda)) in coefficients.cells.iter().enumerate() {
+        for (cell, (rank, lambda)) in cells.iter().enumerate() {
             if let Some(error) = wrong.error(cell) {
                 surface.set_error(*rank, *lambda, error);
             }
         }
-        Ok(())
+        Ok((surface, 1))
     }
 
     /// One pass: the mean squared error of every row by the others.

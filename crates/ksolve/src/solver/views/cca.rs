@@ -13,7 +13,7 @@
 
 use super::{Moments, Pairs, WITH, WITH_KERNEL};
 use crate::request::{FitRequest, PassShape, ProblemSize};
-use crate::solver::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, TOLERANCE};
+use crate::solver::parameter::{COMPONENTS, EMBEDDED, FOLDS, LAMBDAS, Parameter, TOLERANCE};
 use crate::solver::{Figure, Fitted, Penalty, Settings, Solver, SolverFacts, SolverFamily, refuse};
 use crate::{Error, FoldSpec, GramState, Result, Task, features::FitData};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
@@ -25,16 +25,11 @@ pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily {
     name: "cca",
     about: "canonical correlations: the directions of two sets of columns that correlate most",
     task: Task::Components,
-    parameters: &[
-        WITH,
-        WITH_KERNEL,
-        Parameter { default: Some("2"), ..COMPONENTS },
-        Parameter { default: Some("1e-5,1e-4,1e-3,1e-2,1e-1"), ..LAMBDAS },
-        FOLDS,
-        TOLERANCE,
-    ],
+    parameters: &[WITH, WITH_KERNEL, EMBEDDED, PENALTIES, FOLDS, TOLERANCE],
     make: |settings| Ok(Box::new(CanonicalCorrelations::new(settings)?)),
 };
+
+const PENALTIES: Parameter = Parameter { default: Some("1e-5,1e-4,1e-3,1e-2,1e-1"), ..LAMBDAS };
 
 #[derive(Clone, Debug)]
 struct CanonicalCorrelations {

@@ -8,7 +8,7 @@
 
 use super::{Moments, Pairs, WITH, WITH_KERNEL};
 use crate::request::{FitRequest, PassShape, ProblemSize};
-use crate::solver::parameter::{COMPONENTS, FOLDS, Parameter, TOLERANCE};
+use crate::solver::parameter::{COMPONENTS, EMBEDDED, FOLDS, TOLERANCE};
 use crate::solver::{Figure, Fitted, Settings, Solver, SolverFacts, SolverFamily};
 use crate::{Error, Result, Task, features::FitData};
 use kapprox::{Real, decompose::singular};
@@ -18,7 +18,7 @@ pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily {
     name: "covariance",
     about: "maximal covariance: the directions of two sets of columns that vary together most",
     task: Task::Components,
-    parameters: &[WITH, WITH_KERNEL, Parameter { default: Some("2"), ..COMPONENTS }, FOLDS, TOLERANCE],
+    parameters: &[WITH, WITH_KERNEL, EMBEDDED, FOLDS, TOLERANCE],
     make: |settings| Ok(Box::new(MaximalCovariance::new(settings)?)),
 };
 
