@@ -31,12 +31,8 @@ use crate::model::Basis;
 use crate::request::{FitRequest, MetricSource, PassShape, ProblemSize, TrainOptions};
 use crate::solver::outer_products::Products;
 use crate::{Error, FoldGram, Result, Task};
-use faer::prelude::*;
-use faer::{Mat, MatRef, Side};
-use kapprox::decompose::symmetric_eigen;
-use kapprox::landmark::NO_ROW;
-use kapprox::metric::Metric;
-use kapprox::{FeatureMap, Real, Spec};
+use faer::{Mat, MatRef, Side, prelude::*};
+use kapprox::{FeatureMap, Real, Spec, decompose::symmetric_eigen, landmark::NO_ROW, metric::Metric};
 use kstore::Plan;
 use std::sync::Arc;
 

@@ -112,10 +112,16 @@ impl Scaled {
     }
 }
 
-fn kernel_matrix(kernel: &dyn Kernel<f64>, x: MatRef<'_, f64>, workers: &Workers) -> Mat<f64> {
-    let mut k = Mat::zeros(x.nrows(), x.nrows());
+/// The kernel between the rows of x and those of z. Strips of x go to the workers.
+pub(super) fn kernel_matrix(
+    kernel: &dyn Kernel<f64>,
+    x: MatRef<'_, f64>,
+    z: MatRef<'_, f64>,
+    workers: &Workers,
+) -> Mat<f64> {
+    let mut k = Mat::zeros(x.nrows(), z.nrows());
     workers.each(row_strips(k.as_mut(), STRIP), |(first, out)| {
-        kernel.block(x.subrows(first, out.nrows()), x, out);
+        kernel.block(x.subrows(first, out.nrows()), z, out);
     });
     k
 }
@@ -141,7 +147,8 @@ impl<T: Real> Solver<T> for LandmarkMds {
         let _stage = data.resources.stages.stage("eigenvectors", None);
         let kernel = data.kernel.build()?.typed::<f64>();
         let wide: Vec<f64> = set.points.iter().map(|v| v.to_f64()).collect();
-        let k = kernel_matrix(&*kernel, MatRef::from_row_major_slice(&wide, m, d), data.resources.workers);
+        let x = MatRef::from_row_major_slice(&wide, m, d);
+        let k = kernel_matrix(&*kernel, x, x, data.resources.workers);
         if !k.col_iter().all(|column| column.iter().all(|v| v.is_finite())) {
             let remedy = "scale the features or choose another kernel";
             return Err(Error::NotFinite { what: "a kernel value of two landmarks", remedy });

@@ -41,18 +41,11 @@ pub(super) fn passes(kernel: Option<&Spec>, task: Task) -> u64 {
 }
 
 pub(super) fn check(kernel: Option<&Spec>, task: Task) -> Result<()> {
-    match needed(kernel, task) {
-        Some(kernel) if task == Task::Classification => {
-            let why =
-                "labels are equal or not, which is delta(); leave it out, or learn from a number (`task` regression)";
-            Err(Error::option(TARGET_KERNEL.name, kernel, why))
-        }
-        Some(kernel) if kernel.looks_at_columns() || !kernel.positive_definite() => {
-            let why = "it has to be positive definite, and on all of the targets";
-            Err(Error::option(TARGET_KERNEL.name, kernel, why))
-        }
-        _ => Ok(()),
-    }
+    let Some(kernel) = needed(kernel, task) else { return Ok(()) };
+    let why = "labels are equal or not, which is delta(); leave it out, or learn from a number (`task` regression)";
+    refuse(task == Task::Classification, TARGET_KERNEL.name, kernel, why)?;
+    let why = "it has to be positive definite, and on all of the targets";
+    refuse(kernel.looks_at_columns() || !kernel.positive_definite(), TARGET_KERNEL.name, kernel, why)
 }
 
 /// Refuses targets that, or whose features, do not vary by more than rounding.

@@ -14,11 +14,9 @@
 
 use crate::cholesky::{Side, factor, solve};
 use crate::{Error, Result, solver::heed};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatRef};
+use faer::{Accum, Mat, MatRef, linalg::matmul::matmul};
 use kapprox::map::par;
-use kstore::Workers;
-use kstore::pass::Observer;
+use kstore::{Workers, pass::Observer};
 
 /// Relative duality gap, and share of a bound that a constraint is missed by, at which the method ends.
 const GAP: f64 = 1e-9;

@@ -15,7 +15,7 @@ use crate::prepare::landmarks::Mapping;
 use crate::prepare::{plan, whole};
 use crate::request::{FitRequest, LandmarkSource, PassShape, ProblemSize, Resources, Stage, TrainOptions};
 use crate::solver::sparse_matrix::{SparseMatrix, functions};
-use crate::solver::{Fitted, Solved, explained};
+use crate::solver::{Fitted, Solved, explained, refuse};
 use crate::{Error, Result, features::FitData};
 use faer::{Mat, MatRef};
 use kapprox::landmark::NO_ROW;
@@ -142,13 +142,9 @@ pub(super) fn fit<T: Real>(
 
 /// Schemes that look at targets have none to look at: the preconditioner is of the kernel alone.
 pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
-    match work.options.landmarks.scheme() {
-        Some(scheme) if scheme.needs_targets => {
-            let remedy = "the preconditioner of the exact kernel knows no target; choose another scheme";
-            Err(Error::option("landmarks", scheme.name, remedy))
-        }
-        _ => Ok(()),
-    }
+    let Some(scheme) = work.options.landmarks.scheme() else { return Ok(()) };
+    let remedy = "the preconditioner of the exact kernel knows no target; choose another scheme";
+    refuse(scheme.needs_targets, "landmarks", scheme.name, remedy)
 }
 
 /// Mean squared error over targets, and the share of their variance that is explained.

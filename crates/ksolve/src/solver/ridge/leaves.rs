@@ -24,10 +24,9 @@ use crate::cholesky::{self, Side};
 use crate::features::FitData;
 use crate::model::Leaves;
 use crate::request::{FitRequest, ProblemSize};
-use crate::solver::{Figure, heed, refuse};
-use crate::strips::row_strips;
+use crate::solver::{Figure, heed, mds::kernel_matrix, refuse};
 use crate::{Error, Head, Result};
-use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
+use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kapprox::{Kernel, Real};
 use kstore::{Plan, Workers};
 use std::sync::Arc;
@@ -41,9 +40,6 @@ const WALK: usize = 8;
 
 /// Share of the error of the features below which the leaves are worth their bytes.
 const WORTH: f64 = 0.98;
-
-/// Rows of a kernel matrix that a thread computes at once.
-const ROWS: usize = 256;
 
 /// Refuses what goes with features alone.
 pub(super) fn check(work: &FitRequest<'_>, others: [(&'static str, bool); 3]) -> Result<()> {
@@ -118,19 +114,10 @@ struct Solver<'a> {
 }
 
 impl Solver<'_> {
-    /// Kernel values of the rows of x and z, whose points are columns.
-    fn block(&self, x: MatRef<'_, f64>, z: MatRef<'_, f64>) -> Mat<f64> {
-        let mut k = Mat::zeros(x.ncols(), z.ncols());
-        self.workers.each(row_strips(k.as_mut(), ROWS), |(first, out)| {
-            self.kernel.block(x.subcols(first, out.nrows()).transpose(), z.transpose(), out);
-        });
-        k
-    }
-
     /// α of some rows of a leaf; `None` where the matrix has no factor.
     fn solve<T: Real>(&self, leaf: &Leaf<T>, take: impl Fn(usize) -> bool, mu: f64) -> Option<Mat<f64>> {
         let (x, mut alpha) = leaf.rows(take);
-        let mut k = self.block(x.as_ref(), x.as_ref());
+        let mut k = kernel_matrix(&*self.kernel, x.transpose(), x.transpose(), self.workers);
         (0..k.nrows()).for_each(|i| k[(i, i)] += mu);
         if !cholesky::factor_by_all(k.as_mut(), self.workers) {
             return None;
@@ -152,7 +139,8 @@ impl Solver<'_> {
         let Some(alpha) = self.solve(leaf, |i| !apart(i), mu) else { return [0.0, f64::INFINITY] };
         let ((x, _), (z, left)) = (leaf.rows(|i| !apart(i)), leaf.rows(&apart));
         let mut after = left.clone();
-        matmul(after.as_mut(), Accum::Add, self.block(z.as_ref(), x.as_ref()).as_ref(), alpha.as_ref(), -1.0, Par::Seq);
+        let k = kernel_matrix(&*self.kernel, z.transpose(), x.transpose(), self.workers);
+        matmul(after.as_mut(), Accum::Add, k.as_ref(), alpha.as_ref(), -1.0, Par::Seq);
         [sum(&left), sum(&after)]
     }
 

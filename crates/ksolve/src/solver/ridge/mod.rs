@@ -33,8 +33,7 @@ pub(crate) use family::{FAMILY, IMPORTANCE, LOCAL, LOO, METHOD, PRECONDITIONER, 
 pub use family::{RANKS, RESIDUAL};
 pub use head::{RidgeFit, RidgeOptions, fit};
 pub use iterative::sketch::Preconditioner;
-use kapprox::Real;
-use kapprox::map::MapSpec;
+use kapprox::{MapSpec, Real};
 use kstore::Plan;
 
 /// By what the cell of the surface is chosen.

@@ -4,8 +4,7 @@ use super::gcv;
 use super::head::{head, squared_errors};
 use super::system::System;
 use crate::{Error, GramState, Head, Result, RidgeOptions, solver::heed};
-use kstore::Workers;
-use kstore::pass::Observer;
+use kstore::{Workers, pass::Observer};
 use std::ops::Range;
 
 /// The scores of one rank and lambda.
