@@ -212,7 +212,8 @@ fn step<T: Real>(
     let Shape { intercept, workers, .. } = loss.shape();
     let factor = |moments: &FoldGram, scale: f64| factor(moments, scale, now, intercept, workers);
     let factors = match blocks {
-        Some((blocks, scale)) => blocks.iter().map(|block| factor(block, scale)).collect::<Result<Vec<_>>>()?,
+        // a block goes when its factor is made
+        Some((blocks, scale)) => blocks.into_iter().map(|block| factor(&block, scale)).collect::<Result<Vec<_>>>()?,
         None => vec![factor(moments, point.curvature().max(f64::MIN_POSITIVE) / moments.rows as f64)?],
     };
     let forcing = if now == lambda { LOOSE.min(relative.sqrt()) } else { LOOSE };
