@@ -5,7 +5,7 @@ use super::plan::{self, LAMBDAS};
 use crate::features::GRAM;
 use crate::prepare::landmarks::{Mapped, Mapping};
 use crate::request::{MetricForm, PassShape, Resources, TrainOptions};
-use crate::solver::outer_products::{OuterProducts, Products};
+use crate::solver::outer_products::OuterProducts;
 use crate::solver::ridge::system::System;
 use crate::{Error, Folds, GramState, Intercept, Result, RidgeFold, Surface, Targets};
 use faer::Mat;
@@ -165,9 +165,9 @@ impl<T: Real> Rows<'_, T> {
         let fold = OuterProducts::new(round.kernel.build()?.typed::<f64>(), &wide, coefficients.as_ref());
         let fold = fold.among(self.n, self.options.seed);
         let pass = self.cut.pass(self.cut.gram_lanes, self.resources, &*observer);
-        let Products { sums, weight } = pass.resume("gradients", &source, &fold)?.0;
+        let products = pass.resume("gradients", &source, &fold)?.0;
         drop(observer);
-        let m = sums * faer::Scale(1.0 / weight);
+        let m = products.sums() * faer::Scale(1.0 / products.weight);
         Ok(match &round.metric {
             None => m,
             Some(metric) => pulled_back(&m, metric),

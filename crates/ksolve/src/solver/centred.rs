@@ -1,14 +1,15 @@
-//! Second moments of features and targets about given means, of the rows of some folds.
+//! Second moments of features and targets about given means.
 
 use crate::{Error, FoldGram, Result};
-use faer::Mat;
+use faer::{Mat, MatRef};
+use std::borrow::Cow;
 
 /// Centred moments: G = Σ φ̃φ̃ᵀ, B = Σ φ̃ỹᵀ, and Σ ỹ² of each target.
 #[derive(Debug)]
 pub(super) struct Centred {
     pub(super) rows: f64,
-    /// G, p x p, full.
-    pub(super) g: Mat<f64>,
+    /// G, p x p column-major, full.
+    g: Vec<f64>,
     /// B, p x t.
     pub(super) b: Mat<f64>,
     pub(super) squares: Vec<f64>,
@@ -17,40 +18,25 @@ pub(super) struct Centred {
 }
 
 impl Centred {
-    /// The moments of the rows of some folds about their own means.
-    pub(super) fn of<'a>(folds: impl Iterator<Item = &'a FoldGram> + Clone) -> Result<Self> {
-        let rows: u64 = folds.clone().map(|fold| fold.rows).sum();
+    /// The moments of some rows about their own means.
+    pub(super) fn of(moments: Cow<'_, FoldGram>) -> Result<Self> {
+        let rows = moments.rows;
         if rows < 2 {
             return Err(Error::TooFewFor { what: "the moments of a fold and of the rows outside", needed: 2, rows });
         }
-        let n = rows as f64;
-        let mean = sum(folds.clone().map(|fold| &fold.s[..])).into_iter().map(|s| s / n).collect::<Vec<_>>();
-        let target_mean = sum(folds.clone().map(|fold| &fold.sy[..])).into_iter().map(|s| s / n).collect::<Vec<_>>();
-        Ok(Self::about(folds, &mean, &target_mean))
+        let mean = |sums: &[f64]| sums.iter().map(|s| s / rows as f64).collect();
+        let (mean, target_mean): (Vec<f64>, Vec<f64>) = (mean(&moments.s), mean(&moments.sy));
+        Ok(Self::about(moments, mean, target_mean))
     }
 
-    /// The moments of the rows of some folds about other means.
-    pub(super) fn about<'a>(
-        folds: impl Iterator<Item = &'a FoldGram> + Clone,
-        mean: &[f64],
-        target_mean: &[f64],
-    ) -> Self {
-        let (p, t) = (mean.len(), target_mean.len());
-        let rows = folds.clone().map(|fold| fold.rows).sum::<u64>() as f64;
-        let (s, sy) = (sum(folds.clone().map(|fold| &fold.s[..])), sum(folds.clone().map(|fold| &fold.sy[..])));
-        let (b, yy) = (sum(folds.clone().map(|fold| &fold.b[..])), sum(folds.clone().map(|fold| &fold.yy[..])));
-        let mut g = Mat::zeros(p, p);
-        for fold in folds {
-            for j in 0..p {
-                for i in j..p {
-                    g[(i, j)] += fold.g[j * p + i];
-                }
-            }
-        }
+    /// The moments of some rows about other means.
+    pub(super) fn about(moments: Cow<'_, FoldGram>, mean: Vec<f64>, target_mean: Vec<f64>) -> Self {
+        let FoldGram { rows, mut g, s, b, sy, yy, .. } = moments.into_owned();
+        let (p, t, rows) = (mean.len(), target_mean.len(), rows as f64);
         for j in 0..p {
             for i in j..p {
-                g[(i, j)] += rows * mean[i] * mean[j] - s[i] * mean[j] - mean[i] * s[j];
-                g[(j, i)] = g[(i, j)];
+                g[j * p + i] += rows * mean[i] * mean[j] - s[i] * mean[j] - mean[i] * s[j];
+                g[i * p + j] = g[j * p + i];
             }
         }
         let b = Mat::from_fn(p, t, |i, j| {
@@ -58,17 +44,10 @@ impl Centred {
         });
         let square = |j: usize| yy[j] + target_mean[j] * (rows * target_mean[j] - 2.0 * sy[j]);
         let squares = (0..t).map(|j| square(j).max(0.0)).collect();
-        Self { rows, g, b, squares, mean: mean.to_vec(), target_mean: target_mean.to_vec() }
+        Self { rows, g, b, squares, mean, target_mean }
     }
-}
 
-fn sum<'a>(lists: impl Iterator<Item = &'a [f64]>) -> Vec<f64> {
-    let mut total: Vec<f64> = Vec::new();
-    for list in lists {
-        match total.is_empty() {
-            true => total.extend_from_slice(list),
-            false => total.iter_mut().zip(list).for_each(|(sum, value)| *sum += value),
-        }
+    pub(super) fn g(&self) -> MatRef<'_, f64> {
+        MatRef::from_column_major_slice(&self.g, self.mean.len(), self.mean.len())
     }
-    total
 }

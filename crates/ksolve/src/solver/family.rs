@@ -4,9 +4,19 @@ use super::fitted::Fitted;
 use super::parameter::{self, Parameter, Settings};
 use crate::request::{FitRequest, NO_EXACT, PassShape, ProblemSize, Resources, RowAccess, Stage, TrainOptions};
 use crate::{Error, Result, Task, features::FitData, prepare::plan};
-use kapprox::{PrecisionPair, Real};
-use kstore::{Plan, Reading, Selected, named::Named};
+use kapprox::{MapSpec, PrecisionPair, Real};
+use kstore::{Plan, Reading, Selected, named::Named, pass::Observer};
 use std::{borrow::Cow, fmt::Debug};
+
+/// Refuses a value of an option where that `is` so, and says what would be right.
+pub(super) fn refuse(is: bool, option: &'static str, given: impl ToString, why: impl Into<String>) -> Result<()> {
+    if is { Err(Error::option(option, given, why)) } else { Ok(()) }
+}
+
+/// Ends the work where the observer asks for that.
+pub(super) fn heed(observer: &dyn Observer) -> Result<()> {
+    if observer.stop() { Err(kstore::Error::Interrupted.into()) } else { Ok(()) }
+}
 
 /// What is known of a solver before it sees a row.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,6 +27,10 @@ pub struct SolverFacts {
     pub holds_out: bool,
     /// True for a solver that takes weights of rows.
     pub weights: bool,
+    /// True for a solver that combines kernel functions of all rows itself, where the map is exact.
+    pub exact: bool,
+    /// The name of a solver that looks at distances between landmarks, without a map.
+    pub by_distances: Option<&'static str>,
     /// The number of landmarks unless a rank is asked for; `None` for that of [`crate::job`].
     pub usual_rank: Option<usize>,
     /// The scheme that chooses landmarks unless one is named; `None` for that of [`crate::job`].
@@ -53,10 +67,14 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
     /// # Errors
     /// A kernel or a map that the solver cannot use.
     fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        match work.options.map.is_exact() {
-            true => Err(Error::option("map", &work.options.map, NO_EXACT)),
-            false => Ok(RowAccess::Features),
+        let (facts, map, exact) = (self.facts(), &work.options.map, work.options.map.is_exact());
+        if let Some(solver) = facts.by_distances {
+            let why = format!("{solver} looks at distances between rows and has no map; leave it out");
+            refuse(*map != MapSpec::default(), "map", map, why)?;
+            return Ok(RowAccess::Landmarks);
         }
+        refuse(exact && !facts.exact, "map", map, NO_EXACT)?;
+        Ok(if exact { RowAccess::Rows } else { RowAccess::Features })
     }
     /// The name of the pass, for a solver whose fit makes a single pass over features under these options: its rows may
     /// be folded in shards ([`crate::job::shards`]). The reason, for a solver whose fit makes more.

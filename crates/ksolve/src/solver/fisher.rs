@@ -35,7 +35,7 @@
 //! References: Mika, Rätsch, Weston, Schölkopf, Müller, "Fisher discriminant analysis with kernels", NNSP 1999; Baudat,
 //! Anouar, "Generalized discriminant analysis using a kernel approach", Neural Computation 12, 2000.
 
-use super::held_out::{self, Chosen};
+use super::held_out;
 use super::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, ParameterKind, TOLERANCE};
 use super::{Figure, Fitted, Penalty, Solver, SolverFacts, SolverFamily, kpca::sign};
 use crate::features::{FitData, GRAM};
@@ -92,7 +92,12 @@ impl Fisher {
     }
 
     /// The penalty with the fewest mistakes on rows held out; `None` without folds. One pass.
-    fn held_out<T: Real>(&self, data: &FitData<'_, T>, gram: &GramState, classes: usize) -> Result<Option<Chosen>> {
+    fn held_out<T: Real>(
+        &self,
+        data: &FitData<'_, T>,
+        gram: &GramState,
+        classes: usize,
+    ) -> Result<Option<(usize, [Figure; 2])>> {
         let (p, folds) = (gram.features(), data.folds.count());
         if folds < 2 {
             return Ok(None);
@@ -221,14 +226,13 @@ impl<T: Real> Solver<T> for Fisher {
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let (p, k) = (shape.map.p, shape.t.max(2));
-        let plan = plan.term("scatter within classes and its factor", 4 * 8 * p * p, "lower `rank`");
-        match shape.folds {
-            0 | 1 => plan,
-            folds => {
-                let functions = folds.saturating_mul(self.penalties.len() * 8 * (p + 1) * k);
-                plan.term("functions of the folds", functions, "compare fewer penalties")
-            }
-        }
+        let functions = shape.folds.saturating_mul(self.penalties.len() * 8 * (p + 1) * k);
+        plan.term("scatter within classes and its factor", 4 * 8 * p * p, "lower `rank`").term_if(
+            shape.folds > 1,
+            "functions of the folds",
+            functions,
+            "compare fewer penalties",
+        )
     }
 
     fn own_passes(&self, work: &FitRequest<'_>) -> [u64; 2] {
@@ -243,7 +247,7 @@ impl<T: Real> Solver<T> for Fisher {
         }
         let state = data.moments_of_classes(if self.equal { classes } else { 1 })?;
         let held_out = self.held_out(data, &state.gram, classes)?;
-        let lambda = self.penalties[held_out.as_ref().map_or(0, |chosen| chosen.at)].lambda(data.rows as f64);
+        let lambda = self.penalties[held_out.as_ref().map_or(0, |(at, _)| *at)].lambda(data.rows as f64);
         let _stage = data.resources.stages.stage("discriminants", None);
         let moments = &*state.gram.sum(None);
         let scatter = self.scatter(&state.gram, None, classes)?;
@@ -263,7 +267,7 @@ impl<T: Real> Solver<T> for Fisher {
         }
         let (certificate, lambda, passes) = (state.certificate, Some(lambda), 1 + u64::from(held_out.is_some()));
         let mut figures = vec![Figure { name: "discriminant ratio", values: found.ratios }];
-        figures.extend(held_out.into_iter().flat_map(|chosen| chosen.figures));
+        figures.extend(held_out.into_iter().flat_map(|(_, figures)| figures));
         Ok(Fitted { weights, intercept, components, certificate, lambda, figures, passes, ..Fitted::default() })
     }
 }

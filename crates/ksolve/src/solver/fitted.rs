@@ -104,6 +104,12 @@ pub struct Figure {
     pub values: Vec<f64>,
 }
 
+impl Figure {
+    pub(crate) fn of(name: &'static str, value: f64) -> Self {
+        Self { name, values: vec![value] }
+    }
+}
+
 /// The method by which a system was solved.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Solved {

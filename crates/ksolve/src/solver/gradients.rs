@@ -7,6 +7,7 @@
 
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::outer_products::{OuterProducts, Products};
+use crate::solver::refuse;
 use crate::{Error, Result, features::FitData, prepare::plan};
 use faer::MatRef;
 use kapprox::{Kernel, Real, map::Expansion};
@@ -14,10 +15,7 @@ use kstore::Plan;
 use std::sync::Arc;
 
 pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
-    match work.options.map.is_without_rows() {
-        true => Err(Error::option("map", &work.options.map, WHY)),
-        false => Ok(()),
-    }
+    refuse(work.options.map.is_without_rows(), "map", &work.options.map, WHY)
 }
 
 const WHY: &str = "gradients are those of kernel functions of landmarks; take a map that has some, such as nystrom";
@@ -37,13 +35,9 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, t: usize) ->
 /// The kernel of the features, where it has gradients.
 pub(super) fn kernel<T: Real>(data: &FitData<'_, T>) -> Result<Arc<dyn Kernel<f64>>> {
     let kernel = data.kernel.build()?.typed::<f64>();
-    match kernel.differentiable() {
-        true => Ok(kernel),
-        false => {
-            let why = "its gradient is not known; take a kernel that has one, such as gaussian()";
-            Err(Error::option("kernel", data.kernel, why))
-        }
-    }
+    let why = "its gradient is not known; take a kernel that has one, such as gaussian()";
+    refuse(!kernel.differentiable(), "kernel", data.kernel, why)?;
+    Ok(kernel)
 }
 
 /// The sums of M for the functions wᵀφ, p x t, and the number of rows that they are over.
@@ -61,5 +55,5 @@ pub(super) fn products<T: Real>(
 
 pub(super) fn slopes(products: &Products) -> Vec<f64> {
     let weight = products.weight.max(f64::MIN_POSITIVE);
-    (0..products.sums.nrows()).map(|j| (products.sums[(j, j)] / weight).max(0.0).sqrt()).collect()
+    (0..products.sums().nrows()).map(|j| (products.sums()[(j, j)] / weight).max(0.0).sqrt()).collect()
 }

@@ -27,11 +27,6 @@ pub(super) struct HeldOut<T> {
     pub(super) passes: u64,
 }
 
-pub(super) struct Chosen {
-    pub(super) at: usize,
-    pub(super) figures: [Figure; 2],
-}
-
 /// The penalty that was taken, with the scores by which it was.
 pub(super) struct Compared<T> {
     pub(super) penalty: Penalty,
@@ -44,17 +39,9 @@ pub(super) struct Compared<T> {
 /// Adds the scores of t functions at every penalty to a plan, where rows are held out.
 pub(super) fn plan(plan: Plan, shape: &ProblemSize, t: usize, penalties: usize) -> Plan {
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
-    match shape.folds > 1 {
-        true => {
-            let scores = n.saturating_mul(t * penalties).saturating_mul(shape.element);
-            plan.term(
-                "scores of rows held out",
-                scores + features::values_bytes(n.saturating_mul(t), shape.element),
-                "compare fewer penalties",
-            )
-        }
-        false => plan,
-    }
+    let scores = n.saturating_mul(t * penalties).saturating_mul(shape.element);
+    let bytes = scores.saturating_add(features::values_bytes(n.saturating_mul(t), shape.element));
+    plan.term_if(shape.folds > 1, "scores of rows held out", bytes, "compare fewer penalties")
 }
 
 impl<T: Real> HeldOut<T> {
@@ -125,19 +112,19 @@ pub(super) fn compare<T: Real>(
         return Ok(Compared { penalty: penalties[0], scores: Vec::new(), figures: Vec::new(), passes: 0 });
     }
     let (mut found, weight) = (found()?, weights.total(0..data.rows as usize));
-    let Chosen { at, figures } = choose(penalties, weight, found.errors(weights, error), what);
+    let (at, figures) = choose(penalties, weight, found.errors(weights, error), what);
     let (penalty, scores) = (penalties[at], found.scores.swap_remove(at));
     Ok(Compared { penalty, scores, figures: figures.into(), passes: found.passes })
 }
 
 /// Takes the penalty with the least of `errors`, of equal ones the first, which is the strongest; an error that is
-/// no number is worse than any. `what` is the name of the errors.
-pub(super) fn choose(penalties: &[Penalty], weight: f64, errors: Vec<f64>, what: &'static str) -> Chosen {
+/// no number is worse than any. Returns its place, and what was compared; `what` is the name of the errors.
+pub(super) fn choose(penalties: &[Penalty], weight: f64, errors: Vec<f64>, what: &'static str) -> (usize, [Figure; 2]) {
     let error = |at: usize| if errors[at].is_nan() { f64::INFINITY } else { errors[at] };
     let at = (0..errors.len()).fold(0, |best, at| if error(at) < error(best) { at } else { best });
     let (name, values) = match penalties.first() {
         Some(Penalty::Lambda(_)) => ("lambda", penalties.iter().map(|penalty| penalty.lambda(weight)).collect()),
         _ => ("C", penalties.iter().map(|penalty| penalty.c(weight)).collect()),
     };
-    Chosen { at, figures: [Figure { name, values }, Figure { name: what, values: errors }] }
+    (at, [Figure { name, values }, Figure { name: what, values: errors }])
 }

@@ -16,12 +16,12 @@
 //! References: Tenenbaum, de Silva, Langford, "A global geometric framework for nonlinear dimensionality reduction", Science 290,
 //! 2000; de Silva, Tenenbaum, "Global versus local methods in nonlinear dimensionality reduction", NIPS 2002.
 
-use super::mds::{Scaled, UNIFORM, check_components, landmark_view, landmarks};
+use super::mds::{Scaled, check_components, facts, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Fitted, Settings, Solver, SolverFacts, SolverFamily};
 use crate::model::{Basis, Form};
 use crate::neighbours::{Graph, Neighbour, Nodes, neighbours_of_nodes};
-use crate::request::{FitRequest, PassShape, ProblemSize, Resources, RowAccess};
+use crate::request::{PassShape, ProblemSize, Resources};
 use crate::{Error, Result, Task, features::FitData};
 use faer::Mat;
 use kapprox::{Real, landmark::LandmarkSet};
@@ -32,37 +32,30 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     about: "landmark Isomap: coordinates whose distances are those along the sheet that the rows lie on",
     task: Task::Components,
     parameters: &[EMBEDDED, NEIGHBOURS, Parameter { default: Some("5000"), ..NODES }],
-    make: |settings| {
-        Ok(Box::new(LandmarkIsomap {
-            components: settings.count(&EMBEDDED).unwrap_or_default(),
-            neighbours: settings.count(&NEIGHBOURS),
-        }))
-    },
+    make: |settings| Ok(Box::new(LandmarkIsomap(Asked::new(settings)))),
 };
 
 #[derive(Clone, Copy, Debug)]
-struct LandmarkIsomap {
-    /// Number of coordinates q, below m.
-    components: usize,
+struct LandmarkIsomap(Asked);
+
+/// What is asked of an embedding by neighbours.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// Number of coordinates q, below that of the landmarks, or of the nodes where all are.
+    pub(super) components: usize,
     /// Number k of nearest nodes that each node is joined to, below N; `None` for [`USUAL`] or more, up to [`MOST`].
-    neighbours: Option<usize>,
+    pub(super) neighbours: Option<usize>,
+}
+
+impl Asked {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self { components: settings.count(&EMBEDDED).unwrap_or_default(), neighbours: settings.count(&NEIGHBOURS) }
+    }
 }
 
 /// Neighbours of a node where none are asked for, and the most that they become, by halves more, while parts of the graph are apart.
 const USUAL: usize = 10;
 const MOST: usize = 40;
-
-fn more(k: usize) -> usize {
-    k + k / 2
-}
-
-pub(super) fn nodes(count: usize) -> Figure {
-    Figure { name: "nodes", values: vec![count as f64] }
-}
-
-pub(super) fn landmarks_among(count: usize) -> Figure {
-    Figure { name: "landmarks", values: vec![count as f64] }
-}
 
 /// The nodes with the k nearest others of each, whose graph is connected.
 pub(super) struct Joined {
@@ -99,17 +92,17 @@ impl Joined {
         let most = Self::most(set.len(), asked);
         let mut k = asked.unwrap_or(USUAL).min(most);
         loop {
+            let more = (k + k / 2).min(most);
             let lists = neighbours_of_nodes(&nodes, k, resources.workers);
             let graph = Graph::new(&lists, k);
             match graph.components().len() {
                 1 => return Ok(Self { k, nodes, lists, graph }),
                 _ if k == most => return Err(graph.apart(k)),
                 parts => resources.stages.warn(format!(
-                    "with {k} neighbours the nodes fall into {parts} parts with no path between them; {} are tried",
-                    more(k).min(most)
+                    "with {k} neighbours the nodes fall into {parts} parts with no path between them; {more} are tried"
                 )),
             }
-            k = more(k).min(most);
+            k = more;
         }
     }
 }
@@ -126,16 +119,12 @@ fn paths(graph: &Graph, m: usize, count: usize, resources: &Resources<'_>) -> Ma
 
 impl<T: Real> Solver<T> for LandmarkIsomap {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { usual_landmarks: Some(UNIFORM), ..SolverFacts::default() }
-    }
-
-    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        landmark_view(work, FAMILY.name)
+        facts(FAMILY.name)
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let (nodes, m) = (shape.map.landmarks.unwrap_or_default(), shape.landmarks);
-        plan.term("nodes and their neighbours", Joined::bytes(nodes, shape.d, self.neighbours), "lower `nodes`")
+        plan.term("nodes and their neighbours", Joined::bytes(nodes, shape.d, self.0.neighbours), "lower `nodes`")
             .term("shortest paths", nodes.saturating_mul(16 * m + 24 * shape.threads), "lower `nodes` or `rank`")
             .term("distances and their eigenvectors", Scaled::bytes(m), "lower `rank`")
     }
@@ -143,23 +132,24 @@ impl<T: Real> Solver<T> for LandmarkIsomap {
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let set = landmarks(data)?;
         let m = data.options.landmark_count().min(set.len());
-        check_components(self.components, m, "landmarks")?;
-        let joined = Joined::new(set, self.neighbours, data.resources)?;
+        check_components(self.0.components, m, "landmarks")?;
+        let joined = Joined::new(set, self.0.neighbours, data.resources)?;
         let (neighbours, lengths) = (joined.k, paths(&joined.graph, m, set.len(), data.resources));
         drop(joined);
         let _stage = data.resources.stages.stage("eigenvectors", None);
         let squares = Mat::from_fn(m, m, |i, l| -0.5 * lengths[(i, l)].min(lengths[(l, i)]).powi(2));
         // −½ δ̄
         let means: Vec<f64> = squares.col_iter().map(|column| column.iter().sum::<f64>() / m as f64).collect();
-        let scaled = Scaled::new(squares, self.components, data)?;
+        let scaled = Scaled::new(squares, self.0.components, data)?;
         let weights = &scaled.weights;
+        let [nodes, landmarks] = [Figure::of("nodes", set.len() as f64), Figure::of("landmarks", m as f64)];
         let constant = |j: usize| -means.iter().enumerate().map(|(l, mean)| mean * weights[(l, j)]).sum::<f64>();
         Ok(Fitted {
             basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
             form: Form::Paths { neighbours, lengths },
             intercept: (0..weights.ncols()).map(constant).collect(),
             weights: Mat::from_fn(m, weights.ncols(), |l, j| -0.5 * weights[(l, j)]),
-            figures: [vec![nodes(set.len()), landmarks_among(m)], scaled.figures()].concat(),
+            figures: [vec![nodes, landmarks], scaled.figures()].concat(),
             ..Fitted::default()
         })
     }

@@ -23,20 +23,16 @@
 //! coordinate covariances via gradients", JMLR 7, 2006.
 
 use super::kpca::sign;
-use super::parameter::{COMPONENTS, LAMBDA, Parameter, TASK, TOLERANCE};
+use super::parameter::{COMPONENTS, EMBEDDED, LAMBDA, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Figure, Fitted, Penalty, Projection, Settings, Solver, SolverFamily, gradients};
+use super::{Figure, Fitted, Penalty, Projection, Settings, Solver, SolverFamily, gradients, refuse};
 use crate::features::FitData;
 use crate::model::Basis;
 use crate::request::{FitRequest, MetricSource, PassShape, ProblemSize, TrainOptions};
 use crate::solver::outer_products::Products;
 use crate::{Error, FoldGram, Result, Task};
-use faer::prelude::*;
-use faer::{Mat, MatRef, Side};
-use kapprox::decompose::symmetric_eigen;
-use kapprox::landmark::NO_ROW;
-use kapprox::metric::Metric;
-use kapprox::{Real, Spec};
+use faer::{Mat, MatRef, Side, prelude::*};
+use kapprox::{FeatureMap, Real, Spec, decompose::symmetric_eigen, landmark::NO_ROW, metric::Metric};
 use kstore::Plan;
 use std::sync::Arc;
 
@@ -44,7 +40,7 @@ pub(crate) const FAMILY: SolverFamily = SolverFamily {
     name: "kdr",
     about: "kernel dimension reduction: the directions of the columns that a target depends on, and what each column counts",
     task: Task::Regression,
-    parameters: &[TASK, Parameter { default: Some("2"), ..COMPONENTS }, TARGET_KERNEL, LAMBDA, TOLERANCE],
+    parameters: &[TASK, EMBEDDED, TARGET_KERNEL, LAMBDA, TOLERANCE],
     make: |settings| Ok(Box::new(KernelDimensionReduction::new(settings)?)),
 };
 
@@ -74,10 +70,8 @@ impl KernelDimensionReduction {
 
 impl<T: Real> Solver<T> for KernelDimensionReduction {
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        if work.options.metric != MetricSource::None {
-            let why = "the directions are those of the columns as they are; leave it out";
-            return Err(Error::option("metric", &work.options.metric, why));
-        }
+        let why = "the directions are those of the columns as they are; leave it out";
+        refuse(work.options.metric != MetricSource::None, "metric", &work.options.metric, why)?;
         gradients::check(work)?;
         target::check(self.target_kernel.as_ref(), work.options.task)
     }
@@ -101,7 +95,7 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         let kernel = gradients::kernel(data)?;
         let needed = target::needed(self.target_kernel.as_ref(), data.options.task);
         let target = needed.map(|kernel| target::features(kernel, data)).transpose()?;
-        let state = data.moments_with(target.as_ref().map(|target| &target.map as _))?;
+        let state = data.moments_with(target.as_ref().map(|target| target as _))?;
         let (moments, lambda) = (&state.gram.folds()[0], self.penalty.lambda(data.rows as f64));
         target::require_varying(moments, self.components)?;
         let stage = data.resources.stages.stage("regression", None);
@@ -113,24 +107,32 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         drop(stage);
         let products = gradients::products(data, kernel, weights.as_ref())?;
         let _stage = data.resources.stages.stage("eigenvectors", None);
-        let found = Directions::of(&products, self.components)?;
-        let there = found.values.len();
-        let d = found.slopes.len();
+        let (values, vectors) = directions(&products, self.components)?;
+        let slopes = gradients::slopes(&products);
+        let squares: Vec<f64> = slopes.iter().map(|slope| slope * slope).collect();
+        // the sum of the eigenvalues of M, which is above 0
+        let total: f64 = squares.iter().sum();
+        let (there, d) = (values.len(), slopes.len());
         let why = match self.components > d {
             true => format!("the rows have {d} columns"),
             false => "the target depends on no more directions".to_string(),
         };
         data.warn_of_fewer(self.components, there, &why);
-        let mut figures = found.figures();
-        figures
-            .extend(target.map(|target| Figure { name: "features of the target", values: vec![target.count as f64] }));
+        let mut figures = vec![
+            Figure { name: "share of the slopes", values: values.iter().map(|v| v / total).collect() },
+            Figure { name: "slope of each feature", values: slopes },
+        ];
+        figures.extend(target.map(|target| Figure::of("features of the target", target.dims().1 as f64)));
+        let rows: Vec<f64> = vectors.col_iter().flat_map(|column| column.iter().copied()).collect();
+        let metric = Arc::new(Metric::matrix(&rows, there)?);
+        let importance = squares.iter().map(|square| square / total).collect();
         let points = (0..there * there).map(|at| if at % (there + 1) == 0 { T::ONE } else { T::ZERO }).collect();
         Ok(Fitted {
             weights: Mat::identity(there, there),
             intercept: vec![0.0; there],
             basis: Some(Basis::Landmarks { points, rows: vec![NO_ROW; there] }),
             task: Some(Task::Components),
-            projection: Some(found.projection()?),
+            projection: Some(Projection { solver: FAMILY.name, metric, importance }),
             certificate: state.certificate,
             ranks: vec![moments.s.len()],
             lambda: Some(lambda),
@@ -157,50 +159,16 @@ fn regression(moments: &FoldGram, classes: bool, lambda: f64) -> Option<Mat<f64>
     Some(g.llt(Side::Lower).ok()?.solve(&b))
 }
 
-struct Directions {
-    /// The leading eigenvalues of M, descending.
-    values: Vec<f64>,
-    vectors: Mat<f64>,
-    /// The root mean squares of the slopes along the columns.
-    slopes: Vec<f64>,
-}
-
-impl Directions {
-    /// The `q` leading directions, fewer where others are rounding.
-    fn of(products: &Products, q: usize) -> Result<Self> {
-        let d = products.sums.nrows();
-        let m = Mat::from_fn(d, d, |i, j| products.sums[(i.max(j), i.min(j))] / products.weight);
-        let (values, vectors) = symmetric_eigen(m.as_ref())?;
-        let floor = NOISE * f64::EPSILON * values[d - 1];
-        let kept: Vec<usize> = (0..d).rev().take(q).take_while(|j| values[*j] > floor && values[*j] > 0.0).collect();
-        if kept.is_empty() {
-            let why = "the regression has no slope: the kernel or `lambda` does not suit the rows";
-            return Err(Error::option(COMPONENTS.name, q, why));
-        }
-        let signs: Vec<f64> = kept.iter().map(|j| sign(vectors.as_ref(), *j)).collect();
-        Ok(Self {
-            values: kept.iter().map(|j| values[*j]).collect(),
-            vectors: Mat::from_fn(d, kept.len(), |i, k| signs[k] * vectors[(i, kept[k])]),
-            slopes: gradients::slopes(products),
-        })
-    }
-
-    /// The sum of the eigenvalues of M, which is above 0.
-    fn total(&self) -> f64 {
-        self.slopes.iter().map(|slope| slope * slope).sum()
-    }
-
-    fn figures(&self) -> Vec<Figure> {
-        vec![
-            Figure { name: "share of the slopes", values: self.values.iter().map(|v| v / self.total()).collect() },
-            Figure { name: "slope of each feature", values: self.slopes.clone() },
-        ]
-    }
-
-    fn projection(&self) -> Result<Projection> {
-        let (d, q) = self.vectors.shape();
-        let rows: Vec<f64> = (0..q).flat_map(|k| (0..d).map(move |j| self.vectors[(j, k)])).collect();
-        let importance = self.slopes.iter().map(|slope| slope * slope / self.total()).collect();
-        Ok(Projection { solver: FAMILY.name, metric: Arc::new(Metric::matrix(&rows, q)?), importance })
-    }
+/// The `q` leading eigenvalues of M, descending, and their directions, d x q; fewer where others are rounding.
+fn directions(products: &Products, q: usize) -> Result<(Vec<f64>, Mat<f64>)> {
+    let (sums, d) = (products.sums(), products.sums().nrows());
+    let m = Mat::from_fn(d, d, |i, j| sums[(i.max(j), i.min(j))] / products.weight);
+    let (values, vectors) = symmetric_eigen(m.as_ref())?;
+    let floor = NOISE * f64::EPSILON * values[d - 1];
+    let kept: Vec<usize> = (0..d).rev().take(q).take_while(|j| values[*j] > floor && values[*j] > 0.0).collect();
+    let why = "the regression has no slope: the kernel or `lambda` does not suit the rows";
+    refuse(kept.is_empty(), COMPONENTS.name, q, why)?;
+    let signs: Vec<f64> = kept.iter().map(|j| sign(vectors.as_ref(), *j)).collect();
+    let vectors = Mat::from_fn(d, kept.len(), |i, k| signs[k] * vectors[(i, kept[k])]);
+    Ok((kept.iter().map(|j| values[*j]).collect(), vectors))
 }

@@ -12,7 +12,7 @@
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
 //! 10, 1998, section 5; Wang, Gittens, Mahoney, "Scalable kernel k-means clustering with Nyström approximation", JMLR 20, 2019.
 
-use super::lloyd::{self, Space};
+use super::lloyd::{self, Asked, Space};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE, WEIGHTS};
 use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, StoredFeatures, Wanted};
@@ -26,19 +26,11 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     about: "kernel k-means: groups of rows around their means in feature space",
     task: Task::Clusters,
     parameters: &[CLUSTERS, STARTS, TOLERANCE, WEIGHTS],
-    make: |settings| {
-        Ok(Box::new(KernelKMeans {
-            clusters: lloyd::clusters(settings)?,
-            starts: settings.count(&STARTS).unwrap_or_default(),
-        }))
-    },
+    make: |settings| Ok(Box::new(KernelKMeans(Asked::new(settings)?))),
 };
 
 #[derive(Clone, Copy, Debug)]
-struct KernelKMeans {
-    clusters: usize,
-    starts: usize,
-}
+struct KernelKMeans(Asked);
 
 impl<T: Real> Solver<T> for KernelKMeans {
     fn facts(&self) -> SolverFacts {
@@ -46,23 +38,22 @@ impl<T: Real> Solver<T> for KernelKMeans {
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
-        lloyd::plan(plan, shape, cut, shape.map.p, self.clusters)
+        lloyd::plan(plan, shape, cut, shape.map.p, self.0.clusters)
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let space = Space { projection: None, sphere: false };
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
-        let found = lloyd::cluster(data, &kept, space, self.clusters, self.starts)?;
+        let found = lloyd::cluster(data, &kept, space, self.0)?;
         let half = |j: usize| found.centroids.col(j).iter().map(|v| v * v).sum::<f64>() / 2.0;
         let figures = vec![
-            Figure { name: "mean squared distance", values: vec![found.squares / kept.weight_outside(None)] },
+            Figure::of("mean squared distance", found.squares / kept.weight_outside(None)),
             Figure { name: "rows of each group", values: found.sizes },
         ];
         Ok(Fitted {
-            intercept: (0..self.clusters).map(|j| -half(j)).collect(),
+            intercept: (0..self.0.clusters).map(|j| -half(j)).collect(),
             weights: found.centroids,
             certificate: gathered.certificate,
-            lambda: None,
             figures,
             passes: 1 + found.passes,
             ..Fitted::default()

@@ -51,7 +51,6 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
 /// The moments carry a relative error of about ε of the features' type; a component below that has no direction.
 const NOISE: f64 = 16.0;
 
-/// The parameter that gives the scores equal variance.
 const WHITEN: Parameter = Parameter::flag("whiten", "Coordinates of variance 1");
 
 #[derive(Clone, Copy, Debug)]
@@ -126,11 +125,12 @@ impl<T: Real> Solver<T> for KernelPca {
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let (p, held_out) = (shape.map.p, if shape.folds > 1 { 3 } else { 0 });
-        let plan = plan.term("covariance and its eigenvectors", (5 + held_out) * 8 * p * p, "lower `rank`");
-        match self.novelty {
-            true => plan.term("distances", Quadratic::making_bytes(p, p), "leave `novelty` out"),
-            false => plan,
-        }
+        plan.term("covariance and its eigenvectors", (5 + held_out) * 8 * p * p, "lower `rank`").term_if(
+            self.novelty,
+            "distances",
+            Quadratic::making_bytes(p, p),
+            "leave `novelty` out",
+        )
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
@@ -168,7 +168,6 @@ impl<T: Real> Solver<T> for KernelPca {
             intercept,
             quadratic,
             certificate: state.certificate,
-            lambda: None,
             figures,
             passes: 1,
             ..Fitted::default()

@@ -22,13 +22,13 @@
 
 use super::kpca::{FEWER, distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, STEPS, TOLERANCE, UNCENTRED};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, mean::sum};
 use crate::features::{self, FitData, StoredFeatures, Sums, Tile, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, quadratic::Quadratic};
-use faer::Mat;
+use faer::{Mat, MatRef};
 use kapprox::Real;
-use kstore::checkpoint::{Arrays, Persist, Steps, Stored};
+use kstore::checkpoint::{Persist, Steps};
 use kstore::key::{Purpose, Stream};
 use kstore::{Merge, Plan};
 
@@ -71,54 +71,49 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let (p, q) = (shape.map.p, self.components.min(shape.map.p));
-        let plan = plan
-            .term("directions", 8 * p * (4 * (q + 2) + features::STATES), "ask for fewer `components`")
-            .term("scores of a tile", cut.tile * (q + 2) * size_of::<f64>(), "ask for fewer `components`");
-        match self.novelty {
-            true => plan.term("distances", Quadratic::making_bytes(p, p), "leave `novelty` out"),
-            false => plan,
-        }
+        plan.term("directions", 8 * p * (4 * (q + 2) + features::STATES), "ask for fewer `components`")
+            .term("scores of a tile", cut.tile * (q + 2) * size_of::<f64>(), "ask for fewer `components`")
+            .term_if(self.novelty, "distances", Quadratic::making_bytes(p, p), "leave `novelty` out")
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
-        let mut search = Search { data, kept: &kept, mean: vec![0.0; kept.p], found: Vec::new(), passes: 1 };
+        let (mut mean, mut so_far) = (vec![0.0; kept.p], SoFar { passes: 1, ..SoFar::default() });
         if self.centre {
-            search.find_mean()?;
+            let n = kept.n.max(1) as f64;
+            mean = sum("mean of the features", &kept, data)?.into_iter().map(|sum| sum / n).collect();
+            so_far.passes += 1;
         }
-        let mut so_far = SoFar { passes: search.passes, ..SoFar::default() };
         let mut steps = Steps::resume(data.resources.journal, "components", &mut so_far)?;
-        let wanted = kept.p * self.components.min(kept.p);
-        so_far.directions.reserve_exact(wanted.saturating_sub(so_far.directions.len()));
-        search.found = so_far.directions.chunks_exact(kept.p).map(<[f64]>::to_vec).collect();
-        search.passes = so_far.passes;
-        while search.found.len() < self.components.min(kept.p) {
-            match search.next(so_far.first, self.steps) {
-                Ok(Some(next)) => so_far.push(next, search.passes),
-                Ok(None) => break,
+        let wanted = self.components.min(kept.p);
+        so_far.directions.reserve_exact((kept.p * wanted).saturating_sub(so_far.directions.len()));
+        let mut search = Search { data, kept: &kept, mean, passes: so_far.passes, so_far };
+        while search.found().len() < wanted {
+            match search.next(self.steps) {
+                Ok(true) => steps.after(&search.so_far),
+                Ok(false) => break,
                 Err(error) => {
-                    steps.keep(&so_far);
+                    steps.keep(&search.so_far);
                     return Err(error);
                 }
             }
-            steps.after(&so_far);
         }
-        if search.found.is_empty() {
+        let q = search.found().len();
+        if q == 0 {
             return Err(Error::NoVariance);
         }
-        data.warn_of_fewer(self.components, search.found.len(), FEWER);
-        let (dispersions, iterations) = (search.dispersions()?, so_far.iterations);
-        let Search { found, mean, passes, .. } = search;
-        let directions = Mat::from_fn(kept.p, found.len(), |i, j| found[j][i]);
-        let signs: Vec<f64> = (0..found.len()).map(|j| sign(directions.as_ref(), j)).collect();
-        let weights = Mat::from_fn(kept.p, found.len(), |i, j| signs[j] * directions[(i, j)]);
-        let intercept = (0..found.len()).map(|j| -dot(&mean, weights.col(j).iter())).collect();
+        data.warn_of_fewer(self.components, q, FEWER);
+        let dispersions = search.dispersions()?;
+        let Search { mean, passes, so_far: SoFar { directions, iterations, .. }, .. } = search;
+        let directions = MatRef::from_column_major_slice(&directions, kept.p, q);
+        let signs: Vec<f64> = (0..q).map(|j| sign(directions, j)).collect();
+        let weights = Mat::from_fn(kept.p, q, |i, j| signs[j] * directions[(i, j)]);
+        let intercept = (0..q).map(|j| -dot(&mean, weights.col(j).iter())).collect();
         Ok(Fitted {
-            quadratic: self.novelty.then(|| distance(directions.as_ref(), &mean)),
+            quadratic: self.novelty.then(|| distance(directions, &mean)),
             weights,
             intercept,
             certificate: gathered.certificate,
-            lambda: None,
             figures: vec![
                 Figure { name: "mean distance from the centre", values: dispersions },
                 Figure { name: "iterations", values: iterations },
@@ -138,50 +133,14 @@ fn dot<'a>(x: &[f64], y: impl Iterator<Item = &'a f64>) -> f64 {
 struct SoFar {
     directions: Vec<f64>,
     iterations: Vec<f64>,
-    /// Squared length of the row that the first component began with.
-    first: Option<f64>,
+    /// Squared length of the row that the first component began with, once there is one.
+    longest: Vec<f64>,
     passes: u64,
 }
 
-/// A component: its direction and iterations, and the squared length of the row it began with.
-struct Component {
-    direction: Vec<f64>,
-    iterations: usize,
-    squared: f64,
-}
-
-impl SoFar {
-    fn push(&mut self, Component { direction, iterations, squared }: Component, passes: u64) {
-        self.directions.extend(direction);
-        self.iterations.push(iterations as f64);
-        self.first = self.first.or(Some(squared));
-        self.passes = passes;
-    }
-}
-
-impl Persist for SoFar {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.put("directions", &self.directions);
-        out.put("iterations", &self.iterations);
-        out.own("first", self.first.into_iter().collect::<Vec<f64>>());
-        out.one("passes", self.passes);
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.directions = from.read("directions")?;
-        self.iterations = from.read("iterations")?;
-        self.first = from.read("first")?.first().copied();
-        self.passes = from.one("passes")?;
-        Ok(())
-    }
-}
-
-struct Start {
-    /// The farthest row less the mean and less its part along the components, of length 1.
-    row: Vec<f64>,
-    /// Squared length of that row before it was scaled.
-    squared: f64,
-}
+kstore::persist!(SoFar {
+    read "directions": directions, read "iterations": iterations, read "first": longest, one "passes": passes
+});
 
 /// The row with the longest part outside the components, of equals the first.
 struct Farthest {
@@ -204,7 +163,8 @@ struct Search<'s, 'a, T: Real> {
     data: &'s FitData<'a, T>,
     kept: &'s StoredFeatures<'a, T>,
     mean: Vec<f64>,
-    found: Vec<Vec<f64>>,
+    so_far: SoFar,
+    /// Those of a component that is still sought among them.
     passes: u64,
 }
 
@@ -220,30 +180,27 @@ impl<T: Real> Search<'_, '_, T> {
         self.kept.fold(name, &*stage, init, step)
     }
 
-    /// Finds the next component; `None` where only rounding is left.
-    fn next(&mut self, first: Option<f64>, steps: usize) -> Result<Option<Component>> {
-        let Some(start) = self.farthest(first)? else { return Ok(None) };
-        let farthest = first.unwrap_or(start.squared).sqrt();
-        let (direction, iterations) = self.climb(start.row, steps, T::EPSILON * farthest)?;
-        self.found.push(direction.clone());
-        Ok(Some(Component { direction, iterations, squared: start.squared }))
+    fn found(&self) -> std::slice::ChunksExact<'_, f64> {
+        self.so_far.directions.chunks_exact(self.kept.p)
     }
 
-    fn find_mean(&mut self) -> Result<()> {
-        let (p, workers, n) = (self.kept.p, self.kept.workers(), self.kept.n.max(1) as f64);
-        let Sums(sums) = self.fold("mean of the features", &|| Sums::new(p), |sums, tile| {
-            tile.add_transposed(&vec![T::ONE; tile.rows()], &mut sums.0, workers);
-            Ok(())
-        })?;
-        self.mean = sums.iter().map(|sum| sum / n).collect();
-        Ok(())
+    /// Finds the next component; false where only rounding is left.
+    fn next(&mut self, steps: usize) -> Result<bool> {
+        let Some((row, squared)) = self.farthest()? else { return Ok(false) };
+        let longest = self.so_far.longest.first().copied().unwrap_or(squared);
+        let (direction, iterations) = self.climb(row, steps, T::EPSILON * longest.sqrt())?;
+        self.so_far.directions.extend(direction);
+        self.so_far.iterations.push(iterations as f64);
+        self.so_far.longest = vec![longest];
+        self.so_far.passes = self.passes;
+        Ok(true)
     }
 
     /// The mean of |vᵀ(φ − μ)| for every component, in f64: one pass.
     fn dispersions(&mut self) -> Result<Vec<f64>> {
-        let (p, q, n) = (self.kept.p, self.found.len(), self.kept.n.max(1) as f64);
-        let middles: Vec<f64> = self.found.iter().map(|v| dot(&self.mean, v.iter())).collect();
-        let weights: Vec<f64> = (0..p * q).map(|i| self.found[i % q][i / q]).collect();
+        let (p, q, n) = (self.kept.p, self.found().len(), self.kept.n.max(1) as f64);
+        let middles: Vec<f64> = self.found().map(|v| dot(&self.mean, v.iter())).collect();
+        let weights: Vec<f64> = (0..p * q).map(|i| self.so_far.directions[i % q * p + i / q]).collect();
         let (workers, mut scores) = (self.kept.workers(), Vec::new());
         self.passes += 1;
         let name = "distances from the centre";
@@ -263,17 +220,18 @@ impl<T: Real> Search<'_, '_, T> {
     /// Subtracts the parts along the components from a vector; twice, so that it is orthogonal to them up to rounding.
     fn deflate(&self, v: &mut [f64]) {
         for _ in 0..2 {
-            for direction in &self.found {
+            for direction in self.found() {
                 let along = dot(direction, v.iter());
                 v.iter_mut().zip(direction).for_each(|(v, d)| *v -= along * d);
             }
         }
     }
 
-    /// The row with the longest part outside the components, of equals the first; `None` where that is rounding beside `first`.
-    fn farthest(&mut self, first: Option<f64>) -> Result<Option<Start>> {
+    /// The row with the longest part outside the components, of equals the first, less the mean and less its part along them: scaled to length 1,
+    /// and its squared length before. `None` where that is rounding beside the first of all.
+    fn farthest(&mut self) -> Result<Option<(Vec<f64>, f64)>> {
         let (p, workers, mean) = (self.kept.p, self.kept.workers(), self.mean.clone());
-        let columns: Vec<Vec<f64>> = self.found.iter().cloned().chain([mean.clone()]).collect();
+        let columns: Vec<&[f64]> = self.found().chain([&mean[..]]).collect();
         let q = columns.len();
         let weights: Vec<T> = (0..p * q).map(|i| T::from_f64(columns[i % q][i / q])).collect();
         let along: Vec<f64> = columns.iter().map(|column| dot(column, mean.iter())).collect();
@@ -296,7 +254,7 @@ impl<T: Real> Search<'_, '_, T> {
         row.iter_mut().zip(&mean).for_each(|(v, mean)| *v -= mean);
         self.deflate(&mut row);
         let squared = dot(&row, row.iter());
-        let floor = NOISE * T::EPSILON * first.unwrap_or(0.0);
+        let floor = NOISE * T::EPSILON * self.so_far.longest.first().copied().unwrap_or(0.0);
         if !squared.is_finite() {
             return Err(Error::NotFinite { what: "a feature", remedy: "scale the features, or choose another kernel" });
         }
@@ -305,7 +263,7 @@ impl<T: Real> Search<'_, '_, T> {
         }
         let length = squared.sqrt();
         row.iter_mut().for_each(|v| *v /= length);
-        Ok(Some(Start { row, squared }))
+        Ok(Some((row, squared)))
     }
 
     /// Iterates from a direction to one at which no row changes sides; returns it with the number of iterations. Scores up to `zero`
@@ -317,11 +275,11 @@ impl<T: Real> Search<'_, '_, T> {
         let grows = |total: f64, before: f64| total > before * (1.0 + T::EPSILON);
         loop {
             step += 1;
-            let Sides { mut sums, balance, total, on_plane } = self.sides(&v, zero)?;
+            let (mut sums, [balance, total, on_plane]) = self.sides(&v, zero)?;
             // a sum that does not grow by more than rounding is that of the same sides
             let settled = !grows(total, before);
             let higher = kept.as_ref().is_none_or(|(_, kept)| grows(total, *kept));
-            if settled && on_plane && higher && step < steps {
+            if settled && on_plane > 0.0 && higher && step < steps {
                 let next = self.nudged(&v);
                 kept = Some((std::mem::replace(&mut v, next), total));
                 before = f64::NEG_INFINITY;
@@ -329,7 +287,7 @@ impl<T: Real> Search<'_, '_, T> {
             }
             if settled || step >= steps {
                 if !settled {
-                    let j = self.found.len() + 1;
+                    let j = self.found().len() + 1;
                     self.data.resources.stages.warn(format!("component {j} still changed after {steps} `steps`"));
                 }
                 return Ok((kept.filter(|_| !higher).map_or(v, |(kept, _)| kept), step));
@@ -345,12 +303,12 @@ impl<T: Real> Search<'_, '_, T> {
         }
     }
 
-    fn sides(&mut self, v: &[f64], zero: f64) -> Result<Sides> {
+    /// Σ sign φ; Σ sign, Σ |score|, and the number of rows on the plane: one pass.
+    fn sides(&mut self, v: &[f64], zero: f64) -> Result<(Vec<f64>, [f64; 3])> {
         let (workers, p) = (self.kept.workers(), v.len());
         let weights: Vec<T> = v.iter().map(|v| T::from_f64(*v)).collect();
         let middle = dot(&self.mean, v.iter());
-        let name = format!("component {}", self.found.len() + 1);
-        // Σ sign φ; Σ sign, Σ |score|, and the number of rows on the plane
+        let name = format!("component {}", self.found().len() + 1);
         let init = || (Sums::new(p), Sums::new(3));
         let (Sums(sums), Sums(totals)) = self.fold(&name, &init, |(sums, totals), tile| {
             let mut sides = vec![T::ZERO; tile.rows()];
@@ -366,12 +324,12 @@ impl<T: Real> Search<'_, '_, T> {
             tile.add_transposed(&sides, &mut sums.0, workers);
             Ok(())
         })?;
-        Ok(Sides { sums, balance: totals[0], total: totals[1], on_plane: totals[2] > 0.0 })
+        Ok((sums, [totals[0], totals[1], totals[2]]))
     }
 
     /// A direction near v, orthogonal to the components; the same one in every run.
     fn nudged(&self, v: &[f64]) -> Vec<f64> {
-        let coins = Stream::new(self.data.options.seed, Purpose::Nudges, self.found.len() as u64);
+        let coins = Stream::new(self.data.options.seed, Purpose::Nudges, self.found().len() as u64);
         let random: Vec<f64> = (0..v.len() as u64).map(|i| coins.uniform(i) - 0.5).collect();
         let length = dot(&random, random.iter()).sqrt();
         let mut near: Vec<f64> = v.iter().zip(&random).map(|(v, by)| v + NUDGE * by / length).collect();
@@ -380,14 +338,4 @@ impl<T: Real> Search<'_, '_, T> {
         near.iter_mut().for_each(|v| *v /= length);
         near
     }
-}
-
-struct Sides {
-    /// Σ sign φ.
-    sums: Vec<f64>,
-    /// Σ sign.
-    balance: f64,
-    /// Σ |score|.
-    total: f64,
-    on_plane: bool,
 }

@@ -15,12 +15,12 @@
 //!
 //! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding", Science 290, 2000.
 
-use super::isomap::{Joined, nodes};
-use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
+use super::isomap::{Asked, Joined};
+use super::mds::{check_components, facts, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES};
 use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign};
 use crate::model::{Basis, Form};
-use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
+use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task, features::FitData, neighbours::Reconstruction};
 use faer::Mat;
 use kapprox::{Real, decompose::symmetric_eigen};
@@ -31,21 +31,11 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     about: "locally linear embedding: coordinates that keep the weights by which a row is a mixture of its neighbours",
     task: Task::Components,
     parameters: &[EMBEDDED, NEIGHBOURS, NODES],
-    make: |settings| {
-        Ok(Box::new(LocallyLinear {
-            components: settings.count(&EMBEDDED).unwrap_or_default(),
-            neighbours: settings.count(&NEIGHBOURS),
-        }))
-    },
+    make: |settings| Ok(Box::new(LocallyLinear(Asked::new(settings)))),
 };
 
 #[derive(Clone, Copy, Debug)]
-struct LocallyLinear {
-    /// Number of coordinates q, below N.
-    components: usize,
-    /// Number k of nearest nodes that make up a node, below N; `None` as for Isomap.
-    neighbours: Option<usize>,
-}
+struct LocallyLinear(Asked);
 
 /// M = (I − W)ᵀ(I − W), N x N, with the weights of each node's neighbours as the rows of W. 2Nk² flops.
 pub(super) fn alignment(joined: &Joined) -> Mat<f64> {
@@ -65,16 +55,12 @@ pub(super) fn alignment(joined: &Joined) -> Mat<f64> {
 
 impl<T: Real> Solver<T> for LocallyLinear {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { usual_landmarks: Some(UNIFORM), ..SolverFacts::default() }
-    }
-
-    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        landmark_view(work, FAMILY.name)
+        facts(FAMILY.name)
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let nodes = shape.map.landmarks.unwrap_or_default();
-        plan.term("nodes and their neighbours", Joined::bytes(nodes, shape.d, self.neighbours), "lower `nodes`").term(
+        plan.term("nodes and their neighbours", Joined::bytes(nodes, shape.d, self.0.neighbours), "lower `nodes`").term(
             "weights and their eigenvectors",
             nodes.saturating_mul(nodes).saturating_mul(5 * 8),
             "lower `nodes`",
@@ -83,9 +69,9 @@ impl<T: Real> Solver<T> for LocallyLinear {
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let set = landmarks(data)?;
-        let q = self.components;
+        let q = self.0.components;
         check_components(q, set.len(), "nodes")?;
-        let joined = Joined::new(set, self.neighbours, data.resources)?;
+        let joined = Joined::new(set, self.0.neighbours, data.resources)?;
         let _stage = data.resources.stages.stage("eigenvectors", None);
         let (neighbours, aligned) = (joined.k, alignment(&joined));
         drop(joined);
@@ -96,7 +82,10 @@ impl<T: Real> Solver<T> for LocallyLinear {
             form: Form::Weights { neighbours },
             weights: Mat::from_fn(set.len(), q, |i, j| signs[j] * vectors[(i, j + 1)]),
             intercept: vec![0.0; q],
-            figures: vec![nodes(set.len()), Figure { name: "eigenvalue", values: values[1..=q].to_vec() }],
+            figures: vec![
+                Figure::of("nodes", set.len() as f64),
+                Figure { name: "eigenvalue", values: values[1..=q].to_vec() },
+            ],
             ..Fitted::default()
         })
     }

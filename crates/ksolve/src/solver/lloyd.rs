@@ -12,19 +12,28 @@
 //! References: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982; Arthur, Vassilvitskii,
 //! "k-means++", SODA 2007. On the sphere: Dhillon, Modha, "Concept decompositions", Machine Learning 42, 2001.
 
-use super::parameter::{CLUSTERS, Settings};
+use super::parameter::{CLUSTERS, STARTS, Settings};
 use crate::features::{self, FitData, StoredFeatures, Tile};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, strips::Pool};
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use kapprox::{Real, landmark::ClusterSums};
 use kstore::key::{Purpose, Stream};
-use kstore::{Merge, Plan, checkpoint::Steps};
+use kstore::{Merge, Plan, Workers, checkpoint::Steps};
 
-pub(super) fn clusters(settings: &Settings) -> Result<usize> {
-    settings
-        .count(&CLUSTERS)
-        .ok_or_else(|| Error::missing(CLUSTERS.name, settings.solver, "it is the number of groups, such as 8"))
+/// What is asked of a clustering.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) clusters: usize,
+    pub(super) starts: usize,
+}
+
+impl Asked {
+    pub(super) fn new(settings: &Settings) -> Result<Self> {
+        let missing = || Error::missing(CLUSTERS.name, settings.solver, "it is the number of groups, such as 8");
+        let clusters = settings.count(&CLUSTERS).ok_or_else(missing)?;
+        Ok(Self { clusters, starts: settings.count(&STARTS).unwrap_or_default() })
+    }
 }
 
 /// Points that one thread assigns at once.
@@ -40,7 +49,6 @@ const PASSES: u64 = 100;
 /// Iterations over all rows end where one lowers the sum of squares by less than this share.
 const GAIN: f64 = 1e-6;
 
-/// The points that are clustered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Space<'a> {
     /// A, p x q; `None` for the features themselves.
@@ -160,7 +168,7 @@ impl<'a> Assign<'a> {
 type Buffers = Pool<(Vec<f64>, Vec<f64>)>;
 
 impl Assign<'_> {
-    /// Adds the rows of a tile to `groups`. Strips go to the workers, and are added in the order of the rows.
+    /// Adds the rows of a tile to `groups`.
     fn tile<T: Real>(
         &self,
         kept: &StoredFeatures<'_, T>,
@@ -169,18 +177,25 @@ impl Assign<'_> {
         buffers: &Buffers,
     ) {
         let strips = tile.phi.chunks(STRIP * kept.p).enumerate();
-        let mut parts: Vec<_> = strips.map(|(strip, phi)| (tile.first + strip * STRIP, phi, None)).collect();
-        kept.workers().each(
-            parts.iter_mut().collect(),
-            |(first, phi, groups): &mut (usize, &[T], Option<ClusterSums>)| {
-                buffers.with(Default::default, |(wide, points)| {
-                    self.space.points(phi, kept.p, wide, points);
-                    *groups = Some(self.strip(points, |i| kept.weights.of(*first + i)));
-                });
-            },
-        );
-        parts.iter().filter_map(|(.., part)| part.as_ref()).for_each(|part| groups.merge(part));
+        add_each(strips, groups, kept.workers(), |(strip, phi)| {
+            buffers.with(Default::default, |(wide, points)| {
+                self.space.points(phi, kept.p, wide, points);
+                self.strip(points, |i| kept.weights.of(tile.first + strip * STRIP + i))
+            })
+        });
     }
+}
+
+/// Adds the clusters of some parts, which go to the workers, in the order of the parts.
+fn add_each<P: Send>(
+    parts: impl Iterator<Item = P>,
+    groups: &mut ClusterSums,
+    workers: &Workers,
+    of: impl Fn(&P) -> ClusterSums + Sync + Send,
+) {
+    let mut parts: Vec<(P, Option<ClusterSums>)> = parts.map(|part| (part, None)).collect();
+    workers.each(parts.iter_mut().collect(), |(part, sums)| *sums = Some(of(part)));
+    parts.iter().filter_map(|(_, sums)| sums.as_ref()).for_each(|sums| groups.merge(sums));
 }
 
 /// Errors: [`Error::Clusters`] for fewer distinct points than clusters; errors of reading the rows.
@@ -188,8 +203,7 @@ pub(super) fn cluster<T: Real>(
     data: &FitData<'_, T>,
     kept: &StoredFeatures<'_, T>,
     space: Space<'_>,
-    k: usize,
-    starts: usize,
+    Asked { clusters: k, starts }: Asked,
 ) -> Result<Clusters> {
     let (q, buffers) = (space.dims(kept.p), Buffers::default());
     let mut lloyd = Lloyd { centroids: vec![0.0; k * q], before: f64::INFINITY };
@@ -224,7 +238,6 @@ pub(super) fn cluster<T: Real>(
     }
 }
 
-/// The state between two iterations.
 struct Lloyd {
     /// Centroids, k x q, row-major.
     centroids: Vec<f64>,
@@ -293,16 +306,10 @@ fn best_start<T: Real>(
         for _ in 0..ITERATIONS {
             let assign = Assign::new(space, &centroids, q);
             let strips = sample.chunks(STRIP * q).zip(weights.chunks(STRIP));
-            let mut parts: Vec<_> = strips.map(|strip| (strip, None)).collect();
-            let each: Vec<_> = parts.iter_mut().collect();
-            data.resources.workers.each(each, |((strip, weights), groups)| {
-                *groups = Some(assign.strip(strip, |i| weights[i]));
-            });
             let mut groups = ClusterSums::new(k, q, FAR);
-            parts
-                .iter()
-                .filter_map(|(_, part): &(_, Option<ClusterSums>)| part.as_ref())
-                .for_each(|part| groups.merge(part));
+            add_each(strips, &mut groups, data.resources.workers, |(strip, weights)| {
+                assign.strip(strip, |i| weights[i])
+            });
             if groups.squares >= before {
                 break;
             }

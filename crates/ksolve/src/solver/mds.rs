@@ -16,13 +16,13 @@
 //! Reference: de Silva, Tenenbaum, "Sparse multidimensional scaling using landmark points", Stanford 2004.
 
 use super::parameter::{COMPONENTS, EMBEDDED};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign, refuse};
 use crate::features::{FitData, Points};
 use crate::model::{Basis, needs_wide_for};
-use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
+use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, strips::row_strips};
 use faer::{Mat, MatRef};
-use kapprox::{Kernel, MapSpec, Real, decompose::symmetric_eigen, landmark::LandmarkSet};
+use kapprox::{Kernel, Real, decompose::symmetric_eigen, landmark::LandmarkSet};
 use kstore::{Plan, Workers};
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {
@@ -44,19 +44,10 @@ struct LandmarkMds {
     components: usize,
 }
 
-/// The scheme that chooses the landmarks of embeddings: landmarks of the others would have to be independent as functions, which those of
+/// The facts of an embedding. Its landmarks are uniform: those of other schemes would have to be independent as functions, which those of
 /// kernels of few directions are not.
-pub(super) const UNIFORM: &str = "uniform";
-
-/// The view of a solver that looks at landmarks without a map; refuses a map that was asked for.
-pub(super) fn landmark_view(work: &FitRequest<'_>, solver: &str) -> Result<RowAccess> {
-    match work.options.map == MapSpec::default() {
-        true => Ok(RowAccess::Landmarks),
-        false => {
-            let why = format!("{solver} looks at distances between rows and has no map; leave it out");
-            Err(Error::option("map", &work.options.map, why))
-        }
-    }
+pub(super) fn facts(solver: &'static str) -> SolverFacts {
+    SolverFacts { by_distances: Some(solver), usual_landmarks: Some("uniform"), ..SolverFacts::default() }
 }
 
 pub(super) fn landmarks<'a, T: Real>(data: &FitData<'a, T>) -> Result<&'a LandmarkSet<T>> {
@@ -68,13 +59,8 @@ pub(super) fn landmarks<'a, T: Real>(data: &FitData<'a, T>) -> Result<&'a Landma
 
 /// Refuses more coordinates than so many points can have.
 pub(super) fn check_components(components: usize, points: usize, what: &str) -> Result<()> {
-    match components < points {
-        true => Ok(()),
-        false => {
-            let why = format!("{points} {what} have at most {} coordinates; lower it", points.saturating_sub(1));
-            Err(Error::option(COMPONENTS.name, components, why))
-        }
-    }
+    let why = format!("{points} {what} have at most {} coordinates; lower it", points.saturating_sub(1));
+    refuse(components >= points, COMPONENTS.name, components, why)
 }
 
 /// Coordinates from scalar products about a mean: what classical scaling makes of them.
@@ -126,21 +112,23 @@ impl Scaled {
     }
 }
 
-fn kernel_matrix(kernel: &dyn Kernel<f64>, x: MatRef<'_, f64>, workers: &Workers) -> Mat<f64> {
-    let mut k = Mat::zeros(x.nrows(), x.nrows());
+/// The kernel between the rows of x and those of z. Strips of x go to the workers.
+pub(super) fn kernel_matrix(
+    kernel: &dyn Kernel<f64>,
+    x: MatRef<'_, f64>,
+    z: MatRef<'_, f64>,
+    workers: &Workers,
+) -> Mat<f64> {
+    let mut k = Mat::zeros(x.nrows(), z.nrows());
     workers.each(row_strips(k.as_mut(), STRIP), |(first, out)| {
-        kernel.block(x.subrows(first, out.nrows()), x, out);
+        kernel.block(x.subrows(first, out.nrows()), z, out);
     });
     k
 }
 
 impl<T: Real> Solver<T> for LandmarkMds {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { usual_landmarks: Some(UNIFORM), ..SolverFacts::default() }
-    }
-
-    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        landmark_view(work, FAMILY.name)
+        facts(FAMILY.name)
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
@@ -159,7 +147,8 @@ impl<T: Real> Solver<T> for LandmarkMds {
         let _stage = data.resources.stages.stage("eigenvectors", None);
         let kernel = data.kernel.build()?.typed::<f64>();
         let wide: Vec<f64> = set.points.iter().map(|v| v.to_f64()).collect();
-        let k = kernel_matrix(&*kernel, MatRef::from_row_major_slice(&wide, m, d), data.resources.workers);
+        let x = MatRef::from_row_major_slice(&wide, m, d);
+        let k = kernel_matrix(&*kernel, x, x, data.resources.workers);
         if !k.col_iter().all(|column| column.iter().all(|v| v.is_finite())) {
             let remedy = "scale the features or choose another kernel";
             return Err(Error::NotFinite { what: "a kernel value of two landmarks", remedy });
@@ -178,7 +167,6 @@ impl<T: Real> Solver<T> for LandmarkMds {
             intercept: (0..weights.ncols()).map(constant).collect(),
             figures: scaled.figures(),
             weights: scaled.weights,
-            passes: 0,
             ..Fitted::default()
         })
     }

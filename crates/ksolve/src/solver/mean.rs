@@ -39,6 +39,16 @@ struct MeanEmbedding {
     nu: f64,
 }
 
+/// Σ φ of all rows: one pass.
+pub(super) fn sum<T: Real>(name: &str, kept: &StoredFeatures<'_, T>, data: &FitData<'_, T>) -> Result<Vec<f64>> {
+    let stage = data.resources.stages.stage(name, Some(data.rows));
+    let Sums(sums) = kept.fold(name, &*stage, &|| Sums::new(kept.p), |sums, tile| {
+        tile.add_transposed(&vec![T::ONE; tile.rows()], &mut sums.0, kept.workers());
+        Ok(())
+    })?;
+    Ok(sums)
+}
+
 impl<T: Real> Solver<T> for MeanEmbedding {
     fn facts(&self) -> SolverFacts {
         SolverFacts { keeps: true, ..SolverFacts::default() }
@@ -56,17 +66,12 @@ impl<T: Real> Solver<T> for MeanEmbedding {
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted { squares: true, ..Wanted::default() })?;
-        let (n, rows) = (kept.n as f64, Some(kept.n as u64));
-        let observer = data.resources.stages.stage("mean", rows);
-        let Sums(mut mean) = kept.fold("mean", &*observer, &|| Sums::new(kept.p), |sums, tile| {
-            tile.add_transposed(&vec![T::ONE; tile.rows()], &mut sums.0, kept.workers());
-            Ok(())
-        })?;
-        drop(observer);
+        let n = kept.n as f64;
+        let mut mean = sum("mean", &kept, data)?;
         mean.iter_mut().for_each(|sum| *sum /= n);
         let norm: f64 = mean.iter().map(|v| v * v).sum();
         let mut distances = gathered.squares;
-        let observer = data.resources.stages.stage("distances", rows);
+        let observer = data.resources.stages.stage("distances", Some(data.rows));
         let Values(along) = kept.fold("distances", &*observer, &Values::<f64>::default, |values, tile| {
             let along = |i: usize| tile.row(i).iter().zip(&mean).map(|(v, mean)| v.to_f64() * mean).sum::<f64>();
             values.0.extend((0..tile.rows()).map(along));
@@ -77,9 +82,9 @@ impl<T: Real> Solver<T> for MeanEmbedding {
         let beyond = ((self.nu * n) as usize).min(kept.n - 1);
         let threshold = *distances.select_nth_unstable_by(kept.n - 1 - beyond, f64::total_cmp).1;
         let figures = vec![
-            Figure { name: "squared norm of the mean", values: vec![norm] },
-            Figure { name: "variance", values: vec![variance.max(0.0)] },
-            Figure { name: "threshold of the squared distance", values: vec![threshold] },
+            Figure::of("squared norm of the mean", norm),
+            Figure::of("variance", variance.max(0.0)),
+            Figure::of("threshold of the squared distance", threshold),
         ];
         let weights = Mat::from_fn(kept.p, 1, |i, _| 2.0 * mean[i]);
         let passes = if data.keep == features::FeatureTier::Recomputed { 3 } else { 1 };

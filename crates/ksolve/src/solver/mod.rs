@@ -44,12 +44,12 @@ pub(crate) mod views;
 
 pub use class_weight::ClassWeight;
 pub use family::{AnySolver, Solver, SolverFacts, SolverFamily};
+use family::{heed, refuse};
 pub(crate) use features::MapFeatures;
 pub(crate) use fitted::explained;
 pub use fitted::{Figure, Fitted, Projection, Solved};
 pub(crate) use held_out::AT_EACH;
 pub use parameter::{Options, Parameter, Penalty, Settings, Value};
-pub use svm::{OneClass, Svm, Svr};
 
 use crate::{Error, Result};
 use kstore::named::Registry;

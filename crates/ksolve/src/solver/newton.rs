@@ -10,7 +10,6 @@ use faer::{Mat, MatMut};
 use kapprox::Real;
 use kstore::Workers;
 use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
-use std::borrow::Borrow;
 
 /// The factor by which lambda is divided from step to step, from a large value down to the one asked for.
 const DECREASE: f64 = 10.0;
@@ -27,13 +26,8 @@ const HALVINGS: usize = 30;
 
 /// A mean loss over the rows, without the penalty, by passes over the features. W and the constants are (p + 1) x k row-major, the constants last.
 pub(super) trait Objective<T: Real> {
-    /// Number of features p and of functions k.
-    fn shape(&self) -> (usize, usize);
-    fn intercept(&self) -> Intercept;
-    fn workers(&self) -> &Workers;
-    /// Passes over the features so far.
+    fn shape(&self) -> Shape<'_>;
     fn passes(&mut self) -> &mut u64;
-    /// The loss and its gradient at `w`.
     fn evaluate(&mut self, w: &[f64]) -> Result<Point>;
     /// The Hessian of the loss at the last point that was evaluated times `v`.
     fn curve(&mut self, v: &[f64]) -> Result<Vec<f64>>;
@@ -44,7 +38,15 @@ pub(super) trait Objective<T: Real> {
     }
 }
 
-/// What a loss is at a point.
+/// Numbers of features and of functions, what is done with the constant, and who works.
+#[derive(Clone, Copy)]
+pub(super) struct Shape<'w> {
+    pub(super) p: usize,
+    pub(super) k: usize,
+    pub(super) intercept: Intercept,
+    pub(super) workers: &'w Workers,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Point {
     pub(super) loss: f64,
@@ -55,7 +57,6 @@ pub(super) struct Point {
 }
 
 impl Point {
-    /// Mean of the curvatures of the functions.
     pub(super) fn curvature(&self) -> f64 {
         self.curvatures.iter().sum::<f64>() / self.curvatures.len() as f64
     }
@@ -81,8 +82,8 @@ impl Found {
 
 /// The second derivative of the penalty for coefficient `i`: 2 lambda where it is penalised, else 0.
 fn ridge<T: Real>(loss: &impl Objective<T>, i: usize, lambda: f64) -> f64 {
-    let (p, k) = loss.shape();
-    if i < p * k || loss.intercept() == Intercept::Penalised { 2.0 * lambda } else { 0.0 }
+    let Shape { p, k, intercept, .. } = loss.shape();
+    if i < p * k || intercept == Intercept::Penalised { 2.0 * lambda } else { 0.0 }
 }
 
 /// ∇F at `w`, where the loss is that of `point`.
@@ -124,7 +125,7 @@ pub(super) fn newton<T: Real>(
     journal: Option<&Journal<'_>>,
     from: Option<&Found>,
 ) -> Result<Found> {
-    let (p, k) = loss.shape();
+    let Shape { p, k, .. } = loss.shape();
     let (w, start) = from.map_or((vec![0.0; (p + 1) * k], 0.0), |from| (from.w.clone(), from.start));
     let fresh = || Walk { w: w.clone(), start, schedule: lambda, last: 0, passes: 0 };
     let (mut steps, mut walk) = Steps::begin(journal, "newton", fresh);
@@ -208,16 +209,15 @@ fn step<T: Real>(
         return end(w, done);
     }
     let blocks = if now == lambda { loss.blocks(point, steps)? } else { None };
-    let (intercept, workers) = (loss.intercept(), loss.workers());
-    let preconditioner = match blocks {
-        Some((blocks, scale)) => Preconditioner::new(blocks, Terms { scale, lambda: now, intercept }, workers)?,
-        None => {
-            let scale = point.curvature().max(f64::MIN_POSITIVE) / moments.rows as f64;
-            Preconditioner::new([moments], Terms { scale, lambda: now, intercept }, workers)?
-        }
+    let Shape { intercept, workers, .. } = loss.shape();
+    let factor = |moments: &FoldGram, scale: f64| factor(moments, scale, now, intercept, workers);
+    let factors = match blocks {
+        // a block goes when its factor is made
+        Some((blocks, scale)) => blocks.into_iter().map(|block| factor(&block, scale)).collect::<Result<Vec<_>>>()?,
+        None => vec![factor(moments, point.curvature().max(f64::MIN_POSITIVE) / moments.rows as f64)?],
     };
     let forcing = if now == lambda { LOOSE.min(relative.sqrt()) } else { LOOSE };
-    let direction = conjugate_gradients(loss, &preconditioner, &gradient, now, forcing)?;
+    let direction = conjugate_gradients(loss, &factors, &gradient, now, forcing)?;
     let slope = dot(&gradient, &direction);
     let before = point.loss + now * squares(loss, w);
     // what is left to gain is below the rounding of the loss: nothing can tell the points apart
@@ -266,15 +266,15 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 /// Its iterates are directions of descent whenever it is stopped.
 fn conjugate_gradients<T: Real>(
     loss: &mut impl Objective<T>,
-    preconditioner: &Preconditioner,
+    factors: &[Mat<f64>],
     gradient: &[f64],
     lambda: f64,
     forcing: f64,
 ) -> Result<Vec<f64>> {
-    let (_, k) = loss.shape();
+    let k = loss.shape().k;
     let mut direction = vec![0.0; gradient.len()];
     let mut residual: Vec<f64> = gradient.iter().map(|g| -g).collect();
-    let mut z = preconditioner.solve(&residual, k, loss.workers());
+    let mut z = precondition(factors, &residual, k, loss.shape().workers);
     let (mut search, mut rz) = (z.clone(), dot(&residual, &z));
     for _ in 0..INNER {
         let mut product = loss.curve(&search)?;
@@ -289,7 +289,7 @@ fn conjugate_gradients<T: Real>(
         if norm(&residual) <= forcing * norm(gradient) {
             break;
         }
-        z = preconditioner.solve(&residual, k, loss.workers());
+        z = precondition(factors, &residual, k, loss.shape().workers);
         let next = dot(&residual, &z);
         let ratio = next / rz;
         rz = next;
@@ -298,54 +298,35 @@ fn conjugate_gradients<T: Real>(
     Ok(direction)
 }
 
-/// The numbers that the blocks of a preconditioner share.
-#[derive(Clone, Copy)]
-struct Terms {
-    scale: f64,
-    lambda: f64,
-    intercept: Intercept,
-}
-
-/// Factors of γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I: one for every column of W, or one for all.
-struct Preconditioner {
-    factors: Vec<Mat<f64>>,
-}
-
-impl Preconditioner {
-    fn new<M: Borrow<FoldGram>>(blocks: impl IntoIterator<Item = M>, terms: Terms, workers: &Workers) -> Result<Self> {
-        let factors = blocks.into_iter().map(|moments| factor(moments.borrow(), terms, workers));
-        Ok(Self { factors: factors.collect::<Result<_>>()? })
+/// The solution for `right` ((p + 1) x k row-major) by a factor for every column of W, or one for all; what a factor does not hold stays 0.
+///
+/// The mean over several columns is subtracted. Softmax does not depend on it, so gradients and minima have none;
+/// but blocks for each class would bring it in, with next to no curvature, and it would take most of the
+/// iterations.
+fn precondition(factors: &[Mat<f64>], right: &[f64], k: usize, workers: &Workers) -> Vec<f64> {
+    let order = factors[0].nrows();
+    let mut columns: Vec<f64> = (0..k).flat_map(|j| (0..order).map(move |i| right[i * k + j])).collect();
+    // a column a thread: faer sums a single right side in as many parts as there are threads
+    for_each_strip(workers, &mut columns, order, |j, column| {
+        let factor = &factors[j.min(factors.len() - 1)];
+        substitute(factor.as_ref(), MatMut::from_column_major_slice_mut(column, order, 1));
+    });
+    let mut solution = vec![0.0; right.len()];
+    for (j, column) in columns.chunks(order).enumerate() {
+        column.iter().enumerate().for_each(|(i, value)| solution[i * k + j] = *value);
     }
-
-    /// The solution for `right` ((p + 1) x k row-major); what the factor does not hold stays 0.
-    ///
-    /// The mean over several columns is subtracted. Softmax does not depend on it, so gradients and minima have none;
-    /// but blocks for each class would bring it in, with next to no curvature, and it would take most of the
-    /// iterations.
-    fn solve(&self, right: &[f64], k: usize, workers: &Workers) -> Vec<f64> {
-        let order = self.factors[0].nrows();
-        let mut columns: Vec<f64> = (0..k).flat_map(|j| (0..order).map(move |i| right[i * k + j])).collect();
-        // a column a thread: faer sums a single right side in as many parts as there are threads
-        for_each_strip(workers, &mut columns, order, |j, column| {
-            let factor = &self.factors[j.min(self.factors.len() - 1)];
-            substitute(factor.as_ref(), MatMut::from_column_major_slice_mut(column, order, 1));
-        });
-        let mut solution = vec![0.0; right.len()];
-        for (j, column) in columns.chunks(order).enumerate() {
-            column.iter().enumerate().for_each(|(i, value)| solution[i * k + j] = *value);
+    if k > 1 {
+        for row in solution.chunks_exact_mut(k) {
+            let mean = row.iter().sum::<f64>() / k as f64;
+            row.iter_mut().for_each(|value| *value -= mean);
         }
-        if k > 1 {
-            for row in solution.chunks_exact_mut(k) {
-                let mean = row.iter().sum::<f64>() / k as f64;
-                row.iter_mut().for_each(|value| *value -= mean);
-            }
-        }
-        solution
     }
+    solution
 }
 
-fn factor(moments: &FoldGram, terms: Terms, workers: &Workers) -> Result<Mat<f64>> {
-    let (p, Terms { scale, lambda, intercept }) = (moments.s.len(), terms);
+/// The factor of γ [ΦᵀΦ s; sᵀ n]/n + 2 lambda I, with γ/n the `scale`.
+fn factor(moments: &FoldGram, scale: f64, lambda: f64, intercept: Intercept, workers: &Workers) -> Result<Mat<f64>> {
+    let p = moments.s.len();
     let order = if intercept == Intercept::None { p } else { p + 1 };
     let trace = (0..p).map(|j| moments.g[j * p + j]).sum::<f64>();
     let constant = if intercept == Intercept::Penalised { 2.0 * lambda } else { 0.0 };

@@ -37,7 +37,7 @@ use super::parameter::{Interval, LAMBDA, Parameter, ParameterKind, Settings, TOL
 use super::perceptron::{CONSTANT, Swept, functions, score, sweep};
 use super::recursion::{BLOCK, Recursion};
 use super::ridge::STD;
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, refuse};
 use crate::features::{FitData, StoredFeatures, Wanted, values_bytes};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, quadratic::Quadratic, strips::Pool};
@@ -92,7 +92,6 @@ struct Online {
     rate: f64,
     forgetting: f64,
     passes: usize,
-    /// Whether the model keeps P.
     variance: bool,
     /// The feature that the constant is the coefficient of: 1, or 0 without a constant.
     one: f64,
@@ -103,16 +102,12 @@ impl Online {
         let recursive = settings.word(&RULE) == Some("rls");
         let (unread, other) = if recursive { (&RATE, "lms") } else { (&FORGETTING, "rls") };
         if let Some(value) = settings.number(unread) {
-            return Err(Error::option(
-                unread.name,
-                value,
-                format!("only `rule` {other} has it; take that, or leave it out"),
-            ));
+            let why = format!("only `rule` {other} has it; take that, or leave it out");
+            return Err(Error::option(unread.name, value, why));
         }
         let variance = settings.flag(&STD);
-        if variance && !recursive {
-            return Err(Error::option(STD.name, "", "only `rule` rls keeps what it needs; take that, or leave it out"));
-        }
+        let why = "only `rule` rls keeps what it needs; take that, or leave it out";
+        refuse(variance && !recursive, STD.name, "", why)?;
         Ok(Self {
             recursive,
             variance,
@@ -165,17 +160,11 @@ impl<T: Real> Solver<T> for Online {
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let (n, q) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p + 1);
-        let plan = plan.term("targets of all rows", values_bytes(n.saturating_mul(shape.t), 8), "");
-        let plan = plan.term("coefficients", 3 * 8 * q * shape.t, "lower `rank`");
-        let remedy = "take `rule` lms or lower `rank`";
-        let plan = match self.recursive {
-            true => plan.term("inverse of the moments", Recursion::bytes(q - 1, shape.t, shape.threads), remedy),
-            false => plan,
-        };
-        match self.variance {
-            true => plan.term("variances", Quadratic::making_bytes(q, q), "leave `std` out"),
-            false => plan,
-        }
+        let inverse = Recursion::bytes(q - 1, shape.t, shape.threads);
+        plan.term("targets of all rows", values_bytes(n.saturating_mul(shape.t), 8), "")
+            .term("coefficients", 3 * 8 * q * shape.t, "lower `rank`")
+            .term_if(self.recursive, "inverse of the moments", inverse, "take `rule` lms or lower `rank`")
+            .term_if(self.variance, "variances", Quadratic::making_bytes(q, q), "leave `std` out")
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {

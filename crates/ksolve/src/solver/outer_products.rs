@@ -3,11 +3,10 @@
 use crate::strips::{Pool, par};
 use crate::{Error, Result};
 use faer::linalg::matmul::triangular::{self, BlockStructure::*};
-use faer::{Accum, Mat, MatMut, MatRef};
+use faer::{Accum, MatMut, MatRef};
 use kapprox::{Kernel, Real};
-use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::key::{Purpose, Stream};
-use kstore::{Fold, Merge, RowBlock, Workers};
+use kstore::{Fold, RowBlock, Workers};
 use std::sync::Arc;
 
 /// Rows whose gradients are held at once.
@@ -43,19 +42,25 @@ const MOST: f64 = 5000.0;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Products {
-    /// The matrix, r x r.
-    pub(crate) sums: Mat<f64>,
+    /// The matrix, r x r column-major.
+    sums: Vec<f64>,
     pub(crate) weight: f64,
 }
 
+kstore::summed!(Products { one "weight": weight, fill "sums": sums });
+
 impl Products {
+    pub(crate) fn sums(&self) -> MatRef<'_, f64> {
+        let r = self.sums.len().isqrt();
+        MatRef::from_column_major_slice(&self.sums, r, r)
+    }
+
     pub(crate) fn bytes(r: usize) -> usize {
         8 * r * r
     }
 }
 
 impl<'a> OuterProducts<'a> {
-    /// A pass for functions of `landmarks` (m x r, row-major).
     pub(crate) fn new(kernel: Arc<dyn Kernel<f64>>, landmarks: &'a [f64], coefficients: MatRef<'a, f64>) -> Self {
         let r = landmarks.len() / coefficients.nrows().max(1);
         Self { kernel, landmarks, coefficients, r, share: 1.0, keys: Stream::new(0, Purpose::Gradients, 0) }
@@ -121,7 +126,7 @@ impl<T: Real> Fold<T> for OuterProducts<'_> {
     type Error = Error;
 
     fn init(&self) -> Products {
-        Products { sums: Mat::zeros(self.r, self.r), weight: 0.0 }
+        Products { sums: vec![0.0; self.r * self.r], weight: 0.0 }
     }
 
     fn scratch(&self) -> Scratch {
@@ -151,51 +156,17 @@ impl<T: Real> Fold<T> for OuterProducts<'_> {
                     }
                 }
                 let g = MatRef::from_row_major_slice(gradients, of_rows.len(), r);
-                let sums = state.sums.as_mut();
-                workers.install(|| {
-                    triangular::matmul(
-                        sums,
-                        TriangularLower,
-                        Accum::Add,
-                        g.transpose(),
-                        Rectangular,
-                        g,
-                        Rectangular,
-                        1.0,
-                        par(workers),
-                    );
-                });
+                let sums = MatMut::from_column_major_slice_mut(&mut state.sums, r, r);
+                let (across, accum, by, par) = (g.transpose(), Accum::Add, Rectangular, par(workers));
+                workers.install(|| triangular::matmul(sums, TriangularLower, accum, across, by, g, by, 1.0, par));
             }
             state.weight += of_rows.iter().sum::<f64>();
         }
         for j in 0..r {
             for i in j + 1..r {
-                state.sums[(j, i)] = state.sums[(i, j)];
+                state.sums[i * r + j] = state.sums[j * r + i];
             }
         }
-        Ok(())
-    }
-}
-
-impl Merge for Products {
-    fn merge(&mut self, later: &Self) {
-        self.sums += &later.sums;
-        self.weight += later.weight;
-    }
-}
-
-impl Persist for Products {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.one("weight", self.weight);
-        out.own("sums", (0..self.sums.ncols()).flat_map(|j| self.sums.col_as_slice(j).iter().copied()).collect());
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.weight = from.one("weight")?;
-        let mut sums = vec![0.0; self.sums.nrows() * self.sums.ncols()];
-        from.fill("sums", &mut sums)?;
-        let r = self.sums.nrows();
-        self.sums = Mat::from_fn(r, r, |i, j| sums[j * r + i]);
         Ok(())
     }
 }
@@ -203,6 +174,7 @@ impl Persist for Products {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use faer::Mat;
     use kapprox::Spec;
     use kstore::{MemoryRows, Pass};
 
@@ -239,10 +211,10 @@ mod tests {
             Pass::new(900, segment, &workers).fold(&rows, &fold).unwrap().0
         };
         let found = sums(1, 100_000);
-        assert!((&found.sums - &expected).norm_max() < 1e-10 * expected.norm_max());
+        assert!((found.sums() - &expected).norm_max() < 1e-10 * expected.norm_max());
         assert!((found.weight - weights.iter().sum::<f64>()).abs() < 1e-9);
         assert_eq!(found, sums(3, 100_000));
-        assert!((&sums(2, 1800).sums - &expected).norm_max() < 1e-10 * expected.norm_max());
+        assert!((sums(2, 1800).sums() - &expected).norm_max() < 1e-10 * expected.norm_max());
     }
 
     #[test]
@@ -256,7 +228,7 @@ mod tests {
             let fold = OuterProducts::new(kernel.clone(), &z, MatRef::from_column_major_slice(&alpha, m, t));
             let fold = if some { fold.among(n as u64, 3) } else { fold };
             let found = Pass::new(900, 4000, &workers).fold(&rows, &fold).unwrap().0;
-            (found.sums * faer::Scale(1.0 / found.weight), found.weight)
+            (found.sums() * faer::Scale(1.0 / found.weight), found.weight)
         };
         let ((all, every), (some, few)) = (mean(false, 2), mean(true, 2));
         assert_eq!(mean(true, 1), mean(true, 3));

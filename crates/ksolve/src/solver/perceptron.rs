@@ -89,7 +89,6 @@ impl<T: Real> Solver<T> for Perceptron {
             weights,
             intercept,
             certificate: gathered.certificate,
-            lambda: None,
             passes: 1 + mistakes.len() as u64,
             figures: vec![Figure { name: "mistakes of each sweep", values: mistakes }],
             ..Fitted::default()

@@ -62,18 +62,9 @@ impl Recursion {
     pub(crate) fn from_roots(w: MatRef<'_, f64>, one: f64, roots: MatRef<'_, f64>, noise: &[f64], rows: f64) -> Self {
         let q = w.nrows();
         let mut minus_p = vec![0.0; q * q];
-        let lower = MatMut::from_column_major_slice_mut(&mut minus_p, q, q);
-        triangular::matmul(
-            lower,
-            TriangularLower,
-            Accum::Replace,
-            roots,
-            Rectangular,
-            roots.transpose(),
-            Rectangular,
-            -1.0,
-            Par::Seq,
-        );
+        let (lower, across) = (MatMut::from_column_major_slice_mut(&mut minus_p, q, q), roots.transpose());
+        let (accum, by) = (Accum::Replace, Rectangular);
+        triangular::matmul(lower, TriangularLower, accum, roots, by, across, by, -1.0, Par::Seq);
         if one == 0.0 {
             // what the constant's would be counts for nothing
             minus_p[q * q - 1] = -1.0;
@@ -149,29 +140,12 @@ impl Recursion {
     fn times_p(&self, x: MatRef<'_, f64>) -> Mat<f64> {
         let q = self.p + 1;
         let (minus_p, mut out) = (MatRef::from_column_major_slice(&self.minus_p, q, q), Mat::zeros(x.nrows(), q));
-        let (upper, par) = (minus_p.transpose(), Par::Seq);
-        triangular::matmul(
-            out.as_mut(),
-            Rectangular,
-            Accum::Replace,
-            x,
-            Rectangular,
-            minus_p,
-            TriangularLower,
-            -1.0,
-            par,
-        );
-        triangular::matmul(
-            out.as_mut(),
-            Rectangular,
-            Accum::Add,
-            x,
-            Rectangular,
-            upper,
-            StrictTriangularUpper,
-            -1.0,
-            par,
-        );
+        let mut add = |accum, part, side| {
+            let out = out.as_mut();
+            triangular::matmul(out, Rectangular, accum, x, Rectangular, part, side, -1.0, Par::Seq);
+        };
+        add(Accum::Replace, minus_p, TriangularLower);
+        add(Accum::Add, minus_p.transpose(), StrictTriangularUpper);
         out
     }
 }

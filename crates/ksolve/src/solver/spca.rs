@@ -22,12 +22,12 @@
 
 use super::parameter::{COMPONENTS, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Figure, Fitted, Solver, SolverFamily, kpca::sign};
+use super::{Figure, Fitted, Solver, SolverFamily, kpca::sign, refuse};
 use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
-use crate::{Error, FoldGram, Result, Task};
+use crate::{FoldGram, Result, Task};
 use faer::{Mat, MatRef};
-use kapprox::{Real, Spec, decompose::symmetric_eigen};
+use kapprox::{FeatureMap, Real, Spec, decompose::symmetric_eigen};
 use kstore::Plan;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {
@@ -84,17 +84,15 @@ impl<T: Real> Solver<T> for SupervisedPca {
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let kernel = target::needed(self.target_kernel.as_ref(), data.options.task);
         let target = kernel.map(|kernel| target::features(kernel, data)).transpose()?;
-        let state = data.moments_with(target.as_ref().map(|target| &target.map as _))?;
+        let state = data.moments_with(target.as_ref().map(|target| target as _))?;
         let _stage = data.resources.stages.stage("singular vectors", None);
         let moments = &state.gram.folds()[0];
         target::require_varying(moments, self.components)?;
         let n = moments.rows as f64;
         let covariance = covariance(moments);
         let (values, directions) = leading(covariance.as_ref(), self.components, least(moments, state.gram.epsilon()))?;
-        if values.is_empty() {
-            let why = "no direction of the features depends on the target: check the target and the kernels";
-            return Err(Error::option(COMPONENTS.name, self.components, why));
-        }
+        let why = "no direction of the features depends on the target: check the target and the kernels";
+        refuse(values.is_empty(), COMPONENTS.name, self.components, why)?;
         data.warn_of_fewer(self.components, values.len(), "no more directions depend on the target");
         let along = |j: usize| (0..directions.nrows()).map(|i| directions[(i, j)] * moments.s[i]).sum::<f64>();
         let intercept = (0..values.len()).map(|j| -along(j) / n).collect();
@@ -103,8 +101,7 @@ impl<T: Real> Solver<T> for SupervisedPca {
             Figure { name: "covariance with the target", values: values.iter().map(|value| value / n).collect() },
             Figure { name: "share of the dependence", values: values.iter().map(|v| v * v / total).collect() },
         ];
-        figures
-            .extend(target.map(|target| Figure { name: "features of the target", values: vec![target.count as f64] }));
+        figures.extend(target.map(|target| Figure::of("features of the target", target.dims().1 as f64)));
         Ok(Fitted {
             weights: directions,
             intercept,

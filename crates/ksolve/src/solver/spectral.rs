@@ -18,9 +18,9 @@
 //! References: Ng, Jordan, Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001; Fowlkes, Belongie, Chung,
 //! Malik, "Spectral grouping using the Nyström method", IEEE TPAMI 26, 2004.
 
-use super::lloyd::{self, Space};
+use super::lloyd::{self, Asked, Space};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, mean::sum};
 use crate::features::{FitData, StoredFeatures, Sums, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, GramScratch, GramState, Result, Task, strips::for_each_strip};
@@ -33,12 +33,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     about: "spectral clustering: groups of rows that the kernel connects",
     task: Task::Clusters,
     parameters: &[CLUSTERS, STARTS, TOLERANCE],
-    make: |settings| {
-        Ok(Box::new(Spectral {
-            clusters: lloyd::clusters(settings)?,
-            starts: settings.count(&STARTS).unwrap_or_default(),
-        }))
-    },
+    make: |settings| Ok(Box::new(Spectral(Asked::new(settings)?))),
 };
 
 /// Least degree, as a share of the mean. Rows below it are near no landmark: their degrees are rounding, of either
@@ -46,10 +41,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
 const FLOOR: f64 = 1e-6;
 
 #[derive(Clone, Copy, Debug)]
-struct Spectral {
-    clusters: usize,
-    starts: usize,
-}
+struct Spectral(Asked);
 
 impl<T: Real> Solver<T> for Spectral {
     fn facts(&self) -> SolverFacts {
@@ -58,7 +50,7 @@ impl<T: Real> Solver<T> for Spectral {
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let plan = self::plan::<T>(plan, shape, cut);
-        lloyd::plan(plan, shape, cut, self.clusters, self.clusters)
+        lloyd::plan(plan, shape, cut, self.0.clusters, self.0.clusters)
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
@@ -66,23 +58,22 @@ impl<T: Real> Solver<T> for Spectral {
         let Normalised { gram, .. } = normalised(data, &kept)?;
         let (projection, eigenvalues) = {
             let _stage = data.resources.stages.stage("eigenvectors", None);
-            embedding(&gram, self.clusters, self.clusters + 1, data.resources.workers)?
+            embedding(&gram, self.0.clusters, self.0.clusters + 1, data.resources.workers)?
         };
         let space = Space { projection: Some(projection.as_ref()), sphere: true };
-        let found = lloyd::cluster(data, &kept, space, self.clusters, self.starts)?;
-        let mut weights = Mat::zeros(kept.p, self.clusters);
+        let found = lloyd::cluster(data, &kept, space, self.0)?;
+        let mut weights = Mat::zeros(kept.p, self.0.clusters);
         matmul(weights.as_mut(), Accum::Replace, projection.as_ref(), found.centroids.as_ref(), 1.0, Par::Seq);
         let figures = vec![
             Figure { name: "eigenvalue", values: eigenvalues },
-            Figure { name: "mean squared distance", values: vec![found.squares / kept.weight_outside(None)] },
+            Figure::of("mean squared distance", found.squares / kept.weight_outside(None)),
             Figure { name: "rows of each group", values: found.sizes },
         ];
-        let intercept = vec![0.0; self.clusters];
+        let intercept = vec![0.0; self.0.clusters];
         Ok(Fitted {
             weights,
             intercept,
             certificate: gathered.certificate,
-            lambda: None,
             figures,
             passes: 3 + found.passes,
             ..Fitted::default()
@@ -126,12 +117,7 @@ pub(super) fn plan<T: Real>(plan: Plan, shape: &ProblemSize, cut: PassShape) -> 
 /// Computes the moments, and warns of rows with a degree below the floor: two passes over the features.
 pub(super) fn normalised<T: Real>(data: &FitData<'_, T>, kept: &StoredFeatures<'_, T>) -> Result<Normalised> {
     let (p, workers, stages) = (kept.p, kept.workers(), data.resources.stages);
-    let stage = stages.stage("sum of features", Some(data.rows));
-    let Sums(sums) = kept.fold("sum of features", &*stage, &|| Sums::new(p), |sums, tile| {
-        tile.add_transposed(&vec![T::ONE; tile.rows()], &mut sums.0, workers);
-        Ok(())
-    })?;
-    drop(stage);
+    let sums = sum("sum of features", kept, data)?;
     let mean = sums.iter().map(|s| s * s).sum::<f64>() / kept.n.max(1) as f64;
     if mean <= 0.0 || !mean.is_finite() {
         return Err(Error::NoVariance);

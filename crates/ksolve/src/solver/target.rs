@@ -1,12 +1,13 @@
 //! Features of the targets, for solvers with a kernel on the target: the Nyström map on some of the targets.
 
 use super::parameter::{COMPONENTS, Parameter, ParameterKind};
-use crate::{Error, FoldGram, Result, Targets, Task, features::FitData, request::ProblemSize};
+use crate::features::{FitData, Values};
+use crate::{Error, FoldGram, Result, Targets, Task, request::ProblemSize, solver::refuse};
 use faer::{MatMut, MatRef};
 use kapprox::kernel::{Kernel, Spec};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
 use kapprox::matrix::{self, Entries};
-use kapprox::{FeatureMap, Nystrom, Real};
+use kapprox::{Nystrom, Real};
 use kstore::key::{Purpose, Stream};
 use kstore::{Fold, Plan, RowBlock, Workers};
 use std::{ops::Range, sync::Arc};
@@ -40,31 +41,20 @@ pub(super) fn passes(kernel: Option<&Spec>, task: Task) -> u64 {
 }
 
 pub(super) fn check(kernel: Option<&Spec>, task: Task) -> Result<()> {
-    match needed(kernel, task) {
-        Some(kernel) if task == Task::Classification => {
-            let why =
-                "labels are equal or not, which is delta(); leave it out, or learn from a number (`task` regression)";
-            Err(Error::option(TARGET_KERNEL.name, kernel, why))
-        }
-        Some(kernel) if kernel.looks_at_columns() || !kernel.positive_definite() => {
-            let why = "it has to be positive definite, and on all of the targets";
-            Err(Error::option(TARGET_KERNEL.name, kernel, why))
-        }
-        _ => Ok(()),
-    }
+    let Some(kernel) = needed(kernel, task) else { return Ok(()) };
+    let why = "labels are equal or not, which is delta(); leave it out, or learn from a number (`task` regression)";
+    refuse(task == Task::Classification, TARGET_KERNEL.name, kernel, why)?;
+    let why = "it has to be positive definite, and on all of the targets";
+    refuse(kernel.looks_at_columns() || !kernel.positive_definite(), TARGET_KERNEL.name, kernel, why)
 }
 
 /// Refuses targets that, or whose features, do not vary by more than rounding.
 pub(super) fn require_varying(moments: &FoldGram, components: usize) -> Result<()> {
     let (n, total) = (moments.rows as f64, moments.yy.iter().sum::<f64>());
     let squares: f64 = moments.yy.iter().zip(&moments.sy).map(|(yy, sy)| yy - sy * sy / n).sum();
-    match squares > NOISE * f64::EPSILON * total {
-        true => Ok(()),
-        false => {
-            let why = "the target does not vary: no direction tells anything of it; check the target";
-            Err(Error::option(COMPONENTS.name, components, why))
-        }
-    }
+    let varies = squares > NOISE * f64::EPSILON * total;
+    let why = "the target does not vary: no direction tells anything of it; check the target";
+    refuse(!varies, COMPONENTS.name, components, why)
 }
 
 /// Number of columns in the place of t targets: features of them, at most, or the targets.
@@ -74,23 +64,12 @@ pub(super) fn columns(kernel: Option<&Spec>, task: Task, t: usize) -> usize {
 
 /// Adds what it takes to make the features of the targets to a plan: the sample and its factor.
 pub(super) fn plan(plan: Plan, shape: &ProblemSize) -> Plan {
-    match shape.moment_columns == shape.t {
-        true => plan,
-        false => {
-            let sample = 8 * SAMPLE * (4 * shape.t + 2 + MOST);
-            plan.term("sample of the target", sample, "leave `target_kernel` out")
-        }
-    }
+    let (made, sample) = (shape.moment_columns != shape.t, 8 * SAMPLE * (4 * shape.t + 2 + MOST));
+    plan.term_if(made, "sample of the target", sample, "leave `target_kernel` out")
 }
 
-pub(super) struct TargetFeatures {
-    /// The map, on the targets less their centres.
-    pub(super) map: Nystrom<f64>,
-    pub(super) count: usize,
-}
-
-/// Makes the map of `kernel` on a sample of the targets, in one pass over the rows.
-pub(super) fn features<T: Real>(kernel: &Spec, data: &FitData<'_, T>) -> Result<TargetFeatures> {
+/// Makes the map of `kernel` on the targets less their centres, from a sample of them, in one pass over the rows.
+pub(super) fn features<T: Real>(kernel: &Spec, data: &FitData<'_, T>) -> Result<Nystrom<f64>> {
     let (t, keys) = (data.targets.count(), Stream::new(data.options.seed, Purpose::Median, 1));
     let share = (SAMPLE as f64 / data.rows.max(1) as f64).min(1.0);
     let sample = data.fold("sample of the target", &SampledTargets { targets: data.targets, keys, share })?.0;
@@ -112,9 +91,7 @@ pub(super) fn features<T: Real>(kernel: &Spec, data: &FitData<'_, T>) -> Result<
         passes: 1,
         evaluations: found.evaluations,
     };
-    let map = Nystrom::new(&kernel, landmarks, &Workers::sequential())?;
-    let count = map.dims().1;
-    Ok(TargetFeatures { map, count })
+    Ok(Nystrom::new(&kernel, landmarks, &Workers::sequential())?)
 }
 
 /// The kernel matrix of some points, n x t row-major, of which only what is asked for is computed.
@@ -147,21 +124,16 @@ struct SampledTargets<'a> {
     share: f64,
 }
 
-#[derive(Default)]
-struct Values(Vec<f64>);
-
-kstore::summed!(Values { read "values": 0 });
-
 impl<T: Real> Fold<T> for SampledTargets<'_> {
-    type State = Values;
+    type State = Values<f64>;
     type Scratch = ();
     type Error = Error;
 
-    fn init(&self) -> Values {
+    fn init(&self) -> Values<f64> {
         Values::default()
     }
     fn scratch(&self) {}
-    fn step(&self, state: &mut Values, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
+    fn step(&self, state: &mut Values<f64>, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
         for i in (0..block.len()).filter(|i| self.keys.uniform(block.rows[*i]) < self.share) {
             for j in 0..self.targets.count() {
                 state.0.push(self.targets.value(block, i, j)?);

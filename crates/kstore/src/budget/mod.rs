@@ -98,6 +98,12 @@ impl Plan {
         self
     }
 
+    /// Adds a term where there `is` one.
+    #[must_use]
+    pub fn term_if(self, is: bool, name: impl Into<String>, bytes: usize, remedy: &'static str) -> Self {
+        if is { self.term(name, bytes, remedy) } else { self }
+    }
+
     /// Sum of all terms.
     pub fn bytes(&self) -> usize {
         self.terms.iter().fold(0, |sum, term| sum.saturating_add(term.bytes))

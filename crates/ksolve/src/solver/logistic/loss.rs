@@ -2,7 +2,7 @@
 
 use super::blocks::{self, Block};
 use crate::features::{StoredFeatures, Sums, Tile, Values};
-use crate::solver::newton::{Objective, Point};
+use crate::solver::newton::{Objective, Point, Shape};
 use crate::strips::{Pool, for_each_strip};
 use crate::{FoldGram, Intercept, Result, row_weights::RowWeights};
 use kapprox::Real;
@@ -21,13 +21,18 @@ pub(super) struct Loss<'a, 'k, T: Real> {
     pub(super) observer: &'a dyn Observer,
     pub(super) k: usize,
     pub(super) intercept: Intercept,
-    /// Probabilities at the last point that was evaluated, n x k row-major; empty where nobody asks for them.
-    pub(super) probabilities: Vec<T>,
-    /// The last point that was evaluated: W without the constant, and the constant.
-    at: (Vec<T>, Vec<f64>),
-    /// True for rows whose probabilities are those of that point: all, unless other processes evaluated some.
-    known: Vec<bool>,
+    last: Last<T>,
     pub(super) passes: u64,
+}
+
+/// The last point that was evaluated.
+struct Last<T> {
+    /// W without the constant, and the constant.
+    at: (Vec<T>, Vec<f64>),
+    /// Probabilities there, n x k row-major; empty where nobody asks for them.
+    probabilities: Vec<T>,
+    /// True for rows whose probabilities are known: all, unless other processes evaluated some.
+    known: Vec<bool>,
 }
 
 #[derive(Clone, Copy)]
@@ -61,15 +66,14 @@ impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
     ) -> Self {
         let n = labels.rows.total((0..kept.n).filter(|i| !labels.is_held(*i))).max(f64::MIN_POSITIVE);
         let (probabilities, known) = (vec![T::ZERO; kept.n * k], vec![false; kept.n]);
-        let at = (Vec::new(), Vec::new());
-        Self { kept, labels, n, observer, k, intercept, probabilities, at, known, passes: 0 }
+        let last = Last { at: (Vec::new(), Vec::new()), probabilities, known };
+        Self { kept, labels, n, observer, k, intercept, last, passes: 0 }
     }
-}
 
-impl<T: Real> Loss<'_, '_, T> {
     /// The loss without probabilities, for points whose Hessian nobody asks for.
-    pub(super) fn alone(self) -> Self {
-        Self { probabilities: Vec::new(), ..self }
+    pub(super) fn alone(mut self) -> Self {
+        self.last.probabilities = Vec::new();
+        self
     }
 
     /// W in the type of the features, without the constant.
@@ -79,16 +83,8 @@ impl<T: Real> Loss<'_, '_, T> {
 }
 
 impl<T: Real> Objective<T> for Loss<'_, '_, T> {
-    fn shape(&self) -> (usize, usize) {
-        (self.kept.p, self.k)
-    }
-
-    fn intercept(&self) -> Intercept {
-        self.intercept
-    }
-
-    fn workers(&self) -> &Workers {
-        self.kept.workers()
+    fn shape(&self) -> Shape<'_> {
+        Shape { p: self.kept.p, k: self.k, intercept: self.intercept, workers: self.kept.workers() }
     }
 
     fn passes(&mut self) -> &mut u64 {
@@ -98,10 +94,10 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
     /// Loss, gradient and probabilities at `w` ((p + 1) x k row-major): one pass.
     fn evaluate(&mut self, w: &[f64]) -> Result<Point> {
         let (n, p, k) = (self.n, self.kept.p, self.k);
-        self.at = (self.narrow(w), w[p * k..].to_vec());
-        self.known.fill(false);
-        let ((weights, constant), known) = (&self.at, &mut self.known);
-        let (kept, labels, all) = (self.kept, self.labels, &mut self.probabilities);
+        self.last.at = (self.narrow(w), w[p * k..].to_vec());
+        let Last { at, probabilities: all, known } = &mut self.last;
+        let (kept, labels, (weights, constant)) = (self.kept, self.labels, &*at);
+        known.fill(false);
         let workers = kept.workers();
         let (mut spare, mut scores, mut residuals) = (Vec::new(), Vec::new(), Vec::new());
         let init = || (Sums::new(2 * k + 1), Sums::new(p * k));
@@ -161,8 +157,7 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
         let (n, p, k) = (self.n, self.kept.p, self.k);
         let (weights, constant) = (self.narrow(v), v[p * k..].to_vec());
         let (kept, labels, observer) = (self.kept, self.labels, self.observer);
-        let mut probabilities = self.at_last();
-        let workers = kept.workers();
+        let (last, workers) = (&mut self.last, kept.workers());
         let mut scores = Vec::new();
         let init = || (Sums::new(k), Sums::new(p * k));
         let name = "product with the Hessian";
@@ -170,7 +165,7 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
             let b = tile.rows();
             scores.resize(b * k, T::ZERO);
             tile.times(&weights, &mut scores, workers);
-            let probabilities = probabilities.of(tile, workers);
+            let probabilities = last.of(tile, labels, workers);
             let mut partial = vec![0.0; b.div_ceil(STRIP) * k];
             let strips = scores.chunks_mut(STRIP * k).zip(probabilities.chunks(STRIP * k));
             let strips = strips.zip(partial.chunks_mut(k)).enumerate().collect();
@@ -211,23 +206,15 @@ impl<T: Real> Objective<T> for Loss<'_, '_, T> {
     }
 }
 
-pub(super) struct Probabilities<'p, T> {
-    all: &'p mut [T],
-    known: &'p mut [bool],
-    at: &'p (Vec<T>, Vec<f64>),
-    k: usize,
-    labels: Labels<'p>,
-}
-
-impl<T: Real> Probabilities<'_, T> {
-    /// Those of the rows of a tile; they are computed here where another process evaluated these rows.
-    pub(super) fn of(&mut self, tile: &Tile<'_, T>, workers: &Workers) -> &[T] {
-        let (b, k, (weights, constant)) = (tile.rows(), self.k, self.at);
-        let all = &mut self.all[tile.first * k..(tile.first + b) * k];
-        if !self.known[tile.first] {
-            self.known[tile.first..tile.first + b].fill(true);
+impl<T: Real> Last<T> {
+    /// The probabilities of the rows of a tile; they are computed here where another process evaluated these rows.
+    fn of(&mut self, tile: &Tile<'_, T>, labels: Labels<'_>, workers: &Workers) -> &[T] {
+        let (b, first, (weights, constant)) = (tile.rows(), tile.first, &self.at);
+        let k = constant.len();
+        let all = &mut self.probabilities[first * k..(first + b) * k];
+        if !self.known[first] {
+            self.known[first..first + b].fill(true);
             tile.times(weights, all, workers);
-            let (labels, first) = (self.labels, tile.first);
             for_each_strip(workers, all, STRIP * k, |strip, all| {
                 let mut f = vec![0.0; k];
                 for (i, row) in all.chunks_exact_mut(k).enumerate() {
@@ -238,13 +225,6 @@ impl<T: Real> Probabilities<'_, T> {
             });
         }
         all
-    }
-}
-
-impl<'a, T: Real> Loss<'a, '_, T> {
-    pub(super) fn at_last(&mut self) -> Probabilities<'_, T> {
-        let (k, labels) = (self.k, self.labels);
-        Probabilities { all: &mut self.probabilities, known: &mut self.known, at: &self.at, k, labels }
     }
 }
 
@@ -300,11 +280,10 @@ impl<T: Real> Loss<'_, '_, T> {
     /// each weighs.
     fn draw(&mut self, draws: &[(Stream, f64)]) -> Result<Vec<Vec<(usize, f64)>>> {
         let (kept, labels, observer, k) = (self.kept, self.labels, self.observer, self.k);
-        let mut probabilities = self.at_last();
-        let workers = kept.workers();
+        let (last, workers) = (&mut self.last, kept.workers());
         // three numbers for each: class, position and weight
         let Values(numbers) = kept.fold("drawn rows", observer, &Values::<f64>::default, |drawn, tile| {
-            let probabilities = probabilities.of(tile, workers);
+            let probabilities = last.of(tile, labels, workers);
             for i in 0..tile.rows() {
                 let (row, weight) = (tile.first + i, labels.row(tile.first + i).1);
                 for (j, (keys, rate)) in draws.iter().enumerate() {

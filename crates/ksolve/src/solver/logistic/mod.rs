@@ -155,10 +155,10 @@ impl<T: Real> Solver<T> for Logistic {
         newton::warn_of_gradient::<T>("logistic regression", &found, gradient, data.resources);
         let (p, k) = (kept.p, columns);
         let mut figures = vec![
-            Figure { name: "log-loss", values: vec![point.loss] },
-            Figure { name: "objective", values: vec![point.loss + lambda * found.square] },
-            Figure { name: "relative gradient norm", values: vec![gradient] },
-            Figure { name: "newton steps", values: vec![found.steps as f64] },
+            Figure::of("log-loss", point.loss),
+            Figure::of("objective", point.loss + lambda * found.square),
+            Figure::of("relative gradient norm", gradient),
+            Figure::of("newton steps", found.steps as f64),
         ];
         if !compared.scores.is_empty() {
             let rows = compared.scores.chunks_exact(k).zip(&kept.codes).enumerate();
@@ -166,7 +166,7 @@ impl<T: Real> Solver<T> for Logistic {
                 (named.decide(row.iter().map(|f| f.to_f64())) != *code as usize).then_some(i)
             };
             let error = kept.weights.total(rows.filter_map(wrong)) / kept.weight_outside(None);
-            figures.push(Figure { name: "held-out error", values: vec![error] });
+            figures.push(Figure::of("held-out error", error));
         }
         figures.extend(compared.figures);
         Ok(Fitted {

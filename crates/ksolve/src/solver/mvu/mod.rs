@@ -21,13 +21,13 @@
 
 mod semidefinite;
 
-use super::isomap::{Joined, landmarks_among, nodes};
-use super::mds::{UNIFORM, check_components, landmark_view, landmarks};
+use super::isomap::{Asked, Joined};
+use super::mds::{check_components, facts, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign, lle::alignment};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign, lle::alignment, refuse};
 use crate::cholesky::{Side, factor, solve};
 use crate::model::{Basis, Form};
-use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess};
+use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::{Error, Result, Task, features::FitData};
 use faer::{Accum, Mat, MatRef, linalg::matmul::matmul, prelude::Reborrow};
 use kapprox::decompose::{product, symmetric_eigen};
@@ -40,12 +40,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     about: "maximum variance unfolding: coordinates as far apart as neighbours allow",
     task: Task::Components,
     parameters: &[EMBEDDED, NEIGHBOURS, Parameter { default: Some("1000"), ..NODES }],
-    make: |settings| {
-        Ok(Box::new(MaximumVariance {
-            components: settings.count(&EMBEDDED).unwrap_or_default(),
-            neighbours: settings.count(&NEIGHBOURS),
-        }))
-    },
+    make: |settings| Ok(Box::new(MaximumVariance(Asked::new(settings)))),
 };
 
 /// Most landmarks: the semidefinite programme of more takes minutes.
@@ -69,12 +64,7 @@ const WIDE: f64 = 1e-4;
 const ROUNDING: f64 = 1e-10;
 
 #[derive(Clone, Copy, Debug)]
-struct MaximumVariance {
-    /// Number of coordinates q, below m.
-    components: usize,
-    /// Number k of nearest nodes whose distances are kept, below N.
-    neighbours: Option<usize>,
-}
+struct MaximumVariance(Asked);
 
 /// Q, N x m: the nodes as made of the first m of them.
 fn made_of_landmarks(aligned: &Mat<f64>, m: usize, workers: &Workers) -> Result<Mat<f64>> {
@@ -112,10 +102,7 @@ fn centred(q: &Mat<f64>) -> Mat<f64> {
 }
 
 /// The pairs of neighbours, each once, with their squared distances.
-struct Pairs {
-    ends: Vec<(usize, usize)>,
-    squares: Vec<f64>,
-}
+struct Pairs(Vec<(usize, usize, f64)>);
 
 impl Pairs {
     fn new(joined: &Joined) -> Self {
@@ -124,21 +111,20 @@ impl Pairs {
             lists.map(|(place, (square, to))| ((place / k).min(*to), (place / k).max(*to), *square)).collect();
         pairs.sort_by_key(|(i, j, _)| (*i, *j));
         pairs.dedup_by_key(|(i, j, _)| (*i, *j));
-        let ends = pairs.iter().map(|(i, j, _)| (*i, *j)).collect();
-        Self { ends, squares: pairs.into_iter().map(|(.., square)| square).collect() }
+        Self(pairs)
     }
 
     /// a_e = r_i − r_j for the rows r of a matrix, one column for each of these pairs.
     fn directions(&self, rows: MatRef<'_, f64>, of: &[usize]) -> Mat<f64> {
         Mat::from_fn(rows.ncols(), of.len(), |c, e| {
-            let (i, j) = self.ends[of[e]];
+            let (i, j, _) = self.0[of[e]];
             rows[(i, c)] - rows[(j, c)]
         })
     }
 
     /// Pairs whose directions span all that the pairs span, chosen by the longest remainder relative to the distance.
     fn spanning(&self, rows: MatRef<'_, f64>) -> Vec<usize> {
-        let all: Vec<usize> = (0..self.ends.len()).collect();
+        let all: Vec<usize> = (0..self.0.len()).collect();
         let mut rest = self.directions(rows, &all);
         let (mut chosen, mut first) = (Vec::new(), 0.0f64);
         for _ in 0..rows.ncols() {
@@ -180,31 +166,30 @@ impl Unfolding<'_> {
     /// Solves, and adds what is violated, until nothing is or there is room for no more.
     fn solve(&self, observer: &dyn Observer) -> Result<Unfolded> {
         let (made, m) = (self.made.as_ref(), self.made.ncols());
-        let unit = self.pairs.squares.iter().sum::<f64>() / self.pairs.squares.len().max(1) as f64;
+        let pairs = &self.pairs.0;
+        let unit = pairs.iter().map(|(.., square)| square).sum::<f64>() / pairs.len().max(1) as f64;
         if unit <= 0.0 || !unit.is_finite() {
             return Err(Error::NoVariance);
         }
         let mut taken = self.pairs.spanning(made);
-        if taken.len() < m {
-            let why = "the distances of neighbours leave the landmarks free; lower it, or raise `neighbours`";
-            return Err(Error::option("rank", m + 1, why));
-        }
+        let why = "the distances of neighbours leave the landmarks free; lower it, or raise `neighbours`";
+        refuse(taken.len() < m, "rank", m + 1, why)?;
         let mut objective = product(made.transpose(), made);
         let trace: f64 = (0..m).map(|i| objective[(i, i)]).sum();
         objective *= faer::Scale(1.0 / trace);
         for round in 1.. {
             let a = self.pairs.directions(made, &taken);
             // rows that are the same stay so, up to rounding
-            let bounds: Vec<f64> = taken.iter().map(|e| (self.pairs.squares[*e] / unit).max(VIOLATED)).collect();
-            let found = maximise(objective.as_ref(), a.as_ref(), &bounds, self.workers, observer)?;
-            let (values, vectors) = symmetric_eigen(found.x.as_ref())?;
+            let bounds: Vec<f64> = taken.iter().map(|e| (pairs[*e].2 / unit).max(VIOLATED)).collect();
+            let (x, gap) = maximise(objective.as_ref(), a.as_ref(), &bounds, self.workers, observer)?;
+            let (values, vectors) = symmetric_eigen(x.as_ref())?;
             let roots = Mat::from_fn(m, m, |i, j| vectors[(i, j)] * (values[j].max(0.0) * unit).sqrt());
             let mut rows = Mat::zeros(made.nrows(), m);
             matmul(rows.as_mut(), Accum::Replace, made, roots.as_ref(), 1.0, par(self.workers));
             let more = self.violated(rows.as_ref(), &taken, unit);
             if more.is_empty() || taken.len() + more.len() > HELD * (m + 1) {
                 let beyond = more.first().map_or(0.0, |(over, _)| over.sqrt() - 1.0);
-                return Ok(Unfolded { rows, constraints: taken.len(), rounds: round, gap: found.gap, beyond });
+                return Ok(Unfolded { rows, constraints: taken.len(), rounds: round, gap, beyond });
             }
             taken.extend(more.into_iter().map(|(_, e)| e));
         }
@@ -214,11 +199,11 @@ impl Unfolding<'_> {
     /// The most violated constraints that are not taken, each with its squared distance over that which is allowed.
     fn violated(&self, rows: MatRef<'_, f64>, taken: &[usize], unit: f64) -> Vec<(f64, usize)> {
         let mut over: Vec<(f64, usize)> = Vec::new();
-        let mut free = vec![true; self.pairs.ends.len()];
+        let mut free = vec![true; self.pairs.0.len()];
         taken.iter().for_each(|e| free[*e] = false);
-        for (e, (i, j)) in self.pairs.ends.iter().enumerate().filter(|(e, _)| free[*e]) {
+        for (e, (i, j, square)) in self.pairs.0.iter().enumerate().filter(|(e, _)| free[*e]) {
             let apart: f64 = (0..rows.ncols()).map(|c| (rows[(*i, c)] - rows[(*j, c)]).powi(2)).sum();
-            let allowed = self.pairs.squares[e].max(VIOLATED * unit);
+            let allowed = square.max(VIOLATED * unit);
             if apart > allowed * (1.0 + VIOLATED) {
                 over.push((apart / allowed, e));
             }
@@ -231,32 +216,23 @@ impl Unfolding<'_> {
 
 impl<T: Real> Solver<T> for MaximumVariance {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { usual_rank: Some(USUAL), usual_landmarks: Some(UNIFORM), ..SolverFacts::default() }
+        SolverFacts { usual_rank: Some(USUAL), ..facts(FAMILY.name) }
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
-        match work.shape.landmarks {
-            m if m > MOST => {
-                let why = format!(
-                    "its semidefinite programme takes minutes beyond {MOST} landmarks; lower it, or take lle or isomap"
-                );
-                Err(Error::option("rank", m, why))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        landmark_view(work, FAMILY.name)
+        let why = format!(
+            "its semidefinite programme takes minutes beyond {MOST} landmarks; lower it, or take lle or isomap"
+        );
+        refuse(work.shape.landmarks > MOST, "rank", work.shape.landmarks, why)
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, _: PassShape) -> Plan {
         let (nodes, m) = (shape.map.landmarks.unwrap_or_default(), shape.landmarks);
-        plan.term("nodes and their neighbours", Joined::bytes(nodes, shape.d, self.neighbours), "lower `nodes`")
+        plan.term("nodes and their neighbours", Joined::bytes(nodes, shape.d, self.0.neighbours), "lower `nodes`")
             .term("weights and their factor", nodes.saturating_mul(nodes).saturating_mul(16), "lower `nodes`")
             .term(
                 "pairs of neighbours",
-                nodes.saturating_mul(Joined::most(nodes, self.neighbours)).saturating_mul(8 * (m + 8)),
+                nodes.saturating_mul(Joined::most(nodes, self.0.neighbours)).saturating_mul(8 * (m + 8)),
                 "lower `nodes`",
             )
             .term("semidefinite programme", semidefinite::bytes(m, HELD * m), "lower `rank`")
@@ -265,8 +241,8 @@ impl<T: Real> Solver<T> for MaximumVariance {
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
         let (set, resources) = (landmarks(data)?, data.resources);
         let m = data.options.landmark_count().min(set.len());
-        check_components(self.components, m, "landmarks")?;
-        let joined = Joined::new(set, self.neighbours, resources)?;
+        check_components(self.0.components, m, "landmarks")?;
+        let joined = Joined::new(set, self.0.neighbours, resources)?;
         let (k, pairs) = (joined.k, Pairs::new(&joined));
         let made = {
             let _stage = resources.stages.stage("weights of the neighbours", None);
@@ -286,7 +262,7 @@ impl<T: Real> Solver<T> for MaximumVariance {
         }
         let (values, vectors) = symmetric_eigen(product(rows.transpose(), rows.as_ref()).as_ref())?;
         let total: f64 = values.iter().map(|value| value.max(0.0)).sum();
-        let leading: Vec<usize> = (0..values.len()).rev().take(self.components).collect();
+        let leading: Vec<usize> = (0..values.len()).rev().take(self.0.components).collect();
         let mut weights = Mat::zeros(set.len(), leading.len());
         let directions = Mat::from_fn(values.len(), leading.len(), |i, j| vectors[(i, leading[j])]);
         matmul(weights.as_mut(), Accum::Replace, rows.as_ref(), directions.as_ref(), 1.0, par(resources.workers));
@@ -301,11 +277,11 @@ impl<T: Real> Solver<T> for MaximumVariance {
                 values: eigenvalues.iter().map(|v| v / total.max(f64::MIN_POSITIVE)).collect(),
             },
             Figure { name: "eigenvalue", values: eigenvalues },
-            Figure { name: "sum of squares", values: vec![total] },
-            nodes(set.len()),
-            landmarks_among(m),
-            Figure { name: "constraints", values: vec![constraints as f64] },
-            Figure { name: "rounds", values: vec![rounds as f64] },
+            Figure::of("sum of squares", total),
+            Figure::of("nodes", set.len() as f64),
+            Figure::of("landmarks", m as f64),
+            Figure::of("constraints", constraints as f64),
+            Figure::of("rounds", rounds as f64),
         ];
         Ok(Fitted {
             basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),

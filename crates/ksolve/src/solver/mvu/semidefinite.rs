@@ -13,12 +13,10 @@
 //! Benson, Ye, Zhang, "Solving large-scale sparse semidefinite programs for combinatorial optimization", SIAM J. Optimization 10, 2000.
 
 use crate::cholesky::{Side, factor, solve};
-use crate::{Error, Result};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatRef};
+use crate::{Error, Result, solver::heed};
+use faer::{Accum, Mat, MatRef, linalg::matmul::matmul};
 use kapprox::map::par;
-use kstore::Workers;
-use kstore::pass::Observer;
+use kstore::{Workers, pass::Observer};
 
 /// Relative duality gap, and share of a bound that a constraint is missed by, at which the method ends.
 const GAP: f64 = 1e-9;
@@ -41,16 +39,8 @@ pub(super) fn bytes(m: usize, constraints: usize) -> usize {
     8 * (10 * m * m + 4 * m * constraints + 4 * constraints * constraints)
 }
 
-/// A solution, with its relative duality gap.
-pub(super) struct Solution {
-    /// X, m x m.
-    pub(super) x: Mat<f64>,
-    /// How far ⟨C, X⟩ may be below its maximum, as a share of it.
-    pub(super) gap: f64,
-}
-
 /// The X of largest ⟨C, X⟩ (m x m, C positive semi-definite) under aᵀ_e X a_e ≤ b_e, with the columns a_e of `a` (m x E), which span all
-/// directions, and positive `b`.
+/// directions, and positive `b`; and how far ⟨C, X⟩ may be below its maximum, as a share of it.
 /// Errors: [`Error::NotFinite`] where the first step cannot be solved for; [`kstore::Error::Interrupted`].
 pub(super) fn maximise(
     c: MatRef<'_, f64>,
@@ -58,14 +48,12 @@ pub(super) fn maximise(
     b: &[f64],
     workers: &Workers,
     observer: &dyn Observer,
-) -> Result<Solution> {
+) -> Result<(Mat<f64>, f64)> {
     let programme = Programme { c, a, b, workers };
     let mut at = programme.start()?;
     let mut aim = CAREFUL;
     for _ in 0..STEPS {
-        if observer.stop() {
-            return Err(kstore::Error::Interrupted.into());
-        }
+        heed(observer)?;
         let (gap, missed) = programme.gap(&at);
         if gap <= GAP && missed <= GAP {
             break;
@@ -80,7 +68,7 @@ pub(super) fn maximise(
         at = at.moved(&step, along_x, along_y);
     }
     let (gap, _) = programme.gap(&at);
-    Ok(Solution { x: at.x, gap })
+    Ok((at.x, gap))
 }
 
 fn unsolved() -> Error {

@@ -110,8 +110,13 @@ impl Interval {
     }
 }
 
+fn as_text<S: serde::Serializer>(value: &impl ToString, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&value.to_string())
+}
+
 /// The value of a parameter.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(untagged)]
 #[non_exhaustive]
 pub enum Value {
     /// The value of a [`ParameterKind::Flag`].
@@ -127,14 +132,17 @@ pub enum Value {
     /// The values of [`ParameterKind::Ranks`], ascending.
     Ranks(Vec<usize>),
     /// The value of [`ParameterKind::Folds`].
+    #[serde(serialize_with = "as_text")]
     Folds(FoldSpec),
     /// The value of a [`ParameterKind::Column`], a name.
     Column(String),
     /// The value of a [`ParameterKind::Columns`], names and patterns.
     Columns(Vec<String>),
     /// The value of a [`ParameterKind::Kernel`].
+    #[serde(serialize_with = "as_text")]
     Kernel(Spec),
     /// The value of [`ParameterKind::ClassWeights`].
+    #[serde(serialize_with = "as_text")]
     ClassWeights(ClassWeight),
 }
 

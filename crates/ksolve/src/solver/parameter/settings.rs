@@ -1,7 +1,7 @@
 //! What a solver was given, and what it reads of that: every default filled in.
 
 use super::{C, CLASS_WEIGHT, FOLDS, GROUP, INTERCEPT, LAMBDA, Parameter, ParameterKind, Value};
-use crate::solver::{ClassWeight, Penalty, SolverFamily};
+use crate::solver::{ClassWeight, Penalty, SolverFamily, refuse};
 use crate::{Error, FoldSpec, Intercept, Result};
 use kapprox::Spec;
 use std::collections::BTreeMap;
@@ -135,10 +135,8 @@ impl Settings {
     /// The penalties of a solver that chooses among several by rows held out, strongest first.
     pub(crate) fn compared(&self) -> Result<Vec<Penalty>> {
         let penalties = self.penalties();
-        if penalties.len() > 1 && self.folds(&FOLDS) == Some(FoldSpec::None) {
-            let why = "without folds no rows are held out; give folds, or one penalty";
-            return Err(Error::option(FOLDS.name, "none", why));
-        }
+        let why = "without folds no rows are held out; give folds, or one penalty";
+        refuse(penalties.len() > 1 && self.folds(&FOLDS) == Some(FoldSpec::None), FOLDS.name, "none", why)?;
         Ok(penalties)
     }
 
@@ -171,20 +169,7 @@ impl Settings {
 
     /// The values that define the result, for the model file: flags that were not given are left out.
     pub fn to_json(&self) -> serde_json::Value {
-        let value = |value: &Value| match value {
-            Value::Flag(given) => serde_json::json!(given),
-            Value::Count(n) => serde_json::json!(n),
-            Value::Number(x) => serde_json::json!(x),
-            Value::Word(word) => serde_json::json!(word),
-            Value::Penalties(values) => serde_json::json!(values),
-            Value::Ranks(ranks) => serde_json::json!(ranks),
-            Value::Folds(folds) => serde_json::json!(folds.to_string()),
-            Value::Column(name) => serde_json::json!(name),
-            Value::ClassWeights(weight) => serde_json::json!(weight.to_string()),
-            Value::Columns(names) => serde_json::json!(names),
-            Value::Kernel(kernel) => serde_json::json!(kernel.to_string()),
-        };
         let given = self.values.iter().filter(|(_, value)| **value != Value::Flag(false));
-        given.map(|(name, found)| (name.to_string(), value(found))).collect::<serde_json::Map<_, _>>().into()
+        serde_json::json!(given.collect::<BTreeMap<_, _>>())
     }
 }

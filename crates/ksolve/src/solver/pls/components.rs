@@ -14,7 +14,7 @@ const NOISE: f64 = 64.0;
 #[derive(Debug)]
 pub(super) struct Components {
     /// R, r x q: scores are φ̃ᵀR.
-    functions: Mat<f64>,
+    pub(super) functions: Mat<f64>,
     /// C, t x q: how the targets follow the scores.
     targets: Mat<f64>,
     /// τ_j, the sums of squares of the scores.
@@ -24,7 +24,7 @@ pub(super) struct Components {
 impl Components {
     /// At most `q` components of the leading `rank` features; fewer where what is left is rounding at the relative error `epsilon`.
     pub(super) fn of(moments: &Centred, rank: usize, q: usize, epsilon: f64) -> Result<Self> {
-        let g = moments.g.submatrix(0, 0, rank, rank);
+        let g = moments.g().submatrix(0, 0, rank, rank);
         let mut b = moments.b.subrows(0, rank).to_owned();
         let (q, t) = (q.min(rank), b.ncols());
         let trace: f64 = (0..rank).map(|j| g[(j, j)]).sum();
@@ -70,10 +70,6 @@ impl Components {
         self.squares.len()
     }
 
-    pub(super) fn functions(&self) -> MatRef<'_, f64> {
-        self.functions.as_ref()
-    }
-
     /// −μᵀR: the constants that centre the scores.
     pub(super) fn offsets(&self, moments: &Centred) -> Vec<f64> {
         let along = |column: ColRef<'_, f64>| column.iter().zip(&moments.mean).map(|(r, mean)| r * mean).sum::<f64>();
@@ -111,7 +107,7 @@ impl Components {
     pub(super) fn errors(&self, new: &Centred) -> Vec<f64> {
         let (rank, q, t) = (self.functions.nrows(), self.count(), self.targets.nrows());
         let mut images = Mat::<f64>::zeros(rank, q);
-        let g = new.g.submatrix(0, 0, rank, rank);
+        let g = new.g().submatrix(0, 0, rank, rank);
         matmul(images.as_mut(), Accum::Replace, g, self.functions.as_ref(), 1.0, Par::Seq);
         let mut error: f64 = new.squares.iter().sum();
         let mut errors = Vec::with_capacity(q);

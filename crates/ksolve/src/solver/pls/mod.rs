@@ -22,21 +22,21 @@
 
 mod components;
 
-use super::parameter::{COMPONENTS, FOLDS, Parameter, TASK, TOLERANCE};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, centred::Centred, ridge};
+use super::parameter::{COMPONENTS, FOLDS, TASK, TOLERANCE};
+use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, centred::Centred, refuse, ridge};
 use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
-use crate::{Error, FoldSpec, GramState, Head, Result, Task, solver::explained};
+use crate::{FoldSpec, GramState, Head, Result, Task, solver::explained};
 use components::Components;
-use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
+use std::borrow::Cow;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "pls",
     about: "partial least squares: values or classes by the components that vary with them",
     task: Task::Regression,
-    parameters: &[TASK, Parameter { default: Some("10"), ..COMPONENTS }, ridge::RANKS, FOLDS, TOLERANCE],
+    parameters: &[TASK, COMPONENTS, ridge::RANKS, FOLDS, TOLERANCE],
     make: |settings| Ok(Box::new(PartialLeastSquares { components: settings.count(&COMPONENTS).unwrap_or_default() })),
 };
 
@@ -66,9 +66,8 @@ impl PartialLeastSquares {
         let mut found: Vec<Held> =
             ranks.iter().map(|rank| Held { rank: *rank, mse: vec![0.0; self.components] }).collect();
         for (left_out, fold) in folds.iter().enumerate().filter(|(_, fold)| fold.rows > 0) {
-            let others = || folds.iter().enumerate().filter(|(other, _)| *other != left_out).map(|(_, fold)| fold);
-            let own = Centred::of(others())?;
-            let new = Centred::about(std::iter::once(fold), &own.mean, &own.target_mean);
+            let own = Centred::of(gram.sum(Some(left_out)))?;
+            let new = Centred::about(Cow::Borrowed(fold), own.mean.clone(), own.target_mean.clone());
             for held in &mut found {
                 let components = Components::of(&own, held.rank, self.components, gram.epsilon())?;
                 let errors = components.errors(&new);
@@ -89,11 +88,9 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         let several = work.options.ranks.len();
-        if several > 1 && work.options.folds == FoldSpec::None {
-            let why = "nothing chooses among them without folds; add `folds` 5, or give one `rank`";
-            return Err(Error::option("ranks", format!("{several} ranks"), why));
-        }
-        Ok(())
+        let why = "nothing chooses among them without folds; add `folds` 5, or give one `rank`";
+        let unchosen = several > 1 && work.options.folds == FoldSpec::None;
+        refuse(unchosen, "ranks", format!("{several} ranks"), why)
     }
 
     fn only_pass(&self, _: &TrainOptions) -> Result<&'static str, &'static str> {
@@ -120,17 +117,15 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         let held = if gram.folds().len() > 1 { self.held_out(gram, &ranks)? } else { Vec::new() };
         let best = held.iter().filter_map(|held| Some((held, held.best()?))).min_by(|a, b| a.1.1.total_cmp(&b.1.1));
         let (rank, q) = best.map_or((p, self.components), |(held, (q, _))| (held.rank, q));
-        let own = Centred::of(gram.folds().iter())?;
+        let own = Centred::of(gram.sum(None))?;
         let found = Components::of(&own, rank, q, gram.epsilon())?;
         let there = found.count();
-        if there == 0 {
-            let why = "no target varies with the features: there is nothing to learn; check the target and the kernel";
-            return Err(Error::option(COMPONENTS.name, q, why));
-        }
+        let why = "no target varies with the features: there is nothing to learn; check the target and the kernel";
+        refuse(there == 0, COMPONENTS.name, q, why)?;
         drop(stage);
         data.warn_of_fewer(q, there, "the features that are left vary with no target");
         let mut figures = vec![
-            Figure { name: "components", values: vec![there as f64] },
+            Figure::of("components", there as f64),
             Figure { name: "explained share of the targets", values: found.explained(&own) },
         ];
         if let Some((chosen, _)) = best {
@@ -142,10 +137,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         }
         let (mse, variance) = found.train(&own);
         let Head { weights, intercept } = found.regression(&own, &data.targets.centre());
-        let components = Head {
-            weights: Mat::from_fn(rank, there, |i, j| found.functions()[(i, j)]),
-            intercept: found.offsets(&own),
-        };
+        let components = Head { intercept: found.offsets(&own), weights: found.functions };
         Ok(Fitted {
             weights,
             intercept,

@@ -3,7 +3,7 @@
 use crate::features::{StoredFeatures, Sums, Values};
 use crate::ranked::{Group, Groups};
 use crate::solver::logistic::blocks::{self, Block};
-use crate::solver::newton::{Objective, Point};
+use crate::solver::newton::{Objective, Point, Shape};
 use crate::strips::Pool;
 use crate::{FoldGram, Intercept, Result};
 use kapprox::Real;
@@ -159,16 +159,8 @@ impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
 }
 
 impl<T: Real> Objective<T> for Loss<'_, '_, T> {
-    fn shape(&self) -> (usize, usize) {
-        (self.kept.p, 1)
-    }
-
-    fn intercept(&self) -> Intercept {
-        Intercept::None
-    }
-
-    fn workers(&self) -> &Workers {
-        self.kept.workers()
+    fn shape(&self) -> Shape<'_> {
+        Shape { p: self.kept.p, k: 1, intercept: Intercept::None, workers: self.kept.workers() }
     }
 
     fn passes(&mut self) -> &mut u64 {

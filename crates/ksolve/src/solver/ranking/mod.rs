@@ -37,7 +37,7 @@ use super::held_out::{self, Function, HeldOut};
 use super::logistic::{self, PENALTIES};
 use super::newton::{self, Found, newton};
 use super::parameter::{FOLDS, GROUP, Parameter, ParameterKind, STEPS, TOLERANCE};
-use super::{Figure, Fitted, Penalty, Settings, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Fitted, Penalty, Settings, Solver, SolverFacts, SolverFamily, refuse};
 use crate::features::{self, FitData, StoredFeatures, Wanted};
 use crate::ranked::{self, Groups};
 use crate::request::{PassShape, ProblemSize};
@@ -100,13 +100,10 @@ impl Ranking {
         if pairs == 0.0 {
             return Err(ranked::without_pairs());
         }
-        if self.pair_loss == PairLoss::Logistic && groups.largest() > VISITED {
-            let why = format!(
-                "it visits every pair, and a group has {} rows; take squared-hinge, or give `group`",
-                kstore::shown::count(groups.largest() as u64)
-            );
-            return Err(Error::option(LOSS.name, self.pair_loss, why));
-        }
+        let largest = kstore::shown::count(groups.largest() as u64);
+        let why = format!("it visits every pair, and a group has {largest} rows; take squared-hinge, or give `group`");
+        let refused = self.pair_loss == PairLoss::Logistic && groups.largest() > VISITED;
+        refuse(refused, LOSS.name, self.pair_loss, why)?;
         Ok((groups, pairs))
     }
 
@@ -156,9 +153,9 @@ impl Ranking {
             groups.order(&scores, kept.workers()).share_wrong().unwrap_or(f64::NAN)
         };
         let errors = found.scores.iter().map(wrong).collect();
-        let chosen =
+        let (at, figures) =
             held_out::choose(&self.penalties, pairs, errors, "held-out share of pairs in the wrong order at each");
-        Ok((self.penalties[chosen.at], chosen.figures.into(), found.passes))
+        Ok((self.penalties[at], figures.into(), found.passes))
     }
 }
 
@@ -210,13 +207,12 @@ impl<T: Real> Solver<T> for Ranking {
         let (point, gradient) = found.prove(&mut proof, lambda)?;
         newton::warn_of_gradient::<T>("ranking", &found, gradient, data.resources);
         let wrong = groups.order(&proof.scores, kept.workers()).share_wrong();
-        let figure = |name, value: f64| Figure { name, values: vec![value] };
         let mut figures = vec![
-            figure("share of pairs in the wrong order", wrong.unwrap_or_default()),
-            figure("pairs", pairs),
-            figure("objective", point.loss + lambda * found.square),
-            figure("relative gradient norm", gradient),
-            figure("newton steps", found.steps as f64),
+            Figure::of("share of pairs in the wrong order", wrong.unwrap_or_default()),
+            Figure::of("pairs", pairs),
+            Figure::of("objective", point.loss + lambda * found.square),
+            Figure::of("relative gradient norm", gradient),
+            Figure::of("newton steps", found.steps as f64),
         ];
         figures.extend(chosen);
         Ok(Fitted {

@@ -25,29 +25,26 @@ pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
 /// Adds the system and what the options ask for beside it.
 pub(super) fn plan(ridge: &Ridge, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
     let (p, t) = (shape.map.p, shape.t);
-    let plan = plan.term("system and its factor", System::bytes(p, t, shape.ranks, ridge.intercept), RANK);
-    let plan = match ridge.is_shortest() {
-        true => plan.term("eigenvectors", 5 * 8 * p * p, RANK),
-        false => plan,
-    };
-    let plan = plan.term("columns of an inverse", System::inverse_bytes(p, shape.threads), RANK);
-    let plan = match ridge.variance {
-        true => plan.term("variances", Quadratic::making_bytes(p, p), "leave `std` out"),
-        false => plan,
-    };
+    let plan = plan
+        .term("system and its factor", System::bytes(p, t, shape.ranks, ridge.intercept), RANK)
+        .term_if(ridge.is_shortest(), "eigenvectors", 5 * 8 * p * p, RANK)
+        .term("columns of an inverse", System::inverse_bytes(p, shape.threads), RANK)
+        .term_if(ridge.variance, "variances", Quadratic::making_bytes(p, p), "leave `std` out");
     let plan = if ridge.importance { gradients::plan(plan, shape, cut, t) } else { plan };
     let plan = ridge.local.into_iter().fold(plan, |plan, rows| leaves::plan(plan, rows, shape));
-    if !ridge.leave_one_out {
-        return plan;
-    }
     let row = p * shape.element + shape.map.footprint.per_row;
     let tile = cut.gram_lanes * (cut.prefetch + 4) * cut.tile * (shape.d * shape.element + 8 * t + row);
-    plan.term("features of a tile", tile, RANK).term("leverages", Loo::scratch_bytes(p, t, shape.threads), RANK)
+    plan.term_if(ridge.leave_one_out, "features of a tile", tile, RANK).term_if(
+        ridge.leave_one_out,
+        "leverages",
+        Loo::scratch_bytes(p, t, shape.threads),
+        RANK,
+    )
 }
 
 pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Fitted<T>> {
     let run = Direct { ridge, data };
-    let sums = run.gram()?;
+    let sums = data.moments_of_folds()?;
     let ranks = run.ranks();
     // a map that is no projection is refused before the surface is computed
     sums.certificate.iter().try_for_each(|state| ranks.iter().try_for_each(|rank| state.sound(*rank).map(drop)))?;
@@ -75,7 +72,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Fitte
                 "without a penalty {left} of {rank} directions of the features are left out: what they say of the target is rounding"
             ));
         }
-        let figures = vec![Figure { name: "directions", values: vec![directions as f64] }];
+        let figures = vec![Figure::of("directions", directions as f64)];
         return Ok(Fitted { figures, ..fitted(fit, 0.0) });
     }
     let (surface, scoring) = run.surface(&gram, &options)?;
@@ -86,16 +83,9 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Fitte
         let quadratic = ridge.variance.then(|| variance::of_fit(&system, gram.rows(), &fit, lambda, &options, workers));
         (fit, quadratic)
     };
-    let left_out = match ridge.leave_one_out {
-        true => Some(run.leave_one_out(&gram, &options, rank, lambda)?),
-        false => None,
-    };
-    let slopes = match ridge.importance {
-        true => {
-            Some(gradients::slopes(&gradients::products(data, gradients::kernel(data)?, fit.head.weights.as_ref())?))
-        }
-        false => None,
-    };
+    let left_out = ridge.leave_one_out.then(|| run.leave_one_out(&gram, &options, rank, lambda)).transpose()?;
+    let products = || gradients::products(data, gradients::kernel(data)?, fit.head.weights.as_ref());
+    let slopes = ridge.importance.then(products).transpose()?.map(|products| gradients::slopes(&products));
     let local = ridge.local.map(|rows| leaves::fit(data, rows, &fit.head, lambda)).transpose()?;
     let local_passes = 2 * u64::from(local.is_some());
     let (leaves, figures) = local.unwrap_or_default();
@@ -122,10 +112,6 @@ struct Direct<'a, T: Real> {
 }
 
 impl<T: Real> Direct<'_, T> {
-    fn gram(&self) -> Result<RidgeState> {
-        self.data.moments_of_folds()
-    }
-
     fn ranks(&self) -> Vec<usize> {
         let (largest, options) = (self.data.map.dims().1, self.data.options);
         if !options.map.family().nested {
@@ -154,21 +140,16 @@ impl<T: Real> Direct<'_, T> {
         }
         let coefficients = FoldCoefficients::compute(gram, &cells, ridge, workers, &*stage)?;
         drop(stage);
-        self.score(&mut surface, &coefficients)?;
-        Ok((surface, 1))
-    }
-
-    /// One pass: the share of held-out rows in the wrong class, for every cell that has coefficients.
-    fn score(&self, surface: &mut Surface, coefficients: &FoldCoefficients) -> Result<()> {
+        // the share of held-out rows in the wrong class
         let FitData { map, folds, targets, cut, .. } = *self.data;
-        let fold = CvErrorFold::new(map, folds, targets, coefficients).with_bin(cut.tile);
+        let fold = CvErrorFold::new(map, folds, targets, &coefficients).with_bin(cut.tile);
         let wrong = self.data.fold("held-out classes", &fold)?;
-        for (cell, (rank, lambda)) in coefficients.cells.iter().enumerate() {
+        for (cell, (rank, lambda)) in cells.iter().enumerate() {
             if let Some(error) = wrong.error(cell) {
                 surface.set_error(*rank, *lambda, error);
             }
         }
-        Ok(())
+        Ok((surface, 1))
     }
 
     /// One pass: the mean squared error of every row by the others.

@@ -3,7 +3,7 @@
 //! The rows are read into memory once and stay there: they are the model. See [`super::iterative::exact`] for the problem and
 //! both ways to solve it. A run that is resumed makes its preconditioner anew, and goes on behind its last iteration.
 
-use super::iterative::cg::{self, CgSolution};
+use super::iterative::cg::{self, CgSolution, Until};
 use super::iterative::constant::Constant;
 use super::iterative::exact::{self, Dual, ExactProblem};
 use super::iterative::low_rank::LowRank;
@@ -15,12 +15,12 @@ use crate::prepare::landmarks::Mapping;
 use crate::prepare::{plan, whole};
 use crate::request::{FitRequest, LandmarkSource, PassShape, ProblemSize, Resources, Stage, TrainOptions};
 use crate::solver::sparse_matrix::{SparseMatrix, functions};
-use crate::solver::{Fitted, Solved, explained};
+use crate::solver::{Fitted, Solved, explained, refuse};
 use crate::{Error, Result, features::FitData};
 use faer::{Mat, MatRef};
 use kapprox::landmark::NO_ROW;
 use kapprox::{Real, Spec};
-use kstore::{MemoryRows, Plan, Reading, RowSource};
+use kstore::{MemoryRows, Plan, Reading, RowSource, pass::Observer};
 
 const REMEDY: &str = "raise `lambda`, raise `rank`, which makes the preconditioner better, or take `method` direct";
 const ROWS: &str = "learn from fewer rows (`rows`), or approximate the kernel (`map` nystrom)";
@@ -37,19 +37,11 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShap
             .term("vectors, and weights of the columns", cg::bytes(n, t) + 8 * (t + 2) * width, ROWS);
         return (cut, vec![scan, Stage { plan, passes: 1 }]);
     }
-    let stages = match method(ridge, shape, budget) {
-        RidgeMethod::Direct => vec![scan, Stage { plan: direct_plan(shape, budget), passes: 1 }],
-        _ => {
-            let [choose, make, solve] = iterative_plans::<T>(shape, cut, &work.options, budget);
-            vec![
-                scan,
-                Stage { plan: choose, passes: 1 },
-                Stage { plan: make, passes: 0 },
-                Stage { plan: solve, passes: 0 },
-            ]
-        }
-    };
-    (cut, stages)
+    if method(ridge, shape, budget) == RidgeMethod::Direct {
+        return (cut, vec![scan, Stage { plan: direct_plan(shape, budget), passes: 1 }]);
+    }
+    let stages = iterative_plans::<T>(shape, cut, &work.options, budget).into_iter().zip([1, 0, 0]);
+    (cut, std::iter::once(scan).chain(stages.map(|(plan, passes)| Stage { plan, passes })).collect())
 }
 
 /// Number of columns, where weights of these are learned: with the linear kernel on sparse rows, unless a factor is asked for.
@@ -150,13 +142,9 @@ pub(super) fn fit<T: Real>(
 
 /// Schemes that look at targets have none to look at: the preconditioner is of the kernel alone.
 pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
-    match work.options.landmarks.scheme() {
-        Some(scheme) if scheme.needs_targets => {
-            let remedy = "the preconditioner of the exact kernel knows no target; choose another scheme";
-            Err(Error::option("landmarks", scheme.name, remedy))
-        }
-        _ => Ok(()),
-    }
+    let Some(scheme) = work.options.landmarks.scheme() else { return Ok(()) };
+    let remedy = "the preconditioner of the exact kernel knows no target; choose another scheme";
+    refuse(scheme.needs_targets, "landmarks", scheme.name, remedy)
 }
 
 /// Mean squared error over targets, and the share of their variance that is explained.
@@ -181,6 +169,10 @@ struct Exact<'a, T: Real> {
 impl<T: Real> Exact<'_, T> {
     fn x(&self) -> MatRef<'_, T> {
         MatRef::from_row_major_slice(self.rows.x(), self.rows.len(), RowSource::<T>::shape(self.rows).features)
+    }
+
+    fn until<'u>(&'u self, observer: &'u dyn Observer) -> Until<'u> {
+        Until { tolerance: self.ridge.tolerated::<T>(), observer, journal: self.data.resources.journal }
     }
 
     /// The iteration's solution, or where it is of no use, nobody asked for it and the memory allows, that of a factor.
@@ -219,15 +211,12 @@ impl<T: Real> Exact<'_, T> {
         Ok((dual, Solved { name: "direct", why }))
     }
 
-    /// Learns weights of the columns of sparse rows.
     fn linear(&self, width: usize) -> Result<(Dual, Solved, Basis<T>)> {
-        let (resources, ExactProblem { y, mu, constant, workers }) = (self.data.resources, self.problem);
-        let d = self.x().ncols();
+        let (resources, d) = (self.data.resources, self.x().ncols());
         let matrix = SparseMatrix::of(self.rows.x(), d, width);
         let observer = resources.stages.stage(plan::ITERATION, None);
-        let until = pcg::until(self.ridge.tolerated::<T>(), resources, &*observer);
-        let mut system = LinearSystem { matrix: &matrix, mu, constant, workers };
-        let dual = system.solve(y, until)?;
+        let mut system = LinearSystem { matrix: &matrix, problem: self.problem };
+        let dual = system.solve(self.until(&*observer))?;
         let weights: Vec<Vec<f64>> = dual.coefficients.col_iter().map(|a| system.weights(a)).collect();
         let (points, coefficients) = functions(&weights, d);
         let basis = Basis::Landmarks { points, rows: vec![NO_ROW; coefficients.nrows()] };
@@ -255,9 +244,9 @@ impl<T: Real> Exact<'_, T> {
         let observer = resources.stages.stage(plan::ITERATION, None);
         let any = mapped.kernel.build()?;
         let (kernel, exact) = (any.typed::<T>(), any.typed::<f64>());
-        let until = pcg::until(self.ridge.tolerated::<T>(), resources, &*observer);
         let (_, room) = solving::<T>(self.shape, resources.memory);
-        let dual = self.problem.iterative((&*kernel, &*exact), self.x(), &preconditioner, room, until)?;
+        let dual =
+            self.problem.iterative((&*kernel, &*exact), self.x(), &preconditioner, room, self.until(&*observer))?;
         let why = match self.ridge.method {
             RidgeMethod::Auto if n > DIRECT_ROWS => format!("more than {DIRECT_ROWS} rows"),
             RidgeMethod::Auto => "the Cholesky factor does not fit `memory`".to_string(),

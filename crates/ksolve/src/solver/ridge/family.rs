@@ -43,24 +43,21 @@ pub const RANKS: Parameter = Parameter {
     about: "Ranks to compare in the same pass: 250,500,1000 or 50..2000 (doubling) [default: rank alone]",
 };
 
-/// By what the cell is chosen.
-pub const SELECT: Parameter = Parameter {
+pub(crate) const SELECT: Parameter = Parameter {
     name: "select",
     kind: ParameterKind::Word(&["mse", "error"]),
     default: Some("mse"),
     about: "Choose rank and lambda by cross-validated mse, or by the error of classes (one more pass)",
 };
 
-/// How the system is solved.
-pub const METHOD: Parameter = Parameter {
+pub(crate) const METHOD: Parameter = Parameter {
     name: "method",
     kind: ParameterKind::Word(&["auto", "direct", "pcg"]),
     default: Some("auto"),
     about: "How the system is solved: direct, pcg (conjugate gradient; one rank, one lambda) or auto, which is pcg where direct does not fit memory, and for the map exact beyond 10,000 rows",
 };
 
-/// What helps conjugate gradient.
-pub const PRECONDITIONER: Parameter = Parameter {
+pub(crate) const PRECONDITIONER: Parameter = Parameter {
     name: "preconditioner",
     kind: ParameterKind::Word(&["krill", "falkon"]),
     default: None,
@@ -75,28 +72,24 @@ pub const RESIDUAL: Parameter = Parameter {
     about: "Relative residual at which conjugate gradient ends [default: 1e-6, and 1e-9 with precision f64]",
 };
 
-/// Leave-one-out.
-pub const LOO: Parameter = Parameter::flag(
+pub(crate) const LOO: Parameter = Parameter::flag(
     "loo",
     "Leave-one-out errors at the chosen rank and lambda: the exact error of each row by a fit to all others; one more pass (direct)",
 );
 
-/// Variances.
-pub const STD: Parameter = Parameter::flag(
+pub(crate) const STD: Parameter = Parameter::flag(
     "std",
     "Keep in the model what predict --std and kmill update need: 16 bytes for each pair of landmarks (a numeric target; ridge direct, online rls)",
 );
 
-/// Machines in leaves.
-pub const LOCAL: Parameter = Parameter {
+pub(crate) const LOCAL: Parameter = Parameter {
     name: "local",
     kind: ParameterKind::Count { most: 30_000, reason: "the system of a leaf has the order of its rows" },
     default: None,
     about: "Learn what the features leave on the kernel itself, in leaves of a tree of at most about this many rows, such as 6000; where that helps on rows held out (direct). The model holds all rows",
 };
 
-/// What each feature counts.
-pub const IMPORTANCE: Parameter = Parameter::flag(
+pub(crate) const IMPORTANCE: Parameter = Parameter::flag(
     "importance",
     "Report what each feature counts: the root mean square of the slope of the fit along it, in one more pass (direct)",
 );

@@ -14,10 +14,9 @@
 //! Technometrics 21, 1979.
 
 use super::head::squared_errors;
-use super::system::{System, heed};
-use crate::{GramState, Result, RidgeOptions};
-use kstore::Workers;
-use kstore::pass::Observer;
+use super::system::System;
+use crate::{GramState, Result, RidgeOptions, solver::heed};
+use kstore::{Workers, pass::Observer};
 
 /// GCV at every rank, lambda by lambda: `scores[l][k]`; `None` where the system cannot be solved, or has as many degrees of
 /// freedom as rows. `system` is overwritten.

@@ -8,7 +8,7 @@
 
 use super::system::{Solution, System};
 use crate::{Error, FoldGram, GramState, Head, Intercept, Result, lists, strips::for_each_strip};
-use faer::linalg::matmul::triangular::{self, BlockStructure};
+use faer::linalg::matmul::triangular::{self, BlockStructure::*};
 use faer::{Accum, MatMut, MatRef, Par};
 use kstore::Workers;
 
@@ -148,17 +148,10 @@ pub(crate) fn squared_errors(
     let mut below = vec![0.0; rank * columns];
     for_each_strip(workers, &mut below, rank * PRODUCT_COLUMNS, |strip, out| {
         let width = out.len() / rank;
-        triangular::matmul(
-            MatMut::from_column_major_slice_mut(out, rank, width),
-            BlockStructure::Rectangular,
-            Accum::Replace,
-            g,
-            BlockStructure::StrictTriangularLower,
-            weights.subcols(strip * PRODUCT_COLUMNS, width),
-            BlockStructure::Rectangular,
-            1.0,
-            Par::Seq,
-        );
+        let (out, w) =
+            (MatMut::from_column_major_slice_mut(out, rank, width), weights.subcols(strip * PRODUCT_COLUMNS, width));
+        let (accum, by) = (Accum::Replace, Rectangular);
+        triangular::matmul(out, by, accum, g, StrictTriangularLower, w, by, 1.0, Par::Seq);
     });
     let t = fold.sy.len();
     let sum = |column: usize| {

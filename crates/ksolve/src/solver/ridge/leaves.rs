@@ -19,16 +19,14 @@
 //! References: Tresp, "A Bayesian committee machine", Neural Computation 12, 2000; Snelson, Ghahramani, "Local and global sparse Gaussian process
 //! approximations", AISTATS 2007; Beaglehole, Holzmüller, Radhakrishnan, Belkin, "xRFM", arXiv 2508.10053, of trees of kernel machines.
 
-use super::leaf::{LARGEST, Leaf};
-use super::tree::Tree;
+use super::tree::{LARGEST, Leaf, Tree};
 use crate::cholesky::{self, Side};
 use crate::features::FitData;
 use crate::model::Leaves;
 use crate::request::{FitRequest, ProblemSize};
-use crate::solver::Figure;
-use crate::strips::row_strips;
+use crate::solver::{Figure, heed, mds::kernel_matrix, refuse};
 use crate::{Error, Head, Result};
-use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
+use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kapprox::{Kernel, Real};
 use kstore::{Plan, Workers};
 use std::sync::Arc;
@@ -43,25 +41,14 @@ const WALK: usize = 8;
 /// Share of the error of the features below which the leaves are worth their bytes.
 const WORTH: f64 = 0.98;
 
-/// Rows of a kernel matrix that a thread computes at once.
-const ROWS: usize = 256;
-
 /// Refuses what goes with features alone.
 pub(super) fn check(work: &FitRequest<'_>, others: [(&'static str, bool); 3]) -> Result<()> {
     let why = "the machines in the leaves have none; leave one of the two out";
-    if let Some((name, _)) = others.into_iter().find(|(_, given)| *given) {
-        return Err(Error::option(name, "", why));
-    }
-    if work.options.map.is_exact() {
-        return Err(Error::option(
-            "local",
-            "",
-            "the map exact learns on the kernel itself already; leave one of the two out",
-        ));
-    }
-    if work.options.kernel.sparse().is_some() {
-        return Err(Error::option("local", "", "leaves hold rows of numbers, and these are sparse; leave it out"));
-    }
+    others.into_iter().try_for_each(|(name, given)| refuse(given, name, "", why))?;
+    let why = "the map exact learns on the kernel itself already; leave one of the two out";
+    refuse(work.options.map.is_exact(), "local", "", why)?;
+    let why = "leaves hold rows of numbers, and these are sparse; leave it out";
+    refuse(work.options.kernel.sparse().is_some(), "local", "", why)?;
     work.refuse_weights("`local`", "leave it out")
 }
 
@@ -91,8 +78,8 @@ pub(super) fn fit<T: Real>(
     let kernel = data.kernel.build()?.typed::<f64>();
     let solver = Solver { kernel, workers: data.resources.workers };
     let (mu, [without, with]) = solver.walk(&leaves, lambda * data.rows as f64, data)?;
-    let error = |name, value| Figure { name, values: vec![value] };
-    let mut figures = vec![error("held-out mse of the features", without), error("held-out mse with leaves", with)];
+    let mut figures =
+        vec![Figure::of("held-out mse of the features", without), Figure::of("held-out mse with leaves", with)];
     if with >= WORTH * without {
         let text = format!(
             "machines in leaves are left out: on rows held out the error is {with:.4e} with them, and {without:.4e} without"
@@ -110,14 +97,12 @@ pub(super) fn fit<T: Real>(
         coefficients.as_mut().subrows_mut(first, leaf.len()).copy_from(found.ok_or_else(indefinite)?);
         first += leaf.len();
         stage.advance(1);
-        if stage.stop() {
-            return Err(kstore::Error::Interrupted.into());
-        }
+        heed(&*stage)?;
     }
     let counts: Vec<usize> = leaves.iter().map(Leaf::len).collect();
-    figures.push(error("leaves", count as f64));
-    figures.push(error("rows of the largest leaf", counts.iter().copied().max().unwrap_or(0) as f64));
-    figures.push(error("lambda of the leaves", mu / data.rows as f64));
+    figures.push(Figure::of("leaves", count as f64));
+    figures.push(Figure::of("rows of the largest leaf", counts.iter().copied().max().unwrap_or(0) as f64));
+    figures.push(Figure::of("lambda of the leaves", mu / data.rows as f64));
     let points = leaves.iter_mut().flat_map(|leaf| std::mem::take(&mut leaf.x)).collect();
     let splits = tree.splits(head.weights.nrows());
     Ok((Some(Leaves { splits, widths: tree.widths, counts, points, coefficients }), figures))
@@ -129,19 +114,10 @@ struct Solver<'a> {
 }
 
 impl Solver<'_> {
-    /// Kernel values of the rows of x and z, whose points are columns.
-    fn block(&self, x: MatRef<'_, f64>, z: MatRef<'_, f64>) -> Mat<f64> {
-        let mut k = Mat::zeros(x.ncols(), z.ncols());
-        self.workers.each(row_strips(k.as_mut(), ROWS), |(first, out)| {
-            self.kernel.block(x.subcols(first, out.nrows()).transpose(), z.transpose(), out);
-        });
-        k
-    }
-
     /// α of some rows of a leaf; `None` where the matrix has no factor.
     fn solve<T: Real>(&self, leaf: &Leaf<T>, take: impl Fn(usize) -> bool, mu: f64) -> Option<Mat<f64>> {
         let (x, mut alpha) = leaf.rows(take);
-        let mut k = self.block(x.as_ref(), x.as_ref());
+        let mut k = kernel_matrix(&*self.kernel, x.transpose(), x.transpose(), self.workers);
         (0..k.nrows()).for_each(|i| k[(i, i)] += mu);
         if !cholesky::factor_by_all(k.as_mut(), self.workers) {
             return None;
@@ -163,7 +139,8 @@ impl Solver<'_> {
         let Some(alpha) = self.solve(leaf, |i| !apart(i), mu) else { return [0.0, f64::INFINITY] };
         let ((x, _), (z, left)) = (leaf.rows(|i| !apart(i)), leaf.rows(&apart));
         let mut after = left.clone();
-        matmul(after.as_mut(), Accum::Add, self.block(z.as_ref(), x.as_ref()).as_ref(), alpha.as_ref(), -1.0, Par::Seq);
+        let k = kernel_matrix(&*self.kernel, z.transpose(), x.transpose(), self.workers);
+        matmul(after.as_mut(), Accum::Add, k.as_ref(), alpha.as_ref(), -1.0, Par::Seq);
         [sum(&left), sum(&after)]
     }
 
@@ -180,11 +157,8 @@ impl Solver<'_> {
         let tries = |mu: f64| {
             let sums = tried.iter().map(|leaf| self.held_out(leaf, mu)).fold([0.0; 2], |[a, b], [c, d]| [a + c, b + d]);
             stage.advance(1);
-            if stage.stop() {
-                Err(Error::from(kstore::Error::Interrupted))
-            } else {
-                Ok(sums.map(|sum| sum / held.max(f64::MIN_POSITIVE)))
-            }
+            heed(&*stage)?;
+            Ok::<_, Error>(sums.map(|sum| sum / held.max(f64::MIN_POSITIVE)))
         };
         let mut best = (start, tries(start)?);
         for factor in [1.0 / FACTOR, FACTOR] {

@@ -5,24 +5,18 @@
 //! the vectors of conjugate gradient.
 
 use super::iterative::cg::{self, Norm, Positive, Until};
-use super::iterative::constant::Constant;
-use super::iterative::exact::Dual;
+use super::iterative::exact::{Dual, ExactProblem};
 use crate::Result;
 use crate::solver::sparse_matrix::SparseMatrix;
 use crate::strips::for_each_strip;
-use faer::prelude::*;
 use faer::{ColRef, Mat, MatMut, MatRef};
-use kstore::Workers;
 
 /// Rows whose products with the weights a thread computes at a time.
 const STRIP: usize = 1024;
 
-/// The system, and the threads that may work on it.
 pub(super) struct LinearSystem<'a> {
     pub(super) matrix: &'a SparseMatrix,
-    pub(super) mu: f64,
-    pub(super) constant: Constant,
-    pub(super) workers: &'a Workers,
+    pub(super) problem: ExactProblem<'a>,
 }
 
 impl LinearSystem<'_> {
@@ -35,24 +29,22 @@ impl LinearSystem<'_> {
 
     /// X w.
     fn values(&self, w: &[f64], f: &mut [f64]) {
-        for_each_strip(self.workers, f, STRIP, |strip, f| {
+        for_each_strip(self.problem.workers, f, STRIP, |strip, f| {
             f.iter_mut().enumerate().for_each(|(i, f)| *f = self.matrix.dot(strip * STRIP + i, w));
         });
     }
 
-    /// Solves for the targets y, n x t.
-    pub(super) fn solve(&mut self, y: MatRef<'_, f64>, until: Until<'_>) -> Result<Dual> {
-        let mut right = y.to_owned();
-        self.constant.apply(right.as_mut());
+    pub(super) fn solve(&mut self, until: Until<'_>) -> Result<Dual> {
+        let (ExactProblem { y, constant, .. }, right) = (self.problem, self.problem.right());
         let mut found = cg::solve(self, right.as_ref(), Norm::Euclidean, until)?;
         let mut coefficients = std::mem::replace(&mut found.x, Mat::new());
-        self.constant.apply(coefficients.as_mut());
+        constant.apply(coefficients.as_mut());
         let (mut errors, mut intercept) = (y.to_owned(), Vec::new());
         let mut f = vec![0.0; y.nrows()];
         for (j, a) in coefficients.col_iter().enumerate() {
             self.values(&self.weights(a), &mut f);
             let rest = y.col(j).iter().zip(&f).map(|(y, f)| y - f).sum::<f64>();
-            let c = self.constant.gamma * rest / f.len() as f64;
+            let c = constant.gamma * rest / f.len() as f64;
             errors.col_mut(j).iter_mut().zip(&f).for_each(|(error, f)| *error -= f + c);
             intercept.push(c);
         }
@@ -61,17 +53,13 @@ impl LinearSystem<'_> {
 }
 
 impl Positive for LinearSystem<'_> {
-    fn apply(&mut self, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) -> Result<()> {
-        let mut u = v.to_owned();
-        self.constant.apply(u.as_mut());
+    fn apply(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()> {
         let mut f = vec![0.0; v.nrows()];
-        for (u, out) in u.col_iter().zip(out.rb_mut().col_iter_mut()) {
-            self.values(&self.weights(u), &mut f);
-            out.iter_mut().zip(&f).for_each(|(out, f)| *out = *f);
-        }
-        self.constant.apply(out.rb_mut());
-        out.col_iter_mut().zip(v.col_iter()).for_each(|(out, v)| {
-            out.iter_mut().zip(v.iter()).for_each(|(out, v)| *out += self.mu * v);
+        self.problem.apply(v, out, |u, out| {
+            for (u, out) in u.col_iter().zip(out.col_iter_mut()) {
+                self.values(&self.weights(u), &mut f);
+                out.iter_mut().zip(&f).for_each(|(out, f)| *out = *f);
+            }
         });
         Ok(())
     }
@@ -80,7 +68,7 @@ impl Positive for LinearSystem<'_> {
     fn precondition(&mut self, r: MatRef<'_, f64>, z: MatMut<'_, f64>) -> Result<()> {
         for (z, r) in z.col_iter_mut().zip(r.col_iter()) {
             let values = z.iter_mut().zip(r.iter()).enumerate();
-            values.for_each(|(i, (z, r))| *z = r / (self.matrix.square(i) + self.mu));
+            values.for_each(|(i, (z, r))| *z = r / (self.matrix.square(i) + self.problem.mu));
         }
         Ok(())
     }

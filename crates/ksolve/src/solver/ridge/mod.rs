@@ -14,7 +14,6 @@ mod family;
 pub(crate) mod gcv;
 pub(crate) mod head;
 pub(crate) mod iterative;
-mod leaf;
 mod leaves;
 mod linear;
 pub(crate) mod loo;
@@ -25,17 +24,16 @@ pub(crate) mod system;
 mod tree;
 mod variance;
 
-use super::{Fitted, Penalty, Settings, Solver, SolverFacts, gradients};
+use super::{Fitted, Settings, Solver, SolverFacts, gradients, refuse};
 use crate::features::{FitData, GRAM, Points};
 use crate::prepare::plan;
 use crate::request::{self, FitRequest, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
 use crate::{Error, FoldSpec, Intercept, Result, Task};
-pub(crate) use family::FAMILY;
-pub use family::{IMPORTANCE, LOCAL, LOO, METHOD, PRECONDITIONER, RANKS, RESIDUAL, SELECT, STD};
+pub(crate) use family::{FAMILY, IMPORTANCE, LOCAL, LOO, METHOD, PRECONDITIONER, SELECT, STD};
+pub use family::{RANKS, RESIDUAL};
 pub use head::{RidgeFit, RidgeOptions, fit};
 pub use iterative::sketch::Preconditioner;
-use kapprox::Real;
-use kapprox::map::MapSpec;
+use kapprox::{MapSpec, Real};
 use kstore::Plan;
 
 /// By what the cell of the surface is chosen.
@@ -115,12 +113,8 @@ impl Default for Ridge {
 impl Ridge {
     /// From the solver's settings.
     pub fn new(settings: &Settings) -> Self {
-        let lambda = |penalty: Penalty| match penalty {
-            Penalty::Lambda(lambda) => Some(lambda),
-            Penalty::C(_) => None,
-        };
         Self {
-            lambdas: settings.penalties().into_iter().rev().filter_map(lambda).collect(),
+            lambdas: settings.penalties().into_iter().rev().map(|penalty| penalty.lambda(1.0)).collect(),
             intercept: settings.intercept(),
             choice: settings.choice(&SELECT),
             method: settings.choice(&METHOD),
@@ -154,41 +148,26 @@ impl Ridge {
     fn check_one_cell(&self, work: &FitRequest<'_>) -> Result<()> {
         let options = &work.options;
         let what = if options.map.is_exact() { "the exact kernel" } else { "`method` pcg" };
-        if self.variance {
-            let remedy = format!("{what} has no features to tell variances by; take landmarks and `method` direct");
-            return Err(Error::option("std", "", remedy));
-        }
-        if self.importance {
-            let why = format!("{what} takes no further pass; take landmarks and `method` direct");
-            return Err(Error::option(IMPORTANCE.name, "", why));
-        }
-        if self.local.is_some() && self.method == RidgeMethod::Pcg {
-            let why = "it takes the features of a direct solution; take `method` direct";
-            return Err(Error::option(LOCAL.name, "with `method` pcg", why));
-        }
-        if self.leave_one_out && self.method == RidgeMethod::Pcg {
-            return Err(Error::option("loo", "with `method` pcg", "it needs a factor; take `method` direct"));
-        }
-        if options.tolerance.is_some() {
-            return Err(Error::option("tolerance", "a tolerance", format!("{what} has no trace error; leave it out")));
-        }
-        if self.lambdas.len() != 1 {
-            let remedy = format!("{what} solves for one lambda; give one, such as `lambda` 1e-6");
-            return Err(Error::option("lambda", format!("{} values", self.lambdas.len()), remedy));
-        }
-        if options.ranks.len() != 1 {
-            let remedy = format!("{what} solves for one rank; give one `rank`");
-            return Err(Error::option("ranks", format!("{} ranks", options.ranks.len()), remedy));
-        }
-        if options.folds != FoldSpec::None {
-            let remedy = format!("{what} has no folds; leave them out");
-            return Err(Error::option("folds", options.folds.to_string(), remedy));
-        }
-        if !options.map.is_exact() && options.map != MapSpec::default() {
-            let remedy = "it solves for the kernel functions of landmarks; leave `map` out, or take `method` direct";
-            return Err(Error::option("method", format!("pcg with `map` {}", options.map), remedy));
-        }
-        Ok(())
+        let (pcg, lambdas, ranks) = (self.method == RidgeMethod::Pcg, self.lambdas.len(), options.ranks.len());
+        let why = format!("{what} has no features to tell variances by; take landmarks and `method` direct");
+        refuse(self.variance, "std", "", why)?;
+        let why = format!("{what} takes no further pass; take landmarks and `method` direct");
+        refuse(self.importance, IMPORTANCE.name, "", why)?;
+        let why = "it takes the features of a direct solution; take `method` direct";
+        refuse(self.local.is_some() && pcg, LOCAL.name, "with `method` pcg", why)?;
+        let why = "it needs a factor; take `method` direct";
+        refuse(self.leave_one_out && pcg, "loo", "with `method` pcg", why)?;
+        let why = format!("{what} has no trace error; leave it out");
+        refuse(options.tolerance.is_some(), "tolerance", "a tolerance", why)?;
+        let why = format!("{what} solves for one lambda; give one, such as `lambda` 1e-6");
+        refuse(lambdas != 1, "lambda", format!("{lambdas} values"), why)?;
+        let why = format!("{what} solves for one rank; give one `rank`");
+        refuse(ranks != 1, "ranks", format!("{ranks} ranks"), why)?;
+        let why = format!("{what} has no folds; leave them out");
+        refuse(options.folds != FoldSpec::None, "folds", &options.folds, why)?;
+        let why = "it solves for the kernel functions of landmarks; leave `map` out, or take `method` direct";
+        let other = !options.map.is_exact() && options.map != MapSpec::default();
+        refuse(other, "method", format!("pcg with `map` {}", options.map), why)
     }
 
     /// The way that `auto` comes to on features or landmarks: conjugate gradient where there is one system, its direct solution
@@ -220,16 +199,12 @@ impl<T: Real> Solver<T> for Ridge {
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         let options = &work.options;
-        if self.variance && options.task != Task::Regression {
-            let remedy = "the variance of a class's score says nothing of the class; leave it out";
-            return Err(Error::option("std", options.task, remedy));
-        }
+        let why = "the variance of a class's score says nothing of the class; leave it out";
+        refuse(self.variance && options.task != Task::Regression, "std", options.task, why)?;
         if self.importance {
             gradients::check(work)?;
-            if options.metric != MetricSource::None {
-                let why = "the report of a metric tells what the features count; leave one of the two out";
-                return Err(Error::option(IMPORTANCE.name, "", why));
-            }
+            let why = "the report of a metric tells what the features count; leave one of the two out";
+            refuse(options.metric != MetricSource::None, IMPORTANCE.name, "", why)?;
         }
         if self.local.is_some() {
             leaves::check(
@@ -245,13 +220,11 @@ impl<T: Real> Solver<T> for Ridge {
                 (IMPORTANCE.name, self.importance),
                 (LOCAL.name, self.local.is_some()),
                 ("folds", folds),
+                ("map", options.map.is_exact()),
+                ("method", self.method == RidgeMethod::Pcg),
             ];
-            let unread = unread.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
-            let exact = options.map.is_exact() || self.method == RidgeMethod::Pcg;
-            if let Some(name) = unread.or(exact.then_some(if options.map.is_exact() { "map" } else { "method" })) {
-                let why = "`lambda` 0 is the solution of smallest norm, solved from the features alone; leave it out, or give a penalty";
-                return Err(Error::option(name, "", why));
-            }
+            let why = "`lambda` 0 is the solution of smallest norm, solved from the features alone; leave it out, or give a penalty";
+            unread.into_iter().try_for_each(|(name, given)| refuse(given, name, "", why))?;
         }
         if options.map.is_exact() || self.method == RidgeMethod::Pcg {
             self.check_one_cell(work)?;

@@ -25,7 +25,7 @@ use crate::solver::{Fitted, Solved};
 use crate::{Result, features::FitData};
 use faer::MatRef;
 use kapprox::{Real, kernel::AnyKernel, landmark::LandmarkSet};
-use kstore::pass::{Observer, Unobserved};
+use kstore::pass::Unobserved;
 use kstore::scratch::{Cache, Scratch};
 use kstore::{Pass, Plan, RowSource, TableShape};
 use std::sync::Arc;
@@ -46,10 +46,10 @@ pub(super) fn stages<T: Real>(ridge: &Ridge, work: &FitRequest<'_>) -> (PassShap
     let choose = plan::choosing(shape, cut, &work.options.landmarks, memory);
     let (computed, n) = (u64::from(tiers.computed > 0), usize::try_from(shape.n).unwrap_or(usize::MAX));
     // passes over the rows whose blocks are not in memory, for the sketch
-    let again = match (ridge.preconditioner, sketch::groups_of(n, work.options.rank.min(n).max(1))) {
+    let again = match (ridge.preconditioner, sketch::groups(n, work.options.rank.min(n).max(1))) {
         (Preconditioner::Falkon, _) => 0,
         (Preconditioner::Krill, None) => computed,
-        (Preconditioner::Krill, Some(groups)) => groups * u64::from(tiers.scratch + tiers.computed > 0),
+        (Preconditioner::Krill, Some((groups, _))) => groups as u64 * u64::from(tiers.scratch + tiers.computed > 0),
     };
     // as many iterations as halvings; a product more where the true residual is taken, and one for the training error
     let visits = (-ridge.tolerated::<T>().clamp(f64::EPSILON, 0.5).log2()).ceil() + 3.0;
@@ -144,7 +144,8 @@ pub(super) fn fit<T: Real>(
     if wide {
         let passes = solved.passes;
         // of half the rows, tiles of kernel values hold as many bytes
-        let (shape, cut) = (ProblemSize { element: size_of::<f64>(), ..shape.clone() }, half(cut));
+        let shape = ProblemSize { element: size_of::<f64>(), ..shape.clone() };
+        let cut = PassShape { tile: cut.tile.div_ceil(2), ..cut };
         solved = run.solve(&WideRows(source), z, &shape, cut)?;
         solved.passes += passes;
     }
@@ -162,10 +163,6 @@ pub(super) fn fit<T: Real>(
         weights: found.x,
         ..Fitted::default()
     })
-}
-
-fn half(cut: PassShape) -> PassShape {
-    PassShape { tile: cut.tile.div_ceil(2), ..cut }
 }
 
 struct Run<'a, T: Real> {
@@ -228,7 +225,8 @@ impl<N: Real> Run<'_, N> {
         };
         let (in_memory, in_scratch) = blocks.kept_rows();
         let observer = resources.stages.stage(plan::ITERATION, None);
-        let (until, right) = (until(self.ridge.tolerated::<N>(), resources, &*observer), problem.right());
+        let (tolerance, right) = (self.ridge.tolerated::<N>(), problem.right());
+        let until = Until { tolerance, observer: &*observer, journal: resources.journal };
         let k_mm = Tiles::new(&*exact, self.z, resources.workers);
         let mut normal =
             Normal { problem, blocks: &mut blocks, k_mm, factor: &factor, observer: &*observer, passes: 0 };
@@ -247,10 +245,6 @@ pub(super) fn warn_of_residual(found: &cg::CgSolution, asked: f64, remedy: &str,
             found.residual()
         ));
     }
-}
-
-pub(super) fn until<'a>(tolerance: f64, resources: &Resources<'a>, observer: &'a dyn Observer) -> Until<'a> {
-    Until { tolerance, observer, journal: resources.journal }
 }
 
 fn why(ridge: &Ridge, [kept, stored]: [usize; 2], n: usize, wide: bool) -> Solved {

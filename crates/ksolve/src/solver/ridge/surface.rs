@@ -2,10 +2,9 @@
 
 use super::gcv;
 use super::head::{head, squared_errors};
-use super::system::{System, heed};
-use crate::{Error, GramState, Head, Result, RidgeOptions};
-use kstore::Workers;
-use kstore::pass::Observer;
+use super::system::System;
+use crate::{Error, GramState, Head, Result, RidgeOptions, solver::heed};
+use kstore::{Workers, pass::Observer};
 use std::ops::Range;
 
 /// The scores of one rank and lambda.
@@ -81,20 +80,33 @@ impl Surface {
         observer: &dyn Observer,
     ) -> Result<Self> {
         options.check(state)?;
+        let RidgeOptions { ranks, lambdas, .. } = options;
         let folds = state.folds().len();
-        let mut sums = CellErrors::new(options, folds);
+        // sums over rows and targets, cell by cell and fold by fold
+        let mut sums = vec![None; ranks.len() * lambdas.len() * folds];
         if folds > 1 {
             check_folds(state)?;
             for fold in held_out.filter(|fold| state.folds()[*fold].rows > 0) {
                 system.assemble(state, Some(fold), workers)?;
-                for (l, lambda) in options.lambdas.iter().enumerate() {
+                for (l, lambda) in lambdas.iter().enumerate() {
                     heed(observer)?;
-                    sums.fill(state, fold, l, &system.solve(*lambda, &options.ranks, workers), options, workers);
+                    let solution = system.solve(*lambda, ranks, workers);
+                    let Some(last) = solution.solved.checked_sub(1) else { continue };
+                    let errors = squared_errors(&state.folds()[fold], &solution, ranks[last], state.epsilon(), workers);
+                    for (k, errors) in errors.chunks_exact(state.targets()).enumerate().take(solution.solved) {
+                        let sum: f64 = errors.iter().sum();
+                        sums[(k * lambdas.len() + l) * folds + fold] = Some(sum).filter(|sum| sum.is_finite());
+                    }
                 }
             }
         }
         workers.check()?;
-        Ok(sums.surface(state, options))
+        let grid = ranks.iter().flat_map(|rank| lambdas.iter().map(move |lambda| (*rank, *lambda)));
+        let cells = grid.zip(sums.chunks_exact(folds)).map(|((rank, lambda), sums)| cell(rank, lambda, sums, state));
+        let (cells, warnings) = (cells.collect(), Vec::new());
+        let mut surface = Self { ranks: ranks.clone(), lambdas: lambdas.clone(), folds, cells, warnings };
+        surface.warnings.extend(warning(&surface, state));
+        Ok(surface)
     }
 
     /// The cell of a rank and lambda; `None` where there is none.
@@ -142,57 +154,6 @@ fn check_folds(state: &GramState) -> Result<()> {
     }
     let why = "one fold holds all rows but one or none, so nothing is left to train on; choose other folds or none";
     Err(Error::Folds { folds: state.folds().len().to_string(), why: why.to_string() })
-}
-
-/// Sums of squared errors over rows and targets, cell by cell and fold by fold.
-struct CellErrors {
-    folds: usize,
-    lambdas: usize,
-    errors: Vec<Option<f64>>,
-}
-
-impl CellErrors {
-    fn new(options: &RidgeOptions, folds: usize) -> Self {
-        let lambdas = options.lambdas.len();
-        Self { folds, lambdas, errors: vec![None; options.ranks.len() * lambdas * folds] }
-    }
-
-    fn fill(
-        &mut self,
-        state: &GramState,
-        fold: usize,
-        l: usize,
-        solution: &super::system::Solution,
-        options: &RidgeOptions,
-        workers: &Workers,
-    ) {
-        let Some(rank) = solution.solved.checked_sub(1).map(|last| options.ranks[last]) else { return };
-        let t = state.targets();
-        let errors = squared_errors(&state.folds()[fold], solution, rank, state.epsilon(), workers);
-        for (k, errors) in errors.chunks_exact(t).enumerate().take(solution.solved) {
-            let sum: f64 = errors.iter().sum();
-            self.errors[(k * self.lambdas + l) * self.folds + fold] = Some(sum).filter(|sum| sum.is_finite());
-        }
-    }
-
-    fn surface(&self, state: &GramState, options: &RidgeOptions) -> Surface {
-        let mut cells = Vec::with_capacity(options.ranks.len() * self.lambdas);
-        for (k, rank) in options.ranks.iter().enumerate() {
-            for (l, lambda) in options.lambdas.iter().enumerate() {
-                let first = (k * self.lambdas + l) * self.folds;
-                cells.push(cell(*rank, *lambda, &self.errors[first..first + self.folds], state));
-            }
-        }
-        let mut surface = Surface {
-            ranks: options.ranks.clone(),
-            lambdas: options.lambdas.clone(),
-            folds: self.folds,
-            cells,
-            warnings: Vec::new(),
-        };
-        surface.warnings.extend(warning(&surface, state));
-        surface
-    }
 }
 
 fn cell(rank: usize, lambda: f64, errors: &[Option<f64>], state: &GramState) -> Cell {

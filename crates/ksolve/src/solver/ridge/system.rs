@@ -32,7 +32,7 @@ pub(crate) struct System {
     t: usize,
     intercept: Intercept,
     centre: Vec<f64>,
-    rows: f64,
+    pub(crate) rows: f64,
     /// The columns of the lower triangle, from the diagonal down.
     packed: Vec<Vec<f64>>,
     matrix: Mat<f64>,
@@ -236,10 +236,6 @@ impl System {
         (0..order).map(|i| (0..blocks).map(|block| parts[block * order + i]).sum()).collect()
     }
 
-    pub(crate) fn rows(&self) -> f64 {
-        self.rows
-    }
-
     /// W (rank x q) and c (q) with ‖Wᵀφ + c‖² = h_ii − 1/n of a row φ of features, by the factor of the last [`System::solve`]
     /// (without a free intercept h_ii itself). q³/3 flops.
     pub(crate) fn whitener(&self, rank: usize, workers: &Workers) -> (Mat<f64>, Vec<f64>) {
@@ -363,9 +359,4 @@ fn total<'a>(folds: &[&'a FoldGram], length: usize, part: impl Fn(&'a FoldGram) 
 fn columns_of(matrix: &mut Mat<f64>, count: usize) -> Vec<&mut [f64]> {
     let columns = matrix.as_mut().col_iter_mut().take(count);
     columns.filter_map(|column| column.try_as_col_major_mut()).map(|column| column.as_slice_mut()).collect()
-}
-
-/// Ends the work between two systems, where the observer asks for that.
-pub(super) fn heed(observer: &dyn kstore::pass::Observer) -> Result<()> {
-    if observer.stop() { Err(kstore::Error::Interrupted.into()) } else { Ok(()) }
 }

@@ -1,6 +1,6 @@
-//! The tree that cuts rows into leaves, grown from a sample of them, and the pass that gives each row to its leaves.
+//! The tree that cuts rows into leaves, grown from a sample of them; the pass that gives each row to its leaves, with what the features leave of
+//! its targets; and these leaves.
 
-use super::leaf::{LARGEST, Leaf};
 use crate::features::FitData;
 use crate::model::Leaves;
 use crate::{Head, Result, Targets};
@@ -47,7 +47,6 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Grows the tree from a sample of the rows.
     pub(super) fn grow<T: Real>(data: &FitData<'_, T>, head: &Head, leaves: usize) -> Result<Self> {
         let q = LEADING.min(head.weights.nrows());
         let mut tree = Self { directions: Vec::new(), constants: Vec::new(), widths: Vec::new() };
@@ -154,4 +153,60 @@ fn cut(scores: &[(usize, f64)]) -> (f64, f64) {
         scores.get(place.min(scores.len().saturating_sub(1))).map_or(0.0, |(_, score)| *score)
     };
     (at(0.5), 0.5 * (at(0.5 + 0.5 * BAND) - at(0.5 - 0.5 * BAND)).max(0.0))
+}
+
+/// Most rows of a leaf, in those that were asked for.
+pub(super) const LARGEST: usize = 2;
+
+/// Share of the rows that is held out: those of a fold, or each fifth row where there are no folds.
+const HELD_OUT: f64 = 0.2;
+
+#[derive(Default)]
+pub(super) struct Leaf<T> {
+    /// As the kernel sees them, d each.
+    pub(super) x: Vec<T>,
+    /// What the features leave of the targets, t each.
+    pub(super) left: Vec<f64>,
+    /// Their shares in the leaf.
+    pub(super) shares: Vec<f64>,
+    pub(super) folds: Vec<usize>,
+    pub(super) t: usize,
+}
+
+impl<T: Real> Leaf<T> {
+    pub(super) fn len(&self) -> usize {
+        self.folds.len()
+    }
+
+    /// Keeps `most` rows, evenly chosen: rows that are equal are all on one side of a node.
+    pub(super) fn thin(&mut self, most: usize) {
+        let (n, d) = (self.len(), self.x.len() / self.len().max(1));
+        if n <= most {
+            return;
+        }
+        let kept: Vec<usize> = (0..most).map(|i| i * n / most).collect();
+        self.x = kept.iter().flat_map(|i| &self.x[i * d..(i + 1) * d]).copied().collect();
+        self.left = kept.iter().flat_map(|i| &self.left[i * self.t..(i + 1) * self.t]).copied().collect();
+        self.shares = kept.iter().map(|i| self.shares[*i]).collect();
+        self.folds = kept.iter().map(|i| self.folds[*i]).collect();
+    }
+
+    /// Whether a row is held out in a trial: of the fold whose share is nearest to [`HELD_OUT`], or every fifth where all are of one fold.
+    pub(super) fn apart(&self) -> impl Fn(usize) -> bool + '_ {
+        let folds = self.folds.iter().copied().max().unwrap_or(0) + 1;
+        let off = |fold: usize| {
+            let share = self.folds.iter().filter(|of| **of == fold).count() as f64 / self.len().max(1) as f64;
+            (share - HELD_OUT).abs()
+        };
+        let held = (0..folds).min_by(|a, b| off(*a).total_cmp(&off(*b))).filter(|fold| off(*fold) < 1.0 - HELD_OUT);
+        let every = (1.0 / HELD_OUT) as usize;
+        move |i| held.map_or(i.is_multiple_of(every), |fold| self.folds[i] == fold)
+    }
+
+    pub(super) fn rows(&self, take: impl Fn(usize) -> bool) -> (Mat<f64>, Mat<f64>) {
+        let (d, places) = (self.x.len() / self.len().max(1), (0..self.len()).filter(|i| take(*i)).collect::<Vec<_>>());
+        let x = Mat::from_fn(d, places.len(), |j, i| self.x[places[i] * d + j].to_f64());
+        let left = Mat::from_fn(places.len(), self.t, |i, j| self.left[places[i] * self.t + j]);
+        (x, left)
+    }
 }

@@ -34,7 +34,7 @@ pub(crate) fn of_fit(
     workers: &Workers,
 ) -> Quadratic {
     // n of the penalty is the sum of the weights
-    let (r, n) = (fit.head.weights.nrows(), system.rows());
+    let (r, n) = (fit.head.weights.nrows(), system.rows);
     let rows = rows as f64;
     let (factor, shift) = system.whitener(r, workers);
     let free = options.intercept == Intercept::Free;

@@ -15,58 +15,46 @@ use super::lagrangian::{Problem, Rows};
 use super::loss::{Loss, Row};
 use super::sample::{self, Sample};
 use super::space::Space;
-use super::{
-    Best, HELD_OUT, LOSS, PAIRS, Solved, Terms, fitted, group_size, plan, solve_all, stages, view, warn_of_gap,
-};
+use super::{Best, HELD_OUT, LOSS, PAIRS, Solved, Terms, fitted, group_size, plan, solve_all, stages, warn_of_gap};
 use crate::features::{self, FitData, StoredFeatures, Wanted};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::held_out::{self, Compared, Function, HeldOut};
 use crate::solver::parameter::{FOLDS, GAP, PROBABILITIES, STEPS};
-use crate::solver::{ClassWeight, Fitted, Penalty, Settings, Solver, SolverFacts};
+use crate::solver::{ClassWeight, Fitted, Penalty, Settings, Solver, SolverFacts, refuse};
 use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::Plan;
 
-/// Support vector classification.
 #[derive(Clone, Debug)]
-pub struct Svm {
+pub(super) struct Svm {
     /// The penalties, as lambda or C, strongest first; among several one is chosen by rows held out.
-    pub penalties: Vec<Penalty>,
+    pub(super) penalties: Vec<Penalty>,
     /// True for a machine for every pair of classes, false for one for each class against the rest.
-    pub pairs: bool,
+    pairs: bool,
     /// True where probabilities are learned from rows held out.
-    pub probabilities: bool,
-    /// Treatment of the constant.
-    pub intercept: Intercept,
-    /// How much the rows of each class count.
-    pub class_weight: ClassWeight,
+    probabilities: bool,
+    pub(super) intercept: Intercept,
+    pub(super) class_weight: ClassWeight,
     /// True for the squared hinge loss, false for the hinge loss.
-    pub squared: bool,
-    /// Relative duality gap at which a problem is solved.
-    pub gap: f64,
-    /// Most steps of a problem.
-    pub steps: usize,
+    pub(super) squared: bool,
+    pub(super) gap: f64,
+    pub(super) steps: usize,
 }
 
-/// The rows as one machine sees them: y = 1 for its class, −1 for all others that are there.
-#[derive(Clone, Copy)]
-struct Machine<'a> {
-    codes: &'a [u32],
-    /// Folds of the rows, and the one that is held out.
-    held: Option<(&'a [u16], u16)>,
+/// The rows as the machine of a class sees them, without those of the `held` fold: y = 1 for its class, −1 for all others that are there. `costs`
+/// are those of the rows of each class.
+fn machine<'k, T: Real>(
+    kept: &'k StoredFeatures<'_, T>,
+    held: Option<u16>,
     class: u32,
-    /// Cost of the rows of each class, and the weights of the rows.
-    costs: &'a [f64],
-    weights: &'a RowWeights,
-}
-
-impl Rows for Machine<'_> {
-    #[inline(always)]
-    fn row(&self, i: usize) -> Row {
-        let code = self.codes[i];
-        let held = self.held.is_some_and(|(folds, fold)| folds[i] == fold);
-        let c = if held { 0.0 } else { self.costs[code as usize] * self.weights.of(i) };
-        Row { y: if code == self.class { 1.0 } else { -1.0 }, c }
+    costs: &'k [f64],
+) -> impl Rows + use<'k, T> {
+    let (codes, folds, weights) = (&kept.codes[..], &kept.folds[..], &kept.weights);
+    move |i| {
+        let code = codes[i];
+        let held = held.is_some_and(|fold| folds[i] == fold);
+        let c = if held { 0.0 } else { costs[code as usize] * weights.of(i) };
+        Row { y: if code == class { 1.0 } else { -1.0 }, c }
     }
 }
 
@@ -82,24 +70,17 @@ impl Svm {
             gap: settings.number(&GAP).unwrap_or_default(),
             steps: settings.count(&STEPS).unwrap_or_default(),
         };
-        if machine.pairs && machine.probabilities {
-            let why = "pairs of classes have no probabilities; leave one of the two out";
-            return Err(Error::option(PROBABILITIES.name, "with `pairs`", why));
-        }
-        if machine.compares() && settings.folds(&FOLDS) == Some(FoldSpec::None) {
-            let why = "without folds no rows are held out; give folds, or one penalty and no probabilities";
-            return Err(Error::option(FOLDS.name, "none", why));
-        }
+        let why = "pairs of classes have no probabilities; leave one of the two out";
+        refuse(machine.pairs && machine.probabilities, PROBABILITIES.name, "with `pairs`", why)?;
+        let why = "without folds no rows are held out; give folds, or one penalty and no probabilities";
+        let compares = machine.penalties.len() > 1 || machine.probabilities;
+        refuse(compares && settings.folds(&FOLDS) == Some(FoldSpec::None), FOLDS.name, "none", why)?;
         Ok(machine)
     }
 
-    fn compares(&self) -> bool {
-        self.penalties.len() > 1 || self.probabilities
-    }
-
-    fn terms(&self, cost: f64) -> Terms {
+    pub(super) fn terms(&self, cost: f64) -> Terms {
         let loss = if self.squared { Loss::SquaredHinge } else { Loss::Hinge };
-        Terms { loss, intercept: self.intercept, total: 0.0, cost, gap: self.gap, patience: usize::MAX }
+        Terms { cost, ..Terms::new(loss, self.intercept, self.gap) }
     }
 
     /// The class of each score, and the class that it is told from; `None` for all others.
@@ -130,16 +111,12 @@ impl Svm {
         space: &mut Space<T>,
         watch: Watch<'_>,
     ) -> Result<(Vec<Vec<Best>>, u64)> {
-        let (codes, held) = (&kept.codes[..], Some((&kept.folds[..], fold)));
-        let machine =
-            |at: usize, class: u32| Machine { codes, held, class, costs: &costs[at].1, weights: &kept.weights };
-        let rows = |at: usize| machines.iter().map(move |class| machine(at, *class));
+        let rows = |at: usize| machines.iter().map(move |class| machine(kept, Some(fold), *class, &costs[at].1));
         let terms = self.terms(costs[0].0);
         // before the problems of all rows: their equations are not there at the same time
         let starts = Sample::starts(sample, kept, &rows(0).collect::<Vec<_>>(), terms, space, watch)?;
         let mut passes = sample::passes(kept.n, kept.p);
-        let problems = rows(0).map(|rows| Problem::new(rows, terms, kept.n, space));
-        let mut problems: Vec<Problem<T, Machine<'_>>> = problems.collect();
+        let mut problems: Vec<_> = rows(0).map(|rows| Problem::new(rows, terms, kept.n, space)).collect();
         begin(kept, &mut problems, &starts, watch.observer)?;
         let mut found = Vec::new();
         for (at, (cost, _)) in costs.iter().enumerate() {
@@ -246,14 +223,13 @@ impl Svm {
         let (mut space, mut solved) = (Space::new(kept.p), Solved::default());
         let machines = self.machines(k);
         let against_rest = machines.iter().filter(|(_, other)| other.is_none());
-        let machine = |class| Machine { codes: &kept.codes, held: None, class, costs, weights: &kept.weights };
-        let rows: Vec<Machine<'_>> = against_rest.map(|(class, _)| machine(*class)).collect();
+        let rows: Vec<_> = against_rest.map(|(class, _)| machine(kept, None, *class, costs)).collect();
         if !rows.is_empty() {
             solved.add(solve_all(kept, terms, self.steps, rows, &mut space, watch)?);
         }
         for (class, other) in machines.iter().filter_map(|(class, other)| Some((*class, (*other)?))) {
             let own = kept.only(|code| code == class || code == other, &*stage)?;
-            let rows = vec![Machine { codes: &own.codes, held: None, class, costs, weights: &own.weights }];
+            let rows = vec![machine(&own, None, class, costs)];
             solved.add(solve_all(&own, terms, self.steps, rows, &mut space, watch)?);
         }
         warn_of_gap(&solved.best, solved.steps, terms, data, "");
@@ -263,7 +239,7 @@ impl Svm {
 
 impl<T: Real> Solver<T> for Svm {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { keeps: true, holds_out: true, weights: true, ..SolverFacts::default() }
+        SolverFacts { keeps: true, holds_out: true, weights: true, exact: true, ..SolverFacts::default() }
     }
 
     fn has_probabilities(&self) -> bool {
@@ -272,19 +248,11 @@ impl<T: Real> Solver<T> for Svm {
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let problems = self.machines(if shape.t == 1 { 2 } else { shape.t }).len();
-        let plan = match self.pairs {
-            true => self::plan(plan, shape, cut, 20, 1).term(
-                "features of a tile of a pair",
-                features::class_rows_bytes(shape.map.p, shape.element),
-                "lower `rank`",
-            ),
-            false => self::plan(plan, shape, cut, 6, problems),
-        };
+        let (targets, together) = if self.pairs { (20, 1) } else { (6, problems) };
+        let tile = features::class_rows_bytes(shape.map.p, shape.element);
+        let plan = self::plan(plan, shape, cut, targets, together);
+        let plan = plan.term_if(self.pairs, "features of a tile of a pair", tile, "lower `rank`");
         held_out::plan(plan, shape, problems, self.penalties.len())
-    }
-
-    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        Ok(view(work))
     }
 
     fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
@@ -298,7 +266,7 @@ impl<T: Real> Solver<T> for Svm {
             return Ok(fitted);
         }
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
-        let Some(classes) = data.classes() else { return Err(crate::Error::TooFewClasses { classes: 0 }) };
+        let Some(classes) = data.classes() else { return Err(Error::TooFewClasses { classes: 0 }) };
         let k = classes.labels().len();
         let weights = self.class_weight.of(&kept.codes, &kept.weights, classes)?;
         let found = || self.held_out(&kept, data, classes, &weights);

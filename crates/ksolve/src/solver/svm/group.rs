@@ -48,7 +48,7 @@ pub(super) struct Watch<'a> {
 }
 
 /// Starts the problems at other solutions, where there are some: one pass.
-pub(super) fn begin<T: Real, R: Rows + Send>(
+pub(super) fn begin<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
     starts: &[Best],
@@ -62,7 +62,7 @@ pub(super) fn begin<T: Real, R: Rows + Send>(
 }
 
 /// Starts the problems at the points in their directions: one pass.
-fn stand<T: Real, R: Rows + Send>(
+fn stand<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
     observer: &dyn Observer,
@@ -75,7 +75,7 @@ fn stand<T: Real, R: Rows + Send>(
 /// Certifies the best points that were found, in f64: values, sums and Newton's equations are computed anew from the features.
 /// Where a gap turns out larger than the one asked for, the problem goes on from there, in f64. So what is reported of a
 /// machine is true of it.
-pub(super) fn prove<T: Real, R: Rows + Send>(
+pub(super) fn prove<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     problems: Vec<Problem<T, R>>,
     terms: Terms,
@@ -107,7 +107,7 @@ pub(super) fn prove<T: Real, R: Rows + Send>(
 
 /// Solves all problems by common passes over the features, with `most` steps each. With a journal, steps are saved in
 /// it, and a run that is resumed goes on behind the last one, with the same bits.
-pub(super) fn solve_group<T: Real, R: Rows + Send>(
+pub(super) fn solve_group<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     problems: &mut [Problem<T, R>],
     most: usize,
@@ -135,7 +135,7 @@ pub(super) fn solve_group<T: Real, R: Rows + Send>(
     Ok(group.outcome)
 }
 
-impl<T: Real, R: Rows + Send> Group<'_, T, R> {
+impl<T: Real, R: Rows> Group<'_, T, R> {
     /// Makes a step of all problems that are open; returns false where none was.
     fn step(
         &mut self,

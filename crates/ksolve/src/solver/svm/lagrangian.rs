@@ -65,10 +65,10 @@ const WHOLE: f64 = 0.7;
 const SHORT: usize = 3;
 const SHRINK: f64 = 0.25;
 
-/// The rows of one problem, each with its target and its cost.
-pub(super) trait Rows: Sync {
-    fn row(&self, i: usize) -> Row;
-}
+/// The rows of one problem: the target and the cost of each, by its position.
+pub(super) trait Rows: Fn(usize) -> Row + Sync + Send {}
+
+impl<F: Fn(usize) -> Row + Sync + Send> Rows for F {}
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
@@ -82,6 +82,13 @@ pub(super) struct Terms {
     pub(super) gap: f64,
     /// Steps without progress after which a problem ends: its gap is then rounding of the features' type.
     pub(super) patience: usize,
+}
+
+impl Terms {
+    /// The terms of a machine whose multipliers sum to 0, at a cost of 1.
+    pub(super) fn new(loss: Loss, intercept: Intercept, gap: f64) -> Self {
+        Self { loss, intercept, total: 0.0, cost: 1.0, gap, patience: usize::MAX }
+    }
 }
 
 /// A step makes progress where it lowers the gap at least to this share.
@@ -213,7 +220,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
     /// β⁺ and slope of row `i` at value `f`.
     #[inline(always)]
     fn at(&self, i: usize, f: f64) -> (f64, f64) {
-        self.terms.loss.step(f, self.rows.row(i), self.beta[i], self.sigma)
+        self.terms.loss.step(f, (self.rows)(i), self.beta[i], self.sigma)
     }
 
     /// Finds the b that minimises the inner problem for this w.
@@ -234,7 +241,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
     pub(super) fn certify(&mut self, most: usize) {
         let (loss, mut primal, mut conjugate, mut total, mut support) = (self.terms.loss, 0.0, 0.0, 0.0, 0);
         for (i, f) in self.f.iter().enumerate() {
-            let (f, row) = (f.to_f64() + self.b, self.rows.row(i));
+            let (f, row) = (f.to_f64() + self.b, (self.rows)(i));
             let beta = loss.step(f, row, self.beta[i], self.sigma).0;
             primal += loss.value(f, row);
             conjugate += loss.conjugate(beta, row);
@@ -271,7 +278,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
             return;
         }
         let loss = self.terms.loss;
-        let each = || self.f.iter().enumerate().map(|(i, f)| (f.to_f64(), self.rows.row(i)));
+        let each = || self.f.iter().enumerate().map(|(i, f)| (f.to_f64(), (self.rows)(i)));
         let slope = |b: f64| self.terms.total + each().map(|(f, row)| loss.slope(f + b, row)).sum::<f64>();
         let enough = FLAT * self.terms.cost * self.f.len() as f64;
         let Some(b) = search::middle(self.b, self.terms.cost / self.sigma, enough, slope) else { return };

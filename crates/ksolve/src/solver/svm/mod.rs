@@ -36,11 +36,8 @@ mod search;
 mod space;
 mod svr;
 
-pub use classes::Svm;
 pub(super) use one_class::ONE_CLASS;
-pub use one_class::OneClass;
 pub(super) use svr::SVR;
-pub use svr::Svr;
 
 use super::parameter::{
     CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, LAMBDAS, PROBABILITIES, Parameter, ParameterKind, STEPS, TOLERANCE,
@@ -50,6 +47,7 @@ use super::{Figure, Fitted, Solver, SolverFamily, held_out};
 use crate::features::{self, FitData, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::{Result, Task, gram::PANEL, prepare::plan};
+use classes::Svm;
 use faer::Mat;
 use group::{Outcome, Watch, begin, prove, solve_group};
 use kapprox::Real;
@@ -123,7 +121,6 @@ fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, targets: usize, problem
         )
 }
 
-/// The solutions of some problems, with their gaps and costs.
 #[derive(Default)]
 struct Solved {
     best: Vec<Best>,
@@ -144,7 +141,7 @@ impl Solved {
 }
 
 /// Solves a problem for each of `rows`, and warns of those that ran out of steps.
-fn solve<T: Real, R: Rows + Send>(
+fn solve<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     data: &FitData<'_, T>,
     terms: Terms,
@@ -159,7 +156,7 @@ fn solve<T: Real, R: Rows + Send>(
 }
 
 /// Solves a problem for each of `rows`, in groups, on a sample of the rows first.
-fn solve_all<T: Real, R: Rows + Send>(
+fn solve_all<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     terms: Terms,
     steps: usize,
@@ -227,7 +224,7 @@ fn fitted<T>(
         Figure { name: "objective", values: each(&|best| unit * best.primal) },
         Figure { name: "duality gap", values: each(&Best::gap) },
         Figure { name: "support vectors", values: each(&|best| best.support as f64) },
-        Figure { name: "steps", values: vec![steps as f64] },
+        Figure::of("steps", steps as f64),
         Figure { name: "largest gap by step", values: gaps },
     ];
     let p = best.first().map_or(0, |best| best.w.len());
@@ -240,11 +237,6 @@ fn fitted<T>(
         passes: 1 + passes,
         ..Fitted::default()
     }
-}
-
-/// The rows as they are, for the kernel itself; features otherwise.
-fn view(work: &FitRequest<'_>) -> RowAccess {
-    if work.options.map.is_exact() { RowAccess::Rows } else { RowAccess::Features }
 }
 
 /// The stages of a machine on features, or of so many problems, so many of them at once, at so many penalties, with the kernel itself.

@@ -1,13 +1,13 @@
 //! The one-class machine: the region that holds most rows.
 
-use super::lagrangian::{Rows, Terms};
+use super::lagrangian::Terms;
 use super::loss::{Loss, Row};
-use super::{fitted, solve, stages, view};
+use super::{fitted, solve, stages};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::parameter::{GAP, NU, STEPS, TOLERANCE, WEIGHTS};
 use crate::solver::{Fitted, Settings, Solver, SolverFacts, SolverFamily};
-use crate::{Intercept, Result, Targets, Task, row_weights::RowWeights};
+use crate::{Intercept, Result, Targets, Task};
 use kapprox::Real;
 use kstore::Plan;
 
@@ -19,15 +19,12 @@ pub(in crate::solver) const ONE_CLASS: SolverFamily = SolverFamily {
     make: |settings| Ok(Box::new(OneClass::new(settings))),
 };
 
-/// The one-class support vector machine, which finds novel rows.
 #[derive(Clone, Copy, Debug)]
-pub struct OneClass {
+pub(super) struct OneClass {
     /// Share of the rows that may lie outside, at most; support vectors are at least as many.
-    pub nu: f64,
-    /// Relative duality gap at which the problem is solved.
-    pub gap: f64,
-    /// Most steps of a problem.
-    pub steps: usize,
+    pub(super) nu: f64,
+    pub(super) gap: f64,
+    pub(super) steps: usize,
 }
 
 impl OneClass {
@@ -40,27 +37,13 @@ impl OneClass {
     }
 }
 
-/// The rows of a problem without targets: the cost of one, and their weights.
-struct Plain<'a>(f64, &'a RowWeights);
-
-impl Rows for Plain<'_> {
-    #[inline(always)]
-    fn row(&self, i: usize) -> Row {
-        Row { y: 0.0, c: self.0 * self.1.of(i) }
-    }
-}
-
 impl<T: Real> Solver<T> for OneClass {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { keeps: true, weights: true, ..SolverFacts::default() }
+        SolverFacts { keeps: true, weights: true, exact: true, ..SolverFacts::default() }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         super::plan(plan, shape, cut, 0, 1)
-    }
-
-    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        Ok(view(work))
     }
 
     fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
@@ -77,16 +60,11 @@ impl<T: Real> Solver<T> for OneClass {
         // values of f are of the size of the kernel's diagonal
         let diagonal = gathered.certificate.as_ref().map_or(1.0, |state| state.trace / state.rows.max(1) as f64);
         let unit = if diagonal > 0.0 { diagonal } else { 1.0 };
-        let (loss, intercept) = (Loss::OneSided, Intercept::Free);
-        let terms = Terms {
-            loss,
-            intercept,
-            total: 1.0,
-            cost: cost * kept.mean_weight(None) / unit,
-            gap: self.gap,
-            patience: usize::MAX,
-        };
-        let solved = solve(&kept, data, terms, self.steps, vec![Plain(cost, &kept.weights)])?;
+        let terms = Terms { total: 1.0, ..Terms::new(Loss::OneSided, Intercept::Free, self.gap) };
+        let terms = Terms { cost: cost * kept.mean_weight(None) / unit, ..terms };
+        let weights = &kept.weights;
+        let rows = vec![move |i: usize| Row { y: 0.0, c: cost * weights.of(i) }];
+        let solved = solve(&kept, data, terms, self.steps, rows)?;
         Ok(fitted(solved, 1.0, None, gathered.certificate))
     }
 }

@@ -11,7 +11,7 @@ use kstore::{Workers, pass::Observer};
 const STRIP: usize = 4096;
 
 /// Computes Σ β⁺φ, Σ slope φ and the free rows of every problem: one pass.
-pub(super) fn gather<T: Real, R: Rows + Send>(
+pub(super) fn gather<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     open: &mut [&mut Problem<T, R>],
     panels: &Pool<Vec<T>>,
@@ -55,7 +55,7 @@ pub(super) fn gather<T: Real, R: Rows + Send>(
 }
 
 /// Makes Newton's equations of every problem from the free rows that processes have between them.
-fn equations<T: Real, R: Rows + Send>(
+fn equations<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     open: &mut [&mut Problem<T, R>],
     panels: &Pool<Vec<T>>,
@@ -85,7 +85,7 @@ fn equations<T: Real, R: Rows + Send>(
 }
 
 /// Computes Φd of every problem: one pass.
-pub(super) fn values<T: Real, R: Rows + Send>(
+pub(super) fn values<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     open: &mut [&mut Problem<T, R>],
     observer: &dyn Observer,

@@ -43,21 +43,6 @@ pub(super) struct Sample<'a, T: Real> {
     scale: f64,
 }
 
-/// Rows of a sample, together as heavy as all.
-struct Sampled<'r, R> {
-    rows: &'r R,
-    at: &'r [usize],
-    scale: f64,
-}
-
-impl<R: Rows> Rows for Sampled<'_, R> {
-    #[inline(always)]
-    fn row(&self, i: usize) -> Row {
-        let row = self.rows.row(self.at[i]);
-        Row { c: self.scale * row.c, ..row }
-    }
-}
-
 impl<'a, T: Real> Sample<'a, T> {
     /// Draws a sample where there are enough rows: one pass.
     fn draw(kept: &StoredFeatures<'a, T>, observer: &dyn Observer) -> Result<Option<Self>> {
@@ -72,7 +57,7 @@ impl<'a, T: Real> Sample<'a, T> {
 
     /// Solves some problems on a sample, which is drawn when it is first needed. Returns nothing where there is no
     /// sample, or where the problems go on from a checkpoint.
-    pub(super) fn starts<R: Rows + Send>(
+    pub(super) fn starts<R: Rows>(
         sample: &mut Option<Self>,
         kept: &StoredFeatures<'a, T>,
         rows: &[R],
@@ -89,7 +74,7 @@ impl<'a, T: Real> Sample<'a, T> {
         sample.as_ref().map_or(Ok(Vec::new()), |sample| sample.solve(rows, terms, space, watch.observer))
     }
 
-    fn solve<R: Rows + Send>(
+    fn solve<R: Rows>(
         &self,
         rows: &[R],
         terms: Terms,
@@ -97,9 +82,15 @@ impl<'a, T: Real> Sample<'a, T> {
         observer: &dyn Observer,
     ) -> Result<Vec<Best>> {
         let terms = Terms { cost: self.scale * terms.cost, gap: GAP.max(terms.gap), ..terms };
-        let sampled = rows.iter().map(|rows| Sampled { rows, at: &self.at, scale: self.scale });
-        let problems = sampled.map(|rows| Problem::new(rows, terms, self.kept.n, space));
-        let mut problems: Vec<Problem<T, Sampled<'_, R>>> = problems.collect();
+        let (at, scale) = (&self.at[..], self.scale);
+        // together as heavy as all
+        let sampled = rows.iter().map(|rows| {
+            move |i: usize| {
+                let row = rows(at[i]);
+                Row { c: scale * row.c, ..row }
+            }
+        });
+        let mut problems: Vec<_> = sampled.map(|rows| Problem::new(rows, terms, self.kept.n, space)).collect();
         solve_group(&self.kept, &mut problems, STEPS, space, Watch { observer, journal: None })?;
         Ok(problems.into_iter().map(|problem| problem.end(space)).collect())
     }

@@ -78,11 +78,7 @@ pub(super) fn descend(derivative: impl Fn(f64) -> Curve) -> f64 {
         if at.slope.abs() <= enough {
             return x;
         }
-        if at.slope < 0.0 {
-            low = x
-        } else {
-            high = x
-        }
+        (low, high) = if at.slope < 0.0 { (x, high) } else { (low, x) };
         if low >= LONGEST {
             return low;
         }

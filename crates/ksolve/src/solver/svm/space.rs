@@ -20,10 +20,13 @@ impl Best {
 
     /// The relative duality gap (P − D)/max(|P|, |D|), which bounds how far P is above the optimum.
     pub(super) fn gap(&self) -> f64 {
-        let scale = self.primal.abs().max(self.dual.abs()).max(f64::MIN_POSITIVE);
         let known = self.primal.is_finite() && self.dual.is_finite();
-        if known { ((self.primal - self.dual) / scale).max(0.0) } else { f64::INFINITY }
+        if known { relative_gap(self.primal, self.dual) } else { f64::INFINITY }
     }
+}
+
+pub(super) fn relative_gap(primal: f64, dual: f64) -> f64 {
+    ((primal - dual) / primal.abs().max(dual.abs()).max(f64::MIN_POSITIVE)).max(0.0)
 }
 
 pub(super) struct Space<T> {

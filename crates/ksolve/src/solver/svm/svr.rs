@@ -1,8 +1,8 @@
 //! Support vector regression: values, by a tube in which errors cost nothing.
 
-use super::lagrangian::{Rows, Terms};
+use super::lagrangian::Terms;
 use super::loss::{Loss, Row};
-use super::{Solved, fitted, solve, stages, view};
+use super::{Solved, fitted, solve, stages};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::held_out::{self, Function, HeldOut};
@@ -10,7 +10,7 @@ use crate::solver::parameter::{
     COSTS, FOLDS, GAP, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE, WEIGHTS,
 };
 use crate::solver::{Fitted, Penalty, Settings, Solver, SolverFacts, SolverFamily};
-use crate::{Intercept, Result, Task, row_weights::RowWeights};
+use crate::{Intercept, Result, Task};
 use kapprox::Real;
 use kstore::Plan;
 
@@ -31,19 +31,15 @@ const EPSILON: Parameter = Parameter {
 
 pub(super) const HELD_OUT_MSE: &str = "held-out mse at each";
 
-/// Support vector regression.
 #[derive(Clone, Debug)]
-pub struct Svr {
+pub(super) struct Svr {
     /// The penalties, as lambda or C, strongest first; among several one is chosen by rows held out.
-    pub penalties: Vec<Penalty>,
-    /// Treatment of the constant.
-    pub intercept: Intercept,
+    pub(super) penalties: Vec<Penalty>,
+    pub(super) intercept: Intercept,
     /// Half the width of the tube, in the unit of the target.
-    pub epsilon: f64,
-    /// Relative duality gap at which a problem is solved.
-    pub gap: f64,
-    /// Most steps of a problem.
-    pub steps: usize,
+    pub(super) epsilon: f64,
+    pub(super) gap: f64,
+    pub(super) steps: usize,
 }
 
 impl Svr {
@@ -55,6 +51,10 @@ impl Svr {
             gap: settings.number(&GAP).unwrap_or_default(),
             steps: settings.count(&STEPS).unwrap_or_default(),
         })
+    }
+
+    pub(super) fn terms(&self) -> Terms {
+        Terms::new(Loss::Insensitive { epsilon: self.epsilon }, self.intercept, self.gap)
     }
 
     /// The function of target `j` from the rows outside a fold, or from all, at the cost C.
@@ -73,11 +73,13 @@ impl Svr {
         let (mean, deviation) = moments(rows.map(|i| (kept.y[i * t + j], kept.weights.of(i))));
         let shift = if self.intercept == Intercept::Free { mean } else { 0.0 };
         let unit = if deviation > 0.0 { deviation } else { 1.0 };
-        let loss = Loss::Insensitive { epsilon: self.epsilon };
-        let (intercept, gap) = (self.intercept, self.gap);
         let typical = cost * kept.mean_weight(held.map(|(_, fold)| fold)) / unit;
-        let terms = Terms { loss, intercept, total: 0.0, cost: typical, gap, patience: usize::MAX };
-        let rows = Valued { y: &kept.y, weights: &kept.weights, j, t, shift, cost, held };
+        let terms = Terms { cost: typical, ..self.terms() };
+        let (y, weights) = (&kept.y[..], &kept.weights);
+        let rows = move |i: usize| {
+            let held = held.is_some_and(|(folds, fold)| folds[i] == fold);
+            Row { y: y[i * t + j] - shift, c: if held { 0.0 } else { cost * weights.of(i) } }
+        };
         let mut solved = solve(kept, data, terms, self.steps, vec![rows])?;
         solved.best.iter_mut().for_each(|best| best.b += shift);
         Ok(solved)
@@ -103,37 +105,14 @@ impl Svr {
     }
 }
 
-struct Valued<'a> {
-    y: &'a [f64],
-    weights: &'a RowWeights,
-    j: usize,
-    t: usize,
-    shift: f64,
-    cost: f64,
-    /// Folds of the rows, and the one that is held out.
-    held: Option<(&'a [u16], u16)>,
-}
-
-impl Rows for Valued<'_> {
-    #[inline(always)]
-    fn row(&self, i: usize) -> Row {
-        let held = self.held.is_some_and(|(folds, fold)| folds[i] == fold);
-        Row { y: self.y[i * self.t + self.j] - self.shift, c: if held { 0.0 } else { self.cost * self.weights.of(i) } }
-    }
-}
-
 impl<T: Real> Solver<T> for Svr {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { keeps: true, holds_out: true, weights: true, ..SolverFacts::default() }
+        SolverFacts { keeps: true, holds_out: true, weights: true, exact: true, ..SolverFacts::default() }
     }
 
     fn plan(&self, plan: Plan, shape: &ProblemSize, cut: PassShape) -> Plan {
         let plan = super::plan(plan, shape, cut, 10 * shape.t, 1);
         held_out::plan(plan, shape, shape.t, self.penalties.len())
-    }
-
-    fn view(&self, work: &FitRequest<'_>) -> Result<RowAccess> {
-        Ok(view(work))
     }
 
     fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {

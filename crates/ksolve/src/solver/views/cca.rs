@@ -13,8 +13,8 @@
 
 use super::{Moments, Pairs, WITH, WITH_KERNEL};
 use crate::request::{FitRequest, PassShape, ProblemSize};
-use crate::solver::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, TOLERANCE};
-use crate::solver::{Figure, Fitted, Penalty, Settings, Solver, SolverFacts, SolverFamily};
+use crate::solver::parameter::{COMPONENTS, EMBEDDED, FOLDS, LAMBDAS, Parameter, TOLERANCE};
+use crate::solver::{Figure, Fitted, Penalty, Settings, Solver, SolverFacts, SolverFamily, refuse};
 use crate::{Error, FoldSpec, GramState, Result, Task, features::FitData};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::{Mat, MatRef, Par, Side};
@@ -25,22 +25,16 @@ pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily {
     name: "cca",
     about: "canonical correlations: the directions of two sets of columns that correlate most",
     task: Task::Components,
-    parameters: &[
-        WITH,
-        WITH_KERNEL,
-        Parameter { default: Some("2"), ..COMPONENTS },
-        Parameter { default: Some("1e-5,1e-4,1e-3,1e-2,1e-1"), ..LAMBDAS },
-        FOLDS,
-        TOLERANCE,
-    ],
+    parameters: &[WITH, WITH_KERNEL, EMBEDDED, PENALTIES, FOLDS, TOLERANCE],
     make: |settings| Ok(Box::new(CanonicalCorrelations::new(settings)?)),
 };
+
+const PENALTIES: Parameter = Parameter { default: Some("1e-5,1e-4,1e-3,1e-2,1e-1"), ..LAMBDAS };
 
 #[derive(Clone, Debug)]
 struct CanonicalCorrelations {
     /// Number of pairs q, at most the features of the smaller view.
     components: usize,
-    /// The penalties lambda, of which folds choose one.
     penalties: Vec<Penalty>,
 }
 
@@ -114,10 +108,9 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {
         let several = self.penalties.len();
-        if several > 1 && work.options.folds == FoldSpec::None {
-            let why = "nothing chooses among them without folds; add `folds` 5, or give one `lambda`";
-            return Err(Error::option("lambda", format!("{several} values"), why));
-        }
+        let why = "nothing chooses among them without folds; add `folds` 5, or give one `lambda`";
+        let unchosen = several > 1 && work.options.folds == FoldSpec::None;
+        refuse(unchosen, "lambda", format!("{several} values"), why)?;
         super::check(work)
     }
 
@@ -126,14 +119,14 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
-        let gram = super::gather(data)?;
+        let gram = data.moments_of_folds()?.gram;
         let stage = data.resources.stages.stage("singular vectors", None);
         let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(data.rows as f64)).collect();
         let held = self.held_out(&gram, data.second, &lambdas, data.resources.workers)?;
         let mean = |of: &Vec<f64>| of.iter().sum::<f64>() / of.len().max(1) as f64;
         let best = (0..held.len()).max_by(|a, b| mean(&held[*a]).total_cmp(&mean(&held[*b]))).unwrap_or_default();
         let lambda = lambdas[best];
-        let moments = Moments::of(gram.folds().iter(), data.second)?;
+        let moments = Moments::of(gram.sum(None), data.second)?;
         let pairs = pairs(&moments, self.components, lambda, &gram)?;
         if pairs.values.is_empty() || !moments.vary(gram.epsilon()) {
             let why = "the two views do not vary together: check their columns and kernels";

@@ -8,7 +8,7 @@
 
 use super::{Moments, Pairs, WITH, WITH_KERNEL};
 use crate::request::{FitRequest, PassShape, ProblemSize};
-use crate::solver::parameter::{COMPONENTS, FOLDS, Parameter, TOLERANCE};
+use crate::solver::parameter::{COMPONENTS, EMBEDDED, FOLDS, TOLERANCE};
 use crate::solver::{Figure, Fitted, Settings, Solver, SolverFacts, SolverFamily};
 use crate::{Error, Result, Task, features::FitData};
 use kapprox::{Real, decompose::singular};
@@ -18,7 +18,7 @@ pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily {
     name: "covariance",
     about: "maximal covariance: the directions of two sets of columns that vary together most",
     task: Task::Components,
-    parameters: &[WITH, WITH_KERNEL, Parameter { default: Some("2"), ..COMPONENTS }, FOLDS, TOLERANCE],
+    parameters: &[WITH, WITH_KERNEL, EMBEDDED, FOLDS, TOLERANCE],
     make: |settings| Ok(Box::new(MaximalCovariance::new(settings)?)),
 };
 
@@ -56,7 +56,7 @@ impl<T: Real> Solver<T> for MaximalCovariance {
     }
 
     fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
-        let gram = super::gather(data)?;
+        let gram = data.moments_of_folds()?.gram;
         let _stage = data.resources.stages.stage("singular vectors", None);
         let (mut held, mut rows) = (vec![0.0; self.components], 0.0);
         super::held_out(&gram, data.second, |own, new| {
@@ -65,7 +65,7 @@ impl<T: Real> Solver<T> for MaximalCovariance {
             rows += new.rows as f64;
             Ok(())
         })?;
-        let moments = Moments::of(gram.folds().iter(), data.second)?;
+        let moments = Moments::of(gram.sum(None), data.second)?;
         let pairs = self.pairs(&moments, gram.epsilon())?;
         if pairs.values.is_empty() || !moments.vary(gram.epsilon()) {
             let why = "the two views do not vary together: check their columns and kernels";

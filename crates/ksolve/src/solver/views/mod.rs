@@ -15,12 +15,13 @@ pub(super) use cca::FAMILY as CCA;
 pub(super) use covariance::FAMILY as COVARIANCE;
 
 use super::parameter::{Parameter, ParameterKind};
-use super::{Figure, Fitted, Settings, centred::Centred, kpca::sign};
+use super::{Figure, Fitted, Settings, centred::Centred, kpca::sign, refuse};
 use crate::request::{FitRequest, MetricSource, ProblemSize};
 use crate::{Error, FoldGram, GramState, Result, features::FitData};
 use faer::{Mat, MatRef};
 use kapprox::{Real, decompose::product};
 use kstore::Plan;
+use std::borrow::Cow;
 
 pub(crate) const WITH: Parameter = Parameter {
     name: "with",
@@ -45,17 +46,11 @@ fn require_two(settings: &Settings) -> Result<()> {
 }
 
 fn check(work: &FitRequest<'_>) -> Result<()> {
-    if work.options.map.is_without_rows() {
-        let why = "two views have landmarks each; take a map that has some, such as nystrom";
-        return Err(Error::option("map", &work.options.map, why));
-    }
-    match work.options.metric {
-        MetricSource::None => Ok(()),
-        _ => {
-            let why = "each view has a kernel of its own and no metric; leave it out";
-            Err(Error::option("metric", &work.options.metric, why))
-        }
-    }
+    let (map, metric) = (&work.options.map, &work.options.metric);
+    let why = "two views have landmarks each; take a map that has some, such as nystrom";
+    refuse(map.is_without_rows(), "map", map, why)?;
+    let why = "each view has a kernel of its own and no metric; leave it out";
+    refuse(*metric != MetricSource::None, "metric", metric, why)
 }
 
 /// Adds the matrices of the two views to a plan, on so many threads at once.
@@ -81,15 +76,15 @@ struct Moments {
 }
 
 impl Moments {
-    /// The moments of the rows of some folds, of which the last `second` features are the second view.
-    fn of<'a>(folds: impl Iterator<Item = &'a FoldGram> + Clone, second: usize) -> Result<Self> {
-        let rows = folds.clone().map(|fold| fold.rows).sum();
-        let Centred { g, mean, rows: n, .. } = Centred::of(folds)?;
-        let first = mean.len() - second;
+    /// The moments of some rows, of which the last `second` features are the second view.
+    fn of(moments: Cow<'_, FoldGram>, second: usize) -> Result<Self> {
+        let rows = moments.rows;
+        let centred = Centred::of(moments)?;
+        let (g, n, first) = (centred.g(), centred.rows, centred.mean.len() - second);
         let part =
             |at: (usize, usize), size: (usize, usize)| Mat::from_fn(size.0, size.1, |i, j| g[(at.0 + i, at.1 + j)] / n);
         let (xx, yy) = (part((0, 0), (first, first)), part((first, first), (second, second)));
-        Ok(Self { rows, xx, yy, xy: part((0, first), (first, second)), mean })
+        Ok(Self { rows, xx, yy, xy: part((0, first), (first, second)), mean: centred.mean })
     }
 
     /// False where all that varies in a view is rounding: a share of its mean square.
@@ -140,11 +135,6 @@ impl Pairs {
     }
 }
 
-/// Takes the moments of the two views of every fold: one pass.
-fn gather<T: Real>(data: &FitData<'_, T>) -> Result<GramState> {
-    Ok(data.moments_of_folds()?.gram)
-}
-
 /// Calls `each` with the moments of the rows outside and inside of every fold that holds rows out.
 fn held_out(gram: &GramState, second: usize, mut each: impl FnMut(&Moments, &Moments) -> Result<()>) -> Result<()> {
     let folds = gram.folds();
@@ -152,8 +142,7 @@ fn held_out(gram: &GramState, second: usize, mut each: impl FnMut(&Moments, &Mom
         return Ok(());
     }
     for (left_out, fold) in folds.iter().enumerate().filter(|(_, fold)| fold.rows > 1) {
-        let others = folds.iter().enumerate().filter(|(other, _)| *other != left_out).map(|(_, fold)| fold);
-        each(&Moments::of(others, second)?, &Moments::of(std::iter::once(fold), second)?)?;
+        each(&Moments::of(gram.sum(Some(left_out)), second)?, &Moments::of(Cow::Borrowed(fold), second)?)?;
     }
     Ok(())
 }

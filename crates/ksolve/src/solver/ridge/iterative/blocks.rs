@@ -4,7 +4,7 @@
 //! and the others are computed again in every visit. All have the same bits and come in the order of the rows.
 
 use super::rows::{KernelRows, kernel_rows};
-use crate::{Error, Result, Targets};
+use crate::{Error, Result, Targets, solver::heed};
 use faer::{Mat, MatRef};
 use kapprox::{Kernel, Real};
 use kstore::pass::Observer;
@@ -87,9 +87,7 @@ impl<'a, T: Real> Blocks<'a, T> {
     pub(crate) fn visit(&mut self, observer: &dyn Observer, work: Work<'_, T>) -> Result<u64> {
         let (blocks, m) = (&*self, self.landmarks());
         for block in &blocks.kept {
-            if observer.stop() {
-                return Err(kstore::Error::Interrupted.into());
-            }
+            heed(observer)?;
             work(KernelRows { k: &block.k, m }, block.y.as_ref());
         }
         let pass = blocks.pass(observer);
@@ -162,9 +160,7 @@ impl<'a, T: Real> Blocks<'a, T> {
         let m = self.landmarks();
         let (mut numbers, mut taken) = (Vec::new(), Vec::new());
         for (i, block) in self.kept.iter().enumerate() {
-            if observer.stop() {
-                return Err(kstore::Error::Interrupted.into());
-            }
+            heed(observer)?;
             for (row, k) in block.rows.iter().zip(block.k.chunks_exact(m)).filter(|(row, _)| takes(**row)) {
                 numbers.push(*row);
                 taken.push(k);

@@ -45,27 +45,3 @@ impl Constant {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use faer::Mat;
-
-    #[test]
-    fn what_is_left_is_the_problem_at_the_best_constant() {
-        let (y, f, mu) = ([1.0, 4.0, -2.0, 5.0], [0.5, 1.0, 1.0, 3.0], 0.7);
-        for (kind, penalty) in [(Intercept::Free, 0.0), (Intercept::Penalised, mu), (Intercept::None, f64::INFINITY)] {
-            let constant = Constant::new(kind, 4, mu);
-            let r: Vec<f64> = y.iter().zip(&f).map(|(y, f)| y - f).collect();
-            let c = constant.gamma * r.iter().sum::<f64>() / 4.0;
-            let loss = |c: f64| {
-                let penalty = if c == 0.0 { 0.0 } else { penalty * c * c };
-                r.iter().map(|r| (r - c).powi(2)).sum::<f64>() + penalty
-            };
-            assert!(loss(c) <= loss(c + 1e-4) && loss(c) <= loss(c - 1e-4), "{kind}");
-            let mut v = Mat::from_fn(4, 1, |i, _| r[i]);
-            constant.apply(v.as_mut());
-            assert!((v.squared_norm_l2() - loss(c)).abs() < 1e-12, "{kind}");
-        }
-    }
-}

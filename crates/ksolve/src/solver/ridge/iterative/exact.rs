@@ -54,10 +54,26 @@ pub(crate) struct ExactProblem<'p> {
 
 impl ExactProblem<'_> {
     /// H y.
-    fn right(&self) -> Mat<f64> {
+    pub(crate) fn right(&self) -> Mat<f64> {
         let mut right = self.y.to_owned();
         self.constant.apply(right.as_mut());
         right
+    }
+
+    /// `out` = (H K H + μI) v, where `product` writes K u.
+    pub(crate) fn apply(
+        &self,
+        v: MatRef<'_, f64>,
+        mut out: MatMut<'_, f64>,
+        product: impl FnOnce(MatRef<'_, f64>, MatMut<'_, f64>),
+    ) {
+        let mut centred = v.to_owned();
+        self.constant.apply(centred.as_mut());
+        product(centred.as_ref(), out.rb_mut());
+        self.constant.apply(out.rb_mut());
+        for (out, v) in out.col_iter_mut().zip(v.col_iter()) {
+            out.iter_mut().zip(v.iter()).for_each(|(out, v)| *out += self.mu * v);
+        }
     }
 
     /// The solution of β, with K in f64.
@@ -161,28 +177,14 @@ struct System<'a, T: Real> {
     problem: ExactProblem<'a>,
 }
 
-impl<T: Real> System<'_, T> {
-    /// `out` = (H K H + μI) v, with K by its tiles.
-    fn product<U: Real>(&self, tiles: &Tiles<'_, U>, v: MatRef<'_, f64>, mut out: MatMut<'_, f64>) {
-        let ExactProblem { mu, constant, .. } = self.problem;
-        let mut centred = v.to_owned();
-        constant.apply(centred.as_mut());
-        tiles.apply(centred.as_ref(), out.rb_mut());
-        constant.apply(out.rb_mut());
-        for (out, v) in out.col_iter_mut().zip(v.col_iter()) {
-            out.iter_mut().zip(v.iter()).for_each(|(out, v)| *out += mu * v);
-        }
-    }
-}
-
 impl<T: Real> Positive for System<'_, T> {
     fn apply(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()> {
-        self.product(&self.tiles, v, out);
+        self.problem.apply(v, out, |u, out| self.tiles.apply(u, out));
         Ok(())
     }
 
     fn apply_exactly(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()> {
-        self.product(&self.exact, v, out);
+        self.problem.apply(v, out, |u, out| self.exact.apply(u, out));
         Ok(())
     }
 

@@ -266,18 +266,4 @@ mod tests {
             assert!((s, out) == run(&Workers::new(3)), "{b} x {m}, {t}");
         }
     }
-
-    #[test]
-    fn kernel_rows_are_the_kernel_between_rows_and_landmarks() {
-        let kernel = kapprox::Spec::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
-        let x: Vec<f64> = (0..600 * 3).map(|i| number(i, 1)).collect();
-        let (x, z) = (MatRef::from_row_major_slice(&x, 600, 3), MatRef::from_row_major_slice(&x[..21], 7, 3));
-        let mut k = vec![0.0; 600 * 7];
-        kernel_rows(&*kernel, x, z, &mut k, &Workers::new(2));
-        let mut expected = Mat::zeros(600, 7);
-        kernel.block(x, z, expected.as_mut());
-        for (i, k) in k.iter().enumerate() {
-            assert!((k - expected[(i / 7, i % 7)]).abs() < 1e-15, "{i}");
-        }
-    }
 }

@@ -57,15 +57,10 @@ crate::error::enum_of_words!(Preconditioner, "preconditioner", "krill" => Krill,
 
 /// Number of groups of the rows, and number of rows of the sketch in each; `None` where the table is no longer than the
 /// sketch.
-fn groups(n: usize, m: usize) -> Option<(usize, usize)> {
+pub(crate) fn groups(n: usize, m: usize) -> Option<(usize, usize)> {
     let rows = RATIO * m;
     let groups = rows.div_ceil(HELD);
     (rows < n).then(|| (groups, rows.div_ceil(groups)))
-}
-
-/// Number of groups of the rows; `None` where there is no sketch.
-pub(crate) fn groups_of(n: usize, m: usize) -> Option<u64> {
-    groups(n, m).map(|(groups, _)| groups as u64)
 }
 
 /// Bytes that are held beside the factor while it is made.

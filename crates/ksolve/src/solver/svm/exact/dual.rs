@@ -18,6 +18,7 @@
 
 use super::super::lagrangian::Terms;
 use super::super::loss::Row;
+use super::super::space::relative_gap;
 use super::gram::{Gram, Points, RowCache, WORKING};
 use super::smo::{Local, add};
 use crate::Intercept;
@@ -77,8 +78,7 @@ pub(super) struct Certificate {
 
 impl Certificate {
     pub(super) fn gap(&self) -> f64 {
-        let scale = self.primal.abs().max(self.dual.abs()).max(f64::MIN_POSITIVE);
-        ((self.primal - self.dual) / scale).max(0.0)
+        relative_gap(self.primal, self.dual)
     }
 }
 

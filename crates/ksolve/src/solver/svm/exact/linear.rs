@@ -62,12 +62,10 @@ impl<'m> Weights<'m> {
     pub(super) fn solve(&mut self, dual: &mut Dual, most: usize, stop: &(dyn Fn() -> bool + Sync)) -> SolvedMachine {
         let (free, penalised) = (dual.terms.intercept == Intercept::Free, dual.terms.intercept == Intercept::Penalised);
         let mean = self.squares.iter().sum::<f64>() / self.at.len().max(1) as f64;
-        let by = if penalised {
-            1.0
-        } else if free {
-            mean
-        } else {
-            0.0
+        let by = match dual.terms.intercept {
+            Intercept::Free => mean,
+            Intercept::Penalised => 1.0,
+            Intercept::None => 0.0,
         };
         let (mut gaps, mut sweeps, mut centre) = (Vec::new(), 0, None);
         let at = loop {

@@ -33,9 +33,9 @@ use crate::model::{Basis, needs_wide_for};
 use crate::prepare::{plan, whole};
 use crate::request::{FitRequest, PassShape, Stage};
 use crate::row_weights::RowWeights;
-use crate::solver::Fitted;
 use crate::solver::ridge::iterative::rows::{KernelRows, kernel_rows};
 use crate::solver::sparse_matrix::{SparseMatrix, functions};
+use crate::solver::{Fitted, heed};
 use crate::strips::Pool;
 use crate::{Intercept, Result};
 use dual::{Dual, SolvedMachine};
@@ -197,10 +197,9 @@ impl<'a, T: Real> Exact<'a, T> {
                 *found = self.of_rows(set, asked, (&mut Vec::new(), self.data.spare), workers, observer);
             }),
         }
-        match self.stops(observer) {
-            true => Err(kstore::Error::Interrupted.into()),
-            false => Ok(found),
-        }
+        workers.check()?;
+        heed(observer)?;
+        Ok(found)
     }
 
     fn stops(&self, observer: &dyn Observer) -> bool {

@@ -4,7 +4,7 @@ use super::super::classes::Svm;
 use super::super::lagrangian::Terms;
 use super::super::loss::{Loss, Row};
 use super::super::svr::{HELD_OUT_MSE, Svr, moments};
-use super::super::{HELD_OUT, OneClass};
+use super::super::{HELD_OUT, one_class::OneClass};
 use super::{Asked, Exact, Expansion, Machines, Paths};
 use crate::features::FitData;
 use crate::solver::held_out::{self, HeldOut};
@@ -12,11 +12,6 @@ use crate::solver::{Fitted, Penalty};
 use crate::{Error, Intercept, Result, Targets};
 use kapprox::Real;
 use kstore::RowSource;
-
-/// The terms of one machine: costs are those of its rows.
-fn terms(loss: Loss, intercept: Intercept, total: f64, gap: f64) -> Terms {
-    Terms { loss, intercept, total, cost: 1.0, gap, patience: usize::MAX }
-}
 
 fn warn_of_gap<T: Real>(sets: &[Paths], gap: f64, data: &FitData<'_, T>, whose: &str) {
     let last = sets.iter().flatten().flatten().filter_map(|found| Some((*found.gaps.last()?, found.rounds)));
@@ -109,8 +104,7 @@ impl Svm {
         }
         let weights = self.class_weight.of(codes, &exact.weights, classes)?;
         let machines = self.machines(k);
-        let loss = if self.squared { Loss::SquaredHinge } else { Loss::Hinge };
-        let terms = terms(loss, self.intercept, 0.0, self.gap);
+        let terms = self.terms(1.0);
         let pairs = machines.iter().any(|(_, other)| other.is_some());
         let of_class = |held: Option<u16>| {
             let mut at = vec![Vec::new(); k];
@@ -166,7 +160,7 @@ impl Svr {
         let (t, centre) = (data.targets.count(), data.targets.centre());
         let stride = exact.rows.shape().targets;
         let y = |i: usize, j: usize| exact.rows.y()[i * stride + j] + centre[j];
-        let terms = terms(Loss::Insensitive { epsilon: self.epsilon }, self.intercept, 0.0, self.gap);
+        let terms = self.terms();
         let free = self.intercept == Intercept::Free;
         let moments = |held: Option<u16>| -> Vec<(f64, f64)> {
             let rows = exact.outside(held);
@@ -206,7 +200,7 @@ impl OneClass {
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
         let weights = &exact.weights;
         let c = 1.0 / (self.nu * weights.total(0..exact.rows.len()));
-        let terms = terms(Loss::OneSided, Intercept::Free, 1.0, self.gap);
+        let terms = Terms { total: 1.0, ..Terms::new(Loss::OneSided, Intercept::Free, self.gap) };
         let sets = [Machines::new(exact.outside(None), 1, move |_, _, i| Row { y: 0.0, c: c * weights.of(i) })];
         // scores are of the size of the kernel's diagonal
         let mut diagonal = vec![0.0; exact.rows.len()];

@@ -16,7 +16,7 @@ mod state;
 mod tests;
 
 use crate::dots::dot;
-use crate::{Error, Result};
+use crate::{Error, Result, solver::heed};
 use faer::{Mat, MatMut, MatRef};
 use kstore::checkpoint::{Journal, Steps};
 use kstore::pass::Observer;
@@ -99,8 +99,7 @@ pub(crate) fn solve(system: &mut dyn Positive, b: MatRef<'_, f64>, norm: Norm, u
         if run.state.columns.is_empty() {
             break;
         }
-        let done = if observer.stop() { Err(kstore::Error::Interrupted.into()) } else { run.iterate(iteration) };
-        if let Err(error) = done {
+        if let Err(error) = heed(observer).and_then(|()| run.iterate(iteration)) {
             if run.whole {
                 steps.keep(&run.state);
             }
@@ -145,7 +144,6 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Computes the first residuals and directions.
     fn begin(&mut self) -> Result<()> {
         self.precondition()?;
         let State { r, p, columns, .. } = &mut self.state;

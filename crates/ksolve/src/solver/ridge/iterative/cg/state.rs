@@ -106,16 +106,11 @@ impl Persist for State {
         let (columns, stalls) = (from.read::<u64>("columns")?, from.read::<u64>("stalls")?);
         let scalars = from.read::<f64>("scalars")?;
         let parts = columns.iter().zip(&stalls).zip(scalars.as_chunks::<3>().0);
-        self.columns = parts
-            .map(|((j, stalls), [scale, rz, proven])| Column {
-                j: *j as usize,
-                scale: *scale,
-                rz: *rz,
-                claimed: 0.0,
-                proven: *proven,
-                stalls: *stalls as usize,
-            })
-            .collect();
+        let column = |((&j, &stalls), &[scale, rz, proven]): ((&u64, &u64), &[f64; 3])| {
+            let (j, stalls) = (j as usize, stalls as usize);
+            Column { j, scale, rz, claimed: 0.0, proven, stalls }
+        };
+        self.columns = parts.map(column).collect();
         Ok(())
     }
 }
