@@ -8,7 +8,7 @@
 //! So a gradient is a block of factors, computed as blocks of kernel values are, and a sum over the points z for each feature.
 //! Slopes are taken of the values as they are, for each pair: a sum of x and a sum of z would cancel where points are close.
 
-use super::points::{Aligned, fill_column, row};
+use super::points::{Aligned, Frame, fill_column, row};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 
@@ -177,11 +177,5 @@ impl<T: Real> Tile<T> {
 
 /// Points as `out[k n + i]`, feature k of point i.
 fn by_feature<T: Real>(points: MatRef<'_, T>, out: &mut Aligned<T>) {
-    let (n, mut spare) = (points.nrows(), Vec::new());
-    let out = out.zeros(n * points.ncols());
-    for i in 0..n {
-        for (k, &value) in row(points, i, &mut spare).iter().enumerate() {
-            out[k * n + i] = value;
-        }
-    }
+    Frame::identity(points.ncols()).pack_panels(points, points.nrows(), out);
 }

@@ -115,8 +115,10 @@ impl Node {
             Self::Call(call) => call.build(text),
             Self::Scaled(factor, node) => applied(text, Times(*factor), node.build()),
             Self::Applied(function, node) => applied(text, *function, node.build()),
-            Self::Product(nodes) => combined(text, Operation::Product, nodes),
-            Self::Sum(nodes) => combined(text, Operation::Sum, nodes),
+            Self::Product(nodes) | Self::Sum(nodes) => {
+                let operation = if matches!(self, Self::Sum(_)) { Operation::Sum } else { Operation::Product };
+                Arc::new(Combined { text, operation, kernels: nodes.iter().map(Self::build).collect() })
+            }
         }
     }
 
@@ -165,21 +167,21 @@ impl Call {
         self.columns.is_some() && self.places().is_none()
     }
 
+    /// The values; `None` where one is no single number.
+    pub(super) fn numbers(&self) -> Option<Vec<f64>> {
+        self.values.iter().map(Value::number).collect()
+    }
+
     /// See [`Spec::check_features`](super::Spec::check_features).
     pub(super) fn check_features(&self, d: usize) -> Result<()> {
         let features = self.places().map_or(d, |places| places.len());
         let wrong = |why| Err(Error::Features { kernel: self.family.name, features, why });
-        let mut numbers = Vec::new();
-        for value in &self.values {
-            match value {
-                Value::Each(list) if list.len() != features => {
-                    return wrong(format!("but lists {} numbers; give one for each", list.len()));
-                }
-                Value::Number(number) => numbers.push(*number),
-                Value::Each(_) | Value::Share(_) | Value::Median | Value::Auto => return Ok(()),
-            }
+        if let [Value::Each(list)] = &self.values[..]
+            && list.len() != features
+        {
+            return wrong(format!("but lists {} numbers; give one for each", list.len()));
         }
-        (self.family.fits)(&numbers, features).or_else(wrong)
+        self.numbers().map_or(Ok(()), |numbers| (self.family.fits)(&numbers, features).or_else(wrong))
     }
 
     fn build(&self, text: String) -> Arc<dyn AnyKernel> {
@@ -202,19 +204,11 @@ impl Call {
         match (self.values.as_slice(), self.family.each) {
             ([Value::Each(list)], Some(each)) => each(text, list),
             _ => {
-                let number = |value: &Value| match value {
-                    Value::Number(number) => *number,
-                    Value::Each(_) | Value::Share(_) | Value::Median | Value::Auto => f64::NAN,
-                };
+                let number = |value: &Value| value.number().unwrap_or(f64::NAN);
                 (self.family.build)(text, &self.values.iter().map(number).collect::<Vec<_>>())
             }
         }
     }
-}
-
-fn combined(text: String, operation: Operation, nodes: &[Node]) -> Arc<dyn AnyKernel> {
-    let others = nodes[1..].iter().map(Node::build).collect();
-    Arc::new(Combined { text, operation, first: nodes[0].build(), others })
 }
 
 fn one_or(mut nodes: Vec<Node>, together: impl FnOnce(Vec<Node>) -> Node) -> Node {
@@ -272,6 +266,12 @@ fn join(
         write(node, f)?;
     }
     Ok(())
+}
+
+impl Value {
+    fn number(&self) -> Option<f64> {
+        if let Self::Number(number) = self { Some(*number) } else { None }
+    }
 }
 
 impl fmt::Display for Value {
