@@ -4,8 +4,6 @@
 //! that made the entry. The functions here are straight-line code, marked `#[inline(always)]` so that they are compiled
 //! with the instruction set of the loop they stand in (see [`pulp::Arch::dispatch`]).
 
-pub(crate) mod turns;
-
 use crate::Lanes;
 
 /// `f32` or `f64` with the arithmetic that kernels need, written so that loops over it vectorise.
@@ -306,6 +304,25 @@ impl Real for f64 {
         }
         (s * series).mul_add(2.0 * std::f64::consts::LOG2_E, exponent as f64)
     }
+}
+
+/// `(cos 2πt, sin 2πt)` of t turns: absolute error below 2e-7 (`f32`) and 5e-16 (`f64`), for |t| below 2²² and 2⁵¹.
+///
+/// The quarter turn around the angle gives the signs; inside it, up to an eighth of a turn away, the Taylor series of both
+/// are summed as far as the type sees them. Whole turns are taken off exactly, t − round(t), where radians would need π to as
+/// many digits as the angle has; so frequencies are stored divided by 2π.
+#[inline(always)]
+pub(crate) fn cosine_sine<T: Real>(t: T) -> (T, T) {
+    let r = t - t.whole();
+    // the nearest quarter, and what is left: |s| ≤ 1/8
+    let quarters = (r * T::from_f64(4.0)).whole();
+    let s = r - quarters * T::from_f64(0.25);
+    let (cosine, sine) = (s * T::from_f64(std::f64::consts::TAU)).cosine_and_sine();
+    let swap = quarters.magnitude() == T::ONE;
+    let (cosine, sine) = if swap { (T::ZERO - sine, cosine) } else { (cosine, sine) };
+    // at −1 quarter both turn round; at ±2 both do; at 1 they are right
+    let negate = quarters.magnitude() == T::ONE + T::ONE || quarters == T::ZERO - T::ONE;
+    if negate { (T::ZERO - cosine, T::ZERO - sine) } else { (cosine, sine) }
 }
 
 #[cfg(test)]

@@ -269,7 +269,7 @@ fn join(
 }
 
 impl Value {
-    fn number(&self) -> Option<f64> {
+    pub(crate) fn number(&self) -> Option<f64> {
         if let Self::Number(number) = self { Some(*number) } else { None }
     }
 }

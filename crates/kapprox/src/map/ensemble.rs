@@ -2,16 +2,17 @@
 //!
 //! Reference: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13, 2012, with equal weights.
 
-use super::family::{Built, MapFamily, MapParameter, MapRequest, MapShape, OnLandmarks};
+use super::family::{Built, MapFamily, MapRequest, MapShape, OnLandmarks};
 use super::{Expansion, FeatureMap, Nystrom, nystrom};
-use crate::{Error, Real, Result, kernel::Range, rows::LandmarkSet};
+use crate::kernel::{KernelParameter, Range};
+use crate::{Error, Real, Result, rows::LandmarkSet};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use kstore::{Footprint, Workers};
 
 pub(super) const FAMILY: MapFamily = MapFamily {
     name: "ensemble",
     about: "the mean of several Nyström approximations, each on a part of the landmarks",
-    parameters: &[MapParameter::new(
+    parameters: &[KernelParameter::number(
         "parts",
         4.0,
         Range::Whole { from: 1, to: 1000 },

@@ -15,13 +15,13 @@
 //! | [`Projected::double`] | approximate eigenvectors of K_SS from a smaller sample of the landmarks | Lim, Kim, Park, Jung 2015 |
 //! | [`Projected::truncated`] | the leading directions of the features of all rows | Pourkamali-Anaraki, Becker 2018 |
 
-use super::family::{Built, MapFamily, MapParameter, MapRequest, MapShape, OnLandmarks};
+use super::family::{Built, MapFamily, MapRequest, MapShape, OnLandmarks};
 use super::independent::{kernel_matrix, widened};
 use super::inner::InnerFold;
 use super::nystrom::{Arithmetic, NOISE, Nystrom, narrowed, strips, suffices_for_few};
 use super::{Expansion, FeatureMap, MapSpec, par};
 use crate::decompose::{orthonormal, product, symmetric_eigen};
-use crate::kernel::{AnyKernel, Kernel, Range};
+use crate::kernel::{AnyKernel, Kernel, KernelParameter, Range};
 use crate::rows::{LandmarkSet, Scan};
 use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
@@ -35,7 +35,7 @@ use std::sync::Arc;
 /// and costs directions that matter at 1e-13 of the largest.
 const SMALLEST: f64 = 1e3 * f64::EPSILON;
 
-const OVERSAMPLING: MapParameter = MapParameter::new(
+const OVERSAMPLING: KernelParameter = KernelParameter::number(
     "oversampling",
     2.0,
     Range::Whole { from: 1, to: 100 },
@@ -60,7 +60,7 @@ pub(super) const DOUBLE: MapFamily = MapFamily {
     about: "eigenvectors approximated from a part of the landmarks",
     parameters: &[
         OVERSAMPLING,
-        MapParameter::new(
+        KernelParameter::number(
             "ratio",
             2.0,
             Range::Whole { from: 1, to: 100 },

@@ -1,6 +1,6 @@
 //! The arithmetic against that of the library.
 
-use super::Real;
+use super::{Real, cosine_sine};
 
 /// The largest relative error of `f` over `steps` points of [from, to].
 fn largest_error(from: f64, to: f64, steps: u32, f: impl Fn(f64) -> (f64, f64)) -> f64 {
@@ -105,4 +105,32 @@ fn powers_and_bounds() {
     }
     assert_eq!([f64::INFINITY.saturate(), f64::NEG_INFINITY.saturate()], [f64::MAX, -f64::MAX]);
     assert_eq!([2.0f32.larger(3.0), 2.0f32.smaller(3.0), f32::NAN.larger(0.0)], [3.0, 2.0, 0.0]);
+}
+
+#[test]
+fn agrees_with_the_library_at_any_angle() {
+    for scale in [0.3, 3.0, 1e3, 2e5] {
+        for i in -20_000..20_000 {
+            let t = f64::from(i) / 20_000.0 * scale;
+            let (cosine, sine) = cosine_sine(t);
+            // whole turns off first: 2πt itself would lose the digits
+            let angle = (t - t.round()) * std::f64::consts::TAU;
+            assert!((cosine - angle.cos()).abs() < 5e-16 && (sine - angle.sin()).abs() < 5e-16, "{t}");
+            let t = t as f32;
+            let (cosine, sine) = cosine_sine(t);
+            let angle = (f64::from(t) - f64::from(t).round()) * std::f64::consts::TAU;
+            let error = (f64::from(cosine) - angle.cos()).abs().max((f64::from(sine) - angle.sin()).abs());
+            assert!(error < 2e-7, "{t}: {error}");
+        }
+    }
+}
+
+#[test]
+fn quarters_are_exact() {
+    for (t, cosine, sine) in
+        [(0.0, 1.0, 0.0), (0.25, 0.0, 1.0), (0.5, -1.0, 0.0), (0.75, 0.0, -1.0), (-0.25, 0.0, -1.0)]
+    {
+        assert_eq!(cosine_sine::<f64>(t), (cosine, sine));
+        assert_eq!(cosine_sine::<f32>(t as f32), (cosine as f32, sine as f32));
+    }
 }
