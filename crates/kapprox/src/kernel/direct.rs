@@ -2,8 +2,7 @@
 
 use super::panel::{Finish, Own};
 use super::points::{Frame, Lengths, inverse};
-use super::profiled::{Argument, Engine, itself, profiled};
-use super::profiled::{Function, Profile};
+use super::profiled::{Argument, Engine, Function, Profile, itself, profiled};
 use super::terms::{Products, Term, overflowed};
 use super::{entries::FromEntries, sweep::Features};
 use crate::{Real, vectorised};

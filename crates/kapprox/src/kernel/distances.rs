@@ -6,8 +6,7 @@
 
 use super::cancelling::{Cancelling, Split};
 use super::points::{Frame, Lengths, inverse, row_norms, row_sums, sum_of_differences};
-use super::profiled::{Argument, Engine, profiled};
-use super::profiled::{Function, Profile};
+use super::profiled::{Argument, Engine, Function, Profile, profiled};
 use super::terms::{Magnitudes, Maxima, Products, Squares, Term};
 use super::{direct::Plain, entries::FromEntries};
 use crate::Real;

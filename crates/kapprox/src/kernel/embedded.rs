@@ -11,7 +11,9 @@ const TILE: usize = 1152;
 
 pub(crate) trait Embedding: Debug + Send + Sync + 'static {
     /// Number of features of the image of a point of d features.
-    fn features(&self, d: usize) -> usize;
+    fn features(&self, d: usize) -> usize {
+        d
+    }
     /// Writes the image of `x`: finite for finite `x`, and rounded once.
     fn apply<T: Real>(&self, x: &[T], image: &mut [T]);
     /// Writes the gradient of a function of the image by the point: the transposed Jacobian at `x`, whose image is `image`,

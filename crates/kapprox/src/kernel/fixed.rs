@@ -6,10 +6,8 @@
 
 use super::Kernel;
 use crate::Real;
-use faer::prelude::ReborrowMut;
-use faer::{MatMut, MatRef};
-use std::fmt::Debug;
-use std::sync::Arc;
+use faer::{MatMut, MatRef, prelude::ReborrowMut};
+use std::{fmt::Debug, sync::Arc};
 
 /// Most rows at once.
 pub const FEW: usize = 8;

@@ -7,10 +7,8 @@ use super::few::in_panels;
 use super::fixed::{FEW, KernelColumns};
 use super::panel::Block;
 use super::points::{Aligned, Frame, fill_column, row};
-use crate::Real;
-use crate::vectorised;
-use faer::MatRef;
-use faer::prelude::*;
+use crate::{Real, vectorised};
+use faer::{MatRef, prelude::*};
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 

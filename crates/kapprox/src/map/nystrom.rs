@@ -17,7 +17,7 @@ use crate::rows::LandmarkSet;
 use crate::{Error, Real, Result};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::prelude::ReborrowMut;
-use faer::{Mat, MatMut, MatRef, Par};
+use faer::{Mat, MatMut, MatRef, Par, unzip, zip};
 use kstore::{Footprint, Workers};
 use std::sync::Arc;
 
@@ -289,18 +289,14 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
 /// Computes the features of a strip in f64 and narrows them at the end.
 pub(super) fn narrowed<T: Real>(
     x: MatRef<'_, T>,
-    mut out: MatMut<'_, T>,
+    out: MatMut<'_, T>,
     features: impl Fn(MatRef<'_, f64>, MatMut<'_, f64>),
 ) {
     let (b, d) = (x.nrows(), x.ncols());
     let x: Vec<f64> = (0..b).flat_map(|i| x.row(i).iter().map(|v| v.to_f64())).collect();
     let mut phi = Mat::<f64>::zeros(b, out.ncols());
     features(MatRef::from_row_major_slice(&x, b, d), phi.as_mut());
-    for j in 0..out.ncols() {
-        for (to, from) in out.rb_mut().col_mut(j).iter_mut().zip(phi.col(j).iter()) {
-            *to = T::from_f64(*from);
-        }
-    }
+    zip!(out, &phi).for_each(|unzip!(to, from)| *to = T::from_f64(*from));
 }
 
 /// Cuts rows and their features into strips of [`STRIP`] rows.

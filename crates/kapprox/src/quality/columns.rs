@@ -38,39 +38,11 @@ pub struct ColumnSums {
     pub(super) left: Vec<Left>,
 }
 
-/// Sums over the diagonal of E at one rank: r_i = k(x_i, x_i) − ‖phi(x_i)‖².
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Left {
-    /// Σ max(r_i, 0).
-    pub(super) positive: f64,
-    /// Σ max(−r_i, 0).
-    pub(super) negative: f64,
-    /// Σ r_i².
-    pub(super) squares: f64,
-    /// max_i |r_i|.
-    pub(super) largest: f64,
-}
+/// Of the diagonal of E at one rank, r_i = k(x_i, x_i) − ‖phi(x_i)‖²: Σ max(r_i, 0), Σ max(−r_i, 0), Σ r_i² and max_i |r_i|.
+pub(super) type Left = [f64; 4];
 
-impl Left {
-    fn add(&mut self, rest: &[f64]) {
-        for r in rest {
-            // written so that a NaN goes into the positive sum
-            self.positive += if *r < 0.0 { 0.0 } else { *r };
-            self.negative += if *r < 0.0 { -r } else { 0.0 };
-            self.squares += r * r;
-            self.largest = self.largest.max(r.abs());
-        }
-    }
-
-    fn merge(&mut self, later: &Self) {
-        self.positive += later.positive;
-        self.negative += later.negative;
-        self.squares += later.squares;
-        self.largest = self.largest.max(later.largest);
-    }
-    fn numbers(&self) -> [f64; 4] {
-        [self.positive, self.negative, self.squares, self.largest]
-    }
+fn merged([positive, negative, squares, largest]: Left, later: Left) -> Left {
+    [positive + later[0], negative + later[1], squares + later[2], largest.max(later[3])]
 }
 
 impl Merge for ColumnSums {
@@ -78,7 +50,7 @@ impl Merge for ColumnSums {
         self.rows += later.rows;
         self.squares.iter_mut().zip(&later.squares).for_each(|(sum, part)| *sum += part);
         self.trace += later.trace;
-        self.left.iter_mut().zip(&later.left).for_each(|(sum, part)| sum.merge(part));
+        self.left.iter_mut().zip(&later.left).for_each(|(sum, part)| *sum = merged(*sum, *part));
     }
 }
 
@@ -87,20 +59,14 @@ impl Persist for ColumnSums {
         out.one("rows", self.rows);
         out.put("squares", &self.squares);
         out.one("trace", self.trace);
-        out.own("left", self.left.iter().flat_map(Left::numbers).collect());
+        out.put("left", self.left.as_flattened());
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
         self.rows = from.one("rows")?;
         from.fill("squares", &mut self.squares)?;
         self.trace = from.one("trace")?;
-        let mut left = vec![0.0; 4 * self.left.len()];
-        from.fill("left", &mut left)?;
-        for (sums, stored) in self.left.iter_mut().zip(left.as_chunks::<4>().0) {
-            let [positive, negative, squares, largest] = *stored;
-            *sums = Left { positive, negative, squares, largest };
-        }
-        Ok(())
+        from.fill("left", self.left.as_flattened_mut())
     }
 }
 
@@ -144,7 +110,7 @@ impl<T: Real> ColumnFold<'_, T> {
     /// Returns the state before any row.
     pub fn begin(&self) -> ColumnSums {
         let (c, r) = (self.held.phi.nrows(), self.ranks.len());
-        ColumnSums { rows: 0, trace: 0.0, squares: vec![0.0; c * (r + 1)], left: vec![Left::default(); r] }
+        ColumnSums { rows: 0, trace: 0.0, squares: vec![0.0; c * (r + 1)], left: vec![[0.0; 4]; r] }
     }
 
     /// Returns the buffers for one lane.
@@ -180,7 +146,11 @@ impl<T: Real> ColumnFold<'_, T> {
         state.trace += diag.iter().sum::<f64>();
         for (at, sums) in state.left.iter_mut().enumerate() {
             for (diag, left) in diag.chunks(STRIP).zip(left.chunks((STRIP * self.ranks.len()).max(1))) {
-                sums.add(&left[at * diag.len()..(at + 1) * diag.len()]);
+                for &r in &left[at * diag.len()..(at + 1) * diag.len()] {
+                    // written so that a NaN goes into the positive sum
+                    let (positive, negative) = if r < 0.0 { (0.0, -r) } else { (r, 0.0) };
+                    *sums = merged(*sums, [positive, negative, r * r, r.abs()]);
+                }
             }
         }
         let wide = wide.as_ref();

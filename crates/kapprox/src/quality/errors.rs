@@ -103,23 +103,23 @@ impl<T: Real> ColumnFold<'_, T> {
 }
 
 fn errors<T: Real>(sums: &ColumnSums, at: usize, rank: usize, ranks: usize, projection: bool) -> Errors {
-    let (n, left, trace) = (sums.rows as f64, sums.left[at], sums.trace);
+    let (n, trace, [positive, negative, squares, largest]) = (sums.rows as f64, sums.trace, sums.left[at]);
     let whole: Vec<f64> = sums.squares.iter().step_by(ranks + 1).copied().collect();
     let error: Vec<f64> = sums.squares.iter().skip(at + 1).step_by(ranks + 1).copied().collect();
-    let floor = T::EPSILON * (rank as f64 + 1.0).sqrt() + share(left.negative, trace);
-    let most = if projection { left.positive + floor * trace } else { f64::INFINITY };
+    let floor = T::EPSILON * (rank as f64 + 1.0).sqrt() + share(negative, trace);
+    let most = if projection { positive + floor * trace } else { f64::INFINITY };
     Errors {
         rank,
         rows: sums.rows,
         columns: whole.len(),
         trace_of_kernel: trace,
-        trace: projection.then(|| share(left.positive, trace)),
+        trace: projection.then(|| share(positive, trace)),
         floor,
-        largest_residual: left.largest,
+        largest_residual: largest,
         largest_column: error.iter().copied().fold(0.0, f64::max).max(0.0).sqrt(),
         frobenius: ratio(&error, &whole, n),
         frobenius_norm: Norm {
-            error: total(&error, n).within(left.squares.max(0.0).sqrt(), most),
+            error: total(&error, n).within(squares.max(0.0).sqrt(), most),
             whole: total(&whole, n).within(0.0, trace),
         },
     }

@@ -89,10 +89,8 @@ impl<T: Real> Approximation<'_, T> {
             }
             step(&mut going, &held, &*kernel, self.workers(), options.failure)?;
         }
-        let found: Vec<Measure> = open.iter().map(|search| search.measure(options)).collect();
-        let (whole, of_ranks) =
-            found.split_last().map_or((Measure::exact(0.0), &[][..]), |(last, first)| (*last, first));
-        Ok(of_ranks.iter().map(|error| Norm { error: *error, whole }).collect())
+        let whole = open.pop().map_or(Measure::exact(0.0), |search| search.measure(options));
+        Ok(open.iter().map(|search| Norm { error: search.measure(options), whole }).collect())
     }
 }
 
