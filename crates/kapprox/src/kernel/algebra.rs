@@ -152,7 +152,6 @@ fn panels_of(m: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
 
 /// Fixed points, prepared for the first operand, and panel by panel for each of the others: a kernel centres at the
 /// points that it is given.
-#[derive(Debug)]
 struct CombinedColumns<T: Real> {
     operation: Operation,
     first: Fixed<T>,

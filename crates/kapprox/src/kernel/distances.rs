@@ -208,7 +208,7 @@ mod tests {
         let mut got = faer::Mat::zeros(b, m);
         let finish = Cancelling::<T, S, _>::new(&frame.scale, T::ZERO - T::ONE, itself);
         Block { frame: &frame, x, z, out: got.as_mut() }.fill::<S::Many, _>(&finish);
-        let (mut x_packed, mut z_packed) = (Aligned::new(), Aligned::new());
+        let (mut x_packed, mut z_packed) = (Aligned::default(), Aligned::default());
         frame.pack_rows(x, b, &mut x_packed);
         frame.pack_rows(z, m, &mut z_packed);
         let mut worst = 0.0f64;

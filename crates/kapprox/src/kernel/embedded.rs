@@ -133,7 +133,6 @@ impl<T: Real, E: Embedding> Kernel<T> for Embedded<E> {
     }
 }
 
-#[derive(Debug)]
 struct EmbeddedColumns<T: Real, E> {
     embedding: Arc<E>,
     images: Vec<T>,

@@ -79,16 +79,17 @@ pub(super) fn add<T: Real>(
     slope: impl Fn(T, T) -> T + Copy,
     finish: &dyn Fn(usize, T) -> T,
 ) {
-    let (d, mut tile, mut sums) = (pairs.x.ncols(), Tile::new(), Vec::new());
+    let (d, mut tile, mut sums) = (pairs.x.ncols(), Tile::default(), Vec::new());
+    let frame = Frame::identity(d);
     for (i, strip) in pairs.row_tiles() {
         let rows = strip.x.nrows();
-        by_feature(strip.x, &mut tile.x);
+        frame.pack_panels(strip.x, rows, &mut tile.x);
         // again with care, for the rare tile in which something overflowed
         for guarded in [false, true] {
             sums.clear();
             sums.resize(rows * d, T::ZERO);
             for (_, pairs) in strip.column_tiles() {
-                tile.fill(pairs, factors);
+                tile.fill(pairs, &frame, factors);
                 if guarded { tile.add_guarded(slope, &mut sums) } else { tile.add(slope, &mut sums) }
             }
             if sums.iter().all(|sum| sum.magnitude() <= T::LARGEST) {
@@ -105,6 +106,7 @@ pub(super) fn add<T: Real>(
 }
 
 /// Points feature by feature, and the weighted factors of their pairs, column by column.
+#[derive(Default)]
 struct Tile<T> {
     x: Aligned<T>,
     z: Aligned<T>,
@@ -114,14 +116,10 @@ struct Tile<T> {
 }
 
 impl<T: Real> Tile<T> {
-    fn new() -> Self {
-        Self { x: Aligned::new(), z: Aligned::new(), factors: Aligned::new(), rows: 0, columns: 0 }
-    }
-
     /// Takes the points z of the pairs, and their factors times their weights.
-    fn fill(&mut self, pairs: Weighted<'_, T>, factors: &dyn Fn(Weighted<'_, T>, MatMut<'_, T>)) {
+    fn fill(&mut self, pairs: Weighted<'_, T>, frame: &Frame<T>, factors: &dyn Fn(Weighted<'_, T>, MatMut<'_, T>)) {
         (self.rows, self.columns) = (pairs.x.nrows(), pairs.z.nrows());
-        by_feature(pairs.z, &mut self.z);
+        frame.pack_panels(pairs.z, self.columns, &mut self.z);
         let values = self.factors.zeros(self.rows * self.columns);
         factors(pairs, MatMut::from_column_major_slice_mut(values, self.rows, self.columns));
     }
@@ -173,9 +171,4 @@ impl<T: Real> Tile<T> {
             }
         });
     }
-}
-
-/// Points as `out[k n + i]`, feature k of point i.
-fn by_feature<T: Real>(points: MatRef<'_, T>, out: &mut Aligned<T>) {
-    Frame::identity(points.ncols()).pack_panels(points, points.nrows(), out);
 }

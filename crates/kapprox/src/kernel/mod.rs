@@ -83,8 +83,7 @@ pub use spectrum::{Draw, Law, Spectrum};
 
 use crate::{PrecisionPair, Real};
 use faer::{MatMut, MatRef};
-use std::fmt::Debug;
-use std::sync::Arc;
+use std::{fmt::Debug, sync::Arc};
 
 /// A kernel k(x, z) on points of d numbers.
 ///

@@ -122,12 +122,9 @@ impl Node {
         }
     }
 
-    /// Writes the expression as an operand of `*`: sums in parentheses.
-    fn fmt_operand(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sum(_) => write!(f, "({self})"),
-            _ => write!(f, "{self}"),
-        }
+    /// The expression as an operand of `*`: sums in parentheses.
+    fn operand(&self) -> String {
+        if matches!(self, Self::Sum(_)) { format!("({self})") } else { self.to_string() }
     }
 }
 
@@ -225,16 +222,13 @@ impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Call(call) => call.fmt(f),
-            Self::Scaled(factor, node) => {
-                write!(f, "{}*", Value::Number(*factor))?;
-                node.fmt_operand(f)
-            }
+            Self::Scaled(factor, node) => write!(f, "{}*{}", Value::Number(*factor), node.operand()),
             Self::Applied(KernelFunction::Exp, node) => write!(f, "exp({node})"),
             Self::Applied(KernelFunction::Power(degree), node) => write!(f, "power({node}, degree={degree})"),
             Self::Applied(KernelFunction::Normalised, node) => write!(f, "normalised({node})"),
             Self::Applied(KernelFunction::Mean(p), node) => write!(f, "mean({node}, p={})", Value::Number(*p)),
-            Self::Product(nodes) => join(f, nodes, "*", Self::fmt_operand),
-            Self::Sum(nodes) => join(f, nodes, " + ", Self::fmt),
+            Self::Product(nodes) => f.write_str(&nodes.iter().map(Self::operand).collect::<Vec<_>>().join("*")),
+            Self::Sum(nodes) => f.write_str(&nodes.iter().map(Self::to_string).collect::<Vec<_>>().join(" + ")),
         }
     }
 }
@@ -253,21 +247,6 @@ impl fmt::Display for Call {
     }
 }
 
-fn join(
-    f: &mut fmt::Formatter<'_>,
-    nodes: &[Node],
-    between: &str,
-    write: impl Fn(&Node, &mut fmt::Formatter<'_>) -> fmt::Result,
-) -> fmt::Result {
-    for (i, node) in nodes.iter().enumerate() {
-        if i > 0 {
-            f.write_str(between)?;
-        }
-        write(node, f)?;
-    }
-    Ok(())
-}
-
 impl Value {
     pub(crate) fn number(&self) -> Option<f64> {
         if let Self::Number(number) = self { Some(*number) } else { None }
@@ -282,11 +261,8 @@ impl fmt::Display for Value {
             Self::Auto => f.write_str("auto"),
             Self::Share(number) => write!(f, "{}/d", Self::Number(*number)),
             Self::Each(numbers) => {
-                f.write_str("[")?;
-                for (i, number) in numbers.iter().enumerate() {
-                    write!(f, "{}{}", if i > 0 { ", " } else { "" }, Self::Number(*number))?;
-                }
-                f.write_str("]")
+                let numbers: Vec<_> = numbers.iter().map(|number| Self::Number(*number).to_string()).collect();
+                write!(f, "[{}]", numbers.join(", "))
             }
             Self::Number(number) if *number == 0.0 || (1e-5..1e16).contains(&number.abs()) => write!(f, "{number}"),
             Self::Number(number) => write!(f, "{number:e}"),

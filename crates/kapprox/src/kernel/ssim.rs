@@ -119,7 +119,8 @@ impl<T: Real> Kernel<T> for Ssim {
                     let mut sums = out.rb_mut().submatrix_mut(i, j, rows, columns);
                     for (k, cosines) in cosines.rb().col_iter().enumerate() {
                         fill_column(sums.rb_mut().col_mut(k), &mut spare, |sums| {
-                            window.add(z.numbers_of(j + k), &x.numbers_from(i, rows), cosines.iter(), sums);
+                            let one = z.numbers.each_ref().map(|numbers| numbers[j + k]);
+                            window.add(one, &x.numbers_from(i, rows), cosines.iter(), sums);
                         });
                     }
                 }
@@ -143,7 +144,6 @@ impl<T: Real> Kernel<T> for Ssim {
 }
 
 /// Fixed points as they are seen in each window.
-#[derive(Debug)]
 struct SsimColumns<T: Real>(Vec<(Window, Seen<T>, Fixed<T>)>);
 
 impl<T: Real> KernelColumns<T> for SsimColumns<T> {
@@ -182,7 +182,6 @@ impl<T: Real> KernelColumns<T> for SsimColumns<T> {
 }
 
 /// A window of the pictures, and what is the same for all points.
-#[derive(Debug)]
 struct Window {
     /// Its pixels, as places of features.
     pixels: Vec<usize>,
@@ -227,7 +226,6 @@ impl Window {
 }
 
 /// What points have in a window.
-#[derive(Debug)]
 struct Seen<T> {
     /// Numbers of a vector a.
     width: usize,
@@ -252,10 +250,6 @@ impl<T: Real> Seen<T> {
 
     fn contrasts(&self, first: usize, rows: usize) -> MatRef<'_, T> {
         MatRef::from_row_major_slice(&self.contrasts[first * self.width..(first + rows) * self.width], rows, self.width)
-    }
-
-    fn numbers_of(&self, point: usize) -> [T; 6] {
-        self.numbers.each_ref().map(|numbers| numbers[point])
     }
 
     fn numbers_from(&self, first: usize, rows: usize) -> [&[T]; 6] {

@@ -87,7 +87,7 @@ impl<T: Real> Approximation<'_, T> {
             if going.is_empty() {
                 break;
             }
-            step(&mut going, &held, &*kernel, self.workers(), options.failure)?;
+            step(&mut going, &held, &*kernel, self.data.pass.workers, options.failure)?;
         }
         let whole = open.pop().map_or(Measure::exact(0.0), |search| search.measure(options));
         Ok(open.iter().map(|search| Norm { error: search.measure(options), whole }).collect())
