@@ -157,8 +157,7 @@ mod tests {
         let x: Vec<f32> = (0..2000 * 2).map(|i| stream.uniform(i) as f32).collect();
         let source = MemoryRows::new(x, 2).unwrap();
         let workers = Workers::new(1);
-        let (tile, segment) = (256, 1024);
-        let data = Scan { source: &source, pass: Pass::new(tile, segment, &workers), count: 2000 };
+        let data = Scan { source: &source, pass: Pass::new(256, 1024, &workers), count: 2000 };
         let kernel = Spec::parse("gaussian(sigma=0.3)").unwrap().build().unwrap();
         let found = Greedy::default().grow(&data, &kernel, 100, false).unwrap();
         assert_eq!(found.len(), 100);

@@ -79,9 +79,7 @@ impl<T: Real> FeatureMap<T> for Ensemble<T> {
         for part in &self.parts {
             let mut own = out.rb_mut().subcols_mut(first, part.rank());
             part.apply(x, own.rb_mut(), workers);
-            for column in own.col_iter_mut() {
-                column.iter_mut().for_each(|value| *value *= share);
-            }
+            own *= faer::Scale(share);
             first += part.rank();
         }
     }

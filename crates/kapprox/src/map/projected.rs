@@ -125,15 +125,11 @@ pub struct Projected<T: Real> {
 impl<T: Real> Projected<T> {
     /// The map with weights W, which must make K̂ ≼ K.
     fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, weights: Mat<f64>, eigenvalues: Vec<f64>) -> Self {
-        let narrow = |i, j| T::from_f64(weights[(i, j)]);
         let amplified = amplification(&*kernel.typed::<f64>(), &landmarks, weights.as_ref());
         // the share of the trace that rounding in `T` takes off or adds
         let noise = (T::EPSILON / 2.0).powi(2) * amplified.iter().sum::<f64>();
         let own = size_of::<T>() == size_of::<f64>() || (noise <= NOISE && suffices_for_few::<T>(&amplified));
-        let arithmetic = match own {
-            true => Arithmetic::own(kernel, &landmarks, Mat::from_fn(weights.nrows(), weights.ncols(), narrow)),
-            false => Arithmetic::wide(kernel, &landmarks),
-        };
+        let arithmetic = Arithmetic::new(own, kernel, &landmarks, &weights);
         Self { any: kernel.clone(), landmarks, weights, arithmetic, eigenvalues }
     }
 
@@ -312,16 +308,11 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
 
     fn expand(&self, weights: MatRef<'_, f64>, _: &Workers) -> Expansion<T> {
         let coefficients = product(self.weights.subcols(0, weights.nrows()), weights);
-        let wide = matches!(self.arithmetic, Arithmetic::Wide(..));
-        Expansion::Landmarks { landmarks: self.landmarks.clone(), coefficients, wide }
+        Expansion::Landmarks { landmarks: self.landmarks.clone(), coefficients, wide: self.arithmetic.is_wide() }
     }
 
     fn widen(&mut self) -> bool {
-        let narrow = size_of::<T>() < size_of::<f64>() && matches!(self.arithmetic, Arithmetic::Own(..));
-        if narrow {
-            self.arithmetic = Arithmetic::wide(&self.any, &self.landmarks);
-        }
-        narrow
+        self.arithmetic.widen(&self.any, &self.landmarks)
     }
 
     fn truncate(&mut self, r: usize) -> bool {

@@ -5,7 +5,7 @@ use crate::map::FeatureMap;
 use crate::map::factor::subtract_columns;
 use crate::map::nystrom::{STRIP, strips};
 use crate::{Error, Real, Result, kernel::Kernel};
-use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
+use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul, unzip, zip};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;
@@ -164,10 +164,7 @@ impl<T: Real> ColumnFold<'_, T> {
         let r = self.ranks.len();
         let rows = diag.chunks(STRIP).zip(left.chunks_mut((STRIP * r).max(1)));
         workers.each(strips(phi, wide).into_iter().zip(rows).collect(), |((phi, mut wide), (diag, left))| {
-            for j in 0..phi.ncols() {
-                let columns = wide.as_mut().col_mut(j).iter_mut().zip(phi.col(j).iter());
-                columns.for_each(|(to, from)| *to = kstore::Real::to_f64(*from));
-            }
+            zip!(wide.as_mut(), phi).for_each(|unzip!(to, from)| *to = kstore::Real::to_f64(*from));
             let (mut rest, mut done) = (diag.to_vec(), 0);
             for (left, rank) in left.chunks_mut(diag.len()).zip(self.ranks) {
                 subtract_columns(phi.subcols(done, rank - done), &mut rest);

@@ -124,16 +124,6 @@ impl<T: Real> ColumnFold<'_, T> {
     }
 }
 
-impl Measure {
-    /// The measure with its interval cut to the certain bounds `low` and `high`.
-    fn within(self, low: f64, high: f64) -> Self {
-        match self.evidence {
-            Evidence::Exact => self,
-            _ => Self { low: self.low.max(low), high: self.high.min(high).max(self.low.max(low)), ..self },
-        }
-    }
-}
-
 /// √(Σ over all n columns) from the squared norms of c of them.
 fn total(squares: &[f64], n: f64) -> Measure {
     let c = squares.len() as f64;

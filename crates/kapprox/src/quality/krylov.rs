@@ -105,7 +105,7 @@ impl Krylov {
 
     fn bounds(&self, rest: MatRef<'_, f64>, known: Known, failure: f64) -> Result<Bounds> {
         let (n, inner) = (self.basis.nrows(), &self.inner);
-        let images = largest_eigenvalue(self.squares.as_ref())?.max(0.0).sqrt();
+        let images = symmetric_eigenvalues(self.squares.as_ref())?.last().map_or(0.0, |value| value.max(0.0).sqrt());
         let symmetric = Mat::from_fn(inner.nrows(), inner.ncols(), |i, j| (inner[(i, j)] + inner[(j, i)]) / 2.0);
         let values = symmetric_eigenvalues(symmetric.as_ref())?;
         let head = values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
@@ -134,10 +134,6 @@ impl Krylov {
             (true, false) => short.sqrt().recip(),
         }
     }
-}
-
-fn largest_eigenvalue(matrix: MatRef<'_, f64>) -> Result<f64> {
-    Ok(symmetric_eigenvalues(matrix)?.last().copied().unwrap_or(0.0))
 }
 
 #[cfg(test)]
