@@ -4,7 +4,7 @@
 //! The first operand writes the block; each further one a panel of it at a time, so that no second block is needed.
 
 use super::fixed::{FEW, Fixed, KernelColumns};
-use super::points::{fill_column, row};
+use super::points::{fill_column, pieces, row};
 use super::{AnyKernel, Kernel, Spectrum, check_shapes, gradient::Weighted};
 use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*};
@@ -69,9 +69,8 @@ impl<T: Real> Kernel<T> for Combined {
         let [first, others @ ..] = &kernels[..] else { return };
         first.block(x, z, out.rb_mut());
         for other in others {
-            for i in (0..x.nrows()).step_by(PANEL_ROWS) {
-                let rows = PANEL_ROWS.min(x.nrows() - i);
-                for (j, columns) in panels_of(z.nrows()) {
+            for (i, rows) in pieces(x.nrows(), PANEL_ROWS) {
+                for (j, columns) in pieces(z.nrows(), PANEL_COLUMNS) {
                     let mut panel = panel.as_mut().submatrix_mut(0, 0, rows, columns);
                     other.block(x.subrows(i, rows), z.subrows(j, columns), panel.rb_mut());
                     combine(self.operation, out.rb_mut().submatrix_mut(i, j, rows, columns), panel.rb());
@@ -85,7 +84,7 @@ impl<T: Real> Kernel<T> for Combined {
         let (first, others) = kernels.split_first()?;
         let panels = |kernel: &Arc<dyn Kernel<T>>| {
             let kernel = kernel.clone();
-            panels_of(z.nrows()).map(move |(j, columns)| Fixed::new(kernel.clone(), z.subrows(j, columns)))
+            pieces(z.nrows(), PANEL_COLUMNS).map(move |(j, columns)| Fixed::new(kernel.clone(), z.subrows(j, columns)))
         };
         let (first, others) = (Fixed::new(first.clone(), z), others.iter().flat_map(panels).collect());
         Some(Box::new(CombinedColumns { operation: self.operation, first, others }))
@@ -145,11 +144,6 @@ fn product_gradient<T: Real>(kernels: &[Arc<dyn Kernel<T>>], pairs: Weighted<'_,
     }
 }
 
-/// For each panel of m columns, the first column and the number of columns.
-fn panels_of(m: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
-    (0..m).step_by(PANEL_COLUMNS).map(move |j| (j, PANEL_COLUMNS.min(m - j)))
-}
-
 /// Fixed points, prepared for the first operand, and panel by panel for each of the others: a kernel centres at the
 /// points that it is given.
 struct CombinedColumns<T: Real> {
@@ -172,7 +166,7 @@ impl<T: Real> KernelColumns<T> for CombinedColumns<T> {
         let (b, m) = (x.nrows(), z.nrows());
         let (panel, scratch) = scratch.split_at_mut(FEW * PANEL_COLUMNS);
         self.first.rows(x, z, out, scratch);
-        for (other, (j, columns)) in self.others.iter().zip(panels_of(m).cycle()) {
+        for (other, (j, columns)) in self.others.iter().zip(pieces(m, PANEL_COLUMNS).cycle()) {
             let panel = &mut panel[..b * columns];
             other.rows(x, z.subrows(j, columns), panel, scratch);
             for (out, panel) in out.chunks_exact_mut(m).zip(panel.chunks_exact(columns)) {

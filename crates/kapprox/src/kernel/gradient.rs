@@ -8,7 +8,7 @@
 //! So a gradient is a block of factors, computed as blocks of kernel values are, and a sum over the points z for each feature.
 //! Slopes are taken of the values as they are, for each pair: a sum of x and a sum of z would cancel where points are close.
 
-use super::points::{Aligned, Frame, fill_column, row};
+use super::points::{Aligned, Frame, fill_column, pieces, row};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 
@@ -38,16 +38,14 @@ impl<'a, T: Real> Weighted<'a, T> {
 
     /// Tiles of rows of x with all of z, and the first row of each.
     pub(super) fn row_tiles(self) -> impl Iterator<Item = (usize, Self)> {
-        (0..self.x.nrows()).step_by(TILE_ROWS).map(move |i| {
-            let rows = TILE_ROWS.min(self.x.nrows() - i);
+        pieces(self.x.nrows(), TILE_ROWS).map(move |(i, rows)| {
             (i, Self { x: self.x.subrows(i, rows), weights: self.weights.subrows(i, rows), ..self })
         })
     }
 
     /// Tiles of rows of z with all of x, and the first row of each.
     pub(super) fn column_tiles(self) -> impl Iterator<Item = (usize, Self)> {
-        (0..self.z.nrows()).step_by(TILE_COLUMNS).map(move |j| {
-            let columns = TILE_COLUMNS.min(self.z.nrows() - j);
+        pieces(self.z.nrows(), TILE_COLUMNS).map(move |(j, columns)| {
             (j, Self { z: self.z.subrows(j, columns), weights: self.weights.subcols(j, columns), ..self })
         })
     }

@@ -16,10 +16,8 @@ const MOST_POINTS: usize = 1000;
 /// Of `sparse` rows as [`kstore::sparse`] lays them out.
 pub(super) fn median_distance(sample: MatRef<'_, f64>, metric: Distance, sparse: bool) -> Result<f64> {
     let n = sample.nrows().min(MOST_POINTS);
-    let (mut spare, mut points) = (Vec::new(), Vec::with_capacity(n));
-    for i in 0..n {
-        points.push(row(sample, i * sample.nrows() / n, &mut spare).to_vec());
-    }
+    let mut spare = Vec::new();
+    let points: Vec<_> = (0..n).map(|i| row(sample, i * sample.nrows() / n, &mut spare).to_vec()).collect();
     let mut distances = Vec::with_capacity(n * n.saturating_sub(1) / 2);
     for (i, x) in points.iter().enumerate() {
         distances.extend(points[..i].iter().map(|z| match sparse {

@@ -74,7 +74,7 @@ pub use expression::Expression;
 pub use family::{Build, Distance, Domain, Explicit, Facts, Homogeneous, KernelFamily, KernelParameter, Range, Value};
 pub(crate) use fixed::Fixed;
 pub use fixed::{FEW, KernelColumns, KernelRows};
-pub(crate) use points::{Aligned, row};
+pub(crate) use points::{Aligned, pieces, row};
 pub use pointwise::pointwise;
 pub(crate) use profiled::Profile;
 pub use registry::{by_name, register, registry};

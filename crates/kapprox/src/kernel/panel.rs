@@ -8,7 +8,7 @@
 //! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 34, 2008; as
 //! the number of features is small, there is no blocking over them.)
 
-use super::points::{Aligned, Frame, row};
+use super::points::{Aligned, Frame, pieces, row};
 use super::terms::Term;
 use crate::{Lanes, Real};
 use faer::{MatMut, MatRef, prelude::*};
@@ -118,13 +118,11 @@ impl<T: Real> Block<'_, T> {
         let (mut sums, mut values, mut spare) = (Aligned::default(), Aligned::default(), Vec::new());
         sums.zeros(WIDEST * height);
         values.zeros(height);
-        for i in (0..x.nrows()).step_by(TILE_ROWS) {
-            let rows = TILE_ROWS.min(x.nrows() - i);
+        for (i, rows) in pieces(x.nrows(), TILE_ROWS) {
             let x = x.subrows(i, rows);
             frame.pack_panels(x, height, &mut x_packed);
             finish.panels(&mut x_packed, height, frame.width(), &mut x_owns);
-            for j in (0..z.nrows()).step_by(TILE_COLUMNS) {
-                let columns = TILE_COLUMNS.min(z.nrows() - j);
+            for (j, columns) in pieces(z.nrows(), TILE_COLUMNS) {
                 let z = z.subrows(j, columns);
                 frame.pack_rows(z, columns.next_multiple_of(WIDEST), &mut z_packed);
                 finish.rows(&z_packed, frame.width(), &mut z_owns);

@@ -291,6 +291,11 @@ fn pairwise<T: Copy + std::ops::Add<Output = T>, const N: usize>(mut sums: [T; N
     sums[0]
 }
 
+/// Cuts `n` things into pieces of `size`: for each the first, and how many.
+pub(crate) fn pieces(n: usize, size: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
+    (0..n).step_by(size).map(move |first| (first, size.min(n - first)))
+}
+
 /// Row i as a slice; copied into `spare` where it is not contiguous.
 #[inline(always)]
 pub(crate) fn row<'a, T: Real>(points: MatRef<'a, T>, i: usize, spare: &'a mut Vec<T>) -> &'a [T] {

@@ -16,7 +16,7 @@
 
 use super::family::{Domain, Facts, KernelFamily, KernelParameter, Range};
 use super::fixed::{FEW, Fixed, KernelColumns};
-use super::points::{fill_column, row};
+use super::points::{fill_column, pieces, row};
 use super::{AnyKernel, Kernel, check_shapes, direct::product, linear::Linear};
 use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*};
@@ -110,10 +110,8 @@ impl<T: Real> Kernel<T> for Ssim {
         out.fill(T::ZERO);
         for window in &windows {
             let [x, z] = [x, z].map(|points| Seen::new(points, window));
-            for j in (0..z.len()).step_by(COLUMNS) {
-                let columns = COLUMNS.min(z.len() - j);
-                for i in (0..x.len()).step_by(ROWS) {
-                    let rows = ROWS.min(x.len() - i);
+            for (j, columns) in pieces(z.len(), COLUMNS) {
+                for (i, rows) in pieces(x.len(), ROWS) {
                     let mut cosines = cosines.as_mut().submatrix_mut(0, 0, rows, columns);
                     kernel.block(x.contrasts(i, rows), z.contrasts(j, columns), cosines.rb_mut());
                     let mut sums = out.rb_mut().submatrix_mut(i, j, rows, columns);

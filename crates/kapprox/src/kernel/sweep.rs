@@ -6,7 +6,7 @@
 use super::few::in_panels;
 use super::fixed::{FEW, KernelColumns};
 use super::panel::Block;
-use super::points::{Aligned, Frame, fill_column, row};
+use super::points::{Aligned, Frame, fill_column, pieces, row};
 use crate::{Real, vectorised};
 use faer::{MatRef, prelude::*};
 use std::{fmt::Debug, sync::Arc};
@@ -30,8 +30,7 @@ pub(super) fn fill<T: Real, F: Features>(block: Block<'_, T>, features: &F, prof
     let (d, next) = (x.ncols(), features.next());
     let (mut x_packed, mut z_packed, mut spare) = (Aligned::default(), Aligned::default(), Vec::new());
     frame.pack_rows(z, z.nrows(), &mut z_packed);
-    for i in (0..x.nrows()).step_by(TILE_ROWS) {
-        let rows = TILE_ROWS.min(x.nrows() - i);
+    for (i, rows) in pieces(x.nrows(), TILE_ROWS) {
         frame.pack_panels(x.subrows(i, rows), rows, &mut x_packed);
         for j in 0..z.nrows() {
             let z = &z_packed[j * d..(j + 1) * d];

@@ -1,7 +1,7 @@
 //! The Cholesky factor of the landmarks' kernel matrix, with dependent landmarks left out.
 
 use super::{contiguous, contiguous_mut, par};
-use crate::{Real, Result, vectorised};
+use crate::{Real, Result, kernel::pieces, vectorised};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Accum, Mat, MatRef, Par, prelude::*};
@@ -51,18 +51,15 @@ pub fn factor(mut k: Mat<f64>, floor: f64, workers: &Workers) -> Result<Factor> 
     let m = k.nrows();
     let mut kept: Vec<usize> = Vec::with_capacity(m);
     let diag: Vec<f64> = (0..m).map(|j| k[(j, j)]).collect();
-    let mut start = 0;
-    while start < m {
-        let end = (start + BLOCK).min(m);
-        let before = kept.len();
+    for (start, width) in pieces(m, BLOCK) {
+        let (end, before) = (start + width, kept.len());
         workers.check()?;
         // narrow products have other bits for other numbers of threads
-        let par = if end - start == BLOCK { par(workers) } else { Par::Seq };
+        let par = if width == BLOCK { par(workers) } else { Par::Seq };
         workers.install(|| subtract_earlier(&mut k, start, end, before, par));
         for (j, diagonal) in diag.iter().enumerate().take(end).skip(start) {
             take_column(&mut k, j, before, &mut kept, floor * diagonal);
         }
-        start = end;
     }
     let r = kept.len();
     let lower = Mat::from_fn(r, r, |i, j| if i >= j { k[(kept[i], j)] } else { 0.0 });
@@ -124,8 +121,7 @@ fn take_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize>,
     let m = k.nrows();
     let found = kept.len();
     let (left, right) = k.as_mut().split_at_col_mut(j);
-    let mut right = right;
-    let column = contiguous_mut(right.rb_mut().col_mut(0));
+    let column = contiguous_mut(right.col_mut(0));
     for c in before..found {
         let earlier = &contiguous(left.rb().col(c))[j..m];
         let weight = earlier[0];
@@ -142,8 +138,7 @@ fn take_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize>,
     if found == j {
         column[j..m].iter_mut().for_each(|value| *value /= root);
     } else {
-        let mut left = left;
-        let target = &mut contiguous_mut(left.rb_mut().col_mut(found))[j..m];
+        let target = &mut contiguous_mut(left.col_mut(found))[j..m];
         for (to, value) in target.iter_mut().zip(&column[j..m]) {
             *to = value / root;
         }

@@ -1,10 +1,11 @@
 //! Columns of E = K − ΦΦᵀ at some rows, all rows going by: their squares, their largest entries, and the diagonal.
 
 use super::{MeasuredRows, PANEL};
+use crate::kernel::{Kernel, pieces};
 use crate::map::FeatureMap;
 use crate::map::factor::subtract_columns;
 use crate::map::nystrom::{STRIP, strips};
-use crate::{Error, Real, Result, kernel::Kernel};
+use crate::{Error, Real, Result};
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul, unzip, zip};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Fold, Merge, RowBlock, Workers};
@@ -179,8 +180,7 @@ impl<T: Real> ColumnFold<'_, T> {
         let (width, ranks) = (squares.len() / (self.ranks.len() + 1), self.ranks.len());
         let (z, phi_z) = (self.held.points().subrows(first, width), self.held.phi.as_ref().subrows(first, width));
         let mut e = Mat::zeros(STRIP.min(x.nrows()), width);
-        for start in (0..x.nrows()).step_by(STRIP) {
-            let rows = STRIP.min(x.nrows() - start);
+        for (start, rows) in pieces(x.nrows(), STRIP) {
             let mut e = e.as_mut().subrows_mut(0, rows);
             self.exact.block(x.subrows(start, rows), z, e.as_mut());
             for j in 0..width {
