@@ -110,7 +110,7 @@ impl<S: Split> Argument for Distances<S> {
 }
 
 #[derive(Debug)]
-struct Euclidean;
+pub(super) struct Euclidean;
 
 impl Split for Euclidean {
     type Few = Squares;

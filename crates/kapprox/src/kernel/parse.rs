@@ -37,11 +37,6 @@ pub(super) fn columns(text: &str) -> Result<ColumnChoice> {
 
 const ON: &str = "on";
 
-enum ParsedFactor {
-    Kernel(Node),
-    Number(f64),
-}
-
 impl Parser<'_> {
     /// Reads one item or more, with a sign between them.
     fn several<R>(&mut self, between: char, mut item: impl FnMut(&mut Self) -> Result<R>) -> Result<Vec<R>> {
@@ -72,14 +67,9 @@ impl Parser<'_> {
         self.several('*', |parser| {
             parser.skip_space();
             let here = parser.at;
-            match parser.factor()? {
-                ParsedFactor::Number(number) => scale *= number,
-                ParsedFactor::Kernel(Node::Scaled(number, node)) => {
-                    scale *= number;
-                    factors.push(*node);
-                }
-                ParsedFactor::Kernel(node) => factors.push(node),
-            }
+            let (number, kernel) = parser.factor()?;
+            scale *= number;
+            factors.extend(kernel);
             match f64::is_finite(scale) {
                 true => Ok(()),
                 false => parser.fail_at(here, "the factors multiply to a number that is too large"),
@@ -93,10 +83,11 @@ impl Parser<'_> {
         Ok(Node::product(scale, factors))
     }
 
-    fn factor(&mut self) -> Result<ParsedFactor> {
+    /// A number alone, or a kernel and the number before it.
+    fn factor(&mut self) -> Result<(f64, Option<Node>)> {
         self.skip_space();
-        match self.peek() {
-            Some('(') => self.parentheses().map(ParsedFactor::Kernel),
+        let node = match self.peek() {
+            Some('(') => self.parentheses()?,
             Some(c) if c.is_ascii_digit() || matches!(c, '.' | '-' | '+') => {
                 let start = self.at;
                 let number = self.number()?;
@@ -104,12 +95,16 @@ impl Parser<'_> {
                     return self.fail_at(start, format!("a factor must be >= 0, got {}", Value::Number(number)));
                 }
                 // -0 becomes 0
-                Ok(ParsedFactor::Number(number + 0.0))
+                return Ok((number + 0.0, None));
             }
-            Some(c) if is_name(c) => self.call().map(ParsedFactor::Kernel),
-            Some(other) => self.fail(format!("expected a kernel, a number or '(', got '{other}'")),
-            None => self.fail(format!("expected a kernel: {}", names().join(", "))),
-        }
+            Some(c) if is_name(c) => self.call()?,
+            Some(other) => return self.fail(format!("expected a kernel, a number or '(', got '{other}'")),
+            None => return self.fail(format!("expected a kernel: {}", names().join(", "))),
+        };
+        Ok(match node {
+            Node::Scaled(number, node) => (number, Some(*node)),
+            node => (1.0, Some(node)),
+        })
     }
 
     fn parentheses(&mut self) -> Result<Node> {
