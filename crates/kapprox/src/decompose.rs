@@ -9,21 +9,15 @@ use faer::linalg::householder;
 use faer::linalg::matmul::matmul;
 use faer::linalg::qr::no_pivoting::factor::{qr_in_place, qr_in_place_scratch, recommended_block_size};
 use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
-use faer::{Accum, Conj, Mat, MatRef, Par, diag::Diag};
+use faer::{Accum, Conj, Mat, MatMut, MatRef, Par, diag::Diag};
 
 /// Eigenvalues, ascending, and orthonormal eigenvectors of a symmetric matrix; its lower triangle is read. 9m³ flops.
 ///
 /// # Errors
 /// [`Error::NotFinite`] where the iteration does not converge, which finite matrices do not cause.
 pub fn symmetric_eigen(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>)> {
-    let m = matrix.nrows();
-    let (mut values, mut vectors) = (Diag::<f64>::zeros(m), Mat::zeros(m, m));
-    let scratch = self_adjoint_evd_scratch::<f64>(m, ComputeEigenvectors::Yes, Par::Seq, Default::default());
-    let mut memory = MemBuffer::new(scratch);
-    let stack = MemStack::new(&mut memory);
-    self_adjoint_evd(matrix, values.as_mut(), Some(vectors.as_mut()), Par::Seq, stack, Default::default())
-        .map_err(|_| no_convergence())?;
-    Ok((values.column_vector().iter().copied().collect(), vectors))
+    let mut vectors = Mat::zeros(matrix.nrows(), matrix.nrows());
+    Ok((eigen(matrix, Some(vectors.as_mut()))?, vectors))
 }
 
 /// The eigenvalues of a symmetric matrix, ascending, without eigenvectors. 4m³/3 flops.
@@ -31,11 +25,16 @@ pub fn symmetric_eigen(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>)> 
 /// # Errors
 /// The errors of [`symmetric_eigen`].
 pub fn symmetric_eigenvalues(matrix: MatRef<'_, f64>) -> Result<Vec<f64>> {
-    let m = matrix.nrows();
+    eigen(matrix, None)
+}
+
+fn eigen(matrix: MatRef<'_, f64>, vectors: Option<MatMut<'_, f64>>) -> Result<Vec<f64>> {
+    let (m, with) =
+        (matrix.nrows(), if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No });
     let mut values = Diag::<f64>::zeros(m);
-    let scratch = self_adjoint_evd_scratch::<f64>(m, ComputeEigenvectors::No, Par::Seq, Default::default());
-    let mut memory = MemBuffer::new(scratch);
-    self_adjoint_evd(matrix, values.as_mut(), None, Par::Seq, MemStack::new(&mut memory), Default::default())
+    let mut memory = MemBuffer::new(self_adjoint_evd_scratch::<f64>(m, with, Par::Seq, Default::default()));
+    let stack = MemStack::new(&mut memory);
+    self_adjoint_evd(matrix, values.as_mut(), vectors, Par::Seq, stack, Default::default())
         .map_err(|_| no_convergence())?;
     Ok(values.column_vector().iter().copied().collect())
 }

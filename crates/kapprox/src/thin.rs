@@ -93,7 +93,7 @@ impl<T: Real> WithSimd for Times<'_, T> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let (Self { x, w, p, c, out }, lanes) = (self, lanes::<T, S>());
-        let mut packed = Aligned::new();
+        let mut packed = Aligned::default();
         if c <= NARROW {
             let columns = packed.zeros(p * c);
             for (k, w) in w.chunks_exact(c).enumerate() {
@@ -257,7 +257,7 @@ impl<T: Real> WithSimd for Transposed<'_, T> {
         let most = if S::REGISTER_COUNT >= 32 { 10 } else { 5 };
         // groups of equal widths waste the fewest lanes
         let width = self.c.div_ceil(self.c.div_ceil(most));
-        let mut packed = Aligned::new();
+        let mut packed = Aligned::default();
         let mut this = self;
         for column in (0..this.c).step_by(width) {
             // direct calls: through a pointer they would be compiled for the oldest machine

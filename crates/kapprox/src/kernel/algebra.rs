@@ -4,7 +4,7 @@
 //! The first operand writes the block; each further one a panel of it at a time, so that no second block is needed.
 
 use super::fixed::{FEW, Fixed, KernelColumns};
-use super::points::{fill_column, row};
+use super::points::{fill_column, pieces, row};
 use super::{AnyKernel, Kernel, Spectrum, check_shapes, gradient::Weighted};
 use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*};
@@ -35,8 +35,14 @@ impl Operation {
 pub(super) struct Combined {
     pub(super) text: String,
     pub(super) operation: Operation,
-    pub(super) first: Arc<dyn AnyKernel>,
-    pub(super) others: Vec<Arc<dyn AnyKernel>>,
+    /// Two or more.
+    pub(super) kernels: Vec<Arc<dyn AnyKernel>>,
+}
+
+impl Combined {
+    fn typed<T: Real>(&self) -> Vec<Arc<dyn Kernel<T>>> {
+        self.kernels.iter().map(|kernel| kernel.typed()).collect()
+    }
 }
 
 impl<T: Real> Kernel<T> for Combined {
@@ -45,13 +51,11 @@ impl<T: Real> Kernel<T> for Combined {
     }
 
     fn positive_definite(&self) -> bool {
-        let all = |kernel: &Arc<dyn AnyKernel>| kernel.typed::<T>().positive_definite();
-        all(&self.first) && self.others.iter().all(all)
+        self.typed::<T>().iter().all(|kernel| kernel.positive_definite())
     }
 
     fn spectrum(&self) -> Option<Spectrum> {
-        let kernels = [&self.first].into_iter().chain(&self.others);
-        let parts = kernels.map(|kernel| kernel.typed::<T>().spectrum()).collect::<Option<Vec<_>>>()?;
+        let parts = self.typed::<T>().iter().map(|kernel| kernel.spectrum()).collect::<Option<Vec<_>>>()?;
         Some(match self.operation {
             Operation::Sum => Spectrum::sum(parts),
             Operation::Product => Spectrum::product(parts),
@@ -60,13 +64,13 @@ impl<T: Real> Kernel<T> for Combined {
 
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         check_shapes(x, z, &out);
-        self.first.typed::<T>().block(x, z, out.rb_mut());
         let mut panel = Mat::zeros(PANEL_ROWS.min(x.nrows()), PANEL_COLUMNS.min(z.nrows()));
-        for other in &self.others {
-            let other = other.typed::<T>();
-            for i in (0..x.nrows()).step_by(PANEL_ROWS) {
-                let rows = PANEL_ROWS.min(x.nrows() - i);
-                for (j, columns) in panels_of(z.nrows()) {
+        let kernels = self.typed::<T>();
+        let [first, others @ ..] = &kernels[..] else { return };
+        first.block(x, z, out.rb_mut());
+        for other in others {
+            for (i, rows) in pieces(x.nrows(), PANEL_ROWS) {
+                for (j, columns) in pieces(z.nrows(), PANEL_COLUMNS) {
                     let mut panel = panel.as_mut().submatrix_mut(0, 0, rows, columns);
                     other.block(x.subrows(i, rows), z.subrows(j, columns), panel.rb_mut());
                     combine(self.operation, out.rb_mut().submatrix_mut(i, j, rows, columns), panel.rb());
@@ -76,18 +80,18 @@ impl<T: Real> Kernel<T> for Combined {
     }
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        let panels = |kernel: &Arc<dyn AnyKernel>| -> Vec<_> {
-            let kernel = kernel.typed::<T>();
-            panels_of(z.nrows()).map(|(j, columns)| Fixed::new(kernel.clone(), z.subrows(j, columns))).collect()
+        let kernels = self.typed::<T>();
+        let (first, others) = kernels.split_first()?;
+        let panels = |kernel: &Arc<dyn Kernel<T>>| {
+            let kernel = kernel.clone();
+            pieces(z.nrows(), PANEL_COLUMNS).map(move |(j, columns)| Fixed::new(kernel.clone(), z.subrows(j, columns)))
         };
-        let first = Fixed::new(self.first.typed::<T>(), z);
-        let others = self.others.iter().flat_map(panels).collect();
+        let (first, others) = (Fixed::new(first.clone(), z), others.iter().flat_map(panels).collect());
         Some(Box::new(CombinedColumns { operation: self.operation, first, others }))
     }
 
     fn differentiable(&self) -> bool {
-        let differentiable = |kernel: &Arc<dyn AnyKernel>| kernel.typed::<T>().differentiable();
-        differentiable(&self.first) && self.others.iter().all(differentiable)
+        self.typed::<T>().iter().all(|kernel| kernel.differentiable())
     }
 
     /// The gradient of a factor is weighted with the values of all others.
@@ -96,7 +100,7 @@ impl<T: Real> Kernel<T> for Combined {
         if !Kernel::<T>::differentiable(self) {
             return false;
         }
-        let kernels: Vec<_> = [&self.first].into_iter().chain(&self.others).map(|kernel| kernel.typed::<T>()).collect();
+        let kernels = self.typed::<T>();
         match self.operation {
             Operation::Sum => kernels.iter().for_each(|kernel| {
                 kernel.gradient(x, z, weights, out.rb_mut());
@@ -110,10 +114,11 @@ impl<T: Real> Kernel<T> for Combined {
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
-        self.first.typed::<T>().diag(x, out);
-        let mut more = vec![0.0; out.len()];
-        for other in &self.others {
-            other.typed::<T>().diag(x, &mut more);
+        let (kernels, mut more) = (self.typed::<T>(), vec![0.0; out.len()]);
+        let [first, others @ ..] = &kernels[..] else { return };
+        first.diag(x, out);
+        for other in others {
+            other.diag(x, &mut more);
             for (out, &more) in out.iter_mut().zip(&more) {
                 *out = self.operation.apply(*out, more);
             }
@@ -139,14 +144,8 @@ fn product_gradient<T: Real>(kernels: &[Arc<dyn Kernel<T>>], pairs: Weighted<'_,
     }
 }
 
-/// For each panel of m columns, the first column and the number of columns.
-fn panels_of(m: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
-    (0..m).step_by(PANEL_COLUMNS).map(move |j| (j, PANEL_COLUMNS.min(m - j)))
-}
-
 /// Fixed points, prepared for the first operand, and panel by panel for each of the others: a kernel centres at the
 /// points that it is given.
-#[derive(Debug)]
 struct CombinedColumns<T: Real> {
     operation: Operation,
     first: Fixed<T>,
@@ -167,7 +166,7 @@ impl<T: Real> KernelColumns<T> for CombinedColumns<T> {
         let (b, m) = (x.nrows(), z.nrows());
         let (panel, scratch) = scratch.split_at_mut(FEW * PANEL_COLUMNS);
         self.first.rows(x, z, out, scratch);
-        for (other, (j, columns)) in self.others.iter().zip(panels_of(m).cycle()) {
+        for (other, (j, columns)) in self.others.iter().zip(pieces(m, PANEL_COLUMNS).cycle()) {
             let panel = &mut panel[..b * columns];
             other.rows(x, z.subrows(j, columns), panel, scratch);
             for (out, panel) in out.chunks_exact_mut(m).zip(panel.chunks_exact(columns)) {

@@ -5,7 +5,7 @@
 //! Costs an exponential for each feature of each pair.
 
 use super::family::{Facts, KernelFamily, KernelParameter, Range};
-use super::{Profile, direct::swept, sweep::Features};
+use super::{Profile, direct::swept, matern::FAR, sweep::Features};
 use crate::Real;
 use std::f64::consts::LN_2;
 
@@ -46,9 +46,6 @@ impl Profile for Power {
         Some(inlined!(|sum: T| rate * sum.power(lower)))
     }
 }
-
-/// 2^−`FAR`² is 0 in both types.
-const FAR: f64 = 2000.0;
 
 /// s = Σ exp(−(x − z)² / (2σ²)).
 #[derive(Debug)]

@@ -125,7 +125,6 @@ impl<T: Real, F: PairFunction> Kernel<T> for Applied<F> {
     }
 }
 
-#[derive(Debug)]
 struct AppliedColumns<T: Real, F> {
     function: F,
     /// For each point, the number prepared from its k(z, z).

@@ -165,13 +165,10 @@ pub(super) fn is_bare(c: char) -> bool {
 
 impl fmt::Display for ColumnChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let [part] = self.parts.as_slice() {
-            return part.fmt(f);
+        match &self.parts.iter().map(Part::to_string).collect::<Vec<_>>()[..] {
+            [part] => f.write_str(part),
+            parts => write!(f, "[{}]", parts.join(", ")),
         }
-        for (i, part) in self.parts.iter().enumerate() {
-            write!(f, "{}{part}", if i > 0 { ", " } else { "[" })?;
-        }
-        f.write_str("]")
     }
 }
 

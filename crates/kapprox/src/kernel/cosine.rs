@@ -21,10 +21,6 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
 struct Sphere;
 
 impl Embedding for Sphere {
-    fn features(&self, d: usize) -> usize {
-        d
-    }
-
     fn on_sparse(&self, text: String, kernel: Arc<dyn AnyKernel>) -> Option<Arc<dyn AnyKernel>> {
         Some(applied(text, KernelFunction::Normalised, kernel))
     }

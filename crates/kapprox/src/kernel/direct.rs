@@ -2,8 +2,7 @@
 
 use super::panel::{Finish, Own};
 use super::points::{Frame, Lengths, inverse};
-use super::profiled::{Argument, Engine, itself, profiled};
-use super::profiled::{Function, Profile};
+use super::profiled::{Argument, Engine, Function, Profile, itself, profiled};
 use super::terms::{Products, Term, overflowed};
 use super::{entries::FromEntries, sweep::Features};
 use crate::{Real, vectorised};
@@ -12,7 +11,7 @@ use std::{marker::PhantomData, sync::Arc};
 
 /// The kernel `profile(Σ_k M(x_k, z_k))` of the values as they are, written `text`.
 pub(crate) fn raw<M: Term, P: Profile>(text: String, _term: M, profile: P) -> Arc<dyn super::AnyKernel> {
-    profiled(text, Raw { term: PhantomData::<M> }, profile)
+    profiled(text, Raw(PhantomData::<M>), profile)
 }
 
 /// The kernel `profile(x·z)`, written `text`.
@@ -21,9 +20,7 @@ pub(crate) fn product<P: Profile>(text: String, profile: P) -> Arc<dyn super::An
 }
 
 #[derive(Debug)]
-struct Raw<M> {
-    term: PhantomData<M>,
-}
+struct Raw<M>(PhantomData<M>);
 
 impl<M: Term> Argument for Raw<M> {
     fn run<T: Real, E: Engine<T>>(&self, engine: E, profile: impl Function<T>, _: bool) -> E::Made {

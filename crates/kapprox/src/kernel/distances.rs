@@ -6,8 +6,7 @@
 
 use super::cancelling::{Cancelling, Split};
 use super::points::{Frame, Lengths, inverse, row_norms, row_sums, sum_of_differences};
-use super::profiled::{Argument, Engine, profiled};
-use super::profiled::{Function, Profile};
+use super::profiled::{Argument, Engine, Function, Profile, profiled};
 use super::terms::{Magnitudes, Maxima, Products, Squares, Term};
 use super::{direct::Plain, entries::FromEntries};
 use crate::Real;
@@ -111,7 +110,7 @@ impl<S: Split> Argument for Distances<S> {
 }
 
 #[derive(Debug)]
-struct Euclidean;
+pub(super) struct Euclidean;
 
 impl Split for Euclidean {
     type Few = Squares;
@@ -209,7 +208,7 @@ mod tests {
         let mut got = faer::Mat::zeros(b, m);
         let finish = Cancelling::<T, S, _>::new(&frame.scale, T::ZERO - T::ONE, itself);
         Block { frame: &frame, x, z, out: got.as_mut() }.fill::<S::Many, _>(&finish);
-        let (mut x_packed, mut z_packed) = (Aligned::new(), Aligned::new());
+        let (mut x_packed, mut z_packed) = (Aligned::default(), Aligned::default());
         frame.pack_rows(x, b, &mut x_packed);
         frame.pack_rows(z, m, &mut z_packed);
         let mut worst = 0.0f64;

@@ -1,7 +1,7 @@
 //! Kernels of points that are changed first, row by row.
 
 use super::fixed::{FEW, Fixed, KernelColumns};
-use super::{AnyKernel, Kernel, Spectrum, check_shapes, gradient::Weighted, points::row};
+use super::{AnyKernel, Kernel, Spectrum, check_shapes, gradient::Weighted, pieces, row};
 use crate::Real;
 use faer::{MatMut, MatRef, prelude::*};
 use std::{fmt::Debug, sync::Arc};
@@ -11,7 +11,9 @@ const TILE: usize = 1152;
 
 pub(crate) trait Embedding: Debug + Send + Sync + 'static {
     /// Number of features of the image of a point of d features.
-    fn features(&self, d: usize) -> usize;
+    fn features(&self, d: usize) -> usize {
+        d
+    }
     /// Writes the image of `x`: finite for finite `x`, and rounded once.
     fn apply<T: Real>(&self, x: &[T], image: &mut [T]);
     /// Writes the gradient of a function of the image by the point: the transposed Jacobian at `x`, whose image is `image`,
@@ -74,8 +76,7 @@ impl<T: Real, E: Embedding> Kernel<T> for Embedded<E> {
         check_shapes(x, z, &out);
         let (kernel, p) = (self.kernel.typed::<T>(), self.embedding.features(x.ncols()));
         let z_images = self.images(z);
-        for i in (0..x.nrows()).step_by(TILE) {
-            let rows = TILE.min(x.nrows() - i);
+        for (i, rows) in pieces(x.nrows(), TILE) {
             let images = self.images(x.subrows(i, rows));
             kernel.block(
                 MatRef::from_row_major_slice(&images, rows, p),
@@ -131,7 +132,6 @@ impl<T: Real, E: Embedding> Kernel<T> for Embedded<E> {
     }
 }
 
-#[derive(Debug)]
 struct EmbeddedColumns<T: Real, E> {
     embedding: Arc<E>,
     images: Vec<T>,

@@ -62,14 +62,17 @@ impl FromEntries {
                 Self::Product if sum.is_finite() => *sum,
                 Self::Product => scaled_product(again(j)),
                 Self::SquaredDistance { length } => {
-                    let (distance, unit) = (if far { distance } else { squares(again(j)) }, length.recip());
+                    let distance = if far { distance } else { over_both(again(j), |x, z| (x - z) * (x - z)) };
+                    let unit = length.recip();
                     (distance * unit * unit).min(f64::MAX)
                 }
                 Self::Distance { length } => {
-                    let distance = if far { distance } else { magnitudes(again(j)) };
+                    let distance = if far { distance } else { over_both(again(j), |x, z| (x - z).abs()) };
                     (distance * length.recip()).min(f64::MAX)
                 }
-                Self::ChiSquare => if far { distance } else { chi_squares(again(j)) }.min(f64::MAX),
+                Self::ChiSquare if far => distance.min(f64::MAX),
+                // a feature of neither is none
+                Self::ChiSquare => over_both(again(j), |x, z| (x - z) * ((x - z) / (x + z))).min(f64::MAX),
                 Self::Minimum | Self::HarmonicMean => sum.min(f64::MAX),
             };
         }
@@ -90,19 +93,9 @@ fn part_of_both(x: f64, z: f64) -> f64 {
     x.max(z) * (x.min(z) / (x + z))
 }
 
-/// Σ |x − z|.
-fn magnitudes((x, z): (Vec<f64>, Vec<f64>)) -> f64 {
-    x.iter().zip(&z).map(|(x, z)| (x - z).abs()).sum()
-}
-
-/// Σ (x − z)² / (x + z), where a feature of neither is none.
-fn chi_squares((x, z): (Vec<f64>, Vec<f64>)) -> f64 {
-    x.iter().zip(&z).map(|(x, z)| (x - z) * ((x - z) / (x + z))).sum()
-}
-
-/// Σ (x − z)².
-fn squares((x, z): (Vec<f64>, Vec<f64>)) -> f64 {
-    x.iter().zip(&z).map(|(x, z)| (x - z) * (x - z)).sum()
+/// A sum over the features of two points.
+fn over_both((x, z): (Vec<f64>, Vec<f64>), term: impl Fn(f64, f64) -> f64) -> f64 {
+    x.iter().zip(&z).map(|(x, z)| term(*x, *z)).sum()
 }
 
 /// x·z from points scaled to at most 1: only the last product can overflow.

@@ -44,23 +44,20 @@ impl KernelFamily {
     /// `build` is given the expression, which [`Kernel::spec`](super::Kernel::spec) must give back, and the values of the
     /// parameters.
     pub const fn new(name: &'static str, formula: &'static str, example: &'static str, build: Build) -> Self {
-        let (positive_definite, facts, domain) = (true, Facts::NONE, Domain::Any);
-        let (parameters, metric, rate, each): (&[KernelParameter], _, _, _) = (&[], None, None, None);
-        let explicit = None;
         Self {
             name,
             formula,
-            parameters,
-            metric,
-            rate,
-            positive_definite,
-            facts,
-            explicit,
-            domain,
+            parameters: &[],
+            metric: None,
+            rate: None,
+            positive_definite: true,
+            facts: Facts::NONE,
+            explicit: None,
+            domain: Domain::Any,
             fits: |_, _| Ok(()),
             example,
             build,
-            each,
+            each: None,
         }
     }
 }
@@ -174,7 +171,7 @@ pub enum Distance {
     ChiSquared,
 }
 
-/// A named number of a kernel.
+/// A named number of a kernel or of a map.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KernelParameter {
     /// The name in expressions.

@@ -10,7 +10,6 @@ use super::terms::Term;
 use crate::{Lanes, Real, vectorised};
 use faer::MatRef;
 use pulp::{Simd, WithSimd};
-use std::fmt;
 use std::marker::PhantomData;
 
 /// Rows whose sums are in registers at once; those that are left go one by one.
@@ -37,7 +36,7 @@ where
     M: Term,
     F: Finish<T> + Send + Sync + 'static,
 {
-    let (mut rows, mut panels, mut owns) = (Aligned::new(), Aligned::new(), Owns::new());
+    let (mut rows, mut panels, mut owns) = (Aligned::default(), Aligned::default(), Owns::default());
     // as rows, as a block packs them: the sums of a point's own values have their order
     frame.pack_rows(z, z.nrows(), &mut rows);
     finish.rows(&rows, frame.width(), &mut owns);
@@ -156,10 +155,4 @@ fn write<T: Lanes + Real, S: Simd>(sums: &Tall<T, S>, to: &mut [T]) {
         *all = *sums;
     }
     to.copy_from_slice(&all[..to.len()]);
-}
-
-impl<T, M, F> fmt::Debug for Few<T, M, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Few").finish_non_exhaustive()
-    }
 }

@@ -6,16 +6,14 @@
 
 use super::Kernel;
 use crate::Real;
-use faer::prelude::ReborrowMut;
-use faer::{MatMut, MatRef};
-use std::fmt::Debug;
-use std::sync::Arc;
+use faer::{MatMut, MatRef, prelude::ReborrowMut};
+use std::{fmt, sync::Arc};
 
 /// Most rows at once.
 pub const FEW: usize = 8;
 
 /// Points prepared for a kernel; see [`Kernel::columns`].
-pub trait KernelColumns<T: Real>: Debug + Send + Sync {
+pub trait KernelColumns<T: Real>: Send + Sync {
     /// How many numbers of scratch [`rows`](Self::rows) takes.
     fn scratch(&self) -> usize;
     /// Bytes that are held.
@@ -30,10 +28,15 @@ pub trait KernelColumns<T: Real>: Debug + Send + Sync {
 }
 
 /// A kernel and the points that were prepared for it; of a kernel that does not know how, its blocks.
-#[derive(Debug)]
 pub(crate) struct Fixed<T: Real> {
     kernel: Arc<dyn Kernel<T>>,
     columns: Option<Box<dyn KernelColumns<T>>>,
+}
+
+impl<T: Real> fmt::Debug for Fixed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kernel.fmt(f)
+    }
 }
 
 impl<T: Real> Fixed<T> {

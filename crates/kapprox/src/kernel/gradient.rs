@@ -8,7 +8,7 @@
 //! So a gradient is a block of factors, computed as blocks of kernel values are, and a sum over the points z for each feature.
 //! Slopes are taken of the values as they are, for each pair: a sum of x and a sum of z would cancel where points are close.
 
-use super::points::{Aligned, fill_column, row};
+use super::points::{Aligned, Frame, fill_column, pieces, row};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 
@@ -38,16 +38,14 @@ impl<'a, T: Real> Weighted<'a, T> {
 
     /// Tiles of rows of x with all of z, and the first row of each.
     pub(super) fn row_tiles(self) -> impl Iterator<Item = (usize, Self)> {
-        (0..self.x.nrows()).step_by(TILE_ROWS).map(move |i| {
-            let rows = TILE_ROWS.min(self.x.nrows() - i);
+        pieces(self.x.nrows(), TILE_ROWS).map(move |(i, rows)| {
             (i, Self { x: self.x.subrows(i, rows), weights: self.weights.subrows(i, rows), ..self })
         })
     }
 
     /// Tiles of rows of z with all of x, and the first row of each.
     pub(super) fn column_tiles(self) -> impl Iterator<Item = (usize, Self)> {
-        (0..self.z.nrows()).step_by(TILE_COLUMNS).map(move |j| {
-            let columns = TILE_COLUMNS.min(self.z.nrows() - j);
+        pieces(self.z.nrows(), TILE_COLUMNS).map(move |(j, columns)| {
             (j, Self { z: self.z.subrows(j, columns), weights: self.weights.subcols(j, columns), ..self })
         })
     }
@@ -79,16 +77,17 @@ pub(super) fn add<T: Real>(
     slope: impl Fn(T, T) -> T + Copy,
     finish: &dyn Fn(usize, T) -> T,
 ) {
-    let (d, mut tile, mut sums) = (pairs.x.ncols(), Tile::new(), Vec::new());
+    let (d, mut tile, mut sums) = (pairs.x.ncols(), Tile::default(), Vec::new());
+    let frame = Frame::identity(d);
     for (i, strip) in pairs.row_tiles() {
         let rows = strip.x.nrows();
-        by_feature(strip.x, &mut tile.x);
+        frame.pack_panels(strip.x, rows, &mut tile.x);
         // again with care, for the rare tile in which something overflowed
         for guarded in [false, true] {
             sums.clear();
             sums.resize(rows * d, T::ZERO);
             for (_, pairs) in strip.column_tiles() {
-                tile.fill(pairs, factors);
+                tile.fill(pairs, &frame, factors);
                 if guarded { tile.add_guarded(slope, &mut sums) } else { tile.add(slope, &mut sums) }
             }
             if sums.iter().all(|sum| sum.magnitude() <= T::LARGEST) {
@@ -105,6 +104,7 @@ pub(super) fn add<T: Real>(
 }
 
 /// Points feature by feature, and the weighted factors of their pairs, column by column.
+#[derive(Default)]
 struct Tile<T> {
     x: Aligned<T>,
     z: Aligned<T>,
@@ -114,14 +114,10 @@ struct Tile<T> {
 }
 
 impl<T: Real> Tile<T> {
-    fn new() -> Self {
-        Self { x: Aligned::new(), z: Aligned::new(), factors: Aligned::new(), rows: 0, columns: 0 }
-    }
-
     /// Takes the points z of the pairs, and their factors times their weights.
-    fn fill(&mut self, pairs: Weighted<'_, T>, factors: &dyn Fn(Weighted<'_, T>, MatMut<'_, T>)) {
+    fn fill(&mut self, pairs: Weighted<'_, T>, frame: &Frame<T>, factors: &dyn Fn(Weighted<'_, T>, MatMut<'_, T>)) {
         (self.rows, self.columns) = (pairs.x.nrows(), pairs.z.nrows());
-        by_feature(pairs.z, &mut self.z);
+        frame.pack_panels(pairs.z, self.columns, &mut self.z);
         let values = self.factors.zeros(self.rows * self.columns);
         factors(pairs, MatMut::from_column_major_slice_mut(values, self.rows, self.columns));
     }
@@ -172,16 +168,5 @@ impl<T: Real> Tile<T> {
                 }
             }
         });
-    }
-}
-
-/// Points as `out[k n + i]`, feature k of point i.
-fn by_feature<T: Real>(points: MatRef<'_, T>, out: &mut Aligned<T>) {
-    let (n, mut spare) = (points.nrows(), Vec::new());
-    let out = out.zeros(n * points.ncols());
-    for i in 0..n {
-        for (k, &value) in row(points, i, &mut spare).iter().enumerate() {
-            out[k * n + i] = value;
-        }
     }
 }

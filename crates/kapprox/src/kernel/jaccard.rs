@@ -4,6 +4,8 @@
 //! Properties*, Biometrics 27, 1971; Ralaivola, Swamidass, Saigo, Baldi, *Graph Kernels for Chemical Informatics*, 2005), strictly so for
 //! distinct sets (Bouchard, Jousselme, Doré, *A Proof for the Positive Definiteness of the Jaccard Index Matrix*, IJAR 54, 2013).
 
+use super::cancelling::Split;
+use super::distances::Euclidean;
 use super::family::{Domain, Facts, KernelFamily};
 use super::panel::{Block, Finish, Own, Owns};
 use super::points::{Frame, fold_panels, fold_row, row_norms};
@@ -51,11 +53,11 @@ impl<T: Real> Finish<T> for Union {
     const OWN: usize = 1;
 
     fn panels(&self, panels: &mut [T], height: usize, d: usize, owns: &mut Owns<T>) {
-        fold_panels(panels, height, d, (square, 1.0), &mut owns.offsets);
+        fold_panels(panels, height, d, (Euclidean::offset, 1.0), &mut owns.offsets);
     }
 
     fn own(&self, x: &mut [T]) -> Own<T> {
-        Own { offset: fold_row(x, (square, 1.0)), size: T::ZERO }
+        Own { offset: fold_row(x, (Euclidean::offset, 1.0)), size: T::ZERO }
     }
 
     fn rows(&self, rows: &[T], d: usize, owns: &mut Owns<T>) {
@@ -71,9 +73,4 @@ impl<T: Real> Finish<T> for Union {
         }
         false
     }
-}
-
-#[inline(always)]
-fn square(sum: f64, value: f64) -> f64 {
-    value.mul_add(value, sum)
 }

@@ -7,7 +7,8 @@
 //! | 2.5 | (1 + √5 r + 5r²/3) exp(−√5 r) |
 //!
 //! Positive definite in every dimension (Rasmussen, Williams, *Gaussian Processes for Machine Learning*, 2006, section
-//! 4.2.1; these are its equations 4.17 with length scale σ).
+//! 4.2.1; these are its equations 4.17 with length scale σ). That of ν = 1/2 has a name of its own, `exponential`; with the sum of absolute
+//! differences in place of the Euclidean distance it is [`laplacian`](super::laplacian).
 //!
 //! ```
 //! use kapprox::kernel::Spec;
@@ -44,6 +45,16 @@ pub(super) const FAMILY: KernelFamily = KernelFamily {
     )
 };
 
+pub(super) const EXPONENTIAL: KernelFamily = KernelFamily {
+    parameters: &[SIGMA],
+    metric: Some(Distance::L2),
+    rate: Some(f64::recip),
+    facts: Facts::ALL,
+    ..KernelFamily::new("exponential", "exp(-|x-z| / sigma)", "exponential(sigma=3)", |text, values| {
+        l2(text, Lengths::Same(values[0] * LN_2), AtZero::Cusp, Half)
+    })
+};
+
 /// Student's t in every direction, with 2ν degrees of freedom, in units of ln 2 / √(2ν) σ (Rasmussen, Williams, 2006,
 /// equation 4.15).
 fn student(freedom: f64) -> Option<Law> {
@@ -52,11 +63,11 @@ fn student(freedom: f64) -> Option<Law> {
 }
 
 /// 2^−`FAR` is 0 in both types; beyond it (1 + r) exp(−r) would become ∞ · 0.
-const FAR: f64 = 2000.0;
+pub(super) const FAR: f64 = 2000.0;
 
 /// exp(−r); the argument is (r / ln 2)², so that it is a power of two.
 #[derive(Debug)]
-pub(super) struct Half;
+struct Half;
 
 impl Profile for Half {
     fn function<T: Real>(&self) -> impl Fn(T) -> T + Copy + use<T> {

@@ -6,11 +6,11 @@
 
 use super::direct::{Factors, swept};
 use super::family::{Distance, Facts, KernelFamily, SIGMA};
-use super::{matern::NU, sweep::Features, terms::sign};
+use super::matern::{FAR, NU};
+use super::{sweep::Features, terms::sign};
 use crate::Real;
 use std::f64::consts::LN_2;
 
-/// The family of kernels `matern_product(nu=1.5, sigma=median)`, where the median is that of the Euclidean distance.
 pub(super) const FAMILY: KernelFamily = KernelFamily {
     parameters: &[NU, SIGMA],
     metric: Some(Distance::L2),
@@ -36,9 +36,6 @@ struct Matern {
     linear: f64,
     square: f64,
 }
-
-/// 2^−`FAR` is 0 in both types; beyond it (1 + a) 2^−a would become ∞ · 0.
-const FAR: f64 = 2000.0;
 
 impl Features for Matern {
     const START: f64 = 1.0;

@@ -45,7 +45,7 @@ mod spectrum;
 mod sweep;
 mod terms;
 
-pub mod additive_chi_squared;
+pub mod additive;
 pub mod anova;
 mod cancelling;
 pub mod cauchy;
@@ -54,11 +54,9 @@ pub mod constant;
 mod cosine;
 pub mod delta;
 pub mod distance;
-pub mod exponential;
 mod expression;
 pub mod feature_space;
 pub mod gaussian;
-pub mod intersection;
 pub mod jaccard;
 pub mod laplacian;
 pub mod linear;
@@ -76,7 +74,7 @@ pub use expression::Expression;
 pub use family::{Build, Distance, Domain, Explicit, Facts, Homogeneous, KernelFamily, KernelParameter, Range, Value};
 pub(crate) use fixed::Fixed;
 pub use fixed::{FEW, KernelColumns, KernelRows};
-pub(crate) use points::{Aligned, row};
+pub(crate) use points::{Aligned, pieces, row};
 pub use pointwise::pointwise;
 pub(crate) use profiled::Profile;
 pub use registry::{by_name, register, registry};
@@ -85,8 +83,7 @@ pub use spectrum::{Draw, Law, Spectrum};
 
 use crate::{PrecisionPair, Real};
 use faer::{MatMut, MatRef};
-use std::fmt::Debug;
-use std::sync::Arc;
+use std::{fmt::Debug, sync::Arc};
 
 /// A kernel k(x, z) on points of d numbers.
 ///

@@ -115,17 +115,16 @@ impl Node {
             Self::Call(call) => call.build(text),
             Self::Scaled(factor, node) => applied(text, Times(*factor), node.build()),
             Self::Applied(function, node) => applied(text, *function, node.build()),
-            Self::Product(nodes) => combined(text, Operation::Product, nodes),
-            Self::Sum(nodes) => combined(text, Operation::Sum, nodes),
+            Self::Product(nodes) | Self::Sum(nodes) => {
+                let operation = if matches!(self, Self::Sum(_)) { Operation::Sum } else { Operation::Product };
+                Arc::new(Combined { text, operation, kernels: nodes.iter().map(Self::build).collect() })
+            }
         }
     }
 
-    /// Writes the expression as an operand of `*`: sums in parentheses.
-    fn fmt_operand(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sum(_) => write!(f, "({self})"),
-            _ => write!(f, "{self}"),
-        }
+    /// The expression as an operand of `*`: sums in parentheses.
+    fn operand(&self) -> String {
+        if matches!(self, Self::Sum(_)) { format!("({self})") } else { self.to_string() }
     }
 }
 
@@ -165,21 +164,21 @@ impl Call {
         self.columns.is_some() && self.places().is_none()
     }
 
+    /// The values; `None` where one is no single number.
+    pub(super) fn numbers(&self) -> Option<Vec<f64>> {
+        self.values.iter().map(Value::number).collect()
+    }
+
     /// See [`Spec::check_features`](super::Spec::check_features).
     pub(super) fn check_features(&self, d: usize) -> Result<()> {
         let features = self.places().map_or(d, |places| places.len());
         let wrong = |why| Err(Error::Features { kernel: self.family.name, features, why });
-        let mut numbers = Vec::new();
-        for value in &self.values {
-            match value {
-                Value::Each(list) if list.len() != features => {
-                    return wrong(format!("but lists {} numbers; give one for each", list.len()));
-                }
-                Value::Number(number) => numbers.push(*number),
-                Value::Each(_) | Value::Share(_) | Value::Median | Value::Auto => return Ok(()),
-            }
+        if let [Value::Each(list)] = &self.values[..]
+            && list.len() != features
+        {
+            return wrong(format!("but lists {} numbers; give one for each", list.len()));
         }
-        (self.family.fits)(&numbers, features).or_else(wrong)
+        self.numbers().map_or(Ok(()), |numbers| (self.family.fits)(&numbers, features).or_else(wrong))
     }
 
     fn build(&self, text: String) -> Arc<dyn AnyKernel> {
@@ -202,19 +201,11 @@ impl Call {
         match (self.values.as_slice(), self.family.each) {
             ([Value::Each(list)], Some(each)) => each(text, list),
             _ => {
-                let number = |value: &Value| match value {
-                    Value::Number(number) => *number,
-                    Value::Each(_) | Value::Share(_) | Value::Median | Value::Auto => f64::NAN,
-                };
+                let number = |value: &Value| value.number().unwrap_or(f64::NAN);
                 (self.family.build)(text, &self.values.iter().map(number).collect::<Vec<_>>())
             }
         }
     }
-}
-
-fn combined(text: String, operation: Operation, nodes: &[Node]) -> Arc<dyn AnyKernel> {
-    let others = nodes[1..].iter().map(Node::build).collect();
-    Arc::new(Combined { text, operation, first: nodes[0].build(), others })
 }
 
 fn one_or(mut nodes: Vec<Node>, together: impl FnOnce(Vec<Node>) -> Node) -> Node {
@@ -231,16 +222,13 @@ impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Call(call) => call.fmt(f),
-            Self::Scaled(factor, node) => {
-                write!(f, "{}*", Value::Number(*factor))?;
-                node.fmt_operand(f)
-            }
+            Self::Scaled(factor, node) => write!(f, "{}*{}", Value::Number(*factor), node.operand()),
             Self::Applied(KernelFunction::Exp, node) => write!(f, "exp({node})"),
             Self::Applied(KernelFunction::Power(degree), node) => write!(f, "power({node}, degree={degree})"),
             Self::Applied(KernelFunction::Normalised, node) => write!(f, "normalised({node})"),
             Self::Applied(KernelFunction::Mean(p), node) => write!(f, "mean({node}, p={})", Value::Number(*p)),
-            Self::Product(nodes) => join(f, nodes, "*", Self::fmt_operand),
-            Self::Sum(nodes) => join(f, nodes, " + ", Self::fmt),
+            Self::Product(nodes) => f.write_str(&nodes.iter().map(Self::operand).collect::<Vec<_>>().join("*")),
+            Self::Sum(nodes) => f.write_str(&nodes.iter().map(Self::to_string).collect::<Vec<_>>().join(" + ")),
         }
     }
 }
@@ -259,19 +247,10 @@ impl fmt::Display for Call {
     }
 }
 
-fn join(
-    f: &mut fmt::Formatter<'_>,
-    nodes: &[Node],
-    between: &str,
-    write: impl Fn(&Node, &mut fmt::Formatter<'_>) -> fmt::Result,
-) -> fmt::Result {
-    for (i, node) in nodes.iter().enumerate() {
-        if i > 0 {
-            f.write_str(between)?;
-        }
-        write(node, f)?;
+impl Value {
+    pub(crate) fn number(&self) -> Option<f64> {
+        if let Self::Number(number) = self { Some(*number) } else { None }
     }
-    Ok(())
 }
 
 impl fmt::Display for Value {
@@ -282,11 +261,8 @@ impl fmt::Display for Value {
             Self::Auto => f.write_str("auto"),
             Self::Share(number) => write!(f, "{}/d", Self::Number(*number)),
             Self::Each(numbers) => {
-                f.write_str("[")?;
-                for (i, number) in numbers.iter().enumerate() {
-                    write!(f, "{}{}", if i > 0 { ", " } else { "" }, Self::Number(*number))?;
-                }
-                f.write_str("]")
+                let numbers: Vec<_> = numbers.iter().map(|number| Self::Number(*number).to_string()).collect();
+                write!(f, "[{}]", numbers.join(", "))
             }
             Self::Number(number) if *number == 0.0 || (1e-5..1e16).contains(&number.abs()) => write!(f, "{number}"),
             Self::Number(number) => write!(f, "{number:e}"),

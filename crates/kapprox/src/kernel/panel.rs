@@ -8,7 +8,7 @@
 //! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 34, 2008; as
 //! the number of features is small, there is no blocking over them.)
 
-use super::points::{Aligned, Frame, row};
+use super::points::{Aligned, Frame, pieces, row};
 use super::terms::Term;
 use crate::{Lanes, Real};
 use faer::{MatMut, MatRef, prelude::*};
@@ -27,7 +27,7 @@ const TALL: usize = 3;
 pub(crate) type Tall<T, S> = [<T as Lanes>::Vector<S>; TALL];
 
 /// The numbers that belong to a point alone, beside its features.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Own<T> {
     /// The point's part of a sum over features.
     pub(crate) offset: T,
@@ -36,7 +36,7 @@ pub(crate) struct Own<T> {
 }
 
 /// The own numbers of some points; none where the kernel has no use for them.
-#[derive(Debug)]
+#[derive(Default)]
 pub(crate) struct Owns<T> {
     pub(crate) offsets: Vec<T>,
     pub(crate) sizes: Vec<T>,
@@ -44,10 +44,6 @@ pub(crate) struct Owns<T> {
 }
 
 impl<T: Real> Owns<T> {
-    pub(super) fn new() -> Self {
-        Self { offsets: Vec::new(), sizes: Vec::new(), largest: T::ZERO }
-    }
-
     #[inline(always)]
     pub(super) fn offsets(&self, i: usize, count: usize) -> &[T] {
         if self.offsets.is_empty() { &[] } else { &self.offsets[i..][..count] }
@@ -117,18 +113,16 @@ impl<T: Real> Block<'_, T> {
     pub(crate) fn fill<M: Term, F: Finish<T>>(self, finish: &F) {
         let Self { frame, x, z, mut out } = self;
         let height = panel_height::<T>();
-        let (mut x_packed, mut z_packed) = (Aligned::new(), Aligned::new());
-        let (mut x_owns, mut z_owns) = (Owns::new(), Owns::new());
-        let (mut sums, mut values, mut spare) = (Aligned::new(), Aligned::new(), Vec::new());
+        let (mut x_packed, mut z_packed) = (Aligned::default(), Aligned::default());
+        let (mut x_owns, mut z_owns) = (Owns::default(), Owns::default());
+        let (mut sums, mut values, mut spare) = (Aligned::default(), Aligned::default(), Vec::new());
         sums.zeros(WIDEST * height);
         values.zeros(height);
-        for i in (0..x.nrows()).step_by(TILE_ROWS) {
-            let rows = TILE_ROWS.min(x.nrows() - i);
+        for (i, rows) in pieces(x.nrows(), TILE_ROWS) {
             let x = x.subrows(i, rows);
             frame.pack_panels(x, height, &mut x_packed);
             finish.panels(&mut x_packed, height, frame.width(), &mut x_owns);
-            for j in (0..z.nrows()).step_by(TILE_COLUMNS) {
-                let columns = TILE_COLUMNS.min(z.nrows() - j);
+            for (j, columns) in pieces(z.nrows(), TILE_COLUMNS) {
                 let z = z.subrows(j, columns);
                 frame.pack_rows(z, columns.next_multiple_of(WIDEST), &mut z_packed);
                 finish.rows(&z_packed, frame.width(), &mut z_owns);

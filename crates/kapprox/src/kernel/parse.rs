@@ -37,42 +37,44 @@ pub(super) fn columns(text: &str) -> Result<ColumnChoice> {
 
 const ON: &str = "on";
 
-enum ParsedFactor {
-    Kernel(Node),
-    Number(f64),
-}
-
 impl Parser<'_> {
-    fn sum(&mut self) -> Result<Node> {
-        let mut terms = Vec::new();
-        loop {
-            terms.push(self.product()?);
-            if !self.take('+') {
-                return Ok(Node::sum(terms));
-            }
+    /// Reads one item or more, with a sign between them.
+    fn several<R>(&mut self, between: char, mut item: impl FnMut(&mut Self) -> Result<R>) -> Result<Vec<R>> {
+        let mut all = vec![item(self)?];
+        while self.take(between) {
+            all.push(item(self)?);
         }
+        Ok(all)
+    }
+
+    fn sum(&mut self) -> Result<Node> {
+        self.several('+', Self::product).map(Node::sum)
+    }
+
+    /// A sum in the parenthesis that opens at a character.
+    fn nested(&mut self, at: usize) -> Result<Node> {
+        if self.depth == DEEPEST {
+            return self.fail_at(at, format!("more than {DEEPEST} nested parentheses"));
+        }
+        self.depth += 1;
+        let node = self.sum()?;
+        self.depth -= 1;
+        Ok(node)
     }
 
     fn product(&mut self) -> Result<Node> {
         let (mut scale, mut factors) = (1.0, Vec::new());
-        loop {
-            self.skip_space();
-            let here = self.at;
-            match self.factor()? {
-                ParsedFactor::Number(number) => scale *= number,
-                ParsedFactor::Kernel(Node::Scaled(number, node)) => {
-                    scale *= number;
-                    factors.push(*node);
-                }
-                ParsedFactor::Kernel(node) => factors.push(node),
+        self.several('*', |parser| {
+            parser.skip_space();
+            let here = parser.at;
+            let (number, kernel) = parser.factor()?;
+            scale *= number;
+            factors.extend(kernel);
+            match f64::is_finite(scale) {
+                true => Ok(()),
+                false => parser.fail_at(here, "the factors multiply to a number that is too large"),
             }
-            if !f64::is_finite(scale) {
-                return self.fail_at(here, "the factors multiply to a number that is too large");
-            }
-            if !self.take('*') {
-                break;
-            }
-        }
+        })?;
         if factors.is_empty() {
             // a number alone is the kernel that has this value everywhere
             let values = vec![Value::Number(scale)];
@@ -81,10 +83,11 @@ impl Parser<'_> {
         Ok(Node::product(scale, factors))
     }
 
-    fn factor(&mut self) -> Result<ParsedFactor> {
+    /// A number alone, or a kernel and the number before it.
+    fn factor(&mut self) -> Result<(f64, Option<Node>)> {
         self.skip_space();
-        match self.peek() {
-            Some('(') => self.parentheses().map(ParsedFactor::Kernel),
+        let node = match self.peek() {
+            Some('(') => self.parentheses()?,
             Some(c) if c.is_ascii_digit() || matches!(c, '.' | '-' | '+') => {
                 let start = self.at;
                 let number = self.number()?;
@@ -92,22 +95,21 @@ impl Parser<'_> {
                     return self.fail_at(start, format!("a factor must be >= 0, got {}", Value::Number(number)));
                 }
                 // -0 becomes 0
-                Ok(ParsedFactor::Number(number + 0.0))
+                return Ok((number + 0.0, None));
             }
-            Some(c) if is_name(c) => self.call().map(ParsedFactor::Kernel),
-            Some(other) => self.fail(format!("expected a kernel, a number or '(', got '{other}'")),
-            None => self.fail(format!("expected a kernel: {}", names().join(", "))),
-        }
+            Some(c) if is_name(c) => self.call()?,
+            Some(other) => return self.fail(format!("expected a kernel, a number or '(', got '{other}'")),
+            None => return self.fail(format!("expected a kernel: {}", names().join(", "))),
+        };
+        Ok(match node {
+            Node::Scaled(number, node) => (number, Some(*node)),
+            node => (1.0, Some(node)),
+        })
     }
 
     fn parentheses(&mut self) -> Result<Node> {
-        if self.depth == DEEPEST {
-            return self.fail(format!("more than {DEEPEST} nested parentheses"));
-        }
-        self.depth += 1;
         self.at += 1;
-        let node = self.sum()?;
-        self.depth -= 1;
+        let node = self.nested(self.at - 1)?;
         self.expect(')', "')' or an operator")?;
         Ok(node)
     }
@@ -121,12 +123,7 @@ impl Parser<'_> {
         let Some(family) = by_name(&name) else { return Err(self.unknown(start, name)) };
         let (mut values, mut columns) = (vec![None; family.parameters.len()], None);
         if self.take('(') && !self.take(')') {
-            loop {
-                self.argument(family, &mut values, &mut columns)?;
-                if !self.take(',') {
-                    break;
-                }
-            }
+            self.several(',', |parser| parser.argument(family, &mut values, &mut columns))?;
             self.expect(')', "',' or ')'")?;
         }
         let values = values
@@ -151,12 +148,7 @@ impl Parser<'_> {
             return Ok(None);
         };
         self.expect('(', &format!("'(' and a kernel, as in {name}(linear())"))?;
-        if self.depth == DEEPEST {
-            return self.fail(format!("more than {DEEPEST} nested parentheses"));
-        }
-        self.depth += 1;
-        let node = Box::new(self.sum()?);
-        self.depth -= 1;
+        let node = Box::new(self.nested(self.at)?);
         let mut number = parameter.as_ref().map_or(0.0, |parameter| parameter.2);
         if let Some((wanted, range, _, reason)) = parameter.as_ref().filter(|_| self.take(',')) {
             self.skip_space();
@@ -167,11 +159,7 @@ impl Parser<'_> {
             self.expect('=', "'='")?;
             self.skip_space();
             let start = self.at;
-            number = self.number()?;
-            if !range.contains(number) {
-                let got = Value::Number(number);
-                return self.fail_at(start, format!("{wanted} must be {range}, got {got}: {reason}"));
-            }
+            number = self.number_of(wanted, *range, reason)?;
             if range == &ORDER.1 && number > 0.0 && number < LEAST_ORDER {
                 let why = format!("{wanted} must be 0 or at least {LEAST_ORDER}: powers below are lost to rounding");
                 return self.fail_at(start, why);
@@ -248,13 +236,7 @@ impl Parser<'_> {
         if !self.take('[') {
             return Ok(ColumnChoice::new(vec![self.part()?]));
         }
-        let mut parts = Vec::new();
-        loop {
-            parts.push(self.part()?);
-            if !self.take(',') {
-                break;
-            }
-        }
+        let parts = self.several(',', Self::part)?;
         self.expect(']', "',' or ']'")?;
         Ok(ColumnChoice::new(parts))
     }
@@ -277,7 +259,10 @@ impl Parser<'_> {
             if family.each.is_none() {
                 return self.fail_at(start, format!("{name} of {} is one number, not a list", family.name));
             }
-            return self.list(parameter).map(Value::Each);
+            let each = format!("each {name}");
+            let numbers = self.several(',', |parser| Ok(parser.number_of(&each, *range, reason)? + 0.0))?;
+            self.expect(']', "',' or ']'")?;
+            return Ok(Value::Each(numbers));
         }
         if self.peek().is_some_and(is_name) {
             let word = self.name();
@@ -288,10 +273,7 @@ impl Parser<'_> {
                 _ => self.fail_at(start, format!("{name} must be a number {range}, got '{word}'")),
             };
         }
-        let number = self.number()?;
-        if !range.contains(number) {
-            return self.fail_at(start, format!("{name} must be {range}, got {}: {reason}", Value::Number(number)));
-        }
+        let number = self.number_of(name, *range, reason)?;
         if self.over_d()? {
             return match range {
                 Range::Positive | Range::NotNegative if !parameter.is_length() => Ok(Value::Share(number)),
@@ -301,24 +283,15 @@ impl Parser<'_> {
         Ok(Value::Number(number + 0.0))
     }
 
-    fn list(&mut self, parameter: &KernelParameter) -> Result<Vec<f64>> {
-        let KernelParameter { name, range, reason, .. } = parameter;
-        let mut numbers = Vec::new();
-        loop {
-            self.skip_space();
-            let start = self.at;
-            let number = self.number()?;
-            if !range.contains(number) {
-                let got = Value::Number(number);
-                return self.fail_at(start, format!("each {name} must be {range}, got {got}: {reason}"));
-            }
-            numbers.push(number + 0.0);
-            if !self.take(',') {
-                break;
-            }
+    /// A number of a range; the message about another says what it is, and the reason.
+    fn number_of(&mut self, what: &str, range: Range, reason: &str) -> Result<f64> {
+        self.skip_space();
+        let start = self.at;
+        let number = self.number()?;
+        match range.contains(number) {
+            true => Ok(number),
+            false => self.fail_at(start, format!("{what} must be {range}, got {}: {reason}", Value::Number(number))),
         }
-        self.expect(']', "',' or ']'")?;
-        Ok(numbers)
     }
 }
 

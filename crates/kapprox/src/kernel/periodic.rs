@@ -12,7 +12,7 @@
 use super::embedded::{Embedding, embedded};
 use super::family::{Facts, KernelFamily, KernelParameter, Range};
 use super::{Law, Spectrum, gaussian};
-use crate::{Real, real::turns::cosine_sine, vectorised};
+use crate::{Real, real::cosine_sine, vectorised};
 use rand_distr::{Distribution, Poisson};
 use std::sync::Arc;
 

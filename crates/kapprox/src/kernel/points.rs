@@ -10,7 +10,7 @@ const CENTRE_ROWS: usize = 256;
 
 /// Numbers from a cache line's boundary on. Vectors of 64 bytes that start anywhere else each touch two lines: the
 /// Laplacian takes 1.4 times longer with the 16 bytes that the allocator grants.
-#[derive(Debug)]
+#[derive(Default)]
 pub(crate) struct Aligned<T> {
     storage: Vec<T>,
     start: usize,
@@ -19,10 +19,6 @@ pub(crate) struct Aligned<T> {
 impl<T: Real> Aligned<T> {
     /// Bytes of a cache line, and of the widest vector.
     const LINE: usize = 64;
-
-    pub(crate) fn new() -> Self {
-        Self { storage: Vec::new(), start: 0 }
-    }
 
     pub(crate) fn zeros(&mut self, len: usize) -> &mut [T] {
         let slack = Self::LINE / size_of::<T>();
@@ -71,7 +67,6 @@ impl Lengths {
 }
 
 /// The shift and scale that points go through before distances are taken; distances do not mind the shift.
-#[derive(Debug)]
 pub(crate) struct Frame<T> {
     centre: Vec<T>,
     pub(crate) scale: Vec<T>,
@@ -294,6 +289,11 @@ fn pairwise<T: Copy + std::ops::Add<Output = T>, const N: usize>(mut sums: [T; N
         half /= 2;
     }
     sums[0]
+}
+
+/// Cuts `n` things into pieces of `size`: for each the first, and how many.
+pub(crate) fn pieces(n: usize, size: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
+    (0..n).step_by(size).map(move |first| (first, size.min(n - first)))
 }
 
 /// Row i as a slice; copied into `spare` where it is not contiguous.

@@ -2,9 +2,9 @@
 
 use super::applied::FUNCTIONS;
 use super::{
-    KernelFamily, additive_chi_squared, anova, cauchy, chi_squared, constant, cosine, delta, distance, exponential,
-    gaussian, intersection, jaccard, laplacian, linear, matern, matern_product, periodic, polynomial,
-    rational_quadratic, sigmoid, skewed_chi_squared, ssim, subset,
+    KernelFamily, additive, anova, cauchy, chi_squared, constant, cosine, delta, distance, gaussian, jaccard,
+    laplacian, linear, matern, matern_product, periodic, polynomial, rational_quadratic, sigmoid, skewed_chi_squared,
+    ssim, subset,
 };
 use crate::Result;
 use kstore::named::{Named, Registry};
@@ -12,7 +12,7 @@ use kstore::named::{Named, Registry};
 static FAMILIES: Registry<KernelFamily> = Registry::new(&[
     gaussian::FAMILY,
     laplacian::FAMILY,
-    exponential::FAMILY,
+    matern::EXPONENTIAL,
     matern::FAMILY,
     matern_product::FAMILY,
     cauchy::FAMILY,
@@ -25,9 +25,9 @@ static FAMILIES: Registry<KernelFamily> = Registry::new(&[
     cosine::FAMILY,
     sigmoid::FAMILY,
     chi_squared::FAMILY,
-    additive_chi_squared::FAMILY,
+    additive::CHI_SQUARED,
     skewed_chi_squared::FAMILY,
-    intersection::FAMILY,
+    additive::INTERSECTION,
     anova::FAMILY,
     delta::FAMILY,
     subset::FAMILY,

@@ -40,10 +40,6 @@ struct Logarithms {
 }
 
 impl Embedding for Logarithms {
-    fn features(&self, d: usize) -> usize {
-        d
-    }
-
     fn apply<T: Real>(&self, x: &[T], image: &mut [T]) {
         for (image, value) in image.iter_mut().zip(x) {
             *image = T::from_f64(logarithm(value.to_f64(), self.skew));

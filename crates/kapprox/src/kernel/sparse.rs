@@ -21,7 +21,6 @@ use kstore::sparse::entries;
 use std::sync::Arc;
 
 /// Points by their features.
-#[derive(Debug)]
 struct Index {
     /// For each slot of a hash table the place of its feature and the number of the feature; [`EMPTY`] where there is none.
     slots: Vec<(u32, u32)>,
@@ -113,12 +112,6 @@ pub(super) struct Sparse<P> {
     pub(super) profile: Arc<P>,
 }
 
-impl<P> Clone for Sparse<P> {
-    fn clone(&self) -> Self {
-        Self { text: self.text.clone(), argument: self.argument, profile: Arc::clone(&self.profile) }
-    }
-}
-
 impl<P: Profile> Sparse<P> {
     /// Makes `sums` the values of the kernel of a point with the points of an index.
     fn values<T: Real>(&self, point: &[T], (index, points): (&Index, MatRef<'_, T>), sums: &mut [f64]) {
@@ -168,7 +161,9 @@ impl<T: Real, P: Profile> Kernel<T> for Sparse<P> {
     }
 
     fn columns(&self, z: MatRef<'_, T>) -> Option<Box<dyn KernelColumns<T>>> {
-        Some(Box::new(SparseColumns { kernel: self.clone(), index: Index::new(z, self.argument) }))
+        let Self { text, argument, profile } = self;
+        let kernel = Self { text: text.clone(), argument: *argument, profile: Arc::clone(profile) };
+        Some(Box::new(SparseColumns { kernel, index: Index::new(z, self.argument) }))
     }
 
     fn diag(&self, x: MatRef<'_, T>, out: &mut [f64]) {
@@ -180,7 +175,6 @@ impl<T: Real, P: Profile> Kernel<T> for Sparse<P> {
     }
 }
 
-#[derive(Debug)]
 struct SparseColumns<P> {
     kernel: Sparse<P>,
     index: Index,

@@ -1,7 +1,7 @@
 //! Kernels as expressions: values that can be written, compared, resolved and built.
 
 use super::choice::{ColumnChoice, schema};
-use super::family::{Domain, Explicit, KernelFamily, Value};
+use super::family::{Domain, Explicit, KernelFamily};
 use super::node::{Call, Node};
 use super::{AnyKernel, applied::KernelFunction, gaussian, parse, points::row};
 use crate::{Error, Real, Result};
@@ -222,12 +222,8 @@ impl Spec {
     /// The explicit features of an expression that is a single kernel of the registry, on all features and without lists or medians,
     /// and its numbers.
     pub(crate) fn explicit(&self) -> Option<(Explicit, Vec<f64>)> {
-        let Node::Call(Call { family, values, columns: None, sparse: None }) = &self.0 else { return None };
-        let number = |value: &Value| match value {
-            Value::Number(number) => Some(*number),
-            Value::Each(_) | Value::Share(_) | Value::Median | Value::Auto => None,
-        };
-        Some((family.explicit?, values.iter().map(number).collect::<Option<_>>()?))
+        let Node::Call(call @ Call { columns: None, sparse: None, .. }) = &self.0 else { return None };
+        Some((call.family.explicit?, call.numbers()?))
     }
 
     /// Whether k is positive definite whatever the points, as far as the rules of sums, products and multiples tell.
@@ -272,8 +268,8 @@ impl Spec {
         let mut spare = Vec::new();
         for call in self.0.calls().into_iter().filter(|call| call.family.domain != Domain::Any) {
             let domain = call.family.domain;
-            let looked_at = call.places().map_or_else(|| (0..x.ncols()).collect(), |places| places.iter().collect());
-            let looked_at: Vec<usize> = looked_at;
+            let looked_at: Vec<usize> =
+                call.places().map_or_else(|| (0..x.ncols()).collect(), |places| places.iter().collect());
             for i in 0..x.nrows() {
                 let row = row(x, i, &mut spare);
                 // of sparse rows the places are no values, and the zeros of all kernels' domains
@@ -302,9 +298,8 @@ impl Spec {
 
     pub(super) fn require_columns(&self) -> Result<()> {
         if self.needs_columns() {
-            return Err(
-                self.open("on=", "these columns are not found yet: resolve_columns finds them among the features")
-            );
+            let why = "these columns are not found yet: resolve_columns finds them among the features";
+            return Err(self.open("on=", why));
         }
         if self.0.calls().into_iter().any(Call::needs_count) {
             return Err(self.open("/d", UNCOUNTED));

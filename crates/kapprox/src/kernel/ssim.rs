@@ -16,7 +16,7 @@
 
 use super::family::{Domain, Facts, KernelFamily, KernelParameter, Range};
 use super::fixed::{FEW, Fixed, KernelColumns};
-use super::points::{fill_column, row};
+use super::points::{fill_column, pieces, row};
 use super::{AnyKernel, Kernel, check_shapes, direct::product, linear::Linear};
 use crate::{Real, vectorised};
 use faer::{Mat, MatMut, MatRef, prelude::*};
@@ -110,16 +110,15 @@ impl<T: Real> Kernel<T> for Ssim {
         out.fill(T::ZERO);
         for window in &windows {
             let [x, z] = [x, z].map(|points| Seen::new(points, window));
-            for j in (0..z.len()).step_by(COLUMNS) {
-                let columns = COLUMNS.min(z.len() - j);
-                for i in (0..x.len()).step_by(ROWS) {
-                    let rows = ROWS.min(x.len() - i);
+            for (j, columns) in pieces(z.len(), COLUMNS) {
+                for (i, rows) in pieces(x.len(), ROWS) {
                     let mut cosines = cosines.as_mut().submatrix_mut(0, 0, rows, columns);
                     kernel.block(x.contrasts(i, rows), z.contrasts(j, columns), cosines.rb_mut());
                     let mut sums = out.rb_mut().submatrix_mut(i, j, rows, columns);
                     for (k, cosines) in cosines.rb().col_iter().enumerate() {
                         fill_column(sums.rb_mut().col_mut(k), &mut spare, |sums| {
-                            window.add(z.numbers_of(j + k), &x.numbers_from(i, rows), cosines.iter(), sums);
+                            let one = z.numbers.each_ref().map(|numbers| numbers[j + k]);
+                            window.add(one, &x.numbers_from(i, rows), cosines.iter(), sums);
                         });
                     }
                 }
@@ -143,7 +142,6 @@ impl<T: Real> Kernel<T> for Ssim {
 }
 
 /// Fixed points as they are seen in each window.
-#[derive(Debug)]
 struct SsimColumns<T: Real>(Vec<(Window, Seen<T>, Fixed<T>)>);
 
 impl<T: Real> KernelColumns<T> for SsimColumns<T> {
@@ -182,7 +180,6 @@ impl<T: Real> KernelColumns<T> for SsimColumns<T> {
 }
 
 /// A window of the pictures, and what is the same for all points.
-#[derive(Debug)]
 struct Window {
     /// Its pixels, as places of features.
     pixels: Vec<usize>,
@@ -227,7 +224,6 @@ impl Window {
 }
 
 /// What points have in a window.
-#[derive(Debug)]
 struct Seen<T> {
     /// Numbers of a vector a.
     width: usize,
@@ -252,10 +248,6 @@ impl<T: Real> Seen<T> {
 
     fn contrasts(&self, first: usize, rows: usize) -> MatRef<'_, T> {
         MatRef::from_row_major_slice(&self.contrasts[first * self.width..(first + rows) * self.width], rows, self.width)
-    }
-
-    fn numbers_of(&self, point: usize) -> [T; 6] {
-        self.numbers.each_ref().map(|numbers| numbers[point])
     }
 
     fn numbers_from(&self, first: usize, rows: usize) -> [&[T]; 6] {

@@ -6,13 +6,10 @@
 use super::few::in_panels;
 use super::fixed::{FEW, KernelColumns};
 use super::panel::Block;
-use super::points::{Aligned, Frame, fill_column, row};
-use crate::Real;
-use crate::vectorised;
-use faer::MatRef;
-use faer::prelude::*;
-use std::fmt::{self, Debug};
-use std::sync::Arc;
+use super::points::{Aligned, Frame, fill_column, pieces, row};
+use crate::{Real, vectorised};
+use faer::{MatRef, prelude::*};
+use std::{fmt::Debug, sync::Arc};
 
 const TILE_ROWS: usize = 288;
 
@@ -31,10 +28,9 @@ pub(crate) trait Features: Debug + Send + Sync + 'static {
 pub(super) fn fill<T: Real, F: Features>(block: Block<'_, T>, features: &F, profile: impl Fn(T) -> T + Copy) {
     let Block { frame, x, z, mut out } = block;
     let (d, next) = (x.ncols(), features.next());
-    let (mut x_packed, mut z_packed, mut spare) = (Aligned::new(), Aligned::new(), Vec::new());
+    let (mut x_packed, mut z_packed, mut spare) = (Aligned::default(), Aligned::default(), Vec::new());
     frame.pack_rows(z, z.nrows(), &mut z_packed);
-    for i in (0..x.nrows()).step_by(TILE_ROWS) {
-        let rows = TILE_ROWS.min(x.nrows() - i);
+    for (i, rows) in pieces(x.nrows(), TILE_ROWS) {
         frame.pack_panels(x.subrows(i, rows), rows, &mut x_packed);
         for j in 0..z.nrows() {
             let z = &z_packed[j * d..(j + 1) * d];
@@ -52,7 +48,7 @@ pub(super) fn columns<T: Real, F: Features>(
     profile: impl Fn(T) -> T + Copy + Send + Sync + 'static,
     z: MatRef<'_, T>,
 ) -> Box<dyn KernelColumns<T>> {
-    let (mut rows, mut columns) = (Aligned::new(), Aligned::new());
+    let (mut rows, mut columns) = (Aligned::default(), Aligned::default());
     frame.pack_rows(z, z.nrows(), &mut rows);
     in_panels(&rows, frame.width(), z.nrows(), &mut columns);
     Box::new(SweptColumns { frame, columns, features: features.clone(), profile })
@@ -65,18 +61,7 @@ struct SweptColumns<T, F, G> {
     profile: G,
 }
 
-impl<T, F, G> Debug for SweptColumns<T, F, G> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SweptColumns").finish_non_exhaustive()
-    }
-}
-
-impl<T, F, G> KernelColumns<T> for SweptColumns<T, F, G>
-where
-    T: Real,
-    F: Features,
-    G: Fn(T) -> T + Copy + Send + Sync,
-{
+impl<T: Real, F: Features, G: Fn(T) -> T + Copy + Send + Sync> KernelColumns<T> for SweptColumns<T, F, G> {
     fn scratch(&self) -> usize {
         FEW * self.frame.width()
     }

@@ -11,9 +11,10 @@
 
 use super::held::{self, HeldColumns};
 use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme, growth::Growth};
+use crate::kernel::{AnyKernel, pieces};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::nystrom::{STRIP, strips};
-use crate::{Real, Result, kernel::AnyKernel};
+use crate::{Real, Result};
 use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
 use kstore::Workers;
 use kstore::key::{Purpose, Stream};
@@ -92,8 +93,7 @@ impl Groups {
         let mut sketch = Mat::zeros(GROUPS, n);
         workers.each(strips(x, sketch.as_mut().transpose_mut()), |(mine, mut strip)| {
             let mut k = Mat::zeros(mine.nrows(), PANEL.min(n));
-            for first in (0..n).step_by(PANEL) {
-                let width = PANEL.min(n - first);
+            for (first, width) in pieces(n, PANEL) {
                 let mut k = k.as_mut().subcols_mut(0, width);
                 growth.exact.block(mine, x.subrows(first, width), k.as_mut());
                 for c in 0..width {

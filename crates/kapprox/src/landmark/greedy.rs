@@ -14,7 +14,7 @@
 use super::held::{self, HeldColumns, LARGEST};
 use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme, growth::Growth, round::Draw};
 use crate::matrix::{POOL, Pool, largest};
-use crate::{Real, Result, kernel::AnyKernel, map::independent::widened};
+use crate::{Real, Result, kernel::AnyKernel};
 use std::sync::Arc;
 
 /// Units of rounding of a residual, which is a difference of k(x, x) and a sum of squares. The floor of the certificate, the rounding of
@@ -73,11 +73,10 @@ impl Greedy {
         held: bool,
     ) -> Result<LandmarkSet<T>> {
         let mut growth = Growth::new(kernel, data.source.shape().features, m)?;
-        let mut largest =
-            if held { Largest::Updated(HeldColumns::read(&mut growth, data, m, false)?) } else { Largest::Anew };
+        let mut columns = if held { Some(HeldColumns::read(&mut growth, data, m, false)?) } else { None };
         let (mut trace, mut capacity) = (None, POOL.0);
         while !growth.is_full() {
-            let LargestFound { sum, outside, mut pool } = largest.find(&mut growth, data, capacity)?;
+            let (sum, outside, mut pool) = most_left(&mut growth, columns.as_ref(), data, capacity)?;
             let whole = *trace.get_or_insert(sum);
             if sum <= self.tolerance * whole {
                 break;
@@ -96,7 +95,7 @@ impl Greedy {
                 break;
             }
             capacity = (4 * (growth.len() - before)).clamp(POOL.0, POOL.1);
-            if let Largest::Updated(columns) = &mut largest {
+            if let Some(columns) = &mut columns {
                 columns.extend(&mut growth, before, data.pass.workers);
             }
             growth.tell(data);
@@ -110,36 +109,23 @@ fn rounding<T: Real>(n: u64) -> f64 {
     ROUNDING * T::EPSILON / n.max(1) as f64
 }
 
-enum Largest {
-    Anew,
-    Updated(HeldColumns),
-}
-
-struct LargestFound {
-    sum: f64,
-    /// No row outside the pool has more left than this.
-    outside: f64,
-    pool: Pool,
-}
-
-impl Largest {
-    fn find<T: Real>(&self, growth: &mut Growth<'_, T>, data: &Scan<'_, T>, capacity: usize) -> Result<LargestFound> {
-        match self {
-            Self::Updated(columns) => {
-                let (sum, best) = largest(&columns.grown.residual, capacity);
-                let outside = best.get(capacity - 1).map_or(0.0, |i| columns.grown.residual[*i]);
-                Ok(LargestFound { sum, outside, pool: columns.pool(growth, &best) })
-            }
-            Self::Anew => {
-                let by_residual = Draw::new(|_, residual| Some(residual));
-                let mut residuals = growth.residuals(&by_residual, capacity, data)?;
-                let entries = residuals.best.sorted();
-                let outside = entries.get(capacity - 1).map_or(0.0, |entry| entry.key);
-                let sample = residuals.best.sample(&entries);
-                Ok(LargestFound { sum: residuals.sum, outside, pool: growth.pool(sample.rows, widened(&sample.x)) })
-            }
-        }
+/// What is left of all rows, a bound for what is left of each outside the pool, and the pool of those of which most is left; by a pass
+/// where the rows are not held.
+fn most_left<T: Real>(
+    growth: &mut Growth<'_, T>,
+    held: Option<&HeldColumns>,
+    data: &Scan<'_, T>,
+    capacity: usize,
+) -> Result<(f64, f64, Pool)> {
+    if let Some(columns) = held {
+        let (sum, best) = largest(&columns.grown.residual, capacity);
+        let outside = best.get(capacity - 1).map_or(0.0, |i| columns.grown.residual[*i]);
+        return Ok((sum, outside, columns.pool(growth, &best)));
     }
+    let mut residuals = growth.residuals(&Draw::new(|_, residual| Some(residual)), capacity, data)?;
+    let entries = residuals.best.sorted();
+    let outside = entries.get(capacity - 1).map_or(0.0, |entry| entry.key);
+    Ok((residuals.sum, outside, growth.pool(residuals.best.sample(&entries))))
 }
 
 #[cfg(test)]
@@ -147,7 +133,6 @@ mod tests {
     use super::*;
     use crate::kernel::Spec;
     use kstore::key::{Purpose, Stream};
-    use kstore::pass::Unobserved;
     use kstore::{MemoryRows, Pass, Workers};
 
     #[test]
@@ -156,16 +141,7 @@ mod tests {
         let x: Vec<f64> = (0..900 * 3).map(|i| 6.0 * stream.uniform(i)).collect();
         let source = MemoryRows::new(x, 3).unwrap();
         let workers = Workers::new(2);
-        let pass = Pass {
-            tile: 128,
-            segment: 300,
-            lanes: 2,
-            prefetch: 1,
-            workers: &workers,
-            observer: &Unobserved,
-            journal: None,
-        };
-        let data = Scan { source: &source, pass, count: 900 };
+        let data = Scan { source: &source, pass: Pass { lanes: 2, ..Pass::new(128, 300, &workers) }, count: 900 };
         for spec in ["gaussian(sigma=1)", "polynomial(gamma=1, c0=1, degree=2)"] {
             let kernel = Spec::parse(spec).unwrap().build().unwrap();
             let held = Greedy::default().grow(&data, &kernel, 60, true).unwrap();
@@ -181,8 +157,7 @@ mod tests {
         let x: Vec<f32> = (0..2000 * 2).map(|i| stream.uniform(i) as f32).collect();
         let source = MemoryRows::new(x, 2).unwrap();
         let workers = Workers::new(1);
-        let (tile, segment) = (256, 1024);
-        let data = Scan { source: &source, pass: Pass::new(tile, segment, &workers), count: 2000 };
+        let data = Scan { source: &source, pass: Pass::new(256, 1024, &workers), count: 2000 };
         let kernel = Spec::parse("gaussian(sigma=0.3)").unwrap().build().unwrap();
         let found = Greedy::default().grow(&data, &kernel, 100, false).unwrap();
         assert_eq!(found.len(), 100);

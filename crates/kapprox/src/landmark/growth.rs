@@ -9,10 +9,9 @@
 //! left of a row that earlier landmarks span is told from rounding.
 
 use super::round::{Draw, Residuals, Round};
-use super::{LandmarkSet, Scan};
+use super::{LandmarkSet, RowSample, Scan};
 use crate::kernel::{AnyKernel, Kernel};
-use crate::map::factor::PIVOT_FLOOR;
-use crate::map::nystrom::Nystrom;
+use crate::map::{factor::PIVOT_FLOOR, independent::widened, nystrom::Nystrom};
 use crate::{Real, Result, matrix::Pool};
 use faer::{Mat, MatRef, Par, linalg::triangular_solve::solve_lower_triangular_in_place};
 use kstore::Workers;
@@ -80,8 +79,8 @@ impl<'a, T: Real> Growth<'a, T> {
     }
 
     /// A pool of some rows, which may repeat, with their residual matrix under the landmarks so far: 2bsd + bs² flops.
-    pub(super) fn pool(&mut self, rows: Vec<u64>, x: Vec<f64>) -> Pool {
-        let (b, s, d) = (rows.len(), self.len(), self.chosen.d);
+    pub(super) fn pool(&mut self, RowSample { rows, x, d }: RowSample<T>) -> Pool {
+        let (b, s, x) = (rows.len(), self.len(), widened(&x));
         let mut phi = Mat::zeros(b, s);
         if s > 0 {
             let z = MatRef::from_row_major_slice(&self.wide, s, d);

@@ -112,10 +112,6 @@ fn lower<T: Real>(distance: &mut [f64], x: &[T], d: usize, seed: &[T]) {
 }
 
 /// ‖x − z‖², summed in f64.
-fn squared_distance<T: Real>(x: &[T], z: &[T]) -> f64 {
-    vectorised!(squares(x, z))
-}
-
 #[inline(always)]
 fn squares<T: Real>(x: &[T], z: &[T]) -> f64 {
     x.iter().zip(z).fold(0.0, |sum, (x, z)| {
@@ -136,11 +132,6 @@ struct Assign<'a, T> {
     tile: usize,
 }
 
-struct AssignScratch<T> {
-    products: Mat<T>,
-    nearest: Vec<u32>,
-}
-
 impl<'a, T: Real> Assign<'a, T> {
     fn new(centroids: &'a [T], d: usize, tile: usize) -> Self {
         let m = centroids.len() / d;
@@ -159,7 +150,7 @@ impl<'a, T: Real> Assign<'a, T> {
 
 impl<T: Real> Fold<T> for Assign<'_, T> {
     type State = ClusterSums;
-    type Scratch = AssignScratch<T>;
+    type Scratch = (Mat<T>, Vec<u32>);
     type Error = Error;
 
     fn init(&self) -> Self::State {
@@ -169,30 +160,30 @@ impl<T: Real> Fold<T> for Assign<'_, T> {
     }
 
     fn scratch(&self) -> Self::Scratch {
-        AssignScratch { products: Mat::zeros(self.tile, self.centroids.nrows()), nearest: Vec::new() }
+        (Mat::zeros(self.tile, self.centroids.nrows()), Vec::new())
     }
 
     fn step(
         &self,
         state: &mut Self::State,
-        scratch: &mut Self::Scratch,
+        (products, nearest): &mut Self::Scratch,
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
         let (b, d) = (block.len(), block.d);
-        scratch.nearest.resize(b, 0);
+        nearest.resize(b, 0);
         let x = MatRef::from_row_major_slice(block.x, b, d);
-        let parts =
-            strips(x, scratch.products.as_mut().subrows_mut(0, b)).into_iter().zip(scratch.nearest.chunks_mut(STRIP));
+        let parts = strips(x, products.as_mut().subrows_mut(0, b)).into_iter().zip(nearest.chunks_mut(STRIP));
         workers.each(parts.collect(), |((x, mut products), nearest)| {
             let z = MatRef::from_row_major_slice(&self.centred, self.offsets.len(), d);
             matmul(products.as_mut(), Accum::Replace, x, z.transpose(), T::ONE, Par::Seq);
             find_nearest(products.as_ref(), &self.offsets, nearest);
         });
-        for (i, j) in scratch.nearest.iter().enumerate() {
-            let (x, j) = (&block.x[i * d..(i + 1) * d], *j as usize);
+        for (x, j) in block.x.chunks_exact(d).zip(&*nearest) {
+            let j = *j as usize;
             let z = self.centroids.row(j).try_as_row_major().map(|z| z.as_slice());
-            state.add(j, 1.0, squared_distance(x, z.expect("centroids are row-major")), x);
+            let z = z.expect("centroids are row-major");
+            state.add(j, 1.0, vectorised!(squares(x, z)), x);
         }
         Ok(())
     }

@@ -125,10 +125,6 @@ impl Scheme {
         Self { name, about, nested: false, seeded: true, needs_targets: false, effort, bytes: |_| 0, rule }
     }
 
-    const fn nested(self) -> Self {
-        Self { nested: true, ..self }
-    }
-
     /// The rule for rows of `T`.
     pub fn landmarks<T: Real>(&self) -> &'static dyn Landmarks<T> {
         T::pick(self.rule)
@@ -143,8 +139,7 @@ impl Named for Scheme {
 }
 
 static SCHEMES: Registry<Scheme> = Registry::new(&[
-    Scheme::new("rpcholesky", "randomly pivoted Cholesky, accelerated: proportional to the residual", &RpCholesky)
-        .nested(),
+    rpcholesky::SCHEME,
     uniform::SCHEME,
     greedy::SCHEME,
     kmeans::SCHEME,

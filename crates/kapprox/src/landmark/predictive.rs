@@ -19,7 +19,7 @@ use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme, growth::Growth};
 use crate::map::factor::PIVOT_FLOOR;
 use crate::map::par;
 use crate::{Error, Real, Result, kernel::AnyKernel};
-use faer::{Accum, Mat, Par, linalg::matmul::matmul};
+use faer::{Accum, Col, Mat, Par, linalg::matmul::matmul};
 use kstore::Workers;
 use std::sync::Arc;
 
@@ -222,24 +222,19 @@ fn deflate(best: usize, rows: &mut Mat<f64>, outside: &mut Mat<f64>, aligned: &m
     let reach = &*outside * &g;
     let new = g.transpose() * &reach;
     if new > 0.0 {
-        let gained = g.transpose() * &*aligned;
-        for c in 0..aligned.ncols() {
-            for r in 0..aligned.nrows() {
-                aligned[(r, c)] -= reach[r] * gained[c] / new;
-            }
-        }
-        for c in 0..outside.ncols() {
-            for r in 0..outside.nrows() {
-                outside[(r, c)] -= reach[r] * reach[c] / new;
-            }
-        }
+        let gained = (g.transpose() * &*aligned).transpose().to_owned();
+        subtract(aligned, &reach, &gained, new);
+        subtract(outside, &reach, &reach, new);
     }
     if length > 0.0 {
         let along = &*rows * &g;
-        for c in 0..rows.ncols() {
-            for r in 0..rows.nrows() {
-                rows[(r, c)] -= along[r] * g[c] / length;
-            }
-        }
+        subtract(rows, &along, &g, length);
+    }
+}
+
+/// `matrix` −= u vᵀ / `by`.
+fn subtract(matrix: &mut Mat<f64>, u: &Col<f64>, v: &Col<f64>, by: f64) {
+    for (column, v) in matrix.col_iter_mut().zip(v.iter()) {
+        column.iter_mut().zip(u.iter()).for_each(|(value, u)| *value -= u * v / by);
     }
 }

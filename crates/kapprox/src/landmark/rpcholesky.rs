@@ -12,7 +12,8 @@
 //! "Embrace rejection: kernel matrix approximation by accelerated randomly pivoted Cholesky", arXiv 2410.03969.
 
 use super::round::{Draw, Residuals};
-use super::{LandmarkSet, Landmarks, Scan, growth::Growth};
+use super::sample::{BestRows, Entry};
+use super::{LandmarkSet, Landmarks, Scan, Scheme, growth::Growth};
 use crate::{Real, Result, kernel::AnyKernel};
 use kstore::key::{Purpose, Stream};
 use std::sync::Arc;
@@ -24,6 +25,11 @@ use std::sync::Arc;
 /// with Σ s² = m²/3 or so in place of the 4m² of blocks of m/5; more rounds where the residuals fall fast and most are rejected.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RpCholesky;
+
+pub(super) const SCHEME: Scheme = Scheme {
+    nested: true,
+    ..Scheme::new("rpcholesky", "randomly pivoted Cholesky, accelerated: proportional to the residual", &RpCholesky)
+};
 
 /// Smallest block. Below it a pass costs more than the proposals save.
 const MIN_BLOCK: usize = 40;
@@ -80,7 +86,7 @@ impl<T: Real> Landmarks<T> for RpCholesky {
             let keys = Stream::new(seed, Purpose::Proposals, round);
             let draw = Draw::new(|row, residual| Some(keys.uniform(row).ln() / residual));
             let block = if tolerance > 0.0 { doubling(m, growth.len()) } else { growing(m, growth.len()) };
-            let residuals = growth.residuals(&draw, block, data)?;
+            let mut residuals = growth.residuals(&draw, block, data)?;
             let trace = *trace.get_or_insert(residuals.sum);
             if residuals.sum <= tolerance * trace || (rare && residuals.are_rounding(trace, growth.len())) {
                 break;
@@ -88,7 +94,7 @@ impl<T: Real> Landmarks<T> for RpCholesky {
             let coins = Stream::new(seed, Purpose::Acceptance, round);
             let Some(proposals) = residuals.propose(block, &coins) else { break };
             let before = growth.len();
-            let genuine = accept(&mut growth, proposals, &coins);
+            let genuine = accept(&mut growth, &residuals.best, &proposals, &coins);
             growth.tell(data);
             rare = (growth.len() - before) * RARE < block;
             empty = if growth.len() == before { empty + 1 } else { 0 };
@@ -100,34 +106,22 @@ impl<T: Real> Landmarks<T> for RpCholesky {
     }
 }
 
-struct Proposals {
-    /// Stored row numbers, with repetitions.
-    rows: Vec<u64>,
-    /// Residuals they were proposed by.
-    weights: Vec<f64>,
-    /// Features in f64, row-major.
-    x: Vec<f64>,
-}
-
 /// Walks through the proposals and keeps each with probability (residual now)/(residual proposed by). Returns whether any
 /// had a residual above the floor.
-fn accept<T: Real>(growth: &mut Growth<'_, T>, proposals: Proposals, coins: &Stream) -> bool {
-    let Proposals { rows, weights, x } = proposals;
-    let (b, d) = (rows.len(), growth.chosen.d);
+fn accept<T: Real>(growth: &mut Growth<'_, T>, rows: &BestRows<T>, proposals: &[Entry], coins: &Stream) -> bool {
     let mut genuine = false;
-    for first in (0..b).step_by(POOL) {
-        let chunk = first..(first + POOL).min(b);
+    // the coins below 2b belong to the proposals
+    for (first, chunk) in (2 * proposals.len()..).step_by(POOL).zip(proposals.chunks(POOL)) {
         // the residuals of these rows now, under the landmarks of earlier chunks too
-        let mut pool = growth.pool(rows[chunk.clone()].to_vec(), x[chunk.start * d..chunk.end * d].to_vec());
-        for i in chunk {
+        let mut pool = growth.pool(rows.sample(chunk));
+        for (i, proposal) in chunk.iter().enumerate() {
             if growth.is_full() {
                 return true;
             }
-            let Some(now) = pool.residual(i - first) else { continue };
+            let Some(now) = pool.residual(i) else { continue };
             genuine = true;
-            // the coins below 2b belong to the proposals
-            if coins.uniform((2 * b + i) as u64) * weights[i] < now {
-                growth.take(&mut pool, i - first);
+            if coins.uniform((first + i) as u64) * proposal.weight < now {
+                growth.take(&mut pool, i);
             }
         }
     }
@@ -144,28 +138,23 @@ impl<T: Real> Residuals<T> {
     ///
     /// The best keys are a sample *without* replacement in order of drawing. Each independent draw falls among the rows
     /// seen so far with probability (their residuals)/Σr, in proportion to them, and else is the next new row.
-    fn propose(mut self, b: usize, coins: &Stream) -> Option<Proposals> {
+    fn propose(&mut self, b: usize, coins: &Stream) -> Option<Vec<Entry>> {
         let entries = self.best.sorted();
         if entries.is_empty() || self.sum.is_nan() || self.sum <= 0.0 {
             return None;
         }
-        let mut proposals = Proposals { rows: Vec::new(), weights: Vec::new(), x: Vec::new() };
         let mut seen: Vec<f64> = Vec::new(); // running sums of the weights of the rows seen
-        for draw in 0..b {
+        let pick = |draw: usize| {
             let known = seen.last().copied().unwrap_or(0.0);
             let target = coins.uniform(draw as u64) * self.sum;
-            let pick = if target < known || seen.len() == entries.len() {
+            if target < known || seen.len() == entries.len() {
                 let target = coins.uniform((b + draw) as u64) * known;
-                seen.partition_point(|sum| *sum <= target).min(seen.len() - 1)
+                entries[seen.partition_point(|sum| *sum <= target).min(seen.len() - 1)]
             } else {
                 seen.push(known + entries[seen.len()].weight);
-                seen.len() - 1
-            };
-            let entry = &entries[pick];
-            proposals.rows.push(entry.row);
-            proposals.weights.push(entry.weight);
-            proposals.x.extend(self.best.features(entry).iter().map(|v| v.to_f64()));
-        }
-        Some(proposals)
+                entries[seen.len() - 1]
+            }
+        };
+        Some((0..b).map(pick).collect())
     }
 }

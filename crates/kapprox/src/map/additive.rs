@@ -11,10 +11,10 @@
 //!
 //! Reference: Vedaldi, Zisserman, "Efficient additive kernels via explicit feature maps", IEEE TPAMI 34, 2012.
 
-use super::family::{Built, MapFamily, MapParameter, MapShape, WithoutRows};
+use super::family::{Built, MapFamily, MapShape, WithoutRows};
 use super::{FeatureMap, nystrom::strips};
 pub use crate::kernel::Homogeneous;
-use crate::kernel::{Explicit, Range};
+use crate::kernel::{Explicit, KernelParameter, Range};
 use crate::{Error, Real};
 use faer::{MatMut, MatRef};
 use kstore::{Footprint, Workers};
@@ -33,8 +33,13 @@ pub(super) const FAMILY: MapFamily = MapFamily {
     name: "additive",
     about: "explicit features of the additive chi-squared and intersection kernels, 2 steps + 1 for each column",
     parameters: &[
-        MapParameter::new("steps", 2.0, Range::Whole { from: 0, to: 50 }, "it is the number of frequencies beside 0"),
-        MapParameter::new("interval", 0.4, Range::Positive, "it is the distance between frequencies"),
+        KernelParameter::number(
+            "steps",
+            2.0,
+            Range::Whole { from: 0, to: 50 },
+            "it is the number of frequencies beside 0",
+        ),
+        KernelParameter::number("interval", 0.4, Range::Positive, "it is the distance between frequencies"),
     ],
     nested: false,
     sparse: false,

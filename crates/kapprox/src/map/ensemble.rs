@@ -2,16 +2,17 @@
 //!
 //! Reference: Kumar, Mohri, Talwalkar, "Sampling methods for the Nyström method", JMLR 13, 2012, with equal weights.
 
-use super::family::{Built, MapFamily, MapParameter, MapRequest, MapShape, OnLandmarks};
+use super::family::{Built, MapFamily, MapRequest, MapShape, OnLandmarks};
 use super::{Expansion, FeatureMap, Nystrom, nystrom};
-use crate::{Error, Real, Result, kernel::Range, rows::LandmarkSet};
+use crate::kernel::{KernelParameter, Range};
+use crate::{Error, Real, Result, rows::LandmarkSet};
 use faer::{Mat, MatMut, MatRef, prelude::*};
 use kstore::{Footprint, Workers};
 
 pub(super) const FAMILY: MapFamily = MapFamily {
     name: "ensemble",
     about: "the mean of several Nyström approximations, each on a part of the landmarks",
-    parameters: &[MapParameter::new(
+    parameters: &[KernelParameter::number(
         "parts",
         4.0,
         Range::Whole { from: 1, to: 1000 },
@@ -78,9 +79,7 @@ impl<T: Real> FeatureMap<T> for Ensemble<T> {
         for part in &self.parts {
             let mut own = out.rb_mut().subcols_mut(first, part.rank());
             part.apply(x, own.rb_mut(), workers);
-            for column in own.col_iter_mut() {
-                column.iter_mut().for_each(|value| *value *= share);
-            }
+            own *= faer::Scale(share);
             first += part.rank();
         }
     }
@@ -96,25 +95,17 @@ impl<T: Real> FeatureMap<T> for Ensemble<T> {
     /// The coefficients α = L_j⁻ᵀ w_j / √e for each part, on the landmarks of all parts.
     fn expand(&self, weights: MatRef<'_, f64>, workers: &Workers) -> Expansion<T> {
         let (share, t) = ((self.parts.len() as f64).sqrt().recip(), weights.ncols());
-        let p = FeatureMap::<T>::dims(self).1;
-        let mut union: Option<LandmarkSet<T>> = None;
-        let (mut coefficients, mut any_wide, mut first) = (Mat::zeros(p, t), false, 0);
+        let (d, p) = FeatureMap::<T>::dims(self);
+        let mut landmarks = LandmarkSet { points: Vec::new(), rows: Vec::new(), d, passes: 0, evaluations: 0 };
+        let (mut coefficients, mut wide, mut first) = (Mat::zeros(p, t), false, 0);
         for part in &self.parts {
-            let own = weights.subrows(first, part.rank());
-            if let Expansion::Landmarks { landmarks, coefficients: dual, wide } = part.expand(own, workers) {
-                coefficients.as_mut().subrows_mut(first, part.rank()).copy_from(&dual * faer::Scale(share));
-                any_wide |= wide;
-                union = Some(match union {
-                    Some(union) => union.followed_by(landmarks),
-                    None => landmarks,
-                });
-            }
+            let dual = part.dual(weights.subrows(first, part.rank()));
+            coefficients.as_mut().subrows_mut(first, part.rank()).copy_from(&dual * faer::Scale(share));
+            wide |= part.needs_wide(part.rank(), workers);
+            landmarks = landmarks.followed_by(part.landmarks().clone());
             first += part.rank();
         }
-        match union {
-            Some(landmarks) => Expansion::Landmarks { landmarks, coefficients, wide: any_wide },
-            None => Expansion::Features { coefficients },
-        }
+        Expansion::Landmarks { landmarks, coefficients, wide }
     }
 
     fn footprint(&self) -> Footprint {

@@ -1,7 +1,7 @@
 //! The Cholesky factor of the landmarks' kernel matrix, with dependent landmarks left out.
 
 use super::{contiguous, contiguous_mut, par};
-use crate::{Real, Result, vectorised};
+use crate::{Real, Result, kernel::pieces, vectorised};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Accum, Mat, MatRef, Par, prelude::*};
@@ -51,18 +51,15 @@ pub fn factor(mut k: Mat<f64>, floor: f64, workers: &Workers) -> Result<Factor> 
     let m = k.nrows();
     let mut kept: Vec<usize> = Vec::with_capacity(m);
     let diag: Vec<f64> = (0..m).map(|j| k[(j, j)]).collect();
-    let mut start = 0;
-    while start < m {
-        let end = (start + BLOCK).min(m);
-        let before = kept.len();
+    for (start, width) in pieces(m, BLOCK) {
+        let (end, before) = (start + width, kept.len());
         workers.check()?;
         // narrow products have other bits for other numbers of threads
-        let par = if end - start == BLOCK { par(workers) } else { Par::Seq };
+        let par = if width == BLOCK { par(workers) } else { Par::Seq };
         workers.install(|| subtract_earlier(&mut k, start, end, before, par));
         for (j, diagonal) in diag.iter().enumerate().take(end).skip(start) {
             take_column(&mut k, j, before, &mut kept, floor * diagonal);
         }
-        start = end;
     }
     let r = kept.len();
     let lower = Mat::from_fn(r, r, |i, j| if i >= j { k[(kept[i], j)] } else { 0.0 });
@@ -124,8 +121,7 @@ fn take_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize>,
     let m = k.nrows();
     let found = kept.len();
     let (left, right) = k.as_mut().split_at_col_mut(j);
-    let mut right = right;
-    let column = contiguous_mut(right.rb_mut().col_mut(0));
+    let column = contiguous_mut(right.col_mut(0));
     for c in before..found {
         let earlier = &contiguous(left.rb().col(c))[j..m];
         let weight = earlier[0];
@@ -142,8 +138,7 @@ fn take_column(k: &mut Mat<f64>, j: usize, before: usize, kept: &mut Vec<usize>,
     if found == j {
         column[j..m].iter_mut().for_each(|value| *value /= root);
     } else {
-        let mut left = left;
-        let target = &mut contiguous_mut(left.rb_mut().col_mut(found))[j..m];
+        let target = &mut contiguous_mut(left.col_mut(found))[j..m];
         for (to, value) in target.iter_mut().zip(&column[j..m]) {
             *to = value / root;
         }
@@ -180,27 +175,16 @@ mod tests {
     }
 
     #[test]
-    fn reconstructs_and_keeps_order_at_sizes_around_the_block() {
-        for m in [1, 2, 31, 63, 64, 65, 127, 200] {
-            let k = gram(m, &[]);
-            let f = factor(k.clone(), PIVOT_FLOOR, &Workers::sequential()).unwrap();
-            assert_eq!(f.kept, (0..m).collect::<Vec<_>>());
-            let difference = &f.lower * f.lower.transpose() - &k;
+    fn reconstructs_and_keeps_order_without_twins_at_sizes_around_the_block() {
+        let sizes = [1, 2, 31, 63, 64, 65, 127, 200].map(|m| (m, &[][..]));
+        for (m, twins) in sizes.into_iter().chain([(150, &[(3, 10), (70, 71), (5, 149)][..])]) {
+            let k = gram(m, twins);
+            let Factor { lower, kept } = factor(k.clone(), PIVOT_FLOOR, &Workers::sequential()).unwrap();
+            let expected: Vec<usize> = (0..m).filter(|i| twins.iter().all(|(_, twin)| twin != i)).collect();
+            assert_eq!(kept, expected);
+            let difference =
+                &lower * lower.transpose() - Mat::from_fn(kept.len(), kept.len(), |i, j| k[(kept[i], kept[j])]);
             assert!(difference.norm_max() < 1e-13, "m = {m}: {}", difference.norm_max());
-        }
-    }
-
-    #[test]
-    fn twins_are_left_out_and_the_rest_reconstructs() {
-        let k = gram(150, &[(3, 10), (70, 71), (5, 149)]);
-        let f = factor(k.clone(), PIVOT_FLOOR, &Workers::sequential()).unwrap();
-        let expected: Vec<usize> = (0..150).filter(|i| ![10, 71, 149].contains(i)).collect();
-        assert_eq!(f.kept, expected);
-        let product = &f.lower * f.lower.transpose();
-        for (a, &i) in f.kept.iter().enumerate() {
-            for (b, &j) in f.kept.iter().enumerate() {
-                assert!((product[(a, b)] - k[(i, j)]).abs() < 1e-13);
-            }
         }
     }
 
@@ -215,13 +199,18 @@ mod tests {
     }
 
     #[test]
-    fn amplification_is_that_of_the_definition() {
-        let k = gram(70, &[]) * faer::Scale(2.5);
-        let lower = factor(k.clone(), PIVOT_FLOOR, &Workers::sequential()).unwrap().lower;
-        let inverse = lower.partial_piv_lu().solve(Mat::<f64>::identity(70, 70));
-        for (j, found) in amplification(lower.as_ref(), &Workers::sequential()).unwrap().into_iter().enumerate() {
-            let expected: f64 = (0..70).map(|i| k[(i, i)] * inverse[(j, i)].powi(2)).sum();
-            assert!((found / expected - 1.0).abs() < 1e-10, "feature {j}: {found} {expected}");
+    fn amplification_is_that_of_the_definition_with_the_same_bits_on_any_threads() {
+        // in one strip, and in several
+        for m in [70, 300] {
+            let k = gram(m, &[]) * faer::Scale(2.5);
+            let lower = factor(k.clone(), PIVOT_FLOOR, &Workers::sequential()).unwrap().lower;
+            let found = amplification(lower.as_ref(), &Workers::sequential()).unwrap();
+            assert_eq!(found, amplification(lower.as_ref(), &Workers::new(3)).unwrap());
+            let inverse = lower.partial_piv_lu().solve(Mat::<f64>::identity(m, m));
+            for (j, found) in found.into_iter().enumerate() {
+                let expected: f64 = (0..m).map(|i| k[(i, i)] * inverse[(j, i)].powi(2)).sum();
+                assert!((found / expected - 1.0).abs() < 1e-10, "feature {j}: {found} {expected}");
+            }
         }
     }
 
@@ -229,19 +218,6 @@ mod tests {
     fn nothing_is_kept_of_a_matrix_without_finite_pivots() {
         assert!(factor(Mat::zeros(3, 3), 0.0, &Workers::sequential()).unwrap().kept.is_empty());
         assert!(factor(Mat::full(3, 3, f64::NAN), 0.0, &Workers::sequential()).unwrap().kept.is_empty());
-    }
-
-    #[test]
-    fn amplification_over_several_strips_has_the_same_bits_on_any_threads() {
-        let k = gram(300, &[]);
-        let lower = factor(k, PIVOT_FLOOR, &Workers::sequential()).unwrap().lower;
-        let found = amplification(lower.as_ref(), &Workers::sequential()).unwrap();
-        assert_eq!(found, amplification(lower.as_ref(), &Workers::new(3)).unwrap());
-        let inverse = lower.partial_piv_lu().solve(Mat::<f64>::identity(300, 300));
-        for (j, found) in found.into_iter().enumerate() {
-            let expected: f64 = (0..300).map(|i| inverse[(j, i)].powi(2)).sum();
-            assert!((found / expected - 1.0).abs() < 1e-10, "feature {j}: {found} {expected}");
-        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a map by name is: its facts, and how it is made of landmarks or without.
 
 use super::FeatureMap;
-use crate::kernel::{AnyKernel, Range, Spec};
+use crate::kernel::{AnyKernel, KernelParameter, Spec};
 use crate::rows::{LandmarkSet, Scan};
 use crate::{Real, Result};
 use kstore::{Footprint, Workers, shown::number};
@@ -15,7 +15,7 @@ pub struct MapFamily {
     /// One line of help.
     pub about: &'static str,
     /// The parameters of the map.
-    pub parameters: &'static [MapParameter],
+    pub parameters: &'static [KernelParameter],
     /// True where the leading r features are the map of rank r, so that one Gram matrix serves every rank.
     pub nested: bool,
     /// True where it is known on sparse rows.
@@ -24,25 +24,6 @@ pub struct MapFamily {
     pub passes: u64,
     /// The size and memory of the map, before it is made.
     pub(crate) shape: fn(&MapSpec, MapRequest) -> MapShape,
-}
-
-/// A number of a map.
-#[derive(Debug)]
-pub struct MapParameter {
-    /// The name in expressions.
-    pub name: &'static str,
-    /// The value where the expression gives none.
-    pub default: f64,
-    /// The numbers that are allowed.
-    pub range: Range,
-    /// Why other numbers are refused, for messages.
-    pub reason: &'static str,
-}
-
-impl MapParameter {
-    pub(super) const fn new(name: &'static str, default: f64, range: Range, reason: &'static str) -> Self {
-        Self { name, default, range, reason }
-    }
 }
 
 /// A map of [`registry`](super::registry()) with a value for each of its parameters.
@@ -70,7 +51,7 @@ impl PartialEq for MapSpec {
 
 impl MapSpec {
     pub(super) fn of(family: &'static MapFamily) -> Self {
-        Self { family, values: family.parameters.iter().map(|parameter| parameter.default).collect() }
+        Self { family, values: family.parameters.iter().filter_map(|parameter| parameter.default.number()).collect() }
     }
 
     /// The entry of the registry.

@@ -2,7 +2,7 @@
 
 use super::{FeatureMap, par};
 use crate::{Error, Real, Result};
-use faer::{Accum, Mat, MatRef, linalg::matmul::matmul, prelude::*};
+use faer::{Accum, Mat, MatRef, linalg::matmul::matmul, prelude::*, unzip, zip};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Fold, Merge, RowBlock, Workers};
 
@@ -62,11 +62,7 @@ impl<T: Real> Fold<T> for InnerFold<'_, T> {
         workers.install(|| {
             matmul(product.as_mut(), Accum::Replace, phi.transpose(), phi, T::ONE, par(workers));
         });
-        for j in 0..product.ncols() {
-            for i in 0..product.nrows() {
-                state.0[(i, j)] += product[(i, j)].to_f64();
-            }
-        }
+        zip!(&mut state.0, &*product).for_each(|unzip!(sum, more)| *sum += more.to_f64());
         Ok(())
     }
 }

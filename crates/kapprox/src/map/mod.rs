@@ -15,9 +15,7 @@ pub mod sketch;
 
 pub use additive::Additive;
 pub use ensemble::Ensemble;
-pub use family::{
-    Built, MOST_FEATURES, Making, MapFamily, MapParameter, MapRequest, MapShape, MapSpec, OnLandmarks, WithoutRows,
-};
+pub use family::{Built, MOST_FEATURES, Making, MapFamily, MapRequest, MapShape, MapSpec, OnLandmarks, WithoutRows};
 pub use kernel_functions::KernelFunctions;
 pub use nystrom::Nystrom;
 pub use projected::Projected;

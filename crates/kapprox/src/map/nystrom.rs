@@ -17,7 +17,7 @@ use crate::rows::LandmarkSet;
 use crate::{Error, Real, Result};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::prelude::ReborrowMut;
-use faer::{Mat, MatMut, MatRef, Par};
+use faer::{Mat, MatMut, MatRef, Par, unzip, zip};
 use kstore::{Footprint, Workers};
 use std::sync::Arc;
 
@@ -101,15 +101,33 @@ pub(super) enum Arithmetic<T: Real> {
 }
 
 impl<T: Real> Arithmetic<T> {
-    pub(super) fn own(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, narrow: Mat<T>) -> Self {
+    /// In `T` where that is accurate enough, with `matrix` narrowed to it.
+    pub(super) fn new(own: bool, kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, matrix: &Mat<f64>) -> Self {
+        if !own {
+            return Self::wide(kernel, landmarks);
+        }
+        let narrow = Mat::from_fn(matrix.nrows(), matrix.ncols(), |i, j| T::from_f64(matrix[(i, j)]));
         Self::Own(narrow, Fixed::for_blocks(kernel.typed::<T>(), landmarks.as_mat()))
     }
 
-    pub(super) fn wide(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Self {
+    fn wide(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Self {
         let points = widened(&landmarks.points);
         let z = MatRef::from_row_major_slice(&points, landmarks.len(), landmarks.d);
         let fixed = Fixed::for_blocks(kernel.typed::<f64>(), z);
         Self::Wide(points, fixed)
+    }
+
+    /// Goes over to f64; false where that is done, or `T` is no less.
+    pub(super) fn widen(&mut self, kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> bool {
+        let narrow = size_of::<T>() < size_of::<f64>() && !self.is_wide();
+        if narrow {
+            *self = Self::wide(kernel, landmarks);
+        }
+        narrow
+    }
+
+    pub(super) fn is_wide(&self) -> bool {
+        matches!(self, Self::Wide(..))
     }
 
     /// Bytes of the points that are prepared for blocks.
@@ -156,10 +174,7 @@ impl<T: Real> Nystrom<T> {
     }
 
     fn in_arithmetic(own: bool, kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, lower: Mat<f64>) -> Self {
-        let r = lower.nrows();
-        let narrow = || Mat::from_fn(r, r, |i, j| T::from_f64(lower[(i, j)]));
-        let arithmetic =
-            if own { Arithmetic::own(kernel, &landmarks, narrow()) } else { Arithmetic::wide(kernel, &landmarks) };
+        let arithmetic = Arithmetic::new(own, kernel, &landmarks, &lower);
         Self { any: kernel.clone(), landmarks, lower, arithmetic }
     }
 
@@ -179,7 +194,7 @@ impl<T: Real> Nystrom<T> {
 
     /// True where blocks and solve are computed in f64 because `T` is not accurate enough for these landmarks.
     pub fn is_wide(&self) -> bool {
-        matches!(self.arithmetic, Arithmetic::Wide(..))
+        self.arithmetic.is_wide()
     }
 
     /// True where kernel values in `T` are too coarse for predictions at rank `rank`.
@@ -272,11 +287,7 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
     }
 
     fn widen(&mut self) -> bool {
-        let narrow = size_of::<T>() < size_of::<f64>() && !self.is_wide();
-        if narrow {
-            self.arithmetic = Arithmetic::wide(&self.any, &self.landmarks);
-        }
-        narrow || self.leave_out()
+        self.arithmetic.widen(&self.any, &self.landmarks) || self.leave_out()
     }
 
     fn truncate(&mut self, r: usize) -> bool {
@@ -295,18 +306,14 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
 /// Computes the features of a strip in f64 and narrows them at the end.
 pub(super) fn narrowed<T: Real>(
     x: MatRef<'_, T>,
-    mut out: MatMut<'_, T>,
+    out: MatMut<'_, T>,
     features: impl Fn(MatRef<'_, f64>, MatMut<'_, f64>),
 ) {
     let (b, d) = (x.nrows(), x.ncols());
     let x: Vec<f64> = (0..b).flat_map(|i| x.row(i).iter().map(|v| v.to_f64())).collect();
     let mut phi = Mat::<f64>::zeros(b, out.ncols());
     features(MatRef::from_row_major_slice(&x, b, d), phi.as_mut());
-    for j in 0..out.ncols() {
-        for (to, from) in out.rb_mut().col_mut(j).iter_mut().zip(phi.col(j).iter()) {
-            *to = T::from_f64(*from);
-        }
-    }
+    zip!(out, &phi).for_each(|unzip!(to, from)| *to = T::from_f64(*from));
 }
 
 /// Cuts rows and their features into strips of [`STRIP`] rows.

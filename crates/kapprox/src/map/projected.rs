@@ -15,13 +15,13 @@
 //! | [`Projected::double`] | approximate eigenvectors of K_SS from a smaller sample of the landmarks | Lim, Kim, Park, Jung 2015 |
 //! | [`Projected::truncated`] | the leading directions of the features of all rows | Pourkamali-Anaraki, Becker 2018 |
 
-use super::family::{Built, MapFamily, MapParameter, MapRequest, MapShape, OnLandmarks};
+use super::family::{Built, MapFamily, MapRequest, MapShape, OnLandmarks};
 use super::independent::{kernel_matrix, widened};
 use super::inner::InnerFold;
 use super::nystrom::{Arithmetic, NOISE, Nystrom, narrowed, strips, suffices_for_few};
 use super::{Expansion, FeatureMap, MapSpec, par};
 use crate::decompose::{orthonormal, product, symmetric_eigen};
-use crate::kernel::{AnyKernel, Kernel, Range};
+use crate::kernel::{AnyKernel, Kernel, KernelParameter, Range};
 use crate::rows::{LandmarkSet, Scan};
 use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
@@ -35,7 +35,7 @@ use std::sync::Arc;
 /// and costs directions that matter at 1e-13 of the largest.
 const SMALLEST: f64 = 1e3 * f64::EPSILON;
 
-const OVERSAMPLING: MapParameter = MapParameter::new(
+const OVERSAMPLING: KernelParameter = KernelParameter::number(
     "oversampling",
     2.0,
     Range::Whole { from: 1, to: 100 },
@@ -60,7 +60,7 @@ pub(super) const DOUBLE: MapFamily = MapFamily {
     about: "eigenvectors approximated from a part of the landmarks",
     parameters: &[
         OVERSAMPLING,
-        MapParameter::new(
+        KernelParameter::number(
             "ratio",
             2.0,
             Range::Whole { from: 1, to: 100 },
@@ -125,15 +125,11 @@ pub struct Projected<T: Real> {
 impl<T: Real> Projected<T> {
     /// The map with weights W, which must make K̂ ≼ K.
     fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, weights: Mat<f64>, eigenvalues: Vec<f64>) -> Self {
-        let narrow = |i, j| T::from_f64(weights[(i, j)]);
         let amplified = amplification(&*kernel.typed::<f64>(), &landmarks, weights.as_ref());
         // the share of the trace that rounding in `T` takes off or adds
         let noise = (T::EPSILON / 2.0).powi(2) * amplified.iter().sum::<f64>();
         let own = size_of::<T>() == size_of::<f64>() || (noise <= NOISE && suffices_for_few::<T>(&amplified));
-        let arithmetic = match own {
-            true => Arithmetic::own(kernel, &landmarks, Mat::from_fn(weights.nrows(), weights.ncols(), narrow)),
-            false => Arithmetic::wide(kernel, &landmarks),
-        };
+        let arithmetic = Arithmetic::new(own, kernel, &landmarks, &weights);
         Self { any: kernel.clone(), landmarks, weights, arithmetic, eigenvalues }
     }
 
@@ -312,16 +308,11 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
 
     fn expand(&self, weights: MatRef<'_, f64>, _: &Workers) -> Expansion<T> {
         let coefficients = product(self.weights.subcols(0, weights.nrows()), weights);
-        let wide = matches!(self.arithmetic, Arithmetic::Wide(..));
-        Expansion::Landmarks { landmarks: self.landmarks.clone(), coefficients, wide }
+        Expansion::Landmarks { landmarks: self.landmarks.clone(), coefficients, wide: self.arithmetic.is_wide() }
     }
 
     fn widen(&mut self) -> bool {
-        let narrow = size_of::<T>() < size_of::<f64>() && matches!(self.arithmetic, Arithmetic::Own(..));
-        if narrow {
-            self.arithmetic = Arithmetic::wide(&self.any, &self.landmarks);
-        }
-        narrow
+        self.arithmetic.widen(&self.any, &self.landmarks)
     }
 
     fn truncate(&mut self, r: usize) -> bool {

@@ -76,11 +76,7 @@ pub struct TensorSketch {
 
 impl fmt::Debug for TensorSketch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TensorSketch")
-            .field("d", &self.d)
-            .field("p", &self.p)
-            .field("degree", &self.hashes.len())
-            .finish()
+        f.debug_struct("TensorSketch").field("d", &self.d).field("p", &self.p).finish_non_exhaustive()
     }
 }
 

@@ -1,33 +1,28 @@
-//! What a few columns leave of a matrix.
+//! What an approximation leaves of a few columns of a matrix.
 
-use super::Entries;
+use super::{Entries, PartialCholesky};
 use crate::map::nystrom::STRIP;
 use crate::{Error, Result};
-use faer::{Accum, Mat, MatRef, Par, linalg::matmul::matmul};
+use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kstore::Workers;
 
-/// R = K − F Fᵀ by its diagonal.
-pub(super) struct Left<'a> {
-    pub(super) matrix: &'a dyn Entries,
-    /// F.
-    pub(super) factor: MatRef<'a, f64>,
-    /// The diagonal of R, and of K.
-    pub(super) residual: &'a [f64],
-    pub(super) diagonal: &'a [f64],
-    /// How far an entry may be off, as a share of the largest of the diagonal.
-    pub(super) slack: f64,
-}
-
-impl Left<'_> {
-    /// Refuses a matrix of which more is left in these columns than R_ij² ≤ R_ii R_jj allows, as it does where the matrix is positive semi-definite.
-    pub(super) fn check(&self, columns: &[u64], workers: &Workers) -> Result<()> {
-        let largest = self.diagonal.iter().copied().fold(0.0, f64::max);
+impl PartialCholesky {
+    /// Refuses a matrix of which more is left in these columns, R = K − F Fᵀ, than R_ij² ≤ R_ii R_jj allows, as it does where the matrix is
+    /// positive semi-definite. Entries may be off by the share `slack` of the largest of its `diagonal`.
+    pub(super) fn check_columns(
+        &self,
+        matrix: &dyn Entries,
+        (diagonal, slack): (&[f64], f64),
+        columns: &[u64],
+        workers: &Workers,
+    ) -> Result<()> {
+        let largest = diagonal.iter().copied().fold(0.0, f64::max);
         if largest == 0.0 {
             // there is no pivot then, and whoever asked says so
             return Ok(());
         }
-        let near = self.matrix.rounding().sqrt();
-        let bound = |i: usize| self.residual[i].max(0.0) + near * self.diagonal[i] + self.slack * largest;
+        let near = matrix.rounding().sqrt();
+        let bound = |i: usize| self.residual[i].max(0.0) + near * diagonal[i] + slack * largest;
         let theirs = Mat::from_fn(columns.len(), self.factor.ncols(), |j, k| self.factor[(columns[j] as usize, k)]);
         let n = self.residual.len();
         let mut results: Vec<Result<()>> = Vec::new();
@@ -35,7 +30,7 @@ impl Left<'_> {
         workers.each(results.iter_mut().enumerate().collect(), |(strip, result): (usize, &mut Result<()>)| {
             let (start, end) = (strip * STRIP, n.min((strip + 1) * STRIP));
             let mut found = Mat::zeros(end - start, columns.len());
-            *result = self.matrix.block(start as u64..end as u64, columns, found.as_mut());
+            *result = matrix.block(start as u64..end as u64, columns, found.as_mut());
             if result.is_err() {
                 return;
             }

@@ -40,8 +40,6 @@ pub use entries::{Entries, Function};
 pub(crate) use growing::GrowingFactor;
 pub(crate) use pool::{POOL, Pool, largest};
 
-use left::Left;
-
 use crate::map::factor::PIVOT_FLOOR;
 use crate::{Error, Result};
 use faer::Mat;
@@ -83,9 +81,8 @@ impl PartialCholesky {
         let mut diagonal = vec![0.0; self.residual.len()];
         matrix.diagonal(&mut diagonal)?;
         let slack = matrix.rounding().max(tolerance);
-        let left = Left { matrix, factor: self.factor.as_ref(), residual: &self.residual, diagonal: &diagonal, slack };
         let all: Vec<u64> = (0..matrix.size()).collect();
-        all.chunks(COLUMNS).try_for_each(|columns| left.check(columns, workers))
+        all.chunks(COLUMNS).try_for_each(|columns| self.check_columns(matrix, (&diagonal, slack), columns, workers))
     }
 }
 
@@ -316,17 +313,14 @@ impl<'a> Grown<'a> {
             self.grown.residual = before;
             self.pivots.pop();
         }
-        let (n, s, draws) = (self.grown.residual.len(), self.pivots.len(), Stream::new(seed, Purpose::Quality, 0));
+        let (n, draws) = (self.grown.residual.len(), Stream::new(seed, Purpose::Quality, 0));
         let columns: BTreeSet<u64> = (0..CHECKED.min(n as u64)).map(|draw| draws.below(draw, n as u64)).collect();
-        let (factor, residual, diagonal) =
-            (self.grown.factor.as_ref().subcols(0, s), &self.grown.residual, &self.diagonal);
-        let left = Left { matrix: self.matrix, factor, residual, diagonal, slack: self.slack };
-        left.check(&Vec::from_iter(columns.iter().copied()), self.workers)?;
-        self.evaluations += (n * columns.len()) as u64;
-        self.grown.factor.truncate(self.grown.residual.len(), self.pivots.len());
-        let trace_error = self.trace_error();
-        let Self { pivots, grown: GrowingFactor { factor, residual }, evaluations, .. } = self;
-        Ok(PartialCholesky { pivots, factor, residual, trace, trace_error, evaluations })
+        self.grown.factor.truncate(n, self.pivots.len());
+        let (trace_error, evaluations) = (self.trace_error(), self.evaluations + (n * columns.len()) as u64);
+        let Self { matrix, workers, diagonal, slack, pivots, grown: GrowingFactor { factor, residual }, .. } = self;
+        let found = PartialCholesky { pivots, factor, residual, trace, trace_error, evaluations };
+        found.check_columns(matrix, (&diagonal, slack), &Vec::from_iter(columns), workers)?;
+        Ok(found)
     }
 }
 

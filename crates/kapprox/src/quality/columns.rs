@@ -1,11 +1,12 @@
 //! Columns of E = K − ΦΦᵀ at some rows, all rows going by: their squares, their largest entries, and the diagonal.
 
 use super::{MeasuredRows, PANEL};
+use crate::kernel::{Kernel, pieces};
 use crate::map::FeatureMap;
 use crate::map::factor::subtract_columns;
 use crate::map::nystrom::{STRIP, strips};
-use crate::{Error, Real, Result, kernel::Kernel};
-use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
+use crate::{Error, Real, Result};
+use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul, unzip, zip};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;
@@ -38,39 +39,11 @@ pub struct ColumnSums {
     pub(super) left: Vec<Left>,
 }
 
-/// Sums over the diagonal of E at one rank: r_i = k(x_i, x_i) − ‖phi(x_i)‖².
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Left {
-    /// Σ max(r_i, 0).
-    pub(super) positive: f64,
-    /// Σ max(−r_i, 0).
-    pub(super) negative: f64,
-    /// Σ r_i².
-    pub(super) squares: f64,
-    /// max_i |r_i|.
-    pub(super) largest: f64,
-}
+/// Of the diagonal of E at one rank, r_i = k(x_i, x_i) − ‖phi(x_i)‖²: Σ max(r_i, 0), Σ max(−r_i, 0), Σ r_i² and max_i |r_i|.
+pub(super) type Left = [f64; 4];
 
-impl Left {
-    fn add(&mut self, rest: &[f64]) {
-        for r in rest {
-            // written so that a NaN goes into the positive sum
-            self.positive += if *r < 0.0 { 0.0 } else { *r };
-            self.negative += if *r < 0.0 { -r } else { 0.0 };
-            self.squares += r * r;
-            self.largest = self.largest.max(r.abs());
-        }
-    }
-
-    fn merge(&mut self, later: &Self) {
-        self.positive += later.positive;
-        self.negative += later.negative;
-        self.squares += later.squares;
-        self.largest = self.largest.max(later.largest);
-    }
-    fn numbers(&self) -> [f64; 4] {
-        [self.positive, self.negative, self.squares, self.largest]
-    }
+fn merged([positive, negative, squares, largest]: Left, later: Left) -> Left {
+    [positive + later[0], negative + later[1], squares + later[2], largest.max(later[3])]
 }
 
 impl Merge for ColumnSums {
@@ -78,7 +51,7 @@ impl Merge for ColumnSums {
         self.rows += later.rows;
         self.squares.iter_mut().zip(&later.squares).for_each(|(sum, part)| *sum += part);
         self.trace += later.trace;
-        self.left.iter_mut().zip(&later.left).for_each(|(sum, part)| sum.merge(part));
+        self.left.iter_mut().zip(&later.left).for_each(|(sum, part)| *sum = merged(*sum, *part));
     }
 }
 
@@ -87,20 +60,14 @@ impl Persist for ColumnSums {
         out.one("rows", self.rows);
         out.put("squares", &self.squares);
         out.one("trace", self.trace);
-        out.own("left", self.left.iter().flat_map(Left::numbers).collect());
+        out.put("left", self.left.as_flattened());
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
         self.rows = from.one("rows")?;
         from.fill("squares", &mut self.squares)?;
         self.trace = from.one("trace")?;
-        let mut left = vec![0.0; 4 * self.left.len()];
-        from.fill("left", &mut left)?;
-        for (sums, stored) in self.left.iter_mut().zip(left.as_chunks::<4>().0) {
-            let [positive, negative, squares, largest] = *stored;
-            *sums = Left { positive, negative, squares, largest };
-        }
-        Ok(())
+        from.fill("left", self.left.as_flattened_mut())
     }
 }
 
@@ -144,7 +111,7 @@ impl<T: Real> ColumnFold<'_, T> {
     /// Returns the state before any row.
     pub fn begin(&self) -> ColumnSums {
         let (c, r) = (self.held.phi.nrows(), self.ranks.len());
-        ColumnSums { rows: 0, trace: 0.0, squares: vec![0.0; c * (r + 1)], left: vec![Left::default(); r] }
+        ColumnSums { rows: 0, trace: 0.0, squares: vec![0.0; c * (r + 1)], left: vec![[0.0; 4]; r] }
     }
 
     /// Returns the buffers for one lane.
@@ -180,7 +147,11 @@ impl<T: Real> ColumnFold<'_, T> {
         state.trace += diag.iter().sum::<f64>();
         for (at, sums) in state.left.iter_mut().enumerate() {
             for (diag, left) in diag.chunks(STRIP).zip(left.chunks((STRIP * self.ranks.len()).max(1))) {
-                sums.add(&left[at * diag.len()..(at + 1) * diag.len()]);
+                for &r in &left[at * diag.len()..(at + 1) * diag.len()] {
+                    // written so that a NaN goes into the positive sum
+                    let (positive, negative) = if r < 0.0 { (0.0, -r) } else { (r, 0.0) };
+                    *sums = merged(*sums, [positive, negative, r * r, r.abs()]);
+                }
             }
         }
         let wide = wide.as_ref();
@@ -194,10 +165,7 @@ impl<T: Real> ColumnFold<'_, T> {
         let r = self.ranks.len();
         let rows = diag.chunks(STRIP).zip(left.chunks_mut((STRIP * r).max(1)));
         workers.each(strips(phi, wide).into_iter().zip(rows).collect(), |((phi, mut wide), (diag, left))| {
-            for j in 0..phi.ncols() {
-                let columns = wide.as_mut().col_mut(j).iter_mut().zip(phi.col(j).iter());
-                columns.for_each(|(to, from)| *to = kstore::Real::to_f64(*from));
-            }
+            zip!(wide.as_mut(), phi).for_each(|unzip!(to, from)| *to = kstore::Real::to_f64(*from));
             let (mut rest, mut done) = (diag.to_vec(), 0);
             for (left, rank) in left.chunks_mut(diag.len()).zip(self.ranks) {
                 subtract_columns(phi.subcols(done, rank - done), &mut rest);
@@ -212,8 +180,7 @@ impl<T: Real> ColumnFold<'_, T> {
         let (width, ranks) = (squares.len() / (self.ranks.len() + 1), self.ranks.len());
         let (z, phi_z) = (self.held.points().subrows(first, width), self.held.phi.as_ref().subrows(first, width));
         let mut e = Mat::zeros(STRIP.min(x.nrows()), width);
-        for start in (0..x.nrows()).step_by(STRIP) {
-            let rows = STRIP.min(x.nrows() - start);
+        for (start, rows) in pieces(x.nrows(), STRIP) {
             let mut e = e.as_mut().subrows_mut(0, rows);
             self.exact.block(x.subrows(start, rows), z, e.as_mut());
             for j in 0..width {

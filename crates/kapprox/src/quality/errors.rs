@@ -97,40 +97,29 @@ impl<T: Real> Approximation<'_, T> {
 impl<T: Real> ColumnFold<'_, T> {
     /// The errors at every rank, once all rows were taken in.
     pub fn errors(&self, sums: &ColumnSums) -> Vec<Errors> {
-        let one = |(at, rank): (usize, &usize)| errors::<T>(sums, at, *rank, self.ranks.len(), self.projection);
-        self.ranks.iter().enumerate().map(one).collect()
+        self.ranks.iter().enumerate().map(|(at, rank)| self.errors_of(sums, at, *rank)).collect()
     }
-}
 
-fn errors<T: Real>(sums: &ColumnSums, at: usize, rank: usize, ranks: usize, projection: bool) -> Errors {
-    let (n, left, trace) = (sums.rows as f64, sums.left[at], sums.trace);
-    let whole: Vec<f64> = sums.squares.iter().step_by(ranks + 1).copied().collect();
-    let error: Vec<f64> = sums.squares.iter().skip(at + 1).step_by(ranks + 1).copied().collect();
-    let floor = T::EPSILON * (rank as f64 + 1.0).sqrt() + share(left.negative, trace);
-    let most = if projection { left.positive + floor * trace } else { f64::INFINITY };
-    Errors {
-        rank,
-        rows: sums.rows,
-        columns: whole.len(),
-        trace_of_kernel: trace,
-        trace: projection.then(|| share(left.positive, trace)),
-        floor,
-        largest_residual: left.largest,
-        largest_column: error.iter().copied().fold(0.0, f64::max).max(0.0).sqrt(),
-        frobenius: ratio(&error, &whole, n),
-        frobenius_norm: Norm {
-            error: total(&error, n).within(left.squares.max(0.0).sqrt(), most),
-            whole: total(&whole, n).within(0.0, trace),
-        },
-    }
-}
-
-impl Measure {
-    /// The measure with its interval cut to the certain bounds `low` and `high`.
-    fn within(self, low: f64, high: f64) -> Self {
-        match self.evidence {
-            Evidence::Exact => self,
-            _ => Self { low: self.low.max(low), high: self.high.min(high).max(self.low.max(low)), ..self },
+    fn errors_of(&self, sums: &ColumnSums, at: usize, rank: usize) -> Errors {
+        let (n, trace, [positive, negative, squares, largest]) = (sums.rows as f64, sums.trace, sums.left[at]);
+        let squared = |first: usize| sums.squares.iter().skip(first).step_by(self.ranks.len() + 1).copied().collect();
+        let (whole, error): (Vec<f64>, Vec<f64>) = (squared(0), squared(at + 1));
+        let floor = T::EPSILON * (rank as f64 + 1.0).sqrt() + share(negative, trace);
+        let most = if self.projection { positive + floor * trace } else { f64::INFINITY };
+        Errors {
+            rank,
+            rows: sums.rows,
+            columns: whole.len(),
+            trace_of_kernel: trace,
+            trace: self.projection.then(|| share(positive, trace)),
+            floor,
+            largest_residual: largest,
+            largest_column: error.iter().copied().fold(0.0, f64::max).max(0.0).sqrt(),
+            frobenius: ratio(&error, &whole, n),
+            frobenius_norm: Norm {
+                error: total(&error, n).within(squares.max(0.0).sqrt(), most),
+                whole: total(&whole, n).within(0.0, trace),
+            },
         }
     }
 }

@@ -17,7 +17,7 @@
 
 use crate::Result;
 use crate::decompose::{orthonormal, product, symmetric_eigenvalues};
-use faer::{Mat, MatRef};
+use faer::{Mat, MatRef, concat};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
@@ -78,14 +78,14 @@ impl Krylov {
     pub(super) fn absorb(&mut self, images: MatRef<'_, f64>, known: Known, failure: f64) -> Result<Bounds> {
         let n = self.basis.nrows();
         let below = product(self.next.transpose(), self.images.as_ref());
-        self.basis = beside(self.basis.as_ref(), self.next.as_ref());
-        self.images = beside(self.images.as_ref(), images);
+        self.basis = concat![[self.basis, self.next]];
+        self.images = concat![[self.images, images]];
         self.steps += 1;
         let (q, w) = (self.basis.as_ref(), self.images.as_ref());
-        self.inner = bordered(self.inner.as_ref(), product(q.transpose(), images).as_ref(), below.as_ref());
+        self.inner = concat![[concat![[self.inner], [below]], product(q.transpose(), images)]];
         let squares = product(w.transpose(), images);
         let above = squares.subrows(0, self.squares.nrows()).transpose();
-        self.squares = bordered(self.squares.as_ref(), squares.as_ref(), above);
+        self.squares = concat![[concat![[self.squares], [above]], squares]];
         let mut rest = images.to_owned();
         // twice is enough: what the first subtraction leaves in the space is rounding
         for _ in 0..2 {
@@ -105,7 +105,7 @@ impl Krylov {
 
     fn bounds(&self, rest: MatRef<'_, f64>, known: Known, failure: f64) -> Result<Bounds> {
         let (n, inner) = (self.basis.nrows(), &self.inner);
-        let images = largest_eigenvalue(self.squares.as_ref())?.max(0.0).sqrt();
+        let images = symmetric_eigenvalues(self.squares.as_ref())?.last().map_or(0.0, |value| value.max(0.0).sqrt());
         let symmetric = Mat::from_fn(inner.nrows(), inner.ncols(), |i, j| (inner[(i, j)] + inner[(j, i)]) / 2.0);
         let values = symmetric_eigenvalues(symmetric.as_ref())?;
         let head = values.iter().fold(0.0f64, |most, value| most.max(value.abs()));
@@ -134,27 +134,6 @@ impl Krylov {
             (true, false) => short.sqrt().recip(),
         }
     }
-}
-
-fn largest_eigenvalue(matrix: MatRef<'_, f64>) -> Result<f64> {
-    Ok(symmetric_eigenvalues(matrix)?.last().copied().unwrap_or(0.0))
-}
-
-fn beside(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
-    let mut out = Mat::zeros(b.nrows(), a.ncols() + b.ncols());
-    out.as_mut().subcols_mut(0, a.ncols()).copy_from(a);
-    out.as_mut().subcols_mut(a.ncols(), b.ncols()).copy_from(b);
-    out
-}
-
-/// The matrix [A right] with the rows `below` under A: `right` is as high as the whole.
-fn bordered(a: MatRef<'_, f64>, right: MatRef<'_, f64>, below: MatRef<'_, f64>) -> Mat<f64> {
-    let (old, all) = (a.ncols(), right.nrows());
-    let mut out = Mat::zeros(all, old + right.ncols());
-    out.as_mut().submatrix_mut(0, 0, old, old).copy_from(a);
-    out.as_mut().submatrix_mut(old, 0, all - old, old).copy_from(below);
-    out.as_mut().subcols_mut(old, right.ncols()).copy_from(right);
-    out
 }
 
 #[cfg(test)]

@@ -34,6 +34,14 @@ impl Measure {
         Self { value: low, low, high: high.max(low), evidence: Evidence::Bounds }
     }
 
+    /// The measure with its interval cut to the certain bounds `low` and `high`.
+    pub(super) fn within(self, low: f64, high: f64) -> Self {
+        match self.evidence {
+            Evidence::Exact => self,
+            _ => Self { low: self.low.max(low), high: self.high.min(high).max(self.low.max(low)), ..self },
+        }
+    }
+
     /// This measure divided by `whole`, which has an interval of its own; 0/0 is 0.
     pub fn relative_to(self, whole: Self) -> Self {
         let evidence = match (self.evidence, whole.evidence) {

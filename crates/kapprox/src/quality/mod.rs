@@ -45,9 +45,10 @@ pub use measure::{Evidence, Measure};
 pub use spectral::SpectralOptions;
 pub use spectrum::{SampleSpectrum, sample_spectrum};
 
-use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, map::FeatureMap, rows::Scan};
+use crate::map::{FeatureMap, independent::widened};
+use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, rows::Scan};
 use faer::{Mat, MatRef};
-use kstore::{Workers, key::Purpose};
+use kstore::key::Purpose;
 use std::sync::Arc;
 
 /// Rows up to which a measure over all pairs is taken over all pairs.
@@ -95,22 +96,14 @@ impl<T: Real> Approximation<'_, T> {
         let sample = uniform_sample(&self.data, count, Purpose::Quality, seed)?;
         let mut phi = Mat::<T>::zeros(sample.len(), self.map.dims().1);
         if !sample.is_empty() {
-            self.map.apply(sample.as_mat(), phi.as_mut(), self.workers());
+            self.map.apply(sample.as_mat(), phi.as_mut(), self.data.pass.workers);
         }
-        let x = sample.x.iter().map(|value| kstore::Real::to_f64(*value)).collect();
-        Ok(MeasuredRows { x, d: sample.d, phi: wide(phi.as_ref()) })
-    }
-
-    fn workers(&self) -> &Workers {
-        self.data.pass.workers
+        let phi = Mat::from_fn(phi.nrows(), phi.ncols(), |i, j| kstore::Real::to_f64(phi[(i, j)]));
+        Ok(MeasuredRows { x: widened(&sample.x), d: sample.d, phi })
     }
 
     /// True where K̂ ≼ K: a projection, of a kernel whose matrices have no negative eigenvalue.
     fn is_projection(&self) -> bool {
         self.kernel.typed::<T>().positive_definite() && self.map.is_projection()
     }
-}
-
-fn wide<T: Real>(matrix: MatRef<'_, T>) -> Mat<f64> {
-    Mat::from_fn(matrix.nrows(), matrix.ncols(), |i, j| kstore::Real::to_f64(matrix[(i, j)]))
 }

@@ -2,8 +2,9 @@
 
 use super::krylov::{Bounds, Known, Krylov};
 use super::{Approximation, EXACT_ROWS, Errors, Evidence, Measure, MeasuredRows, Norm, PANEL};
-use crate::{Real, Result, decompose::product, kernel::Kernel, map::nystrom::strips};
-use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
+use crate::kernel::{Kernel, pieces};
+use crate::{Real, Result, decompose::product, map::nystrom::strips};
+use faer::{Accum, Mat, MatMut, MatRef, Par, concat, linalg::matmul::matmul};
 use kstore::Workers;
 
 /// The limits at which the iteration ends.
@@ -87,12 +88,10 @@ impl<T: Real> Approximation<'_, T> {
             if going.is_empty() {
                 break;
             }
-            step(&mut going, &held, &*kernel, self.workers(), options.failure)?;
+            step(&mut going, &held, &*kernel, self.data.pass.workers, options.failure)?;
         }
-        let found: Vec<Measure> = open.iter().map(|search| search.measure(options)).collect();
-        let (whole, of_ranks) =
-            found.split_last().map_or((Measure::exact(0.0), &[][..]), |(last, first)| (*last, first));
-        Ok(of_ranks.iter().map(|error| Norm { error: *error, whole }).collect())
+        let whole = open.pop().map_or(Measure::exact(0.0), |search| search.measure(options));
+        Ok(open.iter().map(|search| Norm { error: search.measure(options), whole }).collect())
     }
 }
 
@@ -140,12 +139,9 @@ fn step(
 ) -> Result<()> {
     let n = held.phi.nrows();
     let widths: Vec<usize> = searches.iter().map(|search| search.space.next().ncols()).collect();
-    let mut v = Mat::zeros(n, widths.iter().sum());
-    let mut start = 0;
+    let mut v = Mat::zeros(n, 0);
     for search in searches.iter() {
-        let next = search.space.next();
-        v.as_mut().subcols_mut(start, next.ncols()).copy_from(next);
-        start += next.ncols();
+        v = concat![[v, search.space.next()]];
     }
     let mut images = kernel_times(kernel, held.points(), v.as_ref(), workers);
     let mut outcomes: Vec<Result<()>> = searches.iter().map(|_| Ok(())).collect();
@@ -165,8 +161,7 @@ fn kernel_times(kernel: &dyn Kernel<f64>, x: MatRef<'_, f64>, v: MatRef<'_, f64>
     let mut out = Mat::zeros(n, v.ncols());
     workers.each(strips(x, out.as_mut()), |(strip, mut out)| {
         let mut k = Mat::zeros(strip.nrows(), PANEL.min(n));
-        for first in (0..n).step_by(PANEL) {
-            let width = PANEL.min(n - first);
+        for (first, width) in pieces(n, PANEL) {
             let mut k = k.as_mut().subcols_mut(0, width);
             kernel.block(strip, x.subrows(first, width), k.as_mut());
             matmul(out.as_mut(), Accum::Add, k.as_ref(), v.subrows(first, width), 1.0, Par::Seq);

@@ -5,7 +5,8 @@
 
 use super::{Approximation, measure::share};
 use crate::decompose::symmetric_eigenvalues;
-use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, map::inner::InnerFold, rows::Scan};
+use crate::map::{independent::widened, inner::InnerFold};
+use crate::{Real, Result, kernel::AnyKernel, landmark::uniform_sample, rows::Scan};
 use faer::{Mat, MatRef};
 use kstore::key::Purpose;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ pub fn sample_spectrum<T: Real>(
     let kernel = kernel.typed::<f64>();
     crate::kernel::require_positive_definite(&*kernel, "the best rank-k error")?;
     let sample = uniform_sample(data, count, Purpose::Quality, seed)?;
-    let (c, x) = (sample.len(), sample.x.iter().map(|value| kstore::Real::to_f64(*value)).collect::<Vec<_>>());
+    let (c, x) = (sample.len(), widened(&sample.x));
     let (x, mut k) = (MatRef::from_row_major_slice(&x, c, sample.d), Mat::zeros(c, c));
     kernel.block(x, x, k.as_mut());
     let mut values = symmetric_eigenvalues(k.as_ref())?;

@@ -1,6 +1,6 @@
 //! The arithmetic against that of the library.
 
-use super::Real;
+use super::{Real, cosine_sine};
 
 /// The largest relative error of `f` over `steps` points of [from, to].
 fn largest_error(from: f64, to: f64, steps: u32, f: impl Fn(f64) -> (f64, f64)) -> f64 {
@@ -10,22 +10,31 @@ fn largest_error(from: f64, to: f64, steps: u32, f: impl Fn(f64) -> (f64, f64)) 
     })
 }
 
+/// Checks functions of either type against that of the library.
+fn accurate(
+    name: &str,
+    single: fn(f32) -> f32,
+    double: fn(f64) -> f64,
+    want: fn(f64) -> f64,
+    ranges: [&[(f64, f64)]; 2],
+) {
+    for (from, to) in ranges[0] {
+        let error = largest_error(*from, *to, 1_000_003, |x| (f64::from(single(x as f32)), want(f64::from(x as f32))));
+        assert!(error < 1e-7, "{name} in f32 on [{from}, {to}]: {error:e}");
+    }
+    for (from, to) in ranges[1] {
+        let error = largest_error(*from, *to, 1_000_003, |x| (double(x), want(x)));
+        assert!(error < 4.5e-16, "{name} in f64 on [{from}, {to}]: {error:e}");
+    }
+}
+
 #[test]
 fn exponential_is_accurate_over_the_whole_range() {
-    for (from, to) in [(-87.336, 88.722), (-20.0, 0.0), (-1.0, 1.0), (-1e-3, 1e-3), (88.0, 88.7228), (-87.3365, -87.0)]
-    {
-        let error = largest_error(from, to, 1_000_003, |x| {
-            let x = x as f32;
-            (f64::from(x.exponential()), f64::from(x).exp())
-        });
-        assert!(error < 1e-7, "f32 on [{from}, {to}]: {error:e}");
-    }
-    for (from, to) in
-        [(-708.396, 709.782), (-40.0, 0.0), (-1.0, 1.0), (-1e-6, 1e-6), (709.0, 709.7827), (-708.3964, -708.0)]
-    {
-        let error = largest_error(from, to, 1_000_003, |x| (x.exponential(), x.exp()));
-        assert!(error < 4.5e-16, "f64 on [{from}, {to}]: {error:e}");
-    }
+    let ranges: [&[_]; 2] = [
+        &[(-87.336, 88.722), (-20.0, 0.0), (-1.0, 1.0), (-1e-3, 1e-3), (88.0, 88.7228), (-87.3365, -87.0)],
+        &[(-708.396, 709.782), (-40.0, 0.0), (-1.0, 1.0), (-1e-6, 1e-6), (709.0, 709.7827), (-708.3964, -708.0)],
+    ];
+    accurate("exponential", Real::exponential, Real::exponential, f64::exp, ranges);
 }
 
 #[test]
@@ -45,17 +54,11 @@ fn logarithms_are_accurate() {
 
 #[test]
 fn halvings_are_accurate_over_the_whole_range() {
-    for (from, to) in [(0.0, 126.0), (0.0, 1.0), (0.0, 1e-3), (125.0, 126.0)] {
-        let error = largest_error(from, to, 1_000_003, |x| {
-            let x = x as f32;
-            (f64::from(x.halvings()), (-f64::from(x)).exp2())
-        });
-        assert!(error < 1e-7, "f32 on [{from}, {to}]: {error:e}");
-    }
-    for (from, to) in [(0.0, 1022.0), (0.0, 50.0), (0.0, 1.0), (0.0, 1e-6), (1021.0, 1022.0)] {
-        let error = largest_error(from, to, 1_000_003, |x| (x.halvings(), (-x).exp2()));
-        assert!(error < 4.5e-16, "f64 on [{from}, {to}]: {error:e}");
-    }
+    let ranges: [&[_]; 2] = [
+        &[(0.0, 126.0), (0.0, 1.0), (0.0, 1e-3), (125.0, 126.0)],
+        &[(0.0, 1022.0), (0.0, 50.0), (0.0, 1.0), (0.0, 1e-6), (1021.0, 1022.0)],
+    ];
+    accurate("halvings", Real::halvings, Real::halvings, |x| (-x).exp2(), ranges);
     assert_eq!([0.0f32.halvings(), 126.0f32.halvings(), 127.0f32.halvings()], [1.0, f32::MIN_POSITIVE, 0.0]);
     assert_eq!([0.0f64.halvings(), 1022.0f64.halvings(), 1023.0f64.halvings()], [1.0, f64::MIN_POSITIVE, 0.0]);
     let steps = |i: i32| (f64::from(i) / 1000.0 + 1022.0).halvings();
@@ -105,4 +108,32 @@ fn powers_and_bounds() {
     }
     assert_eq!([f64::INFINITY.saturate(), f64::NEG_INFINITY.saturate()], [f64::MAX, -f64::MAX]);
     assert_eq!([2.0f32.larger(3.0), 2.0f32.smaller(3.0), f32::NAN.larger(0.0)], [3.0, 2.0, 0.0]);
+}
+
+#[test]
+fn agrees_with_the_library_at_any_angle() {
+    for scale in [0.3, 3.0, 1e3, 2e5] {
+        for i in -20_000..20_000 {
+            let t = f64::from(i) / 20_000.0 * scale;
+            let (cosine, sine) = cosine_sine(t);
+            // whole turns off first: 2πt itself would lose the digits
+            let angle = (t - t.round()) * std::f64::consts::TAU;
+            assert!((cosine - angle.cos()).abs() < 5e-16 && (sine - angle.sin()).abs() < 5e-16, "{t}");
+            let t = t as f32;
+            let (cosine, sine) = cosine_sine(t);
+            let angle = (f64::from(t) - f64::from(t).round()) * std::f64::consts::TAU;
+            let error = (f64::from(cosine) - angle.cos()).abs().max((f64::from(sine) - angle.sin()).abs());
+            assert!(error < 2e-7, "{t}: {error}");
+        }
+    }
+}
+
+#[test]
+fn quarters_are_exact() {
+    for (t, cosine, sine) in
+        [(0.0, 1.0, 0.0), (0.25, 0.0, 1.0), (0.5, -1.0, 0.0), (0.75, 0.0, -1.0), (-0.25, 0.0, -1.0)]
+    {
+        assert_eq!(cosine_sine::<f64>(t), (cosine, sine));
+        assert_eq!(cosine_sine::<f32>(t as f32), (cosine as f32, sine as f32));
+    }
 }

@@ -29,6 +29,7 @@ pub enum Sampling {
 
 /// `count` frequencies in turns (divided by 2π) per unit of each feature: count x d, row-major.
 pub(super) fn dense(spectrum: &Spectrum, d: usize, count: usize, sampling: Sampling, seed: u64) -> Result<Vec<f64>> {
+    let refuse = |why: &str, remedy| Err(Error::NoSpectrum { why: why.to_string(), remedy });
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut omega = match (&spectrum.law, sampling) {
         (Law::Radial(scale), Sampling::Plain) => {
@@ -46,10 +47,7 @@ pub(super) fn dense(spectrum: &Spectrum, d: usize, count: usize, sampling: Sampl
         (Law::Product { draw, .. }, Sampling::Plain) => (0..count * d).map(|_| draw(&mut rng)).collect(),
         (Law::Product { quantile: Some(quantile), .. }, Sampling::Quasi) => quasi(d, count, seed, *quantile),
         (Law::Product { quantile: None, .. }, Sampling::Quasi) => {
-            return Err(Error::NoSpectrum {
-                why: "the quantiles of its frequencies are not known".to_string(),
-                remedy: "use plain random features",
-            });
+            return refuse("the quantiles of its frequencies are not known", "use plain random features");
         }
         (Law::Sum(_) | Law::Convolution(_), Sampling::Plain) => {
             let mut omega = vec![0.0; count * d];
@@ -57,16 +55,12 @@ pub(super) fn dense(spectrum: &Spectrum, d: usize, count: usize, sampling: Sampl
             return Ok(omega);
         }
         (Law::Sum(_) | Law::Convolution(_), _) => {
-            return Err(Error::NoSpectrum {
-                why: "the frequencies of sums and products of kernels are drawn one by one".to_string(),
-                remedy: "use plain random features, `map` fourier",
-            });
+            let why = "the frequencies of sums and products of kernels are drawn one by one";
+            return refuse(why, "use plain random features, `map` fourier");
         }
         (Law::Product { .. }, Sampling::Orthogonal | Sampling::Structured) => {
-            return Err(Error::NoSpectrum {
-                why: "its frequencies have independent coordinates and cannot be rotated".to_string(),
-                remedy: "use plain or quasi random features, or a kernel of the Euclidean distance",
-            });
+            let why = "its frequencies have independent coordinates and cannot be rotated";
+            return refuse(why, "use plain or quasi random features, or a kernel of the Euclidean distance");
         }
     };
     for row in omega.chunks_exact_mut(d) {

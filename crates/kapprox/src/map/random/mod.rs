@@ -17,20 +17,18 @@ mod frequencies;
 mod hadamard;
 mod halton;
 mod quantile;
-mod skewed;
 
 pub use frequencies::Sampling;
 
 use super::family::{Built, MapFamily, MapRequest, MapShape, WithoutRows};
 use super::{FeatureMap, MapSpec, contiguous, contiguous_mut, nystrom::strips};
-use crate::kernel::{Explicit, Law, Spectrum, row};
-use crate::{Error, Real, Result, real::turns::cosine_sine, vectorised};
+use crate::kernel::{Explicit, Law, Spectrum, row, skewed_chi_squared::logarithm};
+use crate::{Error, Real, Result, real::cosine_sine, vectorised};
 use faer::{Accum, MatMut, MatRef, Par, linalg::matmul::matmul, prelude::*};
 use hadamard::{FEW, Structured};
 use kstore::{Footprint, Workers, sparse::entries};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use skewed::SkewedChi2;
 
 pub(super) const FOURIER: MapFamily = MapFamily {
     name: "fourier",
@@ -73,9 +71,9 @@ fn shape(_: &MapSpec, ask: MapRequest) -> MapShape {
 
 pub(super) fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> Built<T> {
     if let Some((Explicit::Skewed, skew)) = given.kernel.explicit() {
-        // plane waves of the logarithms, which are no features of the table
-        let skew = skew.first().copied().unwrap_or(1.0);
-        return Ok(Box::new(SkewedChi2::<T>::new(skew, given.d, given.rank, sampling, given.seed)?));
+        let spectrum = Spectrum::new(Law::product(hyperbolic), 1.0);
+        let waves = Fourier::<T>::new(&spectrum, given.d, given.rank, sampling, given.seed)?;
+        return Ok(Box::new(Fourier { skew: skew.first().copied(), ..waves }));
     }
     let spectrum = given.kernel.on_dense()?.build()?.typed::<T>().spectrum().ok_or_else(|| Error::NoSpectrum {
         why: format!("{} is no shift-invariant kernel with a known spectrum", given.kernel),
@@ -85,6 +83,13 @@ pub(super) fn waves_of<T: Real>(given: &WithoutRows<'_>, sampling: Sampling) -> 
         Some(width) => Box::new(Fourier::<T>::on_sparse(&spectrum, (width, given.d), given.rank, given.seed)?),
         None => Box::new(Fourier::<T>::new(&spectrum, given.d, given.rank, sampling, given.seed)?),
     })
+}
+
+/// The quantile of the density 1/cosh πω: the frequencies of the skewed chi-squared kernel, which is shift-invariant in ln(x + skew) (Li,
+/// Ionescu, Sminchisescu, "Random Fourier approximations for skewed multiplicative histogram kernels", DAGM 2010).
+fn hyperbolic(u: f64) -> f64 {
+    use std::f64::consts::{FRAC_PI_2, PI};
+    (FRAC_PI_2 * u).tan().ln() / PI
 }
 
 /// Random Fourier features of a kernel.
@@ -99,6 +104,8 @@ pub struct Fourier<T> {
     /// √(k(0)/q), the factor of every wave.
     amplitude: T,
     frequencies: Frequencies<T>,
+    /// The skew of rows whose logarithms the waves are of.
+    skew: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -130,7 +137,7 @@ impl<T: Real> Fourier<T> {
             }
         };
         let amplitude = number((spectrum.amplitude / count as f64).max(0.0).sqrt());
-        Ok(Self { d, count, amplitude, frequencies })
+        Ok(Self { d, count, amplitude, frequencies, skew: None })
     }
 
     /// The map with the same frequencies as [`Fourier::new`] draws independently, for sparse rows of so many columns, and numbers in a block.
@@ -202,7 +209,11 @@ impl<T: Real> FeatureMap<T> for Fourier<T> {
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
-        workers.each(strips(x, out), |(x, out)| self.strip(x, out));
+        let Some(skew) = self.skew else { return workers.each(strips(x, out), |(x, out)| self.strip(x, out)) };
+        let log = |value: &T| T::from_f64(logarithm(value.to_f64(), skew));
+        let logs: Vec<T> = x.row_iter().flat_map(|row| row.iter().map(log)).collect();
+        let logs = MatRef::from_row_major_slice(&logs, x.nrows(), self.d);
+        workers.each(strips(logs, out), |(logs, out)| self.strip(logs, out));
     }
 
     fn footprint(&self) -> Footprint {
@@ -210,6 +221,7 @@ impl<T: Real> FeatureMap<T> for Fourier<T> {
             Frequencies::Dense(omega) | Frequencies::Sparse(omega) => omega.len() * size_of::<T>(),
             Frequencies::Structured(structured) => structured.bytes(),
         };
-        Footprint { fixed, per_row: self.count * size_of::<T>() }
+        let logs = if self.skew.is_some() { self.d } else { 0 };
+        Footprint { fixed, per_row: (self.count + logs) * size_of::<T>() }
     }
 }
