@@ -15,7 +15,7 @@ impl<T: Real> TableRows<T> {
     /// row asked for. Labels are not carried along.
     ///
     /// # Errors
-    /// [`Error::Empty`] for a row that is not among the selected ones; the errors of reading.
+    /// [`Empty`](crate::Error::Empty) for a row that is not among the selected ones; the errors of reading.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();

@@ -40,9 +40,12 @@ struct Targets {
     codes: Codes,
 }
 
-/// Codes of the classes and of the groups of rows, and the labels where there is such a column.
+/// Codes of a column of labels, and the labels where there is such a column.
+type CodeColumn = (Vec<u32>, Option<Arc<Vec<Label>>>);
+
+/// The codes of the classes and of the groups of rows.
 #[derive(Default)]
-pub(crate) struct Codes([(Vec<u32>, Option<Arc<Vec<Label>>>); 2]);
+pub(crate) struct Codes([CodeColumn; 2]);
 
 impl Codes {
     /// Adds those of some rows of a block.

@@ -27,7 +27,7 @@ fn decoded(text: &str) -> String {
     for part in parts {
         let code = part.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
         out.push(code.unwrap_or(b'%'));
-        out.extend_from_slice(part[if code.is_some() { 2 } else { 0 }..].as_bytes());
+        out.extend_from_slice(&part.as_bytes()[if code.is_some() { 2 } else { 0 }..]);
     }
     String::from_utf8(out).unwrap_or_else(|_| text.to_string())
 }
