@@ -50,11 +50,6 @@ fn bytes(m: usize, d: usize, element: usize) -> usize {
 /// strips of 128 rows are a third slower.
 pub const STRIP: usize = 288;
 
-/// Rows of a strip of up to [`NARROW`] features: as many of the product's register tiles, in less cache. Measured on Zen 5 with two
-/// threads, strips of 192 rows are solved 11 % faster than those of 288 for 500 to 2,000 features, and 4 % slower for 4,000.
-const SHORT: usize = 192;
-const NARROW: usize = 3000;
-
 /// Largest noise of a map that is computed in `T`, as a share of the trace.
 ///
 /// The trace errors of one map in f32 and f64 differ by 6 to 10 times its noise (measured on `tests/certificate.rs` at
@@ -259,8 +254,7 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
         let z = self.landmarks.as_mat();
-        let height = if self.rank() > NARROW { STRIP } else { SHORT };
-        workers.each(strips_of(height, x, out), |(x, mut out)| match &self.arithmetic {
+        workers.each(strips(x, out), |(x, mut out)| match &self.arithmetic {
             // the pass throws the features away
             _ if workers.is_cancelled() => (),
             Arithmetic::Own(lower, kernel) => {
@@ -318,15 +312,11 @@ pub(super) fn narrowed<T: Real>(
 
 /// Cuts rows and their features into strips of [`STRIP`] rows.
 pub(crate) fn strips<'a, T, U>(x: MatRef<'a, T>, out: MatMut<'a, U>) -> Vec<(MatRef<'a, T>, MatMut<'a, U>)> {
-    strips_of(STRIP, x, out)
-}
-
-fn strips_of<'a, T, U>(height: usize, x: MatRef<'a, T>, out: MatMut<'a, U>) -> Vec<(MatRef<'a, T>, MatMut<'a, U>)> {
-    let mut parts = Vec::with_capacity(x.nrows().div_ceil(height));
+    let mut parts = Vec::with_capacity(x.nrows().div_ceil(STRIP));
     let (mut x, mut out) = (x, out);
-    while x.nrows() > height {
-        let (x_head, x_tail) = x.split_at_row(height);
-        let (out_head, out_tail) = out.split_at_row_mut(height);
+    while x.nrows() > STRIP {
+        let (x_head, x_tail) = x.split_at_row(STRIP);
+        let (out_head, out_tail) = out.split_at_row_mut(STRIP);
         parts.push((x_head, out_head));
         (x, out) = (x_tail, out_tail);
     }
