@@ -10,11 +10,7 @@ use kapprox::{Real, Spec};
 use ksolve::Error;
 use ksolve::job::{ElementType, Fit, Fitted, Run};
 use ksolve::request::{LandmarkSource, MetricForm, MetricSource, Scaling, Stages};
-use ksolve::solver::ridge::Ridge;
-use ksolve::tune::{
-    Choice, Chosen, FACTORS, Memory, Pace, Part, Score, SearchListener, SearchWork, Select, TuneOptions, kernels,
-    stand_in,
-};
+use ksolve::tune::{Choice, Chosen, Memory, Pace, Part, Score, SearchListener, SearchWork, Select, TuneOptions};
 use kstore::Selected;
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -121,28 +117,17 @@ impl Search {
         !job.has.0 && self.score != "alignment" && self.factors.is_none()
     }
 
-    fn options(&self, stand_in: &Fit, score: Score, learns: bool, selected: &Selected) -> ksolve::Result<TuneOptions> {
-        let ridge = Ridge::new(stand_in.settings()?);
-        let names = selected.feature_names();
-        let kernel = |text: &String| Ok::<_, Error>(Spec::parse(text)?.resolve_columns(&names)?);
+    fn options(&self, base: &Fit, score: Score, learns: bool, selected: &Selected) -> ksolve::Result<TuneOptions> {
         let kernels = match &self.kernels {
-            Some(named) => named.iter().map(kernel).collect::<Result<_, _>>()?,
-            None if learns => kernels(selected)?,
-            None => vec![stand_in.kernel_spec().resolve_columns(&names)?],
+            Some(named) => Some(named.iter().map(|text| Spec::parse(text)).collect::<Result<Vec<_>, _>>()?),
+            None => (!learns).then(|| vec![base.kernel_spec().clone()]),
         };
-        let factors = self.factors.as_deref().unwrap_or(FACTORS);
-        Ok(TuneOptions {
-            training: stand_in.training(selected)?,
-            blocks: !stand_in.gives("folds"),
-            whole_groups: false,
-            lambdas: ridge.lambdas,
-            intercept: ridge.intercept,
-            kernels,
-            factors: ksolve::lists::factors(factors)?,
-            score,
-            select: self.select.as_deref().map(str::parse::<Select>).transpose()?,
-            sample: self.sample,
-        })
+        let mut options = TuneOptions::new(base, score, kernels.as_deref(), self.sample, selected)?;
+        if let Some(factors) = &self.factors {
+            options.factors = ksolve::lists::factors(factors)?;
+        }
+        options.select = self.select.as_deref().map(str::parse::<Select>).transpose()?;
+        Ok(options)
     }
 
     /// Makes the choice and the fit. `free` says that no landmarks were named.
@@ -161,7 +146,7 @@ impl Search {
             false => base,
         };
         let score = self.score.parse::<Score>()?;
-        let options = self.options(&stand_in(&base, score)?, score, learns, selected)?;
+        let options = self.options(&base, score, learns, selected)?;
         let scalings: &[Scaling] =
             if self.scalings && learns && score == Score::Cv { &[Scaling::Asinh, Scaling::Quantile] } else { &[] };
         let work = self.work.as_deref().map(str::parse::<SearchWork>).transpose();

@@ -12,13 +12,9 @@ use crate::table::joined;
 use crate::{Error, Result, open, pipeline, pipeline::FitOptions, report::FitReport};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::Spec;
-use ksolve::Task;
 use ksolve::job::{Checkpoint, ElementType, Fit};
 use ksolve::request::{LandmarkSource, MetricForm, MetricSource, Scaling};
-use ksolve::solver::ridge::Ridge;
-use ksolve::tune::{
-    ANY, Choice, Chosen, FACTORS, Memory, Pace, Score, SearchWork, Select, TuneOptions, kernels, stand_in,
-};
+use ksolve::tune::{ANY, Choice, Chosen, Memory, Pace, Score, SearchWork, Select, TuneOptions, stand_in};
 use kstore::{Missing, Selected, Selection, checkpoint::Journal, sink::OutputKind};
 use search::SearchStages;
 use std::path::PathBuf;
@@ -186,13 +182,13 @@ fn scalings(args: &TuneArgs) -> &'static [Scaling] {
     if free { &[Scaling::Asinh, Scaling::Quantile] } else { &[] }
 }
 
-fn factors(args: &TuneArgs) -> Result<Vec<f64>> {
+fn factors(args: &TuneArgs) -> Result<Option<Vec<f64>>> {
     match &args.factors {
         Some(factors) if learns(args) => {
             let why = "length scales are found with the metric";
             Err(Error::option("--factors", factors, why, "leave it out, or add --metric none"))
         }
-        factors => Ok(ksolve::lists::factors(factors.as_deref().unwrap_or(FACTORS))?),
+        factors => Ok(factors.as_deref().map(ksolve::lists::factors).transpose()?),
     }
 }
 
@@ -207,27 +203,10 @@ fn tune<T: kapprox::Real>(
     let selected = pipeline::select(&mut options, run)?;
     let inputs = || output::inputs(selected.table()).chain(options.fit.files());
     outputs.paths().try_for_each(|path| output::spare(path, inputs()))?;
-    let stand_in = FitOptions { fit: stand_in(&options.fit, score)?, ..options.clone() };
-    let ridge = Ridge::new(stand_in.fit.settings()?);
-    let search = TuneOptions {
-        training: stand_in.job(&selected)?.training(&selected)?,
-        blocks: !stand_in.fit.gives("folds"),
-        whole_groups: options.fit.task()? == Task::Ranking,
-        lambdas: ridge.lambdas,
-        intercept: ridge.intercept,
-        kernels: match named {
-            Some(named) => {
-                let names = selected.feature_names();
-                named.iter().map(|kernel| kernel.resolve_columns(&names)).collect::<Result<_, _>>()?
-            }
-            None => kernels(&selected)?,
-        },
-        factors: factors(args)?,
-        score,
-        select: args.measure,
-        sample: args.sample,
-    };
     let base = options.job(&selected)?;
+    let mut search = TuneOptions::new(&base, score, named, args.sample, &selected)?;
+    search.factors = factors(args)?.unwrap_or(search.factors);
+    search.select = args.measure;
     let checkpoint = outputs.model().map(|model| Checkpoint {
         folder: model.with_added_extension("search"),
         every: args.disk.checkpoint_every,
@@ -235,7 +214,8 @@ fn tune<T: kapprox::Real>(
         listener: &run.progress,
         notes: vec![("search".to_string(), described(args, &search, &options))],
     });
-    let journal = checkpoint.as_ref().map(|kept| kept.open(&stand_in.fit, &selected, &search.training)).transpose()?;
+    let stand_in = stand_in(&options.fit, score)?;
+    let journal = checkpoint.as_ref().map(|kept| kept.open(&stand_in, &selected, &search.training)).transpose()?;
     let mut memory = Memory::open(journal.as_ref())?;
     let watch = SearchStages::new(run, &pace);
     let job = pipeline::job(run).watch(&watch);

@@ -42,7 +42,7 @@ pub use choice::Choice;
 pub use chosen::{Chosen, Moment, Part, SearchListener, SearchWork, Test};
 pub use contest::{ANY, ContenderReport};
 pub use memory::Memory;
-pub use options::{FACTORS, Score, Select, TuneOptions, kernels, stand_in};
+pub use options::{Score, Select, TuneOptions, stand_in};
 pub use pace::{Pace, Reach};
 pub use rung::{Entry, Rung, TuneCell, Tuned};
 pub use trial::Apart;

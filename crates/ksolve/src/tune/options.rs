@@ -78,15 +78,40 @@ pub struct TuneOptions {
     pub sample: usize,
 }
 
+impl TuneOptions {
+    /// The search for a fit whose files are open: the ranks, folds, lambdas and landmarks of its [`stand_in`], and the kernels that were
+    /// named, or those that suit the rows. Factors and measure are the usual ones.
+    ///
+    /// # Errors
+    /// Parameters of the solver that do not parse, and columns of kernels that are not there.
+    pub fn new(fit: &Fit, score: Score, named: Option<&[Spec]>, sample: usize, selected: &Selected) -> Result<Self> {
+        let (stand_in, names) = (stand_in(fit, score)?, selected.feature_names());
+        let ridge = ridge::Ridge::new(stand_in.settings()?);
+        let kernels = match named {
+            Some(named) => named.iter().map(|kernel| kernel.resolve_columns(&names)).collect::<Result<_, _>>()?,
+            None => kernels(selected)?,
+        };
+        Ok(Self {
+            training: stand_in.training(selected)?,
+            blocks: !stand_in.gives("folds"),
+            whole_groups: fit.task()? == Task::Ranking,
+            lambdas: ridge.lambdas,
+            intercept: ridge.intercept,
+            kernels,
+            factors: crate::lists::factors(FACTORS)?,
+            score,
+            select: None,
+            sample,
+        })
+    }
+}
+
 /// The kernels that are tried where none is named: smooth; rough in two degrees; and a product over the features, for steps along single ones.
 const KERNELS: [&str; 4] = ["gaussian()", "exponential()", "matern(nu=1.5)", "laplacian()"];
 
 /// The kernels that are tried where none is named. Where rows have a date, what they say changes with it, often within days: the second kernel gives
 /// that date a length of its own.
-///
-/// # Errors
-/// None for the features of a selection.
-pub fn kernels(selected: &Selected) -> Result<Vec<Spec>> {
+fn kernels(selected: &Selected) -> Result<Vec<Spec>> {
     let names = selected.feature_names();
     let dates =
         selected.encoding().into_iter().flat_map(|encoding| encoding.columns()).filter(|column| column.is_date());
@@ -100,7 +125,7 @@ pub fn kernels(selected: &Selected) -> Result<Vec<Spec>> {
 }
 
 /// Factors of the length scales, where no metric is learned with them.
-pub const FACTORS: &str = "0.25..4";
+const FACTORS: &str = "0.25..4";
 
 /// The fit of ridge regression by which kernels are compared, on a map: the fit itself, or one in its place.
 ///
