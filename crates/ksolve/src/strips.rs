@@ -34,25 +34,5 @@ pub(crate) fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Buffers that threads borrow and give back; there are never more than ran at the same time.
-#[derive(Debug)]
-pub(crate) struct Pool<B>(Mutex<Vec<B>>);
-
-impl<B> Default for Pool<B> {
-    fn default() -> Self {
-        Self(Mutex::new(Vec::new()))
-    }
-}
-
-impl<B> Pool<B> {
-    /// Runs `work` with a buffer nobody else has, made by `make` where all are taken.
-    pub(crate) fn with<R>(&self, make: impl FnOnce() -> B, work: impl FnOnce(&mut B) -> R) -> R {
-        let spare = lock(&self.0).pop();
-        let mut buffer = spare.unwrap_or_else(make);
-        let result = work(&mut buffer);
-        lock(&self.0).push(buffer);
-        result
-    }
-}
-
 pub(crate) use kapprox::map::par;
+pub(crate) use kstore::Pool;

@@ -96,7 +96,7 @@ pub use encoding::{Categories, Encoding};
 pub use error::{BadLine, Error, Result};
 pub use kept_column::{KeptColumn, KeptValues};
 pub use missing::Missing;
-pub use pass::{CancelToken, Fold, Merge, Pass, Workers};
+pub use pass::{CancelToken, Fold, Merge, Pass, Pool, Workers};
 pub use rayon;
 pub use real::{Real, vectorised};
 pub use row_digests::RowDigests;

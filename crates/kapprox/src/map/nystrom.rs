@@ -16,9 +16,9 @@ use crate::kernel::{AnyKernel, Fixed, KernelColumns};
 use crate::rows::LandmarkSet;
 use crate::{Error, Real, Result};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
-use faer::prelude::ReborrowMut;
+use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Mat, MatMut, MatRef, Par, unzip, zip};
-use kstore::{Footprint, Workers};
+use kstore::{Footprint, Pool, Workers};
 use std::sync::Arc;
 
 pub(super) const FAMILY: MapFamily = MapFamily {
@@ -253,7 +253,7 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
-        let z = self.landmarks.as_mat();
+        let (z, pool) = (self.landmarks.as_mat(), Pool::default());
         workers.each(strips(x, out), |(x, mut out)| match &self.arithmetic {
             // the pass throws the features away
             _ if workers.is_cancelled() => (),
@@ -261,7 +261,7 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
                 kernel.fill(x, z, out.rb_mut());
                 solve_lower_triangular_in_place(lower.as_ref(), out.transpose_mut(), Par::Seq);
             }
-            Arithmetic::Wide(z, kernel) => narrowed(x, out, |x, mut phi| {
+            Arithmetic::Wide(z, kernel) => narrowed(x, out, &pool, |x, mut phi| {
                 kernel.fill(x, MatRef::from_row_major_slice(z, self.rank(), x.ncols()), phi.rb_mut());
                 solve_lower_triangular_in_place(self.lower.as_ref(), phi.transpose_mut(), Par::Seq);
             }),
@@ -297,17 +297,33 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
     }
 }
 
+/// Runs `work` with a matrix of the `pool`, whose numbers are to be written first: the system clears its pages once, and not for every strip.
+pub(super) fn with_matrix<E: Real>(
+    pool: &Pool<Mat<E>>,
+    (rows, columns): (usize, usize),
+    work: impl FnOnce(MatMut<'_, E>),
+) {
+    pool.with(Mat::new, |matrix| {
+        if matrix.nrows() < rows || matrix.ncols() < columns {
+            *matrix = Mat::zeros(rows, columns);
+        }
+        work(matrix.as_mut().submatrix_mut(0, 0, rows, columns));
+    });
+}
+
 /// Computes the features of a strip in f64 and narrows them at the end.
 pub(super) fn narrowed<T: Real>(
     x: MatRef<'_, T>,
     out: MatMut<'_, T>,
+    pool: &Pool<Mat<f64>>,
     features: impl Fn(MatRef<'_, f64>, MatMut<'_, f64>),
 ) {
     let (b, d) = (x.nrows(), x.ncols());
     let x: Vec<f64> = (0..b).flat_map(|i| x.row(i).iter().map(|v| v.to_f64())).collect();
-    let mut phi = Mat::<f64>::zeros(b, out.ncols());
-    features(MatRef::from_row_major_slice(&x, b, d), phi.as_mut());
-    zip!(out, &phi).for_each(|unzip!(to, from)| *to = T::from_f64(*from));
+    with_matrix(pool, (b, out.ncols()), |mut phi| {
+        features(MatRef::from_row_major_slice(&x, b, d), phi.rb_mut());
+        zip!(out, phi.rb()).for_each(|unzip!(to, from)| *to = T::from_f64(*from));
+    });
 }
 
 /// Cuts rows and their features into strips of [`STRIP`] rows.

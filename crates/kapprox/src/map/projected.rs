@@ -18,15 +18,16 @@
 use super::family::{Built, MapFamily, MapRequest, MapShape, OnLandmarks};
 use super::independent::{kernel_matrix, widened};
 use super::inner::InnerFold;
-use super::nystrom::{Arithmetic, NOISE, Nystrom, narrowed, strips, suffices_for_few};
+use super::nystrom::{Arithmetic, NOISE, Nystrom, narrowed, strips, suffices_for_few, with_matrix};
 use super::{Expansion, FeatureMap, MapSpec, par};
 use crate::decompose::{orthonormal, product, symmetric_eigen};
 use crate::kernel::{AnyKernel, Kernel, KernelParameter, Range};
 use crate::rows::{LandmarkSet, Scan};
 use crate::{Error, Real, Result};
 use faer::linalg::matmul::matmul;
+use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Accum, Mat, MatMut, MatRef, Par};
-use kstore::{Footprint, Workers};
+use kstore::{Footprint, Pool, Workers};
 use std::sync::Arc;
 
 /// Directions whose eigenvalue is below this share of the largest are noise: they are left out, not divided by.
@@ -286,17 +287,17 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
     }
 
     fn apply(&self, x: MatRef<'_, T>, out: MatMut<'_, T>, workers: &Workers) {
-        let z = self.landmarks.as_mat();
+        let (z, m, own, wide) = (self.landmarks.as_mat(), self.landmarks.len(), Pool::default(), Pool::default());
         workers.each(strips(x, out), |(x, out)| match &self.arithmetic {
-            Arithmetic::Own(narrow, kernel) => {
-                let mut k = Mat::zeros(x.nrows(), z.nrows());
-                kernel.fill(x, z, k.as_mut());
-                matmul(out, Accum::Replace, k.as_ref(), narrow.as_ref(), T::ONE, Par::Seq);
-            }
-            Arithmetic::Wide(z, kernel) => narrowed(x, out, |x, phi| {
-                let mut k = Mat::zeros(x.nrows(), self.landmarks.len());
-                kernel.fill(x, MatRef::from_row_major_slice(z, self.landmarks.len(), x.ncols()), k.as_mut());
-                matmul(phi, Accum::Replace, k.as_ref(), self.weights.as_ref(), 1.0, Par::Seq);
+            Arithmetic::Own(narrow, kernel) => with_matrix(&own, (x.nrows(), m), |mut k| {
+                kernel.fill(x, z, k.rb_mut());
+                matmul(out, Accum::Replace, k.rb(), narrow.as_ref(), T::ONE, Par::Seq);
+            }),
+            Arithmetic::Wide(z, kernel) => narrowed(x, out, &wide, |x, phi| {
+                with_matrix(&wide, (x.nrows(), m), |mut k| {
+                    kernel.fill(x, MatRef::from_row_major_slice(z, m, x.ncols()), k.rb_mut());
+                    matmul(phi, Accum::Replace, k.rb(), self.weights.as_ref(), 1.0, Par::Seq);
+                });
             }),
         });
     }

@@ -29,7 +29,7 @@ pub use engine::{Deliver, FoldLot, fold_lots};
 pub use medium::{Fetched, Folder, Medium};
 pub use shared::SharedEngine;
 pub use tree::{STRETCH, states};
-pub use workers::{CancelToken, Workers};
+pub use workers::{CancelToken, Pool, Workers};
 
 use crate::checkpoint::{Cut, Journal, Persist};
 use crate::{Error, Real, RowBlock, RowSource};

@@ -30,6 +30,34 @@ impl CancelToken {
     }
 }
 
+/// Buffers that threads borrow and give back; there are never more than ran at the same time.
+#[derive(Debug)]
+pub struct Pool<B>(Mutex<Vec<B>>);
+
+impl<B> Default for Pool<B> {
+    fn default() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+}
+
+impl<B> Pool<B> {
+    /// Runs `work` with a buffer nobody else has, made by `make` where all are taken.
+    ///
+    /// ```
+    /// let pool = kstore::Pool::default();
+    /// pool.with(|| vec![0; 3], |buffer: &mut Vec<i32>| buffer[1] = 7);
+    /// assert_eq!(pool.with(Vec::new, |buffer| buffer.clone()), [0, 7, 0]);
+    /// ```
+    pub fn with<R>(&self, make: impl FnOnce() -> B, work: impl FnOnce(&mut B) -> R) -> R {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let spare = lock().pop();
+        let mut buffer = spare.unwrap_or_else(make);
+        let result = work(&mut buffer);
+        lock().push(buffer);
+        result
+    }
+}
+
 /// Threads for the work inside one step, and the wish to stop that long steps listen for.
 ///
 /// The parts of [`Workers::run`] are cut by the caller, never by the number of threads, and write to separate places:
