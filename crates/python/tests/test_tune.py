@@ -94,3 +94,16 @@ def test_what_tune_refuses():
         kmill.tune(X, y, work="many")
     with pytest.raises(kmill.Error, match="no estimator"):
         kmill.tune(X, y, "other")
+
+
+def test_a_ranking_of_files_is_chosen_by_pairs_within_whole_groups(tmp_path):
+    random = np.random.default_rng(5)
+    x, groups = random.normal(size=(2000, 2)), np.arange(2000) // 10
+    grades = np.digitize(x[:, 0] + 0.1 * random.normal(size=2000), [-1, 0, 1])
+    path = tmp_path / "searches.csv"
+    path.write_text("a,b,search,grade\n" + "".join(f"{a},{b},{g},{y}\n" for (a, b), g, y in zip(x, groups, grades)))
+    model = kmill.tune(path, "grade", "ranking", group="search", rank=40, work="1,2")
+    assert type(model).__name__ == "KernelRanker"
+    apart = model.choice_["test"]["apart"]
+    # 40 groups of 10 rows that were held out have up to 45 pairs each; of as many rows drawn one by one few would share a group
+    assert apart["rows"] == 400 and apart["pairs"] > 1000 and apart["error"] < 0.1

@@ -44,6 +44,7 @@ def tune(
         The target; of files and streams the name of its column.
     solver : str, default="any"
         The name of a solver with a target, such as svr, or any: ridge regression for numbers, and for classes ridge, svm and logistic.
+        Of files also ranking, with ``group``, compared by wrong pairs.
     time : float, optional
         Seconds for the choice and the fit. The model is then the kernel itself (``map="exact"``) where that is likely to end in time and fits
         the memory, or has the largest rank that does; ``landmarks`` that you name keep it to these.
