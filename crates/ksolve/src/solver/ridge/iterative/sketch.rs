@@ -309,6 +309,34 @@ mod tests {
     }
 
     #[test]
+    fn a_sketch_is_the_sum_of_signed_rows_with_the_same_bits_on_any_threads() {
+        // columns and rows around a strip and around the rows that are fetched together
+        for (n, m) in [(3, 1), (64, 16), (150, 19)] {
+            let (rows, keys) = (40, Keys::new(2, 1, 0, 40));
+            let k: Vec<f32> = (0..n * m).map(|i| (i as f32 * 0.618).sin()).collect();
+            let (k, entries): (Vec<&[f32]>, Vec<Entries>) =
+                (k.chunks(m).collect(), (0..n as u64).map(|row| keys.entries(row)).collect());
+            let shift: Vec<f64> = (0..m).map(|j| (j as f64 * 0.377).cos()).collect();
+            let made = |workers: &Workers| {
+                let mut sketch = Sketch::new(rows, shift.clone());
+                sketch.add(&entries, &k, workers);
+                sketch.turn(workers);
+                sketch.b
+            };
+            let found = made(&Workers::sequential());
+            assert!(found == made(&Workers::new(3)), "{n} x {m}");
+            for (j, column) in found.chunks(rows).enumerate().take(m) {
+                for (place, found) in column.iter().enumerate() {
+                    let signs = entries.iter().map(|entries| entries.iter().find(|entry| entry.0 == place));
+                    let values = signs.zip(&k).filter_map(|(entry, k)| Some(entry?.1 * (f64::from(k[j]) - shift[j])));
+                    let expected = values.sum::<f64>() / (ENTRIES as f64).sqrt();
+                    assert!((found - expected).abs() < 1e-13 * n as f64, "{n} x {m}: {place}, {j}: {found} {expected}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn signs_are_fair_and_independent_of_the_place() {
         let keys = Keys::new(3, 1, 0, 64);
         let (mut sum, mut by_half) = (0.0, [0.0f64; 2]);
