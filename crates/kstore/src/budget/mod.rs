@@ -50,7 +50,7 @@ impl Term {
 }
 
 /// Bytes a process holds before it holds rows: code, the allocator's free pages, buffers of the terminal.
-const PROCESS: usize = 25 << 20;
+const PROCESS: usize = 29 << 20;
 
 /// Bytes that each thread adds to [`PROCESS`]: the touched part of its stack and of its arena. With 64 threads a program whose file lies in the
 /// page cache in large pieces was seen 3.7 MiB above 128 KiB for each.
