@@ -1,7 +1,8 @@
 //! The rows that are drawn: a sample of the table, and the ranges of all its rows.
 
-use super::largest;
+use super::{largest, picture::shade};
 use crate::args::{Run, SelectArgs};
+use crate::drawing::{Canvas, Point};
 use crate::{Error, Result, open, page::COLOURS};
 use ksolve::Card;
 use kstore::key::{Purpose, Stream};
@@ -27,7 +28,6 @@ pub(super) struct Drawn {
     /// The value that colours the row, where that is a number.
     pub(super) value: f64,
     label: Option<Label>,
-    /// Number of its class among the labels.
     pub(super) class: Option<usize>,
 }
 
@@ -117,6 +117,18 @@ impl Points {
         Ok(points)
     }
 
+    /// Draws a row in the colour of its class or its value; under the pointer its class, where it is known, and what else is said of it.
+    pub(super) fn circle(&self, canvas: &mut dyn Canvas, drawn: &Drawn, place: Point, says: &str) {
+        let class = match (drawn.class, self.shades) {
+            (Some(class), _) => format!("row c{}", class % COLOURS),
+            (None, Some(ends)) => format!("row v{}", shade(drawn.value, ends)),
+            (None, None) => "row".to_string(),
+        };
+        let name = drawn.class.and_then(|class| self.labels.get(class));
+        let name = name.map_or(String::new(), |name| format!("{name}: "));
+        canvas.circle(&class, place, 2.2, Some(&format!("{name}{says}")));
+    }
+
     fn colour_by_number(&mut self) {
         let mut values: Vec<f64> = self.drawn.iter().map(|drawn| drawn.value).collect();
         values.sort_by(f64::total_cmp);
@@ -143,7 +155,7 @@ impl Points {
         // the picture is the same however many; the pass is short
         lanes::lanes("plot", &source, &lane, run.memory, run.threads)?;
         let (workers, stage) = (Workers::sequential(), run.progress.stage("rows", selected.known_rows()));
-        let mut points = lanes::scan(1, &workers, &stage).fold(&source, &Draw(keys()))?.0;
+        let mut points = lanes::scan(1, &workers, &stage).fold(&source, &SmallestKeys(keys()))?.0;
         stage.finish();
         if points.rows == 0 {
             let what = table.files().next().map(|file| file.display().to_string()).unwrap_or_default();
@@ -207,9 +219,9 @@ impl Merge for Points {
 }
 
 /// A fold that keeps the rows with the smallest random keys.
-struct Draw(Stream);
+struct SmallestKeys(Stream);
 
-impl Fold<f64> for Draw {
+impl Fold<f64> for SmallestKeys {
     type State = Points;
     type Scratch = ();
     type Error = Error;
