@@ -2,7 +2,7 @@
 
 use super::FitReport;
 use crate::importance;
-use crate::page::{self, Axis, Chart, FEATURES, Mark, Page, Scale, Section, Series};
+use crate::page::{self, Axis, Chart, Mark, Page, SHOWN_FEATURES, Scale, Section, Series};
 use crate::table::{count, joined, number, optional, rounded};
 use ksolve::{job::MetricReport, metric::RoundReport};
 
@@ -81,7 +81,7 @@ impl FitReport {
 
 fn importance(metric: &MetricReport, coded: &[&str]) -> String {
     let mut most = importance::importance(metric, coded);
-    most.truncate(FEATURES);
+    most.truncate(SHOWN_FEATURES);
     let row = |round: &RoundReport| {
         let [mse, r2] = [Some(round.cv_mse), round.cv_r2].map(optional);
         vec![round.form.clone(), rounded(&round.kernel), count(round.rows), mse, r2]
