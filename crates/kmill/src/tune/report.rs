@@ -5,13 +5,9 @@ use crate::output::Column::{self, Number, Text, Whole};
 use crate::page::{self, Page, Section};
 use crate::report::{FitReport, Spent};
 use crate::table::{self, Align, Grid, Table, count, exact, number, optional, percent, rounded};
+use ksolve::request::{MetricSource, Scaling};
 use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score, SearchWork, Select, TuneCell};
-use ksolve::{
-    Task,
-    job::MetricReport,
-    metric::RoundReport,
-    request::{MetricSource, Scaling},
-};
+use ksolve::{Task, job::MetricReport, metric::RoundReport};
 use kstore::Selected;
 use std::{collections::HashSet, fmt};
 
