@@ -9,7 +9,6 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
 use std::{io, sync::Arc};
 use url::Url;
 
-/// Wildcards of a pattern.
 const WILD: [char; 3] = ['*', '?', '['];
 
 /// The objects of an address, in the order of their names.

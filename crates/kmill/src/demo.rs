@@ -93,7 +93,6 @@ fn contents(path: &Path, run: &Run) -> Result<inspect::TableReport> {
     Ok(report)
 }
 
-/// Writes a generated table into the folder and returns its path.
 fn table(folder: &Path, name: &str, rows: u64, seed: u64, run: &Run) -> Result<PathBuf> {
     let path = folder.join(name);
     let recipe = Recipe::new(&FRIEDMAN1, rows, seed, None, None)?;

@@ -66,7 +66,6 @@ pub(crate) fn slopes(features: &[(String, f64)], coded: &[&str]) -> Vec<Counted>
     by_column(squares, coded).into_iter().map(counted).collect()
 }
 
-/// The columns that count most, with bars.
 pub(crate) fn bars(title: &str, columns: &[Counted]) -> Table {
     let mut table = Table::new([("column", Align::Left), (title, Align::Right), ("", Align::Left)]);
     for (name, share, shown) in columns.iter().take(MOST_IMPORTANT) {
@@ -75,7 +74,6 @@ pub(crate) fn bars(title: &str, columns: &[Counted]) -> Table {
     table
 }
 
-/// The columns that count most in the metric, in a line.
 pub(crate) fn most_important(columns: &[Counted]) -> String {
     joined(columns.iter().take(IN_A_LINE).map(|(name, share, _)| format!("{name} {}", percent(*share))))
 }

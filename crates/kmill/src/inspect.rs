@@ -3,7 +3,7 @@
 use crate::args::{Run, RunArgs, TextArgs};
 use crate::importance::{bars, described, importance};
 use crate::report::{DISTANCES, certified, joined};
-use crate::table::{self, Align, Table as Listing, count, facts, number, rounded, short};
+use crate::table::{self, Align, NONE, Table as Listing, count, facts, optional, rounded, short};
 use crate::{Result, columns::follows, open, output, pipeline};
 use clap::Args;
 use ksolve::{Card, job::MetricReport};
@@ -93,12 +93,9 @@ impl ColumnReport {
 
     /// The cells of the columns min, mean, sd, max and missing.
     fn cells(&self) -> [String; 5] {
-        let none = || "–".to_string();
         let [min, mean, sd, max] = match (&self.range, &self.statistics) {
-            (Some((first, last)), _) => [first.clone(), none(), none(), last.clone()],
-            (None, Some(s)) => {
-                [s.min, s.mean, s.sd, s.max].map(|value| value.map_or_else(none, |value| number(value, 4)))
-            }
+            (Some((first, last)), _) => [&first[..], NONE, NONE, last].map(String::from),
+            (None, Some(s)) => [s.min, s.mean, s.sd, s.max].map(optional),
             (None, None) => Default::default(),
         };
         let missing = self.missing.filter(|missing| *missing > 0).map_or_else(String::new, count);

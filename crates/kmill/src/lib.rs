@@ -139,7 +139,6 @@ verbs! {
     Man(manual::ManArgs) => runs manual::pages,
 }
 
-/// Runs a verb, and prints its report.
 fn reported<R: Serialize + Display>(args: &RunArgs, verb: impl FnOnce(&Run) -> Result<R>) -> Result<()> {
     let run = args.resolve();
     output::report(&verb(&run)?, run.json)

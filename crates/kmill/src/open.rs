@@ -30,7 +30,6 @@ pub(crate) fn selection(select: &SelectArgs, features: &[String], targets: Vec<S
     }
 }
 
-/// The selection of a table to learn from.
 pub(crate) fn learned_from(data: &DataArgs) -> Selection {
     let rows = selection(&data.select, &data.features, data.target.clone());
     data.category.of(Selection { text: data.text.clone(), ..rows })

@@ -137,7 +137,6 @@ impl Observer for Silent {
     }
 }
 
-/// Fits a model, writes it to `path` and returns the report.
 pub(crate) fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs) -> Result<FitReport> {
     let mut options = options.clone();
     let selected = select(&mut options, run)?;

@@ -124,6 +124,9 @@ impl fmt::Display for Grid {
     }
 }
 
+/// What stands for a number that there is none of.
+pub(crate) const NONE: &str = "–";
+
 /// The text of `value` with `digits` significant digits; a power of ten where plain digits would be long; `–` for NaN.
 ///
 /// ```
@@ -134,7 +137,7 @@ impl fmt::Display for Grid {
 /// ```
 pub fn number(value: f64, digits: usize) -> String {
     if value.is_nan() {
-        return "–".to_string();
+        return NONE.to_string();
     }
     if value == 0.0 || value.is_infinite() {
         return value.to_string();
@@ -149,6 +152,10 @@ pub fn number(value: f64, digits: usize) -> String {
     } else {
         rounded
     }
+}
+
+pub(crate) fn optional(value: Option<f64>) -> String {
+    number(value.unwrap_or(f64::NAN), 4)
 }
 
 /// The shortest text that reads back as `value`, for a number the user typed: `1e-6` rather than `0.000001`.
@@ -230,7 +237,7 @@ pub(crate) fn joined(values: impl IntoIterator<Item = impl ToString>) -> String 
 pub(crate) fn percent(share: f64) -> String {
     let rest = 1.0 - share;
     if share.is_nan() {
-        return "–".to_string();
+        return NONE.to_string();
     }
     if !(0.5..1.0).contains(&share) {
         let whole = share == 1.0;

@@ -40,7 +40,6 @@ static SPECTRAL: Node = take("spectral", "groups of rows that the kernel connect
 static KMEANS: Node = take("kmeans", "groups of rows around their means", "--clusters 5");
 static KPCA: Node = take("kpca", "a few coordinates that keep most of what the rows differ in", "--components 5");
 
-/// The line that fits a solver.
 fn line(solver: &str, options: &str) -> String {
     format!("kmill fit {solver} train.parquet {options} -o model.safetensors")
 }

@@ -52,7 +52,6 @@ impl CompressedRows {
         rows().all(inside).then(|| Self { shape: SparseShape { width, longest }, starts, places, values })
     }
 
-    /// Number of rows.
     pub(crate) fn len(&self) -> usize {
         self.starts.len() - 1
     }

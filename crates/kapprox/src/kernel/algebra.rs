@@ -176,7 +176,6 @@ impl<T: Real> KernelColumns<T> for CombinedColumns<T> {
     }
 }
 
-/// `out = operation(out, panel)`, entry by entry, for slices.
 fn combine_slices<T: Real>(operation: Operation, out: &mut [T], panel: &[T]) {
     vectorised!({
         for (out, &panel) in out.iter_mut().zip(panel) {
@@ -185,7 +184,6 @@ fn combine_slices<T: Real>(operation: Operation, out: &mut [T], panel: &[T]) {
     });
 }
 
-/// `out = operation(out, panel)`, entry by entry, for blocks.
 fn combine<T: Real>(operation: Operation, out: MatMut<'_, T>, panel: MatRef<'_, T>) {
     let mut spare = Vec::new();
     let mut panel_spare = Vec::new();

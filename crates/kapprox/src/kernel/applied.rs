@@ -48,7 +48,6 @@ pub(super) trait PairFunction: Debug + Copy + Send + Sync + 'static {
     fn gradient<T: Real>(self, kernel: &dyn Kernel<T>, pairs: Weighted<'_, T>, out: MatMut<'_, T>);
     /// Writes the function of k(x, x), which `out` holds.
     fn diag<T: Real>(self, x: MatRef<'_, T>, out: &mut [f64]);
-    /// The spectrum of the function of a kernel with this one.
     fn spectrum(self, _spectrum: Spectrum) -> Option<Spectrum> {
         None
     }

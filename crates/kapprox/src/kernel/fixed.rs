@@ -82,12 +82,12 @@ impl<T: Real> KernelColumns<T> for Fixed<T> {
 
 /// The kernel functions of fixed points, for a few rows at a time.
 #[derive(Clone, Copy, Debug)]
-pub struct KernelRows<'a, T: Real> {
+pub struct FewRows<'a, T: Real> {
     fixed: &'a Fixed<T>,
     z: MatRef<'a, T>,
 }
 
-impl<'a, T: Real> KernelRows<'a, T> {
+impl<'a, T: Real> FewRows<'a, T> {
     pub(crate) fn new(fixed: &'a Fixed<T>, z: MatRef<'a, T>) -> Self {
         Self { fixed, z }
     }

@@ -8,12 +8,12 @@
 //! So a gradient is a block of factors, computed as blocks of kernel values are, and a sum over the points z for each feature.
 //! Slopes are taken of the values as they are, for each pair: a sum of x and a sum of z would cancel where points are close.
 
+use super::panel::TILE_ROWS;
 use super::points::{Aligned, Frame, fill_column, pieces, row};
 use crate::{Real, vectorised};
 use faer::{MatMut, MatRef};
 
-/// Rows of x and of z whose factors are computed at once: 600 kB in `f64`.
-const TILE_ROWS: usize = 288;
+/// Rows of z whose factors are computed at once with those of [`TILE_ROWS`] of x: 600 kB in `f64`.
 const TILE_COLUMNS: usize = 256;
 /// Rows of x and of z whose factors stay in the first-level cache while the features pass: 24 kB in `f64`.
 const STRIP_ROWS: usize = 96;

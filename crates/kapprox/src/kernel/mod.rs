@@ -73,7 +73,7 @@ pub mod subset;
 pub use expression::Expression;
 pub use family::{Build, Distance, Domain, Explicit, Facts, Homogeneous, KernelFamily, KernelParameter, Range, Value};
 pub(crate) use fixed::Fixed;
-pub use fixed::{FEW, KernelColumns, KernelRows};
+pub use fixed::{FEW, FewRows, KernelColumns};
 pub(crate) use points::{Aligned, pieces, row};
 pub use pointwise::pointwise;
 pub(crate) use profiled::Profile;

@@ -169,7 +169,6 @@ impl Call {
         self.values.iter().map(Value::number).collect()
     }
 
-    /// See [`Spec::check_features`](super::Spec::check_features).
     pub(super) fn check_features(&self, d: usize) -> Result<()> {
         let features = self.places().map_or(d, |places| places.len());
         let wrong = |why| Err(Error::Features { kernel: self.family.name, features, why });

@@ -16,7 +16,7 @@ use pulp::{Simd, WithSimd};
 use std::marker::PhantomData;
 
 /// Most rows of `x` per tile: a whole strip of the Nyström map, and a multiple of every panel's height.
-const TILE_ROWS: usize = 288;
+pub(super) const TILE_ROWS: usize = 288;
 /// Rows of `z` per tile, a multiple of every panel's width.
 const TILE_COLUMNS: usize = 128;
 /// The widest panel; packed rows of `z` are padded to a multiple.

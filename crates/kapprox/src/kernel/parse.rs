@@ -142,7 +142,6 @@ impl Parser<'_> {
         Error::UnknownKernel { name, text, at, message }
     }
 
-    /// Reads a function of a kernel, if `name` is one.
     fn applied(&mut self, name: &str) -> Result<Option<Node>> {
         let Some((_, parameter, function)) = FUNCTIONS.iter().find(|function| function.0 == name) else {
             return Ok(None);

@@ -16,6 +16,7 @@
 
 use super::family::{Domain, Facts, KernelFamily, KernelParameter, Range};
 use super::fixed::{FEW, Fixed, KernelColumns};
+use super::panel::TILE_ROWS;
 use super::points::{fill_column, pieces, row};
 use super::{AnyKernel, Kernel, check_shapes, direct::product, linear::Linear};
 use crate::{Real, vectorised};
@@ -93,8 +94,7 @@ impl Ssim {
     }
 }
 
-/// Points of a block that are compared at once, so that their values stay in cache.
-const ROWS: usize = 288;
+/// Columns of a block that are compared at once with [`TILE_ROWS`] rows, so that their values stay in cache.
 const COLUMNS: usize = 96;
 
 impl<T: Real> Kernel<T> for Ssim {
@@ -105,13 +105,13 @@ impl<T: Real> Kernel<T> for Ssim {
     fn block(&self, x: MatRef<'_, T>, z: MatRef<'_, T>, mut out: MatMut<'_, T>) {
         check_shapes(x, z, &out);
         let (kernel, windows) = (self.covariance.typed::<T>(), self.windows(x.ncols()));
-        let mut cosines = Mat::<T>::zeros(ROWS.min(x.nrows()), COLUMNS.min(z.nrows()));
+        let mut cosines = Mat::<T>::zeros(TILE_ROWS.min(x.nrows()), COLUMNS.min(z.nrows()));
         let mut spare = Vec::new();
         out.fill(T::ZERO);
         for window in &windows {
             let [x, z] = [x, z].map(|points| Seen::new(points, window));
             for (j, columns) in pieces(z.len(), COLUMNS) {
-                for (i, rows) in pieces(x.len(), ROWS) {
+                for (i, rows) in pieces(x.len(), TILE_ROWS) {
                     let mut cosines = cosines.as_mut().submatrix_mut(0, 0, rows, columns);
                     kernel.block(x.contrasts(i, rows), z.contrasts(j, columns), cosines.rb_mut());
                     let mut sums = out.rb_mut().submatrix_mut(i, j, rows, columns);
@@ -141,7 +141,6 @@ impl<T: Real> Kernel<T> for Ssim {
     }
 }
 
-/// Fixed points as they are seen in each window.
 struct SsimColumns<T: Real>(Vec<(Window, Seen<T>, Fixed<T>)>);
 
 impl<T: Real> KernelColumns<T> for SsimColumns<T> {

@@ -5,13 +5,11 @@
 
 use super::few::in_panels;
 use super::fixed::{FEW, KernelColumns};
-use super::panel::Block;
+use super::panel::{Block, TILE_ROWS};
 use super::points::{Aligned, Frame, fill_column, pieces, row};
 use crate::{Real, vectorised};
 use faer::{MatRef, prelude::*};
 use std::{fmt::Debug, sync::Arc};
-
-const TILE_ROWS: usize = 288;
 
 /// The function that makes one number of the differences of all features.
 pub(crate) trait Features: Debug + Send + Sync + 'static {
@@ -41,7 +39,6 @@ pub(super) fn fill<T: Real, F: Features>(block: Block<'_, T>, features: &F, prof
     }
 }
 
-/// The points `z` feature by feature.
 pub(super) fn columns<T: Real, F: Features>(
     frame: Frame<T>,
     features: &Arc<F>,

@@ -12,7 +12,7 @@
 //! 2018, Algorithm 1.
 
 use super::leverage::{by_score, rounding, take};
-use super::round::{Draw, Round};
+use super::round::{Round, RowRule};
 use super::{LandmarkSet, Landmarks, Scan};
 use crate::{Real, Result, kernel::AnyKernel};
 use kstore::key::{Purpose, Stream};
@@ -37,7 +37,7 @@ impl<T: Real> Landmarks<T> for Bless {
         let n = data.count as f64;
         let stream = |purpose, level| Stream::new(seed, purpose, level);
         let (keys, first) = (stream(Purpose::Proposals, 0), (OVERSAMPLING * FIRST).ceil() as usize);
-        let uniform = Draw::new(|row, _| Some(keys.uniform(row)));
+        let uniform = RowRule::new(|row, _| Some(keys.uniform(row)));
         let found = Round::run(kernel, None, &uniform, first, "a uniform sample", data)?;
         let (mut passes, mut evaluations, trace) = (1, found.rows, found.sum);
         let share = n / first as f64;
@@ -48,12 +48,12 @@ impl<T: Real> Landmarks<T> for Bless {
         for level in 1.. {
             mu /= STEP;
             let rows = (OVERSAMPLING * trace / mu).min(n);
-            let draw = Draw {
+            let rule = RowRule {
                 part: Some((stream(Purpose::Candidates, level), rows / n)),
                 least: rounding::<T>(trace / n),
                 key: by_score(stream(Purpose::Proposals, level), mu),
             };
-            let found = dictionary.round(mu, kernel, &draw, m, data)?;
+            let found = dictionary.round(mu, kernel, &rule, m, data)?;
             (passes, evaluations) = (passes + 1, evaluations + found.rows * (dictionary.members.len() as u64 + 1));
             let (drawn, sum) = (found.rows as f64, found.sum / mu);
             let dimension = sum * n / drawn.max(1.0);

@@ -9,7 +9,7 @@
 //!
 //! which is a residual as [`super::round`] computes it, with the Cholesky factor of the regularised matrix for L.
 
-use super::round::{Draw, Residuals, Round};
+use super::round::{Residuals, Round, RowRule};
 use super::{LandmarkSet, Scan};
 use crate::map::factor::factor;
 use crate::map::independent::kernel_matrix;
@@ -37,12 +37,12 @@ impl<T: Real> Dictionary<T> {
         Ok(values)
     }
 
-    /// One round over the rows with l̃(x)·μ for residuals: `capacity` rows with the largest keys of `draw`.
+    /// One round over the rows with l̃(x)·μ for residuals: `capacity` rows with the largest keys of `rule`.
     pub(super) fn round(
         &self,
         mu: f64,
         kernel: &Arc<dyn AnyKernel>,
-        draw: &Draw<impl Fn(u64, f64) -> Option<f64> + Sync>,
+        rule: &RowRule<impl Fn(u64, f64) -> Option<f64> + Sync>,
         capacity: usize,
         data: &Scan<'_, T>,
     ) -> Result<Residuals<T>> {
@@ -54,7 +54,7 @@ impl<T: Real> Dictionary<T> {
         // μ makes the matrix definite: no row is left out
         let f = factor(regularised, 0.0, workers)?;
         let map = Nystrom::from_factor(kernel, self.members.keep(&f.kept), f.lower, workers)?;
-        Round::run(kernel, Some(map), draw, capacity, "leverage scores", data)
+        Round::run(kernel, Some(map), rule, capacity, "leverage scores", data)
     }
 }
 
@@ -76,7 +76,7 @@ mod tests {
         let workers = Workers::sequential();
         let source = MemoryRows::new(x.to_vec(), 2).unwrap();
         let data = Scan { source: &source, pass: Pass::new(16, 32, &workers), count: n as u64 };
-        let mut found = dictionary.round(mu, &kernel, &Draw::new(|row, _| Some(-(row as f64))), n, &data).unwrap();
+        let mut found = dictionary.round(mu, &kernel, &RowRule::new(|row, _| Some(-(row as f64))), n, &data).unwrap();
         let scores = found.best.sorted().iter().map(|entry| entry.weight / mu).collect();
         (scores, found.sum / mu, dictionary.spectrum(&kernel).unwrap())
     }

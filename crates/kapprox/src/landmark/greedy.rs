@@ -12,7 +12,7 @@
 //! Jordan, "Kernel independent component analysis", JMLR 3, 2002.
 
 use super::held::{self, HeldColumns, LARGEST};
-use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme, growth::Growth, round::Draw};
+use super::{ChoiceSize, LandmarkSet, Landmarks, Scan, Scheme, growth::Growth, round::RowRule};
 use crate::matrix::{POOL, Pool, largest};
 use crate::{Real, Result, kernel::AnyKernel};
 use std::sync::Arc;
@@ -122,7 +122,7 @@ fn most_left<T: Real>(
         let outside = best.get(capacity - 1).map_or(0.0, |i| columns.grown.residual[*i]);
         return Ok((sum, outside, columns.pool(growth, &best)));
     }
-    let mut residuals = growth.residuals(&Draw::new(|_, residual| Some(residual)), capacity, data)?;
+    let mut residuals = growth.residuals(&RowRule::new(|_, residual| Some(residual)), capacity, data)?;
     let entries = residuals.best.sorted();
     let outside = entries.get(capacity - 1).map_or(0.0, |entry| entry.key);
     Ok((residuals.sum, outside, growth.pool(residuals.best.sample(&entries))))

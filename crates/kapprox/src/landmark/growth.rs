@@ -8,7 +8,7 @@
 //! Whatever proposes rows, the decision about each is taken in f64 on the pool's own Schur complement, so that what is
 //! left of a row that earlier landmarks span is told from rounding.
 
-use super::round::{Draw, Residuals, Round};
+use super::round::{Residuals, Round, RowRule};
 use super::{LandmarkSet, RowSample, Scan};
 use crate::kernel::{AnyKernel, Kernel};
 use crate::map::{factor::PIVOT_FLOOR, independent::widened, nystrom::Nystrom};
@@ -61,18 +61,17 @@ impl<'a, T: Real> Growth<'a, T> {
     /// The residuals of all rows under the landmarks so far: one pass, which keeps the `capacity` rows with the best keys.
     pub(super) fn residuals(
         &mut self,
-        draw: &Draw<impl Fn(u64, f64) -> Option<f64> + Sync>,
+        rule: &RowRule<impl Fn(u64, f64) -> Option<f64> + Sync>,
         capacity: usize,
         data: &Scan<'_, T>,
     ) -> Result<Residuals<T>> {
         let (map, name) = (self.map(data.pass.workers)?, format!("residuals of {} landmarks", self.len()));
-        let residuals = Round::run(self.any, map, draw, capacity, &name, data)?;
+        let residuals = Round::run(self.any, map, rule, capacity, &name, data)?;
         self.chosen.passes += 1;
         self.chosen.evaluations += residuals.rows * (self.len() as u64 + 1);
         Ok(residuals)
     }
 
-    /// The map of the landmarks so far; `None` without landmarks.
     fn map(&self, workers: &Workers) -> Result<Option<Nystrom<T>>> {
         let map = || Nystrom::from_factor(self.any, self.chosen.clone(), self.lower().to_owned(), workers);
         (self.len() > 0).then(map).transpose()

@@ -7,7 +7,7 @@ use super::{Scan, growth::Growth};
 use crate::matrix::{GrowingFactor, Pool};
 use crate::{Error, Real, Result};
 use faer::{Mat, MatRef};
-use kstore::{Coded, Fold, Merge, RowBlock, Workers};
+use kstore::{Coded, RowBlock, Workers};
 use std::convert::Infallible;
 
 /// Largest n·m that is held: 512 MiB. A bound on the shape and not on the budget, because residuals that are updated and
@@ -39,7 +39,11 @@ impl HeldColumns {
         targets: bool,
     ) -> Result<Self> {
         let d = data.source.shape().features;
-        let read = data.pass.fold(data.source, &ReadRows { targets })?.0;
+        let mut read = RowsRead::default();
+        data.pass.visit(data.source, |block| {
+            read.push(block, targets);
+            Ok::<_, Error>(())
+        })?;
         growth.chosen.passes += 1;
         let mut residual = vec![0.0; read.rows.len()];
         growth.exact.diag(MatRef::from_row_major_slice(&read.x, read.rows.len(), d), &mut residual);
@@ -82,10 +86,6 @@ impl HeldColumns {
     }
 }
 
-struct ReadRows {
-    targets: bool,
-}
-
 #[derive(Default)]
 struct RowsRead {
     rows: Vec<u64>,
@@ -96,6 +96,19 @@ struct RowsRead {
 }
 
 impl RowsRead {
+    fn push<T: Real>(&mut self, block: &RowBlock<'_, T>, targets: bool) {
+        self.rows.extend_from_slice(block.rows);
+        self.x.extend(block.x.iter().map(|value| value.to_f64()));
+        match block.classes.filter(|_| targets) {
+            Some(Coded { codes, labels }) => {
+                self.codes.extend_from_slice(codes);
+                self.classes = labels.len();
+            }
+            None if targets => self.y.extend_from_slice(block.y),
+            None => {}
+        }
+    }
+
     fn centred(&self) -> Mat<f64> {
         let n = self.rows.len();
         if self.classes > 0 {
@@ -104,39 +117,5 @@ impl RowsRead {
         let t = self.y.len().checked_div(n).unwrap_or(0);
         let mean: Vec<f64> = (0..t).map(|j| self.y.iter().skip(j).step_by(t).sum::<f64>() / n as f64).collect();
         Mat::from_fn(n, t, |i, j| self.y[i * t + j] - mean[j])
-    }
-}
-
-impl Merge for RowsRead {
-    fn merge(&mut self, later: &Self) {
-        self.rows.extend_from_slice(&later.rows);
-        self.x.extend_from_slice(&later.x);
-        self.y.extend_from_slice(&later.y);
-        self.codes.extend_from_slice(&later.codes);
-        self.classes = self.classes.max(later.classes);
-    }
-}
-
-impl<T: Real> Fold<T> for ReadRows {
-    type State = RowsRead;
-    type Scratch = ();
-    type Error = Error;
-
-    fn init(&self) -> RowsRead {
-        RowsRead::default()
-    }
-    fn scratch(&self) {}
-    fn step(&self, state: &mut RowsRead, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
-        state.rows.extend_from_slice(block.rows);
-        state.x.extend(block.x.iter().map(|value| value.to_f64()));
-        match block.classes.filter(|_| self.targets) {
-            Some(Coded { codes, labels }) => {
-                state.codes.extend_from_slice(codes);
-                state.classes = labels.len();
-            }
-            None if self.targets => state.y.extend_from_slice(block.y),
-            None => {}
-        }
-        Ok(())
     }
 }

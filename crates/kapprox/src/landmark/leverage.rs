@@ -12,7 +12,7 @@
 //!
 //! Reference: Musco, Musco, "Recursive sampling for the Nyström method", NIPS 2017, Algorithm 3 and Theorem 8.
 
-use super::round::{Draw, Residuals, Round};
+use super::round::{Residuals, Round, RowRule};
 use super::{LandmarkSet, Landmarks, Scan, dictionary::Dictionary};
 use crate::{Real, Result, kernel::AnyKernel};
 use kstore::key::{Purpose, Stream};
@@ -43,7 +43,7 @@ impl<T: Real> Landmarks<T> for Leverage {
         let (keys, mut smallest) = (draws(levels), levels);
         let mut least;
         let mut dictionary = loop {
-            let uniform = Draw { part: level_of(smallest), ..Draw::new(|row, _| Some(keys.uniform(row))) };
+            let uniform = RowRule { part: level_of(smallest), ..RowRule::new(|row, _| Some(keys.uniform(row))) };
             // twice the expected number: the set's size is random
             let found = Round::run(kernel, None, &uniform, 2 * s, "a uniform sample", data)?;
             (passes, evaluations) = (passes + 1, evaluations + found.rows);
@@ -63,7 +63,7 @@ impl<T: Real> Landmarks<T> for Leverage {
             let mu = dictionary.ridge(kernel, k)?;
             let scale = oversampling / mu;
             let found = if level == 0 {
-                dictionary.round(mu, kernel, &Draw { least, ..Draw::new(by_score(draws(0), mu)) }, m, data)?
+                dictionary.round(mu, kernel, &RowRule { least, ..RowRule::new(by_score(draws(0), mu)) }, m, data)?
             } else {
                 // every row of the level is drawn for itself; keys in random order, so that a set that is cut short stays a fair one
                 let (keys, chance) = (draws(level), |residual: f64| residual * scale);
@@ -72,7 +72,7 @@ impl<T: Real> Landmarks<T> for Leverage {
                     (u < chance(residual)).then(|| -u / chance(residual).min(1.0))
                 };
                 // the expected number is at most 2k ln s = s/2
-                dictionary.round(mu, kernel, &Draw { part: level_of(level), least, key }, 2 * s, data)?
+                dictionary.round(mu, kernel, &RowRule { part: level_of(level), least, key }, 2 * s, data)?
             };
             passes += 1;
             evaluations += found.rows * (dictionary.members.len() as u64 + 1);

@@ -13,7 +13,7 @@ use kstore::{Fold, RowBlock, Workers};
 use std::sync::Arc;
 
 /// The rule that decides which rows a round keeps.
-pub(super) struct Draw<F> {
+pub(super) struct RowRule<F> {
     /// Keys of the rows and the share of them that has a part in this round: nothing is computed for the others.
     pub(super) part: Option<(Stream, f64)>,
     /// The least value that a residual counts for: rounding may leave less of rows that matter. 0 leaves out spanned
@@ -23,7 +23,7 @@ pub(super) struct Draw<F> {
     pub(super) key: F,
 }
 
-impl<F: Fn(u64, f64) -> Option<f64> + Sync> Draw<F> {
+impl<F: Fn(u64, f64) -> Option<f64> + Sync> RowRule<F> {
     pub(super) fn new(key: F) -> Self {
         Self { part: None, least: 0.0, key }
     }
@@ -36,7 +36,7 @@ impl<F: Fn(u64, f64) -> Option<f64> + Sync> Draw<F> {
 pub(super) struct Round<'a, T: Real, F> {
     kernel: Arc<dyn Kernel<T>>,
     map: Option<Nystrom<T>>,
-    draw: &'a Draw<F>,
+    rule: &'a RowRule<F>,
     capacity: usize,
     d: usize,
     tile: usize,
@@ -48,13 +48,13 @@ impl<'a, T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> Round<'a, T, F> {
     pub(super) fn run(
         kernel: &Arc<dyn AnyKernel>,
         map: Option<Nystrom<T>>,
-        draw: &'a Draw<F>,
+        rule: &'a RowRule<F>,
         capacity: usize,
         name: &str,
         data: &Scan<'_, T>,
     ) -> Result<Residuals<T>> {
         let (kernel, d, tile) = (kernel.typed::<T>(), data.source.shape().features, data.pass.tile);
-        Ok(data.pass.resume(name, data.source, &Self { kernel, map, draw, capacity, d, tile })?.0)
+        Ok(data.pass.resume(name, data.source, &Self { kernel, map, rule, capacity, d, tile })?.0)
     }
 }
 
@@ -100,7 +100,7 @@ impl<T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> Fold<T> for Round<'_, T, F>
     ) -> Result<()> {
         let RoundScratch { phi, residual, part, x } = scratch;
         part.clear();
-        part.extend((0..block.len()).filter(|i| self.draw.takes_part(block.rows[*i])));
+        part.extend((0..block.len()).filter(|i| self.rule.takes_part(block.rows[*i])));
         let features = |i: usize| &block.x[i * self.d..(i + 1) * self.d];
         let all = part.len() == block.len();
         if !all {
@@ -112,10 +112,10 @@ impl<T: Real, F: Fn(u64, f64) -> Option<f64> + Sync> Fold<T> for Round<'_, T, F>
         state.rows += part.len() as u64;
         for (&i, &residual) in part.iter().zip(&*residual) {
             // rounding can leave a residual below zero
-            let residual = residual.max(self.draw.least);
+            let residual = residual.max(self.rule.least);
             if residual > 0.0 {
                 state.sum += residual;
-                if let Some(key) = (self.draw.key)(block.rows[i], residual) {
+                if let Some(key) = (self.rule.key)(block.rows[i], residual) {
                     state.best.push(key, block.rows[i], residual, features(i));
                 }
             }

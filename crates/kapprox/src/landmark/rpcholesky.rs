@@ -11,7 +11,7 @@
 //! References: Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", arXiv 2207.06503; Epperly, Tropp, Webber,
 //! "Embrace rejection: kernel matrix approximation by accelerated randomly pivoted Cholesky", arXiv 2410.03969.
 
-use super::round::{Draw, Residuals};
+use super::round::{Residuals, RowRule};
 use super::sample::{BestRows, Entry};
 use super::{LandmarkSet, Landmarks, Scan, Scheme, growth::Growth};
 use crate::{Real, Result, kernel::AnyKernel};
@@ -84,9 +84,9 @@ impl<T: Real> Landmarks<T> for RpCholesky {
         for round in 0.. {
             // the largest ln(u)/r are a sample without replacement in proportion to r, in order of drawing
             let keys = Stream::new(seed, Purpose::Proposals, round);
-            let draw = Draw::new(|row, residual| Some(keys.uniform(row).ln() / residual));
+            let rule = RowRule::new(|row, residual| Some(keys.uniform(row).ln() / residual));
             let block = if tolerance > 0.0 { doubling(m, growth.len()) } else { growing(m, growth.len()) };
-            let mut residuals = growth.residuals(&draw, block, data)?;
+            let mut residuals = growth.residuals(&rule, block, data)?;
             let trace = *trace.get_or_insert(residuals.sum);
             if residuals.sum <= tolerance * trace || (rare && residuals.are_rounding(trace, growth.len())) {
                 break;

@@ -99,7 +99,6 @@ impl<T: Real> BestRows<T> {
         &self.x[entry.slot * self.d..(entry.slot + 1) * self.d]
     }
 
-    /// Some of the rows, in this order.
     pub(crate) fn sample(&self, entries: &[Entry]) -> RowSample<T> {
         let x = entries.iter().flat_map(|entry| self.features(entry)).copied().collect();
         RowSample { rows: entries.iter().map(|entry| entry.row).collect(), x, d: self.d }

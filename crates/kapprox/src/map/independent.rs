@@ -20,7 +20,6 @@ pub(super) struct Independent<T> {
     pub(super) landmarks: LandmarkSet<T>,
     /// L, r x r.
     pub(super) lower: Mat<f64>,
-    /// [`amplification`] of each feature.
     pub(super) amplified: Vec<f64>,
 }
 

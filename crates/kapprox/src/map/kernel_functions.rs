@@ -3,7 +3,7 @@
 use super::FeatureMap;
 use super::nystrom::strips;
 use crate::Real;
-use crate::kernel::{AnyKernel, Fixed, KernelColumns, KernelRows};
+use crate::kernel::{AnyKernel, FewRows, Fixed, KernelColumns};
 use crate::rows::LandmarkSet;
 use faer::{MatMut, MatRef};
 use kstore::{Footprint, Workers};
@@ -36,8 +36,8 @@ impl<T: Real> FeatureMap<T> for KernelFunctions<T> {
         workers.each(strips(x, out), |(x, out)| self.kernel.fill(x, z, out));
     }
 
-    fn kernel_rows(&self) -> Option<KernelRows<'_, T>> {
-        Some(KernelRows::new(&self.kernel, self.landmarks.as_mat()))
+    fn few_rows(&self) -> Option<FewRows<'_, T>> {
+        Some(FewRows::new(&self.kernel, self.landmarks.as_mat()))
     }
 
     fn footprint(&self) -> Footprint {

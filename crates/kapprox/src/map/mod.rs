@@ -23,7 +23,7 @@ pub use random::Fourier;
 pub use registry::{by_name, families, registry};
 pub use sketch::TensorSketch;
 
-use crate::{Real, kernel::KernelRows, rows::LandmarkSet};
+use crate::{Real, kernel::FewRows, rows::LandmarkSet};
 use faer::{ColMut, ColRef, Mat, MatMut, MatRef, Par};
 use kstore::{Footprint, Workers};
 use std::fmt::Debug;
@@ -36,7 +36,6 @@ pub fn par(workers: &Workers) -> Par {
     }
 }
 
-/// A column of a column-major matrix.
 pub(crate) fn contiguous<T>(column: ColRef<'_, T>) -> &[T] {
     column.try_as_col_major().expect("features are column-major").as_slice()
 }
@@ -65,7 +64,7 @@ pub trait FeatureMap<T: Real>: Debug + Send + Sync {
         self.kernel_diag(MatRef::from_row_major_slice(&[], 0, self.dims().0), &mut []).is_some()
     }
     /// The features of a few rows at a time, for maps whose features are kernel values.
-    fn kernel_rows(&self) -> Option<KernelRows<'_, T>> {
+    fn few_rows(&self) -> Option<FewRows<'_, T>> {
         None
     }
     /// The functions of rows in parts of space, of a model that has some beside those of all rows; none for most.

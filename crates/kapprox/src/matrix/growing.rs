@@ -34,24 +34,20 @@ impl GrowingFactor {
         fill: impl Fn(Range<usize>, MatMut<'_, f64>) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
         let (t, all) = lower.shape();
-        let (s, n) = (all - t, self.residual.len());
-        let mut results: Vec<Result<(), E>> = Vec::new();
-        results.resize_with(n.div_ceil(STRIP), || Ok(()));
+        let s = all - t;
         let (mut parts, mut factor) = (Vec::new(), self.factor.as_mut().subcols_mut(0, all));
-        for (i, (residual, result)) in self.residual.chunks_mut(STRIP).zip(&mut results).enumerate() {
+        for (i, residual) in self.residual.chunks_mut(STRIP).enumerate() {
             let (head, tail) = factor.split_at_row_mut(residual.len());
-            parts.push((i * STRIP, head, residual, result));
+            parts.push((i * STRIP, head, residual));
             factor = tail;
         }
-        workers.each(parts, |(start, factor, residual, result)| {
+        workers.try_each(parts, |(start, factor, residual)| {
             let (old, mut new) = factor.split_at_col_mut(s);
-            *result = fill(start..start + residual.len(), new.rb_mut());
-            if result.is_ok() {
-                matmul(new.rb_mut(), Accum::Add, old.rb(), lower.subcols(0, s).transpose(), -1.0, Par::Seq);
-                solve_lower_triangular_in_place(lower.subcols(s, t), new.rb_mut().transpose_mut(), Par::Seq);
-                subtract_columns(new.rb(), residual);
-            }
-        });
-        results.into_iter().collect()
+            fill(start..start + residual.len(), new.rb_mut())?;
+            matmul(new.rb_mut(), Accum::Add, old.rb(), lower.subcols(0, s).transpose(), -1.0, Par::Seq);
+            solve_lower_triangular_in_place(lower.subcols(s, t), new.rb_mut().transpose_mut(), Par::Seq);
+            subtract_columns(new.rb(), residual);
+            Ok(())
+        })
     }
 }

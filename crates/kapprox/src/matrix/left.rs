@@ -1,8 +1,7 @@
 //! What an approximation leaves of a few columns of a matrix.
 
 use super::{Entries, PartialCholesky};
-use crate::map::nystrom::STRIP;
-use crate::{Error, Result};
+use crate::{Error, Result, kernel::pieces, map::nystrom::STRIP};
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kstore::Workers;
 
@@ -25,30 +24,23 @@ impl PartialCholesky {
         let bound = |i: usize| self.residual[i].max(0.0) + near * diagonal[i] + slack * largest;
         let theirs = Mat::from_fn(columns.len(), self.factor.ncols(), |j, k| self.factor[(columns[j] as usize, k)]);
         let n = self.residual.len();
-        let mut results: Vec<Result<()>> = Vec::new();
-        results.resize_with(n.div_ceil(STRIP), || Ok(()));
-        workers.each(results.iter_mut().enumerate().collect(), |(strip, result): (usize, &mut Result<()>)| {
-            let (start, end) = (strip * STRIP, n.min((strip + 1) * STRIP));
-            let mut found = Mat::zeros(end - start, columns.len());
-            *result = matrix.block(start as u64..end as u64, columns, found.as_mut());
-            if result.is_err() {
-                return;
-            }
-            let ours = self.factor.subrows(start, end - start);
-            matmul(&mut found, Accum::Add, ours, theirs.transpose(), -1.0, Par::Seq);
+        workers.try_each(pieces(n, STRIP).collect(), |(start, rows)| {
+            let (mut found, mut last) = (Mat::zeros(rows, columns.len()), Ok(()));
+            matrix.block(start as u64..(start + rows) as u64, columns, found.as_mut())?;
+            matmul(&mut found, Accum::Add, self.factor.subrows(start, rows), theirs.transpose(), -1.0, Par::Seq);
             for (j, column) in columns.iter().enumerate() {
-                for (i, value) in (start..end).zip(found.col(j).iter()) {
+                for (i, value) in (start..).zip(found.col(j).iter()) {
                     if value.is_nan() {
-                        *result = Err(super::not_finite(i as u64));
+                        last = Err(super::not_finite(i as u64));
                     } else if value * value > bound(i) * bound(*column as usize) {
                         let why = format!(
                             "the pivots leave {value:e} of the entry in column {column}, and less of the diagonal"
                         );
-                        *result = Err(Error::Indefinite { row: i as u64, why });
+                        last = Err(Error::Indefinite { row: i as u64, why });
                     }
                 }
             }
-        });
-        results.into_iter().collect()
+            last
+        })
     }
 }

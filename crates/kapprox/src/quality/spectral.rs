@@ -144,15 +144,13 @@ fn step(
         v = concat![[v, search.space.next()]];
     }
     let mut images = kernel_times(kernel, held.points(), v.as_ref(), workers);
-    let mut outcomes: Vec<Result<()>> = searches.iter().map(|_| Ok(())).collect();
     let (mut parts, mut rest) = (Vec::with_capacity(searches.len()), images.as_mut());
-    for ((search, width), outcome) in searches.iter_mut().zip(widths).zip(&mut outcomes) {
+    for (search, width) in searches.iter_mut().zip(widths) {
         let (own, others) = rest.split_at_col_mut(width);
         rest = others;
-        parts.push((search, own, outcome));
+        parts.push((search, own));
     }
-    workers.each(parts, |(search, images, outcome)| *outcome = search.take(images, held, failure));
-    outcomes.into_iter().collect()
+    workers.try_each(parts, |(search, images)| search.take(images, held, failure))
 }
 
 /// K V, a strip of rows by a panel of columns at a time.

@@ -156,7 +156,7 @@ fn few_rows_are_those_of_the_block<T: Real>(kernel: &Arc<dyn AnyKernel>, text: &
     let rows = vec![0; m];
     let landmarks = LandmarkSet { points: z, rows, d, passes: 0, evaluations: 0 };
     let columns = KernelFunctions::new(kernel, landmarks);
-    let few = FeatureMap::<T>::kernel_rows(&columns).unwrap();
+    let few = FeatureMap::<T>::few_rows(&columns).unwrap();
     let mut scratch = vec![T::from_f64(f64::NAN); few.scratch()];
     for (first, count) in [(0, 1), (28, 1), (3, 2), (5, 7), (19, 8), (0, 0)] {
         let mut out = vec![T::from_f64(f64::NAN); count * m];

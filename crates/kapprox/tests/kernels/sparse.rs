@@ -106,7 +106,7 @@ fn bits_do_not_depend_on_the_rest_of_a_block() {
         let landmarks =
             LandmarkSet { points: columns.clone(), rows: (0..25).collect(), d: 2 * ROOM, passes: 0, evaluations: 0 };
         let functions = KernelFunctions::new(&kernel, landmarks);
-        let few = FeatureMap::<f32>::kernel_rows(&functions).unwrap();
+        let few = FeatureMap::<f32>::few_rows(&functions).unwrap();
         for (from, count) in [(0, 1), (3, 8), (57, 3)] {
             let part = block(&kernel, x.subrows(from, count), z);
             assert_eq!(part.as_ref(), whole.subrows(from, count), "{text}");

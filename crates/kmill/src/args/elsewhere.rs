@@ -65,7 +65,6 @@ const KERNELS: [(&str, &str); 6] = [
     ("chi2", "chi_squared here: chi_squared()"),
 ];
 
-/// What a table has for one of its words.
 fn find(table: &[(&str, &'static str)], word: &str) -> Option<&'static str> {
     table.iter().find(|(known, _)| is_among(known, word)).map(|(_, own)| *own)
 }

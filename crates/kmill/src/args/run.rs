@@ -95,17 +95,12 @@ pub(crate) struct Run {
     pub(crate) progress: Progress,
 }
 
-/// Memory budget in bytes where the operating system does not say how much memory there is: 2 GiB.
-const UNKNOWN_MACHINE: usize = 2 << 30;
-
 impl RunArgs {
     pub(crate) fn resolve(&self) -> Run {
-        let available = kstore::budget::available();
-        let half = || available.map_or(UNKNOWN_MACHINE, |bytes| bytes / 2);
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let voice = Voice::new(self.quiet, self.verbose);
-        let (memory, progress) = (self.memory.unwrap_or_else(half), Progress::new(voice));
-        if let Some(there) = available.filter(|there| memory > *there) {
+        let (memory, progress) = (self.memory.unwrap_or_else(kstore::budget::usual), Progress::new(voice));
+        if let Some(there) = kstore::budget::available().filter(|there| memory > *there) {
             let (asked, there) = (kstore::budget::bytes(memory), kstore::budget::bytes(there));
             progress.warn(format!("--memory allows {asked}, but this machine or control group has {there}"));
         }

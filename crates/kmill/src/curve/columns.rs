@@ -1,7 +1,7 @@
 //! The columns of the table of cells, one list for JSON, CSV, Parquet and the page.
 
 use crate::output::Column::{self, Number, Text, Whole};
-use crate::table::{count, number};
+use crate::table::{NONE, count, optional};
 use ksolve::curve::CurveCell;
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -31,9 +31,9 @@ pub(super) static COLUMNS: [(&str, Column<CurveCell>); 20] = [
 
 pub(super) fn shown(cell: &CurveCell) -> Vec<String> {
     let value = |(_, column): &(&str, Column<CurveCell>)| match column {
-        Text(of) => of(cell).unwrap_or("–").to_string(),
+        Text(of) => of(cell).unwrap_or(NONE).to_string(),
         Whole(of) => count(of(cell)),
-        Number(of) => of(cell).map_or("–".to_string(), |value| number(value, 4)),
+        Number(of) => optional(of(cell)),
     };
     COLUMNS.iter().map(value).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::columns::{COLUMNS, shown};
 use super::report::CurveReport;
-use super::summary::{Cost, Metric, Point};
+use super::summary::{Cost, CurvePoint, Metric};
 use crate::drawing;
 use crate::page::{self, Axis, Chart, Mark, Page, Scale, Section, Series};
 use crate::table::{count, exact, number, rounded, seconds};
@@ -80,7 +80,7 @@ pub(super) fn chart(report: &CurveReport, metric: Metric, cost: Cost) -> Option<
         let points = report.points(method, metric, cost).into_iter();
         points.filter(|point| point.cost > 0.0).collect::<Vec<_>>()
     };
-    let curves: Vec<Vec<Point>> = report.methods.iter().map(curve).collect();
+    let curves: Vec<Vec<CurvePoint>> = report.methods.iter().map(curve).collect();
     let all = || curves.iter().flatten();
     let floor: Option<Vec<(f64, f64)>> = metric
         .floor(report)
@@ -109,7 +109,7 @@ pub(super) fn chart(report: &CurveReport, metric: Metric, cost: Cost) -> Option<
     })
 }
 
-fn mark(Point { rank, cost: x, error }: &Point, cost: Cost) -> Mark {
+fn mark(CurvePoint { rank, cost: x, error }: &CurvePoint, cost: Cost) -> Mark {
     let note = match cost {
         Cost::Rank => format!("rank {rank}"),
         Cost::Evaluations => format!("rank {rank}, {} evaluations", number(*x, 4)),

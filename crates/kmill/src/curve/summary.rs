@@ -1,11 +1,9 @@
 //! Medians over repeats, methods at equal rank, equal evaluations and equal time, and the text of a curve for the terminal.
 
 use super::report::CurveReport;
-use crate::table::{Grid, count, exact, facts, number, rounded, seconds};
+use crate::table::{Grid, NONE, count, exact, facts, number, rounded, seconds};
 use ksolve::curve::{CurveCell, SPECTRAL_ROWS, Tested};
 use std::fmt;
-
-const NONE: &str = "–";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Metric {
@@ -127,7 +125,7 @@ fn spread(mut values: Vec<f64>) -> Option<Spread> {
 
 /// The error of a method at a rank, summarised over the repeats.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Point {
+pub(super) struct CurvePoint {
     pub(super) rank: usize,
     pub(super) cost: f64,
     pub(super) error: Spread,
@@ -158,12 +156,12 @@ impl CurveReport {
     }
 
     /// The points of a method, by ascending rank; ranks without an error are left out.
-    pub(super) fn points(&self, method: &str, metric: Metric, cost: Cost) -> Vec<Point> {
+    pub(super) fn points(&self, method: &str, metric: Metric, cost: Cost) -> Vec<CurvePoint> {
         let at = |rank: &usize| {
             let rows = || self.rows.iter().filter(|row| row.method == method && row.rank == *rank);
             let error = spread(rows().filter_map(|row| metric.of(row)).collect())?;
             let cost = spread(rows().map(|row| cost.of(row)).collect())?.median;
-            Some(Point { rank: *rank, cost, error })
+            Some(CurvePoint { rank: *rank, cost, error })
         };
         self.ranks.iter().filter_map(at).collect()
     }
@@ -178,7 +176,7 @@ impl CurveReport {
     }
 
     /// A grid of something for every method and rank; `None` where no method has it.
-    fn by_rank(&self, metric: Metric, cost: Cost, value: impl Fn(&Point) -> Option<String>) -> Option<Grid> {
+    fn by_rank(&self, metric: Metric, cost: Cost, value: impl Fn(&CurvePoint) -> Option<String>) -> Option<Grid> {
         let ranks = self.ranks.iter().map(ToString::to_string).collect();
         let grid = self.grid("rank", ranks, |method| {
             let points = self.points(method, metric, cost);

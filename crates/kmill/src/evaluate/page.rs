@@ -31,7 +31,6 @@ pub(super) fn page(report: &EvaluateReport, details: &Details, model: &Path) -> 
     }
 }
 
-/// An axis of numbers as they are.
 fn linear(label: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Option<Axis> {
     Axis::new(label, Scale::Linear, values)
 }

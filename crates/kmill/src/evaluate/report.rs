@@ -1,6 +1,6 @@
 //! The report of an evaluation, and its text.
 
-use crate::table::{Align, Grid, Table, count, facts, number, percent};
+use crate::table::{Align, Grid, Table, count, facts, number, optional, percent};
 use ksolve::predict::{
     ClassificationScores, Evaluation, NoveltyScores, RankingScores, RegressionScores, TargetScores, ThresholdScores,
 };
@@ -17,8 +17,8 @@ pub(crate) enum EvaluateReport {
 /// Classes up to which the whole confusion matrix is shown; beyond, a line for each class.
 const SHOWN: usize = 10;
 
-fn optional(value: Option<f64>) -> String {
-    value.map_or("–".to_string(), |value| number(value, 4))
+fn share(value: Option<f64>) -> String {
+    percent(value.unwrap_or(f64::NAN))
 }
 
 impl fmt::Display for EvaluateReport {
@@ -40,14 +40,14 @@ pub(super) fn ranking_facts(scores: &RankingScores) -> Vec<(&'static str, String
         ("first places", format!("{} ndcg of the first {}", optional(scores.ndcg_at), count(scores.top))),
         ("map", optional(scores.map)),
         ("kendall", optional(scores.kendall)),
-        ("wrong pairs", scores.wrong_pairs.map_or("–".to_string(), percent)),
+        ("wrong pairs", share(scores.wrong_pairs)),
     ]
 }
 
 pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, String)> {
     let mut facts = vec![("rows", count(scores.rows))];
     facts.extend(scores.scores.named().map(|(name, value)| match name {
-        "mape" | "rmspe" => (name, value.map_or("–".to_string(), percent)),
+        "mape" | "rmspe" => (name, share(value)),
         _ => (name, optional(value)),
     }));
     let within = |share| format!("{} within 1.96 standard deviations (95 % if they are right)", percent(share));
@@ -58,9 +58,9 @@ pub(super) fn regression_facts(scores: &RegressionScores) -> Vec<(&'static str, 
 pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("rows", count(scores.rows)),
-        ("accuracy", percent(scores.accuracy.unwrap_or(f64::NAN))),
-        ("error", percent(scores.error.unwrap_or(f64::NAN))),
-        ("balanced accuracy", percent(scores.balanced_accuracy.unwrap_or(f64::NAN))),
+        ("accuracy", share(scores.accuracy)),
+        ("error", share(scores.error)),
+        ("balanced accuracy", share(scores.balanced_accuracy)),
         (
             "f1",
             format!(
@@ -93,7 +93,6 @@ pub(super) fn classification_facts(scores: &ClassificationScores) -> Vec<(&'stat
 }
 
 pub(super) fn novelty_facts(scores: &NoveltyScores) -> Vec<(&'static str, String)> {
-    let share = |share: Option<f64>| share.map_or("–".to_string(), percent);
     let NoveltyScores { precision, recall, precision_at, auc, average_precision, .. } = *scores;
     vec![
         ("rows", count(scores.rows)),
@@ -143,7 +142,6 @@ pub(super) fn by_class(scores: &ClassificationScores) -> Table {
     let mut table = Table::new(heads.into_iter().chain([("most often taken for", Align::Left)]));
     let classes = scores.classes.iter().zip(&scores.by_class).zip(&scores.confusion);
     for (k, ((label, class), row)) in classes.enumerate() {
-        let share = |share: Option<f64>| share.map_or("–".to_string(), percent);
         let wrong = row.iter().enumerate().filter(|(j, n)| *j != k && **n > 0).max_by_key(|(_, n)| **n);
         let taken = |(j, n): (usize, &u64)| {
             let of = *n as f64 / class.rows.max(1) as f64;

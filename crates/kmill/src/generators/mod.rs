@@ -126,7 +126,6 @@ impl Generator {
         Self { noise: Some(noise), ..self }
     }
 
-    /// With any number of features from this on.
     const fn at_least(self, features: usize) -> Self {
         Self { fewest_features: Some(features), ..self }
     }

@@ -10,7 +10,7 @@ mod parts;
 pub(crate) use axis::{Axis, Scale, extent, label as tick};
 pub(crate) use chart::{Chart, Edges, Mark, Plane, Series, key, swatch};
 pub use parts::facts;
-pub(crate) use parts::{FEATURES, bars, beside, charts, data, details, grid, heat, note, run, table};
+pub(crate) use parts::{SHOWN_FEATURES, bars, beside, charts, data, details, grid, heat, note, run, table};
 
 use crate::drawing::{COLOURS as PALETTE, STYLE as DRAWING, text};
 use crate::{Result, output};

@@ -147,15 +147,15 @@ pub(crate) fn data<const N: usize>(
     head: [&str; N],
     features: impl ExactSizeIterator<Item = [String; N]>,
 ) -> String {
-    let more = match features.len().saturating_sub(FEATURES) {
+    let more = match features.len().saturating_sub(SHOWN_FEATURES) {
         0 => String::new(),
         more => note(&format!("and {} more", count(more as u64))),
     };
-    let rows: Vec<Vec<String>> = features.take(FEATURES).map(|row| row.to_vec()).collect();
+    let rows: Vec<Vec<String>> = features.take(SHOWN_FEATURES).map(|row| row.to_vec()).collect();
     beside(&self::facts(facts), &details(title, &(table(&head, &rows) + &more)))
 }
 
-pub(crate) const FEATURES: usize = 100;
+pub(crate) const SHOWN_FEATURES: usize = 100;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@
 
 /// The values of a function on a grid, row after row from the lowest y.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Grid {
+pub(super) struct FunctionGrid {
     pub(super) width: usize,
     pub(super) height: usize,
     pub(super) values: Vec<f64>,
@@ -16,7 +16,7 @@ pub(super) struct Grid {
 /// A piece of a line, in units of the grid.
 pub(super) type Piece = [(f64, f64); 2];
 
-impl Grid {
+impl FunctionGrid {
     pub(super) fn at(&self, column: usize, row: usize) -> f64 {
         self.values[row * self.width + column]
     }
@@ -72,7 +72,7 @@ mod tests {
     fn the_contour_of_a_cone_is_a_circle() {
         let (width, height) = (41, 31);
         let value = |i: usize| (((i % width) as f64 - 20.0).powi(2) + ((i / width) as f64 - 15.0).powi(2)).sqrt();
-        let grid = Grid { width, height, values: (0..width * height).map(value).collect() };
+        let grid = FunctionGrid { width, height, values: (0..width * height).map(value).collect() };
         let pieces = grid.contour(9.0);
         assert!(pieces.len() > 40);
         let radius = |(x, y): (f64, f64)| ((x - 20.0f64).powi(2) + (y - 15.0f64).powi(2)).sqrt();
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn saddles_and_holes_are_no_trouble() {
-        let grid = |values: [f64; 4]| Grid { width: 2, height: 2, values: values.to_vec() };
+        let grid = |values: [f64; 4]| FunctionGrid { width: 2, height: 2, values: values.to_vec() };
         // opposite corners above: the middle is above, so that they are joined
         assert_eq!(grid([2.0, -1.0, -1.0, 2.0]).contour(0.0).len(), 2);
         assert_eq!(grid([1.0, 1.0, 1.0, 1.0]).contour(0.0), Vec::<Piece>::new());

@@ -12,7 +12,6 @@ const SHOWN: usize = 14;
 /// Cells around the middle of a region that a name needs.
 const ROOM: usize = 7;
 
-/// A name that fits the room of the legend.
 pub(super) fn short(name: &str) -> String {
     let letters = name.chars().count();
     if letters <= SHOWN { name.to_string() } else { name.chars().take(SHOWN - 1).chain(['…']).collect() }

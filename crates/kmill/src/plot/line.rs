@@ -17,8 +17,6 @@ struct Line<'a> {
     bounds: (f64, f64),
     /// The line of each output that is drawn: its place among the colours, and its values at equal steps.
     functions: Vec<(usize, Vec<f64>)>,
-    /// Names of the classes, for the legend; none for other models.
-    classes: Vec<String>,
     points: &'a Points,
     /// The value that decides: equal scores, the border of novelty, or even chances.
     border: Option<f64>,
@@ -66,8 +64,7 @@ pub(super) fn run(predictor: &Predictor, feature: &String, args: &PlotArgs, run:
         (Task::Classification, None) => format!("{}: score", what(card, component, outputs)),
         _ => what(card, component, outputs),
     };
-    let classes = card.classes.iter().map(ToString::to_string).collect();
-    let line = Line { feature, what, bounds, functions, classes, points: &points, border };
+    let line = Line { feature, what, bounds, functions, points: &points, border };
     write(&line, about(card, args), args)?;
     Ok(PlotReport::new([feature.clone(), line.what.clone()], &points, scores, args))
 }
@@ -103,8 +100,7 @@ impl Drawing for Line<'_> {
             let (x, y) = place(row.place.into());
             // without a truth the rows stand on the axis
             let place = (x, if self.points.truth { y } else { PLANE.bottom - 6.0 });
-            let class = row.class.map_or("row".to_string(), |class| format!("row c{}", class % COLOURS));
-            canvas.circle(&class, place, 2.2, Some(&self.says(row)));
+            self.points.circle(canvas, row, place, &self.says(row));
         }
         let (low, high) = self.bounds;
         if let Some(border) = self.border {
@@ -114,19 +110,18 @@ impl Drawing for Line<'_> {
         for (colour, values) in &self.functions {
             let at = |(i, value): (usize, &f64)| place((low + share(i) * (high - low), *value));
             let places: Vec<Point> = values.iter().enumerate().map(at).collect();
-            let name = self.classes.get(*colour).filter(|_| self.functions.len() > 1);
+            let name = self.points.labels.get(*colour).filter(|_| self.functions.len() > 1);
             canvas.path(&format!("line c{}", colour % COLOURS), &places, false, name.map(String::as_str));
         }
         plane.axes(canvas);
         plane.name_upwards(canvas, &self.what, 16.0);
-        legend::classes(canvas, &self.classes, PLANE);
+        legend::classes(canvas, &self.points.labels, PLANE);
     }
 }
 
 impl Line<'_> {
-    fn says(&self, Drawn { place: [x, y], class, .. }: &Drawn) -> String {
-        let class = class.and_then(|class| self.classes.get(class)).map_or(String::new(), |class| format!("{class}: "));
+    fn says(&self, Drawn { place: [x, y], .. }: &Drawn) -> String {
         let truth = if self.points.truth { format!(", {} {}", self.what, number(*y, 4)) } else { String::new() };
-        format!("{class}{} {}{truth}", self.feature, number(*x, 4))
+        format!("{} {}{truth}", self.feature, number(*x, 4))
     }
 }

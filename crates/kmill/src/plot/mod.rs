@@ -18,7 +18,7 @@ use crate::page::{self, Edges, Page, Section, extent};
 use crate::table::{count, rounded};
 use crate::{Error, Result, open, usage};
 use clap::Args;
-use contour::Grid;
+use contour::FunctionGrid;
 use ksolve::{Card, Task, predict::Predictor};
 use kstore::{budget::Term, shown};
 use picture::Picture;
@@ -175,7 +175,8 @@ fn draw(predictor: &Predictor, axes: Axes, points: &Points, args: &PlotArgs, run
     let scores = evaluate(predictor, &axes, bounds)?;
     stage.finish();
     let values = |j: usize| scores.iter().skip(j).step_by(outputs).copied().collect();
-    let grids: Vec<Grid> = (0..outputs).map(|j| Grid { width: GRID.0, height: GRID.1, values: values(j) }).collect();
+    let grids: Vec<FunctionGrid> =
+        (0..outputs).map(|j| FunctionGrid { width: GRID.0, height: GRID.1, values: values(j) }).collect();
     let card = predictor.card();
     let regions = match (predictor.classes(), card.task) {
         (Some(classes), _) => Some(scores.chunks(outputs).map(|row| classes.decide(row.iter().copied())).collect()),

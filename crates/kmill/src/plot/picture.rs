@@ -1,7 +1,7 @@
 //! The drawing: shades or regions, lines, rows, axes.
 
 use super::points::{Drawn, Points};
-use super::{HEADING, PLANE, SIZE, contour::Grid, legend};
+use super::{HEADING, PLANE, SIZE, contour::FunctionGrid, legend};
 use crate::drawing::{Anchor, Canvas, Drawing, LETTERS, Point};
 use crate::page::{Axis, COLOURS, Plane, Scale, extent, tick};
 use crate::table::number;
@@ -13,7 +13,7 @@ pub(super) struct Picture<'a> {
     pub(super) names: &'a [String; 2],
     pub(super) bounds: [(f64, f64); 2],
     pub(super) points: &'a Points,
-    pub(super) grids: &'a [Grid],
+    pub(super) grids: &'a [FunctionGrid],
     /// The class at every grid point, for a classifier; `None` for other models.
     pub(super) regions: Option<Vec<usize>>,
     /// Number of the output that is drawn where there are no classes, from 0.
@@ -50,13 +50,8 @@ impl Drawing for Picture<'_> {
         let [x, y] = [0, 1].map(|axis| Axis::within(&self.names[axis], self.bounds[axis]));
         let plane = Plane { x: &x, y: &y, edges: PLANE };
         for drawn in &self.points.drawn {
-            let class = match (drawn.class, self.points.shades) {
-                (Some(class), _) => format!("row c{}", class % COLOURS),
-                (None, Some(ends)) => format!("row v{}", shade(drawn.value, ends)),
-                (None, None) => "row".to_string(),
-            };
             let place = plane.place(drawn.place.into());
-            place.into_iter().for_each(|place| canvas.circle(&class, place, 2.2, Some(&self.says(drawn))));
+            place.into_iter().for_each(|place| self.points.circle(canvas, drawn, place, &self.says(drawn)));
         }
         self.labels(canvas);
         plane.axes(canvas);
@@ -164,7 +159,7 @@ impl Picture<'_> {
             let others =
                 |at: usize| self.grids.iter().enumerate().filter(move |(j, _)| *j != k).map(move |(_, g)| g.values[at]);
             let ahead = |at: usize| grid.values[at] - others(at).fold(f64::NEG_INFINITY, f64::max);
-            let lead = Grid { values: (0..grid.values.len()).map(ahead).collect(), ..*first };
+            let lead = FunctionGrid { values: (0..grid.values.len()).map(ahead).collect(), ..*first };
             let placed: Vec<_> =
                 lead.contour(0.0).iter().map(|piece| piece.map(|(column, row)| self.place(column, row))).collect();
             if !placed.is_empty() {
@@ -173,25 +168,20 @@ impl Picture<'_> {
         }
     }
 
-    /// What is said of a row under the pointer: its two features, and its class where it is known.
     fn says(&self, drawn: &Drawn) -> String {
         let [x, y] = self.names;
         let [at, up] = drawn.place.map(|value| number(value, 4));
-        let class = drawn
-            .class
-            .and_then(|class| self.points.labels.get(class))
-            .map_or(String::new(), |class| format!("{class}: "));
         let value = self.points.shades.map_or(String::new(), |_| format!(", {} {}", self.what, number(drawn.value, 4)));
-        format!("{class}{x} {at}, {y} {up}{value}")
+        format!("{x} {at}, {y} {up}{value}")
     }
 }
 
-fn shade(value: f64, (low, high): (f64, f64)) -> usize {
+pub(super) fn shade(value: f64, (low, high): (f64, f64)) -> usize {
     (((value - low) / (high - low) * SHADES as f64) as usize).min(SHADES - 1)
 }
 
 /// The range of the values of a grid, not empty.
-fn range(grid: &Grid) -> (f64, f64) {
+fn range(grid: &FunctionGrid) -> (f64, f64) {
     let (low, high) = extent(grid.values.iter().copied());
     if high > low { (low, high) } else { (low, low + 1.0) }
 }

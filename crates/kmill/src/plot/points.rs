@@ -1,12 +1,13 @@
 //! The rows that are drawn: a sample of the table, and the ranges of all its rows.
 
-use super::largest;
+use super::{largest, picture::shade};
 use crate::args::{Run, SelectArgs};
+use crate::drawing::{Canvas, Point};
 use crate::{Error, Result, open, page::COLOURS};
 use ksolve::Card;
 use kstore::key::{Purpose, Stream};
 use kstore::pass::lanes::{self, Lane};
-use kstore::{Coded, Fold, Kind, Label, Merge, Missing, Reading, RowBlock, Selection, Table, Workers, budget::Term};
+use kstore::{Coded, Kind, Label, Missing, Reading, RowBlock, Selection, Table, Workers, budget::Term};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Most rows that are drawn: more would hide each other.
@@ -27,7 +28,6 @@ pub(super) struct Drawn {
     /// The value that colours the row, where that is a number.
     pub(super) value: f64,
     label: Option<Label>,
-    /// Number of its class among the labels.
     pub(super) class: Option<usize>,
 }
 
@@ -117,6 +117,18 @@ impl Points {
         Ok(points)
     }
 
+    /// Draws a row in the colour of its class or its value; under the pointer its class, where it is known, and what else is said of it.
+    pub(super) fn circle(&self, canvas: &mut dyn Canvas, drawn: &Drawn, place: Point, says: &str) {
+        let class = match (drawn.class, self.shades) {
+            (Some(class), _) => format!("row c{}", class % COLOURS),
+            (None, Some(ends)) => format!("row v{}", shade(drawn.value, ends)),
+            (None, None) => "row".to_string(),
+        };
+        let name = drawn.class.and_then(|class| self.labels.get(class));
+        let name = name.map_or(String::new(), |name| format!("{name}: "));
+        canvas.circle(&class, place, 2.2, Some(&format!("{name}{says}")));
+    }
+
     fn colour_by_number(&mut self) {
         let mut values: Vec<f64> = self.drawn.iter().map(|drawn| drawn.value).collect();
         values.sort_by(f64::total_cmp);
@@ -143,7 +155,11 @@ impl Points {
         // the picture is the same however many; the pass is short
         lanes::lanes("plot", &source, &lane, run.memory, run.threads)?;
         let (workers, stage) = (Workers::sequential(), run.progress.stage("rows", selected.known_rows()));
-        let mut points = lanes::scan(1, &workers, &stage).fold(&source, &Draw(keys()))?.0;
+        let mut points = Self::default();
+        lanes::scan(1, &workers, &stage).visit(&source, |block| {
+            points.add(block);
+            Ok::<_, Error>(())
+        })?;
         stage.finish();
         if points.rows == 0 {
             let what = table.files().next().map(|file| file.display().to_string()).unwrap_or_default();
@@ -183,43 +199,9 @@ impl Points {
         self.range = self.drawn.iter().map(|drawn| drawn.place.map(|v| (v, v))).reduce(wider);
     }
 
-    fn shorten(&mut self) {
-        self.drawn.sort_by_key(|drawn| drawn.key);
-        self.drawn.truncate(DRAWN);
-    }
-}
-
-/// The ranges that hold two pairs of ranges.
-fn wider(a: [(f64, f64); 2], b: [(f64, f64); 2]) -> [(f64, f64); 2] {
-    std::array::from_fn(|i| (a[i].0.min(b[i].0), a[i].1.max(b[i].1)))
-}
-
-impl Merge for Points {
-    fn merge(&mut self, later: &Self) {
-        self.rows += later.rows;
-        self.drawn.extend_from_slice(&later.drawn);
-        self.shorten();
-        self.range = match (self.range, later.range) {
-            (Some(a), Some(b)) => Some(wider(a, b)),
-            (a, b) => a.or(b),
-        };
-    }
-}
-
-/// A fold that keeps the rows with the smallest random keys.
-struct Draw(Stream);
-
-impl Fold<f64> for Draw {
-    type State = Points;
-    type Scratch = ();
-    type Error = Error;
-
-    fn init(&self) -> Points {
-        Points::default()
-    }
-    fn scratch(&self) {}
-    fn step(&self, state: &mut Points, (): &mut (), block: &RowBlock<'_, f64>, _: &Workers) -> Result<()> {
-        let width = block.x.len() / block.rows.len().max(1);
+    /// Takes in the rows of a block, and keeps those with the smallest random keys.
+    fn add(&mut self, block: &RowBlock<'_, f64>) {
+        let (width, keys) = (block.x.len() / block.rows.len().max(1), keys());
         for (i, row) in block.rows.iter().enumerate() {
             let row_of = &block.x[i * width..(i + 1) * width];
             let value = row_of.last().copied().unwrap_or(f64::NAN);
@@ -228,13 +210,18 @@ impl Fold<f64> for Draw {
                 _ => [value; 2],
             };
             let range = place.map(|v| (v, v));
-            state.range = Some(state.range.map_or(range, |held| wider(held, range)));
+            self.range = Some(self.range.map_or(range, |held| wider(held, range)));
             let label = block.classes.as_ref().filter(|coded| coded.codes[i] != Coded::UNKNOWN);
             let label = label.map(|coded| coded.labels[coded.codes[i] as usize].clone());
-            state.drawn.push(Drawn { key: self.0.word(*row), place, value, label, class: None });
+            self.drawn.push(Drawn { key: keys.word(*row), place, value, label, class: None });
         }
-        state.rows += block.len() as u64;
-        state.shorten();
-        Ok(())
+        self.rows += block.len() as u64;
+        self.drawn.sort_by_key(|drawn| drawn.key);
+        self.drawn.truncate(DRAWN);
     }
+}
+
+/// The ranges that hold two pairs of ranges.
+fn wider(a: [(f64, f64); 2], b: [(f64, f64); 2]) -> [(f64, f64); 2] {
+    std::array::from_fn(|i| (a[i].0.min(b[i].0), a[i].1.max(b[i].1)))
 }

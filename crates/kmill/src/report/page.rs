@@ -2,8 +2,8 @@
 
 use super::FitReport;
 use crate::importance;
-use crate::page::{self, Axis, Chart, FEATURES, Mark, Page, Scale, Section, Series};
-use crate::table::{count, joined, number, rounded};
+use crate::page::{self, Axis, Chart, Mark, Page, SHOWN_FEATURES, Scale, Section, Series};
+use crate::table::{count, joined, number, optional, rounded};
 use ksolve::{job::MetricReport, metric::RoundReport};
 
 impl FitReport {
@@ -81,10 +81,10 @@ impl FitReport {
 
 fn importance(metric: &MetricReport, coded: &[&str]) -> String {
     let mut most = importance::importance(metric, coded);
-    most.truncate(FEATURES);
+    most.truncate(SHOWN_FEATURES);
     let row = |round: &RoundReport| {
-        let r2 = round.cv_r2.map_or("–".to_string(), |r2| number(r2, 4));
-        vec![round.form.clone(), rounded(&round.kernel), count(round.rows), number(round.cv_mse, 4), r2]
+        let [mse, r2] = [Some(round.cv_mse), round.cv_r2].map(optional);
+        vec![round.form.clone(), rounded(&round.kernel), count(round.rows), mse, r2]
     };
     let rounds: Vec<Vec<String>> = metric.rounds.iter().map(row).collect();
     let features = page::bars(["column", "importance"], &most);

@@ -1,6 +1,6 @@
 //! The plan of a fit as text and JSON.
 
-use crate::table::{Align, Table, count};
+use crate::table::{Align, NONE, Table, count};
 use ksolve::request::{Forecast, Stage};
 use kstore::budget::bytes;
 use serde::{Serialize, Serializer};
@@ -51,7 +51,7 @@ impl fmt::Display for PlanReport {
         let align = |i: usize| if i < 2 { Align::Left } else { Align::Right };
         let mut table = Table::new(heads.iter().enumerate().map(|(i, head)| (*head, align(i))));
         let sums = |passes: u64| match passes {
-            0 => ["–".to_string(), "–".to_string()],
+            0 => [NONE, NONE].map(String::from),
             _ => [count(passes), forecast.bytes_read(passes).map_or(String::new(), |read| bytes(read as usize))],
         };
         for Stage { plan, passes } in &forecast.stages {

@@ -1,7 +1,7 @@
 //! The surface of a fit: its errors over rank x lambda, and fold by fold.
 
 use super::FitReport;
-use crate::table::{Grid, number, short};
+use crate::table::{Grid, optional, short};
 use ksolve::Cell;
 
 impl FitReport {
@@ -84,7 +84,7 @@ impl FitReport {
 }
 
 fn shown(scores: &[Option<f64>]) -> Vec<String> {
-    scores.iter().map(|score| score.map_or("–".to_string(), |score| number(score, 4))).collect()
+    scores.iter().copied().map(optional).collect()
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 use super::FitReport;
 use crate::importance::{bars, described, importance, most_important, slopes};
 use crate::progress::Voice;
-use crate::table::{Grid, Table, count, facts, list, number, percent, rounded, seconds, short};
+use crate::table::{Grid, Table, count, facts, list, number, optional, percent, rounded, seconds, short};
 use ksolve::Certificate;
 use ksolve::solver::by_name;
-use ksolve::solver::parameter::{C, Penalty};
+use ksolve::solver::parameter::{C, NODES, Penalty};
 use kstore::{budget::bytes, shown};
 use std::fmt;
 
@@ -38,8 +38,6 @@ pub(crate) fn certified(certificate: &Certificate) -> String {
     }
 }
 
-const NODES: &str = "nodes";
-
 impl FitReport {
     /// The targets after a comma; nothing where there are none.
     pub(super) fn targets(&self) -> String {
@@ -55,7 +53,7 @@ impl FitReport {
     }
 
     fn nodes(&self) -> Option<u64> {
-        let figure = self.fit.figures.iter().find(|figure| figure.name == NODES)?;
+        let figure = self.fit.figures.iter().find(|figure| figure.name == NODES.name)?;
         figure.values.first().map(|nodes| *nodes as u64)
     }
 
@@ -100,11 +98,10 @@ impl FitReport {
             facts.extend(cell.gcv.map(|gcv| ("gcv", number(gcv, 4))));
         }
         if let Some(train) = &fit.train {
-            let r2 = train.r2.map_or("–".to_string(), |r2| number(r2, 4));
-            facts.push(("train mse", format!("{} (r2 {r2})", number(train.mse, 4))));
+            facts.push(("train mse", format!("{} (r2 {})", number(train.mse, 4), optional(train.r2))));
             facts.extend(train.loo_mse.map(|mse| ("loo mse", number(mse, 4))));
         }
-        let told = fit.figures.iter().filter(|figure| figure.name != NODES);
+        let told = fit.figures.iter().filter(|figure| figure.name != NODES.name);
         facts.extend(told.map(|figure| (figure.name, list(&figure.values))));
         facts
     }

@@ -4,9 +4,10 @@ use crate::args::Run;
 use crate::output::Column::{self, Number, Text, Whole};
 use crate::page::{self, Page, Section};
 use crate::report::{FitReport, Spent};
-use crate::table::{self, Align, Grid, Table, count, exact, number, percent, rounded};
+use crate::table::{self, Align, Grid, Table, count, exact, number, optional, percent, rounded};
+use ksolve::request::{MetricSource, Scaling};
 use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score, SearchWork, Select, TuneCell};
-use ksolve::{Task, job::MetricReport, metric::RoundReport, request::Scaling};
+use ksolve::{Task, job::MetricReport, metric::RoundReport};
 use kstore::Selected;
 use std::{collections::HashSet, fmt};
 
@@ -127,7 +128,7 @@ impl TuneReport {
             solver: winner.family().name.to_string(),
             score,
             kernel: winner.kernel_spec().to_string(),
-            metric: metric.map_or("none".to_string(), |_| form),
+            metric: metric.map_or(MetricSource::None.to_string(), |_| form),
             scale: tuned.scaling.to_string(),
             learned: tuned.learned,
             folds: tuned.folds.to_string(),
@@ -163,7 +164,7 @@ impl TuneReport {
         let names: Vec<String> = self.rows.iter().map(name).filter(|name| seen.insert(name.clone())).collect();
         let shown = |kernel: &str, rung: &[Row]| {
             let best = rung.iter().find(|row| row.best && name(row) == kernel);
-            best.and_then(score).map_or("–".to_string(), |score| number(score, 4))
+            optional(best.and_then(score))
         };
         let winner = self.rows.iter().rfind(|row| row.kept).map(name);
         let winner = names.iter().position(|name| Some(name) == winner.as_ref());
@@ -300,7 +301,7 @@ impl TuneReport {
 
 /// The name of a candidate; the default scaling goes without saying.
 fn candidate(kernel: &str, metric: &str, scale: &str) -> String {
-    let metric = if metric == "none" { String::new() } else { format!(", {metric} metric") };
+    let metric = if metric == MetricSource::None.to_string() { String::new() } else { format!(", {metric} metric") };
     let scale = if scale == Scaling::default().to_string() { String::new() } else { format!(", {scale}") };
     format!("{}{metric}{scale}", rounded(kernel))
 }

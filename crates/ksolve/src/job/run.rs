@@ -11,9 +11,6 @@ use kstore::{CancelToken, Selected, Workers, budget, rayon};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Memory budget in bytes where the operating system does not say how much memory there is: 2 GiB.
-const UNKNOWN_MACHINE: usize = 2 << 30;
-
 /// The resources that a job may use. None of them changes a bit of its result.
 ///
 /// ```
@@ -51,7 +48,7 @@ impl<'a> Run<'a> {
     pub fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
-            memory: budget::available().map_or(UNKNOWN_MACHINE, |bytes| bytes / 2),
+            memory: budget::usual(),
             workers: Workers::new(cores),
             stages: &Unwatched,
             cancel: CancelToken::new(),

@@ -191,12 +191,12 @@ impl<T: Real> Model<T> {
         workers: &Workers,
     ) -> Result<()> {
         self.check_shapes(basis, x, &out)?;
-        if let Some(kernel_rows) = basis.kernel_rows()
+        if let Some(few_rows) = basis.few_rows()
             && x.nrows() <= predict::MOST
             && self.distance().is_none()
             && self.leaves.is_none()
         {
-            self.predict_few(kernel_rows, x, out, &mut PredictScratch::new(basis));
+            self.predict_few(few_rows, x, out, &mut PredictScratch::new(basis));
             return Ok(());
         }
         let kernel = self.distance().map(|_| self.kernel()).transpose()?;

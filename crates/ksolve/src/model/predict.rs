@@ -3,7 +3,7 @@
 use super::Model;
 use crate::{Error, Result};
 use faer::{MatMut, MatRef, prelude::*};
-use kapprox::kernel::{FEW, KernelRows};
+use kapprox::kernel::{FEW, FewRows};
 use kapprox::{FeatureMap, Real};
 use kstore::Workers;
 
@@ -34,7 +34,7 @@ pub struct PredictScratch<T> {
 impl<T: Real> PredictScratch<T> {
     /// Buffers for the functions of [`Model::functions`].
     pub fn new(basis: &dyn FeatureMap<T>) -> Self {
-        let (m, kernel) = basis.kernel_rows().map_or((0, 0), |rows| (basis.dims().1, rows.scratch()));
+        let (m, kernel) = basis.few_rows().map_or((0, 0), |rows| (basis.dims().1, rows.scratch()));
         Self { values: vec![T::default(); FEW * m], kernel: vec![T::default(); kernel] }
     }
 }
@@ -52,7 +52,7 @@ impl<T: Real> Model<T> {
         out: MatMut<'_, f64>,
         scratch: &mut PredictScratch<T>,
     ) -> Result<()> {
-        let Some(rows) = basis.kernel_rows().filter(|_| self.distance().is_none() && self.leaves.is_none()) else {
+        let Some(rows) = basis.few_rows().filter(|_| self.distance().is_none() && self.leaves.is_none()) else {
             return self.predict(basis, x, out, &Workers::sequential());
         };
         self.check_shapes(basis, x, &out)?;
@@ -69,7 +69,7 @@ impl<T: Real> Model<T> {
     /// Predicts as [`predict_with`](Self::predict_with) does, for shapes that were checked.
     pub(super) fn predict_few(
         &self,
-        rows: KernelRows<'_, T>,
+        rows: FewRows<'_, T>,
         x: MatRef<'_, T>,
         mut out: MatMut<'_, f64>,
         scratch: &mut PredictScratch<T>,

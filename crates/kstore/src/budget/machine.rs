@@ -8,6 +8,11 @@ pub fn available() -> Option<usize> {
     available_under(Path::new("/"))
 }
 
+/// The memory budget where none was asked for: half of what is [`available`], or 2 GiB where the operating system does not tell.
+pub fn usual() -> usize {
+    available().map_or(2 << 30, |bytes| bytes / 2)
+}
+
 /// Highest resident memory of this process so far, in bytes: everything the operating system counts, mapped pages
 /// included. `None` where it does not tell.
 pub fn peak_rss() -> Option<usize> {

@@ -160,6 +160,20 @@ impl Workers {
         });
     }
 
+    /// [`Workers::each`] for work that may fail: every part is worked on, whatever becomes of the others.
+    ///
+    /// # Errors
+    /// The first in the order of the parts.
+    pub fn try_each<P: Send, E: Send>(
+        &self,
+        parts: Vec<P>,
+        work: impl Fn(P) -> Result<(), E> + Sync + Send,
+    ) -> Result<(), E> {
+        let mut outcomes: Vec<Result<(), E>> = parts.iter().map(|_| Ok(())).collect();
+        self.each(parts.into_iter().zip(&mut outcomes).collect(), |(part, outcome)| *outcome = work(part));
+        outcomes.into_iter().collect()
+    }
+
     /// Runs work that cannot be ended early, such as a decomposition, on a thread of its own. Once the token asks to stop, nobody waits for
     /// it any more: it ends by itself, and holds its memory until then.
     ///

@@ -96,7 +96,6 @@ fn add(spectrum: &Spectrum, rng: &mut dyn Rng, omega: &mut [f64]) {
     }
 }
 
-/// The rows, with row j multiplied by `factor(j)`.
 fn scaled(mut rows: Vec<f64>, d: usize, mut factor: impl FnMut(usize) -> f64) -> Vec<f64> {
     for (j, row) in rows.chunks_exact_mut(d).enumerate() {
         let factor = factor(j);

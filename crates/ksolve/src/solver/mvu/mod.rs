@@ -278,7 +278,7 @@ impl<T: Real> Solver<T> for MaximumVariance {
             },
             Figure { name: "eigenvalue", values: eigenvalues },
             Figure::of("sum of squares", total),
-            Figure::of("nodes", set.len() as f64),
+            Figure::of(NODES.name, set.len() as f64),
             Figure::of("landmarks", m as f64),
             Figure::of("constraints", constraints as f64),
             Figure::of("rounds", rounds as f64),
