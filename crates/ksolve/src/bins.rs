@@ -7,7 +7,7 @@ use kstore::{Coded, RowBlock, Workers};
 
 /// Rows of a bin. An f32 Gram update with 2,048 rows adds p²/2 numbers to f64 sums for every 2,048·p² flops: the
 /// addition then costs a few per cent. A constant, because the cut into bins decides the order of sums.
-pub const BIN: usize = 2048;
+pub(crate) const BIN: usize = 2048;
 
 /// The targets that are learned: numbers, or codes of classes.
 #[derive(Clone, Debug, PartialEq)]

@@ -124,7 +124,6 @@ pub fn coordinates(selected: &Selected, options: &CoordinateOptions, run: &Run<'
     })
 }
 
-/// The error of a matrix that no points have.
 fn unfit(error: kapprox::Error, of: MatrixOf) -> Error {
     let kapprox::Error::Indefinite { row, .. } = error else { return error.into() };
     let what = match of {

@@ -40,7 +40,7 @@ pub struct FeatureFold<'a, T, S> {
 }
 
 impl<'a, T: Real, S: Take<T>> FeatureFold<'a, T, S> {
-    /// A pass over features of `map`, in bins of [`BIN`] rows.
+    /// A pass over features of `map`, in bins of 2,048 rows.
     pub fn over(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets, take: S) -> Self {
         Self { map, folds, targets, bin: BIN, classes: 1, take }
     }

@@ -58,7 +58,7 @@ pub mod task;
 pub mod train;
 pub mod tune;
 
-pub use bins::{BIN, Targets};
+pub use bins::Targets;
 pub use certificate::{Certificate, CertificateState};
 pub use error::{Error, Result};
 pub use feature_fold::{FeatureFold, Take};

@@ -61,10 +61,7 @@ fn check_penalty(name: &'static str, value: f64) -> Result<f64> {
 }
 
 /// Returns `lambda` if it is positive and finite.
-///
-/// # Errors
-/// [`Error::Option`] for zero, negative, infinite and NaN.
-pub fn check_lambda(lambda: f64) -> Result<f64> {
+pub(crate) fn check_lambda(lambda: f64) -> Result<f64> {
     check_penalty("lambda", lambda)
 }
 

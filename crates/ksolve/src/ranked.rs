@@ -120,7 +120,6 @@ impl Groups {
         found
     }
 
-    /// Number of pairs of all groups.
     pub(crate) fn count_pairs(&self) -> f64 {
         self.each(&self.rows).map(|(group, _)| group.count_pairs()).sum()
     }
@@ -138,7 +137,6 @@ impl Groups {
         orders
     }
 
-    /// The pairs of all groups.
     pub(crate) fn order(&self, scores: &[f64], workers: &Workers) -> Order {
         self.orders(scores, workers).into_iter().fold(Order::default(), |sum, order| Order {
             pairs: sum.pairs + order.pairs,
@@ -199,7 +197,6 @@ impl Group<'_> {
         }
     }
 
-    /// The pairs by the order of these scores.
     pub(crate) fn order(&self, scores: &[f64]) -> Order {
         let (order, mut seen, mut found) = (ascending(scores), self.sums(), Order::default());
         // from the highest score down, those with equal scores at once

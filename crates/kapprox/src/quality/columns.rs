@@ -7,7 +7,6 @@ use crate::map::factor::subtract_columns;
 use crate::map::nystrom::{STRIP, strips};
 use crate::{Error, Real, Result};
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul, unzip, zip};
-use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Fold, Merge, RowBlock, Workers};
 use std::sync::Arc;
 
@@ -36,7 +35,8 @@ pub struct ColumnSums {
     pub(super) trace: f64,
     /// For each column Σ_i K_ij², then Σ_i E_ij² at each rank.
     pub(super) squares: Vec<f64>,
-    pub(super) left: Vec<Left>,
+    /// At each rank, [`Left`].
+    pub(super) left: Vec<f64>,
 }
 
 /// Of the diagonal of E at one rank, r_i = k(x_i, x_i) − ‖phi(x_i)‖²: Σ max(r_i, 0), Σ max(−r_i, 0), Σ r_i² and max_i |r_i|.
@@ -51,25 +51,12 @@ impl Merge for ColumnSums {
         self.rows += later.rows;
         self.squares.iter_mut().zip(&later.squares).for_each(|(sum, part)| *sum += part);
         self.trace += later.trace;
-        self.left.iter_mut().zip(&later.left).for_each(|(sum, part)| *sum = merged(*sum, *part));
+        let left = self.left.as_chunks_mut().0.iter_mut().zip(later.left.as_chunks().0);
+        left.for_each(|(sum, part)| *sum = merged(*sum, *part));
     }
 }
 
-impl Persist for ColumnSums {
-    fn save<'a>(&'a self, out: &mut Arrays<'a>) {
-        out.one("rows", self.rows);
-        out.put("squares", &self.squares);
-        out.one("trace", self.trace);
-        out.put("left", self.left.as_flattened());
-    }
-
-    fn load(&mut self, from: &mut Stored<'_>) -> kstore::Result<()> {
-        self.rows = from.one("rows")?;
-        from.fill("squares", &mut self.squares)?;
-        self.trace = from.one("trace")?;
-        from.fill("left", self.left.as_flattened_mut())
-    }
-}
+kstore::persist!(ColumnSums { one "rows": rows, fill "squares": squares, one "trace": trace, fill "left": left });
 
 /// Buffers of a lane.
 #[derive(Debug)]
@@ -111,7 +98,7 @@ impl<T: Real> ColumnFold<'_, T> {
     /// Returns the state before any row.
     pub fn begin(&self) -> ColumnSums {
         let (c, r) = (self.held.phi.nrows(), self.ranks.len());
-        ColumnSums { rows: 0, trace: 0.0, squares: vec![0.0; c * (r + 1)], left: vec![[0.0; 4]; r] }
+        ColumnSums { rows: 0, trace: 0.0, squares: vec![0.0; c * (r + 1)], left: vec![0.0; 4 * r] }
     }
 
     /// Returns the buffers for one lane.
@@ -145,7 +132,7 @@ impl<T: Real> ColumnFold<'_, T> {
         let mut wide = wide.as_mut().subrows_mut(0, b);
         self.widen(phi, wide.as_mut(), diag, left, workers);
         state.trace += diag.iter().sum::<f64>();
-        for (at, sums) in state.left.iter_mut().enumerate() {
+        for (at, sums) in state.left.as_chunks_mut().0.iter_mut().enumerate() {
             for (diag, left) in diag.chunks(STRIP).zip(left.chunks((STRIP * self.ranks.len()).max(1))) {
                 for &r in &left[at * diag.len()..(at + 1) * diag.len()] {
                     // written so that a NaN goes into the positive sum

@@ -101,7 +101,8 @@ impl<T: Real> ColumnFold<'_, T> {
     }
 
     fn errors_of(&self, sums: &ColumnSums, at: usize, rank: usize) -> Errors {
-        let (n, trace, [positive, negative, squares, largest]) = (sums.rows as f64, sums.trace, sums.left[at]);
+        let (n, trace, [positive, negative, squares, largest]) =
+            (sums.rows as f64, sums.trace, sums.left.as_chunks().0[at]);
         let squared = |first: usize| sums.squares.iter().skip(first).step_by(self.ranks.len() + 1).copied().collect();
         let (whole, error): (Vec<f64>, Vec<f64>) = (squared(0), squared(at + 1));
         let floor = T::EPSILON * (rank as f64 + 1.0).sqrt() + share(negative, trace);

@@ -18,14 +18,14 @@ pub(super) struct Measuring<'a, T: Real> {
     pub(super) tile: usize,
 }
 
-pub(super) struct Measured {
+pub(super) struct MeasuredSums {
     pub(super) columns: ColumnSums,
     pub(super) gram: Option<GramState>,
     /// Seconds that the forming of features took, in all processes together.
     pub(super) forming: f64,
 }
 
-kstore::summed!(Measured { part "columns": columns, some "gram": gram, one "forming": forming });
+kstore::summed!(MeasuredSums { part "columns": columns, some "gram": gram, one "forming": forming });
 
 pub(super) struct Scratch<T> {
     phi: Mat<T>,
@@ -36,14 +36,14 @@ pub(super) struct Scratch<T> {
 }
 
 impl<T: Real> Fold<T> for Measuring<'_, T> {
-    type State = Measured;
+    type State = MeasuredSums;
     type Scratch = Scratch<T>;
     type Error = Error;
 
-    fn init(&self) -> Measured {
+    fn init(&self) -> MeasuredSums {
         let p = self.map.dims().1;
         let gram = self.targets.map(|targets| GramState::new(p, targets.count(), 1));
-        Measured { columns: self.columns.begin(), gram, forming: 0.0 }
+        MeasuredSums { columns: self.columns.begin(), gram, forming: 0.0 }
     }
 
     fn scratch(&self) -> Scratch<T> {
@@ -53,7 +53,7 @@ impl<T: Real> Fold<T> for Measuring<'_, T> {
 
     fn step(
         &self,
-        state: &mut Measured,
+        state: &mut MeasuredSums,
         scratch: &mut Scratch<T>,
         block: &RowBlock<'_, T>,
         workers: &Workers,
@@ -81,7 +81,7 @@ const STRIP: usize = 256;
 
 /// The fold that scores the heads. A row costs its features and 2·rank·t flops for each head; a lane holds a tile of
 /// features, and a strip of them in f64 for each thread.
-pub(super) struct HeldOut<'a, T: Real> {
+pub(super) struct TestErrors<'a, T: Real> {
     pub(super) map: &'a dyn FeatureMap<T>,
     /// The linear functions, each of some leading features.
     pub(super) heads: &'a [Head],
@@ -90,13 +90,13 @@ pub(super) struct HeldOut<'a, T: Real> {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Sums {
+pub(super) struct TestSums {
     rows: u64,
     /// For each head the sum of squared errors over rows and targets, or the number of wrong classes.
     losses: Vec<f64>,
 }
 
-impl Sums {
+impl TestSums {
     /// The mean error of each head over rows, and over targets of a regression; `None` without rows.
     pub(super) fn means(&self, targets: &Targets) -> Option<Vec<f64>> {
         let each = match targets {
@@ -107,22 +107,22 @@ impl Sums {
     }
 }
 
-kstore::summed!(Sums { one "rows": rows, fill "losses": losses });
+kstore::summed!(TestSums { one "rows": rows, fill "losses": losses });
 
-impl<T: Real> Fold<T> for HeldOut<'_, T> {
-    type State = Sums;
+impl<T: Real> Fold<T> for TestErrors<'_, T> {
+    type State = TestSums;
     type Scratch = Mat<T>;
     type Error = Error;
 
-    fn init(&self) -> Sums {
-        Sums { rows: 0, losses: vec![0.0; self.heads.len()] }
+    fn init(&self) -> TestSums {
+        TestSums { rows: 0, losses: vec![0.0; self.heads.len()] }
     }
 
     fn scratch(&self) -> Mat<T> {
         Mat::zeros(self.tile, self.map.dims().1)
     }
 
-    fn step(&self, state: &mut Sums, phi: &mut Mat<T>, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
+    fn step(&self, state: &mut TestSums, phi: &mut Mat<T>, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
         let (b, heads) = (block.len(), self.heads.len());
         let mut phi = phi.as_mut().subrows_mut(0, b);
         self.map.apply(MatRef::from_row_major_slice(block.x, b, block.d), phi.as_mut(), workers);
@@ -141,7 +141,7 @@ impl<T: Real> Fold<T> for HeldOut<'_, T> {
     }
 }
 
-impl<T: Real> HeldOut<'_, T> {
+impl<T: Real> TestErrors<'_, T> {
     /// Adds the errors of some rows of a block to `losses`, one number per head.
     fn score(&self, phi: MatRef<'_, T>, block: &RowBlock<'_, T>, rows: std::ops::Range<usize>, losses: &mut [f64]) {
         let (count, p) = (rows.len(), phi.ncols());

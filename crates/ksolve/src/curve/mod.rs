@@ -6,7 +6,7 @@
 //! | number | what it is |
 //! |---|---|
 //! | trace error | tr(K − K̂)/tr K, exact over all rows; projections only |
-//! | Frobenius error | ‖K − K̂‖_F/‖K‖_F; exact up to [`EXACT_ROWS`] rows, beyond from [`SAMPLED_COLUMNS`] columns |
+//! | Frobenius error | ‖K − K̂‖_F/‖K‖_F; exact up to [`EXACT_ROWS`] rows, beyond from [`Setting::columns`] of them |
 //! | spectral error | ‖K − K̂‖₂/‖K‖₂; block Krylov up to [`EXACT_ROWS`] rows, beyond on [`SPECTRAL_ROWS`] of them, within bounds |
 //! | test error | ridge regression on the r features, on rows that no method has seen |
 //! | seconds, passes, bytes read | to choose landmarks, to make the map, and to form the features of every row once |
@@ -50,7 +50,7 @@ use serde::{Deserialize, Serialize};
 pub const EXACT_ROWS: u64 = 5_000;
 
 /// Columns of K − K̂ that are formed for the Frobenius error of more rows; the same columns for all cells.
-pub const SAMPLED_COLUMNS: usize = 500;
+pub(crate) const SAMPLED_COLUMNS: usize = 500;
 
 /// Rows on which the spectral error of more rows is estimated, from the matrices among them. Its interval holds for all
 /// rows. A residual whose spectrum is flat has a smaller share of the norm among more rows, so the estimate errs
@@ -58,7 +58,7 @@ pub const SAMPLED_COLUMNS: usize = 500;
 pub const SPECTRAL_ROWS: usize = 1_000;
 
 /// Most rows whose spectrum gives the least possible errors: 4,000 take 128 MB for the matrix and some twenty seconds.
-pub const FLOOR_ROWS: usize = 4_000;
+pub(crate) const FLOOR_ROWS: usize = 4_000;
 
 /// The options of a curve, which define its numbers for given rows.
 #[derive(Clone, Debug)]

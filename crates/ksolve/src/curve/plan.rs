@@ -63,7 +63,6 @@ pub(super) fn plan<T: Real>(
     Ok((cut, plans))
 }
 
-/// Number of columns of K that are formed, of n.
 pub(super) fn columns(n: u64) -> usize {
     if n <= EXACT_ROWS { n as usize } else { SAMPLED_COLUMNS }
 }

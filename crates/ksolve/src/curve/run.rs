@@ -1,7 +1,7 @@
 //! One run: landmarks, map, features, what they cost, and their errors at every rank.
 
 use super::cost::{Cost, Meter, Milestones, form};
-use super::measuring::{HeldOut, Measured, Measuring};
+use super::measuring::{MeasuredSums, Measuring, TestErrors};
 use super::method::{CurveRun, Method};
 use super::plan::ridge;
 use super::setting::{Setting, pass};
@@ -31,7 +31,7 @@ struct Made<T: Real> {
 }
 
 /// The settings of a run that are fixed before it starts.
-struct Task<'s, 'a, T: Real> {
+struct RunSetting<'s, 'a, T: Real> {
     setting: &'s Setting<'a, T>,
     resources: Resources<'s>,
     run: &'s CurveRun,
@@ -51,16 +51,16 @@ impl<T: Real> Setting<'_, T> {
         let planned = check(plans)?;
         let observer = self.resources.stages.stage(&run.method.to_string(), None);
         let seed = self.options.seed.wrapping_add(run.repeat);
-        let task = Task { setting: self, resources: self.own, run, seed, cut, observer: &*observer };
+        let run_setting = RunSetting { setting: self, resources: self.own, run, seed, cut, observer: &*observer };
         let made = match &run.method {
-            Method::Scheme(scheme) => task.on_landmarks_of(scheme)?,
-            Method::Map(spec) => task.by_map(spec, largest)?,
+            Method::Scheme(scheme) => run_setting.on_landmarks_of(scheme)?,
+            Method::Map(spec) => run_setting.by_map(spec, largest)?,
         };
-        task.cells(made, planned)
+        run_setting.cells(made, planned)
     }
 }
 
-impl<T: Real> Task<'_, '_, T> {
+impl<T: Real> RunSetting<'_, '_, T> {
     fn pass<'o>(&'o self, observer: &'o dyn Observer) -> Pass<'o> {
         pass(self.cut, &self.resources, observer)
     }
@@ -69,8 +69,7 @@ impl<T: Real> Task<'_, '_, T> {
         Scan { source: self.setting.source(), pass: self.pass(observer), count: self.setting.n }
     }
 
-    /// The cost of the features of every row of a map with so many landmarks.
-    fn features(&self, map: &dyn FeatureMap<T>, landmarks: usize) -> Result<Cost> {
+    fn cost_of_features(&self, map: &dyn FeatureMap<T>, landmarks: usize) -> Result<Cost> {
         let cost = form(map, self.setting.source(), self.pass(self.observer), self.setting.selected.table())?;
         Ok(Cost { evaluations: self.setting.n * landmarks as u64, ..cost })
     }
@@ -112,7 +111,7 @@ impl<T: Real> Task<'_, '_, T> {
             costs.push(if *rank < count {
                 let leading: Vec<usize> = (0..*rank).collect();
                 let (map, made) = make(map.landmarks().keep(&leading))?;
-                chosen.and(made).and(self.features(&map, *rank)?)
+                chosen.and(made).and(self.cost_of_features(&map, *rank)?)
             } else {
                 chosen.and(made)
             });
@@ -184,14 +183,14 @@ impl<T: Real> Task<'_, '_, T> {
     }
 
     /// Runs the pass over the features of every row, and returns its result and the cost of these features.
-    fn measure(&self, made: &Made<T>, columns: &ColumnFold<'_, T>) -> Result<(Measured, Cost)> {
+    fn measure(&self, made: &Made<T>, columns: &ColumnFold<'_, T>) -> Result<(MeasuredSums, Cost)> {
         let Setting { targets, test, selected, .. } = self.setting;
         let (map, targets) = (&*made.map, test.as_ref().map(|_| targets));
         let meter = Meter::start(selected.table());
         let fold = Measuring { map, columns, targets, tile: self.cut.tile };
         let (measured, report) = self.pass(self.observer).resume("errors of a method", self.setting.source(), &fold)?;
         if map.dims().1 < TIMED_WITHIN {
-            return Ok((measured, self.features(map, made.landmarks)?));
+            return Ok((measured, self.cost_of_features(map, made.landmarks)?));
         }
         let seconds = measured.forming + report.starved.as_secs_f64();
         let forming = Cost { seconds, ..meter.cost(1, self.setting.n * made.landmarks as u64) };
@@ -246,7 +245,7 @@ impl<T: Real> Task<'_, '_, T> {
             }
         }
         drop(gram);
-        let fold = HeldOut { map, heads: &heads, targets, tile: self.cut.tile };
+        let fold = TestErrors { map, heads: &heads, targets, tile: self.cut.tile };
         let test: &dyn RowSource<T> = test;
         // a table, where the rows of the setting may be a sample of one
         let sums = pass(self.cut, resources, self.observer).resume("errors on test rows", test, &fold)?.0;

@@ -4,7 +4,7 @@ use super::Run;
 use crate::Result;
 use crate::request::Stages;
 use kstore::budget::Term;
-use kstore::encoding::{ColumnNote, ColumnSearch, EntrySearch, FoundColumns};
+use kstore::encoding::Search;
 use kstore::pass::lanes::{self, Lane};
 use kstore::{Fold, Label, Merge, Reading, Selected, StatisticsFold, TILE_TEXT, TableRows, TextLimit, Workers};
 use std::sync::Arc;
@@ -15,9 +15,6 @@ pub const COPIES: usize = 6;
 
 /// What to do where the values do not fit the memory.
 const REMEDY: &str = "set `categories` none, or leave columns of text out";
-
-/// A selection whose columns are known, and what is to be said of them.
-type WithNotes = (Selected, Vec<ColumnNote>);
 
 impl Run<'_> {
     /// The selection with the values of its columns of categories and times known, so that its rows can be read. A job does this itself; who wants the
@@ -44,28 +41,18 @@ impl Run<'_> {
             several => several.iter().map(|table| (*table).clone()).collect(),
         };
         // the values of categories and times
-        let columns = |search: &ColumnSearch, table: &Selected| self.found(search, table);
-        let valued = self.finished(tables, Selected::search, &columns, ColumnSearch::finish)?;
+        let valued = self.finished(tables, Selected::search)?;
         let learned = valued.into_iter().map(|table| self.learned(table)).collect::<Result<Vec<_>>>()?;
         // the words of texts, and the weights of entries of sparse rows
-        let entries = |search: &EntrySearch, table: &Selected| {
-            self.scanned(table, search.state_bytes(), search, &|texts| search.rows(texts))
-        };
-        self.finished(learned, Selected::entry_search, &entries, EntrySearch::finish)
+        self.finished(learned, Selected::entry_search)
     }
 
     /// The selections with what a search has found in all of them, where there is something to be searched for.
-    fn finished<S, F: Merge>(
-        &self,
-        tables: Vec<Selected>,
-        search: fn(&Selected) -> Option<S>,
-        found: &dyn Fn(&S, &Selected) -> Result<F>,
-        finish: fn(&S, &F) -> kstore::Result<WithNotes>,
-    ) -> Result<Vec<Selected>> {
+    fn finished<S: Search>(&self, tables: Vec<Selected>, search: fn(&Selected) -> Option<S>) -> Result<Vec<Selected>> {
         let Some(searches) = tables.iter().map(search).collect::<Option<Vec<S>>>() else { return Ok(tables) };
-        let mut all: Option<F> = None;
+        let mut all: Option<S::State> = None;
         for (search, table) in searches.iter().zip(&tables) {
-            let later = found(search, table)?;
+            let later = self.found(search, table)?;
             match &mut all {
                 Some(all) => all.merge(&later),
                 None => all = Some(later),
@@ -74,7 +61,7 @@ impl Run<'_> {
         let Some(all) = all else { return Ok(tables) };
         let mut selected = Vec::with_capacity(searches.len());
         for search in &searches {
-            let (found, notes) = finish(search, &all)?;
+            let (found, notes) = search.finish(&all)?;
             if selected.is_empty() {
                 notes.iter().for_each(|note| self.stages().warn(note.to_string()));
             }
@@ -83,11 +70,11 @@ impl Run<'_> {
         Ok(selected)
     }
 
-    /// What the columns of a table hold.
+    /// What a search finds in the rows of a table.
     ///
     /// # Errors
     /// Those of [`Run::coded`].
-    pub fn found(&self, search: &ColumnSearch, table: &Selected) -> Result<FoundColumns> {
+    pub fn found<S: Search>(&self, search: &S, table: &Selected) -> Result<S::State> {
         self.scanned(table, search.state_bytes(), search, &|texts| search.rows(texts))
     }
 
@@ -98,8 +85,7 @@ impl Run<'_> {
         }
         let classes = selected.class_name().is_some().then(|| self.by_frequency(&selected)).transpose()?;
         let Some(search) = selected.effects(classes.map(Arc::new)) else { return Ok(selected) };
-        let found = self.scanned(&selected, search.state_bytes(), &search, &|texts| search.rows(texts))?;
-        let (selected, notes) = search.finish(&found)?;
+        let (selected, notes) = search.finish(&self.found(&search, &selected)?)?;
         notes.iter().for_each(|note| self.stages().warn(note.to_string()));
         Ok(selected)
     }

@@ -260,6 +260,10 @@ impl Fit {
         self.given.get(name).is_some()
     }
 
+    pub(crate) fn gives_penalty(&self) -> bool {
+        self.gives(parameter::LAMBDA.name) || self.gives(parameter::C.name)
+    }
+
     /// The solver of the fit.
     pub fn family(&self) -> &'static SolverFamily {
         self.family

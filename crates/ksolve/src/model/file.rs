@@ -30,92 +30,80 @@
 
 use super::{Basis, Card, Form, Leaves, Model};
 use crate::{Error, Head, Quadratic, Result};
-use faer::{Mat, MatRef};
+use faer::Mat;
 use kapprox::Real;
+use kstore::checkpoint::{Number, header};
 use kstore::sparse::{SparseShape, entries};
 use safetensors::Dtype;
-use safetensors::tensor::{Metadata, TensorInfo};
 use serde_json::Value;
 use std::io::{Result as Written, Write};
-use std::{borrow::Cow, collections::HashMap, path::Path};
+use std::{borrow::Cow, path::Path};
 
 pub(super) const FORMAT_VERSION: u64 = 1;
 
 /// First kmill that reads [`FORMAT_VERSION`]; stands in the file, so that an older kmill can name it.
 const NEEDS_KMILL: &str = "0.1.0";
 
-pub(super) const KEY: &str = "kmill";
-
-pub(super) enum Tensor<'a, T: Real> {
-    /// Points, row-major, or values of entries of sparse ones, and their shape.
-    Points(Cow<'a, [T]>, Vec<usize>),
-    Numbers(Cow<'a, [f64]>),
-    /// Written row by row.
-    Matrix(Cow<'a, Mat<f64>>),
-    Counts(Cow<'a, [u64]>),
+/// An array of numbers, row-major.
+struct Tensor<'a> {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    is_finite: bool,
+    values: Content<'a>,
 }
 
-impl<'a, T: Real> Tensor<'a, T> {
-    fn numbers(numbers: &'a [f64]) -> Self {
-        Self::Numbers(numbers.into())
+enum Content<'a> {
+    Bytes(Cow<'a, [u8]>),
+    /// Written row by row.
+    Matrix(&'a Mat<f64>),
+}
+
+impl<'a> Tensor<'a> {
+    fn array<N: Number>(shape: Vec<usize>, is_finite: bool, values: impl Into<Cow<'a, [N]>>) -> Self {
+        let bytes = match values.into() {
+            Cow::Borrowed(values) => Cow::Borrowed(bytemuck::cast_slice(values)),
+            Cow::Owned(values) => Cow::Owned(bytemuck::cast_slice(&values).to_vec()),
+        };
+        Self { dtype: N::DTYPE, shape, is_finite, values: Content::Bytes(bytes) }
     }
 
-    fn points(points: &'a [T], d: usize) -> Self {
-        Self::Points(points.into(), vec![points.len() / d.max(1), d])
+    fn reals<V: kstore::Real>(values: impl Into<Cow<'a, [V]>>, shape: Vec<usize>) -> Self {
+        let values = values.into();
+        Self::array(shape, V::all_finite(&values), values)
+    }
+
+    fn numbers(numbers: impl Into<Cow<'a, [f64]>>) -> Self {
+        let numbers = numbers.into();
+        let shape = vec![numbers.len()];
+        Self::reals(numbers, shape)
+    }
+
+    fn counts(counts: impl Into<Cow<'a, [u64]>>) -> Self {
+        let counts = counts.into();
+        Self::array(vec![counts.len()], true, counts)
+    }
+
+    fn points<T: Real>(points: &'a [T], d: usize) -> Self {
+        Self::reals(points, vec![points.len() / d.max(1), d])
     }
 
     fn matrix(matrix: &'a Mat<f64>) -> Self {
-        Self::Matrix(Cow::Borrowed(matrix))
-    }
-
-    fn dtype(&self) -> Dtype {
-        match self {
-            Self::Points(..) => dtype::<T>(),
-            Self::Numbers(_) | Self::Matrix(_) => Dtype::F64,
-            Self::Counts(_) => Dtype::U64,
-        }
-    }
-
-    fn shape(&self) -> Vec<usize> {
-        match self {
-            Self::Points(_, shape) => shape.clone(),
-            Self::Numbers(values) => vec![values.len()],
-            Self::Matrix(matrix) => vec![matrix.nrows(), matrix.ncols()],
-            Self::Counts(values) => vec![values.len()],
-        }
-    }
-
-    fn is_finite(&self) -> bool {
-        match self {
-            Self::Points(values, _) => values.iter().all(|v| v.to_f64().is_finite()),
-            Self::Numbers(values) => values.iter().all(|v| v.is_finite()),
-            Self::Matrix(matrix) => matrix.is_all_finite(),
-            Self::Counts(_) => true,
-        }
+        let (shape, is_finite) = (vec![matrix.nrows(), matrix.ncols()], matrix.is_all_finite());
+        Self { dtype: Dtype::F64, shape, is_finite, values: Content::Matrix(matrix) }
     }
 
     fn write(&self, out: &mut impl Write) -> Written<()> {
-        match self {
-            Self::Points(values, _) => write_reals(values, out),
-            Self::Numbers(values) => write_reals(values, out),
-            Self::Matrix(matrix) => {
+        match &self.values {
+            Content::Bytes(bytes) => out.write_all(bytes),
+            Content::Matrix(matrix) => {
                 matrix.row_iter().try_for_each(|row| row.iter().try_for_each(|v| out.write_all(&v.to_le_bytes())))
             }
-            Self::Counts(values) => values.iter().try_for_each(|v| out.write_all(&v.to_le_bytes())),
         }
-    }
-}
-
-/// Writes numbers in their own type.
-fn write_reals<V: kstore::Real>(values: &[V], out: &mut impl Write) -> Written<()> {
-    match V::NAME {
-        "f32" => values.iter().try_for_each(|v| out.write_all(&(v.to_f64() as f32).to_le_bytes())),
-        _ => values.iter().try_for_each(|v| out.write_all(&v.to_f64().to_le_bytes())),
     }
 }
 
 /// The entries of sparse points, as a compressed sparse row matrix has them.
-fn entries_of<'a, T: Real>(points: &[T], shape: SparseShape) -> [(&'static str, Tensor<'a, T>); 3] {
+fn entries_of<'a, T: Real>(points: &[T], shape: SparseShape) -> [(&'static str, Tensor<'a>); 3] {
     let (mut starts, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
     for point in points.chunks_exact(shape.numbers()) {
         let (places, of_places) = entries(point);
@@ -125,9 +113,9 @@ fn entries_of<'a, T: Real>(points: &[T], shape: SparseShape) -> [(&'static str, 
     }
     let count = indices.len();
     [
-        ("landmarks.indices", Tensor::Counts(indices.into())),
-        ("landmarks.indptr", Tensor::Counts(starts.into())),
-        ("landmarks.values", Tensor::Points(values.into(), vec![count])),
+        ("landmarks.indices", Tensor::counts(indices)),
+        ("landmarks.indptr", Tensor::counts(starts)),
+        ("landmarks.values", Tensor::reals(values, vec![count])),
     ]
 }
 
@@ -143,10 +131,6 @@ fn told(tensor: &str) -> &'static str {
         Some("components") => "a component of the model",
         _ => "the metric of the model",
     }
-}
-
-pub(super) fn dtype<T: Real>() -> Dtype {
-    if T::NAME == "f32" { Dtype::F32 } else { Dtype::F64 }
 }
 
 impl<T: Real> Model<T> {
@@ -177,10 +161,10 @@ impl<T: Real> Model<T> {
     }
 
     /// The tensors, all of whose numbers are finite, in the order of the file: widest type first, as safetensors wants, then by name.
-    fn sound_tensors(&self) -> Result<Vec<(&'static str, Tensor<'_, T>)>> {
+    fn sound_tensors(&self) -> Result<Vec<(&'static str, Tensor<'_>)>> {
         let mut tensors = self.tensors();
         let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
-        let mut wrong = tensors.iter().find(|(_, tensor)| !tensor.is_finite()).map(|(name, _)| told(name));
+        let mut wrong = tensors.iter().find(|(_, tensor)| !tensor.is_finite).map(|(name, _)| told(name));
         if !self.card.lambda.is_none_or(f64::is_finite) {
             wrong = wrong.or(Some("lambda"));
         }
@@ -190,12 +174,12 @@ impl<T: Real> Model<T> {
         if let Some(what) = wrong {
             return Err(Error::NotFinite { what, remedy: "raise `lambda` or use `precision` f64" });
         }
-        tensors.sort_by(|a, b| b.1.dtype().cmp(&a.1.dtype()).then(a.0.cmp(b.0)));
+        tensors.sort_by(|a, b| b.1.dtype.cmp(&a.1.dtype).then(a.0.cmp(b.0)));
         Ok(tensors)
     }
 
     /// What [`super::load`] reads.
-    fn tensors(&self) -> Vec<(&'static str, Tensor<'_, T>)> {
+    fn tensors(&self) -> Vec<(&'static str, Tensor<'_>)> {
         let mut tensors = vec![
             ("coefficients", Tensor::matrix(&self.coefficients)),
             ("intercept", Tensor::numbers(&self.intercept)),
@@ -208,7 +192,7 @@ impl<T: Real> Model<T> {
         }
         match &self.basis {
             Basis::Landmarks { points, rows } => {
-                tensors.push(("landmark_rows", Tensor::Counts(rows.into())));
+                tensors.push(("landmark_rows", Tensor::counts(rows)));
                 match self.card.sparse() {
                     Some(shape) => tensors.extend(entries_of(points, shape)),
                     None => tensors.push(("landmarks", Tensor::points(points, self.dims().1))),
@@ -217,17 +201,10 @@ impl<T: Real> Model<T> {
             Basis::Features { probe } => tensors.push(("probe", Tensor::numbers(probe))),
         }
         tensors.extend(self.metric.as_ref().map(|metric| {
-            let (numbers, r, d) = (metric.numbers(), metric.outputs(), metric.inputs());
-            let matrix = || MatRef::from_row_major_slice(&numbers, r, d).to_owned();
-            (
-                "metric",
-                match metric.is_diagonal() {
-                    false => Tensor::Matrix(Cow::Owned(matrix())),
-                    true => Tensor::Numbers(numbers.into()),
-                },
-            )
+            let rows = (!metric.is_diagonal()).then(|| metric.outputs());
+            ("metric", Tensor::reals(metric.numbers(), rows.into_iter().chain([metric.inputs()]).collect()))
         }));
-        let count = |k: &usize| ("neighbours", Tensor::Counts(vec![*k as u64].into()));
+        let count = |k: &usize| ("neighbours", Tensor::counts(vec![*k as u64]));
         match &self.form {
             Form::Plain => {}
             Form::OverDegree { coefficients, floor } => tensors.extend([
@@ -240,11 +217,12 @@ impl<T: Real> Model<T> {
             }
         }
         if let Some(Quadratic { factor, shift, features, constant, residual, units, freedom }) = &self.quadratic {
+            let scalars: Vec<f64> = [*residual, *constant].into_iter().chain(*freedom).collect();
             tensors.extend([
                 ("quadratic.factor", Tensor::matrix(factor)),
                 ("quadratic.shift", Tensor::numbers(shift)),
                 ("quadratic.units", Tensor::numbers(units)),
-                ("quadratic.scalars", Tensor::Numbers([*residual, *constant].into_iter().chain(*freedom).collect())),
+                ("quadratic.scalars", Tensor::numbers(scalars)),
             ]);
             tensors.extend(features.as_ref().map(|features| ("quadratic.features", Tensor::matrix(features))));
         }
@@ -255,12 +233,12 @@ impl<T: Real> Model<T> {
             ]);
         }
         if let Some(Leaves { splits, widths, counts, points, coefficients }) = &self.leaves {
-            let counts = counts.iter().map(|count| *count as u64).collect();
+            let counts: Vec<u64> = counts.iter().map(|count| *count as u64).collect();
             tensors.extend([
                 ("leaves.splits", Tensor::matrix(&splits.weights)),
                 ("leaves.constants", Tensor::numbers(&splits.intercept)),
                 ("leaves.widths", Tensor::numbers(widths)),
-                ("leaves.counts", Tensor::Counts(Cow::Owned(counts))),
+                ("leaves.counts", Tensor::counts(counts)),
                 ("leaves.points", Tensor::points(points, self.dims().1)),
                 ("leaves.coefficients", Tensor::matrix(coefficients)),
             ]);
@@ -268,23 +246,11 @@ impl<T: Real> Model<T> {
         tensors
     }
 
-    fn header(&self, tensors: &[(&'static str, Tensor<'_, T>)]) -> Result<Vec<u8>> {
-        let mut offset = 0;
-        let infos = tensors.iter().map(|(name, tensor)| {
-            let (dtype, shape) = (tensor.dtype(), tensor.shape());
-            let bytes = shape.iter().product::<usize>() * dtype.bitsize() / 8;
-            let data_offsets = (offset, offset + bytes);
-            offset += bytes;
-            (name.to_string(), TensorInfo { dtype, shape, data_offsets })
-        });
-        let infos = infos.collect();
-        let damaged = |detail: String| Error::Damaged { path: "the model to write".into(), detail };
-        let card = card_json(&self.card).map_err(|e| damaged(e.to_string()))?;
-        let metadata = Metadata::new(Some(HashMap::from([(KEY.to_string(), card)])), infos);
-        let metadata = metadata.map_err(|e| damaged(e.to_string()))?;
-        let mut json = serde_json::to_vec(&metadata).map_err(|e| damaged(e.to_string()))?;
-        json.resize(json.len().next_multiple_of(8), b' ');
-        Ok([&(json.len() as u64).to_le_bytes()[..], &json].concat())
+    fn header(&self, tensors: &[(&'static str, Tensor<'_>)]) -> Result<Vec<u8>> {
+        let arrays = tensors.iter().map(|(name, tensor)| (name.to_string(), tensor.dtype, tensor.shape.clone()));
+        let card = card_json(&self.card).map_err(|error| error.to_string());
+        let header = card.and_then(|card| header(arrays, card));
+        header.map_err(|detail| Error::Damaged { path: "the model to write".into(), detail })
     }
 }
 
@@ -311,7 +277,7 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-fn write_all<T: Real>(out: &mut impl Write, header: &[u8], tensors: &[(&'static str, Tensor<'_, T>)]) -> Written<()> {
+fn write_all(out: &mut impl Write, header: &[u8], tensors: &[(&'static str, Tensor<'_>)]) -> Written<()> {
     out.write_all(header)?;
     tensors.iter().try_for_each(|(_, tensor)| tensor.write(out))
 }

@@ -110,7 +110,6 @@ impl<T: Real> FeatureMap<T> for WithLeaves<T> {
 type Visit = (usize, Vec<(usize, f64)>, Vec<f64>);
 
 impl<T: Real> Model<T> {
-    /// The functions of the basis with those of the leaves.
     pub(super) fn with_leaves(&self, basis: Box<dyn FeatureMap<T>>) -> Result<Box<dyn FeatureMap<T>>> {
         let Some(leaves) = &self.leaves else { return Ok(basis) };
         let (kernel, d) = (self.any_kernel()?, self.dims().1);

@@ -1,11 +1,12 @@
 //! Reading a model file; see [`super::file`] for what is in it.
 
-use super::file::{FORMAT_VERSION, KEY, dtype};
+use super::file::FORMAT_VERSION;
 use super::{AnyModel, Basis, Card, Form, Leaves, Model};
 use crate::{Error, Head, Quadratic, Result, Task};
 use faer::Mat;
 use kapprox::{Real, Spec, metric::Metric};
 use kstore::Scaler;
+use kstore::checkpoint::{KEY, Number};
 use kstore::sparse::{SparseRows, SparseShape};
 use safetensors::{Dtype, tensor::Metadata};
 use serde_json::Value;
@@ -14,8 +15,6 @@ use std::{fs::File, path::Path, sync::Arc};
 
 /// Most bytes of a header; larger ones count as damage, as in safetensors itself.
 const MOST_HEADER_BYTES: u64 = 100_000_000;
-
-const CHUNK: usize = 8192;
 
 impl AnyModel {
     /// Reads a model of either precision.
@@ -176,8 +175,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         if let Some(shape) = sparse {
             return Ok(Basis::Landmarks { points: self.sparse_points(points, shape)?, rows });
         }
-        self.find("landmarks", dtype::<T>(), &[points, features])?;
-        Ok(Basis::Landmarks { points: self.reals("landmarks", dtype::<T>(), points * features)?, rows })
+        Ok(Basis::Landmarks { points: self.numbers("landmarks", &[points, features])?, rows })
     }
 
     /// Sparse points in the layout of blocks.
@@ -185,8 +183,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         let [starts, indices, values] = ["landmarks.indptr", "landmarks.indices", "landmarks.values"];
         let entries = self.shape(values).iter().product();
         let (starts, indices) = (self.sizes(starts, count + 1)?, self.sizes(indices, entries)?);
-        self.find(values, dtype::<T>(), &[entries])?;
-        let values: Vec<f64> = self.reals(values, dtype::<T>(), entries)?;
+        let values: Vec<f64> = self.numbers::<T>(values, &[entries])?.into_iter().map(kstore::Real::to_f64).collect();
         let wrong = || self.damaged("the entries of its sparse landmarks are in disorder");
         let ends = (starts.first(), starts.last()) == (Some(&0), Some(&entries));
         let sound = |row: &[usize]| {
@@ -262,8 +259,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         if !(nodes + 1).is_power_of_two() {
             return Err(self.damaged(format!("a tree of {nodes} nodes is not complete")));
         }
-        self.find("leaves.points", dtype::<T>(), &[rows, d])?;
-        let points = self.reals("leaves.points", dtype::<T>(), rows * d)?;
+        let points = self.numbers("leaves.points", &[rows, d])?;
         let coefficients = self.matrix("leaves.coefficients", rows, t)?;
         Ok(Some(Leaves { splits: Head { weights, intercept }, widths, counts, points, coefficients }))
     }
@@ -298,14 +294,14 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         self.header.info(name).map_or(Vec::new(), |info| info.shape.clone())
     }
 
-    fn numbers(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f64>> {
-        self.find(name, Dtype::F64, shape)?;
-        self.reals(name, Dtype::F64, shape.iter().product())
+    fn numbers<V: kstore::Real>(&mut self, name: &str, shape: &[usize]) -> Result<Vec<V>> {
+        self.find(name, V::DTYPE, shape)?;
+        self.reals(name, shape.iter().product())
     }
 
     fn counts(&mut self, name: &str, count: usize) -> Result<Vec<u64>> {
         self.find(name, Dtype::U64, &[count])?;
-        self.values(count, u64::from_le_bytes)
+        self.values(count)
     }
 
     fn sizes(&mut self, name: &str, count: usize) -> Result<Vec<usize>> {
@@ -317,7 +313,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         self.find(name, Dtype::F64, &[rows, columns])?;
         let mut matrix = Mat::zeros(rows, columns);
         for i in 0..rows {
-            let row: Vec<f64> = self.reals(name, Dtype::F64, columns)?;
+            let row: Vec<f64> = self.reals(name, columns)?;
             matrix.row_mut(i).iter_mut().zip(row).for_each(|(to, from)| *to = from);
         }
         Ok(matrix)
@@ -373,26 +369,18 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         Ok(())
     }
 
-    fn reals<V: kstore::Real>(&mut self, name: &str, dtype: Dtype, count: usize) -> Result<Vec<V>> {
-        let values: Vec<V> = if dtype == Dtype::F32 {
-            self.values(count, |bytes| V::from_f64(f32::from_le_bytes(bytes).into()))?
-        } else {
-            self.values(count, |bytes| V::from_f64(f64::from_le_bytes(bytes)))?
-        };
-        match values.iter().position(|v| !v.to_f64().is_finite()) {
+    /// The next numbers of a tensor.
+    fn reals<V: kstore::Real>(&mut self, name: &str, count: usize) -> Result<Vec<V>> {
+        let values: Vec<V> = self.values(count)?;
+        match values.iter().position(|v| !v.is_finite()) {
             Some(at) => Err(self.damaged(format!("tensor {name} holds {} at {at}", values[at]))),
             None => Ok(values),
         }
     }
 
-    fn values<const N: usize, V>(&mut self, count: usize, of: impl Fn([u8; N]) -> V) -> Result<Vec<V>> {
-        let mut values = Vec::with_capacity(count);
-        let mut bytes = vec![0; N * CHUNK.min(count)];
-        while values.len() < count {
-            let part = &mut bytes[..N * CHUNK.min(count - values.len())];
-            self.input.read_exact(part).map_err(kstore::Error::io("read", self.path))?;
-            values.extend(part.as_chunks::<N>().0.iter().map(|chunk| of(*chunk)));
-        }
+    fn values<N: Number>(&mut self, count: usize) -> Result<Vec<N>> {
+        let mut values = vec![N::zeroed(); count];
+        self.input.read_exact(bytemuck::cast_slice_mut(&mut values)).map_err(kstore::Error::io("read", self.path))?;
         Ok(values)
     }
 }

@@ -76,8 +76,14 @@ pub enum AnyModel {
     F64(Model<f64>),
 }
 
-/// The value of an expression for a model, or what holds one, of either precision.
+/// The value of an expression for a model, or what holds one, of either precision; after `to`, as a kind of the same precision.
 macro_rules! either {
+    ($kind:ident to $to:ident: $of:expr, $typed:ident => $value:expr) => {
+        match $of {
+            $kind::F32($typed) => $to::F32($value),
+            $kind::F64($typed) => $to::F64($value),
+        }
+    };
     ($kind:ident: $of:expr, $typed:ident => $value:expr) => {
         match $of {
             $kind::F32($typed) => $value,
@@ -253,17 +259,12 @@ impl<T: Real> Model<T> {
                 if out.quadratic.ncols() > 0 {
                     out.quadratic.rb_mut().col_mut(0).iter_mut().zip(&values).for_each(|(out, value)| *out = *value);
                 }
-                if let Some(Head { weights, intercept }) =
-                    self.components.as_ref().filter(|_| out.components.ncols() > 0)
-                {
+                let splits = self.leaves.as_ref().map(|leaves| &leaves.splits);
+                let heads = [(self.components.as_ref(), out.components.rb_mut()), (splits, nodes.rb_mut())];
+                for (head, mut out) in heads.into_iter().filter(|(_, out)| out.ncols() > 0) {
+                    let Some(Head { weights, intercept }) = head else { continue };
                     combine(weights, intercept, k, wide, sums);
-                    out.components.copy_from(MatRef::from_column_major_slice(sums, rows, intercept.len()));
-                }
-                if let Some(Leaves { splits: Head { weights, intercept }, .. }) =
-                    self.leaves.as_ref().filter(|_| nodes.ncols() > 0)
-                {
-                    combine(weights, intercept, k, wide, sums);
-                    nodes.copy_from(MatRef::from_column_major_slice(sums, rows, intercept.len()));
+                    out.copy_from(MatRef::from_column_major_slice(sums, rows, intercept.len()));
                 }
                 if out.scores.ncols() > 0 {
                     combine(&self.coefficients, &self.intercept, k, wide, sums);

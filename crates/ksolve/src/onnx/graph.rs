@@ -67,7 +67,6 @@ struct Parts {
     count: usize,
 }
 
-/// A value of a graph, by its name.
 #[derive(Clone, Debug)]
 pub(super) struct Value<'g> {
     pub(super) graph: &'g Graph,
@@ -95,7 +94,6 @@ impl Graph {
         self.numbers(&[], &[value])
     }
 
-    /// A constant of one row of numbers.
     pub(super) fn row(&self, values: &[f64]) -> Value<'_> {
         self.numbers(&[1, values.len()], values)
     }
@@ -160,17 +158,14 @@ impl Graph {
 }
 
 impl<'g> Value<'g> {
-    /// What an operation makes of this value.
     pub(super) fn apply(&self, operation: &str) -> Self {
         self.apply_to(operation, &[], &[])
     }
 
-    /// What an operation makes of this value and another one.
     pub(super) fn with(&self, operation: &str, other: &Self) -> Self {
         self.apply_to(operation, &[other], &[])
     }
 
-    /// What an operation makes of this value and a number.
     pub(super) fn by(&self, operation: &str, number: f64) -> Self {
         self.with(operation, &self.graph.number(number))
     }

@@ -5,12 +5,12 @@ use kapprox::kernel::Expression;
 
 /// The points of the kernel functions, m x d row-major.
 #[derive(Clone, Copy)]
-pub(super) struct Points<'a> {
+pub(super) struct KernelPoints<'a> {
     pub(super) values: &'a [f64],
     pub(super) d: usize,
 }
 
-impl Points<'_> {
+impl KernelPoints<'_> {
     /// The features of the points that a kernel looks at, and their number.
     fn of(self, columns: Option<&[usize]>) -> (Vec<f64>, usize) {
         let Some(columns) = columns else { return (self.values.to_vec(), self.d) };
@@ -24,7 +24,7 @@ impl Points<'_> {
 pub(super) fn values<'g>(
     expression: &Expression,
     x: &Value<'g>,
-    points: Option<Points<'_>>,
+    points: Option<KernelPoints<'_>>,
 ) -> Result<Value<'g>, String> {
     let chain = |operation: &str, parts: &[Expression]| {
         let all = parts.iter().map(|part| values(part, x, points)).collect::<Result<Vec<_>, _>>()?.into_iter();
@@ -50,7 +50,7 @@ fn kernel<'v, 'g>(
     family: &str,
     parameter: &dyn Fn(&str) -> Option<&'v [f64]>,
     x: &Value<'g>,
-    points: Option<Points<'_>>,
+    points: Option<KernelPoints<'_>>,
     columns: Option<&[usize]>,
 ) -> Option<Value<'g>> {
     let one = |name: &str| parameter(name).and_then(|values| values.first().copied());
@@ -98,7 +98,6 @@ fn matern<'g>(nu: f64, pair: &Pair<'_, 'g>) -> Option<Value<'g>> {
     Some(polynomial.with("Mul", &decay))
 }
 
-/// The features of the rows that a kernel looks at.
 fn looked_at<'g>(x: &Value<'g>, columns: Option<&[usize]>) -> Value<'g> {
     let Some(columns) = columns else { return x.clone() };
     let places = x.graph.integers(&columns.iter().map(|column| *column as i64).collect::<Vec<_>>());

@@ -20,7 +20,7 @@ use crate::{
 use faer::Mat;
 use graph::{Graph, Value};
 use kapprox::{Real, Spec};
-use kernels::Points;
+use kernels::KernelPoints;
 
 impl AnyModel {
     /// The model as an ONNX file: see [`crate::onnx`].
@@ -61,8 +61,8 @@ impl<T: Real> Model<T> {
         let x = self.scaled(&graph);
         let unknown =
             |what: String| refused(&format!("{what} has no such operations; use predict, or fit with another kernel"));
-        let k =
-            kernels::values(&expression, &x, Some(Points { values: &points, d: self.dims().1 })).map_err(unknown)?;
+        let k = kernels::values(&expression, &x, Some(KernelPoints { values: &points, d: self.dims().1 }))
+            .map_err(unknown)?;
         let (weights, intercept) = (graph.matrix(&self.coefficients), graph.row(&self.intercept));
         let mut scores = k.with("MatMul", &weights).with("Add", &intercept);
         if let Some(distance) = self.distance() {

@@ -6,7 +6,6 @@
 use crate::{Error, Result};
 use kstore::{KeptColumn, Reading, RowBuf, RowCursor, RowSource, Selected, TableRows, TextLimit};
 
-/// Rows that are read at once.
 pub(crate) const TILE: usize = 1024;
 
 pub(crate) struct Carried<'a> {
@@ -18,7 +17,6 @@ pub(crate) struct Carried<'a> {
     columns: Vec<KeptColumn>,
 }
 
-/// The rows with the kept columns, as [`Carried`] reads them.
 pub(crate) fn source(kept: &Selected, texts: TextLimit) -> Result<TableRows<f64>> {
     Ok(kept.rows::<f64>(Reading { texts, ..Reading::default() })?)
 }

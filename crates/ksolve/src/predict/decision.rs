@@ -17,16 +17,9 @@ pub(super) struct Decision {
     pub(super) costs: Option<[f64; 2]>,
 }
 
-impl Decision {
-    /// The score that is larger towards the positive class.
-    pub(super) fn toward(self, score: f64) -> f64 {
-        if self.positive == 1 { score } else { -score }
-    }
-}
-
 /// Columns that are made together.
 #[derive(Clone, Debug)]
-pub(super) enum Part {
+pub(super) enum ColumnGroup {
     /// The number of the row in the table, from 0.
     Row,
     Scores(Vec<String>),
@@ -51,7 +44,7 @@ pub(super) enum Part {
     Reasons(usize),
 }
 
-impl Part {
+impl ColumnGroup {
     /// Names and types of the columns. Labels keep their type: integers, truth values or text.
     pub(super) fn columns(&self) -> Vec<OutputColumn> {
         let number = |name: &str| OutputColumn::new(name, OutputKind::F64);
@@ -117,7 +110,7 @@ impl Part {
 }
 
 impl Predictor {
-    pub(super) fn parts(&self, extras: Extras) -> Vec<Part> {
+    pub(super) fn parts(&self, extras: Extras) -> Vec<ColumnGroup> {
         let (card, t) = (self.card(), self.outputs());
         let of_targets = |name: &str| match &card.targets[..] {
             [] | [_] => vec![name.to_string()],
@@ -125,33 +118,33 @@ impl Predictor {
         };
         let numbered = |name: &str| (0..t).map(|j| format!("{name}_{j}")).collect();
         let mut parts = match (card.task, self.decisions()) {
-            (_, Some(classes)) => vec![Part::Label(classes)],
-            (Task::Components, None) if card.is_features() => vec![Part::Scores(numbered("phi"))],
+            (_, Some(classes)) => vec![ColumnGroup::Label(classes)],
+            (Task::Components, None) if card.is_features() => vec![ColumnGroup::Scores(numbered("phi"))],
             (Task::Components, None) if card.with.is_some() => {
                 let view = |name: &'static str| (0..t / 2).map(move |j| format!("{name}_{j}"));
-                vec![Part::Scores(view("component").chain(view("with_component")).collect())]
+                vec![ColumnGroup::Scores(view("component").chain(view("with_component")).collect())]
             }
-            (Task::Components, None) => vec![Part::Scores(numbered("component"))],
-            (Task::Clusters, None) => vec![Part::Group],
+            (Task::Components, None) => vec![ColumnGroup::Scores(numbered("component"))],
+            (Task::Clusters, None) => vec![ColumnGroup::Group],
             (Task::Novelty, None) => {
-                let distance = self.quadratic().map(|_| Part::Distance(self.intercept()[0]));
-                std::iter::once(Part::Scores(vec!["score".to_string()])).chain(distance).collect()
+                let distance = self.quadratic().map(|_| ColumnGroup::Distance(self.intercept()[0]));
+                std::iter::once(ColumnGroup::Scores(vec!["score".to_string()])).chain(distance).collect()
             }
-            (Task::Ranking, None) => vec![Part::Scores(vec!["score".to_string()])],
-            (Task::Regression | Task::Classification, None) => vec![Part::Scores(of_targets("prediction"))],
+            (Task::Ranking, None) => vec![ColumnGroup::Scores(vec!["score".to_string()])],
+            (Task::Regression | Task::Classification, None) => vec![ColumnGroup::Scores(of_targets("prediction"))],
         };
-        parts.extend(self.classes().filter(|_| extras.scores).map(|classes| Part::Scores(score_names(classes))));
+        parts.extend(self.classes().filter(|_| extras.scores).map(|classes| ColumnGroup::Scores(score_names(classes))));
         if let (Some(classes), Some(link)) = (self.classes(), card.link.as_ref().filter(|_| extras.probabilities)) {
-            parts.push(Part::Probabilities(classes.clone(), link.clone()));
+            parts.push(ColumnGroup::Probabilities(classes.clone(), link.clone()));
         }
         if let Some(variance) = self.quadratic().filter(|_| extras.std) {
             let names = [of_targets("std"), of_targets("std_mean")].concat();
-            parts.push(Part::Deviations(names, variance.units.clone()));
+            parts.push(ColumnGroup::Deviations(names, variance.units.clone()));
         }
-        parts.extend(extras.components.then(|| Part::Components(self.components())));
-        parts.extend(extras.novelty.then_some(Part::Novelty));
-        parts.extend(extras.residual.then_some(Part::Residual));
-        parts.extend(extras.preimages.then(|| Part::Preimages(card.features.clone())));
+        parts.extend(extras.components.then(|| ColumnGroup::Components(self.components())));
+        parts.extend(extras.novelty.then_some(ColumnGroup::Novelty));
+        parts.extend(extras.residual.then_some(ColumnGroup::Residual));
+        parts.extend(extras.preimages.then(|| ColumnGroup::Preimages(card.features.clone())));
         parts
     }
 }

@@ -4,7 +4,7 @@ use super::{Extras, Predictor, top::Smallest};
 use crate::score::auc::{EXACT_ROWS, RankedScores};
 use crate::score::{
     CalibrationBin, ClassificationScores, ClassificationSums, RankingRows, RankingScores, Regression, RegressionScores,
-    RegressionSums, ThresholdScores,
+    RegressionSums, ThresholdScores, toward,
 };
 use crate::{Classes, Error, Result, Task, job::Run, request::Stages};
 use kstore::key::{Purpose, Stream};
@@ -230,9 +230,10 @@ impl Predictor {
             ranking
                 .as_ref()
                 .zip(self.1.costs)
-                .and_then(|(ranking, costs)| Some(self.1.toward(ranking.cheapest(costs)?))),
+                .and_then(|(ranking, costs)| Some(toward(ranking.cheapest(costs)?, self.1.positive))),
         );
-        let of = |ranking| marked.iter().map(|score| sums.threshold(ranking, self.1.toward(*score))).collect();
+        let of =
+            |ranking| marked.iter().map(|score| sums.threshold(ranking, toward(*score, self.1.positive))).collect();
         let details = Details {
             points: Vec::new(),
             thresholds: ranking.as_ref().map_or(Vec::new(), of),

@@ -7,7 +7,7 @@
 //! *Flops*: features of every row and 3r²; QR factors, 2mr². *Bytes*: those of [`Predictor::scores`] for r outputs, and some 40mr.
 
 use super::{Extras, Inner, Predictor, typed::Typed};
-use crate::model::{FEATURES, Intercept};
+use crate::model::{FEATURES, Intercept, either};
 use crate::quadratic::Quadratic;
 use crate::solver::recursion::{BLOCK, Recursion};
 use crate::{AnyModel, Card, Error, Model, Result, Task, job::Run, strips::Pool};
@@ -96,10 +96,7 @@ impl Predictor {
         if !phi.is_empty() {
             learn(&phi, &y)?;
         }
-        let model = match &self.0 {
-            Inner::F32(typed) => AnyModel::F32(typed.end(&recursion, rows).ok_or_else(beyond)?),
-            Inner::F64(typed) => AnyModel::F64(typed.end(&recursion, rows).ok_or_else(beyond)?),
-        };
+        let model = either!(Inner to AnyModel: &self.0, typed => typed.end(&recursion, rows).ok_or_else(beyond)?);
         Ok(Learned { model, rows, running_mse: squares / (rows * t as u64) as f64 })
     }
 }

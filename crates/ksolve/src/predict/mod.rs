@@ -35,6 +35,7 @@ use crate::job::{MetricReport, Run};
 use crate::{
     AnyModel, Card, Classes, Error, Quadratic, Result, Task,
     model::{PredictScratch, either},
+    score::toward,
 };
 use decision::Decision;
 use kstore::{Encoding, Label, Missing, Selected, Selection, Table, budget::Term};
@@ -86,10 +87,7 @@ impl Predictor {
     /// # Errors
     /// A kernel or a map that this version does not know.
     pub fn new(model: AnyModel) -> Result<Self> {
-        let inner = match model {
-            AnyModel::F32(model) => Inner::F32(Arc::new(Typed::new(model)?)),
-            AnyModel::F64(model) => Inner::F64(Arc::new(Typed::new(model)?)),
-        };
+        let inner = either!(AnyModel to Inner: model, model => Arc::new(Typed::new(model)?));
         Ok(Self(inner, Decision { positive: 1, score: 0.0, costs: None }))
     }
 
@@ -147,7 +145,7 @@ impl Predictor {
         let second = self.1.positive == 1;
         let score = match &self.card().link {
             Some(link) => link.score_of(if second { threshold } else { 1.0 - threshold })?,
-            None => Some(self.1.toward(threshold)).filter(|score| score.is_finite())?,
+            None => Some(toward(threshold, self.1.positive)).filter(|score| score.is_finite())?,
         };
         // at the threshold itself the positive class does not win
         Some(if second { score } else { score.next_down() })
@@ -225,10 +223,7 @@ impl Predictor {
 
     /// Makes buffers for [`Predictor::predict_with`].
     pub fn scratch(&self) -> RowScratch {
-        RowScratch(match &self.0 {
-            Inner::F32(typed) => Buffers::F32(typed.scratch()),
-            Inner::F64(typed) => Buffers::F64(typed.scratch()),
-        })
+        RowScratch(either!(Inner to Buffers: &self.0, typed => typed.scratch()))
     }
 
     /// Writes the scores of the rows of `x` (n x d, row-major) to `out` (n x t, row-major).

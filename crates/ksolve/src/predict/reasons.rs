@@ -49,14 +49,14 @@ pub(super) fn told(reasons: &[Reason]) -> String {
     reasons.iter().map(Reason::to_string).collect::<Vec<_>>().join("; ")
 }
 
-pub(super) struct Search<'a, T: Real> {
+pub(super) struct ReasonSearch<'a, T: Real> {
     typed: &'a Typed<T>,
     kernel: Arc<dyn Kernel<T>>,
     /// The values of every column that are tried.
     values: Vec<Vec<f64>>,
 }
 
-impl<'a, T: Real> Search<'a, T> {
+impl<'a, T: Real> ReasonSearch<'a, T> {
     pub(super) fn new(typed: &'a Typed<T>) -> Result<Self> {
         let d = typed.model.scaler.features();
         let landmarks = typed.model.basis.landmarks().filter(|_| typed.model.metric.is_none());

@@ -1,6 +1,6 @@
 //! Predictions of a model for the rows of a table, segment by segment, in the order of the rows.
 
-use super::typed::{Typed, between, is_far, narrowed};
+use super::typed::{SeenRows, Typed, is_far};
 use crate::{Error, PreImages, Result, job::Run, model::Outputs, request::Stages};
 use faer::{MatMut, MatRef};
 use kapprox::{Kernel, Real};
@@ -160,23 +160,15 @@ impl<'a, T: Real> TableScorer<'a, T> {
         Ok(report.rows)
     }
 
-    /// The rows, with values outside the ranges of the model taken to their ends, and counted.
-    fn inside<'b>(&self, x: &'b [T], inside: &'b mut Vec<T>) -> &'b [T] {
-        let Some(ranges) = self.typed.ranges.as_ref().filter(|ranges| !ranges.is_empty()) else { return x };
-        let beyond = |row: &[T]| row.iter().zip(ranges).any(|(value, range)| between(*value, *range) != *value);
-        if !x.chunks_exact(ranges.len()).any(beyond) {
-            return x;
-        }
-        inside.clear();
-        for row in x.chunks_exact(ranges.len()) {
-            let far = row.iter().zip(ranges).any(|(value, range)| is_far(*value, *range));
-            self.outside.0.fetch_add(u64::from(far), Ordering::Relaxed);
-            for ((value, range), count) in row.iter().zip(ranges).zip(&self.outside.1) {
-                count.fetch_add(u64::from(is_far(*value, *range)), Ordering::Relaxed);
-                inside.push(between(*value, *range));
+    /// Counts a row with a value far outside the ranges of the model, and such values.
+    fn count_outside(&self, row: &[T], ranges: &[[T; 2]]) {
+        let far = |(value, range): (&T, &[T; 2])| is_far(*value, *range);
+        if row.iter().zip(ranges).any(far) {
+            self.outside.0.fetch_add(1, Ordering::Relaxed);
+            for (value, count) in row.iter().zip(ranges).zip(&self.outside.1) {
+                count.fetch_add(u64::from(far(value)), Ordering::Relaxed);
             }
         }
-        inside
     }
 
     /// Says how many rows lie outside what the fit saw, and by which feature most.
@@ -235,34 +227,33 @@ impl<T: Real> Typed<T> {
 
 impl<T: Real> Fold<T> for TableScorer<'_, T> {
     type State = Scores;
-    /// Rows rounded to f32, rows inside the ranges, and rows behind the metric.
-    type Scratch = [Vec<T>; 3];
+    type Scratch = SeenRows<T>;
     type Error = Error;
 
     fn init(&self) -> Scores {
         Scores::default()
     }
 
-    fn scratch(&self) -> [Vec<T>; 3] {
-        Default::default()
+    fn scratch(&self) -> SeenRows<T> {
+        SeenRows::default()
     }
 
     fn step(
         &self,
         state: &mut Scores,
-        [rounded, inside, behind]: &mut [Vec<T>; 3],
+        SeenRows { scaled, behind }: &mut SeenRows<T>,
         block: &RowBlock<'_, T>,
         workers: &Workers,
     ) -> Result<()> {
-        let Typed { model, functions, .. } = self.typed;
+        let Typed { model, functions, ranges, .. } = self.typed;
         let (b, (_, d, t)) = (block.len(), model.dims());
         let mut x = block.x;
-        if model.is_narrow() {
-            rounded.clear();
-            rounded.extend(x.iter().map(|value| T::from_f64(narrowed(value.to_f64()))));
-            x = rounded;
+        if ranges.is_some() || model.is_narrow() {
+            scaled.clear();
+            scaled.extend_from_slice(x);
+            self.typed.settle(scaled, |row, ranges| self.count_outside(row, ranges));
+            x = scaled;
         }
-        let x = self.inside(x, inside);
         let x = MatRef::from_row_major_slice(self.typed.seen(x, behind), b, d);
         let scores = more(&mut state.scores, b * t);
         let components = more(&mut state.components, b * self.components);

@@ -3,7 +3,7 @@
 use super::carried::{self, Carried};
 use super::reasons::{self, Reason};
 use super::writer::{Begun, PredictionWriter};
-use super::{Extras, Inner, Predictor, Scores, decision::Part, typed::Typed};
+use super::{Extras, Inner, Predictor, Scores, decision::ColumnGroup, typed::Typed};
 use crate::{Error, Result, Task, job::Run, model::either, strips::lock};
 use kapprox::Real;
 use kstore::sink::{self, OutputColumn, OutputKind};
@@ -89,10 +89,10 @@ impl Predictor {
             return Err(Error::option("top", top, "sparse rows have no columns to be strange; leave it out"));
         }
         let longest = self.card().features.iter().map(|name| name.len() + WORDS).max().unwrap_or(0);
-        let reasons = Part::Reasons(reasons::REASONS * longest);
+        let reasons = ColumnGroup::Reasons(reasons::REASONS * longest);
         let text = sink::holds(path, &OutputColumn::new("reasons", OutputKind::Text)).unwrap_or(false);
-        let own = if components { vec![Part::Novelty] } else { self.parts(Extras::default()) };
-        let parts = std::iter::once(Part::Row).chain(own).chain(text.then_some(reasons)).collect();
+        let own = if components { vec![ColumnGroup::Novelty] } else { self.parts(Extras::default()) };
+        let parts = std::iter::once(ColumnGroup::Row).chain(own).chain(text.then_some(reasons)).collect();
         let extras = Extras { novelty: components, ..Extras::default() };
         let number = top.min(selected.known_rows().map_or(usize::MAX, |rows| rows as usize));
         let row = 5 * size_of::<(u64, u64)>() + kept.map_or(0, Selected::kept_bytes_per_row);
@@ -102,10 +102,9 @@ impl Predictor {
             Term::new("the rows of the lowest scores", number.saturating_mul(row), "lower `top`")
         };
         let Begun { mut out, terms, texts } = self.begin((selected, kept), (parts, extras), path, run, held)?;
-        let mut lowest = Smallest::new(top);
+        let (mut lowest, sign) = (Smallest::new(top), if components { -1.0 } else { 1.0 });
         self.scores(selected, extras, terms, run, |scores| {
             let each = if components { &scores.quadratic } else { &scores.scores };
-            let sign = if components { -1.0 } else { 1.0 };
             each.iter().zip(&scores.rows).for_each(|(score, row)| lowest.push((ordered(sign * score), *row)));
             Ok(())
         })?;
@@ -117,7 +116,6 @@ impl Predictor {
         let first: Vec<u64> = ranked.iter().take(REASONED).map(|(_, row)| *row).collect();
         let mut reasons = either!(Inner: &self.0, typed => reasons_of(typed, selected, &first, run.workers()))?;
         reasons.resize(ranked.len(), Vec::new());
-        let sign = if components { -1.0 } else { 1.0 };
         let strange = ranked.iter().zip(reasons);
         let strange =
             strange.map(|((score, row), reasons)| Strange { row: *row, score: sign * score_of(*score), reasons });
@@ -144,7 +142,7 @@ fn reasons_of<T: Real>(
     rows: &[u64],
     workers: &Workers,
 ) -> Result<Vec<Vec<Reason>>> {
-    let (search, d) = (reasons::Search::new(typed)?, typed.model.scaler.features());
+    let (search, d) = (reasons::ReasonSearch::new(typed)?, typed.model.scaler.features());
     // missing values are filled in units of the scaled rows
     let scaler = Some(Arc::new(typed.model.scaler.clone()));
     let gathered = selected.rows::<f64>(Reading { scaler, ..Reading::default() })?.gather(rows)?;

@@ -1,7 +1,7 @@
 //! A model of one precision at work on slices of rows.
 
 use super::{Inner, Predictor};
-use crate::model::PredictScratch;
+use crate::model::{PredictScratch, either};
 use crate::{Classes, Error, Model, Result};
 use faer::{MatMut, MatRef};
 use kapprox::{FeatureMap, Real};
@@ -24,21 +24,20 @@ pub(super) struct Typed<T: Real> {
 
 /// A value as the fit in f32 saw it, though the model predicts in f64: categories that were equal to those of a landmark in the
 /// fit must be equal here too.
-pub(super) fn narrowed(value: f64) -> f64 {
+fn narrowed(value: f64) -> f64 {
     f64::from((value as f32).clamp(f32::MIN, f32::MAX))
 }
 
 /// A value that lies beyond a range by more than this share of its width is told: among new rows some lie a little beyond.
 const FAR: f64 = 0.1;
 
-/// True for a value far beyond a range.
 pub(super) fn is_far<T: Real>(value: T, [least, greatest]: [T; 2]) -> bool {
     let margin = (greatest - least) * T::from_f64(FAR);
     value < least - margin || value > greatest + margin
 }
 
 /// The value, or the end of the range that it lies beyond.
-pub(super) fn between<T: Real>(value: T, [least, greatest]: [T; 2]) -> T {
+fn between<T: Real>(value: T, [least, greatest]: [T; 2]) -> T {
     if value < least {
         least
     } else if value > greatest {
@@ -48,11 +47,11 @@ pub(super) fn between<T: Real>(value: T, [least, greatest]: [T; 2]) -> T {
     }
 }
 
-/// The rows of slices: scaled, and behind the metric.
+/// Rows that are scaled, and the same behind the metric.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SeenRows<T> {
-    scaled: Vec<T>,
-    behind: Vec<T>,
+    pub(super) scaled: Vec<T>,
+    pub(super) behind: Vec<T>,
 }
 
 impl<T: Real> Typed<T> {
@@ -89,27 +88,39 @@ impl<T: Real> Typed<T> {
         let Some(metric) = &self.model.metric else { return x };
         behind.resize(x.len() / metric.inputs() * metric.outputs(), T::ZERO);
         metric.apply(x, behind);
-        if self.model.is_narrow() {
-            behind.iter_mut().for_each(|value| *value = T::from_f64(narrowed(value.to_f64())));
-        }
+        self.round(behind);
         behind
     }
 
-    /// Writes rows of `x` from `first` on to `out`, scaled and rounded as those of the fit were.
+    /// Rounds scaled rows as those of the fit were, hands each to `see` with the ranges of the model, and takes it between their ends.
+    pub(super) fn settle(&self, rows: &mut [T], mut see: impl FnMut(&[T], &[[T; 2]])) {
+        self.round(rows);
+        let Some(ranges) = &self.ranges else { return };
+        for row in rows.chunks_exact_mut(ranges.len()) {
+            see(row, ranges);
+            row.iter_mut().zip(ranges).for_each(|(value, range)| *value = between(*value, *range));
+        }
+    }
+
+    fn round(&self, values: &mut [T]) {
+        if self.model.is_narrow() {
+            values.iter_mut().for_each(|value| *value = T::from_f64(narrowed(value.to_f64())));
+        }
+    }
+
+    /// Writes rows of `x` from `first` on to `out`, scaled and settled.
     fn scale<V: kstore::Real>(&self, x: &[V], first: usize, out: &mut Vec<T>) -> Result<()> {
-        let (d, narrow) = (self.model.scaler.features(), self.model.is_narrow());
         out.clear();
-        for (row, values) in x.chunks_exact(d).enumerate() {
+        for (row, values) in x.chunks_exact(self.model.scaler.features()).enumerate() {
             for (j, value) in values.iter().enumerate() {
                 let value = value.to_f64();
                 if !value.is_finite() {
                     return Err(self.bad(first + row, &self.model.card.features[j], value));
                 }
-                let scaled = self.model.scaler.apply(j, value);
-                let scaled = T::from_f64(if narrow { narrowed(scaled) } else { scaled });
-                out.push(self.ranges.as_ref().map_or(scaled, |ranges| between(scaled, ranges[j])));
+                out.push(T::from_f64(self.model.scaler.apply(j, value)));
             }
         }
+        self.settle(out, |_, _| {});
         Ok(())
     }
 
@@ -194,10 +205,8 @@ impl Predictor {
         if wider.sparse().is_none_or(|shape| shape.longest <= own.longest) {
             return Ok(self);
         }
-        let inner = match &self.0 {
-            Inner::F32(typed) => Inner::F32(Arc::new(Typed::new(typed.model.clone().with_rooms(&rooms))?)),
-            Inner::F64(typed) => Inner::F64(Arc::new(Typed::new(typed.model.clone().with_rooms(&rooms))?)),
-        };
+        let inner =
+            either!(Inner to Inner: &self.0, typed => Arc::new(Typed::new(typed.model.clone().with_rooms(&rooms))?));
         Ok(Self(inner, self.1))
     }
 }

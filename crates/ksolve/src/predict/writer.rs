@@ -1,7 +1,7 @@
 //! Predictions of a model for a table, into a file, in the order of its rows.
 
 use super::carried::{self, Carried};
-use super::{Extras, Predictor, Scores, decision::Part};
+use super::{Extras, Predictor, Scores, decision::ColumnGroup};
 use crate::job::{COPIES, Run};
 use crate::{Error, Result};
 use kstore::sink::{self, Output, OutputColumn, Sink};
@@ -15,15 +15,15 @@ const NOTE_BYTES: usize = 2 << 10;
 /// A file of predictions being written; dropped before [`PredictionWriter::finish`], it leaves nothing.
 pub(super) struct PredictionWriter {
     pub(super) sink: Box<dyn Sink>,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<ColumnGroup>,
     /// Number of columns of predictions, without the columns that are carried along.
     columns: usize,
 }
 
 impl PredictionWriter {
     /// Starts a file with the kept columns and then those of the predictions.
-    pub(super) fn create(path: &Path, kept: &[OutputColumn], parts: Vec<Part>) -> Result<Self> {
-        let predictions: Vec<OutputColumn> = parts.iter().flat_map(Part::columns).collect();
+    pub(super) fn create(path: &Path, kept: &[OutputColumn], parts: Vec<ColumnGroup>) -> Result<Self> {
+        let predictions: Vec<OutputColumn> = parts.iter().flat_map(ColumnGroup::columns).collect();
         if let Some(twice) = kept.iter().find(|column| predictions.iter().any(|p| p.name == column.name)) {
             let why = "the predictions are called so";
             return Err(Error::option("keep", &twice.name, format!("{why}; leave the column out or rename it")));
@@ -46,7 +46,6 @@ impl PredictionWriter {
         Ok(())
     }
 
-    /// Appends the predictions of some of the rows, beside columns that are there already.
     pub(super) fn put(&mut self, scores: &Scores, rows: Range<usize>, kept: &[KeptColumn]) -> Result<()> {
         let predictions: Vec<KeptValues> =
             self.parts.iter().flat_map(|part| part.values(scores, rows.clone())).collect();
@@ -57,7 +56,7 @@ impl PredictionWriter {
 
     /// Bytes held while rows are written: the values that wait in the file writer, and the predictions by columns.
     fn footprint(&self) -> usize {
-        let longest: usize = self.parts.iter().map(Part::longest).sum();
+        let longest: usize = self.parts.iter().map(ColumnGroup::longest).sum();
         self.sink.footprint() + carried::TILE * (self.columns * size_of::<f64>() + 4 * longest)
     }
 
@@ -123,7 +122,7 @@ impl Predictor {
     pub(super) fn begin(
         &self,
         (selected, kept): (&Selected, Option<&Selected>),
-        (parts, extras): (Vec<Part>, Extras),
+        (parts, extras): (Vec<ColumnGroup>, Extras),
         path: &Path,
         run: &Run<'_>,
         more: impl FnOnce(&PredictionWriter) -> Term,
@@ -158,7 +157,7 @@ mod tests {
     use crate::Classes;
     use kstore::Label;
 
-    fn written(part: Part, rows: u64, scores: Vec<f64>) -> (Vec<(String, String)>, u64) {
+    fn written(part: ColumnGroup, rows: u64, scores: Vec<f64>) -> (Vec<(String, String)>, u64) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.parquet");
         let mut out = PredictionWriter::create(&path, &[], vec![part]).unwrap();
@@ -175,7 +174,7 @@ mod tests {
 
     #[test]
     fn scores_are_named() {
-        let names = |names: &[&str]| Part::Scores(names.iter().map(ToString::to_string).collect());
+        let names = |names: &[&str]| ColumnGroup::Scores(names.iter().map(ToString::to_string).collect());
         let got = written(names(&["prediction"]), 3, vec![1.0, 2.0, 3.0]);
         assert_eq!(got, (columns(&[("prediction", "float64")]), 3));
         let got = written(names(&["prediction_a", "prediction_b"]), 2, vec![1.0, 2.0, 3.0, 4.0]);
@@ -189,7 +188,7 @@ mod tests {
             (vec![Label::Bool(false), Label::Bool(true)], "bool"),
             (vec![Label::Text("a".into()), Label::Text("b".into())], "text"),
         ] {
-            let part = Part::Label(Classes::new(labels).unwrap());
+            let part = ColumnGroup::Label(Classes::new(labels).unwrap());
             assert_eq!(written(part, 2, vec![-1.0, 0.5]), (columns(&[("prediction", kind)]), 2));
         }
     }

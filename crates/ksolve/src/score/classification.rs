@@ -270,8 +270,8 @@ impl<'a> ClassificationSums<'a> {
     }
 }
 
-/// The score of two classes, larger towards the positive one.
-fn toward(score: f64, positive: usize) -> f64 {
+/// The score of two classes, larger towards the positive one; and back.
+pub(crate) fn toward(score: f64, positive: usize) -> f64 {
     if positive == 1 { score } else { -score }
 }
 

@@ -5,8 +5,8 @@ mod classification;
 mod median;
 mod ranking;
 
-pub(crate) use classification::ClassificationSums;
 pub use classification::{CalibrationBin, ClassScores, ClassificationScores, CostScores, ThresholdScores};
+pub(crate) use classification::{ClassificationSums, toward};
 pub(crate) use ranking::RankingRows;
 pub use ranking::RankingScores;
 

@@ -30,7 +30,6 @@ pub struct RankingScores {
     pub wrong_pairs: Option<f64>,
 }
 
-/// The rows of a ranking so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RankingRows {
     groups: Vec<u32>,

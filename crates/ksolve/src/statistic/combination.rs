@@ -27,7 +27,7 @@ use kstore::Selected;
 use std::ops::Range;
 
 /// Most kernels that are combined: every subset of them is tried.
-pub const MOST_KERNELS: usize = 10;
+const MOST_KERNELS: usize = 10;
 
 /// A sum of kernels, and how it was found.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -64,7 +64,7 @@ const RANK: usize = 300;
 /// Learns the weights of a sum of kernels on the selected rows; the kernel of the options is not read.
 ///
 /// # Errors
-/// Fewer than two kernels or more than [`MOST_KERNELS`]; a plan that does not fit; kernels that are all unrelated to the target.
+/// Fewer than two kernels or more than ten; a plan that does not fit; kernels that are all unrelated to the target.
 pub fn combine<T: Real>(
     selected: &Selected,
     options: &TrainOptions,

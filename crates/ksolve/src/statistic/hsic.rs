@@ -27,7 +27,7 @@
 
 use super::null::Mixture;
 use super::relabel::{order, p_value};
-use super::{Compares, Division, Measure, Measured, PValues, StatisticFamily, require};
+use super::{Compares, Division, MeasurePair, Measured, PValues, StatisticFamily, require};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::solver::kpca::covariance;
@@ -45,7 +45,7 @@ pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     compares: Compares::Columns,
     plan,
     keeps: true,
-    measure: Measure(measure, measure),
+    measure: MeasurePair(measure, measure),
 };
 
 /// Rows of a product of one thread: 1,024 x 500 features in f32 are 2 MB.

@@ -20,7 +20,7 @@
 //! gamma law.
 
 use super::relabel::{Choices, p_value};
-use super::{Compares, Division, Measure, Measured, PValues, StatisticFamily, null::Mixture, require};
+use super::{Compares, Division, MeasurePair, Measured, PValues, StatisticFamily, null::Mixture, require};
 use crate::features::{FitData, StoredFeatures, Tile, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, solver::kpca::covariance, strips::for_each_strip};
@@ -33,7 +33,7 @@ pub(super) const FAMILY: StatisticFamily = StatisticFamily {
     compares: Compares::Samples,
     plan,
     keeps: false,
-    measure: Measure(measure, measure),
+    measure: MeasurePair(measure, measure),
 };
 
 /// Rows whose labels are drawn by one thread at a time.

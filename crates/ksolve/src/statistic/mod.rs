@@ -40,7 +40,7 @@
 //!
 //! To add a statistic: one file here with its `FAMILY`, one line in [`registry()`].
 
-pub mod alignment;
+pub(crate) mod alignment;
 pub mod combination;
 mod exact;
 mod herding;
@@ -80,7 +80,7 @@ pub struct StatisticFamily {
     plan: fn(Plan, &ProblemSize, PassShape, usize) -> Plan,
     /// True where permutations need the features of any row at any time.
     keeps: bool,
-    measure: Measure,
+    measure: MeasurePair,
 }
 
 /// The division of the two samples: the number of rows of the first sample, or of features of the first columns.
@@ -90,9 +90,9 @@ type Division = usize;
 type MeasureFeatures<T> = fn(&FitData<'_, T>, Division, usize) -> Result<Measured>;
 
 #[derive(Clone, Copy, Debug)]
-struct Measure(MeasureFeatures<f32>, MeasureFeatures<f64>);
+struct MeasurePair(MeasureFeatures<f32>, MeasureFeatures<f64>);
 
-impl PrecisionPair for Measure {
+impl PrecisionPair for MeasurePair {
     type For<T: Real> = MeasureFeatures<T>;
     fn single(self) -> MeasureFeatures<f32> {
         self.0

@@ -66,6 +66,7 @@ impl<T: Real> Parts<'_, T> {
             let splits = Head { weights: expanded(leaves.splits.weights.as_ref()), ..leaves.splits };
             Leaves { splits, ..leaves }
         });
+        let rank = card.rank.min(coefficients.nrows());
         let model = Model {
             basis,
             form,
@@ -76,10 +77,8 @@ impl<T: Real> Parts<'_, T> {
             quadratic: fitted.quadratic.map(|q| q.expand(map, card.certificate.is_some(), workers)),
             components,
             leaves,
-            card,
+            card: Card { rank, ..card },
         };
-        let model =
-            Model { card: Card { rank: model.card.rank.min(model.coefficients.nrows()), ..model.card }, ..model };
         Trained { model, report, wide }
     }
 

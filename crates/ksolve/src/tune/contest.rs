@@ -99,8 +99,8 @@ impl Contender {
 
     /// The same solver at the same penalty with the best kernel that has no metric; `None` where none was learned.
     pub(super) fn without_metric(&self, tuned: &Tuned) -> Result<Option<Self>> {
-        let learned = tuned.form != "given" && self.fit.metric.known().is_some();
-        let Some(kernel) = tuned.best_without_metric().filter(|_| learned) else { return Ok(None) };
+        let behind = self.fit.metric.known().is_some();
+        let Some(kernel) = tuned.best_without_metric().filter(|_| behind) else { return Ok(None) };
         let kernel = Spec::parse(kernel)?;
         let report = ContenderReport::new(self.report.solver.clone(), &kernel, "none");
         let fit = self.fit.clone().kernel(kernel).metric(MetricSource::None);
@@ -284,9 +284,7 @@ fn fits(solver: &str, base: &Fit, tuned: &Tuned, by: Select) -> Result<Vec<(Fit,
         } else {
             fit
         };
-        let free = fit.family().reads(&parameter::LAMBDA)
-            && !fit.gives(parameter::LAMBDA.name)
-            && !fit.gives(parameter::C.name);
+        let free = fit.family().reads(&parameter::LAMBDA) && !fit.gives_penalty();
         let lambdas: &[f64] = if free && !has_surface { &LAMBDAS } else { &[] };
         let learns = solver == ANY && by.needs_probabilities() && fit.family().reads(&parameter::PROBABILITIES);
         let fit = if learns { fit.set(parameter::PROBABILITIES.name, true) } else { fit };

@@ -40,7 +40,6 @@ const STEPS: usize = 3;
 const GROWTH: f64 = 1.9;
 const GROWTH_OF_PAIRS: f64 = 1.5;
 
-/// A machine that was tried.
 #[derive(Clone, Debug)]
 struct Tried {
     kernel: Spec,
@@ -82,14 +81,14 @@ impl Choice<'_> {
         memory: &mut Memory<'_>,
     ) -> Result<Option<Contender>> {
         let asked = self.base.map_spec().is_exact();
-        if !asked && (!self.exact || self.gives_penalty() || *self.base.map_spec() != MapSpec::default()) {
+        if !asked && (!self.exact || self.base.gives_penalty() || *self.base.map_spec() != MapSpec::default()) {
             return Ok(None);
         }
         log.part = Part::Machines;
         if !asked && log.is_late(memory)? {
             return Ok(None);
         }
-        let Some((name, fit, fits)) = machine(tried, !self.gives_penalty(), self.selected, self.run)? else {
+        let Some((name, fit, fits)) = machine(tried, !self.base.gives_penalty(), self.selected, self.run)? else {
             let why = "no solver that was tried has a machine on the kernel itself; leave `map` out";
             return if asked { Err(Error::option("map", "exact", why)) } else { Ok(None) };
         };
@@ -99,7 +98,7 @@ impl Choice<'_> {
         }
         let folds: Vec<usize> = trials.folds().take((ROWS / trials.seen().max(1)).max(1)).collect();
         let learned = folds.first().map_or(0, |fold| trials.learned(*fold, ROWS).len()).max(1);
-        let lambdas = match self.gives_penalty() {
+        let lambdas = match self.base.gives_penalty() {
             true => vec![None],
             false => LAMBDAS.into_iter().skip(usize::from(learned == ROWS)).map(Some).collect(),
         };
@@ -128,10 +127,6 @@ impl Choice<'_> {
         let fit = fit.kernel(best.kernel).metric(best.metric);
         let fit = Contender { name, fit, lambda: best.lambda, report };
         Ok(Some(fit.for_rows(learned as u64, seen, None)))
-    }
-
-    fn gives_penalty(&self) -> bool {
-        [parameter::LAMBDA.name, parameter::C.name].iter().any(|name| self.base.gives(name))
     }
 }
 

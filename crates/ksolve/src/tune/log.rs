@@ -11,8 +11,7 @@ pub(super) struct Log<'a> {
     started: Instant,
     pub(super) history: Vec<Moment>,
     most: Option<SearchWork>,
-    /// What was made of each part.
-    work: [Work; Part::Fit as usize],
+    work: [PartWork; Part::Fit as usize],
     /// The part at hand, not the fit.
     pub(super) part: Part,
     /// The time of the last trial.
@@ -21,7 +20,7 @@ pub(super) struct Log<'a> {
 
 /// The work of a part, and after how much of it it was late.
 #[derive(Clone, Copy, Debug, Default)]
-struct Work {
+struct PartWork {
     made: usize,
     late: Option<usize>,
 }
@@ -39,7 +38,7 @@ impl<'a> Log<'a> {
         }
     }
 
-    fn at_hand(&mut self) -> &mut Work {
+    fn at_hand(&mut self) -> &mut PartWork {
         &mut self.work[self.part as usize]
     }
 

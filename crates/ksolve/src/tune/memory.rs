@@ -5,13 +5,6 @@ use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The results of the steps so far, in their order; without a journal they are kept nowhere.
-///
-/// ```
-/// use ksolve::tune::Memory;
-/// let mut memory = Memory::open(None)?;
-/// assert_eq!(memory.recall_or(|| Ok(0.1 + 0.2))?, 0.1 + 0.2);
-/// # Ok::<(), ksolve::Error>(())
-/// ```
 #[derive(Debug)]
 pub struct Memory<'j> {
     steps: Steps<'j>,
@@ -47,10 +40,10 @@ impl<'j> Memory<'j> {
     }
 
     /// The result of the next step: recalled, or computed and kept.
-    ///
-    /// # Errors
-    /// The errors of the step.
-    pub fn recall_or<R: Serialize + DeserializeOwned>(&mut self, compute: impl FnOnce() -> Result<R>) -> Result<R> {
+    pub(crate) fn recall_or<R: Serialize + DeserializeOwned>(
+        &mut self,
+        compute: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
         let unreadable = |error: serde_json::Error| {
             let why = kstore::shown::json(&error);
             let why = format!("a result in the checkpoint cannot be read ({why}); leave it out to start afresh");

@@ -217,8 +217,7 @@ impl<'a, T: Real> Search<'a, T> {
         if scores.is_empty() {
             scores = learned.collect();
         }
-        let best = if self.options.score.is_larger_better() { f64::max } else { f64::min };
-        scores.into_iter().reduce(best)
+        scores.into_iter().min_by(|a, b| self.options.score.order(*a, *b))
     }
 
     /// Leaves out the kernels whose metric is still to be learned, if one has been; returns whether there were any.
@@ -271,7 +270,7 @@ impl<'a, T: Real> Search<'a, T> {
             return Ok(0);
         }
         let candidate = &self.candidates[self.alive[self.entries.len()]];
-        let measure = rung::Measure {
+        let measure = rung::RungMeasure {
             options: self.options,
             resources: &self.resources,
             cut: self.cut,
@@ -299,7 +298,8 @@ impl<'a, T: Real> Search<'a, T> {
             return Err(Error::NoCell { precision: T::NAME });
         }
         // stable: of equal scores the kernel that was named first
-        order.sort_by(|a, b| self.better(*a, *b));
+        let score = |i: usize| self.entries[i].score.unwrap_or(f64::NAN);
+        order.sort_by(|a, b| self.options.score.order(score(*a), score(*b)));
         if last && self.refines {
             self.unrefined = order.iter().take(refine::KERNELS).rev().map(|i| self.alive[*i]).collect();
         }
@@ -312,14 +312,6 @@ impl<'a, T: Real> Search<'a, T> {
         let rows = self.rows.len() as u64;
         self.done.push(Rung { rows, entries: std::mem::take(&mut self.entries) });
         if last { Ok(()) } else { self.load() }
-    }
-
-    fn better(&self, a: usize, b: usize) -> std::cmp::Ordering {
-        let score = |i: usize| self.entries[i].score.unwrap_or(f64::NAN);
-        match self.options.score.is_larger_better() {
-            true => score(b).total_cmp(&score(a)),
-            false => score(a).total_cmp(&score(b)),
-        }
     }
 
     /// Loads the rows of the rung at hand: the first of the sample, in the order of their numbers.
@@ -348,7 +340,6 @@ impl<'a, T: Real> Search<'a, T> {
         self.finish_with_rows().0
     }
 
-    /// The result, and the rows for trials.
     fn finish_with_rows(mut self) -> (Tuned, Trials<T>) {
         let named = self.named();
         let Learned { kernel, metric, form, spread, .. } = self.candidates.swap_remove(self.alive[0]);
@@ -372,7 +363,6 @@ impl<'a, T: Real> Search<'a, T> {
     }
 }
 
-/// The rows of a sample at these places.
 fn picked<T: Real>(sample: &RowSample<T>, places: impl Iterator<Item = usize>) -> RowSample<T> {
     let d = sample.d;
     let (rows, x): (Vec<u64>, Vec<&[T]>) = places.map(|i| (sample.rows[i], &sample.x[i * d..(i + 1) * d])).unzip();

@@ -6,6 +6,7 @@ use crate::solver::{parameter, ridge};
 use crate::{Error, FoldSpec, Intercept, Result, RidgeOptions, Task, job::Fit, metric, train::prepared};
 use kapprox::{Real, kernel::Spec};
 use kstore::{Plan, Selected};
+use std::cmp::Ordering;
 
 /// The score that kernels are compared by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -21,9 +22,9 @@ pub enum Score {
 }
 
 impl Score {
-    /// True where the larger number is the better.
-    pub(crate) fn is_larger_better(self) -> bool {
-        self == Self::Alignment
+    /// The better one first.
+    pub(super) fn order(self, a: f64, b: f64) -> Ordering {
+        if self == Self::Alignment { b.total_cmp(&a) } else { a.total_cmp(&b) }
     }
 }
 

@@ -113,7 +113,7 @@ const FACTOR_OF_LEAF: f64 = 0.8;
 /// The largest leaves that are likely to end in time and fit the memory, with their seconds. Rows that follow each other are not learned from by
 /// neighbours, which new rows do not have.
 fn leaves(fit: &Fit, found: &Chosen, left: f64, selected: &Selected, run: &Run<'_>) -> Result<(Option<usize>, f64)> {
-    let values = fit.family().name == ridge::FAMILY.name && found.tuned.classes == 0 && found.tuned.alike.is_none();
+    let values = fit.family().reads(&ridge::LOCAL) && found.tuned.classes == 0 && found.tuned.alike.is_none();
     let Some(Test { apart, seconds, lambdas, .. }) = found.test.as_ref().filter(|_| values) else {
         return Ok((None, 0.0));
     };

@@ -16,7 +16,6 @@ pub(super) const KERNELS: usize = 2;
 pub(super) const WORTH: f64 = 0.95;
 
 impl<T: Real> Search<'_, T> {
-    /// Number of kernels that are still to be refined.
     pub(super) fn refinements(&self) -> usize {
         self.unrefined.len()
     }

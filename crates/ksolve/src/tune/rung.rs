@@ -176,7 +176,7 @@ impl TuneCell {
     }
 }
 
-pub(super) struct Measure<'a, T: Real> {
+pub(super) struct RungMeasure<'a, T: Real> {
     pub(super) options: &'a TuneOptions,
     pub(super) resources: &'a Resources<'a>,
     pub(super) cut: PassShape,
@@ -186,7 +186,7 @@ pub(super) struct Measure<'a, T: Real> {
     pub(super) rows: &'a MemoryRows<T>,
 }
 
-impl<T: Real> Measure<'_, T> {
+impl<T: Real> RungMeasure<'_, T> {
     pub(super) fn entry(&self, candidate: &Learned) -> Result<Entry> {
         let Learned { kernel, metric, .. } = candidate;
         // candidates would be copies of rows that are in memory anyway
@@ -239,11 +239,9 @@ impl<T: Real> Measure<'_, T> {
     fn best(&self, candidate: &Learned, cells: Vec<TuneCell>) -> Entry {
         let score = self.options.score;
         let scored = cells.iter().filter_map(|cell| Some((cell.score(score).filter(|s| s.is_finite())?, cell)));
-        let larger = score.is_larger_better();
         let best = scored.min_by(|(x, a), (y, b)| {
-            let by_score = if larger { y.total_cmp(x) } else { x.total_cmp(y) };
             let lambda = |cell: &TuneCell| cell.lambda.unwrap_or(0.0);
-            by_score.then(a.rank.cmp(&b.rank)).then(lambda(b).total_cmp(&lambda(a)))
+            score.order(*x, *y).then(a.rank.cmp(&b.rank)).then(lambda(b).total_cmp(&lambda(a)))
         });
         Entry::new(candidate, self.options.training.scaling, best.map(|(score, cell)| (score, *cell)), cells)
     }

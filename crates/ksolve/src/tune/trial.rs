@@ -175,7 +175,6 @@ impl<T: Real> Trials<T> {
         share.min(1.0 - share)
     }
 
-    /// The rows of a sample that choices see.
     pub(super) fn seen_of(&self, sample: &RowSample<T>) -> RowSample<T> {
         let seen = (0..self.folds.len()).filter(|i| self.is_seen(*i)).map(|i| self.rows.row(i));
         let seen: BTreeSet<u64> = seen.collect();

@@ -6,7 +6,7 @@
 use crate::digest::Digest;
 use crate::real::Number;
 use crate::{AtomicFile, Error, Result, shown};
-use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -15,7 +15,8 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-const KEY: &str = "kmill";
+/// The one metadata entry of the files that kmill writes as safetensors, which writes several in random order.
+pub const KEY: &str = "kmill";
 
 /// Largest header that is believed: states have tens of arrays, each with some hundred bytes of header.
 const MOST_HEADER_BYTES: u64 = 16 << 20;
@@ -64,7 +65,7 @@ pub(super) struct Head {
 #[derive(Debug)]
 pub(super) struct Array<'a> {
     pub(super) name: String,
-    pub(super) dtype: safetensors::Dtype,
+    pub(super) dtype: Dtype,
     pub(super) length: usize,
     pub(super) bytes: Cow<'a, [u8]>,
 }
@@ -143,31 +144,40 @@ pub(super) fn write_to(out: &mut (impl Write + ?Sized), header: &[u8], arrays: &
 /// The arrays that a file will hold, in the order of their bytes.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
-    infos: Vec<(String, TensorInfo)>,
+    arrays: Vec<(String, Dtype, Vec<usize>)>,
     digests: BTreeMap<String, String>,
-    length: usize,
 }
 
 impl Listed {
     /// The bytes of `array` come next.
     pub(super) fn add(&mut self, array: &Array<'_>) {
-        let data_offsets = (self.length, self.length + array.bytes.len());
-        self.length = data_offsets.1;
         self.digests.insert(array.name.clone(), Digest::of(&array.bytes));
-        self.infos
-            .push((array.name.clone(), TensorInfo { dtype: array.dtype, shape: vec![array.length], data_offsets }));
+        self.arrays.push((array.name.clone(), array.dtype, vec![array.length]));
     }
 
     /// What comes before the bytes of the arrays.
     pub(super) fn header<H: Serialize>(self, head: &H) -> Result<Vec<u8>, String> {
-        let Self { infos, digests, .. } = self;
-        let card = serde_json::to_string(&Card { head, digests }).map_err(|error| error.to_string())?;
-        let metadata = Metadata::new(Some(HashMap::from([(KEY.to_string(), card)])), infos);
-        let metadata = metadata.map_err(|error| error.to_string())?;
-        let mut json = serde_json::to_vec(&metadata).map_err(|error| error.to_string())?;
-        json.resize(json.len().next_multiple_of(8), b' ');
-        Ok([&(json.len() as u64).to_le_bytes()[..], &json].concat())
+        let card = serde_json::to_string(&Card { head, digests: self.digests }).map_err(|error| error.to_string())?;
+        header(self.arrays, card)
     }
+}
+
+/// What comes in a safetensors file before the bytes of arrays with these names, types and shapes, with `card` as its [`KEY`].
+///
+/// # Errors
+/// Those of safetensors, in words.
+pub fn header(arrays: impl IntoIterator<Item = (String, Dtype, Vec<usize>)>, card: String) -> Result<Vec<u8>, String> {
+    let mut end = 0;
+    let infos = arrays.into_iter().map(|(name, dtype, shape)| {
+        let start = end;
+        end += shape.iter().product::<usize>() * dtype.bitsize() / 8;
+        (name, TensorInfo { dtype, shape, data_offsets: (start, end) })
+    });
+    let metadata = Metadata::new(Some(HashMap::from([(KEY.to_string(), card)])), infos.collect());
+    let metadata = metadata.map_err(|error| error.to_string())?;
+    let mut json = serde_json::to_vec(&metadata).map_err(|error| error.to_string())?;
+    json.resize(json.len().next_multiple_of(8), b' ');
+    Ok([&(json.len() as u64).to_le_bytes()[..], &json].concat())
 }
 
 pub(super) fn damaged(path: &Path, detail: impl Into<String>) -> Error {

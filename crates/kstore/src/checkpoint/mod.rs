@@ -30,7 +30,7 @@ mod steps;
 pub use crate::real::Number;
 pub use engine::{BegunRows, Engine, LotRows, Node, Observer, PassKey, RowsKey, Share, Taken, Unobserved};
 pub(crate) use entry::Entry;
-pub use file::{Arrays, Cut, Stored};
+pub use file::{Arrays, Cut, KEY, Stored, header};
 pub use manifest::Manifest;
 pub use persist::{Merge, Persist};
 pub(crate) use states::put_one;

@@ -9,7 +9,7 @@
 //! A row that is learned from must not see its own target: rows belong to folds by their numbers, and a row gets the effects that the rows of the
 //! other folds tell, as in the cross-fitting of scikit-learn's `TargetEncoder`. New rows get those of all rows.
 
-use super::{Code, CodedColumn, ColumnNote, Encoding};
+use super::{Code, CodedColumn, ColumnNote, Encoding, Search};
 use crate::kept_column::KeptValues;
 use crate::key::{Purpose, Stream};
 use crate::select::Selected;
@@ -156,30 +156,16 @@ impl Selected {
     }
 }
 
-impl EffectSearch {
-    /// The rows that the pass goes over. A row's texts are limited by `texts`.
-    ///
-    /// # Errors
-    /// Those of opening the table.
-    pub fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
+impl Search for EffectSearch {
+    fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
         self.read.rows::<f64>(Reading { texts, classes: self.classes.clone(), ..Reading::default() })
     }
 
-    /// Numbers of a value: for each fold a weight, and a sum for each output.
-    fn width(&self) -> usize {
-        FOLDS * (1 + self.outputs.len())
-    }
-
-    /// Bytes of a state at most.
-    pub fn state_bytes(&self) -> usize {
+    fn state_bytes(&self) -> usize {
         self.places.len() * EFFECT_LIMIT * (64 + 8 * self.width())
     }
 
-    /// The selection with the effects that were found, and what is to be said of columns that have none.
-    ///
-    /// # Errors
-    /// [`Error::Empty`] where no feature is left.
-    pub fn finish(&self, found: &FoundEffects) -> Result<(Selected, Vec<ColumnNote>)> {
+    fn finish(&self, found: &FoundEffects) -> Result<(Selected, Vec<ColumnNote>)> {
         let (mut columns, mut features, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         let all = self.selected.encoding().into_iter().flat_map(Encoding::columns).enumerate();
         for ((place, column), feature) in all.zip(&self.selected.features) {
@@ -202,6 +188,13 @@ impl EffectSearch {
             return Err(self.selected.table.empty("no column is left to be a feature"));
         }
         Ok((self.selected.encoded(features, Encoding::new(columns))?, notes))
+    }
+}
+
+impl EffectSearch {
+    /// Numbers of a value: for each fold a weight, and a sum for each output.
+    fn width(&self) -> usize {
+        FOLDS * (1 + self.outputs.len())
     }
 
     /// The effects of the values with these sums; `None` where they are no more than chance gives.

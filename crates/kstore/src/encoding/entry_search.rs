@@ -7,7 +7,7 @@
 
 use super::entries::{Entries, EntryColumns, EntryRow, Weighing};
 use super::grams::{COUNTED, Grams, Pieces};
-use super::{Code, CodedColumn, Coding, ColumnNote, Encoding};
+use super::{Code, CodedColumn, Coding, ColumnNote, Encoding, Search};
 use crate::kept_column::KeptValues;
 use crate::missing::Missing;
 use crate::rows::{RowBuf, RowSource};
@@ -128,7 +128,7 @@ impl Merge for FoundEntries {
     }
 }
 
-/// The fold that learns what rows of entries need, by a pass over [`EntrySearch::rows`].
+/// The fold that learns what rows of entries need, by a pass over [`Search::rows`].
 #[derive(Clone, Debug)]
 pub struct EntrySearch {
     selected: Selected,
@@ -167,30 +167,23 @@ impl Selected {
 }
 
 impl EntrySearch {
-    /// The rows that the pass goes over. A row's texts are limited by `texts`.
-    ///
-    /// # Errors
-    /// Those of opening the table.
-    pub fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
-        self.read.rows::<f64>(Reading { texts, ..Reading::default() })
-    }
-
     /// Columns of sparse rows that are looked at.
     fn width(&self) -> usize {
         self.entries.iter().filter(|entries| entries.text.is_none()).map(|entries| entries.shape.width).sum()
     }
+}
 
-    /// Bytes of a state at most.
-    pub fn state_bytes(&self) -> usize {
+impl Search for EntrySearch {
+    fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
+        self.read.rows::<f64>(Reading { texts, ..Reading::default() })
+    }
+
+    fn state_bytes(&self) -> usize {
         let of = |grams: &Grams| grams.places().map_or(COUNTED * (IN_TABLE + TEXT), |places| 16 * places);
         self.entries.iter().filter_map(Entries::text).map(of).sum::<usize>() + 8 * self.width()
     }
 
-    /// The selection with what was found, and what is to be said of it.
-    ///
-    /// # Errors
-    /// [`Error::Empty`] for a column of text without a word; those of reading the texts once more, where words were left out.
-    pub fn finish(&self, found: &FoundEntries) -> Result<(Selected, Vec<ColumnNote>)> {
+    fn finish(&self, found: &FoundEntries) -> Result<(Selected, Vec<ColumnNote>)> {
         let (mut notes, mut left_out) = (Vec::new(), false);
         let mut columns = self.selected.encoding().map_or(Vec::new(), |encoding| encoding.columns().to_vec());
         for (at, (place, entries)) in self.places.iter().zip(&self.entries).enumerate() {

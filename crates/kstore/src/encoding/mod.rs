@@ -32,7 +32,7 @@ pub(crate) use expand::{Coded, Expansion};
 pub use found::Distinct;
 pub use grams::Grams;
 pub use note::ColumnNote;
-pub use search::{ColumnSearch, FoundColumn, FoundColumns};
+pub use search::{ColumnSearch, FoundColumn, FoundColumns, Search};
 pub(crate) use time::TimeReader;
 pub use time::{Cycle, TimeCode, Times};
 

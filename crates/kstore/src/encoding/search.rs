@@ -22,6 +22,23 @@ const FEWEST_NUMBERS: usize = 20;
 /// Bytes of a value in a set, beside its text.
 const IN_SET: usize = 64;
 
+/// A fold that learns how columns become features, by a pass over [`Search::rows`].
+pub trait Search: Fold<f64, State: Merge, Error = Error> {
+    /// The rows that the pass goes over. A row's texts are limited by `texts`.
+    ///
+    /// # Errors
+    /// Those of opening the table.
+    fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>>;
+    /// Bytes of a state at most.
+    fn state_bytes(&self) -> usize;
+    /// The selection with what was found, and what is to be said of columns.
+    ///
+    /// # Errors
+    /// [`Error::TooManyValues`] for a column that was named and has too many; [`Error::Empty`] where no feature is left, and for a column of
+    /// text without a word; those of reading the texts once more, where words were left out.
+    fn finish(&self, found: &Self::State) -> Result<(Selected, Vec<ColumnNote>)>;
+}
+
 /// What a pass has found of the columns of a selection.
 #[derive(Clone, Debug)]
 pub struct FoundColumns {
@@ -118,27 +135,20 @@ impl ColumnSearch {
     pub fn columns(&self) -> Vec<String> {
         self.searched.iter().map(|column| self.selected.column_name(column.place)).collect()
     }
+}
 
-    /// The rows that the pass goes over. A row's texts are limited by `texts`.
-    ///
-    /// # Errors
-    /// Those of opening the table.
-    pub fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
+impl Search for ColumnSearch {
+    fn rows(&self, texts: TextLimit) -> Result<TableRows<f64>> {
         self.read.rows::<f64>(Reading { texts, ..Reading::default() })
     }
 
-    /// Bytes of a state at most.
-    pub fn state_bytes(&self) -> usize {
+    fn state_bytes(&self) -> usize {
         let categories = self.searched.iter().filter(|column| column.role.has_values()).count();
         let times = self.searched.len() * (size_of::<Found>() + Numerals::BYTES);
         categories * self.limit * (TEXT_PER_VALUE + IN_SET) + 8 * self.selected.features.len() + times
     }
 
-    /// The selection with the values that were found, and what is to be said of columns.
-    ///
-    /// # Errors
-    /// [`Error::TooManyValues`] for a column that was named and has too many; [`Error::Empty`] where no feature is left.
-    pub fn finish(&self, found: &FoundColumns) -> Result<(Selected, Vec<ColumnNote>)> {
+    fn finish(&self, found: &FoundColumns) -> Result<(Selected, Vec<ColumnNote>)> {
         let (mut columns, mut places, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         let Some(asked) = self.selected.asked() else { return Ok((self.selected.clone(), notes)) };
         for place in 0..self.selected.features.len() {
@@ -163,7 +173,9 @@ impl ColumnSearch {
         }
         Ok((self.selected.encoded(places, Encoding::new(columns))?, notes))
     }
+}
 
+impl ColumnSearch {
     /// How a column that was looked at becomes features; `None` where it becomes none.
     fn coded(
         &self,

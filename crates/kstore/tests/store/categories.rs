@@ -3,7 +3,7 @@
 use crate::make::*;
 use kstore::arrow::array::*;
 use kstore::arrow::datatypes::Int32Type;
-use kstore::encoding::{Code, CodedColumn, ColumnNote, Distinct};
+use kstore::encoding::{Code, CodedColumn, ColumnNote, Distinct, Search};
 use kstore::{
     Categories, Encoding, Error, Label, Missing, Pass, Reading, Scaler, Selected, Selection, Table, TextLimit, Workers,
 };

@@ -1,6 +1,6 @@
 //! Columns of text as counts of words: scikit-learn's numbers, the same in every order of counting, and what is refused.
 
-use kstore::encoding::{Code, Encoding, Grams, Weighing};
+use kstore::encoding::{Code, Encoding, Grams, Search, Weighing};
 use kstore::{Missing, Pass, Reading, RowBuf, RowSource, Selected, Selection, Table, TextLimit, Workers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
