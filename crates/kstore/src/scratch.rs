@@ -288,7 +288,6 @@ impl<T: Real> Cache<T> {
         self.count == 0
     }
 
-    /// Reads `count` values of an array from the `first` on.
     fn read<N: Number>(&self, array: usize, first: u64, count: usize, out: &mut Vec<N>) -> Result<()> {
         // grown by doubling it would hold twice what a plan counts
         out.clear();

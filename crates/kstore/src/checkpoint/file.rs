@@ -254,7 +254,6 @@ impl<'a> Stored<'a> {
         self.metadata.offset_keys()
     }
 
-    /// An array as bytes, with its name in the file.
     pub(super) fn bytes(&mut self, name: &str) -> Result<Array<'static>> {
         let (name, info) = self.find(name)?;
         let mut bytes = vec![0; info.data_offsets.1 - info.data_offsets.0];

@@ -107,7 +107,6 @@ impl Role {
         matches!(self, Self::Category | Self::Either)
     }
 
-    /// True where it is looked at for times.
     pub(crate) fn has_times(self) -> bool {
         matches!(self, Self::Time | Self::Either)
     }
@@ -146,7 +145,6 @@ impl Asked {
 }
 
 impl Coding {
-    /// The coding of these columns of a table.
     pub(crate) fn known(encoding: Encoding, table: &Table, features: &[usize]) -> Self {
         if encoding.is_plain() {
             return Self::Plain(None);

@@ -108,7 +108,6 @@ impl Coded {
         matches!(self.lookups[column], Lookup::Number | Lookup::Time(..))
     }
 
-    /// What reads the moments of a column of times.
     pub(crate) fn time(&self, column: usize) -> Option<&TimeReader> {
         match &self.lookups[column] {
             Lookup::Time(reader, _) => Some(reader),
@@ -255,7 +254,6 @@ pub(super) fn value<'a>(view: &View<'a>, row: usize) -> Option<Value<'a>> {
 }
 
 impl Value<'_> {
-    /// The digest of its text.
     pub(super) fn digest(&self) -> u64 {
         match self {
             Self::Text(text) => Digest::word_of(text.as_bytes()),

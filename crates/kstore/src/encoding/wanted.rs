@@ -295,7 +295,6 @@ impl Selected {
         self.table.schema().columns[self.features[place]].name.clone()
     }
 
-    /// The error for a value of a stored row.
     #[cold]
     pub(crate) fn bad_category(&self, place: usize, row: u64, value: &str, remedy: &'static str) -> Error {
         let parts = self.table.parts();

@@ -75,7 +75,6 @@ impl BatchTable {
     }
 }
 
-/// Column `j` of rows of `d`.
 fn column<T: Real>(rows: &[T], j: usize, d: usize) -> ArrayRef {
     let values = rows.iter().skip(j).step_by(d).map(|value| value.to_f64());
     match T::ELEMENT {

@@ -172,7 +172,6 @@ pub(super) enum Loaded {
 }
 
 impl Loaded {
-    /// Prepares column `root` of a file with this layout.
     pub(super) fn new(array: &ArrayRef, layout: &Layout, root: usize) -> Result<Self, LoadError> {
         if let Some(shape) = layout.shapes[root] {
             return Ok(Self::Sparse(entries::load(array.as_ref(), shape)?));

@@ -55,7 +55,6 @@ fn open(path: &Path, file: File, _: &TextOptions) -> Result<Arc<dyn TableFile>> 
 #[derive(serde::Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The pairs of the object on a line, in their order.
 fn pairs(line: &[u8]) -> Result<Vec<(Cow<'_, str>, Value)>, Wrong> {
     struct InOrder;
     impl<'de> Visitor<'de> for InOrder {

@@ -128,7 +128,6 @@ impl NpyCursor<'_> {
         Ok(rows)
     }
 
-    /// Fills `bytes` from place `at` of the file.
     fn fill(npy: &NpyFile, file: &Positioned, at: u64, bytes: &mut [u8]) -> Result<()> {
         let got = file.read_at(bytes, at).map_err(Error::io("read", &npy.path))?;
         if got < bytes.len() {

@@ -55,7 +55,6 @@ impl Groups {
     }
 }
 
-/// The chunks of the columns of a mask in a row group.
 fn ranges(group: &RowGroupMetaData, mask: &ProjectionMask) -> Vec<Range<u64>> {
     let columns = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
     let range = |(start, length): (u64, u64)| start..start.saturating_add(length);

@@ -171,7 +171,6 @@ fn first_length(path: &Path, file: &Positioned, metadata: &ArrowReaderMetadata, 
     Ok(batch.and_then(|batch| column::length(batch.columns().first()?, 0)).filter(|length| *length > 0))
 }
 
-/// Reads a column of sparse rows once, for the number of its columns and of the entries of its longest row.
 fn shape(path: &Path, file: &Positioned, metadata: &ArrowReaderMetadata, root: usize) -> Result<SparseShape> {
     scan(path, file, (metadata, root), SCAN_ROWS, |reader| {
         let mut shape = SparseShape::default();

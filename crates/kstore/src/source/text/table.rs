@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::{collections::HashSet, fmt::Debug, ops::Range};
 
-/// Most rows of a chunk.
 pub(crate) const CHUNK_ROWS: usize = 4096;
 /// Bytes of text after which a chunk ends, so that long rows make short chunks.
 pub(crate) const CHUNK_BYTES: usize = 1 << 20;
@@ -40,7 +39,6 @@ pub(crate) trait TextFormat: Debug + Send + Sync {
 pub(crate) trait TextChunk: Send {
     /// Forgets its rows; returns the most that the next ones may be.
     fn begin(&mut self, rows: usize) -> usize;
-    /// Appends a row, which has the number `row`.
     fn push(&mut self, row: u64, text: &[u8]) -> Result<(), Wrong>;
     /// Makes the rows ready to be viewed.
     fn end(&mut self) {}
