@@ -35,6 +35,7 @@
 //! # Ok::<(), kstore::Error>(())
 //! ```
 
+use crate::atomic::BUFFER_BYTES;
 use crate::checkpoint::Number;
 use crate::source::positioned::Positioned;
 use crate::{Coded, Error, Footprint, Label, Real, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
@@ -43,9 +44,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs::File, marker::PhantomData, ops::Range};
-
-/// Bytes gathered before they are written, for each array.
-const BUFFER_BYTES: usize = 256 << 10;
 
 /// The arrays of a cache: features, row numbers, targets, and from [`CODES`] on codes of classes and of groups.
 const X: usize = 0;
@@ -217,7 +215,7 @@ impl<T: Real> CacheWriter<T> {
         flushed.map_err(|error| self.refused(error))?;
         let folder = self.folder;
         let read = Arc::default();
-        let file = |array: BufWriter<File>| Ok(Positioned::of(array.into_inner()?)?.counting(&read));
+        let file = |array: BufWriter<File>| Ok(Positioned::of(&folder, "cache", array.into_inner()?)?.counting(&read));
         let arrays = self.arrays.into_iter().map(file).collect::<io::Result<_>>();
         Ok(Cache {
             arrays: arrays.map_err(Error::io("write a cache in", &folder))?,

@@ -85,7 +85,7 @@ fn column<T: Real>(rows: &[T], j: usize, d: usize) -> ArrayRef {
 }
 
 fn malformed(detail: String) -> Error {
-    Error::Malformed { path: FORMAT.into(), format: FORMAT, detail }
+    Error::malformed(Path::new(FORMAT), FORMAT, detail)
 }
 
 impl TableFile for BatchTable {

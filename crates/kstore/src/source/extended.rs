@@ -193,8 +193,8 @@ impl<'a> Reading<'a> {
                     if used == rows {
                         (*used, *rows) = (0, cursor.advance()?);
                         if *rows == 0 {
-                            let detail = "it ended before the table it belongs to".to_string();
-                            return Err(Error::Malformed { path: path.to_path_buf(), format: "target file", detail });
+                            let detail = "it ended before the table it belongs to";
+                            return Err(Error::malformed(path, "target file", detail));
                         }
                     }
                     let (have, take) = (values.len(), (chunk - values.len()).min(*rows - *used));

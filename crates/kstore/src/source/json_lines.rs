@@ -46,7 +46,7 @@ fn open(path: &Path, file: File, _: &TextOptions) -> Result<Arc<dyn TableFile>> 
         }
     })?;
     match columns.is_empty() {
-        true => Err(table.malformed("it is empty")),
+        true => Err(table.file.malformed("it is empty")),
         false => Ok(Arc::new(table.with_columns(columns.into_iter().map(|(name, guess)| (name, guess.kind()))))),
     }
 }
