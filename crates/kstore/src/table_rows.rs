@@ -101,7 +101,7 @@ impl<T: Real> TableRows<T> {
 }
 
 /// A file being read, and the chunk that is at hand.
-pub(crate) struct Open<'a> {
+pub(crate) struct OpenFile<'a> {
     pub(crate) cursor: BoxedCursor<'a>,
     pub(crate) part: &'a Part,
     /// Row within the file of the chunk's first row.

@@ -214,7 +214,7 @@ impl Loaded {
 
 /// The columns of a file that a cursor was asked for, and the rows of them that it has read.
 #[derive(Debug)]
-pub(super) struct Chunk {
+pub(super) struct LoadedColumns {
     /// The columns of the file, ascending.
     pub(super) roots: Vec<usize>,
     /// For each column of the table that was asked for, its place among `roots` and in their lists.
@@ -223,7 +223,7 @@ pub(super) struct Chunk {
     pub(super) loaded: Vec<Option<Loaded>>,
 }
 
-impl Chunk {
+impl LoadedColumns {
     /// No rows yet of these columns of the table.
     pub(super) fn new(layout: &Layout, columns: &[usize]) -> Self {
         let roots = layout.roots(columns);

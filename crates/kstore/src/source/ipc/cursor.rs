@@ -4,7 +4,7 @@ use super::{IpcFile, NAME, TEXT_CHUNK, message::Batch, reader::ColumnReader};
 use crate::Result;
 use crate::source::positioned::Positioned;
 use crate::source::{Element, FileCursor, View};
-use crate::source::{column::Chunk, load_error::LoadError};
+use crate::source::{column::LoadedColumns, load_error::LoadError};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -14,7 +14,7 @@ pub(super) struct IpcCursor<'a> {
     ipc: &'a IpcFile,
     file: Positioned,
     columns: Vec<ColumnReader<'a>>,
-    chunk: Chunk,
+    chunk: LoadedColumns,
     chunk_rows: usize,
     left: Range<u64>,
     /// Rows of the file that the batch at hand holds; empty before the first.
@@ -23,7 +23,7 @@ pub(super) struct IpcCursor<'a> {
 
 impl<'a> IpcCursor<'a> {
     pub(super) fn new(ipc: &'a IpcFile, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Self {
-        let chunk = Chunk::new(&ipc.layout, columns);
+        let chunk = LoadedColumns::new(&ipc.layout, columns);
         let reader = |root: &usize| ColumnReader::new(&ipc.roots[*root], ipc.layout.widths[*root]);
         Self {
             ipc,

@@ -9,7 +9,7 @@ mod chunks;
 mod pages;
 mod pruning;
 
-use super::column::{self, Chunk, Layout};
+use super::column::{self, Layout, LoadedColumns};
 use super::entries::{self, ENTRY_BYTES, SPARSE};
 use super::{BoxedCursor, Facts, FileCursor, Format, TableFile, View, data_type};
 use super::{load_error::guarded, positioned::Positioned};
@@ -58,7 +58,7 @@ struct ParquetFile {
     /// The row groups that were read last, of a file at a distance.
     groups: Arc<Groups>,
     /// Decoder footprints that were asked for, by leaf column.
-    footprints: Mutex<HashMap<usize, pages::Footprint>>,
+    footprints: Mutex<HashMap<usize, pages::DecoderBytes>>,
 }
 
 impl ParquetFile {
@@ -89,7 +89,7 @@ impl ParquetFile {
     }
 
     /// Memory that the decoder of a leaf column holds in any row group.
-    fn leaf_footprint(&self, leaf: usize) -> pages::Footprint {
+    fn leaf_footprint(&self, leaf: usize) -> pages::DecoderBytes {
         let mut known = self.footprints.lock().unwrap_or_else(PoisonError::into_inner);
         *known.entry(leaf).or_insert_with(|| {
             let groups = self.metadata.metadata().row_groups();
@@ -239,7 +239,7 @@ impl TableFile for ParquetFile {
     }
 
     fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
-        let chunk = Chunk::new(&self.layout, columns);
+        let chunk = LoadedColumns::new(&self.layout, columns);
         let mask = self.mask(&chunk.roots);
         check_codecs(&self.file, &self.metadata, &mask)?;
         let (groups, selection) = overlap(self.metadata.metadata().row_groups(), &rows);
@@ -284,7 +284,7 @@ fn overlap(groups: &[RowGroupMetaData], rows: &Range<u64>) -> (Vec<usize>, Optio
 struct ParquetCursor<'a> {
     parquet: &'a ParquetFile,
     reader: ParquetRecordBatchReader,
-    chunk: Chunk,
+    chunk: LoadedColumns,
     left: Range<u64>,
 }
 
