@@ -55,7 +55,7 @@ pub(crate) struct CoordinatesReport {
     trace_error: f64,
     /// The objects whose columns were taken.
     pivots: Vec<u64>,
-    #[serde(serialize_with = "kstore::lossy::path")]
+    #[serde(serialize_with = "kstore::shown::lossy_path")]
     output: PathBuf,
 }
 

@@ -58,7 +58,7 @@ pub(crate) struct FeaturesReport {
     pub(crate) map: FitReport,
     /// True where the coordinate outside the span was written too.
     pub(crate) residual: bool,
-    #[serde(serialize_with = "kstore::lossy::path")]
+    #[serde(serialize_with = "kstore::shown::lossy_path")]
     pub(crate) output: PathBuf,
 }
 

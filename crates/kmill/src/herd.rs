@@ -62,7 +62,7 @@ pub(crate) struct HerdReport {
     pub(crate) features: usize,
     #[serde(flatten)]
     pub(crate) spent: Spent,
-    #[serde(serialize_with = "kstore::lossy::path")]
+    #[serde(serialize_with = "kstore::shown::lossy_path")]
     pub(crate) output: PathBuf,
 }
 

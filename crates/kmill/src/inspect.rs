@@ -39,7 +39,7 @@ const FREE_STATISTICS: u64 = 1_000_000;
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct TableReport {
     pub(crate) format: &'static str,
-    #[serde(serialize_with = "kstore::lossy::paths")]
+    #[serde(serialize_with = "kstore::shown::lossy_paths")]
     pub(crate) files: Vec<PathBuf>,
     pub(crate) bytes: u64,
     pub(crate) rows: u64,
@@ -218,7 +218,7 @@ fn values(table: &Table, run: &Run) -> Result<HashMap<String, FoundColumn>> {
 
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct ModelReport {
-    #[serde(serialize_with = "kstore::lossy::path")]
+    #[serde(serialize_with = "kstore::shown::lossy_path")]
     pub(crate) model: PathBuf,
     pub(crate) bytes: u64,
     #[serde(flatten)]

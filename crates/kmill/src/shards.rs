@@ -97,7 +97,7 @@ pub(crate) struct SolveArgs {
 
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct ShardReport {
-    #[serde(serialize_with = "kstore::lossy::path")]
+    #[serde(serialize_with = "kstore::shown::lossy_path")]
     pub(crate) output: PathBuf,
     pub(crate) bytes: u64,
     /// Shards that begin and end at multiples of so many rows are states, and others keep rows beside; absent from a merge.

@@ -40,7 +40,7 @@ pub(crate) struct UpdateReport {
     running_mse: f64,
     /// Rows that the model has seen, those of its fit among them.
     rows_of_model: u64,
-    #[serde(serialize_with = "kstore::lossy::path")]
+    #[serde(serialize_with = "kstore::shown::lossy_path")]
     model: PathBuf,
 }
 

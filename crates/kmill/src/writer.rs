@@ -85,7 +85,7 @@ impl TableWriter {
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Written<'a> {
     pub(crate) rows: u64,
-    #[serde(serialize_with = "kstore::lossy::paths")]
+    #[serde(serialize_with = "kstore::shown::lossy_paths")]
     pub(crate) files: &'a [PathBuf],
 }
 

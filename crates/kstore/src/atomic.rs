@@ -42,6 +42,7 @@ pub(crate) fn is_temporary(name: &str) -> bool {
     random.is_some_and(|random| random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
+/// Bytes gathered before they are written.
 pub(crate) const BUFFER_BYTES: usize = 256 << 10;
 
 /// A file being written that takes its place at [`AtomicFile::commit`].

@@ -5,7 +5,7 @@ use crate::encoding::{Coding, TimeReader};
 use crate::kept_column::{KeptColumn, kept_as};
 use crate::labels::{Coder, Fault};
 use crate::source::{FileCursor, Positions, Strided, Values, View};
-use crate::table_rows::{Open, TableRows};
+use crate::table_rows::{OpenFile, TableRows};
 use crate::{Error, Real, Result, missing::Missing};
 use std::{ops::Range, path::Path};
 
@@ -52,12 +52,12 @@ impl<T: Real> TableRows<T> {
     }
 
     /// Features, targets, class and group of a chunk; kept columns and the filter's are not among them.
-    pub(crate) fn views<'o>(&self, open: &'o Open<'_>) -> Result<Vec<View<'o>>> {
+    pub(crate) fn views<'o>(&self, open: &'o OpenFile<'_>) -> Result<Vec<View<'o>>> {
         (0..self.first_kept()).map(|slot| open.cursor.view(slot)).collect()
     }
 
     /// The columns of [`views`](Self::views), and the kept columns whose numbers must be there.
-    pub(crate) fn views_needed<'o>(&self, open: &'o Open<'_>) -> Result<Vec<View<'o>>> {
+    pub(crate) fn views_needed<'o>(&self, open: &'o OpenFile<'_>) -> Result<Vec<View<'o>>> {
         let complete = self.selected.complete.iter().enumerate().filter(|(_, complete)| **complete);
         let kept = complete.map(|(i, _)| open.cursor.view(self.first_kept() + i));
         (0..self.first_kept()).map(|slot| open.cursor.view(slot)).chain(kept).collect()
@@ -88,7 +88,7 @@ impl<T: Real> TableRows<T> {
 /// The chunk that is being read, with views of its columns.
 pub(crate) struct Chunk<'o, 'a, T> {
     pub(crate) source: &'o TableRows<T>,
-    pub(crate) open: &'o Open<'a>,
+    pub(crate) open: &'o OpenFile<'a>,
     /// Features, targets, class and group, in this order.
     pub(crate) views: Vec<View<'o>>,
 }

@@ -242,7 +242,6 @@ pub fn shown_rows(rows: &Range<u64>) -> String {
     format!("{}..{end}", rows.start)
 }
 
-/// Ranges of rows as text in JSON.
 pub(crate) mod rows_text {
     use super::{Range, parse_rows, shown_rows};
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};

@@ -219,7 +219,6 @@ fn day_of(year: i64, month: i64, day: i64) -> Option<i64> {
     (civil(days) == (i128::from(year), i128::from(month), i128::from(day))).then_some(days)
 }
 
-/// The part of its year that has passed at a moment.
 pub(crate) fn part_of_year(instant: Instant) -> f64 {
     let year = i64::try_from(civil(instant.day).0).unwrap_or(0);
     let (Some(first), Some(next)) = (day_of(year, 1, 1), day_of(year + 1, 1, 1)) else { return 0.0 };

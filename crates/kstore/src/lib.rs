@@ -62,7 +62,6 @@ mod gather;
 mod kept_column;
 pub mod key;
 mod labels;
-pub mod lossy;
 mod missing;
 pub mod mmap;
 pub mod named;

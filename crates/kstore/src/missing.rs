@@ -12,10 +12,11 @@ pub(crate) fn is_word(text: &str) -> bool {
 
 /// How rows with a missing, NaN or infinite value are treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(try_from = "String", into = "&'static str")]
+#[serde(try_from = "String", rename_all = "lowercase")]
 pub enum Missing {
     /// As the rows of the model's fit were, where a model reads the rows; else as [`Missing::Error`].
     #[default]
+    #[serde(rename = "error")]
     Fitted,
     /// Stop with [`Error::BadValue`].
     Error,
@@ -58,11 +59,5 @@ impl TryFrom<String> for Missing {
     fn try_from(name: String) -> Result<Self> {
         let expected = || Self::ALL.map(Self::name).join(", ");
         Self::named(&name).ok_or_else(|| Error::Syntax { what: "`missing`", text: name, expected: expected() })
-    }
-}
-
-impl From<Missing> for &'static str {
-    fn from(missing: Missing) -> Self {
-        missing.name()
     }
 }

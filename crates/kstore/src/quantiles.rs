@@ -12,7 +12,6 @@
 
 use std::sync::LazyLock;
 
-/// Number of knots of a feature.
 pub(crate) const KNOTS: usize = 65;
 
 /// λ, and the deviation s of the distribution: s² = 2/λ² (1/(1 + 2λ) − Γ(1 + λ)²/Γ(2 + 2λ)).

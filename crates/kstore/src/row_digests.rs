@@ -102,7 +102,6 @@ fn load(view: &View<'_>, at: Positions<'_>, values: &mut [f64]) {
     }
 }
 
-/// The digest of the entries of a sparse row.
 fn digest(rows: &SparseRows<'_>, row: usize) -> u64 {
     let (places, values) = rows.row(row);
     places.iter().zip(values).fold(0, |digest, (place, value)| mix(mix(digest ^ u64::from(*place)) ^ value.to_bits()))

@@ -35,6 +35,7 @@
 //! # Ok::<(), kstore::Error>(())
 //! ```
 
+use crate::atomic::BUFFER_BYTES;
 use crate::checkpoint::Number;
 use crate::source::positioned::Positioned;
 use crate::{Coded, Error, Footprint, Label, Real, Result, RowBlock, RowBuf, RowCursor, RowSource, TableShape};
@@ -43,9 +44,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs::File, marker::PhantomData, ops::Range};
-
-/// Bytes gathered before they are written, for each array.
-const BUFFER_BYTES: usize = 256 << 10;
 
 /// The arrays of a cache: features, row numbers, targets, and from [`CODES`] on codes of classes and of groups.
 const X: usize = 0;
@@ -217,7 +215,7 @@ impl<T: Real> CacheWriter<T> {
         flushed.map_err(|error| self.refused(error))?;
         let folder = self.folder;
         let read = Arc::default();
-        let file = |array: BufWriter<File>| Ok(Positioned::of(array.into_inner()?)?.counting(&read));
+        let file = |array: BufWriter<File>| Ok(Positioned::of(&folder, "cache", array.into_inner()?)?.counting(&read));
         let arrays = self.arrays.into_iter().map(file).collect::<io::Result<_>>();
         Ok(Cache {
             arrays: arrays.map_err(Error::io("write a cache in", &folder))?,
@@ -288,7 +286,6 @@ impl<T: Real> Cache<T> {
         self.count == 0
     }
 
-    /// Reads `count` values of an array from the `first` on.
     fn read<N: Number>(&self, array: usize, first: u64, count: usize, out: &mut Vec<N>) -> Result<()> {
         // grown by doubling it would hold twice what a plan counts
         out.clear();

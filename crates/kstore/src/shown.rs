@@ -1,7 +1,8 @@
-//! Names and numbers as text for messages and tables.
+//! Names and numbers as text for messages and tables, and paths for JSON.
 
+use serde::Serializer;
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Digits of a number that are shown before a power of ten is shorter and says more.
 const DIGITS: usize = 20;
@@ -59,6 +60,30 @@ pub fn json(error: &serde_json::Error) -> &'static str {
 /// The path as one line of text, see [`line()`].
 pub fn path(path: &Path) -> String {
     line(&path.to_string_lossy()).into_owned()
+}
+
+/// Serialises a path as text: bytes that are no UTF-8 become the replacement character. Such a path is shown, never opened.
+///
+/// ```
+/// #[derive(serde::Serialize)]
+/// struct Report {
+///     #[serde(serialize_with = "kstore::shown::lossy_path")]
+///     model: std::path::PathBuf,
+/// }
+/// ```
+///
+/// # Errors
+/// The errors of the serialiser.
+pub fn lossy_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}
+
+/// Serialises a list of paths as [`lossy_path`] does.
+///
+/// # Errors
+/// The errors of the serialiser.
+pub fn lossy_paths<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
 }
 
 /// The text with control characters as escapes, as in [`line()`], but with its line ends kept.

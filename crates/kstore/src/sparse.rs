@@ -39,7 +39,7 @@ impl SparseShape {
     }
 
     /// True where rows take less room and time as they are: at least a thousand columns, and no row has entries in more than an eighth of them.
-    pub fn is_thin(self) -> bool {
+    pub(crate) fn is_thin(self) -> bool {
         self.width >= 1_000 && self.longest <= self.width / 8
     }
 

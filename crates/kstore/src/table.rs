@@ -53,7 +53,6 @@ pub struct Table {
     schema: Arc<Schema>,
     target: Option<PathBuf>,
     pub(crate) read: Arc<AtomicU64>,
-    /// What takes the digests of rows as they are read.
     pub(crate) digests: Option<Arc<RowDigests>>,
 }
 

@@ -3,7 +3,7 @@
 use crate::rows::{RowBuf, RowCursor, RowSource, TableShape, grow, room};
 use crate::source::{Positions, View};
 use crate::statistics::{GROUP_LIMIT, LABEL_BYTES, LABEL_LIMIT};
-use crate::table_rows::{Open, TableRows};
+use crate::table_rows::{OpenFile, TableRows};
 use crate::text_limit::{TILE_TEXT, text_bytes};
 use crate::{Error, Footprint, Real, Result, chunk::Chunk, convert::TILE, labels::Coder, missing::Missing};
 use std::{ops::Range, sync::atomic::Ordering};
@@ -56,7 +56,7 @@ impl<T: Real> RowSource<T> for TableRows<T> {
 struct TableCursor<'a, T: Real> {
     source: &'a TableRows<T>,
     left: Range<u64>,
-    open: Option<Open<'a>>,
+    open: Option<OpenFile<'a>>,
     /// Selected rows of the chunk; `None` where all are.
     picked: Option<Vec<u32>>,
     /// Number of selected rows of the chunk that were handed out.
@@ -152,7 +152,7 @@ impl<T: Real> TableCursor<'_, T> {
         part.check()?;
         let cursor = part.file.open(&source.columns, rows.clone(), &source.selected.table.read);
         let cursor = cursor.map_err(|error| part.blame(error))?;
-        self.open = Some(Open { cursor, part, first: rows.start, rows: 0, end: rows.end });
+        self.open = Some(OpenFile { cursor, part, first: rows.start, rows: 0, end: rows.end });
         Ok(true)
     }
 

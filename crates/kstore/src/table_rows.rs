@@ -3,7 +3,7 @@
 use crate::encoding::{Expansion, Role, TimeReader};
 use crate::missing::Missing;
 use crate::select::Selected;
-use crate::source::BoxedCursor;
+use crate::source::{BoxedCursor, Element};
 use crate::sparse::MOST_SINGLE;
 use crate::text_limit::TextLimit;
 use crate::{Error, Real, Result, convert::Affine, row_digests, rows::Label, scaler::Scaler, table::Part};
@@ -56,7 +56,7 @@ impl<T: Real> TableRows<T> {
             let text = format!("of {} features", scaler.features());
             return Err(Error::Syntax { what: "scaler", text, expected: format!("the table gives {d} features") });
         }
-        let wide = selected.sparse().filter(|shape| T::NAME == "f32" && shape.width > MOST_SINGLE);
+        let wide = selected.sparse().filter(|shape| T::ELEMENT == Element::F32 && shape.width > MOST_SINGLE);
         if let Some(shape) = wide {
             let expected =
                 format!("f32 tells {MOST_SINGLE} columns apart and there are {}; use `precision` f64", shape.width);
@@ -101,7 +101,7 @@ impl<T: Real> TableRows<T> {
 }
 
 /// A file being read, and the chunk that is at hand.
-pub(crate) struct Open<'a> {
+pub(crate) struct OpenFile<'a> {
     pub(crate) cursor: BoxedCursor<'a>,
     pub(crate) part: &'a Part,
     /// Row within the file of the chunk's first row.

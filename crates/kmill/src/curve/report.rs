@@ -45,7 +45,7 @@ pub(crate) struct CurveReport {
 
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub(crate) struct TableReport {
-    #[serde(serialize_with = "kstore::lossy::paths")]
+    #[serde(serialize_with = "kstore::shown::lossy_paths")]
     pub files: Vec<PathBuf>,
     /// Bytes on disk.
     pub bytes: u64,

@@ -77,7 +77,7 @@ pub(crate) struct PlotReport {
     pub drawn: usize,
     /// Smallest and largest score on the grid, for each output.
     pub scores: Vec<(f64, f64)>,
-    #[serde(serialize_with = "kstore::lossy::path")]
+    #[serde(serialize_with = "kstore::shown::lossy_path")]
     pub output: std::path::PathBuf,
 }
 

@@ -80,7 +80,7 @@ impl Spent {
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct ModelFile {
     /// The path of the model file.
-    #[serde(rename = "model", serialize_with = "kstore::lossy::path")]
+    #[serde(rename = "model", serialize_with = "kstore::shown::lossy_path")]
     pub path: PathBuf,
     /// Size of the model file, in bytes.
     #[serde(rename = "model_bytes")]

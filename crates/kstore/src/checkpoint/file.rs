@@ -113,7 +113,7 @@ impl<'a> Arrays<'a> {
 
 /// A head, of whatever kind, and the digests of the arrays.
 #[derive(Serialize, Deserialize)]
-struct Card<H> {
+struct Described<H> {
     #[serde(flatten)]
     head: H,
     digests: BTreeMap<String, String>,
@@ -157,8 +157,8 @@ impl Listed {
 
     /// What comes before the bytes of the arrays.
     pub(super) fn header<H: Serialize>(self, head: &H) -> Result<Vec<u8>, String> {
-        let card = serde_json::to_string(&Card { head, digests: self.digests }).map_err(|error| error.to_string())?;
-        header(self.arrays, card)
+        let described = serde_json::to_string(&Described { head, digests: self.digests }).map_err(|error| error.to_string())?;
+        header(self.arrays, described)
     }
 }
 
@@ -195,13 +195,13 @@ pub struct Stored<'a> {
     /// Byte of the file at which the arrays begin.
     base: u64,
     metadata: Metadata,
-    card: Card<serde_json::Value>,
+    described: Described<serde_json::Value>,
     prefix: String,
 }
 
 impl Debug for Stored<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stored").field("path", &self.path).field("head", &self.card.head).finish_non_exhaustive()
+        f.debug_struct("Stored").field("path", &self.path).field("head", &self.described.head).finish_non_exhaustive()
     }
 }
 
@@ -243,20 +243,20 @@ impl<'a> Stored<'a> {
                 format!("{expected} bytes of arrays were announced, {} are there", length - base),
             ));
         }
-        let card = metadata.metadata().as_ref().and_then(|keys| keys.get(KEY));
-        let card = card.ok_or_else(|| damaged(path, "it has no kmill entry in its metadata"))?;
-        let card = serde_json::from_str(card).map_err(|error| damaged(path, shown::json(&error)))?;
-        Ok(Self { path: path.to_path_buf(), input, base, metadata, card, prefix: String::new() })
+        let described = metadata.metadata().as_ref().and_then(|keys| keys.get(KEY));
+        let described = described.ok_or_else(|| damaged(path, "it has no kmill entry in its metadata"))?;
+        let described = serde_json::from_str(described).map_err(|error| damaged(path, shown::json(&error)))?;
+        Ok(Self { path: path.to_path_buf(), input, base, metadata, described, prefix: String::new() })
     }
 
     /// What the file says of itself beside its arrays.
     pub(super) fn head<H: serde::de::DeserializeOwned>(&self) -> Result<H> {
-        H::deserialize(&self.card.head).map_err(|error| self.damaged(shown::json(&error)))
+        H::deserialize(&self.described.head).map_err(|error| self.damaged(shown::json(&error)))
     }
 
     /// A digest of the head and of the arrays.
-    pub(super) fn mark(&self) -> String {
-        Digest::of(serde_json::to_string(&self.card).unwrap_or_default().as_bytes())
+    pub(super) fn digest(&self) -> String {
+        Digest::of(serde_json::to_string(&self.described).unwrap_or_default().as_bytes())
     }
 
     /// Names of the arrays, in the order of their bytes.
@@ -264,7 +264,6 @@ impl<'a> Stored<'a> {
         self.metadata.offset_keys()
     }
 
-    /// An array as bytes, with its name in the file.
     pub(super) fn bytes(&mut self, name: &str) -> Result<Array<'static>> {
         let (name, info) = self.find(name)?;
         let mut bytes = vec![0; info.data_offsets.1 - info.data_offsets.0];
@@ -295,7 +294,7 @@ impl<'a> Stored<'a> {
     }
 
     fn compare(&self, name: &str, digest: String) -> Result<()> {
-        match self.card.digests.get(name) == Some(&digest) {
+        match self.described.digests.get(name) == Some(&digest) {
             true => Ok(()),
             false => Err(self.damaged(format!("array {name} is not as it was written"))),
         }

@@ -2,7 +2,7 @@
 //!
 //! A run is a fixed sequence of passes with pure computation between them. A [`Journal`] is a memo of those passes: a
 //! folder with a manifest, which says what run this is, and one safetensors file for each pass that was worth
-//! saving, with the merged state of its first segments. Their names begin with the run's mark, a digest of the manifest: a run writes and
+//! saving, with the merged state of its first segments. Their names begin with a digest of the run's manifest: a run writes and
 //! removes files of such names only, and a folder that holds anything else is refused. A resumed run computes everything anew but
 //! what a file holds: a pass that is whole there is not read again, one that is begun goes on at its segment, and one
 //! without a file starts at its first. States merge in segment order either way, so the bits are those of a run that was
@@ -100,7 +100,7 @@ struct Page {
 pub struct Journal<'a> {
     folder: PathBuf,
     page: String,
-    mark: String,
+    run: String,
     every: Duration,
     listener: &'a dyn Listener,
     /// Who shares the passes, where several processes do: then nothing is on disk.
@@ -138,13 +138,13 @@ impl<'a> Journal<'a> {
     ) -> Result<Self> {
         let folder = folder.into();
         let page = page(manifest).map_err(|detail| Error::Damaged { path: folder.clone(), detail })?;
-        let (mark, parts) = (mark(manifest), parts(&folder)?);
+        let (run, parts) = (run_digest(manifest), parts(&folder)?);
         let there = !parts.is_empty();
-        let resumed = resume && there && compare(&folder, &mark, &parts, manifest, listener)?;
+        let resumed = resume && there && compare(&folder, &run, &parts, manifest, listener)?;
         if resume && !there {
             listener.note(format!("there is no checkpoint {}: starting afresh", folder.display()));
         }
-        Ok(Self { mark, page, every, resumed, saved: AtomicBool::new(resumed), ..Self::at(folder, listener, None) })
+        Ok(Self { run, page, every, resumed, saved: AtomicBool::new(resumed), ..Self::at(folder, listener, None) })
     }
 
     /// A journal whose passes go through an engine: what is not folded here is found by other processes. Nothing is saved
@@ -157,7 +157,7 @@ impl<'a> Journal<'a> {
         Self {
             folder,
             page: String::new(),
-            mark: String::new(),
+            run: String::new(),
             every: EVERY,
             listener,
             engine,
@@ -231,11 +231,11 @@ impl<'a> Journal<'a> {
     }
 
     fn path(&self, number: u64) -> PathBuf {
-        self.folder.join(format!("{}-{number:04}.safetensors", self.mark))
+        self.folder.join(format!("{}-{number:04}.safetensors", self.run))
     }
 
     fn head(&self, pass: &str, cut: Cut) -> Head {
-        Head { run: self.mark.clone(), pass: pass.to_string(), cut, done: 0, rows: 0, complete: false }
+        Head { run: self.run.clone(), pass: pass.to_string(), cut, done: 0, rows: 0, complete: false }
     }
 
     /// The entry of the next pass, and whether an earlier run left it.
@@ -278,7 +278,7 @@ impl<'a> Journal<'a> {
         let started = Instant::now();
         if !self.saved.load(Ordering::Relaxed) {
             std::fs::create_dir_all(&self.folder).map_err(Error::io("create", &self.folder))?;
-            let mut out = AtomicFile::create(&self.folder.join(format!("{}{MANIFEST}", self.mark)))?;
+            let mut out = AtomicFile::create(&self.folder.join(format!("{}{MANIFEST}", self.run)))?;
             out.write_all(self.page.as_bytes()).map_err(Error::io("write", &self.folder))?;
             out.commit()?;
         }
@@ -294,7 +294,7 @@ impl<'a> Journal<'a> {
 }
 
 /// The manifest as a digest, without the files' names: a file may be named otherwise when the run goes on.
-fn mark(manifest: &Manifest) -> String {
+fn run_digest(manifest: &Manifest) -> String {
     let mut nameless = manifest.clone();
     nameless.files.iter_mut().for_each(|file| file.path = PathBuf::new());
     Digest::of(page(&nameless).unwrap_or_default().as_bytes())
@@ -308,9 +308,9 @@ fn page(manifest: &Manifest) -> Result<String, String> {
 }
 
 /// True where a checkpoint in `folder` is that of this run, false where there is no manifest that can be read.
-fn compare(folder: &Path, mark: &str, parts: &[PathBuf], manifest: &Manifest, listener: &dyn Listener) -> Result<bool> {
+fn compare(folder: &Path, run: &str, parts: &[PathBuf], manifest: &Manifest, listener: &dyn Listener) -> Result<bool> {
     let other = |difference: String| Err(Error::OtherCheckpoint { path: folder.to_path_buf(), difference });
-    let own = folder.join(format!("{mark}{MANIFEST}"));
+    let own = folder.join(format!("{run}{MANIFEST}"));
     let Some(path) = parts.iter().find(|path| **path == own).or_else(|| parts.iter().find(|path| is_manifest(path)))
     else {
         listener.warn(format!("the checkpoint {} has no manifest; starting afresh", folder.display()));
@@ -356,7 +356,7 @@ fn is_manifest(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "json")
 }
 
-/// True for the names that runs give: those that begin with a mark, and those of temporary files.
+/// True for the names that runs give: those that begin with a digest, and those of temporary files.
 fn is_part(name: &str) -> bool {
     let entry = |end: &str| {
         let number = end.strip_prefix('-').and_then(|end| end.strip_suffix(".safetensors"));

@@ -72,7 +72,7 @@ impl StateFile {
 
     /// A digest of all that is in the file, by which other files can name it.
     pub fn mark(&self) -> String {
-        self.stored.mark()
+        self.stored.digest()
     }
 
     /// The states, in the order of the file.

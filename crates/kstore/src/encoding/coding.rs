@@ -1,6 +1,6 @@
 //! Which columns are wanted as categories, and what is known of their values.
 
-use super::{Coded, Encoding, Entries, Grams, Times, Weighing};
+use super::{Encoding, Entries, Grams, Lookups, Times, Weighing};
 use crate::schema::Kind;
 use crate::select::Selection;
 use crate::sparse::SparseShape;
@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU64;
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]
 pub enum Categories {
-    /// The columns of text with up to [`CATEGORY_LIMIT`](super::CATEGORY_LIMIT) values; those with more become effects on the target.
+    /// The columns of text with up to 1,000 values; those with more become effects on the target.
     #[default]
     Few,
     /// All columns of text, with up to [`LABEL_LIMIT`](crate::statistics::LABEL_LIMIT) values each.
@@ -107,7 +107,6 @@ impl Role {
         matches!(self, Self::Category | Self::Either)
     }
 
-    /// True where it is looked at for times.
     pub(crate) fn has_times(self) -> bool {
         matches!(self, Self::Time | Self::Either)
     }
@@ -121,7 +120,7 @@ pub(crate) enum Coding {
     /// The values are not found yet.
     Asked(Arc<Asked>),
     /// The values are known; the counts are of those that were read and no feature stands for, by columns.
-    Known(Arc<Coded>, Arc<[AtomicU64]>),
+    Known(Arc<Lookups>, Arc<[AtomicU64]>),
 }
 
 /// The columns of categories and times whose values are not found yet.
@@ -146,13 +145,12 @@ impl Asked {
 }
 
 impl Coding {
-    /// The coding of these columns of a table.
     pub(crate) fn known(encoding: Encoding, table: &Table, features: &[usize]) -> Self {
         if encoding.is_plain() {
             return Self::Plain(None);
         }
         let counts = encoding.columns().iter().map(|_| AtomicU64::new(0)).collect();
         let kinds = features.iter().map(|column| &table.schema().columns[*column].kind);
-        Self::Known(Arc::new(Coded::new(encoding, kinds)), counts)
+        Self::Known(Arc::new(Lookups::new(encoding, kinds)), counts)
     }
 }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::{collections::HashMap, sync::Arc};
 
 /// Most values of a column whose effects are learned.
-pub const EFFECT_LIMIT: usize = 1 << 16;
+const EFFECT_LIMIT: usize = 1 << 16;
 
 /// Folds of the rows that are learned from.
 const FOLDS: usize = 5;

@@ -107,7 +107,6 @@ impl Entries {
             && (factors.is_empty() || whole(factors.len()) && factors.iter().all(|factor| factor.is_finite()))
     }
 
-    /// Weighs the entries of a row.
     fn weigh(&self, entries: &mut [(u32, f64)]) {
         let factor = |place: u32| self.factors.get(place as usize).copied().unwrap_or(1.0);
         if matches!(self.weighing, Weighing::TfIdf | Weighing::Maxabs) {
@@ -234,7 +233,6 @@ impl EntryColumn {
         Some(&row.own)
     }
 
-    /// Makes the entries of a text.
     fn count(&self, grams: &Grams, text: &str, row: &mut EntryRow) {
         let EntryRow { own, pieces, .. } = row;
         let place = |word: &str| grams.place(word).or_else(|| self.places.get(word).copied());
@@ -249,7 +247,6 @@ impl EntryColumn {
     }
 }
 
-/// The entries of a row while they are made.
 #[derive(Debug, Default)]
 pub(crate) struct EntryRow {
     own: Vec<(u32, f64)>,

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An encoding, ready to look values up.
 #[derive(Debug)]
-pub(crate) struct Coded {
+pub(crate) struct Lookups {
     pub(crate) encoding: Encoding,
     pub(crate) names: Vec<String>,
     lookups: Vec<Lookup>,
@@ -75,7 +75,7 @@ impl Dictionary {
     }
 }
 
-impl Coded {
+impl Lookups {
     /// The lookup of columns of these kinds.
     pub(crate) fn new<'a>(encoding: Encoding, kinds: impl Iterator<Item = &'a Kind>) -> Self {
         let lookup = |(column, kind): (&CodedColumn, &Kind)| match &column.code {
@@ -108,7 +108,6 @@ impl Coded {
         matches!(self.lookups[column], Lookup::Number | Lookup::Time(..))
     }
 
-    /// What reads the moments of a column of times.
     pub(crate) fn time(&self, column: usize) -> Option<&TimeReader> {
         match &self.lookups[column] {
             Lookup::Time(reader, _) => Some(reader),
@@ -120,7 +119,7 @@ impl Coded {
 /// The features of a table with categories, as its rows are scaled.
 #[derive(Debug)]
 pub(crate) struct Expansion<T> {
-    coded: Arc<Coded>,
+    coded: Arc<Lookups>,
     /// What 0 and 1 become by the scaling, for each feature.
     zeros: Vec<T>,
     ones: Vec<T>,
@@ -129,7 +128,7 @@ pub(crate) struct Expansion<T> {
 }
 
 impl<T: Real> Expansion<T> {
-    pub(crate) fn new(coded: Arc<Coded>, affine: &Affine, lenient: bool) -> Self {
+    pub(crate) fn new(coded: Arc<Lookups>, affine: &Affine, lenient: bool) -> Self {
         let level = |value: f64| (0..coded.names.len()).map(|i| T::from_f64(affine.apply(i, value))).collect();
         let (zeros, ones) = (level(0.0), level(1.0));
         Self { coded, zeros, ones, lenient }
@@ -255,7 +254,6 @@ pub(super) fn value<'a>(view: &View<'a>, row: usize) -> Option<Value<'a>> {
 }
 
 impl Value<'_> {
-    /// The digest of its text.
     pub(super) fn digest(&self) -> u64 {
         match self {
             Self::Text(text) => Digest::word_of(text.as_bytes()),

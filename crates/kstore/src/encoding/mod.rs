@@ -25,10 +25,10 @@ mod wanted;
 
 pub use coding::Categories;
 pub(crate) use coding::{Coding, Role, Wanted};
-pub use effects::{EFFECT_LIMIT, EffectSearch, Effects, FoundEffects};
+pub use effects::{EffectSearch, Effects, FoundEffects};
 pub use entries::{Entries, Weighing};
 pub use entry_search::{EntrySearch, FoundEntries};
-pub(crate) use expand::{Coded, Expansion};
+pub(crate) use expand::{Expansion, Lookups};
 pub use found::Distinct;
 pub use grams::Grams;
 pub use note::ColumnNote;
@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 
 /// Most values of a column of text that is taken as categories without being named: each value is a feature, and a kernel pays for
 /// every one of them.
-pub const CATEGORY_LIMIT: usize = 1000;
+pub(crate) const CATEGORY_LIMIT: usize = 1000;
 
 /// Most buckets of a hash: as many features as a plan may still hold.
 pub(crate) const BUCKET_LIMIT: u32 = 1 << 16;

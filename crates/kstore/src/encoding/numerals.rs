@@ -17,7 +17,6 @@ const TIMES: usize = 40;
 /// Fewest hours that they lie in, and those that the first rows must show.
 const HOURS: (usize, usize) = (6, 3);
 
-/// Fewest rows that can be said to be counted.
 const FEWEST_COUNTED: u64 = 50;
 
 /// Rows that are looked at for columns of numbers that are something else.
@@ -143,7 +142,6 @@ impl Selected {
     }
 }
 
-/// Number of different values.
 fn different(values: impl Iterator<Item = usize>) -> usize {
     values.collect::<HashSet<_>>().len()
 }

@@ -259,7 +259,6 @@ impl ColumnSearch {
         Err(self.selected.table.wrong_type(self.selected.features[place], &expected))
     }
 
-    /// The error for a row without a value.
     #[cold]
     fn missing(&self, column: usize, row: u64) -> Error {
         let remedy = match self.selected.missing {

@@ -16,7 +16,7 @@ use std::f64::consts::TAU;
 
 /// Which features a column of dates or times becomes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "&'static str")]
+#[serde(try_from = "String", rename_all = "lowercase")]
 pub enum Times {
     /// None: such a column is left out, and the number that its file stores where it is named; text is text.
     None,
@@ -42,12 +42,6 @@ impl Times {
 
     pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()
-    }
-}
-
-impl From<Times> for &'static str {
-    fn from(times: Times) -> Self {
-        times.name()
     }
 }
 

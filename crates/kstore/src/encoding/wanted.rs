@@ -2,7 +2,7 @@
 
 use super::coding::{Asked, Categories, Coding, Role, Wanted};
 use super::entries::{Entries, Weighing};
-use super::{BUCKET_LIMIT, CATEGORY_LIMIT, Code, Coded, CodedColumn, Encoding, TimeForm, TimeReader, grams};
+use super::{BUCKET_LIMIT, CATEGORY_LIMIT, Code, CodedColumn, Encoding, Lookups, TimeForm, TimeReader, grams};
 use crate::missing::Missing;
 use crate::schema::Kind;
 use crate::select::{Selected, Selection};
@@ -174,7 +174,7 @@ impl Selected {
     }
 
     /// What looks its values up, where they are known.
-    pub(crate) fn coded(&self) -> Option<&Arc<Coded>> {
+    pub(crate) fn coded(&self) -> Option<&Arc<Lookups>> {
         match &self.coding {
             Coding::Known(coded, _) => Some(coded),
             _ => None,
@@ -295,7 +295,6 @@ impl Selected {
         self.table.schema().columns[self.features[place]].name.clone()
     }
 
-    /// The error for a value of a stored row.
     #[cold]
     pub(crate) fn bad_category(&self, place: usize, row: u64, value: &str, remedy: &'static str) -> Error {
         let parts = self.table.parts();

@@ -197,14 +197,12 @@ impl<T: Real> KeptCursor<'_, T> {
         Ok(true)
     }
 
-    /// The bytes of some rows of the tile in one of the arrays.
     fn bytes(&self, array: usize, some: &Range<usize>) -> &[u8] {
         let (first, width) = (self.rows * self.widths[..array].iter().sum::<usize>(), self.widths[array]);
         &self.tile[first + some.start * width..first + some.end * width]
     }
 }
 
-/// Appends values that were written as bytes.
 fn append<V: Number>(values: &mut Vec<V>, bytes: &[u8]) {
     let have = values.len();
     values.resize(have + bytes.len() / size_of::<V>(), V::zeroed());

@@ -32,7 +32,6 @@ impl Member {
         Ok(Self { mark, sign })
     }
 
-    /// True for the names of this job.
     pub(super) fn owns(&self, name: &str) -> bool {
         name.strip_prefix(&self.mark).is_some_and(|rest| rest.starts_with('-'))
     }

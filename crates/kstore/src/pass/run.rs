@@ -1,6 +1,6 @@
 //! The machine behind a pass: feeders that decode, lanes that fold, states that are delivered in order.
 //!
-//! It is large, and there are many folds: so it knows a fold as [`Lane`]s only, and is compiled once for each type of
+//! It is large, and there are many folds: so it knows a fold as [`LaneFold`]s only, and is compiled once for each type of
 //! element.
 
 use super::{Fold, Pass, PassReport, Workers};
@@ -37,7 +37,7 @@ pub(super) fn run<T: Real, F: Fold<T>>(
     let deliver = Mutex::new(deliver);
     let lane = || {
         let folding = Folding { fold, deliver: &deliver, state: None, folded: 0, scratch: fold.scratch() };
-        Box::new(folding) as Box<dyn Lane<T> + '_>
+        Box::new(folding) as Box<dyn LaneFold<T> + '_>
     };
     work(pass, source, part, &lane).map_err(|failure| match failure.downcast::<F::Error>() {
         Ok(error) => *error,
@@ -50,7 +50,7 @@ pub(super) fn run<T: Real, F: Fold<T>>(
 type Failure = Box<dyn Any + Send>;
 
 /// A fold as a lane works on it.
-trait Lane<T> {
+trait LaneFold<T> {
     fn step(&mut self, block: &RowBlock<'_, T>, workers: &Workers) -> Result<(), Failure>;
     fn flush(&mut self, workers: &Workers) -> Result<(), Failure>;
     /// Gives the state of a segment away, if it had rows: the segments done with it, its number.
@@ -66,7 +66,7 @@ struct Folding<'a, T: Real, F: Fold<T>, D> {
     scratch: F::Scratch,
 }
 
-impl<T: Real, F: Fold<T>, D> Lane<T> for Folding<'_, T, F, D>
+impl<T: Real, F: Fold<T>, D> LaneFold<T> for Folding<'_, T, F, D>
 where
     D: FnMut(Delivery<F::State>) -> Result<(), F::Error> + Send,
 {
@@ -93,7 +93,7 @@ fn boxed<E: Send + 'static>(error: E) -> Failure {
     Box::new(error)
 }
 
-type MakeLane<'a, T> = &'a (dyn Fn() -> Box<dyn Lane<T> + 'a> + Sync);
+type MakeLane<'a, T> = &'a (dyn Fn() -> Box<dyn LaneFold<T> + 'a> + Sync);
 
 fn work<T: Real>(
     pass: &Pass<'_>,
@@ -275,7 +275,7 @@ impl<T: Real> Run<'_, '_, T> {
     }
 
     /// Takes what was decoded into the lane, and gives its buffer back; false where the lane has nothing more to do.
-    fn take(&self, item: Item<T>, lane: &mut (dyn Lane<T> + '_), free: impl FnOnce(RowBuf<T>)) -> bool {
+    fn take(&self, item: Item<T>, lane: &mut (dyn LaneFold<T> + '_), free: impl FnOnce(RowBuf<T>)) -> bool {
         let (segment, outcome) = match item {
             Item::Tile(segment, buffer) => {
                 let outcome = self.step(lane, &buffer);
@@ -294,7 +294,7 @@ impl<T: Real> Run<'_, '_, T> {
         }
     }
 
-    fn step(&self, lane: &mut (dyn Lane<T> + '_), buffer: &RowBuf<T>) -> Result<(), Failure> {
+    fn step(&self, lane: &mut (dyn LaneFold<T> + '_), buffer: &RowBuf<T>) -> Result<(), Failure> {
         debug_assert!(buffer.rows.len() <= buffer.capacity, "a cursor forgets what was in the buffer");
         let block = buffer.block(&self.shape);
         if block.is_empty() {
@@ -308,7 +308,7 @@ impl<T: Real> Run<'_, '_, T> {
     }
 
     /// Waits for the segment's turn and delivers its state.
-    fn end(&self, segment: u64, lane: &mut (dyn Lane<T> + '_)) -> Result<(), Failure> {
+    fn end(&self, segment: u64, lane: &mut (dyn LaneFold<T> + '_)) -> Result<(), Failure> {
         lane.flush(self.workers)?;
         // a step that was ended early leaves nothing to deliver
         self.workers.check().map_err(boxed)?;

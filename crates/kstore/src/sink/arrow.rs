@@ -19,7 +19,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A format's writer of record batches.
 pub(super) trait BatchWriter: Send {
     type Error: std::error::Error + From<ArrowError> + Send + Sync + 'static;
     /// Most rows of the next batch.
@@ -128,7 +127,6 @@ fn data_type(column: &OutputColumn) -> DataType {
     }
 }
 
-/// Some rows of some columns as a record batch.
 fn batch(schema: &Arc<Schema>, columns: &[Output<'_>], rows: Range<usize>) -> Result<RecordBatch, ArrowError> {
     let arrays = columns.iter().zip(schema.fields()).map(|(column, field)| {
         let array = with_nulls(column, rows.clone(), None)?;
@@ -168,7 +166,6 @@ fn with_nulls(column: &Output<'_>, rows: Range<usize>, nulls: Option<NullBuffer>
     })
 }
 
-/// Some rows as lists of entries.
 fn entry_lists(column: &SparseColumn, rows: Range<usize>) -> Result<ListArray, ArrowError> {
     let SparseRows { starts, places, values } = column.rows();
     let (first, last) = (starts[rows.start], starts[rows.end]);

@@ -31,7 +31,7 @@ pub struct OutputColumn {
 
 impl OutputKind {
     /// True for values whose bytes are not known beforehand: text, bytes and sparse rows.
-    pub fn is_long(self) -> bool {
+    pub(crate) fn is_long(self) -> bool {
         matches!(self, Self::Text | Self::Binary | Self::Sparse(_))
     }
 

@@ -36,7 +36,6 @@ struct IpcWriter {
     most: usize,
 }
 
-/// Starts a file.
 pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
     let row: usize = columns.iter().map(|column| width(column.kind)).sum();
     let most = (BATCH_BYTES / row.max(1)).clamp(1, BATCH_ROWS);

@@ -28,7 +28,6 @@ use crate::source::{self, Format};
 use crate::{Error, Result};
 use std::path::Path;
 
-/// The format that a path's extension names, and how it is written.
 fn by_extension(path: &Path) -> Result<(&'static Format, Written)> {
     let named = if path == Path::new(STDOUT) { Path::new("out.csv") } else { path };
     let format = source::by_extension(named).and_then(|format| Some((format, format.written?)));

@@ -40,7 +40,6 @@ struct GroupWriter {
     most: usize,
 }
 
-/// Starts a file.
 pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
     let texts = columns.iter().filter(|column| column.kind.is_long()).count();
     let (most, group) = match texts {

@@ -6,7 +6,6 @@ use crate::{Error, Result};
 use std::io::{Seek, SeekFrom, Stdout, Write};
 use std::path::{Path, PathBuf};
 
-/// Bytes that are gathered before they are written.
 const GATHERED_BYTES: usize = 64 << 10;
 
 /// What one format knows of its rows.

@@ -13,7 +13,6 @@ use crate::{
 use std::path::Path;
 
 struct SvmlightRows {
-    /// The column of the label.
     label: Option<usize>,
     /// The column of the group.
     query: Option<usize>,
@@ -24,7 +23,6 @@ pub(crate) fn holds(column: &OutputColumn) -> bool {
     column.time.is_none() && !matches!(column.kind, OutputKind::Text | OutputKind::Binary)
 }
 
-/// Starts a file.
 pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Sink>> {
     let place = |name: &str| {
         columns.iter().rposition(|column| column.name == name && !matches!(column.kind, OutputKind::Sparse(_)))

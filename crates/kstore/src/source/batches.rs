@@ -1,6 +1,6 @@
 //! Arrow record batches that are in memory, as a table.
 
-use super::column::{self, Chunk, Layout};
+use super::column::{self, Layout, LoadedColumns};
 use super::{BoxedCursor, Element, Facts, FileCursor, TARGET, TableFile, View, data_type::element, entries};
 use crate::arrow::array::{ArrayRef, Float32Array, Float64Array, RecordBatch};
 use crate::{Error, Real, Result, sparse::SparseShape};
@@ -75,7 +75,6 @@ impl BatchTable {
     }
 }
 
-/// Column `j` of rows of `d`.
 fn column<T: Real>(rows: &[T], j: usize, d: usize) -> ArrayRef {
     let values = rows.iter().skip(j).step_by(d).map(|value| value.to_f64());
     match T::ELEMENT {
@@ -86,7 +85,7 @@ fn column<T: Real>(rows: &[T], j: usize, d: usize) -> ArrayRef {
 }
 
 fn malformed(detail: String) -> Error {
-    Error::Malformed { path: FORMAT.into(), format: FORMAT, detail }
+    Error::malformed(Path::new(FORMAT), FORMAT, detail)
 }
 
 impl TableFile for BatchTable {
@@ -107,13 +106,13 @@ impl TableFile for BatchTable {
     }
 
     fn open(&self, columns: &[usize], rows: Range<u64>, _: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
-        Ok(Box::new(BatchCursor { table: self, chunk: Chunk::new(&self.layout, columns), left: rows }))
+        Ok(Box::new(BatchCursor { table: self, chunk: LoadedColumns::new(&self.layout, columns), left: rows }))
     }
 }
 
 struct BatchCursor<'a> {
     table: &'a BatchTable,
-    chunk: Chunk,
+    chunk: LoadedColumns,
     left: Range<u64>,
 }
 

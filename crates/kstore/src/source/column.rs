@@ -172,7 +172,6 @@ pub(super) enum Loaded {
 }
 
 impl Loaded {
-    /// Prepares column `root` of a file with this layout.
     pub(super) fn new(array: &ArrayRef, layout: &Layout, root: usize) -> Result<Self, LoadError> {
         if let Some(shape) = layout.shapes[root] {
             return Ok(Self::Sparse(entries::load(array.as_ref(), shape)?));
@@ -215,7 +214,7 @@ impl Loaded {
 
 /// The columns of a file that a cursor was asked for, and the rows of them that it has read.
 #[derive(Debug)]
-pub(super) struct Chunk {
+pub(super) struct LoadedColumns {
     /// The columns of the file, ascending.
     pub(super) roots: Vec<usize>,
     /// For each column of the table that was asked for, its place among `roots` and in their lists.
@@ -224,7 +223,7 @@ pub(super) struct Chunk {
     pub(super) loaded: Vec<Option<Loaded>>,
 }
 
-impl Chunk {
+impl LoadedColumns {
     /// No rows yet of these columns of the table.
     pub(super) fn new(layout: &Layout, columns: &[usize]) -> Self {
         let roots = layout.roots(columns);

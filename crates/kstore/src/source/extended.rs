@@ -134,7 +134,7 @@ impl TableFile for Extended {
     }
 
     fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
-        let (mut own, mut added, mut places) = (Vec::new(), Vec::<(usize, Reading<'_>)>::new(), Vec::new());
+        let (mut own, mut added, mut places) = (Vec::new(), Vec::<(usize, AddedColumn<'_>)>::new(), Vec::new());
         for column in columns {
             places.push(match column.checked_sub(self.own()) {
                 None => {
@@ -144,7 +144,7 @@ impl TableFile for Extended {
                 Some(at) => Place::Added(match added.iter().position(|(other, _)| *other == at) {
                     Some(place) => place,
                     None => {
-                        added.push((at, Reading::open(&self.added[at], &rows, read)?));
+                        added.push((at, AddedColumn::open(&self.added[at], &rows, read)?));
                         added.len() - 1
                     }
                 }),
@@ -163,14 +163,14 @@ enum Place {
 }
 
 /// An added column of the chunk at hand.
-enum Reading<'a> {
+enum AddedColumn<'a> {
     /// The same value in as many rows as the longest chunk so far.
     Repeated(&'a Added, Option<ArrayRef>),
     /// Numbers, and of the chunk that they come from the rows used up and all rows.
     Numbers { cursor: BoxedCursor<'a>, path: &'a Path, values: Vec<f64>, used: usize, rows: usize },
 }
 
-impl<'a> Reading<'a> {
+impl<'a> AddedColumn<'a> {
     fn open(added: &'a Added, rows: &Range<u64>, read: &Arc<AtomicU64>) -> Result<Self> {
         let Added::Numbers { file, path, start } = added else {
             return Ok(Self::Repeated(added, added.repeated(0)));
@@ -193,8 +193,8 @@ impl<'a> Reading<'a> {
                     if used == rows {
                         (*used, *rows) = (0, cursor.advance()?);
                         if *rows == 0 {
-                            let detail = "it ended before the table it belongs to".to_string();
-                            return Err(Error::Malformed { path: path.to_path_buf(), format: "target file", detail });
+                            let detail = "it ended before the table it belongs to";
+                            return Err(Error::malformed(path, "target file", detail));
                         }
                     }
                     let (have, take) = (values.len(), (chunk - values.len()).min(*rows - *used));
@@ -218,7 +218,7 @@ impl<'a> Reading<'a> {
 
 struct ExtendedCursor<'a> {
     file: BoxedCursor<'a>,
-    added: Vec<Reading<'a>>,
+    added: Vec<AddedColumn<'a>>,
     places: Vec<Place>,
 }
 

@@ -14,7 +14,7 @@ const START: u64 = 4 << 10;
 const END: u64 = 64 << 10;
 
 /// Name that stands for standard input.
-pub const STDIN: &str = "-";
+pub(crate) const STDIN: &str = "-";
 
 /// The scheme of an address; `None` for a path.
 pub(crate) fn scheme(path: &Path) -> Option<&str> {
@@ -31,7 +31,7 @@ pub(crate) fn scheme(path: &Path) -> Option<&str> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The file, as it was named.
-    #[serde(serialize_with = "crate::lossy::path")]
+    #[serde(serialize_with = "crate::shown::lossy_path")]
     pub path: PathBuf,
     /// Length in bytes.
     pub length: u64,

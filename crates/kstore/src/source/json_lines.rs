@@ -46,7 +46,7 @@ fn open(path: &Path, file: File, _: &TextOptions) -> Result<Arc<dyn TableFile>> 
         }
     })?;
     match columns.is_empty() {
-        true => Err(table.malformed("it is empty")),
+        true => Err(table.file.malformed("it is empty")),
         false => Ok(Arc::new(table.with_columns(columns.into_iter().map(|(name, guess)| (name, guess.kind()))))),
     }
 }
@@ -55,7 +55,6 @@ fn open(path: &Path, file: File, _: &TextOptions) -> Result<Arc<dyn TableFile>> 
 #[derive(serde::Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// The pairs of the object on a line, in their order.
 fn pairs(line: &[u8]) -> Result<Vec<(Cow<'_, str>, Value)>, Wrong> {
     struct InOrder;
     impl<'de> Visitor<'de> for InOrder {

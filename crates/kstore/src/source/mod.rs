@@ -13,7 +13,6 @@ mod data_type;
 mod entries;
 mod extended;
 mod format;
-mod guard;
 mod identity;
 #[cfg(feature = "ipc")]
 pub mod ipc;
@@ -32,7 +31,6 @@ mod plain;
 pub(crate) mod positioned;
 mod registry;
 pub mod remote;
-mod spool;
 #[cfg(feature = "svmlight")]
 mod svmlight;
 mod text;
@@ -45,9 +43,9 @@ pub(crate) use entries::SPARSE;
 pub(crate) use extended::{Absent, Added, Extended};
 pub use extended::{QUERY, TARGET};
 pub use format::{BoxedCursor, Facts, FileCursor, Format, Open, TableFile};
-pub use guard::is_decoding;
-pub(crate) use identity::scheme;
-pub use identity::{Identity, STDIN};
+pub use identity::Identity;
+pub(crate) use identity::{STDIN, scheme};
+pub use load_error::is_decoding;
 pub use registry::{by_extension, formats, open, register};
 pub(crate) use registry::{known, listed, open_distant, standard_input};
 pub(crate) use text::Sparse;

@@ -9,10 +9,8 @@
 
 use super::npy::Header;
 use super::npy::header::{HEADER_LIMIT, MAGIC, header_text, parse_header};
-use super::positioned::Positioned;
-use super::{
-    BoxedCursor, Facts, FileCursor, Format, Positions, TARGET, TableFile, Values, View, guard::guarded, spool,
-};
+use super::positioned::{Positioned, copied};
+use super::{BoxedCursor, Facts, FileCursor, Format, Positions, TARGET, TableFile, Values, View};
 use crate::arrow::buffer::MutableBuffer;
 use crate::schema::{Column, Kind, Schema};
 use crate::sparse::{ENTRY, MOST_COLUMNS, SparseColumn, SparseShape};
@@ -20,7 +18,7 @@ use crate::{Error, Result};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use zip::{CompressionMethod, ZipArchive, result::ZipError};
@@ -36,34 +34,29 @@ const CHUNK_ENTRIES: usize = 32 << 10;
 const NUMBER: usize = 8;
 
 /// The archive while its members are looked for.
-struct Archive<'a> {
-    path: &'a Path,
+struct Archive {
     file: Positioned,
     members: ZipArchive<BufReader<File>>,
-    /// Bytes that were unpacked.
     unpacked: u64,
 }
 
-impl<'a> Archive<'a> {
-    fn open(path: &'a Path, file: File) -> Result<Self> {
-        let failed = |error| Error::io("read", path)(error);
-        let place = Positioned::of(file.try_clone().map_err(failed)?).map_err(failed)?;
-        let members = ZipArchive::new(BufReader::new(file)).map_err(|error| refused(path, error))?;
-        Ok(Self { path, file: place, members, unpacked: 0 })
+impl Archive {
+    fn open(file: Positioned, zip: File) -> Result<Self> {
+        let members = ZipArchive::new(BufReader::new(zip)).map_err(|error| refused(&file, error))?;
+        Ok(Self { file, members, unpacked: 0 })
     }
 
     /// The bytes of a small member.
     fn small(&mut self, name: &str) -> Result<Vec<u8>> {
-        let path = self.path;
-        let mut bytes = Vec::new();
+        let (file, mut bytes) = (&self.file, Vec::new());
         let member = self.members.by_name(&format!("{name}.npy")).map_err(|error| match error {
             ZipError::FileNotFound => {
-                damaged(path, format!("it has no array \"{name}\", so it is no sparse matrix; {SAVE}"))
+                file.malformed(format!("it has no array \"{name}\", so it is no sparse matrix; {SAVE}"))
             }
-            error => refused(path, error),
+            error => refused(file, error),
         })?;
         let read = member.take(HEADER_LIMIT as u64).read_to_end(&mut bytes);
-        read.map_err(|error| refused(path, ZipError::Io(error)))?;
+        read.map_err(|error| refused(file, ZipError::Io(error)))?;
         Ok(bytes)
     }
 
@@ -71,14 +64,14 @@ impl<'a> Archive<'a> {
     fn check_format(&mut self) -> Result<()> {
         let bytes = self.small("format")?;
         let start = if bytes.starts_with(MAGIC) { header_text(&bytes).map(|(_, start)| start) } else { Ok(0) };
-        let start = start.map_err(|detail| damaged(self.path, format!("array \"format\": {detail}")))?;
+        let start = start.map_err(|detail| self.file.malformed(format!("array \"format\": {detail}")))?;
         // text of numpy takes four bytes for a letter, bytes take one
         let letters: Vec<u8> = bytes[start..].iter().copied().filter(|byte| *byte != 0).take(NUMBER).collect();
         match &letters[..] {
             b"csr" => Ok(()),
             other => {
                 let found = String::from_utf8_lossy(other).into_owned();
-                Err(damaged(self.path, format!("it holds a matrix in {found:?} format, and csr is read; {SAVE}")))
+                Err(self.file.malformed(format!("it holds a matrix in {found:?} format, and csr is read; {SAVE}")))
             }
         }
     }
@@ -86,7 +79,7 @@ impl<'a> Archive<'a> {
     /// Rows and columns.
     fn shape(&mut self) -> Result<[u64; 2]> {
         let bytes = self.small("shape")?;
-        let wrong = || damaged(self.path, format!("its array \"shape\" is no pair of numbers; {SAVE}"));
+        let wrong = || self.file.malformed(format!("its array \"shape\" is no pair of numbers; {SAVE}"));
         let Header { element, rows, columns: 1, data, .. } = parse_header(&bytes).map_err(|_| wrong())? else {
             return Err(wrong());
         };
@@ -97,29 +90,29 @@ impl<'a> Archive<'a> {
         let [rows, width] = [number(0)?, number(1)?];
         if width > MOST_COLUMNS as u64 || rows > i64::MAX as u64 {
             let detail = format!("a matrix of {rows} x {width}; rows have at most {MOST_COLUMNS} columns");
-            return Err(damaged(self.path, detail));
+            return Err(self.file.malformed(detail));
         }
         Ok([rows, width])
     }
 
     /// An array of `length` numbers, or of any number of them; `None` where there is no such member.
     fn array(&mut self, name: &str, length: Option<u64>) -> Result<Option<Member>> {
-        let path = self.path;
+        let whole = &self.file;
         let Some(index) = self.members.index_for_name(&format!("{name}.npy")) else { return Ok(None) };
-        let member = self.members.by_index(index).map_err(|error| refused(path, error))?;
+        let member = self.members.by_index(index).map_err(|error| refused(whole, error))?;
         let (file, start, bytes) = match (member.compression(), member.data_start()) {
-            (CompressionMethod::Stored, Some(start)) => (self.file.clone(), start, member.size()),
+            (CompressionMethod::Stored, Some(start)) => (whole.clone(), start, member.size()),
             _ => {
-                let plain = spool::copied(path, Some(NAME), member)?;
-                let plain = Positioned::of(plain).map_err(Error::io("read", path))?;
+                let plain = copied(whole.path(), Some(NAME), member)?;
+                let plain = Positioned::of(whole.path(), NAME, plain).map_err(|error| whole.unread(error))?;
                 let length = plain.length();
                 self.unpacked += length;
                 (plain, 0, length)
             }
         };
-        let wrong = |detail: String| damaged(path, format!("array \"{name}\": {detail}"));
+        let wrong = |detail: String| file.malformed(format!("array \"{name}\": {detail}"));
         let most = usize::try_from(bytes).unwrap_or(HEADER_LIMIT).min(HEADER_LIMIT);
-        let header = file.read_new(most, start).map_err(Error::io("read", path))?;
+        let header = file.read_new(most, start).map_err(|error| file.unread(error))?;
         let header = parse_header(&header).map_err(wrong)?;
         let needed = header.data as u64 + header.rows * header.stride() as u64;
         let end = start.checked_add(needed).filter(|end| needed <= bytes && *end <= file.length());
@@ -136,22 +129,18 @@ impl<'a> Archive<'a> {
     }
 
     fn needed(&mut self, name: &str, length: Option<u64>) -> Result<Member> {
-        let path = self.path;
-        self.array(name, length)?.ok_or_else(|| damaged(path, format!("it has no array \"{name}\"; {SAVE}")))
+        let member = self.array(name, length)?;
+        member.ok_or_else(|| self.file.malformed(format!("it has no array \"{name}\"; {SAVE}")))
     }
 }
 
 /// What to do about another file.
 const SAVE: &str = "write it with scipy.sparse.save_npz(file, X.tocsr()), or dense rows with numpy.save";
 
-fn damaged(path: &Path, detail: String) -> Error {
-    Error::Malformed { path: path.to_path_buf(), format: NAME, detail }
-}
-
-fn refused(path: &Path, error: ZipError) -> Error {
+fn refused(file: &Positioned, error: ZipError) -> Error {
     match error {
-        ZipError::Io(error) if error.raw_os_error().is_some() => Error::io("read", path)(error),
-        other => damaged(path, other.to_string()),
+        ZipError::Io(error) if error.raw_os_error().is_some() => file.unread(error),
+        other => file.malformed(other.to_string()),
     }
 }
 
@@ -159,7 +148,6 @@ fn refused(path: &Path, error: ZipError) -> Error {
 #[derive(Clone, Debug)]
 struct Member {
     file: Positioned,
-    /// Byte at which the values start.
     at: u64,
     header: Header,
 }
@@ -169,24 +157,21 @@ impl Member {
         Self { file: self.file.counting(read), ..self.clone() }
     }
 
-    /// Reads some numbers.
-    fn read<'b>(&self, path: &Path, items: Range<u64>, buffer: &'b mut MutableBuffer) -> Result<View<'b>> {
+    fn read<'b>(&self, items: Range<u64>, buffer: &'b mut MutableBuffer) -> Result<View<'b>> {
         let (element, size) = (self.header.element, self.header.element.size());
         buffer.resize((items.end - items.start) as usize * size, 0);
         let bytes: &mut [u8] = buffer;
-        let got = self.file.read_at(bytes, self.at + items.start * size as u64).map_err(Error::io("read", path))?;
-        if got < bytes.len() {
-            return Err(damaged(path, "it was cut short while being read".to_string()));
+        let got = self.file.read_at(bytes, self.at + items.start * size as u64);
+        if got.map_err(|error| self.file.unread(error))? < bytes.len() {
+            return Err(self.file.malformed("it was cut short while being read"));
         }
         Ok(View { values: Values::packed(bytes, element), nulls: None })
     }
 }
 
-/// An open file.
 #[derive(Debug)]
 struct NpzFile {
-    path: PathBuf,
-    bytes: u64,
+    file: Positioned,
     /// Bytes unpacked, and read to find the longest row.
     scanned: u64,
     data: Member,
@@ -201,11 +186,13 @@ struct NpzFile {
 impl NpzFile {
     /// Reads the directory, the headers of the arrays, and where the rows are, for the longest of them.
     fn of(path: &Path, file: File) -> Result<Self> {
-        guarded(|| Self::parse(path, file)).map_err(|panic| damaged(path, panic))?
+        let place = file.try_clone().and_then(|file| Positioned::of(path, NAME, file));
+        let place = place.map_err(Error::io("read", path))?;
+        place.decoded(|| Self::parse(place.clone(), file))?
     }
 
-    fn parse(path: &Path, file: File) -> Result<Self> {
-        let mut archive = Archive::open(path, file)?;
+    fn parse(file: Positioned, zip: File) -> Result<Self> {
+        let mut archive = Archive::open(file, zip)?;
         archive.check_format()?;
         let [rows, width] = archive.shape()?;
         let data = archive.needed("data", None)?;
@@ -218,8 +205,7 @@ impl NpzFile {
         let columns =
             std::iter::once(named("x", Kind::Sparse(SparseShape { width, longest: 0 }))).chain(label).collect();
         let mut npz = Self {
-            path: path.to_path_buf(),
-            bytes: archive.file.length(),
+            file: archive.file,
             scanned: archive.unpacked,
             data,
             indices,
@@ -246,7 +232,7 @@ impl NpzFile {
                     "a row of {longest} entries in {} columns; put it in order with X.sum_duplicates()",
                     self.shape.width
                 );
-                return Err(damaged(&self.path, detail));
+                return Err(self.file.malformed(detail));
             }
         }
         Ok(longest)
@@ -255,7 +241,7 @@ impl NpzFile {
     /// The first entries of some rows, and the end of the last.
     fn starts(&self, indptr: &Member, rows: Range<u64>, buffer: &mut MutableBuffer) -> Result<Vec<u64>> {
         let count = (rows.end - rows.start + 1) as usize;
-        let view = indptr.read(&self.path, rows.start..rows.end + 1, buffer)?;
+        let view = indptr.read(rows.start..rows.end + 1, buffer)?;
         let start = |at: usize| view.integer(at).and_then(|start| u64::try_from(start).ok());
         let starts: Option<Vec<u64>> = (0..count).map(start).collect();
         let sound = |starts: &Vec<u64>| {
@@ -265,14 +251,14 @@ impl NpzFile {
             let (first, entries) = (rows.start, self.data.header.rows);
             let expected =
                 format!("places that ascend up to {entries} are expected from row {first} (counted from 0) on");
-            damaged(&self.path, format!("array \"indptr\": {expected}; {SAVE}"))
+            self.file.malformed(format!("array \"indptr\": {expected}; {SAVE}"))
         })
     }
 }
 
 impl TableFile for NpzFile {
     fn facts(&self) -> Facts<'_> {
-        let (rows, bytes, scanned) = (self.rows, self.bytes, self.scanned);
+        let (rows, bytes, scanned) = (self.rows, self.file.length(), self.scanned);
         Facts { format: NAME, schema: &self.schema, rows, bytes, scanned }
     }
 
@@ -315,17 +301,16 @@ struct NpzCursor<'a> {
 impl NpzCursor<'_> {
     /// Reads the entries of the rows whose first ones are `starts`.
     fn load(&mut self, starts: &[u64]) -> Result<()> {
-        let path = &self.npz.path;
         let ([_, indices, data], [first, second]) = (&self.members, &mut self.buffers);
         let items = starts[0]..starts[starts.len() - 1];
-        let indices = indices.read(path, items.clone(), first)?;
+        let indices = indices.read(items.clone(), first)?;
         self.values.resize((items.end - items.start) as usize, 0.0);
-        data.read(path, items.clone(), second)?.load(Positions::From(0), &mut self.values);
+        data.read(items.clone(), second)?.load(Positions::From(0), &mut self.values);
         for (row, ends) in (self.left.start..).zip(starts.windows(2)) {
             let [start, end] = [ends[0], ends[1]].map(|at| (at - items.start) as usize);
             self.rows.push(|at| indices.index(at), &self.values[start..end], start, false).map_err(|value| {
                 Error::BadValue {
-                    path: path.clone(),
+                    path: self.npz.file.path().to_path_buf(),
                     row,
                     line: None,
                     column: "x".to_string(),
@@ -354,7 +339,7 @@ impl FileCursor for NpzCursor<'_> {
         let end = self.left.start + starts.len() as u64 - 1;
         if let Some(y) = &self.y {
             self.labels.resize(starts.len() - 1, 0.0);
-            let view = y.read(&self.npz.path, self.left.start..end, &mut self.buffers[0])?;
+            let view = y.read(self.left.start..end, &mut self.buffers[0])?;
             view.load(Positions::From(0), &mut self.labels);
         }
         self.left.start = end;

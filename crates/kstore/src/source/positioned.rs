@@ -1,9 +1,26 @@
 //! A file, here or at a distance, read at given places by several cursors at once, which counts what it reads.
+//!
+//! Tables that cannot be read from the middle, or only once, are compressed text and standard input. They are written out once, into a file
+//! without a name in the folder for temporary files (`TMPDIR`), and read from there like any other file. The operating system removes that file
+//! when the table is dropped or the process ends. *Bytes on disk*: those of the plain text.
 
+use super::load_error::guarded;
 use super::remote::Distant;
+use crate::{Error, Result};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::{fs::File, io};
+
+/// Bytes per read: past the point where the system call costs anything, and still inside the second-level cache.
+pub(crate) const BLOCK_BYTES: usize = 256 << 10;
+
+/// Bytes of a chunk of so many columns, each of which lies by itself: where there are many, each has enough that the system calls do not show.
+#[cfg(any(feature = "npy", feature = "ipc"))]
+pub(super) fn chunk_bytes(columns: usize) -> usize {
+    (columns * (16 << 10)).clamp(BLOCK_BYTES, 4 << 20)
+}
 
 /// Where the bytes are.
 #[derive(Clone, Debug)]
@@ -13,27 +30,55 @@ enum Location {
     There(Arc<Distant>),
 }
 
-/// A shared file handle without a place of its own, and the counter its reads add to.
+/// A shared file handle without a place of its own, what messages call it, and the counter its reads add to.
 #[derive(Clone, Debug)]
 pub(crate) struct Positioned {
     place: Location,
+    path: Arc<Path>,
+    format: &'static str,
     length: u64,
     read: Arc<AtomicU64>,
 }
 
 impl Positioned {
-    pub(crate) fn of(file: File) -> io::Result<Self> {
+    pub(crate) fn of(path: &Path, format: &'static str, file: File) -> io::Result<Self> {
         let length = file.metadata()?.len();
-        Ok(Self { place: Location::Here(Arc::new(file)), length, read: Arc::default() })
+        Ok(Self::at(Location::Here(Arc::new(file)), path, format, length))
     }
 
-    /// An object at a distance.
     #[cfg(feature = "parquet")]
-    pub(crate) fn distant(object: Arc<Distant>) -> Self {
-        Self { length: object.length(), place: Location::There(object), read: Arc::default() }
+    pub(crate) fn distant(path: &Path, format: &'static str, object: Arc<Distant>) -> Self {
+        let length = object.length();
+        Self::at(Location::There(object), path, format, length)
     }
 
-    /// The object at a distance, where it is one.
+    fn at(place: Location, path: &Path, format: &'static str, length: u64) -> Self {
+        Self { place, path: path.into(), format, length, read: Arc::default() }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn malformed(&self, detail: impl Into<String>) -> Error {
+        Error::malformed(&self.path, self.format, detail)
+    }
+
+    /// The error of a file that ends where there were bytes when it was opened.
+    pub(crate) fn cut_short(&self, expected: u64, found: u64) -> Error {
+        self.malformed(format!("it was cut short while being read: expected {expected} bytes, found {found}"))
+    }
+
+    /// Wraps an operating-system error.
+    pub(crate) fn unread(&self, error: io::Error) -> Error {
+        Error::io("read", &*self.path)(error)
+    }
+
+    /// Runs a decoder of this file; a panic becomes an error.
+    pub(crate) fn decoded<R>(&self, decode: impl FnOnce() -> R) -> Result<R> {
+        guarded(decode).map_err(|panic| self.malformed(panic))
+    }
+
     #[cfg(feature = "parquet")]
     pub(crate) fn object(&self) -> Option<&Arc<Distant>> {
         match &self.place {
@@ -72,7 +117,6 @@ impl Positioned {
         Ok(filled)
     }
 
-    /// Fills `buffer` from `at` on.
     pub(crate) fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
         if self.read_at(buffer, at)? == buffer.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
@@ -138,4 +182,26 @@ fn read_once(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
 #[cfg(windows)]
 fn read_once(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, buffer, at)
+}
+
+/// A copy of what a reader brings, in a file without a name; the path is for messages. Of what is unpacked, the name of the packing tells that
+/// it is damaged where reading fails and the operating system does not say why.
+pub(super) fn copied(path: &Path, packing: Option<&'static str>, mut reader: impl Read) -> Result<File> {
+    let folder = std::env::temp_dir();
+    let failed = |error| Error::io("write", folder.join("a temporary file"))(error);
+    let mut out = tempfile::tempfile_in(&folder).map_err(Error::io("write", &folder))?;
+    let mut buffer = vec![0; BLOCK_BYTES];
+    loop {
+        match reader.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(more) => out.write_all(&buffer[..more]).map_err(failed)?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => match packing.filter(|_| error.raw_os_error().is_none()) {
+                None => return Err(Error::io("read", path)(error)),
+                Some(format) => return Err(Error::malformed(path, format, error.to_string())),
+            },
+        }
+    }
+    out.rewind().map_err(failed)?;
+    Ok(out)
 }

@@ -4,7 +4,7 @@
 use super::Extended;
 use super::format::{Format, TableFile};
 use super::remote::{Distant, Found, Reader};
-use super::{Identity, QUERY, STDIN, TextOptions, spool};
+use super::{Identity, QUERY, STDIN, TextOptions, positioned::copied};
 use crate::named::Registry;
 use crate::{Error, Result};
 use std::io::{Read, Seek};
@@ -105,13 +105,13 @@ const COMPRESSED: Format = Format::new(&["gz", "zst"], compressed);
 #[cfg(feature = "compressed")]
 fn compressed(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
     let bytes = file.metadata().map_err(Error::io("read", path))?.len();
-    let buffered = std::io::BufReader::with_capacity(spool::BUFFER, file);
+    let buffered = std::io::BufReader::with_capacity(super::positioned::BLOCK_BYTES, file);
     let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
     let (packing, reader): (_, Box<dyn Read>) = match gzip {
         true => ("gzip", Box::new(flate2::read::MultiGzDecoder::new(buffered))),
         false => ("zstd", Box::new(zstd::Decoder::with_buffer(buffered).map_err(Error::io("read", path))?)),
     };
-    let plain = spool::copied(path, Some(packing), reader)?;
+    let plain = copied(path, Some(packing), reader)?;
     let name = path.with_extension("");
     let inner = by_extension(&name).filter(|format| format.is_text);
     let Some(format) = inner else {
@@ -139,7 +139,7 @@ fn has_entries(text: &[u8]) -> bool {
 /// Errors of reading and of writing it out; [`Error::UnknownFormat`].
 pub(crate) fn standard_input(options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
     let path = Path::new(STDIN);
-    let mut file = spool::copied(path, None, std::io::stdin().lock())?;
+    let mut file = copied(path, None, std::io::stdin().lock())?;
     let mut start = Vec::new();
     (&mut file).take(START).read_to_end(&mut start).map_err(Error::io("read", path))?;
     let identity = Identity::of_content(path, &file)?;
@@ -162,7 +162,7 @@ pub(crate) fn open_distant(found: &Found, options: &TextOptions) -> Result<(Arc<
     let format = by_extension(Path::new(name)).or_else(|| by_magic(&start)).ok_or_else(|| unknown(path))?;
     let table = match format.distant {
         Some(open) => open(path, distant)?,
-        None => (format.open)(path, spool::copied(path, None, Reader::of(&distant))?, options)?,
+        None => (format.open)(path, copied(path, None, Reader::of(&distant))?, options)?,
     };
     Ok((table, identity))
 }

@@ -194,7 +194,6 @@ struct Lines {
     zero_based: bool,
     /// Number of the columns of features, before those of roles.
     first: usize,
-    /// Number of the columns that are wanted.
     wanted: usize,
     features: Features,
     /// The groups, where the file has them, and the labels, where they are wanted.

@@ -13,8 +13,8 @@ mod fields;
 mod scan;
 mod sniffed;
 
-use super::text::{self, BLOCK_BYTES, Builders, Guess, Refused, TextChunk, TextFormat, TextOptions, TextTable, Wrong};
-use super::{Format, TableFile, View};
+use super::text::{self, Builders, Guess, Refused, TextChunk, TextFormat, TextOptions, TextTable, Wrong};
+use super::{Format, TableFile, View, positioned::BLOCK_BYTES};
 use crate::schema::{Column, Kind};
 use crate::sink::OutputKind;
 use crate::sparse::COLUMN_LIMIT;
@@ -32,8 +32,8 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
     let (header, infer_rows) = (!options.without_header, options.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
     let mut table = TextTable::new(path, file, Csv { delimiter: b',', infer_rows, marks: Vec::new() })?;
     let length = usize::try_from(table.file.length()).unwrap_or(usize::MAX);
-    let start = table.file.read_new(BLOCK_BYTES.min(length), 0).map_err(Error::io("read", path))?;
-    let skip = text_start(&start).map_err(|detail| table.malformed(detail))?;
+    let start = table.file.read_new(BLOCK_BYTES.min(length), 0).map_err(|error| table.file.unread(error))?;
+    let skip = text_start(&start).map_err(|detail| table.file.malformed(detail))?;
     table.format.delimiter = options.delimiter.unwrap_or_else(|| match path.extension() {
         Some(tsv) if tsv.eq_ignore_ascii_case("tsv") => b'\t',
         _ => fields::delimiter(&start[skip..]),
@@ -67,10 +67,10 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
         }
         Ok(true)
     })?;
-    let names: Vec<String> = names.ok_or_else(|| table.malformed("it is empty"))?;
+    let names: Vec<String> = names.ok_or_else(|| table.file.malformed("it is empty"))?;
     table.format.marks = sniffed::found(&guesses, delimiter, options.decimal).map_err(|place| {
         let remedy = "give `decimal` , for numbers such as 1,5, or `decimal` . where they are no numbers";
-        table.malformed(format!("the numbers of its column {:?} have commas; {remedy}", names[place]))
+        table.file.malformed(format!("the numbers of its column {:?} have commas; {remedy}", names[place]))
     })?;
     let kinds = guesses.iter().zip(&table.format.marks).map(|(guess, marks)| guess.by(*marks).kind());
     let kinds: Vec<Kind> = kinds.collect();

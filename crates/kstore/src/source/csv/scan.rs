@@ -22,7 +22,6 @@ enum State {
     FieldStart,
     /// In a field without quotes, or behind them.
     Plain,
-    /// Between quotes.
     Quoted,
     /// Behind a quote in a quoted field: it ends the field or is the first of two.
     Closing,

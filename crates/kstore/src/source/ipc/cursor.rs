@@ -1,11 +1,10 @@
 //! A cursor over the rows of an Arrow IPC file.
 
-use super::{IpcFile, NAME, TEXT_CHUNK, damaged, message::Batch, reader::ColumnReader};
+use super::{IpcFile, NAME, TEXT_CHUNK, message::Batch, reader::ColumnReader};
 use crate::Result;
-use crate::source::guard::guarded;
 use crate::source::positioned::Positioned;
 use crate::source::{Element, FileCursor, View};
-use crate::source::{column::Chunk, load_error::LoadError};
+use crate::source::{column::LoadedColumns, load_error::LoadError};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,7 +14,7 @@ pub(super) struct IpcCursor<'a> {
     ipc: &'a IpcFile,
     file: Positioned,
     columns: Vec<ColumnReader<'a>>,
-    chunk: Chunk,
+    chunk: LoadedColumns,
     chunk_rows: usize,
     left: Range<u64>,
     /// Rows of the file that the batch at hand holds; empty before the first.
@@ -24,7 +23,7 @@ pub(super) struct IpcCursor<'a> {
 
 impl<'a> IpcCursor<'a> {
     pub(super) fn new(ipc: &'a IpcFile, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Self {
-        let chunk = Chunk::new(&ipc.layout, columns);
+        let chunk = LoadedColumns::new(&ipc.layout, columns);
         let reader = |root: &usize| ColumnReader::new(&ipc.roots[*root], ipc.layout.widths[*root]);
         Self {
             ipc,
@@ -76,7 +75,7 @@ impl<'a> IpcCursor<'a> {
         };
         let x = &mut x[..(rows.end - rows.start) as usize * stride];
         let copied = values.copy(rows.start * stride as u64, x);
-        copied.map_err(|error| error.of(&self.ipc.path, NAME))?;
+        copied.map_err(|error| error.of(self.file.path(), NAME))?;
         self.load_columns(rows.clone(), Some(block))?;
         Ok(Some(self.pass(rows)))
     }
@@ -85,7 +84,7 @@ impl<'a> IpcCursor<'a> {
         if self.batch.contains(&self.left.start) {
             return Ok(());
         }
-        self.enter().map_err(|error| error.of(&self.ipc.path, NAME))
+        self.enter().map_err(|error| error.of(self.file.path(), NAME))
     }
 
     /// The next rows, at most `most`, counted from the start of the batch.
@@ -100,7 +99,7 @@ impl<'a> IpcCursor<'a> {
         let mut end = rows.end;
         for column in &self.columns {
             let fits = column.rows_of_text(rows.start..end, TEXT_CHUNK);
-            end = rows.start + fits.map_err(|error| error.of(&self.ipc.path, NAME))?;
+            end = rows.start + fits.map_err(|error| error.of(self.file.path(), NAME))?;
         }
         Ok(rows.start..end)
     }
@@ -116,7 +115,7 @@ impl<'a> IpcCursor<'a> {
         for (index, column) in self.columns.iter_mut().enumerate().filter(|(index, _)| Some(*index) != but) {
             let (root, before) = (self.chunk.roots[index], self.chunk.loaded[index].take());
             let loaded = column.load(self.ipc, root, rows.clone(), before);
-            let loaded = loaded.map_err(|error| error.of_column(&self.ipc.path, NAME, first, &column.root.name))?;
+            let loaded = loaded.map_err(|error| error.of_column(self.file.path(), NAME, first, &column.root.name))?;
             self.chunk.loaded[index] = Some(loaded);
         }
         Ok(())
@@ -139,7 +138,7 @@ impl FileCursor for IpcCursor<'_> {
         if self.left.is_empty() {
             return Ok(0);
         }
-        guarded(|| self.load(self.chunk_rows)).map_err(|panic| damaged(&self.ipc.path, panic))?
+        self.ipc.file.decoded(|| self.load(self.chunk_rows))?
     }
 
     fn advance_into(&mut self, element: Element, columns: usize, x: &mut [u8]) -> Result<Option<usize>> {
@@ -148,12 +147,12 @@ impl FileCursor for IpcCursor<'_> {
             return Ok(Some(0));
         }
         let stride = columns * element.size();
-        guarded(|| self.load_block(block, x, stride)).map_err(|panic| damaged(&self.ipc.path, panic))?
+        self.ipc.file.decoded(|| self.load_block(block, x, stride))?
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
         let column = &self.columns[self.chunk.places[index].root];
-        let unread = || damaged(&self.ipc.path, format!("a column of type {}", column.root.data_type));
+        let unread = || self.file.malformed(format!("a column of type {}", column.root.data_type));
         self.chunk.view(index).ok_or_else(unread)
     }
 }

@@ -1,6 +1,6 @@
 //! Columns of a mapped file, in place.
 
-use super::{IpcFile, NAME, damaged, message::Batch};
+use super::{IpcFile, NAME, message::Batch};
 use crate::mmap::Mapped;
 use crate::source::view::sealed::Plain;
 use crate::{Error, Result};
@@ -17,7 +17,7 @@ pub struct MappedIpc<'a> {
 impl IpcFile {
     /// Maps the file into memory.
     pub fn map(&self) -> Result<MappedIpc<'_>> {
-        Ok(MappedIpc { file: self, map: Mapped::open(&self.path)? })
+        Ok(MappedIpc { file: self, map: Mapped::open(self.file.path())? })
     }
 }
 
@@ -47,30 +47,30 @@ impl MappedIpc<'_> {
     /// ```
     pub fn column<V: Plain>(&self, batch: usize, name: &str) -> Result<&[V]> {
         let file = self.file;
-        let path = &file.path;
+        let (path, bytes) = (file.file.path(), &file.file);
         let Some(root) = file.roots.iter().find(|root| root.name == name) else {
             let hint = file.layout.schema.hint(name);
-            return Err(Error::NoSuchColumn { path: path.clone(), name: name.to_string(), hint });
+            return Err(Error::NoSuchColumn { path: path.to_path_buf(), name: name.to_string(), hint });
         };
         let Some((_, width)) = root.numbers().filter(|(element, _)| *element == V::ELEMENT) else {
             let expected = format!("{:?} was asked for", V::ELEMENT);
             return Err(Error::wrong_type(path, name, root.data_type.to_string(), expected));
         };
         let block = file.batches.get(batch);
-        let block = block.ok_or_else(|| damaged(path, format!("it has {} batches", file.batches.len())))?;
-        let batch = Batch::read(&file.file, block).map_err(|error| error.of(path, NAME))?;
+        let block = block.ok_or_else(|| bytes.malformed(format!("it has {} batches", file.batches.len())))?;
+        let batch = Batch::read(bytes, block).map_err(|error| error.of(path, NAME))?;
         if batch.codec.is_some() {
-            return Err(damaged(path, "it is compressed and cannot be used in place; write it uncompressed"));
+            return Err(bytes.malformed("it is compressed and cannot be used in place; write it uncompressed"));
         }
-        let nodes = root.nodes(&batch).map_err(|detail| damaged(path, detail))?;
+        let nodes = root.nodes(&batch).map_err(|detail| bytes.malformed(detail))?;
         if nodes.iter().any(|node| node.nulls > 0) {
-            return Err(damaged(path, format!("column {name:?} has missing values and cannot be used in place")));
+            return Err(bytes.malformed(format!("column {name:?} has missing values and cannot be used in place")));
         }
-        let values = root.spans(&batch).map_err(|detail| damaged(path, detail))?.last().copied().unwrap_or_default();
+        let values = root.spans(&batch).map_err(|detail| bytes.malformed(detail))?.last().copied().unwrap_or_default();
         let count = usize::try_from(batch.rows).ok().and_then(|rows| rows.checked_mul(width));
         let count = count.filter(|count| (*count as u64).saturating_mul(size_of::<V>() as u64) <= values.length);
         let place = usize::try_from(values.at).ok().zip(count);
         let values = place.and_then(|(at, count)| self.map.slice(at, count));
-        values.ok_or_else(|| damaged(path, format!("column {name:?} is too short or lies at an odd address")))
+        values.ok_or_else(|| bytes.malformed(format!("column {name:?} is too short or lies at an odd address")))
     }
 }

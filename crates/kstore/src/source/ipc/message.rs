@@ -56,7 +56,6 @@ impl Block {
     }
 }
 
-/// Fills `buffer` from `at` on.
 pub(super) fn read(file: &Positioned, buffer: &mut [u8], at: u64) -> Result<(), LoadError> {
     let got = file.read_at(buffer, at)?;
     if got < buffer.len() {

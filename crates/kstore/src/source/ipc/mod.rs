@@ -20,16 +20,15 @@ use self::{
     stored::{Cost, cost},
 };
 use super::column::{self, Layout, list_element};
-use super::load_error::LoadError;
-use super::{
-    BoxedCursor, Facts, Format, SPARSE, TableFile, data_type::element, guard::guarded, positioned::Positioned,
-};
+use super::load_error::{LoadError, guarded};
+use super::positioned::{Positioned, chunk_bytes};
+use super::{BoxedCursor, Facts, Format, SPARSE, TableFile, data_type::element};
 use crate::arrow::array::ArrayRef;
 use crate::arrow::datatypes::DataType;
 use crate::arrow::ipc::convert::try_fb_to_schema;
 use crate::arrow::ipc::{Endianness, Footer, root_as_footer};
 use crate::{Error, Result};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{collections::HashMap, ops::Range};
@@ -44,12 +43,6 @@ pub(super) const FORMAT: Format =
 
 const NAME: &str = "Arrow IPC";
 
-/// Bytes of a chunk: past the point where system calls cost anything, and still inside the second-level cache.
-const CHUNK_BYTES: usize = 256 << 10;
-/// Least bytes read at once of a column: with fewer, the system calls take a noticeable share of the time.
-const READ_BYTES: usize = 16 << 10;
-/// Most bytes of a chunk, which makes chunks of wide tables shorter.
-const CHUNK_LIMIT: usize = 4 << 20;
 /// Bytes counted for a value of text: the view of it, and its offset.
 const TEXT_BYTES: usize = 32;
 /// Most bytes of a column's texts in a chunk of several rows.
@@ -58,7 +51,6 @@ const TEXT_CHUNK: u64 = 512 << 10;
 /// An open Arrow IPC file.
 #[derive(Debug)]
 pub struct IpcFile {
-    path: PathBuf,
     file: Positioned,
     roots: Vec<Root>,
     layout: Layout,
@@ -81,13 +73,12 @@ impl IpcFile {
 
     /// Reads the footer of an open file and the lengths of its batches; the path is for messages.
     pub fn of(path: &Path, file: std::fs::File) -> Result<Self> {
-        let file = Positioned::of(file).map_err(Error::io("read", path))?;
-        let footer = footer(path, &file)?;
-        let parsed = guarded(|| Self::parse(path, file, &footer));
-        parsed.map_err(|panic| damaged(path, panic))?.map_err(|error| error.of(path, NAME))
+        let file = Positioned::of(path, NAME, file).map_err(Error::io("read", path))?;
+        let footer = footer(&file)?;
+        file.decoded(|| Self::parse(file.clone(), &footer))?.map_err(|error| error.of(path, NAME))
     }
 
-    fn parse(path: &Path, file: Positioned, footer: &[u8]) -> Result<Self, LoadError> {
+    fn parse(file: Positioned, footer: &[u8]) -> Result<Self, LoadError> {
         let footer = root_as_footer(footer).map_err(|_| "its footer is damaged".to_string())?;
         let stored = footer.schema().ok_or_else(|| "its footer names no columns".to_string())?;
         if stored.endianness() == Endianness::Big || cfg!(target_endian = "big") {
@@ -113,7 +104,6 @@ impl IpcFile {
         let layout = layout.with_pandas(value(column::PANDAS)).with_sparse(schema.fields(), value(SPARSE), shape)?;
         let dictionaries = blocks(&footer, true, &file)?;
         Ok(Self {
-            path: path.to_path_buf(),
             file,
             roots,
             layout,
@@ -162,9 +152,8 @@ impl IpcFile {
 
     fn chunk_rows(&self, roots: &[usize]) -> usize {
         let row: usize = roots.iter().map(|root| row_bytes(&self.roots[*root], self.layout.widths[*root])).sum();
-        let bytes = (roots.len() * READ_BYTES).clamp(CHUNK_BYTES, CHUNK_LIMIT);
         // whole bytes of bitmaps; a row longer than a chunk is one all the same
-        (bytes / row.max(1)).max(1).next_multiple_of(8)
+        (chunk_bytes(roots.len()) / row.max(1)).max(1).next_multiple_of(8)
     }
 
     /// Bytes that some columns take beside the numbers or views of a chunk: dictionaries, texts, and where batches are
@@ -261,38 +250,33 @@ fn blocks(footer: &Footer<'_>, dictionaries: bool, file: &Positioned) -> Result<
 }
 
 /// The footer's bytes; tells a file that was never Arrow IPC from one that was cut off.
-fn footer(path: &Path, file: &Positioned) -> Result<Vec<u8>> {
+fn footer(file: &Positioned) -> Result<Vec<u8>> {
     let (mut start, mut end) = ([0; 8], [0; 10]);
     let length = file.length();
-    file.read_at(&mut start, 0).map_err(Error::io("read", path))?;
-    file.read_at(&mut end, length.saturating_sub(10)).map_err(Error::io("read", path))?;
+    let ends = file.read_at(&mut start, 0).and_then(|_| file.read_at(&mut end, length.saturating_sub(10)));
+    ends.map_err(|error| file.unread(error))?;
     if start.starts_with(b"FEA1") {
-        return Err(damaged(
-            path,
-            "it is Feather version 1; write it with pyarrow.feather.write_feather(…, version=2)",
-        ));
+        return Err(
+            file.malformed("it is Feather version 1; write it with pyarrow.feather.write_feather(…, version=2)")
+        );
     }
     if start.starts_with(&[0xff; 4]) {
         let detail = "it is an Arrow IPC stream, which cannot be read from the middle; write it as a file, with \
                       pyarrow.ipc.new_file or write_feather";
-        return Err(damaged(path, detail));
+        return Err(file.malformed(detail));
     }
     if !start.starts_with(MAGIC) {
-        return Err(damaged(path, "it does not start with ARROW1"));
+        return Err(file.malformed("it does not start with ARROW1"));
     }
     if &end[4..] != MAGIC {
-        return Err(damaged(path, "it is truncated: its footer is missing; copy or write it again"));
+        return Err(file.malformed("it is truncated: its footer is missing; copy or write it again"));
     }
     let [a, b, c, d, ..] = end;
     let size = i32::from_le_bytes([a, b, c, d]);
     let room = length.saturating_sub(10 + start.len() as u64);
     let size = u64::try_from(size).ok().filter(|size| *size <= room);
-    let Some(size) = size else { return Err(damaged(path, "its footer has an impossible length")) };
+    let Some(size) = size else { return Err(file.malformed("its footer has an impossible length")) };
     let mut footer = vec![0; size as usize];
-    read(file, &mut footer, length - 10 - size).map_err(|error| error.of(path, NAME))?;
+    read(file, &mut footer, length - 10 - size).map_err(|error| error.of(file.path(), NAME))?;
     Ok(footer)
-}
-
-fn damaged(path: &Path, detail: impl Into<String>) -> Error {
-    Error::Malformed { path: path.to_path_buf(), format: NAME, detail: detail.into() }
 }

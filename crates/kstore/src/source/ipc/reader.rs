@@ -300,7 +300,6 @@ pub(super) fn longest_text(file: &Positioned, root: &Root, batch: &Batch) -> Res
     Ok(longest)
 }
 
-/// Reads a column of sparse rows once, for the number of its columns and of the entries of its longest row.
 pub(super) fn shape(file: &Positioned, root: &Root, blocks: &[Block]) -> Result<SparseShape, LoadError> {
     let mut shape = SparseShape::default();
     for block in blocks {

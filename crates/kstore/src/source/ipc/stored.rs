@@ -182,7 +182,9 @@ mod tests {
         let cost_of = |packed: &[u8], codec| {
             std::fs::write(&path, [&1000u64.to_le_bytes()[..], packed].concat()).unwrap();
             let span = Span { at: 0, length: 8 + packed.len() as u64 };
-            let cost = cost(&Positioned::of(std::fs::File::open(&path).unwrap()).unwrap(), span, Some(codec)).unwrap();
+            let cost =
+                cost(&Positioned::of(&path, "test", std::fs::File::open(&path).unwrap()).unwrap(), span, Some(codec))
+                    .unwrap();
             (cost.unpacked, cost.passing - packed.len() as u64)
         };
         for (mode, bytes) in [(BlockMode::Independent, 2 << 20), (BlockMode::Linked, (3 << 20) + (64 << 10))] {

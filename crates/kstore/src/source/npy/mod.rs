@@ -8,23 +8,18 @@ pub(crate) mod header;
 
 pub use header::{Header, parse_header};
 
-use super::positioned::Positioned;
+use super::positioned::{BLOCK_BYTES, Positioned, chunk_bytes};
 use super::{BoxedCursor, Element, Facts, FileCursor, Format, Strided, TableFile, Values, View};
 use crate::arrow::buffer::MutableBuffer;
 use crate::schema::{Column, Schema};
 use crate::{Error, Result, mmap::Mapped};
 use header::{HEADER_LIMIT, MAGIC};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Bytes per read: past the point where the system call costs anything, and still inside the second-level cache.
-const CHUNK_BYTES: usize = 256 << 10;
-
-/// Bytes per column and read below which the system calls show, and most bytes of a chunk, for arrays stored by column.
-const READ_BYTES: usize = 16 << 10;
-const CHUNK_LIMIT: usize = 4 << 20;
+const NAME: &str = ".npy";
 
 pub(super) const FORMAT: Format = Format::new(&["npy"], |path, file, _| Ok(Arc::new(NpyFile::of(path, file)?)))
     .magic(MAGIC)
@@ -34,7 +29,6 @@ pub(super) const FORMAT: Format = Format::new(&["npy"], |path, file, _| Ok(Arc::
 /// An open `.npy` file.
 #[derive(Debug)]
 pub struct NpyFile {
-    path: PathBuf,
     file: Positioned,
     header: Header,
     schema: Schema,
@@ -48,19 +42,19 @@ impl NpyFile {
 
     /// Reads the header of an open file; the path is for messages.
     pub fn of(path: &Path, file: std::fs::File) -> Result<Self> {
-        let file = Positioned::of(file).map_err(Error::io("read", path))?;
+        let file = Positioned::of(path, NAME, file).map_err(Error::io("read", path))?;
         let mut start = vec![0; HEADER_LIMIT.min(usize::try_from(file.length()).unwrap_or(HEADER_LIMIT))];
-        let got = file.read_at(&mut start, 0).map_err(Error::io("read", path))?;
-        let header = parse_header(&start[..got]).map_err(|detail| malformed(path, detail))?;
+        let got = file.read_at(&mut start, 0).map_err(|error| file.unread(error))?;
+        let header = parse_header(&start[..got]).map_err(|detail| file.malformed(detail))?;
         let (needed, found) = (header.data as u64 + header.rows * header.stride() as u64, file.length());
         if found < needed {
             let shape = format!("{} x {}", header.rows, header.columns);
-            return Err(malformed(path, format!("an array of {shape} needs {needed} bytes, the file has {found}")));
+            return Err(file.malformed(format!("an array of {shape} needs {needed} bytes, the file has {found}")));
         }
         let kind = header.element.kind();
         let columns = (0..header.columns).map(|i| Column { name: format!("x{i}"), kind: kind.clone() });
         let schema = Schema { columns: columns.collect(), ..Schema::default() };
-        Ok(Self { path: path.to_path_buf(), file, header, schema })
+        Ok(Self { file, header, schema })
     }
 
     /// The header of the file.
@@ -70,14 +64,14 @@ impl NpyFile {
 
     /// Maps the file into memory. The values start at [`Header::data`].
     pub fn map(&self) -> Result<Mapped> {
-        Mapped::open(&self.path)
+        Mapped::open(self.file.path())
     }
 }
 
 impl TableFile for NpyFile {
     fn facts(&self) -> Facts<'_> {
         let (schema, rows) = (&self.schema, self.header.rows);
-        Facts { format: ".npy", schema, rows, bytes: self.file.length(), scanned: 0 }
+        Facts { format: NAME, schema, rows, bytes: self.file.length(), scanned: 0 }
     }
 
     fn footprint(&self, columns: &[usize]) -> usize {
@@ -99,8 +93,7 @@ impl TableFile for NpyFile {
 
 impl NpyFile {
     fn chunk_rows(&self, columns: usize) -> usize {
-        let bytes =
-            if self.header.by_column { (columns * READ_BYTES).clamp(CHUNK_BYTES, CHUNK_LIMIT) } else { CHUNK_BYTES };
+        let bytes = if self.header.by_column { chunk_bytes(columns) } else { BLOCK_BYTES };
         (bytes / self.chunk_stride(columns).max(1)).max(1)
     }
 
@@ -122,21 +115,17 @@ struct NpyCursor<'a> {
 impl NpyCursor<'_> {
     fn read(npy: &NpyFile, file: &Positioned, left: &mut Range<u64>, bytes: &mut [u8]) -> Result<usize> {
         let stride = npy.header.stride();
-        Self::fill(npy, file, npy.header.data as u64 + left.start * stride as u64, bytes)?;
+        Self::fill(file, npy.header.data as u64 + left.start * stride as u64, bytes)?;
         let rows = bytes.len() / stride.max(1);
         left.start += rows as u64;
         Ok(rows)
     }
 
-    /// Fills `bytes` from place `at` of the file.
-    fn fill(npy: &NpyFile, file: &Positioned, at: u64, bytes: &mut [u8]) -> Result<()> {
-        let got = file.read_at(bytes, at).map_err(Error::io("read", &npy.path))?;
-        if got < bytes.len() {
-            let (expected, found) = (at + bytes.len() as u64, at + got as u64);
-            let detail = format!("it was cut short while being read: expected {expected} bytes, found {found}");
-            return Err(malformed(&npy.path, detail));
+    fn fill(file: &Positioned, at: u64, bytes: &mut [u8]) -> Result<()> {
+        match file.read_at(bytes, at).map_err(|error| file.unread(error))? {
+            got if got < bytes.len() => Err(file.cut_short(at + bytes.len() as u64, at + got as u64)),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Reads the next rows of an array that is stored column by column, one column asked for after the other.
@@ -146,7 +135,7 @@ impl NpyCursor<'_> {
         self.buffer.resize(self.columns.len() * rows * size, 0);
         for (column, bytes) in self.columns.iter().zip(self.buffer.chunks_exact_mut((rows * size).max(1))) {
             let first = *column as u64 * header.rows + self.left.start;
-            Self::fill(self.npy, &self.file, header.data as u64 + first * size as u64, bytes)?;
+            Self::fill(&self.file, header.data as u64 + first * size as u64, bytes)?;
         }
         self.left.start += rows as u64;
         self.chunk = rows;
@@ -194,8 +183,4 @@ impl FileCursor for NpyCursor<'_> {
         };
         Ok(View { values: Values::Strided(Strided { bytes: &self.buffer, element, offset, stride }), nulls: None })
     }
-}
-
-fn malformed(path: &Path, detail: String) -> Error {
-    Error::Malformed { path: path.to_path_buf(), format: ".npy", detail }
 }

@@ -55,7 +55,6 @@ impl Groups {
     }
 }
 
-/// The chunks of the columns of a mask in a row group.
 fn ranges(group: &RowGroupMetaData, mask: &ProjectionMask) -> Vec<Range<u64>> {
     let columns = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
     let range = |(start, length): (u64, u64)| start..start.saturating_add(length);
@@ -131,7 +130,7 @@ impl ChunkReader for Source {
     type T = Buffered;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(BufReader::with_capacity(HEADER_BYTES, From { source: self.clone(), at: start }))
+        Ok(BufReader::with_capacity(HEADER_BYTES, FromPlace { source: self.clone(), at: start }))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
@@ -152,15 +151,15 @@ impl ChunkReader for Source {
 }
 
 /// A reader of the bytes of a file from some place on, a page header at a time.
-pub(super) type Buffered = BufReader<From>;
+pub(super) type Buffered = BufReader<FromPlace>;
 
 #[derive(Debug)]
-pub(super) struct From {
+pub(super) struct FromPlace {
     source: Source,
     at: u64,
 }
 
-impl Read for From {
+impl Read for FromPlace {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let got = match self.source.chunk(self.at)? {
             Some(chunk) => {

@@ -9,11 +9,10 @@ mod chunks;
 mod pages;
 mod pruning;
 
-use super::column::{self, Chunk, Layout};
+use super::column::{self, Layout, LoadedColumns};
 use super::entries::{self, ENTRY_BYTES, SPARSE};
-use super::{
-    BoxedCursor, Facts, FileCursor, Format, TableFile, View, data_type, guard::guarded, positioned::Positioned,
-};
+use super::{BoxedCursor, Facts, FileCursor, Format, TableFile, View, data_type};
+use super::{load_error::guarded, positioned::Positioned};
 use crate::arrow::datatypes::{DataType, Schema as ArrowSchema};
 use crate::schema::Kind;
 use crate::{Error, Result, condition::Bound, sparse::SparseShape};
@@ -24,16 +23,15 @@ use parquet::arrow::arrow_reader::{
     RowSelector,
 };
 use parquet::{basic::Compression, errors::ParquetError, file::metadata::RowGroupMetaData};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{collections::HashMap, ops::Range};
 
 pub(super) const FORMAT: Format = Format::new(&["parquet", "pq"], |path, file, _| {
-    Ok(Arc::new(ParquetFile::new(path, Positioned::of(file).map_err(Error::io("read", path))?)?))
+    Ok(Arc::new(ParquetFile::new(Positioned::of(path, NAME, file).map_err(Error::io("read", path))?)?))
 })
 .magic(MAGIC)
-.distant(|path, object| Ok(Arc::new(ParquetFile::new(path, Positioned::distant(object))?)))
+.distant(|path, object| Ok(Arc::new(ParquetFile::new(Positioned::distant(path, NAME, object))?)))
 .written(|_| true, crate::sink::parquet::create);
 
 const NAME: &str = "Parquet";
@@ -49,10 +47,8 @@ const BATCH_BYTES: usize = 4 << 20;
 /// Rows decoded at once where nothing is known of their length.
 const SCAN_ROWS: usize = 256;
 
-/// An open Parquet file.
 #[derive(Debug)]
 struct ParquetFile {
-    path: PathBuf,
     file: Positioned,
     metadata: ArrowReaderMetadata,
     layout: Layout,
@@ -62,30 +58,29 @@ struct ParquetFile {
     /// The row groups that were read last, of a file at a distance.
     groups: Arc<Groups>,
     /// Decoder footprints that were asked for, by leaf column.
-    footprints: Mutex<HashMap<usize, pages::Footprint>>,
+    footprints: Mutex<HashMap<usize, pages::DecoderBytes>>,
 }
 
 impl ParquetFile {
-    /// Reads the footer of an open file; the path is for messages.
-    fn new(path: &Path, file: Positioned) -> Result<Self> {
-        check_ends(path, &file)?;
-        let metadata = guarded(|| metadata(&file)).map_err(|panic| damaged(path, &panic))?;
-        let metadata = metadata.map_err(|error| malformed(path, error))?;
+    /// Reads the footer of an open file.
+    fn new(file: Positioned) -> Result<Self> {
+        check_ends(&file)?;
+        let metadata = file.decoded(|| metadata(&file))?.map_err(|error| malformed(&file, error))?;
         let mut rows = 0u64;
         for group in metadata.metadata().row_groups() {
             let more = u64::try_from(group.num_rows()).ok().and_then(|more| rows.checked_add(more));
-            rows = more.ok_or_else(|| damaged(path, "a row group with an impossible number of rows"))?;
+            rows = more.ok_or_else(|| file.malformed("a row group with an impossible number of rows"))?;
         }
         let pairs = || metadata.metadata().file_metadata().key_value_metadata().into_iter().flatten();
         let value = |key: &str| pairs().filter(|pair| pair.key == key).find_map(|pair| pair.value.as_deref());
-        let width = |root: usize| first_length(path, &file, &metadata, root);
+        let width = |root: usize| first_length(&file, &metadata, root);
         let scanned = Arc::default();
-        let shape = |root: usize| shape(path, &file.counting(&scanned), &metadata, root);
+        let shape = |root: usize| shape(&file.counting(&scanned), &metadata, root);
         let layout = Layout::new(metadata.schema().fields(), width)?.with_pandas(value(column::PANDAS));
         let layout = layout.with_sparse(metadata.schema().fields(), value(SPARSE), shape)?;
         let scanned = scanned.load(Ordering::Relaxed);
-        let (path, groups, footprints) = (path.to_path_buf(), Arc::default(), Mutex::default());
-        Ok(Self { path, layout, file, metadata, rows, scanned, groups, footprints })
+        let (groups, footprints) = (Arc::default(), Mutex::default());
+        Ok(Self { layout, file, metadata, rows, scanned, groups, footprints })
     }
 
     /// Top-level columns as the projection wants them: places of the leaves below them.
@@ -94,7 +89,7 @@ impl ParquetFile {
     }
 
     /// Memory that the decoder of a leaf column holds in any row group.
-    fn leaf_footprint(&self, leaf: usize) -> pages::Footprint {
+    fn leaf_footprint(&self, leaf: usize) -> pages::DecoderBytes {
         let mut known = self.footprints.lock().unwrap_or_else(PoisonError::into_inner);
         *known.entry(leaf).or_insert_with(|| {
             let groups = self.metadata.metadata().row_groups();
@@ -146,38 +141,34 @@ fn metadata(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
 
 /// Reads a column of a file that is being opened, in batches of so many rows.
 fn scan<R>(
-    path: &Path,
     file: &Positioned,
     (metadata, root): (&ArrowReaderMetadata, usize),
     rows: usize,
     look: impl FnOnce(ParquetRecordBatchReader) -> Result<R>,
 ) -> Result<R> {
     let mask = ProjectionMask::roots(metadata.parquet_schema(), [root]);
-    check_codecs(path, metadata, &mask)?;
-    let scan = || {
+    check_codecs(file, metadata, &mask)?;
+    file.decoded(|| {
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(Source::of(file), metadata.clone());
         let reader = builder.with_batch_size(rows).with_projection(mask).build();
-        look(reader.map_err(|error| malformed(path, error))?)
-    };
-    guarded(scan).map_err(|panic| damaged(path, &panic))?
+        look(reader.map_err(|error| malformed(file, error))?)
+    })?
 }
 
 /// Length of the list in the first row, which is all that tells how many columns a list of numbers stands for: Parquet
 /// itself knows no lists of a fixed length. `None` where the first row has no list or an empty one.
-fn first_length(path: &Path, file: &Positioned, metadata: &ArrowReaderMetadata, root: usize) -> Result<Option<usize>> {
-    let batch = scan(path, file, (metadata, root), 1, |mut reader| {
-        reader.next().transpose().map_err(|error| damaged(path, &error.to_string()))
-    })?;
+fn first_length(file: &Positioned, metadata: &ArrowReaderMetadata, root: usize) -> Result<Option<usize>> {
+    let batch =
+        scan(file, (metadata, root), 1, |mut reader| reader.next().transpose().map_err(|error| damaged(file, &error)))?;
     Ok(batch.and_then(|batch| column::length(batch.columns().first()?, 0)).filter(|length| *length > 0))
 }
 
-/// Reads a column of sparse rows once, for the number of its columns and of the entries of its longest row.
-fn shape(path: &Path, file: &Positioned, metadata: &ArrowReaderMetadata, root: usize) -> Result<SparseShape> {
-    scan(path, file, (metadata, root), SCAN_ROWS, |reader| {
+fn shape(file: &Positioned, metadata: &ArrowReaderMetadata, root: usize) -> Result<SparseShape> {
+    scan(file, (metadata, root), SCAN_ROWS, |reader| {
         let mut shape = SparseShape::default();
         for batch in reader {
-            for array in batch.map_err(|error| damaged(path, &error.to_string()))?.columns() {
-                entries::measure(array.as_ref(), &mut shape).map_err(|error| error.of(path, NAME))?;
+            for array in batch.map_err(|error| damaged(file, &error))?.columns() {
+                entries::measure(array.as_ref(), &mut shape).map_err(|error| error.of(file.path(), NAME))?;
             }
         }
         Ok(shape)
@@ -185,7 +176,7 @@ fn shape(path: &Path, file: &Positioned, metadata: &ArrowReaderMetadata, root: u
 }
 
 /// Refuses a compression that is not built in, before the decoder calls it a disabled feature.
-fn check_codecs(path: &Path, metadata: &ArrowReaderMetadata, mask: &ProjectionMask) -> Result<()> {
+fn check_codecs(file: &Positioned, metadata: &ArrowReaderMetadata, mask: &ProjectionMask) -> Result<()> {
     for group in metadata.metadata().row_groups() {
         for (_, column) in group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf)) {
             let codec = match column.compression() {
@@ -199,7 +190,7 @@ fn check_codecs(path: &Path, metadata: &ArrowReaderMetadata, mask: &ProjectionMa
                     "column {name:?} is compressed with {codec}, which is not built in; write it with zstd, snappy, \
                      lz4, gzip or uncompressed"
                 );
-                return Err(damaged(path, &detail));
+                return Err(file.malformed(detail));
             }
         }
     }
@@ -208,16 +199,16 @@ fn check_codecs(path: &Path, metadata: &ArrowReaderMetadata, mask: &ProjectionMa
 
 /// Checks both ends of a file, to tell one that was never Parquet from one that was cut off, before the decoder says
 /// "corrupt footer" to both.
-fn check_ends(path: &Path, file: &Positioned) -> Result<()> {
+fn check_ends(file: &Positioned) -> Result<()> {
     let (mut start, mut end) = ([0; 4], [0; 4]);
-    file.read_at(&mut start, 0).map_err(Error::io("read", path))?;
-    file.read_at(&mut end, file.length().saturating_sub(4)).map_err(Error::io("read", path))?;
+    let ends = file.read_at(&mut start, 0).and_then(|_| file.read_at(&mut end, file.length().saturating_sub(4)));
+    ends.map_err(|error| file.unread(error))?;
     match (start == MAGIC, end == MAGIC) {
         // encrypted files start and end differently; the decoder tells them
         (_, true) => Ok(()),
-        (true, false) => Err(damaged(path, "it is truncated: its footer is missing; copy or write it again")),
+        (true, false) => Err(file.malformed("it is truncated: its footer is missing; copy or write it again")),
         (false, false) if &start == b"PARE" => Ok(()),
-        (false, false) => Err(damaged(path, "it is no Parquet file: it does not start with PAR1")),
+        (false, false) => Err(file.malformed("it is no Parquet file: it does not start with PAR1")),
     }
 }
 
@@ -248,9 +239,9 @@ impl TableFile for ParquetFile {
     }
 
     fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
-        let chunk = Chunk::new(&self.layout, columns);
+        let chunk = LoadedColumns::new(&self.layout, columns);
         let mask = self.mask(&chunk.roots);
-        check_codecs(&self.path, &self.metadata, &mask)?;
+        check_codecs(&self.file, &self.metadata, &mask)?;
         let (groups, selection) = overlap(self.metadata.metadata().row_groups(), &rows);
         let file = Source::near(self.file.counting(read), self.metadata.metadata().row_groups(), &mask, &self.groups);
         let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
@@ -260,10 +251,9 @@ impl TableFile for ParquetFile {
         if let Some(selection) = selection {
             builder = builder.with_row_selection(selection);
         }
-        let reader = guarded(|| builder.build()).map_err(|panic| damaged(&self.path, &panic))?;
-        let reader = reader.map_err(|error| malformed(&self.path, error))?;
+        let reader = self.file.decoded(|| builder.build())?.map_err(|error| malformed(&self.file, error))?;
         // the reader gives columns in the order of the file
-        Ok(Box::new(ParquetCursor { file: self, reader, chunk, left: rows }))
+        Ok(Box::new(ParquetCursor { parquet: self, reader, chunk, left: rows }))
     }
 }
 
@@ -292,66 +282,63 @@ fn overlap(groups: &[RowGroupMetaData], rows: &Range<u64>) -> (Vec<usize>, Optio
 }
 
 struct ParquetCursor<'a> {
-    file: &'a ParquetFile,
+    parquet: &'a ParquetFile,
     reader: ParquetRecordBatchReader,
-    chunk: Chunk,
+    chunk: LoadedColumns,
     left: Range<u64>,
 }
 
 impl FileCursor for ParquetCursor<'_> {
     fn advance(&mut self) -> Result<usize> {
-        let path = &self.file.path;
+        let file = &self.parquet.file;
         // the rows before are freed first
         self.chunk.loaded.fill_with(|| None);
-        let batch = guarded(|| self.reader.next()).map_err(|panic| damaged(path, &panic))?;
-        let Some(batch) = batch else {
+        let Some(batch) = file.decoded(|| self.reader.next())? else {
             let left = self.left.end - self.left.start;
             if left > 0 {
-                return Err(damaged(path, &format!("{left} rows fewer than its footer promises")));
+                return Err(file.malformed(format!("{left} rows fewer than its footer promises")));
             }
             return Ok(0);
         };
-        let batch = batch.map_err(|error| damaged(path, &error.to_string()))?;
+        let batch = batch.map_err(|error| damaged(file, &error))?;
         let end = self.left.start + batch.num_rows() as u64;
         if end > self.left.end {
-            return Err(damaged(path, "more rows than its footer promises"));
+            return Err(file.malformed("more rows than its footer promises"));
         }
-        let take = || self.chunk.take(&self.file.layout, &batch, self.left.start, (path, NAME));
-        guarded(take).map_err(|panic| damaged(path, &panic))??;
+        let take = || self.chunk.take(&self.parquet.layout, &batch, self.left.start, (file.path(), NAME));
+        file.decoded(take)??;
         self.left.start = end;
         Ok(batch.num_rows())
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
         self.chunk.view(index).ok_or_else(|| {
-            let field = self.file.metadata.schema().field(self.chunk.roots[self.chunk.places[index].root]);
-            damaged(&self.file.path, &format!("a column of type {}", field.data_type()))
+            let field = self.parquet.metadata.schema().field(self.chunk.roots[self.chunk.places[index].root]);
+            self.parquet.file.malformed(format!("a column of type {}", field.data_type()))
         })
     }
 }
 
-fn damaged(path: &Path, detail: &str) -> Error {
-    Error::Malformed { path: path.to_path_buf(), format: NAME, detail: without_origin(detail).to_string() }
-}
-
 /// The decoder's message, without the names of the layers it came through.
-fn without_origin(mut detail: &str) -> &str {
+fn damaged(file: &Positioned, error: &dyn std::fmt::Display) -> Error {
     const LAYERS: [&str; 6] =
         ["Parquet argument error: ", "Parquet error: ", "External: ", "Arrow: ", "EOF: ", "NYI: "];
+    let text = error.to_string();
+    let mut detail = &text[..];
     while let Some(rest) = LAYERS.iter().find_map(|layer| detail.strip_prefix(layer)) {
         detail = rest;
     }
-    detail
+    file.malformed(detail)
 }
 
 /// The error of this crate for one of the decoder: an error of the operating system, or damage.
-fn malformed(path: &Path, error: ParquetError) -> Error {
+fn malformed(file: &Positioned, error: ParquetError) -> Error {
     match error {
         ParquetError::External(source) => match source.downcast::<std::io::Error>() {
-            Ok(source) => Error::io("read", path)(*source),
-            Err(source) => damaged(path, &source.to_string()),
+            Ok(source) => file.unread(*source),
+            Err(source) => damaged(file, &source),
         },
-        ParquetError::General(detail) | ParquetError::EOF(detail) => damaged(path, &detail),
-        other => damaged(path, &other.to_string()),
+        ParquetError::General(detail) | ParquetError::EOF(detail) => damaged(file, &detail),
+        other => damaged(file, &other),
     }
 }

@@ -40,7 +40,7 @@ fn unpacker(codec: Compression) -> usize {
 
 /// Memory that the decoder of a column holds, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Footprint {
+pub(super) struct DecoderBytes {
     /// Bytes whatever the rows of a batch: a page and the dictionary, both as stored and as decompressed.
     pub(super) fixed: usize,
     /// Most bytes of pages for each row of a batch. Of texts a batch holds the pages that they lie in, of numbers a copy
@@ -54,25 +54,25 @@ const VIEW_BYTES: usize = 16;
 const SMALL: usize = 64 << 10;
 
 /// Memory that the decoder of column `leaf` holds in any of these row groups.
-pub(super) fn footprint(file: &Positioned, groups: &[RowGroupMetaData], leaf: usize) -> Footprint {
-    let Some(first) = groups.first() else { return Footprint::default() };
+pub(super) fn footprint(file: &Positioned, groups: &[RowGroupMetaData], leaf: usize) -> DecoderBytes {
+    let Some(first) = groups.first() else { return DecoderBytes::default() };
     let state = unpacker(first.column(leaf).compression());
     let held = match width(first.column(leaf)) {
         // row groups of a file come from one writer, which cuts pages alike
         Some(width) => {
             let largest = groups.iter().max_by_key(|group| group.column(leaf).uncompressed_size());
             let fixed = largest.map_or(0, |group| numbers(file, group.column(leaf), width));
-            Footprint { fixed, per_row: 0 }
+            DecoderBytes { fixed, per_row: 0 }
         }
         None => {
             let groups = groups.iter().map(|group| texts(file, group.column(leaf), size(group.num_rows())));
-            groups.fold(Footprint::default(), |most, group| Footprint {
+            groups.fold(DecoderBytes::default(), |most, group| DecoderBytes {
                 fixed: most.fixed.max(group.fixed),
                 per_row: most.per_row.max(group.per_row),
             })
         }
     };
-    Footprint { fixed: held.fixed.saturating_add(state), ..held }
+    DecoderBytes { fixed: held.fixed.saturating_add(state), ..held }
 }
 
 fn size(number: i64) -> usize {
@@ -95,7 +95,7 @@ fn numbers(file: &Positioned, column: &ColumnChunkMetaData, width: usize) -> usi
 
 /// Texts are views of the pages and dictionaries they lie in, which a batch holds as long as it lives: those between its
 /// first and its last row, one more at each end, and the one that is being decompressed.
-fn texts(file: &Positioned, column: &ColumnChunkMetaData, rows: usize) -> Footprint {
+fn texts(file: &Positioned, column: &ColumnChunkMetaData, rows: usize) -> DecoderBytes {
     let all = size(column.uncompressed_size());
     let prefixed = column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY);
     let whole = Page { dictionary: false, values: rows, size: all };
@@ -110,7 +110,7 @@ fn texts(file: &Positioned, column: &ColumnChunkMetaData, rows: usize) -> Footpr
     let of_row = |page: &Page| if prefixed { page.size } else { page.size.div_ceil(page.values.max(1)) };
     let per_row = pages.iter().filter(|page| !page.dictionary).map(of_row).max().unwrap_or(0);
     let fixed = 4 * most(false).saturating_add(most(true));
-    Footprint { fixed, per_row: per_row.saturating_add(dictionary).saturating_add(VIEW_BYTES) }
+    DecoderBytes { fixed, per_row: per_row.saturating_add(dictionary).saturating_add(VIEW_BYTES) }
 }
 
 struct Page {

@@ -15,7 +15,7 @@ mod table;
 pub(crate) use builder::{Builder, Builders, Guess};
 #[cfg(any(feature = "svmlight", feature = "jsonl"))]
 pub(crate) use lines::LineScanner;
-pub(crate) use records::{BLOCK_BYTES, Record, Records, RowStart, Scanner};
+pub(crate) use records::{Record, Records, RowStart, Scanner};
 pub(crate) use row_starts::RowStarts;
 #[cfg(feature = "svmlight")]
 pub(crate) use table::CHUNK_BYTES;
@@ -139,7 +139,8 @@ impl TextOptions {
         shape.must_stay() || self.sparse == Sparse::All || self.sparse == Sparse::Thin && shape.is_thin()
     }
 
-    /// svmlight: keeps the rows as they are where they are [thin](crate::sparse::SparseShape::is_thin); of several files all do where one does.
+    /// svmlight: keeps the rows as they are where that takes less room and time: at least a thousand
+    /// columns, and no row with entries in more than an eighth of them. Of several files all do where one does.
     #[must_use]
     pub fn sparse_where_thin(self) -> Self {
         Self { sparse: self.sparse.max(Sparse::Thin), ..self }

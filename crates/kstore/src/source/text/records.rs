@@ -1,10 +1,7 @@
 //! The rows of a text file one after the other, each whole and in memory.
 
-use crate::source::positioned::Positioned;
+use crate::source::positioned::{BLOCK_BYTES, Positioned};
 use std::io;
-
-/// Bytes per read: past the point where the system call costs anything, and still inside the second-level cache.
-pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 
 /// Most bytes of a row. A longer one is a quote that is never closed or a file without line ends, and would otherwise
 /// fill the memory.

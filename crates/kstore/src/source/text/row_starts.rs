@@ -1,7 +1,7 @@
 //! Where the rows of a text file lie.
 
-use super::records::{BLOCK_BYTES, Record, RecordError, Records, RowStart, Scanner, UNSEEN};
-use crate::source::positioned::Positioned;
+use super::records::{Record, RecordError, Records, RowStart, Scanner, UNSEEN};
+use crate::source::positioned::{BLOCK_BYTES, Positioned};
 
 /// Rows between two remembered places, to begin with: a cursor passes over half as many on average before its first
 /// row, a thirtieth of a segment.

@@ -6,12 +6,11 @@ use crate::schema::{Column, Kind, Schema};
 use crate::source::positioned::Positioned;
 use crate::source::{BoxedCursor, Facts, FileCursor, TableFile, View};
 use crate::{BadLine, Error, Result};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::{collections::HashSet, fmt::Debug, ops::Range};
 
-/// Most rows of a chunk.
 pub(crate) const CHUNK_ROWS: usize = 4096;
 /// Bytes of text after which a chunk ends, so that long rows make short chunks.
 pub(crate) const CHUNK_BYTES: usize = 1 << 20;
@@ -40,7 +39,6 @@ pub(crate) trait TextFormat: Debug + Send + Sync {
 pub(crate) trait TextChunk: Send {
     /// Forgets its rows; returns the most that the next ones may be.
     fn begin(&mut self, rows: usize) -> usize;
-    /// Appends a row, which has the number `row`.
     fn push(&mut self, row: u64, text: &[u8]) -> Result<(), Wrong>;
     /// Makes the rows ready to be viewed.
     fn end(&mut self) {}
@@ -86,7 +84,6 @@ impl From<Wrong> for Refused {
 
 #[derive(Debug)]
 pub(crate) struct TextTable<F> {
-    pub(crate) path: PathBuf,
     pub(crate) file: Positioned,
     pub(crate) format: F,
     schema: Schema,
@@ -96,8 +93,8 @@ pub(crate) struct TextTable<F> {
 impl<F: TextFormat> TextTable<F> {
     /// An open file of which nothing is known yet; the path is for messages.
     pub(crate) fn new(path: &Path, file: std::fs::File, format: F) -> Result<Self> {
-        let file = Positioned::of(file).map_err(Error::io("read", path))?;
-        Ok(Self { path: path.to_path_buf(), file, format, schema: Schema::default(), starts: RowStarts::new() })
+        let file = Positioned::of(path, F::NAME, file).map_err(Error::io("read", path))?;
+        Ok(Self { file, format, schema: Schema::default(), starts: RowStarts::new() })
     }
 
     /// The one pass that finds the rows from `start` on. `take` looks at each, and tells whether it is one.
@@ -110,13 +107,13 @@ impl<F: TextFormat> TextTable<F> {
         let mut records = Records::new(self.file.clone(), self.format.scanner(), start);
         loop {
             let row = self.starts.rows();
-            let record = records.next().map_err(|fault| fault.error::<F>(&self.path, row))?;
+            let record = records.next().map_err(|fault| self.fault(fault, row))?;
             let Some(record) = record else { return Ok(()) };
             match take(row, record.bytes) {
                 Ok(true) => self.starts.add(&record),
                 Ok(false) => {}
-                Err(Refused::Row(wrong)) => return Err(wrong.error(&self.path, row, record.place.line)),
-                Err(Refused::File(detail)) => return Err(self.malformed(detail)),
+                Err(Refused::Row(wrong)) => return Err(wrong.error(self.file.path(), row, record.place.line)),
+                Err(Refused::File(detail)) => return Err(self.file.malformed(detail)),
             }
         }
     }
@@ -126,8 +123,16 @@ impl<F: TextFormat> TextTable<F> {
         self
     }
 
-    pub(crate) fn malformed(&self, detail: impl Into<String>) -> Error {
-        Error::Malformed { path: self.path.clone(), format: F::NAME, detail: detail.into() }
+    fn fault(&self, fault: RecordError, row: u64) -> Error {
+        let bad = |place: RowStart, expected: &str, found: &str| {
+            Wrong::new(expected, found, F::UNENDED).error(self.file.path(), row, place.line)
+        };
+        match fault {
+            RecordError::Io(error) => self.file.unread(error),
+            RecordError::Short { expected, found } => self.file.cut_short(expected, found),
+            RecordError::TooLong(at) => bad(at, &format!("a row of at most {RECORD_LIMIT} bytes"), "a longer one"),
+            RecordError::Unended(at) => bad(at, "a closing quote", "the end of the file"),
+        }
     }
 }
 
@@ -154,7 +159,7 @@ impl<F: TextFormat> TableFile for TextTable<F> {
 
     fn open(&self, columns: &[usize], rows: Range<u64>, read: &Arc<AtomicU64>) -> Result<BoxedCursor<'_>> {
         let records = self.starts.records(self.file.counting(read), self.format.scanner(), rows.start);
-        let records = records.map_err(|fault| fault.error::<F>(&self.path, rows.start))?;
+        let records = records.map_err(|fault| self.fault(fault, rows.start))?;
         let mut seen = HashSet::new();
         let wanted: Vec<usize> = columns.iter().copied().filter(|column| seen.insert(*column)).collect();
         let chunk = self.format.chunk(&self.schema.columns, &wanted);
@@ -178,12 +183,14 @@ impl<F: TextFormat> FileCursor for TextCursor<'_, F> {
         let mut bytes = 0;
         while self.left.start - first < most && bytes < CHUNK_BYTES {
             let row = self.left.start;
-            let record = self.records.next().map_err(|fault| fault.error::<F>(&table.path, row))?;
+            let record = self.records.next().map_err(|fault| table.fault(fault, row))?;
             let Some(Record { bytes: text, place }) = record else {
                 let rows = table.starts.rows();
-                return Err(table.malformed(format!("it changed while being read: it had {rows} rows, now {row}")));
+                return Err(table
+                    .file
+                    .malformed(format!("it changed while being read: it had {rows} rows, now {row}")));
             };
-            self.chunk.push(row, text).map_err(|wrong| wrong.error(&table.path, row, place.line))?;
+            self.chunk.push(row, text).map_err(|wrong| wrong.error(table.file.path(), row, place.line))?;
             bytes += text.len();
             self.left.start += 1;
         }
@@ -192,24 +199,6 @@ impl<F: TextFormat> FileCursor for TextCursor<'_, F> {
     }
 
     fn view(&self, index: usize) -> Result<View<'_>> {
-        self.chunk.view(self.columns[index]).ok_or_else(|| self.table.malformed("a column is missing"))
-    }
-}
-
-impl RecordError {
-    /// The fault as an error about row `row` of a file.
-    pub(crate) fn error<F: TextFormat>(self, path: &Path, row: u64) -> Error {
-        let bad = |place: RowStart, expected: &str, found: &str| {
-            Wrong::new(expected, found, F::UNENDED).error(path, row, place.line)
-        };
-        match self {
-            Self::Io(source) => Error::io("read", path)(source),
-            Self::Short { expected, found } => {
-                let detail = format!("it was cut short while being read: expected {expected} bytes, found {found}");
-                Error::Malformed { path: path.to_path_buf(), format: F::NAME, detail }
-            }
-            Self::TooLong(place) => bad(place, &format!("a row of at most {RECORD_LIMIT} bytes"), "a longer one"),
-            Self::Unended(place) => bad(place, "a closing quote", "the end of the file"),
-        }
+        self.chunk.view(self.columns[index]).ok_or_else(|| self.table.file.malformed("a column is missing"))
     }
 }
