@@ -90,13 +90,13 @@ pub(super) struct HeldOut<'a, T: Real> {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Sums {
+pub(super) struct Losses {
     rows: u64,
     /// For each head the sum of squared errors over rows and targets, or the number of wrong classes.
     losses: Vec<f64>,
 }
 
-impl Sums {
+impl Losses {
     /// The mean error of each head over rows, and over targets of a regression; `None` without rows.
     pub(super) fn means(&self, targets: &Targets) -> Option<Vec<f64>> {
         let each = match targets {
@@ -107,22 +107,22 @@ impl Sums {
     }
 }
 
-kstore::summed!(Sums { one "rows": rows, fill "losses": losses });
+kstore::summed!(Losses { one "rows": rows, fill "losses": losses });
 
 impl<T: Real> Fold<T> for HeldOut<'_, T> {
-    type State = Sums;
+    type State = Losses;
     type Scratch = Mat<T>;
     type Error = Error;
 
-    fn init(&self) -> Sums {
-        Sums { rows: 0, losses: vec![0.0; self.heads.len()] }
+    fn init(&self) -> Losses {
+        Losses { rows: 0, losses: vec![0.0; self.heads.len()] }
     }
 
     fn scratch(&self) -> Mat<T> {
         Mat::zeros(self.tile, self.map.dims().1)
     }
 
-    fn step(&self, state: &mut Sums, phi: &mut Mat<T>, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
+    fn step(&self, state: &mut Losses, phi: &mut Mat<T>, block: &RowBlock<'_, T>, workers: &Workers) -> Result<()> {
         let (b, heads) = (block.len(), self.heads.len());
         let mut phi = phi.as_mut().subrows_mut(0, b);
         self.map.apply(MatRef::from_row_major_slice(block.x, b, block.d), phi.as_mut(), workers);

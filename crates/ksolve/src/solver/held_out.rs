@@ -19,7 +19,7 @@ pub(crate) const AT_EACH: &str = "at each";
 pub(super) type Function<'a> = (&'a [f64], f64);
 
 /// The scores of rows by functions that have not seen them.
-pub(super) struct HeldOut<T> {
+pub(super) struct HeldOutScores<T> {
     /// Scores of a row, t.
     t: usize,
     /// Scores at every penalty, n x t row-major.
@@ -44,7 +44,7 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize, t: usize, penalties: usize) 
     plan.term_if(shape.folds > 1, "scores of rows held out", bytes, "compare fewer penalties")
 }
 
-impl<T: Real> HeldOut<T> {
+impl<T: Real> HeldOutScores<T> {
     /// No scores yet of n rows by t functions at so many penalties.
     pub(super) fn new(n: usize, t: usize, penalties: usize) -> Self {
         Self { t, scores: vec![vec![T::ZERO; n * t]; penalties], passes: 0 }
@@ -105,7 +105,7 @@ pub(super) fn compare<T: Real>(
     data: &FitData<'_, T>,
     weights: &RowWeights,
     what: &'static str,
-    found: impl FnOnce() -> Result<HeldOut<T>>,
+    found: impl FnOnce() -> Result<HeldOutScores<T>>,
     error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64,
 ) -> Result<Compared<T>> {
     if data.folds.count() == 1 {
