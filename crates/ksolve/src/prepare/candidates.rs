@@ -24,21 +24,21 @@ pub(crate) fn with_targets<T: Real>(
     pass: Pass<'_>,
 ) -> Result<MemoryRows<T>> {
     let rows: Vec<u64> = (0..candidates.len()).map(|position| candidates.row(position)).collect();
-    // what is found is in memory beside the rows and is found again in a resumed run
-    let fold = Adding::new(|found: &mut Targets, block: &RowBlock<'_, T>| {
+    let fold = Adding::new(|found: &mut TargetColumns, block: &RowBlock<'_, T>| {
         for i in (0..block.len()).filter(|i| rows.binary_search(&block.rows[*i]).is_ok()) {
             found.y.extend_from_slice(&block.y[i * block.t..(i + 1) * block.t]);
             found.codes.add(block, i..i + 1);
         }
         Ok(())
     });
+    // what is found is in memory beside the rows and is found again in a resumed run
     let found = Pass { journal: None, ..pass }.fold(source, &fold)?.0;
     let TableShape { targets, weighted, .. } = source.shape();
     found.codes.of(candidates.with_targets(found.y, targets)?.weighted(weighted)?)
 }
 
 #[derive(Default)]
-struct Targets {
+struct TargetColumns {
     y: Vec<f64>,
     codes: Codes,
 }
@@ -71,7 +71,7 @@ impl Codes {
     }
 }
 
-impl Merge for Targets {
+impl Merge for TargetColumns {
     fn merge(&mut self, later: &Self) {
         self.y.extend_from_slice(&later.y);
         for (mine, theirs) in self.codes.0.iter_mut().zip(&later.codes.0) {
