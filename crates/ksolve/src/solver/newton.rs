@@ -3,16 +3,14 @@
 //! Steps are halved until F falls enough (Armijo), so the iteration converges from anywhere; it begins at a large lambda
 //! and divides it by ten a step, which keeps it where Newton's steps are whole.
 
-use super::held_out::{Function, HeldOutScores};
-use super::{Figure, Found, Penalty};
+use super::{Figure, Found};
 use crate::cholesky::{factor_at_once, substitute};
-use crate::features::{FitData, StoredFeatures};
 use crate::strips::{for_each_strip, par};
-use crate::{Error, FoldGram, Intercept, Result, request::Resources};
+use crate::{Error, FoldGram, Intercept, Result, features::FitData, request::Resources};
 use faer::{Mat, MatMut};
 use kapprox::Real;
+use kstore::Workers;
 use kstore::checkpoint::{Arrays, Journal, Persist, Steps, Stored};
-use kstore::{Workers, pass::Observer};
 
 /// The factor by which lambda is divided from step to step, from a large value down to the one asked for.
 const DECREASE: f64 = 10.0;
@@ -65,9 +63,9 @@ impl Point {
     }
 }
 
-struct Optimum {
+pub(super) struct Optimum {
     /// W and the constant, (p + 1) x k row-major.
-    w: Vec<f64>,
+    pub(super) w: Vec<f64>,
     square: f64,
     steps: usize,
     converged: bool,
@@ -118,32 +116,6 @@ fn warn_of_gradient<T: Real>(what: &str, found: &Optimum, gradient: f64, resourc
     ));
 }
 
-/// Learns from the rows outside every fold at every penalty, the strongest first and each from the solution of the last, and scores the rows of
-/// the fold by k functions. `loss` is that of the rows outside a fold, with their weight.
-pub(super) fn held_out<T: Real, L: Objective<T>>(
-    kept: &StoredFeatures<'_, T>,
-    data: &FitData<'_, T>,
-    (penalties, steps): (&[Penalty], usize),
-    (k, moments): (usize, &FoldGram),
-    observer: &dyn Observer,
-    loss: impl Fn(u16) -> Result<(L, f64)>,
-) -> Result<HeldOutScores<T>> {
-    let (p, mut found) = (kept.p, HeldOutScores::new(kept.n, k, penalties.len()));
-    for fold in 0..data.folds.count() as u16 {
-        let ((mut loss, weight), mut last) = (loss(fold)?, None);
-        for (at, penalty) in penalties.iter().enumerate() {
-            let (lambda, journal) = (penalty.lambda(weight), data.resources.journal);
-            let solved = newton(&mut loss, moments, lambda, steps, journal, last.as_ref())?;
-            let Optimum { w, .. } = last.insert(solved);
-            found.passes += *loss.passes();
-            let columns: Vec<Vec<f64>> = (0..k).map(|j| (0..p).map(|i| w[i * k + j]).collect()).collect();
-            let functions: Vec<Function<'_>> = (0..k).map(|j| (&columns[j][..], w[p * k + j])).collect();
-            found.score(kept, at, 0, &functions, fold, observer)?;
-        }
-    }
-    Ok(found)
-}
-
 /// Learns from all rows, and tells the result by the loss in f64 that `proof` makes: the functions, this loss, and its value without the penalty.
 pub(super) fn fit<T: Real, P: Objective<f64>>(
     what: &str,
@@ -172,7 +144,7 @@ pub(super) fn fit<T: Real, P: Objective<f64>>(
 
 /// Minimises F; `moments` are those of the features, for the preconditioner; `most` steps at the last lambda. It goes on `from` the solution
 /// for a somewhat larger lambda, where there is one.
-fn newton<T: Real>(
+pub(super) fn newton<T: Real>(
     loss: &mut impl Objective<T>,
     moments: &FoldGram,
     lambda: f64,

@@ -113,7 +113,7 @@ impl<T: Real> Solver<T> for Logistic {
                 let n = loss.n;
                 Ok((loss, n))
             };
-            newton::held_out(&kept, data, (&self.penalties, self.steps), (columns, moments), &*stage, loss)
+            held_out::by_newton(&kept, data, (&self.penalties, self.steps), (columns, moments), &*stage, loss)
         };
         let compared =
             held_out::compare(&self.penalties, data, &kept.weights, "held-out log-loss at each", found, loss)?;

@@ -119,7 +119,7 @@ impl Ranking {
             let (groups, pairs) = self.groups(kept, |row| kept.folds[row] != fold, |row| group_of(kept, row))?;
             Ok((Loss::new(kept, (Cow::Owned(groups), pairs), self.pair_loss, &*stage), pairs))
         };
-        let found = newton::held_out(kept, data, (&self.penalties, self.steps), (1, moments), &*stage, loss)?;
+        let found = held_out::by_newton(kept, data, (&self.penalties, self.steps), (1, moments), &*stage, loss)?;
         drop(stage);
         // rows of different folds have scores by different functions
         let most = 1 + kept.groups.iter().max().copied().unwrap_or(0);
