@@ -48,6 +48,11 @@ impl Targets {
             }
         }
     }
+
+    /// Appends the t targets of a row of a block.
+    pub(crate) fn push<T>(&self, block: &RowBlock<'_, T>, i: usize, to: &mut Vec<f64>) -> Result<()> {
+        (0..self.count()).try_for_each(|j| self.value(block, i, j).map(|value| to.push(value)))
+    }
 }
 
 /// One bin per fold, and the features of the bin that is full.

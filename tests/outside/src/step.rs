@@ -6,7 +6,7 @@ use kapprox::Real;
 use ksolve::features::FitData;
 use ksolve::request::{PassShape, ProblemSize};
 use ksolve::solver::parameter::{Interval, Parameter, ParameterKind};
-use ksolve::solver::{Fitted, Settings, Solver, SolverFamily};
+use ksolve::solver::{Found, Settings, Solver, SolverFamily};
 use ksolve::{Result, Task};
 use kstore::Plan;
 
@@ -35,7 +35,7 @@ impl<T: Real> Solver<T> for Step {
         plan.term("gradient", 8 * shape.map.p * shape.t, "lower `rank`")
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let state = data.moments()?;
         let moments = &state.gram.folds()[0];
         let (n, p, t) = (moments.rows as f64, moments.s.len(), moments.sy.len());
@@ -44,6 +44,6 @@ impl<T: Real> Solver<T> for Step {
         let mean = |j: usize| (0..p).map(|i| weights[(i, j)] * moments.s[i] / n).sum::<f64>();
         let centre = data.targets.centre();
         let intercept = (0..t).map(|j| centre[j] + moments.sy[j] / n - mean(j)).collect();
-        Ok(Fitted { weights, intercept, certificate: state.certificate, passes: 1, ..Fitted::default() })
+        Ok(Found { weights, intercept, certificate: state.certificate, passes: 1, ..Found::default() })
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn plan<T: Real>(
     let last = |cut: PassShape| {
         plan::solve(&shape, cut, budget).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK)
     };
-    let (cut, mut plans) = cut::<T>(&shape, &last, budget);
+    let (cut, mut plans) = cut(&shape, &last, budget);
     // the Gram matrix comes from the pass that measures, and without test rows nothing is learned
     let learned = if t.is_some() { plans.last().cloned() } else { None };
     plans.truncate(plans.iter().position(|plan| plan.what == GRAM).unwrap_or(plans.len()));

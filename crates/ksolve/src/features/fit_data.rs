@@ -108,7 +108,6 @@ impl<T: Real> FitData<'_, T> {
         self.fold(GRAM, &fold.with_bin(self.cut.tile))
     }
 
-    /// The moments of [`FitData::moments`], fold by fold.
     pub(crate) fn moments_of_folds(&self) -> Result<RidgeState> {
         self.moments_of_classes(1)
     }

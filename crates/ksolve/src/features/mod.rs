@@ -70,7 +70,6 @@ pub struct StoredFeatures<'a, T: Real> {
     starts: Vec<usize>,
     /// Position of the first row of every segment that has rows, and its number among all of the stored rows.
     segments: Vec<(usize, u64)>,
-    /// The stored rows.
     range: Range<u64>,
     /// True for features of the rows of the run, false for some of them that were picked out.
     own: bool,

@@ -25,12 +25,12 @@ enum Held<'a, T: Real> {
     /// For every segment of the stored rows its features, row-major, if they are there.
     Memory(Vec<OnceLock<Vec<T>>>),
     /// Segments in the scratch folder, in the order in which they were written.
-    Scratch(&'a Scratch, Mutex<Vec<Run<T>>>),
+    Scratch(&'a Scratch, Mutex<Vec<CachedSegments<T>>>),
     Nowhere,
 }
 
 /// Segments in the scratch folder that were written one after the other.
-type Run<T> = (Range<u64>, Arc<Cache<T>>);
+type CachedSegments<T> = (Range<u64>, Arc<Cache<T>>);
 
 impl<'a, T: Real> Stored<'a, T> {
     pub(super) fn new(data: &'a FitData<'a, T>) -> Self {
@@ -45,19 +45,20 @@ impl<'a, T: Real> Stored<'a, T> {
         Self { source: data.source, map: data.map, cut, held }
     }
 
-    /// The features of a segment that this process has in memory.
-    pub(super) fn memory(&self, number: u64) -> Option<&[T]> {
+    pub(super) fn memory(&self, segment: u64) -> Option<&[T]> {
         match &self.held {
-            Held::Memory(segments) => Some(segments.get((number - self.cut.segments().start) as usize)?.get()?),
+            Held::Memory(segments) => Some(segments.get((segment - self.cut.segments().start) as usize)?.get()?),
             Held::Scratch(..) | Held::Nowhere => None,
         }
     }
 
-    pub(super) fn scratch(&self, lot: &Range<u64>) -> Vec<Run<T>> {
+    pub(super) fn scratch(&self, lot: &Range<u64>) -> Vec<CachedSegments<T>> {
         let Held::Scratch(_, runs) = &self.held else { return Vec::new() };
-        let part =
-            |(segments, cache): &Run<T>| (segments.start.max(lot.start)..segments.end.min(lot.end), Arc::clone(cache));
-        let mut parts: Vec<Run<T>> = lock(runs).iter().map(part).filter(|(part, _)| !part.is_empty()).collect();
+        let part = |(segments, cache): &CachedSegments<T>| {
+            (segments.start.max(lot.start)..segments.end.min(lot.end), Arc::clone(cache))
+        };
+        let mut parts: Vec<CachedSegments<T>> =
+            lock(runs).iter().map(part).filter(|(part, _)| !part.is_empty()).collect();
         parts.sort_by_key(|(part, _)| part.start);
         parts
     }
@@ -100,7 +101,6 @@ impl<'a, T: Real> Stored<'a, T> {
         missing
     }
 
-    /// What keeps the features of a lot, as they are computed.
     pub(super) fn writer(&self, lot: Range<u64>) -> Result<Writer<'_, T>> {
         let shape = TableShape { features: self.map.dims().1, targets: 0, weighted: false, ..self.source.shape() };
         let cache = match &self.held {

@@ -10,14 +10,13 @@
 use super::learn::Silent;
 use super::plan;
 use super::round::Rows;
-use crate::prepare::survey::Survey;
-use crate::prepare::{candidates, landmarks};
+use crate::prepare::{adding::Adding, candidates, landmarks, survey::Survey};
 use crate::request::{PassShape, Resources, TrainOptions};
-use crate::{Error, Folds, Result, Targets};
+use crate::{Folds, Result, Targets};
 use kapprox::landmark::RowSample;
 use kapprox::{Real, Spec};
 use kstore::key::{Purpose, Stream};
-use kstore::{Fold, RowBlock, RowSource, Workers};
+use kstore::{RowBlock, RowSource};
 use std::fmt;
 
 /// Multiples of the median that are tried, with their names. Longer ones are not: a sample of a thousand rows prefers them (on bike, elevators and
@@ -114,7 +113,17 @@ fn drawn<T: Real>(
     let d = source.shape().features;
     let observer = resources.over("sampling rows for the length scale", source.range());
     let share = plan::length_rows(n, d) as f64 / n.max(1) as f64;
-    let fold = Draw { keys: Stream::new(seed, Purpose::Candidates, 0), share, targets };
+    let keys = Stream::new(seed, Purpose::Candidates, 0);
+    // the rows whose uniform numbers are the largest share
+    let fold = Adding::new(|drawn: &mut Drawn<T>, block: &RowBlock<'_, T>| {
+        for i in (0..block.len()).filter(|i| keys.uniform(block.rows[*i]) >= 1.0 - share) {
+            drawn.rows.push(block.rows[i]);
+            drawn.x.extend_from_slice(&block.x[i * d..(i + 1) * d]);
+            targets.push(block, i, &mut drawn.y)?;
+            drawn.y.extend(block.weight(i));
+        }
+        Ok(())
+    });
     let pass = cut.pass(cut.scan_lanes, resources, &*observer);
     let Drawn { rows, x, y } = pass.resume("rows for the length scale", source, &fold)?.0;
     Ok((RowSample { rows, x, d }, y))
@@ -129,13 +138,7 @@ fn score<T: Real>(rows: &Rows<'_, T>, kernel: &Spec) -> Result<Option<f64>> {
     }
 }
 
-/// Takes the rows whose uniform numbers are the largest share.
-struct Draw<'a> {
-    keys: Stream,
-    share: f64,
-    targets: &'a Targets,
-}
-
+#[derive(Default)]
 struct Drawn<T> {
     rows: Vec<u64>,
     x: Vec<T>,
@@ -143,29 +146,6 @@ struct Drawn<T> {
 }
 
 kstore::summed!(where [T: Real] Drawn<T> { read "rows": rows, read "x": x, read "y": y });
-
-impl<T: Real> Fold<T> for Draw<'_> {
-    type State = Drawn<T>;
-    type Scratch = ();
-    type Error = Error;
-
-    fn init(&self) -> Drawn<T> {
-        Drawn { rows: Vec::new(), x: Vec::new(), y: Vec::new() }
-    }
-    fn scratch(&self) {}
-    fn step(&self, state: &mut Drawn<T>, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
-        let drawn = |i: &usize| self.keys.uniform(block.rows[*i]) >= 1.0 - self.share;
-        for i in (0..block.len()).filter(drawn) {
-            state.rows.push(block.rows[i]);
-            state.x.extend_from_slice(&block.x[i * block.d..(i + 1) * block.d]);
-            for j in 0..self.targets.count() {
-                state.y.push(self.targets.value(block, i, j)?);
-            }
-            state.y.extend(block.weight(i));
-        }
-        Ok(())
-    }
-}
 
 #[cfg(test)]
 mod tests {

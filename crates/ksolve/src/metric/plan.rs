@@ -82,14 +82,13 @@ pub(crate) fn plan<T: Real>(training: &TrainOptions, rank: usize, outer: &Proble
     let shape = ProblemSize { folds, d, ..fits_of(&options(training, rank), outer, n)? };
     let fewer = "read fewer columns (`features`), or give `metric` none";
     let held = sampled(n, d);
-    Ok(largest::<T>("metric", &shape, cut_of::<T>(d), budget)
+    Ok(largest("metric", &shape, cut_of::<T>(d), budget)
         .term("sampled rows", held.saturating_mul(3 * (d * element + 40) + 16 * (t + 1)), fewer)
         .term("gradients", OuterProducts::scratch_bytes(shape.map.p, d, threads), fewer)
         .term("products of gradients", 8 * Products::bytes(d), fewer)
         .term("marginal likelihood", likelihood::bytes(held, d, t), fewer))
 }
 
-/// The sizes of fits with these options on n rows.
 fn fits_of(inner: &TrainOptions, outer: &ProblemSize, n: u64) -> Result<ProblemSize> {
     let (ProblemSize { d, element, t, .. }, rows) = (outer.clone(), usize::try_from(n).unwrap_or(usize::MAX));
     let map = inner.map.shape(MapRequest { d, rank: inner.rank, rows, element })?;
@@ -98,16 +97,16 @@ fn fits_of(inner: &TrainOptions, outer: &ProblemSize, n: u64) -> Result<ProblemS
 }
 
 /// What fits of these sizes hold, in the stage that needs most.
-fn largest<T: Real>(what: &str, shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
+fn largest(what: &str, shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     let ridge = ridge(shape.map.p, &LAMBDAS, vec![0.0; shape.t]);
     let systems = format!("systems of the {what}");
     let last = |cut: PassShape| solve(shape, cut, budget).term(&systems, ridge.solve_bytes(shape.map.p), "");
-    let most = plans::<T>(shape, &last, cut, budget).into_iter().max_by_key(Plan::bytes);
+    let most = plans(shape, &last, cut, budget).into_iter().max_by_key(Plan::bytes);
     Plan { what: what.to_string(), ..most.unwrap_or_else(|| last(cut)) }
 }
 
 /// The stage that finds the length scale; `None` where none is to be found.
-pub(crate) fn length_stage<T: Real>(work: &FitRequest<'_>, cut: PassShape) -> Result<Option<Stage>> {
+pub(crate) fn length_stage(work: &FitRequest<'_>, cut: PassShape) -> Result<Option<Stage>> {
     let (options, outer) = (&*work.options, &work.shape);
     if !options.finds_length() {
         return Ok(None);
@@ -117,7 +116,7 @@ pub(crate) fn length_stage<T: Real>(work: &FitRequest<'_>, cut: PassShape) -> Re
     let held = held + 10 * held.isqrt();
     let shape = fits_of(&length_options(options, held), outer, held as u64)?;
     let row = 3 * (outer.d * outer.element + 40) + 16 * (outer.t + 1);
-    let plan = largest::<T>("length scale", &shape, PassShape { gram_lanes: 1, ..cut }, work.resources.memory).term(
+    let plan = largest("length scale", &shape, PassShape { gram_lanes: 1, ..cut }, work.resources.memory).term(
         "sampled rows",
         held.saturating_mul(row),
         "give the length of the `kernel`, such as gaussian(sigma=2)",
@@ -131,12 +130,10 @@ pub(super) fn length_options(training: &TrainOptions, rows: usize) -> TrainOptio
     TrainOptions { rank, ranks: vec![rank], folds: FoldSpec::None, ..options(training, RANK) }
 }
 
-/// Number of rows that tell length scales apart, of n rows with d features.
 pub(super) fn length_rows(n: u64, d: usize) -> usize {
     sampled(n, d).min(LENGTH_ROWS)
 }
 
-/// Number of rows of the sample of n rows with d features.
 pub(crate) fn sampled(n: u64, d: usize) -> usize {
     let most = SAMPLED.min(NUMBERS / d.max(1)).max(1);
     usize::try_from(n).unwrap_or(usize::MAX).min(most)

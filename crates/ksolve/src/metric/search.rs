@@ -68,7 +68,6 @@ impl<'a, T: Real> Lengths<'a, T> {
         !self.each.is_empty()
     }
 
-    /// The kernel for rows behind a metric.
     fn kernel(&self, metric: Option<&Metric>, factor: f64) -> Result<Spec> {
         if !self.are_free() {
             return Ok(self.kernel.clone());

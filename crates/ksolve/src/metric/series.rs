@@ -15,8 +15,7 @@ const SORTED: f64 = 0.5;
 /// Rows that are looked at, the first ones.
 const ROWS: u64 = 5_000;
 
-/// Fewest of them.
-const FEWEST: usize = 200;
+const FEWEST_ROWS: usize = 200;
 
 /// Correlation of a row's target with the next one's from which on it is told.
 const ALIKE: f64 = 0.5;
@@ -66,14 +65,13 @@ fn each_row<T: Real>(
     targets: &Targets,
     mut see: impl FnMut(u64, &[f64]) -> Result<()>,
 ) -> Result<()> {
-    let (shape, mut y) = (source.shape(), vec![0.0; targets.count()]);
+    let (shape, mut y) = (source.shape(), Vec::new());
     let (mut cursor, mut tile) = (source.open(range)?, RowBuf::new(256));
     while cursor.next(&mut tile)? {
         let block = tile.block(&shape);
         for i in 0..block.len() {
-            for (j, y) in y.iter_mut().enumerate() {
-                *y = targets.value(&block, i, j)?;
-            }
+            y.clear();
+            targets.push(&block, i, &mut y)?;
             see(block.rows[i], &y)?;
         }
     }
@@ -88,7 +86,7 @@ fn alike<T: Real>(source: &dyn RowSource<T>, targets: &Targets) -> Result<Option
         Ok(())
     })?;
     let n = y.len() / t.max(1);
-    if n < FEWEST {
+    if n < FEWEST_ROWS {
         return Ok(None);
     }
     let (mut shared, mut own) = (0.0, 0.0);

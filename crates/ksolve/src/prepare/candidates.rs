@@ -1,9 +1,9 @@
 //! The candidate rows, which landmarks are chosen among, in memory.
 
-use crate::{Error, Result};
+use crate::{Result, prepare::adding::Adding};
 use kapprox::Real;
 use kapprox::landmark::RowSample;
-use kstore::{Coded, Fold, Label, MemoryRows, Merge, Pass, RowBlock, RowSource, TableShape, Workers};
+use kstore::{Coded, Label, MemoryRows, Merge, Pass, RowBlock, RowSource, TableShape};
 use std::{ops::Range, sync::Arc};
 
 /// The sample as a table in the order of its rows, so that passes over it do not depend on how it was drawn.
@@ -24,23 +24,25 @@ pub(crate) fn with_targets<T: Real>(
     pass: Pass<'_>,
 ) -> Result<MemoryRows<T>> {
     let rows: Vec<u64> = (0..candidates.len()).map(|position| candidates.row(position)).collect();
+    let fold = Adding::new(|found: &mut TargetColumns, block: &RowBlock<'_, T>| {
+        for i in (0..block.len()).filter(|i| rows.binary_search(&block.rows[*i]).is_ok()) {
+            found.y.extend_from_slice(&block.y[i * block.t..(i + 1) * block.t]);
+            found.codes.add(block, i..i + 1);
+        }
+        Ok(())
+    });
     // what is found is in memory beside the rows and is found again in a resumed run
-    let found = Pass { journal: None, ..pass }.fold(source, &TargetFold { rows: &rows })?.0;
+    let found = Pass { journal: None, ..pass }.fold(source, &fold)?.0;
     let TableShape { targets, weighted, .. } = source.shape();
     found.codes.of(candidates.with_targets(found.y, targets)?.weighted(weighted)?)
 }
 
-struct TargetFold<'a> {
-    rows: &'a [u64],
-}
-
 #[derive(Default)]
-struct Targets {
+struct TargetColumns {
     y: Vec<f64>,
     codes: Codes,
 }
 
-/// Codes of a column of labels, and the labels where there is such a column.
 type CodeColumn = (Vec<u32>, Option<Arc<Vec<Label>>>);
 
 /// The codes of the classes and of the groups of rows.
@@ -48,7 +50,6 @@ type CodeColumn = (Vec<u32>, Option<Arc<Vec<Label>>>);
 pub(crate) struct Codes([CodeColumn; 2]);
 
 impl Codes {
-    /// Adds those of some rows of a block.
     pub(crate) fn add<T>(&mut self, block: &RowBlock<'_, T>, rows: Range<usize>) {
         for (column, of) in self.0.iter_mut().zip([block.classes, block.groups]) {
             let Some(Coded { codes, labels }) = of else { continue };
@@ -70,33 +71,12 @@ impl Codes {
     }
 }
 
-impl Merge for Targets {
+impl Merge for TargetColumns {
     fn merge(&mut self, later: &Self) {
         self.y.extend_from_slice(&later.y);
         for (mine, theirs) in self.codes.0.iter_mut().zip(&later.codes.0) {
             mine.0.extend_from_slice(&theirs.0);
             mine.1 = mine.1.take().or_else(|| theirs.1.clone());
         }
-    }
-}
-
-impl<T: Real> Fold<T> for TargetFold<'_> {
-    type State = Targets;
-    type Scratch = ();
-    type Error = Error;
-
-    fn init(&self) -> Targets {
-        Targets::default()
-    }
-    fn scratch(&self) {}
-    fn step(&self, state: &mut Targets, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
-        for (i, row) in block.rows.iter().enumerate() {
-            if self.rows.binary_search(row).is_err() {
-                continue;
-            }
-            state.y.extend_from_slice(&block.y[i * block.t..(i + 1) * block.t]);
-            state.codes.add(block, i..i + 1);
-        }
-        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use crate::features::{self, FeatureTier, GRAM};
 use crate::gram::{GramScratch, GramState};
 use crate::request::{FitRequest, LandmarkSource, MEDIAN_ROWS, PassShape, ProblemSize, Resources, Stage, tile_rows};
 use kapprox::landmark::{Effort, RpCholesky};
-use kapprox::{Nystrom, Real, map::nystrom::STRIP};
+use kapprox::{Nystrom, map::nystrom::STRIP};
 use kstore::Plan;
 
 /// Tiles per segment where every thread has a lane: small enough that lanes end together. A segment's state is made anew
@@ -23,11 +23,7 @@ const LANE_FEATURES: usize = 256;
 
 /// The cut with the most lanes that fits the budget, and its plan; if none fits, the smallest, which the caller's
 /// check then refuses.
-pub(crate) fn cut<T: Real>(
-    shape: &ProblemSize,
-    last: &dyn Fn(PassShape) -> Plan,
-    budget: usize,
-) -> (PassShape, Vec<Plan>) {
+pub(crate) fn cut(shape: &ProblemSize, last: &dyn Fn(PassShape) -> Plan, budget: usize) -> (PassShape, Vec<Plan>) {
     let tile = tile_rows(shape.d, shape.map.p, shape.element);
     let (gram_lanes, tiles) = match shape.map.p <= LANE_FEATURES {
         true => (shape.threads, TILES_PER_SEGMENT),
@@ -37,12 +33,12 @@ pub(crate) fn cut<T: Real>(
     let full = PassShape { tile, segment, scan_lanes: shape.threads, gram_lanes, prefetch: 2 };
     let tight = PassShape { scan_lanes: 1, gram_lanes: 1, prefetch: 1, ..full };
     for cut in [full, PassShape { gram_lanes: 1, ..full }, PassShape { scan_lanes: 1, gram_lanes: 1, ..full }] {
-        let plans = plans::<T>(shape, last, cut, budget);
+        let plans = plans(shape, last, cut, budget);
         if plans.iter().all(|plan| plan.bytes() <= budget) {
             return (cut, plans);
         }
     }
-    (tight, plans::<T>(shape, last, tight, budget))
+    (tight, plans(shape, last, tight, budget))
 }
 
 /// What the solver's last stage holds, and where its features are kept.
@@ -60,13 +56,12 @@ pub(crate) fn last(
 
 /// The stages of a run on features: statistics, landmarks, map, the solver's first pass over the features, and what it does then,
 /// to whose plan `add` brings what the solver holds. `own` are passes of the solver before that first one, and after it.
-pub(crate) fn on_features<T: Real>(
+pub(crate) fn on_features(
     work: &FitRequest<'_>,
     add: &dyn Fn(Plan, PassShape) -> Plan,
     own: [u64; 2],
 ) -> (PassShape, Vec<Stage>) {
-    let (cut, plans) =
-        cut::<T>(&work.shape, &|cut| last(&work.shape, add, cut, work.resources).1, work.resources.memory);
+    let (cut, plans) = cut(&work.shape, &|cut| last(&work.shape, add, cut, work.resources).1, work.resources.memory);
     (cut, featured(work, plans, own))
 }
 
@@ -77,17 +72,12 @@ pub(crate) fn featured(work: &FitRequest<'_>, plans: Vec<Plan>, [before, after]:
 }
 
 /// What is resident in each stage; `last` is what the solver does after its pass.
-pub(crate) fn plans<T: Real>(
-    shape: &ProblemSize,
-    last: &dyn Fn(PassShape) -> Plan,
-    cut: PassShape,
-    budget: usize,
-) -> Vec<Plan> {
+pub(crate) fn plans(shape: &ProblemSize, last: &dyn Fn(PassShape) -> Plan, cut: PassShape, budget: usize) -> Vec<Plan> {
     vec![
         scan(shape, cut, budget),
         landmarks(shape, cut, budget),
         map(shape, budget),
-        if shape.keeps { pass_features("features", shape, cut, budget) } else { gram::<T>(shape, cut, budget) },
+        if shape.keeps { pass_features("features", shape, cut, budget) } else { gram(shape, cut, budget) },
         last(cut),
     ]
 }
@@ -199,7 +189,7 @@ fn map(shape: &ProblemSize, budget: usize) -> Plan {
     )
 }
 
-fn gram<T: Real>(shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
+fn gram(shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
     let (m, t, columns, lanes) = (shape.map.p, shape.t, shape.moment_columns, cut.gram_lanes);
     let states = kstore::pass::states(lanes, shape.n.div_ceil(cut.segment));
     let parts = shape.folds * shape.classes;
@@ -213,7 +203,7 @@ fn gram<T: Real>(shape: &ProblemSize, cut: PassShape, budget: usize) -> Plan {
         .term("feature map", shape.map.footprint.fixed, RANK)
         .term("features of a tile", lanes * features + strips(shape), RANK)
         .term("rows waiting by fold", lanes * parts * bin, "lower `folds`")
-        .term("panels", lanes * GramScratch::<T>::bytes(m, columns, cut.tile, shape.threads), RANK)
+        .term("panels", lanes * panels(shape, cut), RANK)
         .term("features of the target", if columns == t { 0 } else { 8 * lanes * cut.tile * columns }, TARGET_FEATURES)
         .term("map of the target", target_map(shape), TARGET_FEATURES)
         .term("products of the threads", shape.threads * (4 << 20), "lower `threads`")
@@ -229,11 +219,8 @@ fn target_map(shape: &ProblemSize) -> usize {
 
 /// Bytes of the panels of a lane of the pass that fills the Gram matrix.
 fn panels(shape: &ProblemSize, cut: PassShape) -> usize {
-    let (p, t, threads) = (shape.map.p, shape.moment_columns, shape.threads);
-    match shape.element {
-        4 => GramScratch::<f32>::bytes(p, t, cut.tile, threads),
-        _ => GramScratch::<f64>::bytes(p, t, cut.tile, threads),
-    }
+    let bytes = if shape.element == 4 { GramScratch::<f32>::bytes } else { GramScratch::<f64>::bytes };
+    bytes(shape.map.p, shape.moment_columns, cut.tile, shape.threads)
 }
 
 /// The plan of the pass that keeps the features, and of every pass over them: two tiles of features, and the map.

@@ -40,9 +40,7 @@ pub(crate) fn load<T: Real>(
         x.extend_from_slice(block.x);
         codes.add(block, 0..block.len());
         for i in 0..block.len() {
-            for j in 0..targets.count() {
-                y.push(targets.value(block, i, j)?);
-            }
+            targets.push(block, i, &mut y)?;
             y.extend(row_weights::weight(block, i)?);
         }
         Ok::<(), Error>(())

@@ -58,7 +58,6 @@ impl Scaling {
         WEIGHINGS.iter().find(|(scaling, _)| *scaling == self).map(|(_, weighing)| *weighing)
     }
 
-    /// The error for rows that are not sparse.
     pub(crate) fn for_sparse_rows(self) -> Error {
         Error::option(
             "scale",

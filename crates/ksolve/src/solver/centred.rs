@@ -29,7 +29,6 @@ impl Centred {
         Ok(Self::about(moments, mean, target_mean))
     }
 
-    /// The moments of some rows about other means.
     pub(super) fn about(moments: Cow<'_, FoldGram>, mean: Vec<f64>, target_mean: Vec<f64>) -> Self {
         let FoldGram { rows, mut g, s, b, sy, yy, .. } = moments.into_owned();
         let (p, t, rows) = (mean.len(), target_mean.len(), rows as f64);

@@ -1,6 +1,6 @@
 //! What a solver is: the method, and its description by which it is found.
 
-use super::fitted::Fitted;
+use super::found::Found;
 use super::parameter::{self, Parameter, Settings};
 use crate::request::{FitRequest, NO_EXACT, PassShape, ProblemSize, Resources, RowAccess, Stage, TrainOptions};
 use crate::{Error, Result, Task, features::FitData, prepare::plan};
@@ -98,14 +98,14 @@ pub trait Solver<T: Real>: Debug + Send + Sync {
         let add = |plan, cut| self.plan(plan, &work.shape, cut);
         Ok(match view {
             RowAccess::Landmarks => plan::landmark_stages(work, &add),
-            RowAccess::Features | RowAccess::Rows => plan::on_features::<T>(work, &add, self.own_passes(work)),
+            RowAccess::Features | RowAccess::Rows => plan::on_features(work, &add, self.own_passes(work)),
         })
     }
     /// Learns.
     ///
     /// # Errors
     /// Errors of reading the rows; options that do not suit them; numbers that cannot be solved for.
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>>;
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>>;
 }
 
 /// A solver for rows of either element type.

@@ -6,7 +6,7 @@
 //! *Passes*: one, for the certificate; none for a map that has none. *Flops*: the map. *Bytes*: about 3p² numbers in f64, for the coefficients of the model; no
 //! Gram matrix is made.
 
-use super::{Fitted, Solver, SolverFamily, parameter::TOLERANCE};
+use super::{Found, Solver, SolverFamily, parameter::TOLERANCE};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::{Result, Task, certificate::Residuals, features::FitData, model::FEATURES, prepare::plan};
 use faer::Mat;
@@ -35,15 +35,15 @@ impl<T: Real> Solver<T> for MapFeatures {
         let (shape, budget) = (ProblemSize { keeps: true, ..work.shape.clone() }, work.resources.memory);
         let last =
             |cut: PassShape| Solver::<T>::plan(self, plan::pass_features("solve", &shape, cut, budget), &shape, cut);
-        let (cut, plans) = plan::cut::<T>(&shape, &last, budget);
+        let (cut, plans) = plan::cut(&shape, &last, budget);
         Ok((cut, plan::featured(work, plans, [0, 0])))
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let residuals = Residuals { map: data.map, tile: data.cut.tile };
         let certificate = if residuals.exist() { Some(data.fold("certificate", &residuals)?) } else { None };
         let (p, passes) = (data.map.dims().1, u64::from(certificate.is_some()));
         let (weights, intercept) = (Mat::identity(p, p), vec![0.0; p]);
-        Ok(Fitted { weights, intercept, certificate, passes, ..Fitted::default() })
+        Ok(Found { weights, intercept, certificate, passes, ..Found::default() })
     }
 }

@@ -37,7 +37,7 @@
 
 use super::held_out;
 use super::parameter::{COMPONENTS, FOLDS, LAMBDAS, Parameter, ParameterKind, TOLERANCE};
-use super::{Figure, Fitted, Penalty, Solver, SolverFacts, SolverFamily, kpca::sign};
+use super::{Figure, Found, Penalty, Solver, SolverFacts, SolverFamily, kpca::sign};
 use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{CvErrorFold, Error, FoldCoefficients, FoldGram, FoldSpec, GramState, Head, Result, Task};
@@ -239,7 +239,7 @@ impl<T: Real> Solver<T> for Fisher {
         [0, u64::from(work.shape.folds > 1)]
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let classes = data.classes().map_or(0, |classes| classes.labels().len());
         if let Some(q) = self.components.filter(|q| *q >= classes) {
             let why = format!("{classes} classes have {} discriminants; ask for no more", classes.saturating_sub(1));
@@ -268,7 +268,7 @@ impl<T: Real> Solver<T> for Fisher {
         let (certificate, lambda, passes) = (state.certificate, Some(lambda), 1 + u64::from(held_out.is_some()));
         let mut figures = vec![Figure { name: "discriminant ratio", values: found.ratios }];
         figures.extend(held_out.into_iter().flat_map(|(_, figures)| figures));
-        Ok(Fitted { weights, intercept, components, certificate, lambda, figures, passes, ..Fitted::default() })
+        Ok(Found { weights, intercept, components, certificate, lambda, figures, passes, ..Found::default() })
     }
 }
 

@@ -6,9 +6,10 @@
 //!
 //! *Cost*: that of one fit for every fold and penalty, and of one more. *Bytes*: the scores of all rows for every penalty.
 
+use super::newton::{Objective, Optimum, newton};
 use super::{Figure, Penalty};
 use crate::features::{self, FitData, StoredFeatures, Values};
-use crate::{Result, request::ProblemSize, row_weights::RowWeights};
+use crate::{FoldGram, Result, request::ProblemSize, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::{Plan, pass::Observer};
 
@@ -19,7 +20,7 @@ pub(crate) const AT_EACH: &str = "at each";
 pub(super) type Function<'a> = (&'a [f64], f64);
 
 /// The scores of rows by functions that have not seen them.
-pub(super) struct HeldOut<T> {
+pub(super) struct HeldOutScores<T> {
     /// Scores of a row, t.
     t: usize,
     /// Scores at every penalty, n x t row-major.
@@ -44,7 +45,7 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize, t: usize, penalties: usize) 
     plan.term_if(shape.folds > 1, "scores of rows held out", bytes, "compare fewer penalties")
 }
 
-impl<T: Real> HeldOut<T> {
+impl<T: Real> HeldOutScores<T> {
     /// No scores yet of n rows by t functions at so many penalties.
     pub(super) fn new(n: usize, t: usize, penalties: usize) -> Self {
         Self { t, scores: vec![vec![T::ZERO; n * t]; penalties], passes: 0 }
@@ -99,13 +100,39 @@ impl<T: Real> HeldOut<T> {
     }
 }
 
+/// Learns from the rows outside every fold at every penalty, the strongest first and each from the solution of the last, and scores the rows of
+/// the fold by k functions. `loss` is that of the rows outside a fold, with their weight.
+pub(super) fn by_newton<T: Real, L: Objective<T>>(
+    kept: &StoredFeatures<'_, T>,
+    data: &FitData<'_, T>,
+    (penalties, steps): (&[Penalty], usize),
+    (k, moments): (usize, &FoldGram),
+    observer: &dyn Observer,
+    loss: impl Fn(u16) -> Result<(L, f64)>,
+) -> Result<HeldOutScores<T>> {
+    let (p, mut found) = (kept.p, HeldOutScores::new(kept.n, k, penalties.len()));
+    for fold in 0..data.folds.count() as u16 {
+        let ((mut loss, weight), mut last) = (loss(fold)?, None);
+        for (at, penalty) in penalties.iter().enumerate() {
+            let (lambda, journal) = (penalty.lambda(weight), data.resources.journal);
+            let solved = newton(&mut loss, moments, lambda, steps, journal, last.as_ref())?;
+            let Optimum { w, .. } = last.insert(solved);
+            found.passes += *loss.passes();
+            let columns: Vec<Vec<f64>> = (0..k).map(|j| (0..p).map(|i| w[i * k + j]).collect()).collect();
+            let functions: Vec<Function<'_>> = (0..k).map(|j| (&columns[j][..], w[p * k + j])).collect();
+            found.score(kept, at, 0, &functions, fold, observer)?;
+        }
+    }
+    Ok(found)
+}
+
 /// [Chooses](choose) by the scores that `found` learns, or takes the first penalty without folds. `error` has the position of a row and its scores.
 pub(super) fn compare<T: Real>(
     penalties: &[Penalty],
     data: &FitData<'_, T>,
     weights: &RowWeights,
     what: &'static str,
-    found: impl FnOnce() -> Result<HeldOut<T>>,
+    found: impl FnOnce() -> Result<HeldOutScores<T>>,
     error: impl FnMut(usize, &mut dyn Iterator<Item = f64>) -> f64,
 ) -> Result<Compared<T>> {
     if data.folds.count() == 1 {

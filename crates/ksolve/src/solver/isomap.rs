@@ -18,7 +18,7 @@
 
 use super::mds::{Scaled, check_components, facts, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Figure, Fitted, Settings, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Found, Settings, Solver, SolverFacts, SolverFamily};
 use crate::model::{Basis, Form};
 use crate::neighbours::{Graph, Neighbour, Nodes, neighbours_of_nodes};
 use crate::request::{PassShape, ProblemSize, Resources};
@@ -32,22 +32,21 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     about: "landmark Isomap: coordinates whose distances are those along the sheet that the rows lie on",
     task: Task::Components,
     parameters: &[EMBEDDED, NEIGHBOURS, Parameter { default: Some("5000"), ..NODES }],
-    make: |settings| Ok(Box::new(LandmarkIsomap(Asked::new(settings)))),
+    make: |settings| Ok(Box::new(LandmarkIsomap(NeighbourOptions::new(settings)))),
 };
 
 #[derive(Clone, Copy, Debug)]
-struct LandmarkIsomap(Asked);
+struct LandmarkIsomap(NeighbourOptions);
 
-/// What is asked of an embedding by neighbours.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct NeighbourOptions {
     /// Number of coordinates q, below that of the landmarks, or of the nodes where all are.
     pub(super) components: usize,
     /// Number k of nearest nodes that each node is joined to, below N; `None` for [`USUAL`] or more, up to [`MOST`].
     pub(super) neighbours: Option<usize>,
 }
 
-impl Asked {
+impl NeighbourOptions {
     pub(super) fn new(settings: &Settings) -> Self {
         Self { components: settings.count(&EMBEDDED).unwrap_or_default(), neighbours: settings.count(&NEIGHBOURS) }
     }
@@ -129,7 +128,7 @@ impl<T: Real> Solver<T> for LandmarkIsomap {
             .term("distances and their eigenvectors", Scaled::bytes(m), "lower `rank`")
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let set = landmarks(data)?;
         let m = data.options.landmark_count().min(set.len());
         check_components(self.0.components, m, "landmarks")?;
@@ -144,13 +143,13 @@ impl<T: Real> Solver<T> for LandmarkIsomap {
         let weights = &scaled.weights;
         let [nodes, landmarks] = [Figure::of("nodes", set.len() as f64), Figure::of("landmarks", m as f64)];
         let constant = |j: usize| -means.iter().enumerate().map(|(l, mean)| mean * weights[(l, j)]).sum::<f64>();
-        Ok(Fitted {
+        Ok(Found {
             basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
             form: Form::Paths { neighbours, lengths },
             intercept: (0..weights.ncols()).map(constant).collect(),
             weights: Mat::from_fn(m, weights.ncols(), |l, j| -0.5 * weights[(l, j)]),
             figures: [vec![nodes, landmarks], scaled.figures()].concat(),
-            ..Fitted::default()
+            ..Found::default()
         })
     }
 }

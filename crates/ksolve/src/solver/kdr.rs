@@ -25,7 +25,7 @@
 use super::kpca::sign;
 use super::parameter::{COMPONENTS, EMBEDDED, LAMBDA, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Figure, Fitted, Penalty, Projection, Settings, Solver, SolverFamily, gradients, refuse};
+use super::{Figure, Found, Penalty, Projection, Settings, Solver, SolverFamily, gradients, refuse};
 use crate::features::FitData;
 use crate::model::Basis;
 use crate::request::{FitRequest, MetricSource, PassShape, ProblemSize, TrainOptions};
@@ -91,7 +91,7 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         [target::passes(self.target_kernel.as_ref(), work.options.task), 1]
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let kernel = gradients::kernel(data)?;
         let needed = target::needed(self.target_kernel.as_ref(), data.options.task);
         let target = needed.map(|kernel| target::features(kernel, data)).transpose()?;
@@ -127,7 +127,7 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
         let metric = Arc::new(Metric::matrix(&rows, there)?);
         let importance = squares.iter().map(|square| square / total).collect();
         let points = (0..there * there).map(|at| if at % (there + 1) == 0 { T::ONE } else { T::ZERO }).collect();
-        Ok(Fitted {
+        Ok(Found {
             weights: Mat::identity(there, there),
             intercept: vec![0.0; there],
             basis: Some(Basis::Landmarks { points, rows: vec![NO_ROW; there] }),
@@ -138,7 +138,7 @@ impl<T: Real> Solver<T> for KernelDimensionReduction {
             lambda: Some(lambda),
             figures,
             passes: 2 + target::passes(self.target_kernel.as_ref(), data.options.task),
-            ..Fitted::default()
+            ..Found::default()
         })
     }
 }

@@ -12,9 +12,9 @@
 //! Reference: Schölkopf, Smola, Müller, "Nonlinear component analysis as a kernel eigenvalue problem", Neural Computation
 //! 10, 1998, section 5; Wang, Gittens, Mahoney, "Scalable kernel k-means clustering with Nyström approximation", JMLR 20, 2019.
 
-use super::lloyd::{self, Asked, Space};
+use super::lloyd::{self, ClusteringOptions, Space};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE, WEIGHTS};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
@@ -26,11 +26,11 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     about: "kernel k-means: groups of rows around their means in feature space",
     task: Task::Clusters,
     parameters: &[CLUSTERS, STARTS, TOLERANCE, WEIGHTS],
-    make: |settings| Ok(Box::new(KernelKMeans(Asked::new(settings)?))),
+    make: |settings| Ok(Box::new(KernelKMeans(ClusteringOptions::new(settings)?))),
 };
 
 #[derive(Clone, Copy, Debug)]
-struct KernelKMeans(Asked);
+struct KernelKMeans(ClusteringOptions);
 
 impl<T: Real> Solver<T> for KernelKMeans {
     fn facts(&self) -> SolverFacts {
@@ -41,7 +41,7 @@ impl<T: Real> Solver<T> for KernelKMeans {
         lloyd::plan(plan, shape, cut, shape.map.p, self.0.clusters)
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let space = Space { projection: None, sphere: false };
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let found = lloyd::cluster(data, &kept, space, self.0)?;
@@ -50,13 +50,13 @@ impl<T: Real> Solver<T> for KernelKMeans {
             Figure::of("mean squared distance", found.squares / kept.weight_outside(None)),
             Figure { name: "rows of each group", values: found.sizes },
         ];
-        Ok(Fitted {
+        Ok(Found {
             intercept: (0..self.0.clusters).map(|j| -half(j)).collect(),
             weights: found.centroids,
             certificate: gathered.certificate,
             figures,
             passes: 1 + found.passes,
-            ..Fitted::default()
+            ..Found::default()
         })
     }
 }

@@ -22,7 +22,7 @@
 //! 10, 1998.
 
 use super::parameter::{COMPONENTS, FOLDS, NOVELTY, Parameter, TOLERANCE, UNCENTRED, WEIGHTS};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, GRAM};
 use crate::quadratic::Quadratic;
 use crate::request::{PassShape, ProblemSize, TrainOptions};
@@ -55,11 +55,9 @@ const WHITEN: Parameter = Parameter::flag("whiten", "Coordinates of variance 1")
 
 #[derive(Clone, Copy, Debug)]
 struct KernelPca {
-    /// Number of components q, at most p.
     components: usize,
     centre: bool,
     whiten: bool,
-    /// True to keep in the model what gives the distance of a row from the span of the components.
     novelty: bool,
 }
 
@@ -133,7 +131,7 @@ impl<T: Real> Solver<T> for KernelPca {
         )
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let state = data.moments_of_folds()?;
         let _stage = data.resources.stages.stage("eigenvectors", None);
         let held_out = self.held_out(&state.gram, data.resources.workers)?;
@@ -163,14 +161,14 @@ impl<T: Real> Solver<T> for KernelPca {
         figures.extend(held_out);
         let directions = Mat::from_fn(p, kept.len(), |i, q| vectors[(i, kept[q])]);
         let quadratic = self.novelty.then(|| distance(directions.as_ref(), &mean));
-        Ok(Fitted {
+        Ok(Found {
             weights,
             intercept,
             quadratic,
             certificate: state.certificate,
             figures,
             passes: 1,
-            ..Fitted::default()
+            ..Found::default()
         })
     }
 }

@@ -22,7 +22,7 @@
 
 use super::kpca::{FEWER, distance, sign};
 use super::parameter::{COMPONENTS, NOVELTY, STEPS, TOLERANCE, UNCENTRED};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, mean::sum};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily, mean::sum};
 use crate::features::{self, FitData, StoredFeatures, Sums, Tile, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, quadratic::Quadratic};
@@ -56,10 +56,8 @@ const NUDGE: f64 = 1e-3;
 
 #[derive(Clone, Copy, Debug)]
 struct KernelPcaL1 {
-    /// Number of components q, at most p.
     components: usize,
     centre: bool,
-    /// True to keep in the model what gives the distance of a row from the span of the components.
     novelty: bool,
     steps: usize,
 }
@@ -76,7 +74,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
             .term_if(self.novelty, "distances", Quadratic::making_bytes(p, p), "leave `novelty` out")
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let (mut mean, mut so_far) = (vec![0.0; kept.p], SoFar { passes: 1, ..SoFar::default() });
         if self.centre {
@@ -109,7 +107,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
         let signs: Vec<f64> = (0..q).map(|j| sign(directions, j)).collect();
         let weights = Mat::from_fn(kept.p, q, |i, j| signs[j] * directions[(i, j)]);
         let intercept = (0..q).map(|j| -dot(&mean, weights.col(j).iter())).collect();
-        Ok(Fitted {
+        Ok(Found {
             quadratic: self.novelty.then(|| distance(directions, &mean)),
             weights,
             intercept,
@@ -119,7 +117,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
                 Figure { name: "iterations", values: iterations },
             ],
             passes,
-            ..Fitted::default()
+            ..Found::default()
         })
     }
 }

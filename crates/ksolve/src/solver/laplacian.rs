@@ -18,7 +18,7 @@
 
 use super::parameter::{EMBEDDED, TOLERANCE};
 use super::spectral::{self, Normalised, embedding, normalised};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily, kpca::sign};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, model::Form};
@@ -49,7 +49,7 @@ impl<T: Real> Solver<T> for LaplacianEigenmaps {
         spectral::plan::<T>(plan, shape, cut)
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let Normalised { gram, sums, floor } = normalised(data, &kept)?;
         let _stage = data.resources.stages.stage("eigenvectors", None);
@@ -62,14 +62,14 @@ impl<T: Real> Solver<T> for LaplacianEigenmaps {
         data.warn_of_fewer(self.components, q, "the kernel matrix has no higher rank; raise `rank`");
         let weights = Mat::from_fn(kept.p, q, |i, j| sign(projection.as_ref(), j + 1) * projection[(i, j + 1)]);
         let figures = vec![Figure { name: "eigenvalue", values: eigenvalues[..=q].to_vec() }];
-        Ok(Fitted {
+        Ok(Found {
             weights,
             form: Form::OverDegree { coefficients: sums, floor },
             intercept: vec![0.0; q],
             certificate: gathered.certificate,
             figures,
             passes: 3,
-            ..Fitted::default()
+            ..Found::default()
         })
     }
 }

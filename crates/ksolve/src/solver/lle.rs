@@ -15,10 +15,10 @@
 //!
 //! Reference: Roweis, Saul, "Nonlinear dimensionality reduction by locally linear embedding", Science 290, 2000.
 
-use super::isomap::{Asked, Joined};
+use super::isomap::{Joined, NeighbourOptions};
 use super::mds::{check_components, facts, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily, kpca::sign};
 use crate::model::{Basis, Form};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task, features::FitData, neighbours::Reconstruction};
@@ -31,11 +31,11 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     about: "locally linear embedding: coordinates that keep the weights by which a row is a mixture of its neighbours",
     task: Task::Components,
     parameters: &[EMBEDDED, NEIGHBOURS, NODES],
-    make: |settings| Ok(Box::new(LocallyLinear(Asked::new(settings)))),
+    make: |settings| Ok(Box::new(LocallyLinear(NeighbourOptions::new(settings)))),
 };
 
 #[derive(Clone, Copy, Debug)]
-struct LocallyLinear(Asked);
+struct LocallyLinear(NeighbourOptions);
 
 /// M = (I − W)ᵀ(I − W), N x N, with the weights of each node's neighbours as the rows of W. 2Nk² flops.
 pub(super) fn alignment(joined: &Joined) -> Mat<f64> {
@@ -67,7 +67,7 @@ impl<T: Real> Solver<T> for LocallyLinear {
         )
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let set = landmarks(data)?;
         let q = self.0.components;
         check_components(q, set.len(), "nodes")?;
@@ -77,7 +77,7 @@ impl<T: Real> Solver<T> for LocallyLinear {
         drop(joined);
         let (values, vectors) = symmetric_eigen(aligned.as_ref())?;
         let signs: Vec<f64> = (1..=q).map(|j| sign(vectors.as_ref(), j)).collect();
-        Ok(Fitted {
+        Ok(Found {
             basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
             form: Form::Weights { neighbours },
             weights: Mat::from_fn(set.len(), q, |i, j| signs[j] * vectors[(i, j + 1)]),
@@ -86,7 +86,7 @@ impl<T: Real> Solver<T> for LocallyLinear {
                 Figure::of("nodes", set.len() as f64),
                 Figure { name: "eigenvalue", values: values[1..=q].to_vec() },
             ],
-            ..Fitted::default()
+            ..Found::default()
         })
     }
 }

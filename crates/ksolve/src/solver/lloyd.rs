@@ -21,14 +21,13 @@ use kapprox::{Real, landmark::ClusterSums};
 use kstore::key::{Purpose, Stream};
 use kstore::{Merge, Plan, Workers, checkpoint::Steps};
 
-/// What is asked of a clustering.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct ClusteringOptions {
     pub(super) clusters: usize,
     pub(super) starts: usize,
 }
 
-impl Asked {
+impl ClusteringOptions {
     pub(super) fn new(settings: &Settings) -> Result<Self> {
         let missing = || Error::missing(CLUSTERS.name, settings.solver, "it is the number of groups, such as 8");
         let clusters = settings.count(&CLUSTERS).ok_or_else(missing)?;
@@ -203,7 +202,7 @@ pub(super) fn cluster<T: Real>(
     data: &FitData<'_, T>,
     kept: &StoredFeatures<'_, T>,
     space: Space<'_>,
-    Asked { clusters: k, starts }: Asked,
+    ClusteringOptions { clusters: k, starts }: ClusteringOptions,
 ) -> Result<Clusters> {
     let (q, buffers) = (space.dims(kept.p), Buffers::default());
     let mut lloyd = Lloyd { centroids: vec![0.0; k * q], before: f64::INFINITY };
@@ -239,7 +238,6 @@ pub(super) fn cluster<T: Real>(
 }
 
 struct Lloyd {
-    /// Centroids, k x q, row-major.
     centroids: Vec<f64>,
     /// Sum of squared distances before the iteration.
     before: f64,

@@ -16,7 +16,7 @@
 //! Reference: de Silva, Tenenbaum, "Sparse multidimensional scaling using landmark points", Stanford 2004.
 
 use super::parameter::{COMPONENTS, EMBEDDED};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign, refuse};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily, kpca::sign, refuse};
 use crate::features::{FitData, Points};
 use crate::model::{Basis, needs_wide_for};
 use crate::request::{PassShape, ProblemSize};
@@ -136,7 +136,7 @@ impl<T: Real> Solver<T> for LandmarkMds {
         plan.term("distances and their eigenvectors", Scaled::bytes(m), "lower `rank`")
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let set = landmarks(data)?;
         let (m, d) = (set.len(), set.d);
         if m == 1 && data.rows > 1 {
@@ -161,13 +161,13 @@ impl<T: Real> Solver<T> for LandmarkMds {
         let weights = &scaled.weights;
         let constant = |j: usize| shift.iter().enumerate().map(|(l, shift)| shift * weights[(l, j)]).sum::<f64>();
         let deviations: Vec<f64> = scaled.eigenvalues.iter().map(|value| (value / m as f64).sqrt()).collect();
-        Ok(Fitted {
+        Ok(Found {
             wide: needs_wide_for::<T>(weights.as_ref(), &deviations),
             basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
             intercept: (0..weights.ncols()).map(constant).collect(),
             figures: scaled.figures(),
             weights: scaled.weights,
-            ..Fitted::default()
+            ..Found::default()
         })
     }
 }

@@ -18,7 +18,7 @@
 //! Reference: Smola, Gretton, Song, Schölkopf, "A Hilbert space embedding for distributions", ALT 2007.
 
 use super::parameter::{NU, TOLERANCE};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
 use crate::features::{self, FitData, StoredFeatures, Sums, Values, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task, quadratic::Quadratic};
@@ -64,7 +64,7 @@ impl<T: Real> Solver<T> for MeanEmbedding {
         .term("mean of the features", 8 * (1 + features::STATES) * shape.map.p, "lower `rank`")
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted { squares: true, ..Wanted::default() })?;
         let n = kept.n as f64;
         let mut mean = sum("mean", &kept, data)?;
@@ -88,14 +88,14 @@ impl<T: Real> Solver<T> for MeanEmbedding {
         ];
         let weights = Mat::from_fn(kept.p, 1, |i, _| 2.0 * mean[i]);
         let passes = if data.keep == features::FeatureTier::Recomputed { 3 } else { 1 };
-        Ok(Fitted {
+        Ok(Found {
             weights,
             intercept: vec![threshold],
             quadratic: Some(Quadratic::square(kept.p, norm)),
             certificate: gathered.certificate,
             figures,
             passes,
-            ..Fitted::default()
+            ..Found::default()
         })
     }
 }

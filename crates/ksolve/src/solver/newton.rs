@@ -3,9 +3,10 @@
 //! Steps are halved until F falls enough (Armijo), so the iteration converges from anywhere; it begins at a large lambda
 //! and divides it by ten a step, which keeps it where Newton's steps are whole.
 
+use super::{Figure, Found};
 use crate::cholesky::{factor_at_once, substitute};
 use crate::strips::{for_each_strip, par};
-use crate::{Error, FoldGram, Intercept, Result, request::Resources};
+use crate::{Error, FoldGram, Intercept, Result, features::FitData, request::Resources};
 use faer::{Mat, MatMut};
 use kapprox::Real;
 use kstore::Workers;
@@ -62,18 +63,18 @@ impl Point {
     }
 }
 
-pub(super) struct Found {
+pub(super) struct Optimum {
     /// W and the constant, (p + 1) x k row-major.
     pub(super) w: Vec<f64>,
-    pub(super) square: f64,
-    pub(super) steps: usize,
-    pub(super) converged: bool,
+    square: f64,
+    steps: usize,
+    converged: bool,
     start: f64,
 }
 
-impl Found {
+impl Optimum {
     /// Computes the loss and ‖∇F‖/‖∇F(0)‖ at W from the features in f64: one pass.
-    pub(super) fn prove(&self, loss: &mut impl Objective<f64>, lambda: f64) -> Result<(Point, f64)> {
+    fn prove(&self, loss: &mut impl Objective<f64>, lambda: f64) -> Result<(Point, f64)> {
         let point = loss.evaluate(&self.w)?;
         let gradient = gradient(loss, &point, &self.w, lambda);
         Ok((point, norm(&gradient) / self.start))
@@ -100,7 +101,7 @@ pub(super) fn tolerance<T: Real>() -> f64 {
 }
 
 /// Warns where the iteration of `what` ended above the gradient norm that it should have.
-pub(super) fn warn_of_gradient<T: Real>(what: &str, found: &Found, gradient: f64, resources: &Resources<'_>) {
+fn warn_of_gradient<T: Real>(what: &str, found: &Optimum, gradient: f64, resources: &Resources<'_>) {
     let remedy = match (found.converged, size_of::<T>() < size_of::<f64>()) {
         _ if gradient <= tolerance::<T>() => return,
         (false, _) => "raise `steps`",
@@ -115,6 +116,32 @@ pub(super) fn warn_of_gradient<T: Real>(what: &str, found: &Found, gradient: f64
     ));
 }
 
+/// Learns from all rows, and tells the result by the loss in f64 that `proof` makes: the functions, this loss, and its value without the penalty.
+pub(super) fn fit<T: Real, P: Objective<f64>>(
+    what: &str,
+    data: &FitData<'_, T>,
+    mut loss: impl Objective<T>,
+    proof: impl FnOnce() -> P,
+    (moments, lambda, steps): (&FoldGram, f64, usize),
+) -> Result<(Found<T>, P, f64)> {
+    let found = newton(&mut loss, moments, lambda, steps, data.resources.journal, None)?;
+    let (passes, Shape { p, k, .. }) = (2 + *loss.passes(), loss.shape());
+    drop(loss);
+    // what is reported is computed in f64, from the coefficients that are returned
+    let mut proof = proof();
+    let (point, gradient) = found.prove(&mut proof, lambda)?;
+    warn_of_gradient::<T>(what, &found, gradient, data.resources);
+    let figures = vec![
+        Figure::of("objective", point.loss + lambda * found.square),
+        Figure::of("relative gradient norm", gradient),
+        Figure::of("newton steps", found.steps as f64),
+    ];
+    let weights = Mat::from_fn(p, k, |i, j| found.w[i * k + j]);
+    let intercept = found.w[p * k..].to_vec();
+    let fitted = Found { weights, intercept, lambda: Some(lambda), figures, passes, ..Found::default() };
+    Ok((fitted, proof, point.loss))
+}
+
 /// Minimises F; `moments` are those of the features, for the preconditioner; `most` steps at the last lambda. It goes on `from` the solution
 /// for a somewhat larger lambda, where there is one.
 pub(super) fn newton<T: Real>(
@@ -123,8 +150,8 @@ pub(super) fn newton<T: Real>(
     lambda: f64,
     most: usize,
     journal: Option<&Journal<'_>>,
-    from: Option<&Found>,
-) -> Result<Found> {
+    from: Option<&Optimum>,
+) -> Result<Optimum> {
     let Shape { p, k, .. } = loss.shape();
     let (w, start) = from.map_or((vec![0.0; (p + 1) * k], 0.0), |from| (from.w.clone(), from.start));
     let fresh = || Walk { w: w.clone(), start, schedule: lambda, last: 0, passes: 0 };
@@ -160,7 +187,6 @@ pub(super) fn newton<T: Real>(
 }
 
 struct Walk {
-    /// W and the constant, (p + 1) x k row-major.
     w: Vec<f64>,
     start: f64,
     schedule: f64,
@@ -195,7 +221,7 @@ fn step<T: Real>(
     walk: &mut Walk,
     point: &mut Point,
     steps: usize,
-) -> Result<Option<Found>> {
+) -> Result<Option<Optimum>> {
     let w = &walk.w;
     // the schedule ends on the very lambda that was asked for
     let now = if walk.schedule <= lambda * DECREASE.sqrt() { lambda } else { walk.schedule };
@@ -204,7 +230,7 @@ fn step<T: Real>(
     let done = now == lambda && relative <= tolerance::<T>();
     let square = squares(loss, w);
     let start = walk.start;
-    let end = |w: &[f64], converged| Ok(Some(Found { w: w.to_vec(), square, steps, converged, start }));
+    let end = |w: &[f64], converged| Ok(Some(Optimum { w: w.to_vec(), square, steps, converged, start }));
     if done || (now == lambda && walk.last >= most) {
         return end(w, done);
     }

@@ -37,7 +37,7 @@ use super::parameter::{Interval, LAMBDA, Parameter, ParameterKind, Settings, TOL
 use super::perceptron::{CONSTANT, Swept, functions, score, sweep};
 use super::recursion::{BLOCK, Recursion};
 use super::ridge::STD;
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, refuse};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily, refuse};
 use crate::features::{FitData, StoredFeatures, Wanted, values_bytes};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, Result, Task, quadratic::Quadratic, strips::Pool};
@@ -167,7 +167,7 @@ impl<T: Real> Solver<T> for Online {
             .term_if(self.variance, "variances", Quadratic::making_bytes(q, q), "leave `std` out")
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let (p, t) = (kept.p, data.targets.count());
         let (panels, n) = (Pool::default(), data.rows as f64);
@@ -199,7 +199,7 @@ impl<T: Real> Solver<T> for Online {
             Some(recursion) => recursion.functions(),
             None => functions(&state.w, (p, t)),
         };
-        Ok(Fitted {
+        Ok(Found {
             weights,
             intercept,
             quadratic,
@@ -207,7 +207,7 @@ impl<T: Real> Solver<T> for Online {
             lambda: Some(self.lambda),
             passes: 1 + losses.len() as u64,
             figures: vec![Figure { name: "running mse of each pass", values: running }],
-            ..Fitted::default()
+            ..Found::default()
         })
     }
 }

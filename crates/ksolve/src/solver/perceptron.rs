@@ -17,7 +17,7 @@
 //! Learning 37, 1999; Crammer, Singer, "Ultraconservative online algorithms for multiclass problems", JMLR 3, 2003.
 
 use super::parameter::{INTERCEPT, Parameter, ParameterKind, STEPS, TOLERANCE};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily};
 use crate::features::{FitData, StoredFeatures, Tile, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Result, Task};
@@ -68,7 +68,7 @@ impl<T: Real> Solver<T> for Perceptron {
         )
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let columns = data.targets.count();
         let fresh = || State::new(kept.p, columns, self.constant);
@@ -85,13 +85,13 @@ impl<T: Real> Solver<T> for Perceptron {
         }
         let (w, p) = (if self.averaged { state.average() } else { state.w }, kept.p);
         let (weights, intercept) = functions(&w, (p, columns));
-        Ok(Fitted {
+        Ok(Found {
             weights,
             intercept,
             certificate: gathered.certificate,
             passes: 1 + mistakes.len() as u64,
             figures: vec![Figure { name: "mistakes of each sweep", values: mistakes }],
-            ..Fitted::default()
+            ..Found::default()
         })
     }
 }

@@ -22,7 +22,7 @@
 
 use super::parameter::{COMPONENTS, TASK, TOLERANCE};
 use super::target::{self, TARGET_KERNEL};
-use super::{Figure, Fitted, Solver, SolverFamily, kpca::sign, refuse};
+use super::{Figure, Found, Solver, SolverFamily, kpca::sign, refuse};
 use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{FoldGram, Result, Task};
@@ -81,7 +81,7 @@ impl<T: Real> Solver<T> for SupervisedPca {
         [target::passes(self.target_kernel.as_ref(), work.options.task), 0]
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let kernel = target::needed(self.target_kernel.as_ref(), data.options.task);
         let target = kernel.map(|kernel| target::features(kernel, data)).transpose()?;
         let state = data.moments_with(target.as_ref().map(|target| target as _))?;
@@ -102,14 +102,14 @@ impl<T: Real> Solver<T> for SupervisedPca {
             Figure { name: "share of the dependence", values: values.iter().map(|v| v * v / total).collect() },
         ];
         figures.extend(target.map(|target| Figure::of("features of the target", target.dims().1 as f64)));
-        Ok(Fitted {
+        Ok(Found {
             weights: directions,
             intercept,
             task: Some(Task::Components),
             certificate: state.certificate,
             figures,
             passes: 1 + target::passes(self.target_kernel.as_ref(), data.options.task),
-            ..Fitted::default()
+            ..Found::default()
         })
     }
 }

@@ -18,9 +18,9 @@
 //! References: Ng, Jordan, Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001; Fowlkes, Belongie, Chung,
 //! Malik, "Spectral grouping using the Nyström method", IEEE TPAMI 26, 2004.
 
-use super::lloyd::{self, Asked, Space};
+use super::lloyd::{self, ClusteringOptions, Space};
 use super::parameter::{CLUSTERS, STARTS, TOLERANCE};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, mean::sum};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily, mean::sum};
 use crate::features::{FitData, StoredFeatures, Sums, Wanted};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, GramScratch, GramState, Result, Task, strips::for_each_strip};
@@ -33,7 +33,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     about: "spectral clustering: groups of rows that the kernel connects",
     task: Task::Clusters,
     parameters: &[CLUSTERS, STARTS, TOLERANCE],
-    make: |settings| Ok(Box::new(Spectral(Asked::new(settings)?))),
+    make: |settings| Ok(Box::new(Spectral(ClusteringOptions::new(settings)?))),
 };
 
 /// Least degree, as a share of the mean. Rows below it are near no landmark: their degrees are rounding, of either
@@ -41,7 +41,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
 const FLOOR: f64 = 1e-6;
 
 #[derive(Clone, Copy, Debug)]
-struct Spectral(Asked);
+struct Spectral(ClusteringOptions);
 
 impl<T: Real> Solver<T> for Spectral {
     fn facts(&self) -> SolverFacts {
@@ -53,7 +53,7 @@ impl<T: Real> Solver<T> for Spectral {
         lloyd::plan(plan, shape, cut, self.0.clusters, self.0.clusters)
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let (kept, gathered) = StoredFeatures::gather(data, Wanted::default())?;
         let Normalised { gram, .. } = normalised(data, &kept)?;
         let (projection, eigenvalues) = {
@@ -70,13 +70,13 @@ impl<T: Real> Solver<T> for Spectral {
             Figure { name: "rows of each group", values: found.sizes },
         ];
         let intercept = vec![0.0; self.0.clusters];
-        Ok(Fitted {
+        Ok(Found {
             weights,
             intercept,
             certificate: gathered.certificate,
             figures,
             passes: 3 + found.passes,
-            ..Fitted::default()
+            ..Found::default()
         })
     }
 }

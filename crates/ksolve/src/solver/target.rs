@@ -2,14 +2,15 @@
 
 use super::parameter::{COMPONENTS, Parameter, ParameterKind};
 use crate::features::{FitData, Values};
-use crate::{Error, FoldGram, Result, Targets, Task, request::ProblemSize, solver::refuse};
+use crate::prepare::adding::Adding;
+use crate::{Error, FoldGram, Result, Task, request::ProblemSize, solver::refuse};
 use faer::{MatMut, MatRef};
 use kapprox::kernel::{Kernel, Spec};
 use kapprox::landmark::{LandmarkSet, NO_ROW};
 use kapprox::matrix::{self, Entries};
 use kapprox::{Nystrom, Real};
 use kstore::key::{Purpose, Stream};
-use kstore::{Fold, Plan, RowBlock, Workers};
+use kstore::{Plan, RowBlock, Workers};
 use std::{ops::Range, sync::Arc};
 
 pub(super) const TARGET_KERNEL: Parameter = Parameter {
@@ -72,7 +73,11 @@ pub(super) fn plan(plan: Plan, shape: &ProblemSize) -> Plan {
 pub(super) fn features<T: Real>(kernel: &Spec, data: &FitData<'_, T>) -> Result<Nystrom<f64>> {
     let (t, keys) = (data.targets.count(), Stream::new(data.options.seed, Purpose::Median, 1));
     let share = (SAMPLE as f64 / data.rows.max(1) as f64).min(1.0);
-    let sample = data.fold("sample of the target", &SampledTargets { targets: data.targets, keys, share })?.0;
+    let sampled = Adding::new(|Values(sample): &mut Values<f64>, block: &RowBlock<'_, T>| {
+        let mut kept = (0..block.len()).filter(|i| keys.uniform(block.rows[*i]) < share);
+        kept.try_for_each(|i| data.targets.push(block, i, sample))
+    });
+    let Values(sample) = data.fold("sample of the target", &sampled)?;
     let n = sample.len() / t.max(1);
     if n < 2 {
         return Err(Error::TooFewFor { what: "features of the target", needed: 2, rows: n as u64 });
@@ -113,32 +118,6 @@ impl Entries for OfPoints<'_> {
         let chosen: Vec<f64> = columns.iter().flat_map(|j| self.points.row(*j as usize).iter().copied()).collect();
         let rows = self.points.subrows(rows.start as usize, (rows.end - rows.start) as usize);
         self.kernel.block(rows, MatRef::from_row_major_slice(&chosen, columns.len(), t), out);
-        Ok(())
-    }
-}
-
-struct SampledTargets<'a> {
-    targets: &'a Targets,
-    keys: Stream,
-    /// Each row is kept with this probability.
-    share: f64,
-}
-
-impl<T: Real> Fold<T> for SampledTargets<'_> {
-    type State = Values<f64>;
-    type Scratch = ();
-    type Error = Error;
-
-    fn init(&self) -> Values<f64> {
-        Values::default()
-    }
-    fn scratch(&self) {}
-    fn step(&self, state: &mut Values<f64>, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
-        for i in (0..block.len()).filter(|i| self.keys.uniform(block.rows[*i]) < self.share) {
-            for j in 0..self.targets.count() {
-                state.0.push(self.targets.value(block, i, j)?);
-            }
-        }
         Ok(())
     }
 }

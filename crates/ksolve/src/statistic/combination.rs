@@ -162,7 +162,7 @@ fn planned<T: Real>(
     map.making += (kernels - 1) * map.footprint.fixed;
     map.footprint = (1..kernels).fold(map.footprint, |sum, _| sum + map.footprint);
     let last = |cut| plan::solve(&shape, cut, resources.memory);
-    Ok(plan::cut::<T>(&shape, &last, resources.memory))
+    Ok(plan::cut(&shape, &last, resources.memory))
 }
 
 /// The weights from the joint moments, in which kernel k has the features from `ends[k − 1]` to `ends[k]`.

@@ -80,7 +80,7 @@ pub fn represent<T: Real>(
             .term("picks", count.saturating_mul(32), "lower `count`");
         FeatureTier::choose(plan, shape, resources)
     };
-    let plans = plan::cut::<T>(&shape, &|cut| place(&shape, cut).1, resources.memory);
+    let plans = plan::cut(&shape, &|cut| place(&shape, cut).1, resources.memory);
     let prepared = prepared::prepare::<T>(selected, options, RowAccess::Features, resources, plans)?;
     let Prepared { survey, mapped, cut, .. } = &prepared;
     let (keep, plan) = place(&shape, *cut);

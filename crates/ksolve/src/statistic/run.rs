@@ -64,7 +64,7 @@ pub fn measure<T: Real>(
         true => exact::plan(&shape, resources.memory, permutations),
         false => last::<T>(family, &shape, permutations, cut, resources).1,
     };
-    let (cut, plans) = plan::cut::<T>(&shape, &stage, resources.memory);
+    let (cut, plans) = plan::cut(&shape, &stage, resources.memory);
     // without a map there is nothing but the rows
     let plans =
         if options.map.is_exact() { vec![plan::scan(&shape, cut, resources.memory), stage(cut)] } else { plans };

@@ -26,7 +26,7 @@ pub(super) fn all_stages<T: Real>(
     work: &FitRequest<'_>,
 ) -> Result<(PassShape, Vec<Stage>)> {
     let (cut, mut stages) = solver.stages(view, work)?;
-    let found = metric::stage::<T>(work)?.or(metric::length_stage::<T>(work, cut)?);
+    let found = metric::stage::<T>(work)?.or(metric::length_stage(work, cut)?);
     stages.splice(1..1, found);
     Ok((cut, stages))
 }

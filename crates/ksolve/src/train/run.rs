@@ -3,7 +3,7 @@
 use super::forecast::{self, all_stages, own_folds};
 use super::trained::{Parts, Trained};
 use crate::request::{FitRequest, Resources, RowAccess, TrainOptions, plans};
-use crate::solver::{Fitted, Solver};
+use crate::solver::{Found, Solver};
 use crate::train::prepared::{self, Prepared};
 use crate::{Certificate, Error, Result, features::FeatureTier, prepare::plan::last};
 use kapprox::Real;
@@ -74,7 +74,7 @@ fn largest(plans: Vec<Plan>, budget: usize) -> Plan {
     plans.into_iter().max_by_key(Plan::bytes).unwrap_or_else(|| Plan::new("", budget))
 }
 
-fn certified<T>(view: RowAccess, fitted: &Fitted<T>) -> Result<Vec<(usize, Certificate)>> {
+fn certified<T>(view: RowAccess, fitted: &Found<T>) -> Result<Vec<(usize, Certificate)>> {
     let rank = fitted.weights.nrows();
     match (view, &fitted.certificate) {
         // nothing is approximated

@@ -3,7 +3,7 @@
 use super::report::{FitReport, LandmarkReport, MetricReport, Train};
 use crate::model::{Basis, Form, Leaves, Model, SecondView, needs_wide_for};
 use crate::request::{RowAccess, TrainOptions};
-use crate::{Card, Certificate, Head, solver::Fitted, train::prepared::Prepared};
+use crate::{Card, Certificate, Head, solver::Found, train::prepared::Prepared};
 use faer::{Mat, MatRef};
 use kapprox::{Real, map::MapSpec};
 use kstore::encoding::{Code, CodedColumn};
@@ -27,7 +27,7 @@ pub(super) struct Parts<'a, T: Real> {
     pub(super) options: &'a TrainOptions,
     pub(super) prepared: &'a Prepared<T>,
     pub(super) view: RowAccess,
-    pub(super) fitted: Fitted<T>,
+    pub(super) fitted: Found<T>,
     /// Those of the ranks that are of interest.
     pub(super) certificates: Vec<(usize, Certificate)>,
 }

@@ -200,7 +200,7 @@ pub(super) fn plan<T: Real>(
     let last = |cut: PassShape| {
         solve(&shape, cut, resources.memory).term("system and its factor", ridge.solve_bytes(shape.map.p), RANK)
     };
-    let (cut, plans) = cut::<T>(&shape, &last, resources.memory);
+    let (cut, plans) = cut(&shape, &last, resources.memory);
     // the sample with the rows kept apart; without them by keys, and in the order of its rows; all this of two scalings, and the rows of a rung
     // or of a trial
     let bytes = rows.saturating_mul(8 * (shape.d * shape.element + 40) + 80 * (t + 1));

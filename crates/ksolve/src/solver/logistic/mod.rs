@@ -23,14 +23,11 @@
 pub(super) mod blocks;
 mod loss;
 
-use super::held_out::{self, Function, HeldOut};
-use super::newton::{self, Found, newton};
 use super::parameter::{CLASS_WEIGHT, COSTS, FOLDS, INTERCEPT, LAMBDAS, Parameter, STEPS, TOLERANCE, WEIGHTS};
-use super::{ClassWeight, Figure, Fitted, Penalty, Solver, SolverFacts, SolverFamily};
+use super::{ClassWeight, Figure, Found, Penalty, Solver, SolverFacts, SolverFamily, held_out, newton};
 use crate::features::{self, FitData, StoredFeatures, Wanted};
 use crate::request::{PassShape, ProblemSize};
-use crate::{Error, FoldGram, GramState, Intercept, Link, Result, Task};
-use faer::Mat;
+use crate::{Error, GramState, Intercept, Link, Result, Task};
 use kapprox::Real;
 use kstore::Plan;
 use loss::{Labels, Loss, link};
@@ -61,37 +58,6 @@ struct Logistic {
     class_weight: ClassWeight,
     /// Most Newton steps at the lambda that was asked for.
     steps: usize,
-}
-
-impl Logistic {
-    /// Learns from the rows outside every fold at every penalty, the strongest first and each from the solution of the last, and scores the
-    /// rows of the fold.
-    fn held_out<T: Real>(
-        &self,
-        kept: &StoredFeatures<'_, T>,
-        data: &FitData<'_, T>,
-        weight: &[f64],
-        k: usize,
-        moments: &FoldGram,
-    ) -> Result<HeldOut<T>> {
-        let (p, mut found) = (kept.p, HeldOut::new(kept.n, k, self.penalties.len()));
-        let stage = data.resources.stages.stage("held-out rows", None);
-        for fold in 0..data.folds.count() as u16 {
-            let labels = Labels { codes: &kept.codes, weight, rows: &kept.weights, held: Some((&kept.folds, fold)) };
-            let mut loss = Loss::new(kept, labels, k, self.intercept, &*stage);
-            let mut last: Option<Found> = None;
-            for (at, penalty) in self.penalties.iter().enumerate() {
-                let (lambda, journal) = (penalty.lambda(loss.n), data.resources.journal);
-                let solved = newton(&mut loss, moments, lambda, self.steps, journal, last.as_ref())?;
-                let Found { w, .. } = last.insert(solved);
-                found.passes += loss.passes;
-                let columns: Vec<Vec<f64>> = (0..k).map(|j| (0..p).map(|i| w[i * k + j]).collect()).collect();
-                let functions: Vec<Function<'_>> = (0..k).map(|j| (&columns[j][..], w[p * k + j])).collect();
-                found.score(kept, at, 0, &functions, fold, &*stage)?;
-            }
-        }
-        Ok(found)
-    }
 }
 
 impl<T: Real> Solver<T> for Logistic {
@@ -125,7 +91,7 @@ impl<T: Real> Solver<T> for Logistic {
         .term("coefficients and directions", (9 + features::STATES) * 8 * (p + 1) * k, RANK)
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let Some(named) = data.classes() else { return Err(Error::TooFewClasses { classes: 0 }) };
         let classes = named.labels().len();
         let (kept, gathered) = StoredFeatures::gather(data, Wanted { moments: true, ..Wanted::default() })?;
@@ -138,47 +104,37 @@ impl<T: Real> Solver<T> for Logistic {
             f.iter_mut().zip(scores).for_each(|(f, score)| *f = score);
             link(&mut f, kept.codes[i] as usize)
         };
-        let found = || self.held_out(&kept, data, &weight, columns, moments);
+        let labels = Labels { codes: &kept.codes, weight: &weight, rows: &kept.weights, held: None };
+        let found = || {
+            let stage = data.resources.stages.stage("held-out rows", None);
+            let loss = |fold| {
+                let labels = Labels { held: Some((&kept.folds, fold)), ..labels };
+                let loss = Loss::new(&kept, labels, columns, self.intercept, &*stage);
+                let n = loss.n;
+                Ok((loss, n))
+            };
+            held_out::by_newton(&kept, data, (&self.penalties, self.steps), (columns, moments), &*stage, loss)
+        };
         let compared =
             held_out::compare(&self.penalties, data, &kept.weights, "held-out log-loss at each", found, loss)?;
         let lambda = compared.penalty.lambda(kept.weight_outside(None));
         let stage = data.resources.stages.stage("newton", None);
-        let labels = Labels { codes: &kept.codes, weight: &weight, rows: &kept.weights, held: None };
-        let mut loss = Loss::new(&kept, labels, columns, self.intercept, &*stage);
-        let found = newton(&mut loss, moments, lambda, self.steps, data.resources.journal, None)?;
-        let passes = 2 + loss.passes + compared.passes;
-        drop(loss);
-        // what is reported is computed in f64, from the coefficients that are returned
-        let wide = kept.wide();
-        let mut proof = Loss::new(&wide, labels, columns, self.intercept, &*stage).alone();
-        let (point, gradient) = found.prove(&mut proof, lambda)?;
-        newton::warn_of_gradient::<T>("logistic regression", &found, gradient, data.resources);
-        let (p, k) = (kept.p, columns);
-        let mut figures = vec![
-            Figure::of("log-loss", point.loss),
-            Figure::of("objective", point.loss + lambda * found.square),
-            Figure::of("relative gradient norm", gradient),
-            Figure::of("newton steps", found.steps as f64),
-        ];
+        let (loss, wide) = (Loss::new(&kept, labels, columns, self.intercept, &*stage), kept.wide());
+        let proof = || Loss::new(&wide, labels, columns, self.intercept, &*stage).alone();
+        let (mut fitted, _, loss) =
+            newton::fit("logistic regression", data, loss, proof, (moments, lambda, self.steps))?;
+        fitted.figures.insert(0, Figure::of("log-loss", loss));
         if !compared.scores.is_empty() {
-            let rows = compared.scores.chunks_exact(k).zip(&kept.codes).enumerate();
+            let rows = compared.scores.chunks_exact(columns).zip(&kept.codes).enumerate();
             let wrong = |(i, (row, code)): (usize, (&[T], &u32))| {
                 (named.decide(row.iter().map(|f| f.to_f64())) != *code as usize).then_some(i)
             };
             let error = kept.weights.total(rows.filter_map(wrong)) / kept.weight_outside(None);
-            figures.push(Figure::of("held-out error", error));
+            fitted.figures.push(Figure::of("held-out error", error));
         }
-        figures.extend(compared.figures);
-        Ok(Fitted {
-            link: Some(Link::Logit),
-            weights: Mat::from_fn(p, k, |i, j| found.w[i * k + j]),
-            intercept: found.w[p * k..].to_vec(),
-            certificate: gathered.certificate,
-            lambda: Some(lambda),
-            figures,
-            passes,
-            ..Fitted::default()
-        })
+        fitted.figures.extend(compared.figures);
+        fitted.passes += compared.passes;
+        Ok(Found { link: Some(Link::Logit), certificate: gathered.certificate, ..fitted })
     }
 }
 

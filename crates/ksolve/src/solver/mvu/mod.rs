@@ -21,10 +21,10 @@
 
 mod semidefinite;
 
-use super::isomap::{Asked, Joined};
+use super::isomap::{Joined, NeighbourOptions};
 use super::mds::{check_components, facts, landmarks};
 use super::parameter::{EMBEDDED, NEIGHBOURS, NODES, Parameter};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, kpca::sign, lle::alignment, refuse};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily, kpca::sign, lle::alignment, refuse};
 use crate::cholesky::{Side, factor, solve};
 use crate::model::{Basis, Form};
 use crate::request::{FitRequest, PassShape, ProblemSize};
@@ -40,7 +40,7 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     about: "maximum variance unfolding: coordinates as far apart as neighbours allow",
     task: Task::Components,
     parameters: &[EMBEDDED, NEIGHBOURS, Parameter { default: Some("1000"), ..NODES }],
-    make: |settings| Ok(Box::new(MaximumVariance(Asked::new(settings)))),
+    make: |settings| Ok(Box::new(MaximumVariance(NeighbourOptions::new(settings)))),
 };
 
 /// Most landmarks: the semidefinite programme of more takes minutes.
@@ -64,7 +64,7 @@ const WIDE: f64 = 1e-4;
 const ROUNDING: f64 = 1e-10;
 
 #[derive(Clone, Copy, Debug)]
-struct MaximumVariance(Asked);
+struct MaximumVariance(NeighbourOptions);
 
 /// Q, N x m: the nodes as made of the first m of them.
 fn made_of_landmarks(aligned: &Mat<f64>, m: usize, workers: &Workers) -> Result<Mat<f64>> {
@@ -238,7 +238,7 @@ impl<T: Real> Solver<T> for MaximumVariance {
             .term("semidefinite programme", semidefinite::bytes(m, HELD * m), "lower `rank`")
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let (set, resources) = (landmarks(data)?, data.resources);
         let m = data.options.landmark_count().min(set.len());
         check_components(self.0.components, m, "landmarks")?;
@@ -283,13 +283,13 @@ impl<T: Real> Solver<T> for MaximumVariance {
             Figure::of("constraints", constraints as f64),
             Figure::of("rounds", rounds as f64),
         ];
-        Ok(Fitted {
+        Ok(Found {
             basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
             form: Form::Weights { neighbours: k },
             intercept: vec![0.0; leading.len()],
             weights,
             figures,
-            ..Fitted::default()
+            ..Found::default()
         })
     }
 }

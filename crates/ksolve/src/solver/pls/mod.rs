@@ -23,7 +23,7 @@
 mod components;
 
 use super::parameter::{COMPONENTS, FOLDS, TASK, TOLERANCE};
-use super::{Figure, Fitted, Solver, SolverFacts, SolverFamily, centred::Centred, refuse, ridge};
+use super::{Figure, Found, Solver, SolverFacts, SolverFamily, centred::Centred, refuse, ridge};
 use crate::features::{FitData, GRAM};
 use crate::request::{FitRequest, PassShape, ProblemSize, TrainOptions};
 use crate::{FoldSpec, GramState, Head, Result, Task, solver::explained};
@@ -107,7 +107,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         )
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let state = data.moments_of_folds()?;
         let stages = data.resources.stages;
         let stage = stages.stage("components", None);
@@ -138,7 +138,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
         let (mse, variance) = found.train(&own);
         let Head { weights, intercept } = found.regression(&own, &data.targets.centre());
         let components = Head { intercept: found.offsets(&own), weights: found.functions };
-        Ok(Fitted {
+        Ok(Found {
             weights,
             intercept,
             components: Some(components),
@@ -147,7 +147,7 @@ impl<T: Real> Solver<T> for PartialLeastSquares {
             train: Some(explained(mse, variance, gram.targets())),
             figures,
             passes: 1,
-            ..Fitted::default()
+            ..Found::default()
         })
     }
 }

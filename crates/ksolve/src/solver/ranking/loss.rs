@@ -9,6 +9,7 @@ use crate::{FoldGram, Intercept, Result};
 use kapprox::Real;
 use kstore::key::{Purpose, Stream};
 use kstore::{Workers, pass::Observer};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// The loss of a pair by the lead z of the better row, its score less that of the other.
@@ -35,7 +36,6 @@ pub(super) fn pairs_bytes(p: usize, element: usize) -> usize {
 type RowTerms = [f64; 3];
 
 impl PairLoss {
-    /// The terms of the rows of a group with these scores.
     fn terms(self, group: Group<'_>, scores: &[f64], found: &mut [RowTerms]) {
         if self == Self::Logistic {
             return group.pairs(|better, worse| {
@@ -106,8 +106,7 @@ fn logistic(z: f64) -> [f64; 3] {
 /// The mean loss of the pairs of all groups, without the penalty, by passes over the features.
 pub(super) struct Loss<'a, 'k, T: Real> {
     kept: &'a StoredFeatures<'k, T>,
-    groups: &'a Groups,
-    /// Number of pairs.
+    groups: Cow<'a, Groups>,
     pairs: f64,
     pair_loss: PairLoss,
     observer: &'a dyn Observer,
@@ -115,13 +114,13 @@ pub(super) struct Loss<'a, 'k, T: Real> {
     pub(super) scores: Vec<f64>,
     /// The second derivatives of the loss of all pairs by these scores.
     curvatures: Vec<f64>,
-    pub(super) passes: u64,
+    passes: u64,
 }
 
 impl<'a, 'k, T: Real> Loss<'a, 'k, T> {
     pub(super) fn new(
         kept: &'a StoredFeatures<'k, T>,
-        (groups, pairs): (&'a Groups, f64),
+        (groups, pairs): (Cow<'a, Groups>, f64),
         pair_loss: PairLoss,
         observer: &'a dyn Observer,
     ) -> Self {

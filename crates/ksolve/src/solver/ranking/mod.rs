@@ -33,19 +33,17 @@
 
 mod loss;
 
-use super::held_out::{self, Function, HeldOut};
 use super::logistic::{self, PENALTIES};
-use super::newton::{self, Found, newton};
 use super::parameter::{FOLDS, GROUP, Parameter, ParameterKind, STEPS, TOLERANCE};
-use super::{Figure, Fitted, Penalty, Settings, Solver, SolverFacts, SolverFamily, refuse};
+use super::{Figure, Found, Penalty, Settings, Solver, SolverFacts, SolverFamily, held_out, newton, refuse};
 use crate::features::{self, FitData, StoredFeatures, Wanted};
 use crate::ranked::{self, Groups};
 use crate::request::{PassShape, ProblemSize};
 use crate::{Error, FoldGram, GramState, Result, Task};
-use faer::Mat;
 use kapprox::Real;
 use kstore::Plan;
 use loss::{Loss, PairLoss};
+use std::borrow::Cow;
 
 pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "ranking",
@@ -73,7 +71,6 @@ struct Ranking {
     /// The penalties, strongest first; among several one is chosen by groups held out.
     penalties: Vec<Penalty>,
     pair_loss: PairLoss,
-    /// True where rows are ranked in groups, false where all are one.
     grouped: bool,
     steps: usize,
 }
@@ -107,32 +104,6 @@ impl Ranking {
         Ok((groups, pairs))
     }
 
-    /// Learns from the rows outside every fold at every penalty, the strongest first and each from the solution of the last, and scores the rows of
-    /// the fold.
-    fn held_out<T: Real>(
-        &self,
-        kept: &StoredFeatures<'_, T>,
-        data: &FitData<'_, T>,
-        moments: &FoldGram,
-    ) -> Result<HeldOut<T>> {
-        let mut found = HeldOut::new(kept.n, 1, self.penalties.len());
-        let stage = data.resources.stages.stage("held-out rows", None);
-        for fold in 0..data.folds.count() as u16 {
-            let (groups, pairs) = self.groups(kept, |row| kept.folds[row] != fold, |row| group_of(kept, row))?;
-            let mut loss = Loss::new(kept, (&groups, pairs), self.pair_loss, &*stage);
-            let mut last: Option<Found> = None;
-            for (at, penalty) in self.penalties.iter().enumerate() {
-                let (lambda, journal) = (penalty.lambda(pairs), data.resources.journal);
-                let solved = newton(&mut loss, moments, lambda, self.steps, journal, last.as_ref())?;
-                let Found { w, .. } = last.insert(solved);
-                found.passes += loss.passes;
-                let function: [Function<'_>; 1] = [(&w[..kept.p], 0.0)];
-                found.score(kept, at, 0, &function, fold, &*stage)?;
-            }
-        }
-        Ok(found)
-    }
-
     /// The penalty by the order of rows held out, with what is reported of the choice, and its passes.
     fn choose<T: Real>(
         &self,
@@ -143,7 +114,13 @@ impl Ranking {
         if data.folds.count() == 1 {
             return Ok((self.penalties[0], Vec::new(), 0));
         }
-        let found = self.held_out(kept, data, moments)?;
+        let stage = data.resources.stages.stage("held-out rows", None);
+        let loss = |fold| {
+            let (groups, pairs) = self.groups(kept, |row| kept.folds[row] != fold, |row| group_of(kept, row))?;
+            Ok((Loss::new(kept, (Cow::Owned(groups), pairs), self.pair_loss, &*stage), pairs))
+        };
+        let found = held_out::by_newton(kept, data, (&self.penalties, self.steps), (1, moments), &*stage, loss)?;
+        drop(stage);
         // rows of different folds have scores by different functions
         let most = 1 + kept.groups.iter().max().copied().unwrap_or(0);
         let group = |row: usize| u32::from(kept.folds[row]) * most + group_of(kept, row);
@@ -188,7 +165,7 @@ impl<T: Real> Solver<T> for Ranking {
             .term("coefficients and directions", (9 + features::STATES) * 8 * (p + 1), "lower `rank`")
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let wanted = Wanted { moments: true, groups: self.grouped, ..Wanted::default() };
         let (kept, gathered) = StoredFeatures::gather(data, wanted)?;
         let moments = gathered.moments.as_ref().map(|state| &state.folds()[0]);
@@ -197,32 +174,16 @@ impl<T: Real> Solver<T> for Ranking {
         let (penalty, chosen, compared) = self.choose(&kept, data, (moments, pairs))?;
         let lambda = penalty.lambda(pairs);
         let stage = data.resources.stages.stage("newton", None);
-        let mut loss = Loss::new(&kept, (&groups, pairs), self.pair_loss, &*stage);
-        let found = newton(&mut loss, moments, lambda, self.steps, data.resources.journal, None)?;
-        let passes = 2 + loss.passes + compared;
-        drop(loss);
-        // what is reported is computed in f64, from the coefficients that are returned
-        let wide = kept.wide();
-        let mut proof = Loss::new(&wide, (&groups, pairs), self.pair_loss, &*stage);
-        let (point, gradient) = found.prove(&mut proof, lambda)?;
-        newton::warn_of_gradient::<T>("ranking", &found, gradient, data.resources);
+        let (borrowed, wide) = ((Cow::Borrowed(&groups), pairs), kept.wide());
+        let loss = Loss::new(&kept, borrowed.clone(), self.pair_loss, &*stage);
+        let proof = || Loss::new(&wide, borrowed, self.pair_loss, &*stage);
+        let (mut fitted, proof, _) = newton::fit("ranking", data, loss, proof, (moments, lambda, self.steps))?;
         let wrong = groups.order(&proof.scores, kept.workers()).share_wrong();
-        let mut figures = vec![
-            Figure::of("share of pairs in the wrong order", wrong.unwrap_or_default()),
-            Figure::of("pairs", pairs),
-            Figure::of("objective", point.loss + lambda * found.square),
-            Figure::of("relative gradient norm", gradient),
-            Figure::of("newton steps", found.steps as f64),
-        ];
-        figures.extend(chosen);
-        Ok(Fitted {
-            weights: Mat::from_fn(kept.p, 1, |i, _| found.w[i]),
-            intercept: vec![0.0],
-            certificate: gathered.certificate,
-            lambda: Some(lambda),
-            figures,
-            passes: 1 + passes,
-            ..Fitted::default()
-        })
+        let order =
+            [Figure::of("share of pairs in the wrong order", wrong.unwrap_or_default()), Figure::of("pairs", pairs)];
+        fitted.figures.splice(..0, order);
+        fitted.figures.extend(chosen);
+        fitted.passes += 1 + compared;
+        Ok(Found { certificate: gathered.certificate, ..fitted })
     }
 }

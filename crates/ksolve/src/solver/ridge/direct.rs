@@ -7,7 +7,7 @@ use super::{Criterion, Ridge, RidgeFit, RidgeOptions, head, leaves, loo::Loo, sy
 use crate::prepare::plan::RANK;
 use crate::quadratic::Quadratic;
 use crate::request::{FitRequest, PassShape, ProblemSize};
-use crate::solver::{Figure, Fitted, explained, gradients};
+use crate::solver::{Figure, Found, explained, gradients};
 use crate::{CvErrorFold, Error, FeatureFold, GramState, Head, Result, RidgeState, Targets, features::FitData};
 use kapprox::Real;
 use kstore::Plan;
@@ -42,7 +42,7 @@ pub(super) fn plan(ridge: &Ridge, plan: Plan, shape: &ProblemSize, cut: PassShap
     )
 }
 
-pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Found<T>> {
     let run = Direct { ridge, data };
     let sums = data.moments_of_folds()?;
     let ranks = run.ranks();
@@ -52,7 +52,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Fitte
     let (lambdas, target_centre) = (ridge.lambdas.clone(), data.targets.centre());
     let options = RidgeOptions { ranks, lambdas, intercept: ridge.intercept, target_centre };
     let (stages, workers) = (data.resources.stages, data.resources.workers);
-    let fitted = |RidgeFit { head: Head { weights, intercept }, train_mse, .. }: RidgeFit, lambda: f64| Fitted {
+    let fitted = |RidgeFit { head: Head { weights, intercept }, train_mse, .. }: RidgeFit, lambda: f64| Found {
         weights,
         intercept,
         certificate,
@@ -60,7 +60,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Fitte
         lambda: Some(lambda),
         train: Some(train_score(&gram, &train_mse)),
         passes: 1,
-        ..Fitted::default()
+        ..Found::default()
     };
     if ridge.is_shortest() {
         let (rank, stage) = (options.ranks.last().copied().unwrap_or_default(), stages.stage("eigenvectors", None));
@@ -73,7 +73,7 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Fitte
             ));
         }
         let figures = vec![Figure::of("directions", directions as f64)];
-        return Ok(Fitted { figures, ..fitted(fit, 0.0) });
+        return Ok(Found { figures, ..fitted(fit, 0.0) });
     }
     let (surface, scoring) = run.surface(&gram, &options)?;
     let (rank, lambda) = run.choose(&surface, &options, &gram)?;
@@ -91,10 +91,9 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Fitte
     let (leaves, figures) = local.unwrap_or_default();
     surface.warnings.iter().for_each(|warning| stages.warn(warning.clone()));
     let passes = 1 + scoring + u64::from(left_out.is_some()) + u64::from(slopes.is_some()) + local_passes;
-    Ok(Fitted { quadratic, surface, left_out, slopes, leaves, figures, passes, ..fitted(fit, lambda) })
+    Ok(Found { quadratic, surface, left_out, slopes, leaves, figures, passes, ..fitted(fit, lambda) })
 }
 
-/// Mean squared error over targets, and the share of their variance that is explained.
 fn train_score(gram: &GramState, mse: &[f64]) -> (f64, Option<f64>) {
     let n = gram.weight();
     let variance: f64 = (0..mse.len())

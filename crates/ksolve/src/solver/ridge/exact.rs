@@ -15,7 +15,7 @@ use crate::prepare::landmarks::Mapping;
 use crate::prepare::{plan, whole};
 use crate::request::{FitRequest, LandmarkSource, PassShape, ProblemSize, Resources, Stage, TrainOptions};
 use crate::solver::sparse_matrix::{SparseMatrix, functions};
-use crate::solver::{Fitted, Solved, explained, refuse};
+use crate::solver::{Found, Solved, explained, refuse};
 use crate::{Error, Result, features::FitData};
 use faer::{Mat, MatRef};
 use kapprox::landmark::NO_ROW;
@@ -99,7 +99,7 @@ pub(super) fn fit<T: Real>(
     rows: &MemoryRows<T>,
     shape: &ProblemSize,
     reading: &Reading,
-) -> Result<Fitted<T>> {
+) -> Result<Found<T>> {
     let (n, centre) = (rows.len(), data.targets.centre());
     let free = ridge.intercept == Intercept::Free;
     // less their centre where the intercept is free; as they were otherwise, for then the penalty (or the absence) of the constant
@@ -127,7 +127,7 @@ pub(super) fn fit<T: Real>(
         let remedy = "raise `rank`, which makes the preconditioner better, or `lambda`";
         pcg::warn_of_residual(found, ridge.tolerated::<T>(), remedy, data.resources);
     }
-    Ok(Fitted {
+    Ok(Found {
         basis: Some(basis),
         intercept: dual.intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
         lambda: Some(lambda),
@@ -136,7 +136,7 @@ pub(super) fn fit<T: Real>(
         left_out: dual.left_out,
         train: Some(score(dual.errors.as_ref(), y.as_ref())),
         weights: dual.coefficients,
-        ..Fitted::default()
+        ..Found::default()
     })
 }
 
@@ -147,7 +147,6 @@ pub(super) fn check(work: &FitRequest<'_>) -> Result<()> {
     refuse(scheme.needs_targets, "landmarks", scheme.name, remedy)
 }
 
-/// Mean squared error over targets, and the share of their variance that is explained.
 fn score(errors: MatRef<'_, f64>, y: MatRef<'_, f64>) -> (f64, Option<f64>) {
     let n = y.nrows().max(1) as f64;
     let variance = y.col_iter().map(|y| {

@@ -112,7 +112,6 @@ pub(crate) fn shortest(
     Ok((whole(state, rank, &solution, &options, workers), directions))
 }
 
-/// The fit of a solution for one rank, with its error on all rows.
 fn whole(state: &GramState, rank: usize, solution: &Solution, options: &RidgeOptions, workers: &Workers) -> RidgeFit {
     let mut train_mse = vec![0.0; state.targets()];
     for fold in state.folds() {

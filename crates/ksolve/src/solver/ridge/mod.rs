@@ -24,7 +24,7 @@ pub(crate) mod system;
 mod tree;
 mod variance;
 
-use super::{Fitted, Settings, Solver, SolverFacts, gradients, refuse};
+use super::{Found, Settings, Solver, SolverFacts, gradients, refuse};
 use crate::features::{FitData, GRAM, Points};
 use crate::prepare::plan;
 use crate::request::{self, FitRequest, MetricSource, PassShape, ProblemSize, RowAccess, Stage, TrainOptions};
@@ -273,7 +273,7 @@ impl<T: Real> Solver<T> for Ridge {
 
     fn stages(&self, view: RowAccess, work: &FitRequest<'_>) -> Result<(PassShape, Vec<Stage>)> {
         Ok(match view {
-            RowAccess::Features => plan::on_features::<T>(
+            RowAccess::Features => plan::on_features(
                 work,
                 &|plan, cut| direct::plan(self, plan, &work.shape, cut),
                 Solver::<T>::own_passes(self, work),
@@ -283,7 +283,7 @@ impl<T: Real> Solver<T> for Ridge {
         })
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         match &data.points {
             Points::Map => direct::fit(self, data),
             Points::Landmarks(landmarks, shape) => pcg::fit(self, data, landmarks, shape),

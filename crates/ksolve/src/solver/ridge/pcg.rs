@@ -13,7 +13,7 @@ use super::iterative::cg::{self, Norm, Until};
 use super::iterative::constant::Constant;
 use super::iterative::nystrom::{FirstMoments, Normal, NystromProblem, squared_errors};
 use super::iterative::packed::PackedLower;
-use super::iterative::rows::KernelRows;
+use super::iterative::rows::KernelBlock;
 use super::iterative::sketch::{self, Preconditioner};
 use super::iterative::tiles::Tiles;
 use super::iterative::wide::WideRows;
@@ -21,7 +21,7 @@ use super::{Ridge, RidgeMethod};
 use crate::model::{Basis, Intercept, needs_wide_for};
 use crate::prepare::plan::{self, RANK};
 use crate::request::{FitRequest, PassShape, ProblemSize, Resources, Stage};
-use crate::solver::{Fitted, Solved};
+use crate::solver::{Found, Solved};
 use crate::{Result, features::FitData};
 use faer::MatRef;
 use kapprox::{Real, kernel::AnyKernel, landmark::LandmarkSet};
@@ -68,7 +68,7 @@ fn products<T: Real>(what: &str, shape: &ProblemSize, cut: PassShape, budget: us
         .term("rows of a tile", cut.tile * shape.d * size_of::<f64>() / 2, "read fewer columns (`features`)")
         .term("preconditioner", PackedLower::bytes(m), RANK)
         .term("kernel block of a tile", cut.tile * (m * e + 16 * shape.t), RANK)
-        .term("sums of its strips", KernelRows::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
+        .term("sums of its strips", KernelBlock::<T>::bytes(cut.tile, m, shape.t + 1), RANK)
 }
 
 /// The plans of the preconditioner and of the iteration, both with as many kernel blocks as there is room for.
@@ -128,7 +128,7 @@ pub(super) fn fit<T: Real>(
     data: &FitData<'_, T>,
     set: &LandmarkSet<T>,
     shape: &ProblemSize,
-) -> Result<Fitted<T>> {
+) -> Result<Found<T>> {
     let FitData { source, cut, resources, .. } = *data;
     let kernel = data.kernel.build()?;
     kapprox::kernel::require_positive_definite(&*kernel.typed::<f64>(), "Nyström ridge regression")?;
@@ -138,7 +138,7 @@ pub(super) fn fit<T: Real>(
     let free = ridge.intercept == Intercept::Free;
     // the penalty on the constant, or its absence, is that of the targets as they were
     let shift: Vec<f64> = centre.iter().map(|centre| if free { 0.0 } else { *centre }).collect();
-    let run = Run { ridge, data, kernel: &kernel, z, shift: &shift, lambda: ridge.lambda::<T>()? };
+    let run = NystromFit { ridge, data, kernel: &kernel, z, shift: &shift, lambda: ridge.lambda::<T>()? };
     let mut solved = run.solve(source, set.as_mat(), shape, cut)?;
     let wide = solved.needs_wide::<T>();
     if wide {
@@ -149,10 +149,10 @@ pub(super) fn fit<T: Real>(
         solved = run.solve(&WideRows(source), z, &shape, cut)?;
         solved.passes += passes;
     }
-    let Solution { found, intercept, errors, sums, kept, passes } = solved;
+    let NystromSolution { found, intercept, errors, sums, kept, passes } = solved;
     found.check("raise `lambda`, or take `method` direct")?;
     warn_of_residual(&found, ridge.tolerated::<T>(), "raise `lambda`", resources);
-    Ok(Fitted {
+    Ok(Found {
         basis: Some(Basis::Landmarks { points: set.points.clone(), rows: set.rows.clone() }),
         intercept: intercept.iter().zip(&centre).map(|(c, centre)| if free { c + centre } else { *c }).collect(),
         lambda: Some(run.lambda),
@@ -161,11 +161,11 @@ pub(super) fn fit<T: Real>(
         train: Some(sums.score(&errors)),
         passes: 1 + passes,
         weights: found.x,
-        ..Fitted::default()
+        ..Found::default()
     })
 }
 
-struct Run<'a, T: Real> {
+struct NystromFit<'a, T: Real> {
     ridge: &'a Ridge,
     data: &'a FitData<'a, T>,
     kernel: &'a Arc<dyn AnyKernel>,
@@ -176,7 +176,7 @@ struct Run<'a, T: Real> {
 }
 
 /// A solution, its coefficients in `found`.
-struct Solution {
+struct NystromSolution {
     found: cg::CgSolution,
     intercept: Vec<f64>,
     /// Σ (y − f)² over the rows, for every target.
@@ -187,7 +187,7 @@ struct Solution {
     passes: u64,
 }
 
-impl Solution {
+impl NystromSolution {
     /// True where kernel values in `T` do not suffice: their rounding counts, or keeps the iteration from its end.
     fn needs_wide<T: Real>(&self) -> bool {
         let mse = self.errors.iter().sum::<f64>() / (self.sums.rows * self.errors.len()).max(1) as f64;
@@ -197,7 +197,7 @@ impl Solution {
     }
 }
 
-impl<N: Real> Run<'_, N> {
+impl<N: Real> NystromFit<'_, N> {
     /// Solves from kernel values in `T`, between rows and landmarks of that type.
     fn solve<T: Real>(
         &self,
@@ -205,7 +205,7 @@ impl<N: Real> Run<'_, N> {
         landmarks: MatRef<'_, T>,
         shape: &ProblemSize,
         cut: PassShape,
-    ) -> Result<Solution> {
+    ) -> Result<NystromSolution> {
         let FitData { targets, rows, resources, options, .. } = *self.data;
         let (own, exact) = (self.kernel.typed::<T>(), self.kernel.typed::<f64>());
         let (_, tiers) = solving::<T>(shape, cut, resources);
@@ -234,7 +234,7 @@ impl<N: Real> Run<'_, N> {
         let (iterated, intercept) = (normal.passes, problem.intercept(found.x.as_ref()));
         let (errors, last) = squared_errors(&mut blocks, found.x.as_ref(), &intercept, self.shift, &*observer)?;
         let (kept, passes) = ([in_memory, in_scratch], sketched + iterated + last);
-        Ok(Solution { found, intercept, errors, sums, kept, passes })
+        Ok(NystromSolution { found, intercept, errors, sums, kept, passes })
     }
 }
 

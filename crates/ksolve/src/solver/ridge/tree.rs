@@ -167,7 +167,6 @@ pub(super) struct Leaf<T> {
     pub(super) x: Vec<T>,
     /// What the features leave of the targets, t each.
     pub(super) left: Vec<f64>,
-    /// Their shares in the leaf.
     pub(super) shares: Vec<f64>,
     pub(super) folds: Vec<usize>,
     pub(super) t: usize,

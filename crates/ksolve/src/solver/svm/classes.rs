@@ -15,19 +15,18 @@ use super::lagrangian::{Problem, Rows};
 use super::loss::{Loss, Row};
 use super::sample::{self, Sample};
 use super::space::Space;
-use super::{Best, HELD_OUT, LOSS, PAIRS, Solved, Terms, fitted, group_size, plan, solve_all, stages, warn_of_gap};
+use super::{Best, HELD_OUT, LOSS, PAIRS, Solutions, Terms, fitted, group_size, plan, solve_all, stages, warn_of_gap};
 use crate::features::{self, FitData, StoredFeatures, Wanted};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::solver::held_out::{self, Compared, Function, HeldOut};
+use crate::solver::held_out::{self, Compared, Function, HeldOutScores};
 use crate::solver::parameter::{FOLDS, GAP, PROBABILITIES, STEPS};
-use crate::solver::{ClassWeight, Fitted, Penalty, Settings, Solver, SolverFacts, refuse};
+use crate::solver::{ClassWeight, Found, Penalty, Settings, Solver, SolverFacts, refuse};
 use crate::{Classes, Error, FoldSpec, Intercept, Link, Result, platt, row_weights::RowWeights};
 use kapprox::Real;
 use kstore::Plan;
 
 #[derive(Clone, Debug)]
 pub(super) struct Svm {
-    /// The penalties, as lambda or C, strongest first; among several one is chosen by rows held out.
     pub(super) penalties: Vec<Penalty>,
     /// True for a machine for every pair of classes, false for one for each class against the rest.
     pairs: bool,
@@ -140,10 +139,10 @@ impl Svm {
         data: &FitData<'_, T>,
         classes: &Classes,
         weights: &[f64],
-    ) -> Result<HeldOut<T>> {
+    ) -> Result<HeldOutScores<T>> {
         let machines = self.machines(classes.labels().len());
         let t = machines.len();
-        let mut found = HeldOut::new(kept.n, t, self.penalties.len());
+        let mut found = HeldOutScores::new(kept.n, t, self.penalties.len());
         let (stage, mut space) = (data.resources.stages.stage("held-out rows", None), Space::new(kept.p));
         let watch = Watch { observer: &*stage, journal: data.resources.journal };
         let together = self.together(kept.n, kept.p, t);
@@ -183,7 +182,7 @@ impl Svm {
         data: &FitData<'_, T>,
         classes: &Classes,
         (codes, weights): (&[u32], &RowWeights),
-        found: impl FnOnce() -> Result<HeldOut<T>>,
+        found: impl FnOnce() -> Result<HeldOutScores<T>>,
     ) -> Result<Compared<T>> {
         let told = if self.pairs { classes.clone().in_pairs() } else { classes.clone() };
         let wrong = |i: usize, scores: &mut dyn Iterator<Item = f64>| {
@@ -195,11 +194,11 @@ impl Svm {
     /// Adds what the comparison says to the functions of k classes.
     pub(super) fn told<T: Real>(
         &self,
-        mut fitted: Fitted<T>,
+        mut fitted: Found<T>,
         compared: Compared<T>,
         (codes, weights): (&[u32], &RowWeights),
         k: usize,
-    ) -> Fitted<T> {
+    ) -> Found<T> {
         fitted.pairs = self.pairs && k > 2;
         fitted.passes += compared.passes;
         if self.probabilities && !compared.scores.is_empty() {
@@ -216,11 +215,11 @@ impl Svm {
         c: f64,
         costs: &[f64],
         k: usize,
-    ) -> Result<Solved> {
+    ) -> Result<Solutions> {
         let terms = self.terms(c * kept.mean_weight(None));
         let stage = data.resources.stages.stage("newton", None);
         let watch = Watch { observer: &*stage, journal: data.resources.journal };
-        let (mut space, mut solved) = (Space::new(kept.p), Solved::default());
+        let (mut space, mut solved) = (Space::new(kept.p), Solutions::default());
         let machines = self.machines(k);
         let against_rest = machines.iter().filter(|(_, other)| other.is_none());
         let rows: Vec<_> = against_rest.map(|(class, _)| machine(kept, None, *class, costs)).collect();
@@ -261,7 +260,7 @@ impl<T: Real> Solver<T> for Svm {
         Ok(stages::<T>(self, view, work, (problems, at_once, self.penalties.len())))
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         if let Some(fitted) = self.fit_exactly(data)? {
             return Ok(fitted);
         }

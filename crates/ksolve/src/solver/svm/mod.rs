@@ -43,7 +43,7 @@ use super::parameter::{
     CLASS_WEIGHT, COSTS, FOLDS, GAP, INTERCEPT, LAMBDAS, PROBABILITIES, Parameter, ParameterKind, STEPS, TOLERANCE,
     WEIGHTS,
 };
-use super::{Figure, Fitted, Solver, SolverFamily, held_out};
+use super::{Figure, Found, Solver, SolverFamily, held_out};
 use crate::features::{self, FitData, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::{Result, Task, gram::PANEL, prepare::plan};
@@ -122,7 +122,7 @@ fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, targets: usize, problem
 }
 
 #[derive(Default)]
-struct Solved {
+struct Solutions {
     best: Vec<Best>,
     /// The largest gap of all problems before every step.
     gaps: Vec<f64>,
@@ -130,7 +130,7 @@ struct Solved {
     steps: usize,
 }
 
-impl Solved {
+impl Solutions {
     fn add(&mut self, other: Self) {
         self.gaps.resize(self.gaps.len().max(other.gaps.len()), 0.0);
         self.gaps.iter_mut().zip(&other.gaps).for_each(|(largest, gap)| *largest = largest.max(*gap));
@@ -147,7 +147,7 @@ fn solve<T: Real, R: Rows>(
     terms: Terms,
     steps: usize,
     rows: Vec<R>,
-) -> Result<Solved> {
+) -> Result<Solutions> {
     let stage = data.resources.stages.stage("newton", None);
     let watch = Watch { observer: &*stage, journal: data.resources.journal };
     let solved = solve_all(kept, terms, steps, rows, &mut Space::new(kept.p), watch)?;
@@ -163,10 +163,10 @@ fn solve_all<T: Real, R: Rows>(
     rows: Vec<R>,
     space: &mut Space<T>,
     watch: Watch<'_>,
-) -> Result<Solved> {
+) -> Result<Solutions> {
     let terms = Terms { patience: patience::<T>(), ..terms };
     let together = group_size(kept.n, kept.p, rows.len());
-    let (mut sample, mut solved) = (None, Solved::default());
+    let (mut sample, mut solved) = (None, Solutions::default());
     let sampled = sample::passes(kept.n, kept.p);
     solved.passes += sampled;
     let mut rows = rows.into_iter().peekable();
@@ -182,7 +182,7 @@ fn solve_all<T: Real, R: Rows>(
         gaps.extend(proof.gaps);
         let steps = problems.iter().map(|problem| problem.steps).max().unwrap_or(0);
         let best = problems.into_iter().map(|problem| problem.best).collect();
-        solved.add(Solved { best, gaps, passes: passes + proof.passes + sampled, steps });
+        solved.add(Solutions { best, gaps, passes: passes + proof.passes + sampled, steps });
     }
     Ok(solved)
 }
@@ -214,11 +214,11 @@ fn warn_of_gap<'b, T: Real>(
 
 /// The head of some solved problems; objectives are multiplied by `unit`.
 fn fitted<T>(
-    Solved { best, gaps, passes, steps }: Solved,
+    Solutions { best, gaps, passes, steps }: Solutions,
     unit: f64,
     lambda: Option<f64>,
     certificate: Option<crate::CertificateState>,
-) -> Fitted<T> {
+) -> Found<T> {
     let each = |value: &dyn Fn(&Best) -> f64| best.iter().map(value).collect::<Vec<f64>>();
     let figures = vec![
         Figure { name: "objective", values: each(&|best| unit * best.primal) },
@@ -228,14 +228,14 @@ fn fitted<T>(
         Figure { name: "largest gap by step", values: gaps },
     ];
     let p = best.first().map_or(0, |best| best.w.len());
-    Fitted {
+    Found {
         weights: Mat::from_fn(p, best.len(), |i, j| best[j].w[i]),
         intercept: best.iter().map(|best| best.b).collect(),
         certificate,
         lambda,
         figures,
         passes: 1 + passes,
-        ..Fitted::default()
+        ..Found::default()
     }
 }
 
@@ -248,6 +248,6 @@ fn stages<T: Real>(
 ) -> (PassShape, Vec<Stage>) {
     match view {
         RowAccess::Rows => exact::stages(work, problems, at_once, penalties),
-        _ => plan::on_features::<T>(work, &|plan, cut| solver.plan(plan, &work.shape, cut), solver.own_passes(work)),
+        _ => plan::on_features(work, &|plan, cut| solver.plan(plan, &work.shape, cut), solver.own_passes(work)),
     }
 }

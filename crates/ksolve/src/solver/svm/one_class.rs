@@ -6,7 +6,7 @@ use super::{fitted, solve, stages};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
 use crate::solver::parameter::{GAP, NU, STEPS, TOLERANCE, WEIGHTS};
-use crate::solver::{Fitted, Settings, Solver, SolverFacts, SolverFamily};
+use crate::solver::{Found, Settings, Solver, SolverFacts, SolverFamily};
 use crate::{Intercept, Result, Targets, Task};
 use kapprox::Real;
 use kstore::Plan;
@@ -50,7 +50,7 @@ impl<T: Real> Solver<T> for OneClass {
         Ok(stages::<T>(self, view, work, (1, 1, 1)))
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         if let Some(fitted) = self.fit_exactly(data)? {
             return Ok(fitted);
         }

@@ -14,7 +14,6 @@ const MOST: usize = 100;
 /// A line search ends where this share of the slope at its start is left.
 const LEFT: f64 = 0.01;
 
-/// The longest step of a line search.
 const LONGEST: f64 = 64.0;
 
 /// The next point between `low` and `high`: Newton's where it lies well inside, else the middle.

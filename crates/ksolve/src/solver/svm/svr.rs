@@ -2,14 +2,14 @@
 
 use super::lagrangian::Terms;
 use super::loss::{Loss, Row};
-use super::{Solved, fitted, solve, stages};
+use super::{Solutions, fitted, solve, stages};
 use crate::features::{FitData, StoredFeatures, Wanted};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::solver::held_out::{self, Function, HeldOut};
+use crate::solver::held_out::{self, Function, HeldOutScores};
 use crate::solver::parameter::{
     COSTS, FOLDS, GAP, INTERCEPT, Interval, LAMBDAS, Parameter, ParameterKind, STEPS, TOLERANCE, WEIGHTS,
 };
-use crate::solver::{Fitted, Penalty, Settings, Solver, SolverFacts, SolverFamily};
+use crate::solver::{Found, Penalty, Settings, Solver, SolverFacts, SolverFamily};
 use crate::{Intercept, Result, Task};
 use kapprox::Real;
 use kstore::Plan;
@@ -33,7 +33,6 @@ pub(super) const HELD_OUT_MSE: &str = "held-out mse at each";
 
 #[derive(Clone, Debug)]
 pub(super) struct Svr {
-    /// The penalties, as lambda or C, strongest first; among several one is chosen by rows held out.
     pub(super) penalties: Vec<Penalty>,
     pub(super) intercept: Intercept,
     /// Half the width of the tube, in the unit of the target.
@@ -65,7 +64,7 @@ impl Svr {
         j: usize,
         held: Option<(&[u16], u16)>,
         cost: f64,
-    ) -> Result<Solved> {
+    ) -> Result<Solutions> {
         let t = data.targets.count();
         let seen = |i: &usize| held.is_none_or(|(folds, fold)| folds[*i] != fold);
         // the deviation of the target is the unit that its envelope is measured in
@@ -86,9 +85,9 @@ impl Svr {
     }
 
     /// Learns from the rows outside every fold at every penalty, and scores the rows of the fold.
-    fn held_out<T: Real>(&self, kept: &StoredFeatures<'_, T>, data: &FitData<'_, T>) -> Result<HeldOut<T>> {
+    fn held_out<T: Real>(&self, kept: &StoredFeatures<'_, T>, data: &FitData<'_, T>) -> Result<HeldOutScores<T>> {
         let t = data.targets.count();
-        let mut found = HeldOut::new(kept.n, t, self.penalties.len());
+        let mut found = HeldOutScores::new(kept.n, t, self.penalties.len());
         for fold in 0..data.folds.count() as u16 {
             let weight = kept.weight_outside(Some(fold));
             for (at, penalty) in self.penalties.iter().enumerate() {
@@ -119,7 +118,7 @@ impl<T: Real> Solver<T> for Svr {
         Ok(stages::<T>(self, view, work, (work.shape.t, 1, self.penalties.len())))
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         if let Some(fitted) = self.fit_exactly(data)? {
             return Ok(fitted);
         }
@@ -133,7 +132,7 @@ impl<T: Real> Solver<T> for Svr {
         let compared = held_out::compare(&self.penalties, data, &kept.weights, HELD_OUT_MSE, found, square)?;
         let n = kept.weight_outside(None);
         let (lambda, c) = (compared.penalty.lambda(n), compared.penalty.c(n));
-        let mut all = Solved::default();
+        let mut all = Solutions::default();
         for j in 0..t {
             all.add(self.machine(&kept, data, j, None, c)?);
         }

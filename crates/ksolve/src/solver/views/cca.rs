@@ -14,7 +14,7 @@
 use super::{Moments, Pairs, WITH, WITH_KERNEL};
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::parameter::{COMPONENTS, EMBEDDED, FOLDS, LAMBDAS, Parameter, TOLERANCE};
-use crate::solver::{Figure, Fitted, Penalty, Settings, Solver, SolverFacts, SolverFamily, refuse};
+use crate::solver::{Figure, Found, Penalty, Settings, Solver, SolverFacts, SolverFamily, refuse};
 use crate::{Error, FoldSpec, GramState, Result, Task, features::FitData};
 use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::{Mat, MatRef, Par, Side};
@@ -33,7 +33,6 @@ const PENALTIES: Parameter = Parameter { default: Some("1e-5,1e-4,1e-3,1e-2,1e-1
 
 #[derive(Clone, Debug)]
 struct CanonicalCorrelations {
-    /// Number of pairs q, at most the features of the smaller view.
     components: usize,
     penalties: Vec<Penalty>,
 }
@@ -118,7 +117,7 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
         super::plan(plan, shape, shape.threads.min(self.penalties.len()).max(1))
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let gram = data.moments_of_folds()?.gram;
         let stage = data.resources.stages.stage("singular vectors", None);
         let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(data.rows as f64)).collect();
@@ -128,10 +127,7 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
         let lambda = lambdas[best];
         let moments = Moments::of(gram.sum(None), data.second)?;
         let pairs = pairs(&moments, self.components, lambda, &gram)?;
-        if pairs.values.is_empty() || !moments.vary(gram.epsilon()) {
-            let why = "the two views do not vary together: check their columns and kernels";
-            return Err(Error::option(COMPONENTS.name, self.components, why));
-        }
+        super::require_pairs(&moments, &pairs, gram.epsilon(), self.components)?;
         if pairs.values[0] > 1.0 + super::NOISE * gram.epsilon() {
             return Err(rounding(lambda, &gram));
         }
@@ -147,6 +143,6 @@ impl<T: Real> Solver<T> for CanonicalCorrelations {
             figures.push(Figure { name: "lambdas that were compared", values: lambdas });
             figures.push(Figure { name: "mean held-out correlation at each", values: held.iter().map(mean).collect() });
         }
-        Ok(Fitted { lambda: Some(lambda), ..super::fitted(data, &moments, &pairs, self.components, figures) })
+        Ok(Found { lambda: Some(lambda), ..super::fitted(data, &moments, &pairs, self.components, figures) })
     }
 }

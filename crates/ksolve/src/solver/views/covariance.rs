@@ -9,8 +9,8 @@
 use super::{Moments, Pairs, WITH, WITH_KERNEL};
 use crate::request::{FitRequest, PassShape, ProblemSize};
 use crate::solver::parameter::{COMPONENTS, EMBEDDED, FOLDS, TOLERANCE};
-use crate::solver::{Figure, Fitted, Settings, Solver, SolverFacts, SolverFamily};
-use crate::{Error, Result, Task, features::FitData};
+use crate::solver::{Figure, Found, Settings, Solver, SolverFacts, SolverFamily};
+use crate::{Result, Task, features::FitData};
 use kapprox::{Real, decompose::singular};
 use kstore::Plan;
 
@@ -24,7 +24,6 @@ pub(in crate::solver) const FAMILY: SolverFamily = SolverFamily {
 
 #[derive(Clone, Debug)]
 struct MaximalCovariance {
-    /// Number of pairs q, at most the features of the smaller view.
     components: usize,
 }
 
@@ -55,7 +54,7 @@ impl<T: Real> Solver<T> for MaximalCovariance {
         super::plan(plan, shape, 1)
     }
 
-    fn fit(&self, data: &FitData<'_, T>) -> Result<Fitted<T>> {
+    fn fit(&self, data: &FitData<'_, T>) -> Result<Found<T>> {
         let gram = data.moments_of_folds()?.gram;
         let _stage = data.resources.stages.stage("singular vectors", None);
         let (mut held, mut rows) = (vec![0.0; self.components], 0.0);
@@ -67,10 +66,7 @@ impl<T: Real> Solver<T> for MaximalCovariance {
         })?;
         let moments = Moments::of(gram.sum(None), data.second)?;
         let pairs = self.pairs(&moments, gram.epsilon())?;
-        if pairs.values.is_empty() || !moments.vary(gram.epsilon()) {
-            let why = "the two views do not vary together: check their columns and kernels";
-            return Err(Error::option(COMPONENTS.name, self.components, why));
-        }
+        super::require_pairs(&moments, &pairs, gram.epsilon(), self.components)?;
         let total = moments.xy.squared_norm_l2();
         let mut figures = vec![
             Figure { name: "covariance", values: pairs.values.clone() },

@@ -14,8 +14,8 @@ mod covariance;
 pub(super) use cca::FAMILY as CCA;
 pub(super) use covariance::FAMILY as COVARIANCE;
 
-use super::parameter::{Parameter, ParameterKind};
-use super::{Figure, Fitted, Settings, centred::Centred, kpca::sign, refuse};
+use super::parameter::{COMPONENTS, Parameter, ParameterKind};
+use super::{Figure, Found, Settings, centred::Centred, kpca::sign, refuse};
 use crate::request::{FitRequest, MetricSource, ProblemSize};
 use crate::{Error, FoldGram, GramState, Result, features::FitData};
 use faer::{Mat, MatRef};
@@ -135,6 +135,11 @@ impl Pairs {
     }
 }
 
+fn require_pairs(moments: &Moments, pairs: &Pairs, epsilon: f64, asked: usize) -> Result<()> {
+    let why = "the two views do not vary together: check their columns and kernels";
+    refuse(pairs.values.is_empty() || !moments.vary(epsilon), COMPONENTS.name, asked, why)
+}
+
 /// Calls `each` with the moments of the rows outside and inside of every fold that holds rows out.
 fn held_out(gram: &GramState, second: usize, mut each: impl FnMut(&Moments, &Moments) -> Result<()>) -> Result<()> {
     let folds = gram.folds();
@@ -154,7 +159,7 @@ fn fitted<T: Real>(
     pairs: &Pairs,
     asked: usize,
     figures: Vec<Figure>,
-) -> Fitted<T> {
+) -> Found<T> {
     let (p, q) = (pairs.x.nrows(), pairs.values.len());
     data.warn_of_fewer(asked, q, "the views have no more directions that vary together");
     let weights = Mat::from_fn(p + pairs.y.nrows(), 2 * q, |i, j| match (i < p, j < q) {
@@ -164,5 +169,5 @@ fn fitted<T: Real>(
     });
     let along = |j: usize| weights.col(j).iter().zip(&moments.mean).map(|(w, mean)| w * mean).sum::<f64>();
     let intercept = (0..2 * q).map(|j| -along(j)).collect();
-    Fitted { weights, intercept, figures, passes: 1, ..Fitted::default() }
+    Found { weights, intercept, figures, passes: 1, ..Found::default() }
 }

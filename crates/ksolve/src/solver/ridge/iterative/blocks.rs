@@ -3,7 +3,7 @@
 //! The blocks of the first rows are kept in memory as far as there is room, those of the next ones in the scratch folder,
 //! and the others are computed again in every visit. All have the same bits and come in the order of the rows.
 
-use super::rows::{KernelRows, kernel_rows};
+use super::rows::{KernelBlock, kernel_rows};
 use crate::{Error, Result, Targets, solver::heed};
 use faer::{Mat, MatRef};
 use kapprox::{Kernel, Real};
@@ -50,7 +50,7 @@ struct Block<T> {
 }
 
 /// A function that is called with every block of the kernel matrix (b x m) and its targets (b x t).
-type Work<'w, T> = &'w mut (dyn FnMut(KernelRows<'_, T>, MatRef<'_, f64>) + Send);
+type Work<'w, T> = &'w mut (dyn FnMut(KernelBlock<'_, T>, MatRef<'_, f64>) + Send);
 
 /// A function that is called with some rows of the kernel matrix: their row numbers, and m values each.
 type RowWork<'w, T> = &'w mut (dyn FnMut(&[u64], &[&[T]]) + Send);
@@ -88,12 +88,12 @@ impl<'a, T: Real> Blocks<'a, T> {
         let (blocks, m) = (&*self, self.landmarks());
         for block in &blocks.kept {
             heed(observer)?;
-            work(KernelRows { k: &block.k, m }, block.y.as_ref());
+            work(KernelBlock { k: &block.k, m }, block.y.as_ref());
         }
         let pass = blocks.pass(observer);
         if let Some(cache) = &blocks.stored {
             Pass { prefetch: READ_AHEAD, ..pass }.visit(cache, |rows| {
-                work(KernelRows { k: rows.x, m }, targets_of(blocks.targets, rows)?.as_ref());
+                work(KernelBlock { k: rows.x, m }, targets_of(blocks.targets, rows)?.as_ref());
                 Ok::<(), Error>(())
             })?;
         }
@@ -117,13 +117,13 @@ impl<'a, T: Real> Blocks<'a, T> {
                 // zeros that nobody wrote: the threads that fill the pages are the first to touch them
                 let mut k = vec![T::ZERO; b * m];
                 blocks.values(rows, &mut k);
-                work(KernelRows { k: &k, m }, y.as_ref());
+                work(KernelBlock { k: &k, m }, y.as_ref());
                 memory -= b;
                 kept.push(Block { rows: rows.rows.to_vec(), k, y });
                 return Ok(());
             }
             blocks.compute(rows, &mut buffer);
-            work(KernelRows { k: &buffer, m }, y.as_ref());
+            work(KernelBlock { k: &buffer, m }, y.as_ref());
             // a tier is closed by the first block that does not fit it, so that the next one holds the rows behind it
             memory = 0;
             match writer.as_mut().filter(|_| scratch >= b as u64) {
@@ -142,7 +142,6 @@ impl<'a, T: Real> Blocks<'a, T> {
         Ok(1)
     }
 
-    /// The writer of the blocks that may be kept in scratch.
     fn writer(&self) -> Result<Option<CacheWriter<T>>> {
         let Some((scratch, rows)) = self.room.scratch.filter(|(_, rows)| *rows > 0) else { return Ok(None) };
         let shape = TableShape { features: self.landmarks(), ..self.source.shape() };
@@ -210,7 +209,6 @@ impl<'a, T: Real> Blocks<'a, T> {
     }
 }
 
-/// The targets of a tile, b x t.
 pub(crate) fn targets_of<T: Real>(targets: &Targets, rows: &RowBlock<'_, T>) -> Result<Mat<f64>> {
     let mut y = Mat::zeros(rows.len(), targets.count());
     for j in 0..targets.count() {

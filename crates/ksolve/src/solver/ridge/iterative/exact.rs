@@ -34,7 +34,6 @@ use kstore::Workers;
 pub(crate) struct Dual {
     /// The coefficients a, n x t.
     pub(crate) coefficients: Mat<f64>,
-    /// The constants c, t numbers.
     pub(crate) intercept: Vec<f64>,
     /// The residuals y − c − f at the rows, n x t.
     pub(crate) errors: Mat<f64>,
@@ -139,7 +138,7 @@ impl ExactProblem<'_> {
         let wide: Vec<f64> = x.row_iter().flat_map(|row| row.iter().map(|v| v.to_f64())).collect();
         let exact = Tiles::new(exact, MatRef::from_row_major_slice(&wide, x.nrows(), x.ncols()), self.workers);
         let tiles = Tiles::new(kernel, x, self.workers).keeping(room);
-        let mut system = System { problem: *self, tiles, exact, preconditioner };
+        let mut system = ExactSystem { problem: *self, tiles, exact, preconditioner };
         let mut found = cg::solve(&mut system, self.right().as_ref(), Norm::Euclidean, until)?;
         let beta = std::mem::replace(&mut found.x, Mat::new());
         Ok(Dual { found: Some(found), ..self.dual(beta, &system.exact) })
@@ -169,7 +168,7 @@ pub(crate) fn direct_bytes(n: usize, d: usize, t: usize, threads: usize) -> usiz
 }
 
 /// The system of the iteration: the matrix H K H + μI and its preconditioner.
-struct System<'a, T: Real> {
+struct ExactSystem<'a, T: Real> {
     tiles: Tiles<'a, T>,
     /// The tiles of K in f64, for true residuals.
     exact: Tiles<'a, f64>,
@@ -177,7 +176,7 @@ struct System<'a, T: Real> {
     problem: ExactProblem<'a>,
 }
 
-impl<T: Real> Positive for System<'_, T> {
+impl<T: Real> Positive for ExactSystem<'_, T> {
     fn apply(&mut self, v: MatRef<'_, f64>, out: MatMut<'_, f64>) -> Result<()> {
         self.problem.apply(v, out, |u, out| self.tiles.apply(u, out));
         Ok(())

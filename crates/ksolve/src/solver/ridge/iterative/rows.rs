@@ -21,7 +21,7 @@ const LANES: usize = 8;
 
 /// Some rows of the kernel matrix K, b x m row-major.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct KernelRows<'k, T> {
+pub(crate) struct KernelBlock<'k, T> {
     pub(crate) k: &'k [T],
     pub(crate) m: usize,
 }
@@ -72,7 +72,7 @@ fn turn<T: Copy>(columns: &[T], b: usize, rows: &mut [T], stride: usize) {
     }
 }
 
-impl<T: Real> KernelRows<'_, T> {
+impl<T: Real> KernelBlock<'_, T> {
     /// Bytes of the sums of a tile's strips, for t targets.
     pub(crate) fn bytes(tile: usize, m: usize, t: usize) -> usize {
         8 * (tile.div_ceil(STRIP) * m * t + tile * t)
@@ -235,7 +235,7 @@ mod tests {
         // rows and columns around groups, vectors and strips
         for (b, m, t) in [(1, 1, 1), (3, 7, 2), (4, 8, 1), (290, 33, 3), (700, 64, 19)] {
             let k: Vec<f32> = (0..b * m).map(|i| number(i / m, i % m) as f32).collect();
-            let rows = KernelRows { k: &k, m };
+            let rows = KernelBlock { k: &k, m };
             let wide = Mat::<f64>::from_fn(b, m, |i, j| f64::from(k[i * m + j]));
             let v = Mat::<f64>::from_fn(m, t, |i, j| number(i + 3, j + 5));
             let shift: Vec<f64> = (0..t).map(|j| number(j, 9)).collect();

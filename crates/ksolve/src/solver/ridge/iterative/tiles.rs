@@ -47,7 +47,6 @@ impl<'a, T: Real> Tiles<'a, T> {
         self
     }
 
-    /// Bytes of all blocks.
     pub(crate) fn all_bytes(n: usize) -> usize {
         let side = n.div_ceil(BLOCK);
         (side * (side + 1) / 2).saturating_mul(BLOCK * BLOCK * size_of::<T>())

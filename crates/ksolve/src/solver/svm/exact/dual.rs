@@ -19,7 +19,7 @@
 use super::super::lagrangian::Terms;
 use super::super::loss::Row;
 use super::super::space::relative_gap;
-use super::gram::{Gram, Points, RowCache, WORKING};
+use super::gram::{Gram, KernelPoints, RowCache, WORKING};
 use super::smo::{Local, add};
 use crate::Intercept;
 use crate::strips::{Pool, for_each_strip};
@@ -89,7 +89,7 @@ impl Dual {
     }
 
     /// Gives the first rows the multipliers that sum to the s of the terms; f is then computed from them.
-    pub(super) fn fill(&mut self, exactly: Points<'_, f64>, workers: &Workers, stop: &(dyn Fn() -> bool + Sync)) {
+    pub(super) fn fill(&mut self, exactly: KernelPoints<'_, f64>, workers: &Workers, stop: &(dyn Fn() -> bool + Sync)) {
         let mut left = self.terms.total;
         for (beta, row) in self.beta.iter_mut().zip(&self.rows) {
             *beta = row.c.min(left);
@@ -107,7 +107,7 @@ impl Dual {
     pub(super) fn solve<T: Real>(
         &mut self,
         gram: &mut Gram<'_, T>,
-        exactly: Option<Points<'_, f64>>,
+        exactly: Option<KernelPoints<'_, f64>>,
         most: usize,
         workers: &Workers,
         stop: &(dyn Fn() -> bool + Sync),
@@ -281,7 +281,7 @@ impl Dual {
     /// Computes f anew with kernel values in f64; where `stop` says so, it ends early, and f is of no use.
     fn prove(
         &mut self,
-        Points { kernel, x, shift }: Points<'_, f64>,
+        KernelPoints { kernel, x, shift }: KernelPoints<'_, f64>,
         workers: &Workers,
         stop: &(dyn Fn() -> bool + Sync),
     ) {

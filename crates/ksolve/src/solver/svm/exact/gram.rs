@@ -27,7 +27,7 @@ pub(super) enum Gram<'a, T: Real> {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Points<'a, T: Real> {
+pub(super) struct KernelPoints<'a, T: Real> {
     pub(super) kernel: &'a dyn Kernel<T>,
     /// n x d.
     pub(super) x: MatRef<'a, T>,
@@ -52,7 +52,7 @@ impl<'a, T: Real> Gram<'a, T> {
     /// The matrix of the rows, which come in parts of so many, in `memory`, or a cache of its rows in `room` bytes. `known` has the matrices of
     /// single parts, where they are known.
     pub(super) fn new(
-        points: Points<'a, T>,
+        points: KernelPoints<'a, T>,
         (parts, known): (&[usize], &[Option<&[T]>]),
         mut memory: Vec<T>,
         room: usize,
@@ -79,7 +79,7 @@ impl<'a, T: Real> Gram<'a, T> {
 
 /// `k` = the matrix of the kernel between the rows, n x n, which come in parts of so many: below the diagonal as the kernel gives it, mirrored above.
 pub(super) fn whole<T: Real>(
-    Points { kernel, x, shift }: Points<'_, T>,
+    KernelPoints { kernel, x, shift }: KernelPoints<'_, T>,
     parts: &[usize],
     known: &[Option<&[T]>],
     k: &mut Vec<T>,
@@ -136,7 +136,7 @@ fn mirror<T: Copy>(k: &mut [T], n: usize, columns: &Range<usize>, top: usize) {
 
 /// Rows of the kernel matrix of a machine, those that were used last.
 pub(super) struct RowCache<'a, T: Real> {
-    points: Points<'a, T>,
+    points: KernelPoints<'a, T>,
     most: usize,
     /// Rows, n numbers each.
     kept: Vec<Vec<T>>,
@@ -147,7 +147,7 @@ pub(super) struct RowCache<'a, T: Real> {
 }
 
 impl<'a, T: Real> RowCache<'a, T> {
-    pub(super) fn new(points: Points<'a, T>, most: usize) -> Self {
+    pub(super) fn new(points: KernelPoints<'a, T>, most: usize) -> Self {
         let n = points.x.nrows();
         let most = most.clamp(WORKING, n);
         Self { points, most, kept: Vec::new(), held: Vec::new(), place: vec![None; n], now: 0 }
@@ -210,8 +210,8 @@ impl<'a, T: Real> RowCache<'a, T> {
 }
 
 /// `made` (b x n) = the kernel between some points and all rows. Strips of the points go to the threads.
-pub(super) fn rows_of<T: Real>(points: Points<'_, T>, of: MatRef<'_, T>, made: &mut [T], workers: &Workers) {
-    let (Points { kernel, x, shift }, n) = (points, points.x.nrows());
+pub(super) fn rows_of<T: Real>(points: KernelPoints<'_, T>, of: MatRef<'_, T>, made: &mut [T], workers: &Workers) {
+    let (KernelPoints { kernel, x, shift }, n) = (points, points.x.nrows());
     let height = of.nrows().div_ceil(workers.threads()).max(1);
     for_each_strip(workers, made, height * n, |strip, made| {
         let of = of.subrows(strip * height, made.len() / n);
@@ -235,7 +235,7 @@ mod tests {
         let kernel = kapprox::Spec::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
         let (n, all) = (150, points(150));
         let x = MatRef::from_row_major_slice(&all, n, 3);
-        let of = |shift: f64, x| Points { kernel: &*kernel, x, shift };
+        let of = |shift: f64, x| KernelPoints { kernel: &*kernel, x, shift };
         let (mut own, mut k) = (Vec::new(), vec![f64::NAN; 7]);
         whole(of(1.0, x.subrows(0, 70)), &[70], &[], &mut own, &Workers::sequential());
         whole(of(1.0, x), &[70, 80], &[Some(&own), None], &mut k, &Workers::new(2));
@@ -250,7 +250,7 @@ mod tests {
     fn a_cache_that_is_too_small_gives_the_rows_of_one_that_holds_all() {
         let kernel = kapprox::Spec::parse("gaussian(sigma=1.5)").unwrap().build().unwrap().typed::<f64>();
         let (n, all) = (WORKING + 300, points(WORKING + 300));
-        let points = Points { kernel: &*kernel, x: MatRef::from_row_major_slice(&all, n, 3), shift: 0.0 };
+        let points = KernelPoints { kernel: &*kernel, x: MatRef::from_row_major_slice(&all, n, 3), shift: 0.0 };
         let (mut small, mut large) = (RowCache::new(points, 0), RowCache::new(points, n));
         for (first, step, count) in [(0, 1, WORKING), (300, 1, WORKING), (1, 3, 400), (0, 1, WORKING)] {
             let rows: Vec<usize> = (0..count).map(|i| first + i * step).collect();

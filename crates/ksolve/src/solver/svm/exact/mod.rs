@@ -26,21 +26,21 @@ mod solvers;
 use super::lagrangian::Terms;
 use super::loss::Row;
 use super::space::Best;
-use super::{Solved, fitted, held_out};
+use super::{Solutions, fitted, held_out};
 use crate::features::FitData;
 use crate::features::Points::Rows;
 use crate::model::{Basis, needs_wide_for};
 use crate::prepare::{plan, whole};
 use crate::request::{FitRequest, PassShape, Stage};
 use crate::row_weights::RowWeights;
-use crate::solver::ridge::iterative::rows::{KernelRows, kernel_rows};
+use crate::solver::ridge::iterative::rows::{KernelBlock, kernel_rows};
 use crate::solver::sparse_matrix::{SparseMatrix, functions};
-use crate::solver::{Fitted, heed};
+use crate::solver::{Found, heed};
 use crate::strips::Pool;
 use crate::{Intercept, Result};
 use dual::{Dual, SolvedMachine};
 use faer::{Mat, MatRef};
-use gram::{Gram, Points};
+use gram::{Gram, KernelPoints};
 use kapprox::landmark::NO_ROW;
 use kapprox::{Kernel, Real};
 use kstore::pass::Observer;
@@ -89,7 +89,7 @@ impl<'m, T> Machines<'m, T> {
 }
 
 #[derive(Clone, Copy)]
-struct Asked<'s> {
+struct SolveOptions<'s> {
     terms: &'s [Terms],
     /// Most sweeps: as many rounds as bring all rows of a machine to work.
     steps: usize,
@@ -103,7 +103,6 @@ type Paths = Vec<Vec<SolvedMachine>>;
 /// Functions of the support vectors of some machines, or of their weights.
 struct Expansion<T> {
     points: Vec<T>,
-    /// Rows that the points are.
     rows: Vec<u64>,
     coefficients: Mat<f64>,
     intercept: Vec<f64>,
@@ -175,13 +174,13 @@ impl<'a, T: Real> Exact<'a, T> {
         found
     }
 
-    fn points<'p>(&'p self, x: MatRef<'p, T>, intercept: Intercept) -> Points<'p, T> {
+    fn points<'p>(&'p self, x: MatRef<'p, T>, intercept: Intercept) -> KernelPoints<'p, T> {
         let shift = if intercept == Intercept::Penalised { T::ONE } else { T::ZERO };
-        Points { kernel: &*self.kernel, x, shift }
+        KernelPoints { kernel: &*self.kernel, x, shift }
     }
 
     /// Solves all machines. Threads take machines of different rows, or work together on machines of the same.
-    fn solve(&self, sets: &[Machines<'_, T>], asked: Asked<'_>, observer: &dyn Observer) -> Result<Vec<Paths>> {
+    fn solve(&self, sets: &[Machines<'_, T>], asked: SolveOptions<'_>, observer: &dyn Observer) -> Result<Vec<Paths>> {
         let workers = self.data.resources.workers;
         let mut found: Vec<Paths> = sets.iter().map(|_| Vec::new()).collect();
         let mut work: Vec<_> = sets.iter().zip(&mut found).collect();
@@ -210,7 +209,7 @@ impl<'a, T: Real> Exact<'a, T> {
     fn of_rows(
         &self,
         set: &Machines<'_, T>,
-        asked: Asked<'_>,
+        asked: SolveOptions<'_>,
         (memory, room): (&mut Vec<T>, usize),
         workers: &Workers,
         observer: &dyn Observer,
@@ -226,7 +225,7 @@ impl<'a, T: Real> Exact<'a, T> {
         let starts = first.total != 0.0;
         let exact = if asked.prove || starts { self.copied::<f64>(&set.at) } else { Vec::new() };
         let shift = points.shift.to_f64();
-        let exactly = || Points { kernel: &*self.wide, x: MatRef::from_row_major_slice(&exact, n, d), shift };
+        let exactly = || KernelPoints { kernel: &*self.wide, x: MatRef::from_row_major_slice(&exact, n, d), shift };
         let mut gram = Gram::new(points, (&set.parts, &set.known), std::mem::take(memory), room, workers);
         let stop = || self.stops(observer);
         let machine = |machine: usize| {
@@ -256,7 +255,7 @@ impl<'a, T: Real> Exact<'a, T> {
         &self,
         sparse: &SparseMatrix,
         set: &Machines<'_, T>,
-        asked: Asked<'_>,
+        asked: SolveOptions<'_>,
         workers: &Workers,
         observer: &dyn Observer,
     ) -> Paths {
@@ -312,7 +311,7 @@ impl<'a, T: Real> Exact<'a, T> {
                 let x = self.copied::<T>(some);
                 k.resize(some.len() * m, T::ZERO);
                 kernel_rows(&*self.kernel, MatRef::from_row_major_slice(&x, some.len(), d), z, &mut k, workers);
-                let rows = KernelRows { k: &k[..some.len() * m], m };
+                let rows = KernelBlock { k: &k[..some.len() * m], m };
                 rows.times(functions.coefficients.as_ref(), &mut scores, workers);
             }
             for (i, scores) in some.iter().zip(scores.chunks_exact_mut(t)) {
@@ -328,22 +327,22 @@ impl<'a, T: Real> Exact<'a, T> {
         machines: impl Iterator<Item = (&'f [usize], &'f SolvedMachine)> + Clone,
         (unit, lambda): (f64, Option<f64>),
         deviations: &[f64],
-    ) -> Fitted<T> {
+    ) -> Found<T> {
         let Expansion { points, rows, coefficients, .. } = self.expansion(machines.clone());
-        let (mut all, mut supporting) = (Solved::default(), vec![false; self.rows.len()]);
+        let (mut all, mut supporting) = (Solutions::default(), vec![false; self.rows.len()]);
         for (j, (at, found)) in machines.enumerate() {
             let w: Vec<f64> = coefficients.col(j).iter().copied().collect();
             at.iter().zip(&found.beta).for_each(|(i, beta)| supporting[*i] |= *beta != 0.0);
             let support = found.beta.iter().filter(|beta| **beta != 0.0).count();
             let best = Best { w, b: found.b, primal: found.primal, dual: found.dual, support };
             let steps = found.rounds.div_ceil(gram::rounds(found.beta.len()));
-            all.add(Solved { best: vec![best], gaps: found.gaps.clone(), passes: 0, steps });
+            all.add(Solutions { best: vec![best], gaps: found.gaps.clone(), passes: 0, steps });
         }
         let n = self.rows.len();
         let (support, by) = (supporting.iter().filter(|is| **is).count(), self.sparse.is_some());
         let by = if by { "dual coordinate descent" } else { "sequential minimal optimisation" };
         let why = format!("{by}; {support} of {n} rows are support vectors");
-        Fitted {
+        Found {
             wide: self.sparse.is_none() && needs_wide_for::<T>(coefficients.as_ref(), deviations),
             basis: Some(Basis::Landmarks { points, rows }),
             method: Some(crate::solver::Solved { name: "exact", why }),

@@ -5,10 +5,10 @@ use super::super::lagrangian::Terms;
 use super::super::loss::{Loss, Row};
 use super::super::svr::{HELD_OUT_MSE, Svr, moments};
 use super::super::{HELD_OUT, one_class::OneClass};
-use super::{Asked, Exact, Expansion, Machines, Paths};
+use super::{Exact, Expansion, Machines, Paths, SolveOptions};
 use crate::features::FitData;
-use crate::solver::held_out::{self, HeldOut};
-use crate::solver::{Fitted, Penalty};
+use crate::solver::held_out::{self, HeldOutScores};
+use crate::solver::{Found, Penalty};
 use crate::{Error, Intercept, Result, Targets};
 use kapprox::Real;
 use kstore::RowSource;
@@ -32,15 +32,15 @@ impl<T: Real> Exact<'_, T> {
         sets: &dyn Fn(Option<u16>) -> Vec<Machines<'m, T>>,
         terms: &[Terms],
         (t, steps): (usize, usize),
-    ) -> Result<HeldOut<T>> {
+    ) -> Result<HeldOutScores<T>> {
         let data = self.data;
-        let mut found = HeldOut::new(self.rows.len(), t, terms.len());
+        let mut found = HeldOutScores::new(self.rows.len(), t, terms.len());
         let folds = data.folds.count() as u16;
         let machines = t as u64 * u64::from(folds);
         let stage = data.resources.stages.steps("machines without a fold", machines);
         for fold in 0..folds {
             let sets = sets(Some(fold));
-            let paths = self.solve(&sets, Asked { terms, steps, prove: false }, &*stage)?;
+            let paths = self.solve(&sets, SolveOptions { terms, steps, prove: false }, &*stage)?;
             warn_of_gap(&paths, terms[0].gap, data, HELD_OUT);
             for penalty in 0..terms.len() {
                 let functions: Expansion<T> = self.expansion(at_penalty(&sets, &paths, penalty));
@@ -62,9 +62,9 @@ impl<T: Real> Exact<'_, T> {
         steps: usize,
         lambda: Option<f64>,
         deviations: &[f64],
-    ) -> Result<Fitted<T>> {
+    ) -> Result<Found<T>> {
         let stage = self.data.resources.stages.steps("machines", deviations.len() as u64);
-        let paths = self.solve(sets, Asked { terms: &[terms], steps, prove: true }, &*stage)?;
+        let paths = self.solve(sets, SolveOptions { terms: &[terms], steps, prove: true }, &*stage)?;
         warn_of_gap(&paths, terms.gap, self.data, "");
         // objectives are reported of the sum of losses, or of the one-class machine as it is
         let unit = lambda.map_or(1.0, |lambda| 2.0 * lambda);
@@ -86,7 +86,7 @@ fn at_penalty<'f, T>(
 
 impl Svm {
     /// The fit with the kernel itself; `None` where the rows are features of a map.
-    pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Fitted<T>>> {
+    pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Found<T>>> {
         let Some(exact) = Exact::new(data)? else { return Ok(None) };
         let (Some(classes), Some(codes)) = (data.classes(), exact.rows.class_codes()) else {
             return Err(Error::TooFewClasses { classes: 0 });
@@ -155,7 +155,7 @@ impl Svm {
 }
 
 impl Svr {
-    pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Fitted<T>>> {
+    pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Found<T>>> {
         let Some(exact) = Exact::new(data)? else { return Ok(None) };
         let (t, centre) = (data.targets.count(), data.targets.centre());
         let stride = exact.rows.shape().targets;
@@ -195,7 +195,7 @@ impl Svr {
 }
 
 impl OneClass {
-    pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Fitted<T>>> {
+    pub(in super::super) fn fit_exactly<T: Real>(&self, data: &FitData<'_, T>) -> Result<Option<Found<T>>> {
         let Some(exact) = Exact::new(data)? else { return Ok(None) };
         debug_assert!(matches!(data.targets, Targets::Numeric { centre } if centre.is_empty()));
         let weights = &exact.weights;

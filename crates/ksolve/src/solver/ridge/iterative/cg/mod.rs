@@ -91,7 +91,7 @@ pub(crate) fn solve(system: &mut dyn Positive, b: MatRef<'_, f64>, norm: Norm, u
         return Ok(state.found);
     }
     let z = Mat::zeros(b.nrows(), b.ncols());
-    let mut run = Run { system, b, norm, tolerance, z, state, whole: true };
+    let mut run = Iteration { system, b, norm, tolerance, z, state, whole: true };
     if steps.done() == 0 {
         run.begin()?;
     }
@@ -131,7 +131,7 @@ fn add(to: &mut Mat<f64>, j: usize, factor: f64, from: &Mat<f64>, i: usize) {
     to.col_mut(j).iter_mut().zip(from.col(i).iter()).for_each(|(to, from)| *to += factor * from);
 }
 
-struct Run<'a> {
+struct Iteration<'a> {
     system: &'a mut dyn Positive,
     b: MatRef<'a, f64>,
     norm: Norm,
@@ -143,7 +143,7 @@ struct Run<'a> {
     whole: bool,
 }
 
-impl Run<'_> {
+impl Iteration<'_> {
     fn begin(&mut self) -> Result<()> {
         self.precondition()?;
         let State { r, p, columns, .. } = &mut self.state;

@@ -30,7 +30,7 @@ fn a_machine_by_parts_is_the_machine_of_the_whole_matrix() {
         let rows: Vec<Row> = y.iter().map(|y| Row { y: *y, c }).collect();
         let terms = Terms { loss, intercept, total, cost: 1.0, gap: 1e-6, patience: usize::MAX };
         let shift = if intercept == Intercept::Penalised { 1.0 } else { 0.0 };
-        let points = Points { kernel: &*kernel, x, shift };
+        let points = KernelPoints { kernel: &*kernel, x, shift };
         let solve = |mut gram: Gram<'_, f64>, workers: &Workers| {
             let mut dual = Dual::new(rows.clone(), terms);
             dual.fill(points, workers, &|| false);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// The functions that a solver found, with its report.
 #[derive(Debug)]
-pub struct Fitted<T> {
+pub struct Found<T> {
     /// w, r x t: coefficients of the leading r features, or of the functions of `basis`.
     pub weights: Mat<f64>,
     /// The constants c, t numbers.
@@ -55,7 +55,7 @@ pub struct Fitted<T> {
     pub passes: u64,
 }
 
-impl<T> Default for Fitted<T> {
+impl<T> Default for Found<T> {
     fn default() -> Self {
         Self {
             weights: Mat::new(),
