@@ -157,7 +157,8 @@ impl Listed {
 
     /// What comes before the bytes of the arrays.
     pub(super) fn header<H: Serialize>(self, head: &H) -> Result<Vec<u8>, String> {
-        let described = serde_json::to_string(&Described { head, digests: self.digests }).map_err(|error| error.to_string())?;
+        let described =
+            serde_json::to_string(&Described { head, digests: self.digests }).map_err(|error| error.to_string())?;
         header(self.arrays, described)
     }
 }
