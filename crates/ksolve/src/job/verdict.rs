@@ -88,21 +88,25 @@ fn edge_of_lambdas(report: &FitReport) -> Option<String> {
 /// Says that the error still falls at the end of what was tried, where the best one is there.
 fn edge(name: &str, tried: &[(f64, Option<f64>)], best: usize, what: &str) -> Option<String> {
     let (at, error) = tried[best];
-    let (next, word, beyond) = match best {
+    let (next, word, way, beyond) = match best {
         _ if tried.len() < 2 => return None,
-        0 => (tried[1], "smallest", at / 1e3),
-        _ if best + 1 == tried.len() => (tried[best - 1], "largest", at * 1e3),
+        0 => (tried[1], "smallest", "down", at / 1e3),
+        _ if best + 1 == tried.len() => (tried[best - 1], "largest", "up", at * 1e3),
         _ => return None,
     };
     (next.1? > (1.0 + WORTH) * error?).then(|| {
-        let (at, beyond) = (shown::number(at), round(beyond));
-        format!("{name} {at} is the {word} that was tried, and {what} still falls there; try up to `{name}` {beyond}")
+        let (at, beyond) = (brief(at), brief(beyond));
+        format!(
+            "{name} {at} is the {word} that was tried, and {what} still falls there; try {way} to `{name}` {beyond}"
+        )
     })
 }
 
-/// A number of six digits, which a quotient of round numbers is not by itself.
-fn round(value: f64) -> String {
-    shown::number(format!("{value:.5e}").parse().unwrap_or(value))
+/// A number of three digits, as a power of ten where that is shorter.
+fn brief(value: f64) -> String {
+    let value: f64 = format!("{value:.2e}").parse().unwrap_or(value);
+    let (plain, power) = (shown::number(value), format!("{value:e}"));
+    if power.len() < plain.len() { power } else { plain }
 }
 
 /// The error of rows held out still falls at the end of the penalties of a solver without a surface.
@@ -176,14 +180,17 @@ mod tests {
         );
         told(
             &|r| (r.lambda, r.surface[3].cv_mse, r.surface[0].cv_mse) = (Some(1e-4), Some(0.09), Some(0.0901)),
-            "the smallest that was tried",
+            "lambda 1e-4 is the smallest that was tried, and the error still falls there; try down to `lambda` 1e-7",
         );
         told(&|r| r.surface[1].cv_mse = Some(0.119), "from rank 10 to 20");
         let compared = |errors: [f64; 3]| {
             let figure = |name, values: &[f64]| Figure { name, values: values.to_vec() };
             vec![figure("C", &[0.1, 1.0, 10.0]), figure("held-out mse at each", &errors)]
         };
-        told(&|r| r.figures = compared([5.0, 4.0, 3.0]), "C 10 is the largest");
+        told(
+            &|r| r.figures = compared([5.0, 4.0, 3.0]),
+            "C 10 is the largest that was tried, and the held-out error still falls there; try up to `C` 1e4",
+        );
         told(&|r| r.figures = compared([3.0, 4.0, 5.0]), "C 0.1 is the smallest");
         let mut inside = good();
         inside.figures = compared([3.0, 2.0, 2.5]);
