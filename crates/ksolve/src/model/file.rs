@@ -136,7 +136,7 @@ fn told(tensor: &str) -> &'static str {
 impl<T: Real> Model<T> {
     /// Writes the model, whole or not at all: into a sibling file that takes the name once it is safe on disk.
     ///
-    /// Numbers are converted piece by piece, so memory does not double.
+    /// Matrices are written row by row, so memory does not double.
     ///
     /// # Errors
     /// [`Error::NotFinite`] before anything is written; [`kstore::Error::Io`].

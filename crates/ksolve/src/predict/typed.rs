@@ -92,11 +92,12 @@ impl<T: Real> Typed<T> {
         behind
     }
 
-    /// Rounds scaled rows as those of the fit were, hands each to `see` with the ranges of the model, and takes it between their ends.
+    /// Rounds scaled rows as those of the fit were, hands those beyond the ranges of the model to `see`, and takes them between their ends.
     pub(super) fn settle(&self, rows: &mut [T], mut see: impl FnMut(&[T], &[[T; 2]])) {
         self.round(rows);
         let Some(ranges) = &self.ranges else { return };
-        for row in rows.chunks_exact_mut(ranges.len()) {
+        let beyond = |row: &[T]| row.iter().zip(ranges).any(|(value, range)| between(*value, *range) != *value);
+        for row in rows.chunks_exact_mut(ranges.len()).filter(|row| beyond(row)) {
             see(row, ranges);
             row.iter_mut().zip(ranges).for_each(|(value, range)| *value = between(*value, *range));
         }

@@ -17,8 +17,11 @@ use crate::{Error, FoldGram, GramState, Result};
 /// The centred alignment of the leading features of each rank with the target, between 0 and 1, over the rows of all
 /// folds; `None` where the features or the target do not vary.
 ///
-/// `classes` says that several targets are the ±1 codes of classes: of several numeric ones the moments do not know the products.
-pub(crate) fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> Result<Vec<Option<f64>>> {
+/// `classes` says that several targets are the ±1 codes of classes.
+///
+/// # Errors
+/// [`Error::Option`] for several numeric targets, of which the moments do not know the products; [`Error::Rank`].
+pub fn centred_alignments(gram: &GramState, ranks: &[usize], classes: bool) -> Result<Vec<Option<f64>>> {
     let (p, t) = (gram.features(), gram.targets());
     if t == 0 || (t > 1 && !classes) {
         let remedy = "alignment is measured with one numeric target, or with classes; take `score` cv";

@@ -40,7 +40,7 @@
 //!
 //! To add a statistic: one file here with its `FAMILY`, one line in [`registry()`].
 
-pub(crate) mod alignment;
+pub mod alignment;
 pub mod combination;
 mod exact;
 mod herding;
