@@ -110,26 +110,13 @@ impl<T: Real> KernelBlock<'_, T> {
         let mut sums: Vec<Mat<f64>> = parts.iter().map(|_| Mat::zeros(m, t)).collect();
         workers.each(parts.into_iter().zip(&mut sums).collect(), |((k, s), sums)| {
             kapprox::vectorised!({
-                let mut before: Option<(&[T], &[f64])> = None;
                 for (k, s) in k.chunks(GROUP * m).zip(s.chunks_mut(GROUP * t)) {
-                    let Some((v, shift)) = product else {
-                        add(k, s, sums.as_mut());
-                        continue;
-                    };
-                    match before {
-                        Some(before) if k.len() == GROUP * m => dots_and_add((k, v, s), before, sums.as_mut()),
-                        Some((last_k, last_s)) => {
-                            add(last_k, last_s, sums.as_mut());
-                            dots(k, v, s);
+                    if let Some((v, shift)) = product {
+                        dots(k, v, s);
+                        for s in s.chunks_exact_mut(t) {
+                            s.iter_mut().zip(shift).for_each(|(s, shift)| *s -= shift);
                         }
-                        None => dots(k, v, s),
                     }
-                    for s in s.chunks_exact_mut(t) {
-                        s.iter_mut().zip(shift).for_each(|(s, shift)| *s -= shift);
-                    }
-                    before = Some((k, s));
-                }
-                if let Some((k, s)) = before {
                     add(k, s, sums.as_mut());
                 }
             });
@@ -142,12 +129,6 @@ impl<T: Real> KernelBlock<'_, T> {
     }
 }
 
-/// The rows of a whole group.
-#[inline(always)]
-fn group<T>(k: &[T], m: usize) -> [&[T]; GROUP] {
-    std::array::from_fn(|r| &k[r * m..][..m])
-}
-
 /// `s` (row-major) = K v for a few rows. Every row has the bits that it has alone.
 #[inline(always)]
 fn dots<T: Real>(k: &[T], v: MatRef<'_, f64>, s: &mut [f64]) {
@@ -155,7 +136,7 @@ fn dots<T: Real>(k: &[T], v: MatRef<'_, f64>, s: &mut [f64]) {
     for (j, column) in v.col_iter().enumerate() {
         let Some(column) = column.try_as_col_major() else { continue };
         if k.len() == GROUP * m {
-            let sums = dot_group(group(k, m), column.as_slice());
+            let sums = dot_group(std::array::from_fn(|r| &k[r * m..][..m]), column.as_slice());
             for (r, sum) in sums.iter().enumerate() {
                 s[r * t + j] = *sum;
             }
@@ -190,63 +171,6 @@ fn dot_group<T: Real>(rows: [&[T]; GROUP], v: &[f64]) -> [f64; GROUP] {
     std::array::from_fn(|r| total(&sums[r], rows[r], v))
 }
 
-/// `s` = K v for a whole group of rows, as [`dots`] has it, and `sums` += Kᵀ s for the group before it, as [`add`] has it: the rows of that
-/// one lie in the cache, and are worked on while the others come from memory.
-#[inline(always)]
-fn dots_and_add<T: Real>(
-    (k, v, s): (&[T], MatRef<'_, f64>, &mut [f64]),
-    before: (&[T], &[f64]),
-    mut sums: MatMut<'_, f64>,
-) {
-    let (m, t) = v.shape();
-    for (j, v) in v.col_iter().enumerate() {
-        let column = sums.rb_mut().col_mut(j).try_as_col_major_mut();
-        let (Some(v), Some(column)) = (v.try_as_col_major(), column) else { continue };
-        let scales = std::array::from_fn(|r| before.1[r * t + j]);
-        let found = dot_and_add_group(group(k, m), v.as_slice(), group(before.0, m), scales, column.as_slice_mut());
-        for (r, sum) in found.iter().enumerate() {
-            s[r * t + j] = *sum;
-        }
-    }
-}
-
-/// [`dot_group`] of `rows`, and [`add_group`] of those `before` them, in one loop.
-#[inline(always)]
-fn dot_and_add_group<T: Real>(
-    rows: [&[T]; GROUP],
-    v: &[f64],
-    before: [&[T]; GROUP],
-    scales: [f64; GROUP],
-    sums: &mut [f64],
-) -> [f64; GROUP] {
-    let (whole, _) = v.as_chunks::<LANES>();
-    let (each, rest) = sums.as_chunks_mut::<LANES>();
-    let n = whole.len().min(each.len());
-    let [a, b, c, d, e, f, g, h] = rows.map(|row| &row.as_chunks::<LANES>().0[..n]);
-    let [p, q, r, s, t, u, w, x] = before.map(|row| &row.as_chunks::<LANES>().0[..n]);
-    let mut found = [[0.0; LANES]; GROUP];
-    for (i, (v, sum)) in whole.iter().zip(each).enumerate() {
-        add_products(&mut found[0], &a[i], v);
-        add_products(&mut found[1], &b[i], v);
-        add_products(&mut found[2], &c[i], v);
-        add_products(&mut found[3], &d[i], v);
-        add_products(&mut found[4], &e[i], v);
-        add_products(&mut found[5], &f[i], v);
-        add_products(&mut found[6], &g[i], v);
-        add_products(&mut found[7], &h[i], v);
-        add_scaled(sum, &p[i], scales[0]);
-        add_scaled(sum, &q[i], scales[1]);
-        add_scaled(sum, &r[i], scales[2]);
-        add_scaled(sum, &s[i], scales[3]);
-        add_scaled(sum, &t[i], scales[4]);
-        add_scaled(sum, &u[i], scales[5]);
-        add_scaled(sum, &w[i], scales[6]);
-        add_scaled(sum, &x[i], scales[7]);
-    }
-    add_group(before.map(|row| &row[n * LANES..]), scales, rest);
-    std::array::from_fn(|r| total(&found[r], rows[r], v))
-}
-
 /// The dot product of a row with a vector, with the bits that the row has in a group.
 #[inline(always)]
 fn dot_row<T: Real>(row: &[T], v: &[f64]) -> f64 {
@@ -259,13 +183,6 @@ fn dot_row<T: Real>(row: &[T], v: &[f64]) -> f64 {
 fn add_products<T: Real>(sums: &mut [f64; LANES], k: &[T; LANES], v: &[f64; LANES]) {
     for lane in 0..LANES {
         sums[lane] = k[lane].to_f64().mul_add(v[lane], sums[lane]);
-    }
-}
-
-#[inline(always)]
-fn add_scaled<T: Real>(sums: &mut [f64; LANES], k: &[T; LANES], scale: f64) {
-    for lane in 0..LANES {
-        sums[lane] = k[lane].to_f64().mul_add(scale, sums[lane]);
     }
 }
 
@@ -284,7 +201,8 @@ fn add<T: Real>(k: &[T], s: &[f64], mut sums: MatMut<'_, f64>) {
         let Some(column) = sums.rb_mut().col_mut(j).try_as_col_major_mut() else { continue };
         let column = column.as_slice_mut();
         if k.len() == GROUP * m {
-            add_group(group(k, m), std::array::from_fn(|r| s[r * t + j]), column);
+            let (rows, s) = (std::array::from_fn(|r| &k[r * m..][..m]), std::array::from_fn(|r| s[r * t + j]));
+            add_group::<T, GROUP>(rows, s, column);
         } else {
             for (r, k) in k.chunks_exact(m).enumerate() {
                 add_group([k], [s[r * t + j]], column);
