@@ -4,6 +4,9 @@ use crate::drawing::{Anchor, Canvas, LETTERS};
 use crate::page::{Axis, COLOURS, Edges};
 use std::collections::HashMap;
 
+/// Number of shades between the smallest and the largest value.
+pub(super) const SHADES: usize = 12;
+
 const LINE: f64 = 21.0;
 
 /// Letters of a name that are shown.
@@ -83,6 +86,10 @@ pub(super) fn middles(regions: &[usize], width: usize, classes: usize) -> Vec<(u
     }
     let place = |class| best.get(&class).filter(|at| room[**at] >= ROOM).map(|at| (class, (at % width, at / width)));
     (0..classes).filter_map(place).collect()
+}
+
+pub(super) fn shade(value: f64, (low, high): (f64, f64)) -> usize {
+    (((value - low) / (high - low) * SHADES as f64) as usize).min(SHADES - 1)
 }
 
 #[cfg(test)]

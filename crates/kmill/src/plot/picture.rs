@@ -1,13 +1,11 @@
 //! The drawing: shades or regions, lines, rows, axes.
 
+use super::legend::{self, SHADES, shade};
 use super::points::{Drawn, Points};
-use super::{HEADING, PLANE, SIZE, contour::FunctionGrid, legend};
+use super::{HEADING, PLANE, SIZE, contour::FunctionGrid};
 use crate::drawing::{Anchor, Canvas, Drawing, LETTERS, Point};
 use crate::page::{Axis, COLOURS, Plane, Scale, extent, tick};
 use crate::table::number;
-
-/// Number of shades between the smallest and the largest value.
-const SHADES: usize = 12;
 
 pub(super) struct Picture<'a> {
     pub(super) names: &'a [String; 2],
@@ -174,10 +172,6 @@ impl Picture<'_> {
         let value = self.points.shades.map_or(String::new(), |_| format!(", {} {}", self.what, number(drawn.value, 4)));
         format!("{x} {at}, {y} {up}{value}")
     }
-}
-
-pub(super) fn shade(value: f64, (low, high): (f64, f64)) -> usize {
-    (((value - low) / (high - low) * SHADES as f64) as usize).min(SHADES - 1)
 }
 
 /// The range of the values of a grid, not empty.

@@ -1,6 +1,6 @@
 //! The rows that are drawn: a sample of the table, and the ranges of all its rows.
 
-use super::{largest, picture::shade};
+use super::{largest, legend::shade};
 use crate::args::{Run, SelectArgs};
 use crate::drawing::{Canvas, Point};
 use crate::{Error, Result, open, page::COLOURS};
