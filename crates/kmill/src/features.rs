@@ -4,7 +4,7 @@ use crate::args::{CategoryArgs, DiskArgs, MapArgs, Run, RunArgs, SelectArgs, par
 use crate::pipeline::FitOptions;
 use crate::report::FitReport;
 use crate::table::count;
-use crate::{Error, Result, open, output, pipeline};
+use crate::{Error, Result, allocator, open, output, pipeline};
 use clap::Args;
 use ksolve::model::FEATURES;
 use ksolve::predict::{Extras, Predictor};
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
         output::spare(path, output::inputs(selected.table()).chain(options.fit.files()))?;
     }
     let kept = open::kept(&selected, &args.data, &args.keep)?;
-    let start = kstore::budget::rss().unwrap_or(0);
+    let start = allocator::resident();
     let beside = args.model.as_ref().unwrap_or(&args.output);
     let fitted = pipeline::fitted(&options, &selected, run, (beside, false), &args.disk)?;
     if let Some(model) = &args.model {
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     }
     let (report, predictor) = (fitted.report, Predictor::new(fitted.model)?);
     // what the fit has left behind, the model among it, the prediction cannot have
-    let left = kstore::budget::rss().unwrap_or(0).saturating_sub(start).next_multiple_of(LEFT);
+    let left = allocator::resident().saturating_sub(start).next_multiple_of(LEFT);
     let job = pipeline::job(run).memory(run.memory.saturating_sub(left));
     let extras = Extras { residual: args.residual, ..Extras::default() };
     let written = predictor.write(&selected, kept.as_ref(), extras, &args.output, &job);

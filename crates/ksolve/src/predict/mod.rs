@@ -381,10 +381,10 @@ impl Predictor {
     }
 
     /// The bytes of the budget that a pass over the rows leaves beside `held`.
-    fn spare(&self, selected: &Selected, extras: Extras, held: Vec<Term>, run: &Run<'_>) -> Result<usize> {
+    fn spare(&self, selected: &Selected, extras: Extras, held: &[Term], run: &Run<'_>) -> Result<usize> {
         let (memory, threads) = (run.bytes(), run.workers().threads());
-        Ok(
-            either!(Inner: &self.0, typed => TableScorer::new(typed, selected, extras)?.lanes(memory, threads, held)?.spare),
-        )
+        let lanes =
+            either!(Inner: &self.0, typed => TableScorer::new(typed, selected, extras)?.lanes(memory, threads, held));
+        Ok(lanes?.0.spare)
     }
 }

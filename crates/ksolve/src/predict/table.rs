@@ -92,8 +92,9 @@ impl<'a, T: Real> TableScorer<'a, T> {
         Ok(Self { typed, selected, extras, components, kernel, preimages, outside })
     }
 
-    /// The number of lanes that fit the memory beside the terms `held` of the caller.
-    pub(super) fn lanes(&self, memory: usize, threads: usize, held: Vec<Term>) -> Result<Lanes> {
+    /// The number of lanes that fit the memory beside the terms `held` of the caller, and the rows of a segment: those that a share of the
+    /// memory holds, or half, a quarter, … of them where only fewer fit, so that a refusal names the least memory that is enough.
+    pub(super) fn lanes(&self, memory: usize, threads: usize, held: &[Term]) -> Result<(Lanes, u64)> {
         let model = &self.typed.model;
         let source = self.source()?;
         let (shape, (m, d, _)) = (source.shape(), model.dims());
@@ -103,14 +104,20 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let inside = self.outside.1.len() * size_of::<T>();
         let tile = lanes::TILE * (single + behind + inside);
         let range = self.selected.range();
-        let segment = self.segment(shape.targets, memory).min(range.end - range.start) as usize;
-        let lane = Lane {
-            tile: lanes::TILE,
-            name: "kernel values and scores",
-            bytes: model.scratch_bytes(1) + tile + segment * self.row_bytes(shape.targets),
-            shared: [held, vec![self.typed.term(copies)]].concat(),
-        };
-        Ok(lanes::lanes("prediction", &source, &lane, memory, threads)?)
+        let mut segment = self.segment(shape.targets, memory);
+        loop {
+            let rows = segment.min(range.end - range.start) as usize;
+            let lane = Lane {
+                tile: lanes::TILE,
+                name: "kernel values and scores",
+                bytes: model.scratch_bytes(1) + tile + rows * self.row_bytes(shape.targets),
+                shared: [held, &[self.typed.term(copies)]].concat(),
+            };
+            match lanes::lanes("prediction", &source, &lane, memory, threads) {
+                Err(_) if segment > lanes::TILE as u64 => segment = (segment / 2).max(lanes::TILE as u64),
+                lanes => return Ok((lanes?, segment)),
+            }
+        }
     }
 
     /// Bytes of the numbers of a row that wait in a segment: scores, components, the quadratic function and the residual, the
@@ -142,14 +149,13 @@ impl<'a, T: Real> TableScorer<'a, T> {
     pub(super) fn run(
         &self,
         run: &Run<'_>,
-        lanes: usize,
+        (lanes, segment): (Lanes, u64),
         mut deliver: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
         let source = self.source()?;
         let watch = run.watched();
         let observer = watch.stage("predict", self.selected.known_rows());
-        let segment = self.segment(source.shape().targets, run.bytes());
-        let pass = Pass { segment, ..lanes::scan(lanes, run.workers(), &*observer) };
+        let pass = Pass { segment, ..lanes::scan(lanes.count, run.workers(), &*observer) };
         let report = pass.segments(&source, self, |scores: Scores| deliver(&scores))?;
         if report.rows == 0 {
             let what = self.selected.table().files().next().map(|file| file.display().to_string()).unwrap_or_default();
@@ -220,8 +226,8 @@ impl<T: Real> Typed<T> {
         deliver: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
         let scorer = TableScorer::new(self, selected, extras)?;
-        let lanes = scorer.lanes(run.bytes(), run.workers().threads(), held)?;
-        scorer.run(run, lanes.count, deliver)
+        let cut = scorer.lanes(run.bytes(), run.workers().threads(), &held)?;
+        scorer.run(run, cut, deliver)
     }
 }
 

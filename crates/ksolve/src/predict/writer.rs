@@ -138,7 +138,7 @@ impl Predictor {
             terms.push(Term::new("columns that are carried along", bytes, "keep fewer columns with `keep`"));
         }
         terms.push(more(&out));
-        let texts = TextLimit::new(run.bytes(), self.spare(selected, extras, terms.clone(), run)?, COPIES);
+        let texts = TextLimit::new(run.bytes(), self.spare(selected, extras, &terms, run)?, COPIES);
         Ok(Begun { out, terms, texts })
     }
 }
