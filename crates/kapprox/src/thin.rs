@@ -102,13 +102,19 @@ impl<T: Real> WithSimd for Times<'_, T> {
                 }
             }
             let dots = Dots { x, p, w: columns };
-            return match (c, S::REGISTER_COUNT >= 32) {
-                (1, true) => dots.run::<S, 8, 1>(simd, out),
-                (2, true) => dots.run::<S, 8, 2>(simd, out),
-                (_, true) => dots.run::<S, 8, NARROW>(simd, out),
-                (1, false) => dots.run::<S, 4, 1>(simd, out),
-                (2, false) => dots.run::<S, 4, 2>(simd, out),
-                (_, false) => dots.run::<S, 4, NARROW>(simd, out),
+            // constant conditions: only one of the two is compiled
+            return if const { S::REGISTER_COUNT >= 32 } {
+                match c {
+                    1 => dots.run::<S, 8, 1>(simd, out),
+                    2 => dots.run::<S, 8, 2>(simd, out),
+                    _ => dots.run::<S, 8, NARROW>(simd, out),
+                }
+            } else {
+                match c {
+                    1 => dots.run::<S, 4, 1>(simd, out),
+                    2 => dots.run::<S, 4, 2>(simd, out),
+                    _ => dots.run::<S, 4, NARROW>(simd, out),
+                }
             };
         }
         let mut first = 0;
@@ -116,13 +122,18 @@ impl<T: Real> WithSimd for Times<'_, T> {
             let vectors = (c - first).div_ceil(lanes).min(WIDE);
             pack(w, c, first, vectors * lanes, &mut packed);
             let group = Group { x, p, c, first };
-            match (vectors, S::REGISTER_COUNT >= 32) {
-                (1, true) => group.run::<S, 8, 1>(simd, &packed, out),
-                (2, true) => group.run::<S, 8, 2>(simd, &packed, out),
-                (_, true) => group.run::<S, 8, WIDE>(simd, &packed, out),
-                (1, false) => group.run::<S, 4, 1>(simd, &packed, out),
-                (2, false) => group.run::<S, 4, 2>(simd, &packed, out),
-                (_, false) => group.run::<S, 4, WIDE>(simd, &packed, out),
+            if const { S::REGISTER_COUNT >= 32 } {
+                match vectors {
+                    1 => group.run::<S, 8, 1>(simd, &packed, out),
+                    2 => group.run::<S, 8, 2>(simd, &packed, out),
+                    _ => group.run::<S, 8, WIDE>(simd, &packed, out),
+                }
+            } else {
+                match vectors {
+                    1 => group.run::<S, 4, 1>(simd, &packed, out),
+                    2 => group.run::<S, 4, 2>(simd, &packed, out),
+                    _ => group.run::<S, 4, WIDE>(simd, &packed, out),
+                }
             }
             first += vectors * lanes;
         }
@@ -261,13 +272,19 @@ impl<T: Real> WithSimd for Transposed<'_, T> {
         let mut this = self;
         for column in (0..this.c).step_by(width) {
             // direct calls: through a pointer they would be compiled for the oldest machine
-            match (width, most) {
-                (1, 10) => this.run::<S, 1, TALLEST>(simd, column, width, &mut packed),
-                (2, 10) => this.run::<S, 2, TALLEST>(simd, column, width, &mut packed),
-                (1, _) => this.run::<S, 1, 4>(simd, column, width, &mut packed),
-                (2, _) => this.run::<S, 2, 4>(simd, column, width, &mut packed),
-                (3..=5, _) => this.run::<S, 5, 2>(simd, column, width, &mut packed),
-                _ => this.run::<S, 10, 2>(simd, column, width, &mut packed),
+            if const { S::REGISTER_COUNT >= 32 } {
+                match width {
+                    1 => this.run::<S, 1, TALLEST>(simd, column, width, &mut packed),
+                    2 => this.run::<S, 2, TALLEST>(simd, column, width, &mut packed),
+                    3..=5 => this.run::<S, 5, 2>(simd, column, width, &mut packed),
+                    _ => this.run::<S, 10, 2>(simd, column, width, &mut packed),
+                }
+            } else {
+                match width {
+                    1 => this.run::<S, 1, 4>(simd, column, width, &mut packed),
+                    2 => this.run::<S, 2, 4>(simd, column, width, &mut packed),
+                    _ => this.run::<S, 5, 2>(simd, column, width, &mut packed),
+                }
             }
         }
     }

@@ -175,10 +175,11 @@ struct Sweep<'a, T, M, F> {
 impl<T: Real, M: Term, F: Finish<T>> WithSimd for Sweep<'_, T, M, F> {
     type Output = ();
 
-    /// As many columns at once as leave registers for the rows of x and one number of z.
+    /// As many columns at once as leave registers for the rows of x and one number of z. The condition is a constant, so that only one of the two
+    /// is compiled.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        if S::REGISTER_COUNT >= 32 { self.run::<S, 8>(simd) } else { self.run::<S, 4>(simd) }
+        if const { S::REGISTER_COUNT >= 32 } { self.run::<S, 8>(simd) } else { self.run::<S, 4>(simd) }
     }
 }
 
