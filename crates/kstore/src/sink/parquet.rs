@@ -37,8 +37,8 @@ const PAGE_ROWS: usize = 20 * SLICE_ROWS;
 /// Bytes of a row group of columns without texts, and of the pages that are being filled, of which each column has one: its buffer grows by
 /// doubling, and stays once the page is compressed. Columns that are no floats have a dictionary, of as many values as rows at most.
 ///
-/// Measured: a conversion to Parquet peaks this much, with [`COLUMN_BYTES`], above one to .npy: 110 MiB (planned 143) for 20,000 rows of 200
-/// columns of f64, 138 (143) for 60,000, 285 (279) for 40,000 rows of 800 columns of f32.
+/// Measured: a conversion to Parquet peaks this much, with [`COLUMN_BYTES`], above one to .npy: 108 MiB (planned 142) for 20,000 rows of 200
+/// columns of f64, 135 (142) for 60,000, 279 (277) for 40,000 rows of 800 columns of f32.
 fn group_bytes(columns: &[OutputColumn]) -> usize {
     let row: usize = columns.iter().map(|column| column.kind.bytes()).sum();
     let rows = (GROUP_BYTES / row.max(1)).min(GROUP_ROWS);
