@@ -350,6 +350,3 @@ fn products<T: Real, S: Simd, const COLUMNS: usize, const TALL: usize>(
     }
     sums
 }
-
-#[cfg(test)]
-mod tests;

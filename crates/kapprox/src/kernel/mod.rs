@@ -75,6 +75,8 @@ pub use family::{Build, Distance, Domain, Explicit, Facts, Homogeneous, KernelFa
 pub(crate) use fixed::Fixed;
 pub use fixed::{FEW, FewRows, KernelColumns};
 pub(crate) use points::{Aligned, pieces, row};
+#[cfg(test)]
+pub(crate) use pointwise::gaussian as defined_gaussian;
 pub use pointwise::pointwise;
 pub(crate) use profiled::Profile;
 pub use registry::{by_name, register, registry};

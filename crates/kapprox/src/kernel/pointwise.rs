@@ -23,6 +23,15 @@ pub fn pointwise(text: String, function: impl Fn(&[f64], &[f64]) -> f64 + Send +
     Arc::new(Pointwise { text, function })
 }
 
+/// The Gaussian kernel by its definition: tests that name a kernel by its text would compile every one there is.
+#[cfg(test)]
+pub(crate) fn gaussian(sigma: f64) -> Arc<dyn AnyKernel> {
+    pointwise(format!("gaussian(sigma={sigma})"), move |x, z| {
+        let squared: f64 = x.iter().zip(z).map(|(x, z)| (x - z) * (x - z)).sum();
+        (-squared / (2.0 * sigma * sigma)).exp()
+    })
+}
+
 struct Pointwise<F> {
     text: String,
     function: F,

@@ -61,14 +61,14 @@ impl<T: Real> Dictionary<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::Spec;
+    use crate::kernel::defined_gaussian;
     use faer::prelude::*;
     use kstore::{MemoryRows, Pass, Workers};
 
     /// l̃ of every row, and their sum, by the dictionary of some members of a table of `d` = 2 features.
     fn scores(x: &[f64], members: &[usize], stands_for: f64, mu: f64) -> (Vec<f64>, f64, Vec<f64>) {
         let n = x.len() / 2;
-        let kernel = Spec::parse("gaussian(sigma=1)").unwrap().build().unwrap();
+        let kernel = defined_gaussian(1.0);
         let points = members.iter().flat_map(|i| x[2 * i..2 * i + 2].to_vec()).collect();
         let rows = members.iter().map(|i| *i as u64).collect();
         let members = LandmarkSet { points, rows, d: 2, passes: 0, evaluations: 0 };

@@ -135,7 +135,7 @@ impl Sketch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::Spec;
+    use crate::kernel::defined_gaussian;
     use kstore::{MemoryRows, Pass};
 
     /// Over the random groups and signs ‖S_i‖² is ‖E e_i‖² on average, before a landmark is taken and after.
@@ -146,7 +146,7 @@ mod tests {
         let source = MemoryRows::new(x, 2).unwrap();
         let workers = Workers::sequential();
         let data = Scan { source: &source, pass: Pass::new(64, 128, &workers), count: n as u64 };
-        let kernel = Spec::parse("gaussian(sigma=1)").unwrap().build().unwrap();
+        let kernel = defined_gaussian(1.0);
         let mut growth = Growth::new(&kernel, 2, 4).unwrap();
         let mut columns = HeldColumns::read(&mut growth, &data, 4, false).unwrap();
         let (rows, points) = (columns.rows.clone(), columns.points().to_owned());

@@ -97,25 +97,25 @@ pub(crate) fn kernel_matrix<T: Real>(kernel: &Arc<dyn AnyKernel>, landmarks: &La
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::Spec;
+    use crate::kernel::{defined_gaussian, pointwise};
 
     /// 200 points of the interval [0, 1] in no order.
-    fn line(kernel: &str) -> (Arc<dyn AnyKernel>, LandmarkSet<f64>) {
+    fn line(kernel: Arc<dyn AnyKernel>) -> (Arc<dyn AnyKernel>, LandmarkSet<f64>) {
         let points = (0..200).map(|i| (f64::from(i) * 0.754_877_666).fract()).collect();
         let set = LandmarkSet { points, rows: (0..200).collect(), d: 1, passes: 0, evaluations: 0 };
-        (Spec::parse(kernel).unwrap().build().unwrap(), set)
+        (kernel, set)
     }
 
     #[test]
     fn sound_landmarks_keep_their_order() {
-        let (kernel, set) = line("laplacian(sigma=1)");
+        let (kernel, set) = line(pointwise("laplacian".to_string(), |x, z| (-(x[0] - z[0]).abs()).exp()));
         let found = Independent::of(&kernel, set.clone(), &Workers::sequential()).unwrap();
         assert_eq!(found.landmarks, set);
     }
 
     #[test]
     fn landmarks_that_hide_each_other_come_by_levels() {
-        let (kernel, set) = line("gaussian(sigma=0.3)");
+        let (kernel, set) = line(defined_gaussian(0.3));
         let given = Independent::in_order(&kernel, &set, &Workers::sequential()).unwrap();
         assert!(given.sound(MOST_AMPLIFIED) < given.landmarks.len(), "{:?}", given.amplified);
         let found = Independent::of(&kernel, set.clone(), &Workers::sequential()).unwrap();
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn what_is_not_sound_is_cut_off() {
-        let (kernel, set) = line("gaussian(sigma=0.3)");
+        let (kernel, set) = line(defined_gaussian(0.3));
         let given = Independent::in_order(&kernel, &set, &Workers::sequential()).unwrap();
         let (sound, lower) = (given.sound(MOST_AMPLIFIED), given.lower.clone());
         let cut = given.leading(MOST_AMPLIFIED);

@@ -136,30 +136,3 @@ impl MapSpec {
         found.map_or(Making::Exact, |(_, making)| *making)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_map_on_landmarks_is_larger_than_its_rows_and_none_than_the_most() {
-        for family in families() {
-            let spec: MapSpec = family.name.parse().unwrap();
-            let shape = |rank, rows| spec.shape(MapRequest { d: 5000, rank, rows, element: 8 });
-            for rank in [100, 1_000_000_000, usize::MAX] {
-                let Ok(few) = shape(rank, 60) else {
-                    assert!(spec.is_without_rows() && rank > MOST_FEATURES, "{}", family.name);
-                    continue;
-                };
-                assert!(few.landmarks.is_none_or(|m| m <= 60 && few.p <= 60), "{} at {rank}: {few:?}", family.name);
-                // additive features are as many as the columns ask for, whatever the rank
-                let asked = spec.is_without_rows() && family.name != "additive";
-                assert_eq!(
-                    shape(rank, usize::MAX).is_err(),
-                    rank > MOST_FEATURES && (asked || few.landmarks.is_some())
-                );
-            }
-            assert!(shape(MOST_FEATURES, usize::MAX).is_ok(), "{}: no product of counts wraps", family.name);
-        }
-    }
-}

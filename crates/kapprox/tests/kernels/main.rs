@@ -14,3 +14,4 @@ mod projections;
 mod restricted;
 mod sparse;
 mod specs;
+mod thin;

@@ -91,8 +91,8 @@ fn a_search_learns_what_matters() {
 fn the_work_of_a_search_can_be_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    disc(&at.join("t.csv"), 1500);
-    let line = "tune any t.csv --target y --features x* --sample 800 --json -o";
+    disc(&at.join("t.csv"), 1000);
+    let line = "tune any t.csv --target y --features x* --sample 600 --json -o";
     // the time is over after the first round, before there is a metric to compete with, and the least of the ranks is taken
     let hurried = ok(at, &format!("{line} m.safetensors --time 0.001s"));
     assert_eq!(hurried["repeat"], "--work 1,0 --ranks 500", "{hurried}");
@@ -138,13 +138,13 @@ fn the_kernel_itself_is_tried_where_there_is_time() {
     let write = |name: &str, rows: std::ops::Range<usize>| {
         std::fs::write(at.join(name), format!("x0,x1,y\n{}", rows.map(line).collect::<String>())).unwrap();
     };
-    write("t.csv", 0..700);
-    write("new.csv", 700..1000);
+    write("t.csv", 0..500);
+    write("new.csv", 500..1000);
     let tune = "tune any t.csv --target y --kernels gaussian(),laplacian() --json -o";
     let found = ok(at, &format!("{tune} m.safetensors --time 10min"));
     let repeat = found["repeat"].as_str().unwrap();
     assert!(repeat.starts_with("--work ") && repeat.ends_with(" --map exact"), "{found}");
-    assert_eq!((&found["fit"]["map"], &found["fit"]["rank"]), (&"exact".into(), &700.into()));
+    assert_eq!((&found["fit"]["map"], &found["fit"]["rank"]), (&"exact".into(), &500.into()));
     let contenders = found["contenders"].as_array().unwrap();
     let chosen: Vec<_> = contenders.iter().filter(|contender| contender["chosen"] == true).collect();
     assert!(chosen.len() == 1 && chosen[0]["solver"].as_str().unwrap().contains("on the kernel itself"), "{found}");
@@ -282,7 +282,7 @@ fn kmill_where(folder: &Path, line: &str, condition: &str) -> (i32, serde_json::
 fn any_solver_is_tried_and_the_best_is_fitted() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    disc(&at.join("t.csv"), 1000);
+    disc(&at.join("t.csv"), 500);
     let line = "tune any t.csv --target c --features x* --kernels gaussian() --rank 50 -o m.safetensors --json";
     let report = ok(at, line);
     let contenders = report["contenders"].as_array().unwrap();

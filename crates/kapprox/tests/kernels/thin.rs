@@ -1,6 +1,7 @@
-//! Tests of thin products.
+//! Products of many rows with a few columns, against the sums of the definition.
 
-use super::*;
+use kapprox::Real;
+use kapprox::thin::{add_transposed, times};
 
 fn numbers<T: Real>(count: usize, seed: f64) -> Vec<T> {
     (0..count).map(|i| T::from_f64((seed + i as f64 * 0.731).sin())).collect()
