@@ -92,6 +92,15 @@ impl<T: Real> WithSimd for Times<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
+        // a constant condition: only one of the two is compiled
+        if const { S::REGISTER_COUNT >= 32 } { self.by_rows::<S, 8>(simd) } else { self.by_rows::<S, 4>(simd) }
+    }
+}
+
+impl<T: Real> Times<'_, T> {
+    /// The product, with the sums of `ROWS` rows in registers.
+    #[inline(always)]
+    fn by_rows<S: Simd, const ROWS: usize>(self, simd: S) {
         let (Self { x, w, p, c, out }, lanes) = (self, lanes::<T, S>());
         let mut packed = Aligned::default();
         if c <= NARROW {
@@ -102,19 +111,10 @@ impl<T: Real> WithSimd for Times<'_, T> {
                 }
             }
             let dots = Dots { x, p, w: columns };
-            // constant conditions: only one of the two is compiled
-            return if const { S::REGISTER_COUNT >= 32 } {
-                match c {
-                    1 => dots.run::<S, 8, 1>(simd, out),
-                    2 => dots.run::<S, 8, 2>(simd, out),
-                    _ => dots.run::<S, 8, NARROW>(simd, out),
-                }
-            } else {
-                match c {
-                    1 => dots.run::<S, 4, 1>(simd, out),
-                    2 => dots.run::<S, 4, 2>(simd, out),
-                    _ => dots.run::<S, 4, NARROW>(simd, out),
-                }
+            return match c {
+                1 => dots.run::<S, ROWS, 1>(simd, out),
+                2 => dots.run::<S, ROWS, 2>(simd, out),
+                _ => dots.run::<S, ROWS, NARROW>(simd, out),
             };
         }
         let mut first = 0;
@@ -122,18 +122,10 @@ impl<T: Real> WithSimd for Times<'_, T> {
             let vectors = (c - first).div_ceil(lanes).min(WIDE);
             pack(w, c, first, vectors * lanes, &mut packed);
             let group = Group { x, p, c, first };
-            if const { S::REGISTER_COUNT >= 32 } {
-                match vectors {
-                    1 => group.run::<S, 8, 1>(simd, &packed, out),
-                    2 => group.run::<S, 8, 2>(simd, &packed, out),
-                    _ => group.run::<S, 8, WIDE>(simd, &packed, out),
-                }
-            } else {
-                match vectors {
-                    1 => group.run::<S, 4, 1>(simd, &packed, out),
-                    2 => group.run::<S, 4, 2>(simd, &packed, out),
-                    _ => group.run::<S, 4, WIDE>(simd, &packed, out),
-                }
+            match vectors {
+                1 => group.run::<S, ROWS, 1>(simd, &packed, out),
+                2 => group.run::<S, ROWS, 2>(simd, &packed, out),
+                _ => group.run::<S, ROWS, WIDE>(simd, &packed, out),
             }
             first += vectors * lanes;
         }
