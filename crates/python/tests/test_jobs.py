@@ -167,9 +167,10 @@ def test_a_row_at_a_time_is_cheap():
     row = X[:1].copy()
     times = []
     for _ in range(2000):
-        began = time.perf_counter()
+        # in seconds of processors: those of other tests do not count
+        began = time.process_time()
         model.predict(row)
-        times.append(time.perf_counter() - began)
+        times.append(time.process_time() - began)
     assert np.median(times) < 500e-6  # 100 on a machine of one's own
     assert model.predict(row)[0] == model.predict(X)[0]
 
