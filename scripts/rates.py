@@ -6,7 +6,9 @@
 A row of the pass takes 2dm flops for kernel values, m² for the triangular solve that makes features, and m² for the Gram matrix of the
 features. The time of a row is the difference of two fits, of n and of 2n rows, over n: so start, landmarks and
 the final solve do not count. The share is (flops of a row at the rate of sgemm)/(time of a row): exponentials, sums in f64, reading and
-scaling are in the time and not in the flops. The table ends with the kernel that OpenBLAS chose. Needs numpy, pyarrow and threadpoolctl.
+scaling are in the time and not in the flops. The last two columns are of the same three products by the BLAS behind SciPy, on their own
+shapes: its time of a row, and its share of kmill's. The table ends with the kernel that OpenBLAS chose. Needs numpy, scipy, pyarrow and
+threadpoolctl.
 """
 
 import argparse
@@ -28,6 +30,7 @@ a = parser.parse_args()
 blas.set_threads(a.threads)
 import numpy as np  # after its threads are set
 import pyarrow as pa
+from scipy.linalg.blas import sgemm as product, ssyrk, strsm
 
 # flops of the shorter of the two fits
 FLOPS = 4e11
@@ -44,6 +47,28 @@ def sgemm(order=4096):
     return 2 * order**3 / best
 
 
+def same_shapes(d, m, rows=8192):
+    """Seconds a row of the three products of the pass, alone: kernel values, the triangular solve, the symmetric product; each the best of four."""
+    random = np.random.default_rng(0)
+    matrix = lambda *shape: np.asfortranarray(random.random(shape, dtype=np.float32))
+    x, z, features, sums = matrix(rows, d), matrix(d, m), matrix(rows, m), matrix(m, m)
+    lower = np.asfortranarray(np.tril(sums) / m + np.eye(m, dtype=np.float32))
+    calls = (
+        lambda: product(1.0, x, z),
+        lambda: strsm(1.0, lower, features, side=1, lower=1, trans_a=1),
+        lambda: ssyrk(1.0, features, beta=1.0, c=sums, trans=1, lower=1, overwrite_c=1),
+    )
+    seconds = 0.0
+    for call in calls:
+        times = []
+        for _ in range(4):
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+        seconds += min(times)
+    return seconds / rows
+
+
 def fit(data, rows, rank, sigma, folder):
     """Seconds of a fit."""
     command = [a.kmill, "fit", "ridge", data, "--rows", f"..{rows}", "--target", "y", "--features", "x*", "--rank", str(rank), "--landmarks", "uniform",
@@ -55,8 +80,8 @@ def fit(data, rows, rank, sigma, folder):
 
 
 def main():
-    print("| features | rank | rows | us a row | GFLOP/s | sgemm GFLOP/s | share |")
-    print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print("| features | rank | rows | us a row | GFLOP/s | sgemm GFLOP/s | share | same shapes, us | share |")
+    print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         for d in map(int, a.dimensions.split(",")):
@@ -76,10 +101,10 @@ def main():
                 for _ in range(a.repeats):
                     rate = sgemm()
                     row = (fit(str(data), 2 * n, m, d**0.5, folder) - fit(str(data), n, m, d**0.5, folder)) / n
-                    shares.append((row, rate))
-                row, rate = statistics.median(r for r, _ in shares), statistics.median(r for _, r in shares)
+                    shares.append((row, rate, same_shapes(d, m)))
+                row, rate, same = (statistics.median(column) for column in zip(*shares))
                 flops = 2 * d * m + 2 * m * m
-                print(f"| {d} | {m} | {n:,} | {1e6 * row:.2f} | {flops / row / 1e9:.0f} | {rate / 1e9:.0f} | {flops / row / rate:.2f} |", flush=True)
+                print(f"| {d} | {m} | {n:,} | {1e6 * row:.2f} | {flops / row / 1e9:.0f} | {rate / 1e9:.0f} | {flops / row / rate:.2f} | {1e6 * same:.2f} | {same / row:.2f} |", flush=True)
     print(f"\n{', '.join(blas.kernels())}, {a.threads} threads")
 
 
