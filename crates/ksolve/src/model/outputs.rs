@@ -60,8 +60,8 @@ pub(super) fn combine<T: Real>(
     }
 }
 
-/// `scores` += `panel`·`alpha` for a column-major panel, column after column. Coefficients that are 0 are left out: of machines for pairs
-/// of classes all but those of two classes are.
+/// `scores` += `panel`·`alpha` for a column-major panel, column after column. Coefficients that are 0 are left out: a machine for two
+/// classes has no others for the vectors of the other classes.
 fn add_products(scores: &mut [f64], panel: &[f64], alpha: &[f64]) {
     kapprox::vectorised!({
         for (column, alpha) in panel.chunks_exact(scores.len()).zip(alpha).filter(|(_, alpha)| **alpha != 0.0) {
