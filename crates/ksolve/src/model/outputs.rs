@@ -49,7 +49,8 @@ pub(super) fn combine<T: Real>(
 ) {
     let (rows, m) = (k.nrows(), k.ncols());
     scores.clear();
-    intercept.iter().for_each(|c| scores.extend(std::iter::repeat_n(*c, rows)));
+    // a sum that begins at −0 would keep its sign where all products are left out
+    intercept.iter().for_each(|c| scores.extend(std::iter::repeat_n(*c + 0.0, rows)));
     wide.resize(STRIP * PANEL, 0.0);
     for first in (0..m).step_by(PANEL) {
         let width = PANEL.min(m - first);

@@ -106,7 +106,7 @@ impl<T: Real> Model<T> {
         let pairs = out.nrows() * t;
         for first in (0..pairs).step_by(COUNT) {
             let place = |c: usize| ((first + c).min(pairs - 1) / t, (first + c).min(pairs - 1) % t);
-            let mut scores: [f64; COUNT] = std::array::from_fn(|c| self.intercept[place(c).1]);
+            let mut scores: [f64; COUNT] = std::array::from_fn(|c| self.intercept[place(c).1] + 0.0);
             for from in (0..m).step_by(CHUNK) {
                 let mut products = [[0.0; CHUNK]; COUNT];
                 for (c, products) in products.iter_mut().enumerate() {

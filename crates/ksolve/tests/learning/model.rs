@@ -250,3 +250,25 @@ fn predictions_are_the_kernel_expansion_for_any_threads() {
     let mut narrow = Mat::zeros(n, t + 1);
     assert!(matches!(model.predict(&*functions, x, narrow.as_mut(), &Workers::new(1)), Err(Error::Shape { .. })));
 }
+
+#[test]
+fn coefficients_that_are_0_change_no_bit_of_a_batch() {
+    let (m, d, t, n) = (301, 4, 3, 100);
+    let mut model = model::<f32>(m, d, t);
+    (0..m).filter(|i| i % 3 > 0).for_each(|i| model.coefficients[(i, 1)] = 0.0);
+    (0..m).for_each(|i| model.coefficients[(i, 2)] = 0.0);
+    model.intercept[2] = -0.0;
+    let x: Vec<f32> = (0..n * d).map(|i| (i as f32 * 0.37).sin()).collect();
+    let x = MatRef::from_row_major_slice(&x, n, d);
+    let functions = model.functions().unwrap();
+    let predict = |first, rows| {
+        let mut out = Mat::zeros(rows, t);
+        model.predict(&*functions, x.subrows(first, rows), out.as_mut(), &Workers::sequential()).unwrap();
+        out
+    };
+    let batch = predict(0, n);
+    for i in 0..n {
+        let alone = predict(i, 1);
+        assert!((0..t).all(|j| alone[(0, j)].to_bits() == batch[(i, j)].to_bits()), "row {i}: {alone:?}");
+    }
+}
