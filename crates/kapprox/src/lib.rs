@@ -37,6 +37,7 @@ macro_rules! inlined {
 
 pub mod decompose;
 mod error;
+pub mod gram;
 pub mod kernel;
 pub mod landmark;
 mod lanes;
@@ -46,6 +47,7 @@ pub mod metric;
 pub mod quality;
 mod real;
 mod rows;
+mod substitution;
 pub mod thin;
 
 pub use error::{Error, Result};

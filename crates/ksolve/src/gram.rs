@@ -1,27 +1,15 @@
 //! The Gram state: everything that ridge regression needs to know about the rows.
 
 use crate::dots::{dot_products, widen};
-use crate::strips::{Pool, for_each_strip};
+use crate::strips::{Pool, for_each_strip, row_strips};
 use crate::{Error, Result};
-use faer::linalg::matmul::{matmul, triangular};
+use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use kapprox::Real;
+use kapprox::gram::{self, Panels};
 use kstore::checkpoint::{Arrays, Persist, Stored};
 use kstore::{Merge, Workers};
 use std::borrow::Cow;
-use triangular::BlockStructure::{Rectangular, TriangularLower};
-
-/// Most columns of G that are computed at once.
-///
-/// A panel of phi (2,048 x 256 in f32) takes 2 MiB and stays in cache over the products of its column strip; measured
-/// on Zen 4, 256 columns reach 115 of 140 GFLOP/s, and narrower panels spend the difference on packing.
-const WIDEST: usize = 256;
-
-/// Columns of G, of p, that are computed at once: at least four panels, which two threads end together. With two panels a fit at rank 500 takes
-/// 10 % longer, on two cores of Zen 5; it has the same bits.
-pub(crate) fn panel_width(p: usize) -> usize {
-    p.div_ceil(4).next_multiple_of(16).clamp(64, WIDEST)
-}
 
 /// Columns of phi converted to f64 at once for b = phiᵀy: 2,048 x 32 in f64 is 512 KiB, half of an L2 cache.
 const MOMENT_PANEL: usize = 32;
@@ -88,17 +76,17 @@ pub struct GramState {
 /// Buffers of [`GramState::update`], kept over calls.
 #[derive(Debug, Default)]
 pub struct GramScratch<T> {
-    panels: Pool<Vec<T>>,
+    panels: Pool<Panels<T>>,
     wide: Pool<Vec<f64>>,
     targets: Vec<f64>,
     products: Vec<f64>,
 }
 
-impl<T> GramScratch<T> {
+impl<T: Real> GramScratch<T> {
     /// Bytes of the buffers for p features, t targets, blocks of b rows and so many threads.
     pub fn bytes(p: usize, t: usize, b: usize, threads: usize) -> usize {
         let threads = threads.max(1);
-        size_of::<T>() * p * panel_width(p).min(p) * threads + 8 * (b * MOMENT_PANEL * threads + (b + p) * (t + 1))
+        Panels::<T>::bytes(p) * threads + 8 * (b * MOMENT_PANEL * threads + (b + p) * (t + 1))
     }
 }
 
@@ -162,7 +150,7 @@ impl GramState {
 
     /// Adds b rows of a fold: `phi` is b x p with contiguous columns, `y` b x t.
     ///
-    /// The panels of G go to the workers; each is computed by one thread, so the bits do not depend on how many.
+    /// Strips of rows of G go to the workers; each is computed by one thread, so the bits do not depend on how many.
     ///
     /// # Errors
     /// [`Error::Shape`] where `phi`, `y`, the fold and the state do not fit together.
@@ -251,58 +239,16 @@ fn add(to: &mut [f64], from: &[f64]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
 }
 
-/// Lower triangle of `g` += phiᵀ·phi, panel by panel.
-pub(crate) fn add_gram<T: Real>(g: &mut [f64], phi: MatRef<'_, T>, panels: &Pool<Vec<T>>, workers: &Workers) {
+/// Lower triangle of `g` += phiᵀ·phi, strip by strip.
+pub(crate) fn add_gram<T: Real>(g: &mut [f64], phi: MatRef<'_, T>, panels: &Pool<Panels<T>>, workers: &Workers) {
     let p = phi.ncols();
-    let width = panel_width(p);
-    for_each_strip(workers, g, p * width, |panel, g| {
+    let mut strips = row_strips(MatMut::from_column_major_slice_mut(g, p, p), gram::strip_height(p));
+    // the longest rows first, so that threads end together
+    strips.reverse();
+    workers.each(strips, |(first, g)| {
         // the pass throws away what is left undone
-        if workers.is_cancelled() {
-            return;
-        }
-        panels.with(
-            || vec![T::default(); p * width.min(p)],
-            |product| {
-                let first = panel * width;
-                panel_product(phi, first, g.len() / p, product);
-                add_panel(g, product, p, first);
-            },
-        );
-    });
-}
-
-/// `product` ((p − first) x width, column-major) = phi[:, first..]ᵀ · phi[:, first..first + width].
-fn panel_product<T: Real>(phi: MatRef<'_, T>, first: usize, width: usize, product: &mut [T]) {
-    let height = phi.ncols() - first;
-    let right = phi.subcols(first, width);
-    let out = MatMut::from_column_major_slice_mut(&mut product[..height * width], height, width);
-    let (diagonal, below) = out.split_at_row_mut(width);
-    let one = T::from_f64(1.0);
-    triangular::matmul(
-        diagonal,
-        TriangularLower,
-        Accum::Replace,
-        right.transpose(),
-        Rectangular,
-        right,
-        Rectangular,
-        one,
-        Par::Seq,
-    );
-    if height > width {
-        let left = phi.subcols(first + width, height - width);
-        matmul(below, Accum::Replace, left.transpose(), right, one, Par::Seq);
-    }
-}
-
-/// Adds the part of a panel that lies on or below the diagonal; the part above it holds whatever was there before.
-fn add_panel<T: Real>(g: &mut [f64], product: &[T], p: usize, first: usize) {
-    let height = p - first;
-    kapprox::vectorised!({
-        for (j, (g, product)) in g.chunks_exact_mut(p).zip(product.chunks_exact(height)).enumerate() {
-            for (g, product) in g[first + j..].iter_mut().zip(&product[j..]) {
-                *g += product.to_f64();
-            }
+        if !workers.is_cancelled() {
+            panels.with(Panels::default, |panels| gram::add_rows(phi, first, g, panels));
         }
     });
 }

@@ -74,7 +74,8 @@ pub use expression::Expression;
 pub use family::{Build, Distance, Domain, Explicit, Facts, Homogeneous, KernelFamily, KernelParameter, Range, Value};
 pub(crate) use fixed::Fixed;
 pub use fixed::{FEW, FewRows, KernelColumns};
-pub(crate) use points::{Aligned, pieces, row};
+pub(crate) use panel::{TALL, Tall, accumulate, height};
+pub(crate) use points::{Aligned, fill_column, pieces, row};
 #[cfg(test)]
 pub(crate) use pointwise::gaussian as defined_gaussian;
 pub use pointwise::pointwise;
@@ -82,6 +83,7 @@ pub(crate) use profiled::Profile;
 pub use registry::{by_name, register, registry};
 pub use spec::Spec;
 pub use spectrum::{Draw, Law, Spectrum};
+pub(crate) use terms::Products;
 
 use crate::{PrecisionPair, Real};
 use faer::{MatMut, MatRef};

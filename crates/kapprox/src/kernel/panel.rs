@@ -22,7 +22,7 @@ const TILE_COLUMNS: usize = 128;
 /// The widest panel; packed rows of `z` are padded to a multiple.
 const WIDEST: usize = 8;
 /// Vectors per panel column.
-const TALL: usize = 3;
+pub(crate) const TALL: usize = 3;
 
 pub(crate) type Tall<T, S> = [<T as Lanes>::Vector<S>; TALL];
 

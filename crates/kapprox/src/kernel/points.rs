@@ -10,7 +10,7 @@ const CENTRE_ROWS: usize = 256;
 
 /// Numbers from a cache line's boundary on. Vectors of 64 bytes that start anywhere else each touch two lines: the
 /// Laplacian takes 1.4 times longer with the 16 bytes that the allocator grants.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Aligned<T> {
     storage: Vec<T>,
     start: usize,

@@ -7,6 +7,7 @@ mod feature_space;
 mod formulas;
 mod golden;
 mod gradients;
+mod gram;
 mod inputs;
 mod laws;
 mod limits;

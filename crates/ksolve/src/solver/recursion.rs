@@ -24,7 +24,7 @@ use crate::quadratic::Quadratic;
 use crate::strips::Pool;
 use faer::linalg::matmul::{matmul, triangular};
 use faer::{Accum, Mat, MatMut, MatRef, Par};
-use kapprox::Real;
+use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 use triangular::BlockStructure::{Rectangular, StrictTriangularUpper, TriangularLower};
 
@@ -89,7 +89,7 @@ impl Recursion {
         &mut self,
         (phi, y): (&[T], &[f64]),
         forgetting: f64,
-        panels: &Pool<Vec<f64>>,
+        panels: &Pool<Panels<f64>>,
         workers: &Workers,
     ) -> Option<f64> {
         let (p, t) = (self.p, self.targets());

@@ -10,7 +10,7 @@
 
 use crate::{FoldGram, gram, strips::Pool};
 use faer::MatRef;
-use kapprox::Real;
+use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 
 /// Rows drawn for every feature, for each class. A whole block from m rows a feature has condition numbers about
@@ -42,7 +42,7 @@ impl<T: Real> Block<T> {
         Self { moments: FoldGram::new(p, 0), bin: Vec::with_capacity(BIN * p) }
     }
 
-    pub(in crate::solver) fn push(&mut self, phi: &[T], weight: f64, panels: &Pool<Vec<T>>, workers: &Workers) {
+    pub(in crate::solver) fn push(&mut self, phi: &[T], weight: f64, panels: &Pool<Panels<T>>, workers: &Workers) {
         let root = T::from_f64(weight.sqrt());
         self.bin.extend(phi.iter().map(|value| *value * root));
         self.moments.s.iter_mut().zip(phi).for_each(|(s, value)| *s += weight * value.to_f64());
@@ -52,7 +52,7 @@ impl<T: Real> Block<T> {
         }
     }
 
-    pub(in crate::solver) fn flush(&mut self, p: usize, panels: &Pool<Vec<T>>, workers: &Workers) {
+    pub(in crate::solver) fn flush(&mut self, p: usize, panels: &Pool<Panels<T>>, workers: &Workers) {
         let rows = self.bin.len() / p;
         if rows > 0 {
             let phi = MatRef::from_row_major_slice(&self.bin, rows, p);

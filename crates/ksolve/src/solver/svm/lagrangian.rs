@@ -36,7 +36,7 @@ use super::newton::Newton;
 use super::search::{self, Curve};
 use super::space::{Best, Space};
 use crate::{Intercept, features::Tile, strips::Pool};
-use kapprox::Real;
+use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 use kstore::checkpoint::{Arrays, Persist, Stored};
 
@@ -288,7 +288,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
     }
 
     /// Computes the direction from Newton's equations; `memory` is p x p.
-    pub(super) fn solve(&mut self, memory: &mut [f64], panels: &Pool<Vec<T>>, workers: &Workers) {
+    pub(super) fn solve(&mut self, memory: &mut [f64], panels: &Pool<Panels<T>>, workers: &Workers) {
         let [v, s] = &self.sums;
         // Σ slope and Σ β⁺ belong to the constant feature
         let each = (0..self.f.len()).map(|i| self.at(i, self.f[i].to_f64() + self.b));
@@ -345,7 +345,7 @@ impl<T: Real, R: Rows> Problem<T, R> {
         &mut self,
         tile: &Tile<'_, T>,
         pairs: &mut [T],
-        panels: Option<&Pool<Vec<T>>>,
+        panels: Option<&Pool<Panels<T>>>,
         workers: &Workers,
     ) {
         for (i, pair) in pairs.chunks_exact_mut(2).enumerate() {

@@ -46,11 +46,11 @@ use super::parameter::{
 use super::{Figure, Found, Solver, SolverFamily, held_out};
 use crate::features::{self, FitData, StoredFeatures};
 use crate::request::{FitRequest, PassShape, ProblemSize, RowAccess, Stage};
-use crate::{Result, Task, gram::panel_width, prepare::plan};
+use crate::{Result, Task, prepare::plan};
 use classes::Svm;
 use faer::Mat;
 use group::{Outcome, Watch, begin, prove, solve_group};
-use kapprox::Real;
+use kapprox::{Real, gram::Panels};
 use kstore::Plan;
 use lagrangian::{Problem, Rows, Terms};
 use sample::Sample;
@@ -108,7 +108,7 @@ fn group_size(n: usize, p: usize, problems: usize) -> usize {
 fn plan(plan: Plan, shape: &ProblemSize, cut: PassShape, targets: usize, problems: usize) -> Plan {
     let (n, p, t) = (usize::try_from(shape.n).unwrap_or(usize::MAX), shape.map.p, problems.max(1));
     let (e, together) = (shape.element, group_size(n, shape.map.p, problems));
-    let panels = shape.threads * WIDE * p * panel_width(p).min(p);
+    let panels = shape.threads * Panels::<f64>::bytes(p);
     plan.term("targets of all rows", n.saturating_mul(targets) + features::values_bytes(n, targets), "")
         .term("multipliers and values of all rows", n.saturating_mul(ROW * together), "")
         .term("features of a sample", sample::rows(n, p) * (p * e + 8), "lower `rank`")

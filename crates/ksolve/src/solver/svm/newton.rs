@@ -20,7 +20,7 @@ use crate::cholesky::{self, factor_at_once};
 use crate::strips::{Pool, par};
 use crate::{Intercept, dots::dot, gram};
 use faer::{MatMut, MatRef};
-use kapprox::Real;
+use kapprox::{Real, gram::Panels};
 use kstore::Workers;
 
 /// Keeps the equations definite along the constant feature where δ is eliminated exactly.
@@ -60,7 +60,7 @@ impl<T: Real> Newton<T> {
         self.over_features = false;
     }
 
-    pub(super) fn push(&mut self, phi: &[T], slope: f64, panels: &Pool<Vec<T>>, workers: &Workers) {
+    pub(super) fn push(&mut self, phi: &[T], slope: f64, panels: &Pool<Panels<T>>, workers: &Workers) {
         if self.roots.len() == held(self.p) {
             self.flush(panels, workers);
         }
@@ -70,7 +70,7 @@ impl<T: Real> Newton<T> {
         self.roots.push(root);
     }
 
-    fn flush(&mut self, panels: &Pool<Vec<T>>, workers: &Workers) {
+    fn flush(&mut self, panels: &Pool<Panels<T>>, workers: &Workers) {
         if !self.over_features {
             self.products.fill(0.0);
             self.over_features = true;
@@ -91,7 +91,7 @@ impl<T: Real> Newton<T> {
         (intercept, e): (Intercept, f64),
         (s, weight): (&[f64], f64),
         memory: &mut [f64],
-        panels: &Pool<Vec<T>>,
+        panels: &Pool<Panels<T>>,
         workers: &Workers,
     ) -> (Vec<f64>, f64) {
         if !self.over_features && self.roots.len() < self.p {

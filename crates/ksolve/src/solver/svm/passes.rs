@@ -4,7 +4,7 @@ use super::lagrangian::{Problem, Rows};
 use crate::Result;
 use crate::features::{Quiet, StoredFeatures, Sums, Values};
 use crate::strips::{Pool, for_each_strip};
-use kapprox::Real;
+use kapprox::{Real, gram::Panels};
 use kstore::{Workers, pass::Observer};
 
 /// Rows that one thread looks at.
@@ -14,7 +14,7 @@ const STRIP: usize = 4096;
 pub(super) fn gather<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     open: &mut [&mut Problem<T, R>],
-    panels: &Pool<Vec<T>>,
+    panels: &Pool<Panels<T>>,
     observer: &dyn Observer,
 ) -> Result<()> {
     let (p, count, workers) = (kept.p, open.len(), kept.workers());
@@ -58,7 +58,7 @@ pub(super) fn gather<T: Real, R: Rows>(
 fn equations<T: Real, R: Rows>(
     kept: &StoredFeatures<'_, T>,
     open: &mut [&mut Problem<T, R>],
-    panels: &Pool<Vec<T>>,
+    panels: &Pool<Panels<T>>,
     observer: &dyn Observer,
 ) -> Result<()> {
     let workers = kept.workers();

@@ -2,6 +2,7 @@
 
 use super::newton::Newton;
 use crate::strips::Pool;
+use kapprox::gram::Panels;
 
 #[derive(Clone, Debug)]
 pub(super) struct Best {
@@ -33,7 +34,7 @@ pub(super) struct Space<T> {
     pub(super) p: usize,
     /// A factor of Newton's equations, p x p.
     pub(super) matrix: Vec<f64>,
-    pub(super) panels: Pool<Vec<T>>,
+    pub(super) panels: Pool<Panels<T>>,
     /// Equations that no problem uses now. They are kept because new ones would be pages that the system has to clear.
     pub(super) spare: Vec<Newton<T>>,
 }

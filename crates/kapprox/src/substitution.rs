@@ -1,0 +1,257 @@
+//! Forward substitution for many rows at once: `phi = k L⁻ᵀ`, the features of kernel values.
+//!
+//! Rows are in panels of a few vectors, and features in groups of as many as leave registers for a panel. A group is first cleared
+//! of the features before it, by products whose sums stay in registers while those features pass; then the small triangle of the group is
+//! solved, in registers too. The features found so far are kept once more, as panels, so that they are read in the order of the sums.
+//!
+//! Features pass [`DEPTH`] at a time and are then taken off all later ones, so that their panels stay in a second-level cache, whatever
+//! the rank. What a row becomes depends on this row alone: the bits of many rows are those of each alone.
+//!
+//! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 34, 2008; the solve within the
+//! tile as in Goto, van de Geijn, *High-performance implementation of the level-3 BLAS*, ACM TOMS 35, 2008.)
+
+use crate::Real;
+use crate::kernel::{Aligned, Products, TALL, Tall, accumulate, fill_column, height};
+use faer::{MatMut, MatRef, prelude::*};
+use kstore::Pool;
+use pulp::{Simd, WithSimd};
+
+/// Terms of a product that are summed before the sum is added to others. A panel of 48 rows of so many features in `f32` is 96 KiB.
+pub(crate) const DEPTH: usize = 512;
+
+/// Bytes of panels that pass together: a part of a second-level cache, and a whole strip of the Nyström map.
+const PANELS: usize = 288 * DEPTH * size_of::<f32>();
+
+/// Rows of the factor that are stored together, a multiple of every group's.
+const TOGETHER: usize = 8;
+
+/// A lower triangular factor L, r x r, prepared for forward substitution.
+///
+/// Holds r²/2 + 5r numbers, and for each thread up to 576 KiB of panels.
+#[derive(Debug)]
+pub(crate) struct Lower<T> {
+    order: usize,
+    /// Rows of −L up to the end of the diagonal's group: those of a group one after the other. Zeros fill the last group.
+    rows: Vec<T>,
+    /// 1 / L_jj.
+    inverses: Vec<T>,
+    panels: Pool<(Aligned<T>, Aligned<T>)>,
+}
+
+impl<T: Real> Lower<T> {
+    pub(crate) fn of(lower: MatRef<'_, f64>) -> Self {
+        let order = lower.nrows();
+        let padded = order.next_multiple_of(TOGETHER);
+        let mut rows = Vec::with_capacity(start(padded));
+        for i in 0..padded {
+            let entries = if i < order { i + 1 } else { 0 };
+            rows.extend((0..entries).map(|k| T::from_f64(-lower[(i, k)]).saturate()));
+            rows.resize(start(i) + length(i), T::ZERO);
+        }
+        let mut inverses: Vec<T> = (0..order).map(|i| T::from_f64(1.0 / lower[(i, i)]).saturate()).collect();
+        inverses.resize(padded, T::ZERO);
+        Self { order, rows, inverses, panels: Pool::default() }
+    }
+
+    /// Bytes of a factor of order r.
+    pub(crate) const fn bytes(r: usize) -> usize {
+        let padded = r.next_multiple_of(TOGETHER);
+        (start(padded) + padded) * size_of::<T>()
+    }
+
+    /// Replaces each row k of `x` (b x r) by L⁻¹k. b·r² flops.
+    pub(crate) fn solve(&self, x: MatMut<'_, T>) {
+        self.panels.with(Default::default, |(panels, tile)| {
+            pulp::Arch::new().dispatch(Substitution { lower: self, x, panels, tile, spare: Vec::new() });
+        });
+    }
+
+    /// Row i of −L, up to the end of its group.
+    fn row(&self, i: usize) -> &[T] {
+        &self.rows[start(i)..][..length(i)]
+    }
+}
+
+/// Numbers of row i that are stored.
+const fn length(i: usize) -> usize {
+    (i / TOGETHER + 1) * TOGETHER
+}
+
+/// Where row i begins: groups before it have 8·8, 8·16, … numbers.
+const fn start(i: usize) -> usize {
+    let group = i / TOGETHER;
+    TOGETHER * TOGETHER * group * (group + 1) / 2 + i % TOGETHER * length(i)
+}
+
+struct Substitution<'a, T: Real> {
+    lower: &'a Lower<T>,
+    x: MatMut<'a, T>,
+    /// Features found, in panels.
+    panels: &'a mut Aligned<T>,
+    /// The group of features of a panel that is being solved.
+    tile: &'a mut Aligned<T>,
+    /// Room for columns that have strides.
+    spare: Vec<T>,
+}
+
+impl<T: Real> WithSimd for Substitution<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        // a constant condition: only one of the two is compiled
+        if const { S::REGISTER_COUNT >= 32 } { self.run::<S, 8>(simd) } else { self.run::<S, 4>(simd) }
+    }
+}
+
+impl<T: Real> Substitution<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd, const WIDE: usize>(mut self, simd: S) {
+        let (height, rows, order) = (height::<T, S>(), self.x.nrows(), self.lower.order);
+        let depth = DEPTH.min(self.lower.inverses.len());
+        let together = (PANELS / (DEPTH * size_of::<T>() * height)).max(1).min(rows.div_ceil(height));
+        let room = together * depth * height;
+        if self.panels.len() < room {
+            self.panels.zeros(room);
+        }
+        self.tile.zeros(WIDE * height);
+        // loops, no closures: those would be compiled for the oldest machine
+        for first in (0..rows).step_by((together * height).max(1)) {
+            let count = rows.min(first + together * height) - first;
+            for from in (0..order).step_by(DEPTH) {
+                for j in (from..order).step_by(WIDE) {
+                    self.group::<S, WIDE>(simd, first, count, from, depth, j);
+                }
+            }
+        }
+    }
+
+    /// Takes features `from..from + depth` off a group of features from j on, in `rows` rows from `first` on; solves for the group where it is one
+    /// of them.
+    #[inline(always)]
+    fn group<S: Simd, const WIDE: usize>(
+        &mut self,
+        simd: S,
+        first: usize,
+        rows: usize,
+        from: usize,
+        depth: usize,
+        j: usize,
+    ) {
+        let (height, known, width) = (height::<T, S>(), depth.min(j - from), WIDE.min(self.lower.order - j));
+        let mut factor = [&self.lower.rows[..0]; WIDE];
+        for (c, row) in factor.iter_mut().enumerate() {
+            *row = &self.lower.row(j + c)[from..][..known];
+        }
+        for (i, panel) in (0..rows).step_by(height).zip(self.panels.chunks_exact_mut(depth * height)) {
+            let mut x = self.x.rb_mut().submatrix_mut(first + i, j, height.min(rows - i), width);
+            for (column, tile) in x.rb_mut().col_iter_mut().zip(self.tile.chunks_exact_mut(height)) {
+                fill_column(column, &mut self.spare, |x| tile[..x.len()].copy_from_slice(x));
+            }
+            let (vectors, _) = T::vectors_mut::<S>(panel).as_chunks_mut::<TALL>();
+            let (found, rest) = vectors.split_at_mut(known);
+            let (tile, _) = T::vectors_mut::<S>(self.tile).as_chunks_mut::<TALL>();
+            let Some(tile) = tile.first_chunk_mut::<WIDE>() else { return };
+            let sums = accumulate::<T, S, Products, WIDE, false>(simd, found, &factor);
+            for c in 0..WIDE {
+                for v in 0..TALL {
+                    tile[c][v] = T::plus(simd, tile[c][v], sums[c][v]);
+                }
+            }
+            if known < depth {
+                self.lower.triangle::<S, WIDE>(simd, j, tile);
+                rest[..WIDE].copy_from_slice(tile);
+            }
+            for (column, tile) in x.col_iter_mut().zip(self.tile.chunks_exact(height)) {
+                fill_column(column, &mut self.spare, |x| x.copy_from_slice(&tile[..x.len()]));
+            }
+        }
+    }
+}
+
+impl<T: Real> Lower<T> {
+    /// Solves for a group of features, from j on, whose values are clear of all before.
+    #[inline(always)]
+    fn triangle<S: Simd, const WIDE: usize>(&self, simd: S, j: usize, tile: &mut [Tall<T, S>; WIDE]) {
+        let (mut found, zero) = (*tile, T::splat(simd, T::ZERO));
+        for c in 0..WIDE {
+            let inverse = T::splat(simd, self.inverses[j + c]);
+            for v in 0..TALL {
+                found[c][v] = T::multiply_add(simd, found[c][v], inverse, zero);
+            }
+            for e in c + 1..WIDE {
+                let factor = T::splat(simd, self.row(j + e)[j + c]);
+                for v in 0..TALL {
+                    found[e][v] = T::multiply_add(simd, found[c][v], factor, found[e][v]);
+                }
+            }
+        }
+        *tile = found;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faer::Mat;
+
+    fn numbers(rows: usize, columns: usize, seed: usize) -> Mat<f64> {
+        Mat::from_fn(rows, columns, |i, j| ((i * 7919 + j * 104_729 + seed) % 1009) as f64 / 1009.0 - 0.5)
+    }
+
+    fn factor(r: usize) -> Mat<f64> {
+        let entries = numbers(r, r, 3);
+        Mat::from_fn(r, r, |i, j| match i.cmp(&j) {
+            std::cmp::Ordering::Less => 0.0,
+            std::cmp::Ordering::Equal => 1.5 + entries[(i, j)],
+            std::cmp::Ordering::Greater => 2.0 * entries[(i, j)] / (r as f64).sqrt(),
+        })
+    }
+
+    fn solved<T: Real>(lower: &Lower<T>, k: &Mat<T>) -> Mat<T> {
+        let mut x = k.clone();
+        lower.solve(x.as_mut());
+        x
+    }
+
+    /// The largest difference from the definition, a sum over features of one row after the other in f64, relative to the largest feature.
+    fn distance<T: Real>(b: usize, r: usize) -> f64 {
+        let (l, k) = (factor(r), numbers(b, r, 11));
+        let narrow = Mat::from_fn(b, r, |i, j| T::from_f64(k[(i, j)]));
+        let x = solved(&Lower::<T>::of(l.as_ref()), &narrow);
+        let (mut worst, mut largest): (f64, f64) = (0.0, 0.0);
+        for i in 0..b {
+            let mut y = vec![0.0; r];
+            for j in 0..r {
+                let known: f64 = (0..j).map(|e| l[(j, e)] * y[e]).sum();
+                y[j] = (k[(i, j)] - known) / l[(j, j)];
+                worst = worst.max((y[j] - x[(i, j)].to_f64()).abs());
+                largest = largest.max(y[j].abs());
+            }
+        }
+        worst / largest
+    }
+
+    #[test]
+    fn features_solve_the_triangular_system() {
+        for (b, r) in [(1, 1), (3, 7), (50, 8), (47, 9), (100, 200), (290, 513), (5, 1100)] {
+            let (single, double) = (distance::<f32>(b, r), distance::<f64>(b, r));
+            assert!(single < 3e-6 && double < 1e-14, "{b} rows, order {r}: {single:e}, {double:e}");
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_bits_that_it_has_alone_and_with_strides() {
+        let (r, k) = (530, numbers(300, 530, 5));
+        let k = Mat::from_fn(300, r, |i, j| k[(i, j)] as f32);
+        let lower = Lower::<f32>::of(factor(r).as_ref());
+        let together = solved(&lower, &k);
+        for i in [0, 1, 47, 48, 287, 288, 299] {
+            let alone = solved(&lower, &k.subrows(i, 1).to_owned());
+            assert!((0..r).all(|j| alone[(0, j)].to_bits() == together[(i, j)].to_bits()), "row {i}");
+        }
+        let mut by_rows = k.transpose().to_owned();
+        lower.solve(by_rows.as_mut().transpose_mut());
+        assert!(by_rows.transpose() == together.as_ref());
+    }
+}
