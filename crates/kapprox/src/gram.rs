@@ -7,8 +7,8 @@
 //! (Register tiling and packing after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 34, 2008.)
 
 use crate::Real;
-use crate::kernel::{Aligned, Products, TALL, accumulate, fill_column, height, pieces};
-use crate::substitution::DEPTH;
+use crate::kernel::{Aligned, TALL, fill_column, height, pieces};
+use crate::substitution::{DEPTH, add_products};
 use faer::{Mat, MatMut, MatRef};
 use pulp::{Simd, WithSimd};
 
@@ -52,7 +52,7 @@ impl<T: Real> Panels<T> {
 /// Adds to `g` (up to [`strip_height`] rows, p columns) rows of the lower triangle of `ΦᵀΦ`, from row `first` on; entries above its diagonal stay. Φ is
 /// n x p, with rows or columns that are contiguous.
 ///
-/// Sums over the rows of Φ are in `T`, of up to 512 products each, and their total is added in `f64`: call it for a few thousand rows at a time. An
+/// Sums over the rows of Φ are in `T`, and are added in `f64`: call it for a few thousand rows at a time. An
 /// entry has the same bits in whatever strip it is. About 2·n·h·(`first` + h/2) flops for h rows.
 ///
 /// ```
@@ -142,10 +142,8 @@ impl<T: Real> AddRows<'_, T> {
             let tiles = panels.chunks_exact(depth * height).zip((0..rows).step_by(height));
             for (panel, i) in tiles.filter(|(_, i)| first + i + height > j) {
                 let (panel, _) = T::vectors::<S>(panel).as_chunks::<TALL>();
-                for feature in &mut features {
-                    *feature = &feature[..panel.len()];
-                }
-                let sums = accumulate::<T, S, Products, WIDE, false>(simd, panel, &features);
+                let mut sums = [[T::splat(simd, T::ZERO); TALL]; WIDE];
+                add_products::<T, S, WIDE>(simd, panel, &features, &mut sums);
                 for (c, sums) in sums.iter().enumerate().take(count) {
                     let (to, _) = T::vectors_mut::<S>(&mut products[c * strip + i..][..height]).as_chunks_mut::<TALL>();
                     for v in 0..TALL {

@@ -16,8 +16,11 @@ use faer::{MatMut, MatRef, prelude::*};
 use kstore::Pool;
 use pulp::{Simd, WithSimd};
 
-/// Terms of a product that are summed before the sum is added to others. A panel of 48 rows of so many features in `f32` is 96 KiB.
+/// Numbers of each row of a panel: one of 48 rows in `f32` is 96 KiB.
 pub(crate) const DEPTH: usize = 512;
+
+/// Products that are summed one after the other, before their sum is added to the others: rounding then grows with 128 + n/128 of n products.
+const TERMS: usize = 128;
 
 /// Bytes of panels that pass together: a part of a second-level cache, and a whole strip of the Nyström map.
 const PANELS: usize = 288 * DEPTH * size_of::<f32>();
@@ -81,6 +84,28 @@ const fn length(i: usize) -> usize {
 const fn start(i: usize) -> usize {
     let group = i / TOGETHER;
     TOGETHER * TOGETHER * group * (group + 1) / 2 + i % TOGETHER * length(i)
+}
+
+/// Adds to `sums` the products of a panel with some `rows`, at least as long as the panel.
+#[inline(always)]
+pub(crate) fn add_products<T: Real, S: Simd, const WIDE: usize>(
+    simd: S,
+    panel: &[Tall<T, S>],
+    rows: &[&[T]; WIDE],
+    sums: &mut [Tall<T, S>; WIDE],
+) {
+    for (first, panel) in (0..).step_by(TERMS).zip(panel.chunks(TERMS)) {
+        let mut parts = *rows;
+        for part in &mut parts {
+            *part = &part[first..][..panel.len()];
+        }
+        let products = accumulate::<T, S, Products, WIDE, false>(simd, panel, &parts);
+        for c in 0..WIDE {
+            for v in 0..TALL {
+                sums[c][v] = T::plus(simd, sums[c][v], products[c][v]);
+            }
+        }
+    }
 }
 
 struct Substitution<'a, T: Real> {
@@ -152,12 +177,7 @@ impl<T: Real> Substitution<'_, T> {
             let (found, rest) = vectors.split_at_mut(known);
             let (tile, _) = T::vectors_mut::<S>(self.tile).as_chunks_mut::<TALL>();
             let Some(tile) = tile.first_chunk_mut::<WIDE>() else { return };
-            let sums = accumulate::<T, S, Products, WIDE, false>(simd, found, &factor);
-            for c in 0..WIDE {
-                for v in 0..TALL {
-                    tile[c][v] = T::plus(simd, tile[c][v], sums[c][v]);
-                }
-            }
+            add_products::<T, S, WIDE>(simd, found, &factor, tile);
             if known < depth {
                 self.lower.triangle::<S, WIDE>(simd, j, tile);
                 rest[..WIDE].copy_from_slice(tile);
