@@ -7,13 +7,16 @@
 //! (Register tiling and packing after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 34, 2008.)
 
 use crate::Real;
-use crate::kernel::{Aligned, TALL, fill_column, height, pieces};
-use crate::substitution::{DEPTH, add_products};
+use crate::kernel::{Aligned, fill_column, height, pieces};
+use crate::substitution::add_products;
 use faer::{Mat, MatMut, MatRef};
 use pulp::{Simd, WithSimd};
 
-/// A multiple of the heights of all panels: 48 rows of `f32` with AVX-512, 24 with AVX2, half of them in `f64`.
+/// A multiple of the heights of all panels: 48 rows of `f32` with AVX-512, 16 with AVX2, half of them in `f64`.
 const ROWS: usize = 48;
+
+/// Rows of Φ that are packed together: a panel of 48 features in `f32` is 96 KiB.
+const DEPTH: usize = 512;
 
 /// Most features that pass together.
 const WIDEST: usize = 8;
@@ -97,9 +100,9 @@ impl<T: Real> WithSimd for AddRows<'_, T> {
         for (k, depth) in pieces(self.phi.nrows(), DEPTH) {
             // a constant condition: only one of the two is compiled
             if const { S::REGISTER_COUNT >= 32 } {
-                self.products::<S, 8>(simd, k, depth);
+                self.products::<S, 3, 8>(simd, k, depth);
             } else {
-                self.products::<S, 4>(simd, k, depth);
+                self.products::<S, 2, 6>(simd, k, depth);
             }
         }
         let (first, products) = (self.first, &self.buffers.products);
@@ -117,7 +120,7 @@ impl<T: Real> WithSimd for AddRows<'_, T> {
 impl<T: Real> AddRows<'_, T> {
     /// Products over `depth` rows of Φ, from row `k` on; added to those of the rows before.
     #[inline(always)]
-    fn products<S: Simd, const WIDE: usize>(&mut self, simd: S, k: usize, depth: usize) {
+    fn products<S: Simd, const TALL: usize, const WIDE: usize>(&mut self, simd: S, k: usize, depth: usize) {
         let (first, rows, height) = (self.first, self.g.nrows(), height::<T, S>());
         let strip = rows.next_multiple_of(ROWS);
         let phi = self.phi.subrows(k, depth);
@@ -143,7 +146,7 @@ impl<T: Real> AddRows<'_, T> {
             for (panel, i) in tiles.filter(|(_, i)| first + i + height > j) {
                 let (panel, _) = T::vectors::<S>(panel).as_chunks::<TALL>();
                 let mut sums = [[T::splat(simd, T::ZERO); TALL]; WIDE];
-                add_products::<T, S, WIDE>(simd, panel, &features, &mut sums);
+                add_products::<T, S, TALL, WIDE>(simd, panel, &features, &mut sums);
                 for (c, sums) in sums.iter().enumerate().take(count) {
                     let (to, _) = T::vectors_mut::<S>(&mut products[c * strip + i..][..height]).as_chunks_mut::<TALL>();
                     for v in 0..TALL {

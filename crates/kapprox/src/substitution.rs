@@ -11,13 +11,13 @@
 //! tile as in Goto, van de Geijn, *High-performance implementation of the level-3 BLAS*, ACM TOMS 35, 2008.)
 
 use crate::Real;
-use crate::kernel::{Aligned, Products, TALL, Tall, accumulate, fill_column, height};
+use crate::kernel::{Aligned, Products, Tall, accumulate, fill_column, height};
 use faer::{MatMut, MatRef, prelude::*};
 use kstore::Pool;
 use pulp::{Simd, WithSimd};
 
-/// Numbers of each row of a panel: one of 48 rows in `f32` is 96 KiB.
-pub(crate) const DEPTH: usize = 512;
+/// Numbers of each row of a panel, a multiple of [`TOGETHER`]: a panel of 48 rows in `f32` is 95 KiB.
+const DEPTH: usize = 504;
 
 /// Products that are summed one after the other, before their sum is added to the others: rounding then grows with 128 + n/128 of n products.
 const TERMS: usize = 128;
@@ -25,12 +25,12 @@ const TERMS: usize = 128;
 /// Bytes of panels that pass together: a part of a second-level cache, and a whole strip of the Nyström map.
 const PANELS: usize = 288 * DEPTH * size_of::<f32>();
 
-/// Rows of the factor that are stored together, a multiple of every group's.
-const TOGETHER: usize = 8;
+/// Rows of the factor that are stored together, a multiple of the width of every group.
+const TOGETHER: usize = 24;
 
 /// A lower triangular factor L, r x r, prepared for forward substitution.
 ///
-/// Holds r²/2 + 5r numbers, and for each thread up to 576 KiB of panels.
+/// Holds r²/2 + 13r numbers, and for each thread up to 567 KiB of panels.
 #[derive(Debug)]
 pub(crate) struct Lower<T> {
     order: usize,
@@ -80,7 +80,7 @@ const fn length(i: usize) -> usize {
     (i / TOGETHER + 1) * TOGETHER
 }
 
-/// Where row i begins: groups before it have 8·8, 8·16, … numbers.
+/// Where row i begins: groups before it have 24·24, 24·48, … numbers.
 const fn start(i: usize) -> usize {
     let group = i / TOGETHER;
     TOGETHER * TOGETHER * group * (group + 1) / 2 + i % TOGETHER * length(i)
@@ -88,18 +88,18 @@ const fn start(i: usize) -> usize {
 
 /// Adds to `sums` the products of a panel with some `rows`, at least as long as the panel.
 #[inline(always)]
-pub(crate) fn add_products<T: Real, S: Simd, const WIDE: usize>(
+pub(crate) fn add_products<T: Real, S: Simd, const TALL: usize, const WIDE: usize>(
     simd: S,
-    panel: &[Tall<T, S>],
+    panel: &[Tall<T, S, TALL>],
     rows: &[&[T]; WIDE],
-    sums: &mut [Tall<T, S>; WIDE],
+    sums: &mut [Tall<T, S, TALL>; WIDE],
 ) {
     for (first, panel) in (0..).step_by(TERMS).zip(panel.chunks(TERMS)) {
         let mut parts = *rows;
         for part in &mut parts {
             *part = &part[first..][..panel.len()];
         }
-        let products = accumulate::<T, S, Products, WIDE, false>(simd, panel, &parts);
+        let products = accumulate::<T, S, Products, TALL, WIDE, false>(simd, panel, &parts);
         for c in 0..WIDE {
             for v in 0..TALL {
                 sums[c][v] = T::plus(simd, sums[c][v], products[c][v]);
@@ -125,13 +125,13 @@ impl<T: Real> WithSimd for Substitution<'_, T> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         // a constant condition: only one of the two is compiled
-        if const { S::REGISTER_COUNT >= 32 } { self.run::<S, 8>(simd) } else { self.run::<S, 4>(simd) }
+        if const { S::REGISTER_COUNT >= 32 } { self.run::<S, 3, 8>(simd) } else { self.run::<S, 2, 6>(simd) }
     }
 }
 
 impl<T: Real> Substitution<'_, T> {
     #[inline(always)]
-    fn run<S: Simd, const WIDE: usize>(mut self, simd: S) {
+    fn run<S: Simd, const TALL: usize, const WIDE: usize>(mut self, simd: S) {
         let (height, rows, order) = (height::<T, S>(), self.x.nrows(), self.lower.order);
         let depth = DEPTH.min(self.lower.inverses.len());
         let together = (PANELS / (DEPTH * size_of::<T>() * height)).max(1).min(rows.div_ceil(height));
@@ -145,7 +145,7 @@ impl<T: Real> Substitution<'_, T> {
             let count = rows.min(first + together * height) - first;
             for from in (0..order).step_by(DEPTH) {
                 for j in (from..order).step_by(WIDE) {
-                    self.group::<S, WIDE>(simd, first, count, from, depth, j);
+                    self.group::<S, TALL, WIDE>(simd, first, count, from, depth, j);
                 }
             }
         }
@@ -154,7 +154,7 @@ impl<T: Real> Substitution<'_, T> {
     /// Takes features `from..from + depth` off a group of features from j on, in `rows` rows from `first` on; solves for the group where it is one
     /// of them.
     #[inline(always)]
-    fn group<S: Simd, const WIDE: usize>(
+    fn group<S: Simd, const TALL: usize, const WIDE: usize>(
         &mut self,
         simd: S,
         first: usize,
@@ -177,9 +177,9 @@ impl<T: Real> Substitution<'_, T> {
             let (found, rest) = vectors.split_at_mut(known);
             let (tile, _) = T::vectors_mut::<S>(self.tile).as_chunks_mut::<TALL>();
             let Some(tile) = tile.first_chunk_mut::<WIDE>() else { return };
-            add_products::<T, S, WIDE>(simd, found, &factor, tile);
+            add_products::<T, S, TALL, WIDE>(simd, found, &factor, tile);
             if known < depth {
-                self.lower.triangle::<S, WIDE>(simd, j, tile);
+                self.lower.triangle::<S, TALL, WIDE>(simd, j, tile);
                 rest[..WIDE].copy_from_slice(tile);
             }
             for (column, tile) in x.col_iter_mut().zip(self.tile.chunks_exact(height)) {
@@ -192,7 +192,12 @@ impl<T: Real> Substitution<'_, T> {
 impl<T: Real> Lower<T> {
     /// Solves for a group of features, from j on, whose values are clear of all before.
     #[inline(always)]
-    fn triangle<S: Simd, const WIDE: usize>(&self, simd: S, j: usize, tile: &mut [Tall<T, S>; WIDE]) {
+    fn triangle<S: Simd, const TALL: usize, const WIDE: usize>(
+        &self,
+        simd: S,
+        j: usize,
+        tile: &mut [Tall<T, S, TALL>; WIDE],
+    ) {
         let (mut found, zero) = (*tile, T::splat(simd, T::ZERO));
         for c in 0..WIDE {
             let inverse = T::splat(simd, self.inverses[j + c]);

@@ -109,22 +109,28 @@ impl<T: Real, M: Term> WithSimd for FewSums<'_, T, M> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let rows = self.rows.len() / self.d;
-        let together = rows / WIDE * WIDE;
-        // loops, no closures: those would be compiled for the oldest machine
-        for i in (0..together).step_by(WIDE) {
-            self.group::<S, WIDE>(simd, i);
-        }
-        for i in together..rows {
-            self.group::<S, 1>(simd, i);
-        }
+        // a constant condition: only one of the two is compiled
+        if const { S::REGISTER_COUNT >= 32 } { self.run::<S, 3>(simd) } else { self.run::<S, 2>(simd) }
     }
 }
 
 impl<T: Real, M: Term> FewSums<'_, T, M> {
+    #[inline(always)]
+    fn run<S: Simd, const TALL: usize>(&mut self, simd: S) {
+        let rows = self.rows.len() / self.d;
+        let together = rows / WIDE * WIDE;
+        // loops, no closures: those would be compiled for the oldest machine
+        for i in (0..together).step_by(WIDE) {
+            self.group::<S, TALL, WIDE>(simd, i);
+        }
+        for i in together..rows {
+            self.group::<S, TALL, 1>(simd, i);
+        }
+    }
+
     /// Rows `first..first + COUNT`.
     #[inline(always)]
-    fn group<S: Simd, const COUNT: usize>(&mut self, simd: S, first: usize) {
+    fn group<S: Simd, const TALL: usize, const COUNT: usize>(&mut self, simd: S, first: usize) {
         let (d, m, height) = (self.d, self.m, height::<T, S>());
         let group = &self.rows[first * d..][..COUNT * d];
         let mut rows = [group; COUNT];
@@ -134,10 +140,10 @@ impl<T: Real, M: Term> FewSums<'_, T, M> {
         let out = &mut self.out[first * m..][..COUNT * m];
         let (panels, _) = T::vectors::<S>(self.panels).as_chunks();
         for (j, panel) in (0..m).step_by(height).zip(panels.chunks_exact(d)) {
-            let sums = accumulate::<T, S, M, COUNT, true>(simd, panel, &rows);
+            let sums = accumulate::<T, S, M, TALL, COUNT, true>(simd, panel, &rows);
             for (c, sums) in sums.iter().enumerate() {
                 let to = &mut out[c * m + j..][..height.min(m - j)];
-                write::<T, S>(sums, to);
+                write::<T, S, TALL>(sums, to);
             }
         }
     }
@@ -145,7 +151,7 @@ impl<T: Real, M: Term> FewSums<'_, T, M> {
 
 /// Writes the sums of a panel's points that there are.
 #[inline(always)]
-fn write<T: Lanes + Real, S: Simd>(sums: &Tall<T, S>, to: &mut [T]) {
+fn write<T: Lanes + Real, S: Simd, const TALL: usize>(sums: &Tall<T, S, TALL>, to: &mut [T]) {
     if let Some(to) = T::vectors_mut::<S>(to).first_chunk_mut() {
         *to = *sums;
         return;

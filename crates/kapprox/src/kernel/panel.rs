@@ -17,14 +17,17 @@ use std::marker::PhantomData;
 
 /// Most rows of `x` per tile: a whole strip of the Nyström map, and a multiple of every panel's height.
 pub(super) const TILE_ROWS: usize = 288;
-/// Rows of `z` per tile, a multiple of every panel's width.
-const TILE_COLUMNS: usize = 128;
-/// The widest panel; packed rows of `z` are padded to a multiple.
+/// Rows of `z` per tile.
+const TILE_COLUMNS: usize = 120;
+/// A multiple of the widths of all panels, to which packed rows of `z` are padded.
+const PADDED: usize = 24;
+/// The widest panel.
 const WIDEST: usize = 8;
-/// Vectors per panel column.
-pub(crate) const TALL: usize = 3;
 
-pub(crate) type Tall<T, S> = [<T as Lanes>::Vector<S>; TALL];
+/// A column of a panel: three vectors and eight columns where there are 32 registers, two and six where there are 16. Sums and one column
+/// must leave a register or two for numbers of `z`: with three vectors and four columns of 16 registers a sum goes through memory, at
+/// two thirds of the rate.
+pub(crate) type Tall<T, S, const TALL: usize> = [<T as Lanes>::Vector<S>; TALL];
 
 /// The numbers that belong to a point alone, beside its features.
 #[derive(Clone, Copy)]
@@ -124,7 +127,7 @@ impl<T: Real> Block<'_, T> {
             finish.panels(&mut x_packed, height, frame.width(), &mut x_owns);
             for (j, columns) in pieces(z.nrows(), TILE_COLUMNS) {
                 let z = z.subrows(j, columns);
-                frame.pack_rows(z, columns.next_multiple_of(WIDEST), &mut z_packed);
+                frame.pack_rows(z, columns.next_multiple_of(PADDED), &mut z_packed);
                 finish.rows(&z_packed, frame.width(), &mut z_owns);
                 let (packed, owns, term) = ((&*x_packed, &*z_packed), (&x_owns, &z_owns), PhantomData::<M>);
                 let (sums, values, spare) = (&mut *sums, &mut *values, &mut spare);
@@ -152,7 +155,8 @@ impl<T: Real> WithSimd for Height<T> {
 /// Rows of a panel: a constant for the compiler, so that loops over a column of one need no counter.
 #[inline(always)]
 pub(crate) fn height<T: Real, S: Simd>() -> usize {
-    TALL * size_of::<T::Vector<S>>() / size_of::<T>()
+    let tall = if S::REGISTER_COUNT >= 32 { 3 } else { 2 };
+    tall * size_of::<T::Vector<S>>() / size_of::<T>()
 }
 
 struct Sweep<'a, T, M, F> {
@@ -175,17 +179,16 @@ struct Sweep<'a, T, M, F> {
 impl<T: Real, M: Term, F: Finish<T>> WithSimd for Sweep<'_, T, M, F> {
     type Output = ();
 
-    /// As many columns at once as leave registers for the rows of x and one number of z. The condition is a constant, so that only one of the two
-    /// is compiled.
+    /// The condition is a constant, so that only one of the two is compiled.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        if const { S::REGISTER_COUNT >= 32 } { self.run::<S, 8>(simd) } else { self.run::<S, 4>(simd) }
+        if const { S::REGISTER_COUNT >= 32 } { self.run::<S, 3, 8>(simd) } else { self.run::<S, 2, 6>(simd) }
     }
 }
 
 impl<T: Real, M: Term, F: Finish<T>> Sweep<'_, T, M, F> {
     #[inline(always)]
-    fn run<S: Simd, const WIDE: usize>(mut self, simd: S) {
+    fn run<S: Simd, const TALL: usize, const WIDE: usize>(mut self, simd: S) {
         let (d, columns) = (self.x.ncols().max(1), self.out.ncols());
         let (panels, _) = T::vectors::<S>(self.packed.0).as_chunks::<TALL>();
         for (j, z) in (0..columns).step_by(WIDE).zip(self.packed.1.chunks_exact(WIDE * d)) {
@@ -234,10 +237,10 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
     /// Columns `to` of the block, panel by panel. `sums` are those of a panel, `values` the end of a column that no whole
     /// panel fits.
     #[inline(always)]
-    fn fill<S: Simd, const WIDE: usize>(
+    fn fill<S: Simd, const TALL: usize, const WIDE: usize>(
         &self,
         simd: S,
-        panels: &[Tall<T, S>],
+        panels: &[Tall<T, S, TALL>],
         z_rows: &[&[T]; WIDE],
         (sums, values): (&mut [T], &mut [T]),
         to: &mut [&mut [T]],
@@ -246,7 +249,7 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
         for (i, panel) in (0..rows).step_by(height).zip(panels.chunks_exact(d)) {
             let (vectors, _) = T::vectors_mut::<S>(sums).as_chunks_mut::<TALL>();
             if let Some(vectors) = vectors.first_chunk_mut::<WIDE>() {
-                *vectors = accumulate::<T, S, M, WIDE, false>(simd, panel, z_rows);
+                *vectors = accumulate::<T, S, M, TALL, WIDE, false>(simd, panel, z_rows);
             }
             for (c, (to, sums)) in to.iter_mut().zip(sums.chunks_exact(height)).enumerate() {
                 match to.get_mut(i..i + height) {
@@ -279,11 +282,11 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
 /// All loops but that over the features have constant lengths, and no index can fail: one that could would have the
 /// compiler keep the sums in memory, at twice the time.
 #[inline(always)]
-pub(crate) fn accumulate<T: Real, S: Simd, M: Term, const WIDE: usize, const EXCHANGED: bool>(
+pub(crate) fn accumulate<T: Real, S: Simd, M: Term, const TALL: usize, const WIDE: usize, const EXCHANGED: bool>(
     simd: S,
-    panel: &[Tall<T, S>],
+    panel: &[Tall<T, S, TALL>],
     z_rows: &[&[T]; WIDE],
-) -> [Tall<T, S>; WIDE] {
+) -> [Tall<T, S, TALL>; WIDE] {
     let mut sums = [[T::splat(simd, T::ZERO); TALL]; WIDE];
     for k in 0..panel.len() {
         for c in 0..WIDE {
