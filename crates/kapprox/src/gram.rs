@@ -1,8 +1,8 @@
 //! Rows of a Gram matrix `ΦᵀΦ`, added to sums in `f64`.
 //!
-//! A strip of rows of the matrix belongs to as many features: they are packed as panels, [`DEPTH`] rows of Φ at a time, and lie in a second-level cache
-//! while the features before them pass, a few at a time. So a thread that has a strip needs nothing of the others', a feature is packed once for
-//! each block of rows, and what is above the diagonal is not computed.
+//! A strip of rows of the matrix belongs to as many features. They are packed as panels, [`DEPTH`] rows of Φ at a time, and stay in a
+//! second-level cache while the features before them pass, a few at a time. So each feature is packed once for a block of rows, threads that
+//! compute different strips share nothing, and what is above the diagonal is not computed.
 //!
 //! (Register tiling and packing after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 34, 2008.)
 
@@ -22,15 +22,8 @@ const DEPTH: usize = 512;
 const WIDEST: usize = 8;
 
 /// Rows of a strip of a Gram matrix of p features: ten strips or more, which a few threads end together, of up to 192 rows.
-pub const fn strip_height(p: usize) -> usize {
-    let most = p / (10 * ROWS);
-    ROWS * if most < 1 {
-        1
-    } else if most > 4 {
-        4
-    } else {
-        most
-    }
+pub fn strip_height(p: usize) -> usize {
+    ROWS * (p / (10 * ROWS)).clamp(1, 4)
 }
 
 /// Buffers of [`add_rows`], kept over calls.
@@ -46,17 +39,17 @@ pub struct Panels<T> {
 
 impl<T: Real> Panels<T> {
     /// Bytes of the buffers for p features.
-    pub const fn bytes(p: usize) -> usize {
+    pub fn bytes(p: usize) -> usize {
         let strip = strip_height(p);
         size_of::<T>() * (strip * DEPTH + WIDEST * DEPTH + strip * p.next_multiple_of(WIDEST))
     }
 }
 
-/// Adds to `g` (up to [`strip_height`] rows, p columns) rows of the lower triangle of `ΦᵀΦ`, from row `first` on; entries above its diagonal stay. Φ is
-/// n x p, with rows or columns that are contiguous.
+/// Adds to `g` (h x p) rows `first..first + h` of the lower triangle of `ΦᵀΦ`; entries above its diagonal stay. Φ is n x p; it is copied where
+/// neither its rows nor its columns are contiguous.
 ///
-/// Sums over the rows of Φ are in `T`, and are added in `f64`: call it for a few thousand rows at a time. An
-/// entry has the same bits in whatever strip it is. About 2·n·h·(`first` + h/2) flops for h rows.
+/// Sums over the rows of Φ are in `T`, and are added in `f64`: call it for a few thousand rows at a time. An entry has the same bits in
+/// whatever strip it is. About 2·n·h·(`first` + h/2) flops; h of [`strip_height`] is fastest.
 ///
 /// ```
 /// use kapprox::{faer::{Mat, mat}, gram};

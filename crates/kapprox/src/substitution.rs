@@ -1,11 +1,11 @@
 //! Forward substitution for many rows at once: `phi = k L⁻ᵀ`, the features of kernel values.
 //!
-//! Rows are in panels of a few vectors, and features in groups of as many as leave registers for a panel. A group is first cleared
-//! of the features before it, by products whose sums stay in registers while those features pass; then the small triangle of the group is
-//! solved, in registers too. The features found so far are kept once more, as panels, so that they are read in the order of the sums.
+//! Rows are in panels of a few vectors, features in groups of a few. The features before a group are subtracted from it by sums of products that
+//! stay in registers; then the small triangle of the group is solved, in registers too. The features that are found are copied to panels, so that
+//! the sums read them in order.
 //!
-//! Features pass [`DEPTH`] at a time and are then taken off all later ones, so that their panels stay in a second-level cache, whatever
-//! the rank. What a row becomes depends on this row alone: the bits of many rows are those of each alone.
+//! [`DEPTH`] features at a time are found, and are then subtracted from all later ones, so that their panels stay in a second-level cache, whatever
+//! the rank. The features of a row depend on this row alone: they have the same bits in any number of rows.
 //!
 //! (Register tiling after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 34, 2008; the solve within the
 //! tile as in Goto, van de Geijn, *High-performance implementation of the level-3 BLAS*, ACM TOMS 35, 2008.)
@@ -151,8 +151,8 @@ impl<T: Real> Substitution<'_, T> {
         }
     }
 
-    /// Takes features `from..from + depth` off a group of features from j on, in `rows` rows from `first` on; solves for the group where it is one
-    /// of them.
+    /// Subtracts features `from..from + depth` from a group of features from j on, in `rows` rows from `first` on; solves for the group where it
+    /// is one of them.
     #[inline(always)]
     fn group<S: Simd, const TALL: usize, const WIDE: usize>(
         &mut self,
@@ -190,7 +190,7 @@ impl<T: Real> Substitution<'_, T> {
 }
 
 impl<T: Real> Lower<T> {
-    /// Solves for a group of features, from j on, whose values are clear of all before.
+    /// Solves for a group of features, from j on, from which all before are subtracted.
     #[inline(always)]
     fn triangle<S: Simd, const TALL: usize, const WIDE: usize>(
         &self,
@@ -198,20 +198,20 @@ impl<T: Real> Lower<T> {
         j: usize,
         tile: &mut [Tall<T, S, TALL>; WIDE],
     ) {
-        let (mut found, zero) = (*tile, T::splat(simd, T::ZERO));
+        let zero = T::splat(simd, T::ZERO);
         for c in 0..WIDE {
             let inverse = T::splat(simd, self.inverses[j + c]);
-            for v in 0..TALL {
-                found[c][v] = T::multiply_add(simd, found[c][v], inverse, zero);
+            for value in &mut tile[c] {
+                *value = T::multiply_add(simd, *value, inverse, zero);
             }
-            for e in c + 1..WIDE {
+            let found = tile[c];
+            for (e, later) in tile.iter_mut().enumerate().skip(c + 1) {
                 let factor = T::splat(simd, self.row(j + e)[j + c]);
-                for v in 0..TALL {
-                    found[e][v] = T::multiply_add(simd, found[c][v], factor, found[e][v]);
+                for (value, found) in later.iter_mut().zip(found) {
+                    *value = T::multiply_add(simd, found, factor, *value);
                 }
             }
         }
-        *tile = found;
     }
 }
 
