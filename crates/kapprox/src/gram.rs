@@ -1,6 +1,6 @@
 //! Rows of a Gram matrix `ΦᵀΦ`, added to sums in `f64`.
 //!
-//! A strip of rows of the matrix belongs to as many features. They are packed as panels, [`DEPTH`] rows of Φ at a time, and stay in a
+//! A strip of rows of the matrix belongs to as many features. They are packed as panels, 512 rows of Φ at a time, and stay in a
 //! second-level cache while the features before them pass, a few at a time. So each feature is packed once for a block of rows, threads that
 //! compute different strips share nothing, and what is above the diagonal is not computed.
 //!
