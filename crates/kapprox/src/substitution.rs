@@ -11,7 +11,7 @@
 //! tile as in Goto, van de Geijn, *High-performance implementation of the level-3 BLAS*, ACM TOMS 35, 2008.)
 
 use crate::Real;
-use crate::kernel::{Aligned, Products, Tall, accumulate, fill_column, height};
+use crate::kernel::{Aligned, Products, Tall, accumulate, fill_column, height, read, write};
 use faer::{MatMut, MatRef, prelude::*};
 use kstore::Pool;
 use pulp::{Simd, WithSimd};
@@ -38,7 +38,7 @@ pub(crate) struct Lower<T> {
     rows: Vec<T>,
     /// 1 / L_jj.
     inverses: Vec<T>,
-    panels: Pool<(Aligned<T>, Aligned<T>)>,
+    panels: Pool<Aligned<T>>,
 }
 
 impl<T: Real> Lower<T> {
@@ -64,8 +64,8 @@ impl<T: Real> Lower<T> {
 
     /// Replaces each row k of `x` (b x r) by L⁻¹k. b·r² flops.
     pub(crate) fn solve(&self, x: MatMut<'_, T>) {
-        self.panels.with(Default::default, |(panels, tile)| {
-            pulp::Arch::new().dispatch(Substitution { lower: self, x, panels, tile, spare: Vec::new() });
+        self.panels.with(Aligned::default, |panels| {
+            pulp::Arch::new().dispatch(Substitution { lower: self, x, panels, spare: Vec::new() });
         });
     }
 
@@ -113,8 +113,6 @@ struct Substitution<'a, T: Real> {
     x: MatMut<'a, T>,
     /// Features found, in panels.
     panels: &'a mut Aligned<T>,
-    /// The group of features of a panel that is being solved.
-    tile: &'a mut Aligned<T>,
     /// Room for columns that have strides.
     spare: Vec<T>,
 }
@@ -139,7 +137,6 @@ impl<T: Real> Substitution<'_, T> {
         if self.panels.len() < room {
             self.panels.zeros(room);
         }
-        self.tile.zeros(WIDE * height);
         // loops, no closures: those would be compiled for the oldest machine
         for first in (0..rows).step_by((together * height).max(1)) {
             let count = rows.min(first + together * height) - first;
@@ -170,20 +167,29 @@ impl<T: Real> Substitution<'_, T> {
         }
         for (i, panel) in (0..rows).step_by(height).zip(self.panels.chunks_exact_mut(depth * height)) {
             let mut x = self.x.rb_mut().submatrix_mut(first + i, j, height.min(rows - i), width);
-            for (column, tile) in x.rb_mut().col_iter_mut().zip(self.tile.chunks_exact_mut(height)) {
-                fill_column(column, &mut self.spare, |x| tile[..x.len()].copy_from_slice(x));
+            let mut tile = [[T::splat(simd, T::ZERO); TALL]; WIDE];
+            for (column, tile) in x.rb_mut().col_iter_mut().zip(&mut tile) {
+                fill_column(
+                    column,
+                    &mut self.spare,
+                    #[inline(always)]
+                    |x| *tile = read::<T, S, TALL>(simd, x),
+                );
             }
-            let (vectors, _) = T::vectors_mut::<S>(panel).as_chunks_mut::<TALL>();
-            let (found, rest) = vectors.split_at_mut(known);
-            let (tile, _) = T::vectors_mut::<S>(self.tile).as_chunks_mut::<TALL>();
-            let Some(tile) = tile.first_chunk_mut::<WIDE>() else { return };
-            add_products::<T, S, TALL, WIDE>(simd, found, &factor, tile);
+            let (panel, _) = T::vectors_mut::<S>(panel).as_chunks_mut::<TALL>();
+            let (found, rest) = panel.split_at_mut(known);
+            add_products::<T, S, TALL, WIDE>(simd, found, &factor, &mut tile);
             if known < depth {
-                self.lower.triangle::<S, TALL, WIDE>(simd, j, tile);
-                rest[..WIDE].copy_from_slice(tile);
+                self.lower.triangle::<S, TALL, WIDE>(simd, j, &mut tile);
+                rest[..WIDE].copy_from_slice(&tile);
             }
-            for (column, tile) in x.col_iter_mut().zip(self.tile.chunks_exact(height)) {
-                fill_column(column, &mut self.spare, |x| x.copy_from_slice(&tile[..x.len()]));
+            for (column, tile) in x.col_iter_mut().zip(&tile) {
+                fill_column(
+                    column,
+                    &mut self.spare,
+                    #[inline(always)]
+                    |x| write::<T, S, TALL>(tile, x),
+                );
             }
         }
     }

@@ -29,6 +29,34 @@ const WIDEST: usize = 8;
 /// two thirds of the rate.
 pub(crate) type Tall<T, S, const TALL: usize> = [<T as Lanes>::Vector<S>; TALL];
 
+/// The largest height of a panel: three vectors of sixteen numbers.
+const HIGHEST: usize = 48;
+
+/// A column of a panel; zeros where there are fewer numbers.
+#[inline(always)]
+pub(crate) fn read<T: Real, S: Simd, const TALL: usize>(simd: S, from: &[T]) -> Tall<T, S, TALL> {
+    if let Some(column) = T::vectors::<S>(from).first_chunk() {
+        return *column;
+    }
+    let mut all = [T::ZERO; HIGHEST];
+    all[..from.len()].copy_from_slice(from);
+    T::vectors::<S>(&all).first_chunk().copied().unwrap_or([T::splat(simd, T::ZERO); TALL])
+}
+
+/// Writes as many numbers of a column of a panel as there is room for.
+#[inline(always)]
+pub(crate) fn write<T: Real, S: Simd, const TALL: usize>(column: &Tall<T, S, TALL>, to: &mut [T]) {
+    if let Some(to) = T::vectors_mut::<S>(to).first_chunk_mut() {
+        *to = *column;
+        return;
+    }
+    let mut all = [T::ZERO; HIGHEST];
+    if let Some(all) = T::vectors_mut::<S>(&mut all).first_chunk_mut() {
+        *all = *column;
+    }
+    to.copy_from_slice(&all[..to.len()]);
+}
+
 /// The numbers that belong to a point alone, beside its features.
 #[derive(Clone, Copy)]
 pub(crate) struct Own<T> {

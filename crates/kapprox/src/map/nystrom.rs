@@ -46,9 +46,8 @@ fn bytes(m: usize, d: usize, element: usize) -> usize {
     m * d * (element + size_of::<f64>()) + m * m * size_of::<f64>() + Lower::<f64>::bytes(m)
 }
 
-/// Rows mapped by one thread at a time: a strip of 288 x 2,000 features in f32 is about the size of a second-level cache.
-/// 288 is a multiple of the heights of the product's register tiles (96 and 48 rows with AVX-512, 24 and 12 with AVX2);
-/// strips of 128 rows are a third slower.
+/// Rows mapped by one thread at a time: a strip of 288 x 2,000 features in f32 is about the size of a second-level cache. 288 is a multiple of
+/// the heights of all panels (48 and 24 rows with AVX-512, 16 and 8 with AVX2).
 pub const STRIP: usize = 288;
 
 /// Largest noise of a map that is computed in `T`, as a share of the trace.
