@@ -19,9 +19,6 @@ use pulp::{Simd, WithSimd};
 /// Numbers of each row of a panel, a multiple of [`TOGETHER`]: a panel of 48 rows in `f32` is 95 KiB.
 const DEPTH: usize = 504;
 
-/// Products that are summed one after the other, before their sum is added to the others: rounding then grows with 128 + n/128 of n products.
-const TERMS: usize = 128;
-
 /// Bytes of panels that pass together: a part of a second-level cache, and a whole strip of the Nyström map.
 const PANELS: usize = 288 * DEPTH * size_of::<f32>();
 
@@ -84,28 +81,6 @@ const fn length(i: usize) -> usize {
 const fn start(i: usize) -> usize {
     let group = i / TOGETHER;
     TOGETHER * TOGETHER * group * (group + 1) / 2 + i % TOGETHER * length(i)
-}
-
-/// Adds to `sums` the products of a panel with some `rows`, at least as long as the panel.
-#[inline(always)]
-pub(crate) fn add_products<T: Real, S: Simd, const TALL: usize, const WIDE: usize>(
-    simd: S,
-    panel: &[Tall<T, S, TALL>],
-    rows: &[&[T]; WIDE],
-    sums: &mut [Tall<T, S, TALL>; WIDE],
-) {
-    for (first, panel) in (0..).step_by(TERMS).zip(panel.chunks(TERMS)) {
-        let mut parts = *rows;
-        for part in &mut parts {
-            *part = &part[first..][..panel.len()];
-        }
-        let products = accumulate::<T, S, Products, TALL, WIDE, false>(simd, panel, &parts);
-        for c in 0..WIDE {
-            for v in 0..TALL {
-                sums[c][v] = T::plus(simd, sums[c][v], products[c][v]);
-            }
-        }
-    }
 }
 
 struct Substitution<'a, T: Real> {
@@ -178,7 +153,8 @@ impl<T: Real> Substitution<'_, T> {
             }
             let (panel, _) = T::vectors_mut::<S>(panel).as_chunks_mut::<TALL>();
             let (found, rest) = panel.split_at_mut(known);
-            add_products::<T, S, TALL, WIDE>(simd, found, &factor, &mut tile);
+            // from the kernel values on, not from 0: what is left of them becomes smaller with each feature, and so does its rounding
+            tile = accumulate::<T, S, Products, TALL, WIDE, false>(simd, found, &factor, tile);
             if known < depth {
                 self.lower.triangle::<S, TALL, WIDE>(simd, j, &mut tile);
                 rest[..WIDE].copy_from_slice(&tile);

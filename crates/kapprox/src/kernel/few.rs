@@ -137,8 +137,9 @@ impl<T: Real, M: Term> FewSums<'_, T, M> {
         }
         let out = &mut self.out[first * m..][..COUNT * m];
         let (panels, _) = T::vectors::<S>(self.panels).as_chunks();
+        let zeros = [[T::splat(simd, T::ZERO); TALL]; COUNT];
         for (j, panel) in (0..m).step_by(height).zip(panels.chunks_exact(d)) {
-            let sums = accumulate::<T, S, M, TALL, COUNT, true>(simd, panel, &rows);
+            let sums = accumulate::<T, S, M, TALL, COUNT, true>(simd, panel, &rows, zeros);
             for (c, sums) in sums.iter().enumerate() {
                 let to = &mut out[c * m + j..][..height.min(m - j)];
                 write::<T, S, TALL>(sums, to);

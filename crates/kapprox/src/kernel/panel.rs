@@ -274,10 +274,11 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
         to: &mut [&mut [T]],
     ) {
         let (d, height, rows) = (self.x.ncols().max(1), height::<T, S>(), self.x.nrows());
+        let zeros = [[T::splat(simd, T::ZERO); TALL]; WIDE];
         for (i, panel) in (0..rows).step_by(height).zip(panels.chunks_exact(d)) {
             let (vectors, _) = T::vectors_mut::<S>(sums).as_chunks_mut::<TALL>();
             if let Some(vectors) = vectors.first_chunk_mut::<WIDE>() {
-                *vectors = accumulate::<T, S, M, TALL, WIDE, false>(simd, panel, z_rows);
+                *vectors = accumulate::<T, S, M, TALL, WIDE, false>(simd, panel, z_rows, zeros);
             }
             for (c, (to, sums)) in to.iter_mut().zip(sums.chunks_exact(height)).enumerate() {
                 match to.get_mut(i..i + height) {
@@ -305,7 +306,7 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
     }
 }
 
-/// The sums of a panel of rows of x with `WIDE` rows of z; `EXCHANGED` where the panel is of z.
+/// `sums`, with those of a panel of rows of x with `WIDE` rows of z added; `EXCHANGED` where the panel is of z.
 ///
 /// All loops but that over the features have constant lengths, and no index can fail: one that could would have the
 /// compiler keep the sums in memory, at twice the time.
@@ -314,8 +315,8 @@ pub(crate) fn accumulate<T: Real, S: Simd, M: Term, const TALL: usize, const WID
     simd: S,
     panel: &[Tall<T, S, TALL>],
     z_rows: &[&[T]; WIDE],
+    mut sums: [Tall<T, S, TALL>; WIDE],
 ) -> [Tall<T, S, TALL>; WIDE] {
-    let mut sums = [[T::splat(simd, T::ZERO); TALL]; WIDE];
     for k in 0..panel.len() {
         for c in 0..WIDE {
             let z = T::splat(simd, z_rows[c][k]);
