@@ -47,7 +47,6 @@ pub mod metric;
 pub mod quality;
 mod real;
 mod rows;
-mod substitution;
 pub mod thin;
 
 pub use error::{Error, Result};

@@ -14,9 +14,8 @@ use super::independent::{Independent, widened};
 use super::{Expansion, FeatureMap};
 use crate::kernel::{AnyKernel, Fixed, KernelColumns};
 use crate::rows::LandmarkSet;
-use crate::substitution::Lower;
 use crate::{Error, Real, Result};
-use faer::linalg::triangular_solve::solve_upper_triangular_in_place;
+use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
 use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Mat, MatMut, MatRef, Par, unzip, zip};
 use kstore::{Footprint, Pool, Workers};
@@ -43,11 +42,12 @@ pub(super) fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
 }
 
 fn bytes(m: usize, d: usize, element: usize) -> usize {
-    m * d * (element + size_of::<f64>()) + m * m * size_of::<f64>() + Lower::<f64>::bytes(m)
+    (m * d + m * m) * (element + size_of::<f64>())
 }
 
-/// Rows mapped by one thread at a time: a strip of 288 x 2,000 features in f32 is about the size of a second-level cache. 288 is a multiple of
-/// the heights of all panels (48 and 24 rows with AVX-512, 16 and 8 with AVX2).
+/// Rows mapped by one thread at a time: a strip of 288 x 2,000 features in f32 is about the size of a second-level cache.
+/// 288 is a multiple of the heights of the product's register tiles (96 and 48 rows with AVX-512, 24 and 12 with AVX2);
+/// strips of 128 rows are a third slower.
 pub const STRIP: usize = 288;
 
 /// Largest noise of a map that is computed in `T`, as a share of the trace.
@@ -74,7 +74,7 @@ const LESS_AMPLIFIED: f64 = 1e-4 * MOST_AMPLIFIED;
 
 /// The Nyström map of a kernel and m landmarks.
 ///
-/// Holds m·d numbers and the m x m factor in f64, and its triangle once more in the arithmetic of the features. Mapping n rows
+/// Holds m·d numbers and the m x m factor in f64, and once more in `T` where that is accurate enough. Mapping n rows
 /// costs 2nmd flops for the kernel blocks and nm² for the triangular solve. Landmarks that nearly depend on each other
 /// amplify the rounding of `T`; then blocks and solve run in f64, which takes about 1.5 times as long in a whole fit.
 #[derive(Debug)]
@@ -83,33 +83,42 @@ pub struct Nystrom<T: Real> {
     landmarks: LandmarkSet<T>,
     /// L in f64, r x r.
     lower: Mat<f64>,
-    arithmetic: Arithmetic<T, Lower<T>, Lower<f64>>,
+    arithmetic: Arithmetic<T>,
 }
 
-/// The arithmetic in which blocks and features are computed, with the matrix that makes features of kernel values.
+/// The arithmetic in which blocks and features are computed.
 #[derive(Debug)]
-pub(super) enum Arithmetic<T: Real, N, W> {
-    /// In `T`.
-    Own(N, Fixed<T>),
+pub(super) enum Arithmetic<T: Real> {
+    /// In `T`, with L (or W) narrowed to it.
+    Own(Mat<T>, Fixed<T>),
     /// In f64, with the landmarks widened to it.
-    Wide(Vec<f64>, W, Fixed<f64>),
+    Wide(Vec<f64>, Fixed<f64>),
 }
 
-impl<T: Real, N, W> Arithmetic<T, N, W> {
-    pub(super) fn own(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, matrix: N) -> Self {
-        Self::Own(matrix, Fixed::for_blocks(kernel.typed::<T>(), landmarks.as_mat()))
+impl<T: Real> Arithmetic<T> {
+    /// In `T` where that is accurate enough, with `matrix` narrowed to it.
+    pub(super) fn new(own: bool, kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, matrix: &Mat<f64>) -> Self {
+        if !own {
+            return Self::wide(kernel, landmarks);
+        }
+        let narrow = Mat::from_fn(matrix.nrows(), matrix.ncols(), |i, j| T::from_f64(matrix[(i, j)]));
+        Self::Own(narrow, Fixed::for_blocks(kernel.typed::<T>(), landmarks.as_mat()))
     }
 
-    pub(super) fn wide(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, matrix: W) -> Self {
+    fn wide(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Self {
         let points = widened(&landmarks.points);
         let z = MatRef::from_row_major_slice(&points, landmarks.len(), landmarks.d);
         let fixed = Fixed::for_blocks(kernel.typed::<f64>(), z);
-        Self::Wide(points, matrix, fixed)
+        Self::Wide(points, fixed)
     }
 
-    /// True where `T` is less than f64, and used.
-    pub(super) fn is_narrow(&self) -> bool {
-        size_of::<T>() < size_of::<f64>() && !self.is_wide()
+    /// Goes over to f64; false where that is done, or `T` is no less.
+    pub(super) fn widen(&mut self, kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> bool {
+        let narrow = size_of::<T>() < size_of::<f64>() && !self.is_wide();
+        if narrow {
+            *self = Self::wide(kernel, landmarks);
+        }
+        narrow
     }
 
     pub(super) fn is_wide(&self) -> bool {
@@ -120,7 +129,7 @@ impl<T: Real, N, W> Arithmetic<T, N, W> {
     pub(super) fn prepared(&self) -> usize {
         match self {
             Self::Own(_, fixed) => fixed.bytes(),
-            Self::Wide(_, _, fixed) => fixed.bytes(),
+            Self::Wide(_, fixed) => fixed.bytes(),
         }
     }
 }
@@ -160,10 +169,7 @@ impl<T: Real> Nystrom<T> {
     }
 
     fn in_arithmetic(own: bool, kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, lower: Mat<f64>) -> Self {
-        let arithmetic = match own {
-            true => Arithmetic::own(kernel, &landmarks, Lower::of(lower.as_ref())),
-            false => Arithmetic::wide(kernel, &landmarks, Lower::of(lower.as_ref())),
-        };
+        let arithmetic = Arithmetic::new(own, kernel, &landmarks, &lower);
         Self { any: kernel.clone(), landmarks, lower, arithmetic }
     }
 
@@ -253,11 +259,11 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
             _ if workers.is_cancelled() => (),
             Arithmetic::Own(lower, kernel) => {
                 kernel.fill(x, z, out.rb_mut());
-                lower.solve(out);
+                solve_lower_triangular_in_place(lower.as_ref(), out.transpose_mut(), Par::Seq);
             }
-            Arithmetic::Wide(z, lower, kernel) => narrowed(x, out, &pool, |x, mut phi| {
+            Arithmetic::Wide(z, kernel) => narrowed(x, out, &pool, |x, mut phi| {
                 kernel.fill(x, MatRef::from_row_major_slice(z, self.rank(), x.ncols()), phi.rb_mut());
-                lower.solve(phi);
+                solve_lower_triangular_in_place(self.lower.as_ref(), phi.transpose_mut(), Par::Seq);
             }),
         });
     }
@@ -275,11 +281,7 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
     }
 
     fn widen(&mut self) -> bool {
-        if !self.arithmetic.is_narrow() {
-            return self.leave_out();
-        }
-        self.arithmetic = Arithmetic::wide(&self.any, &self.landmarks, Lower::of(self.lower.as_ref()));
-        true
+        self.arithmetic.widen(&self.any, &self.landmarks) || self.leave_out()
     }
 
     fn truncate(&mut self, r: usize) -> bool {

@@ -118,8 +118,7 @@ pub struct Projected<T: Real> {
     landmarks: LandmarkSet<T>,
     /// W in f64, m x r.
     weights: Mat<f64>,
-    /// With W narrowed to `T`.
-    arithmetic: Arithmetic<T, Mat<T>, ()>,
+    arithmetic: Arithmetic<T>,
     /// Eigenvalues of K_SS along the directions, where they are eigenvectors.
     eigenvalues: Vec<f64>,
 }
@@ -131,11 +130,7 @@ impl<T: Real> Projected<T> {
         // the share of the trace that rounding in `T` takes off or adds
         let noise = (T::EPSILON / 2.0).powi(2) * amplified.iter().sum::<f64>();
         let own = size_of::<T>() == size_of::<f64>() || (noise <= NOISE && suffices_for_few::<T>(&amplified));
-        let narrow = || Mat::from_fn(weights.nrows(), weights.ncols(), |i, j| T::from_f64(weights[(i, j)]));
-        let arithmetic = match own {
-            true => Arithmetic::own(kernel, &landmarks, narrow()),
-            false => Arithmetic::wide(kernel, &landmarks, ()),
-        };
+        let arithmetic = Arithmetic::new(own, kernel, &landmarks, &weights);
         Self { any: kernel.clone(), landmarks, weights, arithmetic, eigenvalues }
     }
 
@@ -298,7 +293,7 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
                 kernel.fill(x, z, k.rb_mut());
                 matmul(out, Accum::Replace, k.rb(), narrow.as_ref(), T::ONE, Par::Seq);
             }),
-            Arithmetic::Wide(z, (), kernel) => narrowed(x, out, &wide, |x, phi| {
+            Arithmetic::Wide(z, kernel) => narrowed(x, out, &wide, |x, phi| {
                 with_matrix(&wide, (x.nrows(), m), |mut k| {
                     kernel.fill(x, MatRef::from_row_major_slice(z, m, x.ncols()), k.rb_mut());
                     matmul(phi, Accum::Replace, k.rb(), self.weights.as_ref(), 1.0, Par::Seq);
@@ -318,11 +313,7 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
     }
 
     fn widen(&mut self) -> bool {
-        let narrow = self.arithmetic.is_narrow();
-        if narrow {
-            self.arithmetic = Arithmetic::wide(&self.any, &self.landmarks, ());
-        }
-        narrow
+        self.arithmetic.widen(&self.any, &self.landmarks)
     }
 
     fn truncate(&mut self, r: usize) -> bool {

@@ -4,7 +4,6 @@
 
 mod accuracy;
 mod feature_space;
-mod features;
 mod formulas;
 mod golden;
 mod gradients;
