@@ -7,7 +7,7 @@
 //! (Register tiling and packing after Goto, van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM TOMS 34, 2008.)
 
 use crate::Real;
-use crate::kernel::{Aligned, Products, accumulate, fill_column, height, pieces};
+use crate::kernel::{Aligned, Products, Tall, accumulate, fill_column, height, pieces};
 use faer::{Mat, MatMut, MatRef};
 use pulp::{Simd, WithSimd};
 
@@ -16,6 +16,9 @@ const ROWS: usize = 48;
 
 /// Rows of Φ that are packed together: a panel of 48 features in `f32` is 96 KiB.
 const DEPTH: usize = 512;
+
+/// Products that are summed one after the other, before their sum is added to the others: rounding then grows with 128 + n/128 of n products.
+const TERMS: usize = 128;
 
 /// Most features that pass together.
 const WIDEST: usize = 8;
@@ -137,10 +140,7 @@ impl<T: Real> AddRows<'_, T> {
             let tiles = panels.chunks_exact(depth * height).zip((0..rows).step_by(height));
             for (panel, i) in tiles.filter(|(_, i)| first + i + height > j) {
                 let (panel, _) = T::vectors::<S>(panel).as_chunks::<TALL>();
-                for feature in &mut features {
-                    *feature = &feature[..panel.len()];
-                }
-                let sums = accumulate::<T, S, Products, TALL, WIDE, false>(simd, panel, &features);
+                let sums = sums_of_products::<T, S, TALL, WIDE>(simd, panel, &features);
                 for (c, sums) in sums.iter().enumerate().take(count) {
                     let (to, _) = T::vectors_mut::<S>(&mut products[c * strip + i..][..height]).as_chunks_mut::<TALL>();
                     for v in 0..TALL {
@@ -150,6 +150,30 @@ impl<T: Real> AddRows<'_, T> {
             }
         }
     }
+}
+
+/// The sums of products of a panel with some `rows`.
+#[inline(always)]
+fn sums_of_products<T: Real, S: Simd, const TALL: usize, const WIDE: usize>(
+    simd: S,
+    panel: &[Tall<T, S, TALL>],
+    rows: &[&[T]; WIDE],
+) -> [Tall<T, S, TALL>; WIDE] {
+    let zeros = [[T::splat(simd, T::ZERO); TALL]; WIDE];
+    let mut sums = zeros;
+    for (first, panel) in (0..).step_by(TERMS).zip(panel.chunks(TERMS)) {
+        let mut parts = *rows;
+        for part in &mut parts {
+            *part = &part[first..][..panel.len()];
+        }
+        let products = accumulate::<T, S, Products, TALL, WIDE, false>(simd, panel, &parts, zeros);
+        for c in 0..WIDE {
+            for v in 0..TALL {
+                sums[c][v] = T::plus(simd, sums[c][v], products[c][v]);
+            }
+        }
+    }
+    sums
 }
 
 /// `out[i width + c]` = number i of column c of `block`; places beside the last column keep what they have.

@@ -47,6 +47,7 @@ pub mod metric;
 pub mod quality;
 mod real;
 mod rows;
+mod substitution;
 pub mod thin;
 
 pub use error::{Error, Result};

@@ -4,18 +4,16 @@
 //! other rows to fill a vector with. Each value comes from the same operations in the same order as in a block.
 
 use super::fixed::{FEW, KernelColumns};
-use super::panel::{Finish, Own, Owns, Suspects, Tall, accumulate, height, panel_height};
+use super::panel::{Finish, Own, Owns, Suspects, accumulate, height, panel_height, write};
 use super::points::{Aligned, Frame, row};
 use super::terms::Term;
-use crate::{Lanes, Real, vectorised};
+use crate::{Real, vectorised};
 use faer::MatRef;
 use pulp::{Simd, WithSimd};
 use std::marker::PhantomData;
 
 /// Rows whose sums are in registers at once; those that are left go one by one.
 const WIDE: usize = 4;
-/// The largest height of a panel: three vectors of sixteen numbers.
-const HIGHEST: usize = 48;
 /// Sums of a row that become values at once.
 const AT_ONCE: usize = 128;
 
@@ -139,26 +137,13 @@ impl<T: Real, M: Term> FewSums<'_, T, M> {
         }
         let out = &mut self.out[first * m..][..COUNT * m];
         let (panels, _) = T::vectors::<S>(self.panels).as_chunks();
+        let zeros = [[T::splat(simd, T::ZERO); TALL]; COUNT];
         for (j, panel) in (0..m).step_by(height).zip(panels.chunks_exact(d)) {
-            let sums = accumulate::<T, S, M, TALL, COUNT, true>(simd, panel, &rows);
+            let sums = accumulate::<T, S, M, TALL, COUNT, true>(simd, panel, &rows, zeros);
             for (c, sums) in sums.iter().enumerate() {
                 let to = &mut out[c * m + j..][..height.min(m - j)];
                 write::<T, S, TALL>(sums, to);
             }
         }
     }
-}
-
-/// Writes the sums of a panel's points that there are.
-#[inline(always)]
-fn write<T: Lanes + Real, S: Simd, const TALL: usize>(sums: &Tall<T, S, TALL>, to: &mut [T]) {
-    if let Some(to) = T::vectors_mut::<S>(to).first_chunk_mut() {
-        *to = *sums;
-        return;
-    }
-    let mut all = [T::ZERO; HIGHEST];
-    if let Some(all) = T::vectors_mut::<S>(&mut all).first_chunk_mut() {
-        *all = *sums;
-    }
-    to.copy_from_slice(&all[..to.len()]);
 }

@@ -74,7 +74,7 @@ pub use expression::Expression;
 pub use family::{Build, Distance, Domain, Explicit, Facts, Homogeneous, KernelFamily, KernelParameter, Range, Value};
 pub(crate) use fixed::Fixed;
 pub use fixed::{FEW, FewRows, KernelColumns};
-pub(crate) use panel::{accumulate, height};
+pub(crate) use panel::{Tall, accumulate, height, read, write};
 pub(crate) use points::{Aligned, fill_column, pieces, row};
 #[cfg(test)]
 pub(crate) use pointwise::gaussian as defined_gaussian;

@@ -29,6 +29,34 @@ const WIDEST: usize = 8;
 /// two thirds of the rate.
 pub(crate) type Tall<T, S, const TALL: usize> = [<T as Lanes>::Vector<S>; TALL];
 
+/// The largest height of a panel: three vectors of sixteen numbers.
+const HIGHEST: usize = 48;
+
+/// A column of a panel; zeros where there are fewer numbers.
+#[inline(always)]
+pub(crate) fn read<T: Real, S: Simd, const TALL: usize>(simd: S, from: &[T]) -> Tall<T, S, TALL> {
+    if let Some(column) = T::vectors::<S>(from).first_chunk() {
+        return *column;
+    }
+    let mut all = [T::ZERO; HIGHEST];
+    all[..from.len()].copy_from_slice(from);
+    T::vectors::<S>(&all).first_chunk().copied().unwrap_or([T::splat(simd, T::ZERO); TALL])
+}
+
+/// Writes as many numbers of a column of a panel as there is room for.
+#[inline(always)]
+pub(crate) fn write<T: Real, S: Simd, const TALL: usize>(column: &Tall<T, S, TALL>, to: &mut [T]) {
+    if let Some(to) = T::vectors_mut::<S>(to).first_chunk_mut() {
+        *to = *column;
+        return;
+    }
+    let mut all = [T::ZERO; HIGHEST];
+    if let Some(all) = T::vectors_mut::<S>(&mut all).first_chunk_mut() {
+        *all = *column;
+    }
+    to.copy_from_slice(&all[..to.len()]);
+}
+
 /// The numbers that belong to a point alone, beside its features.
 #[derive(Clone, Copy)]
 pub(crate) struct Own<T> {
@@ -246,10 +274,11 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
         to: &mut [&mut [T]],
     ) {
         let (d, height, rows) = (self.x.ncols().max(1), height::<T, S>(), self.x.nrows());
+        let zeros = [[T::splat(simd, T::ZERO); TALL]; WIDE];
         for (i, panel) in (0..rows).step_by(height).zip(panels.chunks_exact(d)) {
             let (vectors, _) = T::vectors_mut::<S>(sums).as_chunks_mut::<TALL>();
             if let Some(vectors) = vectors.first_chunk_mut::<WIDE>() {
-                *vectors = accumulate::<T, S, M, TALL, WIDE, false>(simd, panel, z_rows);
+                *vectors = accumulate::<T, S, M, TALL, WIDE, false>(simd, panel, z_rows, zeros);
             }
             for (c, (to, sums)) in to.iter_mut().zip(sums.chunks_exact(height)).enumerate() {
                 match to.get_mut(i..i + height) {
@@ -277,7 +306,7 @@ impl<T: Real, M: Term, F: Finish<T>> Group<'_, T, M, F> {
     }
 }
 
-/// The sums of a panel of rows of x with `WIDE` rows of z; `EXCHANGED` where the panel is of z.
+/// `sums`, with those of a panel of rows of x with `WIDE` rows of z added; `EXCHANGED` where the panel is of z.
 ///
 /// All loops but that over the features have constant lengths, and no index can fail: one that could would have the
 /// compiler keep the sums in memory, at twice the time.
@@ -286,8 +315,8 @@ pub(crate) fn accumulate<T: Real, S: Simd, M: Term, const TALL: usize, const WID
     simd: S,
     panel: &[Tall<T, S, TALL>],
     z_rows: &[&[T]; WIDE],
+    mut sums: [Tall<T, S, TALL>; WIDE],
 ) -> [Tall<T, S, TALL>; WIDE] {
-    let mut sums = [[T::splat(simd, T::ZERO); TALL]; WIDE];
     for k in 0..panel.len() {
         for c in 0..WIDE {
             let z = T::splat(simd, z_rows[c][k]);

@@ -14,8 +14,9 @@ use super::independent::{Independent, widened};
 use super::{Expansion, FeatureMap};
 use crate::kernel::{AnyKernel, Fixed, KernelColumns};
 use crate::rows::LandmarkSet;
+use crate::substitution::Lower;
 use crate::{Error, Real, Result};
-use faer::linalg::triangular_solve::{solve_lower_triangular_in_place, solve_upper_triangular_in_place};
+use faer::linalg::triangular_solve::solve_upper_triangular_in_place;
 use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Mat, MatMut, MatRef, Par, unzip, zip};
 use kstore::{Footprint, Pool, Workers};
@@ -42,19 +43,18 @@ pub(super) fn build<T: Real>(given: OnLandmarks<'_, T>) -> Built<T> {
 }
 
 fn bytes(m: usize, d: usize, element: usize) -> usize {
-    (m * d + m * m) * (element + size_of::<f64>())
+    m * d * (element + size_of::<f64>()) + m * m * size_of::<f64>() + Lower::<f64>::bytes(m)
 }
 
-/// Rows mapped by one thread at a time: a strip of 288 x 2,000 features in f32 is about the size of a second-level cache.
-/// 288 is a multiple of the heights of the product's register tiles (96 and 48 rows with AVX-512, 24 and 12 with AVX2);
-/// strips of 128 rows are a third slower.
+/// Rows mapped by one thread at a time: a strip of 288 x 2,000 features in f32 is about the size of a second-level cache. 288 is a multiple of
+/// the heights of all panels (48 and 24 rows with AVX-512, 16 and 8 with AVX2).
 pub const STRIP: usize = 288;
 
 /// Largest noise of a map that is computed in `T`, as a share of the trace.
 ///
 /// The trace errors of one map in f32 and f64 differ by 6 to 10 times its noise (measured on `tests/certificate.rs` at
 /// noises from 5e-8 to 3e-4), so by 3e-6 at this limit. Beyond it the map is computed in f64 and narrowed at the end.
-pub(super) const NOISE: f64 = 3e-7;
+const NOISE: f64 = 3e-7;
 
 /// Largest change of features in `T` to first order, as a share of those: half of what they may exceed the kernel by.
 ///
@@ -74,7 +74,7 @@ const LESS_AMPLIFIED: f64 = 1e-4 * MOST_AMPLIFIED;
 
 /// The Nyström map of a kernel and m landmarks.
 ///
-/// Holds m·d numbers and the m x m factor in f64, and once more in `T` where that is accurate enough. Mapping n rows
+/// Holds m·d numbers and the m x m factor in f64, and its triangle once more in the arithmetic of the features. Mapping n rows
 /// costs 2nmd flops for the kernel blocks and nm² for the triangular solve. Landmarks that nearly depend on each other
 /// amplify the rounding of `T`; then blocks and solve run in f64, which takes about 1.5 times as long in a whole fit.
 #[derive(Debug)]
@@ -83,42 +83,33 @@ pub struct Nystrom<T: Real> {
     landmarks: LandmarkSet<T>,
     /// L in f64, r x r.
     lower: Mat<f64>,
-    arithmetic: Arithmetic<T>,
+    arithmetic: Arithmetic<T, Lower<T>, Lower<f64>>,
 }
 
-/// The arithmetic in which blocks and features are computed.
+/// The arithmetic in which blocks and features are computed, with the matrix that makes features of kernel values.
 #[derive(Debug)]
-pub(super) enum Arithmetic<T: Real> {
-    /// In `T`, with L (or W) narrowed to it.
-    Own(Mat<T>, Fixed<T>),
+pub(super) enum Arithmetic<T: Real, N, W> {
+    /// In `T`.
+    Own(N, Fixed<T>),
     /// In f64, with the landmarks widened to it.
-    Wide(Vec<f64>, Fixed<f64>),
+    Wide(Vec<f64>, W, Fixed<f64>),
 }
 
-impl<T: Real> Arithmetic<T> {
-    /// In `T` where that is accurate enough, with `matrix` narrowed to it.
-    pub(super) fn new(own: bool, kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, matrix: &Mat<f64>) -> Self {
-        if !own {
-            return Self::wide(kernel, landmarks);
-        }
-        let narrow = Mat::from_fn(matrix.nrows(), matrix.ncols(), |i, j| T::from_f64(matrix[(i, j)]));
-        Self::Own(narrow, Fixed::for_blocks(kernel.typed::<T>(), landmarks.as_mat()))
+impl<T: Real, N, W> Arithmetic<T, N, W> {
+    pub(super) fn own(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, matrix: N) -> Self {
+        Self::Own(matrix, Fixed::for_blocks(kernel.typed::<T>(), landmarks.as_mat()))
     }
 
-    fn wide(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> Self {
+    pub(super) fn wide(kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>, matrix: W) -> Self {
         let points = widened(&landmarks.points);
         let z = MatRef::from_row_major_slice(&points, landmarks.len(), landmarks.d);
         let fixed = Fixed::for_blocks(kernel.typed::<f64>(), z);
-        Self::Wide(points, fixed)
+        Self::Wide(points, matrix, fixed)
     }
 
-    /// Goes over to f64; false where that is done, or `T` is no less.
-    pub(super) fn widen(&mut self, kernel: &Arc<dyn AnyKernel>, landmarks: &LandmarkSet<T>) -> bool {
-        let narrow = size_of::<T>() < size_of::<f64>() && !self.is_wide();
-        if narrow {
-            *self = Self::wide(kernel, landmarks);
-        }
-        narrow
+    /// True where `T` is less than f64, and used.
+    pub(super) fn is_narrow(&self) -> bool {
+        size_of::<T>() < size_of::<f64>() && !self.is_wide()
     }
 
     pub(super) fn is_wide(&self) -> bool {
@@ -129,7 +120,7 @@ impl<T: Real> Arithmetic<T> {
     pub(super) fn prepared(&self) -> usize {
         match self {
             Self::Own(_, fixed) => fixed.bytes(),
-            Self::Wide(_, fixed) => fixed.bytes(),
+            Self::Wide(_, _, fixed) => fixed.bytes(),
         }
     }
 }
@@ -169,7 +160,10 @@ impl<T: Real> Nystrom<T> {
     }
 
     fn in_arithmetic(own: bool, kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, lower: Mat<f64>) -> Self {
-        let arithmetic = Arithmetic::new(own, kernel, &landmarks, &lower);
+        let arithmetic = match own {
+            true => Arithmetic::own(kernel, &landmarks, Lower::of(lower.as_ref())),
+            false => Arithmetic::wide(kernel, &landmarks, Lower::of(lower.as_ref())),
+        };
         Self { any: kernel.clone(), landmarks, lower, arithmetic }
     }
 
@@ -225,26 +219,25 @@ impl<T: Real> Nystrom<T> {
     }
 }
 
-/// Whether kernel values and features in `T` are accurate enough for landmarks with the factor L.
+/// Whether `T` is accurate enough for landmarks with the factor L.
+fn suffices<T: Real>(lower: MatRef<'_, f64>, amplified: &[f64]) -> bool {
+    let square = |j: usize| lower.col(j).subrows(j, lower.nrows() - j).squared_norm_l2();
+    let squares: Vec<f64> = (0..lower.nrows()).map(square).collect();
+    suffices_for::<T>(&squares, amplified)
+}
+
+/// Whether kernel values and features in `T` are accurate enough for features with these `squares`, summed over some rows.
 ///
 /// A kernel value with relative error ε moves feature j by ε √(a_j k_ii), a_j being its amplification. The residuals of all
 /// rows so change by a share ε² Σ_j a_j of the trace, which is at most [`NOISE`], and, to first order, by 2ε times the root
-/// of the mean of a_j weighted with the features' squares: [`DRIFT`].
-fn suffices<T: Real>(lower: MatRef<'_, f64>, amplified: &[f64]) -> bool {
+/// of the mean of a_j weighted with the squares: [`DRIFT`].
+pub(super) fn suffices_for<T: Real>(squares: &[f64], amplified: &[f64]) -> bool {
     let epsilon = T::EPSILON / 2.0;
-    let squares = |j: usize| lower.col(j).subrows(j, lower.nrows() - j).squared_norm_l2();
-    let (sum, trace) = amplified.iter().enumerate().fold((0.0, 0.0), |(sum, trace), (j, a)| {
-        let square = squares(j);
-        (sum + a * square, trace + square)
-    });
-    let drift = epsilon * (sum / trace).sqrt();
-    epsilon * epsilon * amplified.iter().sum::<f64>() <= NOISE && drift <= DRIFT && suffices_for_few::<T>(amplified)
-}
-
-/// Whether `T` is accurate enough for any row, where features with these amplifications are [`FEW`].
-pub(super) fn suffices_for_few<T: Real>(amplified: &[f64]) -> bool {
+    let sum: f64 = squares.iter().zip(amplified).map(|(square, a)| square * a).sum();
+    let drift = epsilon * (sum / squares.iter().sum::<f64>()).sqrt();
     let largest = amplified.iter().copied().fold(0.0, f64::max);
-    amplified.len() > FEW || T::EPSILON / 2.0 * largest.sqrt() <= DRIFT
+    let of_any_row = amplified.len() > FEW || epsilon * largest.sqrt() <= DRIFT;
+    epsilon * epsilon * amplified.iter().sum::<f64>() <= NOISE && drift <= DRIFT && of_any_row
 }
 
 impl<T: Real> FeatureMap<T> for Nystrom<T> {
@@ -259,11 +252,11 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
             _ if workers.is_cancelled() => (),
             Arithmetic::Own(lower, kernel) => {
                 kernel.fill(x, z, out.rb_mut());
-                solve_lower_triangular_in_place(lower.as_ref(), out.transpose_mut(), Par::Seq);
+                lower.solve(out);
             }
-            Arithmetic::Wide(z, kernel) => narrowed(x, out, &pool, |x, mut phi| {
+            Arithmetic::Wide(z, lower, kernel) => narrowed(x, out, &pool, |x, mut phi| {
                 kernel.fill(x, MatRef::from_row_major_slice(z, self.rank(), x.ncols()), phi.rb_mut());
-                solve_lower_triangular_in_place(self.lower.as_ref(), phi.transpose_mut(), Par::Seq);
+                lower.solve(phi);
             }),
         });
     }
@@ -281,7 +274,11 @@ impl<T: Real> FeatureMap<T> for Nystrom<T> {
     }
 
     fn widen(&mut self) -> bool {
-        self.arithmetic.widen(&self.any, &self.landmarks) || self.leave_out()
+        if !self.arithmetic.is_narrow() {
+            return self.leave_out();
+        }
+        self.arithmetic = Arithmetic::wide(&self.any, &self.landmarks, Lower::of(self.lower.as_ref()));
+        true
     }
 
     fn truncate(&mut self, r: usize) -> bool {

@@ -18,7 +18,7 @@
 use super::family::{Built, MapFamily, MapRequest, MapShape, OnLandmarks};
 use super::independent::{kernel_matrix, widened};
 use super::inner::InnerFold;
-use super::nystrom::{Arithmetic, NOISE, Nystrom, narrowed, strips, suffices_for_few, with_matrix};
+use super::nystrom::{Arithmetic, Nystrom, narrowed, strips, suffices_for, with_matrix};
 use super::{Expansion, FeatureMap, MapSpec, par};
 use crate::decompose::{orthonormal, product, symmetric_eigen};
 use crate::kernel::{AnyKernel, Kernel, KernelParameter, Range};
@@ -118,19 +118,22 @@ pub struct Projected<T: Real> {
     landmarks: LandmarkSet<T>,
     /// W in f64, m x r.
     weights: Mat<f64>,
-    arithmetic: Arithmetic<T>,
+    /// With W narrowed to `T`.
+    arithmetic: Arithmetic<T, Mat<T>, ()>,
     /// Eigenvalues of K_SS along the directions, where they are eigenvectors.
     eigenvalues: Vec<f64>,
 }
 
 impl<T: Real> Projected<T> {
-    /// The map with weights W, which must make K̂ ≼ K.
+    /// The map with weights W, which must make K̂ ≼ K; the eigenvalues are the squares of its features, summed over some rows.
     fn new(kernel: &Arc<dyn AnyKernel>, landmarks: LandmarkSet<T>, weights: Mat<f64>, eigenvalues: Vec<f64>) -> Self {
         let amplified = amplification(&*kernel.typed::<f64>(), &landmarks, weights.as_ref());
-        // the share of the trace that rounding in `T` takes off or adds
-        let noise = (T::EPSILON / 2.0).powi(2) * amplified.iter().sum::<f64>();
-        let own = size_of::<T>() == size_of::<f64>() || (noise <= NOISE && suffices_for_few::<T>(&amplified));
-        let arithmetic = Arithmetic::new(own, kernel, &landmarks, &weights);
+        let own = size_of::<T>() == size_of::<f64>() || suffices_for::<T>(&eigenvalues, &amplified);
+        let narrow = || Mat::from_fn(weights.nrows(), weights.ncols(), |i, j| T::from_f64(weights[(i, j)]));
+        let arithmetic = match own {
+            true => Arithmetic::own(kernel, &landmarks, narrow()),
+            false => Arithmetic::wide(kernel, &landmarks, ()),
+        };
         Self { any: kernel.clone(), landmarks, weights, arithmetic, eigenvalues }
     }
 
@@ -211,10 +214,11 @@ impl<T: Real> Projected<T> {
     pub fn truncated(map: &Nystrom<T>, kernel: &Arc<dyn AnyKernel>, r: usize, data: &Scan<'_, T>) -> Result<Self> {
         let fold = InnerFold { map, tile: data.pass.tile };
         let inner = data.pass.resume("inner products of features", data.source, &fold)?.0.0;
-        let (_, directions) = eigen(inner.as_ref(), r)?;
+        let (values, directions) = eigen(inner.as_ref(), r)?;
         // phi = L⁻¹ k_S, so W = L⁻ᵀ V
         let weights = map.dual(directions.as_ref());
-        Ok(Self::new(kernel, map.landmarks().clone(), weights, Vec::new()))
+        let of_all_rows = Self::new(kernel, map.landmarks().clone(), weights, values);
+        Ok(Self { eigenvalues: Vec::new(), ..of_all_rows })
     }
 
     /// The projection on the span of Q (m x any), in the coordinates of its `r` leading eigenvectors.
@@ -253,11 +257,12 @@ impl<T: Real> Projected<T> {
     }
 }
 
-/// What each feature amplifies the rounding of kernel values by: Σ_i k_ii W_ij² for feature j; see [`super::factor`].
+/// What each feature amplifies roundings by, 3 Σ_i k_ii W_ij² for feature j, three being those of the kernel values, of W and of the
+/// sums; see [`super::factor`].
 fn amplification<T: Real>(kernel: &dyn Kernel<f64>, landmarks: &LandmarkSet<T>, weights: MatRef<'_, f64>) -> Vec<f64> {
     let (wide, mut diagonal) = (widened(&landmarks.points), vec![0.0; landmarks.len()]);
     kernel.diag(MatRef::from_row_major_slice(&wide, landmarks.len(), landmarks.d), &mut diagonal);
-    let of = |column: faer::ColRef<'_, f64>| column.iter().zip(&diagonal).map(|(w, k_ii)| k_ii * w * w).sum();
+    let of = |column: faer::ColRef<'_, f64>| column.iter().zip(&diagonal).map(|(w, k_ii)| 3.0 * k_ii * w * w).sum();
     weights.col_iter().map(of).collect()
 }
 
@@ -293,7 +298,7 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
                 kernel.fill(x, z, k.rb_mut());
                 matmul(out, Accum::Replace, k.rb(), narrow.as_ref(), T::ONE, Par::Seq);
             }),
-            Arithmetic::Wide(z, kernel) => narrowed(x, out, &wide, |x, phi| {
+            Arithmetic::Wide(z, (), kernel) => narrowed(x, out, &wide, |x, phi| {
                 with_matrix(&wide, (x.nrows(), m), |mut k| {
                     kernel.fill(x, MatRef::from_row_major_slice(z, m, x.ncols()), k.rb_mut());
                     matmul(phi, Accum::Replace, k.rb(), self.weights.as_ref(), 1.0, Par::Seq);
@@ -313,7 +318,11 @@ impl<T: Real> FeatureMap<T> for Projected<T> {
     }
 
     fn widen(&mut self) -> bool {
-        self.arithmetic.widen(&self.any, &self.landmarks)
+        let narrow = self.arithmetic.is_narrow();
+        if narrow {
+            self.arithmetic = Arithmetic::wide(&self.any, &self.landmarks, ());
+        }
+        narrow
     }
 
     fn truncate(&mut self, r: usize) -> bool {

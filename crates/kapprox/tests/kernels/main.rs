@@ -4,6 +4,7 @@
 
 mod accuracy;
 mod feature_space;
+mod features;
 mod formulas;
 mod golden;
 mod gradients;
