@@ -15,9 +15,7 @@ fn kernel(map: &str) -> (&'static str, &'static str) {
     match map {
         "sketch" => ("polynomial(degree=2)", "1e-3"),
         "additive" => ("additive_chi_squared()", "1e-7"),
-        // its features are products in f32: at sigma 4 their rounding moves the error by 5e-4, the root of the mean square over seeds
-        "truncated" => ("gaussian(sigma=3)", "1e-7"),
-        _ => ("gaussian(sigma=4)", "1e-7"),
+        _ => ("gaussian(sigma=4)", "1e-6"),
     }
 }
 
