@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
     kmill convert a9a.svm --sparse -o a9a.parquet            (sparse rows in column x, the label in y)\n  \
     kmill convert table.csv --target price -o table.svm\n  \
     kmill convert export.csv --delimiter ';' -o export.parquet\n\n\
-    Columns keep their type: integers of every size become int64, text stays text where the format has it (.npy has\n\
+    Columns keep their type: uint64 stays and other integers become int64, text stays text where the format has it (.npy has\n\
     not), and no integer is rounded. Missing values stay missing; --missing error stops the run at the first.\n\n\
     In .svm the target is the label: that which --target names, or column y, or 0 where there is none. Zeros are left out.")]
 pub(crate) struct ConvertArgs {
@@ -59,15 +59,16 @@ impl Columns {
             // dates and times come here only where they are named, as the numbers that store them
             column.time = None;
         }
-        let whole = features_of.iter().all(|column| column.kind == OutputKind::I64);
+        let whole = |kind| features_of.iter().all(|column| column.kind == kind);
+        let whole = whole(OutputKind::I64) || whole(OutputKind::U64);
         let small = features_of.iter().all(|column| kind(column).is_some_and(is_small));
         for column in features_of {
             column.kind = match (column.kind, precision) {
                 (OutputKind::F32 | OutputKind::F64, Some(precision)) => float(precision),
                 // one type for all: the one that was asked for, or the smallest that holds every value
-                (OutputKind::I64 | OutputKind::Bool, Some(precision)) if npy => float(precision),
+                (OutputKind::I64 | OutputKind::U64 | OutputKind::Bool, Some(precision)) if npy => float(precision),
                 (OutputKind::F32 | OutputKind::I64 | OutputKind::Bool, None) if npy && small => OutputKind::F32,
-                (OutputKind::I64, None) if npy && !whole => OutputKind::F64,
+                (OutputKind::I64 | OutputKind::U64, None) if npy && !whole => OutputKind::F64,
                 (kind, _) => kind,
             };
         }

@@ -195,7 +195,7 @@ impl<T: Real> Chunk<'_, '_, T> {
             let (slot, before) = (first + i, kept.len());
             let loaded = kept.load(&self.open.cursor.view(slot)?, at, rows);
             loaded.map_err(|(row, value)| {
-                self.bad(slot, row, value, "leave the column out: no table that kmill writes holds larger integers")
+                self.bad(slot, row, value, "leave the column out, or give it one type in all files")
             })?;
             if self.source.selected.complete[i] {
                 let here = kept.first_missing(before).map(|place| (at.get(place), slot));

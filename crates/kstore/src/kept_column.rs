@@ -14,6 +14,7 @@ pub enum KeptValues {
     F32(Vec<f32>),
     F64(Vec<f64>),
     I64(Vec<i64>),
+    U64(Vec<u64>),
     Bool(Vec<bool>),
     Text(Strings),
     Binary(Strings),
@@ -27,6 +28,7 @@ impl KeptValues {
             Self::F32(v) => Output::F32(v),
             Self::F64(v) => Output::F64(v),
             Self::I64(v) => Output::I64(v),
+            Self::U64(v) => Output::U64(v),
             Self::Bool(v) => Output::Bool(v),
             Self::Text(v) => Output::Text(v),
             Self::Binary(v) => Output::Binary(v),
@@ -40,6 +42,7 @@ impl KeptValues {
             Self::F32(v) => Values::of(v),
             Self::F64(v) => Values::of(v),
             Self::I64(v) => Values::of(v),
+            Self::U64(v) => Values::of(v),
             Self::Bool(v) => Values::packed(bytemuck::cast_slice(v), Element::Bool),
             Self::Text(_) | Self::Binary(_) | Self::Sparse(_) => return None,
         };
@@ -55,11 +58,12 @@ pub struct KeptColumn {
     valid: Option<Vec<bool>>,
 }
 
-/// The type in which a column of this kind is kept: integers of every size become int64.
+/// The type in which a column of this kind is kept: uint64 stays, and other integers become int64.
 pub(crate) fn kept_as(kind: &Kind) -> OutputKind {
     match kind {
         Kind::Float { bits: 64 } => OutputKind::F64,
         Kind::Float { .. } => OutputKind::F32,
+        Kind::Int { bits: 64, signed: false } => OutputKind::U64,
         Kind::Int { .. } | Kind::Time(_) => OutputKind::I64,
         Kind::Bool => OutputKind::Bool,
         Kind::Binary => OutputKind::Binary,
@@ -69,7 +73,8 @@ pub(crate) fn kept_as(kind: &Kind) -> OutputKind {
 }
 
 impl OutputColumn {
-    /// The column as which a kept column of this kind is written: integers of every size become int64.
+    /// The column as which a kept column of this kind is written: uint64 stays, and other integers
+    /// become int64.
     pub fn of(name: &str, kind: &Kind) -> Self {
         let time = match kind {
             Kind::Time(time) => Some(time.clone()),
@@ -86,6 +91,7 @@ impl KeptColumn {
             OutputKind::F32 => KeptValues::F32(Vec::new()),
             OutputKind::F64 => KeptValues::F64(Vec::new()),
             OutputKind::I64 => KeptValues::I64(Vec::new()),
+            OutputKind::U64 => KeptValues::U64(Vec::new()),
             OutputKind::Bool => KeptValues::Bool(Vec::new()),
             OutputKind::Text => KeptValues::Text(Strings::default()),
             OutputKind::Binary => KeptValues::Binary(Strings::default()),
@@ -148,6 +154,7 @@ impl KeptColumn {
             KeptValues::F32(v) => v.clear(),
             KeptValues::F64(v) => v.clear(),
             KeptValues::I64(v) => v.clear(),
+            KeptValues::U64(v) => v.clear(),
             KeptValues::Bool(v) => v.clear(),
             KeptValues::Text(v) | KeptValues::Binary(v) => v.clear(),
             KeptValues::Sparse(v) => v.clear(),
@@ -164,6 +171,7 @@ impl KeptColumn {
             (KeptValues::F32(v), KeptValues::F32(later)) => v.extend(&later[rows.clone()]),
             (KeptValues::F64(v), KeptValues::F64(later)) => v.extend(&later[rows.clone()]),
             (KeptValues::I64(v), KeptValues::I64(later)) => v.extend(&later[rows.clone()]),
+            (KeptValues::U64(v), KeptValues::U64(later)) => v.extend(&later[rows.clone()]),
             (KeptValues::Bool(v), KeptValues::Bool(later)) => v.extend(&later[rows.clone()]),
             (KeptValues::Text(v), KeptValues::Text(later)) | (KeptValues::Binary(v), KeptValues::Binary(later)) => {
                 v.extend_from(later, rows.clone());
@@ -212,8 +220,8 @@ impl KeptColumn {
         Ok(cast)
     }
 
-    /// Appends `count` rows of a view. For a value that int64 cannot hold, returns its row in the chunk and the value
-    /// as text.
+    /// Appends `count` rows of a view. For an integer that the column cannot hold, returns its row
+    /// in the chunk and the value as text.
     pub(crate) fn load(&mut self, view: &View<'_>, at: Positions<'_>, count: usize) -> Result<(), (usize, String)> {
         let before = self.len();
         let rows = (0..count).map(|i| at.get(i));
@@ -227,13 +235,8 @@ impl KeptColumn {
                 view.load(at, &mut wide);
                 values.extend(wide.iter().map(|value| *value as f32));
             }
-            KeptValues::I64(values) => {
-                for row in rows.clone() {
-                    let whole = if view.is_null(row) { 0 } else { view.integer(row).unwrap_or(0) };
-                    let too_large = |_| (row, format!("{whole}, too large for int64"));
-                    values.push(i64::try_from(whole).map_err(too_large)?);
-                }
-            }
+            KeptValues::I64(values) => integers(values, view, rows.clone(), "int64")?,
+            KeptValues::U64(values) => integers(values, view, rows.clone(), "uint64")?,
             KeptValues::Bool(values) => {
                 values.extend(rows.clone().map(|row| !view.is_null(row) && view.integer(row).is_some_and(|v| v != 0)));
             }
@@ -255,6 +258,20 @@ impl KeptColumn {
         }
         Ok(())
     }
+}
+
+/// Appends the integers of some rows of a view, 0 for a missing one.
+fn integers<V: TryFrom<i128>>(
+    values: &mut Vec<V>,
+    view: &View<'_>,
+    rows: impl Iterator<Item = usize>,
+    kind: &str,
+) -> Result<(), (usize, String)> {
+    for row in rows {
+        let whole = if view.is_null(row) { 0 } else { view.integer(row).unwrap_or(0) };
+        values.push(V::try_from(whole).map_err(|_| (row, format!("{whole}, which {kind} cannot hold")))?);
+    }
+    Ok(())
 }
 
 /// A fraction as float32, unless it is too large.
@@ -279,6 +296,7 @@ pub enum Output<'a> {
     F32(&'a [f32]),
     F64(&'a [f64]),
     I64(&'a [i64]),
+    U64(&'a [u64]),
     Bool(&'a [bool]),
     Text(&'a Strings),
     Binary(&'a Strings),
@@ -294,6 +312,7 @@ impl Output<'_> {
             Self::F32(v) => v.len(),
             Self::F64(v) => v.len(),
             Self::I64(v) => v.len(),
+            Self::U64(v) => v.len(),
             Self::Bool(v) => v.len(),
             Self::Text(v) | Self::Binary(v) => v.len(),
             Self::Sparse(v) => v.len(),
@@ -312,6 +331,7 @@ impl Output<'_> {
             Self::F32(_) => OutputKind::F32,
             Self::F64(_) => OutputKind::F64,
             Self::I64(_) => OutputKind::I64,
+            Self::U64(_) => OutputKind::U64,
             Self::Bool(_) => OutputKind::Bool,
             Self::Text(_) => OutputKind::Text,
             Self::Binary(_) => OutputKind::Binary,
@@ -363,10 +383,14 @@ mod tests {
     }
 
     #[test]
-    fn an_integer_beyond_int64_is_told() {
-        let mut column = KeptColumn::new(OutputKind::I64);
+    fn an_integer_beyond_int64_keeps_its_digits() {
+        let mut column = KeptColumn::new(kept_as(&Kind::Int { bits: 64, signed: false }));
         let view = View { values: Values::of(&[7, u64::MAX]), nulls: None };
-        let error = column.load(&view, Positions::From(0), 2).unwrap_err();
-        assert_eq!(error, (1, "18446744073709551615, too large for int64".to_string()));
+        column.load(&view, Positions::From(0), 2).unwrap();
+        assert_eq!(*column.values(), KeptValues::U64(vec![7, u64::MAX]));
+        let error = KeptColumn::new(OutputKind::I64).load(&view, Positions::From(0), 2).unwrap_err();
+        assert_eq!(error, (1, "18446744073709551615, which int64 cannot hold".to_string()));
+        let error = column.cast(OutputKind::F64).unwrap_err();
+        assert_eq!(error, (1, "18446744073709551615, which float64 may have to round".to_string()));
     }
 }

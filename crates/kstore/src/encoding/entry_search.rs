@@ -252,8 +252,12 @@ impl Fold<f64> for EntrySearch {
                 match column.is_null(i) {
                     false => match column.values() {
                         KeptValues::Text(texts) => words.see(grams, (*row, texts.text(i)), &mut pieces),
-                        KeptValues::I64(wholes) => words.see(grams, (*row, &wholes[i].to_string()), &mut pieces),
-                        _ => {}
+                        values => {
+                            let whole = values.numbers().and_then(|numbers| numbers.integer(i));
+                            whole
+                                .into_iter()
+                                .for_each(|whole| words.see(grams, (*row, &whole.to_string()), &mut pieces));
+                        }
                     },
                     true if self.selected.missing == Missing::Indicator => {}
                     true => {

@@ -335,7 +335,7 @@ impl ColumnSearch {
                 let value = label(values, i).ok_or_else(|| {
                     let remedy =
                         "a category is a whole number, a truth value or text; leave the column out of `categories`";
-                    self.selected.bad_category(place, row, "no whole number", remedy)
+                    self.selected.bad_category(place, row, "not a whole number of int64", remedy)
                 })?;
                 found.value(value, self.limit);
             }
@@ -352,6 +352,7 @@ fn is_nan(column: &KeptColumn, row: usize) -> bool {
 fn label(values: &KeptValues, row: usize) -> Option<Label> {
     match values {
         KeptValues::I64(values) => Some(Label::Int(values[row])),
+        KeptValues::U64(values) => i64::try_from(values[row]).ok().map(Label::Int),
         KeptValues::Bool(values) => Some(Label::Bool(values[row])),
         other => crate::labels::whole_number(other.numbers()?.number(row)).map(Label::Int),
     }

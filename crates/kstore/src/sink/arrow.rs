@@ -5,7 +5,7 @@ use super::{Output, OutputColumn, OutputKind, Sink};
 use crate::Error;
 use crate::arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float32Array, Float64Array, Int64Array, ListArray,
-    RecordBatch, StringArray, StructArray, UInt32Array, make_array,
+    RecordBatch, StringArray, StructArray, UInt32Array, UInt64Array, make_array,
 };
 use crate::arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use crate::arrow::datatypes::{DataType, Field, Fields, Int32Type, Int64Type, Schema};
@@ -120,6 +120,7 @@ fn data_type(column: &OutputColumn) -> DataType {
         (None, OutputKind::F32) => DataType::Float32,
         (None, OutputKind::F64) => DataType::Float64,
         (None, OutputKind::I64) => DataType::Int64,
+        (None, OutputKind::U64) => DataType::UInt64,
         (None, OutputKind::Bool) => DataType::Boolean,
         (None, OutputKind::Text) => DataType::Utf8,
         (None, OutputKind::Binary) => DataType::Binary,
@@ -155,6 +156,7 @@ fn with_nulls(column: &Output<'_>, rows: Range<usize>, nulls: Option<NullBuffer>
         Output::F32(v) => Arc::new(Float32Array::new(v[rows].to_vec().into(), nulls)),
         Output::F64(v) => Arc::new(Float64Array::new(v[rows].to_vec().into(), nulls)),
         Output::I64(v) => Arc::new(Int64Array::new(v[rows].to_vec().into(), nulls)),
+        Output::U64(v) => Arc::new(UInt64Array::new(v[rows].to_vec().into(), nulls)),
         Output::Bool(v) => Arc::new(BooleanArray::new(BooleanBuffer::from(&v[rows]), nulls)),
         Output::Text(v) => Arc::new(rows.map(|i| valid(i).then(|| v.text(i))).collect::<StringArray>()),
         Output::Binary(v) => Arc::new(rows.map(|i| valid(i).then(|| v.bytes(i))).collect::<BinaryArray>()),

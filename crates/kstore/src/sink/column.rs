@@ -10,6 +10,7 @@ pub enum OutputKind {
     F32,
     F64,
     I64,
+    U64,
     Bool,
     Text,
     Binary,
@@ -40,7 +41,7 @@ impl OutputKind {
         match self {
             Self::Bool => 1,
             Self::F32 => 4,
-            Self::F64 | Self::I64 | Self::Text | Self::Binary | Self::Sparse(_) => 8,
+            Self::F64 | Self::I64 | Self::U64 | Self::Text | Self::Binary | Self::Sparse(_) => 8,
         }
     }
 }
@@ -58,6 +59,7 @@ impl OutputColumn {
             (None, OutputKind::F32) => "float32".to_string(),
             (None, OutputKind::F64) => "float64".to_string(),
             (None, OutputKind::I64) => "int64".to_string(),
+            (None, OutputKind::U64) => "uint64".to_string(),
             (None, OutputKind::Bool) => "bool".to_string(),
             (None, OutputKind::Text) => "text".to_string(),
             (None, OutputKind::Binary) => "binary".to_string(),

@@ -64,6 +64,7 @@ fn field(column: &Output<'_>, row: usize, time: Option<&DataType>, delimiter: u8
             Some(time) => out.extend(dates::text(v[row], time).bytes()),
             None => formatted(format_args!("{}", v[row]), out),
         },
+        Output::U64(v) => formatted(format_args!("{}", v[row]), out),
         Output::Bool(v) => formatted(format_args!("{}", v[row]), out),
         Output::Text(v) => text(v.text(row), delimiter, out),
         // the registry says that this format holds none

@@ -14,7 +14,7 @@ const HEADER_BYTES: usize = 128;
 const LARGEST_WHOLE: u64 = 1 << 53;
 
 struct NpyRows {
-    /// float32 or int64 where all columns are, else float64.
+    /// float32, int64 or uint64 if all columns are, else float64.
     element: Element,
     path: PathBuf,
 }
@@ -25,6 +25,7 @@ pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Si
     let element = match () {
         () if all(OutputKind::F32) => Element::F32,
         () if all(OutputKind::I64) => Element::I64,
+        () if all(OutputKind::U64) => Element::U64,
         () => Element::F64,
     };
     RowSink::create(path, columns, NpyRows { element, path: path.to_path_buf() })
@@ -77,6 +78,12 @@ fn push(element: Element, column: &Output<'_>, row: usize, bytes: &mut Vec<u8>) 
             bytes.extend(v[row].to_le_bytes());
             return Ok(());
         }
+        Output::U64(v) if element == Element::U64 => {
+            bytes.extend(v[row].to_le_bytes());
+            return Ok(());
+        }
+        Output::U64(v) if v[row] <= LARGEST_WHOLE => v[row] as f64,
+        Output::U64(v) => return Err(format!("the integer {} beyond 2^53", v[row])),
         Output::I64(v) if v[row].unsigned_abs() <= LARGEST_WHOLE => v[row] as f64,
         Output::I64(v) => return Err(format!("the integer {} beyond 2^53", v[row])),
         Output::Bool(v) => f64::from(u8::from(v[row])),

@@ -102,6 +102,10 @@ fn number(column: &Output<'_>, row: usize, out: &mut Vec<u8>) -> bool {
             formatted(format_args!("{}", v[row]), out);
             v[row] != 0
         }
+        Output::U64(v) => {
+            formatted(format_args!("{}", v[row]), out);
+            v[row] != 0
+        }
         Output::Bool(v) => {
             out.push(b'0' + u8::from(v[row]));
             v[row]

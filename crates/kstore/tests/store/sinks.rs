@@ -139,6 +139,34 @@ fn missing_values_are_written_as_such_or_refused() {
     assert!(error.contains("column \"i\"") && error.contains("a missing value in row 1"), "{error}");
 }
 
+/// Ids beyond int64, such as hashes of 64 bits, in every format that is written.
+#[test]
+fn integers_beyond_int64_read_back_to_the_digit() {
+    let folder = folder();
+    let ids: Vec<u64> = (0..50).map(|i| u64::MAX - i * i).collect();
+    let columns = [OutputColumn::new("id", OutputKind::U64)];
+    for format in kstore::source::formats() {
+        let path = folder.path().join("out").with_extension(format.extensions[0]);
+        if !sink::holds(&path, &columns[0]).unwrap_or(false) {
+            continue;
+        }
+        let mut out = sink::create(&path, &columns).unwrap();
+        out.write(&[Output::U64(&ids)]).unwrap();
+        out.finish().unwrap();
+        let table = Table::open(&[&path]).unwrap();
+        if format.is_labelled() {
+            assert!(std::fs::read_to_string(&path).unwrap().starts_with("0 1:18446744073709551615\n"));
+            continue;
+        }
+        let keep = vec![table.schema().columns[0].name.clone()];
+        let selection = Selection { keep, without_features: true, ..Selection::default() };
+        let rows = table.select(&selection).unwrap().rows::<f64>(kstore::Reading::default()).unwrap();
+        let mut buf = kstore::RowBuf::new(100);
+        assert!(kstore::RowSource::open(&rows, 0..50).unwrap().next(&mut buf).unwrap());
+        assert_eq!(*buf.kept[0].values(), KeptValues::U64(ids.clone()), "{}", path.display());
+    }
+}
+
 #[test]
 fn npy_keeps_whole_numbers_whole_or_refuses_them() {
     let folder = folder();
