@@ -4,7 +4,7 @@ use crate::object::{Object, failed};
 use crate::{OPTIONS, wait};
 use futures_util::TryStreamExt;
 use glob::{MatchOptions, Pattern};
-use kstore::{Error, Result, source, source::remote::Found};
+use kstore::{Error, Result, source, source::lakehouse, source::remote::Found};
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
 use std::{io, sync::Arc};
 use url::Url;
@@ -27,6 +27,7 @@ pub(crate) fn find(address: &str) -> Result<Vec<Found>> {
         vec![wait(async move { store.head(&path).await }).map_err(Error::io("read", address))?.map_err(io)?]
     } else {
         let listed = list(Arc::clone(&store), path).map_err(Error::io("read", address))?.map_err(io)?;
+        lakehouse::refuse_logs(address.as_ref(), listed.iter().map(|meta| meta.location.as_ref()))?;
         let wanted = has_pattern.then(|| Pattern::new(&address[root.len()..])).transpose();
         let wanted = wanted.map_err(|error| syntax(format!("a pattern: {error}")))?;
         listed.into_iter().filter(|meta| takes(wanted.as_ref(), meta)).collect()
@@ -73,19 +74,35 @@ fn list(store: Arc<dyn ObjectStore>, folder: Path) -> io::Result<object_store::R
     })
 }
 
-/// True for an object that a pattern takes; without one, for a file of a known format that is not hidden.
+/// True for an object that a pattern takes; without one, for a file of a known format. Hidden
+/// objects match only a pattern that names such.
 fn takes(pattern: Option<&Pattern>, meta: &ObjectMeta) -> bool {
     let options = MatchOptions { require_literal_separator: true, ..MatchOptions::default() };
     let name = meta.location.filename().unwrap_or_default();
     match pattern {
-        Some(pattern) => pattern.matches_with(meta.location.as_ref(), options),
-        None => !name.starts_with(['.', '_']) && source::by_extension(std::path::Path::new(name)).is_some(),
+        Some(pattern) => {
+            let hidden = |path: &str| path.split('/').any(lakehouse::is_hidden);
+            let location = meta.location.as_ref();
+            pattern.matches_with(location, options) && (!hidden(location) || hidden(pattern.as_str()))
+        }
+        None => !lakehouse::is_hidden(name) && source::by_extension(std::path::Path::new(name)).is_some(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hidden_objects_match_only_a_pattern_that_names_such() {
+        let takes = |pattern: &str, location: &str| {
+            let location = Path::from(location);
+            let meta = ObjectMeta { location, last_modified: Default::default(), size: 1, e_tag: None, version: None };
+            takes(Some(&Pattern::new(pattern).unwrap()), &meta)
+        };
+        assert!(takes("a/*.csv", "a/one.csv") && takes("_a/*.csv", "_a/one.csv") && takes("a/_*.csv", "a/_one.csv"));
+        assert!(!takes("a/*.csv", "a/_one.csv") && !takes("**/*.csv", "a/_temporary/one.csv"));
+    }
 
     #[test]
     fn the_path_within_the_store_is_the_end_of_the_address() {

@@ -1,6 +1,7 @@
-//! Files by a pattern: `*`, `?` and `[a-z]` within a name, `**` for any folders between.
+//! Files by a pattern: `*`, `?` and `[a-z]` within a name, `**` for any folders between. As in a
+//! shell, names that begin with `.`, and here with `_` too, match only a pattern that begins so.
 
-use crate::{Error, Result};
+use crate::{Error, Result, source::lakehouse::is_hidden};
 use glob::Pattern;
 use std::path::{Component, Path, PathBuf};
 
@@ -22,7 +23,10 @@ pub(crate) fn files(pattern: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     walk(PathBuf::new(), &steps, &mut found)?;
     if found.is_empty() {
-        let hint = "; the pattern matches no file: check it, and the folder it begins in".to_string();
+        let hint =
+            "; the pattern matches no file: check it, and the folder it begins in; names that begin with _ or . match \
+                    only a pattern that begins so"
+                .to_string();
         return Err(Error::NotFound { path: pattern.to_path_buf(), hint });
     }
     Ok(found)
@@ -51,7 +55,8 @@ fn walk(at: PathBuf, steps: &[Step], found: &mut Vec<PathBuf>) -> Result<()> {
         [Step::Fixed(name), rest @ ..] => walk(at.join(name), rest, found)?,
         [Step::Name(name), rest @ ..] => {
             for entry in entries(&at)? {
-                if entry.file_name().is_some_and(|entry| name.matches(&entry.to_string_lossy())) {
+                let matches = |entry: &str| name.matches(entry) && (!is_hidden(entry) || is_hidden(name.as_str()));
+                if entry.file_name().is_some_and(|entry| matches(&entry.to_string_lossy())) {
                     walk(entry, rest, found)?;
                 }
             }
@@ -60,7 +65,8 @@ fn walk(at: PathBuf, steps: &[Step], found: &mut Vec<PathBuf>) -> Result<()> {
             walk(at.clone(), rest, found)?;
             for entry in entries(&at)? {
                 // a link to a folder above would lead round for ever
-                if entry.is_dir() && !entry.is_symlink() {
+                let hidden = entry.file_name().is_some_and(|entry| is_hidden(&entry.to_string_lossy()));
+                if entry.is_dir() && !entry.is_symlink() && !hidden {
                     walk(entry, steps, found)?;
                 }
             }
@@ -87,8 +93,18 @@ mod tests {
     fn patterns_match_names_and_folders() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
-        std::fs::create_dir_all(at.join("a/b")).unwrap();
-        for name in ["one.csv", "two.csv", "a/one.csv", "a/b/1.csv", "a/b/x[1].csv"] {
+        ["a/b", "_log", ".a"].iter().for_each(|folder| std::fs::create_dir_all(at.join(folder)).unwrap());
+        for name in [
+            "_one.csv",
+            "_log/one.csv",
+            ".a/one.csv",
+            ".one.csv",
+            "one.csv",
+            "two.csv",
+            "a/one.csv",
+            "a/b/1.csv",
+            "a/b/x[1].csv",
+        ] {
             std::fs::write(at.join(name), "").unwrap();
         }
         for (pattern, expected) in [
@@ -98,6 +114,9 @@ mod tests {
             ("a/**/[0-9].csv", vec!["a/b/1.csv"]),
             ("*/b/x[[]1].csv", vec!["a/b/x[1].csv"]),
             ("a/../t*.csv", vec!["a/../two.csv"]),
+            ("_*.csv", vec!["_one.csv"]),
+            ("_log/*.csv", vec!["_log/one.csv"]),
+            (".*/*.csv", vec![".a/one.csv"]),
         ] {
             let mut found = files(&at.join(pattern)).unwrap();
             found.sort();

@@ -1,9 +1,9 @@
 //! Files that are read as one table.
 
 use crate::schema::{Schema, nearest};
-use crate::source::partitioned;
 use crate::source::remote::{self, Found};
 use crate::source::{self, Absent, Added, BatchTable, Extended, Identity, Sparse, TableFile, TextOptions};
+use crate::source::{lakehouse, partitioned};
 use crate::{Error, Real, Result, RowDigests, pattern};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,9 +57,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens files, folders (every known file in them, and below folders such as `year=2026`, which are columns) and glob patterns as one table. A file named twice
-    /// is read once. `-` alone stands for standard input, which is written to a temporary file first. Addresses such as
-    /// `s3://bucket/rows/*.parquet` are those of a store that was registered: see [`source::remote`].
+    /// Opens files, folders (every known file in them, and below folders such as `year=2026`, which
+    /// are columns) and glob patterns as one table. Files and folders whose names begin with `_` or
+    /// `.` are no part of a table unless they are named, and folders of a lakehouse are refused:
+    /// see [`source::lakehouse`]. A file named twice is read once. `-` alone stands for standard
+    /// input, which is written to a temporary file first. Addresses such as
+    /// `s3://bucket/rows/*.parquet` are those of a store that was registered: see
+    /// [`source::remote`].
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
         Self::open_with(paths, &TextOptions::default())
     }
@@ -316,13 +320,16 @@ impl Table {
 
 /// The files that a path, folder or pattern stands for; at least one.
 fn expand(path: &Path) -> Result<Vec<PathBuf>> {
-    if path.is_dir() {
-        return in_folder(path);
-    }
-    if pattern::is_pattern(&path.to_string_lossy()) && !path.exists() {
-        return pattern::files(path);
-    }
-    Ok(vec![expand_one(path)?])
+    let found = if path.is_dir() {
+        lakehouse::refuse(path, &[])?;
+        in_folder(path)?
+    } else if pattern::is_pattern(&path.to_string_lossy()) && !path.exists() {
+        pattern::files(path)?
+    } else {
+        return Ok(vec![expand_one(path)?]);
+    };
+    lakehouse::refuse(path, &found)?;
+    Ok(found)
 }
 
 /// A path that exists, or an error that suggests another.
@@ -338,8 +345,7 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(Error::io("read", folder))? {
         let path = entry.map_err(Error::io("read", folder))?.path();
-        // other tools leave _SUCCESS, .crc and half-written files beside the data
-        let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+        let hidden = path.file_name().is_none_or(|name| lakehouse::is_hidden(&name.to_string_lossy()));
         if !hidden && path.is_file() && source::by_extension(&path).is_some() {
             files.push(path);
         } else if !hidden && path.is_dir() && path.file_name().is_some_and(|name| name.to_string_lossy().contains('='))
@@ -351,7 +357,10 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     if files.is_empty() {
-        let why = format!("the folder holds no {} file; name another folder, or files", source::known("or"));
+        let why = format!(
+            "the folder holds no {} file whose name begins with another letter than _ and .; name another folder, or files",
+            source::known("or")
+        );
         return Err(Error::Empty { what: folder.display().to_string(), why });
     }
     Ok(files)

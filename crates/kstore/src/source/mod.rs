@@ -18,6 +18,7 @@ mod identity;
 pub mod ipc;
 #[cfg(feature = "jsonl")]
 mod json_lines;
+pub mod lakehouse;
 mod load_error;
 pub mod memory;
 #[cfg(feature = "npy")]
