@@ -14,7 +14,10 @@ pub(crate) fn table(paths: &[PathBuf], text: &TextOptions, target: &[String]) ->
             let table = table.with_target_file(Path::new(file))?;
             Ok((table, vec![kstore::source::TARGET.to_string()]))
         }
-        names => Ok((table, names.to_vec())),
+        names => {
+            let names = table.names(names);
+            Ok((table, names))
+        }
     }
 }
 

@@ -9,6 +9,29 @@ const ALL: &str = "*";
 type Places<'s> = HashMap<&'s str, usize>;
 
 impl Table {
+    /// Names of columns, of which a name with commas may come in the pieces between the commas.
+    ///
+    /// ```
+    /// let folder = tempfile::tempdir().unwrap();
+    /// let path = folder.path().join("rows.csv");
+    /// std::fs::write(&path, "\"lat, lon\",y\n1,2\n").unwrap();
+    /// let table = kstore::Table::open(&[path])?;
+    /// assert_eq!(table.names(&["lat", " lon", "y"].map(String::from)), ["lat, lon", "y"]);
+    /// # Ok::<(), kstore::Error>(())
+    /// ```
+    pub fn names(&self, given: &[String]) -> Vec<String> {
+        /// Most pieces of a name.
+        const PIECES: usize = 8;
+        let (places, mut rest, mut names) = (self.schema().places(), given, Vec::new());
+        while !rest.is_empty() {
+            let mut pieces = 1..=rest.len().min(PIECES);
+            let pieces = pieces.find(|most| places.contains_key(&*rest[..*most].join(","))).unwrap_or(1);
+            names.push(rest[..pieces].join(","));
+            rest = &rest[pieces..];
+        }
+        names
+    }
+
     /// Names of the columns that names and patterns stand for, each once, without those after `!`. Unlike features they may hold
     /// anything. Only exclusions: all columns but those.
     ///
@@ -16,6 +39,7 @@ impl Table {
     /// A name or pattern of no column.
     pub fn columns_like(&self, patterns: &[String]) -> Result<Vec<String>> {
         let (columns, places) = (&self.schema().columns, self.schema().places());
+        let patterns = &self.names(patterns);
         let (wanted, mut known) = self.without(patterns, &places)?;
         let found = match wanted[..] {
             [] if !patterns.is_empty() => (0..columns.len()).collect(),
@@ -56,8 +80,8 @@ impl Table {
     pub(crate) fn kept(&self, names: &[String]) -> Result<Vec<usize>> {
         let columns = &self.schema().columns;
         let held = |at: usize| !matches!(columns[at].kind, Kind::Other(_));
-        let places = self.schema().places();
-        let (wanted, mut taken) = self.without(names, &places)?;
+        let (places, names) = (self.schema().places(), self.names(names));
+        let (wanted, mut taken) = self.without(&names, &places)?;
         let mut kept = Vec::new();
         for text in wanted {
             let found = match places.get(text) {
@@ -79,8 +103,8 @@ impl Table {
 
     /// The columns of names and patterns. A name takes its column whatever else it is, except a target.
     pub(crate) fn named_features(&self, roles: &[usize], targets: &[usize], asked: &Wanted<'_>) -> Result<Vec<usize>> {
-        let (names, places) = (&asked.selection.features, self.schema().places());
-        let (wanted, mut taken) = self.without(names, &places)?;
+        let (names, places) = (self.names(&asked.selection.features), self.schema().places());
+        let (wanted, mut taken) = self.without(&names, &places)?;
         let wanted = if wanted.is_empty() { vec![ALL] } else { wanted };
         let mut features = Vec::new();
         for name in wanted {

@@ -101,7 +101,8 @@ pub struct Selected {
 impl Table {
     /// Finds the columns of a selection and checks what they hold.
     pub fn select(&self, selection: &Selection) -> Result<Selected> {
-        let targets: Vec<usize> = selection.targets.iter().map(|name| self.column(name)).collect::<Result<_>>()?;
+        let targets = self.names(&selection.targets);
+        let targets: Vec<usize> = targets.iter().map(|name| self.column(name)).collect::<Result<_>>()?;
         if let Some(twice) = (1..targets.len()).find(|i| targets[..*i].contains(&targets[*i])) {
             let expected = format!("{} is named twice", selection.targets[twice]);
             return Err(Error::Syntax { what: "`target`", text: selection.targets.join(","), expected });
@@ -181,7 +182,10 @@ impl Table {
         for column in used {
             let name = &columns[*column].name;
             if times[name.as_str()] > 1 {
-                let detail = format!("several of its columns are called {name:?}; give each a name of its own");
+                let detail = format!(
+                    "several of its columns are called {name:?}; give each a name of its own, leave them out with `features`, or read \
+                                      text by the places of its columns with `no_header` and `skip_lines` 1"
+                );
                 return Err(Error::Malformed { path: self.first_path(), format: "one table", detail });
             }
         }
@@ -285,7 +289,8 @@ impl Selected {
         self.group.map(|column| self.table.schema().columns[column].name.as_str())
     }
 
-    /// Names and types of the kept columns, as a sink takes them: integers of every size become int64.
+    /// Names and types of the kept columns, as a sink takes them: uint64 stays, and other integers
+    /// become int64.
     pub fn kept_columns(&self) -> Vec<OutputColumn> {
         let columns = self.keep.iter().map(|column| &self.table.schema().columns[*column]);
         columns.map(|column| OutputColumn::of(&column.name, &column.kind)).collect()

@@ -22,6 +22,15 @@ pub(crate) struct TextArgs {
     /// The first line of .csv is a row; columns are called x0, x1, …
     #[arg(long)]
     pub(crate) no_header: bool,
+    /// Lines at the beginning of .csv to pass over
+    #[arg(long, value_name = "N", value_parser = parse::whole)]
+    pub(crate) skip_lines: Option<u64>,
+    /// Quotation marks in .csv are letters [default: fields may stand in quotes]
+    #[arg(long)]
+    pub(crate) no_quotes: bool,
+    /// Rows of .csv with fewer fields than names end with missing values [default: they are errors]
+    #[arg(long)]
+    pub(crate) pad_rows: bool,
     /// Rows of .csv that decide what the columns hold: a number, or all [default: 10000]
     #[arg(long, value_name = "N", value_parser = parse::infer_rows)]
     pub(crate) infer_rows: Option<u64>,
@@ -42,8 +51,11 @@ impl TextArgs {
         let options = TextOptions::default().infer_rows(self.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
         let options = self.delimiter.into_iter().fold(options, TextOptions::delimiter);
         let options = self.decimal.into_iter().fold(options, TextOptions::decimal);
+        let options = self.skip_lines.into_iter().fold(options, TextOptions::skip_lines);
         let options = self.width.into_iter().fold(options, TextOptions::width);
         let options = if self.no_header { options.without_header() } else { options };
+        let options = if self.no_quotes { options.without_quotes() } else { options };
+        let options = if self.pad_rows { options.pad_rows() } else { options };
         let options = if self.zero_based { options.zero_based() } else { options };
         if self.sparse { options.sparse() } else { options }
     }

@@ -52,6 +52,48 @@ fn tables_come_from_standard_input_and_predictions_go_to_standard_output() {
 }
 
 #[test]
+fn a_pipe_is_known_by_its_first_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let csv = b"x0,y\n1,2\n3,4\n";
+    let json = "{\"x0\": 1, \"y\": 2}\n{\"x0\": 3, \"y\": 4}\n";
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(csv).unwrap();
+    for (name, bytes) in [("gzip", gzip.finish().unwrap()), ("BOM", format!("\u{feff}{json}").into_bytes())] {
+        assert_eq!(ok(at, "convert - -o - -q", &bytes), csv, "{name}");
+    }
+    for (bytes, remedy) in [
+        (&b"BZh91AY&SY\x01"[..], "bzip2 -dc FILE | kmill"),
+        (b"\xff\xff\xff\xff\x10\0\0\0", "pyarrow.ipc.new_file"),
+        (b"\xff\xfex\0", "iconv -f UTF-16"),
+        (b"[{\"x0\": 1}]", "jq -c '.[]'"),
+    ] {
+        let output = kmill(at, "inspect -", bytes);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && said.contains(remedy), "{said}");
+    }
+}
+
+/// Rows that never end would fill the disk of the temporary file.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_has_no_end_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for input in ["/dev/zero", "/proc/version"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kmill"));
+        command.current_dir(folder.path()).args(["inspect", "-"]).stdin(std::fs::File::open(input).unwrap());
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && said.contains("may have no end"), "{input}: {said}");
+    }
+    for line in ["inspect /proc/kmsg", "predict /proc/kmsg /proc/kmsg -o p.csv", "stats /proc/kmsg /proc/kmsg -o s"] {
+        let output = kmill(folder.path(), line, b"");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && said.contains("no regular file"), "{line}: {said}");
+    }
+}
+
+#[test]
 fn what_a_pipe_cannot_do_is_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

@@ -1,20 +1,21 @@
 //! The files beside the table that a fit reads: landmarks, and a metric.
 
 use super::Fit;
+use crate::model::MOST_HEADER_BYTES;
 use crate::request::{LandmarkSource, MetricSource};
 use crate::{AnyModel, Result};
 use kstore::{Categories, Selected, Selection, Table, TextOptions, encoding::Times};
 use std::{fs::File, io::Read, path::Path};
 
-/// True for a file that starts as safetensors does: the length of a header, and its opening brace.
+/// True for a file that starts as safetensors does: a length that a header may have, and the
+/// opening brace of the header. A table has a larger number there: in text and behind the magic
+/// bytes of a format, the upper four bytes of eight are not 0.
 pub fn is_model(path: &Path) -> bool {
     let mut start = [0; 9];
-    // opening a pipe without a writer would wait for ever
-    if !path.is_file() {
-        return false;
-    }
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    read.is_ok() && start[8] == b'{'
+    let read = kstore::source::regular(path).is_ok()
+        && File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok();
+    let [length @ .., brace] = start;
+    read && brace == b'{' && u64::from_le_bytes(length) <= MOST_HEADER_BYTES
 }
 
 fn open(path: &Path, columns: &Selection, text: &TextOptions) -> Result<Selected> {

@@ -14,7 +14,7 @@ use std::io::{BufReader, Cursor, Read, Seek, SeekFrom};
 use std::{fs::File, path::Path, sync::Arc};
 
 /// Most bytes of a header; larger ones count as damage, as in safetensors itself.
-const MOST_HEADER_BYTES: u64 = 100_000_000;
+pub(crate) const MOST_HEADER_BYTES: u64 = 100_000_000;
 
 impl AnyModel {
     /// Reads a model of either precision.
@@ -23,12 +23,8 @@ impl AnyModel {
     /// [`Error::UnknownKernel`], [`Error::NotSafetensors`], [`Error::Foreign`], [`Error::NewerFormat`], [`Error::Truncated`],
     /// [`Error::Damaged`], [`kstore::Error::NotFound`] and [`kstore::Error::Io`].
     pub fn load(path: &Path) -> Result<Self> {
-        // opening a pipe without a writer would wait for ever
-        if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-            return Err(kstore::Error::NotAFile { path: path.into() }.into());
-        }
+        let length = kstore::source::regular(path)?.len();
         let file = File::open(path).map_err(kstore::Error::io("read", path))?;
-        let length = file.metadata().map_err(kstore::Error::io("read", path))?.len();
         Self::read(Reader::new(path, file, length)?)
     }
 

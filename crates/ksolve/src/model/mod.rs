@@ -20,6 +20,7 @@ pub(crate) use card::is_zero;
 pub use card::{Card, FEATURES, Head, Intercept, SecondView};
 pub use form::Form;
 pub use leaves::Leaves;
+pub(crate) use load::MOST_HEADER_BYTES;
 pub(crate) use outputs::Outputs;
 pub use predict::PredictScratch;
 

@@ -272,3 +272,25 @@ fn coefficients_that_are_0_change_no_bit_of_a_batch() {
         assert!((0..t).all(|j| alone[(0, j)].to_bits() == batch[(i, j)].to_bits()), "row {i}: {alone:?}");
     }
 }
+
+#[test]
+fn tables_are_not_models() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows");
+    let header = |bytes: u64| [&bytes.to_le_bytes()[..], b"{\"__metadata__\":{}}"].concat();
+    for (bytes, expected) in [
+        (header(19), true),
+        // cut off
+        (header(1 << 20), true),
+        // the ninth byte of Parquet files that pandas writes is the size of a page: 984 to 991
+        // rows of float64
+        (b"PAR1\x15\x04\x15\xe0{\x15".to_vec(), false),
+        (b"{\"x\":1}\n{\"x\":2}\n".to_vec(), false),
+        (b"ARROW1\0\0{".to_vec(), false),
+        (b"\x13\0\0\0\0\0\0\0".to_vec(), false),
+    ] {
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(ksolve::job::is_model(&path), expected, "{bytes:?}");
+    }
+    assert!(!ksolve::job::is_model(std::path::Path::new("/proc/kmsg")));
+}

@@ -208,8 +208,8 @@ impl Debug for Stored<'_> {
 
 impl<'a> Stored<'a> {
     pub(super) fn open(path: &Path) -> Result<Self> {
+        let length = crate::source::regular(path)?.len();
         let file = File::open(path).map_err(Error::io("read", path))?;
-        let length = file.metadata().map_err(Error::io("read", path))?.len();
         Self::new(path, Box::new(file), length)
     }
 

@@ -128,7 +128,7 @@ impl Format {
         Self { magic, ..self }
     }
 
-    /// This format, which is text and may be compressed as a whole.
+    /// This format, whose files may be compressed as a whole: text.
     pub const fn text(self) -> Self {
         Self { is_text: true, ..self }
     }

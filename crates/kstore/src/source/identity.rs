@@ -45,6 +45,42 @@ pub struct Identity {
     place: (u64, u64),
 }
 
+/// The metadata of a regular file on a disk. Opening a pipe would wait for a writer, and what the
+/// kernel makes up while it is read, such as `/proc/kmsg`, may have no end.
+///
+/// # Errors
+/// [`Error::NotFound`], [`Error::NotAFile`] and [`Error::Io`].
+pub fn regular(path: &Path) -> Result<Metadata> {
+    let metadata = std::fs::metadata(path).map_err(Error::io("read", path))?;
+    /// `PROC_SUPER_MAGIC`, `DEBUGFS_MAGIC` and `TRACEFS_MAGIC` of Linux.
+    const MADE_UP: [u64; 3] = [0x9fa0, 0x6462_6720, 0x7472_6163];
+    #[cfg(target_os = "linux")]
+    let made_up = rustix::fs::statfs(path).is_ok_and(|system| MADE_UP.contains(&(system.f_type as u64)));
+    #[cfg(not(target_os = "linux"))]
+    let made_up = MADE_UP.is_empty();
+    match metadata.is_file() && !made_up {
+        true => Ok(metadata),
+        false => Err(Error::NotAFile { path: path.to_path_buf() }),
+    }
+}
+
+/// Refuses standard input that may have no end: all but a regular file, a pipe, a socket and a
+/// terminal.
+pub(crate) fn check_input() -> Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::{io::IsTerminal, os::unix::fs::FileTypeExt};
+        let (input, terminal) = (Path::new("/dev/stdin"), std::io::stdin().is_terminal());
+        let kind = std::fs::metadata(input).map(|metadata| metadata.file_type());
+        let piped = kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket());
+        if !terminal && !piped && matches!(regular(input), Err(Error::NotAFile { .. })) {
+            let detail = "a device or a file of the kernel may have no end; pipe rows into it, or a file";
+            return Err(Error::malformed(Path::new(STDIN), "a table", detail));
+        }
+    }
+    Ok(())
+}
+
 impl Identity {
     /// The identity of the file at `path`.
     ///
@@ -52,10 +88,7 @@ impl Identity {
     /// [`Error::NotFound`], [`Error::NotAFile`] and [`Error::Io`].
     pub fn of(path: &Path) -> Result<Self> {
         let failed = |error| Error::io("read", path)(error);
-        // opening a pipe without a writer would wait for ever
-        if !std::fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(Error::NotAFile { path: path.to_path_buf() });
-        }
+        regular(path)?;
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         Ok(Self { modified: modified(&metadata), place: place(&metadata), ..Self::of_content(path, &file)? })

@@ -1,11 +1,13 @@
 //! JSON lines: an object on every line, `{"city": "Ulm", "x": 1.5}`.
 //!
-//! The columns are the keys, in the order in which they first appear; a key that a line leaves out, and null, are missing values. A column holds truths,
-//! whole numbers, numbers or text; another mixture, lists and objects are errors with their line. Numbers are rounded correctly. Opening reads the file
-//! once, to find its rows and columns. Rows are counted without empty lines.
+//! The columns are the keys, in the order in which they first appear; a key that a line leaves out,
+//! and null, are missing values. A column holds truths, integers of 64 bits, numbers or text;
+//! another mixture is an error with its line. A column with lists or objects is not read. Fractions
+//! are rounded correctly. Opening reads the file once, to find its rows and columns. Rows are
+//! counted without empty lines.
 
 use super::text::{
-    Builder, Builders, Guess, LineScanner, Refused, TextChunk, TextFormat, TextOptions, TextTable, Wrong,
+    Builder, Builders, Guess, LineScanner, NOT_UTF8, TextChunk, TextFormat, TextOptions, TextTable, Wrong,
 };
 use super::{Format, TableFile, View};
 use crate::{Result, schema::Column, sparse::COLUMN_LIMIT};
@@ -18,14 +20,16 @@ pub(super) const FORMAT: Format = Format::new(&["jsonl", "ndjson"], open).text()
 /// Reads an open file of JSON lines once, to find its rows and what its columns hold; the path is for messages.
 fn open(path: &Path, file: File, _: &TextOptions) -> Result<Arc<dyn TableFile>> {
     let mut table = TextTable::new(path, file, JsonLines)?;
+    let (first, start) = table.beginning()?;
+    if first[start.offset as usize..].trim_ascii_start().starts_with(b"[") {
+        let detail = "it is one array; write each object on a line of its own: jq -c '.[]' FILE | kmill … -";
+        return Err(table.file.malformed(detail));
+    }
+    drop(first);
     let (mut columns, mut places) = (Vec::<(String, Guess)>::new(), HashMap::<String, usize>::new());
-    table.index(0, |_, line| {
+    table.index(start, |_, line| {
         for (name, value) in pairs(line)? {
-            let Some(new) = guess(&value) else {
-                let remedy = "write its parts as columns of their own, or leave it out";
-                let expected = "a number, text, true, false or null";
-                return Err(Refused::Row(Wrong::new(expected, "a list or an object", remedy).of_column(&name)));
-            };
+            let new = guess(&value);
             let place = places.get(&*name).copied().unwrap_or_else(|| {
                 places.insert(name.to_string(), columns.len());
                 columns.push((name.to_string(), Guess::Missing));
@@ -74,19 +78,28 @@ fn pairs(line: &[u8]) -> Result<Vec<(Cow<'_, str>, Value)>, Wrong> {
     let pairs = from.deserialize_map(InOrder).and_then(|pairs| from.end().map(|()| pairs));
     pairs.map_err(|error| {
         let found = format!("something else: {}", crate::shown::json(&error));
-        Wrong::new("an object such as {\"x\": 1.5}", found, "correct the line, or remove it")
+        let remedy = match str::from_utf8(line) {
+            Err(_) => NOT_UTF8,
+            Ok(_) if error.is_eof() => "write each object on a line of its own, as jq -c does, or correct the line",
+            Ok(_) => "correct the line, or remove it",
+        };
+        Wrong::new("an object such as {\"x\": 1.5}", found, remedy)
     })
 }
 
-/// What a value looks like; `None` for a list or an object. Whole numbers beyond int64 are read as float64.
-fn guess(value: &Value) -> Option<Guess> {
+/// What a value looks like. Integers beyond uint64 are read as float64.
+fn guess(value: &Value) -> Guess {
     match value {
-        Value::Null => Some(Guess::Missing),
-        Value::Bool(_) => Some(Guess::Bool),
-        Value::Number(number) if number.is_i64() => Some(Guess::Int),
-        Value::Number(_) => Some(Guess::Float),
-        Value::String(_) => Some(Guess::Text),
-        Value::Array(_) | Value::Object(_) => None,
+        Value::Null => Guess::Missing,
+        Value::Bool(_) => Guess::Bool,
+        Value::Number(number) => match (number.as_i64(), number.is_u64()) {
+            (Some(..0), _) => Guess::Signed,
+            (Some(_), _) => Guess::Int,
+            (None, true) => Guess::Large,
+            (None, false) => Guess::Float,
+        },
+        Value::String(_) => Guess::Text,
+        Value::Array(_) | Value::Object(_) => Guess::Nested,
     }
 }
 
@@ -96,6 +109,7 @@ fn named(guess: Guess) -> &'static str {
         Guess::Bool => "true or false",
         Guess::Int | Guess::Signed | Guess::Large | Guess::Float => "a number",
         Guess::Text => "text",
+        Guess::Nested => "a list or an object",
     }
 }
 
@@ -168,6 +182,7 @@ fn append(column: &mut Builder, value: &Value) -> Result<(), Wrong> {
         (Builder::Bool(values), Value::Null | Value::Bool(_)) => values.append_option(value.as_bool()),
         (Builder::Text(values), Value::Null | Value::String(_)) => values.append_option(value.as_str()),
         (Builder::Int(values), value) if value.is_null() || value.is_i64() => values.append_option(value.as_i64()),
+        (Builder::Large(values), value) if value.is_null() || value.is_u64() => values.append_option(value.as_u64()),
         (Builder::Float(values), Value::Null | Value::Number(_)) => values.append_option(value.as_f64()),
         _ => {
             let remedy = "the file changed while it was read: read it again";

@@ -12,6 +12,7 @@ mod csv;
 mod data_type;
 mod entries;
 mod extended;
+mod foreign;
 mod format;
 mod identity;
 #[cfg(feature = "ipc")]
@@ -44,8 +45,8 @@ pub(crate) use entries::SPARSE;
 pub(crate) use extended::{Absent, Added, Extended};
 pub use extended::{QUERY, TARGET};
 pub use format::{BoxedCursor, Facts, FileCursor, Format, Open, TableFile};
-pub use identity::Identity;
-pub(crate) use identity::{STDIN, scheme};
+pub use identity::{Identity, regular};
+pub(crate) use identity::{STDIN, check_input, scheme};
 pub use load_error::is_decoding;
 pub use registry::{by_extension, formats, open, register};
 pub(crate) use registry::{known, listed, open_distant, standard_input};

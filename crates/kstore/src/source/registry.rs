@@ -4,7 +4,7 @@
 use super::Extended;
 use super::format::{Format, TableFile};
 use super::remote::{Distant, Found, Reader};
-use super::{Identity, QUERY, STDIN, TextOptions, positioned::copied};
+use super::{Identity, QUERY, STDIN, TextOptions, foreign, positioned::copied};
 use crate::named::Registry;
 use crate::{Error, Result};
 use std::io::{Read, Seek};
@@ -72,58 +72,104 @@ pub fn by_extension(path: &Path) -> Option<&'static Format> {
 
 /// Opens a file as the format its extension names or, failing that, its first bytes.
 pub fn open(path: &Path, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
-    // opening a pipe without a writer would wait for ever
-    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return Err(Error::NotAFile { path: path.to_path_buf() });
+    super::regular(path)?;
+    opened(path, path, File::open(path).map_err(Error::io("read", path))?, options)
+}
+
+/// Opens the bytes of a file: `name` has the extension, and `path` is for messages.
+fn opened(path: &Path, name: &Path, mut file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
+    let start = beginning(path, &mut file)?;
+    #[cfg(feature = "compressed")]
+    if let Some(packing) = packing(&start)
+        && by_extension(name).is_none_or(|format| format.is_text)
+    {
+        return unpacked(path, name, file, packing, options);
     }
-    let failed = |error| Error::io("read", path)(error);
-    let mut file = File::open(path).map_err(failed)?;
-    let format = match by_extension(path) {
-        Some(format) => format,
-        None => {
-            let mut start = Vec::new();
-            (&mut file).take(8).read_to_end(&mut start).map_err(failed)?;
-            file.rewind().map_err(failed)?;
-            by_magic(&start).ok_or_else(|| unknown(path))?
-        }
+    (format(path, name, &start)?.open)(path, file, options)
+}
+
+/// Bytes of the beginning of a file that tell its format.
+const START: u64 = 4 << 10;
+
+fn beginning(path: &Path, file: &mut File) -> Result<Vec<u8>> {
+    let (failed, mut start) = (|error| Error::io("read", path)(error), Vec::new());
+    file.take(START).read_to_end(&mut start).map_err(failed)?;
+    file.rewind().map_err(failed)?;
+    Ok(start)
+}
+
+/// The format of a file: by the extension of its name, by its first bytes, or because it begins as
+/// JSON does. A name without an extension is that of a stream, whose text is svmlight if its first
+/// row has entries, and otherwise CSV.
+fn format(path: &Path, name: &Path, start: &[u8]) -> Result<&'static Format> {
+    let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
+    let array = text.starts_with(b"[") && text[1..].trim_ascii_start().starts_with(b"{");
+    let streamed = name == Path::new(STDIN);
+    let by_text = || match () {
+        () if text.starts_with(b"{") || array => Some("rows.jsonl"),
+        () if !streamed || foreign::known(name, start).is_some() => None,
+        () if has_entries(text) => Some("rows.svm"),
+        () => Some("rows.csv"),
     };
-    (format.open)(path, file, options)
+    let found = by_extension(name).or_else(|| by_magic(start)).or_else(|| by_extension(Path::new(by_text()?)));
+    found.ok_or_else(|| match foreign::known(name, start) {
+        Some(detail) => Error::malformed(path, "a table", detail),
+        None => {
+            let known = format!("{}, and text of another name as standard input, -", known("and"));
+            Error::UnknownFormat { path: path.to_path_buf(), known }
+        }
+    })
 }
 
-fn unknown(path: &Path) -> Error {
-    Error::UnknownFormat { path: path.to_path_buf(), known: known("and") }
-}
-
-fn by_magic(start: &[u8]) -> Option<&'static Format> {
+pub(super) fn by_magic(start: &[u8]) -> Option<&'static Format> {
     FORMATS.all().into_iter().find(|format| !format.magic.is_empty() && start.starts_with(format.magic))
 }
 
+/// The program that packed these bytes; they are unpacked unless the name of the file is that of a
+/// format of other bytes.
 #[cfg(feature = "compressed")]
-const COMPRESSED: Format = Format::new(&["gz", "zst"], compressed);
-
-/// Opens text that gzip or zstd compressed: `rows.csv.gz`, `rows.jsonl.zst`.
-#[cfg(feature = "compressed")]
-fn compressed(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
-    let bytes = file.metadata().map_err(Error::io("read", path))?.len();
-    let buffered = std::io::BufReader::with_capacity(super::positioned::BLOCK_BYTES, file);
-    let gzip = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
-    let (packing, reader): (_, Box<dyn Read>) = match gzip {
-        true => ("gzip", Box::new(flate2::read::MultiGzDecoder::new(buffered))),
-        false => ("zstd", Box::new(zstd::Decoder::with_buffer(buffered).map_err(Error::io("read", path))?)),
-    };
-    let plain = copied(path, Some(packing), reader)?;
-    let name = path.with_extension("");
-    let inner = by_extension(&name).filter(|format| format.is_text);
-    let Some(format) = inner else {
-        let known = "text within .gz and .zst, such as rows.csv.gz and rows.jsonl.zst".to_string();
-        return Err(Error::UnknownFormat { path: path.to_path_buf(), known });
-    };
-    let inner = (format.open)(path, plain, options)?;
-    Ok(Arc::new(Extended::unpacked(inner, bytes)))
+fn packing(start: &[u8]) -> Option<&'static str> {
+    match start {
+        [0x1f, 0x8b, ..] => Some("gzip"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
+        _ => None,
+    }
 }
 
-/// Bytes of the beginning of standard input that tell its format.
-const START: u64 = 4 << 10;
+#[cfg(feature = "compressed")]
+const COMPRESSED: Format = Format::new(&["gz", "zst"], |path, _, _| {
+    Err(Error::malformed(
+        path,
+        "gzip or zstd",
+        "its first bytes are those of neither; pack it again, or leave out .gz or .zst",
+    ))
+})
+.text();
+
+/// Opens what gzip or zstd packed: `rows.csv.gz`, `rows.jsonl.zst`, a stream.
+#[cfg(feature = "compressed")]
+fn unpacked(
+    path: &Path,
+    name: &Path,
+    file: File,
+    packing: &'static str,
+    options: &TextOptions,
+) -> Result<Arc<dyn TableFile>> {
+    let bytes = file.metadata().map_err(Error::io("read", path))?.len();
+    let buffered = std::io::BufReader::with_capacity(super::positioned::BLOCK_BYTES, file);
+    let reader: Box<dyn Read> = match packing {
+        "gzip" => Box::new(flate2::read::MultiGzDecoder::new(buffered)),
+        _ => Box::new(zstd::Decoder::with_buffer(buffered).map_err(Error::io("read", path))?),
+    };
+    let mut plain = copied(path, Some(packing), reader)?;
+    let start = beginning(path, &mut plain)?;
+    let own = by_extension(name).is_some_and(|format| format.extensions == COMPRESSED.extensions);
+    let name = if own { name.with_extension("") } else { name.to_path_buf() };
+    // what lies within rows.gz is known by its bytes, as a stream is
+    let name = if own && name.extension().is_none() { Path::new(STDIN) } else { &name };
+    let inner = (format(path, name, &start)?.open)(path, plain, options)?;
+    Ok(Arc::new(Extended::unpacked(inner, bytes)))
+}
 
 /// True for the beginning of svmlight: the first row has a number, and then entries `index:value`.
 fn has_entries(text: &[u8]) -> bool {
@@ -134,22 +180,14 @@ fn has_entries(text: &[u8]) -> bool {
     label.is_some() && index.is_some_and(|index| index == QUERY.as_bytes() || index.iter().all(u8::is_ascii_digit))
 }
 
-/// Opens what standard input brings: any format, known by its first bytes; text is taken as JSON lines where it begins with a brace, as svmlight
-/// where its first row has entries, else as CSV.
+/// Opens what standard input brings, in any format.
 /// Errors of reading and of writing it out; [`Error::UnknownFormat`].
 pub(crate) fn standard_input(options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
+    super::check_input()?;
     let path = Path::new(STDIN);
-    let mut file = copied(path, None, std::io::stdin().lock())?;
-    let mut start = Vec::new();
-    (&mut file).take(START).read_to_end(&mut start).map_err(Error::io("read", path))?;
+    let file = copied(path, None, std::io::stdin().lock())?;
     let identity = Identity::of_content(path, &file)?;
-    let text = match start.trim_ascii_start() {
-        [b'{', ..] => "rows.jsonl",
-        text if has_entries(text) => "rows.svm",
-        _ => "rows.csv",
-    };
-    let format = by_magic(&start).or_else(|| by_extension(Path::new(text))).ok_or_else(|| unknown(path))?;
-    Ok(((format.open)(path, file, options)?, identity))
+    Ok((opened(path, path, file, options)?, identity))
 }
 
 /// Opens an object as the format that its name or its first bytes tell.
@@ -159,10 +197,10 @@ pub(crate) fn open_distant(found: &Found, options: &TextOptions) -> Result<(Arc<
     let identity = Identity::told(path, distant.length(), &found.version);
     let name = found.address.split(['?', '#']).next().unwrap_or_default();
     let start = distant.read(0, 8).map_err(Error::io("read", path))?;
-    let format = by_extension(Path::new(name)).or_else(|| by_magic(&start)).ok_or_else(|| unknown(path))?;
-    let table = match format.distant {
+    let format = by_extension(Path::new(name)).or_else(|| by_magic(&start));
+    let table = match format.and_then(|format| format.distant) {
         Some(open) => open(path, distant)?,
-        None => (format.open)(path, copied(path, None, Reader::of(&distant))?, options)?,
+        None => opened(path, Path::new(name), copied(path, None, Reader::of(&distant))?, options)?,
     };
     Ok((table, identity))
 }

@@ -39,7 +39,8 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
         return Err(Error::Syntax { what: "`width`", text: most.to_string(), expected });
     }
     let (mut shape, mut lacking, mut grouped) = (SparseShape::default(), None, false);
-    table.index(0, |row, line| {
+    let (_, start) = table.beginning()?;
+    table.index(start, |row, line| {
         let mut entries = 0;
         let line = parse(line, zero_based, |place, _| {
             let within = usize::try_from(place).ok().filter(|place| *place < most);

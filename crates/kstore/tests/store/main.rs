@@ -27,4 +27,5 @@ mod sparse_files;
 mod svmlight_files;
 mod times;
 mod ways_in;
+mod wild;
 mod words;

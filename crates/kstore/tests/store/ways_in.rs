@@ -123,7 +123,6 @@ fn what_is_wrong_with_a_line_or_an_archive_is_told_with_its_place() {
             "{\"a\": 1}\n\n{\"a\": \"x\"}\n",
             ["row 1 (counted from 0), line 3", "column \"a\": expected a number, found text"],
         ),
-        ("{\"a\": 1}\n{\"a\": [1]}\n", ["line 2, column \"a\"", "found a list or an object"]),
         ("{\"a\": 1}\n{\"a\": 1\n", ["line 2: expected an object", "correct the line"]),
         ("3\n", ["row 0", "expected an object"]),
         ("\n \n", ["as JSON lines", "it is empty"]),
@@ -134,8 +133,8 @@ fn what_is_wrong_with_a_line_or_an_archive_is_told_with_its_place() {
     let whole = gzip("a,y\n1,2\n3,4\n");
     let cut = told("t.csv.gz", &whole[..whole.len() - 9]);
     assert!(cut.contains("t.csv.gz cannot be read as gzip"), "{cut}");
-    assert!(told("t.csv.zst", b"a,y\n1,2\n").contains("cannot be read as zstd"));
-    assert!(told("t.parquet.gz", &whole).contains("rows.csv.gz"));
+    assert!(told("t.csv.zst", b"a,y\n1,2\n").contains("cannot be read as gzip or zstd"));
+    assert!(told("t.parquet.gz", &whole).contains("t.parquet.gz cannot be read as Parquet"));
     // the error of a row names the file that was given
     let row = told("t2.csv.gz", &gzip("a,y\n1,2\n3\n"));
     assert!(row.contains("t2.csv.gz") && row.contains("line 3"), "{row}");

@@ -117,8 +117,8 @@ fn names_that_promise_another_format_and_files_that_disagree() {
     std::fs::write(at.join("parts/1.csv"), "x0,y\n1,2\n3,4\n").unwrap();
     std::fs::write(at.join("parts/2.csv"), "x0,y\n1,2\nmany,4\n").unwrap();
     for (data, part) in [
-        ("p.csv", "it holds zero bytes"),
-        ("n.csv", "it holds zero bytes"),
+        ("p.csv", "its first bytes are those of .parquet"),
+        ("n.csv", "its first bytes are those of .npy"),
         ("c.parquet", "it is no Parquet file"),
         ("c.npy", "it does not start with"),
         ("c.svm", "c.svm: row 0 (counted from 0), line 1: expected a number, found \"x0,x1,y\""),

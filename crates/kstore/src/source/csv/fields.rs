@@ -1,7 +1,7 @@
 //! What a CSV file does not say about itself, its delimiter and the types of its columns; and its fields as values of
 //! those types.
 
-use super::scan::{RowScanner, Splitter};
+use super::scan::{Dialect, RowScanner, Splitter};
 use super::sniffed::Marks;
 use crate::missing::WORDS;
 use crate::source::text::{Builder, Guess, Scanner, number};
@@ -13,14 +13,14 @@ const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// Rows by which a delimiter is judged.
 const JUDGED_ROWS: usize = 100;
 
-/// The delimiter that cuts the rows at the start of a file into the same number of fields; of several, that which makes
-/// the most fields. A comma where none does.
-pub(super) fn delimiter(start: &[u8]) -> u8 {
+/// The delimiter that cuts the most rows at the start of a file into the same number of fields; of
+/// several, that which makes the most fields. A comma where none does. The first rows may be a
+/// preamble, and so do not decide alone.
+pub(super) fn delimiter(start: &[u8], dialect: Dialect) -> u8 {
     let score = |delimiter: &u8| {
-        let counts = counts(start, *delimiter);
-        let first = counts.first().copied().unwrap_or(0);
-        let alike = counts.iter().filter(|count| **count == first).count();
-        if first > 1 { (alike, first) } else { (0, 0) }
+        let counts = counts(start, Dialect { delimiter: *delimiter, ..dialect });
+        let alike = |fields: usize| counts.iter().filter(|count| **count == fields).count();
+        counts.iter().filter(|fields| **fields > 1).map(|fields| (alike(*fields), *fields)).max().unwrap_or((0, 0))
     };
     // the first of equals
     let best = DELIMITERS.iter().rev().max_by_key(|delimiter| score(delimiter));
@@ -28,8 +28,8 @@ pub(super) fn delimiter(start: &[u8]) -> u8 {
 }
 
 /// The number of fields of each of the first rows, whole rows only where there is more than one.
-fn counts(start: &[u8], delimiter: u8) -> Vec<usize> {
-    let (mut scanner, mut splitter, mut line) = (RowScanner::new(delimiter), Splitter::new(delimiter), 1);
+fn counts(start: &[u8], dialect: Dialect) -> Vec<usize> {
+    let (mut scanner, mut splitter, mut line) = (RowScanner::new(dialect), Splitter::new(dialect), 1);
     let (mut rest, mut counts) = (start, Vec::new());
     while counts.len() < JUDGED_ROWS {
         let Some(begin) = scanner.begin(rest, &mut line) else { break };
@@ -126,8 +126,10 @@ mod tests {
             ("", b','),
             ("only;one", b';'),
             ("a,b,c\n1,\"x;\ny\",2\n", b','),
+            ("sales, all\nof May\na;b;c\n1;2;3\n", b';'),
         ] {
-            assert_eq!(delimiter(text.as_bytes()), expected, "{text:?}");
+            let dialect = Dialect { delimiter: b',', quotes: true };
+            assert_eq!(delimiter(text.as_bytes(), dialect), expected, "{text:?}");
         }
     }
 

@@ -1,11 +1,14 @@
 //! Comma-separated values (RFC 4180) and their relatives: any delimiter, quoted fields with line ends in them, `\n`,
 //! `\r\n` or `\r`, a byte order mark.
 //!
-//! The first row names the columns, unless [`TextOptions::without_header`] says otherwise. The first 10,000 rows
-//! ([`TextOptions::infer_rows`]) say what a column holds: truth values (`true`, `false`), whole numbers of 64 bits,
-//! float64, else text. A later value that does not fit is an error. Missing are an empty field and, in columns that
-//! hold no text, `NA`, `N/A`, `null`, `NULL` and `None`; also `NaN` and `nan` in columns of whole numbers and truth
-//! values. Spaces around numbers are ignored. Fractions are rounded correctly. Decimal commas and marks between thousands: see `sniffed`.
+//! The first row names the columns, unless [`TextOptions::without_header`] says otherwise. The
+//! first 10,000 rows ([`TextOptions::infer_rows`]) say what a column holds: truth values (`true`,
+//! `false`), whole numbers of 64 bits, float64, else text. A later value that does not fit is an
+//! error. Missing are an empty field and, in columns that hold no text, `NA`, `N/A`, `null`, `NULL`
+//! and `None`; also `NaN` and `nan` in columns of whole numbers and truth values. Spaces around
+//! numbers are ignored. A preamble ([`TextOptions::skip_lines`]), files without quotes ([`TextOptions::without_quotes`]) and rows with
+//! fewer fields than names ([`TextOptions::pad_rows`]) are read if the options say so. Fractions
+//! are rounded correctly. Decimal commas and marks between thousands: see `sniffed`.
 //!
 //! Opening reads the file once to find its rows.
 
@@ -13,42 +16,92 @@ mod fields;
 mod scan;
 mod sniffed;
 
-use super::text::{self, Builders, Guess, Refused, TextChunk, TextFormat, TextOptions, TextTable, Wrong};
-use super::{Format, TableFile, View, positioned::BLOCK_BYTES};
+use super::text::{
+    self, Builders, Guess, NOT_UTF8, Refused, RowStart, TextChunk, TextFormat, TextOptions, TextTable, Wrong,
+};
+use super::{Format, TableFile, View};
 use crate::schema::{Column, Kind};
 use crate::sink::OutputKind;
 use crate::sparse::COLUMN_LIMIT;
 use crate::{Error, Result};
-use scan::{QUOTE, RowScanner, Splitter};
+use scan::{Dialect, QUOTE, RowScanner, Splitter};
 use sniffed::{Marks, Sniffed};
-use std::{collections::HashSet, convert::Infallible, path::Path, sync::Arc};
+use std::{collections::HashSet, convert::Infallible, fs::File, path::Path, sync::Arc};
 
 pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
     .text()
     .written(|column| !matches!(column.kind, OutputKind::Binary | OutputKind::Sparse(_)), crate::sink::csv::create);
 
 /// Reads an open file once, to find its rows and what its columns hold; the path is for messages.
-fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
+///
+/// In a tab-separated file without quotes a quotation mark is a letter, and to take it for a quote
+/// would make one field of the lines up to the next mark. If a field in quotes holds line ends, or
+/// a row does not fit, and without quotes all lines have as many fields as names, it is such a file.
+fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
+    let again = file.try_clone().map_err(Error::io("read", path))?;
+    let (mut tabs, mut spans) = (false, false);
+    let quoted = read(path, file, options, !options.without_quotes, (&mut tabs, &mut spans));
+    if !options.without_quotes
+        && tabs
+        && (spans || matches!(quoted, Err(Error::BadLine(_))))
+        && let Ok(mut plain) = read(path, again, options, false, (&mut tabs, &mut spans))
+        && plain.facts().schema.columns.len() > 1
+        && !plain.facts().schema.columns.iter().any(|column| column.name.as_bytes().contains(&QUOTE))
+    {
+        plain.format.told = true;
+        return Ok(Arc::new(plain));
+    }
+    Ok(Arc::new(quoted?))
+}
+
+/// Reads a file, and says whether tabs cut its rows and whether fields in quotes hold line ends.
+/// Without `quotes`, every row must have as many fields as names.
+fn read(
+    path: &Path,
+    file: File,
+    options: &TextOptions,
+    quotes: bool,
+    (tabs, spans): (&mut bool, &mut bool),
+) -> Result<TextTable<Csv>> {
     let (header, infer_rows) = (!options.without_header, options.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
-    let mut table = TextTable::new(path, file, Csv { delimiter: b',', infer_rows, marks: Vec::new() })?;
-    let length = usize::try_from(table.file.length()).unwrap_or(usize::MAX);
-    let start = table.file.read_new(BLOCK_BYTES.min(length), 0).map_err(|error| table.file.unread(error))?;
-    let skip = text_start(&start).map_err(|detail| table.file.malformed(detail))?;
-    table.format.delimiter = options.delimiter.unwrap_or_else(|| match path.extension() {
+    let dialect = Dialect { delimiter: b',', quotes };
+    let csv = Csv { dialect, infer_rows, pads: options.pad_rows, marks: Vec::new(), told: false };
+    let mut table = TextTable::new(path, file, csv)?;
+    let (first, mut start) = table.beginning()?;
+    if options.skip_lines > 0 {
+        let mut lines = memchr::memchr_iter(b'\n', &first[start.offset as usize..]);
+        let end = usize::try_from(options.skip_lines - 1).ok().and_then(|line| lines.nth(line));
+        let Some(end) = end else {
+            let detail = format!("no line begins behind `skip_lines` {}; give a smaller number", options.skip_lines);
+            return Err(table.file.malformed(detail));
+        };
+        start = RowStart { offset: start.offset + end as u64 + 1, line: options.skip_lines + 1 };
+    }
+    table.format.dialect.delimiter = options.delimiter.unwrap_or_else(|| match path.extension() {
         Some(tsv) if tsv.eq_ignore_ascii_case("tsv") => b'\t',
-        _ => fields::delimiter(&start[skip..]),
+        _ => fields::delimiter(&first[start.offset as usize..], dialect),
     });
-    let delimiter = table.format.delimiter;
+    let dialect = table.format.dialect;
+    let delimiter = dialect.delimiter;
     if matches!(delimiter, QUOTE | b'\n' | b'\r') {
         let expected = "a character between fields, such as ; or tab".to_string();
         let text = char::from(delimiter).escape_default().to_string();
         return Err(Error::Syntax { what: "`delimiter`", text, expected });
     }
-    drop(start);
-    let mut splitter = Splitter::new(delimiter);
+    drop(first);
+    *tabs = delimiter == b'\t';
+    let mut splitter = Splitter::new(dialect);
     let mut names = None;
     let mut guesses = Vec::new();
-    table.index(skip as u64, |row, text| {
+    table.index(start, |row, text| {
+        if quotes && memchr::memchr2(b'\n', b'\r', text).is_some() {
+            *spans = true;
+            if scan::is_torn(text, delimiter) {
+                let expected = "a delimiter or the end of the row behind a closing quote";
+                let remedy = "end the field in quotes on its line, write \"\" for a quote within, or set `no_quotes`";
+                return Err(Wrong::new(expected, "text behind a field of several lines", remedy).into());
+            }
+        }
         if names.is_none() {
             let first = first_row(&mut splitter, text, header).map_err(Refused::File)?;
             guesses = vec![Sniffed::default(); first.len()];
@@ -57,13 +110,13 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
                 return Ok(false);
             }
         }
-        if row < infer_rows {
+        if row < infer_rows || !quotes {
             let width = guesses.len();
             let Ok(found) = splitter.split(text, |i, field| {
-                guesses.get_mut(i).into_iter().for_each(|guess| guess.see(field));
+                guesses.get_mut(i).filter(|_| row < infer_rows).into_iter().for_each(|guess| guess.see(field));
                 Ok::<(), Infallible>(())
             });
-            check_width(delimiter, width, found)?;
+            check_width(delimiter, width, found, options.pad_rows)?;
         }
         Ok(true)
     })?;
@@ -74,7 +127,7 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
     })?;
     let kinds = guesses.iter().zip(&table.format.marks).map(|(guess, marks)| guess.by(*marks).kind());
     let kinds: Vec<Kind> = kinds.collect();
-    Ok(Arc::new(table.with_columns(names.into_iter().zip(kinds))))
+    Ok(table.with_columns(names.into_iter().zip(kinds)))
 }
 
 /// The names in the first row, or `x0`, `x1`, … for as many fields as it has; what is wrong with the file otherwise.
@@ -88,7 +141,7 @@ fn first_row(splitter: &mut Splitter, first: &[u8], header: bool) -> Result<Vec<
             (false, _) => format!("x{i}"),
             (true, Ok("")) => format!("column{i}"),
             (true, Ok(name)) => name.to_string(),
-            (true, Err(_)) => return Err("its first line is not UTF-8; convert it with iconv".to_string()),
+            (true, Err(_)) => return Err(format!("its first line is not UTF-8; {NOT_UTF8}")),
         };
         names.push(name);
         data = data.with(fields::guess(field, Marks::Point)).unwrap_or(Guess::Text);
@@ -104,22 +157,33 @@ fn first_row(splitter: &mut Splitter, first: &[u8], header: bool) -> Result<Vec<
     Ok(names)
 }
 
-fn check_width(delimiter: u8, expected: usize, found: usize) -> Result<(), Wrong> {
-    if expected == found {
+fn check_width(delimiter: u8, expected: usize, found: usize, pads: bool) -> Result<(), Wrong> {
+    if expected == found || pads && found < expected {
         return Ok(());
     }
     let delimiter = char::from(delimiter).escape_default();
     let fields = |n: usize| if n == 1 { "1 field".to_string() } else { format!("{n} fields") };
-    let remedy = format!("correct the line, put quotes around fields with a '{delimiter}', or set `delimiter`");
+    let remedy = match found < expected {
+        true => "set `pad_rows` to take the fields at its end as missing, or set `delimiter`".to_string(),
+        false => format!(
+            "put quotes around fields with a '{delimiter}', set `delimiter`, or pass over lines before the names with \
+             `skip_lines`, and over lines of comment with grep -v '^#' FILE | kmill … -"
+        ),
+    };
+    let remedy = format!("correct the line, {remedy}");
     Err(Wrong::new(fields(expected), fields(found), remedy))
 }
 
 #[derive(Debug)]
 struct Csv {
-    delimiter: u8,
+    dialect: Dialect,
     infer_rows: u64,
+    /// Rows may have fewer fields than names.
+    pads: bool,
     /// How the numbers of each column are written.
     marks: Vec<Marks>,
+    /// The file has no quotes, which its lines have shown.
+    told: bool,
 }
 
 impl Csv {
@@ -128,7 +192,7 @@ impl Csv {
         let infer = self.infer_rows;
         let found = text::shown(field);
         let wrong = match column.kind {
-            Kind::Text => Wrong::new(expected, found, "convert the file to UTF-8 with iconv"),
+            Kind::Text => Wrong::new(expected, found, NOT_UTF8),
             _ => Wrong::new(
                 format!("{expected} as in the first {infer} rows"),
                 found,
@@ -146,6 +210,11 @@ impl TextFormat for Csv {
     type Chunk<'a> = CsvChunk<'a>;
 
     fn note(&self, columns: &[Column]) -> Option<String> {
+        if self.told {
+            return Some(
+                "quotation marks are read as letters: fields in quotes would not end on their lines".to_string(),
+            );
+        }
         let named = |marks| {
             let written = columns.iter().zip(&self.marks).filter(|(_, of)| **of == marks).map(|(column, _)| column);
             // whole numbers may have no mark at all
@@ -161,11 +230,11 @@ impl TextFormat for Csv {
     }
 
     fn scanner(&self) -> RowScanner {
-        RowScanner::new(self.delimiter)
+        RowScanner::new(self.dialect)
     }
 
     fn chunk<'a>(&'a self, columns: &'a [Column], wanted: &[usize]) -> CsvChunk<'a> {
-        let (splitter, builders) = (Splitter::new(self.delimiter), Builders::new(columns, wanted));
+        let (splitter, builders) = (Splitter::new(self.dialect), Builders::new(columns, wanted));
         CsvChunk { csv: self, splitter, columns, builders }
     }
 
@@ -200,7 +269,12 @@ impl TextChunk for CsvChunk<'_> {
             Ok::<(), Infallible>(())
         });
         // a field too many shifts the others: that is the error to tell
-        check_width(csv.delimiter, slots.len(), found)?;
+        check_width(csv.dialect.delimiter, slots.len(), found, csv.pads)?;
+        for (i, slot) in slots.iter().enumerate().skip(found) {
+            let builder = slot.map(|slot| &mut builders[slot]);
+            // an empty field is missing in every column
+            builder.into_iter().for_each(|builder| _ = fields::push(builder, b"", csv.marks[i]));
+        }
         misfit.map_or(Ok(()), Err)
     }
 
@@ -211,15 +285,4 @@ impl TextChunk for CsvChunk<'_> {
     fn view(&self, column: usize) -> Option<View<'_>> {
         self.builders.view(column)
     }
-}
-
-/// The byte at which the text starts, behind a byte order mark.
-fn text_start(start: &[u8]) -> Result<usize, &'static str> {
-    if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
-        return Err("it is UTF-16; save it as UTF-8, or convert it with iconv -f UTF-16 -t UTF-8");
-    }
-    if memchr::memchr(0, start).is_some() {
-        return Err("it holds zero bytes, so it is no text");
-    }
-    Ok(if start.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 })
 }

@@ -8,11 +8,19 @@ use memchr::{memchr, memchr_iter, memchr2, memchr3};
 /// The quote around fields; two of them inside a quoted field stand for one.
 pub(super) const QUOTE: u8 = b'"';
 
+/// How the rows of a file are cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dialect {
+    pub(super) delimiter: u8,
+    /// False if a quotation mark is a letter like any other.
+    pub(super) quotes: bool,
+}
+
 /// Finds the edges of rows as the `csv` crate does: a quote counts only at the start of a field, rows end with `\n`,
 /// `\r` or both, and empty lines are no rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowScanner {
-    delimiter: u8,
+    dialect: Dialect,
     state: State,
 }
 
@@ -28,8 +36,8 @@ enum State {
 }
 
 impl RowScanner {
-    pub(super) fn new(delimiter: u8) -> Self {
-        Self { delimiter, state: State::FieldStart }
+    pub(super) fn new(dialect: Dialect) -> Self {
+        Self { dialect, state: State::FieldStart }
     }
 }
 
@@ -46,7 +54,9 @@ impl Scanner for RowScanner {
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {
             match self.state {
-                State::FieldStart if *byte == QUOTE => (self.state, at) = (State::Quoted, at + 1),
+                State::FieldStart if *byte == QUOTE && self.dialect.quotes => {
+                    (self.state, at) = (State::Quoted, at + 1)
+                }
                 State::FieldStart => self.state = State::Plain,
                 State::Plain => match self.plain(bytes, at) {
                     Edge::Field(next) => at = next,
@@ -80,16 +90,19 @@ enum Edge {
 
 impl RowScanner {
     fn plain(&mut self, bytes: &[u8], at: usize) -> Edge {
+        if !self.dialect.quotes {
+            return memchr2(b'\n', b'\r', &bytes[at..]).map_or(Edge::Field(bytes.len()), |found| Edge::Row(at + found));
+        }
         match memchr3(b'\n', b'\r', QUOTE, &bytes[at..]) {
             None => {
                 // a quote that comes next starts a field if a delimiter was last
-                if bytes.last() == Some(&self.delimiter) {
+                if bytes.last() == Some(&self.dialect.delimiter) {
                     self.state = State::FieldStart;
                 }
                 Edge::Field(bytes.len())
             }
             Some(found) if bytes[at + found] == QUOTE => {
-                let opens = found > 0 && bytes[at + found - 1] == self.delimiter;
+                let opens = found > 0 && bytes[at + found - 1] == self.dialect.delimiter;
                 self.state = if opens { State::Quoted } else { State::Plain };
                 Edge::Field(at + found + 1)
             }
@@ -98,18 +111,41 @@ impl RowScanner {
     }
 }
 
+/// True for a row with a field in quotes that holds the end of a line and goes on behind its
+/// closing quote: a quotation mark that is a letter, and the next one, lines further on.
+pub(super) fn is_torn(row: &[u8], delimiter: u8) -> bool {
+    let (mut state, mut spans) = (State::FieldStart, false);
+    for byte in row {
+        state = match (state, *byte) {
+            (State::FieldStart, QUOTE) | (State::Closing, QUOTE) => State::Quoted,
+            (State::Quoted, QUOTE) => State::Closing,
+            (State::Quoted, byte) => {
+                spans |= matches!(byte, b'\n' | b'\r');
+                State::Quoted
+            }
+            (_, byte) if byte == delimiter => {
+                spans = false;
+                State::FieldStart
+            }
+            (State::Closing, _) if spans => return true,
+            _ => State::Plain,
+        };
+    }
+    false
+}
+
 /// Cuts rows into fields. Reuses its buffers.
 pub(super) struct Splitter {
-    delimiter: u8,
+    dialect: Dialect,
     quoted: csv_core::Reader,
     unquoted: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Splitter {
-    pub(super) fn new(delimiter: u8) -> Self {
-        let quoted = csv_core::ReaderBuilder::new().delimiter(delimiter).quote(QUOTE).build();
-        Self { delimiter, quoted, unquoted: Vec::new(), ends: Vec::new() }
+    pub(super) fn new(dialect: Dialect) -> Self {
+        let quoted = csv_core::ReaderBuilder::new().delimiter(dialect.delimiter).quote(QUOTE).build();
+        Self { dialect, quoted, unquoted: Vec::new(), ends: Vec::new() }
     }
 
     /// Hands out the fields of a row, without their quotes, and gives their number; beyond [`COLUMN_LIMIT`] some number
@@ -119,11 +155,11 @@ impl Splitter {
         row: &[u8],
         mut field: impl FnMut(usize, &[u8]) -> Result<(), E>,
     ) -> Result<usize, E> {
-        if memchr(QUOTE, row).is_some() {
+        if self.dialect.quotes && memchr(QUOTE, row).is_some() {
             return self.split_quoted(row, field);
         }
         let (mut start, mut count) = (0, 0);
-        for end in memchr_iter(self.delimiter, row).chain([row.len()]) {
+        for end in memchr_iter(self.dialect.delimiter, row).chain([row.len()]) {
             field(count, &row[start..end])?;
             (start, count) = (end + 1, count + 1);
         }
@@ -136,7 +172,7 @@ impl Splitter {
         mut field: impl FnMut(usize, &[u8]) -> Result<(), E>,
     ) -> Result<usize, E> {
         // one more of each than there can be, so that full never means done
-        let most = (memchr_iter(self.delimiter, row).count() + 2).min(COLUMN_LIMIT + 2);
+        let most = (memchr_iter(self.dialect.delimiter, row).count() + 2).min(COLUMN_LIMIT + 2);
         self.ends.resize(self.ends.len().max(most), 0);
         self.unquoted.resize(self.unquoted.len().max(row.len() + 1), 0);
         self.quoted.reset();
@@ -172,7 +208,8 @@ mod tests {
 
     /// Rows by our scanner, fed in pieces, and fields by our splitter.
     fn ours(text: &[u8], delimiter: u8, piece: usize) -> Vec<Vec<Vec<u8>>> {
-        let (mut scanner, mut splitter, mut line) = (RowScanner::new(delimiter), Splitter::new(delimiter), 1);
+        let dialect = Dialect { delimiter, quotes: true };
+        let (mut scanner, mut splitter, mut line) = (RowScanner::new(dialect), Splitter::new(dialect), 1);
         let (mut rows, mut row, mut inside) = (Vec::new(), Vec::new(), false);
         for mut bytes in text.chunks(piece) {
             while !bytes.is_empty() {
@@ -227,7 +264,8 @@ mod tests {
     #[test]
     fn lines_are_counted_inside_quotes_too() {
         let text = b"\n\na,\"b\nc\"\r\n\r\nd,e\n";
-        let (mut scanner, mut line) = (RowScanner::new(b','), 1);
+        let dialect = Dialect { delimiter: b',', quotes: true };
+        let (mut scanner, mut line) = (RowScanner::new(dialect), 1);
         let start = scanner.begin(text, &mut line).unwrap();
         assert_eq!((start, line), (2, 3));
         let end = start + scanner.end(&text[start..], &mut line).unwrap();

@@ -23,6 +23,8 @@ pub(crate) enum Guess {
     Large,
     Float,
     Text,
+    /// Lists or objects, which are not read.
+    Nested,
 }
 
 impl Guess {
@@ -31,6 +33,7 @@ impl Guess {
         Some(match (self, other) {
             (known, other) if known == other => known,
             (Self::Missing, known) | (known, Self::Missing) => known,
+            (Self::Nested, _) | (_, Self::Nested) => Self::Nested,
             (Self::Text | Self::Bool, _) | (_, Self::Text | Self::Bool) => return None,
             (Self::Int, Self::Signed) | (Self::Signed, Self::Int) => Self::Signed,
             (Self::Int, Self::Large) | (Self::Large, Self::Int) => Self::Large,
@@ -46,6 +49,7 @@ impl Guess {
             Self::Large => Kind::Int { bits: 64, signed: false },
             Self::Missing | Self::Float => Kind::Float { bits: 64 },
             Self::Text => Kind::Text,
+            Self::Nested => Kind::Other("lists or objects".to_string()),
         }
     }
 }

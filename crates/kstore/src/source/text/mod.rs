@@ -29,6 +29,9 @@ pub(crate) fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
+/// What to do with text of another encoding.
+pub(crate) const NOT_UTF8: &str = "convert the file to UTF-8: iconv -f CP1252 -t UTF-8 FILE > NEW";
+
 const SHOWN_BYTES: usize = 40;
 
 /// The beginning of a word, short enough for a message.
@@ -60,6 +63,9 @@ pub struct TextOptions {
     pub(crate) delimiter: Option<u8>,
     pub(crate) decimal: Option<u8>,
     pub(crate) without_header: bool,
+    pub(crate) without_quotes: bool,
+    pub(crate) pad_rows: bool,
+    pub(crate) skip_lines: u64,
     /// Where it is not [`TextOptions::INFER_ROWS`].
     pub(crate) infer_rows: Option<u64>,
     pub(crate) zero_based: bool,
@@ -83,6 +89,9 @@ impl std::fmt::Display for TextOptions {
             self.delimiter.map(|byte| format!("delimiter '{}'", byte.escape_ascii())),
             self.decimal.map(|byte| format!("decimal '{}'", byte.escape_ascii())),
             self.without_header.then(|| "no header".to_string()),
+            self.without_quotes.then(|| "no quotes".to_string()),
+            self.pad_rows.then(|| "padded rows".to_string()),
+            (self.skip_lines > 0).then(|| format!("{} lines skipped", self.skip_lines)),
             self.infer_rows.map(|rows| format!("types from {rows} rows")),
             self.zero_based.then(|| "indices from 0".to_string()),
             self.width.map(|width| format!("width {width}")),
@@ -111,6 +120,22 @@ impl TextOptions {
     /// CSV: takes the first line as a row too; columns are called `x0`, `x1`, ….
     pub fn without_header(self) -> Self {
         Self { without_header: true, ..self }
+    }
+
+    /// CSV: takes quotation marks for letters. By default a field may begin and end with `"`.
+    pub fn without_quotes(self) -> Self {
+        Self { without_quotes: true, ..self }
+    }
+
+    /// CSV: takes rows with fewer fields than names, whose last values are missing. By default they
+    /// are errors.
+    pub fn pad_rows(self) -> Self {
+        Self { pad_rows: true, ..self }
+    }
+
+    /// CSV: passes over the first lines of the file, which come before the names.
+    pub fn skip_lines(self, lines: u64) -> Self {
+        Self { skip_lines: lines, ..self }
     }
 
     /// CSV: sets the number of rows that decide what the columns hold; [`u64::MAX`] for all.

@@ -3,8 +3,8 @@
 use super::records::{RECORD_LIMIT, RecordError};
 use super::{Record, Records, RowStart, RowStarts, Scanner};
 use crate::schema::{Column, Kind, Schema};
-use crate::source::positioned::Positioned;
-use crate::source::{BoxedCursor, Facts, FileCursor, TableFile, View};
+use crate::source::positioned::{BLOCK_BYTES, Positioned};
+use crate::source::{BoxedCursor, Facts, FileCursor, TableFile, View, foreign};
 use crate::{BadLine, Error, Result};
 use std::path::Path;
 use std::sync::Arc;
@@ -97,13 +97,23 @@ impl<F: TextFormat> TextTable<F> {
         Ok(Self { file, format, schema: Schema::default(), starts: RowStarts::new() })
     }
 
+    /// The first bytes of the file, and the place where text begins behind a byte order mark.
+    pub(crate) fn beginning(&self) -> Result<(Vec<u8>, RowStart)> {
+        let length = usize::try_from(self.file.length()).unwrap_or(usize::MAX);
+        let start = self.file.read_new(BLOCK_BYTES.min(length), 0).map_err(|error| self.file.unread(error))?;
+        if let Some(detail) = foreign::no_text(self.file.path(), &start) {
+            return Err(self.file.malformed(detail));
+        }
+        let mark = if start.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        Ok((start, RowStart { offset: mark, line: 1 }))
+    }
+
     /// The one pass that finds the rows from `start` on. `take` looks at each, and tells whether it is one.
     pub(crate) fn index(
         &mut self,
-        start: u64,
+        start: RowStart,
         mut take: impl FnMut(u64, &[u8]) -> Result<bool, Refused>,
     ) -> Result<()> {
-        let start = RowStart { offset: start, line: 1 };
         let mut records = Records::new(self.file.clone(), self.format.scanner(), start);
         loop {
             let row = self.starts.rows();
