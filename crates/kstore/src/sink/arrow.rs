@@ -8,7 +8,7 @@ use crate::arrow::array::{
     RecordBatch, StringArray, StructArray, UInt32Array, UInt64Array, make_array,
 };
 use crate::arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
-use crate::arrow::datatypes::{DataType, Field, Fields, Int32Type, Int64Type, Schema};
+use crate::arrow::datatypes::{DataType, Field, Fields, Int32Type, Int64Type, Schema, TimeUnit};
 use crate::arrow::error::ArrowError;
 use crate::atomic::AtomicFile;
 use crate::source::SPARSE;
@@ -41,14 +41,14 @@ pub(super) struct BatchSink<W> {
 }
 
 impl<W: BatchWriter + 'static> BatchSink<W> {
-    /// Starts a file; its writer holds `footprint` bytes.
+    /// Starts a file of columns, which the format may store in another unit of time; its writer holds `footprint` bytes.
     pub(super) fn create(
         path: &Path,
-        columns: &[OutputColumn],
+        (columns, stored): (&[OutputColumn], &[OutputColumn]),
         footprint: usize,
         start: impl FnOnce(AtomicFile, &Arc<Schema>) -> Result<W, W::Error>,
     ) -> Result<Box<dyn Sink>, Error> {
-        let (schema, file) = (schema(columns), AtomicFile::create(path)?);
+        let (schema, file) = (schema(stored), AtomicFile::create(path)?);
         let writer = Some(start(file, &schema).map_err(|error| failed(path, error))?);
         let (path, columns) = (path.to_path_buf(), columns.to_vec());
         Ok(Box::new(Self { writer, file: None, path, schema, columns, footprint }))
@@ -63,7 +63,7 @@ impl<W: BatchWriter> Sink for BatchSink<W> {
         };
         while start < rows {
             let end = rows.min(start + writer.room());
-            let part = batch(&self.schema, columns, start..end).map_err(W::Error::from);
+            let part = batch(&self.schema, (&self.columns, columns), start..end).map_err(W::Error::from);
             part.and_then(|part| writer.take(part)).map_err(|error| failed(&self.path, error))?;
             start = end;
         }
@@ -128,25 +128,44 @@ fn data_type(column: &OutputColumn) -> DataType {
     }
 }
 
-fn batch(schema: &Arc<Schema>, columns: &[Output<'_>], rows: Range<usize>) -> Result<RecordBatch, ArrowError> {
-    let arrays = columns.iter().zip(schema.fields()).map(|(column, field)| {
-        let array = with_nulls(column, rows.clone(), None)?;
-        if array.data_type() == field.data_type() { Ok(array) } else { time(&array, field.data_type()) }
+fn batch(
+    schema: &Arc<Schema>,
+    (columns, values): (&[OutputColumn], &[Output<'_>]),
+    rows: Range<usize>,
+) -> Result<RecordBatch, ArrowError> {
+    let arrays = values.iter().zip(columns).zip(schema.fields()).map(|((values, column), field)| {
+        let array = with_nulls(values, rows.clone(), None)?;
+        let as_it_is = array.data_type() == field.data_type();
+        if as_it_is { Ok(array) } else { time(&array, column.time.as_ref(), field.data_type()) }
     });
     RecordBatch::try_new(Arc::clone(schema), arrays.collect::<Result<_, _>>()?)
 }
 
-/// Whole numbers as the dates or times that they stand for.
-fn time(array: &ArrayRef, time: &DataType) -> Result<ArrayRef, ArrowError> {
-    let numbers = match time {
+/// True for timestamps and times of day in seconds, which Parquet does not have.
+pub(super) fn in_seconds(time: &DataType) -> bool {
+    matches!(time, DataType::Timestamp(TimeUnit::Second, _) | DataType::Time32(TimeUnit::Second))
+}
+
+/// Whole numbers as the dates or times `stored`, which they stand for as `time`.
+fn time(array: &ArrayRef, time: Option<&DataType>, stored: &DataType) -> Result<ArrayRef, ArrowError> {
+    let mut numbers = array.as_primitive::<Int64Type>().clone();
+    if time.is_some_and(in_seconds) && !in_seconds(stored) {
+        let too_late =
+            |seconds| format!("{seconds} seconds are too many for the milliseconds that Parquet has instead");
+        let fits = |ms: &i64| matches!(stored, DataType::Timestamp(..)) || i32::try_from(*ms).is_ok();
+        numbers = numbers.try_unary(|seconds| {
+            let ms = seconds.checked_mul(1000).filter(fits);
+            ms.ok_or_else(|| ArrowError::ArithmeticOverflow(too_late(seconds)))
+        })?;
+    }
+    let numbers: ArrayRef = match stored {
         // values that were read from 32 bits fit into as many
         DataType::Date32 | DataType::Time32(_) => {
-            let narrow = array.as_primitive::<Int64Type>().unary_opt::<_, Int32Type>(|value| i32::try_from(value).ok());
-            Arc::new(narrow)
+            Arc::new(numbers.unary_opt::<_, Int32Type>(|value| i32::try_from(value).ok()))
         }
-        _ => Arc::clone(array),
+        _ => Arc::new(numbers),
     };
-    Ok(make_array(numbers.to_data().into_builder().data_type(time.clone()).build()?))
+    Ok(make_array(numbers.to_data().into_builder().data_type(stored.clone()).build()?))
 }
 
 fn with_nulls(column: &Output<'_>, rows: Range<usize>, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {

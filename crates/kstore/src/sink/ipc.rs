@@ -45,7 +45,7 @@ pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Si
         Ok(IpcWriter { writer, batches: Vec::new(), rows: 0, bytes: 0, most })
     };
     // the gathered rows, the batch made of them, and its encoded form
-    BatchSink::create(path, columns, 3 * BATCH_BYTES.max(row) + columns.len() * COLUMN_BYTES, start)
+    BatchSink::create(path, (columns, columns), 3 * BATCH_BYTES.max(row) + columns.len() * COLUMN_BYTES, start)
 }
 
 impl IpcWriter {

@@ -3,7 +3,7 @@
 use super::arrow::{self, BatchSink, BatchWriter};
 use super::{OutputColumn, OutputKind, Sink};
 use crate::arrow::array::RecordBatch;
-use crate::arrow::datatypes::Schema;
+use crate::arrow::datatypes::{DataType, Schema, TimeUnit};
 use crate::atomic::AtomicFile;
 use crate::{Result, source::SPARSE};
 use parquet::arrow::ArrowWriter;
@@ -68,7 +68,20 @@ pub(crate) fn create(path: &Path, columns: &[OutputColumn]) -> Result<Box<dyn Si
         let writer = ArrowWriter::try_new(file, Arc::clone(schema), Some(properties(columns)))?;
         Ok(GroupWriter { writer, group: 0, most })
     };
-    BatchSink::create(path, columns, group + columns.len() * COLUMN_BYTES + texts * TEXT_COLUMN_BYTES, start)
+    let stored: Vec<OutputColumn> = columns.iter().map(stored).collect();
+    BatchSink::create(path, (columns, &stored), group + columns.len() * COLUMN_BYTES + texts * TEXT_COLUMN_BYTES, start)
+}
+
+/// The column as Parquet stores it: seconds become milliseconds, as Parquet has no seconds.
+fn stored(column: &OutputColumn) -> OutputColumn {
+    let time = column.time.as_ref().map(|time| match time {
+        DataType::Timestamp(_, zone) if arrow::in_seconds(time) => {
+            DataType::Timestamp(TimeUnit::Millisecond, zone.clone())
+        }
+        DataType::Time32(_) => DataType::Time32(TimeUnit::Millisecond),
+        other => other.clone(),
+    });
+    OutputColumn { time, ..column.clone() }
 }
 
 impl BatchWriter for GroupWriter {
@@ -104,7 +117,7 @@ fn properties(columns: &[OutputColumn]) -> WriterProperties {
         .set_max_row_group_row_count(Some(GROUP_ROWS))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         // Parquet has dates of days alone: dates in milliseconds become those
-        .set_coerce_types(columns.iter().any(|column| column.time == Some(crate::arrow::datatypes::DataType::Date64)));
+        .set_coerce_types(columns.iter().any(|column| column.time == Some(DataType::Date64)));
     if let Some(shapes) = arrow::shapes(columns) {
         properties = properties.set_key_value_metadata(Some(vec![KeyValue::new(SPARSE.to_string(), shapes)]));
     }

@@ -265,3 +265,44 @@ fn row_groups_are_capped_in_bytes() {
     // a slice of 1024 rows may come on top
     assert!(sizes.iter().all(|size| *size < (16 << 20) + (17 << 20)), "{sizes:?}");
 }
+
+#[test]
+fn seconds_are_milliseconds_in_parquet_and_times_for_every_reader() {
+    use kstore::arrow::datatypes::{DataType, TimeUnit};
+    use parquet::basic::{LogicalType, TimeUnit as Unit};
+    let folder = folder();
+    let path = folder.path().join("out.parquet");
+    let zone = || Some("Europe/Berlin".into());
+    let times = [
+        DataType::Timestamp(TimeUnit::Second, None),
+        DataType::Timestamp(TimeUnit::Second, zone()),
+        DataType::Time32(TimeUnit::Second),
+    ];
+    let columns = ["s", "stz", "tod"].iter().zip(&times).map(|(name, time)| OutputColumn {
+        time: Some(time.clone()),
+        ..OutputColumn::new(*name, OutputKind::I64).nullable()
+    });
+    let columns: Vec<OutputColumn> = columns.collect();
+    let mut out = sink::create(&path, &columns).unwrap();
+    let (moments, of_day) = ([1_609_459_200i64, -1, 253_402_300_799], [0i64, 25_200, 86_399]);
+    out.write(&[Output::I64(&moments), Output::I64(&moments), Output::I64(&of_day)]).unwrap();
+    out.finish().unwrap();
+    let file =
+        parquet::file::serialized_reader::SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
+    let schema = parquet::file::reader::FileReader::metadata(&file).file_metadata().schema_descr();
+    // the types that pyarrow writes for seconds
+    let expected = [
+        LogicalType::timestamp(false, Unit::MILLIS),
+        LogicalType::timestamp(true, Unit::MILLIS),
+        LogicalType::time(false, Unit::MILLIS),
+    ];
+    let found: Vec<_> = (0..3).map(|i| schema.column(i).logical_type_ref().cloned().unwrap()).collect();
+    assert_eq!(found, expected);
+    let csv = crate::united::csv_of(&Table::open(&[&path]).unwrap(), "").unwrap();
+    let last = csv.lines().nth(3).unwrap();
+    assert!(last.starts_with("9999-12-31T23:59:59.000,") && last.ends_with("23:59:59.000"), "{csv}");
+    // years that milliseconds do not reach
+    let mut out = sink::create(&path, &columns[..1]).unwrap();
+    let error = out.write(&[Output::I64(&[i64::MAX / 500])]).unwrap_err().to_string();
+    assert!(error.contains("too many for the milliseconds"), "{error}");
+}
