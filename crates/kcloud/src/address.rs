@@ -4,29 +4,38 @@ use crate::object::{Object, failed};
 use crate::{OPTIONS, wait};
 use futures_util::TryStreamExt;
 use glob::{MatchOptions, Pattern};
-use kstore::{Error, Result, source, source::lakehouse, source::remote::Found};
+use kstore::source::remote::{Found, redacted};
+use kstore::{Error, Result, source, source::lakehouse};
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
 use std::{io, sync::Arc};
 use url::Url;
+
+/// Longest address: servers take no more in a request, and libraries panic far beyond it.
+const LONGEST: usize = 8 << 10;
 
 const WILD: [char; 3] = ['*', '?', '['];
 
 /// The objects of an address, in the order of their names.
 pub(crate) fn find(address: &str) -> Result<Vec<Found>> {
-    let syntax = |expected: String| Error::Syntax { what: "the address", text: address.to_string(), expected };
+    let syntax = |expected: String| Error::Syntax { what: "the address", text: redacted(address), expected };
+    if address.len() > LONGEST {
+        let (text, length) = (redacted(address).chars().take(80).collect(), address.len());
+        let expected = format!("it has {length} letters; an address has at most {LONGEST}");
+        return Err(Error::Syntax { what: "the address", text, expected });
+    }
     let web = address.starts_with("http");
     // a pattern is no part of an address: the letters of a name would be taken for those of a query
     let fixed = if web { address } else { without_pattern(address) };
     let url = Url::parse(fixed).map_err(|error| syntax(format!("such as s3://bucket/rows.parquet ({error})")))?;
     let (store, path) = store(&url).map_err(|error| syntax(format!("an address of a store: {error}")))?;
     let root = &address[..address.len() - tail(address, &path)];
-    let io = |error: object_store::Error| Error::io("read", address)(failed(address, error));
+    let io = |error: object_store::Error| Error::io("read", redacted(address))(failed(address, error));
     let has_pattern = fixed.len() < address.len();
     let metas = if !has_pattern && (web || !address.ends_with('/')) {
         let (store, path) = (Arc::clone(&store), path);
-        vec![wait(async move { store.head(&path).await }).map_err(Error::io("read", address))?.map_err(io)?]
+        vec![wait(async move { store.head(&path).await }).map_err(Error::io("read", redacted(address)))?.map_err(io)?]
     } else {
-        let listed = list(Arc::clone(&store), path).map_err(Error::io("read", address))?.map_err(io)?;
+        let listed = list(Arc::clone(&store), path).map_err(Error::io("read", redacted(address)))?.map_err(io)?;
         lakehouse::refuse_logs(address.as_ref(), listed.iter().map(|meta| meta.location.as_ref()))?;
         let wanted = has_pattern.then(|| Pattern::new(&address[root.len()..])).transpose();
         let wanted = wanted.map_err(|error| syntax(format!("a pattern: {error}")))?;

@@ -18,14 +18,17 @@
 //!   `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ALLOW_HTTP`, `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY` and
 //!   the others of [`object_store`]. Public buckets of S3 want `AWS_SKIP_SIGNATURE=true`.
 //! - **Changes**: every request names the version (ETag) that was seen when the table was opened. An object that was replaced is an error.
+//!   One without an ETag is copied first, as other formats are.
+//! - **Secrets**: messages and reports show addresses without passwords and without the values of a query.
 //!
 //! Requests that fail are tried again, up to ten times within three minutes, as [`object_store`] does.
 
 mod address;
 mod object;
 
-use kstore::source::remote::{Store, register_store};
-use std::{future::Future, io, sync::OnceLock};
+use kstore::source::remote::{Store, is_stopped, register_store};
+use std::sync::mpsc::RecvTimeoutError;
+use std::{future::Future, io, sync::OnceLock, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
 /// Every kind of store that this crate reaches.
@@ -57,6 +60,9 @@ pub fn register_with(options: Vec<(String, String)>) -> kstore::Result<()> {
     register_store(&STORE)
 }
 
+/// Time between two looks whether the program was asked to stop.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Waits for what the network brings, on a thread of this crate.
 fn wait<F>(work: F) -> io::Result<F::Output>
 where
@@ -68,6 +74,18 @@ where
     let runtime = runtime.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
     let (done, result) = std::sync::mpsc::channel();
     // on the runtime's own thread: the caller may be in a runtime of its own, where waiting is refused
-    runtime.spawn(async move { drop(done.send(work.await)) });
-    result.recv().map_err(|_| io::Error::other("the thread of the network has ended"))
+    let task = runtime.spawn(async move { drop(done.send(work.await)) });
+    loop {
+        match result.recv_timeout(LOOK) {
+            Ok(found) => return Ok(found),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other("the thread of the network has ended"));
+            }
+            Err(RecvTimeoutError::Timeout) if is_stopped() => {
+                task.abort();
+                return Err(io::Error::other("the program was asked to stop"));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::wait;
 use futures_util::future::try_join_all;
-use kstore::source::remote;
+use kstore::source::remote::{self, redacted};
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, path::Path};
 use std::{io, ops::Range, sync::Arc};
 
@@ -38,9 +38,15 @@ impl Object {
         };
         let found = self.store.get_opts(&self.path, version).await?;
         // servers that know no conditions tell the version all the same
-        if self.meta.e_tag.is_some() && found.meta.e_tag.is_some() && found.meta.e_tag != self.meta.e_tag {
-            let source = "its ETag is another one".into();
-            return Err(object_store::Error::Precondition { path: self.path.to_string(), source });
+        let (was, is) = (&self.meta, &found.meta);
+        let change = match (was.e_tag.is_some() && is.e_tag.is_some(), was.e_tag != is.e_tag) {
+            (true, true) => Some("its ETag is another one"),
+            (false, _) if was.last_modified != is.last_modified => Some("its time is another one"),
+            _ if was.size != is.size => Some("its length is another one"),
+            _ => None,
+        };
+        if let Some(change) = change {
+            return Err(object_store::Error::Precondition { path: self.path.to_string(), source: change.into() });
         }
         Ok(found.bytes().await?.into())
     }
@@ -49,6 +55,10 @@ impl Object {
 impl remote::Object for Object {
     fn length(&self) -> u64 {
         self.meta.size
+    }
+
+    fn is_versioned(&self) -> bool {
+        self.meta.e_tag.is_some()
     }
 
     fn ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
@@ -94,8 +104,21 @@ pub(crate) fn failed(address: &str, error: object_store::Error) -> io::Error {
         ),
         _ => (io::ErrorKind::Other, "check the network, the region (AWS_REGION) and the endpoint (AWS_ENDPOINT_URL)"),
     };
-    let said = reason(&error);
-    io::Error::new(kind, format!("{address}: {said}; {remedy}"))
+    let said = without_secrets(reason(&error), address);
+    io::Error::new(kind, format!("{}: {said}; {remedy}", redacted(address)))
+}
+
+/// Shortest value of a query that may be a secret: shorter ones stand in other words by chance.
+const SECRET: usize = 6;
+
+/// What a store says, without the parts of an address that [`redacted`] hides.
+fn without_secrets(said: String, address: &str) -> String {
+    let Some((_, rest)) = address.split_once("://") else { return said };
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let password = path.split('/').next().and_then(|host| host.rsplit_once('@')).map(|(password, _)| password);
+    let values =
+        query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1)).filter(|value| value.len() >= SECRET);
+    values.chain(password).fold(said, |said, secret| said.replace(secret, "***"))
 }
 
 /// What the innermost error says: those around it repeat the address.

@@ -118,3 +118,62 @@ fn what_goes_wrong_is_said_with_the_address() {
     let changed = Fit::ridge().rank(10).run(&selected, &Run::new()).unwrap_err().to_string();
     assert!(changed.contains("replaced while it was read"), "{changed}");
 }
+
+#[test]
+fn passwords_and_signatures_are_shown_nowhere() {
+    rows("secret");
+    let host = server().address.strip_prefix("http://").unwrap();
+    let address = |name: &str| format!("http://me:hushhush@{host}/bucket/secret/{name}?sig=a1b2c3d4e5&v=3");
+    let table = Table::open(&[address("0.parquet")]).unwrap();
+    let shown = format!("http://***@{host}/bucket/secret/0.parquet?sig=***&v=***");
+    assert_eq!(table.files().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>(), [shown]);
+    let broken = server().folder.path().join("bucket/secret/2.parquet");
+    std::fs::write(broken, "PAR1 and no more").unwrap();
+    for name in ["2.parquet", "3.parquet", "4.csv", "%zz", "a.parquet#x", "\u{1}"] {
+        let error = format!("{:?} {}", Table::open(&[address(name)]).err(), Table::open(&[address(name)]).unwrap_err());
+        assert!(!error.contains("hushhush") && !error.contains("a1b2c3d4e5"), "{error}");
+    }
+    // two objects that only the values of their queries tell apart are two
+    let both = [address("0.parquet"), address("0.parquet").replace("v=3", "v=4")];
+    assert_eq!(Table::open(&both).unwrap().stored_rows(), 12_000);
+}
+
+#[test]
+fn an_object_without_versions_is_the_same_for_all_passes() {
+    let folder = rows("untagged");
+    let file = |part: usize| format!("{folder}/{part}.parquet");
+    let local = model(&[file(0)]);
+    let table = Table::open(&[format!("{}/bucket/untagged/0.parquet", server().address)]).unwrap();
+    std::fs::copy(file(1), file(0)).unwrap();
+    let selected = table.select(&Selection { targets: vec!["y".to_string()], ..Selection::default() }).unwrap();
+    let kernel = "gaussian(sigma=median)".parse().unwrap();
+    let fit = Fit::ridge().kernel(kernel).rank(40).set("lambda", "1e-6,1e-3").set("folds", "3");
+    let fitted = fit.run(&selected, &Run::new().threads(2)).unwrap();
+    let saved = tempfile::NamedTempFile::new().unwrap();
+    fitted.model.save(saved.path()).unwrap();
+    assert!(std::fs::read(saved.path()).unwrap() == local);
+}
+
+#[test]
+fn a_wish_to_stop_ends_the_wait_for_a_stalled_server() {
+    thread_local! {
+        static STOP: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    }
+    rows("stalled");
+    kstore::source::remote::stop_when(|| STOP.get());
+    STOP.set(true);
+    let begun = std::time::Instant::now();
+    let error = Table::open(&["s3://bucket/stalled/0.parquet"]).unwrap_err();
+    STOP.set(false);
+    assert!(matches!(error, kstore::Error::Interrupted), "{error}");
+    assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn an_address_without_end_is_refused_in_a_line() {
+    server();
+    for address in ["s3://bucket/", "http://host/"] {
+        let error = Table::open(&[format!("{address}{}", "a/".repeat(50_000))]).unwrap_err().to_string();
+        assert!(error.contains("letters; an address has at most 8192") && error.len() < 300, "{error}");
+    }
+}

@@ -170,6 +170,7 @@ pub fn run() -> ExitCode {
 
 /// Makes addresses such as `s3://bucket/rows.parquet` known in this process, in a build with the feature `cloud`.
 pub fn reach_stores() {
+    kstore::source::remote::stop_when(interrupt::requested);
     #[cfg(feature = "cloud")]
     if let Err(error) = kcloud::register() {
         progress::say(&format!("warning: {error}"));

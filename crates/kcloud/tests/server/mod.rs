@@ -102,11 +102,16 @@ fn answer(lines: &[String], state: &State) -> (&'static str, String, Vec<u8>) {
         let body = b"<Error><Code>NoSuchKey</Code><Message>There is no such key.</Message></Error>".to_vec();
         return ("404 Not Found", String::new(), body);
     };
+    if path.contains("stalled") {
+        // as a server that is overloaded: it has the connection and says nothing
+        std::thread::sleep(std::time::Duration::from_secs(60));
+    }
     let tag = tag(&file);
     if header("if-match").is_some_and(|wanted| wanted != tag) {
         return ("412 Precondition Failed", String::new(), Vec::new());
     }
-    let headers = format!("etag: {tag}\r\nlast-modified: Mon, 23 Nov 2026 10:00:00 GMT\r\naccept-ranges: bytes\r\n");
+    let tag = if path.contains("untagged") { String::new() } else { format!("etag: {tag}\r\n") };
+    let headers = format!("{tag}last-modified: Mon, 23 Nov 2026 10:00:00 GMT\r\naccept-ranges: bytes\r\n");
     let range = header("range").and_then(|text| {
         let (start, end) = text.strip_prefix("bytes=")?.split_once('-')?;
         Some((start.parse::<usize>().ok()?, end.parse::<usize>().ok()?.min(bytes.len() - 1)))

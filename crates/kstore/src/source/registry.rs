@@ -3,7 +3,7 @@
 #[cfg(feature = "compressed")]
 use super::Extended;
 use super::format::{Format, TableFile};
-use super::remote::{Distant, Found, Reader};
+use super::remote::{self, Distant, Found, Reader};
 use super::{Identity, QUERY, STDIN, TextOptions, foreign, positioned::copied};
 use crate::named::Registry;
 use crate::{Error, Result};
@@ -192,13 +192,14 @@ pub(crate) fn standard_input(options: &TextOptions) -> Result<(Arc<dyn TableFile
 
 /// Opens an object as the format that its name or its first bytes tell.
 pub(crate) fn open_distant(found: &Found, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Identity)> {
-    let path = Path::new(&found.address);
+    let shown = remote::redacted(&found.address);
+    let path = Path::new(&shown);
     let distant = Arc::new(Distant::open(Arc::clone(&found.object)).map_err(Error::io("read", path))?);
     let identity = Identity::told(path, distant.length(), &found.version);
     let name = found.address.split(['?', '#']).next().unwrap_or_default();
     let start = distant.read(0, 8).map_err(Error::io("read", path))?;
     let format = by_extension(Path::new(name)).or_else(|| by_magic(&start));
-    let table = match format.and_then(|format| format.distant) {
+    let table = match format.and_then(|format| format.distant).filter(|_| distant.is_versioned()) {
         Some(open) => open(path, distant)?,
         None => opened(path, Path::new(name), copied(path, None, Reader::of(&distant))?, options)?,
     };

@@ -2,11 +2,12 @@
 //!
 //! This crate has no store. A program registers those that it can reach ([`register_store`]); the crate `kcloud` brings S3, Google,
 //! Azure and HTTP. Parquet is read by ranges: the footer, then the column chunks that are wanted of one row group after the other. Other
-//! formats are copied into a temporary file first, as standard input is.
+//! formats, and objects without versions, are copied into a temporary file first, as standard input is.
 
 use crate::named::{Named, Registry};
 use crate::{Error, Result};
-use std::{fmt::Debug, io, ops::Range, path::Path, sync::Arc};
+use std::sync::{Arc, OnceLock};
+use std::{fmt::Debug, io, ops::Range, path::Path};
 
 /// The bytes of an object at a distance. They must not change: a store that sees another version of the object gives an error.
 pub trait Object: Debug + Send + Sync {
@@ -17,6 +18,10 @@ pub trait Object: Debug + Send + Sync {
     /// # Errors
     /// Errors of the network and the store, after as many tries as it is worth.
     fn ranges(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>>;
+    /// False for an object whose store does not tell its versions apart: it is copied before it is read, so that all passes see the same bytes.
+    fn is_versioned(&self) -> bool {
+        true
+    }
 }
 
 /// An object that an address stands for.
@@ -56,15 +61,58 @@ pub fn register_store(store: &'static Store) -> Result<()> {
     STORES.register(store)
 }
 
+static STOP: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// Sets the function that tells whether the program was asked to stop; the first call counts. Stores that wait for an answer ask it.
+pub fn stop_when(requested: fn() -> bool) {
+    STOP.get_or_init(|| requested);
+}
+
+/// True once the program was asked to stop.
+pub fn is_stopped() -> bool {
+    STOP.get().is_some_and(|requested| requested())
+}
+
+/// [`Error::Interrupted`] instead of an error of reading if the program was asked to stop.
+pub(crate) fn interrupted(error: Error) -> Error {
+    if is_stopped() { Error::Interrupted } else { error }
+}
+
+/// What stands for a password, a signature or another value that nobody else may read.
+const HIDDEN: &str = "***";
+
+/// An address as messages and reports show it: without passwords, and without the values of a web address's query, such as signatures.
+///
+/// ```
+/// use kstore::source::remote::redacted;
+/// assert_eq!(redacted("https://me:pass@host/rows.csv?sig=a1b2&v=3"), "https://***@host/rows.csv?sig=***&v=***");
+/// ```
+pub fn redacted(address: &str) -> String {
+    let Some((scheme, rest)) = address.split_once("://") else { return address.to_string() };
+    // elsewhere `?` is a letter of a pattern
+    let query = rest.find(['?', '#']).filter(|_| scheme.starts_with("http"));
+    let (path, query) = rest.split_at(query.unwrap_or(rest.len()));
+    let (host, path) = path.split_at(path.find('/').unwrap_or(path.len()));
+    let host = host.rsplit_once('@').map_or(host.to_string(), |(_, host)| format!("{HIDDEN}@{host}"));
+    let hidden = |pair: &str| match pair.split_once('=') {
+        Some((name, _)) => format!("{name}={HIDDEN}"),
+        None if pair.len() > 1 => format!("{}{HIDDEN}", &pair[..usize::from(pair.starts_with(['?', '#']))]),
+        None => pair.to_string(),
+    };
+    let query: Vec<String> = query.split('&').map(hidden).collect();
+    format!("{scheme}://{host}{path}{}", query.join("&"))
+}
+
 /// The objects that an address stands for.
 /// Errors: a scheme that no store has; those of the store; no object.
 pub(crate) fn find(scheme: &str, path: &Path) -> Result<Vec<Found>> {
-    let not_found = |hint: &str| Error::NotFound { path: path.to_path_buf(), hint: hint.to_string() };
+    let shown = redacted(&path.to_string_lossy());
+    let not_found = |hint: &str| Error::NotFound { path: shown.into(), hint: hint.to_string() };
     let Some(store) = STORES.all().into_iter().find(|store| store.schemes.contains(&scheme)) else {
         let hint = "; this program reaches no such store: build kmill with the feature `cloud`, or in Rust call kcloud::register()";
         return Err(not_found(hint));
     };
-    match (store.find)(&path.to_string_lossy())? {
+    match (store.find)(&path.to_string_lossy()).map_err(interrupted)? {
         found if found.is_empty() => {
             Err(not_found("; no object has such an address: check it, and the folder it begins in"))
         }
@@ -96,6 +144,10 @@ impl Distant {
 
     pub(crate) fn length(&self) -> u64 {
         self.object.length()
+    }
+
+    pub(super) fn is_versioned(&self) -> bool {
+        self.object.is_versioned()
     }
 
     /// Up to `length` bytes from `at` on; fewer where the object ends.
