@@ -4,6 +4,7 @@
 //! a cursor wants of a row group are asked for at once, and kept until the cursor comes to the next group. The last group stays for
 //! the next cursor, which begins where the one before it ended. *Bytes*: those chunks as they are stored, twice for a cursor.
 
+use super::thrift::PageHeader;
 use crate::source::positioned::Positioned;
 use bytes::Bytes;
 use parquet::file::metadata::RowGroupMetaData;
@@ -73,6 +74,8 @@ pub(super) fn bytes(groups: &[RowGroupMetaData], mask: &ProjectionMask) -> usize
 pub(super) struct Source {
     file: Positioned,
     near: Option<Arc<Near>>,
+    /// Bounds of what page headers say: see [`PageHeader::fault`].
+    limits: Option<(usize, usize)>,
 }
 
 /// The row groups of a cursor, and the chunks of the one that it is in.
@@ -86,7 +89,7 @@ struct Near {
 impl Source {
     /// A file of which single pages are read.
     pub(super) fn of(file: &Positioned) -> Self {
-        Self { file: file.clone(), near: None }
+        Self { file: file.clone(), near: None, limits: None }
     }
 
     /// A file whose columns are read; at a distance by whole chunks.
@@ -100,7 +103,12 @@ impl Source {
             let wanted = groups.iter().map(|group| ranges(group, mask)).collect();
             Arc::new(Near { wanted, groups: Arc::clone(held), current: Mutex::default() })
         });
-        Self { near, file }
+        Self { near, file, limits: None }
+    }
+
+    /// The same for pages, whose headers are refused beyond these limits, before the decoder allocates what they say.
+    pub(super) fn limited(self, limits: (usize, usize)) -> Self {
+        Self { limits: Some(limits), ..self }
     }
 
     /// The chunk that holds the byte at `at`, from there on; `None` where no wanted chunk does.
@@ -130,7 +138,7 @@ impl ChunkReader for Source {
     type T = Buffered;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(BufReader::with_capacity(HEADER_BYTES, FromPlace { source: self.clone(), at: start }))
+        Ok(BufReader::with_capacity(HEADER_BYTES, FromPlace { source: self.clone(), at: start, limits: self.limits }))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
@@ -157,6 +165,8 @@ pub(super) type Buffered = BufReader<FromPlace>;
 pub(super) struct FromPlace {
     source: Source,
     at: u64,
+    /// Until its first bytes are read, which are those of a page header if the source is limited.
+    limits: Option<(usize, usize)>,
 }
 
 impl Read for FromPlace {
@@ -170,6 +180,13 @@ impl Read for FromPlace {
             None => self.source.file.read_at(buffer, self.at)?,
         };
         self.at += got as u64;
+        let fault = self.limits.take().and_then(|limits| match PageHeader::of(&buffer[..got]) {
+            Some(numbers) => numbers.fault(limits),
+            None => Some("a page has a header of another form".to_string()),
+        });
+        if let Some(fault) = fault {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, fault));
+        }
         Ok(got)
     }
 }

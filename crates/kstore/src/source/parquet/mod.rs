@@ -8,21 +8,23 @@
 mod chunks;
 mod pages;
 mod pruning;
+mod thrift;
 
 use super::column::{self, Layout, LoadedColumns};
 use super::entries::{self, ENTRY_BYTES, SPARSE};
 use super::{BoxedCursor, Facts, FileCursor, Format, TableFile, View, data_type};
 use super::{load_error::guarded, positioned::Positioned};
-use crate::arrow::datatypes::{DataType, Schema as ArrowSchema};
+use crate::arrow::datatypes::{DataType, Schema as ArrowSchema, TimeUnit};
 use crate::schema::Kind;
 use crate::{Error, Result, condition::Bound, sparse::SparseShape};
 use chunks::{Groups, Source};
-use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
     RowSelector,
 };
-use parquet::{basic::Compression, errors::ParquetError, file::metadata::RowGroupMetaData};
+use parquet::arrow::{ARROW_SCHEMA_META_KEY, ProjectionMask};
+use parquet::basic::{Compression, Type as PhysicalType};
+use parquet::{errors::ParquetError, file::metadata::RowGroupMetaData};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{collections::HashMap, ops::Range};
@@ -65,6 +67,7 @@ impl ParquetFile {
     /// Reads the footer of an open file.
     fn new(file: Positioned) -> Result<Self> {
         check_ends(&file)?;
+        thrift::check_depth(&file)?;
         let metadata = file.decoded(|| metadata(&file))?.map_err(|error| malformed(&file, error))?;
         let mut rows = 0u64;
         for group in metadata.metadata().row_groups() {
@@ -125,11 +128,19 @@ fn metadata(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
     let footer = || Arc::clone(stored.metadata());
     // what the writer says about types may be damaged or another than what is stored: then it does not count
     let meant = ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new()).ok();
+    let pairs = stored.metadata().file_metadata().key_value_metadata().into_iter().flatten();
+    let is_told = meant.is_some() && pairs.map(|pair| &pair.key).any(|key| key == ARROW_SCHEMA_META_KEY);
+    let leaves = stored.parquet_schema();
+    let int96 = |root: usize| {
+        let mut own = (0..leaves.num_columns()).filter(|leaf| leaves.get_column_root_idx(*leaf) == root);
+        !is_told && own.any(|leaf| leaves.column(leaf).physical_type() == PhysicalType::INT96)
+    };
     let fields = stored.schema().fields().iter().enumerate().map(|(i, field)| {
         let meant = meant.as_ref().and_then(|meant| meant.schema().fields().get(i)).map(|field| field.data_type());
         let read_as = match (field.data_type(), meant) {
             (DataType::Utf8, _) => DataType::Utf8View,
             (DataType::Binary, _) => DataType::BinaryView,
+            (stored, _) if int96(i) => in_micros(stored),
             (_, Some(time)) if matches!(data_type::kind(time), Kind::Time(_)) => time.clone(),
             (stored, _) => stored.clone(),
         };
@@ -137,6 +148,19 @@ fn metadata(file: &Positioned) -> Result<ArrowReaderMetadata, ParquetError> {
     });
     let schema = Arc::new(ArrowSchema::new(fields.collect::<Vec<_>>()));
     ArrowReaderMetadata::try_new(footer(), ArrowReaderOptions::new().with_schema(schema))
+}
+
+/// The type that INT96 is read as if the writer names none. In nanoseconds, as the decoder reads it, dates beyond 2262 would
+/// wrap; microseconds hold every date that Spark, Hive and Impala write.
+fn in_micros(stored: &DataType) -> DataType {
+    match stored {
+        DataType::Timestamp(TimeUnit::Nanosecond, None) => DataType::Timestamp(TimeUnit::Microsecond, None),
+        DataType::List(item) => {
+            let read_as = in_micros(item.data_type());
+            DataType::List(Arc::new(item.as_ref().clone().with_data_type(read_as)))
+        }
+        other => other.clone(),
+    }
 }
 
 /// Reads a column of a file that is being opened, in batches of so many rows.
@@ -149,10 +173,26 @@ fn scan<R>(
     let mask = ProjectionMask::roots(metadata.parquet_schema(), [root]);
     check_codecs(file, metadata, &mask)?;
     file.decoded(|| {
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(Source::of(file), metadata.clone());
-        let reader = builder.with_batch_size(rows).with_projection(mask).build();
+        let groups = (0..metadata.metadata().num_row_groups()).collect();
+        let reader = reader(Source::of(file), metadata, (groups, mask), (rows, None));
         look(reader.map_err(|error| malformed(file, error))?)
     })?
+}
+
+/// A reader of some columns of some row groups, in batches of so many rows.
+fn reader(
+    source: Source,
+    metadata: &ArrowReaderMetadata,
+    (groups, mask): (Vec<usize>, ProjectionMask),
+    (rows, selection): (usize, Option<RowSelection>),
+) -> Result<ParquetRecordBatchReader, ParquetError> {
+    let source = source.limited(pages::limits(metadata.metadata().row_groups(), &mask));
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(source, metadata.clone());
+    let builder = builder.with_batch_size(rows).with_row_groups(groups).with_projection(mask);
+    match selection {
+        Some(selection) => builder.with_row_selection(selection).build(),
+        None => builder.build(),
+    }
 }
 
 /// Length of the list in the first row, which is all that tells how many columns a list of numbers stands for: Parquet
@@ -218,6 +258,19 @@ impl TableFile for ParquetFile {
         Facts { format: NAME, schema, rows, bytes: self.file.length(), scanned }
     }
 
+    /// The type or the statistics tell that every value is null.
+    fn is_blank(&self, column: usize) -> bool {
+        let Some(root) = self.layout.root(column) else { return false };
+        if *self.metadata.schema().field(root).data_type() == DataType::Null {
+            return true;
+        }
+        let leaves = self.metadata.parquet_schema();
+        let leaf = (0..leaves.num_columns()).find(|leaf| leaves.get_column_root_idx(*leaf) == root);
+        let nulls = |group: &RowGroupMetaData| group.column(leaf?).statistics()?.null_count_opt();
+        let groups = self.metadata.metadata().row_groups();
+        groups.iter().all(|group| nulls(group) == u64::try_from(group.num_rows()).ok())
+    }
+
     fn held(&self) -> usize {
         let columns = self.layout.schema.columns.len();
         super::format::HELD + columns * super::format::HELD_BY_COLUMN + self.metadata.metadata().memory_size()
@@ -244,14 +297,9 @@ impl TableFile for ParquetFile {
         check_codecs(&self.file, &self.metadata, &mask)?;
         let (groups, selection) = overlap(self.metadata.metadata().row_groups(), &rows);
         let file = Source::near(self.file.counting(read), self.metadata.metadata().row_groups(), &mask, &self.groups);
-        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
-            .with_batch_size(self.batch(columns).0)
-            .with_row_groups(groups)
-            .with_projection(mask);
-        if let Some(selection) = selection {
-            builder = builder.with_row_selection(selection);
-        }
-        let reader = self.file.decoded(|| builder.build())?.map_err(|error| malformed(&self.file, error))?;
+        let rows_at_once = self.batch(columns).0;
+        let build = || reader(file, &self.metadata, (groups, mask), (rows_at_once, selection));
+        let reader = self.file.decoded(build)?.map_err(|error| malformed(&self.file, error))?;
         // the reader gives columns in the order of the file
         Ok(Box::new(ParquetCursor { parquet: self, reader, chunk, left: rows }))
     }
@@ -314,7 +362,7 @@ impl FileCursor for ParquetCursor<'_> {
     fn view(&self, index: usize) -> Result<View<'_>> {
         self.chunk.view(index).ok_or_else(|| {
             let field = self.parquet.metadata.schema().field(self.chunk.roots[self.chunk.places[index].root]);
-            self.parquet.file.malformed(format!("a column of type {}", field.data_type()))
+            self.parquet.file.malformed(format!("a column of {}", data_type::kind(field.data_type())))
         })
     }
 }
@@ -328,7 +376,25 @@ fn damaged(file: &Positioned, error: &dyn std::fmt::Display) -> Error {
     while let Some(rest) = LAYERS.iter().find_map(|layer| detail.strip_prefix(layer)) {
         detail = rest;
     }
-    file.malformed(detail)
+    file.malformed(without_debug(detail))
+}
+
+/// A text without what is in brackets if that is a value of the decoder as a programmer sees it, such as
+/// `TimestampType { unit: MILLIS }`.
+fn without_debug(text: &str) -> String {
+    if !text.contains(" { ") && !text.contains("Some(") {
+        return text.to_string();
+    }
+    let mut depth = 0usize;
+    let outside = text.chars().filter(|letter| {
+        match letter {
+            '(' | '{' | '[' => depth += 1,
+            ')' | '}' | ']' => depth = depth.saturating_sub(1),
+            _ => return depth == 0,
+        }
+        false
+    });
+    outside.collect()
 }
 
 /// The error of this crate for one of the decoder: an error of the operating system, or damage.

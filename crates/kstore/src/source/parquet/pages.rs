@@ -5,8 +5,10 @@
 //! for each page. Where that fails the whole chunk, stored and decompressed, is a bound.
 
 use super::chunks::{Buffered, Source};
+use super::thrift::PageHeader;
 use crate::source::positioned::Positioned;
 use bytes::Bytes;
+use parquet::arrow::ProjectionMask;
 use parquet::basic::{Compression, Encoding, Type};
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
@@ -84,12 +86,29 @@ fn chunk(column: &ColumnChunkMetaData) -> usize {
     size(column.compressed_size()).saturating_add(size(column.uncompressed_size()))
 }
 
+/// Bytes that an unpacked page may have whatever the footer says of its chunk: some writers set that wrong.
+const LEAST_LIMIT: usize = 1 << 20;
+
+/// Most bytes of an unpacked page of a chunk.
+fn limit(column: &ColumnChunkMetaData) -> usize {
+    size(column.uncompressed_size()).max(LEAST_LIMIT)
+}
+
+/// Most bytes of an unpacked page of some columns, and the fewest of a value in their dictionaries; a text has its length before it.
+pub(super) fn limits(groups: &[RowGroupMetaData], mask: &ProjectionMask) -> (usize, usize) {
+    let chunks = || groups.iter().flat_map(|group| group.columns().iter().enumerate());
+    let chunks = || chunks().filter(|(leaf, _)| mask.leaf_included(*leaf)).map(|(_, column)| column);
+    let least = chunks().map(|column| width(column).unwrap_or(4)).min();
+    (chunks().map(limit).max().unwrap_or(LEAST_LIMIT), least.unwrap_or(1))
+}
+
 fn numbers(file: &Positioned, column: &ColumnChunkMetaData, width: usize) -> usize {
     let Some(pages) = pages(file, column) else { return chunk(column) };
     let dictionary = pages.iter().filter(|page| page.dictionary).map(|page| page.size).max().unwrap_or(0);
-    let longest = pages.iter().filter(|page| !page.dictionary).map(|page| page.values).max().unwrap_or(0);
     // a value takes its width plus at most a byte of level
-    let pages = longest.saturating_mul(width + 1).saturating_add(dictionary).saturating_mul(2);
+    let bytes = |page: &Page| page.values.saturating_mul(width + 1).max(page.size);
+    let longest = pages.iter().filter(|page| !page.dictionary).map(bytes).max().unwrap_or(0);
+    let pages = longest.saturating_add(dictionary).saturating_mul(2);
     pages.min(chunk(column))
 }
 
@@ -131,7 +150,8 @@ fn pages(file: &Positioned, column: &ColumnChunkMetaData) -> Option<Vec<Page>> {
     let mut reader = SerializedPageReader::new(Arc::clone(&headers), column, 0, None).ok()?;
     let mut pages = Vec::new();
     while let Some(page) = reader.peek_next_page().ok()? {
-        let size = headers.size.load(Ordering::Relaxed);
+        // a longer one is an error where it is read
+        let size = headers.size.load(Ordering::Relaxed).min(limit(column));
         pages.push(Page { dictionary: page.is_dict, values: page.num_levels.unwrap_or(0), size });
         reader.skip_next_page().ok()?;
     }
@@ -157,39 +177,13 @@ impl ChunkReader for Headers {
 
     fn get_read(&self, start: u64) -> Result<Buffered, ParquetError> {
         let mut header = self.file.get_read(start)?;
-        let size = decompressed(header.fill_buf()?);
-        let size = size.ok_or_else(|| ParquetError::General("a page header of another form".to_string()))?;
-        self.size.store(size, Ordering::Relaxed);
+        let numbers = PageHeader::of(header.fill_buf()?);
+        let numbers = numbers.ok_or_else(|| ParquetError::General("a page header of another form".to_string()))?;
+        self.size.store(numbers.size, Ordering::Relaxed);
         Ok(header)
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
         self.file.get_bytes(start, length)
-    }
-}
-
-/// The second number of a page header. The first is one byte; each stands behind `0x15`, which names the next field and
-/// its type, in groups of 7 bits with the sign in the lowest (Thrift compact protocol).
-fn decompressed(header: &[u8]) -> Option<usize> {
-    let [0x15, _, 0x15, number @ ..] = header else { return None };
-    let length = 1 + number.iter().take(5).position(|byte| byte & 0x80 == 0)?;
-    let zigzag = number[..length].iter().rev().fold(0u64, |value, byte| value << 7 | u64::from(byte & 0x7f));
-    if zigzag % 2 == 0 { usize::try_from(zigzag / 2).ok() } else { None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::decompressed;
-
-    #[test]
-    fn the_size_of_a_page_stands_in_its_header() {
-        // type 0, size 1000, stored 40
-        assert_eq!(decompressed(&[0x15, 0x00, 0x15, 0xd0, 0x0f, 0x15, 80]), Some(1000));
-        assert_eq!(decompressed(&[0x15, 0x00, 0x15, 0x02]), Some(1));
-        for other in
-            [&[][..], &[0x15, 0, 0x15], &[0x15, 0, 0x15, 0x80, 0x80], &[0x15, 0, 0x15, 0x01], &[0x25, 0, 0x15, 2]]
-        {
-            assert_eq!(decompressed(other), None, "{other:?}");
-        }
     }
 }

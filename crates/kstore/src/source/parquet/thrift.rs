@@ -1,0 +1,190 @@
+//! What the decoder allocates or follows by, read before it does: the depth of the schema and the numbers of a page header.
+//!
+//! Both are structures of Thrift's compact protocol
+//! (<https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>). The second field of a footer lists the nodes of the
+//! schema, each with the number of its children, parents before children; the decoder goes down by recursion, and a file may nest columns deeper
+//! than the stack is.
+
+use crate::Result;
+use crate::source::positioned::Positioned;
+
+/// Deepest schema that is read, in nodes. A list of lists of numbers has five.
+const DEEPEST: usize = 50;
+
+/// Refuses columns that are nested too deeply. What is wrong with the footer otherwise, the decoder tells.
+pub(super) fn check_depth(file: &Positioned) -> Result<()> {
+    let mut end = [0; 8];
+    let at = file.length().saturating_sub(end.len() as u64);
+    file.read_at(&mut end, at).map_err(|error| file.unread(error))?;
+    let [a, b, c, d, ..] = end;
+    let length = u32::from_le_bytes([a, b, c, d]);
+    let Some(start) = at.checked_sub(length.into()) else { return Ok(()) };
+    let footer = file.read_new(length as usize, start).map_err(|error| file.unread(error))?;
+    match depth(&footer).filter(|depth| *depth > DEEPEST) {
+        None => Ok(()),
+        Some(depth) => {
+            let remedy = "write the values of nested columns as columns of their own";
+            Err(file
+                .malformed(format!("its columns are nested {depth} levels deep, of {DEEPEST} that are read; {remedy}")))
+        }
+    }
+}
+
+/// The nodes of the deepest path in the schema; `None` for a footer of another form.
+fn depth(mut footer: &[u8]) -> Option<usize> {
+    let mut deepest = None;
+    fields(&mut footer, &mut |left, field, kind| {
+        if (field, kind) != (2, LIST) {
+            return skip(left, kind, 0);
+        }
+        let mut open = Vec::<u64>::new();
+        for _ in 0..list(left)?.0 {
+            let mut children = 0;
+            fields(left, &mut |left, field, kind| match (field, kind) {
+                (5, INTEGER) => number(left).map(|number| children = number >> 1),
+                _ => skip(left, kind, 0),
+            })?;
+            open.push(children);
+            deepest = deepest.max(Some(open.len()));
+            while open.last() == Some(&0) {
+                open.pop();
+            }
+            open.last_mut().into_iter().for_each(|siblings| *siblings -= 1);
+        }
+        Some(())
+    });
+    deepest
+}
+
+/// Numbers of a page header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PageHeader {
+    /// Bytes of the page once it is unpacked.
+    pub(super) size: usize,
+    /// Number of values.
+    values: usize,
+    is_dictionary: bool,
+}
+
+impl PageHeader {
+    /// The numbers in the first bytes of a header; `None` for another form.
+    pub(super) fn of(mut header: &[u8]) -> Option<Self> {
+        let (mut found, mut sound) = (Self::default(), false);
+        fields(&mut header, &mut |left, field, kind| match (field, kind) {
+            (2, INTEGER) => positive(left).map(|size| found.size = size),
+            // a page of data, a dictionary, a page of the second version: the first field of each counts its values
+            (5 | 7 | 8, STRUCT) => fields(left, &mut |left, first, kind| {
+                (found.values, found.is_dictionary) =
+                    (positive(left).filter(|_| (first, kind) == (1, INTEGER))?, field == 7);
+                sound = true;
+                // the rest may lie behind the bytes at hand
+                None
+            }),
+            _ => skip(left, kind, 0),
+        });
+        sound.then_some(found)
+    }
+
+    /// What is wrong with a page of a column of at most `limit` bytes, each value of a dictionary of which takes `least`.
+    pub(super) fn fault(self, (limit, least): (usize, usize)) -> Option<String> {
+        let Self { size, values, is_dictionary } = self;
+        if size > limit {
+            return Some(format!("a page claims {size} bytes and its column has at most {limit}"));
+        }
+        let most = size / least.max(1);
+        (is_dictionary && values > most).then(|| format!("a dictionary claims {values} values and has at most {most}"))
+    }
+}
+
+/// A list, a whole number of 32 bits and a structure among the types of the protocol.
+const LIST: u8 = 9;
+const INTEGER: u8 = 5;
+const STRUCT: u8 = 12;
+
+/// A whole number that is not negative: the sign is the lowest bit.
+fn positive(left: &mut &[u8]) -> Option<usize> {
+    let zigzag = number(left)?;
+    usize::try_from(zigzag >> 1).ok().filter(|_| zigzag & 1 == 0)
+}
+
+fn byte(left: &mut &[u8]) -> Option<u8> {
+    left.split_off_first().copied()
+}
+
+fn number(left: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = byte(left)?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// Number and type of the elements of a list.
+fn list(left: &mut &[u8]) -> Option<(u64, u8)> {
+    let byte = byte(left)?;
+    let count = if byte >> 4 == 15 { number(left)? } else { u64::from(byte >> 4) };
+    Some((count, byte & 0x0f))
+}
+
+/// Takes a field by its number and type; `None` ends the structure.
+type Visit<'v> = dyn FnMut(&mut &[u8], u64, u8) -> Option<()> + 'v;
+
+/// Hands out each field of a structure.
+fn fields(left: &mut &[u8], visit: &mut Visit<'_>) -> Option<()> {
+    let mut field = 0;
+    loop {
+        let byte = byte(left)?;
+        field = match (byte, byte >> 4) {
+            (0, _) => return Some(()),
+            (_, 0) => number(left)? >> 1,
+            (_, more) => field + u64::from(more),
+        };
+        visit(left, field, byte & 0x0f)?;
+    }
+}
+
+fn skip(left: &mut &[u8], kind: u8, depth: usize) -> Option<()> {
+    match kind {
+        // truths are in the type, but not those of a list
+        1 | 2 => Some(()),
+        3 => byte(left).map(drop),
+        4..=6 => number(left).map(drop),
+        7 => left.split_off(..8).map(drop),
+        8 => {
+            let length = usize::try_from(number(left)?).ok()?;
+            left.split_off(..length).map(drop)
+        }
+        9 | 10 if depth < DEEPEST => {
+            let (count, kind) = list(left)?;
+            (0..count).try_for_each(|_| skip(left, if kind < 3 { 3 } else { kind }, depth + 1))
+        }
+        12 if depth < DEEPEST => fields(left, &mut |left, _, kind| skip(left, kind, depth + 1)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PageHeader;
+
+    #[test]
+    fn the_numbers_of_a_page_stand_in_its_header() {
+        // type 0, size 1000, stored 40, then a page of 3 values; the same with a checksum; a dictionary of 3 values
+        for (header, is_dictionary) in [
+            (&[0x15, 0x00, 0x15, 0xd0, 0x0f, 0x15, 80, 0x2c, 0x15, 6][..], false),
+            (&[0x15, 0x00, 0x15, 0xd0, 0x0f, 0x15, 80, 0x15, 0xff, 0x01, 0x1c, 0x15, 6, 0x15, 0], false),
+            (&[0x15, 0x04, 0x15, 0xd0, 0x0f, 0x15, 80, 0x4c, 0x15, 6], true),
+        ] {
+            let found = PageHeader::of(header);
+            assert_eq!(found, Some(PageHeader { size: 1000, values: 3, is_dictionary }), "{header:?}");
+            assert_eq!(PageHeader::of(&header[..header.len() - 4]), None);
+        }
+        for other in [&[][..], &[0x15, 0, 0x15, 0x80, 0x80], &[0x15, 0, 0x15, 0x01, 0x15, 2, 0x2c, 0x15, 6], &[0; 20]] {
+            assert_eq!(PageHeader::of(other), None, "{other:?}");
+        }
+    }
+}
