@@ -8,7 +8,7 @@ use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use kstore::arrow::array::RecordBatch;
 use numpy::ndarray::Dimension;
 use numpy::{Element, PyArray, PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods};
 
@@ -81,7 +81,8 @@ impl Borrowed<u32> {
 }
 
 /// The record batches of an object with the Arrow PyCapsule interface (`__arrow_c_stream__`); nothing is copied.
-/// Errors: `TypeError` for an object without it; `ValueError` for a stream that breaks off.
+/// Errors: `TypeError` for an object without it; `ValueError` for a stream that breaks off; `MemoryError` for one that does not end
+/// before the free memory does.
 pub(crate) fn batches(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     let capsule = object.call_method0("__arrow_c_stream__")?;
     let capsule =
@@ -93,6 +94,19 @@ pub(crate) fn batches(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     // SAFETY: a capsule of this name holds a valid stream, by the PyCapsule interface; `from_raw` moves it out and leaves a
     // released one behind, which the capsule's destructor accepts.
     let reader = unsafe { RecordBatchStreamReader::from_raw(pointer.as_ptr()) }.map_err(wrong)?;
+    let (mut batches, mut held, most) = (Vec::new(), 0usize, kstore::budget::available().unwrap_or(usize::MAX));
     // the reader may call back into Python, which this thread is attached to
-    reader.collect::<Result<_, _>>().map_err(wrong)
+    for batch in reader {
+        let batch = batch.map_err(wrong)?;
+        // a batch without rows counts too: a stream of these may not end either
+        held = held.saturating_add(batch.get_array_memory_size().max(size_of::<RecordBatch>()));
+        if held > most {
+            let most = kstore::shown::bytes(most);
+            let text =
+                format!("the Arrow stream holds more than {most}, the free memory; write it to files and fit those");
+            return Err(PyMemoryError::new_err(text));
+        }
+        batches.push(batch);
+    }
+    Ok(batches)
 }

@@ -6,7 +6,7 @@ use crate::request::Stages;
 use kstore::budget::Term;
 use kstore::encoding::Search;
 use kstore::pass::lanes::{self, Lane};
-use kstore::{Fold, Label, Merge, Reading, Selected, StatisticsFold, TILE_TEXT, TableRows, TextLimit, Workers};
+use kstore::{Fold, Label, Merge, Plan, Reading, Selected, StatisticsFold, TILE_TEXT, TableRows, TextLimit, Workers};
 use std::sync::Arc;
 
 /// Places where the texts of a tile are held at the same time: the tile, the rows of it that are written, the same as Arrow's
@@ -37,7 +37,13 @@ impl Run<'_> {
         new.and_then(|table| table.table().note()).into_iter().for_each(|note| self.stages().warn(note));
         // numbers of several tables that are compared stay numbers in all of them
         let tables: Vec<Selected> = match tables {
-            [one] => vec![one.looked()],
+            [one] if one.is_new() => {
+                let plan = Plan::process("the first look at the columns", self.bytes(), 1, one.table().held());
+                plan.term("decoder", one.look_bytes(), "choose fewer columns with `features`").check()?;
+                let (looked, note) = one.looked();
+                note.into_iter().for_each(|note| self.stages().warn(note.to_string()));
+                vec![looked]
+            }
             several => several.iter().map(|table| (*table).clone()).collect(),
         };
         // the values of categories and times

@@ -50,6 +50,14 @@ impl AnyModel {
     }
 }
 
+/// What says whether this program can read the rest of a card.
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct Version {
+    format_version: Value,
+    needs_kmill: Value,
+}
+
 struct Reader<'a, R> {
     path: &'a Path,
     input: BufReader<R>,
@@ -109,13 +117,14 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
     fn card(&self) -> Result<Card> {
         let foreign = || Error::Foreign { path: self.path.into() };
         let text = self.header.metadata().as_ref().and_then(|map| map.get(KEY)).ok_or_else(foreign)?;
-        let value: Value = serde_json::from_str(text).map_err(|_| self.damaged("its kmill entry is no JSON"))?;
-        let version = value["format_version"].as_u64().ok_or_else(|| self.damaged("it has no format_version"))?;
-        if version > FORMAT_VERSION {
-            let needs = value["needs_kmill"].as_str().unwrap_or("a newer version").to_string();
-            return Err(Error::NewerFormat { path: self.path.into(), found: version, known: FORMAT_VERSION, needs });
+        // a header may have a million names, so that no tree of values is made of it
+        let version: Version = serde_json::from_str(text).map_err(|_| self.damaged("its kmill entry is no JSON"))?;
+        let found = version.format_version.as_u64().ok_or_else(|| self.damaged("it has no format_version"))?;
+        if found > FORMAT_VERSION {
+            let needs = version.needs_kmill.as_str().unwrap_or("a newer version").to_string();
+            return Err(Error::NewerFormat { path: self.path.into(), found, known: FORMAT_VERSION, needs });
         }
-        serde_json::from_value(value).map_err(|_| self.damaged("its kmill entry lacks a part, or has one that is none"))
+        serde_json::from_str(text).map_err(|_| self.damaged("its kmill entry lacks a part, or has one that is none"))
     }
 
     fn model<T: Real>(&mut self, card: Card) -> Result<Model<T>> {

@@ -6,7 +6,7 @@
 
 use super::coding::{Asked, Coding};
 use super::time::{Cycle, MOST_OF_A_DAY};
-use super::{Role, TimeCode, Times};
+use super::{ColumnNote, Role, TimeCode, Times};
 use crate::dates::{self, TimeForm};
 use crate::{Reading, Result, RowBuf, RowSource, missing::Missing, schema::Kind, select::Selected};
 use std::{collections::HashSet, sync::Arc};
@@ -95,17 +95,31 @@ impl Numerals {
 }
 
 impl Selected {
-    /// The same, where the first rows of some columns of numbers look as if they were something else, as a selection whose values are still to be
-    /// found. Columns of an array, which have no names, are what they are.
+    /// The same without columns that have no value, and, if the first rows of some columns of numbers look as if they were something else, as a
+    /// selection whose values are still to be found; with what is to be said of columns. Columns of an array, which have no names, are what
+    /// they are.
     #[must_use]
-    pub fn looked(&self) -> Self {
+    pub fn looked(&self) -> (Self, Option<ColumnNote>) {
+        if !self.table.parts().iter().all(|part| part.file.is_named()) {
+            return (self.clone(), None);
+        }
+        let (selected, note) = self.without_blank();
+        (selected.numerals(), note)
+    }
+
+    /// Bytes that [`Selected::looked`] takes: the decoder of the columns in the largest file.
+    pub fn look_bytes(&self) -> usize {
+        self.table.parts().iter().map(|part| part.file.footprint(&self.features)).max().unwrap_or(0)
+    }
+
+    fn numerals(&self) -> Self {
         let (Coding::Plain(Some(asked)) | Coding::Asked(asked)) = &self.coding else { return self.clone() };
         let numeric = |place: &usize| {
             let kind = &self.table.schema().columns[self.features[*place]].kind;
             asked.roles[*place] == Role::Number && matches!(kind, Kind::Int { .. } | Kind::Float { .. })
         };
         let places: Vec<usize> = (0..self.features.len()).filter(numeric).collect();
-        if places.is_empty() || !self.table.parts().iter().all(|part| part.file.is_named()) {
+        if places.is_empty() {
             return self.clone();
         }
         // a look that fails says nothing: the next pass will say what is wrong

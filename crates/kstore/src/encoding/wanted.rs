@@ -62,6 +62,18 @@ impl Table {
         if let Some(columns) = self.entry_columns(wanted, features)? {
             return Ok(Coding::known(Encoding::new(columns), self, features));
         }
+        let dense_places = wanted
+            .counted
+            .iter()
+            .filter_map(|(column, grams)| Some((*column, grams.places()?)))
+            .max_by_key(|(_, places)| *places);
+        if let Some((column, places)) = dense_places.filter(|(_, places)| *places > BUCKET_LIMIT as usize) {
+            let expected = format!(
+                "its {places} places would be features of dense rows, since there are other features: give hash={BUCKET_LIMIT} or fewer, \
+                 or leave the others out (`features`)"
+            );
+            return Err(self.wrong_type(column, &expected));
+        }
         let entries = |(place, column): (usize, &usize)| Some((place, wanted.entries(*column)?.dense()));
         let counted = features.iter().enumerate().filter_map(entries).collect();
         let all = !matches!(selection.categories, Categories::Few);

@@ -1,16 +1,20 @@
 //! Reading rows of one column of a record batch.
 
-use super::message::{Batch, Block, Counts, Root};
-use super::{IpcFile, TEXT_CHUNK, stored::Stored};
-use crate::arrow::array::{Array, ArrayData, ArrayRef, ByteView, make_array};
+use super::IpcFile;
+use super::message::{Batch, Block, Counts, Root, Span};
+use super::stored::{Stored, stream};
+use crate::arrow::array::{Array, ArrayData, ArrayRef, ByteView, make_array, new_null_array};
 use crate::arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
 use crate::arrow::compute::{TakeOptions, concat, take};
 use crate::arrow::datatypes::DataType;
 use crate::source::column::{self, Loaded};
+use crate::source::data_type::{element, kind};
 use crate::source::entries::{self, ENTRY_BYTES};
 use crate::source::load_error::LoadError;
 use crate::source::positioned::Positioned;
+use crate::source::{Values, View};
 use crate::sparse::SparseShape;
+use std::io::Read;
 use std::ops::Range;
 
 const VIEW_BYTES: usize = 16;
@@ -83,6 +87,7 @@ impl<'a> ColumnReader<'a> {
                 // a key beyond the dictionary is damage, not a panic
                 take(&values, &keys, Some(TakeOptions { check_bounds: true }))?
             }
+            DataType::Null => new_null_array(&DataType::Null, (rows.end - rows.start) as usize),
             own => self.array(own, rows)?,
         };
         Loaded::new(&array, &ipc.layout, root)
@@ -138,7 +143,7 @@ impl<'a> ColumnReader<'a> {
                 data
             }
             other => match value_bytes(other) as u64 {
-                0 => return Err(format!("values of {other} are not read").into()),
+                0 => return Err(format!("a column of {}, which is not read", kind(other)).into()),
                 size => {
                     let into = std::mem::take(&mut self.spare);
                     data.add_buffer(self.stored[slot].buffer_in(items.start * size, count * size, into)?)
@@ -270,15 +275,48 @@ pub(super) fn whole(file: &Positioned, root: &Root, batch: &Batch) -> Result<Arr
 
 /// Texts of a batch up to this many bytes are not looked at one by one: they may as well be one.
 const SMALL: u64 = 64 << 10;
-/// Rows whose offsets are looked at together.
-const LOOK_ROWS: u64 = 64 << 10;
-/// Most sparse rows that are looked at together.
-const ENTRY_ROWS: u64 = 1 << 10;
+/// Values that are looked at together: few, as nothing of a buffer is held.
+const LOOK: u64 = 8 << 10;
+
+/// Looks at the first values of a buffer, `each` bytes long, in their order. A packed buffer is unpacked as it goes by: at this time nothing is
+/// planned for it, and a batch of equal rows may take a thousand times what it takes in the file.
+fn each(
+    (file, batch): (&Positioned, &Batch),
+    span: Span,
+    (count, size): (u64, usize),
+    mut look: impl FnMut(&[u8]),
+) -> Result<(), LoadError> {
+    let mut bytes = stream(file, span, batch.codec)?;
+    let mut part = vec![0; count.min(LOOK) as usize * size];
+    for start in (0..count).step_by(LOOK as usize) {
+        let part = &mut part[..(count - start).min(LOOK) as usize * size];
+        bytes.read_exact(part).map_err(|_| "a buffer is shorter than its rows need, or damaged".to_string())?;
+        part.chunks_exact(size).for_each(&mut look);
+    }
+    Ok(())
+}
+
+/// The length of the longest list or text of a batch, in items or bytes.
+fn longest(file: (&Positioned, &Batch), root: &Root, rows: u64) -> Result<u64, LoadError> {
+    let size = if is_large(&root.data_type) { 8 } else { 4 };
+    let span = root.spans(file.1)?[1];
+    let (mut before, mut longest) = (None, 0i64);
+    each(file, span, (rows + 1, size), |bytes| {
+        let offset = bytes.first_chunk().map_or_else(
+            || bytes.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes).into()),
+            |bytes| i64::from_le_bytes(*bytes),
+        );
+        longest = longest.max(before.map_or(0, |before| offset.saturating_sub(before)));
+        before = Some(offset);
+    })?;
+    Ok(u64::try_from(longest).unwrap_or(0))
+}
 
 /// Bytes of the longest text of a column in a batch, or more; 0 for other columns. Offsets tell it, which are a few bytes
 /// for each row.
 pub(super) fn longest_text(file: &Positioned, root: &Root, batch: &Batch) -> Result<u64, LoadError> {
-    if !is_view(&root.data_type) && !is_long(&root.data_type) {
+    let is_view = is_view(&root.data_type);
+    if !is_view && !is_long(&root.data_type) {
         return Ok(0);
     }
     let spans = root.spans(batch)?;
@@ -286,45 +324,52 @@ pub(super) fn longest_text(file: &Positioned, root: &Root, batch: &Batch) -> Res
     if texts <= SMALL && batch.codec.is_none() {
         return Ok(texts.max(1));
     }
-    let mut column = ColumnReader::new(root, None);
-    for span in &spans[..2] {
-        column.stored.push(Stored::prepare(file, *span, batch.codec)?);
+    if !is_view {
+        let each = if entries::fields(&root.data_type).is_some() { ENTRY_BYTES as u64 } else { 1 };
+        return Ok(longest((file, batch), root, batch.rows)?.saturating_mul(each).max(1));
     }
-    let (mut longest, mut start) = (1, 0);
-    while start < batch.rows {
-        let end = batch.rows.min(start + LOOK_ROWS);
-        let lengths = column.text_lengths(start..end)?;
-        longest = lengths.into_iter().fold(longest, u64::max);
-        start = end;
-    }
-    Ok(longest)
+    let mut longest = 1;
+    each((file, batch), spans[1], (batch.rows, VIEW_BYTES), |view| {
+        longest = longest.max(view.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)));
+    })?;
+    Ok(longest.into())
 }
 
+/// Room for the sparse rows of a column in all batches. What is wrong with them is told when they are read.
 pub(super) fn shape(file: &Positioned, root: &Root, blocks: &[Block]) -> Result<SparseShape, LoadError> {
+    let Some(element) = entries::fields(&root.data_type).and_then(|fields| element(fields[0].data_type())) else {
+        return Ok(SparseShape::default());
+    };
     let mut shape = SparseShape::default();
     for block in blocks {
         let batch = Batch::read(file, block)?;
-        let (mut column, mut start) = (ColumnReader::new(root, None), 0);
-        if batch.rows > 0 {
-            column.enter(file, &batch)?;
+        let (spans, nodes) = (root.spans(&batch)?, root.nodes(&batch)?);
+        if batch.rows == 0 {
+            continue;
         }
-        while start < batch.rows {
-            let rows = start..batch.rows.min(start + ENTRY_ROWS);
-            let end = start + column.rows_of_text(rows, TEXT_CHUNK)?;
-            entries::measure(&column.array(&root.data_type, start..end)?, &mut shape)?;
-            start = end;
-        }
+        // behind the offsets: whether entries are there, whether indices are, and these
+        let (span, mut largest) = (spans[4], -1);
+        each((file, &batch), span, (nodes[2].rows, element.size()), |bytes| {
+            let index = View { values: Values::packed(bytes, element), nulls: None }.integer(0);
+            largest = largest.max(index.unwrap_or(-1));
+        })?;
+        let longest = longest((file, &batch), root, batch.rows)?;
+        let [width, longest] = [largest + 1, longest.into()].map(|size| usize::try_from(size).unwrap_or(0));
+        shape = shape.both(SparseShape { width, longest });
     }
+    // more entries than columns have duplicates among them
+    shape.longest = shape.longest.min(shape.width);
     Ok(shape)
 }
 
 /// Length of the list in the first row of a batch, of a column of lists with offsets; `None` where there is no list or an empty one.
 pub(super) fn first_length(file: &Positioned, root: &Root, block: &Block) -> Result<Option<usize>, LoadError> {
     let batch = Batch::read(file, block)?;
-    let mut column = ColumnReader::new(root, None);
-    column.enter(file, &batch)?;
-    let missing = column.validity(Counts::default(), 0..1)?.is_some();
-    let offsets = offsets(&column.stored[1], &root.data_type, 0..1)?;
-    let length = (offsets[1] - offsets[0]) as usize;
-    Ok((length > 0 && !missing).then_some(length))
+    let (spans, nodes) = (root.spans(&batch)?, root.nodes(&batch)?);
+    let mut there = true;
+    if nodes[0].nulls > 0 {
+        each((file, &batch), spans[0], (1, 1), |bits| there = bits[0] & 1 == 1)?;
+    }
+    let length = usize::try_from(longest((file, &batch), root, 1)?).unwrap_or(0);
+    Ok((length > 0 && there).then_some(length))
 }

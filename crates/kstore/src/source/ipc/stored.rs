@@ -5,7 +5,7 @@ use super::super::positioned::Positioned;
 use super::message::{Span, read};
 use crate::arrow::buffer::{Buffer, MutableBuffer};
 use crate::arrow::ipc::CompressionType;
-use std::io::Read;
+use std::io::{BufReader, Read};
 
 /// A buffer: in the file as it is, or unpacked.
 #[derive(Debug)]
@@ -119,6 +119,43 @@ fn lz4_decoder(file: &Positioned, packed: Span) -> Result<u64, LoadError> {
     // 4 stands for 64 KiB, 5 for 256 KiB, 6 for 1 MiB, 7 for 4 MiB
     let block = 1 << (8 + 2 * u64::from(size));
     Ok(block + if flags & INDEPENDENT == 0 { 2 * block + (64 << 10) } else { block })
+}
+
+/// The bytes of a buffer one after the other: a packed one is unpacked as it is read, and never held.
+pub(super) fn stream(
+    file: &Positioned,
+    span: Span,
+    codec: Option<CompressionType>,
+) -> Result<Box<dyn Read + '_>, LoadError> {
+    let (mut unpacked, mut stored) = (None, span);
+    if codec.is_some() && span.length > 0 {
+        (unpacked, stored) = packed(file, span)?;
+    }
+    let bytes = BufReader::with_capacity(STREAM_BYTES, FromFile { file, left: stored });
+    Ok(match (unpacked, codec) {
+        (Some(length), Some(CompressionType::LZ4_FRAME)) => {
+            Box::new(lz4_flex::frame::FrameDecoder::new(bytes).take(length))
+        }
+        (Some(length), Some(_)) => Box::new(zstd::Decoder::with_buffer(bytes)?.take(length)),
+        _ => Box::new(bytes),
+    })
+}
+
+/// Bytes of a packed buffer that are read at once.
+const STREAM_BYTES: usize = 64 << 10;
+
+struct FromFile<'a> {
+    file: &'a Positioned,
+    left: Span,
+}
+
+impl Read for FromFile<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let most = usize::try_from(self.left.length).unwrap_or(usize::MAX).min(buffer.len());
+        let got = self.file.read_at(&mut buffer[..most], self.left.at)?;
+        self.left = Span { at: self.left.at + got as u64, length: self.left.length - got as u64 };
+        Ok(got)
+    }
 }
 
 /// The length in front of a compressed buffer, and what is behind it; -1 stands for bytes that are stored as they are.
