@@ -60,12 +60,14 @@ fn left_out(
     let taken: HashSet<&str> = features.iter().map(String::as_str).collect();
     let targets = selected.target_names();
     let named = |role: &Option<String>, name: &str| role.as_deref() == Some(name);
+    let blank = selected.blank_columns();
     let condition = selection.filter.as_ref().map(|condition| condition.column.clone());
     let why = |at: usize, name: &str| match &schema.columns[at].kind {
         _ if targets.iter().any(|target| target == name) || selected.class_name() == Some(name) => "target",
         _ if named(&selection.weight, name) => "weighs rows",
         _ if named(&selection.group, name) => "names folds or groups",
         _ if named(&condition, name) => "chooses rows",
+        _ if blank.iter().any(|blank| blank == name) => "no value in any row",
         _ if schema.row_labels.contains(&at) => "the index of a pandas table",
         _ if name == kstore::source::QUERY && selection.features.is_empty() => {
             "names groups; --features brings it back"

@@ -32,7 +32,7 @@ pub enum Error {
     #[error("{path}: unknown kind of file; kmill reads {known}: name one of these", path = path.display())]
     UnknownFormat { path: PathBuf, known: String },
     /// Two files of one table have different columns.
-    #[error("{second} does not continue {first}: {difference}; files of one table need the same columns and types", first = first.display(), second = second.display())]
+    #[error("{second} does not continue {first}: {difference}", first = first.display(), second = second.display())]
     SchemaMismatch { first: PathBuf, second: PathBuf, difference: String },
     /// A column name or pattern that matches nothing.
     #[error("{path} has no column {name:?}{hint}", path = path.display())]

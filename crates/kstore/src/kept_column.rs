@@ -214,7 +214,11 @@ impl KeptColumn {
                 (KeptValues::Bool(to), KeptValues::Bool(from), _) => to.push(from[row]),
                 (KeptValues::Text(to), KeptValues::Text(from), _)
                 | (KeptValues::Binary(to), KeptValues::Binary(from), _) => to.push(from.bytes(row)),
-                (_, from, _) => return Err(refuse(format!("{:?}, not {kind:?}", from.as_output().kind()))),
+                (_, from, _) => {
+                    let [got, expected] =
+                        [from.as_output().kind(), kind].map(|kind| OutputColumn::new("", kind).holds());
+                    return Err(refuse(format!("{got}, not {expected}")));
+                }
             }
         }
         Ok(cast)

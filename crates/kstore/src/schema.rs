@@ -151,29 +151,6 @@ impl Schema {
         }
     }
 
-    /// The first difference to `other`, in words; `None` where both are the same.
-    pub fn difference(&self, other: &Self) -> Option<String> {
-        for (index, (a, b)) in self.columns.iter().zip(&other.columns).enumerate() {
-            if a.name != b.name {
-                return Some(format!("column {index} is called {:?} instead of {:?}", b.name, a.name));
-            }
-            if a.kind != b.kind && !matches!((&a.kind, &b.kind), (Kind::Sparse(_), Kind::Sparse(_))) {
-                return Some(format!("column {:?} holds {} instead of {}", b.name, b.kind, a.kind));
-            }
-        }
-        let (a, b) = (self.columns.len(), other.columns.len());
-        if a == b { None } else { Some(format!("it has {b} columns instead of {a}")) }
-    }
-
-    /// Gives sparse columns room for the rows of another file with the same columns.
-    pub(crate) fn make_room_for(&mut self, other: &Self) {
-        for (own, other) in self.columns.iter_mut().zip(&other.columns) {
-            if let (Kind::Sparse(own), Kind::Sparse(other)) = (&mut own.kind, &other.kind) {
-                *own = own.both(*other);
-            }
-        }
-    }
-
     /// True where a column holds sparse rows.
     pub fn has_sparse(&self) -> bool {
         self.columns.iter().any(|column| matches!(column.kind, Kind::Sparse(_)))
@@ -233,11 +210,6 @@ fn distance(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn schema(columns: &[(&str, Kind)]) -> Schema {
-        let columns = columns.iter().map(|(name, kind)| Column { name: name.to_string(), kind: kind.clone() });
-        Schema { columns: columns.collect(), ..Schema::default() }
-    }
-
     #[test]
     fn edit_distance_counts_edits() {
         for (a, b, edits) in [("", "", 0), ("abc", "", 3), ("kitten", "sitting", 3), ("fold", "flod", 2)] {
@@ -251,16 +223,5 @@ mod tests {
         assert_eq!(nearest("temperatur", ["time", "temperature"]), Some("temperature"));
         assert_eq!(nearest("Y", ["x0", "y"]), Some("y"));
         assert_eq!(nearest("target", ["x0", "y"]), None);
-    }
-
-    #[test]
-    fn the_first_difference_is_told() {
-        let float = Kind::Float { bits: 32 };
-        let one = schema(&[("x0", float.clone()), ("y", float.clone())]);
-        assert_eq!(one.difference(&one), None);
-        let other = schema(&[("x0", float.clone()), ("y", Kind::Int { bits: 8, signed: false })]);
-        assert_eq!(one.difference(&other).unwrap(), "column \"y\" holds uint8 instead of float32");
-        assert!(one.difference(&schema(&[("x1", float.clone()), ("y", float.clone())])).unwrap().contains("x1"));
-        assert!(one.difference(&schema(&[("x0", float)])).unwrap().contains("1 columns instead of 2"));
     }
 }

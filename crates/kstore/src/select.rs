@@ -85,6 +85,8 @@ pub struct Selected {
     /// The columns that the features are made of.
     pub(crate) features: Vec<usize>,
     pub(crate) coding: Coding,
+    /// The columns that would be features if a row had a value there.
+    pub(crate) blank: Vec<usize>,
     /// Numeric targets, and behind them the weights where there are some.
     pub(crate) targets: Vec<usize>,
     pub(crate) weighted: bool,
@@ -162,6 +164,7 @@ impl Table {
             table: self.clone(),
             features,
             coding,
+            blank: Vec::new(),
             targets,
             weighted,
             class,
@@ -226,7 +229,8 @@ impl Table {
             return Err(self.wrong_type(column, expected));
         }
         if features.is_empty() {
-            return Err(self.empty("no numeric column is left to be a feature; name some with `features`"));
+            let remedy = self.difference().unwrap_or("name some with `features`");
+            return Err(self.empty(format!("no numeric column is left to be a feature; {remedy}")));
         }
         Ok(features)
     }
@@ -262,6 +266,11 @@ impl Selected {
     /// Names of the features, in the order of the columns of `x`; those of the columns, where the values of some are not found yet.
     pub fn feature_names(&self) -> Vec<String> {
         self.coded().map_or_else(|| self.names(&self.features), |coded| coded.names.clone())
+    }
+
+    /// Names of the columns that were left out because no row has a value there.
+    pub fn blank_columns(&self) -> Vec<String> {
+        self.names(&self.blank)
     }
 
     /// Names of the numeric targets.

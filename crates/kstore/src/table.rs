@@ -1,7 +1,8 @@
 //! Files that are read as one table.
 
-use crate::schema::{Schema, nearest};
+use crate::schema::{Column, Kind, Schema, nearest};
 use crate::source::remote::{self, Found};
+use crate::source::united::{self, United};
 use crate::source::{self, Absent, Added, BatchTable, Extended, Identity, Sparse, TableFile, TextOptions};
 use crate::source::{lakehouse, partitioned};
 use crate::{Error, Real, Result, RowDigests, pattern};
@@ -32,6 +33,7 @@ impl Part {
 
     /// The error to report where reading failed: that the file changed, if it did.
     pub(crate) fn blame(&self, error: Error) -> Error {
+        let error = if source::scheme(&self.path).is_some() { remote::interrupted(error) } else { error };
         self.check().err().unwrap_or(error)
     }
 }
@@ -44,13 +46,18 @@ fn open(path: &Path, options: &TextOptions) -> Result<(Arc<dyn TableFile>, Ident
     Ok((file, identity))
 }
 
-/// One or more files with the same columns, read one after the other in the order of their paths.
+/// One or more files, read one after the other in the order of their paths.
+///
+/// Columns of several files are found by their names. A column has the wider of two types of numbers, and the finer of two units of time;
+/// it is missing in the rows of a file that does not have it. Files without rows add none.
 ///
 /// Opening reads headers and footers only; text files, which have none, are read once to find their rows. A clone shares the files and the count of bytes read.
 #[derive(Clone, Debug)]
 pub struct Table {
     parts: Arc<Vec<Part>>,
     schema: Arc<Schema>,
+    /// What to say of files whose columns differ.
+    difference: Option<String>,
     target: Option<PathBuf>,
     pub(crate) read: Arc<AtomicU64>,
     pub(crate) digests: Option<Arc<RowDigests>>,
@@ -88,11 +95,18 @@ impl Table {
             }
         }
         let (mut parts, mut start, mut scanned) = (Vec::<Part>::new(), 0, 0);
+        let nothing = files.iter().all(|(path, found)| found.is_none() && is_empty_text(path));
         for (path, found) in files {
+            let address = found.as_ref().map(|found| PathBuf::from(remote::redacted(&found.address)));
             let (file, identity) = match found {
+                // a text without a letter adds no row
+                None if !nothing && is_empty_text(&path) => {
+                    (Arc::new(Absent::new(Schema::default(), 0..0)) as Arc<dyn TableFile>, Identity::of(&path)?)
+                }
                 None => open(&path, options)?,
-                Some(found) => source::open_distant(&found, options)?,
+                Some(found) => source::open_distant(&found, options).map_err(remote::interrupted)?,
             };
+            let path = address.unwrap_or(path);
             let part = Part { path, file, start, identities: vec![identity] };
             scanned += part.file.facts().scanned;
             start = part.end();
@@ -109,17 +123,19 @@ impl Table {
         if options.sparse == Sparse::Thin && parts.iter().any(sparse) && !parts.iter().all(sparse) {
             return Self::open_with(paths, &options.clone().sparse());
         }
-        for Part { path, file, .. } in &parts {
-            if let Some(difference) = parts[0].file.facts().schema.difference(file.facts().schema) {
-                let (first, second) = (parts[0].path.clone(), path.clone());
-                return Err(Error::SchemaMismatch { first, second, difference });
-            }
+        if parts.is_empty() {
+            return Err(Error::Empty { what: "table".to_string(), why: "no files were given".to_string() });
         }
-        let nothing = || Error::Empty { what: "table".to_string(), why: "no files were given".to_string() };
-        let mut schema = parts.first().ok_or_else(nothing)?.file.facts().schema.clone();
-        parts.iter().for_each(|part| schema.make_room_for(part.file.facts().schema));
+        let files: Vec<_> = parts.iter().map(|part| (part.path.as_path(), &part.file)).collect();
+        let (schema, difference) = united::union(&files, options.without_header)?;
         let schema = Arc::new(schema);
-        Ok(Self { parts: Arc::new(parts), schema, target: None, read: Arc::new(scanned.into()), digests: None })
+        parts.iter_mut().for_each(|part| part.file = United::of(&part.path, &part.file, &schema));
+        Ok(Self { difference, read: Arc::new(scanned.into()), ..Self::new(parts, schema) })
+    }
+
+    fn new(parts: Vec<Part>, schema: Arc<Schema>) -> Self {
+        let (read, difference, target, digests) = Default::default();
+        Self { parts: Arc::new(parts), schema, difference, target, read, digests }
     }
 
     /// A table from any implementation of [`TableFile`], such as rows in memory. `name` stands for it in messages.
@@ -128,7 +144,7 @@ impl Table {
     pub fn of(name: &str, file: Arc<dyn TableFile>) -> Self {
         let schema = Arc::new(file.facts().schema.clone());
         let part = Part { path: name.into(), file, start: 0, identities: Vec::new() };
-        Self { parts: Arc::new(vec![part]), schema, target: None, read: Arc::default(), digests: None }
+        Self::new(vec![part], schema)
     }
 
     /// A table of rows in memory: `x` is n x d, row-major, with columns `x0`, `x1`, …; `y` has a target for each row,
@@ -205,7 +221,8 @@ impl Table {
             return Err(Error::RowCount { first: self.first_path(), first_rows, second: path, second_rows });
         }
         if self.schema.position(source::TARGET).is_some() {
-            let difference = format!("the table has a column {:?} already", source::TARGET);
+            let difference =
+                format!("the table has a column {:?} already; rename it, or give no target file", source::TARGET);
             return Err(Error::SchemaMismatch { first: self.first_path(), second: path, difference });
         }
         let join = |part: &Part| {
@@ -215,8 +232,8 @@ impl Table {
             Part { file: Arc::new(joined), identities, ..part.clone() }
         };
         let parts: Vec<Part> = self.parts.iter().map(join).collect();
-        let mut schema = parts.first().map_or_else(Schema::default, |part| part.file.facts().schema.clone());
-        schema.make_room_for(&self.schema);
+        let mut schema = Schema::clone(&self.schema);
+        schema.columns.push(Column { name: source::TARGET.to_string(), kind: Kind::Float { bits: 64 } });
         let schema = Arc::new(schema);
         Ok(Self { parts: Arc::new(parts), schema, target: Some(path), ..self })
     }
@@ -258,9 +275,12 @@ impl Table {
         self.parts.iter().map(|part| part.file.held()).sum()
     }
 
-    /// What is to be said of the way in which the values of its files are read, by the first file of which there is something to say.
+    /// What is to be said of the way in which its values are read: that the columns of its files differ, and what the first file says of
+    /// which there is something to say.
     pub fn note(&self) -> Option<String> {
-        self.parts.iter().find_map(|part| part.file.note())
+        let own = self.parts.iter().find_map(|part| part.file.note());
+        let all: Vec<String> = self.difference.iter().cloned().chain(own).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 
     /// Name of the format; of the first file, where they differ.
@@ -295,6 +315,10 @@ impl Table {
         Some((&part.path, row - part.start))
     }
 
+    pub(crate) fn difference(&self) -> Option<&str> {
+        self.difference.as_deref()
+    }
+
     pub(crate) fn parts(&self) -> &[Part] {
         &self.parts
     }
@@ -316,6 +340,12 @@ impl Table {
     pub(crate) fn no_such_column(&self, name: &str) -> Error {
         Error::NoSuchColumn { path: self.first_path(), name: name.to_string(), hint: self.schema.hint(name) }
     }
+}
+
+/// True for a file of text that holds nothing.
+fn is_empty_text(path: &Path) -> bool {
+    let is_text = source::by_extension(path).is_some_and(source::Format::is_text);
+    is_text && std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0)
 }
 
 /// The files that a path, folder or pattern stands for; at least one.

@@ -5,7 +5,7 @@ use crate::task::Task;
 use crate::{Classes, Error, Result, Targets};
 use kapprox::landmark::{Scan, uniform_sample};
 use kstore::key::Purpose;
-use kstore::{Label, Reading, RowSource, Scaler, Selected, Statistics, StatisticsFold};
+use kstore::{Label, Missing, Reading, RowSource, Scaler, Selected, Statistics, StatisticsFold};
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -154,7 +154,11 @@ fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, s
     statistics.check(selected.class_name().unwrap_or_default(), selected.group_name().unwrap_or_default())?;
     match statistics.rows {
         0 => {
-            let why = "no row is left to learn from; check `rows`, `where` and `missing`".to_string();
+            let blank = if selected.missing() == Missing::Drop { selected.blank()? } else { Vec::new() };
+            let why = match blank.first() {
+                Some(column) => format!("no row is left: column {column:?} has no value in any of them; leave it out"),
+                None => "no row is left to learn from; check `rows`, `where` and `missing`".to_string(),
+            };
             return Err(kstore::Error::Empty { what: "the selection".to_string(), why }.into());
         }
         1 => return Err(Error::TooFewRows { rows: 1 }),

@@ -10,6 +10,7 @@
 //! [`Encoding`], whatever the threads, the format and the order of the files' chunks. Rows are read as codes and become features a
 //! tile at a time: no table of features is ever stored.
 
+mod blank;
 mod coding;
 mod effects;
 mod entries;

@@ -5,8 +5,10 @@ use crate::shown;
 
 /// What is to be said of a column whose values were looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "every note is of a column, by its name")]
+#[expect(missing_docs, reason = "every note is of columns, by their names")]
 pub enum ColumnNote {
+    /// Columns without a value in any row are no features.
+    Blank { columns: Vec<String> },
     /// A column of text with more values than are taken as categories is no feature.
     LeftOut { column: String, values: Distinct },
     /// A column of numbers is read as times of day.
@@ -24,6 +26,14 @@ pub enum ColumnNote {
 impl std::fmt::Display for ColumnNote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Blank { columns } => match &columns[..] {
+                [column] => write!(f, "column {column} is left out: it has no value in any row"),
+                [first, more @ ..] => {
+                    let more = shown::count(more.len() as u64);
+                    write!(f, "column {first} and {more} more are left out: they have no value in any row")
+                }
+                [] => Ok(()),
+            },
             Self::LeftOut { column, values } => {
                 let like = match values {
                     Distinct::More { repeat: false, .. } => ", every row another, as in an identifier or a comment",

@@ -1,8 +1,10 @@
 //! Arrow record batches that are in memory, as a table.
 
 use super::column::{self, Layout, LoadedColumns};
-use super::{BoxedCursor, Element, Facts, FileCursor, TARGET, TableFile, View, data_type::element, entries};
+use super::data_type::{element, kind};
+use super::{BoxedCursor, Element, Facts, FileCursor, TARGET, TableFile, View, entries};
 use crate::arrow::array::{ArrayRef, Float32Array, Float64Array, RecordBatch};
+use crate::arrow::datatypes::Field;
 use crate::{Error, Real, Result, sparse::SparseShape};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -31,8 +33,14 @@ impl BatchTable {
             return Err(Error::Empty { what: FORMAT.to_string(), why: "there is no row".to_string() });
         };
         if let Some(other) = batches.iter().find(|batch| batch.schema().fields() != first.schema().fields()) {
-            let detail = format!("their columns differ: {} and {}", first.schema(), other.schema());
-            return Err(malformed(detail));
+            let (first, other) = (first.schema(), other.schema());
+            let pairs = first.fields().iter().zip(other.fields()).find(|(one, two)| one != two);
+            let shown = |field: &Field| format!("{:?} of {}", field.name(), kind(field.data_type()));
+            let how = match pairs {
+                Some((one, two)) => format!("column {} is column {} in another batch", shown(one), shown(two)),
+                None => format!("one batch has {} and another {}", first.fields().len(), other.fields().len()),
+            };
+            return Err(malformed(format!("their columns differ: {how}")));
         }
         let width = |root: usize| Ok::<_, Error>(column::length(first.column(root).as_ref(), 0));
         let shape = |root: usize| {

@@ -28,6 +28,8 @@ pub(super) fn kind(data_type: &DataType) -> Kind {
         decimal if decimal.is_decimal() => Kind::Float { bits: 64 },
         DataType::Boolean => Kind::Bool,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Kind::Text,
+        // nothing but nulls, which any type would do for
+        DataType::Null => Kind::Text,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => Kind::Binary,
         time if time.is_temporal() && element(time).is_some() => Kind::Time(time.clone()),
         DataType::Dictionary(_, value) if !matches!(**value, DataType::Dictionary(..)) => kind(value),
@@ -38,7 +40,6 @@ pub(super) fn kind(data_type: &DataType) -> Kind {
 /// `list of binary`, where Arrow's own name would be a page of fields.
 fn type_name(data_type: &DataType) -> String {
     match data_type {
-        DataType::Null => "nothing but nulls".to_string(),
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
             "binary".to_string()
         }
@@ -50,7 +51,11 @@ fn type_name(data_type: &DataType) -> String {
         | DataType::LargeList(item)
         | DataType::ListView(item)
         | DataType::LargeListView(item)
-        | DataType::FixedSizeList(item, _) => format!("lists of {}", type_name(item.data_type())),
+        | DataType::FixedSizeList(item, _) => match type_name(item.data_type()) {
+            // however deep
+            nested if nested.starts_with("lists of") => "lists of lists".to_string(),
+            item => format!("lists of {item}"),
+        },
         DataType::Dictionary(_, value) => format!("a dictionary of {}", type_name(value)),
         DataType::RunEndEncoded(_, value) => format!("runs of {}", type_name(value.data_type())),
         other => match kind(other) {

@@ -35,7 +35,7 @@ fn parts(array: &dyn Array) -> Option<(&StructArray, Vec<usize>)> {
 }
 
 fn unread(array: &dyn Array) -> LoadError {
-    format!("sparse rows of type {}", array.data_type()).into()
+    format!("a column of {} instead of sparse rows", kind(array.data_type())).into()
 }
 
 /// Makes room for the rows of an array. What is wrong with them is told when they are read.

@@ -1,7 +1,7 @@
 //! Files as a table takes them: with further columns behind their own, unpacked from what lies on the disk, or somewhere else.
 
 use super::{BoxedCursor, Element, Facts, FileCursor, Positions, TableFile, Values, View, plain};
-use crate::arrow::array::{Array, ArrayRef, Int64Array, StringViewArray};
+use crate::arrow::array::{Array, ArrayRef, Float64Array, Int64Array, StringViewArray};
 use crate::schema::{Column, Kind, Schema};
 use crate::{Error, Result, condition::Bound};
 use std::ops::Range;
@@ -24,6 +24,8 @@ pub(crate) enum Added {
     /// The same whole number, or text, in every row; `None` for a missing one.
     Integer(Option<i64>),
     Text(Option<String>),
+    /// No value in any row.
+    Missing(Kind),
     /// The numbers of a file of one column, from row `start` on. Whatever their type there, they are handed out as f64.
     Numbers {
         file: Arc<dyn TableFile>,
@@ -37,6 +39,7 @@ impl Added {
         match self {
             Self::Integer(_) => Kind::Int { bits: 64, signed: true },
             Self::Text(_) => Kind::Text,
+            Self::Missing(kind) => kind.clone(),
             Self::Numbers { .. } => Kind::Float { bits: 64 },
         }
     }
@@ -48,15 +51,25 @@ impl Added {
             Self::Text(value) => {
                 Some(Arc::new(std::iter::repeat_n(value.as_deref(), rows).collect::<StringViewArray>()))
             }
+            Self::Missing(kind) => Some(missing(rows, kind)),
             Self::Numbers { .. } => None,
         }
     }
 
     fn footprint(&self) -> usize {
         match self {
-            Self::Integer(_) | Self::Text(_) => 16 * CHUNK_ROWS,
+            Self::Integer(_) | Self::Text(_) | Self::Missing(_) => 16 * CHUNK_ROWS,
             Self::Numbers { file, .. } => file.footprint(&[0]),
         }
+    }
+}
+
+/// Rows without a value.
+pub(super) fn missing(rows: usize, kind: &Kind) -> ArrayRef {
+    match kind {
+        Kind::Float { .. } => Arc::new(Float64Array::new_null(rows)),
+        Kind::Bool | Kind::Int { .. } | Kind::Time(_) => Arc::new(Int64Array::new_null(rows)),
+        _ => Arc::new(StringViewArray::new_null(rows)),
     }
 }
 
@@ -73,9 +86,15 @@ pub(crate) struct Extended {
 impl Extended {
     /// Adds the columns that the file does not have itself.
     pub(crate) fn new(file: Arc<dyn TableFile>, columns: Vec<(String, Added)>) -> Self {
+        let own = |(name, _): &(String, Added)| file.facts().schema.position(name).is_some();
+        let columns = columns.into_iter().filter(|column| !own(column)).collect();
+        Self::with(file, columns)
+    }
+
+    /// Adds columns, whatever their names.
+    pub(super) fn with(file: Arc<dyn TableFile>, columns: Vec<(String, Added)>) -> Self {
         let (mut schema, mut added) = (file.facts().schema.clone(), Vec::new());
-        let own: Vec<_> = columns.into_iter().filter(|(name, _)| schema.position(name).is_none()).collect();
-        for (name, values) in own {
+        for (name, values) in columns {
             schema.columns.push(Column { name, kind: values.kind() });
             added.push(values);
         }
@@ -102,6 +121,13 @@ impl TableFile for Extended {
 
     fn note(&self) -> Option<String> {
         self.file.note()
+    }
+
+    fn is_blank(&self, column: usize) -> bool {
+        match column.checked_sub(self.own()) {
+            None => self.file.is_blank(column),
+            Some(at) => matches!(self.added[at], Added::Integer(None) | Added::Text(None) | Added::Missing(_)),
+        }
     }
 
     fn line(&self, row: u64) -> Option<u64> {

@@ -43,6 +43,10 @@ pub trait TableFile: Debug + Send + Sync {
     fn is_named(&self) -> bool {
         true
     }
+    /// True if no value of a column is known, so that its kind is a guess: the other files of a table decide what it holds.
+    fn is_blank(&self, _column: usize) -> bool {
+        false
+    }
     /// The line that a row begins on, counted from 1, in a file of lines.
     fn line(&self, _row: u64) -> Option<u64> {
         None
@@ -146,6 +150,10 @@ impl Format {
     /// Whether each row begins with a label, for which the target [`super::TARGET`] is taken where the format is written.
     pub fn is_labelled(&self) -> bool {
         self.is_labelled
+    }
+
+    pub(crate) fn is_text(&self) -> bool {
+        self.is_text
     }
 
     /// Whether a file holds one matrix of one type, without names.

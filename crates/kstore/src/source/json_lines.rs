@@ -51,7 +51,11 @@ fn open(path: &Path, file: File, _: &TextOptions) -> Result<Arc<dyn TableFile>> 
     })?;
     match columns.is_empty() {
         true => Err(table.file.malformed("it is empty")),
-        false => Ok(Arc::new(table.with_columns(columns.into_iter().map(|(name, guess)| (name, guess.kind()))))),
+        false => {
+            let blank = columns.iter().map(|(_, guess)| *guess == Guess::Missing).collect();
+            let columns = columns.into_iter().map(|(name, guess)| (name, guess.kind()));
+            Ok(Arc::new(table.with_columns(columns).with_blank(blank)))
+        }
     }
 }
 

@@ -36,12 +36,14 @@ pub mod remote;
 #[cfg(feature = "svmlight")]
 mod svmlight;
 mod text;
+pub(crate) mod united;
 pub(crate) mod view;
 
 pub(crate) use batches::BatchTable;
 pub use chained::Chained;
 #[cfg(any(feature = "parquet", feature = "ipc"))]
 pub(crate) use entries::SPARSE;
+use extended::missing;
 pub(crate) use extended::{Absent, Added, Extended};
 pub use extended::{QUERY, TARGET};
 pub use format::{BoxedCursor, Facts, FileCursor, Format, Open, TableFile};

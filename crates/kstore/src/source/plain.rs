@@ -20,6 +20,7 @@ pub(super) fn plain(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
             // texts of a dictionary stay where they are: each row is a view of one
             take(plain(dictionary.values())?.as_ref(), dictionary.keys(), Some(checked))?
         }
+        DataType::Null => Arc::new(StringViewArray::new_null(array.len())),
         DataType::Utf8 => Arc::new(StringViewArray::from(array.as_string::<i32>())),
         DataType::LargeUtf8 => Arc::new(StringViewArray::from(array.as_string::<i64>())),
         DataType::Binary => Arc::new(BinaryViewArray::from(array.as_binary::<i32>())),

@@ -240,19 +240,6 @@ fn missing_files_and_empty_folders_are_told() {
 }
 
 #[test]
-fn files_of_one_table_must_agree() {
-    let folder = folder();
-    let paths = split(folder.path(), 10, &[], 10);
-    let other = folder.path().join("z.parquet");
-    let a: ArrayRef = Arc::new(Int64Array::from(vec![1]));
-    write(&other, &batch(&[("a", a)]), WriterProperties::default());
-    let error = Table::open(&[&paths[0], &other]).unwrap_err().to_string();
-    for part in ["z.parquet", "part-000.parquet", "\"a\" holds int64 instead of float32"] {
-        assert!(error.contains(part), "{error}");
-    }
-}
-
-#[test]
 fn a_table_without_rows_is_told() {
     let folder = folder();
     let paths = split(folder.path(), 0, &[], 10);

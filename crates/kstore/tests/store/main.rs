@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod blank;
 mod categories;
 mod changing;
 mod checkpoints;
@@ -12,6 +13,7 @@ mod engines;
 mod faults;
 mod files;
 mod ipc;
+mod lies;
 mod lists;
 mod make;
 mod memory;
@@ -26,6 +28,7 @@ mod sinks;
 mod sparse_files;
 mod svmlight_files;
 mod times;
+mod united;
 mod ways_in;
 mod wild;
 mod words;

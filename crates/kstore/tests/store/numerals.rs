@@ -42,7 +42,7 @@ fn tables(folder: &Path, t: Column<'_>) -> Vec<Table> {
 }
 
 fn found(table: &Table, selection: &Selection, cut: (u64, usize)) -> (Selected, Vec<ColumnNote>) {
-    coded_of(table.select(selection).unwrap().looked(), cut).unwrap()
+    coded_of(table.select(selection).unwrap().looked().0, cut).unwrap()
 }
 
 /// What becomes of the column `t` beside `y`.

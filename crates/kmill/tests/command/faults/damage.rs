@@ -122,7 +122,7 @@ fn names_that_promise_another_format_and_files_that_disagree() {
         ("c.parquet", "it is no Parquet file"),
         ("c.npy", "it does not start with"),
         ("c.svm", "c.svm: row 0 (counted from 0), line 1: expected a number, found \"x0,x1,y\""),
-        ("parts", "2.csv does not continue parts/1.csv: column \"x0\" holds text instead of int64"),
+        ("parts", "column x0 cannot be read: it holds int64 in parts/1.csv and text in parts/2.csv"),
     ] {
         fails(at, &fit(data, ""), 1, part);
     }

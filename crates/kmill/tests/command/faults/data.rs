@@ -28,7 +28,7 @@ fn files_that_are_no_tables() {
         ("words.parquet", "it is no Parquet file"),
         ("empty.parquet", "it has no rows"),
         ("nothing", "the folder holds no"),
-        ("mixed", "b.parquet does not continue"),
+        ("mixed", "is missing; clean the data"),
         ("twice.parquet", "called \"a\""),
         ("/dev/null", "no regular file"),
     ] {

@@ -125,9 +125,11 @@ fn read(
         let remedy = "give `decimal` , for numbers such as 1,5, or `decimal` . where they are no numbers";
         table.file.malformed(format!("the numbers of its column {:?} have commas; {remedy}", names[place]))
     })?;
-    let kinds = guesses.iter().zip(&table.format.marks).map(|(guess, marks)| guess.by(*marks).kind());
-    let kinds: Vec<Kind> = kinds.collect();
-    Ok(table.with_columns(names.into_iter().zip(kinds)))
+    let guesses = guesses.iter().zip(&table.format.marks).map(|(guess, marks)| guess.by(*marks));
+    let guesses: Vec<Guess> = guesses.collect();
+    let blank = guesses.iter().map(|guess| *guess == Guess::Missing).collect();
+    let kinds = guesses.into_iter().map(Guess::kind);
+    Ok(table.with_columns(names.into_iter().zip(kinds)).with_blank(blank))
 }
 
 /// The names in the first row, or `x0`, `x1`, … for as many fields as it has; what is wrong with the file otherwise.

@@ -4,7 +4,7 @@ use super::{IpcFile, NAME, TEXT_CHUNK, message::Batch, reader::ColumnReader};
 use crate::Result;
 use crate::source::positioned::Positioned;
 use crate::source::{Element, FileCursor, View};
-use crate::source::{column::LoadedColumns, load_error::LoadError};
+use crate::source::{column::LoadedColumns, data_type::kind, load_error::LoadError};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -152,7 +152,7 @@ impl FileCursor for IpcCursor<'_> {
 
     fn view(&self, index: usize) -> Result<View<'_>> {
         let column = &self.columns[self.chunk.places[index].root];
-        let unread = || self.file.malformed(format!("a column of type {}", column.root.data_type));
+        let unread = || self.file.malformed(format!("a column of {}", kind(&column.root.data_type)));
         self.chunk.view(index).ok_or_else(unread)
     }
 }

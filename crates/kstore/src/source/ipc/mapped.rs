@@ -2,6 +2,7 @@
 
 use super::{IpcFile, NAME, message::Batch};
 use crate::mmap::Mapped;
+use crate::source::data_type::kind;
 use crate::source::view::sealed::Plain;
 use crate::{Error, Result};
 
@@ -53,8 +54,8 @@ impl MappedIpc<'_> {
             return Err(Error::NoSuchColumn { path: path.to_path_buf(), name: name.to_string(), hint });
         };
         let Some((_, width)) = root.numbers().filter(|(element, _)| *element == V::ELEMENT) else {
-            let expected = format!("{:?} was asked for", V::ELEMENT);
-            return Err(Error::wrong_type(path, name, root.data_type.to_string(), expected));
+            let expected = format!("{} was asked for", V::ELEMENT.kind());
+            return Err(Error::wrong_type(path, name, kind(&root.data_type).to_string(), expected));
         };
         let block = file.batches.get(batch);
         let block = block.ok_or_else(|| bytes.malformed(format!("it has {} batches", file.batches.len())))?;

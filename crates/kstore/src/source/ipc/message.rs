@@ -125,8 +125,8 @@ impl Batch {
             variadic.push(size(count)? as usize);
         }
         let codec = batch.compression().map(|compression| compression.codec());
-        if let Some(other) = codec.filter(|codec| !CODECS.contains(codec)) {
-            return Err(format!("compression {other:?} is not read; lz4 and zstd are"));
+        if codec.is_some_and(|codec| !CODECS.contains(&codec)) {
+            return Err("it has a compression that is not known; lz4 and zstd are read".to_string());
         }
         Ok(Self { rows: size(batch.length())?, nodes, buffers, variadic, codec })
     }

@@ -79,7 +79,8 @@ impl IpcFile {
     }
 
     fn parse(file: Positioned, footer: &[u8]) -> Result<Self, LoadError> {
-        let footer = root_as_footer(footer).map_err(|_| "its footer is damaged".to_string())?;
+        let footer = root_as_footer(footer)
+            .map_err(|_| "its footer is damaged, or its columns are nested more than 60 levels deep".to_string())?;
         let stored = footer.schema().ok_or_else(|| "its footer names no columns".to_string())?;
         if stored.endianness() == Endianness::Big || cfg!(target_endian = "big") {
             return Err("its numbers are big-endian; write it on a little-endian machine".to_string().into());
@@ -223,6 +224,10 @@ impl TableFile for IpcFile {
     fn facts(&self) -> Facts<'_> {
         let rows = self.starts.last().copied().unwrap_or(0);
         Facts { format: NAME, schema: &self.layout.schema, rows, bytes: self.file.length(), scanned: self.scanned }
+    }
+
+    fn is_blank(&self, column: usize) -> bool {
+        self.layout.root(column).is_some_and(|root| self.roots[root].data_type == DataType::Null)
     }
 
     fn held(&self) -> usize {

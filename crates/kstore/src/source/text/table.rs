@@ -87,6 +87,8 @@ pub(crate) struct TextTable<F> {
     pub(crate) file: Positioned,
     pub(crate) format: F,
     schema: Schema,
+    /// For each column, true if no value of it was found.
+    blank: Vec<bool>,
     starts: RowStarts,
 }
 
@@ -94,7 +96,7 @@ impl<F: TextFormat> TextTable<F> {
     /// An open file of which nothing is known yet; the path is for messages.
     pub(crate) fn new(path: &Path, file: std::fs::File, format: F) -> Result<Self> {
         let file = Positioned::of(path, F::NAME, file).map_err(Error::io("read", path))?;
-        Ok(Self { file, format, schema: Schema::default(), starts: RowStarts::new() })
+        Ok(Self { file, format, schema: Schema::default(), blank: Vec::new(), starts: RowStarts::new() })
     }
 
     /// The first bytes of the file, and the place where text begins behind a byte order mark.
@@ -133,6 +135,11 @@ impl<F: TextFormat> TextTable<F> {
         self
     }
 
+    /// Notes the columns without a value in the rows that decided the kinds.
+    pub(crate) fn with_blank(self, blank: Vec<bool>) -> Self {
+        Self { blank, ..self }
+    }
+
     fn fault(&self, fault: RecordError, row: u64) -> Error {
         let bad = |place: RowStart, expected: &str, found: &str| {
             Wrong::new(expected, found, F::UNENDED).error(self.file.path(), row, place.line)
@@ -154,6 +161,10 @@ impl<F: TextFormat> TableFile for TextTable<F> {
 
     fn note(&self) -> Option<String> {
         self.format.note(&self.schema.columns)
+    }
+
+    fn is_blank(&self, column: usize) -> bool {
+        self.blank.get(column).is_some_and(|blank| *blank)
     }
 
     fn line(&self, row: u64) -> Option<u64> {

@@ -1,0 +1,92 @@
+//! Columns without a single value, of which nothing can be learned.
+
+use super::ColumnNote;
+use super::coding::{Asked, Coding, Role};
+use crate::Result;
+use crate::missing::Missing;
+use crate::select::Selected;
+use crate::source::{Values, View};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Rows that are read of all columns at first: few columns have no value among them.
+const FIRST: u64 = 1024;
+
+impl Selected {
+    /// The selection without the features that have no value in any of its rows, unless they were named, and what to say of them.
+    ///
+    /// *Cost*: the first rows of the columns; all rows of those that have no value there.
+    pub(super) fn without_blank(&self) -> (Self, Option<ColumnNote>) {
+        let (Coding::Plain(Some(asked)) | Coding::Asked(asked)) = &self.coding else { return (self.clone(), None) };
+        // without a value text and times become nothing, named or not, and no row would stay
+        let nothing = |place: usize| self.missing == Missing::Drop && asked.roles[place] != Role::Number;
+        let unnamed = |place: &usize| !asked.named[*place] || nothing(*place);
+        let columns: Vec<usize> = (0..self.features.len()).filter(unnamed).map(|place| self.features[place]).collect();
+        // a look that fails says nothing: the next pass will say what is wrong
+        let blank = self.blank_among(columns).unwrap_or_default();
+        let left: Vec<usize> = (0..self.features.len()).filter(|at| !blank.contains(&self.features[*at])).collect();
+        if blank.is_empty() || left.is_empty() {
+            return (self.clone(), None);
+        }
+        let of = |place: &usize| (asked.roles[*place], asked.named[*place]);
+        let (roles, named) = left.iter().map(of).unzip();
+        let counted = asked
+            .counted
+            .iter()
+            .filter_map(|(place, entries)| Some((left.iter().position(|left| left == place)?, entries.clone())));
+        let asked = Arc::new(Asked { roles, named, counted: counted.collect(), ..(**asked).clone() });
+        let coding = match self.coding {
+            Coding::Plain(_) => Coding::Plain(Some(asked)),
+            _ => Coding::Asked(asked),
+        };
+        let blank: Vec<usize> = self.features.iter().copied().filter(|column| blank.contains(column)).collect();
+        let note = ColumnNote::Blank { columns: self.names(&blank) };
+        let features = left.into_iter().map(|place| self.features[place]).collect();
+        (Self { features, coding, blank, ..self.clone() }, Some(note))
+    }
+
+    /// Names of the features and targets that have no value in any of its rows.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn blank(&self) -> Result<Vec<String>> {
+        let columns: Vec<usize> = self.features.iter().chain(&self.targets).chain(&self.class).copied().collect();
+        let blank = self.blank_among(columns.clone())?;
+        Ok(self.names(&columns.into_iter().filter(|column| blank.contains(column)).collect::<Vec<_>>()))
+    }
+
+    /// Those of some columns that have no value in the rows, whatever condition chooses among these.
+    fn blank_among(&self, mut columns: Vec<usize>) -> Result<HashSet<usize>> {
+        for part in self.table.parts() {
+            let (mut from, end) = (self.rows.start.max(part.start), self.rows.end.min(part.end()));
+            let mut most = FIRST;
+            while from < end && !columns.is_empty() {
+                let to = end.min(from.saturating_add(most));
+                let rows = from - part.start..to - part.start;
+                let mut cursor = part.file.open(&columns, rows, &Arc::default())?;
+                let mut some = HashSet::new();
+                while from < to && some.len() < columns.len() {
+                    let rows = cursor.advance()?;
+                    if rows == 0 {
+                        break;
+                    }
+                    for (index, column) in columns.iter().enumerate() {
+                        if !some.contains(column) && has_value(&cursor.view(index)?, rows) {
+                            some.insert(*column);
+                        }
+                    }
+                    from += rows as u64;
+                }
+                drop(cursor);
+                columns.retain(|column| !some.contains(column));
+                (from, most) = (to, u64::MAX);
+            }
+        }
+        Ok(columns.into_iter().collect())
+    }
+}
+
+fn has_value(view: &View<'_>, rows: usize) -> bool {
+    let numbers = matches!(view.values, Values::Strided(_));
+    !(0..rows).all(|row| view.is_null(row) || numbers && view.number(row).is_nan())
+}
