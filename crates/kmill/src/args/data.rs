@@ -115,7 +115,7 @@ impl CategoryArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Table")]
 pub(crate) struct DataArgs {
-    /// Target columns, comma-separated; FILE.npy for .npy and .npz tables. None for solvers that learn without
+    /// Target columns, comma-separated; FILE.npy for .npy and .npz tables. Solvers without a target take none
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name)]
     pub(crate) target: Vec<String>,
     /// Feature columns as names or globs, comma-separated; !NAME leaves one out: '*,!id' [default: every column of
