@@ -165,6 +165,9 @@ fn a_quotation_mark_that_is_a_letter_swallows_no_line() {
         assert_eq!(x.len(), 3 * 70);
     }
     // fields in quotes that hold line ends stay fields
+    let tabs = "a,b,t,y\n1,2,\"x\n\tz\n\ty\",3\n1,2,\"x\n\tz\n\ty\",3\n";
+    std::fs::write(folder.path().join("tabs.csv"), tabs).unwrap();
+    assert_eq!(values(&folder.path().join("tabs.csv"), &TextOptions::default(), "t").unwrap().1, ["x\n\tz\n\ty"; 2]);
     for (name, text) in [("q.csv", "a,b,t,y\n1,2,\"x\ny\",3\n"), ("q.tsv", "a\tb\tt\ty\n1\t2\t\"x\ny\"\t3\n")] {
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();

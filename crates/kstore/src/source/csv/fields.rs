@@ -13,14 +13,17 @@ const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// Rows by which a delimiter is judged.
 const JUDGED_ROWS: usize = 100;
 
-/// The delimiter that cuts the most rows at the start of a file into the same number of fields; of
-/// several, that which makes the most fields. A comma where none does. The first rows may be a
-/// preamble, and so do not decide alone.
+/// The delimiter that cuts the largest part of the rows at the start of a file into the same number
+/// of fields; of several, that which makes the most fields. A comma where none does. The first rows
+/// may be a preamble, and so do not decide alone.
 pub(super) fn delimiter(start: &[u8], dialect: Dialect) -> u8 {
     let score = |delimiter: &u8| {
         let counts = counts(start, Dialect { delimiter: *delimiter, ..dialect });
-        let alike = |fields: usize| counts.iter().filter(|count| **count == fields).count();
-        counts.iter().filter(|fields| **fields > 1).map(|fields| (alike(*fields), *fields)).max().unwrap_or((0, 0))
+        // another delimiter may make more rows of the same bytes
+        let alike = |fields: usize| counts.iter().filter(|count| **count == fields).count() * 1000 / counts.len();
+        let scores = counts.iter().filter(|fields| **fields > 1).map(|fields| (alike(*fields), *fields));
+        // a mark in some rows of a single column of text is not a delimiter
+        scores.filter(|(alike, _)| *alike >= 500).max().unwrap_or((0, 0))
     };
     // the first of equals
     let best = DELIMITERS.iter().rev().max_by_key(|delimiter| score(delimiter));
@@ -127,6 +130,8 @@ mod tests {
             ("only;one", b';'),
             ("a,b,c\n1,\"x;\ny\",2\n", b','),
             ("sales, all\nof May\na;b;c\n1;2;3\n", b';'),
+            ("review\na|b\nc\nd\n", b','),
+            ("a,b\n1,\"x\n\ty\n\tz\"\n2,\"x\n\ty\n\tz\"\n", b','),
         ] {
             let dialect = Dialect { delimiter: b',', quotes: true };
             assert_eq!(delimiter(text.as_bytes(), dialect), expected, "{text:?}");
