@@ -230,10 +230,8 @@ pub(crate) fn main(args: &ConvertArgs) -> Result<()> {
     let run = args.run.resolve();
     let (selected, features) = select(args)?;
     output::check(&args.output)?;
-    output::spare(&args.output, output::inputs(selected.table()))?;
-    if let Some(beside) = writer::target_file(&args.output) {
-        output::spare(&beside, output::inputs(selected.table()))?;
-    }
+    let beside = writer::target_file(&args.output);
+    output::spare([&args.output].into_iter().chain(&beside), output::inputs(selected.table()))?;
     let columns = Columns::new(&selected, features, &args.output, args.precision);
     let (rows, files) = rewrite(&selected, &columns, &args.output, &run)?;
     if run.json {

@@ -79,9 +79,7 @@ pub(crate) fn run(args: &CoordinatesArgs, run: &Run) -> Result<CoordinatesReport
     }
     let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
     let selected = table.select(&open::selection(&args.data, &args.features, Vec::new()))?;
-    for path in args.model.iter().chain([&args.output]) {
-        output::spare(path, output::inputs(selected.table()))?;
-    }
+    output::spare(args.model.iter().chain([&args.output]), output::inputs(selected.table()))?;
     if let Some(model) = &args.model {
         output::check_model(model)?;
     }
@@ -90,9 +88,6 @@ pub(crate) fn run(args: &CoordinatesArgs, run: &Run) -> Result<CoordinatesReport
     let job = pipeline::job(run);
     let start = allocator::resident();
     let placed = coordinates(&selected, &CoordinateOptions { of, rank, tolerance, seed }, &job)?;
-    if let Some(path) = &args.model {
-        placed.model.save(path)?;
-    }
     let (coordinates, trace_error, pivots) = (placed.pivots.len(), placed.trace_error, placed.pivots);
     let predictor = Predictor::new(AnyModel::F64(placed.model))?;
     // what the matrix has left behind the prediction cannot have; it differs a little from run to run
@@ -100,5 +95,7 @@ pub(crate) fn run(args: &CoordinatesArgs, run: &Run) -> Result<CoordinatesReport
     let job = pipeline::job(run).memory(run.memory.saturating_sub(left));
     let written = predictor.write(&selected, kept.as_ref(), Extras::default(), &args.output, &job);
     let written = written.map_err(|error| error.beside(left))?;
+    // a run that is stopped before leaves both files as they were
+    args.model.iter().try_for_each(|model| predictor.save(model))?;
     Ok(CoordinatesReport { objects: written.rows, coordinates, trace_error, pivots, output: args.output.clone() })
 }

@@ -24,7 +24,7 @@ pub enum Error {
     #[error("{solver} needs {option}: {why}")]
     Missing { option: &'static str, solver: String, why: &'static str },
     /// The run was asked to stop, and can go on later.
-    #[error("stopped; what is done is kept in {checkpoint}: continue with the same command and --resume", checkpoint = checkpoint.display())]
+    #[error("stopped; what is done is kept in {checkpoint}: the same command continues from there", checkpoint = checkpoint.display())]
     Stopped { checkpoint: std::path::PathBuf },
     /// A report that cannot be written as JSON.
     #[error("the report cannot be written as JSON ({0}); this is a bug in kmill, please report it")]

@@ -69,25 +69,18 @@ pub(crate) fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     output::check(&args.output)?;
     if let Some(model) = &args.model {
         output::check_model(model)?;
-        if output::is_same(model, &args.output) {
-            return Err(Error::option("--model", model.display(), "the features go there", "give it another name"));
-        }
     }
     if args.residual && options.fit.map_spec().is_without_rows() {
         let why = "the map is no projection, and leaves nothing that is known";
         return Err(Error::option("--residual", "", why, "leave it out, or take a map on landmarks, such as nystrom"));
     }
     let selected = pipeline::select(&mut options, run)?;
-    for path in args.model.iter().chain([&args.output]) {
-        output::spare(path, output::inputs(selected.table()).chain(options.fit.files()))?;
-    }
+    let outputs = args.model.iter().chain([&args.output]);
+    output::spare(outputs, output::inputs(selected.table()).chain(options.fit.files()))?;
     let kept = open::kept(&selected, &args.data, &args.keep)?;
     let start = allocator::resident();
     let beside = args.model.as_ref().unwrap_or(&args.output);
     let fitted = pipeline::fitted(&options, &selected, run, (beside, false), &args.disk)?;
-    if let Some(model) = &args.model {
-        fitted.save(model)?;
-    }
     let (report, predictor) = (fitted.report, Predictor::new(fitted.model)?);
     // what the fit has left behind, the model among it, the prediction cannot have
     let left = allocator::resident().saturating_sub(start).next_multiple_of(LEFT);
@@ -95,6 +88,8 @@ pub(crate) fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
     let extras = Extras { residual: args.residual, ..Extras::default() };
     let written = predictor.write(&selected, kept.as_ref(), extras, &args.output, &job);
     written.map_err(|error| error.beside(left))?;
+    // a run that is stopped before leaves both files as they were
+    args.model.iter().try_for_each(|model| predictor.save(model))?;
     let map = FitReport::new(report, run, selected.table(), args.model.as_deref());
     Ok(FeaturesReport { map, residual: args.residual, output: args.output.clone() })
 }

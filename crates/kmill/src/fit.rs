@@ -43,9 +43,9 @@ pub(crate) fn run(args: &FitArgs, run: &Run) -> Result<FitReport> {
     let options = FitOptions::new(&args.job)?.combining(args.combine.as_ref());
     output::check_model(&args.output)?;
     if let Some(page) = &args.report {
-        output::check_page(page, &args.output)?;
+        output::check_page(page)?;
     }
-    let report = pipeline::fit(&options, run, &args.output, &args.disk)?;
+    let report = pipeline::fit(&options, run, (&args.output, args.report.as_ref()), &args.disk)?;
     if let Some(page) = &args.report {
         report.page().write(page)?;
     }

@@ -73,7 +73,7 @@ pub(crate) fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
     let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
     let selection = args.category.of(open::selection(&args.data, &args.features, Vec::new()));
     let selected = pipeline::job(run).coded(&table.select(&selection)?)?;
-    output::spare(&args.output, output::inputs(selected.table()))?;
+    output::spare([&args.output], output::inputs(selected.table()))?;
     if selected.feature_names().iter().any(|name| name == ROW) && !writer::is_npy(&args.output) {
         let why = "the numbers of the rows are called so";
         return Err(Error::option("--features", ROW, why, "leave the column out, or write .npy"));

@@ -144,9 +144,23 @@ fn reported<R: Serialize + Display>(args: &RunArgs, verb: impl FnOnce(&Run) -> R
     output::report(&verb(&run)?, run.json)
 }
 
+/// Bytes of the stack of the command: as many as the first thread usually has, whatever `ulimit -s` leaves that one.
+const STACK: usize = 8 << 20;
+
 /// Reads the command line, runs the verb, and returns the exit code.
 pub fn run() -> ExitCode {
     allocator::configure();
+    match std::thread::Builder::new().name("main".to_string()).stack_size(STACK).spawn(answer) {
+        // the panic has said what went wrong
+        Ok(command) => command.join().unwrap_or(ExitCode::from(101)),
+        // the system refuses another thread
+        Err(_) => answer(),
+    }
+}
+
+fn answer() -> ExitCode {
+    // a decomposition that names no pool would start one of a thread for each core, whatever --threads says
+    faer::set_global_parallelism(faer::Par::Seq);
     silence_decoders();
     reach_stores();
     let words = usage::words(std::env::args_os().collect());
@@ -162,7 +176,11 @@ pub fn run() -> ExitCode {
         // whoever reads our output has seen enough: `kmill inspect … | head`
         Err(error) if error.is_closed_output() => ExitCode::SUCCESS,
         Err(error) => {
-            progress::say(&format!("error: {error}"));
+            let interrupted = matches!(error.stored(), Some(kstore::Error::Interrupted));
+            progress::say(&format!("error: {}", if interrupted { interrupt::told() } else { error.to_string() }));
+            if let Some(files) = interrupt::written().filter(|_| !interrupted) {
+                progress::say(&format!("note: {files} was written before"));
+            }
             if error.is_usage() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }

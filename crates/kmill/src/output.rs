@@ -39,13 +39,25 @@ pub(crate) fn inputs(table: &kstore::Table) -> impl Iterator<Item = &Path> {
     table.files().chain(table.target_file())
 }
 
-/// Refuses an output that is also an input, which it would replace.
-pub(crate) fn spare<'p>(path: &Path, inputs: impl IntoIterator<Item = &'p Path>) -> Result<()> {
-    let Ok(output) = path.canonicalize() else { return Ok(()) };
-    let same = |input: &Path| input.canonicalize().is_ok_and(|input| input == output);
-    if inputs.into_iter().any(same) {
-        let why = "this is also an input, which would be lost";
-        return Err(Error::option("-o", path.display(), why, "give the output another name"));
+/// Refuses outputs that lead to an input, which they would replace, or to another output: every verb that reads files asks here for all of its
+/// outputs.
+pub(crate) fn spare<'o, 'i>(
+    outputs: impl IntoIterator<Item = &'o PathBuf>,
+    inputs: impl IntoIterator<Item = &'i Path>,
+) -> Result<()> {
+    let inputs: Vec<PathBuf> = inputs.into_iter().filter_map(|input| input.canonicalize().ok()).collect();
+    let mut earlier: Vec<&PathBuf> = Vec::new();
+    for path in outputs {
+        let why = match path.canonicalize() {
+            Ok(output) if inputs.contains(&output) => "this is also an input, which would be lost",
+            _ if earlier.iter().any(|earlier| is_same(earlier, path)) => "another output goes there",
+            _ => {
+                earlier.push(path);
+                continue;
+            }
+        };
+        let (path, why) = (path.clone(), why.to_string());
+        return Err(kstore::Error::Output { path, why, remedy: "give the output another name" }.into());
     }
     Ok(())
 }
@@ -148,9 +160,9 @@ pub(crate) fn file(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(file.commit()?)
 }
 
-/// Checks before the work that a page can be put at `path` after it, and that it is not `other`.
-pub(crate) fn check_page(path: &Path, other: &Path) -> Result<()> {
-    if is_same(path, other) || !matches!(extension(path).as_deref(), Some("html" | "htm")) {
+/// Checks before the work that a page can be put at `path` after it.
+pub(crate) fn check_page(path: &Path) -> Result<()> {
+    if !matches!(extension(path).as_deref(), Some("html" | "htm")) {
         let remedy = "give a name that ends with .html";
         return Err(Error::option("--report", path.display(), "a report is a page", remedy));
     }

@@ -137,10 +137,16 @@ impl Observer for Silent {
     }
 }
 
-pub(crate) fn fit(options: &FitOptions, run: &Run, path: &Path, args: &DiskArgs) -> Result<FitReport> {
+/// Fits a model and saves it; the page of its report is checked only.
+pub(crate) fn fit(
+    options: &FitOptions,
+    run: &Run,
+    (path, page): (&PathBuf, Option<&PathBuf>),
+    args: &DiskArgs,
+) -> Result<FitReport> {
     let mut options = options.clone();
     let selected = select(&mut options, run)?;
-    output::spare(path, output::inputs(selected.table()).chain(options.fit.files()))?;
+    output::spare([path].into_iter().chain(page), output::inputs(selected.table()).chain(options.fit.files()))?;
     let fitted = fitted(&options, &selected, run, (path, true), args)?;
     Ok(FitReport::new(fitted.report, run, selected.table(), Some(path)))
 }
@@ -166,7 +172,7 @@ pub(crate) fn fitted(
     let checkpoint = Checkpoint {
         folder: path.with_added_extension("checkpoint"),
         every: args.checkpoint_every,
-        resume: args.resume,
+        resume: args.resume(),
         listener: &run.progress,
         notes: vec![("reading of text files".to_string(), options.text.to_string())],
     };

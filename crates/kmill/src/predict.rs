@@ -78,7 +78,7 @@ pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<Strange>)> 
     let mut predictor = open::deciding(&args.model, args.positive.as_deref(), args.threshold, run)?;
     let selected = open::select(&mut predictor, &args.data, &[], None)?;
     let kept = open::kept(&selected, &args.data, &args.keep)?;
-    output::spare(&args.output, output::inputs(selected.table()).chain([args.model.as_path()]))?;
+    output::spare([&args.output], output::inputs(selected.table()).chain([args.model.as_path()]))?;
     let PredictArgs { scores, probabilities, components, std, novelty, preimage: preimages, residual, .. } = *args;
     if let Some(top) = args.top {
         let strange = predictor.write_top(&selected, kept.as_ref(), top, &args.output, &pipeline::job(run))?;

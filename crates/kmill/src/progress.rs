@@ -73,8 +73,8 @@ impl Progress {
                 None => format!("{name} …"),
             });
         }
-        let (started, rows, spoken) = (Instant::now(), AtomicU64::new(0), AtomicU64::new(0));
-        Stage { progress: self, name, unit, bar, started, rows, spoken, expected, watched }
+        let [rows, restored, spoken] = [0; 3].map(AtomicU64::new);
+        Stage { progress: self, name, unit, bar, started: Instant::now(), rows, restored, spoken, expected, watched }
     }
 
     /// Begins work that consists of `runs` runs, each of which takes a while; `done` of them were done before.
@@ -178,6 +178,8 @@ pub(crate) struct Stage<'a> {
     bar: Option<ProgressBar>,
     started: Instant,
     rows: AtomicU64,
+    /// The rows that an earlier run has folded: they took no time of this one.
+    restored: AtomicU64,
     /// Milliseconds after the start at which the last plain line was written.
     spoken: AtomicU64,
     expected: Option<u64>,
@@ -215,7 +217,8 @@ impl Stage<'_> {
         let mine = now >= last + PLAIN_EVERY.as_millis() as u64
             && self.spoken.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if mine {
-            say(&plain_line(&self.name, (rows, self.unit), self.expected, elapsed));
+            let restored = self.restored.load(Ordering::Relaxed);
+            say(&plain_line(&self.name, (rows, self.unit), restored, self.expected, elapsed));
         }
     }
 }
@@ -227,6 +230,17 @@ impl Observer for Stage<'_> {
             Some(bar) => bar.inc(rows),
             None if self.progress.voice == Voice::Quiet => {}
             None => self.speak(total),
+        }
+    }
+
+    fn restored(&self, rows: u64) {
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+        self.restored.fetch_add(rows, Ordering::Relaxed);
+        if let Some(bar) = &self.bar {
+            bar.inc(rows);
+            bar.tick();
+            // the rate is that of the rows that follow
+            bar.reset_eta();
         }
     }
 
@@ -310,10 +324,17 @@ fn bar(name: &str, length: Option<u64>, template: &str) -> ProgressBar {
 const ROWS: &str = " rows";
 
 /// The line of a stage at work: `gram: 120,000 of 284,217 rows (42 %), 31,000 rows/s, 5.3 s left`; without the rate where it counts other things.
-fn plain_line(name: &str, (done, unit): (u64, &str), expected: Option<u64>, elapsed: Duration) -> String {
-    let rate = done as f64 / elapsed.as_secs_f64();
+/// The rate is that of the rows after those `restored`.
+fn plain_line(
+    name: &str,
+    (done, unit): (u64, &str),
+    restored: u64,
+    expected: Option<u64>,
+    elapsed: Duration,
+) -> String {
+    let rate = done.saturating_sub(restored) as f64 / elapsed.as_secs_f64();
     let told = if unit == ROWS { format!(", {}{unit}/s", count(rate as u64)) } else { String::new() };
-    match expected.filter(|expected| *expected >= done && *expected > 0) {
+    match expected.filter(|expected| *expected >= done && rate > 0.0) {
         Some(expected) => format!(
             "{name}: {} of {}{unit} ({:.0} %){told}, {} left",
             count(done),
@@ -352,11 +373,14 @@ mod tests {
 
     #[test]
     fn a_plain_line_has_share_rate_and_time_left() {
-        let line = plain_line("gram", (120_000, ROWS), Some(300_000), Duration::from_secs(4));
+        let line = plain_line("gram", (120_000, ROWS), 0, Some(300_000), Duration::from_secs(4));
         assert_eq!(line, "gram: 120,000 of 300,000 rows (40 %), 30,000 rows/s, 6.0 s left");
-        let line = plain_line("gram", (120_000, ROWS), None, Duration::from_secs(4));
+        // of a run that continues: 80,000 rows are of an earlier one
+        let line = plain_line("gram", (120_000, ROWS), 80_000, Some(300_000), Duration::from_secs(4));
+        assert_eq!(line, "gram: 120,000 of 300,000 rows (40 %), 10,000 rows/s, 18 s left");
+        let line = plain_line("gram", (120_000, ROWS), 0, None, Duration::from_secs(4));
         assert_eq!(line, "gram: 120,000 rows, 30,000 rows/s");
-        let line = plain_line("machines", (2, ""), Some(45), Duration::from_secs(4));
+        let line = plain_line("machines", (2, ""), 0, Some(45), Duration::from_secs(4));
         assert_eq!(line, "machines: 2 of 45 (4 %), 86 s left");
     }
 }

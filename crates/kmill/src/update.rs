@@ -60,7 +60,7 @@ pub(crate) fn run(args: &UpdateArgs, run: &Run) -> Result<UpdateReport> {
     let mut predictor = open::load(&args.model, run)?;
     let names = if args.target.is_empty() { predictor.card().targets.clone() } else { args.target.clone() };
     let selected = open::select(&mut predictor, &args.data, &names, None)?;
-    output::spare(&args.output, output::inputs(selected.table()))?;
+    output::spare([&args.output], output::inputs(selected.table()))?;
     let Learned { model, rows, running_mse, .. } = predictor.learn(&selected, args.forgetting, &pipeline::job(run))?;
     model.save(&args.output)?;
     let rows_of_model = model.card().rows + model.card().learned;

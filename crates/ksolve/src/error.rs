@@ -29,7 +29,7 @@ pub enum Error {
     #[error("{solver} needs `{option}`: {why}")]
     Missing { option: &'static str, solver: String, why: String },
     /// The run was asked to stop, and can go on later.
-    #[error("stopped; what is done is kept in {checkpoint}: continue with the same command and `resume`", checkpoint = checkpoint.display())]
+    #[error("stopped; what is done is kept in {checkpoint}: the same command continues from there", checkpoint = checkpoint.display())]
     Stopped { checkpoint: PathBuf },
     /// A prepared job, or statistics of its shards, that do not fit together.
     #[error("{path}: {why}", path = path.display())]

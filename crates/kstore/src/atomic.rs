@@ -2,7 +2,8 @@
 //!
 //! A file is written beside its destination under a temporary name, flushed to the disk and renamed. Whatever ends the
 //! writing before that leaves nothing behind: dropping the file removes it, and [`remove_temporaries`] removes all
-//! that are being written when a signal ends the process.
+//! that are being written when a signal ends the process. From [`stop_outputs`] on no output takes its name: what a run
+//! computes after a wish to stop may be incomplete.
 
 use crate::{Error, Result};
 use std::collections::BTreeSet;
@@ -10,24 +11,54 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 use tempfile::NamedTempFile;
 
-/// Paths of all temporary files that are being written.
-static LIVE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+/// The files of this process.
+static FILES: Mutex<Files> = Mutex::new(Files { temporary: BTreeSet::new(), written: None, stopped: false });
 
-fn live<R>(change: impl FnOnce(&mut BTreeSet<PathBuf>) -> R) -> R {
-    change(&mut LIVE.lock().unwrap_or_else(PoisonError::into_inner))
+struct Files {
+    /// Paths of all temporary files that are being written.
+    temporary: BTreeSet<PathBuf>,
+    /// Outputs that have taken their names, since [`watch_outputs`].
+    written: Option<Vec<PathBuf>>,
+    /// True from [`stop_outputs`] on.
+    stopped: bool,
+}
+
+fn files<R>(change: impl FnOnce(&mut Files) -> R) -> R {
+    change(&mut FILES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Removes every temporary file that is being written. For the thread that ends the process after a signal; writers
 /// that go on afterwards fail when they finish.
 pub fn remove_temporaries() {
-    live(|paths| {
-        for path in std::mem::take(paths) {
-            // it may have been renamed or removed this moment
-            let _ = std::fs::remove_file(path);
-        }
+    // that thread may have been stopped while it changed the list
+    let tried = (0..100).find_map(|_| {
+        FILES.try_lock().ok().or_else(|| {
+            std::thread::sleep(Duration::from_millis(10));
+            None
+        })
     });
+    for path in tried.map(|mut files| std::mem::take(&mut files.temporary)).unwrap_or_default() {
+        // it may have been renamed or removed this moment
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Records the outputs that take their names from now on, for [`written_outputs`].
+pub fn watch_outputs() {
+    files(|files| files.written = Some(Vec::new()));
+}
+
+/// Returns the outputs that have taken their names since [`watch_outputs`], in this order; files of checkpoints are not outputs.
+pub fn written_outputs() -> Vec<PathBuf> {
+    files(|files| files.written.clone().unwrap_or_default())
+}
+
+/// Makes every [`AtomicFile::commit`] of an output fail with [`Error::Interrupted`] from now on; files of checkpoints are still written.
+pub fn stop_outputs() {
+    files(|files| files.stopped = true);
 }
 
 const PREFIX: &str = ".kmill-";
@@ -52,6 +83,8 @@ pub struct AtomicFile {
     writer: Option<BufWriter<NamedTempFile>>,
     temporary: PathBuf,
     destination: PathBuf,
+    /// False for a file of a checkpoint.
+    is_output: bool,
 }
 
 impl AtomicFile {
@@ -76,7 +109,7 @@ impl AtomicFile {
     }
 
     /// Starts a file that will be `path`, or the file behind it where that is a symbolic link. The present file stays
-    /// until [`AtomicFile::commit`].
+    /// until [`AtomicFile::commit`], and gives the new one its mode, its owner and its group.
     ///
     /// # Errors
     /// The errors of [`AtomicFile::destination`].
@@ -84,14 +117,26 @@ impl AtomicFile {
         let destination = Self::destination(path)?;
         let folder = folder(&destination);
         // registered under the same lock, so that remove_temporaries misses none
-        let file = live(|paths| {
+        let file = files(|files| {
             let file = builder().tempfile_in(folder)?;
-            paths.insert(file.path().to_path_buf());
+            files.temporary.insert(file.path().to_path_buf());
             Ok(file)
         });
         let file = file.map_err(Error::io("create", path))?;
         let temporary = file.path().to_path_buf();
-        Ok(Self { writer: Some(BufWriter::with_capacity(BUFFER_BYTES, file)), temporary, destination })
+        inherit(&destination, file.as_file()).map_err(Error::io("create", path))?;
+        let writer = Some(BufWriter::with_capacity(BUFFER_BYTES, file));
+        Ok(Self { writer, temporary, destination, is_output: true })
+    }
+
+    /// [`AtomicFile::create`] for a file of a checkpoint, which is also written after [`stop_outputs`].
+    ///
+    /// # Errors
+    /// The errors of [`AtomicFile::destination`].
+    pub fn of_checkpoint(path: &Path) -> Result<Self> {
+        let mut file = Self::create(path)?;
+        file.is_output = false;
+        Ok(file)
     }
 
     /// The path at which the file appears after [`AtomicFile::commit`].
@@ -100,12 +145,24 @@ impl AtomicFile {
     }
 
     /// Flushes everything to the disk and renames the file to its place.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Interrupted`] after [`stop_outputs`].
     pub fn commit(mut self) -> Result<()> {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         let failed = |source: io::Error| Error::io("write", &self.destination)(source);
         let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
         file.as_file().sync_all().map_err(failed)?;
-        file.persist(&self.destination).map_err(|error| failed(error.error))?;
+        // under the lock, so that nobody is told of a file that is about to take its name, or has just done so
+        files(|files| {
+            if files.stopped && self.is_output {
+                return Err(Error::Interrupted);
+            }
+            file.persist(&self.destination).map_err(|error| failed(error.error))?;
+            let written = files.written.as_mut().filter(|_| self.is_output);
+            written.into_iter().for_each(|written| written.push(self.destination.clone()));
+            Ok(())
+        })?;
         sync_folder(&self.destination);
         Ok(())
     }
@@ -126,7 +183,7 @@ impl Drop for AtomicFile {
     fn drop(&mut self) {
         // closes and removes the temporary file, unless it was renamed
         drop(self.writer.take().map(BufWriter::into_parts));
-        live(|paths| paths.remove(&self.temporary));
+        files(|files| files.temporary.remove(&self.temporary));
     }
 }
 
@@ -146,6 +203,24 @@ impl Seek for AtomicFile {
     fn seek(&mut self, place: SeekFrom) -> io::Result<u64> {
         self.writer()?.seek(place)
     }
+}
+
+/// Gives a new file the owner, the group and the mode of the file that it replaces. Where the group cannot be kept, another one
+/// gets no rights.
+fn inherit(replaced: &Path, file: &File) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+        let Ok(old) = std::fs::metadata(replaced) else { return Ok(()) };
+        let kept = fchown(file, Some(old.uid()), Some(old.gid())).or_else(|_| fchown(file, None, Some(old.gid())));
+        let rights = if kept.is_ok() { 0o777 } else { 0o707 };
+        let mode = old.mode() & rights;
+        // file systems without modes refuse to set one
+        if file.metadata()?.mode() & 0o777 != mode {
+            file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+        }
+    }
+    Ok(())
 }
 
 fn folder(file: &Path) -> &Path {
@@ -256,10 +331,10 @@ mod tests {
         let mut file = AtomicFile::create(&folder.path().join("a")).unwrap();
         file.write_all(&vec![7; 1 << 20]).unwrap();
         let temporary = file.temporary.clone();
-        assert!(live(|paths| paths.contains(&temporary)));
+        assert!(files(|files| files.temporary.contains(&temporary)));
         drop(file);
         assert!(names(folder.path()).is_empty());
-        assert!(!live(|paths| paths.contains(&temporary)));
+        assert!(!files(|files| files.temporary.contains(&temporary)));
     }
 
     #[test]
@@ -325,5 +400,24 @@ mod tests {
         std::fs::write(&plain, "").unwrap();
         let mode = |path| std::fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode(ours), mode(plain));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_keeps_the_mode_of_the_one_that_it_replaces() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        for mode in [0o600, 0o640, 0o444, 0o755] {
+            std::fs::write(folder.path().join("old"), "").unwrap();
+            std::fs::rename(folder.path().join("old"), &path).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let mut file = AtomicFile::create(&path).unwrap();
+            let seen = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!(seen(&file.temporary), mode, "private from the beginning");
+            file.write_all(b"new").unwrap();
+            file.commit().unwrap();
+            assert_eq!((seen(&path), std::fs::read(&path).unwrap()), (mode, b"new".to_vec()));
+        }
     }
 }

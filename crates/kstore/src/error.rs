@@ -102,7 +102,7 @@ pub enum Error {
     #[error("{path} is damaged: {detail}", path = path.display())]
     Damaged { path: PathBuf, detail: String },
     /// A checkpoint that this run cannot go on from.
-    #[error("{path} is the checkpoint of another run: {difference}; go on as that run began, or leave `resume` out and start afresh", path = path.display())]
+    #[error("{path} is the checkpoint of another run: {difference}; continue with the command of that run, or start afresh with `fresh`", path = path.display())]
     OtherCheckpoint { path: PathBuf, difference: String },
     /// A folder where the checkpoint would be, with something else in it.
     #[error("{path} is where the checkpoint goes, but {found} is no part of one; move it away or name the output otherwise", path = path.display(), found = found.display())]

@@ -87,7 +87,7 @@ mod table_cursor;
 mod table_rows;
 mod text_limit;
 
-pub use atomic::{AtomicFile, remove_temporaries};
+pub use atomic::{AtomicFile, remove_temporaries, stop_outputs, watch_outputs, written_outputs};
 pub use budget::{Footprint, Plan};
 pub use condition::Condition;
 pub use digest::Digest;

@@ -4,16 +4,16 @@ use super::parse;
 use crate::Result;
 use crate::progress::{Progress, Voice};
 use clap::Args;
-use kstore::{pass::SharedEngine, scratch::Scratch};
+use kstore::{checkpoint::Resume, pass::SharedEngine, scratch::Scratch};
 use std::{path::PathBuf, time::Duration};
 
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub(crate) struct RunArgs {
-    /// Memory budget of the whole process, such as 512MiB or 2GiB [default: half of what the machine has]
+    /// Memory budget of the whole process, such as 512MiB or 2GiB [default: half of what the machine, its control group or ulimit -v allows]
     #[arg(long, value_name = "SIZE", value_parser = parse::bytes)]
     pub(crate) memory: Option<usize>,
-    /// Threads [default: as many as there are cores]
+    /// Threads [default: as many as there are cores]; fewer start if ulimit -v or ulimit -u has no room for them
     #[arg(long, value_name = "N", value_parser = parse::threads)]
     pub(crate) threads: Option<usize>,
     /// One JSON object on stdout, and nothing else there
@@ -31,9 +31,13 @@ pub(crate) struct RunArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub(crate) struct DiskArgs {
-    /// Go on from the checkpoint in MODEL.checkpoint, where a stopped fit left one; same bits as never stopped
+    /// Continue from the checkpoint in MODEL.checkpoint, where a stopped fit left one, and reject that of another fit; without the option the same
+    /// command continues too, and another one replaces it. Same bits as never stopped
     #[arg(long, conflicts_with = "states")]
     pub(crate) resume: bool,
+    /// Start afresh, and replace the checkpoint that a stopped fit left
+    #[arg(long, conflicts_with_all = ["states", "resume"])]
+    pub(crate) fresh: bool,
     /// Time between two saves of the checkpoint; 0s saves after every segment
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "30s")]
     pub(crate) checkpoint_every: Duration,
@@ -41,6 +45,21 @@ pub(crate) struct DiskArgs {
     pub(crate) scratch: ScratchArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+}
+
+impl DiskArgs {
+    pub(crate) fn resume(&self) -> Resume {
+        resume(self.resume, self.fresh)
+    }
+}
+
+/// What `--resume` and `--fresh`, of which one is given at most, ask for.
+pub(crate) fn resume(resume: bool, fresh: bool) -> Resume {
+    match (resume, fresh) {
+        (true, _) => Resume::Required,
+        (_, true) => Resume::Never,
+        _ => Resume::IfSame,
+    }
 }
 
 /// Processes that share the passes of a run.
@@ -102,7 +121,9 @@ impl RunArgs {
         let (memory, progress) = (self.memory.unwrap_or_else(kstore::budget::usual), Progress::new(voice));
         if let Some(there) = kstore::budget::available().filter(|there| memory > *there) {
             let (asked, there) = (kstore::budget::bytes(memory), kstore::budget::bytes(there));
-            progress.warn(format!("--memory allows {asked}, but this machine or control group has {there}"));
+            progress.warn(format!(
+                "--memory allows {asked}, but this process may have {there}: more than that ends the run"
+            ));
         }
         Run { memory, threads: self.threads.unwrap_or_else(cores), json: self.json, progress }
     }

@@ -1,9 +1,11 @@
 //! The file of finished cells beside the output, with which a stopped curve can go on.
 
-use crate::{Error, Result, output, progress::Progress};
+use crate::{Error, Result, progress::Progress};
 use ksolve::curve::{CurveCell, CurveRun};
-use kstore::checkpoint::Manifest;
+use kstore::AtomicFile;
+use kstore::checkpoint::{Manifest, Resume};
 use serde::{Deserialize, Serialize};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 const FORMAT: u64 = 1;
@@ -28,7 +30,7 @@ impl CellsFile {
     }
 
     /// The file beside an output, with the cells that it holds where the curve is resumed; none without an output.
-    pub(super) fn open(output: Option<&Path>, manifest: Manifest, resume: bool, progress: &Progress) -> Result<Self> {
+    pub(super) fn open(output: Option<&Path>, manifest: Manifest, resume: Resume, progress: &Progress) -> Result<Self> {
         let Some(path) = output.map(Self::path) else {
             return Ok(Self { place: None, cells: Vec::new(), saved: false });
         };
@@ -38,7 +40,7 @@ impl CellsFile {
     }
 
     /// The cells of a file that the curve goes on with.
-    fn held(path: &Path, manifest: &Manifest, resume: bool, progress: &Progress) -> Result<Vec<CurveCell>> {
+    fn held(path: &Path, manifest: &Manifest, resume: Resume, progress: &Progress) -> Result<Vec<CurveCell>> {
         let refuse = |why: &str, remedy: &str| Err(Error::option("--resume", path.display(), why, remedy));
         let another = "move it, or give -o another name";
         if path.is_symlink() {
@@ -47,7 +49,7 @@ impl CellsFile {
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                if resume {
+                if resume == Resume::Required {
                     progress.note(&format!("note: there is no {}: starting afresh", path.display()));
                 }
                 return Ok(Vec::new());
@@ -57,16 +59,20 @@ impl CellsFile {
         let Ok(kept) = serde_json::from_slice::<Kept>(&bytes) else {
             return refuse("this is not a file of cells that kmill wrote", another);
         };
-        if !resume {
-            progress.note(&format!("note: {} of an earlier curve is replaced (--resume would use it)", path.display()));
-            return Ok(Vec::new());
-        }
-        if kept.format != FORMAT {
-            let why = format!("it has format {}, this kmill reads {FORMAT}", kept.format);
-            return refuse(&why, "start afresh without --resume");
-        }
-        if let Some(difference) = manifest.difference(&kept.manifest) {
-            return refuse(&difference, "resume with the same command, or start afresh without --resume");
+        let other = match (kept.format, manifest.difference(&kept.manifest)) {
+            (FORMAT, difference) => difference,
+            (format, _) => Some(format!("it has format {format}, this version reads {FORMAT}")),
+        };
+        match (other, resume) {
+            (Some(difference), Resume::Required) => {
+                return refuse(&difference, "use the command of that curve, or start afresh with --fresh");
+            }
+            (None, Resume::IfSame | Resume::Required) => {}
+            (other, _) => {
+                let why = other.map_or(String::new(), |difference| format!(": {difference}"));
+                progress.note(&format!("note: {} of an earlier curve is replaced{why}", path.display()));
+                return Ok(Vec::new());
+            }
         }
         progress.note(&format!("note: {} cells are in {}", kept.cells.len(), path.display()));
         Ok(kept.cells)
@@ -89,7 +95,9 @@ impl CellsFile {
         self.cells.extend(cells);
         let Some((path, manifest)) = &self.place else { return Ok(()) };
         let kept = Kept { format: FORMAT, manifest: manifest.clone(), cells: self.cells.clone() };
-        output::file(path, &serde_json::to_vec(&kept)?)?;
+        let mut file = AtomicFile::of_checkpoint(path)?;
+        file.write_all(&serde_json::to_vec(&kept)?).map_err(kstore::Error::io("write", path))?;
+        file.commit()?;
         self.saved = true;
         Ok(())
     }
@@ -100,7 +108,8 @@ impl CellsFile {
         if error.is_interruption() {
             return Error::Stopped { checkpoint: path.clone() };
         }
-        progress.note(&format!("note: what was done is kept in {}; --resume goes on from there", path.display()));
+        progress
+            .note(&format!("note: what was done is kept in {}; the same command continues from there", path.display()));
         error
     }
 

@@ -17,7 +17,10 @@ pub(crate) use report::CurveReport;
 pub(crate) use request::CurveArgs;
 
 use crate::output::{self, Kind, Outputs};
-use crate::{Error, Result, args::Run, drawing, interrupt, pipeline, pipeline::FirstStages, progress::Progress};
+use crate::{
+    Error, Result, args::Run, args::run::resume, drawing, interrupt, pipeline, pipeline::FirstStages,
+    progress::Progress,
+};
 use cells::CellsFile;
 use figure::Figure;
 use kapprox::Real;
@@ -45,7 +48,7 @@ pub(crate) fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
         return Err(Error::option("--resume", "", "finished cells are kept beside an output", remedy));
     }
     let request = Request::new(args, run)?;
-    outputs.paths().try_for_each(|path| output::spare(path, output::inputs(request.train.table())))?;
+    output::spare(outputs.0.iter().map(|(path, _)| path), output::inputs(request.train.table()))?;
     match args.precision {
         ElementType::F32 => measure::<f32>(&request, args, run, &outputs),
         ElementType::F64 => measure::<f64>(&request, args, run, &outputs),
@@ -54,7 +57,7 @@ pub(crate) fn run(args: &CurveArgs, run: &Run) -> Result<CurveReport> {
 
 fn measure<T: Real>(request: &Request, args: &CurveArgs, run: &Run, outputs: &Outputs) -> Result<CurveReport> {
     let first = outputs.paths().next();
-    let cells = CellsFile::open(first, request.manifest.clone(), args.resume, &run.progress)?;
+    let cells = CellsFile::open(first, request.manifest.clone(), resume(args.resume, args.fresh), &run.progress)?;
     let engine = args.engine.open()?;
     if let Some(engine) = &engine {
         engine.join(&request.shared(&left(request, &cells)))?;

@@ -18,7 +18,7 @@ use std::path::PathBuf;
     kmill curve train.parquet -o figure.svg\n\n\
     Seconds, passes, kernel evaluations and bytes read are those of choosing landmarks, making the map and forming the \
     features of every row once. Schemes with nested landmarks run once for all ranks. A stopped curve keeps its \
-    finished cells in OUT.cells.json; the same command with --resume goes on.")]
+    finished cells in OUT.cells.json; the same command continues.")]
 pub(crate) struct CurveArgs {
     #[command(flatten)]
     pub(crate) data: DataArgs,
@@ -65,9 +65,13 @@ pub(crate) struct CurveArgs {
     pub(crate) precision: ElementType,
     #[arg(short, long, help = format!("Where the curve goes: {}; may be given several times", outputs()), value_name = "OUT", help_heading = "Run")]
     pub(crate) output: Vec<PathBuf>,
-    /// Go on with the cells that a stopped curve left beside the first output
+    /// Continue with the cells that a stopped curve left beside the first output, and reject those of another curve; without the option the same
+    /// command continues too
     #[arg(long, help_heading = "Run")]
     pub(crate) resume: bool,
+    /// Start afresh, and replace the cells that a stopped curve left
+    #[arg(long, conflicts_with = "resume", help_heading = "Run")]
+    pub(crate) fresh: bool,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
     #[command(flatten)]

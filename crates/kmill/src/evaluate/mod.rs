@@ -53,7 +53,7 @@ pub(crate) struct EvaluateArgs {
 
 pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
     if let Some(page) = &args.report {
-        output::check_page(page, &args.model)?;
+        output::check_page(page)?;
     }
     let predictor = open::deciding(&args.model, args.positive.as_deref(), args.threshold, run)?;
     let mut predictor = args.cost.into_iter().try_fold(predictor, Predictor::costing)?;
@@ -76,6 +76,7 @@ pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
     }
     let names = if args.target.is_empty() { card.targets.clone() } else { args.target.clone() };
     let selected = open::select(&mut predictor, &args.data, &names, group)?;
+    output::spare(&args.report, output::inputs(selected.table()).chain([args.model.as_path()]))?;
     let top = args.top.map(|top| top as u64);
     let (report, details) = if ranking {
         let scores = predictor.ranking(&selected, top, &pipeline::job(run))?;

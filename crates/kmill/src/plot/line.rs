@@ -32,7 +32,7 @@ pub(super) fn run(predictor: &Predictor, feature: &String, args: &PlotArgs, run:
     }
     let (card, outputs, component) = (predictor.card(), predictor.outputs(), component(predictor, args)?);
     let held = vec![predictor.term(0), Term::new("line and drawing", 8 * STEPS * (outputs + 2) + DRAWING, "")];
-    let points = Points::read(card, &args.data, std::slice::from_ref(feature), held, run)?;
+    let points = Points::read(card, args, std::slice::from_ref(feature), held, run)?;
     let bounds = points.bounds()[0];
     let x: Vec<f64> = (0..STEPS).map(|i| bounds.0 + share(i) * (bounds.1 - bounds.0)).collect();
     let mut scores = vec![0.0; STEPS * outputs];

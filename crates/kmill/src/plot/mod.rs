@@ -20,7 +20,7 @@ use crate::{Error, Result, open, usage};
 use clap::Args;
 use contour::FunctionGrid;
 use ksolve::{Card, Task, predict::Predictor};
-use kstore::{budget::Term, shown};
+use kstore::{Table, budget::Term, shown};
 use picture::Picture;
 use points::Points;
 use std::path::PathBuf;
@@ -104,7 +104,6 @@ struct Axes {
 
 pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     output::check(&args.output)?;
-    output::spare(&args.output, [args.model.as_path()])?;
     kind(args)?;
     if !ksolve::job::is_model(&args.model) {
         return scatter::table(args, run);
@@ -126,11 +125,18 @@ pub(crate) fn run(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     }
     let axes = axes(predictor.card(), args)?;
     let held = vec![predictor.term(0), picture_term(&predictor)];
-    let mut points = Points::read(predictor.card(), &args.data, &axes.names, held, run)?;
+    let mut points = Points::read(predictor.card(), args, &axes.names, held, run)?;
     if predictor.card().task == Task::Clusters {
         points.group(&scatter::scores(&predictor, args, run)?, predictor.outputs());
     }
     draw(&predictor, axes, &points, args, run)
+}
+
+/// Opens the table whose rows are drawn, which the picture must not replace.
+fn opened(paths: &[PathBuf], args: &PlotArgs) -> Result<Table> {
+    let (table, _) = open::table(paths, &args.data.text.options(), &[])?;
+    output::spare([&args.output], output::inputs(&table).chain([args.model.as_path()]))?;
+    Ok(table)
 }
 
 /// Draws the picture that `kmill plot` draws with these words behind its name, for callers in another language.

@@ -1,6 +1,6 @@
 //! The rows that are drawn: a sample of the table, and the ranges of all its rows.
 
-use super::{largest, legend::shade};
+use super::{PlotArgs, largest, legend::shade, opened};
 use crate::args::{Run, SelectArgs};
 use crate::drawing::{Canvas, Point};
 use crate::{Error, Result, open, page::COLOURS};
@@ -60,14 +60,8 @@ pub(super) struct Columns<'a> {
 impl Points {
     /// Reads the rows of the table of a model: their values of two features, or of one and of the target where the table has it. `held` is
     /// the memory that the run holds beside it.
-    pub(super) fn read(
-        card: &Card,
-        select: &SelectArgs,
-        features: &[String],
-        held: Vec<Term>,
-        run: &Run,
-    ) -> Result<Self> {
-        let (table, _) = open::table(&select.paths, &select.text.options(), &[])?;
+    pub(super) fn read(card: &Card, args: &PlotArgs, features: &[String], held: Vec<Term>, run: &Run) -> Result<Self> {
+        let (table, select) = (opened(&args.data.paths, args)?, &args.data);
         let there = |name: &&String| table.schema().columns.iter().any(|column| column.name == **name);
         let target = card.targets.first().filter(there);
         let label = target.filter(|_| !card.classes.is_empty()).map(String::as_str);

@@ -1,7 +1,7 @@
 //! Pictures of rows alone: columns of a table, such as predictions, or components of a model, coloured by a column.
 
 use super::points::{DRAWN, Points, keys};
-use super::{About, DRAWING, PlotArgs, PlotReport, about, picture::Picture, write};
+use super::{About, DRAWING, PlotArgs, PlotReport, about, opened, picture::Picture, write};
 use crate::{Error, Result, args::Run, open, pipeline};
 use ksolve::Task;
 use ksolve::predict::{Extras, Predictor};
@@ -16,7 +16,7 @@ const PREDICTION: &str = "prediction";
 pub(super) fn table(args: &PlotArgs, run: &Run) -> Result<PlotReport> {
     let mut select = args.data.clone();
     select.paths.insert(0, args.model.clone());
-    let (table, _) = open::table(&select.paths, &select.text.options(), &[])?;
+    let table = opened(&select.paths, args)?;
     let colour = colour_of(&table, args);
     let axes = axes(&table, args, colour.as_deref())?;
     let held = vec![Term::new("drawing", DRAWING, "")];
@@ -77,7 +77,7 @@ pub(super) fn of_components(
     args: &PlotArgs,
     run: &Run,
 ) -> Result<PlotReport> {
-    let (table, _) = open::table(&args.data.paths, &args.data.text.options(), &[])?;
+    let table = opened(&args.data.paths, args)?;
     let colour = args.colour.as_deref();
     let mut points = Points::coloured(&table, &args.data, &[], colour, vec![predictor.term(DRAWING)], run)?;
     let scores = scores(predictor, args, run)?;

@@ -87,11 +87,12 @@ fn solvers() -> PossibleValuesParser {
 pub(crate) fn run(args: &TuneArgs, run: &Run) -> Result<TuneReport> {
     let outputs = outputs(&args.output)?;
     if let Some(page) = &args.report {
-        outputs.paths().try_for_each(|path| output::check_page(page, path))?;
+        output::check_page(page)?;
     }
-    if args.disk.resume && outputs.model().is_none() {
+    let asked = [("--resume", args.disk.resume), ("--fresh", args.disk.fresh)];
+    if let Some((option, _)) = asked.iter().find(|(_, asked)| *asked).filter(|_| outputs.model().is_none()) {
         let why = "only the fit keeps a checkpoint, and without a model nothing is fitted";
-        return Err(Error::option("--resume", "", why, "leave it out, or name a model with -o"));
+        return Err(Error::option(option, "", why, "leave it out, or name a model with -o"));
     }
     if args.disk.engine.states.is_some() && outputs.model().is_none() {
         let why = "processes share the passes of the fit, and without a model nothing is fitted";
@@ -201,8 +202,8 @@ fn tune<T: kapprox::Real>(
 ) -> Result<TuneReport> {
     let (score, pace) = (args.score, Pace::new(args.time));
     let selected = pipeline::select(&mut options, run)?;
-    let inputs = || output::inputs(selected.table()).chain(options.fit.files());
-    outputs.paths().try_for_each(|path| output::spare(path, inputs()))?;
+    let inputs = output::inputs(selected.table()).chain(options.fit.files());
+    output::spare(outputs.0.iter().map(|(path, _)| path).chain(&args.report), inputs)?;
     let base = options.job(&selected)?;
     let mut search = TuneOptions::new(&base, score, named, args.sample, &selected)?;
     search.factors = factors(args)?.unwrap_or(search.factors);
@@ -210,7 +211,7 @@ fn tune<T: kapprox::Real>(
     let checkpoint = outputs.model().map(|model| Checkpoint {
         folder: model.with_added_extension("search"),
         every: args.disk.checkpoint_every,
-        resume: args.disk.resume,
+        resume: args.disk.resume(),
         listener: &run.progress,
         notes: vec![("search".to_string(), described(args, &search, &options))],
     });

@@ -184,7 +184,7 @@ fn a_stopped_curve_keeps_its_cells_and_goes_on() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
-        text.contains("error: stopped; what is done is kept in c.html.cells.json") && text.contains("--resume"),
+        text.contains("error: stopped; what is done is kept in c.html.cells.json: the same command continues"),
         "{text}"
     );
     assert!(text.contains("runs") && text.contains("left"), "progress and time left: {text}");
@@ -201,7 +201,7 @@ fn a_stopped_curve_keeps_its_cells_and_goes_on() {
         let (code, _, text) = kmill(at, &format!("{line} -o c.html --resume {change}"));
         assert!(code == 1 && text.contains(why), "{change}: {text}");
     }
-    let report = ok(at, &format!("{line} -o c.html --resume --threads 1 --json -q"));
+    let report = ok(at, &format!("{line} -o c.html --threads 1 --json -q"));
     let rows = report["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 24);
     for cell in &before {

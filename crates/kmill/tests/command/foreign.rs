@@ -46,7 +46,7 @@ fn there(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Lines of every verb that is given a folder or makes files, and what they leave: everything lies in the folder of the people.
-const LINES: [(&str, &[&str]); 22] = [
+pub(crate) const LINES: [(&str, &[&str]); 22] = [
     ("generate friedman1 --rows 300 -o t.parquet", &["t.parquet"]),
     ("convert ../t.parquet --target y -o t.npy", &["t.npy", "t.y.npy"]),
     ("fit ridge ../t.parquet --target y --rank 9 --lambda 1e-3 --states . --scratch . -o m", &["m"]),
@@ -54,7 +54,7 @@ const LINES: [(&str, &[&str]); 22] = [
         "fit ridge ../t.parquet --target y --rank 9 --lambda 1e-3 --checkpoint-every 0s -o m --report r.html",
         &["m", "r.html"],
     ),
-    ("fit svr ../t.parquet --target y --rank 9 --C 1 --memory 64MiB --scratch . -o m", &["m"]),
+    ("fit svr ../t.parquet --target y --rank 9 --C 1 --memory 80MiB --scratch . -o m", &["m"]),
     ("features ../t.parquet --rank 5 --states . --scratch . --model m -o f.csv", &["m", "f.csv"]),
     (
         "tune ridge ../t.parquet --target y --factors 1 --rank 9 --states . --checkpoint-every 0s -o m -o s.csv",
@@ -78,7 +78,7 @@ const LINES: [(&str, &[&str]); 22] = [
 ];
 
 /// A table, a model, and the parts of a job.
-fn inputs(at: &Path) {
+pub(crate) fn inputs(at: &Path) {
     ok(at, "generate friedman1 --rows 300 -o t.parquet -q");
     ok(at, "fit ridge t.parquet --target y --rank 9 --lambda 1e-3 -q -o m");
     ok(at, "fit ridge t.parquet --target y --rank 9 --lambda 1e-3 --std -q -o std");

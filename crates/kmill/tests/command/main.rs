@@ -17,6 +17,8 @@ mod foreign;
 mod golden_models;
 mod guide;
 mod iterative;
+#[cfg(unix)]
+mod laws;
 mod letters;
 mod listing;
 mod literature;

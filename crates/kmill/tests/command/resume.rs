@@ -63,14 +63,14 @@ fn killed_fits_go_on_with_the_same_bytes() {
     let model = std::fs::read(at.join("whole")).unwrap();
     let mut resumed = 0;
     // in the first passes, among the rounds of the landmarks, in the Gram matrix
-    for (entries, threads) in [(1, 1), (4, 2), (6, 3)] {
+    for (entries, threads, resume) in [(1, 1, "--resume"), (4, 2, ""), (6, 3, "")] {
         let (mut child, running) = started(at, "m", entries);
         child.kill().unwrap();
         child.wait().unwrap();
         if !running {
             continue; // a machine that is too fast for this test
         }
-        let (report, text) = ok(at, &format!("{LINE} -o m --resume --threads {threads} --memory 1GiB"));
+        let (report, text) = ok(at, &format!("{LINE} -o m {resume} --threads {threads} --memory 1GiB"));
         assert!(std::fs::read(at.join("m")).unwrap() == model, "killed after {entries} passes");
         assert!(text.contains("rows are in the checkpoint"), "{text}");
         let read = |report: &serde_json::Value| report["bytes_read"].as_f64().unwrap();
@@ -103,7 +103,7 @@ fn stopped_fits_say_how_to_go_on() {
         assert_eq!(output.status.code(), Some(1), "{text}");
         let last = text.lines().last().unwrap_or_default();
         assert!(last.starts_with("error: stopped; what is done is kept in m.checkpoint:"), "{text}");
-        assert!(last.contains("--resume") && !at.join("m").exists(), "{text}");
+        assert!(last.contains("the same command continues") && !at.join("m").exists(), "{text}");
         // other options and other data are refused, and the checkpoint stays
         fails(at, &format!("{LINE} -o m --resume --seed 7"), "seed was 0, now it is 7");
         fails(at, &format!("{LINE} -o m --resume --features x0"), "features was");
@@ -113,7 +113,8 @@ fn stopped_fits_say_how_to_go_on() {
         times.set_modified(time + Duration::from_secs(1)).unwrap();
         fails(at, &format!("{LINE} -o m --resume"), "t.parquet is not the file it was");
         times.set_modified(time).unwrap();
-        ok(at, &format!("{LINE} -o m --resume"));
+        let (_, text) = ok(at, &format!("{LINE} -o m"));
+        assert!(text.contains("note: the same run was stopped before: it continues from m.checkpoint"), "{text}");
         assert!(std::fs::read(at.join("m")).unwrap() == std::fs::read(at.join("whole")).unwrap(), "{signal}");
         std::fs::remove_file(at.join("m")).unwrap();
     }

@@ -368,7 +368,7 @@ fn a_search_that_is_killed_goes_on() {
     child.wait().unwrap();
     assert!(running && saved.exists(), "the search ended before it could be killed");
     refused(at, &format!("{line} m.safetensors --resume --sample 500"), 1, "search was");
-    let (code, mut resumed, stderr) = kmill(at, &format!("{line} m.safetensors --resume --threads 1"));
+    let (code, mut resumed, stderr) = kmill(at, &format!("{line} m.safetensors --threads 1"));
     assert_eq!(code, 0, "{stderr}");
     let model = |name: &str| std::fs::read(at.join(name)).unwrap();
     assert!(model("m.safetensors") == model("whole.safetensors"), "another model");

@@ -67,6 +67,9 @@ impl Observer for Milestones<'_> {
     fn advance(&self, rows: u64) {
         self.inner.advance(rows);
     }
+    fn restored(&self, rows: u64) {
+        self.inner.restored(rows);
+    }
     fn stop(&self) -> bool {
         self.inner.stop()
     }

@@ -4,7 +4,7 @@ use super::fit::Fit;
 use crate::request::{MetricSource, TrainOptions};
 use crate::train::target_names;
 use crate::{Error, Result};
-use kstore::checkpoint::{Journal, Listener, Manifest};
+use kstore::checkpoint::{Journal, Listener, Manifest, Resume};
 use kstore::{Digest, Selected};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -17,8 +17,8 @@ pub struct Checkpoint<'a> {
     pub folder: PathBuf,
     /// Time between two saves of a pass.
     pub every: Duration,
-    /// True to go on from the checkpoint of an earlier run; without one the run starts afresh.
-    pub resume: bool,
+    /// Whether the run continues from the checkpoint of an earlier run; without one it starts afresh.
+    pub resume: Resume,
     /// The listener that is told about the checkpoint.
     pub listener: &'a dyn Listener,
     /// Further names and values that tell this run from others, beside the options in the model file and the files.
@@ -86,7 +86,7 @@ impl Checkpoint<'_> {
             (true, true) => Error::Stopped { checkpoint: journal.folder().to_path_buf() },
             (true, false) => {
                 let folder = journal.folder().display();
-                self.listener.note(format!("what was done is kept in {folder}; `resume` goes on from there"));
+                self.listener.note(format!("what was done is kept in {folder}; the same command continues from there"));
                 error
             }
             (false, _) => error,

@@ -4,7 +4,7 @@ use super::checkpoint::{Checkpoint, manifest};
 use super::fit::Fit;
 use crate::request::{Forecast, Resources, Stages, TrainOptions, Unwatched};
 use crate::{Error, Result, strips::lock};
-use kstore::checkpoint::Journal;
+use kstore::checkpoint::{Journal, Resume};
 use kstore::pass::{Engine, Observer};
 use kstore::scratch::Scratch;
 use kstore::{CancelToken, Selected, Workers, budget, rayon};
@@ -147,7 +147,7 @@ impl<'a> Run<'a> {
         let Some(engine) = self.engine else {
             return self.checkpoint.as_ref().map(|checkpoint| checkpoint.open(fit, selected, training)).transpose();
         };
-        if self.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.resume) {
+        if self.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.resume == Resume::Required) {
             let why = "processes that share a run go on from the states in their folder; leave it out";
             return Err(Error::option("resume", "", why));
         }
@@ -212,6 +212,10 @@ struct TimedStage<'a> {
 impl Observer for TimedStage<'_> {
     fn advance(&self, rows: u64) {
         self.inner.advance(rows);
+    }
+
+    fn restored(&self, rows: u64) {
+        self.inner.restored(rows);
     }
 
     fn reached(&self, count: usize, passes: u64, evaluations: u64) {

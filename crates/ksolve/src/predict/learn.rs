@@ -6,14 +6,15 @@
 //!
 //! *Flops*: features of every row and 3r²; QR factors, 2mr². *Bytes*: those of [`Predictor::scores`] for r outputs, and some 40mr.
 
-use super::{Extras, Inner, Predictor, typed::Typed};
+use super::{Inner, Predictor, typed::Typed};
 use crate::model::{FEATURES, Intercept, either};
 use crate::quadratic::Quadratic;
 use crate::solver::recursion::{BLOCK, Recursion};
 use crate::{AnyModel, Card, Error, Model, Result, Task, job::Run, strips::Pool};
-use faer::linalg::solvers::SolveLstsq;
-use faer::{Mat, MatRef};
-use kapprox::Real;
+use faer::linalg::matmul::matmul;
+use faer::linalg::triangular_solve::solve_upper_triangular_in_place;
+use faer::{Accum, Mat, MatRef, Par};
+use kapprox::{Real, decompose::orthonormal};
 use kstore::{Selected, budget::Term};
 
 /// A model that has learned rows on line, and how well it predicted each before.
@@ -76,12 +77,15 @@ impl Predictor {
             Error::option("forgetting", forgetting, why)
         };
         let mut learn = |phi: &[f64], y: &[f64]| -> Result<()> {
-            squares += recursion.learn((phi, y), forgetting, &panels, workers).ok_or_else(beyond)?;
+            let squared = recursion.learn((phi, y), forgetting, &panels, workers);
+            // a block that was ended early leaves what looks like a recursion
+            workers.check()?;
+            squares += squared.ok_or_else(beyond)?;
             Ok(())
         };
         // whole blocks, wherever segments end: these depend on the memory, and the bits must not
         let (mut phi, mut y) = (Vec::with_capacity(BLOCK * r), Vec::with_capacity(BLOCK * t));
-        let rows = features.scores(selected, Extras::default(), held, run, |segment| {
+        let rows = features.visit_scores(selected, held, run, |segment| {
             for (row, targets) in segment.scores.chunks_exact(r).zip(segment.y.chunks_exact(t)) {
                 phi.extend_from_slice(row);
                 y.extend_from_slice(targets);
@@ -116,7 +120,13 @@ impl<T: Real> Typed<T> {
         let mut both =
             Mat::from_fn(m, t + k, |i, j| if j < t { model.coefficients[(i, j)] } else { factor[(i, j - t)] });
         if features.is_some() {
-            f.qr().solve_lstsq_in_place(both.as_mut());
+            // least squares by F = QR on this thread: those of faer take the threads of the machine, and the bits depend on their number
+            let (q, _) = orthonormal(f.clone());
+            let (mut upper, mut right) = (Mat::zeros(r, r), Mat::zeros(r, t + k));
+            matmul(upper.as_mut(), Accum::Replace, q.transpose(), f.as_ref(), 1.0, Par::Seq);
+            matmul(right.as_mut(), Accum::Replace, q.transpose(), both.as_ref(), 1.0, Par::Seq);
+            solve_upper_triangular_in_place(upper.as_ref(), right.as_mut(), Par::Seq);
+            both = right;
         }
         let w = Mat::from_fn(r + 1, t, |i, j| if i < r { both[(i, j)] } else { model.intercept[j] });
         let roots = Mat::from_fn(r + 1, k + 1, |i, j| match (i < r, j < k) {

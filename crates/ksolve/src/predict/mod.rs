@@ -180,6 +180,14 @@ impl Predictor {
         either!(Inner: &self.0, typed => typed.model.to_bytes())
     }
 
+    /// Writes the model to a file, whole or not at all.
+    ///
+    /// # Errors
+    /// The errors of [`crate::Model::save`].
+    pub fn save(&self, path: &Path) -> Result<()> {
+        either!(Inner: &self.0, typed => typed.model.save(path))
+    }
+
     /// The card of the model: its options, names and classes.
     pub fn card(&self) -> &Card {
         either!(Inner: &self.0, typed => &typed.model.card)
@@ -321,7 +329,19 @@ impl Predictor {
         deliver: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
         self.check(extras)?;
-        either!(Inner: &self.0, typed => typed.scores(selected, extras, held, run, deliver))
+        let lanes = run.workers().threads();
+        either!(Inner: &self.0, typed => typed.scores(selected, (extras, lanes), held, run, deliver))
+    }
+
+    /// [`Predictor::scores`] for work that may use all threads itself on each segment: one lane.
+    fn visit_scores(
+        &self,
+        selected: &Selected,
+        held: Vec<Term>,
+        run: &Run<'_>,
+        visit: impl FnMut(&Scores) -> Result<()> + Send,
+    ) -> Result<u64> {
+        either!(Inner: &self.0, typed => typed.scores(selected, (Extras::default(), 1), held, run, visit))
     }
 
     /// Standard deviations of new observations of the rows of `scores`, one for each target, row-major: the deviation of the mean and

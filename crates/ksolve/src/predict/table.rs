@@ -220,14 +220,15 @@ impl<T: Real> Typed<T> {
     pub(super) fn scores(
         &self,
         selected: &Selected,
-        extras: Extras,
+        (extras, most_lanes): (Extras, usize),
         held: Vec<Term>,
         run: &Run<'_>,
         deliver: impl FnMut(&Scores) -> Result<()> + Send,
     ) -> Result<u64> {
         let scorer = TableScorer::new(self, selected, extras)?;
-        let cut = scorer.lanes(run.bytes(), run.workers().threads(), &held)?;
-        scorer.run(run, cut, deliver)
+        let (lanes, segment) = scorer.lanes(run.bytes(), run.workers().threads(), &held)?;
+        let lanes = Lanes { count: lanes.count.min(most_lanes), ..lanes };
+        scorer.run(run, (lanes, segment), deliver)
     }
 }
 

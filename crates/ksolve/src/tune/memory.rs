@@ -46,8 +46,8 @@ impl<'j> Memory<'j> {
     ) -> Result<R> {
         let unreadable = |error: serde_json::Error| {
             let why = kstore::shown::json(&error);
-            let why = format!("a result in the checkpoint cannot be read ({why}); leave it out to start afresh");
-            Error::option("resume", "", why)
+            let why = format!("a result in the checkpoint cannot be read ({why}); start afresh");
+            Error::option("fresh", "", why)
         };
         if let Some(line) = self.results.0.get(self.next) {
             self.next += 1;

@@ -9,6 +9,7 @@ mod curve;
 mod effects;
 mod gram;
 mod job;
+mod learn;
 mod metric;
 mod model;
 mod predict;

@@ -6,7 +6,7 @@ use ksolve::solver::ridge::Ridge;
 use ksolve::solver::{Options, by_name};
 use ksolve::task::Task;
 use ksolve::train::{Trained, train};
-use kstore::checkpoint::{Journal, Listener, Manifest};
+use kstore::checkpoint::{Journal, Listener, Manifest, Resume};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::Observer;
 use kstore::{Output, OutputColumn, OutputKind, Selected, Selection, Table, Workers};
@@ -124,7 +124,14 @@ fn run<T: kapprox::Real>(task: Task, landmarks: &str, passes: &[&str]) {
     for stops in 0u64.. {
         assert!(stops < 200, "no progress: {:?}", heard.0.lock().unwrap().last());
         let path = folder.path().join("checkpoint");
-        let journal = Journal::open(path, &manifest, Duration::ZERO, stops > 0, &heard).unwrap();
+        let journal = Journal::open(
+            path,
+            &manifest,
+            Duration::ZERO,
+            if stops > 0 { Resume::Required } else { Resume::Never },
+            &heard,
+        )
+        .unwrap();
         // a segment asks for 16 tiles and once for more; each lane may be in the middle of one
         let threads = 1 + stops % 3;
         let stages = Impatient { tiles: 18 * threads, asked: AtomicU64::new(0) };
@@ -212,7 +219,14 @@ fn iterates(name: &str, solver: &Options, looks: u64, least: u64) {
     for stops in 0u64.. {
         assert!(stops < 100, "{name}: no progress: {:?}", heard.0.lock().unwrap().last());
         let path = folder.path().join("checkpoint");
-        let journal = Journal::open(path, &manifest, Duration::ZERO, stops > 0, &heard).unwrap();
+        let journal = Journal::open(
+            path,
+            &manifest,
+            Duration::ZERO,
+            if stops > 0 { Resume::Required } else { Resume::Never },
+            &heard,
+        )
+        .unwrap();
         let stages = Restless { looks, asked: AtomicU64::new(0) };
         let workers = Workers::new(1 + stops as usize % 3);
         let resources =

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// Bytes of memory this process may use: the machine's, or its control group's where that is smaller.
-/// `None` where the operating system does not tell.
+/// Bytes of memory this process may use: the machine's, or those of its control group or of its own limits (`ulimit -v`, `ulimit -d`) if these
+/// are smaller. `None` where the operating system does not tell.
 pub fn available() -> Option<usize> {
     available_under(Path::new("/"))
 }
@@ -26,10 +26,42 @@ pub fn rss() -> Option<usize> {
 
 /// [`available`] for a system whose files lie under `root`.
 fn available_under(root: &Path) -> Option<usize> {
-    match (kibibytes(&root.join("proc/meminfo"), "MemTotal:"), cgroup_limit(root)) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
+    let limits = [kibibytes(&root.join("proc/meminfo"), "MemTotal:"), cgroup_limit(root), process_limit(root)];
+    limits.into_iter().flatten().min()
+}
+
+/// The limits of a process on its address space, under their names in `/proc/self/limits`.
+const LIMITS: [&str; 2] = ["Max address space", "Max data size"];
+
+/// Bytes of address space that this process may have (`ulimit -v`, `ulimit -d`); `None` without a limit.
+pub fn address_limit() -> Option<usize> {
+    process_limit(Path::new("/"))
+}
+
+fn process_limit(root: &Path) -> Option<usize> {
+    let text = std::fs::read_to_string(root.join("proc/self/limits")).ok()?;
+    let limit = |line: &str| {
+        let rest = LIMITS.iter().find_map(|name| line.strip_prefix(name))?;
+        rest.split_ascii_whitespace().next()?.parse().ok()
+    };
+    text.lines().filter_map(limit).min()
+}
+
+/// Address space of a thread: its stack.
+const STACK: usize = 2 << 20;
+
+/// The largest cache where the system does not tell.
+const CACHE: usize = 32 << 20;
+
+/// The number of threads, up to `wanted`, whose address space fits half of the [`address_limit`] next to what the process has already. A thread
+/// reserves its stack, and its matrix products twice the size of the largest cache, of which they touch little.
+pub fn threads(wanted: usize) -> usize {
+    let Some(limit) = address_limit() else { return wanted };
+    let cache = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").ok();
+    let cache = cache.and_then(|size| super::parse_bytes(&size).ok()).unwrap_or(CACHE);
+    let held = kibibytes(Path::new("/proc/self/status"), "VmSize:").unwrap_or(0);
+    let room = (limit / 2).saturating_sub(held) / (STACK + 2 * cache);
+    wanted.min(room.max(1))
 }
 
 /// The number of bytes in the line called `name`, such as `MemTotal: 123 kB`.
@@ -118,6 +150,23 @@ mod tests {
         // the files of version 2 are not asked for a group of version 1
         let other = ("sys/fs/cgroup/docker/3f/memory.max", "1024\n");
         assert_eq!(limit(&[MEMINFO, group, other]), Some(8 * GIB));
+    }
+
+    #[test]
+    fn limits_of_the_process_are_heeded() {
+        let limits = |space: &str, data: &str| {
+            let lines = [("cpu time", "unlimited"), ("data size", data), ("address space", space)];
+            let line = |(name, soft)| format!("{:<26}{soft:<21}unlimited            bytes\n", format!("Max {name}"));
+            format!(
+                "Limit                     Soft Limit           Hard Limit           Units\n{}",
+                lines.map(line).concat()
+            )
+        };
+        let under = |space, data| limit(&[MEMINFO, ("proc/self/limits", &limits(space, data))]);
+        assert_eq!(under("unlimited", "unlimited"), Some(8 * GIB));
+        assert_eq!(under("1073741824", "unlimited"), Some(GIB));
+        assert_eq!(under("1073741824", "536870912"), Some(GIB / 2));
+        assert_eq!(under("1099511627776", "unlimited"), Some(8 * GIB));
     }
 
     #[test]

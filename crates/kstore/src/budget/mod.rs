@@ -2,7 +2,7 @@
 
 mod machine;
 
-pub use machine::{available, peak_rss, rss, usual};
+pub use machine::{address_limit, available, peak_rss, rss, threads, usual};
 
 pub use crate::shown::bytes;
 use crate::{Error, Result};

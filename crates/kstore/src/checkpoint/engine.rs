@@ -22,6 +22,10 @@ use std::ops::Range;
 pub trait Observer: Sync {
     /// `rows` more rows were folded.
     fn advance(&self, rows: u64);
+    /// An earlier run has folded `rows` of the rows.
+    fn restored(&self, rows: u64) {
+        self.advance(rows);
+    }
     /// True when the run should end with [`crate::Error::Interrupted`].
     fn stop(&self) -> bool {
         false

@@ -122,7 +122,7 @@ struct Described<H> {
 /// Writes an entry, whole or not at all.
 pub(super) fn write<H: Serialize>(path: &Path, head: &H, arrays: &mut Arrays<'_>) -> Result<()> {
     let header = ordered(head, arrays).map_err(|detail| damaged(path, detail))?;
-    let mut out = AtomicFile::create(path)?;
+    let mut out = AtomicFile::of_checkpoint(path)?;
     write_to(&mut out, &header, arrays).map_err(Error::io("write", path))?;
     out.commit()
 }

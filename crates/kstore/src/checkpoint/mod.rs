@@ -71,6 +71,18 @@ const FIXED: f64 = 0.02;
 /// How the name of the file ends that describes the run.
 const MANIFEST: &str = ".json";
 
+/// Whether a run continues from the checkpoint that it finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resume {
+    /// It continues from the checkpoint of the same run, and replaces that of another one.
+    #[default]
+    IfSame,
+    /// It continues, and rejects the checkpoint of another run.
+    Required,
+    /// It starts afresh, and replaces the checkpoint.
+    Never,
+}
+
 /// Receives the messages of a journal.
 pub trait Listener: Sync {
     /// Takes a message about something expected.
@@ -123,26 +135,41 @@ impl std::fmt::Debug for Journal<'_> {
 impl<'a> Journal<'a> {
     /// The journal in `folder` of the run that `manifest` describes, saving about `every`.
     ///
-    /// With `resume` the entries that are there are used. Without, they are removed when the first pass begins. Nothing
-    /// is written yet.
+    /// Entries that `resume` does not use are removed when the first pass begins. Nothing is written yet.
     ///
     /// # Errors
-    /// [`Error::OtherCheckpoint`] where the entries belong to another run; [`Error::NotACheckpoint`] for a folder that
+    /// [`Error::OtherCheckpoint`] if [`Resume::Required`] finds the entries of another run; [`Error::NotACheckpoint`] for a folder that
     /// holds anything else; [`Error::Io`].
     pub fn open(
         folder: impl Into<PathBuf>,
         manifest: &Manifest,
         every: Duration,
-        resume: bool,
+        resume: Resume,
         listener: &'a dyn Listener,
     ) -> Result<Self> {
         let folder = folder.into();
         let page = page(manifest).map_err(|detail| Error::Damaged { path: folder.clone(), detail })?;
         let (run, parts) = (run_digest(manifest), parts(&folder)?);
-        let there = !parts.is_empty();
-        let resumed = resume && there && compare(&folder, &run, &parts, manifest, listener)?;
-        if resume && !there {
-            listener.note(format!("there is no checkpoint {}: starting afresh", folder.display()));
+        let same = match resume {
+            Resume::Never => Ok(false),
+            _ if !parts.is_empty() => compare(&folder, &run, &parts, manifest, listener),
+            Resume::Required => {
+                listener.note(format!("there is no checkpoint {}: starting afresh", folder.display()));
+                Ok(false)
+            }
+            Resume::IfSame => Ok(false),
+        };
+        let resumed = match same {
+            Err(Error::OtherCheckpoint { difference, .. }) if resume == Resume::IfSame => {
+                listener.note(format!("{} is the checkpoint of another run: {difference}", folder.display()));
+                false
+            }
+            same => same?,
+        };
+        if resumed && resume == Resume::IfSame {
+            let folder = folder.display();
+            listener
+                .note(format!("the same run was stopped before: it continues from {folder} (`fresh` starts afresh)"));
         }
         Ok(Self { run, page, every, resumed, saved: AtomicBool::new(resumed), ..Self::at(folder, listener, None) })
     }
@@ -258,9 +285,7 @@ impl<'a> Journal<'a> {
             remove_temporaries(&self.folder)
         } else {
             if self.folder.exists() {
-                let folder = self.folder.display();
-                self.listener
-                    .note(format!("the checkpoint {folder} of an earlier run is replaced (`resume` would use it)"));
+                self.listener.note(format!("the checkpoint {} of an earlier run is replaced", self.folder.display()));
             }
             clear(&self.folder)
         };
@@ -278,7 +303,7 @@ impl<'a> Journal<'a> {
         let started = Instant::now();
         if !self.saved.load(Ordering::Relaxed) {
             std::fs::create_dir_all(&self.folder).map_err(Error::io("create", &self.folder))?;
-            let mut out = AtomicFile::create(&self.folder.join(format!("{}{MANIFEST}", self.run)))?;
+            let mut out = AtomicFile::of_checkpoint(&self.folder.join(format!("{}{MANIFEST}", self.run)))?;
             out.write_all(self.page.as_bytes()).map_err(Error::io("write", &self.folder))?;
             out.commit()?;
         }

@@ -113,7 +113,7 @@ impl<'j> Steps<'j> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::{Listener, Manifest};
+    use crate::checkpoint::{Listener, Manifest, Resume};
     use std::path::Path;
     use std::sync::Mutex;
     use std::time::Duration;
@@ -140,7 +140,14 @@ mod tests {
             options: Default::default(),
             files: Vec::new(),
         };
-        Journal::open(folder.join("checkpoint"), &manifest, Duration::ZERO, resume, heard).unwrap()
+        Journal::open(
+            folder.join("checkpoint"),
+            &manifest,
+            Duration::ZERO,
+            if resume { Resume::Required } else { Resume::Never },
+            heard,
+        )
+        .unwrap()
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Signs of life of the processes that share a run.
 
 use super::medium::Medium;
-use crate::Result;
+use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,7 +80,8 @@ impl Sign {
     pub(super) fn begin(&self) -> Result<()> {
         self.inner.say(false)?;
         let inner = Arc::clone(&self.inner);
-        let heart = std::thread::spawn(move || inner.beat());
+        let heart = std::thread::Builder::new().spawn(move || inner.beat());
+        let heart = heart.map_err(Error::io("start", "a thread for the signs of life"))?;
         *self.heart.lock().unwrap_or_else(PoisonError::into_inner) = Some(heart);
         Ok(())
     }

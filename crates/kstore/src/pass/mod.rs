@@ -168,7 +168,7 @@ impl<'a> Pass<'a> {
         let (mut entry, tree) = journal.entry(name, cut, "rows", || Tree::with_room(|| fold.init()));
         let mut tree = tree.unwrap_or_default();
         let restored = entry.rows();
-        self.observer.advance(restored);
+        self.observer.restored(restored);
         if entry.is_complete() {
             let report = PassReport { rows: restored, ..PassReport::default() };
             return Ok((tree.finish().unwrap_or_else(|| fold.init()), report));

@@ -199,7 +199,11 @@ impl<T: Real> Run<'_, '_, T> {
             let _ = free.send(RowBuf::new(self.pass.tile));
         }
         std::thread::scope(|scope| {
-            scope.spawn(move || self.feed(&mut |item| full.send(item).is_ok(), &mut || buffers.recv().ok()));
+            let feed = move || self.feed(&mut |item| full.send(item).is_ok(), &mut || buffers.recv().ok());
+            if std::thread::Builder::new().spawn_scoped(scope, feed).is_err() {
+                // the system refuses another thread
+                return self.work_alone();
+            }
             // both ends go with the lane, and the feeder, which may wait for them, with both
             let (tiles, free) = (tiles, free);
             self.work(&tiles, &free);
@@ -320,6 +324,8 @@ impl<T: Real> Run<'_, '_, T> {
             order = self.turned.wait(order).unwrap_or_else(PoisonError::into_inner);
         }
         lane.deliver(segment + 1, self.cut.segments().start + segment)?;
+        // nor does a delivery that was ended early count
+        self.workers.check().map_err(boxed)?;
         order.turn += 1;
         self.turned.notify_all();
         Ok(())

@@ -1,6 +1,7 @@
 //! Threads for the work inside a step.
 
-use crate::Error;
+use crate::{Error, budget};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,6 +9,20 @@ use std::time::Duration;
 
 /// Time between two looks at the token while work runs apart.
 const HEARD: Duration = Duration::from_millis(20);
+
+thread_local! {
+    /// True while this thread runs one of several lanes.
+    static IN_LANE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Restores [`IN_LANE`] when a lane ends, also by a panic.
+struct Before(bool);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        IN_LANE.set(self.0);
+    }
+}
 
 /// A wish to stop, that another thread may express. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -74,11 +89,15 @@ impl Workers {
         Self::default()
     }
 
-    /// A pool of `threads` threads.
+    /// A pool of `threads` threads, or of fewer if the limits of the process ([`budget::threads`]) or the system refuse some.
+    ///
+    /// The bits do not depend on the number; the calling thread alone computes them if no pool starts.
     pub fn new(threads: usize) -> Self {
-        let pool = (threads > 1).then(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build());
-        // a pool that cannot be started leaves the calling thread, which computes the same bits
-        Self { pool: pool.and_then(Result::ok).map(Arc::new), ..Self::default() }
+        let fewer = |threads: &usize| (*threads > 2).then_some(threads / 2);
+        let tried = std::iter::successors(Some(budget::threads(threads)).filter(|threads| *threads > 1), fewer);
+        let pool =
+            tried.into_iter().find_map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().ok());
+        Self { pool: pool.map(Arc::new), ..Self::default() }
     }
 
     /// The threads of a pool that is there already, such as that of the program around: lanes and the parts of steps run
@@ -118,9 +137,14 @@ impl Workers {
         if self.is_cancelled() { Err(Error::Interrupted) } else { Ok(()) }
     }
 
-    /// Number of threads.
+    /// The pool, unless this thread runs one of several lanes: the others hold the threads of the pool while they wait for their turn.
+    fn pool(&self) -> Option<&rayon::ThreadPool> {
+        self.pool.as_deref().filter(|_| !IN_LANE.get())
+    }
+
+    /// Number of threads that work at the same time: 1 in a lane next to others.
     pub fn threads(&self) -> usize {
-        self.pool.as_ref().map_or(1, |pool| pool.current_num_threads())
+        self.pool().map_or(1, rayon::ThreadPool::current_num_threads)
     }
 
     /// Runs `part(0)`, …, `part(parts - 1)`, started in this order, at the same time where there are threads.
@@ -132,7 +156,7 @@ impl Workers {
 
     /// [`Workers::run`], compiled once for all kinds of parts.
     fn run_parts(&self, parts: usize, part: &(dyn Fn(usize) + Sync)) {
-        match &self.pool {
+        match self.pool() {
             Some(pool) if parts > 1 => {
                 let next = AtomicUsize::new(0);
                 pool.broadcast(|_| {
@@ -174,15 +198,19 @@ impl Workers {
         outcomes.into_iter().collect()
     }
 
-    /// Runs work that cannot be ended early, such as a decomposition, on a thread of its own. Once the token asks to stop, nobody waits for
-    /// it any more: it ends by itself, and holds its memory until then.
+    /// Runs work that cannot be ended early, such as a decomposition, on a thread of its own, or on the calling thread if the system refuses
+    /// another. Once the token asks to stop, nobody waits for it any more: it ends by itself, and holds its memory until then.
     ///
     /// # Errors
-    /// [`Error::Interrupted`]; [`Error::Worker`] where no thread can be started, or where it panicked.
+    /// [`Error::Interrupted`]; [`Error::Worker`] if the thread panicked.
     pub fn apart<R: Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) -> Result<R, Error> {
         let (done, wait) = channel();
-        let thread = std::thread::Builder::new().spawn(move || drop(done.send(work())));
-        thread.map_err(|_| Error::Worker)?;
+        let work = Arc::new(Mutex::new(Some(move || drop(done.send(work())))));
+        let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let shared = work.clone();
+        if std::thread::Builder::new().spawn(move || take(&shared).map(|work| work())).is_err() {
+            take(&work).map(|work| work());
+        }
         loop {
             match wait.recv_timeout(HEARD) {
                 Ok(found) => return Ok(found),
@@ -192,24 +220,28 @@ impl Workers {
         }
     }
 
-    /// Runs `lane` so many times, at once as far as there are threads; without a pool each time on a thread of its own.
+    /// Runs `lane` the given number of times, at once as far as there are threads, or fewer times if the system refuses threads: lanes share
+    /// their work. One lane without a pool runs on the calling thread.
     ///
     /// A lane may wait for others that have begun, never for one that has not: a pool's threads may be taken.
     pub(super) fn lanes(&self, lanes: usize, lane: impl Fn() + Sync) {
-        let lane = &lane;
-        match &self.pool {
+        let lane = &|| {
+            let _before = Before(IN_LANE.replace(lanes > 1 || IN_LANE.get()));
+            lane();
+        };
+        match self.pool() {
             Some(pool) => pool.in_place_scope(|scope| (0..lanes).for_each(|_| scope.spawn(move |_| lane()))),
             None => std::thread::scope(|scope| {
-                (0..lanes).for_each(|_| {
-                    scope.spawn(lane);
-                });
+                let start = || std::thread::Builder::new().spawn_scoped(scope, lane);
+                let _started = (1..lanes).map_while(|_| start().ok()).count();
+                lane();
             }),
         }
     }
 
     /// Runs `work` on the pool, so that nested parallel routines find its threads.
     pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        match &self.pool {
+        match self.pool() {
             Some(pool) => pool.install(work),
             None => work(),
         }

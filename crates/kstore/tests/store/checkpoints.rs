@@ -1,7 +1,7 @@
 //! Passes that are stopped and go on: the same bits, nothing read twice, and no trust in what lies on the disk.
 
 use crate::make::*;
-use kstore::checkpoint::{Journal, Listener, Manifest, Stored};
+use kstore::checkpoint::{Journal, Listener, Manifest, Resume, Stored};
 use kstore::pass::{Observer, Unobserved};
 use kstore::source::Identity;
 use kstore::{Error, Fold, Pass, RowBlock, RowSource, Statistics, StatisticsFold, TableRows, Workers};
@@ -37,7 +37,13 @@ fn manifest(files: Vec<Identity>) -> Manifest {
 
 /// A journal that saves after every segment.
 fn journal<'a>(folder: &Path, manifest: &Manifest, resume: bool, heard: &'a Heard) -> kstore::Result<Journal<'a>> {
-    Journal::open(folder.join("checkpoint"), manifest, Duration::ZERO, resume, heard)
+    Journal::open(
+        folder.join("checkpoint"),
+        manifest,
+        Duration::ZERO,
+        if resume { Resume::Required } else { Resume::Never },
+        heard,
+    )
 }
 
 /// A few statistics at once: states of tuples, labels and moments.
@@ -248,7 +254,7 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
         let heard = Heard::default();
         let error = journal(folder.path(), other, true, &heard).unwrap_err();
         assert!(matches!(error, Error::OtherCheckpoint { .. }), "{error}");
-        assert!(error.to_string().contains(part) && error.to_string().contains("`resume`"), "{error}");
+        assert!(error.to_string().contains(part) && error.to_string().contains("`fresh`"), "{error}");
     };
     let with = |change: &dyn Fn(&mut Manifest)| {
         let mut other = manifest.clone();
@@ -286,6 +292,25 @@ fn a_checkpoint_of_another_run_is_refused_with_the_difference() {
 }
 
 #[test]
+fn the_same_run_continues_by_itself_and_another_one_starts_afresh() {
+    let folder = folder();
+    let (rows, manifest) = stopped(folder.path());
+    let mut other = manifest.clone();
+    other.options.insert("rank".to_string(), "20".to_string());
+    for (run, opened, began) in [
+        (&manifest, "it continues from", "first: 1000 rows are in the checkpoint, whole"),
+        (&other, "another run: rank was 10, now it is 20", "of an earlier run is replaced"),
+    ] {
+        let heard = Heard::default();
+        let path = folder.path().join("checkpoint");
+        let journal = Journal::open(path, run, Duration::ZERO, Resume::IfSame, &heard).unwrap();
+        assert!(heard.has(opened), "{:?}", heard.0);
+        Pass { journal: Some(&journal), ..pass() }.resume("first", &rows, &fold(&rows)).unwrap();
+        assert!(heard.has(began), "{:?}", heard.0);
+    }
+}
+
+#[test]
 fn folders_of_others_and_disks_that_refuse() {
     let folder = folder();
     let rows = usual_rows(&split(folder.path(), 500, &[], 100));
@@ -314,7 +339,7 @@ fn folders_of_others_and_disks_that_refuse() {
     // no folder can be made below a file: the pass goes on without
     std::fs::write(folder.path().join("file"), "").unwrap();
     let nowhere = folder.path().join("file/checkpoint");
-    let journal = Journal::open(nowhere, &manifest, Duration::ZERO, false, &heard);
+    let journal = Journal::open(nowhere, &manifest, Duration::ZERO, Resume::Never, &heard);
     // some systems tell at once that a file is no folder
     if let Ok(journal) = journal {
         let pass = Pass { journal: Some(&journal), ..pass() };
@@ -331,7 +356,7 @@ fn short_runs_leave_no_trace() {
     let manifest = manifest(rows.selected().table().identities());
     let heard = Heard::default();
     let path = folder.path().join("checkpoint");
-    let journal = Journal::open(&path, &manifest, kstore::checkpoint::EVERY, true, &heard).unwrap();
+    let journal = Journal::open(&path, &manifest, kstore::checkpoint::EVERY, Resume::Required, &heard).unwrap();
     assert!(heard.has("there is no checkpoint"), "{:?}", heard.0);
     let observer = Asked(AtomicU64::new(0), 40);
     let pass = Pass { observer: &observer, journal: Some(&journal), ..pass() };

@@ -361,6 +361,32 @@ impl Observer for StopAfter {
     }
 }
 
+/// Every thread of the pool is a lane and waits for its turn, while the one whose turn it is wants work of the pool.
+#[test]
+fn a_delivery_may_use_the_workers_of_the_pass() {
+    let (done, wait) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for threads in [1, 2, 4] {
+            let (workers, parts) = (Workers::new(threads), AtomicU64::new(0));
+            let pass = Pass { workers: &workers, ..pass(16, 50, threads) };
+            let mut order = Vec::new();
+            let delivered = pass.segments(&memory(1000), &Collect, |state: Whole| {
+                order.push(state);
+                workers.run(8, |_| {
+                    parts.fetch_add(1, Ordering::Relaxed);
+                });
+                Ok(workers.install(|| ()))
+            });
+            assert_eq!((delivered.unwrap().rows, order.len()), (1000, 20));
+            assert_eq!(workers.threads(), threads, "the pool is whole again");
+            done.send(parts.into_inner()).unwrap();
+        }
+    });
+    for _ in 0..3 {
+        assert_eq!(wait.recv_timeout(std::time::Duration::from_secs(60)), Ok(160));
+    }
+}
+
 #[test]
 fn an_observer_stops_the_pass() {
     for (lanes, prefetch) in [(1, 2), (4, 2), (4, 0)] {

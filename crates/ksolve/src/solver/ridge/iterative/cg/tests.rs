@@ -134,7 +134,14 @@ fn a_run_that_is_stopped_again_and_again_has_the_bits_of_one_that_is_not() {
     let (mut products, mut stops) = (0, 0);
     let found = loop {
         let path = folder.path().join("checkpoint");
-        let journal = Journal::open(path, &manifest, std::time::Duration::ZERO, stops > 0, &Calm).unwrap();
+        let journal = Journal::open(
+            path,
+            &manifest,
+            std::time::Duration::ZERO,
+            if stops > 0 { kstore::checkpoint::Resume::Required } else { kstore::checkpoint::Resume::Never },
+            &Calm,
+        )
+        .unwrap();
         let observer = Impatient(7.into());
         let mut system = dense(60);
         let until = Until { observer: &observer, journal: Some(&journal), ..until(1e-10) };
