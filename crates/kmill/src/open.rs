@@ -1,6 +1,6 @@
 //! The tables and models that verbs name, opened.
 
-use crate::args::{DataArgs, Run, SelectArgs};
+use crate::args::{DataArgs, MissingTargetArgs, Run, SelectArgs};
 use crate::{Result, writer};
 use ksolve::predict::Predictor;
 use kstore::{Missing, Plan, Selected, Selection, Table, TextOptions};
@@ -35,6 +35,7 @@ pub(crate) fn selection(select: &SelectArgs, features: &[String], targets: Vec<S
 
 pub(crate) fn learned_from(data: &DataArgs) -> Selection {
     let rows = selection(&data.select, &data.features, data.target.clone());
+    let rows = Selection { missing_target: Some(data.missing_target.missing_target), ..rows };
     data.category.of(Selection { text: data.text.clone(), ..rows })
 }
 
@@ -56,18 +57,20 @@ pub(crate) fn load(path: &Path, run: &Run) -> Result<Predictor> {
 }
 
 /// Opens the files as one table and selects the columns that the model knows by name, these targets and the column of groups, if any. A model of sparse rows
-/// gets room for those of the table.
+/// gets room for those of the table. Without `missing_target` a row without a target is an error.
 pub(crate) fn select(
     predictor: &mut Predictor,
     args: &SelectArgs,
     targets: &[String],
     group: Option<String>,
+    missing_target: Option<MissingTargetArgs>,
 ) -> Result<Selected> {
     let text = args.text.options();
     let text = if predictor.card().sparse().is_some() { text.sparse() } else { text };
     let (table, targets) = table(&args.paths, &text, targets)?;
     *predictor = predictor.clone().fitting(&table)?;
-    let selection = Selection { group, ..selection(args, &predictor.card().features, targets) };
+    let missing_target = missing_target.map(|args| args.missing_target);
+    let selection = Selection { group, missing_target, ..selection(args, &predictor.card().features, targets) };
     Ok(predictor.select(&table, selection)?)
 }
 

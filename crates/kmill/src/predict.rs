@@ -76,7 +76,7 @@ struct Report<'a> {
 pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<Strange>)> {
     output::check(&args.output)?;
     let mut predictor = open::deciding(&args.model, args.positive.as_deref(), args.threshold, run)?;
-    let selected = open::select(&mut predictor, &args.data, &[], None)?;
+    let selected = open::select(&mut predictor, &args.data, &[], None, None)?;
     let kept = open::kept(&selected, &args.data, &args.keep)?;
     output::spare([&args.output], output::inputs(selected.table()).chain([args.model.as_path()]))?;
     let PredictArgs { scores, probabilities, components, std, novelty, preimage: preimages, residual, .. } = *args;

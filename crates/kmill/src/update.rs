@@ -1,6 +1,6 @@
 //! `kmill update`: a model goes on learning, row by row.
 
-use crate::args::{Run, RunArgs, SelectArgs, parse};
+use crate::args::{MissingTargetArgs, Run, RunArgs, SelectArgs, parse};
 use crate::table::{count, facts, number};
 use crate::{Result, open, output, pipeline};
 use clap::Args;
@@ -23,6 +23,8 @@ pub(crate) struct UpdateArgs {
     /// The target columns, where they are named otherwise than at the fit; FILE.npy for .npy tables
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) target: Vec<String>,
+    #[command(flatten)]
+    pub(crate) missing_target: MissingTargetArgs,
     /// Factor by which a row of the past counts less with every new one, such as 0.999 for about the last 1,000 rows
     #[arg(long, value_name = "NUMBER", value_parser = parse::number, default_value = "1", help_heading = "Run")]
     pub(crate) forgetting: f64,
@@ -59,7 +61,7 @@ pub(crate) fn run(args: &UpdateArgs, run: &Run) -> Result<UpdateReport> {
     output::check_model(&args.output)?;
     let mut predictor = open::load(&args.model, run)?;
     let names = if args.target.is_empty() { predictor.card().targets.clone() } else { args.target.clone() };
-    let selected = open::select(&mut predictor, &args.data, &names, None)?;
+    let selected = open::select(&mut predictor, &args.data, &names, None, Some(args.missing_target))?;
     output::spare([&args.output], output::inputs(selected.table()))?;
     let Learned { model, rows, running_mse, .. } = predictor.learn(&selected, args.forgetting, &pipeline::job(run))?;
     model.save(&args.output)?;

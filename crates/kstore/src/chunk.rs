@@ -7,7 +7,7 @@ use crate::labels::{Coder, Fault};
 use crate::source::{FileCursor, Positions, Strided, Values, View};
 use crate::table_rows::{OpenFile, TableRows};
 use crate::{Error, Real, Result, missing::Missing};
-use std::{ops::Range, path::Path};
+use std::{ops::Range, path::Path, sync::atomic::Ordering};
 
 /// Reads numbers as they are, and text as 1, or NaN where it is missing.
 fn load_or_one(view: &View<'_>, at: Positions<'_>, out: &mut [f64]) {
@@ -20,11 +20,50 @@ fn load_or_one(view: &View<'_>, at: Positions<'_>, out: &mut [f64]) {
 }
 
 impl<T: Real> TableRows<T> {
+    /// Places of the targets and of the class among the columns, without the weights.
+    fn target_slots(&self) -> Range<usize> {
+        let (features, targets) = (self.selected.features.len(), self.selected.targets.len());
+        let numbers = features + targets - usize::from(self.selected.weighted);
+        if self.selected.class.is_some() { features + targets..features + targets + 1 } else { features..numbers }
+    }
+
+    /// Those of the first `rows` rows of the chunk, or of the rows `among` them, that have a target; `None` if all of these have one, or rows
+    /// without one are not left out.
+    pub(crate) fn with_target(
+        &self,
+        open: &OpenFile<'_>,
+        among: Option<&[u32]>,
+        rows: usize,
+    ) -> Result<Option<Vec<u32>>> {
+        if !self.selected.drops_targets() {
+            return Ok(None);
+        }
+        let (at, rows) = among.map_or((Positions::From(0), rows), |list| (Positions::At(list), list.len()));
+        let (mut lacking, mut loaded) = (Vec::new(), [0.0; TILE]);
+        for slot in self.target_slots() {
+            let view = open.cursor.view(slot)?;
+            for start in (0..rows).step_by(TILE) {
+                let loaded = &mut loaded[..TILE.min(rows - start)];
+                load_or_one(&view, at.skip(start), loaded);
+                if loaded.iter().any(|value| value.is_nan()) {
+                    lacking.resize(rows, false);
+                    lacking[start..].iter_mut().zip(&*loaded).for_each(|(lacks, value)| *lacks |= value.is_nan());
+                }
+            }
+        }
+        let count = lacking.iter().filter(|lacks| **lacks).count();
+        self.without_target.fetch_add(count as u64, Ordering::Relaxed);
+        let with_target = || (0..rows).filter(|i| !lacking[*i]).map(|i| at.get(i) as u32).collect();
+        Ok((count > 0).then(with_target))
+    }
+
     /// Takes out the rows with a value that is not a finite number, or no label. The views are those of [`Self::views_needed`].
     pub(crate) fn drop_missing(&self, views: &[View<'_>], picked: &mut Vec<u32>) {
         let mut loaded = [0.0; TILE];
         let mut bad = vec![false; picked.len()];
-        for (slot, view) in views.iter().enumerate() {
+        // a target that must be there is an error when it is read
+        let needed = if self.selected.drops_targets() { 0..0 } else { self.target_slots() };
+        for (slot, view) in views.iter().enumerate().filter(|(slot, _)| !needed.contains(slot)) {
             for (rows, bad) in picked.chunks(TILE).zip(bad.chunks_mut(TILE)) {
                 let loaded = &mut loaded[..rows.len()];
                 match self.time(slot) {
@@ -223,6 +262,9 @@ impl<T: Real> Chunk<'_, '_, T> {
             }
             (false, _) if category => "clean the data or choose `missing` indicator or `missing` drop",
             (false, true) => "clean the data or choose `missing` drop or `missing` mean",
+            (false, false) if self.source.target_slots().contains(&slot) => {
+                "clean the data or choose `missing_target` drop"
+            }
             (false, false) => "clean the data or choose `missing` drop",
         };
         let value = if view.is_null(row) {

@@ -94,7 +94,7 @@ pub use digest::Digest;
 pub use encoding::{Categories, Encoding};
 pub use error::{BadLine, Error, Result};
 pub use kept_column::{KeptColumn, KeptValues};
-pub use missing::Missing;
+pub use missing::{Missing, MissingTarget};
 pub use pass::{CancelToken, Fold, Merge, Pass, Pool, Workers};
 pub use rayon;
 pub use real::{Real, vectorised};

@@ -54,6 +54,30 @@ impl Missing {
     }
 }
 
+/// How rows without a target are treated: without a number, or without a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MissingTarget {
+    /// Leave the row out.
+    Drop,
+    /// Stop with [`Error::BadValue`].
+    Error,
+}
+
+impl std::str::FromStr for MissingTarget {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "drop" => Ok(Self::Drop),
+            "error" => Ok(Self::Error),
+            _ => {
+                let (text, expected) = (text.to_string(), "drop or error".to_string());
+                Err(Error::Syntax { what: "`missing_target`", text, expected })
+            }
+        }
+    }
+}
+
 impl TryFrom<String> for Missing {
     type Error = Error;
     fn try_from(name: String) -> Result<Self> {

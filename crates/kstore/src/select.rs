@@ -2,7 +2,7 @@
 
 use crate::condition::{Bound, Condition, shown_rows};
 use crate::encoding::{Categories, Coding, Encoding, Times, Wanted, Weighing};
-use crate::missing::Missing;
+use crate::missing::{Missing, MissingTarget};
 use crate::rows::TableShape;
 use crate::schema::{Kind, Schema};
 use crate::table::Table;
@@ -57,6 +57,9 @@ pub struct Selection {
     pub filter: Option<Condition>,
     /// How missing values are treated.
     pub missing: Missing,
+    /// How rows without a target are treated; `None` drops them if `missing` drops rows, else they are an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing_target: Option<MissingTarget>,
     /// Which columns are taken as categories.
     pub categories: Categories,
     /// Buckets for a column of text with more values than are taken as categories; with `None` such a column becomes its effects on the
@@ -98,6 +101,7 @@ pub struct Selected {
     pub(crate) filter: Option<(usize, Bound)>,
     pub(crate) rows: Range<u64>,
     pub(crate) missing: Missing,
+    pub(crate) missing_target: MissingTarget,
 }
 
 impl Table {
@@ -174,6 +178,10 @@ impl Table {
             filter,
             rows,
             missing: selection.missing,
+            missing_target: selection.missing_target.unwrap_or(match selection.missing {
+                Missing::Drop => MissingTarget::Drop,
+                _ => MissingTarget::Error,
+            }),
         })
     }
 
@@ -345,7 +353,12 @@ impl Selected {
         }
     }
 
-    /// The number of selected rows, where it is known without reading: no condition, and no rows are dropped.
+    /// True if rows without a target are left out.
+    pub(crate) fn drops_targets(&self) -> bool {
+        self.has_target() && self.missing_target == MissingTarget::Drop
+    }
+
+    /// The number of selected rows, where it is known without reading: no condition, and no rows are dropped but those without a target.
     pub fn known_rows(&self) -> Option<u64> {
         let all = self.filter.is_none() && self.missing != Missing::Drop;
         all.then_some(self.rows.end - self.rows.start)
@@ -361,7 +374,12 @@ impl Selected {
     /// reader of the labels takes none.
     pub fn labels(&self) -> Option<Self> {
         let Self { class, group, .. } = *self;
-        let labels = || Self { table: self.table.undigested(), features: Vec::new(), class, group, ..self.alone() };
+        let labels = || {
+            let labels = Self { table: self.table.undigested(), features: Vec::new(), class, group, ..self.alone() };
+            // rows without a target are not among them
+            let targets = if self.drops_targets() { self.targets.clone() } else { Vec::new() };
+            Self { weighted: self.weighted && !targets.is_empty(), targets, ..labels }
+        };
         (class.is_some() || group.is_some()).then(labels)
     }
 

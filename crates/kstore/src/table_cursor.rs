@@ -160,17 +160,18 @@ impl<T: Real> TableCursor<'_, T> {
     fn pick(&mut self) -> Result<()> {
         let selected = &self.source.selected;
         let Some(open) = &self.open else { return Ok(()) };
-        if selected.filter.is_none() && selected.missing != Missing::Drop {
-            return Ok(());
-        }
         let mut picked = self.picked.take().unwrap_or_default();
         picked.clear();
-        match &selected.filter {
-            Some((_, bound)) => {
-                let view = open.cursor.view(self.source.columns.len() - 1)?;
-                bound.select(&view, open.rows, &mut picked);
-            }
-            None => picked.extend(0..open.rows as u32),
+        if let Some((_, bound)) = &selected.filter {
+            let view = open.cursor.view(self.source.columns.len() - 1)?;
+            bound.select(&view, open.rows, &mut picked);
+        }
+        let fulfil = selected.filter.is_some().then_some(&*picked);
+        match self.source.with_target(open, fulfil, open.rows)? {
+            Some(with_target) => picked = with_target,
+            None if selected.filter.is_some() => {}
+            None if selected.missing == Missing::Drop => picked.extend(0..open.rows as u32),
+            None => return Ok(()),
         }
         if selected.missing == Missing::Drop {
             self.source.drop_missing(&self.source.views_needed(open)?, &mut picked);
@@ -250,20 +251,28 @@ impl<T: Real> TableCursor<'_, T> {
         open.first += open.rows as u64;
         (open.rows, self.place) = (read, read);
         let base = open.part.start + open.first;
-        buf.rows.extend(base..base + read as u64);
         let x = &mut buf.x[have * d..(have + read) * d];
         let fine = T::all_finite(x);
         // errors are found, and missing values filled in, from a copy
         let copy = if fine { Vec::new() } else { T::bytes(x).to_vec() };
         let views = source.views_of_rows(&copy, &*open.cursor)?;
+        let with_target = source.with_target(open, None, read)?;
+        let (all, read) = match &with_target {
+            None => (Positions::From(0), read),
+            Some(list) => (Positions::At(list), list.len()),
+        };
+        for (to, from) in with_target.iter().flatten().map(|row| *row as usize).enumerate() {
+            x.copy_within(from * d..(from + 1) * d, to * d);
+        }
+        buf.rows.extend((0..read).map(|i| base + all.get(i) as u64));
         let chunk = Chunk { source, open, views };
         for (done, x) in (0..read).step_by(TILE).zip(x.chunks_mut(TILE * d)) {
-            let (at, rows) = (Positions::From(done), TILE.min(read - done));
+            let (at, rows) = (all.skip(done), TILE.min(read - done));
             chunk.others(fine || T::all_finite(x), at, rows, x, grow(&mut buf.y, rows * t))?;
             let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
             chunk.labels(d + t, coders, at, rows)?;
         }
-        chunk.keep(Positions::From(0), read, &mut buf.kept)?;
+        chunk.keep(all, read, &mut buf.kept)?;
         Ok(true)
     }
 }

@@ -7,6 +7,7 @@ use crate::source::{BoxedCursor, Element};
 use crate::sparse::MOST_SINGLE;
 use crate::text_limit::TextLimit;
 use crate::{Error, Real, Result, convert::Affine, row_digests, rows::Label, scaler::Scaler, table::Part};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{ops::Range, sync::Arc};
 
 /// How rows are handed out. By default: as they are in the file, with labels numbered as each cursor finds them.
@@ -41,6 +42,8 @@ pub struct TableRows<T> {
     /// For each file, the rows that a condition does not rule out beforehand; empty without a condition.
     pub(crate) candidates: Vec<Vec<Range<u64>>>,
     pub(crate) reading: Reading,
+    /// Rows without a target that cursors have left out so far.
+    pub(crate) without_target: AtomicU64,
 }
 
 impl<T: Real> TableRows<T> {
@@ -77,7 +80,22 @@ impl<T: Real> TableRows<T> {
         let candidates = candidates.unwrap_or_default();
         let columns = selected.columns();
         let keys = selected.names(&columns).iter().map(|name| row_digests::key(name)).collect();
-        Ok(Self { columns, keys, selected, affine, expansion, direct, candidates, reading })
+        Ok(Self {
+            columns,
+            keys,
+            selected,
+            affine,
+            expansion,
+            direct,
+            candidates,
+            reading,
+            without_target: AtomicU64::new(0),
+        })
+    }
+
+    /// Number of rows without a target that were left out in all passes so far.
+    pub fn without_target(&self) -> u64 {
+        self.without_target.load(Ordering::Relaxed)
     }
 
     /// The selection of columns and rows.

@@ -5,7 +5,7 @@ use crate::table::joined;
 use clap::Args;
 use kstore::condition::Condition;
 use kstore::encoding::Times;
-use kstore::{Missing, Selection, TextOptions};
+use kstore::{Missing, MissingTarget, Selection, TextOptions};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -59,6 +59,15 @@ impl TextArgs {
         let options = if self.zero_based { options.zero_based() } else { options };
         if self.sparse { options.sparse() } else { options }
     }
+}
+
+/// What is done with rows that a verb cannot learn from, or score.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Table")]
+pub(crate) struct MissingTargetArgs {
+    /// Rows without a target: drop leaves them out and shows how many they are, error stops
+    #[arg(long, value_name = "HOW", value_parser = parse::missing_target, default_value = "drop")]
+    pub(crate) missing_target: MissingTarget,
 }
 
 /// Files, and which of their rows.
@@ -118,6 +127,8 @@ pub(crate) struct DataArgs {
     /// Target columns, comma-separated; FILE.npy for .npy and .npz tables. Solvers without a target take none
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name)]
     pub(crate) target: Vec<String>,
+    #[command(flatten)]
+    pub(crate) missing_target: MissingTargetArgs,
     /// Feature columns as names or globs, comma-separated; !NAME leaves one out: '*,!id' [default: every column of
     /// numbers, text or times but the target]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]

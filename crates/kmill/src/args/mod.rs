@@ -11,7 +11,7 @@ pub mod parse;
 pub(crate) mod run;
 mod solver;
 
-pub(crate) use data::{CategoryArgs, ConvertDataArgs, DataArgs, SelectArgs, TextArgs};
+pub(crate) use data::{CategoryArgs, ConvertDataArgs, DataArgs, MissingTargetArgs, SelectArgs, TextArgs};
 pub(crate) use learn::{JobArgs, MapArgs, explained, kernel_help};
 pub(crate) use run::{DiskArgs, EngineArgs, Run, RunArgs, ScratchArgs};
 pub(crate) use solver::SolverArgs;

@@ -5,7 +5,7 @@ use crate::{error::flags, table::joined};
 use clap::builder::TypedValueParser;
 use kapprox::{Spec, landmark::Scheme, map::MapSpec};
 use ksolve::{curve::Method, request::LandmarkSource};
-use kstore::{Missing, condition::Condition, encoding::Times};
+use kstore::{Missing, MissingTarget, condition::Condition, encoding::Times};
 use std::{ffi::OsStr, fmt::Display, ops::Range, str::FromStr, time::Duration};
 
 /// Most threads: more than any machine has cores for, fewer than take minutes to start.
@@ -246,6 +246,10 @@ pub fn missing_of_conversion(text: &str) -> Result<Missing, String> {
         None if text == KEEP => Ok(Missing::Mean),
         None => Err(format!("choose error, drop or {KEEP}")),
     }
+}
+
+pub fn missing_target(text: &str) -> Result<MissingTarget, String> {
+    text.parse().map_err(|_: kstore::Error| "choose drop or error".to_string())
 }
 
 pub fn word<W: FromStr<Err = ksolve::Error>>(text: &str) -> Result<W, String> {

@@ -5,7 +5,7 @@ mod report;
 
 pub(crate) use report::EvaluateReport;
 
-use crate::args::{Run, RunArgs, SelectArgs, parse};
+use crate::args::{MissingTargetArgs, Run, RunArgs, SelectArgs, parse};
 use crate::{Error, Result, open, output, pipeline};
 use clap::Args;
 use ksolve::Task;
@@ -29,6 +29,8 @@ pub(crate) struct EvaluateArgs {
     /// The target columns, where they are named otherwise than at the fit; FILE.npy for .npy tables
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::name, help_heading = "Table")]
     pub(crate) target: Vec<String>,
+    #[command(flatten)]
+    pub(crate) missing_target: MissingTargetArgs,
     /// The class that counts as positive, of two [default: the second in the order of `inspect`]
     #[arg(long, value_name = "LABEL", value_parser = parse::label, help_heading = "Run")]
     pub(crate) positive: Option<String>,
@@ -75,7 +77,7 @@ pub(crate) fn run(args: &EvaluateArgs, run: &Run) -> Result<EvaluateReport> {
         return Err(Error::option("MODEL", args.model.display(), why, "use kmill predict"));
     }
     let names = if args.target.is_empty() { card.targets.clone() } else { args.target.clone() };
-    let selected = open::select(&mut predictor, &args.data, &names, group)?;
+    let selected = open::select(&mut predictor, &args.data, &names, group, Some(args.missing_target))?;
     output::spare(&args.report, output::inputs(selected.table()).chain([args.model.as_path()]))?;
     let top = args.top.map(|top| top as u64);
     let (report, details) = if ranking {

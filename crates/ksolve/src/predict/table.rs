@@ -162,7 +162,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
             let why = "no row is left after `rows`, `where` and `missing`; ask for more rows".to_string();
             return Err(kstore::Error::Empty { what, why }.into());
         }
-        self.tell(report.rows, &watch);
+        self.tell(report.rows, source.without_target(), &watch);
         Ok(report.rows)
     }
 
@@ -192,7 +192,11 @@ impl<'a, T: Real> TableScorer<'a, T> {
         ));
     }
 
-    fn tell(&self, rows: u64, stages: &dyn Stages) {
+    fn tell(&self, rows: u64, without_target: u64, stages: &dyn Stages) {
+        if without_target > 0 {
+            let count = shown::count(without_target);
+            stages.warn(format!("rows without a target are left out: {count} (`missing_target` error stops)"));
+        }
         self.tell_outside(rows, stages);
         self.selected.table().note().into_iter().for_each(|note| stages.warn(note));
         for (column, count) in self.selected.unseen() {
@@ -201,7 +205,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
             ));
         }
         let range = self.selected.range();
-        let all = range.end - range.start;
+        let all = range.end - range.start - without_target;
         if self.selected.missing() == Missing::Drop && !self.selected.is_filtered() && rows < all {
             stages.warn(format!("{} of {all} rows have a missing value and are left out (`missing` drop)", all - rows));
         }

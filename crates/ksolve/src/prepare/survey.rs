@@ -5,7 +5,7 @@ use crate::task::Task;
 use crate::{Classes, Error, Result, Targets};
 use kapprox::landmark::{Scan, uniform_sample};
 use kstore::key::Purpose;
-use kstore::{Label, Missing, Reading, RowSource, Scaler, Selected, Statistics, StatisticsFold};
+use kstore::{Label, Missing, Reading, RowSource, Scaler, Selected, Statistics, StatisticsFold, shown};
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -84,6 +84,12 @@ pub(crate) fn survey(
     let pass = cut.pass(cut.scan_lanes, resources, &*observer);
     let statistics = pass.resume("scaling statistics", &source, &StatisticsFold::new(source.shape()))?.0;
     drop(observer);
+    if source.without_target() > 0 {
+        // other processes have seen others
+        let shared = resources.journal.is_some_and(|journal| journal.is_shared());
+        let count = if shared { String::new() } else { format!(": {}", shown::count(source.without_target())) };
+        resources.stages.warn(format!("rows without a target are left out{count} (`missing_target` error stops)"));
+    }
     let draw = |rows: u64| drawn(&source, rows, options, cut, resources);
     of(statistics, selected, options, resources.stages, &draw)
 }

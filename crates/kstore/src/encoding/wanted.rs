@@ -290,7 +290,9 @@ impl Selected {
         if self.missing == Missing::Drop {
             return Self { features, complete: vec![true; keep.len()], keep, ..self.plain() };
         }
-        Self { features, complete: vec![false; keep.len()], keep, missing: otherwise, ..self.alone() }
+        // nor have rows that are dropped for a missing target
+        let rows = if self.drops_targets() { Self { group: None, ..self.plain() } } else { self.alone() };
+        Self { features, complete: vec![false; keep.len()], keep, missing: otherwise, ..rows }
     }
 
     pub(crate) fn plain(&self) -> Self {

@@ -5,8 +5,8 @@ use kstore::arrow::array::*;
 use kstore::condition::parse_rows;
 use kstore::encoding::Times;
 use kstore::{
-    Categories, Coded, Condition, Error, KeptValues, Label, Missing, OutputColumn, OutputKind, Reading, RowBuf,
-    RowSource, Scaler, Selection, Table,
+    Categories, Coded, Condition, Error, KeptValues, Label, Missing, MissingTarget, OutputColumn, OutputKind, Reading,
+    RowBuf, RowSource, Scaler, Selection, Table,
 };
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
@@ -165,6 +165,44 @@ fn rows_with_missing_values_are_dropped_or_filled() {
     let reading = Reading { scaler: Some(Arc::new(scaler)), ..Reading::default() };
     let rows = Table::open(&[path]).unwrap().select(&selection).unwrap().rows::<f64>(reading).unwrap();
     assert_eq!(read(&rows, 0..4, 10).unwrap().x, [0.0, 0.5, 0.5, 1.0]);
+}
+
+#[test]
+fn rows_without_a_target_are_told_from_rows_without_a_feature() {
+    let a = Float64Array::from(vec![Some(1.0), None, Some(3.0), Some(4.0), Some(5.0)]);
+    let y = Float64Array::from(vec![Some(1.0), Some(2.0), Some(f64::NAN), None, Some(5.0)]);
+    let c = StringArray::from(vec![Some("u"), None, Some("v"), Some("u"), Some("v")]);
+    let (folder, path) = table(&[("a", Arc::new(a)), ("y", Arc::new(y)), ("c", Arc::new(c))]);
+    let opened = Table::open(&[path]).unwrap();
+    let found = |table: &Table, target: &str, missing, missing_target| {
+        let (features, targets, class_target) = (names(&["a"]), names(&[target]), target == "c");
+        let selection = Selection { features, targets, class_target, missing, missing_target, ..Selection::default() };
+        let rows = table.select(&selection).unwrap().rows::<f64>(Reading::default()).unwrap();
+        match read(&rows, 0..5, 100) {
+            Ok(whole) => Ok((whole.rows, rows.without_target())),
+            Err(Error::BadValue { row, column, .. }) => Err((row, column)),
+            Err(other) => panic!("{other}"),
+        }
+    };
+    let (drop, error) = (Some(MissingTarget::Drop), Some(MissingTarget::Error));
+    let of_y = |missing, target| found(&opened, "y", missing, target);
+    assert_eq!(of_y(Missing::Mean, drop), Ok((vec![0, 1, 4], 2)));
+    assert_eq!(of_y(Missing::Mean, None), Err((2, "y".to_string())));
+    assert_eq!(of_y(Missing::Error, drop), Err((1, "a".to_string())));
+    assert_eq!(of_y(Missing::Drop, None), Ok((vec![0, 4], 2)));
+    assert_eq!(of_y(Missing::Drop, error), Err((2, "y".to_string())));
+    assert_eq!(found(&opened, "c", Missing::Mean, drop), Ok((vec![0, 2, 3, 4], 1)));
+    assert_eq!(found(&opened, "c", Missing::Mean, error), Err((1, "c".to_string())));
+    // rows that are read straight to their place
+    let bytes = |values: &[f64]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>();
+    let (x, t) = (folder.path().join("x.npy"), folder.path().join("t.npy"));
+    crate::files::npy(&x, "<f8", "(4, 2)", &bytes(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]));
+    crate::files::npy(&t, "<f8", "(4,)", &bytes(&[f64::NAN, 10.0, f64::NAN, 30.0]));
+    let matrix = Table::open(&[x]).unwrap().with_target_file(&t).unwrap();
+    let selection = Selection { targets: names(&["y"]), missing_target: drop, ..Selection::default() };
+    let rows = matrix.select(&selection).unwrap().rows::<f64>(Reading::default()).unwrap();
+    let whole = read(&rows, 0..4, 3).unwrap();
+    assert_eq!((whole.rows, whole.x, whole.y), (vec![1, 3], vec![3.0, 4.0, 7.0, 8.0], vec![10.0, 30.0]));
 }
 
 #[test]

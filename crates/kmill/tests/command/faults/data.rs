@@ -100,8 +100,12 @@ fn columns_and_values_that_cannot_be() {
             "nan.parquet: row 17 (counted from 0), column \"x1\" is NaN; clean the data or choose --missing drop or",
         ),
         ("infinite.parquet", "", "infinite.parquet: row 17 (counted from 0), column \"x1\" is infinite"),
-        ("y_nan.parquet", "", "row 5 (counted from 0), column \"y\" is NaN; clean the data or choose --missing drop"),
-        ("y_nan.parquet", "--missing mean", "row 5 (counted from 0), column \"y\" is NaN"),
+        (
+            "y_nan.parquet",
+            "--missing-target error",
+            "row 5 (counted from 0), column \"y\" is NaN; clean the data or choose --missing-target drop",
+        ),
+        ("y_nan.parquet", "--missing drop --missing-target error", "row 5 (counted from 0), column \"y\" is NaN"),
         ("one.parquet", "", "ridge needs at least 2 rows, and 1 is left"),
         ("t.parquet", "--rows 299..", "ridge needs at least 2 rows, and 1 is left"),
         ("huge.parquet", "", "column \"x0\" reaches"),
@@ -114,6 +118,35 @@ fn columns_and_values_that_cannot_be() {
     fails(at, "convert nan.parquet -o a.npy --missing mean", 2, "a conversion learns no means");
     fails(at, "convert labels.parquet --target text -o a.npy", 1, "leave them out with --drop text");
     fails(at, "convert empty.parquet -o a.npy", 1, "it has no rows");
+}
+
+/// A fit without the rows that have no target is that on a table without them, also in the values of its categories.
+#[test]
+fn rows_without_a_target_are_left_out_with_a_line() {
+    let folder = folder();
+    let at = folder.path();
+    let mut text = "x,c,known,y,label\n".to_string();
+    for (i, (x, y)) in noise(0).iter().zip(noise(1)).enumerate() {
+        match i % 10 == 3 {
+            true => text += &format!("{x},only here,0,,\n"),
+            false => text += &format!("{x},{},1,{y},{}\n", ["u", "v"][i % 2], ["no", "yes"][i % 3 / 2]),
+        }
+    }
+    std::fs::write(at.join("d.csv"), text).unwrap();
+    for target in ["y", "label --task classification"] {
+        let line = format!("fit ridge d.csv --features x,c --target {target} --rank 20 --lambda 1e-6 -o");
+        let said = warns(at, &format!("{line} dropped")).0;
+        assert!(said.contains("rows without a target are left out: 30 (--missing-target error stops)"), "{said}");
+        assert!(!warns(at, &format!("{line} fulfilled --where known==1")).0.contains("without a target"));
+        let predictions = |name: &str| {
+            assert_eq!(run(at, &format!("predict {name} d.csv -q -o p.csv")).code, 0);
+            std::fs::read(at.join("p.csv")).unwrap()
+        };
+        assert!(predictions("dropped") == predictions("fulfilled"), "{target}");
+        let (said, scores) = warns(at, "evaluate dropped d.csv");
+        assert!(said.contains("rows without a target are left out: 30") && scores["rows"] == 270, "{said}");
+        fails(at, "evaluate dropped d.csv --missing-target error", 1, "choose --missing-target drop");
+    }
 }
 
 /// Whatever is too short for ridge regression is so for every solver, and says for which.

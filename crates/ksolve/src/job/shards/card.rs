@@ -44,6 +44,7 @@ impl JobCard {
                 rows: Some(selected.range()),
                 filter: selection.filter.clone(),
                 missing: selection.missing,
+                missing_target: selection.missing_target,
                 encoding: Some(selected.same_features().encoding.unwrap_or_default()),
                 ..Selection::default()
             },
