@@ -80,6 +80,9 @@ impl Borrowed<u32> {
     }
 }
 
+/// Bytes that a batch, or a column of it, takes beside its values.
+const BESIDE: usize = 512;
+
 /// The record batches of an object with the Arrow PyCapsule interface (`__arrow_c_stream__`); nothing is copied.
 /// Errors: `TypeError` for an object without it; `ValueError` for a stream that breaks off; `MemoryError` for one that does not end
 /// before the free memory does.
@@ -98,8 +101,9 @@ pub(crate) fn batches(object: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     // the reader may call back into Python, which this thread is attached to
     for batch in reader {
         let batch = batch.map_err(wrong)?;
-        // a batch without rows counts too: a stream of these may not end either
-        held = held.saturating_add(batch.get_array_memory_size().max(size_of::<RecordBatch>()));
+        // what a batch and its columns take beside their values: a stream of empty batches may not end either
+        let beside = BESIDE.saturating_mul(1 + batch.num_columns());
+        held = held.saturating_add(batch.get_array_memory_size()).saturating_add(beside);
         if held > most {
             let most = kstore::shown::bytes(most);
             let text =

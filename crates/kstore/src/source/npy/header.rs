@@ -119,7 +119,7 @@ fn element(descr: &str) -> Result<(Element, bool), String> {
     let (order, name) = descr.split_at_checked(1).unwrap_or((descr, ""));
     let Some((_, element)) = TYPES.iter().copied().find(|(known, _)| *known == name) else {
         if matches!(name, "O" | "one") {
-            return Err("it holds Python objects; save numbers, with array.astype('<f4')".to_string());
+            return Err("its values are Python objects; save numbers, with array.astype('<f4')".to_string());
         }
         return Err(format!(
             "values of type {descr:?} are not read; f2, f4, f8, i1 to i8, u1 to u8 and b1 are (array.astype('<f4'))"

@@ -408,3 +408,18 @@ fn malformed(file: &Positioned, error: ParquetError) -> Error {
         other => damaged(file, &other),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::without_debug;
+
+    #[test]
+    fn values_as_a_programmer_sees_them_are_left_out_of_messages() {
+        let text = "Logical type Timestamp(TimestampType { is_adjusted_to_u_t_c: true, unit: MILLIS }) is incompatible \
+                    with converted type DATE for field 'x'";
+        let plain = "Logical type Timestamp is incompatible with converted type DATE for field 'x'";
+        assert_eq!(without_debug(text), plain);
+        let sizes = "Actual decompressed size doesn't match the expected one (5 vs 7)";
+        assert_eq!(without_debug(sizes), sizes);
+    }
+}
