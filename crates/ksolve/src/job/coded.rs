@@ -13,6 +13,9 @@ use std::sync::Arc;
 /// arrays, and what the sink makes of them: a page and what it becomes, or a batch and its encoded form.
 pub const COPIES: usize = 6;
 
+/// Bytes of a first look at the columns that need no plan: `plan` tells what a fit needs whatever the budget is.
+const SMALL_LOOK: usize = 16 << 20;
+
 /// What to do where the values do not fit the memory.
 const REMEDY: &str = "set `categories` none, or leave columns of text out";
 
@@ -38,8 +41,11 @@ impl Run<'_> {
         // numbers of several tables that are compared stay numbers in all of them
         let tables: Vec<Selected> = match tables {
             [one] if one.is_new() => {
-                let plan = Plan::process("the first look at the columns", self.bytes(), 1, one.table().held());
-                plan.term("decoder", one.look_bytes(), "choose fewer columns with `features`").check()?;
+                let bytes = one.look_bytes();
+                if bytes > SMALL_LOOK {
+                    let plan = Plan::process("the first look at the columns", self.bytes(), 1, one.table().held());
+                    plan.term("decoder", bytes, "choose fewer columns with `features`").check()?;
+                }
                 let (looked, note) = one.looked();
                 note.into_iter().for_each(|note| self.stages().warn(note.to_string()));
                 vec![looked]
