@@ -1,7 +1,7 @@
 //! What each column counts, for people.
 
 use crate::table::{Align, Table, count, joined, number, percent};
-use ksolve::job::MetricReport;
+use ksolve::{job::MetricReport, metric::Judgement};
 use std::collections::{HashMap, HashSet};
 
 /// Columns whose importance is shown in a table, and in a line.
@@ -22,7 +22,12 @@ pub(crate) fn described(metric: &MetricReport) -> String {
         (other, _) => other,
     };
     let features = format!("{source}, {} features", count(metric.features as u64));
-    if tried.is_empty() { features } else { format!("{features} (held-out mse: {tried})") }
+    if let Some(Judgement { rows, with, without, .. }) = &metric.judged {
+        let (rows, with, without) = (count(*rows), number(*with, 4), number(*without, 4));
+        return format!("{features} (mse {with} on {rows} rows that it has not seen, without a metric {without})");
+    }
+    // the rows of each fold have taught the metric of every round
+    if tried.is_empty() { features } else { format!("{features} (mse of the rounds: {tried})") }
 }
 
 /// What a column counts: its name, its share of 1, and that share in words.

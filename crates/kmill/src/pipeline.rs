@@ -9,6 +9,7 @@ use ksolve::Task;
 use ksolve::job::{self, Checkpoint, Fit, Fitted};
 use ksolve::request::Stages;
 use ksolve::solver::{Options, parameter};
+use ksolve::tune::likely_classes;
 use kstore::pass::Observer;
 use kstore::schema::Kind;
 use kstore::{Selected, Selection, Table, TextOptions};
@@ -89,6 +90,23 @@ impl FitOptions {
             self.fit = self.fit.clone().set(parameter::TASK.name, Task::Classification);
         }
         Ok((table, self.fit.selection(Selection { targets, ..rows })?))
+    }
+
+    /// The selection with a target of classes, if the solver is still to be chosen and the target holds few whole numbers.
+    fn as_classes(&mut self, table: &Table, selection: Selection, run: &Run) -> Result<Selection> {
+        let kind = |name: &String| Some(&table.schema().columns[table.schema().position(name)?].kind);
+        let settled = !self.any || self.fit.gives(parameter::TASK.name) || selection.targets.len() != 1;
+        if settled || !matches!(selection.targets.first().and_then(kind), Some(Kind::Int { .. })) {
+            return Ok(selection);
+        }
+        let fit = self.fit.clone().set(parameter::TASK.name, Task::Classification);
+        let classes = fit.selection(selection.clone())?;
+        let Some(count) = likely_classes(&table.select(&classes)?, &job(run))? else { return Ok(selection) };
+        run.progress.note(&format!(
+            "the target holds {count} whole numbers, each in many rows: they are learned as classes; --task regression learns a quantity"
+        ));
+        self.fit = fit;
+        Ok(classes)
     }
 
     /// The job with the files open that it reads beside the table.
@@ -205,6 +223,7 @@ pub(crate) fn job(run: &Run) -> job::Run<'_> {
 /// Opens the table, selects the rows and columns of the fit, and finds the values of its categories.
 pub(crate) fn select(options: &mut FitOptions, run: &Run) -> Result<Selected> {
     let (table, selection) = options.open()?;
+    let selection = options.as_classes(&table, selection, run)?;
     let asked = table.select(&selection)?;
     let selected = job(run).coded(&asked)?;
     columns::tell(&selection, (&asked, &selected), &run.progress);

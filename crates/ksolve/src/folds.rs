@@ -5,10 +5,15 @@ use kstore::Label;
 use kstore::key::{Purpose, Stream};
 use std::ops::Range;
 
-const HELP: &str = "give a number of folds (5), contiguous blocks (blocks:6), a column (column:subject), or a number of folds of whole groups (groups:5:subject)";
+const HELP: &str = "give a number of folds (5), contiguous blocks (blocks:6), a column (column:subject), a number of folds of whole groups \
+    (groups:5:subject), or tests of later rows by earlier ones (forward:5, with a gap of a block forward:5+1, in the order of a column \
+    forward:5:date)";
 
 /// Most folds. Each has a Gram matrix of its own, so more are a slip of the pen that would be refused for memory later.
 const MOST_FOLDS: usize = 1_000;
+
+/// Share of the rows that a fold kept apart should have, where folds have different sizes.
+const APART: f64 = 0.2;
 
 /// The folds as the command line gives them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,13 +29,22 @@ pub enum FoldSpec {
     Column(String),
     /// So many folds, to each of which as many values of a column are assigned at random: `groups:5:subject`.
     Groups(usize, String),
+    /// So many tests, each of a block of rows by the blocks before it: `forward:5`.
+    Forward {
+        /// Number of blocks that are tested.
+        tests: usize,
+        /// Number of blocks before a tested one that are left out: `forward:5+1`.
+        gap: usize,
+        /// The column by whose values rows are ordered, such as a date: `forward:5:date`; `None` for the order of the table.
+        column: Option<String>,
+    },
 }
 
 impl FoldSpec {
     /// What is taken where there is something to choose, and no folds were named.
     pub(crate) const USUAL: Self = Self::Hash(5);
 
-    /// Parses `5`, `blocks:6`, `column:subject`, `groups:5:subject` or `none`.
+    /// Parses `5`, `blocks:6`, `column:subject`, `groups:5:subject`, `forward:5+1:date` or `none`.
     ///
     /// # Errors
     /// [`Error::Option`] for anything else, and for fewer than two folds.
@@ -50,6 +64,18 @@ impl FoldSpec {
                 Some((k, name)) if !name.trim().is_empty() => Ok(Self::Groups(count(k)?, name.trim().to_string())),
                 _ => Err(Error::option("folds", format!("{text:?}"), HELP)),
             },
+            Some(("forward", rest)) => {
+                let help = || Error::option("folds", format!("{text:?}"), HELP);
+                let (counts, column) = rest.split_once(':').map_or((rest, None), |(counts, name)| (counts, Some(name)));
+                let (tests, gap) = counts.split_once('+').unwrap_or((counts, "0"));
+                let (tests, gap) = tests.trim().parse().ok().zip(gap.trim().parse().ok()).ok_or_else(help)?;
+                let column = column.map(|name| Some(name.trim()).filter(|name| !name.is_empty()).ok_or_else(help));
+                let column = column.transpose()?.map(str::to_string);
+                match (1..MOST_FOLDS / 2).contains(&tests) && gap < MOST_FOLDS / 2 {
+                    true => Ok(Self::Forward { tests, gap, column }),
+                    false => Err(help()),
+                }
+            }
             Some(_) => Err(Error::option("folds", format!("{text:?}"), HELP)),
         }
     }
@@ -57,8 +83,8 @@ impl FoldSpec {
     /// The column that rows are left out together by, where there is one.
     pub(crate) fn column(&self) -> Option<&str> {
         match self {
-            Self::Column(name) | Self::Groups(_, name) => Some(name),
-            Self::None | Self::Hash(_) | Self::Blocks(_) => None,
+            Self::Column(name) | Self::Groups(_, name) | Self::Forward { column: Some(name), .. } => Some(name),
+            Self::None | Self::Hash(_) | Self::Blocks(_) | Self::Forward { column: None, .. } => None,
         }
     }
 }
@@ -71,7 +97,39 @@ impl std::fmt::Display for FoldSpec {
             Self::Blocks(k) => write!(f, "blocks:{k}"),
             Self::Column(name) => write!(f, "column:{name}"),
             Self::Groups(k, name) => write!(f, "groups:{k}:{name}"),
+            Self::Forward { tests, gap, column } => {
+                write!(f, "forward:{tests}")?;
+                if *gap > 0 {
+                    write!(f, "+{gap}")?;
+                }
+                column.iter().try_for_each(|name| write!(f, ":{name}"))
+            }
         }
+    }
+}
+
+/// Which folds are held out, and which others are learned from then. By default each fold is, and all others are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldOut {
+    /// Folds are in order: only those before a fold are learned from, without so many that are next to it.
+    forward: Option<usize>,
+    /// The fold that is neither held out nor learned from.
+    never: Option<usize>,
+    /// The only fold that is held out.
+    only: Option<usize>,
+}
+
+impl HeldOut {
+    /// True if the fold is held out.
+    pub(crate) fn scores(self, fold: usize) -> bool {
+        let first = self.forward.map_or(0, |gap| gap + 1);
+        fold >= first && self.never != Some(fold) && self.only.is_none_or(|only| only == fold)
+    }
+
+    /// True if the fold is learned from while `held` is held out, or in the end.
+    pub(crate) fn learns(self, held: Option<usize>, fold: usize) -> bool {
+        let before = |held: usize| self.forward.is_none_or(|gap| fold + gap < held);
+        self.never != Some(fold) && held.is_none_or(|held| held != fold && before(held))
     }
 }
 
@@ -107,6 +165,13 @@ pub enum Folds {
         /// The fold of each label, by its code.
         folds: Vec<usize>,
     },
+    /// Folds of which not each is held out, or not all others are learned from.
+    Ruled {
+        /// The folds.
+        folds: Box<Folds>,
+        /// Which are held out.
+        rule: HeldOut,
+    },
 }
 
 impl Folds {
@@ -122,6 +187,16 @@ impl Folds {
             FoldSpec::Hash(k) => Self::Hash { k: *k, keys: Stream::new(seed, Purpose::Folds, 0) },
             FoldSpec::Blocks(k) => Self::Blocks { k: *k, rows },
             FoldSpec::Column(_) => Self::Column { labels: groups.to_vec() },
+            FoldSpec::Forward { tests, gap, column } => {
+                let k = tests + gap + 1;
+                // the labels are in their order
+                let of = |label: usize| label * k / groups.len().max(1);
+                let folds = match column {
+                    None => Self::Blocks { k, rows },
+                    Some(_) => Self::Groups { k, folds: (0..groups.len()).map(of).collect() },
+                };
+                Self::Ruled { folds: Box::new(folds), rule: HeldOut { forward: Some(*gap), ..HeldOut::default() } }
+            }
             FoldSpec::Groups(k, _) => {
                 let (keys, mut order) = (Stream::new(seed, Purpose::Folds, 0), Vec::from_iter(0..groups.len()));
                 order.sort_by_key(|group| keys.word(*group as u64));
@@ -134,7 +209,7 @@ impl Folds {
         if matches!(folds, Self::Column { .. }) && folds.count() < 2 {
             return refuse(format!("the column has {} value; it takes 2 or more", folds.count()));
         }
-        if let Self::Groups { k, folds } = &folds
+        if let Self::Groups { k, folds } = folds.unruled()
             && folds.len() < *k
         {
             return refuse(format!("the column has {} values; take at most as many folds", folds.len()));
@@ -157,7 +232,42 @@ impl Folds {
             Self::None => 1,
             Self::Hash { k, .. } | Self::Blocks { k, .. } | Self::Groups { k, .. } => *k,
             Self::Column { labels } => labels.len(),
+            Self::Ruled { folds, .. } => folds.count(),
         }
+    }
+
+    /// Which folds are held out.
+    pub(crate) fn rule(&self) -> HeldOut {
+        if let Self::Ruled { rule, .. } = self { *rule } else { HeldOut::default() }
+    }
+
+    /// The fold whose rows judge what is learned from the others, of three folds that are held out or more: the last, or of the values of a column
+    /// the one whose share of the rows is nearest to a fifth.
+    pub(crate) fn apart(&self, sizes: &[usize]) -> Option<usize> {
+        let held_out = || (0..sizes.len()).filter(|fold| self.rule().scores(*fold));
+        let rows: usize = sizes.iter().sum();
+        let off = |fold: &usize| (sizes[*fold] as f64 / rows.max(1) as f64 - APART).abs();
+        let apart = match self {
+            Self::Column { .. } => held_out().min_by(|a, b| off(a).total_cmp(&off(b))),
+            _ => held_out().next_back(),
+        };
+        apart.filter(|_| sizes.len() > 2 && held_out().count() > 1)
+    }
+
+    fn unruled(&self) -> &Self {
+        if let Self::Ruled { folds, .. } = self { folds } else { self }
+    }
+
+    /// The folds without one, whose rows judge what is learned from the others.
+    pub(crate) fn without(&self, fold: usize) -> Self {
+        let rule = HeldOut { never: Some(fold), ..self.rule() };
+        Self::Ruled { folds: Box::new(self.unruled().clone()), rule }
+    }
+
+    /// The folds of which only one is held out.
+    pub(crate) fn only(&self, fold: usize) -> Self {
+        let rule = HeldOut { only: Some(fold), ..self.rule() };
+        Self::Ruled { folds: Box::new(self.unruled().clone()), rule }
     }
 
     /// The fold of a row; `group` is its code in the fold column ([`kstore::Coded::UNKNOWN`] where there is none).
@@ -173,6 +283,7 @@ impl Folds {
                 Some(group as usize).filter(|g| *g < labels.len()).ok_or(Error::UnknownGroup { row })
             }
             Self::Groups { folds, .. } => folds.get(group as usize).copied().ok_or(Error::UnknownGroup { row }),
+            Self::Ruled { folds, .. } => folds.fold_of(row, group),
         }
     }
 }
@@ -235,6 +346,31 @@ mod tests {
         let few = Folds::new(&spec, 3, 0..100, &labels[..4]).unwrap_err().to_string();
         assert!(few.contains("4 values"), "{few}");
         assert!(FoldSpec::parse("groups:subject").is_err() && FoldSpec::parse("groups:1:subject").is_err());
+    }
+
+    #[test]
+    fn forward_learns_from_the_blocks_before_and_leaves_a_gap() {
+        for text in ["forward:3", "forward:3+1", "forward:2:day", "forward:2+1:day"] {
+            assert_eq!(FoldSpec::parse(text).unwrap().to_string(), text);
+        }
+        for wrong in ["forward:", "forward:0", "forward:x", "forward:3+", "forward:3:", "forward:600"] {
+            assert!(FoldSpec::parse(wrong).is_err(), "{wrong}");
+        }
+        // scikit-learn 1.9, TimeSeriesSplit(n_splits=3, gap=2) of ten rows in blocks of two
+        let folds = Folds::new(&FoldSpec::parse("forward:3+1").unwrap(), 0, 0..10, &[]).unwrap();
+        let (rule, of) = (folds.rule(), |row| folds.fold_of(row, 0).unwrap());
+        let learned = |held: usize| Vec::from_iter((0..10).filter(|row| rule.learns(Some(held), of(*row))));
+        assert_eq!(Vec::from_iter((0..folds.count()).filter(|fold| rule.scores(*fold))), [2, 3, 4]);
+        assert_eq!([2, 3, 4].map(learned), [vec![0, 1], vec![0, 1, 2, 3], vec![0, 1, 2, 3, 4, 5]]);
+        assert!((0..5).all(|fold| rule.learns(None, fold)));
+        // by a column the labels are in order, wherever their rows are
+        let labels: Vec<Label> = (0..9).map(Label::Int).collect();
+        let days = Folds::new(&FoldSpec::parse("forward:2:day").unwrap(), 0, 0..100, &labels).unwrap();
+        assert_eq!(Vec::from_iter((0..9).map(|day| days.fold_of(99, day).unwrap())), [0, 0, 0, 1, 1, 1, 2, 2, 2]);
+        // a fold that judges is never learned from, and the only one that is held out then
+        let (rest, judge) = (folds.without(4).rule(), folds.only(4).rule());
+        assert!(!rest.scores(4) && !rest.learns(None, 4) && rest.scores(3) && rest.learns(Some(3), 1));
+        assert!(judge.scores(4) && !judge.scores(3) && judge.learns(Some(4), 2) && !judge.learns(Some(4), 3));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::dots::{dot_products, widen};
 use crate::strips::{Pool, for_each_strip, row_strips};
-use crate::{Error, Result};
+use crate::{Error, Result, folds::HeldOut};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use kapprox::Real;
@@ -69,6 +69,7 @@ pub struct GramState {
     p: usize,
     t: usize,
     folds: Vec<FoldGram>,
+    held_out: HeldOut,
     precision: &'static str,
     epsilon: f64,
 }
@@ -94,7 +95,16 @@ impl GramState {
     /// The state of no rows, for p features, t targets and so many folds (1 where there are none).
     pub fn new(p: usize, t: usize, folds: usize) -> Self {
         let folds = (0..folds.max(1)).map(|_| FoldGram::new(p, t)).collect();
-        Self { p, t, folds, precision: "f64", epsilon: f64::EPSILON }
+        Self { p, t, folds, held_out: HeldOut::default(), precision: "f64", epsilon: f64::EPSILON }
+    }
+
+    pub(crate) fn ruled(self, held_out: HeldOut) -> Self {
+        Self { held_out, ..self }
+    }
+
+    /// Which folds are held out.
+    pub(crate) fn held_out(&self) -> HeldOut {
+        self.held_out
     }
 
     /// Bytes of a state for p features, t targets and so many folds.
@@ -123,7 +133,7 @@ impl GramState {
             return Cow::Borrowed(only);
         }
         let mut sum = FoldGram::new(self.p, self.t);
-        let others = self.folds.iter().enumerate().filter(|(fold, _)| Some(*fold) != left_out);
+        let others = self.folds.iter().enumerate().filter(|(fold, _)| self.held_out.learns(left_out, *fold));
         others.for_each(|(_, fold)| sum.add(fold));
         Cow::Owned(sum)
     }

@@ -62,7 +62,7 @@ pub use bins::Targets;
 pub use certificate::{Certificate, CertificateState};
 pub use error::{Error, Result};
 pub use feature_fold::{FeatureFold, Take};
-pub use folds::{FoldSpec, Folds};
+pub use folds::{FoldSpec, Folds, HeldOut};
 pub use gram::{FoldGram, GramScratch, GramState};
 pub use model::{AnyModel, Card, Head, Intercept, Model, PredictScratch};
 pub use moments::{MomentScratch, Moments, RidgeFold, RidgeState};

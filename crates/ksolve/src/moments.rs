@@ -2,6 +2,7 @@
 
 use crate::bins::{Bins, Filled, Targets};
 use crate::feature_fold::{FeatureFold, Take};
+use crate::folds::HeldOut;
 use crate::{CertificateState, Folds, GramScratch, GramState, Result};
 use faer::Mat;
 use kapprox::{FeatureMap, Real};
@@ -19,6 +20,7 @@ pub struct Moments<'a, T> {
     map: &'a dyn FeatureMap<T>,
     targets: &'a Targets,
     folds: usize,
+    held_out: HeldOut,
     certify: bool,
     /// What makes features of the targets, whose moments are then taken in the place of theirs.
     target_features: Option<&'a dyn FeatureMap<f64>>,
@@ -47,7 +49,9 @@ impl<'a, T: Real> RidgeFold<'a, T> {
     /// A pass over rows of the map's d features. It certifies where the map knows its kernel's diagonal.
     pub fn new(map: &'a dyn FeatureMap<T>, folds: &'a Folds, targets: &'a Targets) -> Self {
         let certify = map.is_projection();
-        Self::over(map, folds, targets, Moments { map, targets, folds: folds.count(), certify, target_features: None })
+        let (count, held_out) = (folds.count(), folds.rule());
+        let take = Moments { map, targets, folds: count, held_out, certify, target_features: None };
+        Self::over(map, folds, targets, take)
     }
 
     /// Takes the moments with these features of the targets, where there are some, and not with the targets.
@@ -79,7 +83,7 @@ impl<T: Real> Take<T> for Moments<'_, T> {
         let p = self.map.dims().1;
         let columns = self.target_features.map_or(self.targets.count(), |map| map.dims().1);
         RidgeState {
-            gram: GramState::new(p, columns, self.folds),
+            gram: GramState::new(p, columns, self.folds).ruled(self.held_out),
             certificate: self.certify.then(|| CertificateState::new(p)),
         }
     }

@@ -10,7 +10,9 @@ use kapprox::{Real, Spec};
 use ksolve::Error;
 use ksolve::job::{ElementType, Fit, Fitted, Run};
 use ksolve::request::{LandmarkSource, MetricForm, MetricSource, Scaling, Stages};
-use ksolve::tune::{Choice, Chosen, Memory, Pace, Part, Score, SearchListener, SearchWork, Select, TuneOptions};
+use ksolve::tune::{
+    Choice, Chosen, MOST_LEARNED, Memory, Pace, Part, Score, SearchListener, SearchWork, Select, TuneOptions,
+};
 use kstore::Selected;
 use pyo3::prelude::*;
 use serde::Deserialize;
@@ -79,7 +81,7 @@ pub(crate) fn tune(
         let run = progress.of(&run);
         let pace = Pace::new(search.time.filter(|time| time.is_finite() && *time > 0.0).map(Duration::from_secs_f64));
         let watch = Watch { progress, pace: &pace, warnings: Mutex::new(Vec::new()) };
-        let base = match search.learns(&job) {
+        let base = match search.learns(&job) && selected.shape().features <= MOST_LEARNED {
             true => job.fit.clone().metric(MetricSource::Learned(MetricForm::Best)),
             false => job.fit.clone(),
         };
@@ -101,6 +103,7 @@ pub(crate) fn tune(
         "folds": chosen.tuned.folds.to_string(),
         "alike": chosen.tuned.alike,
         "at_random": chosen.at_random,
+        "elsewhere": chosen.elsewhere,
         "select": chosen.select,
         "rarer": chosen.rarer,
         "test": test,
@@ -153,14 +156,16 @@ impl Search {
         let work = work.map_err(|why| Error::option("work", self.work.as_deref().unwrap_or_default(), why))?;
         let (solver, base) = (self.solver.as_str(), &base);
         let exact = self.time.is_some() && free;
-        let choice = Choice { solver, base, options: &options, scalings, selected, work, exact, run, listener: watch };
-        let chosen = choice.make::<T>(&mut Memory::open(None)?)?;
-        let metric = chosen.metric.clone().map_or(MetricSource::None, MetricSource::of);
-        let fit = chosen.fit.clone().scaling(chosen.tuned.scaling).metric(metric);
-        let fit = match watch.pace.reach(&fit, &chosen, selected, run)? {
-            Some(reach) => reach.of(fit),
-            None => fit,
+        let written = |chosen: &Chosen| {
+            let metric = chosen.metric.clone().map_or(MetricSource::None, MetricSource::of);
+            let fit = chosen.fit.clone().scaling(chosen.tuned.scaling).metric(metric);
+            let reach = watch.pace.reach(&fit, chosen, selected, run)?;
+            Ok(reach.map_or(fit.clone(), |reach| reach.of(fit)))
         };
-        Ok((fit.run(selected, run)?, chosen))
+        let (listener, written) = (watch, &written);
+        let choice =
+            Choice { solver, base, options: &options, scalings, selected, work, exact, run, listener, written };
+        let chosen = choice.make::<T>(&mut Memory::open(None)?)?;
+        Ok((chosen.fit.run(selected, run)?, chosen))
     }
 }

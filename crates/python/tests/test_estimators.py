@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs, make_friedman1
 from sklearn.decomposition import KernelPCA
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, TimeSeriesSplit, check_cv, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -213,14 +213,17 @@ def test_the_surface_chooses_and_folds_are_scikit_learns():
     # the fold column of a splitter: the error of a cell by hand
     groups = np.arange(600) % 3
     folds = list(GroupKFold(3).split(X, y, groups))
-    model = kmill.KernelRidge(alphas=[1e-1, 1e1], gamma=0.3, rank=600, cv=folds, precision="f64").fit(X, y)
-    for place, alpha in enumerate([1e-1, 1e1]):
-        errors = []
-        for train, test in folds:
-            # alpha is for all rows, and the penalty per row is the same in every fold
-            own = kmill.KernelRidge(lambdas=alpha / 600, gamma=0.3, rank=600, precision="f64").fit(X[train], y[train])
-            errors.extend((own.predict(X[test]) - y[test]) ** 2)
-        assert model.surface_["cv_mse"][place] == pytest.approx(np.mean(errors), rel=1e-6)
+    for cv in [folds, TimeSeriesSplit(3)]:
+        model = kmill.KernelRidge(alphas=[1e-1, 1e1], gamma=0.3, rank=600, cv=cv, precision="f64").fit(X, y)
+        for place, alpha in enumerate([1e-1, 1e1]):
+            errors = []
+            for train, test in check_cv(cv).split(X, y):
+                # alpha is for all rows, and the penalty per row is the same in every fold
+                own = kmill.KernelRidge(lambdas=alpha / 600, gamma=0.3, rank=600, precision="f64").fit(X[train], y[train])
+                errors.extend((own.predict(X[test]) - y[test]) ** 2)
+            assert model.surface_["cv_mse"][place] == pytest.approx(np.mean(errors), rel=1e-6)
+    with pytest.raises(ValueError, match="as TimeSeriesSplit does"):
+        kmill.KernelRidge(alphas=[1e-1, 1e1], cv=TimeSeriesSplit(3, gap=5)).fit(X, y)
     with pytest.raises(ValueError, match="every row out once"):
         kmill.KernelRidge(alphas=[1e-1, 1e1], cv=folds[:2]).fit(X, y)
 

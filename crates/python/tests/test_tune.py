@@ -107,3 +107,14 @@ def test_a_ranking_of_files_is_chosen_by_pairs_within_whole_groups(tmp_path):
     apart = model.choice_["test"]["apart"]
     # 40 groups of 10 rows that were held out have up to 45 pairs each; of as many rows drawn one by one few would share a group
     assert apart["rows"] == 400 and apart["pairs"] > 1000 and apart["error"] < 0.1
+
+
+def test_integers_of_few_values_are_classes():
+    X, y = rows(300, 2)
+    given = {"rank": 30, "work": "1,2", "kernels": ["gaussian"]}
+    with pytest.warns(UserWarning, match="2 whole numbers, each in many rows"):
+        found = kmill.tune(X, (y > 0).astype(int), **given)
+    assert list(found.classes_) == [0, 1] and found.score(X, (y > 0).astype(int)) > 0.85
+    assert type(kmill.tune(X, (y > 0).astype(int), task="regression", **given)) is kmill.KernelRidge
+    # counts have values of few rows
+    assert type(kmill.tune(X, np.floor(np.exp(y)).astype(int), **given)) is kmill.KernelRidge

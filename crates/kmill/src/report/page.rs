@@ -91,7 +91,7 @@ fn importance(metric: &MetricReport, coded: &[&str]) -> String {
     if rounds.is_empty() {
         return features;
     }
-    page::beside(&features, &page::table(&["metric", "kernel", "rows", "held-out mse", "held-out r2"], &rounds))
+    page::beside(&features, &page::table(&["metric", "kernel", "rows", "mse of the round", "r2 of the round"], &rounds))
 }
 
 #[cfg(test)]

@@ -93,9 +93,14 @@ impl FitReport {
             by_c.map(|lambda| ("C", number(Penalty::Lambda(lambda).c(fit.weight.unwrap_or(fit.rows as f64)), 4))),
         );
         if let Some(cell) = self.chosen() {
-            facts.extend(cell.cv_mse.map(|mse| ("cv mse", number(mse, 4))));
-            facts.extend(cell.cv_error.map(|error| ("cv error", percent(error))));
-            facts.extend(cell.gcv.map(|gcv| ("gcv", number(gcv, 4))));
+            let [of_new, of_all] = match fit.metric.as_ref().map(|metric| metric.judged.is_some()) {
+                Some(true) => [" (rows that the metric has not seen)", " (rows that taught the metric)"],
+                Some(false) => [" (the metric may have seen these rows)"; 2],
+                None => ["", ""],
+            };
+            facts.extend(cell.cv_mse.map(|mse| ("cv mse", format!("{}{of_new}", number(mse, 4)))));
+            facts.extend(cell.cv_error.map(|error| ("cv error", format!("{}{of_new}", percent(error)))));
+            facts.extend(cell.gcv.map(|gcv| ("gcv", format!("{}{of_all}", number(gcv, 4)))));
         }
         if let Some(train) = &fit.train {
             facts.push(("train mse", format!("{} (r2 {})", number(train.mse, 4), optional(train.r2))));

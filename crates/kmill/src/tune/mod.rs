@@ -8,16 +8,16 @@ pub(crate) use report::TuneReport;
 use crate::args::parse::Kernels;
 use crate::args::{DataArgs, DiskArgs, MapArgs, Run, RunArgs, SolverArgs, parse};
 use crate::output::{self, Kind, Outputs};
-use crate::table::joined;
+use crate::table::{count, joined};
 use crate::{Error, Result, open, pipeline, pipeline::FitOptions, report::FitReport};
 use clap::{Args, builder::PossibleValuesParser};
 use kapprox::Spec;
 use ksolve::job::{Checkpoint, ElementType, Fit};
 use ksolve::request::{LandmarkSource, MetricForm, MetricSource, Scaling};
-use ksolve::tune::{ANY, Choice, Chosen, Memory, Pace, Score, SearchWork, Select, TuneOptions, stand_in};
-use kstore::{Missing, Selected, Selection, checkpoint::Journal, sink::OutputKind};
+use ksolve::tune::{ANY, Choice, Chosen, MOST_LEARNED, Memory, Pace, Score, SearchWork, Select, TuneOptions, stand_in};
+use kstore::{Missing, Selection, checkpoint::Journal, sink::OutputKind};
 use search::SearchStages;
-use std::path::PathBuf;
+use std::{cell::OnceCell, path::PathBuf};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -202,6 +202,18 @@ fn tune<T: kapprox::Real>(
 ) -> Result<TuneReport> {
     let (score, pace) = (args.score, Pace::new(args.time));
     let selected = pipeline::select(&mut options, run)?;
+    let features = selected.shape().features;
+    let wide = learns(args) && args.learn.metric.is_none() && features > MOST_LEARNED;
+    if wide {
+        options.fit = options.fit.metric(MetricSource::None);
+        run.progress.note(&format!(
+            "{} features are too many to learn a metric of: kernels are compared without one, on dense rows; fit svm, logistic and \
+             ridge keep sparse rows sparse",
+            count(features as u64)
+        ));
+    }
+    let plain = [args.learn.kernel.clone()];
+    let named = named.or(wide.then_some(&plain[..]));
     let inputs = output::inputs(selected.table()).chain(options.fit.files());
     output::spare(outputs.0.iter().map(|(path, _)| path).chain(&args.report), inputs)?;
     let base = options.job(&selected)?;
@@ -220,16 +232,31 @@ fn tune<T: kapprox::Real>(
     let mut memory = Memory::open(journal.as_ref())?;
     let watch = SearchStages::new(run, &pace);
     let job = pipeline::job(run).watch(&watch);
+    let (opened, repeat) = (|fit: Fit| fit.opened(&selected, &options.text), OnceCell::new());
+    let written = |found: &Chosen| {
+        let metric = found.metric.clone().map_or(MetricSource::None, MetricSource::of);
+        let fit = found.fit.clone().scaling(found.tuned.scaling).metric(metric);
+        let fit = if args.work.is_some() { fit.with_ranks_of(ranks) } else { fit };
+        if args.time.is_none() || outputs.model().is_none() {
+            return Ok(fit);
+        }
+        let reach = pace.reach(&opened(fit.clone())?, found, &selected, &pipeline::job(run))?;
+        let told = reach.as_ref().map_or_else(|| format!("--map {}", fit.map_spec()), |reach| reach.told(&fit));
+        // the options that give the same bits on any machine
+        let _ = repeat.set(format!("--work {} {told}", found.work));
+        Ok(reach.map_or(fit.clone(), |reach| reach.of(fit)))
+    };
     let choice = Choice {
         solver: &args.solver,
         base: &base,
         options: &search,
-        scalings: scalings(args),
+        scalings: if wide { &[] } else { scalings(args) },
         selected: &selected,
         work: args.work,
         exact: args.time.is_some() && args.learn.landmarks.is_none(),
         run: &job,
         listener: &watch,
+        written: &written,
     };
     let found = choice.make::<T>(&mut memory).map_err(|error| {
         memory.keep();
@@ -238,17 +265,9 @@ fn tune<T: kapprox::Real>(
             _ => error,
         }
     })?;
-    let mut repeat = None;
     let fit = match outputs.model() {
         Some(path) => {
-            let metric = found.metric.clone().map_or(MetricSource::None, MetricSource::of);
-            let fit = found.fit.clone().scaling(found.tuned.scaling).metric(metric);
-            let fit = if args.work.is_some() { fit.with_ranks_of(ranks) } else { fit };
-            let options = FitOptions { fit, ..options };
-            let options = match args.time {
-                Some(_) => in_time(&pace, options, &found, &selected, run, &mut repeat)?,
-                None => options,
-            };
+            let options = FitOptions { fit: found.fit.clone(), ..options.clone() };
             let fitted = pipeline::fitted(&options, &selected, run, (path, true), &args.disk)?;
             Some(FitReport::new(fitted.report, run, selected.table(), Some(path)))
         }
@@ -257,27 +276,8 @@ fn tune<T: kapprox::Real>(
     drop(memory);
     journal.into_iter().for_each(Journal::finish);
     let mut report = TuneReport::new(score, found, fit, run, &selected);
-    report.repeat = repeat;
+    report.repeat = repeat.into_inner();
     Ok(report)
-}
-
-/// The options at the ranks that are likely to end in time; `repeat` becomes the options that give the same bits on any machine.
-fn in_time(
-    pace: &Pace,
-    options: FitOptions,
-    found: &Chosen,
-    selected: &Selected,
-    run: &Run,
-    repeat: &mut Option<String>,
-) -> Result<FitOptions> {
-    let reach = pace.reach(&options.job(selected)?, found, selected, &pipeline::job(run))?;
-    let map = || format!("--map {}", options.fit.map_spec());
-    let told = reach.as_ref().map_or_else(map, |reach| reach.told(&options.fit));
-    *repeat = Some(format!("--work {} {told}", found.work));
-    Ok(match reach {
-        Some(reach) => FitOptions { fit: reach.of(options.fit), ..options },
-        None => options,
-    })
 }
 
 /// Everything that tells this search from another one of the same fit.

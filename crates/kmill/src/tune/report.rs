@@ -6,7 +6,7 @@ use crate::page::{self, Page, Section};
 use crate::report::{FitReport, Spent};
 use crate::table::{self, Align, Grid, Table, count, exact, number, optional, percent, rounded};
 use ksolve::request::{MetricSource, Scaling};
-use ksolve::tune::{Apart, Chosen, ContenderReport, Moment, Score, SearchWork, Select, TuneCell};
+use ksolve::tune::{Apart, Chosen, ContenderReport, Elsewhere, Moment, Score, SearchWork, Select, TuneCell};
 use ksolve::{Task, job::MetricReport, metric::RoundReport};
 use kstore::Selected;
 use std::{collections::HashSet, fmt};
@@ -66,6 +66,9 @@ pub(crate) struct TuneReport {
     /// The error of the winner on rows at random, there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_random: Option<Apart>,
+    /// Its errors on new rows that are not like those of the table.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub elsewhere: Vec<Elsewhere>,
     pub select: Select,
     /// The share of the rarer of two classes, where it was chosen for that.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,7 +101,19 @@ pub(crate) struct TuneReport {
 impl TuneReport {
     pub(super) fn new(score: Score, found: Chosen, fit: Option<FitReport>, run: &Run, selected: &Selected) -> Self {
         let Chosen {
-            tuned, fit: winner, metric, form, select, rarer, contenders, test, at_random, work, history, ..
+            tuned,
+            fit: winner,
+            metric,
+            form,
+            select,
+            rarer,
+            contenders,
+            test,
+            at_random,
+            elsewhere,
+            work,
+            history,
+            ..
         } = found;
         let fit = fit.map(|mut fit| {
             // the fit took the metric of the search as a given one, and knows nothing of its folds
@@ -134,6 +149,7 @@ impl TuneReport {
             folds: tuned.folds.to_string(),
             alike: tuned.alike,
             at_random,
+            elsewhere,
             select,
             rarer,
             task: winner.task().unwrap_or_default(),
@@ -166,8 +182,8 @@ impl TuneReport {
             let best = rung.iter().find(|row| row.best && name(row) == kernel);
             optional(best.and_then(score))
         };
-        let winner = self.rows.iter().rfind(|row| row.kept).map(name);
-        let winner = names.iter().position(|name| Some(name) == winner.as_ref());
+        let winner = self.rows.iter().rfind(|row| row.kept);
+        let marked = winner.and_then(|row| Some((names.iter().position(|other| *other == name(row))?, row.rung)));
         let row = |kernel: &String| (kernel.clone(), rungs.iter().map(|rung| shown(kernel, rung)).collect());
         // the comparison of refined kernels comes last, on no more rows than the one before
         let heading = |rung: &&[Row]| match rung[0].rung > 0 && rung[0].rows <= first {
@@ -178,7 +194,7 @@ impl TuneReport {
             corner: "kernel \\ rows".to_string(),
             columns: rungs.iter().map(heading).collect(),
             rows: names.iter().map(row).collect(),
-            marked: winner.map(|row| (row, rungs.len() - 1)),
+            marked,
         })
     }
 
@@ -234,7 +250,12 @@ impl TuneReport {
     fn apart(&self) -> Option<String> {
         let apart = self.test.as_ref()?;
         let (rows, others) = (count(apart.rows), count(apart.learned_from));
-        Some(format!("{} ({rows} rows of the sample; learned from the other {others})", self.errors(apart)))
+        let rank = count(apart.rank as u64);
+        Some(format!(
+            "{} ({rows} rows of the sample; learned from the other {others}, at rank {rank}){}",
+            self.errors(apart),
+            if self.elsewhere.is_empty() { "" } else { ", for new rows like those of the table" }
+        ))
     }
 
     /// What decided: the folds, and the measure of the solvers; why, and what else there is.
@@ -267,9 +288,33 @@ impl TuneReport {
         facts
     }
 
+    /// The errors on new rows of other kinds, in words.
+    fn others(&self) -> impl Iterator<Item = String> {
+        self.elsewhere.iter().map(|Elsewhere { rows, folds, apart }| {
+            let how = folds.as_ref().map_or(String::new(), |folds| format!("; --folds {folds} chooses for such rows"));
+            format!("on {rows}: {}{how}", self.errors(apart))
+        })
+    }
+
+    /// Why the choice is not the line with the least error, if it is not.
+    fn reasons(&self) -> Vec<String> {
+        let score = |row: &Row| row.cell.cv_mse.filter(|_| row.best && self.score == Score::Cv);
+        let star = self.rows.iter().rfind(|row| row.kept);
+        let least = star.and_then(|star| self.rows.iter().rfind(|row| row.best && row.kept && row.rung == star.rung));
+        let less = |row: &&Row| score(row).zip(least.and_then(score)).is_some_and(|(other, least)| other < least);
+        // within a scaling the least error wins
+        let bent = self.rows.iter().find(|row| row.scale != self.scale && less(row));
+        let bent = bent.map(|row| format!("scaling {} wins only with 5 % less error than {}", row.scale, self.scale));
+        let chosen = self.contenders.iter().filter(|contender| contender.chosen).filter_map(|one| one.why.clone());
+        bent.into_iter().chain(chosen).collect()
+    }
+
     /// The title of the grid of kernels.
     fn compared(&self) -> String {
         let what = match self.score {
+            Score::Cv if !self.learned.is_empty() => {
+                return "least cross-validated mse of each kernel over its rounds".to_string();
+            }
             Score::Cv => "least cross-validated mse",
             Score::Gcv => "least generalised cross-validation",
             Score::Alignment => "largest centred alignment with the target",
@@ -280,6 +325,8 @@ impl TuneReport {
     /// The page of `--report`: what decided, the kernels, the solvers, and the fit.
     pub(super) fn page(&self) -> Page {
         let facts = self.decided().into_iter().chain(self.apart().map(|apart| ("on held-out rows", apart)));
+        let facts = facts.chain(self.others().map(|other| ("new rows", other)));
+        let facts = facts.chain(self.reasons().into_iter().map(|why| ("why", why)));
         let mut sections = vec![Section::new("Choice", page::facts(facts))];
         let kernels = |grid: &Grid| page::grid(grid) + &page::note(&format!("The {}.", self.compared()));
         sections.extend(self.grid().map(|grid| Section::new("Kernels", kernels(&grid))));
@@ -317,8 +364,11 @@ impl fmt::Display for TuneReport {
         if let Some(table) = self.leaderboard() {
             writeln!(f, "{} of each solver on folds of the sample (* chosen)\n\n{table}", self.measure())?;
         }
+        self.reasons().iter().try_for_each(|why| writeln!(f, "* {why}\n"))?;
         if let Some(apart) = self.apart() {
-            writeln!(f, "on held-out rows: {apart}\n")?;
+            writeln!(f, "on held-out rows: {apart}")?;
+            self.others().try_for_each(|other| writeln!(f, "{other}"))?;
+            writeln!(f)?;
         }
         if let Some(repeat) = &self.repeat {
             writeln!(f, "the same model on any machine: {repeat} in place of --time\n")?;

@@ -16,6 +16,7 @@ mod fit;
 mod foreign;
 mod golden_models;
 mod guide;
+mod honest;
 mod iterative;
 #[cfg(unix)]
 mod laws;

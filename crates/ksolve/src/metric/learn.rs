@@ -16,6 +16,7 @@ use kstore::pass::Observer;
 use kstore::{MemoryRows, RowSource};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -40,8 +41,30 @@ pub(crate) struct Learned {
     pub rounds: Vec<RoundReport>,
     /// The deviation of each feature's share over folds of the sample; `None` without a metric.
     pub spread: Option<Vec<f64>>,
+    /// How it did on rows that taught it nothing; `None` if no rows were kept for that.
+    pub judged: Option<Judgement>,
     /// Passes over the table.
     pub passes: u64,
+}
+
+/// The errors of ridge regression with and without a metric, on the rows of a fold that the metric was not learned from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// The fold.
+    pub fold: usize,
+    /// Number of its rows in the sample.
+    pub rows: u64,
+    /// Squared error with the metric.
+    pub with: f64,
+    /// Squared error of the best kernel without a metric.
+    pub without: f64,
+}
+
+impl Judgement {
+    /// True if the metric is better than none.
+    pub(crate) fn is_better(&self) -> bool {
+        self.with < self.without
+    }
 }
 
 pub(crate) fn as_text<V: Display, S: Serializer>(value: &V, serializer: S) -> std::result::Result<S::Ok, S::Error> {
@@ -83,6 +106,20 @@ pub(crate) struct MetricRequest<'a, T: Real> {
     pub(crate) enough: &'a dyn Fn(usize) -> bool,
 }
 
+/// How the rounds of a metric are fitted and compared.
+#[derive(Clone, Copy)]
+pub(crate) struct RoundRequest<'a> {
+    pub(crate) form: MetricForm,
+    /// Landmarks of the fits.
+    pub(crate) rank: usize,
+    /// The rank of the model: errors are compared there where it is lower.
+    pub(crate) scored: usize,
+    /// What rounds of another rank found. It is fitted first, and stays if no round is better.
+    pub(crate) incumbent: Option<&'a Learned>,
+    /// True if a round on all rows follows those on the sample.
+    pub(crate) all_rows: bool,
+}
+
 /// The options with the metric known: given for the divisors of the fit, or learned from its rows; and how it was learned.
 pub(crate) fn settle<T: Real>(request: &MetricRequest<'_, T>) -> Result<(TrainOptions, Option<Learned>)> {
     let options = request.options;
@@ -93,6 +130,15 @@ pub(crate) fn settle<T: Real>(request: &MetricRequest<'_, T>) -> Result<(TrainOp
             if learned.metric.is_none() {
                 let why = "no metric was better on held-out rows than the features as they are: the model has none";
                 request.resources.stages.warn(why.to_string());
+            }
+            if let Some(judged) =
+                learned.judged.as_ref().filter(|judged| learned.metric.is_some() && !judged.is_better())
+            {
+                let Judgement { rows, with, without, .. } = judged;
+                request.resources.stages.warn(format!(
+                    "on {rows} rows that it has not seen, the metric has error {with:.4e}, and the features as they are {without:.4e}; \
+                     give `metric` none or learn"
+                ));
             }
             let (metric, kernel) = (of(learned.metric.clone()), learned.kernel.clone());
             (TrainOptions { metric, kernel, ..options.clone() }, Some(learned))
@@ -115,23 +161,67 @@ impl<T: Real> MetricRequest<'_, T> {
         warning.into_iter().for_each(|text| self.resources.stages.warn(text));
         let folds = &plan::options(self.options, plan::RANK).folds;
         let folds = Folds::new(folds, self.options.seed, self.source.range(), &self.survey.groups)?;
-        let learned = self.learn_on((&held, &drawn), &folds, (form, plan::RANK), n > held.len() as u64)?;
+        let all_rows = n > held.len() as u64;
+        let rounds = RoundRequest { form, rank: plan::RANK, scored: plan::RANK, incumbent: None, all_rows };
+        let learned = self.judged((&held, drawn), &folds, rounds)?;
         Ok(Learned { passes: learned.passes + 2, ..learned })
     }
 
-    /// Learns a metric of the form on a sample, the rows in their order and the best keys first; by fits of a rank; and with `all_rows`
-    /// on these too.
+    /// Learns a metric without the rows of one fold, and judges it by these; `learn` takes none where none is better. Two folds leave nothing
+    /// to compare rounds by, so that no rows judge.
+    fn judged(
+        &self,
+        (held, drawn): (&MemoryRows<T>, RowSample<T>),
+        folds: &Folds,
+        rounds: RoundRequest<'_>,
+    ) -> Result<Learned> {
+        let inner = plan::options(self.options, rounds.rank);
+        let reading = self.survey.reading();
+        let stage = self.resources.stages.stage("judging the metric", None);
+        let silent = Silent(&*stage);
+        let resources = &Resources { journal: None, scratch: None, stages: &silent, ..*self.resources };
+        let rows = Rows {
+            source: held,
+            n: held.len() as u64,
+            reading: &reading,
+            targets: self.targets,
+            folds,
+            options: &inner,
+            cut: plan::cut_of::<T>(held.shape().features),
+            resources,
+        };
+        let (mut of_rows, mut sizes) = (HashMap::new(), vec![0; folds.count()]);
+        rows.each_fold(|block, i, fold| {
+            of_rows.insert(block.rows[i], fold);
+            sizes[fold] += 1;
+        })?;
+        let Some(fold) = folds.apart(&sizes) else { return self.learn_on((held, &drawn), folds, rounds) };
+        let taught = picked(&drawn, (0..drawn.len()).filter(|i| of_rows.get(&drawn.rows[*i]) != Some(&fold)));
+        let learned = self.learn_on((held, &taught), &folds.without(fold), rounds)?;
+        let plain = learned.rounds.iter().filter(|round| round.form == "none");
+        let plain = plain.min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse)).map(|round| Spec::parse(&round.kernel));
+        let (Some(plain), Some(metric)) = (plain.transpose()?, &learned.metric) else { return Ok(learned) };
+        let rows = Rows { folds: &folds.only(fold), ..rows };
+        let (with, without) = (rows.error(Some(metric), &learned.kernel)?, rows.error(None, &plain)?);
+        let judged = Judgement { fold, rows: sizes[fold] as u64, with, without };
+        Ok(match rounds.form == MetricForm::Best && !judged.is_better() {
+            true => Learned { metric: None, kernel: plain, form: "none".to_string(), spread: None, ..learned },
+            false => Learned { judged: Some(judged), ..learned },
+        })
+    }
+
+    /// Learns a metric on a sample, the rows in their order and the best keys first.
     pub(crate) fn learn_on(
         &self,
         (held, drawn): (&MemoryRows<T>, &RowSample<T>),
         folds: &Folds,
-        (form, rank): (MetricForm, usize),
-        all_rows: bool,
+        rounds: RoundRequest<'_>,
     ) -> Result<Learned> {
         let Self { source, survey, options, resources, .. } = *self;
         let d = source.shape().features;
         let cut = plan::cut_of::<T>(d);
-        let inner = plan::options(options, rank);
+        let RoundRequest { form, rank, scored, incumbent, all_rows } = rounds;
+        let inner = TrainOptions { ranks: vec![scored.min(rank)], ..plan::options(options, rank) };
         let reading = survey.reading();
         let all = Rows {
             source,
@@ -150,7 +240,15 @@ impl<T: Real> MetricRequest<'_, T> {
             let silent = Silent(&*stage);
             let here = Resources { journal: None, scratch: None, stages: &silent, ..*resources };
             let rows = Rows { source: held, n: held.len() as u64, resources: &here, ..all };
-            search.start(&rows)?;
+            let before = incumbent.map(|found| {
+                let form = found.form.parse::<MetricForm>().ok();
+                let round = search.fit_kernel(&rows, (form, 0), found.metric.clone(), &found.kernel)?;
+                Ok::<_, Error>((round, form))
+            });
+            let before = before.transpose()?;
+            if !search.is_over() {
+                search.start(&rows)?;
+            }
             if search.explained() < LITTLE && !search.is_over() {
                 search.lengths(&rows, &*stage)?;
             }
@@ -161,13 +259,16 @@ impl<T: Real> MetricRequest<'_, T> {
                     .try_for_each(|form| search.descend(&rows, form, factor, &products))?;
                 search.stretch(&rows)?;
             }
+            // compared at last: gradients of its own features lead nowhere new
+            before.into_iter().for_each(|(round, form)| search.keep(round, form, 1.0));
             search.spread(&rows)?
         };
         let passes = if all_rows { search.finish(&all)? } else { 0 };
         let (best, rounds) = search.found();
         let best = best.ok_or(Error::NoCell { precision: T::NAME })?;
         let form = best.form.map_or("none".to_string(), |form| form.to_string());
-        Ok(Learned { metric: best.round.metric, kernel: best.round.kernel, form, rounds, spread, passes })
+        let (metric, kernel) = (best.round.metric, best.round.kernel);
+        Ok(Learned { metric, kernel, form, rounds, spread, judged: None, passes })
     }
 }
 
@@ -194,6 +295,13 @@ fn forms(form: MetricForm, (rows, d): (usize, usize), options: &TrainOptions) ->
         MetricForm::Best => vec![MetricForm::Full, MetricForm::Diagonal],
         form => vec![form],
     }
+}
+
+/// The rows of a sample at some places.
+pub(crate) fn picked<T: Real>(sample: &RowSample<T>, places: impl Iterator<Item = usize>) -> RowSample<T> {
+    let d = sample.d;
+    let (rows, x): (Vec<u64>, Vec<&[T]>) = places.map(|i| (sample.rows[i], &sample.x[i * d..(i + 1) * d])).unzip();
+    RowSample { rows, x: x.concat(), d }
 }
 
 /// An observer of the fits on the sample, which shows none of them and hears the wish for a stop.

@@ -30,7 +30,8 @@ mod round;
 mod search;
 mod series;
 
-pub(crate) use learn::{Learned, MetricRequest, as_text, draw, settle};
+pub use learn::Judgement;
+pub(crate) use learn::{Learned, MetricRequest, RoundRequest, as_text, draw, picked, settle};
 pub use length::LengthReport;
 pub(crate) use length::settle_length;
 pub(crate) use plan::{RANK, REFINED, folds, length_stage, plan as planned, sampled, stage};

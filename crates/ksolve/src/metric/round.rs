@@ -14,7 +14,7 @@ use kapprox::map::Expansion;
 use kapprox::metric::{Metric, MetricRows};
 use kapprox::{Real, Spec};
 use kstore::pass::Observer;
-use kstore::{Coded, MemoryRows, Pass, Reading, RowSource};
+use kstore::{Coded, MemoryRows, Pass, Reading, RowBlock, RowSource};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -40,8 +40,10 @@ pub(super) struct Round<T> {
     pub(super) kernel: Spec,
     /// The place of its lambda among those that are tried.
     pub(super) lambda: usize,
-    /// Squared error of the rows that were held out.
+    /// Squared error of held-out rows at `scored`, by which rounds are compared.
     pub(super) error: f64,
+    /// The rank and lambda of that error.
+    pub(super) scored: (usize, f64),
     /// The function, in the span of landmarks.
     expansion: Expansion<T>,
     pub(super) passes: u64,
@@ -69,6 +71,20 @@ impl<T: Real> Rows<'_, T> {
             Ok::<(), Error>(())
         })?;
         Ok(values)
+    }
+
+    /// Calls `see` with each row of each block, and its fold.
+    pub(super) fn each_fold(&self, mut see: impl FnMut(&RowBlock<'_, T>, usize, usize) + Send) -> Result<()> {
+        let observer = self.resources.stages.stage("rows of a fold", None);
+        let pass = Pass { journal: None, ..self.cut.pass(1, self.resources, &*observer) };
+        pass.visit(self.source, |block| {
+            for (i, row) in block.rows.iter().enumerate() {
+                let code = block.groups.as_ref().map_or(Coded::UNKNOWN, |groups| groups.codes[i]);
+                see(block, i, self.folds.fold_of(*row, code)?);
+            }
+            Ok::<(), Error>(())
+        })?;
+        Ok(())
     }
 
     /// A map for the kernel, the moments of its features, and who watches the pass that summed these.
@@ -102,11 +118,43 @@ impl<T: Real> Rows<'_, T> {
         let (mapped, gram, observer) = self.moments(metric.as_ref(), kernel)?;
         let workers = self.resources.workers;
         let (lambda, error) = self.lambda(&gram, near, &*observer)?;
+        let (scored, error) = self.score(&gram, (LAMBDAS[lambda], error), &*observer)?;
         drop(observer);
         let (rank, ridge) = (gram.features(), plan::ridge(gram.features(), &[], self.targets.centre()));
         let weights = crate::fit(&gram, rank, LAMBDAS[lambda], &ridge, workers)?.head.weights;
         let expansion = mapped.map.expand(weights.as_ref(), workers);
-        Ok(Round { metric, kernel: mapped.kernel, lambda, error, expansion, passes: mapped.passes + 1 })
+        let passes = mapped.passes + 1;
+        Ok(Round { metric, kernel: mapped.kernel, lambda, error, scored, expansion, passes })
+    }
+
+    /// The rank and lambda that a round is compared at, and the error there: those of the fit, unless the model has fewer features. The
+    /// features are nested, so that the leading ones are those of such a model.
+    fn score(
+        &self,
+        gram: &GramState,
+        (lambda, error): (f64, f64),
+        observer: &dyn Observer,
+    ) -> Result<((usize, f64), f64)> {
+        let asked = self.options.ranks.iter().fold(self.options.rank, |rank, scored| rank.min(*scored));
+        if asked >= gram.features() {
+            return Ok(((asked, lambda), error));
+        }
+        let best = self.least(gram, asked, observer)?;
+        Ok(best.map_or(((asked, lambda), f64::INFINITY), |(lambda, error)| ((asked, lambda), error)))
+    }
+
+    /// The lambda with the least error of held-out rows at a rank, and the error; `None` if no lambda has one.
+    fn least(&self, gram: &GramState, rank: usize, observer: &dyn Observer) -> Result<Option<(f64, f64)>> {
+        let (workers, ridge) = (self.resources.workers, plan::ridge(rank, &LAMBDAS, self.targets.centre()));
+        let mut system = System::new(gram.features(), &self.targets.centre(), Intercept::default());
+        let surface = Surface::by_folds(gram, &ridge, &mut system, 0..gram.folds().len(), workers, observer)?;
+        Ok(surface.best().and_then(|cell| Some((cell.lambda, cell.cv_mse?))))
+    }
+
+    /// The least error of held-out rows over the lambdas; infinite if no lambda has one.
+    pub(super) fn error(&self, metric: Option<&Arc<Metric>>, kernel: &Spec) -> Result<f64> {
+        let (_, gram, observer) = self.moments(metric, kernel)?;
+        Ok(self.least(&gram, gram.features(), &*observer)?.map_or(f64::INFINITY, |(_, error)| error))
     }
 
     /// The place of the best lambda and its held-out error. The place is found by steps downhill from `near`, as one round resembles the
@@ -114,7 +162,8 @@ impl<T: Real> Rows<'_, T> {
     fn lambda(&self, gram: &GramState, near: usize, observer: &dyn Observer) -> Result<(usize, f64)> {
         let workers = self.resources.workers;
         let mut system = System::new(gram.features(), &self.targets.centre(), Intercept::default());
-        let largest = (0..gram.folds().len()).max_by_key(|fold| gram.folds()[*fold].rows).unwrap_or(0);
+        let scored = (0..gram.folds().len()).filter(|fold| gram.held_out().scores(*fold));
+        let largest = scored.max_by_key(|fold| gram.folds()[*fold].rows).unwrap_or(0);
         let folds = match gram.folds()[largest].rows < FOLD_ROWS {
             true => 0..gram.folds().len(),
             false => largest..largest + 1,
@@ -243,18 +292,13 @@ pub(super) fn spread<T: Real>(rows: &Rows<'_, T>, round: &Round<T>) -> Result<Op
 
 /// The rows of a fold, with their weights.
 fn of_fold<T: Real>(rows: &Rows<'_, T>, fold: usize) -> Result<MemoryRows<T>> {
-    let (shape, observer) = (rows.source.shape(), rows.resources.stages.stage("rows of a fold", None));
-    let pass = Pass { journal: None, ..rows.cut.pass(1, rows.resources, &*observer) };
+    let shape = rows.source.shape();
     let (mut x, mut weights) = (Vec::new(), Vec::new());
-    pass.visit(rows.source, |block| {
-        for (i, row) in block.rows.iter().enumerate() {
-            let code = block.groups.as_ref().map_or(Coded::UNKNOWN, |groups| groups.codes[i]);
-            if rows.folds.fold_of(*row, code)? == fold {
-                x.extend_from_slice(&block.x[i * shape.features..(i + 1) * shape.features]);
-                weights.push(block.weight(i).unwrap_or(1.0));
-            }
+    rows.each_fold(|block, i, of| {
+        if of == fold {
+            x.extend_from_slice(&block.x[i * shape.features..(i + 1) * shape.features]);
+            weights.push(block.weight(i).unwrap_or(1.0));
         }
-        Ok::<(), Error>(())
     })?;
     Ok(MemoryRows::new(x, shape.features)?.with_targets(weights, 1)?.weighted(true)?)
 }

@@ -127,15 +127,26 @@ impl<'a, T: Real> Search<'a, T> {
         factor: f64,
     ) -> Result<Round<T>> {
         let kernel = self.lengths.kernel(metric.as_deref(), factor)?;
-        let round = rows.fit(metric, &kernel, self.near)?;
+        self.fit_kernel(rows, (form, number), metric, &kernel)
+    }
+
+    /// Fits a kernel whose lengths are numbers.
+    pub(super) fn fit_kernel(
+        &mut self,
+        rows: &Rows<'_, T>,
+        (form, number): (Option<MetricForm>, usize),
+        metric: Option<Arc<Metric>>,
+        kernel: &Spec,
+    ) -> Result<Round<T>> {
+        let round = rows.fit(metric, kernel, self.near)?;
         self.near = round.lambda;
         self.rounds.push(RoundReport {
             form: form.map_or("none".to_string(), |form| form.to_string()),
             round: number,
             kernel: round.kernel.to_string(),
             rows: rows.n,
-            rank: rows.options.rank,
-            lambda: LAMBDAS[round.lambda],
+            rank: round.scored.0,
+            lambda: round.scored.1,
             cv_mse: round.error,
             cv_r2: (self.variance > 0.0).then(|| 1.0 - round.error / self.variance),
         });
@@ -148,7 +159,7 @@ impl<'a, T: Real> Search<'a, T> {
         self.over
     }
 
-    fn keep(&mut self, round: Round<T>, form: Option<MetricForm>, factor: f64) {
+    pub(super) fn keep(&mut self, round: Round<T>, form: Option<MetricForm>, factor: f64) {
         if self.best.as_ref().is_none_or(|best| round.error < best.round.error) {
             self.best = Some(Best { round, form, factor });
         }

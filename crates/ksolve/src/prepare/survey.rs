@@ -5,6 +5,7 @@ use crate::task::Task;
 use crate::{Classes, Error, Result, Targets};
 use kapprox::landmark::{Scan, uniform_sample};
 use kstore::key::Purpose;
+use kstore::statistics::Moments;
 use kstore::{Label, Missing, Reading, RowSource, Scaler, Selected, Statistics, StatisticsFold, shown};
 use std::sync::Arc;
 
@@ -155,6 +156,15 @@ pub(crate) fn of(
     Ok(Survey { statistics, scaler, classes, groups, weighted: selected.is_weighted() })
 }
 
+/// Most whole numbers that look like classes.
+pub(crate) const FEW_WHOLE: usize = 20;
+
+/// The first target, if it is a column of integers whose values are so few that they may be classes.
+pub(crate) fn few_whole(statistics: &Statistics) -> Option<&Moments> {
+    let few = |target: &&Moments| target.whole && (1.0..FEW_WHOLE as f64).contains(&(target.max - target.min));
+    statistics.targets.first().filter(few)
+}
+
 /// Refuses rows that nothing can be learned from, and warns of features that do not vary.
 fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, stages: &dyn Stages) -> Result<()> {
     statistics.check(selected.class_name().unwrap_or_default(), selected.group_name().unwrap_or_default())?;
@@ -194,6 +204,23 @@ fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, s
             "{} {what} one row only: {}; nothing tells how such rows vary: bring more of them, or leave them out by `where`",
             lone.len(),
             shown(&lone)
+        ));
+    }
+    let labels = statistics.classes.sorted();
+    let whole = labels.iter().filter(|(label, _)| matches!(label, Label::Int(_))).count();
+    if options.task == Task::Classification && whole > FEW_WHOLE {
+        stages.warn(format!(
+            "the target has {whole} different whole numbers, and each becomes a class; if they are a measurement, take a regression \
+             (ridge, svr)"
+        ));
+    }
+    if let (Some(name), Some(target), Task::Regression) =
+        (&selected.target_names().first(), few_whole(statistics), options.task)
+    {
+        stages.warn(format!(
+            "target {name} holds whole numbers from {} to {}, which are learned as a quantity; `task` classification (ridge), or \
+             logistic and svm, learn them as classes",
+            target.min, target.max
         ));
     }
     if options.task == Task::Regression {

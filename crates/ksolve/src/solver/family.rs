@@ -25,6 +25,8 @@ pub struct SolverFacts {
     pub keeps: bool,
     /// True for a solver that holds rows out to choose its penalty or to learn probabilities.
     pub holds_out: bool,
+    /// True for a solver whose folds may be tests of later rows by earlier ones.
+    pub forward: bool,
     /// True for a solver that takes weights of rows.
     pub weights: bool,
     /// True for a solver that combines kernel functions of all rows itself, where the map is exact.

@@ -2,7 +2,7 @@
 //! depends on the solver, the map and the machine, and each stage shows its own rate once it is at work.
 
 use crate::request::{FitRequest, Forecast, PassShape, Resources, RowAccess, Stage, TrainOptions, fit};
-use crate::{FoldSpec, Result, metric, solver::Solver, train::prepared};
+use crate::{Error, FoldSpec, Result, metric, solver::Solver, train::prepared};
 use kapprox::Real;
 use kstore::{Reading, RowBuf, RowSource, Selected, checkpoint::Journal};
 use std::borrow::Cow;
@@ -12,11 +12,22 @@ use std::time::{Duration, Instant};
 const READING: Duration = Duration::from_millis(150);
 
 /// The folds are those of solvers that hold rows out; for others there are none.
-pub(super) fn own_folds<'a, T: Real>(options: &'a TrainOptions, solver: &dyn Solver<T>) -> Cow<'a, TrainOptions> {
-    match solver.facts().holds_out || options.folds == FoldSpec::None {
+///
+/// # Errors
+/// [`Error::Option`] for folds that the solver cannot follow.
+pub(super) fn own_folds<'a, T: Real>(
+    options: &'a TrainOptions,
+    solver: &dyn Solver<T>,
+) -> Result<Cow<'a, TrainOptions>> {
+    let facts = solver.facts();
+    if matches!(options.folds, FoldSpec::Forward { .. }) && facts.holds_out && !facts.forward {
+        let why = "this solver learns from all folds but one; give blocks:6, or take ridge, which tests later rows by earlier ones";
+        return Err(Error::option("folds", &options.folds, why));
+    }
+    Ok(match facts.holds_out || options.folds == FoldSpec::None {
         true => Cow::Borrowed(options),
         false => Cow::Owned(TrainOptions { folds: FoldSpec::None, ..options.clone() }),
-    }
+    })
 }
 
 /// The stages of a run: those of the solver, and behind the statistics the learning of a metric or the search for a length scale.
@@ -41,7 +52,7 @@ pub fn forecast<T: Real>(
     solver: &dyn Solver<T>,
     resources: &Resources<'_>,
 ) -> Result<Forecast> {
-    let options = own_folds(options, solver);
+    let options = own_folds(options, solver)?;
     let known = prepared::known(selected, &options, resources)?;
     let work = FitRequest::new::<T>(selected, &options, resources, known, solver)?;
     of(selected, solver, solver.view(&work)?, &work)

@@ -6,7 +6,7 @@ use crate::prepare::landmarks::{Mapped, Mapping};
 use crate::prepare::survey::{Survey, survey};
 use crate::prepare::whole;
 use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, RowAccess, TrainOptions};
-use crate::{Classes, Folds, Result, Targets, Task};
+use crate::{Classes, Folds, Result, Targets, Task, solver::SolverFacts};
 use kapprox::Real;
 use kapprox::metric::MetricRows;
 use kstore::pass::lanes::{self, Lane};
@@ -75,6 +75,19 @@ impl<T: Real> Prepared<T> {
         }
     }
 
+    /// Holds only those rows out that a learned metric has not seen, if the solver can; else it warns of what its errors are.
+    pub(crate) fn hold_out(&mut self, facts: SolverFacts, resources: &Resources<'_>) {
+        let learned = self.learned.as_ref().filter(|learned| learned.metric.is_some() && self.folds.count() > 1);
+        match learned.map(|learned| &learned.judged) {
+            Some(Some(judged)) if facts.forward => self.folds = self.folds.only(judged.fold),
+            Some(_) => resources.stages.warn(
+                "the rows of each fold have taught the metric: errors on them are less than those of new rows"
+                    .to_string(),
+            ),
+            None => {}
+        }
+    }
+
     pub(crate) fn passes(&self) -> u64 {
         1 + self.learned.as_ref().map_or(0, |learned| learned.passes)
             + u64::from(self.length.is_some())
@@ -102,7 +115,7 @@ pub(crate) fn known(selected: &Selected, options: &TrainOptions, resources: &Res
 }
 
 /// Counts labels, whatever the budget: in fewer lanes than fit, in one at least, so that a refusal can name what is needed.
-fn count(labels: &Selected, resources: &Resources<'_>) -> Result<Statistics> {
+pub(crate) fn count(labels: &Selected, resources: &Resources<'_>) -> Result<Statistics> {
     let (source, workers) = (labels.rows::<f64>(Reading::default())?, resources.workers);
     let most = LABEL_LIMIT + labels.group_name().map_or(0, |_| GROUP_LIMIT);
     let lane = Lane { tile: LABELS, name: "labels", bytes: most * LABEL_BYTES, shared: Vec::new() };

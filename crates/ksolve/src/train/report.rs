@@ -1,6 +1,6 @@
 //! The report of a training run: what was learned, from what, and at what cost.
 
-use crate::metric::{LengthReport, RoundReport};
+use crate::metric::{Judgement, LengthReport, RoundReport};
 use crate::solver::parameter::C;
 use crate::solver::{Figure, Solved, by_name};
 use crate::{Cell, Certificate};
@@ -136,6 +136,9 @@ pub struct MetricReport {
     pub spread: Vec<f64>,
     /// The rounds in which it was learned.
     pub rounds: Vec<RoundReport>,
+    /// Its error on rows that it was not learned from; `None` if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judged: Option<Judgement>,
 }
 
 impl MetricReport {
@@ -152,7 +155,7 @@ impl MetricReport {
         order.sort_by(|a, b| shares[*b].1.total_cmp(&shares[*a].1));
         let importance = order.iter().map(|j| shares[*j].clone()).collect();
         let spread = order.iter().filter_map(|j| deviations.get(*j)).copied().collect();
-        Self { source, features, importance, spread, rounds }
+        Self { source, features, importance, spread, rounds, judged: None }
     }
 
     /// Each feature with its share and the deviation of that, where it is known.

@@ -24,7 +24,7 @@ pub fn train<T: Real>(
     resources: &Resources<'_>,
 ) -> Result<Trained<T>> {
     options.check()?;
-    let own = &*own_folds(options, solver);
+    let own = &*own_folds(options, solver)?;
     let work = |known| FitRequest::new::<T>(selected, own, resources, known, solver);
     // what contradicts itself is refused before a row is read
     let unread = work((1, 1))?;
@@ -37,6 +37,7 @@ pub fn train<T: Real>(
     let (cut, stages) = all_stages(solver, view, &planned)?;
     forecast::announce(selected, solver, view, &planned)?;
     let mut prepared = prepared::prepare::<T>(selected, &planned.options, view, resources, (cut, plans(stages)))?;
+    prepared.hold_out(solver.facts(), resources);
     let work = work((prepared.targets.count(), prepared.folds.count()))?;
     let add = |plan, cut| solver.plan(plan, &work.shape, cut);
     let (keep, plan) = match view {

@@ -217,7 +217,8 @@ impl<T: Real> Parts<'_, T> {
         let spread = learned.and_then(|learned| learned.spread.as_deref()).unwrap_or(&[]);
         let rounds = learned.map_or(Vec::new(), |learned| learned.rounds.clone());
         let shares = self.selected.feature_names().into_iter().zip(shares).collect();
-        Some(MetricReport::new(source, metric.outputs(), shares, spread, rounds))
+        let judged = learned.and_then(|learned| learned.judged.clone());
+        Some(MetricReport { judged, ..MetricReport::new(source, metric.outputs(), shares, spread, rounds) })
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Choice<'a> {
     pub run: &'a Run<'a>,
     /// Hears of the steps.
     pub listener: &'a dyn SearchListener,
+    /// Returns the fit that is written, which may have other ranks than the trials. It is asked once, when all is chosen.
+    pub written: &'a dyn Fn(&Chosen) -> Result<Fit>,
 }
 
 impl std::fmt::Debug for Choice<'_> {
@@ -67,12 +69,14 @@ impl Choice<'_> {
             contenders: Vec::new(),
             test: None,
             at_random: None,
+            elsewhere: Vec::new(),
             work: log.work(),
             history: Vec::new(),
             tuned,
         };
         if self.options.score == Score::Alignment {
-            return Ok(Chosen { history: log.history, ..chosen });
+            let chosen = Chosen { history: log.history, ..chosen };
+            return Ok(Chosen { fit: (self.written)(&chosen)?, ..chosen });
         }
         let tuned = &chosen.tuned;
         let mut contest = Contest::new(&trials, by, contenders(self.solver, base, tuned, by)?, rank);
@@ -90,10 +94,12 @@ impl Choice<'_> {
         let exact = self.exact::<T>((&winner, &tried, tuned), (&trials, by), &mut log, memory)?;
         let mut contenders: Vec<ContenderReport> = tried.into_iter().map(|contender| contender.report).collect();
         let plain = if exact.is_some() { None } else { winner.without_metric(tuned)? };
-        winner = exact.map_or(winner.clone(), |exact| exact.instead_of(&winner, &mut contenders));
+        winner = exact.map_or(winner.clone(), |(exact, why)| exact.instead_of(&winner, &mut contenders, why));
         let work = log.work();
         let mut test = None;
-        self.listener.begin(Part::Solvers, 1 + u64::from(plain.is_some()) + u64::from(tuned.alike.is_some()));
+        let unlike = self.options.blocks && !self.options.whole_groups;
+        let steps = [plain.is_some(), tuned.alike.is_some(), unlike].map(u64::from);
+        self.listener.begin(Part::Solvers, 1 + steps.iter().sum::<u64>());
         if let Some(plain) = plain {
             let mut two = [&winner, &plain].into_iter().map(|one| {
                 let what = format!("rows kept apart, metric {}", one.report.metric);
@@ -109,10 +115,11 @@ impl Choice<'_> {
                 let (chose, other) = (measure(&chose), measure(&other));
                 let drops = other < WORTH * chose;
                 if drops {
-                    self.listener.warn(&format!(
-                        "on rows that it has not seen, the metric has error {chose:.4e}, and the best kernel without one {other:.4e}: the metric was left out"
-                    ));
-                    winner = plain.instead_of(&winner, &mut contenders);
+                    let why = format!(
+                        "on rows that it has not seen, the metric has error {chose:.4e}, and the best kernel without one {other:.4e}"
+                    );
+                    self.listener.warn(&format!("{why}: the metric was left out"));
+                    winner = plain.instead_of(&winner, &mut contenders, Some(why));
                 }
                 test = Some(if drops { (unseen, others) } else { (seen, seconds) });
             }
@@ -135,14 +142,38 @@ impl Choice<'_> {
             }
             None => None,
         };
+        let elsewhere = match &test {
+            Some((apart, _)) if unlike => {
+                let (seed, what) = (self.options.training.seed, "new rows of other kinds".to_string());
+                let kinds = || trials.elsewhere(&winner.fit, self.selected, seed, self.run);
+                let found = log.trial(what, || memory.recall_or(kinds))?;
+                found.iter().filter_map(|kind| kind.warning(apart.error)).for_each(|text| self.listener.warn(&text));
+                found
+            }
+            _ => Vec::new(),
+        };
         self.listener.end();
         memory.keep();
         let tested = test.as_ref().and_then(|(apart, _)| apart.lambda);
+        let tried = winner.fit.clone();
         let winner = winner.for_rows(trials.seen() as u64, tuned.rows, tested);
         let (metric, form, fit) = (winner.metric().cloned(), winner.report.metric, winner.fit);
         let (at_half, lambdas) = (at_half.map(|(_, seconds)| seconds), self.options.lambdas.len());
         let test = test.map(|(apart, seconds)| Test { apart, seconds, at_half, lambdas });
-        Ok(Chosen { fit, metric, form, contenders, test, at_random, work, history: log.history, ..chosen })
+        let history = std::mem::take(&mut log.history);
+        let mut chosen = Chosen { fit, metric, form, contenders, test, at_random, elsewhere, work, history, ..chosen };
+        chosen.fit = (self.written)(&chosen)?;
+        // a model of lower rank than the trials has a larger error; one of higher rank mostly a smaller one, and takes too long to try
+        let lower = memory.recall_or(|| {
+            match chosen.fit.training(self.selected)?.rank < tried.training(self.selected)?.rank {
+                true => trials.test(&tried.with_ranks_of(&chosen.fit), self.run),
+                false => Ok(None),
+            }
+        })?;
+        if let (Some(test), Some(lower)) = (&mut chosen.test, lower) {
+            test.apart = lower;
+        }
+        Ok(chosen)
     }
 
     /// What solvers are compared by, and the share of the rarer class where that decides it: whoever never names a class of 3 % of the rows is
@@ -215,7 +246,7 @@ impl Choice<'_> {
             };
             let enough = log.enough();
             log.learn(what, || search.step(memory, &enough).map(|made| (made, search.least())))?;
-            if log.is_late(memory)? && search.hurry() {
+            if log.is_late(memory)? && search.hurry()? {
                 self.listener.warn(
                     "the search was cut short: not every kernel was tried; give more `time`, or name fewer `kernels`",
                 );

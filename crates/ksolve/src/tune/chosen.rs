@@ -1,6 +1,6 @@
 //! What a choice tells: its parts, its steps as they go on, and its result.
 
-use super::{Apart, ContenderReport, Select, Tuned};
+use super::{Apart, ContenderReport, Elsewhere, Select, Tuned};
 use crate::Result;
 use crate::job::Fit;
 use kapprox::metric::Metric;
@@ -130,6 +130,8 @@ pub struct Chosen {
     pub test: Option<Test>,
     /// Where blocks took the place of random folds: the error of the winner, fitted anew, on rows at random.
     pub at_random: Option<Apart>,
+    /// The errors of the winner, fitted anew, on new rows that are not like those of the table; none where folds were named.
+    pub elsewhere: Vec<Elsewhere>,
     /// The steps that were made: in [`super::Choice::work`] they give this choice again.
     pub work: SearchWork,
     /// What was done when.

@@ -75,6 +75,9 @@ pub struct ContenderReport {
     pub problem: Option<String>,
     /// True for the winner.
     pub chosen: bool,
+    /// Why it won, if its mean is not the least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 impl Contender {
@@ -91,7 +94,7 @@ impl Contender {
         let share = (from.max(1) as f64 / to.max(1) as f64).min(1.0);
         let factor = if self.fit.map_spec().is_exact() { share } else { share.sqrt() };
         let lambda = self.lambda.map(|lambda| lambda * factor);
-        let own = tested.filter(|_| !self.fit.gives(parameter::LAMBDA.name)).map(|tested| around(tested, share));
+        let own = tested.filter(|_| !self.fit.gives_penalty()).map(|tested| around(tested, share));
         let penalties = lambda.map(shown).or(own);
         let fit = penalties.into_iter().fold(self.fit, |fit, lambda| fit.set(parameter::LAMBDA.name, lambda));
         Self { fit, lambda, ..self }
@@ -107,17 +110,19 @@ impl Contender {
         Ok(Some(Self { name: self.name.clone(), fit, lambda: self.lambda, report }))
     }
 
-    /// Wins in the place of another; the reports say so.
-    pub(super) fn instead_of(mut self, other: &Self, reports: &mut Vec<ContenderReport>) -> Self {
-        reports.iter_mut().filter(|report| **report == other.report).for_each(|report| report.chosen = false);
-        self.report.chosen = true;
+    /// Wins in the place of another; the reports say so, and `why`.
+    pub(super) fn instead_of(mut self, other: &Self, reports: &mut Vec<ContenderReport>, why: Option<String>) -> Self {
+        for report in reports.iter_mut().filter(|report| **report == other.report) {
+            (report.chosen, report.why) = (false, None);
+        }
+        (self.report.chosen, self.report.why) = (true, why.clone());
         let same = |report: &&mut ContenderReport| {
             (&report.solver, &report.kernel, &report.metric)
                 == (&self.report.solver, &self.report.kernel, &self.report.metric)
         };
         match reports.iter_mut().find(same) {
             Some(report) => {
-                report.chosen = true;
+                (report.chosen, report.why) = (true, why);
                 self.report = report.clone();
             }
             None => reports.push(self.report.clone()),
@@ -227,8 +232,13 @@ impl<'a, T: Real> Contest<'a, T> {
 
     /// Ends the contest and returns the winner, and all that took part.
     pub(super) fn finish(mut self) -> (Contender, Vec<Contender>) {
+        let mean = |contender: &Contender| contender.report.mean.unwrap_or(f64::INFINITY);
+        let least = self.contenders.iter().map(mean).fold(f64::INFINITY, f64::min);
         let winner = &mut self.contenders[self.alive[0]];
         winner.report.chosen = true;
+        winner.report.why = (mean(winner) > least).then(|| {
+            "the means are of different numbers of folds; this one is the least on those that two share".into()
+        });
         (winner.clone(), self.contenders)
     }
 }

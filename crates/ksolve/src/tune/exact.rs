@@ -79,7 +79,7 @@ impl Choice<'_> {
         (trials, by): (&Trials<T>, Select),
         log: &mut Log<'_>,
         memory: &mut Memory<'_>,
-    ) -> Result<Option<Contender>> {
+    ) -> Result<Option<(Contender, Option<String>)>> {
         let asked = self.base.map_spec().is_exact();
         if !asked && (!self.exact || self.base.gives_penalty() || *self.base.map_spec() != MapSpec::default()) {
             return Ok(None);
@@ -114,7 +114,11 @@ impl Choice<'_> {
         self.listener.begin(Part::Machines, steps as u64);
         let found = walk.walk((winner, tuned), &lambdas)?;
         self.listener.end();
-        if !(found && walk.ends(0)? && (asked || walk.wins(winner)?)) {
+        if !(found && walk.ends(0)?) {
+            return Ok(None);
+        }
+        let rival = if asked { None } else { walk.rival(winner)? };
+        if !asked && walk.best.as_ref().is_none_or(|best| rival.is_some_and(|rival| best.error >= rival)) {
             return Ok(None);
         }
         let Walk { name, fit, best, problem, .. } = walk;
@@ -126,7 +130,8 @@ impl Choice<'_> {
         let report = ContenderReport { errors: vec![best.error], mean: Some(best.error), ..report };
         let fit = fit.kernel(best.kernel).metric(best.metric);
         let fit = Contender { name, fit, lambda: best.lambda, report };
-        Ok(Some(fit.for_rows(learned as u64, seen, None)))
+        let why = rival.map(|rival| format!("{} has error {rival:.4e} on as many rows", winner.report.solver));
+        Ok(Some((fit.for_rows(learned as u64, seen, None), why)))
     }
 }
 
@@ -191,10 +196,9 @@ impl<T: Real> Walk<'_, '_, '_, '_, T> {
         Ok(!self.log.is_fit_late(self.log.took.mul_f64(whole + more as f64), self.memory)?)
     }
 
-    /// True where the best machine is better than the winner on as many rows.
-    fn wins(&mut self, winner: &Contender) -> Result<bool> {
-        let rival = self.error(&winner.fit.clone().at_rank(RANK), winner.report.solver.clone())?;
-        Ok(self.best.as_ref().is_some_and(|best| rival.is_none_or(|rival| best.error < rival)))
+    /// The error of the winner on as many rows; `None` if it cannot be fitted.
+    fn rival(&mut self, winner: &Contender) -> Result<Option<f64>> {
+        self.error(&winner.fit.clone().at_rank(RANK), winner.report.solver.clone())
     }
 
     /// The kernels to begin with: the winner, the others behind its metric, and the best one without a metric.

@@ -14,9 +14,10 @@
 //! An alignment asks how much of a kernel lies along the target, and so favours kernels of few directions: it places a
 //! length scale, and says little between families of kernels.
 //!
-//! With a metric that is learned ([`crate::metric`]), every kernel comes with the metric and the length scale that its rounds found on
-//! the whole sample; these compete there at the ranks of the search. The best of them may compete once more with the features behind
-//! asinh, which no metric can learn ([`Choice`]).
+//! With a metric that is learned ([`crate::metric`]), every kernel comes with the metric and the length scale of its best round. By cv
+//! these compete with the errors of their rounds, on one sample and at one rank: so the least error of all rounds wins, and more rounds
+//! never make it larger. By gcv, and on other maps, they are measured on the sample. The best of them may compete once more with the
+//! features behind asinh, which no metric can learn ([`Choice`]).
 //!
 //! *Passes over the table*: statistics, the sample, its targets. *Cost*: every rung takes about as long as the last, in
 //! which two kernels are measured on the whole sample. *Bytes*: the sample three times, and what ridge regression
@@ -28,6 +29,7 @@
 mod choice;
 mod chosen;
 mod contest;
+mod elsewhere;
 mod exact;
 mod grouped;
 mod log;
@@ -41,6 +43,7 @@ mod trial;
 pub use choice::Choice;
 pub use chosen::{Chosen, Moment, Part, SearchListener, SearchWork, Test};
 pub use contest::{ANY, ContenderReport};
+pub use elsewhere::Elsewhere;
 pub use memory::Memory;
 pub use options::{Score, Select, TuneOptions, stand_in};
 pub use pace::{Pace, Reach};
@@ -48,14 +51,16 @@ pub use rung::{Entry, Rung, TuneCell, Tuned};
 pub use trial::Apart;
 
 use crate::folds::FoldSpec;
-use crate::metric::{self, Learned, MetricRequest, RoundReport};
+use crate::job::Run;
+use crate::metric::{self, Learned, MetricRequest, RoundReport, RoundRequest, picked};
 use crate::prepare::candidates;
-use crate::prepare::survey::{Survey, survey};
-use crate::request::{MetricForm, MetricSource, PassShape, Resources, TrainOptions};
-use crate::{Error, Folds, Result, Targets, Task};
+use crate::prepare::survey::{FEW_WHOLE, Survey, few_whole, survey};
+use crate::request::{MetricSource, PassShape, Resources, TrainOptions};
+use crate::{Error, Folds, Result, Targets, Task, train::prepared};
 use kapprox::Real;
 use kapprox::kernel::Spec;
 use kapprox::landmark::RowSample;
+use kapprox::map::MapSpec;
 use kstore::{MemoryRows, Pass, RowSource, Selected};
 use rung::{HALVING, candidates_of, sizes};
 use trial::Trials;
@@ -154,7 +159,12 @@ impl<'a, T: Real> Search<'a, T> {
             known => (Vec::new(), candidates_of(options, &sample, known, &survey)?),
         };
         // those whose metric is learned have been compared with their likes on the whole sample
-        let sizes = if unlearned.is_empty() { sizes(candidates.len(), sample.len()) } else { vec![sample.len()] };
+        let rounds = metric::sampled(sample.len() as u64, sample.d);
+        let sizes = match unlearned.is_empty() {
+            true => sizes(candidates.len(), sample.len()),
+            false if by_rounds(options) => vec![rounds],
+            false => vec![sample.len()],
+        };
         let alive = (0..candidates.len().max(unlearned.len())).collect();
         let mut search = Self {
             options,
@@ -187,7 +197,9 @@ impl<'a, T: Real> Search<'a, T> {
 
     /// Warns of a target that is likely to be another one, and refuses one that nothing is learned from.
     pub(super) fn look_at_target(&self, task: Task) -> Result<()> {
-        self.trials.look_at_target(task)?.into_iter().for_each(|text| self.resources.stages.warn(text));
+        let told = few_whole(&self.survey.statistics).is_some();
+        let warning = self.trials.look_at_target(task, told)?;
+        warning.into_iter().for_each(|text| self.resources.stages.warn(text));
         Ok(())
     }
 
@@ -199,7 +211,8 @@ impl<'a, T: Real> Search<'a, T> {
             alive = alive.div_ceil(HALVING);
             measured
         };
-        self.unlearned.len() + self.sizes.iter().map(|_| rung()).sum::<usize>()
+        let measured = if by_rounds(self.options) { 0 } else { self.sizes.iter().map(|_| rung()).sum() };
+        self.unlearned.len() + measured
     }
 
     /// The kernel that is measured next, or whose metric is learned next, and on how many rows; `None` at the end.
@@ -221,21 +234,19 @@ impl<'a, T: Real> Search<'a, T> {
     }
 
     /// Leaves out the kernels whose metric is still to be learned, if one has been; returns whether there were any.
-    pub(crate) fn hurry(&mut self) -> bool {
+    pub(crate) fn hurry(&mut self) -> Result<bool> {
         let some = !self.unlearned.is_empty() && !self.candidates.is_empty();
         if some {
             self.unlearned.clear();
             self.alive = (0..self.candidates.len()).collect();
+            if by_rounds(self.options) {
+                self.promote()?;
+            }
         }
-        some
+        Ok(some)
     }
 
-    fn learn(
-        &self,
-        kernel: Spec,
-        (form, rank): (MetricForm, usize),
-        enough: &dyn Fn(usize) -> bool,
-    ) -> Result<Learned> {
+    fn learn(&self, kernel: Spec, rounds: RoundRequest<'_>, enough: &dyn Fn(usize) -> bool) -> Result<Learned> {
         let training = TrainOptions { kernel, ..self.options.training.clone() };
         let sample = picked(&self.sample, 0..metric::sampled(self.sample.len() as u64, self.sample.d));
         let rows = self.with_targets(&sample)?;
@@ -250,7 +261,7 @@ impl<'a, T: Real> Search<'a, T> {
         // a score that needs no folds has none; errors of rounds are held-out ones
         let own = metric::folds(training.seed, rows.len() as u64)?;
         let folds = if self.folds.count() > 1 { &self.folds } else { &own };
-        request.learn_on((&rows, &sample), folds, (form, rank), false)
+        request.learn_on((&rows, &sample), folds, rounds)
     }
 
     /// Measures the next kernel, or learns its metric by rounds until so many are `enough`, unless `memory` recalls the result. Returns the
@@ -260,10 +271,18 @@ impl<'a, T: Real> Search<'a, T> {
     /// Errors of the map; [`Error::NoCell`] where no kernel of a rung can be scored; [`kstore::Error::Interrupted`].
     pub fn step(&mut self, memory: &mut Memory<'_>, enough: &dyn Fn(usize) -> bool) -> Result<usize> {
         if let (MetricSource::Learned(form), Some(kernel)) = (&self.options.training.metric, self.unlearned.pop()) {
-            let mut learned = memory.recall_or(|| self.learn(kernel, (*form, metric::RANK), enough))?;
+            let (rank, scored) = (metric::RANK, self.options.training.rank);
+            let rounds = RoundRequest { form: *form, rank, scored, incumbent: None, all_rows: false };
+            let mut learned = memory.recall_or(|| self.learn(kernel, rounds, enough))?;
+            if by_rounds(self.options) {
+                self.entries.push(Entry::of_rounds(&learned, self.options.training.scaling));
+            }
             let rounds = learned.rounds.len();
             self.learned.append(&mut learned.rounds);
             self.candidates.push(learned);
+            if self.unlearned.is_empty() && by_rounds(self.options) {
+                self.promote()?;
+            }
             return Ok(rounds);
         }
         if self.upcoming().is_none() {
@@ -309,8 +328,14 @@ impl<'a, T: Real> Search<'a, T> {
             self.entries[*i].kept = true;
         }
         self.alive = order.iter().map(|i| self.alive[*i]).collect();
-        let rows = self.rows.len() as u64;
-        self.done.push(Rung { rows, entries: std::mem::take(&mut self.entries) });
+        let (rows, mut entries) = (self.rows.len() as u64, std::mem::take(&mut self.entries));
+        if by_rounds(self.options) {
+            // the features as they are stand beside the metrics, as in a fit without a search
+            let plain = rung::best_without_metric(&self.learned);
+            let plain = plain.map(|round| Entry::of_round(round, self.options.training.scaling));
+            entries.extend(plain.filter(|plain| entries.iter().all(|entry| !entry.is_of(plain))));
+        }
+        self.done.push(Rung { rows, entries });
         if last { Ok(()) } else { self.load() }
     }
 
@@ -326,6 +351,11 @@ impl<'a, T: Real> Search<'a, T> {
         let PassShape { tile, segment, .. } = self.cut;
         let rows = candidates::in_row_order(some.clone())?;
         candidates::with_targets(rows, &self.held, Pass::new(tile, segment, self.resources.workers))
+    }
+
+    /// The entry of the best kernel so far.
+    fn winner(&self) -> Option<&Entry> {
+        self.done.iter().flat_map(|rung| &rung.entries).rfind(|entry| entry.kept)
     }
 
     /// The best kernel as it was asked for; the first one where there was nothing to choose from.
@@ -363,8 +393,30 @@ impl<'a, T: Real> Search<'a, T> {
     }
 }
 
-fn picked<T: Real>(sample: &RowSample<T>, places: impl Iterator<Item = usize>) -> RowSample<T> {
-    let d = sample.d;
-    let (rows, x): (Vec<u64>, Vec<&[T]>) = places.map(|i| (sample.rows[i], &sample.x[i * d..(i + 1) * d])).unzip();
-    RowSample { rows, x: x.concat(), d }
+/// Most features that a metric is learned of unless one is asked for: of more it would see few rows, and its products take gigabytes.
+pub const MOST_LEARNED: usize = 10_000;
+
+/// Rows that each value of a target has at least, if the values are taken as classes.
+const FEWEST_OF_CLASS: u64 = 20;
+
+/// Returns the number of values of a target of classes if they are likely to be classes, not quantities: at most twenty whole numbers, each
+/// in twenty rows or more. Reads that column alone.
+///
+/// # Errors
+/// The errors of reading it.
+pub fn likely_classes(selected: &Selected, run: &Run<'_>) -> Result<Option<usize>> {
+    let Some(labels) = selected.labels() else { return Ok(None) };
+    let found = match prepared::count(&labels, &run.resources()) {
+        Err(Error::Store(kstore::Error::TooManyLabels { .. })) => return Ok(None),
+        found => found?,
+    };
+    let counts = found.classes.sorted();
+    let many = counts.iter().all(|(_, rows)| *rows >= FEWEST_OF_CLASS);
+    Ok(Some(counts.len()).filter(|count| many && (2..=FEW_WHOLE).contains(count)))
+}
+
+/// True if kernels compete with the errors of the rounds that learned their metrics.
+fn by_rounds(options: &TuneOptions) -> bool {
+    let TrainOptions { metric, map, .. } = &options.training;
+    matches!(metric, MetricSource::Learned(_)) && options.score == Score::Cv && *map == MapSpec::default()
 }

@@ -90,9 +90,13 @@ impl Tuned {
 
     /// The kernel of the round with the least error among those without a metric.
     pub(super) fn best_without_metric(&self) -> Option<&str> {
-        let plain = self.learned.iter().filter(|round| round.form == "none");
-        plain.min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse)).map(|round| round.kernel.as_str())
+        best_without_metric(&self.learned).map(|round| round.kernel.as_str())
     }
+}
+
+pub(super) fn best_without_metric(rounds: &[RoundReport]) -> Option<&RoundReport> {
+    let plain = rounds.iter().filter(|round| round.form == "none");
+    plain.min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse))
 }
 
 /// A rung: the kernels that were measured on one sample of rows.
@@ -144,11 +148,27 @@ impl Entry {
     /// The entry of a metric that was learned: the error of its best round.
     pub(super) fn of_rounds(learned: &Learned, scaling: Scaling) -> Self {
         let best = learned.rounds.iter().min_by(|a, b| a.cv_mse.total_cmp(&b.cv_mse));
-        let cell = best.map(|round| {
-            let (lambda, cv_mse) = (Some(round.lambda), Some(round.cv_mse));
-            TuneCell { rank: round.rank, lambda, cv_mse, ..TuneCell::default() }
-        });
-        Self::new(learned, scaling, cell.and_then(|cell| Some((cell.cv_mse?, cell))), cell.into_iter().collect())
+        best.map_or_else(|| Self::new(learned, scaling, None, Vec::new()), |best| Self::of_round(best, scaling))
+    }
+
+    pub(super) fn of_round(round: &RoundReport, scaling: Scaling) -> Self {
+        let (lambda, cv_mse) = (Some(round.lambda), Some(round.cv_mse));
+        let cell = TuneCell { rank: round.rank, lambda, cv_mse, ..TuneCell::default() };
+        Self {
+            kernel: round.kernel.clone(),
+            metric: round.form.clone(),
+            scale: scaling.to_string(),
+            score: cv_mse.filter(|score| score.is_finite()),
+            rank: Some(round.rank),
+            lambda,
+            kept: false,
+            cells: vec![cell],
+        }
+    }
+
+    /// True if both are of the same kernel, metric and scaling.
+    pub(super) fn is_of(&self, other: &Self) -> bool {
+        (&self.kernel, &self.metric, &self.scale) == (&other.kernel, &other.metric, &other.scale)
     }
 
     /// The entry of a candidate with the score of its best cell.

@@ -1,16 +1,14 @@
 //! Fits that are tried on a part of the rows of a search, and scored on another part.
 
-use super::{Select, picked};
+use super::Select;
 use crate::job::{Fit, Fitted, Run};
+use crate::metric::picked;
 use crate::predict::{Evaluation, Predictor, RankingScores, RegressionScores};
 use crate::ranked::{self, Groups};
-use crate::{Error, Folds, Result, Task, folds::FoldSpec, request::Scaling, solver::parameter};
+use crate::{Error, Folds, Result, Task, folds::FoldSpec, folds::HeldOut, request::Scaling, solver::parameter};
 use kapprox::{Real, landmark::RowSample};
 use kstore::{Coded, MemoryRows, RowBuf, RowSource, Selection, Table};
 use std::collections::BTreeSet;
-
-/// Share of the rows that a fold kept apart should have, where folds have different sizes.
-const APART: f64 = 0.2;
 
 /// Pairs of rows below which an error of their order is chance.
 const FEW_PAIRS: f64 = 100.0;
@@ -25,6 +23,8 @@ pub(super) struct Trials<T> {
     names: Vec<String>,
     folds: Vec<usize>,
     count: usize,
+    /// Which folds are scored, and which others are learned from then.
+    rule: HeldOut,
     apart: Option<usize>,
     /// Folds are blocks of neighbouring rows: rows that follow each other are related.
     blocks: bool,
@@ -43,6 +43,8 @@ pub struct Apart {
     pub learned_from: u64,
     /// Number of rows that were scored.
     pub rows: u64,
+    /// Rank of the fit.
+    pub rank: usize,
     /// The penalty that the model chose by folds of its own, or was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lambda: Option<f64>,
@@ -124,17 +126,24 @@ impl<T: Real> Trials<T> {
         }
         drop(cursor);
         let count = folds.count();
-        let sizes = (0..count).map(|fold| of_rows.iter().filter(|of| **of == fold).count());
-        let off = |size: usize| (size as f64 / of_rows.len().max(1) as f64 - APART).abs();
-        let apart = match folds {
-            Folds::Column { .. } => {
-                sizes.enumerate().min_by(|a, b| off(a.1).total_cmp(&off(b.1))).map(|(fold, _)| fold)
-            }
-            _ => count.checked_sub(1),
-        };
-        let apart = apart.filter(|_| may && count > 2);
+        let mut sizes = vec![0; count];
+        of_rows.iter().for_each(|fold| sizes[*fold] += 1);
+        let apart = folds.apart(&sizes).filter(|_| may);
         let blocks = matches!(folds, Folds::Blocks { .. });
-        Ok(Self { weighted: shape.weighted, grouped, rows, names, folds: of_rows, count, apart, blocks, values, t })
+        let rule = folds.rule();
+        Ok(Self {
+            weighted: shape.weighted,
+            grouped,
+            rows,
+            names,
+            folds: of_rows,
+            count,
+            rule,
+            apart,
+            blocks,
+            values,
+            t,
+        })
     }
 
     /// The number of different values of a single numeric target, where they are a few whole numbers, as those of classes are.
@@ -146,8 +155,22 @@ impl<T: Real> Trials<T> {
         Some(values.len()).filter(|found| (2..=MOST_CLASSES).contains(found))
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.folds.len()
+    }
+
+    /// The first target of a row, or the code of its class.
+    pub(super) fn target(&self, position: usize) -> f64 {
+        self.values[position * self.t]
+    }
+
     pub(super) fn is_seen(&self, position: usize) -> bool {
         Some(self.folds[position]) != self.apart
+    }
+
+    /// True for a row that the winner learns from before it is tested.
+    fn teaches(&self, position: usize) -> bool {
+        self.is_seen(position) && self.rule.learns(self.apart, self.folds[position])
     }
 
     pub(super) fn rows(&self) -> &MemoryRows<T> {
@@ -156,7 +179,8 @@ impl<T: Real> Trials<T> {
 
     /// The folds that a contest scores on in turn: those that are not kept apart and have rows.
     pub(super) fn folds(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.count).filter(|fold| Some(*fold) != self.apart && self.folds.contains(fold))
+        let scored = (0..self.count).filter(|fold| Some(*fold) != self.apart && self.rule.scores(*fold));
+        scored.filter(|fold| self.folds.contains(fold))
     }
 
     /// Number of rows that choices see.
@@ -181,13 +205,13 @@ impl<T: Real> Trials<T> {
         picked(sample, (0..sample.len()).filter(|i| seen.contains(&sample.rows[*i])))
     }
 
-    /// What is to be said of the target before a search.
+    /// What is to be said of the target before a search, unless the survey has `told` it.
     ///
     /// # Errors
     /// [`Error::Option`] for a ranking of which no two rows that choices see can be compared.
-    pub(super) fn look_at_target(&self, task: Task) -> Result<Option<String>> {
+    pub(super) fn look_at_target(&self, task: Task, told: bool) -> Result<Option<String>> {
         if task == Task::Regression {
-            return Ok(self.whole_numbers().map(|k| {
+            return Ok(self.whole_numbers().filter(|_| !told).map(|k| {
                 format!("the target holds {k} whole numbers, which are learned as a quantity; `task` classification learns them as classes")
             }));
         }
@@ -219,7 +243,8 @@ impl<T: Real> Trials<T> {
 
     /// The positions of rows of the other folds, or of `most` of them, evenly chosen.
     pub(super) fn learned(&self, fold: usize, most: usize) -> Vec<usize> {
-        let others = (0..self.folds.len()).filter(|position| self.is_seen(*position) && self.folds[*position] != fold);
+        let learns = |position: &usize| self.rule.learns(Some(fold), self.folds[*position]);
+        let others = (0..self.folds.len()).filter(|position| self.is_seen(*position) && learns(position));
         let others: Vec<usize> = others.collect();
         let count = others.len().min(most);
         (0..count).map(|i| others[i * others.len() / count]).collect()
@@ -237,7 +262,7 @@ impl<T: Real> Trials<T> {
     /// Learns from all rows that choices see, and scores those that were kept apart; `None` where there are none.
     pub(super) fn test(&self, fit: &Fit, run: &Run<'_>) -> Result<Option<Apart>> {
         let any = (0..self.folds.len()).any(|position| !self.is_seen(position));
-        let found = any.then(|| self.scored(fit, &|i| self.is_seen(i), &[&|i| !self.is_seen(i)], run)).transpose()?;
+        let found = any.then(|| self.scored(fit, &|i| self.teaches(i), &[&|i| !self.is_seen(i)], run)).transpose()?;
         Ok(found.into_iter().flatten().next())
     }
 
@@ -263,7 +288,7 @@ impl<T: Real> Trials<T> {
         let is_first = |k: usize| if self.blocks { k < middle } else { k.is_multiple_of(2) };
         let half = |i: usize| apart.binary_search(&i).ok().map(is_first);
         let (first, second) = (|i: usize| half(i) == Some(true), |i: usize| half(i) == Some(false));
-        let found = self.scored(fit, &|i| self.is_seen(i), &[&first, &second], run)?;
+        let found = self.scored(fit, &|i| self.teaches(i), &[&first, &second], run)?;
         Ok(match &found[..] {
             [first, second] => Some((first.clone(), second.clone())),
             _ => None,
@@ -271,7 +296,7 @@ impl<T: Real> Trials<T> {
     }
 
     /// Learns from some rows, and scores each set of others, beside the rows that are held.
-    fn scored(
+    pub(super) fn scored(
         &self,
         fit: &Fit,
         learned: &dyn Fn(usize) -> bool,
@@ -299,7 +324,7 @@ impl<T: Real> Trials<T> {
         let fit = group.iter().fold(fit, |fit, group| fit.set(parameter::GROUP.name, group));
         // the rows are in the order of the table, but have no column of folds
         let fit = match fit.settings()?.folds(&parameter::FOLDS) {
-            Some(FoldSpec::Column(_) | FoldSpec::Groups(..)) => fit.set(parameter::FOLDS.name, FoldSpec::USUAL),
+            Some(folds) if folds.column().is_some() => fit.set(parameter::FOLDS.name, FoldSpec::USUAL),
             _ => fit,
         };
         let targets: Vec<String> = (0..targets).map(name).collect();
@@ -319,7 +344,8 @@ impl<T: Real> Trials<T> {
             let group = group.clone();
             let selection = Selection { targets: targets.clone(), class_target, group, ..Selection::default() };
             let selected = predictor.select(&self.table(*rows)?, selection)?;
-            let none = Apart { learned_from: report.rows, lambda: report.lambda, ..Apart::default() };
+            let (learned_from, lambda, rank) = (report.rows, report.lambda, report.rank);
+            let none = Apart { learned_from, lambda, rank, ..Apart::default() };
             match task {
                 Task::Ranking => none.of_pairs(predictor.ranking(&selected, None, run)?).ok_or_else(unpaired),
                 _ => none.of_targets(predictor.evaluate(&selected, run)?.0).ok_or_else(unscored),

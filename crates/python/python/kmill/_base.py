@@ -131,22 +131,33 @@ class KernelEstimator(Described, BaseEstimator):
         return []
 
     def _folds(self, X: Any, y: Any, names: list[str], more: list[tuple[str, Any]]) -> dict[str, str]:
-        """Adds a column of folds to ``more`` where ``cv`` is a splitter of scikit-learn, and returns the option that names it."""
+        """Adds a column of folds to ``more`` where ``cv`` is a splitter of scikit-learn, and returns the option that names it.
+
+        Each row is held out once and all others are learned from, or all rows before, as ``TimeSeriesSplit`` does.
+        """
         cv = getattr(self, "cv", None)
         if cv is None or isinstance(cv, (int, str)):
             return {}
         if is_stream(X):
             raise ValueError("cv must be a number, or text such as 'blocks:6', where rows come as a stream")
         folds = np.full(X.shape[0], -1, dtype=np.int64)
-        for number, (_, test) in enumerate(check_cv(cv, y).split(X, y)):
+        splits = list(check_cv(cv, y).split(X, y))
+        for number, (_, test) in enumerate(splits):
             if np.any(folds[test] >= 0):
-                raise ValueError("cv must hold every row out once: its folds overlap")
+                raise ValueError("cv must hold a row out once: its folds overlap")
             folds[test] = number
-        if np.any(folds < 0):
-            raise ValueError("cv must hold every row out once: it leaves rows out of all folds")
-        name = free("fold", names)
-        more.append((name, folds))
-        return {"folds": f"column:{name}"}
+        name, of = free("fold", names), {"each": lambda number: folds != number, "forward": lambda number: folds < number}
+        learns = {how: all(np.array_equal(np.sort(train), np.flatnonzero(rows(number))) for number, (train, _) in enumerate(splits))
+                  for how, rows in of.items()}
+        if learns["each"] and np.all(folds >= 0):
+            more.append((name, folds))
+            return {"folds": f"column:{name}"}
+        if learns["forward"]:
+            # the rows before the first test come first
+            more.append((name, folds + 1))
+            return {"folds": f"forward:{len(splits)}:{name}"}
+        raise ValueError("cv must learn from all rows outside a fold and hold every row out once, or learn from all rows before a fold, as "
+                         "TimeSeriesSplit does without gap and max_train_size; cv='forward:5+1' leaves a gap of a block")
 
     def _weights(self, weight: Any, names: list[str], more: list[tuple[str, Any]]) -> dict[str, str]:
         """Adds the column of the weights to ``more``, and returns the option that names it."""

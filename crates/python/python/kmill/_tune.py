@@ -8,6 +8,7 @@ from typing import Any, Iterable
 import numpy as np
 
 from . import _kernel, _kmill
+from ._base import _warn
 from ._load import filled, of_solver
 from ._parameters import check, listed
 from ._research import frame
@@ -54,7 +55,8 @@ def tune(
     kernels : iterable of str, optional
         Kernels to try. None is gaussian, exponential and matern.
     task : {"regression", "classification"}, optional
-        What the target is. None is classification for text and truth values, else regression.
+        What the target is. None is classification for text, truth values and at most 20 integers that each have 20 rows or more, else
+        regression.
     score : {"cv", "gcv", "alignment"}, default="cv"
         By what kernels are compared.
     measure : {"error", "auc", "log-loss", "brier"}, optional
@@ -167,10 +169,21 @@ def _expression(kernel: str) -> str:
 
 
 def _holds_labels(X: Any, y: Any, from_files: bool) -> bool:
-    """Whether the target is text or truth values."""
+    """Whether the target is text, truth values, or at most 20 integers that each have many rows."""
     if not isinstance(y, str):
-        return np.asarray(y).dtype.kind in "bOUS"
+        return _are_labels(y)
     if from_files:
         return any(name == y and kind in ("text", "bool") for name, kind, _ in _kmill.Table.open(paths_of(X)).columns)
     # of a stream that is read once nothing is known before
-    return hasattr(X, "__getitem__") and np.asarray(X[y]).dtype.kind in "bOUS"
+    return hasattr(X, "__getitem__") and _are_labels(X[y])
+
+
+def _are_labels(y: Any) -> bool:
+    y = np.asarray(y)
+    if y.dtype.kind not in "iu" or y.ndim != 1:
+        return y.dtype.kind in "bOUS"
+    counts = np.unique(y, return_counts=True)[1]
+    few = 2 <= counts.size <= 20 and counts.min() >= 20
+    if few:
+        _warn(f"the target holds {counts.size} whole numbers, each in many rows: they are learned as classes; task='regression' learns a quantity")
+    return bool(few)

@@ -144,9 +144,7 @@ impl Settings {
     pub(crate) fn by_group(&self, folds: FoldSpec) -> Result<FoldSpec> {
         match (self.column(&GROUP), folds) {
             (Some(group), FoldSpec::Hash(k)) => Ok(FoldSpec::Groups(k, group)),
-            (Some(group), folds @ (FoldSpec::Blocks(_) | FoldSpec::Column(_) | FoldSpec::Groups(..)))
-                if folds.column() != Some(&group) =>
-            {
+            (Some(group), folds) if folds != FoldSpec::None && folds.column() != Some(&group) => {
                 Err(Error::option(FOLDS.name, folds, "rows of a group are held out together; give a number of folds"))
             }
             (_, folds) => Ok(folds),

@@ -88,7 +88,7 @@ pub const FOLDS: Parameter = Parameter {
     name: "folds",
     kind: ParameterKind::Folds,
     default: None,
-    about: "Cross-validation: 5 (rows at random), blocks:6 (contiguous rows), column:NAME (a fold for each value), groups:5:NAME (each value in one of 5 folds) or none [default: 5 where there is something to choose]",
+    about: "Cross-validation: 5 (rows at random), blocks:6 (contiguous rows), column:NAME (a fold for each value), groups:5:NAME (each value in one of 5 folds), forward:5 (each of 5 blocks by the rows before it; forward:5+1 leaves a block between, forward:5:NAME orders rows by a column; ridge and tune) or none [default: 5 where there is something to choose]",
 };
 
 /// The parameter `steps`: the most iterations of a solver.

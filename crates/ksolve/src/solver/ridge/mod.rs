@@ -194,7 +194,7 @@ impl Ridge {
 
 impl<T: Real> Solver<T> for Ridge {
     fn facts(&self) -> SolverFacts {
-        SolverFacts { holds_out: true, weights: true, ..SolverFacts::default() }
+        SolverFacts { holds_out: true, forward: true, weights: true, ..SolverFacts::default() }
     }
 
     fn check(&self, work: &FitRequest<'_>) -> Result<()> {

@@ -3,7 +3,7 @@
 use super::gcv;
 use super::head::{head, squared_errors};
 use super::system::System;
-use crate::{Error, GramState, Head, Result, RidgeOptions, solver::heed};
+use crate::{Error, FoldGram, GramState, Head, Result, RidgeOptions, solver::heed};
 use kstore::{Workers, pass::Observer};
 use std::ops::Range;
 
@@ -86,7 +86,7 @@ impl Surface {
         let mut sums = vec![None; ranks.len() * lambdas.len() * folds];
         if folds > 1 {
             check_folds(state)?;
-            for fold in held_out.filter(|fold| state.folds()[*fold].rows > 0) {
+            for fold in held_out.filter(|fold| is_scored(state, *fold)) {
                 system.assemble(state, Some(fold), workers)?;
                 for (l, lambda) in lambdas.iter().enumerate() {
                     heed(observer)?;
@@ -146,10 +146,17 @@ fn best_of<'a>(cells: impl Iterator<Item = &'a Cell>, score: impl Fn(&Cell) -> O
     scored.min_by(order).map(|(_, cell)| cell)
 }
 
-/// Refuses a fold with all rows, which leaves nothing to train on.
+/// True for a fold that is held out and has rows.
+fn is_scored(state: &GramState, fold: usize) -> bool {
+    state.held_out().scores(fold) && state.folds()[fold].rows > 0
+}
+
+/// Refuses folds that leave nothing to train on.
 fn check_folds(state: &GramState) -> Result<()> {
-    let full = state.folds().iter().any(|fold| state.rows().saturating_sub(fold.rows) < 2);
-    if !full {
+    let folds = || state.folds().iter().enumerate();
+    let learned = |held: usize| folds().filter(move |(fold, _)| state.held_out().learns(Some(held), *fold));
+    let full = |held: usize| learned(held).map(|(_, fold)| fold.rows).sum::<u64>() < 2;
+    if !(0..state.folds().len()).any(|fold| is_scored(state, fold) && full(fold)) {
         return Ok(());
     }
     let why = "one fold holds all rows but one or none, so nothing is left to train on; choose other folds or none";
@@ -158,7 +165,9 @@ fn check_folds(state: &GramState) -> Result<()> {
 
 fn cell(rank: usize, lambda: f64, errors: &[Option<f64>], state: &GramState) -> Cell {
     let t = state.targets() as f64;
-    let rows = || state.folds().iter().map(|fold| fold.weight);
+    // the weight of a fold that is not held out counts for nothing
+    let of = |(fold, gram): (usize, &FoldGram)| if state.held_out().scores(fold) { gram.weight } else { 0.0 };
+    let rows = || state.folds().iter().enumerate().map(of);
     let fold_mse: Vec<Option<f64>> = match errors.len() {
         1 => Vec::new(),
         _ => errors.iter().zip(rows()).map(|(sum, n)| sum.filter(|_| n > 0.0).map(|sum| sum / (n * t))).collect(),
@@ -166,7 +175,8 @@ fn cell(rank: usize, lambda: f64, errors: &[Option<f64>], state: &GramState) -> 
     // a fold without rows has no error and hides none
     let complete = errors.len() > 1 && errors.iter().zip(rows()).all(|(sum, n)| sum.is_some() || n <= 0.0);
     let sum: f64 = errors.iter().flatten().sum();
-    Cell { rank, lambda, cv_mse: complete.then(|| sum / (state.weight() * t)), gcv: None, cv_error: None, fold_mse }
+    let weight: f64 = rows().sum();
+    Cell { rank, lambda, cv_mse: complete.then(|| sum / (weight * t)), gcv: None, cv_error: None, fold_mse }
 }
 
 fn warning(surface: &Surface, state: &GramState) -> Option<String> {
@@ -213,7 +223,7 @@ impl FoldCoefficients {
         check_folds(state)?;
         let mut system = System::new(state.features(), &options.target_centre, options.intercept);
         let mut heads = vec![vec![None; cells.len()]; state.folds().len()];
-        for (fold, heads) in heads.iter_mut().enumerate().filter(|(fold, _)| state.folds()[*fold].rows > 0) {
+        for (fold, heads) in heads.iter_mut().enumerate().filter(|(fold, _)| is_scored(state, *fold)) {
             system.assemble(state, Some(fold), workers)?;
             for (lambda, at) in by_lambda(cells) {
                 heed(observer)?;

@@ -83,8 +83,13 @@ impl System {
 
     /// Assembles the system of all folds but `left_out`, as the sum of the other folds, never as a difference.
     pub(crate) fn assemble(&mut self, state: &GramState, left_out: Option<usize>, workers: &Workers) -> Result<()> {
-        let folds: Vec<&FoldGram> =
-            state.folds().iter().enumerate().filter(|(g, _)| Some(*g) != left_out).map(|(_, fold)| fold).collect();
+        let folds: Vec<&FoldGram> = state
+            .folds()
+            .iter()
+            .enumerate()
+            .filter(|(g, _)| state.held_out().learns(left_out, *g))
+            .map(|(_, fold)| fold)
+            .collect();
         let (rows, weight) =
             folds.iter().fold((0, 0.0), |(rows, weight), fold| (rows + fold.rows, weight + fold.weight));
         if rows < 2 {

@@ -1,0 +1,221 @@
+//! Errors on new rows that are not like those of the table: of other values of a column, later ones, and ones without a near-copy.
+//!
+//! Random folds hold rows out whose likes are learned from. If a column names the groups that rows come from, such as persons, or rows have a
+//! date, the error of new persons or later days is another one; and of rows that lie in tight clusters all folds have a copy. So the model
+//! that was chosen is fitted anew without some groups, later rows, or clusters, and tested on these.
+//!
+//! *Cost*: a fit of a trial for each kind of rows that is found; and for clusters the distances of a few hundred rows to all of the sample.
+
+use super::{Apart, trial::Trials};
+use crate::Result;
+use crate::job::{Fit, Run};
+use kapprox::Real;
+use kstore::key::{Purpose, Stream};
+use kstore::{RowSource, Selected, encoding::Code, schema::Kind};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Fewest values of a column that names groups, and fewest rows of a value on average.
+const FEWEST: usize = 5;
+
+/// Share of the variance of the target between the values, beyond chance, from which on targets of a value are alike.
+const ALIKE: f64 = 0.3;
+
+/// Share of the rows that is held out.
+const HELD_OUT: f64 = 0.2;
+
+/// Rows whose neighbours are looked at, at most; the neighbours of each; and the most numbers that are compared.
+const SEEDS: usize = 500;
+const NEIGHBOURS: usize = 30;
+const NUMBERS: usize = 2_000_000_000;
+
+/// A row has near-copies if its next neighbour is so many times as far as they are, and a table if half of its rows have.
+const GAP: f64 = 5.0;
+
+/// Factor of the error from which on near-copies flatter.
+const WORSE: f64 = 1.5;
+
+/// The error of the model that was chosen on new rows of a kind.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Elsewhere {
+    /// The rows: `other values of subject`, `later rows by date`, `rows without a near-copy`.
+    pub rows: String,
+    /// The folds that hold such rows out in all choices; `None` for near-copies, which no column names.
+    pub folds: Option<String>,
+    /// The error there.
+    pub apart: Apart,
+}
+
+impl Elsewhere {
+    /// A warning, if the rows of the table have near-copies and `told` is the error that random folds give.
+    pub(super) fn warning(&self, told: f64) -> Option<String> {
+        let error = self.apart.error;
+        (self.folds.is_none() && error > WORSE * told).then(|| {
+            format!(
+                "most rows have near-copies, and folds at random hold rows out whose copies are learned from: on rows without a copy the \
+                 error is {error:.4e}, not {told:.4e}; if new rows have none, name a column of the copies: `folds` groups:5:COLUMN"
+            )
+        })
+    }
+}
+
+impl<T: Real> Trials<T> {
+    /// Tests the fit on rows of each kind that the table has.
+    pub(super) fn elsewhere(&self, fit: &Fit, selected: &Selected, seed: u64, run: &Run<'_>) -> Result<Vec<Elsewhere>> {
+        if selected.sparse().is_some() {
+            return Ok(Vec::new());
+        }
+        let (columns, mut kinds) = (columns(selected), Vec::new());
+        let alike = columns.iter().filter(|column| column.is_discrete);
+        let alike = alike.filter_map(|column| Some((self.alike(column)?, column)));
+        if let Some((_, column)) = alike.filter(|(share, _)| *share > ALIKE).max_by(|a, b| a.0.total_cmp(&b.0)) {
+            let folds = Some(format!("groups:5:{}", column.name));
+            kinds.push((format!("other values of {}", column.name), folds, self.groups(column, seed)));
+        }
+        if let Some(column) = columns.iter().find(|column| column.is_date) {
+            let folds = Some(format!("forward:5:{}", column.name));
+            kinds.push((format!("later rows by {}", column.name), folds, self.later(column.features.start)));
+        }
+        kinds.extend(self.copies().map(|held| ("rows without a near-copy".to_string(), None, held)));
+        let mut found = Vec::new();
+        for (rows, folds, held) in kinds {
+            match self.scored(fit, &|i| !held[i], &[&|i| held[i]], run) {
+                Ok(mut apart) => found.extend(apart.pop().map(|apart| Elsewhere { rows, folds, apart })),
+                Err(error) if error.is_interrupted() => return Err(error),
+                // such as rows of a single class: nothing is told of them
+                Err(_) => {}
+            }
+        }
+        Ok(found)
+    }
+
+    fn row(&self, i: usize) -> &[T] {
+        let d = self.rows().shape().features;
+        &self.rows().x()[i * d..(i + 1) * d]
+    }
+
+    /// The value of a column in a row, as a number that other values do not have; those of numbers are in their order.
+    fn value(&self, i: usize, column: &Column) -> u64 {
+        let mut bits = self.row(i)[column.features.clone()].iter().map(|value| value.to_f64().to_bits());
+        if column.is_number {
+            let first = bits.next().unwrap_or(0);
+            return if first >> 63 == 1 { !first } else { first | 1 << 63 };
+        }
+        bits.fold(0, |value: u64, bits| (value.rotate_left(5) ^ bits).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    /// The share of the variance of the first target between the values of a column, less what chance explains; `None` if these are too few or
+    /// too many to name groups, or if the target follows their order, as it does that of a quantity.
+    fn alike(&self, column: &Column) -> Option<f64> {
+        let (mut values, n) = (BTreeMap::<u64, (f64, f64)>::new(), self.len());
+        let (mut sum, mut squares) = (0.0, 0.0);
+        for i in 0..n {
+            let (y, of) = (self.target(i), values.entry(self.value(i, column)).or_default());
+            (sum, squares) = (sum + y, squares + y * y);
+            *of = (of.0 + 1.0, of.1 + y);
+        }
+        let total = squares - sum * sum / n as f64;
+        if values.len() < FEWEST || values.len() > n / FEWEST || total <= 1e-12 * squares {
+            return None;
+        }
+        let off: Vec<f64> = values.values().map(|(rows, of)| of / rows - sum / n as f64).collect();
+        let steps: f64 = off.windows(2).map(|two| (two[1] - two[0]).powi(2)).sum();
+        // of means in any order the steps are twice the squares
+        if steps < off.iter().map(|off| off * off).sum() {
+            return None;
+        }
+        let between: f64 = values.values().map(|(n, sum)| sum * sum / n).sum::<f64>() - sum * sum / n as f64;
+        Some(1.0 - (1.0 - between / total) * (n - 1) as f64 / (n - values.len()) as f64)
+    }
+
+    /// Whole values of a column, drawn at random.
+    fn groups(&self, column: &Column, seed: u64) -> Vec<bool> {
+        let (keys, mut sizes) = (Stream::new(seed, Purpose::Folds, 0), BTreeMap::<(u64, u64), usize>::new());
+        let key = |i: usize| {
+            let value = self.value(i, column);
+            (keys.word(value), value)
+        };
+        (0..self.len()).for_each(|i| *sizes.entry(key(i)).or_default() += 1);
+        let mut rows = 0;
+        sizes.retain(|_, size| {
+            let fits = (rows as f64) < HELD_OUT * self.len() as f64;
+            rows += if fits { *size } else { 0 };
+            fits
+        });
+        (0..self.len()).map(|i| sizes.contains_key(&key(i))).collect()
+    }
+
+    /// The last rows by a feature.
+    fn later(&self, feature: usize) -> Vec<bool> {
+        let value = |i: usize| self.row(i)[feature].to_f64();
+        let mut values: Vec<f64> = (0..self.len()).map(value).collect();
+        values.sort_by(f64::total_cmp);
+        let last = values[((1.0 - HELD_OUT) * values.len() as f64) as usize];
+        (0..self.len()).map(|i| value(i) > last).collect()
+    }
+
+    /// Some rows with all of their near-copies; `None` if few rows have any.
+    fn copies(&self) -> Option<Vec<bool>> {
+        let (n, d) = (self.len(), self.rows().shape().features);
+        let seeds = SEEDS.min(n / 2).min(NUMBERS / (n * d).max(1));
+        if seeds < SEEDS / 10 || n <= 2 * NEIGHBOURS {
+            return None;
+        }
+        let (mut held, mut rows, mut having) = (vec![false; n], 0, 0);
+        for seed in (0..seeds).map(|k| k * n / seeds) {
+            let to = |i: usize| {
+                let pairs = self.row(seed).iter().zip(self.row(i));
+                (pairs.map(|(a, b)| (a.to_f64() - b.to_f64()).powi(2)).sum::<f64>().sqrt(), i)
+            };
+            let mut near: Vec<(f64, usize)> = (0..n).filter(|i| *i != seed).map(to).collect();
+            near.select_nth_unstable_by(NEIGHBOURS, |a, b| a.0.total_cmp(&b.0));
+            near.truncate(NEIGHBOURS + 1);
+            near.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let gap = |k: usize| near[k].0 / near[k - 1].0.max(1e-9 * near[NEIGHBOURS].0).max(f64::MIN_POSITIVE);
+            let widest = (1..=NEIGHBOURS).max_by(|a, b| gap(*a).total_cmp(&gap(*b))).unwrap_or(1);
+            if gap(widest) > GAP {
+                having += 1;
+                let fits = (rows as f64) < HELD_OUT * n as f64;
+                for (_, i) in near.iter().take(widest).chain([&(0.0, seed)]).filter(|_| fits) {
+                    rows += usize::from(!std::mem::replace(&mut held[*i], true));
+                }
+            }
+        }
+        (2 * having > seeds).then_some(held)
+    }
+}
+
+/// A column of the table as features of its rows.
+struct Column {
+    name: String,
+    features: Range<usize>,
+    is_date: bool,
+    /// True if its values may name groups.
+    is_discrete: bool,
+    is_number: bool,
+}
+
+fn columns(selected: &Selected) -> Vec<Column> {
+    let schema = selected.table().schema();
+    let whole =
+        |name: &str| schema.columns.iter().any(|column| column.name == name && matches!(column.kind, Kind::Int { .. }));
+    let Some(encoding) = selected.encoding() else {
+        let column = |(j, name): (usize, String)| {
+            let is_discrete = whole(&name);
+            Column { name, features: j..j + 1, is_date: false, is_discrete, is_number: true }
+        };
+        return selected.feature_names().into_iter().enumerate().map(column).collect();
+    };
+    let mut first = 0;
+    let column = |coded: &kstore::encoding::CodedColumn| {
+        let features = first..first + coded.features();
+        first = features.end;
+        let is_discrete = match &coded.code {
+            Code::Number => whole(&coded.name),
+            code => matches!(code, Code::Values(_) | Code::Effects(_)),
+        };
+        let is_number = matches!(coded.code, Code::Number);
+        Column { name: coded.name.clone(), features, is_date: coded.is_date(), is_discrete, is_number }
+    };
+    encoding.columns().iter().map(column).collect()
+}
