@@ -10,9 +10,10 @@ use ksolve::job::{self, Candidates, ElementType};
 use ksolve::request::{Scaling, TrainOptions};
 use ksolve::statistic::{Represented, represent};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
-use kstore::{Reading, Selected};
+use kstore::{Reading, Scaler, Selected};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -82,7 +83,7 @@ pub(crate) fn run(args: &HerdArgs, run: &Run) -> Result<HerdReport> {
         ElementType::F32 => pick::<f32>(args, &selected, run)?,
         ElementType::F64 => pick::<f64>(args, &selected, run)?,
     };
-    write(&args.output, &selected, &picked.rows)?;
+    write(&args.output, &selected, &picked)?;
     let (features, spent) = (selected.shape().features, Spent::by(run, selected.table().bytes_read()));
     Ok(HerdReport { picked, features, spent, output: args.output.clone() })
 }
@@ -100,11 +101,13 @@ fn pick<T: Real>(args: &HerdArgs, selected: &Selected, run: &Run) -> Result<Repr
     Ok(represent::<T>(selected, &options, args.count, &job.resources())?)
 }
 
-/// Writes the picked rows with the values of the table, in the order of the picks.
-fn write(path: &Path, selected: &Selected, rows: &[u64]) -> Result<()> {
-    let found = selected.rows::<f64>(Reading::default())?.gather(rows)?;
+/// Writes the picked rows with the values of the table, in the order of the picks; missing values are filled as they were for the picks.
+fn write(path: &Path, selected: &Selected, Represented { rows, means, .. }: &Represented) -> Result<()> {
     let names = selected.feature_names();
     let d = names.len();
+    let identity = Scaler { centre: vec![0.0; d], scale: vec![1.0; d], mean: means.clone(), ..Scaler::default() };
+    let reading = Reading { scaler: Some(Arc::new(identity)), ..Reading::default() };
+    let found = selected.rows::<f64>(reading)?.gather(rows)?;
     let numbers: Vec<i64> = rows.iter().map(|row| i64::try_from(*row).unwrap_or(i64::MAX)).collect();
     let values: Vec<Vec<f64>> = (0..d).map(|j| found.x().iter().skip(j).step_by(d).copied().collect()).collect();
     let named = (!writer::is_npy(path)).then(|| OutputColumn::new(ROW, OutputKind::I64));

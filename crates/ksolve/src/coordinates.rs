@@ -88,7 +88,7 @@ pub fn coordinates(selected: &Selected, options: &CoordinateOptions, run: &Run<'
     let plan = plan.term("the matrix", terms.0, "take fewer objects").term("rows that are read", reading, "");
     plan.term("coordinates", terms.1, "lower `rank`").check()?;
     let watch = run.watched();
-    let values = load(&source, selected, &watch)?;
+    let values = load(&source, selected, of, &watch)?;
     let entry = |i: u64, j: u64| {
         let value = values[i as usize * n + j as usize];
         if of == MatrixOf::Distances { value * value } else { value }
@@ -139,8 +139,8 @@ fn unfit(error: kapprox::Error, of: MatrixOf) -> Error {
     Error::option("of", of, why)
 }
 
-/// The matrix, row-major, checked to be square and symmetric.
-fn load(source: &TableRows<f64>, selected: &Selected, watch: &dyn Stages) -> Result<Vec<f64>> {
+/// The matrix, row-major, checked to be square, complete and symmetric, and distances to be at least 0.
+fn load(source: &TableRows<f64>, selected: &Selected, of: MatrixOf, watch: &dyn Stages) -> Result<Vec<f64>> {
     let n = selected.shape().features;
     let mut values = Vec::with_capacity(n * n);
     let observer = watch.stage("the matrix", selected.known_rows());
@@ -160,6 +160,19 @@ fn load(source: &TableRows<f64>, selected: &Selected, watch: &dyn Stages) -> Res
         return Err(Error::option("features", format!("{n} columns"), why));
     }
     let largest = values.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
+    let wrong = |value: &f64| !value.is_finite() || of != MatrixOf::Kernel && *value < -SYMMETRIC * largest;
+    if let Some(at) = values.iter().position(wrong) {
+        let (i, j, value) = (at / n, at % n, values[at]);
+        let why = match value.is_finite() {
+            true => format!(
+                "row {i} has {value} for object {j}, and distances are at least 0; correct it, or give `of` kernel if the numbers are kernel values"
+            ),
+            false => format!(
+                "row {i} has no value for object {j}, and no mean replaces one; complete the matrix, or leave the object out"
+            ),
+        };
+        return Err(Error::option("features", &selected.feature_names()[j], why));
+    }
     let differs = |(i, j): &(usize, usize)| (values[i * n + j] - values[j * n + i]).abs() > SYMMETRIC * largest;
     if let Some((i, j)) = (0..n).flat_map(|i| (0..i).map(move |j| (i, j))).find(differs) {
         let (there, back) = (values[i * n + j], values[j * n + i]);

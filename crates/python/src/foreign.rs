@@ -5,18 +5,31 @@
 #![allow(unsafe_code, reason = "numpy and the Arrow C stream interface hand out pointers")]
 
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
+use kstore::Real;
 use kstore::arrow::array::RecordBatch;
 use numpy::ndarray::Dimension;
-use numpy::{Element, PyArray, PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
+use numpy::{Element, PyArray, PyArray1, PyArray2, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyCapsuleMethods};
+use pyo3::types::{PyCapsule, PyCapsuleMethods, PyWeakrefReference};
 
-/// Numbers of a C-ordered array of numpy, and a reference that keeps the array alive.
+/// Numbers of a C-ordered array of numpy, and references that keep the array alive and its memory in place.
 pub(crate) struct Borrowed<T> {
     start: *const T,
     length: usize,
     _owner: Py<PyAny>,
+    _pins: Vec<Py<PyWeakrefReference>>,
+}
+
+/// Weak references to an array and to the arrays whose memory it shows. numpy does not resize an array that has one, not even with
+/// `refcheck=False`, so that no thread frees the memory while it is read.
+fn pins(array: &Bound<'_, PyAny>) -> PyResult<Vec<Py<PyWeakrefReference>>> {
+    let (mut pins, mut next) = (Vec::new(), array.clone());
+    while next.cast::<PyUntypedArray>().is_ok() {
+        pins.push(PyWeakrefReference::new(&next)?.unbind());
+        next = next.getattr("base")?;
+    }
+    Ok(pins)
 }
 
 // SAFETY: the numbers are only read, and the reference to their owner may be dropped on any thread.
@@ -45,6 +58,7 @@ impl<T> Borrowed<T> {
         Ok(Self {
             start: array.data().cast::<T>().cast_const(),
             length: array.len() * (size_of::<E>() / size_of::<T>()),
+            _pins: pins(array.as_any())?,
             _owner: array.clone().into_any().unbind(),
         })
     }
@@ -53,8 +67,8 @@ impl<T> Borrowed<T> {
         if self.length == 0 {
             return &[];
         }
-        // SAFETY: numpy allocated `length` numbers from `start`, and `_owner` keeps them; numpy refuses to resize an array
-        // that others refer to. `new` has checked that it is aligned for the array's own type. Only the functions below make one: of bytes, of the array's own type, and of u32 for i32, which has
+        // SAFETY: numpy allocated `length` numbers from `start`, `_owner` keeps them, and `_pins` keep them where they are.
+        // `new` has checked that it is aligned for the array's own type. Only the functions below make one: of bytes, of the array's own type, and of u32 for i32, which has
         // the same size and alignment, and every pattern of whose bits is a number.
         unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }
@@ -67,8 +81,8 @@ impl Borrowed<u8> {
     }
 }
 
-impl Borrowed<f64> {
-    pub(crate) fn values(array: &Bound<'_, PyArray1<f64>>) -> PyResult<Self> {
+impl<T: Element + Real> Borrowed<T> {
+    pub(crate) fn values<D: Dimension>(array: &Bound<'_, PyArray<T, D>>) -> PyResult<Self> {
         Self::new(array)
     }
 }

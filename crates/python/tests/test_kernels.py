@@ -300,3 +300,28 @@ def test_components_without_variance():
     linear = KernelPCA(3, kernel="precomputed").fit(polynomial_kernel(X, degree=2))
     ours = kmill.KernelPCA(3, kernel="precomputed", **EXACT).fit(polynomial_kernel(X, degree=2))
     np.testing.assert_allclose(ours.eigenvalues_, linear.eigenvalues_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("cls", [kmill.KernelRidge, kmill.SVC, kmill.KernelLogisticRegression, kmill.KernelPCA])
+def test_a_function_is_its_text_twin_on_rows_of_few_directions(cls):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(200, 5))
+    y = X @ np.arange(5.0) > 0
+    twins = [lambda a, b: a @ b.T if a.ndim > 1 else a @ b, "linear"]
+    few = {"n_components": 3} if cls is kmill.KernelPCA else {}
+    # more landmarks than directions, near copies, rows that are all alike, and rows of very large and small numbers
+    for rows in [X, np.hstack([X, X[:, :2] + 1e-9 * X[:, 1:3]]), np.repeat(X[:4], 50, axis=0), 1e6 * X, 1e-4 * X, np.ones((200, 3))]:
+        answers = []
+        for kernel in twins:
+            try:
+                model = cls(kernel=kernel, rank=50, precision="f64", **few).fit(rows, y)
+                found = model.transform(rows) if few else model.predict(rows) if cls is kmill.KernelRidge else model.decision_function(rows)
+                # signs and directions of components of equal variance are free
+                answers.append((model.rank_, found @ found.T if few else found))
+            except (ValueError, kmill.Error) as error:
+                answers.append((str(error), np.zeros(1)))
+        assert answers[0][0] == answers[1][0]
+        np.testing.assert_allclose(answers[0][1], answers[1][1], rtol=0, atol=1e-5 * max(np.abs(answers[1][1]).max(), 1e-12))
+    for kernel in twins:
+        with pytest.raises(ValueError, match="is zero on every row"):
+            cls(kernel=kernel, rank=10).fit(np.zeros((50, 3)), np.arange(50) > 20)

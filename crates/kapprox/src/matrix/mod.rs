@@ -269,6 +269,9 @@ impl<'a> Grown<'a> {
     /// Adds the columns of new pivots; how many they are.
     fn extend(&mut self, Taken { rows, lower }: Taken) -> Result<usize> {
         let (n, s, t) = (self.grown.residual.len(), self.pivots.len(), rows.len());
+        if t == 0 {
+            return Ok(0);
+        }
         let lower = Mat::from_fn(t, s + t, |i, j| lower[i].get(j).copied().unwrap_or(0.0));
         let matrix = self.matrix;
         self.grown.extend(lower.as_ref(), self.workers, |strip, out| {

@@ -40,6 +40,9 @@ pub struct Herd {
 pub struct Represented {
     /// Stored numbers of the picked rows, in the order of the picks.
     pub rows: Vec<u64>,
+    /// Mean of every feature over the rows of the table, which replaces a missing value.
+    #[serde(skip)]
+    pub means: Vec<f64>,
     /// |μ − mean of the picks so far|² after each pick, as in [`Herd`].
     pub squared_distances: Vec<f64>,
     /// Mean squared distance of the rows from μ, as in [`Herd`].
@@ -96,6 +99,7 @@ pub fn represent<T: Real>(
     })?;
     Ok(Represented {
         rows: herd.positions.iter().map(|position| numbers[*position]).collect(),
+        means: survey.scaler.mean.clone(),
         squared_distances: herd.squared_distances,
         variance: herd.variance,
         among: survey.rows(),

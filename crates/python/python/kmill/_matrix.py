@@ -82,7 +82,7 @@ class Coordinates:
                 raise
             raise ValueError(_NO_POINTS) from error
         if len(self.pivots) == 0:
-            raise ValueError("the kernel matrix is 0: its rows have no coordinates")
+            raise ValueError("no landmark is left: the kernel is zero on every row; choose another kernel or scale the features")
         self.points = None if self._kernel is None else X[self.pivots].copy()
 
     @property
@@ -105,6 +105,9 @@ class Coordinates:
         """The coordinates of new rows: of a given matrix, rows of its values at the rows of the fit."""
         from scipy.linalg import solve_triangular
 
+        if self._squares is not None and np.any(X < 0.0):
+            row, column = np.argwhere(X < 0.0)[0]
+            raise ValueError(f"distances must be at least 0: row {row}, column {column} has {X[row, column]}")
         values = self._given(X, self.pivots) if self.points is None else self._values(X, self.points)
         return np.ascontiguousarray(solve_triangular(self._lower, values.T, lower=True).T, dtype=np.float64)
 

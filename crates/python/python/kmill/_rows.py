@@ -68,9 +68,21 @@ def table_of(X: Any, names: list[str], more: list[tuple[str, Any]] | None = None
 
 
 def unmasked(values: Any, name: str) -> None:
-    """Refuses masked values, which scikit-learn's check would take as they are."""
+    """Refuses masked values, which scikit-learn's check would take as they are, and sparse matrices that point outside their arrays, which
+    scipy's own loops would follow out of memory."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise ValueError(f"Input {name} holds masked values: fill them, or leave those rows out")
+    if not issparse(values):
+        return
+    try:
+        if values.format in ("csr", "csc", "bsr"):
+            values.check_format(full_check=True)
+        elif values.format == "coo":
+            inside = [np.all((at >= 0) & (at < size)) for at, size in zip((values.row, values.col), values.shape)]
+            if not all(inside) or not len(values.row) == len(values.col) == len(values.data):
+                raise ValueError("row and column numbers must lie inside the shape, one of each for each value")
+    except ValueError as error:
+        raise ValueError(f"the sparse matrix {name} is damaged: {error}; build it again from its rows, columns and values") from None
 
 
 def of_numbers(X: Any) -> None:
