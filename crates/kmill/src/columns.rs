@@ -69,6 +69,7 @@ fn left_out(
         _ if named(&condition, name) => "chooses rows",
         _ if blank.iter().any(|blank| blank == name) => "no value in any row",
         _ if schema.row_labels.contains(&at) => "the index of a pandas table",
+        _ if schema.label == Some(at) => "the label of the rows",
         _ if name == kstore::source::QUERY && selection.features.is_empty() => {
             "names groups; --features brings it back"
         }

@@ -1,6 +1,7 @@
 //! Columns by names and patterns, with `!` before those to leave out.
 
-use crate::{Error, Result, encoding::Wanted, schema::Kind, table::Table};
+use crate::schema::{Kind, Schema};
+use crate::{Error, Result, encoding::Wanted, table::Table};
 use std::collections::{HashMap, HashSet};
 
 /// The pattern of every column that is a feature without being named.
@@ -142,7 +143,8 @@ impl Table {
         places: &Places<'_>,
         categories: &Wanted<'_>,
     ) -> Result<Vec<usize>> {
-        let fits = |at: &usize| self.schema().columns[*at].kind.is_numeric() || categories.takes(self, *at);
+        let Schema { columns, label, .. } = self.schema();
+        let fits = |at: &usize| *label != Some(*at) && (columns[*at].kind.is_numeric() || categories.takes(self, *at));
         let found = self.like(name, places)?.into_iter().filter(|at| fits(at) && !roles.contains(at));
         let found: Vec<usize> = found.collect();
         if found.is_empty() { Err(self.no_such_column(name)) } else { Ok(found) }

@@ -104,6 +104,8 @@ pub struct Schema {
     /// Places of the columns that only number or name the rows, as the index of a pandas table does: features only where
     /// they are named.
     pub row_labels: Vec<usize>,
+    /// Place of the label of each row, in formats that have one, such as svmlight: a target, and a feature only if its own name selects it.
+    pub label: Option<usize>,
 }
 
 impl Schema {

@@ -200,10 +200,11 @@ impl NpzFile {
         let indptr = archive.needed("indptr", Some(rows + 1))?;
         let y = archive.array(TARGET, Some(rows))?;
         let named = |name: &str, kind: Kind| Column { name: name.to_string(), kind };
-        let label = y.iter().map(|_| named(TARGET, Kind::Float { bits: 64 }));
+        let target = y.iter().map(|_| named(TARGET, Kind::Float { bits: 64 }));
         let width = width as usize;
-        let columns =
-            std::iter::once(named("x", Kind::Sparse(SparseShape { width, longest: 0 }))).chain(label).collect();
+        let columns: Vec<Column> =
+            std::iter::once(named("x", Kind::Sparse(SparseShape { width, longest: 0 }))).chain(target).collect();
+        let label = y.is_some().then(|| columns.len() - 1);
         let mut npz = Self {
             file: archive.file,
             scanned: archive.unpacked,
@@ -213,7 +214,7 @@ impl NpzFile {
             y,
             shape: SparseShape { width, longest: 0 },
             rows,
-            schema: Schema { columns, ..Schema::default() },
+            schema: Schema { columns, label, ..Schema::default() },
         };
         let read = Arc::default();
         npz.shape.longest = npz.longest(&read)?;

@@ -67,7 +67,7 @@ fn open(path: &Path, file: std::fs::File, options: &TextOptions) -> Result<Arc<d
         Some(shape) => vec![("x".to_string(), Kind::Sparse(shape))],
         None => (0..shape.width).map(|i| (format!("x{i}"), Kind::Float { bits: 64 })).collect(),
     };
-    Ok(Arc::new(table.with_columns(features.into_iter().chain(roles))))
+    Ok(Arc::new(table.with_columns(features.into_iter().chain(roles)).labelled()))
 }
 
 /// What a line holds beside the entries.

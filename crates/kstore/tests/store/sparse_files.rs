@@ -313,3 +313,26 @@ fn a_damaged_archive_is_an_error_and_no_panic() {
         }
     }
 }
+
+/// A label that is no target is no feature either, unless its own name says so; the same in `.npz`.
+#[test]
+fn a_label_is_a_feature_only_by_its_own_name() {
+    let folder = folder();
+    let (npz, svm) = (folder.path().join("t.npz"), folder.path().join("t.svm"));
+    let label = array("<f8", 2, [1.0f64, -1.0].iter().flat_map(|y| y.to_le_bytes()));
+    let members = members(&[row(&[(0, 1.0), (2, 2.0)]), row(&[(1, 3.0)])], 3);
+    archive(&npz, &[members, vec![("y", label)]].concat(), METHODS[0]);
+    std::fs::write(&svm, "1 1:1 3:2\n-1 2:3\n").unwrap();
+    for (path, features) in [(svm, vec!["x0", "x1", "x2"]), (npz, vec!["x"])] {
+        let table = Table::open(&[path]).unwrap();
+        assert!(table.schema().columns.iter().any(|column| column.name == "y"));
+        let columns = |patterns: &[&str]| {
+            let selection = Selection { features: names(patterns), sparse: true, ..Selection::default() };
+            table.select(&selection).map(|selected| selected.feature_columns())
+        };
+        assert_eq!(columns(&[]).unwrap(), features);
+        assert_eq!(columns(&["*"]).unwrap(), features);
+        assert_eq!(columns(&["?*"]).unwrap(), features);
+        assert_eq!(columns(&["y"]).unwrap(), ["y"]);
+    }
+}

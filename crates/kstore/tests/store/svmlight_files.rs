@@ -126,7 +126,11 @@ fn sparse_rows_that_cannot_be_used_are_refused_with_what_to_do() {
         ("2 2:one", target.clone(), "line 8: expected a number, found \"one\""),
         ("2 1:1 1:2", target.clone(), "line 8: expected ascending indices, found 1 after 1"),
         ("2 1:1", Selection { sparse: false, ..target.clone() }, "holds sparse rows, but only the verbs fit, plan"),
-        ("2 1:1", Selection { targets: Vec::new(), ..target.clone() }, "leave out \"y\" (`features`)"),
+        (
+            "2 1:1",
+            Selection { targets: Vec::new(), features: names(&["x", "y"]), ..target.clone() },
+            "leave out \"y\" (`features`)",
+        ),
         ("2 1:1", Selection { targets: names(&["x"]), ..target.clone() }, "\"x\""),
     ] {
         let path = text(folder.path(), format!("{USUAL}\n\n{bad}\n"));

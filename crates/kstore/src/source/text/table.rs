@@ -140,6 +140,13 @@ impl<F: TextFormat> TextTable<F> {
         Self { blank, ..self }
     }
 
+    /// The last column is the label of the rows.
+    #[cfg(feature = "svmlight")]
+    pub(crate) fn labelled(mut self) -> Self {
+        self.schema.label = self.schema.columns.len().checked_sub(1);
+        self
+    }
+
     fn fault(&self, fault: RecordError, row: u64) -> Error {
         let bad = |place: RowStart, expected: &str, found: &str| {
             Wrong::new(expected, found, F::UNENDED).error(self.file.path(), row, place.line)
