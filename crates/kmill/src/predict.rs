@@ -12,7 +12,9 @@ use std::path::PathBuf;
     kmill predict model.safetensors new.parquet -o predictions.parquet\n  \
     kmill predict model.safetensors new.csv --keep id,time -o predictions.csv\n  \
     kmill predict anomalies.safetensors new.csv --top 100 --keep '*' -o strange.csv\n\n\
-    Columns are matched by name; the target may be absent. Rows keep their order.")]
+    Columns are matched by name; the target may be absent. Rows keep their order. A model that was fitted with\n\
+    --missing drop has no prediction for a row with a missing value: the row is written with an empty one, and\n\
+    left out with --missing drop.")]
 pub(crate) struct PredictArgs {
     /// A model written by `kmill fit`
     #[arg(value_name = "MODEL")]
@@ -23,7 +25,7 @@ pub(crate) struct PredictArgs {
     /// the second in the order of `inspect`; `score_<a>_<b>` for each pair (fit svm --pairs), positive for b
     #[arg(long, help_heading = "Run")]
     pub(crate) scores: bool,
-    /// Probabilities of the classes too, in columns `probability_<label>` (logistic)
+    /// Probabilities of the classes too, in columns `probability_<label>` (models of logistic, and of svm --probabilities)
     #[arg(long, help_heading = "Run")]
     pub(crate) probabilities: bool,
     /// Coordinates along the components too, as `component_0`, … (models of fit pls, fit fisher --components)
@@ -77,6 +79,9 @@ pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<Strange>)> 
     output::check(&args.output)?;
     let mut predictor = open::deciding(&args.model, args.positive.as_deref(), args.threshold, run)?;
     let selected = open::select(&mut predictor, &args.data, &[], None, None)?;
+    // what the fit left out still has its row here, unless it was asked to go
+    let whole = args.data.missing.is_none() && args.top.is_none();
+    let selected = if whole { selected.keeping_incomplete() } else { selected };
     let kept = open::kept(&selected, &args.data, &args.keep)?;
     output::spare([&args.output], output::inputs(selected.table()).chain([args.model.as_path()]))?;
     let PredictArgs { scores, probabilities, components, std, novelty, preimage: preimages, residual, .. } = *args;
@@ -84,7 +89,7 @@ pub(crate) fn run(args: &PredictArgs, run: &Run) -> Result<(u64, Vec<Strange>)> 
         let strange = predictor.write_top(&selected, kept.as_ref(), top, &args.output, &pipeline::job(run))?;
         return Ok((strange.len() as u64, strange));
     }
-    let extras = Extras { scores, probabilities, components, std, novelty, preimages, residual };
+    let extras = Extras { scores, probabilities, components, std, novelty, preimages, residual, ..Extras::default() };
     let written = predictor.write(&selected, kept.as_ref(), extras, &args.output, &pipeline::job(run))?;
     if written.unsettled > 0 {
         let (unsettled, rows) = (count(written.unsettled), count(written.rows));

@@ -179,6 +179,7 @@ impl<T: Real> Chunk<'_, '_, T> {
                     Some(feature) if self.fills(slot) && !value.is_finite() => {
                         x[i * d + feature] = T::from_f64(self.source.affine.fill[feature]);
                     }
+                    Some(_) if self.source.selected.missing == Missing::Keep && !value.is_finite() => {}
                     None if value.is_finite() => {}
                     _ => return Err(self.bad_value(slot, view, row, value)),
                 }

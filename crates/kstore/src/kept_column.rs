@@ -100,6 +100,11 @@ impl KeptColumn {
         Self { values, valid: None }
     }
 
+    /// A column of these values, of which those are missing where `valid` is false.
+    pub fn new_valid(values: KeptValues, valid: Vec<bool>) -> Self {
+        Self { values, valid: valid.contains(&false).then_some(valid) }
+    }
+
     /// A column of numbers some of which may be missing.
     pub fn optional(values: &[Option<f64>]) -> Self {
         let valid = values.iter().any(Option::is_none).then(|| values.iter().map(Option::is_some).collect());

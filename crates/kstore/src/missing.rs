@@ -22,6 +22,8 @@ pub enum Missing {
     Error,
     /// Leave the row out.
     Drop,
+    /// Keep the row with NaN in place of the value, for a reader that writes an empty result for the row.
+    Keep,
     /// Put the feature's mean in its place; an error in a target, class or fold column, and in one of categories.
     Mean,
     /// Put the mean of a number in its place and 1 in one more feature of the column; for a category, that feature alone. Columns without
@@ -30,14 +32,14 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// Those that have a name, in the order of their names in messages.
+    /// Those that have a name of their own, in the order of their names in messages.
     pub const ALL: [Self; 4] = [Self::Error, Self::Drop, Self::Mean, Self::Indicator];
 
     /// The name: `error`, `drop`, `mean` or `indicator`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fitted | Self::Error => "error",
-            Self::Drop => "drop",
+            Self::Drop | Self::Keep => "drop",
             Self::Mean => "mean",
             Self::Indicator => "indicator",
         }

@@ -17,7 +17,8 @@ use std::sync::Arc;
 /// patterns with `*` and `?`. Their order is that of the list and, for the columns of one pattern, that of the file; a column named twice counts
 /// once. `!` before a name or pattern takes its columns away from the others, or from those of an empty list where nothing else is named; `*` alone
 /// stands for those too. An empty list stands for every column of numbers, truth values, text, dates or times that has no other role, in the order of
-/// the file; the index of a pandas table and a column called `qid`, of groups, are features only where they are named.
+/// the file; the index of a pandas table, the label of a format whose rows have one, and a column called `qid`, of groups, are features only if
+/// they are named.
 ///
 /// Columns of text are categories, a feature for each value, where `categories` does not say otherwise, and dates and times become what `times`
 /// says: see [`crate::encoding`]. A selection with some is read once for their values before its rows can be used ([`Selected::search`]).
@@ -228,12 +229,13 @@ impl Table {
 
     /// Every column of numbers, and of wanted categories, without another role.
     pub(crate) fn other_features(&self, roles: &[usize], wanted: &Wanted<'_>) -> Result<Vec<usize>> {
-        let Schema { columns, row_labels } = self.schema();
-        let free = |i: &usize| !roles.contains(i) && !row_labels.contains(i) && columns[*i].name != QUERY;
+        let Schema { columns, row_labels, label } = self.schema();
+        let named_alone = |i: &usize| row_labels.contains(i) || *label == Some(*i) || columns[*i].name == QUERY;
+        let free = |i: &usize| !roles.contains(i) && !named_alone(i);
         let takes = |i: &usize| free(i) && (columns[*i].kind.is_feature() || wanted.takes(self, *i));
         let features: Vec<_> = (0..columns.len()).filter(takes).collect();
         if let Some(column) = (0..columns.len()).find(|i| free(i) && self.schema().sparse(*i).is_some() && !takes(i)) {
-            let expected = "only the verbs fit, plan, prepare, predict and evaluate read such; for others name other `features`, or leave `sparse` out";
+            let expected = "only the verbs fit, plan, prepare, features, predict and evaluate read such; for others name other `features`, or leave `sparse` out";
             return Err(self.wrong_type(column, expected));
         }
         if features.is_empty() {
@@ -336,6 +338,14 @@ impl Selected {
         targets.for_each(|(moments, column)| moments.whole = whole(column));
         let flags = self.encoding().map_or(Vec::new(), Encoding::flags);
         statistics.features.iter_mut().zip(flags).for_each(|(moments, flag)| moments.whole |= flag);
+    }
+
+    /// A copy of the selection that keeps the rows which it drops for a missing value, with NaN in place of the value; sparse rows are dropped.
+    #[must_use]
+    pub fn keeping_incomplete(self) -> Self {
+        let keeps = self.missing == Missing::Drop && self.sparse().is_none();
+        let missing = if keeps { Missing::Keep } else { self.missing };
+        Self { missing, ..self }
     }
 
     /// The stored rows that can be selected.

@@ -28,11 +28,17 @@ pub struct Extras {
     pub preimages: bool,
     /// The coordinate outside the span of the features, of `features` by a projection.
     pub residual: bool,
+    /// k(x, x), in the place of the residual: with the scores of clusters it makes the distances from their centres. Nothing is written of it.
+    pub squares: bool,
 }
 
 impl Extras {
     pub(super) fn has_quadratic(self) -> bool {
         self.std || self.novelty
+    }
+
+    fn outside(self) -> bool {
+        self.residual || self.squares
     }
 }
 
@@ -45,7 +51,8 @@ pub struct Scores {
     pub components: Vec<f64>,
     /// The model's quadratic function, a number per row; empty where it was not asked for.
     pub quadratic: Vec<f64>,
-    /// √(k(x, x) − ‖φ(x)‖²), a number per row: the coordinate outside the span of the features; empty where it was not asked for.
+    /// √(k(x, x) − ‖φ(x)‖²), a number per row: the coordinate outside the span of the features; or k(x, x) with [`Extras::squares`]; empty where
+    /// neither was asked for.
     pub residual: Vec<f64>,
     /// Pre-images, row-major, d per row; empty where they were not asked for.
     pub preimages: Vec<f64>,
@@ -61,6 +68,8 @@ pub struct Scores {
     pub rows: Vec<u64>,
     /// What makes the rows strange, in words; empty where it was not asked for.
     pub reasons: Vec<String>,
+    /// True for a row with a missing value, whose other numbers mean nothing; empty if rows with one were not kept.
+    pub incomplete: Vec<bool>,
 }
 
 /// Bytes of the numbers of a segment, at most, and as a share of the memory: of rows with many outputs a segment has fewer. A
@@ -78,18 +87,20 @@ pub(super) struct TableScorer<'a, T: Real> {
     preimages: Option<PreImages>,
     /// Rows with a value far outside the ranges of the model, and such values of each feature.
     outside: (AtomicU64, Vec<AtomicU64>),
+    /// Rows that were kept in spite of a missing value.
+    incomplete: AtomicU64,
 }
 
 impl<'a, T: Real> TableScorer<'a, T> {
     pub(super) fn new(typed: &'a Typed<T>, selected: &'a Selected, extras: Extras) -> Result<Self> {
         let model = &typed.model;
-        let squares = extras.has_quadratic() || extras.residual || model.distance().is_some();
+        let squares = extras.has_quadratic() || extras.outside() || model.distance().is_some();
         let kernel = if squares { Some(model.kernel()?) } else { None };
         let preimages = if extras.preimages { Some(PreImages::new(model)?) } else { None };
         let components = if extras.components { model.component_count() } else { 0 };
         let ranges = typed.ranges.as_ref().map_or(0, Vec::len);
         let outside = (AtomicU64::new(0), (0..ranges).map(|_| AtomicU64::new(0)).collect());
-        Ok(Self { typed, selected, extras, components, kernel, preimages, outside })
+        Ok(Self { typed, selected, extras, components, kernel, preimages, outside, incomplete: AtomicU64::new(0) })
     }
 
     /// The number of lanes that fit the memory beside the terms `held` of the caller, and the rows of a segment: those that a share of the
@@ -99,7 +110,7 @@ impl<'a, T: Real> TableScorer<'a, T> {
         let source = self.source()?;
         let (shape, (m, d, _)) = (source.shape(), model.dims());
         let copies = if self.preimages.is_some() { PreImages::bytes(m, d) } else { 0 };
-        let single = if model.is_narrow() { shape.features * size_of::<T>() } else { 0 };
+        let single = if model.is_narrow() || self.keeps() { shape.features * size_of::<T>() } else { 0 };
         let behind = if model.metric.is_some() { d * size_of::<T>() } else { 0 };
         let inside = self.outside.1.len() * size_of::<T>();
         let tile = lanes::TILE * (single + behind + inside);
@@ -125,10 +136,15 @@ impl<'a, T: Real> TableScorer<'a, T> {
     fn row_bytes(&self, targets: usize) -> usize {
         let (_, d, t) = self.typed.model.dims();
         let preimages = if self.preimages.is_some() { d } else { 0 };
-        let extras = usize::from(self.extras.has_quadratic()) + usize::from(self.extras.residual);
+        let extras = usize::from(self.extras.has_quadratic()) + usize::from(self.extras.outside());
         let numbers = t + self.components + extras + targets + preimages;
         let group = self.selected.group_name().map_or(0, |_| size_of::<Label>());
-        numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>() + group
+        numbers * size_of::<f64>() + size_of::<u32>() + size_of::<u64>() + group + usize::from(self.keeps())
+    }
+
+    /// True if rows with a missing value are kept.
+    fn keeps(&self) -> bool {
+        self.selected.missing() == Missing::Keep
     }
 
     fn segment(&self, targets: usize, memory: usize) -> u64 {
@@ -209,6 +225,12 @@ impl<'a, T: Real> TableScorer<'a, T> {
         if self.selected.missing() == Missing::Drop && !self.selected.is_filtered() && rows < all {
             stages.warn(format!("{} of {all} rows have a missing value and are left out (`missing` drop)", all - rows));
         }
+        let incomplete = self.incomplete.load(Ordering::Relaxed);
+        if incomplete > 0 {
+            stages.warn(format!(
+                "{incomplete} of {rows} rows have a missing value and get no prediction, as the fit left such rows out"
+            ));
+        }
     }
 
     /// Refuses a value that is not finite. `values` has the same number of values for each of `rows`.
@@ -259,9 +281,21 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
         let Typed { model, functions, ranges, .. } = self.typed;
         let (b, (_, d, t)) = (block.len(), model.dims());
         let mut x = block.x;
-        if ranges.is_some() || model.is_narrow() {
+        let first = state.incomplete.len();
+        if self.keeps() {
+            let lacks = |row: &[T]| row.iter().any(|value| !value.is_finite());
+            state.incomplete.extend(x.chunks_exact(block.d).map(lacks));
+        }
+        let incomplete = &state.incomplete[first..];
+        if ranges.is_some() || model.is_narrow() || incomplete.contains(&true) {
             scaled.clear();
             scaled.extend_from_slice(x);
+            // the mean, a row that every kernel takes; what comes of it is not read
+            let mean = |j: usize| T::from_f64(model.scaler.apply(j, model.scaler.mean[j]));
+            let rows = scaled.chunks_exact_mut(block.d).zip(incomplete).filter(|(_, lacks)| **lacks);
+            rows.for_each(|(row, _)| row.iter_mut().enumerate().for_each(|(j, value)| *value = mean(j)));
+            let lacking = incomplete.iter().filter(|lacks| **lacks).count();
+            self.incomplete.fetch_add(lacking as u64, Ordering::Relaxed);
             self.typed.settle(scaled, |row, ranges| self.count_outside(row, ranges));
             x = scaled;
         }
@@ -278,10 +312,10 @@ impl<T: Real> Fold<T> for TableScorer<'_, T> {
         self.check("the prediction", scores, block.rows)?;
         self.check("the component", components, block.rows)?;
         self.check("the variance or distance", quadratic, block.rows)?;
-        if let Some(kernel) = self.kernel.as_ref().filter(|_| self.extras.residual) {
+        if let Some(kernel) = self.kernel.as_ref().filter(|_| self.extras.outside()) {
             let out = more(&mut state.residual, b);
             kernel.diag(x, out);
-            for (out, phi) in out.iter_mut().zip(scores.chunks_exact(t.max(1))) {
+            for (out, phi) in out.iter_mut().zip(scores.chunks_exact(t.max(1))).filter(|_| self.extras.residual) {
                 // rounding may have the projection longer than what is projected
                 *out = (*out - phi.iter().map(|v| v * v).sum::<f64>()).max(0.0).sqrt();
             }

@@ -5,7 +5,7 @@ use super::{Extras, Predictor, Scores, decision::ColumnGroup};
 use crate::job::{COPIES, Run};
 use crate::{Error, Result};
 use kstore::sink::{self, Output, OutputColumn, Sink};
-use kstore::{KeptColumn, KeptValues, RowSource, Selected, TILE_TEXT, TextLimit, budget::Term};
+use kstore::{KeptColumn, Missing, RowSource, Selected, TILE_TEXT, TextLimit, budget::Term};
 use std::{ops::Range, path::Path};
 
 /// Bytes of a row group of a wide table, about, and of what is noted about each of its columns: measured on 1,000 columns.
@@ -21,9 +21,11 @@ pub(super) struct PredictionWriter {
 }
 
 impl PredictionWriter {
-    /// Starts a file with the kept columns and then those of the predictions.
-    pub(super) fn create(path: &Path, kept: &[OutputColumn], parts: Vec<ColumnGroup>) -> Result<Self> {
-        let predictions: Vec<OutputColumn> = parts.iter().flat_map(ColumnGroup::columns).collect();
+    /// Starts a file with the kept columns and then those of the predictions, which may be missing in some rows if they are `optional`.
+    pub(super) fn create(path: &Path, kept: &[OutputColumn], parts: Vec<ColumnGroup>, optional: bool) -> Result<Self> {
+        let own = parts.iter().flat_map(ColumnGroup::columns);
+        let predictions: Vec<OutputColumn> =
+            own.map(|column| if optional { column.nullable() } else { column }).collect();
         if let Some(twice) = kept.iter().find(|column| predictions.iter().any(|p| p.name == column.name)) {
             let why = "the predictions are called so";
             return Err(Error::option("keep", &twice.name, format!("{why}; leave the column out or rename it")));
@@ -47,10 +49,11 @@ impl PredictionWriter {
     }
 
     pub(super) fn put(&mut self, scores: &Scores, rows: Range<usize>, kept: &[KeptColumn]) -> Result<()> {
-        let predictions: Vec<KeptValues> =
-            self.parts.iter().flat_map(|part| part.values(scores, rows.clone())).collect();
-        let kept = kept.iter().map(Output::Kept);
-        let batch: Vec<Output<'_>> = kept.chain(predictions.iter().map(KeptValues::as_output)).collect();
+        let valid: Vec<bool> = scores.incomplete.get(rows.clone()).unwrap_or_default().iter().map(|row| !row).collect();
+        let predictions = self.parts.iter().flat_map(|part| part.values(scores, rows.clone()));
+        let predictions: Vec<KeptColumn> =
+            predictions.map(|values| KeptColumn::new_valid(values, valid.clone())).collect();
+        let batch: Vec<Output<'_>> = kept.iter().chain(&predictions).map(Output::Kept).collect();
         Ok(self.sink.write(&batch)?)
     }
 
@@ -86,7 +89,7 @@ pub struct Predicted {
 impl Predictor {
     /// Writes the predictions of the selected rows to a file, in their order: `prediction`, or `prediction_<target>` for several
     /// targets, labels as they were in the fit, beside the columns that `kept` selects from the same rows. The extension of
-    /// `path` is the format.
+    /// `path` is the format. A row that [`Missing::Keep`] keeps has no value in the columns of predictions.
     ///
     /// # Errors
     /// Extras that the model does not hold; those of [`Predictor::scores`]; a path that cannot be written. Then nothing is
@@ -128,7 +131,7 @@ impl Predictor {
         more: impl FnOnce(&PredictionWriter) -> Term,
     ) -> Result<Begun> {
         let columns = kept.map_or(Vec::new(), Selected::kept_columns);
-        let out = PredictionWriter::create(path, &columns, parts)?;
+        let out = PredictionWriter::create(path, &columns, parts, selected.missing() == Missing::Keep)?;
         let mut terms = vec![Term::new("row group being written", out.footprint(), "keep fewer columns with `keep`")];
         if let Some(kept) = kept {
             let source = carried::source(kept, TextLimit::default())?;
@@ -160,7 +163,7 @@ mod tests {
     fn written(part: ColumnGroup, rows: u64, scores: Vec<f64>) -> (Vec<(String, String)>, u64) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.parquet");
-        let mut out = PredictionWriter::create(&path, &[], vec![part]).unwrap();
+        let mut out = PredictionWriter::create(&path, &[], vec![part], false).unwrap();
         out.write(&Scores { scores, rows: (0..rows).collect(), ..Scores::default() }, None).unwrap();
         out.finish().unwrap();
         let table = kstore::Table::open(&[path]).unwrap();
