@@ -25,6 +25,9 @@ const ARMIJO: f64 = 1e-4;
 
 const HALVINGS: usize = 30;
 
+/// Share of the gradient norm to which a step must lower it if it lowers the loss by no more than rounding.
+const PROGRESS: f64 = 0.5;
+
 /// A mean loss over the rows, without the penalty, by passes over the features. W and the constants are (p + 1) x k row-major, the constants last.
 pub(super) trait Objective<T: Real> {
     fn shape(&self) -> Shape<'_>;
@@ -246,20 +249,19 @@ fn step<T: Real>(
     let direction = conjugate_gradients(loss, &factors, &gradient, now, forcing)?;
     let slope = dot(&gradient, &direction);
     let before = point.loss + now * squares(loss, w);
-    // what is left to gain is below the rounding of the loss: nothing can tell the points apart
+    // what is left to gain is below the rounding of the loss: the gradient alone tells the points apart, and is far more accurate
     let rounding = 4.0 * T::EPSILON * before.abs();
-    if now == lambda && -slope <= rounding {
-        return end(w, true);
-    }
+    let flat = now == lambda && -slope <= rounding;
     let (mut length, mut halvings) = (1.0, 0);
     loop {
         let trial: Vec<f64> = walk.w.iter().zip(&direction).map(|(w, d)| w + length * d).collect();
         let there = loss.evaluate(&trial)?;
         let after = there.loss + now * squares(loss, &trial);
         let falls = after <= before + ARMIJO * length * slope + rounding;
-        if falls || halvings == HALVINGS {
-            let nearer = || norm(&self::gradient(loss, &there, &trial, now)) < norm(&gradient);
-            if now == lambda && !(falls && (after < before || nearer())) {
+        if falls || flat || halvings == HALVINGS {
+            let nearer = |share: f64| norm(&self::gradient(loss, &there, &trial, now)) < share * norm(&gradient);
+            let better = if flat { nearer(PROGRESS) } else { falls && (after < before || nearer(1.0)) };
+            if now == lambda && !better {
                 // neither the loss nor its gradient tells the points apart
                 return end(&walk.w, true);
             }
