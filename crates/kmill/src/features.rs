@@ -9,6 +9,7 @@ use clap::Args;
 use ksolve::model::FEATURES;
 use ksolve::predict::{Extras, Predictor};
 use ksolve::solver::Options;
+use kstore::Selection;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -63,7 +64,8 @@ pub(crate) struct FeaturesReport {
 }
 
 pub(crate) fn run(args: &FeaturesArgs, run: &Run) -> Result<FeaturesReport> {
-    let rows = args.category.of(open::selection(&args.data, &args.features, Vec::new()));
+    let rows = Selection { sparse: true, ..open::selection(&args.data, &args.features, Vec::new()) };
+    let rows = args.category.of(rows);
     let given = args.tolerance.iter().fold(Options::new(), |given, text| given.set("tolerance", text));
     let mut options = FitOptions::with(FEATURES, (rows, &args.data), &args.learn, given)?;
     output::check(&args.output)?;

@@ -100,7 +100,7 @@ verbs! {
     /// Show what a table or a model holds
     Inspect(inspect::InspectArgs) => runs inspect::main,
     /// Say what a fit would need; runs nothing
-    Plan(plan::PlanArgs) => reports plan::run,
+    Plan(plan::PlanArgs) => runs plan::main,
     /// Draw what a model says over its features, or rows by group, component or column
     Plot(plot::PlotArgs) => reports plot::run,
     /// Write a generated table of any size

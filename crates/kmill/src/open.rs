@@ -35,8 +35,7 @@ pub(crate) fn selection(select: &SelectArgs, features: &[String], targets: Vec<S
 
 pub(crate) fn learned_from(data: &DataArgs) -> Selection {
     let rows = selection(&data.select, &data.features, data.target.clone());
-    let rows = Selection { missing_target: Some(data.missing_target.missing_target), ..rows };
-    data.category.of(Selection { text: data.text.clone(), ..rows })
+    data.category.of(Selection { missing_target: Some(data.missing_target.missing_target), ..rows })
 }
 
 /// Loads a model that takes a class as the positive one, and decides above a threshold.

@@ -9,6 +9,7 @@ use ksolve::Task;
 use ksolve::job::{self, Checkpoint, Fit, Fitted};
 use ksolve::request::Stages;
 use ksolve::solver::{Options, parameter};
+use ksolve::statistic::combination::Combination;
 use ksolve::tune::likely_classes;
 use kstore::pass::Observer;
 use kstore::schema::Kind;
@@ -165,8 +166,8 @@ pub(crate) fn fit(
     let mut options = options.clone();
     let selected = select(&mut options, run)?;
     output::spare([path].into_iter().chain(page), output::inputs(selected.table()).chain(options.fit.files()))?;
-    let fitted = fitted(&options, &selected, run, (path, true), args)?;
-    Ok(FitReport::new(fitted.report, run, selected.table(), Some(path)))
+    let (fitted, combination) = combined(&options, &selected, run, (path, true), args)?;
+    Ok(FitReport { combination, ..FitReport::new(fitted.report, run, selected.table(), Some(path)) })
 }
 
 /// Fits a model and returns it with the report of the library. The checkpoint stands beside a path, to which the model goes if it is to be
@@ -175,18 +176,26 @@ pub(crate) fn fitted(
     options: &FitOptions,
     selected: &Selected,
     run: &Run,
-    (path, save): (&Path, bool),
+    at: (&Path, bool),
     args: &DiskArgs,
 ) -> Result<Fitted> {
+    Ok(combined(options, selected, run, at, args)?.0)
+}
+
+/// As [`fitted`], with the combination of kernels that was fitted.
+fn combined(
+    options: &FitOptions,
+    selected: &Selected,
+    run: &Run,
+    (path, save): (&Path, bool),
+    args: &DiskArgs,
+) -> Result<(Fitted, Option<Combination>)> {
     let (fit, scratch) = (options.job(selected)?, args.scratch.open()?);
-    let fit = match &options.combine {
-        None => fit,
-        Some(kernels) => {
-            let found = fit.combined(kernels, selected, &scratch.iter().fold(job(run), job::Run::scratch))?;
-            found.told().into_iter().for_each(|line| run.progress.note(&line));
-            fit.kernel(found.kernel)
-        }
-    };
+    let learn =
+        |kernels: &Vec<Spec>| fit.combined(kernels, selected, &scratch.iter().fold(job(run), job::Run::scratch));
+    let combination = options.combine.as_ref().map(learn).transpose()?;
+    combination.iter().flat_map(Combination::told).for_each(|line| run.progress.note(&line));
+    let fit = combination.iter().fold(fit, |fit, found| fit.kernel(found.kernel.clone()));
     let checkpoint = Checkpoint {
         folder: path.with_added_extension("checkpoint"),
         every: args.checkpoint_every,
@@ -199,7 +208,9 @@ pub(crate) fn fitted(
     let job = engine.iter().fold(job, |job, engine| job.engine(engine));
     let job = scratch.iter().fold(job, job::Run::scratch);
     let fitted = if save { fit.run_and_save(selected, &job, path) } else { fit.run(selected, &job) };
-    fitted.map_err(|error| in_terms_of_columns(error, selected))
+    let mut fitted = fitted.map_err(|error| in_terms_of_columns(error, selected))?;
+    fitted.report.passes += combination.as_ref().map_or(0, |found| found.passes);
+    Ok((fitted, combination))
 }
 
 /// The error of a kernel that is restricted to a column of the table which is no feature says why it is none.

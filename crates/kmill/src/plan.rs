@@ -2,13 +2,14 @@
 
 use crate::args::{JobArgs, Run, RunArgs, ScratchArgs, parse};
 use crate::pipeline::{self, FitOptions};
-use crate::{Result, report::PlanReport};
+use crate::{Result, output, report::PlanReport};
 use clap::Args;
 use ksolve::job;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  \
-    kmill plan ridge train.parquet --target y --rank 4000 --memory 512MiB")]
+    kmill plan ridge train.parquet --target y --rank 4000 --memory 512MiB\n\n\
+    Exit code 1: the fit needs more than the memory budget. Passes are those over the table.")]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
@@ -21,8 +22,15 @@ pub(crate) struct PlanArgs {
     pub(crate) scratch: ScratchArgs,
 }
 
-/// Adds up the memory and the passes of a fit. A plan over the budget is an answer here.
-pub(crate) fn run(args: &PlanArgs, run: &Run) -> Result<PlanReport> {
+/// Prints the memory and the passes of a fit, and fails if they exceed the budget.
+pub(crate) fn main(args: &PlanArgs) -> Result<()> {
+    let run = args.run.resolve();
+    let report = self::run(args, &run)?;
+    output::report(&report, run.json)?;
+    Ok(report.0.stages.into_iter().try_for_each(|stage| stage.plan.check().map(drop))?)
+}
+
+fn run(args: &PlanArgs, run: &Run) -> Result<PlanReport> {
     let mut options = FitOptions::new(&args.job)?.combining(args.combine.as_ref());
     let selected = pipeline::select(&mut options, run)?;
     let (fit, scratch) = (options.job(&selected)?, args.scratch.open()?);

@@ -95,10 +95,15 @@ fn paths_help() -> String {
     format!("Files ({formats}), folders or globs, read as one table in sorted path order")
 }
 
-/// Which columns are categories.
+/// Which columns are categories, and of which the words are counted.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Table")]
 pub(crate) struct CategoryArgs {
+    /// Count the words of a column of text as features: NAME for words, NAME:word(1,2) for runs of one and two, NAME:char(3,5) for runs of
+    /// characters, NAME:spectrum(5) for runs of five as they are, NAME:value for the whole text; features=N or hash=N inside the parentheses;
+    /// several times for several columns
+    #[arg(long, value_name = "NAME[:GRAMS]", value_parser = parse::name)]
+    pub(crate) text: Vec<String>,
     /// Columns that are categories, a feature for each value: names or globs, comma-separated; all columns of text, or none
     /// [default: columns of text with up to 1,000 values; of those with more, what each value adds to the target is one feature]
     #[arg(long, value_name = "NAMES|all|none", value_delimiter = ',', value_parser = parse::name)]
@@ -115,8 +120,8 @@ pub(crate) struct CategoryArgs {
 impl CategoryArgs {
     pub(crate) fn of(&self, selection: Selection) -> Selection {
         let hash = self.hash.map(|buckets| u32::try_from(buckets).unwrap_or(u32::MAX));
-        let times = self.times.unwrap_or_default();
-        Selection { categories: self.categories.clone().into(), hash, times, ..selection }
+        let (times, text) = (self.times.unwrap_or_default(), self.text.clone());
+        Selection { categories: self.categories.clone().into(), hash, times, text, ..selection }
     }
 }
 
@@ -133,11 +138,6 @@ pub(crate) struct DataArgs {
     /// numbers, text or times but the target]
     #[arg(long, value_name = "GLOBS", value_delimiter = ',', value_parser = parse::name)]
     pub(crate) features: Vec<String>,
-    /// Count the words of a column of text as features: NAME for words, NAME:word(1,2) for runs of one and two, NAME:char(3,5) for runs of
-    /// characters, NAME:spectrum(5) for runs of five as they are, NAME:value for the whole text; features=N or hash=N inside the parentheses;
-    /// several times for several columns
-    #[arg(long, value_name = "NAME[:GRAMS]", value_parser = parse::name)]
-    pub(crate) text: Vec<String>,
     #[command(flatten)]
     pub(crate) category: CategoryArgs,
     #[command(flatten)]

@@ -27,8 +27,23 @@ const ELSEWHERE: [(&str, &str); 19] = [
     ("contamination", "the share of unusual rows is --nu, such as --nu 0.01 (oneclass, mean)"),
     ("probability", "probabilities are --probabilities, of fit svm and of predict; logistic has them without"),
     ("return-std", "standard deviations are --std, of fit ridge and of predict"),
-    ("sample-weight", "a column of weights is --weights, such as --weights w (ridge)"),
+    (
+        "sample-weight",
+        "a column of weights is --weights, such as --weights w (ridge, svm, svr, logistic, oneclass, kmeans, kpca)",
+    ),
     ("out", "the output is -o, such as -o model.safetensors"),
+];
+
+/// Why a verb has no such options, though its relatives do.
+const RELATIVES: [(&str, &str, &str); 4] = [
+    (
+        "coordinates",
+        "kernel scale metric map landmarks candidates precision categories hash times text",
+        "the matrix holds the distances or kernel values themselves, in f64; --of tells which",
+    ),
+    ("features herd test", "target weights folds task lambda combine", "it learns from no target; kmill fit does"),
+    ("plan", "output report resume checkpoint-every states", "it runs nothing and writes nothing"),
+    ("tune", "combine", "it chooses among kernels; kmill fit --combine learns the weights of a sum"),
 ];
 
 /// Verbs by other names, and by ours.
@@ -82,9 +97,15 @@ pub(crate) fn answer(error: &clap::Error) -> Option<String> {
             if let Some(answer) = find(&ELSEWHERE, &word) {
                 return Some(format!("there is no option {option}: {answer}"));
             }
-            let verb =
-                std::env::args().nth(1).filter(|word| !word.starts_with('-')).map(|verb| format!("kmill {verb}"));
+            let named = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
+            let reason = RELATIVES.iter().find(|(verbs, options, _)| {
+                named.as_ref().is_some_and(|verb| is_among(verbs, verb)) && is_among(options, &word)
+            });
+            let verb = named.map(|verb| format!("kmill {verb}"));
             let verb = verb.as_deref().unwrap_or("kmill");
+            if let Some((_, _, reason)) = reason {
+                return Some(format!("{verb} has no option {}: {reason}", shown::short(option)));
+            }
             let near = said(ContextKind::SuggestedArg).map(|near| format!("did you mean {near}?"));
             let next = near.unwrap_or_else(|| format!("see {verb} --help"));
             Some(format!("{verb} has no option {}; {next}", shown::short(option)))

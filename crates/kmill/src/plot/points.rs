@@ -5,6 +5,7 @@ use crate::args::{Run, SelectArgs};
 use crate::drawing::{Canvas, Point};
 use crate::{Error, Result, open, page::COLOURS};
 use ksolve::Card;
+use kstore::encoding::{CodedColumn, Encoding};
 use kstore::key::{Purpose, Stream};
 use kstore::pass::lanes::{self, Lane};
 use kstore::{Coded, Kind, Label, Missing, Reading, RowBlock, Selection, Table, Workers, budget::Term};
@@ -55,6 +56,19 @@ pub(super) struct Columns<'a> {
     pub(super) label: Option<&'a str>,
     pub(super) known: Option<&'a [Label]>,
     pub(super) missing: Missing,
+    /// How the model makes features of columns, if the places are features of a model with categories or times.
+    pub(super) encoding: Option<&'a Encoding>,
+}
+
+/// The part of an encoding that makes these features; a name that is none of its features is a column of numbers.
+fn making(encoding: &Encoding, features: &[String]) -> Encoding {
+    let names = |column: &CodedColumn| Encoding::new(vec![column.clone()]).names();
+    let makes = |column: &&CodedColumn| names(column).iter().any(|name| features.contains(name));
+    let mut columns: Vec<CodedColumn> = encoding.columns().iter().filter(makes).cloned().collect();
+    let made: Vec<String> = columns.iter().flat_map(names).collect();
+    let numbers: Vec<String> = features.iter().filter(|name| !made.contains(name)).cloned().collect();
+    columns.extend(Encoding::of_numbers(&numbers).columns().iter().cloned());
+    Encoding::new(columns)
 }
 
 impl Points {
@@ -73,7 +87,8 @@ impl Points {
             (None, _) => Missing::Drop,
         };
         let places = features.iter().chain(truth).cloned().collect();
-        let columns = Columns { places, label, known: label.map(|_| &card.classes[..]), missing };
+        let encoding = card.encoding.as_deref();
+        let columns = Columns { places, label, known: label.map(|_| &card.classes[..]), missing, encoding };
         let points = Self::of(&table, select, columns, held, run)?;
         // regions have names where the rows have none
         Ok(Self { truth: truth.is_some(), labels: card.classes.iter().map(ToString::to_string).collect(), ..points })
@@ -104,7 +119,8 @@ impl Points {
         let places = axes.iter().cloned().chain(number.clone()).collect();
         let label = colour.filter(|_| is_label);
         let missing = select.missing.unwrap_or(Missing::Drop);
-        let mut points = Self::of(table, select, Columns { places, label, known: None, missing }, held, run)?;
+        let mut points =
+            Self::of(table, select, Columns { places, label, known: None, missing, encoding: None }, held, run)?;
         if number.is_some() {
             points.colour_by_number();
         }
@@ -140,8 +156,12 @@ impl Points {
         let targets: Vec<String> = columns.label.map(String::from).into_iter().collect();
         let (class_target, without_features) = (!targets.is_empty(), columns.places.is_empty());
         let selection = open::selection(select, &columns.places, targets);
-        let selection = Selection { class_target, without_features, missing: columns.missing, ..selection };
+        let encoding = columns.encoding.map(|encoding| Arc::new(making(encoding, &columns.places)));
+        let selection = Selection { class_target, without_features, missing: columns.missing, encoding, ..selection };
         let selected = table.select(&selection)?;
+        let names = selected.feature_names();
+        let at = |place: &String| names.iter().position(|name| name == place);
+        let at: Vec<usize> = columns.places.iter().filter_map(at).collect();
         let classes = columns.known.map(|labels| Arc::new(labels.to_vec()));
         let source = selected.rows::<f64>(Reading { classes, ..Reading::default() })?;
         let drawn = (DRAWN + lanes::TILE) * size_of::<Drawn>();
@@ -151,7 +171,7 @@ impl Points {
         let (workers, stage) = (Workers::sequential(), run.progress.stage("rows", selected.known_rows()));
         let mut points = Self::default();
         lanes::scan(1, &workers, &stage).visit(&source, |block| {
-            points.add(block);
+            points.add(block, &at);
             Ok::<_, Error>(())
         })?;
         stage.finish();
@@ -193,14 +213,14 @@ impl Points {
         self.range = self.drawn.iter().map(|drawn| drawn.place.map(|v| (v, v))).reduce(wider);
     }
 
-    /// Takes in the rows of a block, and keeps those with the smallest random keys.
-    fn add(&mut self, block: &RowBlock<'_, f64>) {
+    /// Takes in the rows of a block, whose places are features `at`, and keeps those with the smallest random keys.
+    fn add(&mut self, block: &RowBlock<'_, f64>, at: &[usize]) {
         let (width, keys) = (block.x.len() / block.rows.len().max(1), keys());
         for (i, row) in block.rows.iter().enumerate() {
-            let row_of = &block.x[i * width..(i + 1) * width];
+            let row_of: Vec<f64> = at.iter().map(|j| block.x[i * width + j]).collect();
             let value = row_of.last().copied().unwrap_or(f64::NAN);
-            let place = match row_of {
-                [x, y, ..] => [*x, *y],
+            let place = match row_of[..] {
+                [x, y, ..] => [x, y],
                 _ => [value; 2],
             };
             let range = place.map(|v| (v, v));

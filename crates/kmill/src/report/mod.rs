@@ -10,6 +10,7 @@ pub(crate) use text::{DISTANCES, certified, joined};
 
 use crate::{args::Run, error::flags, progress::Voice, table::seconds};
 use ksolve::job;
+use ksolve::statistic::combination::Combination;
 use kstore::{budget::bytes, shown};
 use serde::Serializer;
 use std::fmt;
@@ -26,6 +27,9 @@ pub struct FitReport {
     pub spent: Spent,
     /// Number of threads; it never changes the result.
     pub threads: usize,
+    /// The weights that a sum of kernels got from the target; absent without `--combine`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub combination: Option<Combination>,
     /// The model file; absent where none was written.
     #[serde(flatten)]
     pub model: Option<ModelFile>,
@@ -108,6 +112,7 @@ impl FitReport {
             fit,
             spent: Spent::by(run, table.bytes_read()),
             threads: run.threads,
+            combination: None,
             model: model.map(ModelFile::at),
             voice: run.progress.voice(),
         }
@@ -159,6 +164,7 @@ pub(crate) mod tests {
                 warnings: vec!["feature x3 is constant".to_string()],
             },
             threads: 2,
+            combination: None,
             model: Some(ModelFile { path: PathBuf::from("m.safetensors"), bytes: 120 << 10 }),
             voice: Voice::Brief,
         }

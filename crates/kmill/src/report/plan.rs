@@ -38,6 +38,7 @@ impl Serialize for PlanReport {
             ("lanes", json!({"scan": cut.scan_lanes, "gram": cut.gram_lanes})),
             ("threads", json!(forecast.threads)),
             ("passes", json!(forecast.passes())),
+            ("passes_are_a_minimum", json!(forecast.repeats)),
             ("bytes_read", json!(forecast.bytes_read(forecast.passes()))),
             ("stages", forecast.stages.iter().map(stage).collect()),
         ])
@@ -76,6 +77,12 @@ impl fmt::Display for PlanReport {
             lanes(cut.gram_lanes),
             forecast.threads
         )?;
+        if forecast.repeats {
+            f.write_str(
+                "  the features of all rows fit neither --memory nor a --scratch folder: each iteration of the solver is one more pass over the \
+                 table, which is not counted\n",
+            )?;
+        }
         let verdict = if forecast.fits() { "fits" } else { "does not fit" };
         writeln!(f, "  {} of {}: {verdict}", bytes(forecast.bytes()), bytes(self.budget()))
     }
@@ -96,7 +103,7 @@ mod tests {
         ];
         let cut = PassShape { tile: 2304, segment: 73_728, scan_lanes: 2, gram_lanes: 1, prefetch: 2 };
         let row_bytes = Some((11 << 20) as f64 / 300_000.0 + 1e-9);
-        PlanReport(Forecast { rows: 300_000, cut, stages, threads: 2, row_bytes })
+        PlanReport(Forecast { rows: 300_000, cut, stages, threads: 2, row_bytes, repeats: false })
     }
 
     #[test]

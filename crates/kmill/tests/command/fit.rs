@@ -80,7 +80,8 @@ fn a_plan_runs_nothing_and_a_budget_too_small_is_refused() {
     assert!(stderr.contains("plan for 2,000 rows") && stderr.contains("Gram matrix"), "{stderr}");
     assert!(fit["bytes_read"].as_u64().unwrap() > 0, "{fit}");
     std::fs::remove_file(at.join("m")).unwrap();
-    let plan = ok(at, "plan ridge t.parquet --target y --rank 500 --memory 1MiB --json");
+    let (code, plan, stderr) = kmill(at, "plan ridge t.parquet --target y --rank 500 --memory 1MiB --json");
+    assert!(code == 1 && stderr.contains("raise --memory"), "{code}: {stderr}");
     assert!(plan["bytes_read"].is_null(), "{plan}");
     assert_eq!(plan["fits"], false);
     let (code, _, stderr) = kmill(at, "fit ridge t.parquet --target y --rank 500 --memory 1MiB -o m");

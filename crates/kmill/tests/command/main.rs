@@ -37,6 +37,7 @@ mod people;
 mod pipes;
 mod plot;
 mod ranking;
+mod relatives;
 mod restricted;
 #[cfg(unix)]
 mod resume;

@@ -208,12 +208,15 @@ fn what_needs_the_columns_of_rows_refuses_sparse_ones() {
         "fit cca a.svm --features x --with y --sparse -o m.safetensors",
         "tune ridge a.svm --target y --sparse --time 5s",
         "curve a.svm --target y --sparse --ranks 10 -o c.csv",
-        "features a.svm --sparse --features x --rank 10 -o f.npy",
         "fit ridge a.svm --sparse --target y --landmarks b.svm -o m.safetensors",
     ] {
         let (code, _, stderr) = kmill(at, line);
         assert!(code > 0 && !stderr.contains("panicked"), "{line}: {code} {stderr}");
     }
+    // features of a map are those of its fit
+    ok(at, "features a.svm --sparse --rank 10 --model map.safetensors -o f.npy -q");
+    ok(at, "fit features a.svm --sparse --rank 10 -o own.safetensors -q");
+    assert!(std::fs::read(at.join("map.safetensors")).unwrap() == std::fs::read(at.join("own.safetensors")).unwrap());
     ok(at, "fit oneclass a.svm --features x --sparse --kernel gaussian(sigma=2) --rank 30 -o one.safetensors -q");
     let (code, _, stderr) = kmill(at, "predict one.safetensors b.svm --top 5 -o top.csv");
     assert!(code == 1 && stderr.contains("sparse rows have no columns"), "{stderr}");

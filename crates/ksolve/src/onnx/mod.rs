@@ -1,7 +1,7 @@
 //! Models as ONNX files, for runtimes that know nothing of kernels.
 //!
 //! The file has one input `X`, N x d in float64: the features in the order and the units of the table. Outputs are, for a regression `prediction`, N x t; for
-//! a classification `label`, N, and `scores`; for groups `group`, N, and `scores`; else `scores`. Everything is computed in float64.
+//! a classification `label`, N, `scores`, and `probabilities`, N x classes in the order of the card, if the model has them; for groups `group`, N, and `scores`; else `scores`. Everything is computed in float64.
 //!
 //! *What can be written*: models on landmarks whose kernel is made of gaussian, exponential, laplacian, matern, rational_quadratic, cauchy, linear, polynomial,
 //! sigmoid, cosine and constant kernels, on all features or some, their sums, products, powers and exponentials. *Bytes*: 8·m·(d + t) for m
@@ -13,7 +13,7 @@ mod graph;
 mod kernels;
 
 use crate::{
-    AnyModel, Error, Model, Result, Task,
+    AnyModel, Error, Link, Model, Result, Task,
     model::{Form, either},
     quadratic::Quadratic,
 };
@@ -112,6 +112,11 @@ impl<T: Real> Model<T> {
                     _ => largest(),
                 };
                 scores.graph.labels(&self.card.classes, &at, "label");
+                if let Some(link) = &self.card.link {
+                    let logarithms = logarithms(link, scores, t);
+                    let probabilities = logarithms.apply_to("Softmax", &[], &[("axis", 1)]);
+                    probabilities.output("probabilities", self.card.classes.len());
+                }
             }
             Task::Clusters => largest().output_integers("group"),
             Task::Components | Task::Ranking | Task::Novelty => {}
@@ -133,6 +138,26 @@ fn quadratic<'g>(of: &Quadratic, k: &Value<'g>, own: &Value<'g>) -> Value<'g> {
         outside = own.with("Sub", &inside).by("Max", 0.0);
     }
     value.with("Add", &outside.by("Mul", of.residual))
+}
+
+/// Logarithms of the probabilities of the classes, up to a number for each row; one score is that of the second of two classes.
+fn logarithms<'g>(link: &Link, scores: &Value<'g>, t: usize) -> Value<'g> {
+    let odds = match link {
+        Link::Logit => scores.clone(),
+        Link::Platt { a, b } => {
+            let (a, b) = (scores.graph.row(a), scores.graph.row(b));
+            scores.with("Mul", &a).with("Add", &b).by("Mul", -1.0)
+        }
+    };
+    match (link, t) {
+        (_, 1) => odds.by("Mul", 0.0).apply_to("Concat", &[&odds], &[("axis", 1)]),
+        (Link::Logit, _) => odds,
+        // ln of the logistic function, without overflow
+        (Link::Platt { .. }, _) => {
+            let tail = odds.apply("Abs").by("Mul", -1.0).apply("Exp").by("Add", 1.0).apply("Log");
+            odds.by("Min", 0.0).with("Sub", &tail)
+        }
+    }
 }
 
 /// ‖kV + s‖², N x 1.

@@ -13,6 +13,7 @@
 use super::typed::{SeenRows, TILE, Typed};
 use crate::{Result, Task};
 use kapprox::{Kernel, Real};
+use kstore::Scaler;
 use std::sync::Arc;
 
 /// Most reasons of a row, most values of a column that are tried, and the share of the gain so far below which no more is changed.
@@ -21,6 +22,9 @@ const VALUES: usize = 32;
 const LITTLE: f64 = 0.1;
 
 const FAR: f64 = 3.0;
+
+/// Roundings that a value may have between the table and a reason.
+const ROUNDINGS: f64 = 8.0;
 
 /// Values in the place of those of landmarks, where there are none: so many deviations from the mean, in eighths.
 const EIGHTHS: std::ops::RangeInclusive<i32> = -16..=16;
@@ -44,6 +48,17 @@ impl std::fmt::Display for Reason {
     }
 }
 
+/// A scaled value of feature `j` in the units of the table, where the scaled one has the rounding `epsilon`.
+pub(super) fn inverted(scaler: &Scaler, j: usize, scaled: f64, epsilon: f64) -> f64 {
+    exact(scaler, j, scaler.invert(j, scaled), epsilon)
+}
+
+/// The value, or 0 for what shifting and scaling leave of a 0: a reason shows `0`, not `2.7e-15`.
+fn exact(scaler: &Scaler, j: usize, value: f64, epsilon: f64) -> f64 {
+    let rounding = ROUNDINGS * epsilon * (scaler.centre[j].abs() + scaler.scale[j].abs() + scaler.mean[j].abs());
+    if value.abs() <= rounding { 0.0 } else { value }
+}
+
 /// The reasons in words: `load 74, expected 60; flow 3, expected 2.5`.
 pub(super) fn told(reasons: &[Reason]) -> String {
     reasons.iter().map(Reason::to_string).collect::<Vec<_>>().join("; ")
@@ -58,7 +73,7 @@ pub(super) struct ReasonSearch<'a, T: Real> {
 
 impl<'a, T: Real> ReasonSearch<'a, T> {
     pub(super) fn new(typed: &'a Typed<T>) -> Result<Self> {
-        let d = typed.model.scaler.features();
+        let (scaler, d) = (&typed.model.scaler, typed.model.scaler.features());
         let landmarks = typed.model.basis.landmarks().filter(|_| typed.model.metric.is_none());
         let values = |j: usize| {
             let mut values: Vec<f64> = match landmarks {
@@ -68,7 +83,7 @@ impl<'a, T: Real> ReasonSearch<'a, T> {
             values.sort_unstable_by(f64::total_cmp);
             values.dedup();
             let (n, most) = (values.len(), values.len().min(VALUES));
-            (0..most).map(|i| typed.model.scaler.invert(j, values[(2 * i + 1) * n / (2 * most)])).collect()
+            (0..most).map(|i| inverted(scaler, j, values[(2 * i + 1) * n / (2 * most)], T::EPSILON)).collect()
         };
         Ok(Self { typed, kernel: typed.model.kernel()?, values: (0..d).map(values).collect() })
     }
@@ -120,7 +135,27 @@ impl<'a, T: Real> ReasonSearch<'a, T> {
         let off = |j: usize| scaler.apply(j, x[j]).abs();
         let mut far: Vec<usize> = (0..x.len()).filter(|j| off(*j) > FAR).collect();
         far.sort_by(|a, b| off(*b).total_cmp(&off(*a)));
-        let reason = |j: usize| Reason { feature: features[j].clone(), value: x[j], expected: scaler.mean[j] };
+        let expected = |j: usize| exact(scaler, j, scaler.mean[j], f64::EPSILON);
+        let reason = |j: usize| Reason { feature: features[j].clone(), value: x[j], expected: expected(j) };
         far.into_iter().take(REASONS).map(reason).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zero_is_told_as_zero_and_small_values_are_told() {
+        let scaler = Scaler { centre: vec![5.3], scale: vec![0.7], mean: vec![5.3], ..Scaler::default() };
+        for value in [0.0, 0.02, -3.0, 1e-3] {
+            let scaled = scaler.apply(0, value);
+            let told = |feature| {
+                Reason { feature, value: inverted(&scaler, 0, scaled, f64::EPSILON), expected: 1.0 }.to_string()
+            };
+            assert_eq!(told("x".to_string()), format!("x {value}, expected 1"));
+            let single = inverted(&scaler, 0, f64::from(scaled as f32), f64::from(f32::EPSILON));
+            assert!(if value == 0.0 { single == 0.0 } else { (single - value).abs() < 1e-5 && single != 0.0 });
+        }
     }
 }

@@ -148,7 +148,8 @@ fn reasons_of<T: Real>(
     let gathered = selected.rows::<f64>(Reading { scaler, ..Reading::default() })?.gather(rows)?;
     let found: Mutex<Result<Vec<Vec<Reason>>>> = Mutex::new(Ok(vec![Vec::new(); rows.len()]));
     workers.each(gathered.x().chunks_exact(d.max(1)).enumerate().collect(), |(i, x)| {
-        let x: Vec<f64> = x.iter().enumerate().map(|(j, v)| typed.model.scaler.invert(j, *v)).collect();
+        let scaler = &typed.model.scaler;
+        let x: Vec<f64> = x.iter().enumerate().map(|(j, v)| reasons::inverted(scaler, j, *v, f64::EPSILON)).collect();
         let reasons = search.of(&x);
         let mut found = lock(&found);
         match (&mut *found, reasons) {

@@ -80,6 +80,8 @@ pub struct Forecast {
     pub threads: usize,
     /// Bytes that a pass reads for a stored row; `None` where the first rows tell nothing.
     pub row_bytes: Option<f64>,
+    /// True if each iteration of the solver is one more pass over the table, which no stage counts: the features of all rows are kept nowhere.
+    pub repeats: bool,
 }
 
 impl Forecast {

@@ -1,8 +1,9 @@
 //! What a run would need: its stages with their memory, their passes, and the bytes that these read. How long they take is not told: that
 //! depends on the solver, the map and the machine, and each stage shows its own rate once it is at work.
 
+use crate::features::FeatureTier;
 use crate::request::{FitRequest, Forecast, PassShape, Resources, RowAccess, Stage, TrainOptions, fit};
-use crate::{Error, FoldSpec, Result, metric, solver::Solver, train::prepared};
+use crate::{Error, FoldSpec, Result, metric, prepare::plan, solver::Solver, train::prepared};
 use kapprox::Real;
 use kstore::{Reading, RowBuf, RowSource, Selected, checkpoint::Journal};
 use std::borrow::Cow;
@@ -87,7 +88,10 @@ fn of<T: Real>(
     let (cut, stages) = all_stages(solver, view, work)?;
     // what does not fit is not tried either
     let row_bytes = if fit(&stages) { row_bytes(selected, cut)? } else { None };
-    Ok(Forecast { rows: work.shape.n, cut, stages, threads: work.shape.threads, row_bytes })
+    let add = |plan, cut| solver.plan(plan, &work.shape, cut);
+    let kept_nowhere = || plan::last(&work.shape, &add, cut, work.resources).0 == FeatureTier::Recomputed;
+    let repeats = view == RowAccess::Features && work.shape.keeps && kept_nowhere();
+    Ok(Forecast { rows: work.shape.n, cut, stages, threads: work.shape.threads, row_bytes, repeats })
 }
 
 fn row_bytes(selected: &Selected, cut: PassShape) -> Result<Option<f64>> {

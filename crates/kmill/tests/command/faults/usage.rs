@@ -85,8 +85,9 @@ fn json_is_alone_on_stdout_and_has_the_contracts_fields() {
     has(&report["surface"][0], &["rank", "lambda", "cv_mse"]);
     let (_, report) = warns(at, "evaluate model t.parquet");
     has(&report, &["rows", "mse", "rmse", "mae", "r2", "relative_error"]);
-    let (_, report) = warns(at, "plan ridge t.parquet --target y --memory 1B");
-    assert_eq!(report["fits"], false);
+    let plan = run(at, "plan ridge t.parquet --target y --memory 1B --json");
+    let report: serde_json::Value = serde_json::from_str(&plan.stdout).unwrap();
+    assert!(plan.code == 1 && report["fits"] == false && plan.stderr.contains("raise --memory"), "{}", plan.stderr);
     has(&report, &["planned_bytes", "memory_budget_bytes", "stages"]);
     let (_, report) = warns(at, "inspect t.parquet");
     has(&report, &["format", "files", "rows", "columns"]);
