@@ -63,20 +63,23 @@ pub(crate) fn fit(
     let engine = states.map(|states| engine(states, patience)).transpose()?;
     let run = engine.iter().fold(run, |run, engine| run.engine(engine));
     let fitted = watched(py, show, |progress| {
+        let run = progress.of(&run);
         let selected = run.coded(&table.read_by(&reading)?.select(&selection)?)?;
-        opened(job.fit.clone(), &selected, landmarks)?.run(&selected, &progress.of(&run))
+        let notes = progress.warnings();
+        Ok((opened(job.fit.clone(), &selected, landmarks)?.run(&selected, &run)?, notes))
     })?;
     learned(fitted, table, &run, job.run.threads(), None)
 }
 
-/// The model of a fit, and its report with that of a choice as JSON.
+/// The model of a fit, and its report with that of a choice as JSON; `notes` are the warnings before the fit, about columns.
 pub(crate) fn learned(
-    fitted: Fitted,
+    (mut fitted, notes): (Fitted, Vec<String>),
     table: &Table,
     run: &Run<'_>,
     threads: usize,
     choice: Option<serde_json::Value>,
 ) -> PyResult<(Model, String)> {
+    fitted.report.warnings.splice(0..0, notes);
     let report = &fitted.report;
     let page = Contents::of_fit(report, table.0.bytes_read(), run.bytes(), threads);
     let text = serde_json::json!({

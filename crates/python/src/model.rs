@@ -1,13 +1,14 @@
 //! A fitted model in Python: its file, its card and its predictions.
 
 use crate::error::raised;
+use crate::foreign::Borrowed;
 use crate::run::{RunText, described};
 use crate::table::Table;
 use crate::watch::watched;
 use ksolve::AnyModel;
 use ksolve::predict::{Extras, Predictor};
 use kstore::sparse::entries;
-use kstore::{Real, Selection, TextOptions};
+use kstore::{Missing, Real, Selection, TextOptions};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -146,13 +147,37 @@ impl Model {
         Ok((PyArray1::from_iter(py, numbers).reshape([m, t])?, PyArray1::from_slice(py, intercept)))
     }
 
+    /// The weights of the columns, columns x outputs, and the intercept of each output, in the units of the rows, of a model that is a linear
+    /// function of them; None for others.
+    fn linear<'py>(&self, py: Python<'py>) -> PyResult<Option<(Matrix<'py>, Bound<'py, PyArray1<f64>>)>> {
+        let model = self.wide()?;
+        let (scaler, (_, d, t)) = (&model.scaler, model.dims());
+        let bends = scaler.asinh || !scaler.knots.is_empty() || model.metric.is_some() || model.card.encoding.is_some();
+        let Some((points, _)) = model.basis.landmarks().filter(|_| model.card.kernel == "linear()" && !bends) else {
+            return Ok(None);
+        };
+        let mut intercept = model.intercept.clone();
+        let mut weights = vec![0.0; d * t];
+        for (i, point) in points.chunks_exact(d.max(1)).enumerate() {
+            for (at, weight) in weights.iter_mut().enumerate() {
+                *weight += point[at / t] * model.coefficients[(i, at % t)];
+            }
+        }
+        for (at, weight) in weights.iter_mut().enumerate() {
+            let (j, scale) = (at / t, scaler.scale[at / t]);
+            *weight = if scale == 0.0 { 0.0 } else { *weight / scale };
+            intercept[at % t] -= *weight * scaler.centre[j];
+        }
+        Ok(Some((PyArray1::from_vec(py, weights).reshape([d, t])?, PyArray1::from_vec(py, intercept))))
+    }
+
     /// Scores of the rows of a C-ordered array of float32 or float64, n x outputs, in float64.
     fn predict<'py>(&self, py: Python<'py>, x: &Bound<'py, PyAny>) -> PyResult<Matrix<'py>> {
-        if let Ok(x) = x.extract::<PyReadonlyArray2<'_, f64>>() {
-            return self.scores_of(py, &x);
+        if let Ok(x) = x.cast::<PyArray2<f64>>() {
+            return self.scores_of(py, x);
         }
-        match x.extract::<PyReadonlyArray2<'_, f32>>() {
-            Ok(x) => self.scores_of(py, &x),
+        match x.cast::<PyArray2<f32>>() {
+            Ok(x) => self.scores_of(py, x),
             Err(_) => Err(PyTypeError::new_err("expected a two-dimensional array of float32 or float64")),
         }
     }
@@ -176,39 +201,49 @@ impl Model {
         Ok(PyArray1::from_iter(py, decided))
     }
 
-    /// Scores of the rows of a table and, for the extra std, components, novelty or preimage, what belongs to it: the standard deviation of a new
+    /// True where all that is to be said of the rows of an array is its scores: they are numbers as the model sees them, none is taken to a range,
+    /// and all must be there.
+    #[getter]
+    fn plain(&self) -> bool {
+        let card = self.predictor.card();
+        card.encoding.is_none() && card.ranges.is_empty()
+    }
+
+    /// Scores of the rows of a table, NaN for a row without a prediction, the warnings, and, for the extra std, components, novelty or preimage, what belongs to it: the standard deviation of a new
     /// observation for each target, the coordinates along the components, the squared distance from the components, or the pre-images.
     fn scores<'py>(
         &self,
         py: Python<'py>,
         table: &Table,
         request: &str,
-    ) -> PyResult<(Matrix<'py>, Option<Matrix<'py>>)> {
+    ) -> PyResult<(Matrix<'py>, Option<Matrix<'py>>, Vec<String>)> {
         let request: Request = described(request)?;
         let (selection, run, extras) = (request.rows.clone(), request.run.run(None)?, request.extras()?);
-        let (scores, more, n) = watched(py, None, |progress| {
+        let (scores, more, n, warnings) = watched(py, None, |progress| {
             let (mut scores, mut more) = (Vec::new(), Vec::new());
             let (predictor, rows) = self.on(table)?;
-            let selected = predictor.select(&rows, selection)?;
+            let selected = predictor.select(&rows, selection)?.keeping_incomplete();
             let run = progress.of(&run);
             let n = predictor.scores(&selected, extras, Vec::new(), &run, |part| {
-                scores.extend_from_slice(&part.scores);
-                more.extend(predictor.deviations(part));
-                more.extend_from_slice(match extras {
+                append(&mut scores, &part.scores, &part.incomplete);
+                let beside = match extras {
+                    Extras { std: true, .. } => &predictor.deviations(part),
                     Extras { novelty: true, .. } => &part.quadratic,
+                    Extras { squares: true, .. } => &part.residual,
                     Extras { components: true, .. } => &part.components,
                     _ => &part.preimages,
-                });
+                };
+                append(&mut more, beside, &part.incomplete);
                 Ok(())
             })?;
-            Ok((scores, more, n as usize))
+            Ok((scores, more, n as usize, progress.warnings()))
         })?;
         let matrix = |values: Vec<f64>| {
             let width = values.len() / n.max(1);
             PyArray1::from_vec(py, values).reshape([n, width])
         };
         let more = if more.is_empty() { None } else { Some(matrix(more)?) };
-        Ok((matrix(scores)?, more))
+        Ok((matrix(scores)?, more, warnings))
     }
 
     /// The model that has learned the rows of a table from where this one ended, the number of rows, and their mean squared error before.
@@ -222,7 +257,7 @@ impl Model {
         Ok((Self::new(learned.model).map_err(raised)?, learned.rows, learned.running_mse))
     }
 
-    /// Writes the predictions for a table to a file; returns the number of rows.
+    /// Writes the predictions for a table to a file; returns the number of rows, and the warnings.
     #[pyo3(signature = (table, request, output, show=None))]
     fn write(
         &self,
@@ -231,19 +266,30 @@ impl Model {
         request: &str,
         output: PathBuf,
         show: Option<Py<PyAny>>,
-    ) -> PyResult<u64> {
+    ) -> PyResult<(u64, Vec<String>)> {
         let request: Request = described(request)?;
         let (selection, extras, scratch) = (request.rows.clone(), request.extras()?, request.run.scratch()?);
         let run = request.run.run(scratch.as_ref())?;
         let written = watched(py, show, |progress| {
             let (predictor, table) = self.on(table)?;
-            let carried = Selection { without_features: true, missing: kstore::Missing::Mean, ..selection.clone() };
+            let carried = Selection { without_features: true, missing: Missing::Mean, ..selection.clone() };
             let kept = (!carried.keep.is_empty()).then(|| table.select(&carried)).transpose()?;
+            let fitted = selection.missing == Missing::Fitted;
             let selected = predictor.select(&table, Selection { keep: Vec::new(), ..selection })?;
-            predictor.write(&selected, kept.as_ref(), extras, &output, &progress.of(&run))
+            let selected = if fitted { selected.keeping_incomplete() } else { selected };
+            let written = predictor.write(&selected, kept.as_ref(), extras, &output, &progress.of(&run))?;
+            Ok((written.rows, progress.warnings()))
         })?;
-        Ok(written.rows)
+        Ok(written)
     }
+}
+
+/// Appends the values of some rows, NaN for those that are incomplete.
+fn append(all: &mut Vec<f64>, values: &[f64], incomplete: &[bool]) {
+    let (first, width) = (all.len(), values.len() / incomplete.len().max(1));
+    all.extend_from_slice(values);
+    let rows = all[first..].chunks_exact_mut(width.max(1)).zip(incomplete).filter(|(_, lacks)| **lacks);
+    rows.for_each(|(row, _)| row.fill(f64::NAN));
 }
 
 /// A matrix of numpy.
@@ -268,6 +314,7 @@ impl Request {
                 "components" => asked.components = true,
                 "novelty" => asked.novelty = true,
                 "preimage" => asked.preimages = true,
+                "squares" => asked.squares = true,
                 other => {
                     let text =
                         format!("`extras` {other:?}: expected probabilities, std, components, novelty or preimage");
@@ -302,11 +349,15 @@ impl Model {
     fn scores_of<'py, V: Real + numpy::Element>(
         &self,
         py: Python<'py>,
-        x: &PyReadonlyArray2<'py, V>,
+        x: &Bound<'py, PyArray2<V>>,
     ) -> PyResult<Matrix<'py>> {
-        let x = x.as_slice().map_err(|_| PyValueError::new_err("the array must be in C order"))?;
         let (d, t) = (self.predictor.features(), self.predictor.outputs());
-        let n = x.len() / d.max(1);
+        let [n, columns] = [x.shape()[0], x.shape()[1]];
+        if columns != d {
+            return Err(PyValueError::new_err(format!("{columns} columns: the model has {d} features")));
+        }
+        let x = Borrowed::values(x)?;
+        let x = x.numbers();
         let mut out = vec![0.0; n * t];
         if n == 1 {
             let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);

@@ -30,6 +30,7 @@ impl Contents {
                 warnings: report.warnings.clone(),
             },
             threads,
+            combination: None,
             model: None,
             voice: Voice::Quiet,
         };

@@ -77,8 +77,9 @@ pub(crate) fn tune(
     let scratch = job.run.scratch()?;
     let run = job.run.run(scratch.as_ref())?;
     let (fitted, chosen, warnings) = watched(py, show, |progress| {
-        let selected = run.coded(&table.0.select(&selection)?)?;
         let run = progress.of(&run);
+        let selected = run.coded(&table.0.select(&selection)?)?;
+        let notes = progress.warnings();
         let pace = Pace::new(search.time.filter(|time| time.is_finite() && *time > 0.0).map(Duration::from_secs_f64));
         let watch = Watch { progress, pace: &pace, warnings: Mutex::new(Vec::new()) };
         let base = match search.learns(&job) && selected.shape().features <= MOST_LEARNED {
@@ -91,7 +92,7 @@ pub(crate) fn tune(
             ElementType::F32 => search.fit::<f32>(base, free, &selected, &run, &watch),
             ElementType::F64 => search.fit::<f64>(base, free, &selected, &run, &watch),
         }?;
-        Ok((fitted, chosen, watch.warnings.into_inner().unwrap_or_else(PoisonError::into_inner)))
+        Ok(((fitted, notes), chosen, watch.warnings.into_inner().unwrap_or_else(PoisonError::into_inner)))
     })?;
     let test = chosen.test.as_ref().map(|test| serde_json::json!({"apart": test.apart, "seconds": test.seconds}));
     let choice = serde_json::json!({

@@ -19,9 +19,15 @@ pub(crate) struct Progress {
     cancel: CancelToken,
     stage: Mutex<(String, Option<u64>)>,
     rows: AtomicU64,
+    warnings: Mutex<Vec<String>>,
 }
 
 impl Progress {
+    /// The warnings of the job so far.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// A run that tells its progress here, and stops where this one was asked to.
     pub(crate) fn of<'a>(&'a self, run: &Run<'a>) -> Run<'a> {
         run.clone().cancel(self.cancel.clone()).watch(self)
@@ -47,8 +53,9 @@ impl Stages for Progress {
         Box::new(Stage(self))
     }
 
-    /// The warnings come with the report.
-    fn warn(&self, _: String) {}
+    fn warn(&self, text: String) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
 }
 
 /// Runs `work` without the GIL on another thread, and raises its error. Every 50 ms this one looks for signals, whose exception stops the

@@ -3,6 +3,7 @@
 import inspect
 import logging
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -301,7 +302,7 @@ def test_kernels_that_are_refused():
     X, y = rows()
     with pytest.raises(ValueError, match="kernel must be"):
         kmill.KernelRidge(kernel=3).fit(X, y)
-    with pytest.raises(ValueError, match="0: its rows have no coordinates"):
+    with pytest.raises(ValueError, match="is zero on every row"):
         kmill.KernelRidge(kernel=lambda a, b: 0.0).fit(X, y)
     with pytest.raises(ValueError, match="no kernel|kernel"):
         kmill.KernelRidge(kernel="gausian").fit(X, y)
@@ -377,3 +378,63 @@ def test_rankers_order_rows_in_groups():
         kmill.KernelRanker(rank=50).fit(X, np.ones(900), group=query)
     with pytest.raises(ValueError, match="no order to score"):
         model.score(X, np.ones(900), group=query)
+
+
+def test_logistic_regression_is_silent_at_its_defaults():
+    from sklearn.datasets import make_classification
+
+    for seed in range(3):
+        for classes in (2, 3):
+            X, y = make_classification(300, 6, n_informative=4, n_classes=classes, random_state=seed)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                single = kmill.KernelLogisticRegression(rank=50).fit(X, y)
+            double = kmill.KernelLogisticRegression(rank=50, precision="f64").fit(X, y)
+            assert np.abs(single.predict_proba(X) - double.predict_proba(X)).max() < 1e-4
+            assert np.array_equal(single.predict_log_proba(X), np.log(single.predict_proba(X)))
+
+
+def test_models_of_a_linear_kernel_have_weights_of_the_columns():
+    from sklearn.linear_model import Ridge
+
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 4)) * [1, 5, 0.2, 2] + [0, 3, 0, -1]
+    y = X @ [1.0, 0.2, -3.0, 0.5] + 0.1 * random.normal(size=300)
+    expected = Ridge(alpha=1.0).fit(X, y)
+    model = kmill.KernelRidge(kernel="linear", alpha=1.0, rank=10, precision="f64").fit(X, y)
+    np.testing.assert_allclose(model.coef_[0], expected.coef_, atol=1e-8)
+    np.testing.assert_allclose(model.intercept_[0], expected.intercept_, atol=1e-8)
+    for other in [kmill.SVC(kernel="linear", rank=10, scale="standard", precision="f64").fit(X, np.digitize(y, [-1, 1])),
+                  kmill.SVR(kernel="linear", map="exact", precision="f64").fit(X, y)]:
+        scores = other.decision_function(X) if hasattr(other, "decision_function") else other.predict(X)[:, None]
+        np.testing.assert_allclose(X @ other.coef_.T + other.intercept_, scores, atol=1e-7)
+    assert not hasattr(kmill.KernelRidge(rank=10).fit(X, y), "coef_") and not hasattr(kmill.KernelRidge(kernel="linear"), "coef_")
+
+
+def test_distances_from_the_centres_of_clusters():
+    from sklearn.datasets import make_blobs
+    from sklearn.metrics.pairwise import rbf_kernel
+
+    X, _ = make_blobs(200, centers=3, random_state=0, cluster_std=0.5)
+    model = kmill.KernelKMeans(n_clusters=3, gamma=0.1, rank=200, precision="f64").fit(X)
+    K, labels = rbf_kernel(X, gamma=0.1), model.labels_
+    # |x - mean|^2 = k(x, x) - 2 mean k(x, .) + mean k(., .)
+    members = [labels == j for j in range(3)]
+    squares = np.column_stack([1.0 - 2.0 * K[:, m].mean(axis=1) + K[np.ix_(m, m)].mean() for m in members])
+    np.testing.assert_allclose(model.transform(X), np.sqrt(squares), atol=1e-6)
+    assert np.array_equal(model.transform(X).argmin(axis=1), labels)
+    assert list(model.get_feature_names_out()) == ["kernelkmeans0", "kernelkmeans1", "kernelkmeans2"]
+
+
+def test_support_vector_regression_is_as_near_the_optimum_as_that_of_scikit_learn():
+    from sklearn.datasets import load_diabetes
+
+    X, y = load_diabetes(return_X_y=True)
+    for C in (1.0, 100.0):
+        expected = svm.SVR(C=C, tol=1e-9).fit(X, y).predict(X)
+        for options in ({"map": "exact"}, {"rank": len(y)}):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                found = kmill.SVR(C=C, **options).fit(X, y).predict(X)
+            # a thousandth of the deviation of the target, which is 77
+            assert np.abs(found - expected).max() < 0.077, (C, options)

@@ -46,6 +46,16 @@ def test_labels(labels):
     np.testing.assert_allclose(found["scores"], scores, rtol=0, atol=1e-4 * np.abs(scores).max())
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("model", [kmill.KernelLogisticRegression(rank=40, precision="f64"), kmill.SVC(rank=40, probability=True, precision="f64")])
+def test_probabilities(model, classes):
+    x = rows()
+    model.fit(x, np.digitize(x[:, 0] + 5 * x[:, 2], [0] if classes == 2 else [-0.5, 0.5]))
+    found = run(model, np.vstack([x, 1e3 * x]))["probabilities"]
+    np.testing.assert_allclose(found, model.predict_proba(np.vstack([x, 1e3 * x])), rtol=0, atol=1e-10)
+    assert "probabilities" not in run(kmill.SVC(rank=40).fit(x, x[:, 0] > 0), x)
+
+
 def test_refusals():
     x = rows()
     model = kmill.KernelRidge(kernel="periodic(period=3)", rank=20, lambdas=1e-3).fit(x, x[:, 0])

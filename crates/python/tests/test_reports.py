@@ -24,6 +24,9 @@ def test_a_report_is_the_page_of_the_command():
         assert text in page, text
     assert '<pre class="command">' not in page
     assert model.report_._repr_html_() in model._repr_html_()
+    # notebooks ask for the bundle first
+    bundle = model._repr_mimebundle_(include=None, exclude=None)
+    assert model.report_._repr_html_() in bundle["text/html"] and bundle["text/plain"] == repr(model)
     copy = pickle.loads(pickle.dumps(model))
     assert copy.report_ == model.report_ and copy.report_._repr_html_() == model.report_._repr_html_()
     # no markup from names

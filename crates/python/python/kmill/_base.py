@@ -52,6 +52,7 @@ _SAID: set[str] = set()
 def _warn(text: str) -> None:
     """Warns once of the same thing, unless filters want every warning. Python's own memory is lost when scikit-learn changes filters, in
     every fold."""
+    text = text.replace("`no_clip` of the fit", "`clip=False`")
     action = next((entry[0] for entry in warnings.filters if issubclass(UserWarning, entry[2])), "default")
     if action != "default" or text not in _SAID:
         _SAID.add(text)
@@ -98,9 +99,9 @@ class KernelEstimator(Described, BaseEstimator):
             options = {"dtype": [np.float64, np.float32], "order": "C", "ensure_min_samples": 2, "accept_sparse": sparse,
                        "ensure_all_finite": self._finite(), **numeric, **checks}
             if self._target is None:
-                X = validate_data(self, X, **options)
+                X = self._validated(X, **options)
             else:
-                X, y = validate_data(self, X, y, **options)
+                X, y = self._validated(X, y, **options)
             if self._finite() is True and not self._is_table and self.scale is None and not issparse(X) and not is_told(self.kernel):
                 _warn_of_spread(X, type(self).__name__)
             known = getattr(self, "feature_names_in_", None)
@@ -275,6 +276,17 @@ class KernelEstimator(Described, BaseEstimator):
             given[name] = [value] if isinstance(value, str) else None if value is None else list(value)
         return {name: value for name, value in given.items() if value is not None}
 
+    def _validated(self, X: Any, *y: Any, **options: Any) -> Any:
+        """The rows as scikit-learn checks them; its message about missing values names the parameter that treats them."""
+        try:
+            return validate_data(self, X, *y, **options)
+        except ValueError as error:
+            found = str(error).split("\n")[0]
+            if not found.startswith("Input X contains NaN") or not hasattr(self, "missing"):
+                raise
+            remedy = "missing='indicator' or 'mean' fills them, missing='drop' leaves the rows out"
+            raise ValueError(f"{found} {type(self).__name__} reads missing values if it is told how: {remedy}; or clean the data.") from None
+
     def _forget(self) -> None:
         """Forgets what an earlier fit learned from rows in memory."""
         for name in ("classes_", "labels_", "_coordinates", "_coded"):
@@ -320,7 +332,11 @@ class KernelEstimator(Described, BaseEstimator):
         steps = figures.get("steps") or figures.get("newton steps") or [len(figures.get("mistakes of each sweep", []))]
         if hasattr(self, "max_iter"):
             self.n_iter_ = max(1, int(steps[0]))
-        for text in found["warnings"]:
+        self._tell(found["warnings"])
+
+    def _tell(self, warnings: list[str]) -> None:
+        """Passes warnings of the engine on."""
+        for text in warnings:
             told = f"{type(self).__name__}: {text}"
             if text.startswith("rank reduced"):
                 # what small tables have, and no fault
@@ -342,7 +358,7 @@ class KernelEstimator(Described, BaseEstimator):
             and X.flags.c_contiguous
             and 0 < X.shape[0]
             and X.shape[1] == model.features
-            and model.sparse is None
+            and model.plain
             and not hasattr(self, "feature_names_in_")
         ):
             try:
@@ -359,9 +375,18 @@ class KernelEstimator(Described, BaseEstimator):
         return is_stream(X) or (self._coded or self._by_name) and has_names(X)
 
     def _outputs(self, X: Any) -> Any:
-        """The outputs of the model for checked rows."""
-        whole = self._finite() is True and not issparse(X) and self.model_.sparse is None
+        """The outputs of the model for checked rows. The engine reads columns of categories, and warns of rows far outside, only in tables."""
+        whole = self._finite() is True and not issparse(X) and self.model_.plain
         return self.model_.predict(X) if whole else self._told_of(X)[0]
+
+    def _answered(self, scores: Any) -> Any:
+        """The scores, if every row has them: a class or a cluster has no value for a row without."""
+        lacking = np.flatnonzero(np.isnan(scores).any(axis=1))
+        if lacking.size:
+            rows = ", ".join(map(str, lacking[:5])) + (", …" if lacking.size > 5 else "")
+            raise ValueError(f"rows {rows} have missing values, and the fit left such rows out (missing='drop'): they have no prediction; "
+                             "leave them out, or fit with missing='indicator' or 'mean'")
+        return scores
 
     def _finite(self) -> Any:
         """Whether values of arrays must be there, as scikit-learn's check is told."""
@@ -373,12 +398,14 @@ class KernelEstimator(Described, BaseEstimator):
         unmasked(X, "X")
         of_numbers(X)
         sparse = False if self._coordinates is not None else "csr"
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], order="C", accept_sparse=sparse,
-                          ensure_all_finite=self._finite())
+        X = self._validated(X, reset=False, dtype=[np.float64, np.float32], order="C", accept_sparse=sparse,
+                            ensure_all_finite=self._finite())
         return X if self._coordinates is None else self._coordinates.of(X)
 
     def _told_of(self, X: Any, *extras: str) -> Any:
-        return self.model_.scores(self._table(X), json.dumps({"run": self._run(), "extras": extras}))
+        *found, warnings = self.model_.scores(self._table(X), json.dumps({"run": self._run(), "extras": extras}))
+        self._tell(warnings)
+        return found
 
     def _table(self, X: Any, more: Any = ()) -> Any:
         """The rows as a table of the engine, with more columns."""
@@ -418,7 +445,8 @@ class KernelEstimator(Described, BaseEstimator):
         extras : list of str, optional
             What is written beside the predictions: ``probabilities``, ``std``, ``novelty``, ``preimage``.
         where, rows, missing, memory
-            As in :meth:`fit_files`; missing values are treated as in the fit where nothing is said.
+            As in :meth:`fit_files`; missing values are treated as in the fit where nothing is said, and a row that the fit would have left
+            out has an empty prediction.
 
         Returns
         -------
@@ -436,7 +464,9 @@ class KernelEstimator(Described, BaseEstimator):
         table = _kmill.Table.open(paths_of(paths))
         with Progress(self.verbose) as show:
             request = {"rows": selection, "run": self._run(memory=memory), "extras": extras or []}
-            return self.model_.write(table, json.dumps(request), os.fspath(output), show)
+            count, warnings = self.model_.write(table, json.dumps(request), os.fspath(output), show)
+        self._tell(warnings)
+        return int(count)
 
     # -- the model file
 
@@ -471,6 +501,11 @@ class KernelEstimator(Described, BaseEstimator):
         if self._coordinates is not None:
             raise _kmill.Error("a precomputed kernel, distances or a function have no ONNX operations")
         return self.model_.to_onnx()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        # notebooks ask for this one first
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return {**bundle, "text/html": self._repr_html_inner()} if "text/html" in bundle else bundle
 
     def _repr_html_inner(self) -> str:
         inherited: str = super()._repr_html_inner()

@@ -21,7 +21,32 @@ from ._base import KernelEstimator
 from ._rows import free, is_stream
 
 
-class Regressor(RegressorMixin, KernelEstimator):
+class Linear:
+    """What a model with ``kernel="linear"`` is: ``X @ coef_.T + intercept_``."""
+
+    model_: Any
+    _coordinates: Any
+
+    def _linear(self) -> Any:
+        check_is_fitted(self, "model_")
+        found = None if self._coordinates is not None else self.model_.linear()
+        if found is None:
+            raise AttributeError("coef_ and intercept_ are those of kernel='linear' on dense columns of numbers, without a metric and scaled by none, "
+                                 "standard, minmax or robust")
+        return found
+
+    @property
+    def coef_(self) -> Any:
+        """The weights of the columns, one row for each output, of a model with ``kernel="linear"``."""
+        return np.ascontiguousarray(self._linear()[0].T)
+
+    @property
+    def intercept_(self) -> Any:
+        """The constant of each output, of a model with ``kernel="linear"``."""
+        return self._linear()[1]
+
+
+class Regressor(RegressorMixin, Linear, KernelEstimator):
     """Numbers to learn from, one or several for each row."""
 
     _target = "numbers"
@@ -83,7 +108,7 @@ class Regressor(RegressorMixin, KernelEstimator):
         return scores.ravel() if self._single else scores
 
 
-class Classifier(ClassifierMixin, KernelEstimator):
+class Classifier(ClassifierMixin, Linear, KernelEstimator):
     """Labels to learn from: integers, truth values or text, one for each row."""
 
     _target = "classes"
@@ -158,12 +183,19 @@ class Classifier(ClassifierMixin, KernelEstimator):
         array of shape (n_samples,)
             The classes.
         """
-        scores = self._scores(X)
+        scores = self._answered(self._scores(X))
         return self.classes_[self.model_.decide(scores)]
 
     def _probabilities(self, X: Any) -> Any:
         scores = self._scores(X)
-        return self.model_.probabilities(scores)
+        lacking = np.isnan(scores).any(axis=1)
+        probabilities = self.model_.probabilities(np.where(lacking[:, None], 0.0, scores))
+        probabilities[lacking] = np.nan
+        return probabilities
+
+    def _log_probabilities(self, X: Any) -> Any:
+        with np.errstate(divide="ignore"):
+            return np.log(self._probabilities(X))
 
 
 class Ranker(KernelEstimator):
@@ -387,7 +419,7 @@ class Novelty(OutlierMixin, WithoutTarget):
 
     def predict(self, X: Any) -> Any:
         """Tell usual rows, 1, from novel ones, -1."""
-        return np.where(self.decision_function(X) < 0.0, -1, 1)
+        return np.where(self._answered(self._scores(X)).ravel() < 0.0, -1, 1)
 
 
 class Clusters(ClusterMixin, WithoutTarget):
@@ -399,7 +431,7 @@ class Clusters(ClusterMixin, WithoutTarget):
 
     def predict(self, X: Any) -> Any:
         """The group of each row, numbered from 0."""
-        return np.argmax(self._scores(X), axis=1)
+        return np.argmax(self._answered(self._scores(X)), axis=1)
 
 
 class Weighted(KernelEstimator):
@@ -451,7 +483,7 @@ def landmarks_of(model: Any) -> tuple[Any, Any]:
     return found[0], found[1].astype(np.int64)
 
 
-class SupportVectors:
+class SupportVectors(Linear):
     """What a machine of the kernel itself (``map="exact"``) keeps of its rows.
 
     Its scores are ``K(X, support_vectors_) @ dual_coef_.T + intercept_``.
@@ -481,4 +513,4 @@ class SupportVectors:
     @property
     def intercept_(self) -> Any:
         """The constant of each output."""
-        return self._machine().coefficients()[1]
+        return self._machine().coefficients()[1] if self.map == "exact" else super().intercept_

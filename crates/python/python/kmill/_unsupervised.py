@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
@@ -74,7 +75,7 @@ class KernelNovelty(Novelty):
 
 
 @estimator("kmeans", without=("weights",), n_clusters=8)
-class KernelKMeans(WeightedRows, Clusters):
+class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WeightedRows, Clusters):
     """Kernel k-means: groups of rows around their means in feature space.
 
     Parameters
@@ -96,6 +97,27 @@ class KernelKMeans(WeightedRows, Clusters):
     >>> int(KernelKMeans(n_clusters=3, gamma=0.1, rank=50).fit(X).labels_.max())
     2
     """
+
+    def transform(self, X: Any) -> Any:
+        """Compute the distances of rows from the centres of the clusters, in feature space.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features), or an Arrow stream
+            Rows of numbers.
+
+        Returns
+        -------
+        array of shape (n_samples, n_clusters)
+            The distances; the least is that of the cluster that :meth:`predict` gives.
+        """
+        # a score is the inner product with a centre less half of the centre's square
+        scores, squares = self._extra(X, "squares")
+        return np.sqrt(np.maximum(squares - 2.0 * scores, 0.0))
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.model_.outputs)
 
 
 @estimator("spectral", n_clusters=8)
