@@ -44,7 +44,7 @@ pub(crate) fn union(files: &[(&Path, &Arc<dyn TableFile>)], by_place: bool) -> R
     let some = files.iter().any(|(_, file)| file.facts().rows > 0);
     let files: Vec<_> = files.iter().filter(|(_, file)| !some || file.facts().rows > 0).collect();
     let (mut columns, mut places, mut row_labels) = (Vec::<Joined<'_>>::new(), HashMap::new(), Vec::new());
-    let mut notes = Vec::new();
+    let (mut notes, mut label) = (Vec::new(), None);
     for (path, file) in &files {
         let schema = file.facts().schema;
         let matrix = by_extension(path).is_some_and(|format| format.is_matrix() || format.is_labelled());
@@ -65,6 +65,9 @@ pub(crate) fn union(files: &[(&Path, &Arc<dyn TableFile>)], by_place: bool) -> R
             *files += 1;
             if schema.row_labels.contains(&at) && !row_labels.contains(&place) {
                 row_labels.push(place);
+            }
+            if schema.label == Some(at) {
+                label = Some(place);
             }
             if file.is_blank(at) {
                 continue;
@@ -95,7 +98,7 @@ pub(crate) fn union(files: &[(&Path, &Arc<dyn TableFile>)], by_place: bool) -> R
         0 => first,
         more => format!("{first}; other columns that differ between the files: {more}"),
     });
-    Ok((Schema { columns: columns.into_iter().map(|joined| joined.column).collect(), row_labels }, note))
+    Ok((Schema { columns: columns.into_iter().map(|joined| joined.column).collect(), row_labels, label }, note))
 }
 
 /// The columns of a schema, each with its name and the number of columns before it that have the same name.
