@@ -31,9 +31,20 @@ pub(crate) fn identity() -> impl Iterator<Item = f64> {
     SCORES.iter().copied()
 }
 
-/// The knots of values that ascend, of which there is at least one.
-pub(crate) fn knots(ascending: &[f64]) -> impl Iterator<Item = f64> {
-    (0..KNOTS).map(|k| ascending[(2 * k + 1) * ascending.len() / (2 * KNOTS)])
+/// The knots of values that ascend, of which there is at least one, each with its weight.
+pub(crate) fn knots(ascending: &[(f64, f64)]) -> impl Iterator<Item = f64> {
+    let total = ascending.iter().map(|(_, weight)| weight).sum::<f64>();
+    (0..KNOTS).map(move |k| quantile(ascending, (2 * k + 1) as f64 * total, (2 * KNOTS) as f64, false))
+}
+
+/// The first of some ascending values up to which the weights, times `scale`, sum to more than `bound`, or to as much if `least`; 0 of none.
+pub(crate) fn quantile(ascending: &[(f64, f64)], bound: f64, scale: f64, least: bool) -> f64 {
+    let mut sum = 0.0;
+    let reached = |(_, weight): &&(f64, f64)| {
+        sum += weight;
+        sum * scale > bound || least && sum * scale == bound
+    };
+    ascending.iter().find(reached).or(ascending.last()).map_or(0.0, |(value, _)| *value)
 }
 
 /// The first and the last knot that are equal to knot k, and the mean of their z.
@@ -80,7 +91,8 @@ mod tests {
         // a third of the values are one
         values.extend([2.0; 250]);
         values.sort_by(f64::total_cmp);
-        let knots: Vec<f64> = knots(&values).collect();
+        let ones: Vec<(f64, f64)> = values.iter().map(|value| (*value, 1.0)).collect();
+        let knots: Vec<f64> = knots(&ones).collect();
         let mut last = f64::NEG_INFINITY;
         for i in -200..8000 {
             let value = f64::from(i) / 2.0;

@@ -43,20 +43,20 @@ impl Scaler {
     }
 
     /// A scaler to asinh of what [`robust`](Self::robust) gives.
-    pub fn asinh(statistics: &Statistics, rows: &[f64]) -> Self {
-        Self { asinh: true, ..Self::robust(statistics, rows) }
+    pub fn asinh(statistics: &Statistics, rows: &[f64], weights: &[f64]) -> Self {
+        Self { asinh: true, ..Self::robust(statistics, rows, weights) }
     }
 
     /// A scaler to (v - median) / spread: the spread is the median distance from the median, or the deviation where that is 0, as in a
-    /// column that is mostly one value. `rows` are some rows of the table, row-major; missing values are NaN. Costs d sorts of them.
-    pub fn robust(statistics: &Statistics, rows: &[f64]) -> Self {
+    /// column that is mostly one value. `rows` are some rows of the table, row-major, and `weights` theirs, empty if all count alike; missing values are NaN. Costs d sorts of them.
+    pub fn robust(statistics: &Statistics, rows: &[f64], weights: &[f64]) -> Self {
         let d = statistics.features.len();
         let (mut scaler, mut values) = (Self::standard(statistics), Vec::new());
         for (j, feature) in statistics.features.iter().enumerate().filter(|(_, feature)| !feature.is_constant()) {
             values.clear();
-            values.extend(rows.chunks_exact(d).map(|row| row[j]).filter(|value| value.is_finite()));
+            values.extend(weighed(rows, d, weights).map(|(row, weight)| (row[j], weight)).filter(is_number));
             let Some(centre) = median(&mut values) else { continue };
-            values.iter_mut().for_each(|value| *value = (*value - centre).abs());
+            values.iter_mut().for_each(|(value, _)| *value = (*value - centre).abs());
             let spread =
                 median(&mut values).filter(|spread| !is_noise(*spread, feature.min.abs().max(feature.max.abs())));
             (scaler.centre[j], scaler.scale[j]) = (centre, spread.unwrap_or(scaler.scale[j]));
@@ -65,14 +65,14 @@ impl Scaler {
     }
 
     /// A scaler to the quantiles of one distribution for all features: a value by its rank among `rows`, which are those of [`robust`](Self::robust).
-    pub fn quantile(statistics: &Statistics, rows: &[f64]) -> Self {
+    pub fn quantile(statistics: &Statistics, rows: &[f64], weights: &[f64]) -> Self {
         let (d, mut values) = (statistics.features.len(), Vec::new());
         let mut scaler = Self::standard(statistics);
         for j in 0..d {
             values.clear();
-            values
-                .extend(rows.chunks_exact(d).map(|row| scaler.apply_line(j, row[j])).filter(|value| value.is_finite()));
-            values.sort_unstable_by(f64::total_cmp);
+            let scaled = |(row, weight): (&[f64], f64)| (scaler.apply_line(j, row[j]), weight);
+            values.extend(weighed(rows, d, weights).map(scaled).filter(is_number));
+            ascend(&mut values);
             match values.is_empty() {
                 true => scaler.knots.extend(quantiles::identity()),
                 false => scaler.knots.extend(quantiles::knots(&values)),
@@ -141,10 +141,24 @@ impl Scaler {
     }
 }
 
-/// The lower median; `None` of nothing. Sorts the values.
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len().checked_sub(1)? / 2).copied()
+/// Rows with their weights.
+fn weighed<'a>(rows: &'a [f64], d: usize, weights: &'a [f64]) -> impl Iterator<Item = (&'a [f64], f64)> {
+    rows.chunks_exact(d).zip(weights.iter().copied().chain(std::iter::repeat(1.0)))
+}
+
+fn is_number((value, _): &(f64, f64)) -> bool {
+    value.is_finite()
+}
+
+fn ascend(values: &mut [(f64, f64)]) {
+    values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+}
+
+/// The lower median of values with weights; `None` of nothing. Sorts the values.
+fn median(values: &mut [(f64, f64)]) -> Option<f64> {
+    ascend(values);
+    let total = values.iter().map(|(_, weight)| weight).sum::<f64>();
+    (!values.is_empty()).then(|| quantiles::quantile(values, total, 2.0, true))
 }
 
 /// The factor that a centred value is multiplied by: 1 / `scale`, or 0 for a scale of 0.

@@ -370,8 +370,19 @@ impl Selected {
 
     /// The number of selected rows, where it is known without reading: no condition, and no rows are dropped but those without a target.
     pub fn known_rows(&self) -> Option<u64> {
-        let all = self.filter.is_none() && self.missing != Missing::Drop;
-        all.then_some(self.rows.end - self.rows.start)
+        self.picks_all().then_some(self.rows.end - self.rows.start)
+    }
+
+    /// True if every stored row of the range is selected. A row of weight 0 is not: it counts nowhere.
+    pub(crate) fn picks_all(&self) -> bool {
+        self.filter.is_none() && self.missing != Missing::Drop && !self.weighted
+    }
+
+    /// A copy of the selection that has only its rows among some stored rows.
+    #[must_use]
+    pub fn within(&self, rows: &Range<u64>) -> Self {
+        let Range { start, end } = self.rows;
+        Self { rows: rows.start.clamp(start, end)..rows.end.clamp(start, end), ..self.clone() }
     }
 
     /// A copy of the selection whose rows' digests are taken as they are read, until these are closed.
@@ -387,8 +398,7 @@ impl Selected {
         let labels = || {
             let labels = Self { table: self.table.undigested(), features: Vec::new(), class, group, ..self.alone() };
             // rows without a target are not among them
-            let targets = if self.drops_targets() { self.targets.clone() } else { Vec::new() };
-            Self { weighted: self.weighted && !targets.is_empty(), targets, ..labels }
+            if self.drops_targets() { Self { targets: self.targets.clone(), ..labels } } else { labels }
         };
         (class.is_some() || group.is_some()).then(labels)
     }

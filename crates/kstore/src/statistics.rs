@@ -22,11 +22,13 @@ pub const LABEL_BYTES: usize = 128;
 /// Bytes of the text of a label, in the mean over as many labels as there may be.
 pub(crate) const TEXT_BYTES: usize = LABEL_BYTES / 2;
 
-/// Count, mean, spread and extremes of one column; NaN is skipped.
+/// Count, mean, spread and extremes of one column; NaN is skipped. Rows count by their weights: a row of weight 2 as that row twice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moments {
     /// Values seen.
     pub count: u64,
+    /// Sum of the weights of their rows; `count` without weights.
+    pub weight: f64,
     /// Their mean; 0 without values.
     pub mean: f64,
     /// Sum of squared differences from the mean.
@@ -42,14 +44,14 @@ pub struct Moments {
 
 impl Default for Moments {
     fn default() -> Self {
-        Self { count: 0, mean: 0.0, m2: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY, whole: false }
+        Self { count: 0, weight: 0.0, mean: 0.0, m2: 0.0, min: f64::INFINITY, max: f64::NEG_INFINITY, whole: false }
     }
 }
 
 impl Moments {
     /// Standard deviation of the population.
     pub fn deviation(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { (self.m2 / self.count as f64).sqrt() }
+        if self.count == 0 { 0.0 } else { (self.m2 / self.weight).sqrt() }
     }
 
     /// True where the values differ by no more than rounding noise, of which integers have none.
@@ -68,20 +70,22 @@ impl Moments {
             *self = *later;
             return;
         }
-        let (a, b) = (self.count as f64, later.count as f64);
+        let (a, b) = (self.weight, later.weight);
+        let total = (a + b).max(f64::MIN_POSITIVE);
         let delta = later.mean - self.mean;
-        self.mean += delta * (b / (a + b));
-        self.m2 += later.m2 + delta * delta * (a * b / (a + b));
+        self.mean += delta * (b / total);
+        self.m2 += later.m2 + delta * delta * (a * b / total);
         self.count += later.count;
+        self.weight += later.weight;
         self.min = self.min.min(later.min);
         self.max = self.max.max(later.max);
     }
 }
 
-/// How often each label of a column occurs.
+/// How often each label of a column occurs, and the weight of its rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabelCounts {
-    counts: HashMap<Label, u64>,
+    counts: HashMap<Label, (u64, f64)>,
     /// Bytes of the texts of the labels.
     bytes: usize,
 }
@@ -89,9 +93,14 @@ pub struct LabelCounts {
 impl LabelCounts {
     /// Labels in ascending order, with their counts.
     pub fn sorted(&self) -> Vec<(Label, u64)> {
-        let mut labels: Vec<_> = self.counts.iter().map(|(label, count)| (label.clone(), *count)).collect();
+        let mut labels: Vec<_> = self.counts.iter().map(|(label, (count, _))| (label.clone(), *count)).collect();
         labels.sort();
         labels
+    }
+
+    /// The weight of the rows of a label.
+    pub fn weight(&self, label: &Label) -> f64 {
+        self.counts.get(label).map_or(0.0, |(_, weight)| *weight)
     }
 
     /// Number of distinct labels.
@@ -104,23 +113,24 @@ impl LabelCounts {
         self.counts.is_empty()
     }
 
-    fn add(&mut self, label: &Label, count: u64) {
-        if let Some(known) = self.counts.get_mut(label) {
-            *known += count;
+    fn add(&mut self, label: &Label, (count, weight): (u64, f64)) {
+        if let Some((rows, sum)) = self.counts.get_mut(label) {
+            (*rows, *sum) = (*rows + count, *sum + weight);
         } else if self.holds(GROUP_LIMIT) {
             // one more than allowed tells that there were too many; the rest need no memory
             self.bytes += label.text_bytes();
-            self.counts.insert(label.clone(), count);
+            self.counts.insert(label.clone(), (count, weight));
         }
     }
 
-    fn step(&mut self, coded: &Coded<'_>, scratch: &mut Vec<u64>) {
+    fn step(&mut self, coded: &Coded<'_>, weights: &[f64], scratch: &mut Vec<(u64, f64)>) {
         scratch.clear();
-        scratch.resize(coded.labels.len(), 0);
-        for code in coded.codes.iter().filter(|code| **code != Coded::UNKNOWN) {
-            scratch[*code as usize] += 1;
+        scratch.resize(coded.labels.len(), (0, 0.0));
+        for (code, weight) in coded.codes.iter().zip(weights).filter(|(code, _)| **code != Coded::UNKNOWN) {
+            let (count, sum) = &mut scratch[*code as usize];
+            (*count, *sum) = (*count + 1, *sum + weight);
         }
-        for (label, count) in coded.labels.iter().zip(scratch.iter()).filter(|(_, count)| **count > 0) {
+        for (label, count) in coded.labels.iter().zip(scratch.iter()).filter(|(_, (count, _))| *count > 0) {
             self.add(label, *count);
         }
     }
@@ -142,8 +152,10 @@ pub struct Statistics {
     pub rows: u64,
     /// One entry per feature.
     pub features: Vec<Moments>,
-    /// One entry per numeric target.
+    /// One entry per numeric target, and behind them one for the weights if rows have some.
     pub targets: Vec<Moments>,
+    /// Rows whose weight is not a whole number.
+    pub fractional: u64,
     /// Labels of the class column; empty where there is none.
     pub classes: LabelCounts,
     /// Labels of the fold column; empty where there is none.
@@ -167,31 +179,33 @@ impl Statistics {
 impl Merge for Statistics {
     fn merge(&mut self, later: &Self) {
         self.rows += later.rows;
+        self.fractional += later.fractional;
         let columns = self.features.iter_mut().chain(&mut self.targets);
         columns.zip(later.features.iter().chain(&later.targets)).for_each(|(moments, later)| moments.merge(later));
         for (mine, theirs) in [(&mut self.classes, &later.classes), (&mut self.groups, &later.groups)] {
-            theirs.counts.iter().for_each(|(label, count)| mine.add(label, *count));
+            theirs.counts.iter().for_each(|(label, counts)| mine.add(label, *counts));
         }
     }
 }
 
 crate::persist!(Statistics {
-    one "rows": rows, part "features": features, part "targets": targets, part "classes": classes, part "groups": groups
+    one "rows": rows, one "fractional": fractional, part "features": features, part "targets": targets, part "classes": classes, part "groups": groups
 });
 
-/// The counts in one array, and mean, m2, min and max of every column in another.
+/// The counts in one array, and weight, mean, m2, min and max of every column in another.
 impl Persist for Vec<Moments> {
     fn save<'a>(&'a self, out: &mut Arrays<'a>) {
         out.own("count", self.iter().map(|m| m.count).collect());
-        out.own("moments", self.iter().flat_map(|m| [m.mean, m.m2, m.min, m.max]).collect());
+        out.own("moments", self.iter().flat_map(|m| [m.weight, m.mean, m.m2, m.min, m.max]).collect());
     }
 
     fn load(&mut self, from: &mut Stored<'_>) -> Result<()> {
-        let (mut counts, mut moments) = (vec![0; self.len()], vec![0.0; 4 * self.len()]);
+        let (mut counts, mut moments) = (vec![0; self.len()], vec![0.0; 5 * self.len()]);
         from.fill("count", &mut counts)?;
         from.fill("moments", &mut moments)?;
-        for ((column, count), [mean, m2, min, max]) in self.iter_mut().zip(counts).zip(moments.as_chunks::<4>().0) {
-            *column = Moments { count, mean: *mean, m2: *m2, min: *min, max: *max, ..Moments::default() };
+        let numbers = moments.as_chunks::<5>().0;
+        for ((column, count), &[weight, mean, m2, min, max]) in self.iter_mut().zip(counts).zip(numbers) {
+            *column = Moments { count, weight, mean, m2, min, max, whole: false };
         }
         Ok(())
     }
@@ -202,6 +216,7 @@ impl Persist for LabelCounts {
         let (labels, counts): (Vec<Label>, Vec<u64>) = self.sorted().into_iter().unzip();
         // labels are truth values, integers and text: there is nothing in them that JSON refuses
         out.own("labels", serde_json::to_vec(&labels).unwrap_or_default());
+        out.own("weights", labels.iter().map(|label| self.weight(label)).collect());
         out.own("counts", counts);
     }
 
@@ -210,8 +225,10 @@ impl Persist for LabelCounts {
             .map_err(|error| from.damaged(format!("labels: {}", crate::shown::json(&error))))?;
         let mut counts = vec![0; labels.len()];
         from.fill("counts", &mut counts)?;
+        let mut weights = vec![0.0; labels.len()];
+        from.fill("weights", &mut weights)?;
         self.bytes = labels.iter().map(Label::text_bytes).sum();
-        self.counts = labels.into_iter().zip(counts).collect();
+        self.counts = labels.into_iter().zip(counts.into_iter().zip(weights)).collect();
         Ok(())
     }
 }
@@ -237,11 +254,13 @@ impl StatisticsFold {
 /// Buffers of a lane.
 #[derive(Debug, Default)]
 pub struct StatisticsScratch {
+    /// Weights of the rows of the tile.
+    weights: Vec<f64>,
     shift: Vec<f64>,
-    count: Vec<f64>,
+    weight: Vec<f64>,
     sum: Vec<f64>,
     square: Vec<f64>,
-    labels: Vec<u64>,
+    labels: Vec<(u64, f64)>,
 }
 
 impl<T: Real> Fold<T> for StatisticsFold {
@@ -265,13 +284,16 @@ impl<T: Real> Fold<T> for StatisticsFold {
         _workers: &Workers,
     ) -> Result<()> {
         state.rows += block.len() as u64;
+        scratch.weights.clear();
+        scratch.weights.extend((0..block.len()).map(|i| block.weight(i).unwrap_or(1.0).max(0.0)));
+        state.fractional += scratch.weights.iter().filter(|weight| weight.fract() != 0.0).count() as u64;
         scratch.columns(block.x, &mut state.features);
         scratch.columns(block.y, &mut state.targets);
         if let Some(coded) = &block.classes {
-            state.classes.step(coded, &mut scratch.labels);
+            state.classes.step(coded, &scratch.weights, &mut scratch.labels);
         }
         if let Some(coded) = &block.groups {
-            state.groups.step(coded, &mut scratch.labels);
+            state.groups.step(coded, &scratch.weights, &mut scratch.labels);
         }
         Ok(())
     }
@@ -288,29 +310,29 @@ impl StatisticsScratch {
         // and keeps the sums small where the mean is large beside the deviation.
         self.shift.clear();
         self.shift.extend((0..d).map(|c| first_number(x, d, c)));
-        for sums in [&mut self.count, &mut self.sum, &mut self.square] {
+        for sums in [&mut self.weight, &mut self.sum, &mut self.square] {
             sums.clear();
             sums.resize(d, 0.0);
         }
-        for row in x.chunks_exact(d) {
-            let sums = self.count.iter_mut().zip(&mut self.sum);
-            for ((value, shift), (count, sum)) in row.iter().zip(&self.shift).zip(sums) {
+        for (row, own) in x.chunks_exact(d).zip(&self.weights) {
+            let sums = self.weight.iter_mut().zip(&mut self.sum);
+            for ((value, shift), (weight, sum)) in row.iter().zip(&self.shift).zip(sums) {
                 let v = value.to_f64();
-                let (present, offset) = if v.is_nan() { (0.0, 0.0) } else { (1.0, v - shift) };
-                *count += present;
-                *sum += offset;
+                let (present, offset) = if v.is_nan() { (0.0, 0.0) } else { (*own, v - shift) };
+                *weight += present;
+                *sum += present * offset;
             }
         }
         // from here on the mean's distance from the shift
-        for (sum, count) in self.sum.iter_mut().zip(&self.count) {
-            *sum = if *count > 0.0 { *sum / count } else { 0.0 };
+        for (sum, weight) in self.sum.iter_mut().zip(&self.weight) {
+            *sum = if *weight > 0.0 { *sum / weight } else { 0.0 };
         }
-        for row in x.chunks_exact(d) {
+        for (row, own) in x.chunks_exact(d).zip(&self.weights) {
             let about = self.shift.iter().zip(&self.sum);
             for ((value, (shift, mean)), square) in row.iter().zip(about).zip(&mut self.square) {
                 let v = value.to_f64();
                 let offset = if v.is_nan() { 0.0 } else { (v - shift) - mean };
-                *square += offset * offset;
+                *square += own * (offset * offset);
             }
         }
         self.extremes(x, columns);
@@ -320,7 +342,7 @@ impl StatisticsScratch {
         let d = columns.len();
         let mut tile: Vec<Moments> = (0..d)
             .map(|c| Moments {
-                count: self.count[c] as u64,
+                weight: self.weight[c],
                 mean: self.shift[c] + self.sum[c],
                 m2: self.square[c],
                 ..Moments::default()
@@ -330,6 +352,7 @@ impl StatisticsScratch {
             for (moments, value) in tile.iter_mut().zip(row) {
                 // a comparison with NaN is false
                 let v = value.to_f64();
+                moments.count += u64::from(!v.is_nan());
                 moments.min = if v < moments.min { v } else { moments.min };
                 moments.max = if v > moments.max { v } else { moments.max };
             }
@@ -364,7 +387,7 @@ mod tests {
     fn the_texts_of_labels_are_bounded_across_segments() {
         let mut counts = LabelCounts::default();
         for letter in ["a", "b", "c"] {
-            counts.add(&Label::Text(letter.repeat(TEXT_BYTES + 1).into()), 1);
+            counts.add(&Label::Text(letter.repeat(TEXT_BYTES + 1).into()), (1, 1.0));
         }
         assert!(counts.check("c", 4).is_ok() && counts.check("c", 3).is_err());
     }

@@ -170,8 +170,12 @@ impl<T: Real> TableCursor<'_, T> {
         match self.source.with_target(open, fulfil, open.rows)? {
             Some(with_target) => picked = with_target,
             None if selected.filter.is_some() => {}
-            None if selected.missing == Missing::Drop => picked.extend(0..open.rows as u32),
+            None if !selected.picks_all() => picked.extend(0..open.rows as u32),
             None => return Ok(()),
+        }
+        if selected.weighted {
+            let weights = open.cursor.view(selected.features.len() + selected.targets.len() - 1)?;
+            picked.retain(|row| weights.is_null(*row as usize) || weights.number(*row as usize) != 0.0);
         }
         if selected.missing == Missing::Drop {
             self.source.drop_missing(&self.source.views_needed(open)?, &mut picked);
@@ -225,7 +229,11 @@ impl<T: Real> TableCursor<'_, T> {
         let have = buf.rows.len() - take;
         for done in (0..take).step_by(TILE) {
             let (at, rows) = (at.skip(done), TILE.min(take - done));
-            chunk.numbers(at, rows, room(&mut buf.x, (have + done) * d, rows * d), grow(&mut buf.y, rows * t))?;
+            let y = grow(&mut buf.y, rows * t);
+            chunk.numbers(at, rows, room(&mut buf.x, (have + done) * d, rows * d), y)?;
+            if let Some(unit) = source.reading.weight_unit.filter(|_| source.selected.weighted) {
+                y.chunks_exact_mut(t).for_each(|row| row[t - 1] /= unit);
+            }
             let coders = [(&mut self.classes, &mut buf.classes), (&mut self.groups, &mut buf.groups)];
             chunk.labels(columns + t, coders, at, rows)?;
             if let Some(digests) = &source.selected.table.digests {

@@ -19,6 +19,8 @@ pub struct Reading {
     pub classes: Option<Arc<Vec<Label>>>,
     /// Dictionary of the fold column.
     pub groups: Option<Arc<Vec<Label>>>,
+    /// What the weights of rows are divided by; `None` for 1.
+    pub weight_unit: Option<f64>,
     /// How long the texts of kept columns may be.
     pub texts: TextLimit,
 }
@@ -70,8 +72,7 @@ impl<T: Real> TableRows<T> {
         let expansion = selected.coded().map(|coded| Expansion::new(Arc::clone(coded), &affine, lenient));
         let direct = selected.table.digests.is_none()
             && affine.is_identity()
-            && selected.filter.is_none()
-            && selected.missing != Missing::Drop
+            && selected.picks_all()
             && selected.keep.is_empty()
             && expansion.is_none();
         let files = selected.table.parts().iter().map(|part| &part.file);

@@ -86,6 +86,19 @@ def test_class_weights_are_repeated_rows():
         kmill.SVC(class_weight={"odd": 2.0}).fit(X, y)
 
 
+@pytest.mark.parametrize("cls", [kmill.SVC, kmill.KernelLogisticRegression, kmill.KernelRidgeClassifier])
+def test_a_class_whose_rows_weigh_nothing_is_none(cls):
+    X, y = rows(150, 2)
+    labels = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    weight = np.where(labels == "a", 0.0, 1.0)
+    kept = weight > 0
+    fitted = cls(rank=30).fit(X, labels, sample_weight=weight)
+    assert fitted.classes_.tolist() == ["b", "c"]
+    assert (fitted.predict(X)[kept] == labels[kept]).mean() > 0.9
+    if hasattr(fitted, "predict_proba"):
+        assert fitted.predict_proba(X).shape == (150, 2)
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("cls", ESTIMATORS, ids=lambda cls: cls.__name__)
 def test_scikit_learns_checks(cls):

@@ -352,6 +352,7 @@ fn herding_picks_the_rows_of_the_dense_kernel() {
             second: 0,
             targets: &Targets::Numeric { centre: Vec::new() },
             rows: 120,
+            weight_unit: 1.0,
             cut: PassShape { tile: 32, segment: 64, scan_lanes: 1, gram_lanes: 1, prefetch: 1 },
             options: &TrainOptions::new(Task::Components, spec.parse().unwrap(), 120),
             resources: &resources,

@@ -1,14 +1,17 @@
 //! Rows with weights: against dense weighted kernel ridge regression, and against tables that repeat their rows.
 
+use crate::solver_laws;
 use kmill_tests::dense::{kernel_matrix, solve};
 use kmill_tests::points::Lcg;
 use kmill_tests::{kernels, table};
-use ksolve::request::{Resources, TrainOptions, Unwatched};
-use ksolve::solver::Options;
+use ksolve::job::{ElementType, Fitted};
+use ksolve::predict::Predictor;
+use ksolve::request::{Resources, Scaling, TrainOptions, Unwatched};
 use ksolve::solver::ridge::Ridge;
+use ksolve::solver::{Options, SolverFamily, registry};
 use ksolve::task::Task;
 use ksolve::train::{Trained, train};
-use ksolve::{FoldSpec, Intercept};
+use ksolve::{AnyModel, FoldSpec, Intercept};
 use kstore::sink::{self, Output, OutputColumn, OutputKind};
 use kstore::{Selected, Selection, Table, Workers};
 use std::path::Path;
@@ -91,8 +94,8 @@ fn weighted_ridge_regression_is_the_dense_one() {
     }
 }
 
-/// A row of weight 3 is three rows of weight 1, in every sum: errors, folds, noise. (Not in leave-one-out and in generalised
-/// cross-validation, which leave out one of the three.)
+/// A row of weight 3 is three rows of weight 1, in every sum: errors, folds, noise, degrees of freedom. (Not in leave-one-out, which leaves
+/// out one of the three.) A row of weight 0 is none.
 #[test]
 fn weights_are_repetitions() {
     let rows = problem(90);
@@ -101,10 +104,11 @@ fn weights_are_repetitions() {
         let folds = || FoldSpec::Column("g".to_string());
         let weighted = fit(&rows, true, 90, folds(), intercept).unwrap();
         let plain = fit(&repeated, false, repeated.len(), folds(), intercept).unwrap();
-        assert_eq!((weighted.report.rows, plain.report.rows), (90, repeated.len() as u64));
+        assert_eq!((weighted.report.rows, plain.report.rows), (75, repeated.len() as u64));
         for (a, b) in weighted.report.surface.iter().zip(&plain.report.surface) {
-            let (a, b) = (a.cv_mse.unwrap(), b.cv_mse.unwrap());
-            assert!((a / b - 1.0).abs() < 1e-7, "{intercept}: {a} {b}");
+            for (a, b) in [(a.cv_mse.unwrap(), b.cv_mse.unwrap()), (a.gcv.unwrap(), b.gcv.unwrap())] {
+                assert!((a / b - 1.0).abs() < 1e-7, "{intercept}: {a} {b}");
+            }
         }
         let (a, b) = (weighted.report.train.unwrap(), plain.report.train.unwrap());
         assert!(
@@ -115,11 +119,8 @@ fn weights_are_repetitions() {
             let [a, b] = [&weighted, &plain].map(|trained| table::predict(trained, KERNEL, &row[..2])[0]);
             assert!((a / b - 1.0).abs() < 1e-7, "{intercept}: {a} {b}");
         }
-        // the noise is per observation of weight 1; the repeated table has more of those, and as many residuals
         let [a, b] = [&weighted, &plain].map(|trained| trained.model.quadratic.as_ref().unwrap());
-        let free = f64::from(u8::from(intercept == Intercept::Free));
-        let counts = (repeated.len() as f64 - free) / (90.0 - free);
-        assert!((a.units[0] / (b.units[0] * counts) - 1.0).abs() < 1e-6, "{:?} {:?} {counts}", a.units, b.units);
+        assert!((a.units[0] / b.units[0] - 1.0).abs() < 1e-6, "{:?} {:?}", a.units, b.units);
         assert!((a.residual / b.residual - 1.0).abs() < 1e-12);
     }
 }
@@ -175,6 +176,96 @@ fn weights_are_repetitions_for_every_solver_that_takes_them() {
             far = b.iter().zip(&c).fold(far, |far, (b, c)| far.max((b - c).abs()));
         }
         assert!(near < 1e-6 && far > 1e-3, "{case:?}: {near:e} from repeated rows, {far:e} from rows without weights");
+    }
+}
+
+/// The weight of each row in the last column.
+fn with_weights(rows: &Rows, scale: f64) -> Vec<Vec<f64>> {
+    rows.iter().map(|row| vec![row[0], row[1], row[3] * scale]).collect()
+}
+
+/// A fit of a solver on the rows with weights, of which every row is a landmark, or on rows without.
+fn learned(family: &SolverFamily, rows: &Rows, weights: Option<f64>, scaling: Scaling, kernel: &str) -> Fitted {
+    let x: Vec<Vec<f64>> = match weights {
+        Some(scale) => with_weights(rows, scale),
+        None => rows.iter().map(|row| row[..2].to_vec()).collect(),
+    };
+    let y: Vec<f64> =
+        rows.iter().map(|row| if family.task == Task::Classification { row[4] } else { row[2] }).collect();
+    let reads = |name: &str| family.parameters.iter().any(|parameter| parameter.name == name);
+    let mut fit =
+        solver_laws::fit(family, rows.len(), ElementType::F64).scaling(scaling).kernel(kernel.parse().unwrap());
+    for (name, value) in [("gap", "1e-12"), ("steps", "2000"), ("std", "true")] {
+        let asked = reads(name) && !(name == "std" && family.task == Task::Classification);
+        fit = if asked { fit.set(name, value) } else { fit };
+    }
+    let fit = if weights.is_some() { fit.set("weights", "x2") } else { fit };
+    solver_laws::run(&fit, &solver_laws::table(&x, &y), 2).unwrap()
+}
+
+/// Scores of some points, those of components up to their signs, and deviations.
+fn told(fitted: &Fitted) -> (Vec<f64>, Vec<f64>) {
+    let predictor = Predictor::new(fitted.model.clone()).unwrap();
+    let points: Vec<Vec<f64>> = problem(40).iter().map(|row| row[..2].to_vec()).collect();
+    let components = predictor.card().task == Task::Components;
+    let scores = solver_laws::predicted(&predictor, &points).concat();
+    let AnyModel::F64(model) = &fitted.model else { panic!("a model of f64") };
+    let deviations = model.quadratic.as_ref().map_or(Vec::new(), |q| vec![q.units[0], q.constant, q.residual]);
+    (scores.into_iter().map(|score| if components { score.abs() } else { score }).collect(), deviations)
+}
+
+fn near(what: &str, (a, b): (&[f64], &[f64]), within: f64) {
+    assert_eq!(a.len(), b.len(), "{what}");
+    let size = b.iter().fold(1e-300f64, |size, b| size.max(b.abs()));
+    let apart = a.iter().zip(b).fold(0.0f64, |most, (a, b)| most.max((a - b).abs()));
+    assert!(apart <= within * size, "{what}: {apart:e} of {size:e}");
+}
+
+/// One law over the solvers that take weights and the scalings, with a length scale from the rows: a row of weight 2 counts as that row twice,
+/// and a row of weight 0 nowhere.
+#[test]
+fn weights_are_repetitions_in_all_that_is_learned_of_the_rows() {
+    // a row of weight 0 is far away, of a class of its own
+    let mut rows = problem(60);
+    rows.iter_mut().filter(|row| row[3] == 0.0).for_each(|row| *row = [50.0, -70.0, 1e3, 0.0, 9.0]);
+    let repeated: Rows = rows.iter().flat_map(|row| std::iter::repeat_n(*row, row[3] as usize)).collect();
+    let scalings =
+        [Scaling::Standard, Scaling::Minmax, Scaling::Robust, Scaling::Asinh, Scaling::Quantile, Scaling::None];
+    for family in registry().into_iter().filter(|family| family.parameters.iter().any(|p| p.name == "weights")) {
+        for scaling in scalings {
+            let kernel = "gaussian(sigma=median)";
+            let what = format!("{} with {scaling} scaling", family.name);
+            let weighted = learned(family, &rows, Some(1.0), scaling, kernel);
+            let plain = learned(family, &repeated, None, scaling, kernel);
+            let [AnyModel::F64(a), AnyModel::F64(b)] = [&weighted.model, &plain.model] else { panic!("f64") };
+            near(&what, (&a.scaler.centre, &b.scaler.centre), 1e-12);
+            near(&what, (&a.scaler.scale, &b.scaler.scale), 1e-12);
+            near(&what, (&a.scaler.knots, &b.scaler.knots), 1e-12);
+            assert_eq!((&a.card.ranges, &a.card.classes), (&b.card.ranges, &b.card.classes), "{what}");
+            let length = |kernel: &str| -> f64 { kernel.split(['=', ')']).nth(1).unwrap().parse().unwrap() };
+            near(&what, (&[length(&a.card.kernel)], &[length(&b.card.kernel)]), 1e-9);
+            let ((a, c), (b, d)) = (told(&weighted), told(&plain));
+            near(&what, (&a, &b), 1e-5);
+            near(&what, (&c, &d), 1e-6);
+        }
+    }
+}
+
+/// Nothing that is found depends on the unit of weights that are no counts, however large or small; and equal weights are none.
+#[test]
+fn the_unit_of_weights_does_not_matter() {
+    let rows = problem(60);
+    let alike: Rows = rows.iter().map(|row| [row[0], row[1], row[2], 1.0, row[4]]).collect();
+    for family in registry().into_iter().filter(|family| family.parameters.iter().any(|p| p.name == "weights")) {
+        for (rows, equal) in [(&rows, false), (&alike, true)] {
+            let of = |weights| told(&learned(family, rows, weights, Scaling::Standard, "gaussian(sigma=median)"));
+            let (a, c) = of(if equal { None } else { Some(0.01) });
+            for unit in [1e38, 1e-46, 0.3] {
+                let ((b, d), what) = (of(Some(unit)), format!("{} with weights times {unit:e}", family.name));
+                near(&what, (&b, &a), 1e-5);
+                near(&what, (&d, &c), 1e-6);
+            }
+        }
     }
 }
 

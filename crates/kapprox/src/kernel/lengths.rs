@@ -43,15 +43,16 @@ impl Spec {
     /// # Errors
     /// [`Error::NotFinite`] if a distance is not finite, [`Error::Spec`] if columns have not been resolved.
     pub fn resolve_median(&self, sample: MatRef<'_, f64>) -> Result<Self> {
-        Ok(self.resolve_lengths(sample, &[vec![1.0]])?.swap_remove(0))
+        Ok(self.resolve_lengths(sample, &[], &[vec![1.0]])?.swap_remove(0))
     }
 
     /// For each list of factors the expression as [`resolve_median`](Self::resolve_median) has it, with each `auto` that many medians long: one
-    /// factor for all of them, or one for each in the order of the expression.
+    /// factor for all of them, or one for each in the order of the expression. `weights` are those of the rows, empty if all count alike: a row
+    /// of weight 2 counts as that row twice.
     ///
     /// # Errors
     /// Those of [`resolve_median`](Self::resolve_median).
-    pub fn resolve_lengths(&self, sample: MatRef<'_, f64>, factors: &[Vec<f64>]) -> Result<Vec<Self>> {
+    pub fn resolve_lengths(&self, sample: MatRef<'_, f64>, weights: &[f64], factors: &[Vec<f64>]) -> Result<Vec<Self>> {
         self.require_columns()?;
         let mut known = Vec::new();
         let mut median = |call: &Call, metric| {
@@ -60,11 +61,11 @@ impl Spec {
                 return Ok(*median);
             }
             let median = match places {
-                None => median_distance(sample, metric, call.sparse.is_some())?,
+                None => median_distance(sample, weights, metric, call.sparse.is_some())?,
                 Some(places) => {
                     let at: Vec<_> = places.iter().collect();
                     let columns = Mat::from_fn(sample.nrows(), at.len(), |i, k| sample[(i, at[k])]);
-                    median_distance(columns.as_ref(), metric, false)?
+                    median_distance(columns.as_ref(), weights, metric, false)?
                 }
             };
             known.push((key, median));

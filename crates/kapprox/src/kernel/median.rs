@@ -12,12 +12,13 @@ const MOST_POINTS: usize = 1000;
 /// The median distance over all pairs of rows (of 1,000 evenly spaced rows, if there are more).
 ///
 /// If the median is 0 (duplicates), the median of the distances that are not 0; if there are none, 1. An even number of
-/// distances has the mean of the middle two as its median. Costs n² d / 2 operations.
+/// distances has the mean of the middle two as its median. With weights a row counts so many times, and its copies lie at distance 0. Costs n² d / 2 operations.
 /// Of `sparse` rows as [`kstore::sparse`] lays them out.
-pub(super) fn median_distance(sample: MatRef<'_, f64>, metric: Distance, sparse: bool) -> Result<f64> {
+pub(super) fn median_distance(sample: MatRef<'_, f64>, weights: &[f64], metric: Distance, sparse: bool) -> Result<f64> {
     let n = sample.nrows().min(MOST_POINTS);
     let mut spare = Vec::new();
-    let points: Vec<_> = (0..n).map(|i| row(sample, i * sample.nrows() / n, &mut spare).to_vec()).collect();
+    let places: Vec<usize> = (0..n).map(|i| i * sample.nrows() / n).collect();
+    let points: Vec<_> = places.iter().map(|i| row(sample, *i, &mut spare).to_vec()).collect();
     let mut distances = Vec::with_capacity(n * n.saturating_sub(1) / 2);
     for (i, x) in points.iter().enumerate() {
         distances.extend(points[..i].iter().map(|z| match sparse {
@@ -33,6 +34,10 @@ pub(super) fn median_distance(sample: MatRef<'_, f64>, metric: Distance, sparse:
             what: "a distance between two rows of the sample for sigma=median".into(),
             remedy: "look for infinite or huge values, scale the features, or give sigma as a number".into(),
         });
+    }
+    if !weights.is_empty() {
+        let weights: Vec<f64> = places.iter().map(|i| weights[*i]).collect();
+        return Ok(weighted(distances, &weights));
     }
     let median = middle(&mut distances);
     if median > 0.0 {
@@ -61,6 +66,31 @@ fn distance(x: &[f64], z: &[f64], metric: Distance) -> f64 {
     }
 }
 
+/// The median of the distances of all pairs i > j, row by row, with the rows' weights.
+fn weighted(distances: Vec<f64>, weights: &[f64]) -> f64 {
+    let pairs = weights.iter().enumerate().flat_map(|(i, a)| weights[..i].iter().map(move |b| a * b));
+    let mut pairs: Vec<(f64, f64)> = distances.into_iter().zip(pairs).collect();
+    pairs.extend(weights.iter().map(|w| (0.0, (w * (w - 1.0) / 2.0).max(0.0))));
+    pairs.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let middle = |pairs: &[(f64, f64)]| {
+        let half = pairs.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
+        let mut sum = 0.0;
+        let mut reached = |beyond: bool| {
+            sum = 0.0;
+            pairs.iter().find(|(_, weight)| {
+                sum += weight;
+                if beyond { sum > half } else { sum >= half }
+            })
+        };
+        let (lower, upper) = (reached(false).map_or(1.0, |pair| pair.0), reached(true).map_or(1.0, |pair| pair.0));
+        lower + (upper - lower) / 2.0
+    };
+    match middle(&pairs) {
+        median if median > 0.0 => median,
+        _ => middle(&pairs[pairs.partition_point(|(distance, _)| *distance == 0.0)..]),
+    }
+}
+
 /// The median of some values, 0 where there are none; reorders them.
 fn middle(values: &mut [f64]) -> f64 {
     if values.is_empty() {
@@ -80,7 +110,7 @@ mod tests {
     use super::*;
 
     fn of(points: &[f64], d: usize, metric: Distance) -> Result<f64> {
-        median_distance(MatRef::from_row_major_slice(points, points.len() / d, d), metric, false)
+        median_distance(MatRef::from_row_major_slice(points, points.len() / d, d), &[], metric, false)
     }
 
     #[test]
@@ -96,8 +126,25 @@ mod tests {
         // (3, 0, 0), (0, 4, 0), 0: distances 5, 3, 4
         let rows = [0.0, -1.0, 3.0, 0.0, 1.0, -1.0, 4.0, 0.0, -1.0, -1.0, 0.0, 0.0];
         let rows = MatRef::from_row_major_slice(&rows, 3, 4);
-        assert_eq!(median_distance(rows, Distance::L2, true).unwrap(), 4.0);
-        assert_eq!(median_distance(rows, Distance::L1, true).unwrap(), 4.0);
+        assert_eq!(median_distance(rows, &[], Distance::L2, true).unwrap(), 4.0);
+        assert_eq!(median_distance(rows, &[], Distance::L1, true).unwrap(), 4.0);
+    }
+
+    #[test]
+    fn a_row_of_weight_2_is_that_row_twice() {
+        let of = |points: &[f64], weights: &[f64]| {
+            median_distance(MatRef::from_row_major_slice(points, points.len(), 1), weights, Distance::L1, false)
+        };
+        for (points, weights) in [
+            ([0.0, 1.0, 3.0, 7.0, 12.0], [2.0, 1.0, 1.0, 3.0, 1.0]),
+            ([0.0, 1.0, 3.0, 7.0, 12.0], [9.0, 1.0, 1.0, 1.0, 1.0]),
+            ([5.0, 5.0, 5.0, 5.0, 6.5], [1.0, 2.0, 1.0, 1.0, 1.0]),
+        ] {
+            let again = |(point, weight): (&f64, &f64)| vec![*point; *weight as usize];
+            let repeated: Vec<f64> = points.iter().zip(&weights).flat_map(again).collect();
+            assert_eq!(of(&points, &weights).unwrap(), of(&repeated, &[]).unwrap(), "{points:?} {weights:?}");
+        }
+        assert_eq!(of(&[2.0, 2.0], &[1.0, 3.0]).unwrap(), 1.0);
     }
 
     #[test]

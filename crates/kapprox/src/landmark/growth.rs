@@ -78,7 +78,7 @@ impl<'a, T: Real> Growth<'a, T> {
     }
 
     /// A pool of some rows, which may repeat, with their residual matrix under the landmarks so far: 2bsd + bs² flops.
-    pub(super) fn pool(&mut self, RowSample { rows, x, d }: RowSample<T>) -> Pool {
+    pub(super) fn pool(&mut self, RowSample { rows, x, d, .. }: RowSample<T>) -> Pool {
         let (b, s, x) = (rows.len(), self.len(), widened(&x));
         let mut phi = Mat::zeros(b, s);
         if s > 0 {

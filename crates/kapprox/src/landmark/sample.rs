@@ -20,6 +20,8 @@ pub struct RowSample<T> {
     pub x: Vec<T>,
     /// Number of features.
     pub d: usize,
+    /// Weights of the rows; empty if all count alike.
+    pub weights: Vec<f64>,
 }
 
 impl<T: Real> RowSample<T> {
@@ -38,7 +40,7 @@ impl<T: Real> RowSample<T> {
 }
 
 impl<T> From<RowSample<T>> for LandmarkSet<T> {
-    fn from(RowSample { rows, x: points, d }: RowSample<T>) -> Self {
+    fn from(RowSample { rows, x: points, d, .. }: RowSample<T>) -> Self {
         Self { points, rows, d, passes: 0, evaluations: 0 }
     }
 }
@@ -101,7 +103,7 @@ impl<T: Real> BestRows<T> {
 
     pub(crate) fn sample(&self, entries: &[Entry]) -> RowSample<T> {
         let x = entries.iter().flat_map(|entry| self.features(entry)).copied().collect();
-        RowSample { rows: entries.iter().map(|entry| entry.row).collect(), x, d: self.d }
+        RowSample { rows: entries.iter().map(|entry| entry.row).collect(), x, d: self.d, weights: Vec::new() }
     }
 
     pub(crate) fn sorted(&mut self) -> Vec<Entry> {
@@ -167,10 +169,10 @@ impl<T: Real> Fold<T> for UniformFold {
     }
     fn scratch(&self) {}
     fn step(&self, state: &mut Self::State, (): &mut (), block: &RowBlock<'_, T>, _: &Workers) -> Result<()> {
-        for (row, x) in block.rows.iter().zip(block.x.chunks_exact(self.d)) {
+        for (i, (row, x)) in block.rows.iter().zip(block.x.chunks_exact(self.d)).enumerate() {
             let u = self.stream.uniform(*row);
             if u > self.cut {
-                state.push(u, *row, 1.0, x);
+                state.push(u, *row, block.weight(i).unwrap_or(1.0), x);
             }
         }
         Ok(())
@@ -194,7 +196,8 @@ pub fn uniform_sample<T: Real>(data: &Scan<'_, T>, size: usize, purpose: Purpose
         state = data.pass.resume("uniform sample of all rows", data.source, &fold)?.0;
         entries = state.sorted();
     }
-    Ok(state.sample(&entries))
+    let weights = entries.iter().filter(|_| data.source.shape().weighted).map(|entry| entry.weight).collect();
+    Ok(RowSample { weights, ..state.sample(&entries) })
 }
 
 #[cfg(test)]

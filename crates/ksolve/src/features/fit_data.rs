@@ -39,6 +39,8 @@ pub struct FitData<'a, T: Real> {
     pub targets: &'a Targets,
     /// Number of selected rows, n.
     pub rows: u64,
+    /// What the weights of the rows were divided by, as the source gives them: a cost C counts by the weights of the table.
+    pub weight_unit: f64,
     /// How passes are cut into tiles, segments and lanes.
     pub cut: PassShape,
     /// What defines the result beside the solver's own settings.

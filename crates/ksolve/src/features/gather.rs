@@ -193,7 +193,7 @@ impl<T: Real> Gather<'_, T> {
             found.groups.push(known.ok_or(Error::UnknownGroup { row: block.rows[i] })?);
         }
         for i in 0..block.len() {
-            found.weights.0.extend(row_weights::weight(block, i)?);
+            found.weights.0.extend(row_weights::weight(block, i)?.map(|weight| weight * self.data.weight_unit));
         }
         if self.data.folds.count() > 1 {
             for (i, row) in block.rows.iter().enumerate() {

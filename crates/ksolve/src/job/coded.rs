@@ -6,7 +6,9 @@ use crate::request::Stages;
 use kstore::budget::Term;
 use kstore::encoding::Search;
 use kstore::pass::lanes::{self, Lane};
-use kstore::{Fold, Label, Merge, Plan, Reading, Selected, StatisticsFold, TILE_TEXT, TableRows, TextLimit, Workers};
+use kstore::{
+    Fold, Label, Merge, Plan, Reading, Selected, Statistics, StatisticsFold, TILE_TEXT, TableRows, TextLimit, Workers,
+};
 use std::sync::Arc;
 
 /// Places where the texts of a tile are held at the same time: the tile, the rows of it that are written, the same as Arrow's
@@ -105,13 +107,16 @@ impl Run<'_> {
     /// The classes of a selection, the most frequent first.
     fn by_frequency(&self, selected: &Selected) -> Result<Vec<Label>> {
         let Some(labels) = selected.labels() else { return Ok(Vec::new()) };
-        let fold = StatisticsFold::new(labels.shape());
-        let statistics = self.scanned(&labels, fold.state_bytes(), &fold, &|texts| {
-            labels.rows(Reading { texts, ..Reading::default() })
-        })?;
-        let mut classes = statistics.classes.sorted();
-        classes.sort_by_key(|(_, rows)| std::cmp::Reverse(*rows));
-        Ok(classes.into_iter().map(|(label, _)| label).collect())
+        let counts = self.statistics(&labels)?.classes;
+        let mut classes: Vec<Label> = counts.sorted().into_iter().map(|(label, _)| label).collect();
+        classes.sort_by(|a, b| counts.weight(b).total_cmp(&counts.weight(a)));
+        Ok(classes)
+    }
+
+    /// The statistics of the rows of a table, by a pass of its own.
+    pub(crate) fn statistics(&self, table: &Selected) -> Result<Statistics> {
+        let fold = StatisticsFold::new(table.shape());
+        self.scanned(table, fold.state_bytes(), &fold, &|texts| table.rows(Reading { texts, ..Reading::default() }))
     }
 
     /// What a fold finds in rows whose texts are limited, by a pass of its own.

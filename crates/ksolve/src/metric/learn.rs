@@ -298,10 +298,11 @@ fn forms(form: MetricForm, (rows, d): (usize, usize), options: &TrainOptions) ->
 }
 
 /// The rows of a sample at some places.
-pub(crate) fn picked<T: Real>(sample: &RowSample<T>, places: impl Iterator<Item = usize>) -> RowSample<T> {
+pub(crate) fn picked<T: Real>(sample: &RowSample<T>, places: impl Iterator<Item = usize> + Clone) -> RowSample<T> {
     let d = sample.d;
+    let weights = places.clone().filter_map(|i| sample.weights.get(i)).copied().collect();
     let (rows, x): (Vec<u64>, Vec<&[T]>) = places.map(|i| (sample.rows[i], &sample.x[i * d..(i + 1) * d])).unzip();
-    RowSample { rows, x: x.concat(), d }
+    RowSample { rows, x: x.concat(), d, weights }
 }
 
 /// An observer of the fits on the sample, which shows none of them and hears the wish for a stop.

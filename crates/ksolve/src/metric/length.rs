@@ -66,12 +66,15 @@ pub(crate) fn settle_length<T: Real>(
     if !options.finds_length() {
         return Ok((options.clone(), None));
     }
-    let (sample, values) = drawn(source, survey.rows(), targets, options.seed, cut, resources)?;
+    let (mut sample, values) = drawn(source, survey.rows(), targets, options.seed, cut, resources)?;
     let (t, n) = (targets.count(), sample.len());
+    let width = t + usize::from(source.shape().weighted);
+    if width > t {
+        sample.weights = values.chunks_exact(width).map(|row| row[t]).collect();
+    }
     let multiples = MULTIPLES.map(|(multiple, _)| multiple);
     let factors = multiples.map(|multiple| vec![multiple]);
     let mut kernels = landmarks::settle_lengths(&options.kernel, &sample, options.seed, &factors)?;
-    let width = t + usize::from(source.shape().weighted);
     let held = candidates::in_row_order(sample)?.with_targets(values, width)?.weighted(width > t)?;
     let stage = resources.stages.stage("length scale", None);
     let silent = Silent(&*stage);
@@ -126,7 +129,7 @@ fn drawn<T: Real>(
     });
     let pass = cut.pass(cut.scan_lanes, resources, &*observer);
     let Drawn { rows, x, y } = pass.resume("rows for the length scale", source, &fold)?.0;
-    Ok((RowSample { rows, x, d }, y))
+    Ok((RowSample { rows, x, d, weights: Vec::new() }, y))
 }
 
 /// The gcv of the best penalty, on a sample in memory; `None` where there is none: what is wrong with the rows or the kernel the fit itself

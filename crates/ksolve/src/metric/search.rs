@@ -72,9 +72,10 @@ impl<'a, T: Real> Lengths<'a, T> {
         if !self.are_free() {
             return Ok(self.kernel.clone());
         }
-        let RowSample { rows, x, d } = self.drawn;
+        let RowSample { rows, x, d, weights } = self.drawn;
         let count = rows.len().min(MEDIAN_ROWS);
-        let few = RowSample { rows: rows[..count].to_vec(), x: x[..count * d].to_vec(), d: *d };
+        let weights = weights.iter().take(count).copied().collect();
+        let few = RowSample { rows: rows[..count].to_vec(), x: x[..count * d].to_vec(), d: *d, weights };
         let few = metric.map_or_else(|| few.clone(), |metric| behind(&few, metric));
         let factors = self.each.iter().map(|each| each * factor).collect();
         Ok(landmarks::settle_lengths(&self.kernel, &few, self.seed, &[factors])?.swap_remove(0))
@@ -84,7 +85,7 @@ impl<'a, T: Real> Lengths<'a, T> {
 pub(crate) fn behind<T: Real>(sample: &RowSample<T>, metric: &Metric) -> RowSample<T> {
     let mut x = vec![T::default(); sample.len() * metric.outputs()];
     metric.apply(&sample.x, &mut x);
-    RowSample { rows: sample.rows.clone(), x, d: metric.outputs() }
+    RowSample { rows: sample.rows.clone(), x, d: metric.outputs(), weights: sample.weights.clone() }
 }
 
 /// The best round so far, and how it was come to.

@@ -336,7 +336,8 @@ pub(crate) fn settle_lengths<T: Real>(
     let d = sample.d;
     let wide: Vec<f64> =
         order.iter().flat_map(|i| &sample.x[i * d..(i + 1) * d]).map(|v| kstore::Real::to_f64(*v)).collect();
-    Ok(kernel.resolve_lengths(MatRef::from_row_major_slice(&wide, order.len(), d), factors)?)
+    let weights: Vec<f64> = order.iter().filter_map(|i| sample.weights.get(*i)).copied().collect();
+    Ok(kernel.resolve_lengths(MatRef::from_row_major_slice(&wide, order.len(), d), &weights, factors)?)
 }
 
 fn unknown_scheme(name: &str) -> Error {

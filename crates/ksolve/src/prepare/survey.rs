@@ -3,7 +3,7 @@
 use crate::request::{MEDIANS, PassShape, Resources, Scaling, Stages, TrainOptions};
 use crate::task::Task;
 use crate::{Classes, Error, Result, Targets};
-use kapprox::landmark::{Scan, uniform_sample};
+use kapprox::landmark::{RowSample, Scan, uniform_sample};
 use kstore::key::Purpose;
 use kstore::statistics::Moments;
 use kstore::{Label, Missing, Reading, RowSource, Scaler, Selected, Statistics, StatisticsFold, shown};
@@ -15,8 +15,18 @@ pub(crate) struct Survey {
     pub(crate) scaler: Arc<Scaler>,
     pub(crate) classes: Option<Classes>,
     pub(crate) groups: Vec<Label>,
-    /// True where the last numeric target is the weight of the row.
-    weighted: bool,
+    /// What weights are divided by; `None` if rows have none.
+    weight_unit: Option<f64>,
+}
+
+/// Sums of whole weights up to 2⁵³ are exact.
+const MOST_COUNTED: f64 = 9_007_199_254_740_992.0;
+
+/// What weights of rows are divided by: 1 if all are whole numbers, which count rows, and else their mean, so that nothing that is found
+/// depends on their unit. (The frequency weights and the analytic weights of statistics.)
+fn unit(statistics: &Statistics, weight: f64) -> f64 {
+    let counts = statistics.fractional == 0 && weight <= MOST_COUNTED;
+    if counts { 1.0 } else { weight / statistics.rows.max(1) as f64 }
 }
 
 impl Survey {
@@ -32,9 +42,10 @@ impl Survey {
     pub(crate) fn variance(&self) -> f64 {
         let variances: Vec<f64> = match &self.classes {
             None => self.numeric().iter().map(|target| target.deviation().powi(2)).collect(),
-            Some(_) => {
-                let rows = self.statistics.rows.max(1) as f64;
-                let shares = self.statistics.classes.sorted().into_iter().map(|(_, count)| count as f64 / rows);
+            Some(classes) => {
+                let counts = &self.statistics.classes;
+                let total: f64 = classes.labels().iter().map(|label| counts.weight(label)).sum();
+                let shares = classes.labels().iter().map(|label| counts.weight(label) / total.max(f64::MIN_POSITIVE));
                 // of codes +1 and -1
                 shares.map(|share| 4.0 * share * (1.0 - share)).take(self.targets()).collect()
             }
@@ -44,14 +55,13 @@ impl Survey {
 
     /// The sum of the weights of the rows; `None` where all count alike.
     pub(crate) fn weight(&self) -> Option<f64> {
-        let weights = self.statistics.targets.last().filter(|_| self.weighted);
-        weights.map(|weights| weights.mean * weights.count as f64)
+        weight_of(&self.statistics).filter(|_| self.weight_unit.is_some())
     }
 
     /// Statistics of the numeric targets, weights aside.
     fn numeric(&self) -> &[kstore::statistics::Moments] {
         let targets = &self.statistics.targets;
-        &targets[..targets.len() - usize::from(self.weighted)]
+        &targets[..targets.len() - usize::from(self.weight_unit.is_some())]
     }
 
     /// The targets that are learned: numbers less their means, which keeps the sums of squares accurate, or class
@@ -69,9 +79,28 @@ impl Survey {
             scaler: Some(self.scaler.clone()),
             classes: self.classes.as_ref().map(|classes| Arc::new(classes.labels().to_vec())),
             groups: (!self.groups.is_empty()).then(|| Arc::new(self.groups.clone())),
+            // dividing by 1 is no work either
+            weight_unit: self.weight_unit.filter(|unit| *unit != 1.0),
             ..Reading::default()
         }
     }
+
+    /// Half the distance in a scaled feature from one standard deviation below its mean to one above: 1 with standard scaling.
+    pub(crate) fn spread(&self, j: usize) -> f64 {
+        let Some(feature) = self.statistics.features.get(j) else { return 1.0 };
+        let at = |value: f64| self.scaler.apply(j, value);
+        (at(feature.mean + feature.deviation()) - at(feature.mean - feature.deviation())) / 2.0
+    }
+
+    /// What the weights of rows were divided by.
+    pub(crate) fn weight_unit(&self) -> f64 {
+        self.weight_unit.unwrap_or(1.0)
+    }
+}
+
+/// The sum of the weights of rows that have some.
+pub(crate) fn weight_of(statistics: &Statistics) -> Option<f64> {
+    statistics.targets.last().map(|weights| weights.weight)
 }
 
 pub(crate) fn survey(
@@ -95,31 +124,33 @@ pub(crate) fn survey(
     of(statistics, selected, options, resources.stages, &draw)
 }
 
-/// Draws the rows that medians are taken of, row-major. One pass.
+/// Draws the rows that medians are taken of. One pass.
 pub(crate) fn drawn(
     source: &dyn RowSource<f64>,
     count: u64,
     options: &TrainOptions,
     cut: PassShape,
     resources: &Resources<'_>,
-) -> Result<Vec<f64>> {
+) -> Result<RowSample<f64>> {
     let observer = resources.over("medians", source.range());
     let data = Scan { source, pass: cut.pass(cut.scan_lanes, resources, &*observer), count };
-    Ok(uniform_sample(&data, MEDIANS, Purpose::Median, options.seed)?.x)
+    Ok(uniform_sample(&data, MEDIANS, Purpose::Median, options.seed)?)
 }
 
-/// The scaler that was asked for; `draw` gives some rows, row-major, where it takes medians.
+/// The scaler that was asked for; `draw` gives some rows, where it takes medians.
 pub(crate) fn scaler(
     scaling: Scaling,
     statistics: &Statistics,
-    draw: impl FnOnce() -> Result<Vec<f64>>,
+    draw: impl FnOnce() -> Result<RowSample<f64>>,
 ) -> Result<Scaler> {
+    let drawn =
+        |of: fn(&Statistics, &[f64], &[f64]) -> Scaler| draw().map(|rows| of(statistics, &rows.x, &rows.weights));
     Ok(match scaling {
         Scaling::Standard => Scaler::standard(statistics),
         Scaling::Minmax => Scaler::minmax(statistics),
-        Scaling::Robust => Scaler::robust(statistics, &draw()?),
-        Scaling::Asinh => Scaler::asinh(statistics, &draw()?),
-        Scaling::Quantile => Scaler::quantile(statistics, &draw()?),
+        Scaling::Robust => drawn(Scaler::robust)?,
+        Scaling::Asinh => drawn(Scaler::asinh)?,
+        Scaling::Quantile => drawn(Scaler::quantile)?,
         Scaling::None => Scaler::identity(statistics),
         Scaling::Maxabs | Scaling::Unit | Scaling::TfIdf => return Err(scaling.for_sparse_rows()),
     })
@@ -131,7 +162,7 @@ pub(crate) fn of(
     selected: &Selected,
     options: &TrainOptions,
     stages: &dyn Stages,
-    draw: &dyn Fn(u64) -> Result<Vec<f64>>,
+    draw: &dyn Fn(u64) -> Result<RowSample<f64>>,
 ) -> Result<Survey> {
     selected.mark_integers(&mut statistics);
     check(selected, &statistics, options, stages)?;
@@ -146,14 +177,9 @@ pub(crate) fn of(
         _ => None,
     };
     let groups = labels(statistics.groups.sorted());
-    match statistics.targets.last().filter(|_| selected.is_weighted()) {
-        Some(weights) if weights.max <= 0.0 && weights.min < 0.0 => {
-            return Err(Error::NegativeWeights { least: weights.min });
-        }
-        Some(weights) if weights.max <= 0.0 => return Err(Error::NoWeight),
-        _ => {}
-    }
-    Ok(Survey { statistics, scaler, classes, groups, weighted: selected.is_weighted() })
+    let weight = weight_of(&statistics).filter(|_| selected.is_weighted());
+    let weight_unit = weight.map(|weight| unit(&statistics, weight));
+    Ok(Survey { statistics, scaler, classes, groups, weight_unit })
 }
 
 /// Most whole numbers that look like classes.
@@ -168,6 +194,12 @@ pub(crate) fn few_whole(statistics: &Statistics) -> Option<&Moments> {
 /// Refuses rows that nothing can be learned from, and warns of features that do not vary.
 fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, stages: &dyn Stages) -> Result<()> {
     statistics.check(selected.class_name().unwrap_or_default(), selected.group_name().unwrap_or_default())?;
+    match statistics.targets.last().filter(|_| selected.is_weighted()) {
+        Some(weights) if weights.max <= 0.0 => return Err(Error::NegativeWeights { least: weights.min }),
+        // rows of weight 0 are not read
+        Some(_) if statistics.rows == 0 => return Err(Error::NoWeight),
+        _ => {}
+    }
     match statistics.rows {
         0 => {
             let blank = if selected.missing() == Missing::Drop { selected.blank()? } else { Vec::new() };

@@ -21,10 +21,10 @@ pub(crate) fn plan(what: &str, shape: &ProblemSize, budget: usize) -> Plan {
 }
 
 /// Reads all rows in one pass: one lane, so that they come in their order, into buffers of the right size. The targets are those
-/// of the regression, less their centre, and the weights where there are some; codes of classes and of folds come along.
+/// of the regression, less their centre, and the weights as the table has them, where there are some; codes of classes and of folds come along.
 pub(crate) fn load<T: Real>(
     source: &dyn RowSource<T>,
-    targets: &Targets,
+    (targets, weight_unit): (&Targets, f64),
     n: u64,
     cut: PassShape,
     resources: &Resources<'_>,
@@ -41,7 +41,7 @@ pub(crate) fn load<T: Real>(
         codes.add(block, 0..block.len());
         for i in 0..block.len() {
             targets.push(block, i, &mut y)?;
-            y.extend(row_weights::weight(block, i)?);
+            y.extend(row_weights::weight(block, i)?.map(|weight| weight * weight_unit));
         }
         Ok::<(), Error>(())
     })?;

@@ -98,6 +98,7 @@ pub fn measure<T: Real>(
         second,
         targets: &Targets::Numeric { centre: Vec::new() },
         rows,
+        weight_unit: 1.0,
         cut,
         options: &training,
         resources,

@@ -48,7 +48,7 @@ pub(super) fn draw<T: Real>(
     })?;
     rows.sort_unstable();
     let found = rows.iter().flat_map(|(_, _, at)| &x[at * d..(at + 1) * d]).copied().collect();
-    let sample = RowSample { rows: rows.iter().map(|(_, row, _)| *row).collect(), x: found, d };
+    let sample = RowSample { rows: rows.iter().map(|(_, row, _)| *row).collect(), x: found, d, weights: Vec::new() };
     let all = candidates::in_row_order(sample.clone())?;
     Ok(Some((candidates::with_targets(all, source, pass)?, sample)))
 }

@@ -150,7 +150,12 @@ impl<'a, T: Real> Search<'a, T> {
         };
         warning.into_iter().for_each(|text| resources.stages.warn(text));
         let folds = folds(&spec)?;
-        let trials = Trials::new(all, selected.feature_names(), &folds, options.score != Score::Alignment)?;
+        let trials = Trials::new(
+            (all, survey.weight_unit()),
+            selected.feature_names(),
+            &folds,
+            options.score != Score::Alignment,
+        )?;
         let sample = trials.seen_of(&sample);
         let rows = candidates::in_row_order(sample.clone())?;
         let held = candidates::with_targets(rows, trials.rows(), Pass::new(cut.tile, cut.segment, resources.workers))?;

@@ -33,6 +33,8 @@ pub(super) struct Trials<T> {
     values: Vec<f64>,
     t: usize,
     weighted: bool,
+    /// What the weights of the rows were divided by.
+    weight_unit: f64,
     grouped: bool,
 }
 
@@ -107,7 +109,12 @@ impl Apart {
 impl<T: Real> Trials<T> {
     /// Takes the rows of a search. Of three folds or more it keeps one apart where it `may`: the last block, or of the values of a column the one
     /// whose share of the rows is nearest to a fifth.
-    pub(super) fn new(rows: MemoryRows<T>, names: Vec<String>, folds: &Folds, may: bool) -> Result<Self> {
+    pub(super) fn new(
+        (rows, weight_unit): (MemoryRows<T>, f64),
+        names: Vec<String>,
+        folds: &Folds,
+        may: bool,
+    ) -> Result<Self> {
         let shape = rows.shape();
         let classes = usize::from(shape.targets == usize::from(shape.weighted));
         let grouped = rows.group_codes().is_some();
@@ -120,7 +127,9 @@ impl<T: Real> Trials<T> {
             for (i, row) in block.rows.iter().enumerate() {
                 of_rows.push(folds.fold_of(*row, code(&block.groups, i))?);
                 values.extend((classes == 1).then(|| f64::from(code(&block.classes, i))));
-                values.extend_from_slice(&block.y[i * block.t..(i + 1) * block.t]);
+                values.extend_from_slice(&block.y[i * block.t..][..block.learned()]);
+                // a trial is a fit of a table, which counts a cost C by the weights of the table
+                values.extend(block.weight(i).map(|weight| weight * weight_unit));
                 values.extend(grouped.then(|| f64::from(code(&block.groups, i))));
             }
         }
@@ -133,6 +142,7 @@ impl<T: Real> Trials<T> {
         let rule = folds.rule();
         Ok(Self {
             weighted: shape.weighted,
+            weight_unit,
             grouped,
             rows,
             names,
@@ -238,7 +248,9 @@ impl<T: Real> Trials<T> {
         let d = self.rows.shape().features;
         let seen: Vec<usize> = (0..self.folds.len()).filter(|position| self.is_seen(*position)).collect();
         let x = seen.iter().flat_map(|i| &self.rows.x()[i * d..(i + 1) * d]).copied().collect();
-        RowSample { rows: seen.iter().map(|i| self.rows.row(*i)).collect(), x, d }
+        let weight = |i: &usize| self.values[(i + 1) * self.t - 1 - usize::from(self.grouped)] / self.weight_unit;
+        let weights = seen.iter().filter(|_| self.weighted).map(weight).collect();
+        RowSample { rows: seen.iter().map(|i| self.rows.row(*i)).collect(), x, d, weights }
     }
 
     /// The positions of rows of the other folds, or of `most` of them, evenly chosen.

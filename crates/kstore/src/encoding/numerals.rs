@@ -142,7 +142,8 @@ impl Selected {
     fn first_rows(&self, places: &[usize]) -> Result<Vec<Numerals>> {
         let rows = self.rows.start..self.rows.end.min(self.rows.start + LOOKED_AT);
         let features = places.iter().map(|place| self.features[*place]).collect();
-        let read = Self { features, rows, filter: None, missing: Missing::Mean, ..self.alone() };
+        let alone = Self { targets: Vec::new(), weighted: false, ..self.alone() };
+        let read = Self { features, rows, filter: None, missing: Missing::Mean, ..alone };
         let source = read.counting_apart().rows::<f64>(Reading::default())?;
         let (mut cursor, mut buffer) = (source.open(source.range())?, RowBuf::new(256));
         let mut looks = vec![Numerals::default(); places.len()];

@@ -299,10 +299,12 @@ impl Selected {
         Self { coding: Coding::Plain(None), ..self.clone() }
     }
 
-    /// The rows without targets and all else that stands beside features, before any values are known.
+    /// The rows without targets and all else that stands beside features, before any values are known. Their weights stay: a row of
+    /// weight 0 has no value.
     pub(crate) fn alone(&self) -> Self {
-        let (targets, keep, complete) = Default::default();
-        Self { targets, keep, complete, weighted: false, class: None, group: None, ..self.plain() }
+        let (keep, complete) = Default::default();
+        let targets = self.targets.last().copied().filter(|_| self.weighted).into_iter().collect();
+        Self { targets, keep, complete, class: None, group: None, ..self.plain() }
     }
 
     pub(crate) fn column_name(&self, place: usize) -> String {

@@ -113,7 +113,7 @@ fn asinh_is_of_the_distance_from_the_median_in_median_distances() {
         .flat_map(|i| [5.0, if i < 3 { 7.0 } else { 0.0 }, if i == 9 { f64::NAN } else { f64::powi(2.0, i) }])
         .collect();
     let statistics = statistics(&x, 3);
-    let scaler = Scaler::asinh(&statistics, &x);
+    let scaler = Scaler::asinh(&statistics, &x, &[]);
     let mut tail: Vec<f64> = (0..21).filter(|i| *i != 9).map(|i| f64::powi(2.0, i)).collect();
     let centre = tail[9];
     tail.iter_mut().for_each(|value| *value = (*value - centre).abs());
@@ -122,7 +122,7 @@ fn asinh_is_of_the_distance_from_the_median_in_median_distances() {
     assert_eq!((scaler.centre[2], scaler.scale[2]), (centre, spread));
     assert_eq!((scaler.centre[1], scaler.scale[1]), (0.0, statistics.features[1].deviation()));
     assert_eq!((scaler.apply(0, 5.0), scaler.apply(0, 9.0)), (0.0, 0.0));
-    assert_eq!(Scaler::robust(&statistics, &x).apply(2, 3e6), (3e6 - centre) * (1.0 / spread));
+    assert_eq!(Scaler::robust(&statistics, &x, &[]).apply(2, 3e6), (3e6 - centre) * (1.0 / spread));
     // ln(u + sqrt(u² + 1)) is the definition of asinh
     let u: f64 = (3e6 - centre) / spread;
     assert!((scaler.apply(2, 3e6) - (u + (u * u + 1.0).sqrt()).ln()).abs() < 1e-14);

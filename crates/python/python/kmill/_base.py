@@ -111,12 +111,13 @@ class KernelEstimator(Described, BaseEstimator):
                 X, known = self._coordinates.rows, None
             names = [f"x{j}" for j in range(X.shape[1])] if known is None else [str(name) for name in known]
             count = X.shape[0]
-        targets = self._targets(y, count, names, more)
         options = {**self._weights(sample_weight, names, more), **self._folds(X, y, names, more), **self._group(group, count, names, more)}
         if sample_weight is not None and not is_stream(X) and np.any(sample_weight == 0.0):
-            # rows without weight are no rows: they are no landmarks either
+            # rows without weight are no rows: they are no landmarks, and their class is none
             kept = np.flatnonzero(sample_weight)
-            X, more = X[kept], [(name, np.asarray(column)[kept]) for name, column in more]
+            X, more, count = X[kept], [(name, np.asarray(column)[kept]) for name, column in more], len(kept)
+            y = y if self._target is None or isinstance(y, str) else y[kept]
+        targets = self._targets(y, count, names, more)
         if is_stream(X):
             table = stream.with_columns(more) if more else stream
         else:

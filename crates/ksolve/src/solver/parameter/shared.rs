@@ -194,5 +194,5 @@ pub const WEIGHTS: Parameter = Parameter {
     name: "weights",
     kind: ParameterKind::Column,
     default: None,
-    about: "Column of the rows' weights, 0 or more: a row of weight 2 counts as that row twice",
+    about: "Column of the rows' weights, 0 or more: a row of weight 2 counts as that row twice, one of weight 0 is not read, and weights that are not all whole numbers are divided by their mean",
 };

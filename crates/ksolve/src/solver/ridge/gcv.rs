@@ -6,6 +6,7 @@
 //! GCV = (1/n) Σ (y_i − f(x_i))² / (1 − df/n)²
 //! ```
 //!
+//! with n the sum of the weights of the rows,
 //! averaged over targets: leave-one-out with every row's leverage replaced by their mean. From the moments of all rows,
 //! for every rank and lambda: one factorisation and one triangular inverse for each lambda, 2p³/3 flops, because the inverse
 //! of a leading block of a triangle is the leading block of its inverse.
@@ -28,7 +29,7 @@ pub(crate) fn scores(
     observer: &dyn Observer,
 ) -> Result<Vec<Vec<Option<f64>>>> {
     system.assemble(state, None, workers)?;
-    let (n, weight, t) = (state.rows() as f64, state.weight(), state.targets());
+    let (n, t) = (state.weight(), state.targets());
     let at = |lambda: &f64| {
         heed(observer)?;
         let solution = system.solve(*lambda, &options.ranks, workers);
@@ -42,7 +43,7 @@ pub(crate) fn scores(
         }
         let degrees = system.degrees(*lambda, ranks, workers);
         for (k, df) in degrees.iter().enumerate() {
-            let mse = errors[k * t..(k + 1) * t].iter().sum::<f64>() / (weight * t.max(1) as f64);
+            let mse = errors[k * t..(k + 1) * t].iter().sum::<f64>() / (n * t.max(1) as f64);
             let left = 1.0 - df / n;
             scores[k] = (left > 0.0).then(|| mse / (left * left)).filter(|score| score.is_finite());
         }
