@@ -100,7 +100,13 @@ impl Predictor {
         if !phi.is_empty() {
             learn(&phi, &y)?;
         }
-        let model = either!(Inner to AnyModel: &self.0, typed => typed.end(&recursion, rows).ok_or_else(beyond)?);
+        let mut model = either!(Inner to AnyModel: &self.0, typed => typed.end(&recursion, rows).ok_or_else(beyond)?);
+        let card = either!(AnyModel: &mut model, model => &mut model.card);
+        if !card.ranges.is_empty() {
+            let learned = run.statistics(selected)?.features;
+            let ranges = card.ranges.iter_mut().zip(&learned);
+            ranges.for_each(|([low, high], column)| (*low, *high) = (low.min(column.min), high.max(column.max)));
+        }
         Ok(Learned { model, rows, running_mse: squares / (rows * t as u64) as f64 })
     }
 }
@@ -139,7 +145,9 @@ impl<T: Real> Typed<T> {
         let rows = freedom.unwrap_or(model.card.rows as f64 - f64::from(u8::from(free)));
         let one = f64::from(u8::from(!none));
         let recursion = Recursion::from_roots(w.as_ref(), one, roots.as_ref(), units, rows.max(1.0));
-        let card = Card { solver: FEATURES.to_string(), task: Task::Components, ..model.card.clone() };
+        // rows are learned as they are, and the model has their ranges from then on
+        let ranges = Vec::new();
+        let card = Card { solver: FEATURES.to_string(), task: Task::Components, ranges, ..model.card.clone() };
         let intercept = vec![0.0; r];
         Ok((Model { card, coefficients: f, intercept, quadratic: None, components: None, ..model.clone() }, recursion))
     }
@@ -147,7 +155,7 @@ impl<T: Real> Typed<T> {
     /// The model with what was learned of so many rows; `None` where f64 cannot hold the root of P.
     fn end(&self, recursion: &Recursion, rows: u64) -> Option<Model<T>> {
         let (model, old) = (&self.model, self.model.quadratic.as_ref()?);
-        let found = recursion.variance(old.residual)?;
+        let found = recursion.variance(old.residual, old.typical)?;
         let (w, intercept) = recursion.functions();
         let of = |features: MatRef<'_, f64>| old.features.as_ref().map_or(features.to_owned(), |f| f * features);
         let quadratic = Quadratic { factor: of(found.factor.as_ref()), features: old.features.clone(), ..found };

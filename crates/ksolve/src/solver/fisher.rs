@@ -102,7 +102,7 @@ impl Fisher {
         if folds < 2 {
             return Ok(None);
         }
-        let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(data.rows as f64)).collect();
+        let lambdas: Vec<f64> = self.penalties.iter().map(|penalty| penalty.lambda(gram.rows() as f64)).collect();
         let stage = data.resources.stages.stage("discriminants of the folds", None);
         let mut heads = vec![vec![None; lambdas.len()]; folds];
         let rows = |fold: usize| gram.folds().chunks(gram.folds().len() / folds).nth(fold).into_iter().flatten();
@@ -119,7 +119,7 @@ impl Fisher {
         let fold = CvErrorFold::new(data.map, data.folds, data.targets, &coefficients).with_bin(data.cut.tile);
         let wrong = data.fold("held-out classes", &fold)?;
         let errors = (0..lambdas.len()).map(|cell| wrong.error(cell).unwrap_or(f64::NAN)).collect();
-        Ok(Some(held_out::choose(&self.penalties, data.rows as f64, errors, "held-out error at each")))
+        Ok(Some(held_out::choose(&self.penalties, gram.rows() as f64, errors, "held-out error at each")))
     }
 }
 
@@ -247,7 +247,7 @@ impl<T: Real> Solver<T> for Fisher {
         }
         let state = data.moments_of_classes(if self.equal { classes } else { 1 })?;
         let held_out = self.held_out(data, &state.gram, classes)?;
-        let lambda = self.penalties[held_out.as_ref().map_or(0, |(at, _)| *at)].lambda(data.rows as f64);
+        let lambda = self.penalties[held_out.as_ref().map_or(0, |(at, _)| *at)].lambda(state.gram.rows() as f64);
         let _stage = data.resources.stages.stage("discriminants", None);
         let moments = &*state.gram.sum(None);
         let scatter = self.scatter(&state.gram, None, classes)?;

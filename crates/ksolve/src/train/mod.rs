@@ -20,4 +20,5 @@ mod trained;
 pub use forecast::forecast;
 pub use report::{FitReport, LAMBDA, LandmarkReport, MetricReport, Train, convention};
 pub use run::train;
+pub(crate) use trained::ENDLESS;
 pub use trained::{Trained, target_names};

@@ -65,6 +65,7 @@ impl<T: Real> Prepared<T> {
             second: self.mapped.with.as_ref().map_or(0, |with| with.features),
             targets: &self.targets,
             rows: self.survey.rows(),
+            weight_unit: self.survey.weight_unit(),
             cut: self.cut,
             options: &self.options,
             resources,
@@ -159,7 +160,7 @@ pub(crate) fn prepare<T: Real>(
     let read: &dyn RowSource<T> = cache.as_ref().map_or(&rows, |cache| cache);
     let (options, length) = metric::settle_length(read, &survey, &targets, &options, cut, resources)?;
     let options = &options;
-    let load = || whole::load(&rows, &targets, n, cut, resources);
+    let load = || whole::load(&rows, (&targets, survey.weight_unit()), n, cut, resources);
     let memory = (view == RowAccess::Rows).then(load).transpose()?;
     let source = memory.as_ref().map_or(read, |memory| memory);
     let mapping = Mapping { source, n, reading: &reading, options, cut, resources };
@@ -191,8 +192,12 @@ fn warn_of_rank<T: Real>(mapped: &Mapped<T>, survey: &Survey, options: &TrainOpt
         let what = if matches!(options.landmarks, LandmarkSource::Rows(_)) { "landmarks" } else { "candidates" };
         format!("there are only {candidates} {what}")
     } else {
-        let wider = if T::NAME == "f32" { "; `precision` f64 may use more" } else { "" };
-        format!("{got} landmarks suffice, more would add rounding alone{wider}")
+        match T::NAME {
+            "f32" => {
+                "f32 tells no more landmarks apart; `precision` f64 tells more, and the error may be lower".to_string()
+            }
+            _ => format!("{got} landmarks suffice, more would add rounding alone"),
+        }
     };
     resources.stages.warn(format!("rank reduced from {asked} to {got}: {why}"));
 }

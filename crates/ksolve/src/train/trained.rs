@@ -10,6 +10,9 @@ use kstore::encoding::{Code, CodedColumn};
 use kstore::{Scaler, Selected, Workers, statistics::Moments};
 use std::sync::Arc;
 
+/// The range of a feature whose new values are not clipped.
+pub(crate) const ENDLESS: [f64; 2] = [f64::MIN, f64::MAX];
+
 /// A model and its report. The solver's name, its constant and the caller's options in the card are for the caller to add.
 #[derive(Debug)]
 pub struct Trained<T: Real> {
@@ -138,7 +141,7 @@ impl<T: Real> Parts<'_, T> {
         };
         let endless = self.selected.encoding().into_iter().flat_map(|encoding| encoding.columns()).flat_map(endless);
         let of = |(feature, endless): (&Moments, bool)| match feature.count {
-            _ if endless => [f64::MIN, f64::MAX],
+            _ if endless => ENDLESS,
             0 => [feature.mean; 2],
             _ => [feature.min, feature.max],
         };
@@ -151,6 +154,8 @@ impl<T: Real> Parts<'_, T> {
         let (rank, metric) = (self.rank(), self.metric());
         let Self { selected, options, prepared: Prepared { survey, mapped, planned_bytes, .. }, fitted, .. } = self;
         let names = selected.feature_names();
+        let slopes = fitted.slopes.iter().flatten().enumerate().map(|(j, slope)| slope * survey.spread(j));
+        let slopes: Vec<f64> = slopes.collect();
         let scales = survey.scaler.centre.iter().zip(&survey.scaler.scale);
         // those that depend on others were left out
         let kept = match options.map == MapSpec::default() {
@@ -199,7 +204,7 @@ impl<T: Real> Parts<'_, T> {
                 .map(|(name, (centre, scale))| (name, *centre, *scale))
                 .collect(),
             metric,
-            importance: by_size(names, fitted.slopes.as_deref().unwrap_or(&[])),
+            importance: by_size(names, &slopes),
             certificates: self.certificates.iter().map(|(rank, c)| (*rank, c.trace_error)).collect(),
             ..FitReport::default()
         }

@@ -1,8 +1,8 @@
 //! Which segments a shard holds whole, which it has begun, and which rows some statistics are of.
 
 use crate::{Error, Result};
-use kstore::checkpoint::{Cut, StateFile};
-use kstore::pass::PassKey;
+use kstore::checkpoint::{Cut, StateFile, StateKey};
+use kstore::pass::{Node, PassKey};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -31,6 +31,24 @@ pub(super) struct Extent {
     pub(super) pass: PassKey,
     /// True where rows may come behind those that were prepared.
     pub(super) grows: bool,
+}
+
+/// The name of the statistics of the columns of a shard, which no pass of a fit has.
+const COLUMNS: PassKey = PassKey {
+    number: 0,
+    name: String::new(),
+    // segments of one row
+    cut: Cut { tile: 1, segment: 1, start: 0, end: u64::MAX },
+};
+
+/// The key of the statistics of the columns of some stored rows, `selected` of which take part.
+pub(super) fn of_columns(stored: &Range<u64>, selected: u64) -> StateKey {
+    StateKey { pass: COLUMNS, node: Node { segments: stored.clone(), rows: selected } }
+}
+
+/// True for a state of rows, and not of columns.
+pub(super) fn is_of_rows(state: &StateKey) -> bool {
+    state.pass.number != COLUMNS.number
 }
 
 /// Where some of the rows of statistics are.
@@ -64,8 +82,8 @@ impl Extent {
 
     /// The rows that a file has, in their order, and where.
     pub(super) fn covered(&self, file: &StateFile) -> Vec<(Range<u64>, Place)> {
-        let states = file.states().iter().map(|state| self.cut().rows(&state.node.segments));
-        let states = states.enumerate().map(|(i, rows)| (rows, Place::State(i)));
+        let states = file.states().iter().enumerate().filter(|(_, state)| is_of_rows(state));
+        let states = states.map(|(i, state)| (self.cut().rows(&state.node.segments), Place::State(i)));
         let rows = file.rows().iter().enumerate().map(|(i, key)| (key.stored.clone(), Place::Rows(i)));
         let mut all: Vec<_> = states.chain(rows).collect();
         all.sort_by_key(|(rows, _)| rows.start);

@@ -1,6 +1,6 @@
 //! Statistics put together, and taken away.
 
-use super::extent::{Extent, Place, StatisticsCard, listed};
+use super::extent::{Extent, Place, StatisticsCard, is_of_rows, listed};
 use crate::{Error, Result};
 use kstore::checkpoint::{RowsKey, StateFile, StateKey, StateWriter};
 use kstore::pass::Node;
@@ -65,11 +65,14 @@ pub fn merge(files: &[PathBuf], without: &[Range<u64>], path: &Path) -> Result<M
     for (part, away) in parts.into_iter().zip(away) {
         put(&mut out, &mut files[part.file], part.place, away)?;
     }
+    for file in &mut files {
+        copy_columns(&mut out, file, without)?;
+    }
     out.finish(serde_json::to_value(&card).map_err(|error| super::unreadable(path, &error))?)?;
     let merged = StateFile::open(path)?;
     let begun = merged.rows().iter().map(|key| key.rows).sum();
     Ok(Merged {
-        states: merged.states().len(),
+        states: merged.states().iter().filter(|state| is_of_rows(state)).count(),
         rows: rows(&merged),
         begun,
         next: card.extent.end(&merged),
@@ -78,7 +81,7 @@ pub fn merge(files: &[PathBuf], without: &[Range<u64>], path: &Path) -> Result<M
 }
 
 pub(super) fn rows(file: &StateFile) -> u64 {
-    let folded = file.states().iter().map(|state| state.node.rows);
+    let folded = file.states().iter().filter(|state| is_of_rows(state)).map(|state| state.node.rows);
     folded.chain(file.rows().iter().map(|key| key.rows)).sum()
 }
 
@@ -121,6 +124,19 @@ fn put(out: &mut StateWriter, file: &mut StateFile, place: Place, away: bool) ->
             let key = file.rows()[place].clone();
             let bytes = if away { Vec::new() } else { file.load_rows(place)? };
             out.push_rows(if away { RowsKey { rows: 0, ..key } } else { key }, &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies the statistics of columns, but those of rows that are all taken away. Extremes of some of the rows are not known.
+fn copy_columns(out: &mut StateWriter, file: &mut StateFile, without: &[Range<u64>]) -> Result<()> {
+    for place in 0..file.states().len() {
+        let state = &file.states()[place];
+        let rows = &state.node.segments;
+        let away = without.iter().any(|away| away.start <= rows.start && rows.end <= away.end);
+        if !is_of_rows(state) && !away {
+            out.copy(file, place)?;
         }
     }
     Ok(())

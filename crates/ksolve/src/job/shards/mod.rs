@@ -7,7 +7,8 @@
 //! [`PreparedJob::solve`] makes the model, with the bits of a fit on all rows.
 //!
 //! No two states are ever added but along the tree, and none is ever subtracted: a shard that is taken away is left
-//! out of the sums. Rows may come after a job was prepared: scaling, landmarks and folds stay those of the job.
+//! out of the sums. Rows may come after a job was prepared: scaling, landmarks and folds stay those of the job. The ranges of the features,
+//! to which new rows are clipped, are those of all rows: each file of statistics has those of its rows.
 
 mod card;
 mod extent;
@@ -17,14 +18,16 @@ mod replay;
 pub use merge::{Merged, merge};
 
 use super::{Fit, Fitted, Run};
+use crate::prepare::survey::weight_of;
 use crate::request::{LandmarkSource, MetricSource, TrainOptions};
 use crate::solver::{self, Solver};
+use crate::train::ENDLESS;
 use crate::{AnyModel, Error, Result, model::either};
 use card::JobCard;
-use extent::{Extent, StatisticsCard, listed};
+use extent::{Extent, StatisticsCard, listed, of_columns};
 use kstore::checkpoint::{Cut, StateFile, StateKey, StateWriter};
 use kstore::pass::{Node, PassKey, STRETCH};
-use kstore::{RowDigests, Selected, Selection, Table};
+use kstore::{Merge, RowDigests, Selected, Selection, Statistics, Table};
 use replay::{Replay, Role};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -112,6 +115,20 @@ impl Fit {
     fn passes(&self, why: &str) -> Error {
         Error::option("solver", self.family.name, format!("shards are folded in one pass over features: {why}"))
     }
+}
+
+/// The statistics of the columns of all rows.
+fn columns(states: &mut StateFile, selected: &Selected) -> Result<Statistics> {
+    let mut all = Statistics::new(&selected.shape());
+    for place in 0..states.states().len() {
+        if !extent::is_of_rows(&states.states()[place]) {
+            let mut own = Statistics::new(&selected.shape());
+            states.load(place, &mut own)?;
+            all.merge(&own);
+        }
+    }
+    selected.mark_integers(&mut all);
+    Ok(all)
 }
 
 fn unreadable(path: &Path, error: &serde_json::Error) -> Error {
@@ -231,7 +248,11 @@ impl PreparedJob {
             Ok(_) => return Err(Error::Store(kstore::Error::Worker)),
         }
         let edges = self.compared(&digests, &rows)?;
-        replay.written().map(|out| out.finish(card(edges)?).map_err(Error::from)).transpose()?;
+        let columns = run.statistics(&self.about.job.select(table)?.within(&rows))?;
+        if let Some(mut out) = replay.written() {
+            out.push(of_columns(&rows, columns.rows), Some(&columns))?;
+            out.finish(card(edges)?)?;
+        }
         Ok(())
     }
 
@@ -240,7 +261,7 @@ impl PreparedJob {
     /// # Errors
     /// Statistics of another job; rows that are missing; those of the solver.
     pub fn solve(&self, statistics: &Path, run: &Run<'_>) -> Result<Fitted> {
-        let states = StateFile::open(statistics)?;
+        let mut states = StateFile::open(statistics)?;
         let refused = |why: String| Err(Error::Statistics { path: statistics.to_path_buf(), why });
         let (card, extent) = (self.card(&states)?, &self.about.extent);
         let holes = extent.holes(&states);
@@ -252,12 +273,24 @@ impl PreparedJob {
             return refused(self.other_rows(prepared.piece(*piece)));
         }
         let (rows, end) = (merge::rows(&states), extent.end(&states));
-        let replay = Replay::of(&self.path, extent.pass.clone(), Role::solve(states, extent.pass.cut.segment))?;
         let table = Table::absent(self.about.job.schema(), end.max(self.stored_rows()));
-        let mut fitted = self.run(&self.about.job.select(&table)?, &run.clone().engine(&replay))?;
+        let selected = self.about.job.select(&table)?;
+        let columns = columns(&mut states, &selected)?;
+        let replay = Replay::of(&self.path, extent.pass.clone(), Role::solve(states, extent.pass.cut.segment))?;
+        let mut fitted = self.run(&selected, &run.clone().engine(&replay))?;
         // shards may have been taken away, or have come, since it was prepared
-        let card = either!(AnyModel: &mut fitted.model, model => &mut model.card);
+        let (card, scaler) = either!(AnyModel: &mut fitted.model, model => (&mut model.card, &model.scaler));
         (card.rows, fitted.report.rows) = (rows, rows);
+        fitted.report.weight = weight_of(&columns).filter(|_| selected.is_weighted());
+        let known = card.ranges.iter_mut().zip(&columns.features).filter(|(range, _)| **range != ENDLESS);
+        known.filter(|(_, column)| column.count > 0).for_each(|(range, column)| *range = [column.min, column.max]);
+        let names = card.features.iter().zip(&scaler.scale).zip(&columns.features);
+        let new = names.filter(|((_, scale), column)| **scale == 0.0 && !column.is_constant());
+        let new: Vec<&str> = new.map(|((name, _), _)| name.as_str()).take(8).collect();
+        if !new.is_empty() {
+            let new = new.join(", ");
+            run.stages().warn(format!("the job was prepared on rows over which {new} did not vary: prepare it anew, or such features have no effect"));
+        }
         Ok(fitted)
     }
 

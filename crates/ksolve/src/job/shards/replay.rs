@@ -4,6 +4,7 @@
 //! row, computes what lies between them anew, with the same bits, and comes to the shared pass with the same scaler,
 //! kernel, landmarks and folds on every machine.
 
+use super::extent::is_of_rows;
 use crate::strips::lock;
 use kstore::checkpoint::{Cut, Persist, RowsKey, StateFile, StateKey, StateWriter};
 use kstore::pass::{BegunRows, Engine, LotRows, Node, Observer, PassKey, Share, Taken};
@@ -44,7 +45,8 @@ impl Role {
 
     /// Brings together what is in a file, for segments of `size` rows.
     pub(super) fn solve(states: StateFile, size: u64) -> Self {
-        let places = states.states().iter().enumerate().map(|(i, state)| (state.node.segments.start, i)).collect();
+        let of_rows = states.states().iter().enumerate().filter(|(_, state)| is_of_rows(state));
+        let places = of_rows.map(|(i, state)| (state.node.segments.start, i)).collect();
         let mut kept: BTreeMap<u64, Tiles> = BTreeMap::new();
         for (i, key) in states.rows().iter().enumerate() {
             kept.entry(segment_of(&key.stored, size)).or_default().push((i, key.clone()));
