@@ -76,12 +76,21 @@ fn predicted(model: &AnyModel, x: &Rows) -> Vec<f64> {
 #[test]
 fn every_leaf_is_a_machine_on_what_the_features_leave() {
     let (x, y) = rows(1000);
-    let fitted = run(&fit(20, 300).set("folds", "none"), &table(&x, &y), 2).unwrap();
+    let fitted = run(&fit(20, 300).set("folds", "blocks:5"), &table(&x, &y), 2).unwrap();
     let (model, k) = (model(&fitted), kernels::kernel(KERNEL));
     let leaves = model.leaves.as_ref().unwrap();
     let all = Head { weights: model.coefficients.clone(), intercept: model.intercept.clone() };
     assert_eq!((leaves.counts.len(), figure(&fitted, "leaves")), (4, Some(4.0)));
     let mu = figure(&fitted, "lambda of the leaves").unwrap() * 1000.0;
+    // features that have not seen the first fold, on the same landmarks
+    let Basis::Landmarks { points, .. } = &model.basis else { panic!("landmarks") };
+    let landmarks: Rows = points.chunks(2).map(<[f64]>::to_vec).collect();
+    let landmarks =
+        table(&landmarks, &[0.0; 20]).select(&Selection { features: vec!["x*".into()], ..Selection::default() });
+    let unseen = fit(20, 300).without_ranks().rank(20).landmarks(LandmarkSource::Rows(Box::new(landmarks.unwrap())));
+    let unseen = run(&unseen, &table(&x[200..].to_vec(), &y[200..]), 2).unwrap();
+    let unseen = self::model(&unseen);
+    let before = Head { weights: unseen.coefficients.clone(), intercept: unseen.intercept.clone() };
     let (mut first, mut found) = (0, vec![0; 1000]);
     let mut machines: Vec<(Rows, Vec<f64>)> = Vec::new();
     let mut held_out: Vec<[f64; 3]> = Vec::new();
@@ -97,8 +106,9 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
         for (i, alpha) in alpha.iter().enumerate() {
             close(leaves.coefficients[(first + i, 0)] / largest, alpha / largest, 1e-6, "alpha");
         }
-        // a fifth of the rows predicted by the others, each by its share in the leaf
-        let (apart, others): (Vec<usize>, Vec<usize>) = (0..*count).partition(|i| i.is_multiple_of(5));
+        // the rows of a fold predicted by the others, each by its share in the leaf
+        let left: Vec<f64> = places.iter().map(|i| y[*i] - functions(unseen, &before, &x[*i])[0]).collect();
+        let (apart, others): (Vec<usize>, Vec<usize>) = (0..*count).partition(|i| places[*i] < 200);
         let learned: Vec<f64> = others.iter().map(|i| left[*i]).collect();
         let part: Rows = others.iter().map(|i| others.iter().map(|j| system[*i][*j]).collect()).collect();
         let of_others = solve(&part, &learned);
@@ -123,6 +133,9 @@ fn every_leaf_is_a_machine_on_what_the_features_leave() {
     close(told[0], sum(1) / sum(0), 1e-6, "error without leaves");
     close(told[1], sum(2) / sum(0), 1e-6, "error with leaves");
     assert!(found.iter().all(|count| (1..=4).contains(count)), "every row is in a leaf");
+    // the error on the rows that were learned is that of the whole
+    let of_model = predicted(&fitted.model, &x).iter().zip(&y).map(|(got, y)| (got - y).powi(2)).sum::<f64>() / 1000.0;
+    close(fitted.report.train.unwrap().mse / of_model, 1.0, 1e-6, "train mse");
     // rows near an edge are in two, and those are few
     assert!((1010..1300).contains(&first), "{first}");
     let mut random = Lcg(42);
@@ -168,6 +181,7 @@ fn leaves_see_what_few_features_do_not_and_are_left_out_where_they_do_not_help()
     );
     // and the report knows
     let promised = figure(&with, "held-out mse with leaves").unwrap();
+    assert!((promised / error(&with) - 1.0).abs() < 0.3, "{promised} told, {} on new rows", error(&with));
     assert!(promised < 0.5 * figure(&with, "held-out mse of the features").unwrap());
     for threads in [1, 3] {
         let other = run(&fit(20, 500), &seen, threads).unwrap();
@@ -227,6 +241,7 @@ fn what_leaves_cannot_do_is_refused_in_a_sentence() {
     assert!(said(fit(20, 50).set("method", "pcg").set("folds", "none")).contains("`local`"));
     assert!(said(fit(20, 50).map("exact".parse().unwrap())).contains("exact"));
     assert!(said(fit(20, 50).set("lambda", 0)).contains("`local`"));
+    assert!(said(fit(20, 50).set("folds", "none")).contains("`folds`"));
     let table: Table = table(&x, &y);
     let selection = Selection { features: vec!["x*".into()], targets: vec!["y".into()], ..Selection::default() };
     let folder = tempfile::tempdir().unwrap();

@@ -218,6 +218,8 @@ impl Fit {
     /// The folds: those that were asked for, or five where there is something to choose by them.
     fn folds(&self, settings: &Settings, cells: usize) -> Result<FoldSpec> {
         let has_surface = self.family.reads(&ridge::RANKS);
+        // leaves are judged by rows that are held out
+        let judged = self.family.reads(&ridge::LOCAL) && settings.count(&ridge::LOCAL).is_some();
         let several = if has_surface { cells > 1 } else { self.family.compares(settings) };
         match settings.folds(&FOLDS) {
             Some(FoldSpec::None) if has_surface && several => {
@@ -227,7 +229,7 @@ impl Fit {
                 Err(Error::option(FOLDS.name, "none", why))
             }
             Some(folds) => settings.by_group(folds),
-            None if several => settings.by_group(FoldSpec::USUAL),
+            None if several || judged => settings.by_group(FoldSpec::USUAL),
             None => Ok(FoldSpec::None),
         }
     }

@@ -12,24 +12,28 @@
 //! over them: see [`Leaves`].
 //!
 //! μ is lambda·n of the features to begin with, then less or more by factors of √10 as long as the error falls on held-out rows of a few
-//! leaves, those of one fold of the fit. Where no μ is better there than f₀ alone, nothing is added.
+//! leaves: the rows of one fold, which neither these leaves nor their f₀ have seen. Where no μ is better there than f₀ alone, nothing is added.
+//!
+//! What all of it leaves of a row that it has learned is r − K_l α_l = μα_l in each leaf, the mean of these by its shares.
 //!
 //! *Passes*: two. *Flops*: n m²/3 for leaves of m rows, and the map twice. *Bytes*: 8m² and the rows.
 //!
 //! References: Tresp, "A Bayesian committee machine", Neural Computation 12, 2000; Snelson, Ghahramani, "Local and global sparse Gaussian process
 //! approximations", AISTATS 2007; Beaglehole, Holzmüller, Radhakrishnan, Belkin, "xRFM", arXiv 2508.10053, of trees of kernel machines.
 
+use super::head::head;
+use super::system::System;
 use super::tree::{LARGEST, Leaf, Tree};
 use crate::cholesky::{self, Side};
 use crate::features::FitData;
 use crate::model::Leaves;
 use crate::request::{FitRequest, ProblemSize};
 use crate::solver::{Figure, heed, mds::kernel_matrix, refuse};
-use crate::{Error, Head, Result};
+use crate::{Error, FoldSpec, GramState, Head, Result, RidgeOptions};
 use faer::{Accum, Mat, Par, linalg::matmul::matmul};
 use kapprox::{Kernel, Real};
 use kstore::{Plan, Workers};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Leaves whose held-out rows choose μ, from the middle of as many parts of the tree.
 const TRIALS: usize = 3;
@@ -41,6 +45,9 @@ const WALK: usize = 8;
 /// Share of the error of the features below which the leaves are worth their bytes.
 const WORTH: f64 = 0.98;
 
+/// Fraction of the rows that is held out, as nearly as a fold is.
+const HELD_OUT: f64 = 0.2;
+
 /// Refuses what goes with features alone.
 pub(super) fn check(work: &FitRequest<'_>, others: [(&'static str, bool); 3]) -> Result<()> {
     let why = "the machines in the leaves have none; leave one of the two out";
@@ -49,6 +56,8 @@ pub(super) fn check(work: &FitRequest<'_>, others: [(&'static str, bool); 3]) ->
     refuse(work.options.map.is_exact(), "local", "", why)?;
     let why = "leaves hold rows of numbers, and these are sparse; leave it out";
     refuse(work.options.kernel.sparse().is_some(), "local", "", why)?;
+    let why = "rows that are held out decide whether `local` helps; leave one of the two out";
+    refuse(work.options.folds == FoldSpec::None, "folds", "none", why)?;
     work.refuse_weights("`local`", "leave it out")
 }
 
@@ -56,7 +65,7 @@ pub(super) fn check(work: &FitRequest<'_>, others: [(&'static str, bool); 3]) ->
 pub(super) fn plan(plan: Plan, rows: usize, shape: &ProblemSize) -> Plan {
     let n = usize::try_from(shape.n).unwrap_or(usize::MAX);
     let order = LARGEST * rows;
-    let all = n.saturating_mul(2 * (shape.d * shape.element + 8 * shape.t));
+    let all = n.saturating_mul(2 * (shape.d * shape.element + 8 * (2 * shape.t + 1)));
     plan.term("rows of the leaves", all.saturating_mul(2), "leave `local` out").term(
         "system of a leaf",
         8 * order * order + 8 * order * (shape.d + 2 * shape.t),
@@ -64,17 +73,46 @@ pub(super) fn plan(plan: Plan, rows: usize, shape: &ProblemSize) -> Plan {
     )
 }
 
-/// The leaves of about so many rows, and what was found; `None` where they are no better.
+/// The leaves and what was found of them.
+#[derive(Debug, Default)]
+pub(super) struct Local<T> {
+    /// `None` if they are no better than the features alone.
+    pub(super) leaves: Option<Leaves<T>>,
+    pub(super) figures: Vec<Figure>,
+    /// Mean squared error of each target on the rows that were learned, with the leaves; `None` if these left rows out.
+    pub(super) train_mse: Option<Vec<f64>>,
+}
+
+/// A fold of about a fifth of the rows, and the functions of the features that have not seen it.
+pub(super) fn without_fold(
+    gram: &GramState,
+    (rank, lambda): (usize, f64),
+    options: &RidgeOptions,
+    workers: &Workers,
+) -> Result<(usize, Head)> {
+    let off = |fold: usize| (gram.folds()[fold].rows as f64 / gram.rows() as f64 - HELD_OUT).abs();
+    let held = (0..gram.folds().len()).min_by(|a, b| off(*a).total_cmp(&off(*b))).unwrap_or_default();
+    let mut system = System::new(gram.features(), &options.target_centre, options.intercept);
+    system.assemble(gram, Some(held), workers)?;
+    let solution = system.solve(lambda, &[rank], workers);
+    if solution.solved == 0 {
+        return Err(Error::Indefinite { rank, lambda, precision: gram.precision() });
+    }
+    Ok((held, head(&solution, 0, rank, options)))
+}
+
+/// Learns what the functions `head` of the features leave in leaves of about this many rows. They are judged by a fold that is held out, and the
+/// functions that have not seen it.
 pub(super) fn fit<T: Real>(
     data: &FitData<'_, T>,
     rows: usize,
-    head: &Head,
+    (head, unseen): (&Head, (usize, Head)),
     lambda: f64,
-) -> Result<(Option<Leaves<T>>, Vec<Figure>)> {
+) -> Result<Local<T>> {
     let depth = (data.rows as f64 / rows.max(1) as f64).log2().ceil().max(0.0) as u32;
     let count = 1usize << depth;
     let tree = Tree::grow(data, head, count)?;
-    let mut leaves = tree.sow(data, head, rows)?;
+    let mut leaves = tree.sow(data, head, unseen, rows)?;
     let kernel = data.kernel.build()?.typed::<f64>();
     let solver = Solver { kernel, workers: data.resources.workers };
     let (mu, [without, with]) = solver.walk(&leaves, lambda * data.rows as f64, data)?;
@@ -85,16 +123,18 @@ pub(super) fn fit<T: Real>(
             "machines in leaves are left out: on rows held out the error is {with:.4e} with them, and {without:.4e} without"
         );
         data.resources.stages.warn(text);
-        return Ok((None, figures));
+        return Ok(Local { figures, leaves: None, train_mse: None });
     }
     let stage = data.resources.stages.steps("leaves", count as u64);
     let t = data.targets.count();
     let mut coefficients = Mat::zeros(leaves.iter().map(Leaf::len).sum(), t);
-    let mut first = 0;
+    let (mut first, mut left) = (0, Left { squares: vec![0.0; t], shares: 0.0, rows: BTreeMap::new() });
     for leaf in &leaves {
-        let found = solver.solve(leaf, |_| true, mu);
+        let found = solver.solve(leaf.rows(|_| true, &leaf.left), mu);
         let indefinite = || Error::Indefinite { rank: leaf.len(), lambda: mu / data.rows as f64, precision: "f64" };
-        coefficients.as_mut().subrows_mut(first, leaf.len()).copy_from(found.ok_or_else(indefinite)?);
+        let found = found.ok_or_else(indefinite)?;
+        left.add(leaf, &found, mu);
+        coefficients.as_mut().subrows_mut(first, leaf.len()).copy_from(found);
         first += leaf.len();
         stage.advance(1);
         heed(&*stage)?;
@@ -105,7 +145,39 @@ pub(super) fn fit<T: Real>(
     figures.push(Figure::of("lambda of the leaves", mu / data.rows as f64));
     let points = leaves.iter_mut().flat_map(|leaf| std::mem::take(&mut leaf.x)).collect();
     let splits = tree.splits(head.weights.nrows());
-    Ok((Some(Leaves { splits, widths: tree.widths, counts, points, coefficients }), figures))
+    let leaves = Some(Leaves { splits, widths: tree.widths, counts, points, coefficients });
+    Ok(Local { leaves, figures, train_mse: left.mse(data.rows as f64) })
+}
+
+/// What is left of the targets of rows that were learned.
+struct Left {
+    squares: Vec<f64>,
+    /// Sum of the shares of the rows so far: 1 for each row.
+    shares: f64,
+    /// What is left of rows that are in several leaves.
+    rows: BTreeMap<u64, Vec<f64>>,
+}
+
+impl Left {
+    fn add<T: Real>(&mut self, leaf: &Leaf<T>, alpha: &Mat<f64>, mu: f64) {
+        for (i, (row, share)) in leaf.rows.iter().zip(&leaf.shares).enumerate() {
+            self.shares += share;
+            let own = (0..leaf.t).map(|j| share * mu * alpha[(i, j)]);
+            if *share < 1.0 {
+                let sums = self.rows.entry(*row).or_insert_with(|| vec![0.0; leaf.t]);
+                sums.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+            } else {
+                self.squares.iter_mut().zip(own).for_each(|(square, own)| *square += own * own);
+            }
+        }
+    }
+
+    /// Mean squared error of each target on n rows; `None` if leaves left rows out.
+    fn mse(self, n: f64) -> Option<Vec<f64>> {
+        let of =
+            |(j, square): (usize, &f64)| (square + self.rows.values().map(|left| left[j] * left[j]).sum::<f64>()) / n;
+        ((self.shares - n).abs() < 0.5).then(|| self.squares.iter().enumerate().map(of).collect())
+    }
 }
 
 struct Solver<'a> {
@@ -114,9 +186,8 @@ struct Solver<'a> {
 }
 
 impl Solver<'_> {
-    /// α of some rows of a leaf; `None` where the matrix has no factor.
-    fn solve<T: Real>(&self, leaf: &Leaf<T>, take: impl Fn(usize) -> bool, mu: f64) -> Option<Mat<f64>> {
-        let (x, mut alpha) = leaf.rows(take);
+    /// α of some rows of a leaf, x with what is left of their targets; `None` where the matrix has no factor.
+    fn solve(&self, (x, mut alpha): (Mat<f64>, Mat<f64>), mu: f64) -> Option<Mat<f64>> {
         let mut k = kernel_matrix(&*self.kernel, x.transpose(), x.transpose(), self.workers);
         (0..k.nrows()).for_each(|i| k[(i, i)] += mu);
         if !cholesky::factor_by_all(k.as_mut(), self.workers) {
@@ -130,14 +201,17 @@ impl Solver<'_> {
     /// The sums of the squares of what features leave of held-out rows of a leaf, and of what the machine of the others leaves of that: each row
     /// counts by its share in the leaf, as most of the prediction of one near an edge may come from the other side.
     fn held_out<T: Real>(&self, leaf: &Leaf<T>, mu: f64) -> [f64; 2] {
-        let apart = leaf.apart();
+        let apart = |i: usize| leaf.held[i];
         let shares: Vec<f64> = (0..leaf.len()).filter(|i| apart(*i)).map(|i| leaf.shares[i]).collect();
         let sum = |left: &Mat<f64>| {
             let rows = left.row_iter().zip(&shares);
             rows.map(|(row, share)| share * row.squared_norm_l2()).sum::<f64>()
         };
-        let Some(alpha) = self.solve(leaf, |i| !apart(i), mu) else { return [0.0, f64::INFINITY] };
-        let ((x, _), (z, left)) = (leaf.rows(|i| !apart(i)), leaf.rows(&apart));
+        let ((x, learned), (z, left)) = (leaf.rows(|i| !apart(i), &leaf.unseen), leaf.rows(apart, &leaf.unseen));
+        if x.ncols() == 0 {
+            return [sum(&left); 2];
+        }
+        let Some(alpha) = self.solve((x.clone(), learned), mu) else { return [0.0, f64::INFINITY] };
         let mut after = left.clone();
         let k = kernel_matrix(&*self.kernel, z.transpose(), x.transpose(), self.workers);
         matmul(after.as_mut(), Accum::Add, k.as_ref(), alpha.as_ref(), -1.0, Par::Seq);
@@ -149,8 +223,7 @@ impl Solver<'_> {
         let count = TRIALS.min(leaves.len());
         let tried: Vec<&Leaf<T>> = (0..count).map(|i| &leaves[(2 * i + 1) * leaves.len() / (2 * count)]).collect();
         let apart = |leaf: &&Leaf<T>| {
-            let apart = leaf.apart();
-            (0..leaf.len()).filter(|i| apart(*i)).map(|i| leaf.shares[i]).sum::<f64>() * leaf.t as f64
+            (0..leaf.len()).filter(|i| leaf.held[*i]).map(|i| leaf.shares[i]).sum::<f64>() * leaf.t as f64
         };
         let held: f64 = tried.iter().map(apart).sum();
         let stage = data.resources.stages.steps("penalty of the leaves", WALK as u64);

@@ -90,8 +90,14 @@ impl Tree {
         Head { weights, intercept: self.constants.clone() }
     }
 
-    /// The rows of every leaf, with what the features leave of their targets.
-    pub(super) fn sow<T: Real>(&self, data: &FitData<'_, T>, head: &Head, rows: usize) -> Result<Vec<Leaf<T>>> {
+    /// The rows of every leaf, with what `head` leaves of their targets, and `unseen`, which has not seen the rows of a fold.
+    pub(super) fn sow<T: Real>(
+        &self,
+        data: &FitData<'_, T>,
+        head: &Head,
+        (held, unseen): (usize, Head),
+        rows: usize,
+    ) -> Result<Vec<Leaf<T>>> {
         let (t, r, nodes) = (data.targets.count(), head.weights.nrows(), self.widths.len());
         let mut leaves: Vec<Leaf<T>> = (0..=nodes).map(|_| Leaf { t, ..Leaf::default() }).collect();
         let q = self.directions.first().map_or(0, Vec::len);
@@ -99,16 +105,19 @@ impl Tree {
         visit(data, "rows of the leaves", |block, phi| {
             let b = block.len();
             let of = |i: usize, j: usize| phi[(i, j)].to_f64();
-            let mut left = vec![0.0; t];
+            let mut left = [vec![0.0; t], vec![0.0; t]];
             let wide = Mat::from_fn(b, r, of);
-            let mut fitted = Mat::zeros(b, t);
-            matmul(fitted.as_mut(), Accum::Replace, wide.as_ref(), head.weights.as_ref(), 1.0, Par::Seq);
+            let fitted = [head, &unseen].map(|head| {
+                let mut fitted = Mat::from_fn(b, t, |_, j| head.intercept[j]);
+                matmul(fitted.as_mut(), Accum::Add, wide.as_ref(), head.weights.as_ref(), 1.0, Par::Seq);
+                fitted
+            });
             let mut values = Mat::zeros(b, nodes);
             let leading = wide.as_ref().subcols(0, directions.nrows());
             matmul(values.as_mut(), Accum::Replace, leading, directions.as_ref(), 1.0, Par::Seq);
             for i in 0..b {
                 let values: Vec<f64> = (0..nodes).map(|j| values[(i, j)] + self.constants[j]).collect();
-                for (j, left) in left.iter_mut().enumerate() {
+                for j in 0..t {
                     let y = match data.targets {
                         Targets::Numeric { .. } => Some(block.y[i * block.t + j]),
                         Targets::Classes(classes) => {
@@ -116,15 +125,19 @@ impl Tree {
                         }
                     };
                     // a row of no class is refused by the pass before
-                    *left = y.map_or(0.0, |y| y - fitted[(i, j)] - head.intercept[j]);
+                    for (left, fitted) in left.iter_mut().zip(&fitted) {
+                        left[j] = y.map_or(0.0, |y| y - fitted[(i, j)]);
+                    }
                 }
                 let code = block.groups.as_ref().map_or(Coded::UNKNOWN, |coded| coded.codes[i]);
                 let fold = data.folds.fold_of(block.rows[i], code)?;
                 Leaves::<T>::shares(&self.widths, &values, |leaf, share| {
                     leaves[leaf].x.extend_from_slice(&block.x[i * block.d..(i + 1) * block.d]);
-                    leaves[leaf].left.extend_from_slice(&left);
+                    leaves[leaf].left.extend_from_slice(&left[0]);
+                    leaves[leaf].unseen.extend_from_slice(&left[1]);
                     leaves[leaf].shares.push(share);
-                    leaves[leaf].folds.push(fold);
+                    leaves[leaf].rows.push(block.rows[i]);
+                    leaves[leaf].held.push(fold == held);
                 });
             }
             Ok(())
@@ -158,23 +171,25 @@ fn cut(scores: &[(usize, f64)]) -> (f64, f64) {
 /// Most rows of a leaf, in those that were asked for.
 pub(super) const LARGEST: usize = 2;
 
-/// Share of the rows that is held out: those of a fold, or each fifth row where there are no folds.
-const HELD_OUT: f64 = 0.2;
-
 #[derive(Default)]
 pub(super) struct Leaf<T> {
     /// As the kernel sees them, d each.
     pub(super) x: Vec<T>,
     /// What the features leave of the targets, t each.
     pub(super) left: Vec<f64>,
+    /// What the features that have not seen the held-out rows leave of the targets, t each.
+    pub(super) unseen: Vec<f64>,
     pub(super) shares: Vec<f64>,
-    pub(super) folds: Vec<usize>,
+    /// Stored row numbers.
+    pub(super) rows: Vec<u64>,
+    /// True for rows of the fold that is held out.
+    pub(super) held: Vec<bool>,
     pub(super) t: usize,
 }
 
 impl<T: Real> Leaf<T> {
     pub(super) fn len(&self) -> usize {
-        self.folds.len()
+        self.rows.len()
     }
 
     /// Keeps `most` rows, evenly chosen: rows that are equal are all on one side of a node.
@@ -185,27 +200,19 @@ impl<T: Real> Leaf<T> {
         }
         let kept: Vec<usize> = (0..most).map(|i| i * n / most).collect();
         self.x = kept.iter().flat_map(|i| &self.x[i * d..(i + 1) * d]).copied().collect();
-        self.left = kept.iter().flat_map(|i| &self.left[i * self.t..(i + 1) * self.t]).copied().collect();
+        for left in [&mut self.left, &mut self.unseen] {
+            *left = kept.iter().flat_map(|i| &left[i * self.t..(i + 1) * self.t]).copied().collect();
+        }
         self.shares = kept.iter().map(|i| self.shares[*i]).collect();
-        self.folds = kept.iter().map(|i| self.folds[*i]).collect();
+        self.rows = kept.iter().map(|i| self.rows[*i]).collect();
+        self.held = kept.iter().map(|i| self.held[*i]).collect();
     }
 
-    /// Whether a row is held out in a trial: of the fold whose share is nearest to [`HELD_OUT`], or every fifth where all are of one fold.
-    pub(super) fn apart(&self) -> impl Fn(usize) -> bool + '_ {
-        let folds = self.folds.iter().copied().max().unwrap_or(0) + 1;
-        let off = |fold: usize| {
-            let share = self.folds.iter().filter(|of| **of == fold).count() as f64 / self.len().max(1) as f64;
-            (share - HELD_OUT).abs()
-        };
-        let held = (0..folds).min_by(|a, b| off(*a).total_cmp(&off(*b))).filter(|fold| off(*fold) < 1.0 - HELD_OUT);
-        let every = (1.0 / HELD_OUT) as usize;
-        move |i| held.map_or(i.is_multiple_of(every), |fold| self.folds[i] == fold)
-    }
-
-    pub(super) fn rows(&self, take: impl Fn(usize) -> bool) -> (Mat<f64>, Mat<f64>) {
+    /// Some of the rows, d x m, and what is `left` of their targets.
+    pub(super) fn rows(&self, take: impl Fn(usize) -> bool, left: &[f64]) -> (Mat<f64>, Mat<f64>) {
         let (d, places) = (self.x.len() / self.len().max(1), (0..self.len()).filter(|i| take(*i)).collect::<Vec<_>>());
         let x = Mat::from_fn(d, places.len(), |j, i| self.x[places[i] * d + j].to_f64());
-        let left = Mat::from_fn(places.len(), self.t, |i, j| self.left[places[i] * self.t + j]);
+        let left = Mat::from_fn(places.len(), self.t, |i, j| left[places[i] * self.t + j]);
         (x, left)
     }
 }
