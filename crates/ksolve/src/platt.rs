@@ -2,7 +2,8 @@
 //!
 //! P(y = 1 | f) = 1/(1 + exp(a f + b)) with the a and b that minimise the cross-entropy of values f of rows that the machine had not
 //! seen. Their targets are not 1 and 0 but (n₊ + 1)/(n₊ + 2) and 1/(n₋ + 2), so that few or separable rows give no certainty.
-//! Newton's method with halved steps; the problem is convex in two numbers.
+//! Newton's method with halved steps; the problem is convex in two numbers. A probability does not fall as the score rises: where a would be
+//! positive, as scores of rows that were held out may have it, a is 0 and b the best for that.
 //!
 //! *Cost*: a few tens of flops a row and step. References: Platt, "Probabilistic outputs for support vector machines", 1999; Lin, Lin,
 //! Weng, "A note on Platt's probabilistic outputs for support vector machines", Machine Learning 68, 2007.
@@ -74,6 +75,10 @@ pub(crate) fn fit(rows: impl Iterator<Item = (f64, bool, f64)> + Clone) -> (f64,
             break;
         }
     }
+    if a > 0.0 {
+        let mean = rows.map(|(_, t, weight)| weight * t).sum::<f64>() / n;
+        return (0.0, ((1.0 - mean) / mean).ln());
+    }
     (a / scale, b)
 }
 
@@ -129,5 +134,14 @@ mod tests {
         let (a, b) = fit([(0.0, true, 1.0), (0.0, false, 2.0)].into_iter());
         assert!((logistic(-b) - (2.0 / 3.0 + 2.0 * 0.25) / 3.0).abs() < 1e-6 && a.is_finite(), "{a} {b}");
         assert_eq!(fit(std::iter::empty()), (0.0, 0.0));
+    }
+
+    #[test]
+    fn probabilities_do_not_fall_as_scores_rise() {
+        let reversed = [(1.0, false, 1.0), (0.5, false, 2.0), (-0.5, true, 1.0), (-1.0, true, 2.0), (-2.0, true, 1.0)];
+        let (a, b) = fit(reversed.into_iter());
+        // 4 of the weight 7 are of the class: (4 · 5/6 + 3 · 1/5)/7
+        let mean = (4.0 * 5.0 / 6.0 + 3.0 / 5.0) / 7.0;
+        assert!(a == 0.0 && (logistic(-b) - mean).abs() < 1e-14, "{a} {b}");
     }
 }

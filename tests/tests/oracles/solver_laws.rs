@@ -231,7 +231,7 @@ fn plans_count_the_passes_of_the_fit() {
     }
 }
 
-/// What each feature counts is the root mean square of the slope of the predictions along it.
+/// What each feature counts is the root mean square of the slope of the predictions along it, for one standard deviation of the feature.
 #[test]
 fn importance_is_the_slope_of_the_predictions() {
     let golden = golden();
@@ -251,11 +251,55 @@ fn importance_is_the_slope_of_the_predictions() {
         let j: usize = name[1..].parse().unwrap();
         let h = 1e-4;
         let square = |x: &Vec<f64>| ((at(x, j, h) - at(x, j, -h)) / (2.0 * h)).powi(2);
-        let expected = (golden.x.iter().map(square).sum::<f64>() / golden.x.len() as f64).sqrt();
+        let mean = |of: &dyn Fn(&Vec<f64>) -> f64| golden.x.iter().map(of).sum::<f64>() / golden.x.len() as f64;
+        let centre = mean(&|x| x[j]);
+        let expected = (mean(&square) * mean(&|x| (x[j] - centre).powi(2))).sqrt();
         assert!((slope / expected - 1.0).abs() < 1e-6, "{name}: {slope} against {expected}");
     }
     let refused = |fit: Fit| run(&fit, &table(&golden.x, &y), 1).unwrap_err().to_string();
     assert!(refused(fit.clone().set("method", "pcg")).contains("`method` direct"));
     assert!(refused(fit.clone().map("fourier".parse().unwrap())).contains("nystrom"));
     assert!(refused(fit.kernel("delta()".parse().unwrap())).contains("gradient"));
+}
+
+/// With `nu` 1 every row is a support vector at its bound, and the constant is at the end of a flat interval: the largest score is 0.
+#[test]
+fn novelty_of_all_rows_ranks_them_on_features_as_on_the_kernel() {
+    let x: Rows = (0..80).map(|i| vec![(f64::from(i) * 0.7).sin() * 2.0, (f64::from(i) * 0.31).cos()]).collect();
+    let family = registry().into_iter().find(|family| family.name == "oneclass").unwrap();
+    let scores = |map: &str| {
+        let fit = match map {
+            "exact" => Fit::solver(family.name).unwrap().scaling(Scaling::None).precision(ElementType::F64),
+            _ => fit(family, 80, ElementType::F64),
+        };
+        let fit = fit.kernel("gaussian(sigma=2)".parse().unwrap()).map(map.parse().unwrap());
+        let fit = fit.set("nu", 1).set("gap", "1e-10");
+        predicted(&Predictor::new(run(&fit, &table(&x, &[0.0; 80]), 1).unwrap().model).unwrap(), &x).concat()
+    };
+    let (features, kernel) = (scores("nystrom"), scores("exact"));
+    let largest = features.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    assert!(largest.abs() < 1e-6, "{largest:e}");
+    for (a, b) in features.iter().zip(&kernel) {
+        assert!((a - b).abs() < 1e-5, "{a} {b}");
+    }
+}
+
+/// What a feature counts is the slope for one standard deviation of it, however it is scaled.
+#[test]
+fn importance_does_not_depend_on_the_scaling() {
+    let wave = |i: u32, f: f64| (f64::from(i) * f).sin();
+    let x: Rows = (0..300).map(|i| vec![wave(i, 0.7), 1000.0 * wave(i, 0.31), 0.01 * wave(i, 1.3)]).collect();
+    let y: Vec<f64> = x.iter().map(|x| x[0] + 0.0005 * x[1] + 25.0 * x[2]).collect();
+    let deviation = 0.5f64.sqrt();
+    for scaling in [Scaling::Standard, Scaling::Minmax, Scaling::Robust, Scaling::None] {
+        let fit = Fit::ridge().scaling(scaling).precision(ElementType::F64).rank(3).set("lambda", 1e-12);
+        let fit = fit.kernel("linear".parse().unwrap()).set("importance", true);
+        let report = run(&fit, &table(&x, &y), 1).unwrap().report;
+        for (name, expected) in [("x0", 1.0), ("x1", 0.5), ("x2", 0.25)] {
+            let found = report.importance.iter().find(|(feature, _)| feature == name).unwrap().1;
+            assert!((found / (expected * deviation) - 1.0).abs() < 0.02, "{scaling}: {name} {found}");
+        }
+        let order: Vec<&str> = report.importance.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(order, ["x0", "x1", "x2"], "{scaling}");
+    }
 }

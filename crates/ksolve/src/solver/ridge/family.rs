@@ -91,5 +91,5 @@ pub(crate) const LOCAL: Parameter = Parameter {
 
 pub(crate) const IMPORTANCE: Parameter = Parameter::flag(
     "importance",
-    "Report what each feature counts: the root mean square of the slope of the fit along it, in one more pass (direct)",
+    "Report what each feature counts: the root mean square of the slope of the fit along it, for one standard deviation of the feature, in one more pass (direct)",
 );

@@ -197,12 +197,21 @@ impl Svm {
         mut fitted: Found<T>,
         compared: Compared<T>,
         (codes, weights): (&[u32], &RowWeights),
-        k: usize,
+        (classes, data): (&Classes, &FitData<'_, T>),
     ) -> Found<T> {
+        let k = classes.labels().len();
         fitted.pairs = self.pairs && k > 2;
         fitted.passes += compared.passes;
         if self.probabilities && !compared.scores.is_empty() {
-            fitted.link = Some(link(&self.machines(k), &compared.scores, codes, weights));
+            let (machines, stages) = (self.machines(k), data.resources.stages);
+            let (a, b) = link(&machines, &compared.scores, codes, weights);
+            for (_, (class, _)) in a.iter().zip(&machines).filter(|(a, _)| **a == 0.0) {
+                let class = &classes.labels()[*class as usize];
+                stages.warn(format!(
+                    "held-out scores do not tell class {class} from others: its probability is the same for every row"
+                ));
+            }
+            fitted.link = Some(Link::Platt { a, b });
         }
         fitted.figures.extend(compared.figures);
         fitted
@@ -275,17 +284,21 @@ impl<T: Real> Solver<T> for Svm {
         let costs: Vec<f64> = weights.iter().map(|weight| c * weight).collect();
         let solved = self.final_fit(&kept, data, c, &costs, k)?;
         let fitted = fitted(solved, 2.0 * lambda, Some(lambda), gathered.certificate);
-        Ok(self.told(fitted, compared, (&kept.codes, &kept.weights), k))
+        Ok(self.told(fitted, compared, (&kept.codes, &kept.weights), (classes, data)))
     }
 }
 
-/// The link to probabilities, from the scores of rows by machines that have not seen them.
-fn link<T: Real>(machines: &[(u32, Option<u32>)], scores: &[T], codes: &[u32], weights: &RowWeights) -> Link {
+/// The numbers a and b of every machine, by which scores become probabilities, from the scores of rows by machines that have not seen them.
+fn link<T: Real>(
+    machines: &[(u32, Option<u32>)],
+    scores: &[T],
+    codes: &[u32],
+    weights: &RowWeights,
+) -> (Vec<f64>, Vec<f64>) {
     let t = machines.len();
     let fits = machines.iter().enumerate().map(|(j, (class, _))| {
         let rows = scores.iter().skip(j).step_by(t).zip(codes).enumerate();
         platt::fit(rows.map(|(i, (score, code))| (score.to_f64(), code == class, weights.of(i))))
     });
-    let (a, b) = fits.unzip();
-    Link::Platt { a, b }
+    fits.unzip()
 }

@@ -43,7 +43,8 @@ pub(super) fn root(start: f64, width: f64, enough: f64, derivative: impl Fn(f64)
         (low, high) = if rises { (high, high + step) } else { (low - step, low) };
         x = if rises { high } else { low };
         at = derivative(x);
-        if at.slope == 0.0 || (at.slope < 0.0) != rises {
+        // where it is flat it turns nowhere
+        if at.slope.abs() <= enough || (at.slope < 0.0) != rises {
             break;
         }
         step *= 2.0;
@@ -92,9 +93,9 @@ pub(super) fn descend(derivative: impl Fn(f64) -> Curve) -> f64 {
 /// The middle of the interval on which a derivative that rises by jumps is 0, up to `enough`; `None` where it has no end.
 /// Begins at `start`, with steps of `width`.
 pub(super) fn middle(start: f64, width: f64, enough: f64, derivative: impl Fn(f64) -> f64) -> Option<f64> {
-    let low = edge(start, width, |x| derivative(x) >= -enough)?;
-    let high = edge(start, width, |x| derivative(x) > enough)?;
-    Some(0.5 * low + 0.5 * high)
+    let low = edge(start, width, |x| derivative(x) >= -enough);
+    let high = edge(start, width, |x| derivative(x) > enough);
+    low.zip(high).map(|(low, high)| 0.5 * low + 0.5 * high).or(low).or(high)
 }
 
 /// The point where a condition that holds above it and not below begins to hold, up to the rounding of the point.
@@ -141,9 +142,10 @@ mod tests {
                 assert!((found - middle_of).abs() <= 1e-15 * middle_of.abs(), "{kinks:?}: {found}");
             }
         }
-        // what only falls, and what is flat to one side
+        // what only falls; what is flat to one side has its end
         assert_eq!(middle(0.0, 1.0, 1e-13, |_| -1.0), None);
-        assert_eq!(middle(0.0, 1.0, 1e-13, |x| if x < 3.0 { -1.0 } else { 0.0 }), None);
+        assert_eq!(middle(0.0, 1.0, 1e-13, |x| if x < 3.0 { -1.0 } else { 0.0 }), Some(3.0));
+        assert_eq!(middle(0.0, 1.0, 1e-13, |x| if x <= 3.0 { 0.0 } else { 1.0 }), Some(3f64.next_up()));
     }
 
     /// Σ a max(0, x − k)²/2 − slope x: its derivative is piecewise linear.

@@ -150,7 +150,7 @@ impl Svm {
         let unit = vec![1.0; machines.len()];
         let lambda = Some(compared.penalty.lambda(exact.weights.total(0..codes.len())));
         let fitted = exact.final_fit(&sets(None, &[compared.penalty]), terms, self.steps, lambda, &unit)?;
-        Ok(Some(self.told(fitted, compared, (codes, &exact.weights), k)))
+        Ok(Some(self.told(fitted, compared, (codes, &exact.weights), (classes, data))))
     }
 }
 
