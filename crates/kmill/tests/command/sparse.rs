@@ -250,3 +250,48 @@ fn exact_decision_values_are_those_of_libsvm() {
     let scores = text.lines().skip(1).step_by(8).map(|line| line.rsplit(',').next().unwrap().parse::<f64>().unwrap());
     scores.zip(GOLDEN).for_each(|(score, golden)| assert!((score - golden).abs() < 1e-6, "{score} {golden}"));
 }
+
+/// Rows with a stored zero are the rows without it, for new rows too: a column that no row of the fit has weighs what it weighs as one whose
+/// values are all 0.
+#[test]
+fn a_stored_zero_changes_no_prediction() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let rows = |last: &str| -> String {
+        let entry = |i: usize| format!("{}:1 {}:1 {}:1", 1 + i % 7, 8 + i * 5 % 6, 14 + i * 3 % 7);
+        (0..300).map(|i| format!("{} {}{}\n", i % 5, entry(i), if i == 0 { last } else { "" })).collect()
+    };
+    std::fs::write(at.join("a.svm"), rows("")).unwrap();
+    std::fs::write(at.join("b.svm"), rows(" 30:0")).unwrap();
+    std::fs::write(at.join("new.svm"), "0 3:1 9:1\n0 3:1 9:1 25:1\n0 3:1 9:1 60:2\n").unwrap();
+    for scale in ["tf-idf", "maxabs", "unit", "none"] {
+        let predicted = ["a", "b"].map(|name| {
+            let fit = "--sparse --target y --kernel linear --map exact --lambda 1e-3 --precision f64";
+            ok(at, &format!("fit ridge {name}.svm {fit} --scale {scale} -q -o {name}.safetensors"));
+            ok(at, &format!("predict {name}.safetensors new.svm -q -o {name}.csv"));
+            let text = std::fs::read_to_string(at.join(format!("{name}.csv"))).unwrap();
+            text.lines().skip(1).map(|line| line.parse().unwrap()).collect::<Vec<f64>>()
+        });
+        for (a, b) in predicted[0].iter().zip(&predicted[1]) {
+            assert!((a - b).abs() < 1e-9, "{scale}: {predicted:?}");
+        }
+    }
+}
+
+/// The factors of places of a hash are no part of the header of the model's file, which is read at once and has a limit.
+#[test]
+fn the_header_of_a_model_of_hashed_words_is_short() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let words = ["good", "bad", "room", "view", "sea", "loud", "cheap", "near"];
+    let row = |i: usize| format!("{} {} w{i},{}\n", words[i % 8], words[i * 3 % 7], i % 7);
+    std::fs::write(at.join("t.csv"), "comment,y\n".to_string() + &(0..200).map(row).collect::<String>()).unwrap();
+    let fit = "--target y --features comment --text comment:word(1,1,hash=200000) --kernel linear --map exact";
+    ok(at, &format!("fit ridge t.csv {fit} --lambda 1e-3 -q -o m"));
+    let bytes = std::fs::read(at.join("m")).unwrap();
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+    assert!(header < 20_000, "{header}");
+    ok(at, "predict m t.csv -q -o p.csv");
+    let scores = ok(at, "evaluate m t.csv --json");
+    assert!(scores["r2"].as_f64().unwrap() > 0.5, "{scores}");
+}

@@ -10,6 +10,7 @@
 //! | `scaler.centre`, `scaler.scale`, `scaler.mean` | F64 | d |
 //! | `scaler.knots` | F64 | 65 d, with scaling by quantiles |
 //! | `metric` | F64 | d for a diagonal, else r x d; where the model has one. Landmarks have r features then |
+//! | `encoding.factors` | F64 | the factors of sparse columns and words that are weighed, column after column |
 //! | `degree.coefficients`, `degree.floor` | F64 | m and 1, where functions are over a degree ([`Form`]) |
 //! | `neighbours` | U64 | 1, for functions of nearest nodes |
 //! | `paths` | F64 | m x N, for functions of paths |
@@ -22,7 +23,7 @@
 //! | `quadratic.shift` | F64 | q |
 //! | `quadratic.features` | F64 | m x r, for projections |
 //! | `quadratic.units` | F64 | t, or 1 for components |
-//! | `quadratic.scalars` | F64 | 2: residual and constant; 3 of a model that learned on line: the degrees of freedom |
+//! | `quadratic.scalars` | F64 | 2: residual and constant; 3 of a model that learned on line: the degrees of freedom, or 0; 4: what is not counted of the residual |
 //! | `components.coefficients`, `components.intercept` | F64 | m x q and q, where the model has coordinates beside its predictions |
 //!
 //! The entry holds the [`Card`] and `format_version` as JSON with sorted keys. One entry, because safetensors writes
@@ -187,6 +188,8 @@ impl<T: Real> Model<T> {
             ("scaler.mean", Tensor::numbers(&self.scaler.mean)),
             ("scaler.scale", Tensor::numbers(&self.scaler.scale)),
         ];
+        let encoding = self.card.encoding.as_ref().and_then(|encoding| encoding.without_factors());
+        tensors.extend(encoding.map(|(_, factors)| ("encoding.factors", Tensor::numbers(factors))));
         if !self.scaler.knots.is_empty() {
             tensors.push(("scaler.knots", Tensor::numbers(&self.scaler.knots)));
         }
@@ -216,8 +219,14 @@ impl<T: Real> Model<T> {
                 tensors.extend([count(neighbours), ("paths", Tensor::matrix(lengths))]);
             }
         }
-        if let Some(Quadratic { factor, shift, features, constant, residual, units, freedom }) = &self.quadratic {
-            let scalars: Vec<f64> = [*residual, *constant].into_iter().chain(*freedom).collect();
+        if let Some(Quadratic { factor, shift, features, constant, residual, typical, units, freedom }) =
+            &self.quadratic
+        {
+            let mut scalars: Vec<f64> = [*residual, *constant].into_iter().chain(*freedom).collect();
+            if *typical != 0.0 {
+                scalars.resize(3, 0.0);
+                scalars.push(*typical);
+            }
             tensors.extend([
                 ("quadratic.factor", Tensor::matrix(factor)),
                 ("quadratic.shift", Tensor::numbers(shift)),
@@ -248,7 +257,9 @@ impl<T: Real> Model<T> {
 
     fn header(&self, tensors: &[(&'static str, Tensor<'_>)]) -> Result<Vec<u8>> {
         let arrays = tensors.iter().map(|(name, tensor)| (name.to_string(), tensor.dtype, tensor.shape.clone()));
-        let card = card_json(&self.card).map_err(|error| error.to_string());
+        let bare = self.card.encoding.as_ref().and_then(|encoding| encoding.without_factors());
+        let bare = bare.map(|(encoding, _)| Card { encoding: Some(encoding.into()), ..self.card.clone() });
+        let card = card_json(bare.as_ref().unwrap_or(&self.card)).map_err(|error| error.to_string());
         let header = card.and_then(|card| header(arrays, card));
         header.map_err(|detail| Error::Damaged { path: "the model to write".into(), detail })
     }

@@ -7,6 +7,7 @@ use faer::Mat;
 use kapprox::{Real, Spec, metric::Metric};
 use kstore::Scaler;
 use kstore::checkpoint::{KEY, Number};
+use kstore::encoding::Encoding;
 use kstore::sparse::{SparseRows, SparseShape};
 use safetensors::{Dtype, tensor::Metadata};
 use serde_json::Value;
@@ -127,7 +128,16 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         serde_json::from_str(text).map_err(|_| self.damaged("its kmill entry lacks a part, or has one that is none"))
     }
 
+    /// The card with the factors of its encoding, which lie in a tensor; in files of earlier versions they are in the card.
+    fn with_factors(&mut self, card: Card) -> Result<Card> {
+        let Some(encoding) = card.encoding.as_ref().filter(|_| self.has("encoding.factors")) else { return Ok(card) };
+        let factors = self.numbers("encoding.factors", &[encoding.missing_factors()])?;
+        let encoding = Some(Arc::new(Encoding::clone(encoding).with_factors(factors)));
+        Ok(Card { encoding, ..card })
+    }
+
     fn model<T: Real>(&mut self, card: Card) -> Result<Model<T>> {
+        let card = self.with_factors(card)?;
         let [m, t] = self.shape("coefficients")[..] else {
             return Err(self.damaged("tensor coefficients is missing or no matrix"));
         };
@@ -277,17 +287,19 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
         let [shift, factor, features, units, scalars] = &names;
         let q = self.shape(shift).iter().product();
         let t = if self.shape(units) == [1] { 1 } else { t };
-        let count = if self.shape(scalars) == [3] { 3 } else { 2 };
-        let (residual, constant, freedom) = match self.numbers(scalars, &[count])?[..] {
-            [residual, constant] if residual > 0.0 => (residual, constant, None),
-            [residual, constant, freedom] if residual > 0.0 => (residual, constant, Some(freedom)),
-            ref other => return Err(self.damaged(format!("what its map leaves out counts {} times", other[0]))),
-        };
+        let count = self.shape(scalars).first().copied().unwrap_or(0).clamp(2, 4);
+        let numbers = self.numbers(scalars, &[count])?;
+        let number = |i: usize| numbers.get(i).copied().unwrap_or(0.0);
+        let (residual, constant, freedom, typical) = (number(0), number(1), number(2), number(3));
+        if residual <= 0.0 || typical < 0.0 {
+            return Err(self.damaged(format!("what its map leaves out counts {residual} times")));
+        }
+        let freedom = Some(freedom).filter(|freedom| *freedom > 0.0);
         let r = self.shape(features).last().copied().unwrap_or_default();
         let features = if self.has(features) { Some(self.matrix(features, m, r)?) } else { None };
         let (shift, factor) = (self.numbers(shift, &[q])?, self.matrix(factor, m, q)?);
         let units = self.numbers(units, &[t])?;
-        Ok(Some(Quadratic { factor, shift, features, constant, residual, units, freedom }))
+        Ok(Some(Quadratic { factor, shift, features, constant, residual, typical, units, freedom }))
     }
 
     fn has(&self, name: &str) -> bool {

@@ -45,12 +45,19 @@ pub struct Entries {
     /// A factor for each column, where the weighing has some.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) factors: Vec<f64>,
+    /// The factor of columns behind these, which no row of the fit had.
+    #[serde(default = "one")]
+    pub(super) unseen: f64,
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 impl Entries {
     /// Entries of which nothing is learned yet.
     pub(super) fn unlearned(shape: SparseShape, text: Option<Grams>, weighing: Weighing) -> Self {
-        Self { shape, text, words: Vec::new(), weighing, dense: false, factors: Vec::new() }
+        Self { shape, text, words: Vec::new(), weighing, dense: false, factors: Vec::new(), unseen: 1.0 }
     }
 
     /// The same, each word a feature of a dense row: of no more words than a column has categories, where nothing else was said.
@@ -90,8 +97,18 @@ impl Entries {
 
     /// True where rows can be made.
     pub(super) fn is_learned(&self) -> bool {
-        let factors = matches!(self.weighing, Weighing::Maxabs | Weighing::TfIdf);
-        (self.text.is_none() || self.shape.width > 0) && (!factors || !self.factors.is_empty())
+        (self.text.is_none() || self.shape.width > 0) && (!self.has_factors() || !self.factors.is_empty())
+    }
+
+    pub(super) fn has_factors(&self) -> bool {
+        matches!(self.weighing, Weighing::Maxabs | Weighing::TfIdf)
+    }
+
+    /// The same without the factors.
+    pub(super) fn bare(&self) -> Self {
+        let Self { shape, text, words, weighing, dense, unseen, factors: _ } = self;
+        let (text, words, factors) = (text.clone(), words.clone(), Vec::new());
+        Self { shape: *shape, text, words, weighing: *weighing, dense: *dense, factors, unseen: *unseen }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -105,11 +122,12 @@ impl Entries {
         words.windows(2).all(|pair| pair[0] < pair[1])
             && (text.is_none() || whole(words.len()) || hashed || !self.is_learned())
             && (factors.is_empty() || whole(factors.len()) && factors.iter().all(|factor| factor.is_finite()))
+            && self.unseen.is_finite()
     }
 
     fn weigh(&self, entries: &mut [(u32, f64)]) {
-        let factor = |place: u32| self.factors.get(place as usize).copied().unwrap_or(1.0);
-        if matches!(self.weighing, Weighing::TfIdf | Weighing::Maxabs) {
+        let factor = |place: u32| self.factors.get(place as usize).copied().unwrap_or(self.unseen);
+        if self.has_factors() {
             entries.iter_mut().for_each(|(place, value)| *value *= factor(*place));
         }
         if matches!(self.weighing, Weighing::TfIdf | Weighing::Unit) {

@@ -214,6 +214,7 @@ impl Search for EntrySearch {
                     SparseShape { width: entries.words.len(), longest: words.longest.min(entries.words.len()) };
             } else if tf_idf {
                 entries.factors = found.counts.iter().map(|count| inverse(*count)).collect();
+                entries.unseen = inverse(0);
             } else {
                 let factor = |largest: &f64| if *largest > 0.0 { largest.recip().min(f64::MAX) } else { 1.0 };
                 entries.factors = found.largest.iter().map(factor).collect();
@@ -269,7 +270,7 @@ impl Fold<f64> for EntrySearch {
         }
         for row in block.x.chunks_exact(block.d.max(1)) {
             let (places, values) = entries(row);
-            for (place, value) in places.iter().zip(values) {
+            for (place, value) in places.iter().zip(values).filter(|(_, value)| **value != 0.0) {
                 let place = *place as usize;
                 state.counts.get_mut(place).into_iter().for_each(|count| *count += 1);
                 state.largest.get_mut(place).into_iter().for_each(|largest| *largest = largest.max(value.abs()));

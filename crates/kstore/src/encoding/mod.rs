@@ -237,6 +237,39 @@ impl Encoding {
         self
     }
 
+    /// The encoding without the factors by which entries of sparse rows and counts of words are weighed, and these, column after column; `None`
+    /// if it has none. There may be millions, which are no part of a file's header.
+    pub fn without_factors(&self) -> Option<(Self, Vec<f64>)> {
+        let factors: Vec<f64> =
+            self.columns.iter().filter_map(weighed).flat_map(|entries| &entries.factors).copied().collect();
+        let bare = |column: &CodedColumn| match weighed(column) {
+            Some(entries) => CodedColumn { code: Code::Entries(entries.bare()), name: column.name.clone(), ..*column },
+            None => column.clone(),
+        };
+        (!factors.is_empty()).then(|| (Self::new(self.columns.iter().map(bare).collect()), factors))
+    }
+
+    /// Number of factors that [`Encoding::without_factors`] took out of it.
+    pub fn missing_factors(&self) -> usize {
+        let bare = self.columns.iter().filter_map(weighed).filter(|entries| entries.factors.is_empty());
+        bare.fold(0, |sum, entries| sum.saturating_add(entries.shape.width))
+    }
+
+    /// The encoding with these factors, as many as are missing.
+    #[must_use]
+    pub fn with_factors(mut self, mut factors: Vec<f64>) -> Self {
+        for column in &mut self.columns {
+            if let Code::Entries(entries) = &mut column.code
+                && entries.has_factors()
+                && entries.factors.is_empty()
+            {
+                let rest = factors.split_off(entries.shape.width.min(factors.len()));
+                entries.factors = std::mem::replace(&mut factors, rest);
+            }
+        }
+        self
+    }
+
     /// The shape of the rows, where these are sparse.
     pub fn sparse(&self) -> Option<SparseShape> {
         entries::shape(&self.columns)
@@ -301,3 +334,11 @@ impl Encoding {
 
 /// Bytes of a value in a table to look it up, or of a feature's name, beside its text.
 const LOOKED_UP: usize = 64;
+
+/// The entries of a column that are weighed by a factor for each place.
+fn weighed(column: &CodedColumn) -> Option<&Entries> {
+    match &column.code {
+        Code::Entries(entries) if entries.has_factors() => Some(entries),
+        _ => None,
+    }
+}
