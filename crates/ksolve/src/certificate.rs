@@ -112,6 +112,12 @@ impl CertificateState {
         Certificate { trace_error, overshoot, floor: self.epsilon * (rank as f64 + 1.0).sqrt() + overshoot }
     }
 
+    /// What the leading `rank` features leave out of k(x, x), in the mean over the rows.
+    pub(crate) fn left_out(&self, rank: usize) -> f64 {
+        let sum = rank.checked_sub(1).and_then(|last| self.positive.get(last)).unwrap_or(&self.trace);
+        sum / self.rows.max(1) as f64
+    }
+
     /// The [`certificate`](Self::certificate) of the leading `rank` features, where it can be trusted.
     ///
     /// # Errors

@@ -3,11 +3,11 @@
 //! With b(x) the m functions of the basis and F the coefficients that make features of them, φ(x) = b(x)F,
 //!
 //! ```text
-//! g(x) = ‖b(x)V + s‖² + c + ρ (k(x, x) − ‖b(x)F‖²)
+//! g(x) = ‖b(x)V + s‖² + c + ρ max(0, k(x, x) − ‖b(x)F‖² − τ)
 //! ```
 //!
 //! V is m x q. The last term, for projections alone, is what the map leaves out of the kernel: the squared length of what lies
-//! outside the span of the landmarks. Where F has no columns it is all of k(x, x), for maps that are no projection ‖φ(x)‖².
+//! outside the span of the landmarks; τ is as much of it as is not counted. Where F has no columns it is all of k(x, x), for maps that are no projection ‖φ(x)‖².
 //! *Cost*: 2m(q + r) flops a row. *Bytes*: [`Quadratic::bytes`].
 
 use crate::dots;
@@ -34,6 +34,8 @@ pub struct Quadratic {
     pub constant: f64,
     /// The positive factor ρ of the last term.
     pub residual: f64,
+    /// What is not counted of the last term, τ: for variances its mean over the rows of the fit, whose noise has it already.
+    pub typical: f64,
     /// The factor that the function is multiplied by, for each output of the model: for variances, σ² of the target.
     pub units: Vec<f64>,
     /// The degrees of freedom that σ² is told by, where these are not those of all rows: of models that learned on line.
@@ -44,7 +46,16 @@ impl Quadratic {
     /// The function k(x, x) + c on r features.
     pub(crate) fn square(r: usize, constant: f64) -> Self {
         let (factor, features) = (Mat::zeros(r, 0), Some(Mat::zeros(r, 0)));
-        Self { factor, shift: Vec::new(), features, constant, residual: 1.0, units: vec![1.0], freedom: None }
+        Self {
+            factor,
+            shift: Vec::new(),
+            features,
+            constant,
+            residual: 1.0,
+            typical: 0.0,
+            units: vec![1.0],
+            freedom: None,
+        }
     }
 
     /// Converts a function of the features of a map to one of the basis that predictions are made with; `projection` tells whether the map
@@ -94,7 +105,7 @@ impl Quadratic {
         scratch.add_squares(&vec![0.0; features.ncols()], &mut inside);
         for ((out, diag), inside) in out.iter_mut().zip(diag).zip(&inside) {
             // rounding may have the projection longer than what is projected
-            *out += (diag - inside).max(0.0) * self.residual;
+            *out += (diag - inside - self.typical).max(0.0) * self.residual;
         }
     }
 }

@@ -262,7 +262,8 @@ fn a_fit_that_goes_on_ends_at_the_fit_of_all_rows() {
             (predictions(&went_on.model, &selected), predictions(&whole.model, &selected));
         let what = format!("{solver}, {intercept}");
         got.iter().zip(&expected).for_each(|(got, expected)| close(*got, *expected, 1e-6, &what));
-        spread.iter().zip(&of_all).for_each(|(got, expected)| close(*got, *expected, 1e-5, &what));
+        // what the landmarks leave out of the rows in the mean stays that of the first
+        spread.iter().zip(&of_all).for_each(|(got, expected)| close(*got, *expected, 0.05, &what));
         // the running error is that of a stream that goes on: rows in two parts give what they give in one
         let middle = learned(&began.model, &part(&x, &y, first..650), 1.0, 1);
         let rest = learned(&middle.model, &part(&x, &y, 650..all), 1.0, 3);
@@ -276,6 +277,23 @@ fn a_fit_that_goes_on_ends_at_the_fit_of_all_rows() {
 }
 
 /// One that forgets is the weighted ridge regression of the recursion, and follows a target that changes.
+/// Rows beyond those of the fit are learned as they are, and the model does not clip them afterwards.
+#[test]
+fn a_fit_that_goes_on_learns_rows_beyond_its_ranges() {
+    let x: Rows = (0..400).map(|i| vec![f64::from(i) / 200.0]).collect();
+    let y: Vec<f64> = x.iter().map(|x| (6.0 * x[0]).sin()).collect();
+    let kernel = "gaussian(sigma=1)".parse().unwrap();
+    let fit = plain("ridge", 60).set("lambda", 1e-6).kernel(kernel).set("std", true).clip(true);
+    let first = run(&fit, &part(&x, &y, 0..200), 1).unwrap();
+    let more = learned(&first.model, &part(&x, &y, 200..400), 1.0, 1);
+    assert_eq!(more.model.card().ranges, [[0.0, 1.995]]);
+    let predictor = Predictor::new(more.model).unwrap();
+    let mut out = vec![0.0; 400];
+    predictor.predict(&x.concat(), &mut out).unwrap();
+    let error = out.iter().zip(&y).map(|(got, y)| (got - y).powi(2)).sum::<f64>() / 400.0;
+    assert!(error < 0.01, "{error}");
+}
+
 #[test]
 fn a_fit_that_goes_on_may_forget() {
     let (x, mut y) = rows(1200);
@@ -296,7 +314,8 @@ fn a_fit_that_goes_on_may_forget() {
     let parts = predictions(&learned(&of(600).model, &part(&x, &y, 600..1200), 0.99, 1).model, &selected);
     let whole = predictions(&of(1200).model, &selected);
     parts.0.iter().zip(&whole.0).for_each(|(parts, whole)| close(*parts, *whole, 1e-6, "prediction"));
-    parts.1.iter().zip(&whole.1).for_each(|(parts, whole)| close(*parts, *whole, 1e-6, "deviation"));
+    // what the landmarks leave out of the rows in the mean is that of the first 600
+    parts.1.iter().zip(&whole.1).for_each(|(parts, whole)| close(*parts, *whole, 0.01, "deviation"));
 }
 
 #[test]

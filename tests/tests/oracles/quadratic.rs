@@ -61,7 +61,7 @@ fn dense(prior: &Prior<'_>, rows: &[Vec<f64>], y: &[f64], intercept: Intercept, 
 
 fn agrees(trained: &Trained<f64>, map: &str, prior: &Prior<'_>, rows: &[Vec<f64>], y: &[f64], intercept: Intercept) {
     let model = table::model(trained);
-    let Quadratic { units: noise, residual, .. } = trained.model.quadratic.as_ref().unwrap();
+    let Quadratic { units: noise, .. } = trained.model.quadratic.as_ref().unwrap();
     // near the rows, between them, and far away
     let at: Vec<Vec<f64>> = rows[..5].iter().cloned().chain(Lcg(22).normals(20, 2)).chain([vec![9.0, -7.0]]).collect();
     let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
@@ -71,7 +71,8 @@ fn agrees(trained: &Trained<f64>, map: &str, prior: &Prior<'_>, rows: &[Vec<f64>
     model.predict_quadratic(&*functions, &*kernel, x, &mut found, &Workers::new(2)).unwrap();
     for (found, at) in found.iter().zip(&at) {
         let (variance, signal) = dense(prior, rows, y, intercept, at);
-        assert!((noise[0] * residual / signal - 1.0).abs() < 1e-8, "{map}, {intercept}: {noise:?} {residual} {signal}");
+        let expected = signal * LAMBDA * N as f64;
+        assert!((noise[0] / expected - 1.0).abs() < 1e-8, "{map}, {intercept}: {noise:?} {expected}");
         let (found, expected) = (found * noise[0], variance * signal);
         assert!((found / expected - 1.0).abs() < 1e-6, "{map}, {intercept} at {at:?}: {found} {expected}");
     }
@@ -106,7 +107,10 @@ fn with_few_landmarks_they_are_the_subset_of_regressors_and_what_it_leaves_out()
         let among = kernel_matrix(&landmarks, &*k);
         let column = |x: &[f64]| landmarks.iter().map(|z| k(x, z)).collect::<Vec<f64>>();
         let q = |x: &[f64], z: &[f64]| column(x).iter().zip(solve(&among, &column(z))).map(|(a, b)| a * b).sum::<f64>();
-        let prior = Prior { q: &q, rest: &|x| k(x, x) - q(x, x) };
+        // as much as is left out of the rows in the mean is a part of their noise
+        let rest = |x: &[f64]| k(x, x) - q(x, x);
+        let (typical, mu) = (rows.iter().map(|x| rest(x)).sum::<f64>() / N as f64, LAMBDA * N as f64);
+        let prior = Prior { q: &q, rest: &|x| (rest(x) - typical).max(0.0) * mu / (mu + typical) };
         agrees(&trained, "nystrom", &prior, &rows, &y, intercept);
     }
 }
@@ -133,10 +137,13 @@ fn random_features_have_the_variances_of_their_own_kernel() {
 #[test]
 fn far_from_the_rows_the_variance_is_that_of_the_prior() {
     let (rows, y) = problem();
-    let model = table::model(&fit(&rows, &y, "gaussian(sigma=1)", "nystrom", 20, Intercept::None));
+    let trained = fit(&rows, &y, "gaussian(sigma=1)", "nystrom", 20, Intercept::None);
+    let (model, left) = (table::model(&trained), trained.report.certificate.unwrap().trace_error);
     let (functions, kernel) = (model.functions().unwrap(), model.kernel().unwrap());
     let mut out = [0.0];
     let far = Mat::from_fn(1, 2, |_, _| 100.0);
     model.predict_quadratic(&*functions, &*kernel, far.as_ref(), &mut out, &Workers::sequential()).unwrap();
-    assert!((out[0] * LAMBDA * N as f64 - 1.0).abs() < 1e-12, "{out:?}");
+    // less what is left out of the rows of the fit
+    let expected = (1.0 - left) / (LAMBDA * N as f64 + left);
+    assert!((out[0] / expected - 1.0).abs() < 1e-9, "{out:?} {expected}");
 }

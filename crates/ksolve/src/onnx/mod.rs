@@ -135,9 +135,9 @@ fn quadratic<'g>(of: &Quadratic, k: &Value<'g>, own: &Value<'g>) -> Value<'g> {
     let mut outside = own.clone();
     if features.ncols() > 0 {
         let inside = squares(k, features, &vec![0.0; features.ncols()]);
-        outside = own.with("Sub", &inside).by("Max", 0.0);
+        outside = own.with("Sub", &inside);
     }
-    value.with("Add", &outside.by("Mul", of.residual))
+    value.with("Add", &outside.by("Sub", of.typical).by("Max", 0.0).by("Mul", of.residual))
 }
 
 /// Logarithms of the probabilities of the classes, up to a number for each row; one score is that of the second of two classes.

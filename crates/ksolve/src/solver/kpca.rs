@@ -179,7 +179,16 @@ pub(super) fn distance(directions: MatRef<'_, f64>, mean: &[f64]) -> Quadratic {
     let mut factor = Mat::<f64>::identity(p, p);
     matmul(factor.as_mut(), Accum::Add, directions, directions.transpose(), -1.0, Par::Seq);
     let shift = (0..p).map(|j| -(0..p).map(|i| mean[i] * factor[(i, j)]).sum::<f64>()).collect();
-    Quadratic { factor, shift, constant: 0.0, residual: 1.0, units: vec![1.0], freedom: None, features: None }
+    Quadratic {
+        factor,
+        shift,
+        constant: 0.0,
+        residual: 1.0,
+        typical: 0.0,
+        units: vec![1.0],
+        freedom: None,
+        features: None,
+    }
 }
 
 /// The sign, +1 or −1, that makes the largest entry of a column positive.

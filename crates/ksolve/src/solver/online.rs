@@ -193,7 +193,9 @@ impl<T: Real> Solver<T> for Online {
             },
         )?;
         let running = losses.iter().map(|loss| loss / (kept.n * t) as f64).collect();
-        let quadratic = |of: &Recursion| of.variance(1.0 / (self.lambda * n)).ok_or_else(|| self.beyond());
+        let typical = gathered.certificate.as_ref().map_or(0.0, |state| state.left_out(p));
+        let residual = 1.0 / (self.lambda * n + typical);
+        let quadratic = |of: &Recursion| of.variance(residual, typical).ok_or_else(|| self.beyond());
         let quadratic = state.recursion.as_ref().filter(|_| self.variance).map(quadratic).transpose()?;
         let (weights, intercept) = match &state.recursion {
             Some(recursion) => recursion.functions(),

@@ -124,16 +124,16 @@ impl Recursion {
         functions(&self.w, (self.p, self.targets()))
     }
 
-    /// The variance of wᵀφ as a function of the features, in units of the noise, and ρ of what the map leaves of the kernel; `None` where f64
+    /// The variance of wᵀφ as a function of the features, in units of the noise, and ρ and τ of what the map leaves of the kernel; `None` where f64
     /// cannot hold its root.
-    pub(crate) fn variance(&self, residual: f64) -> Option<Quadratic> {
+    pub(crate) fn variance(&self, residual: f64, typical: f64) -> Option<Quadratic> {
         let (p, q) = (self.p, self.p + 1);
         let mut root = Mat::from_fn(q, q, |i, j| -self.minus_p[j * q + i]);
         cholesky::factor(root.as_mut())?;
         let units = self.sums.iter().map(|sum| sum / self.rows.max(1.0)).collect();
         let freedom = Some(self.rows);
         let (factor, shift) = (root.subrows(0, p).to_owned(), root.row(p).iter().map(|v| self.one * v).collect());
-        Some(Quadratic { factor, shift, constant: 0.0, residual, units, freedom, features: None })
+        Some(Quadratic { factor, shift, constant: 0.0, residual, typical, units, freedom, features: None })
     }
 
     /// XP for rows X, b x (p + 1).

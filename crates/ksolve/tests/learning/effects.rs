@@ -152,6 +152,28 @@ fn users_help_and_noise_is_left_out() {
     assert!(warnings.iter().any(|warning| warning.contains("tell no more of the target than chance")), "{warnings:?}");
 }
 
+/// A few large values make means of users differ, as they do where users count; the other folds know better.
+#[test]
+fn outliers_of_the_target_are_no_effect() {
+    let passed = |seed: u64| {
+        let random = Stream::new(seed, Purpose::Data, 0);
+        let normal = |i: u64| {
+            (-2.0 * random.uniform(3 * i).max(1e-12).ln()).sqrt()
+                * (std::f64::consts::TAU * random.uniform(3 * i + 1)).cos()
+        };
+        let users = (0..ROWS).map(|i| Some(format!("u{}", random.below(3 * i + 2, USERS))));
+        let users: ArrayRef = Arc::new(users.collect::<StringArray>());
+        let numbers = |of: &dyn Fn(u64) -> f64| -> ArrayRef { Arc::new((0..ROWS).map(of).collect::<Float64Array>()) };
+        let (x, y) = (numbers(&|i| (i as f64).sin()), numbers(&|i| (2.5 * normal(i)).exp()));
+        let batch = RecordBatch::try_from_iter([("user", users), ("x", x), ("y", y)]).unwrap();
+        let selection = Selection { targets: vec!["y".to_string()], ..Selection::default() };
+        let table = Table::from_batches(vec![batch]).unwrap();
+        let selected = Run::new().coded(&table.select(&selection).unwrap()).unwrap();
+        selected.feature_names().iter().any(|name| name.starts_with("user.effect"))
+    };
+    assert!((0..20).filter(|seed| passed(*seed)).count() <= 1);
+}
+
 #[test]
 fn shards_refuse_effects_and_solvers_without_a_target_leave_them_out() {
     let folder = tempfile::tempdir().unwrap();

@@ -64,6 +64,7 @@ fn quadratic(m: usize, t: usize, projection: bool) -> Quadratic {
         features: projection.then(|| Mat::from_fn(m, m, |i, j| value(j, i) / m as f64)),
         constant: 1.0 / 64.0,
         residual: 0.37,
+        typical: if projection { 0.21 } else { 0.0 },
         units: (0..t).map(|j| 2.0 + value(j, j)).collect(),
         freedom: (!projection).then_some(41.5),
     }
@@ -164,6 +165,7 @@ fn a_broken_quadratic_function_is_told_and_none_is_an_error_of_their_own() {
         Quadratic { factor: Mat::zeros(6, 8), ..good.clone() },
         Quadratic { features: Some(Mat::zeros(6, 7)), ..good.clone() },
         Quadratic { residual: 0.0, ..good.clone() },
+        Quadratic { typical: -1.0, ..good.clone() },
     ] {
         // the header tells the shapes of the arrays, so that saving them succeeds unless the rest disagrees
         if let Ok(()) = with(broken.clone()).save(&folder.path().join("m")) {
@@ -197,14 +199,14 @@ fn quadratic_functions_are_their_formula_whatever_the_threads_and_the_neighbours
         assert!(one == predict(0, 3));
         assert!(one[5..] == predict(5, 1), "a row depends on its neighbours");
         let z = MatRef::from_row_major_slice(model.basis.landmarks().unwrap().0, m, d);
-        let Quadratic { factor, shift, features, constant, residual, .. } = model.quadratic.as_ref().unwrap();
+        let Quadratic { factor, shift, features, constant, residual, typical, .. } = model.quadratic.as_ref().unwrap();
         for i in (0..n).step_by(97) {
             let k = Mat::from_fn(1, m, |_, l| (0..d).map(|c| x[(i, c)] * z[(l, c)]).sum::<f64>());
             let v = &k * factor;
             let squares: f64 = (0..=m).map(|j| (v[(0, j)] + shift[j]).powi(2)).sum();
             let inside = features.as_ref().map_or(f64::INFINITY, |f| (&k * f).squared_norm_l2());
             let diag: f64 = (0..d).map(|c| x[(i, c)] * x[(i, c)]).sum();
-            let expected = squares + constant + (diag - inside).max(0.0) * residual;
+            let expected = squares + constant + (diag - inside - typical).max(0.0) * residual;
             assert!((one[i] / expected - 1.0).abs() < 1e-11, "{} {expected}", one[i]);
         }
     }

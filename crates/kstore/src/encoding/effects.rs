@@ -232,6 +232,10 @@ impl EffectSearch {
         let per_value = (rows - sizes / rows) / (groups - 1.0);
         // rows that the mean of all weighs as much as
         let prior = within * per_value / (between - within) / unit;
+        // an outlier makes values differ as chance does not, and its value no better known to the other folds
+        if self.gain(sums, found, prior) <= 0.0 {
+            return None;
+        }
         let of = |without: Option<usize>| -> Vec<f64> {
             let all = Total::of(&found.all, t, without);
             let effects = |value: &u64| all.effects(&Total::of(&sums[value], t, without), prior);
@@ -239,6 +243,30 @@ impl EffectSearch {
         };
         let folds = (0..FOLDS).map(|fold| of(Some(fold))).collect();
         Some(Effects { outputs: self.outputs.clone(), effects: of(None), folds, values })
+    }
+}
+
+impl EffectSearch {
+    /// By how much effects that the other folds tell lower the squared errors of the rows of each fold, in units of the variance of each output.
+    fn gain(&self, sums: &HashMap<u64, Sums>, found: &FoundEffects, prior: f64) -> f64 {
+        let t = self.outputs.len();
+        let mut values: Vec<u64> = sums.keys().copied().collect();
+        values.sort_unstable();
+        let mut gain = 0.0;
+        for fold in 0..FOLDS {
+            let all = Total::of(&found.all, t, Some(fold));
+            for sums in values.iter().map(|value| &sums[value]) {
+                let own = &sums[fold * (1 + t)..(fold + 1) * (1 + t)];
+                let effects = all.effects(&Total::of(sums, t, Some(fold)), prior);
+                for ((effect, sum), (mean, squares)) in
+                    effects.iter().zip(&own[1..]).zip(all.sums.iter().zip(&found.squares))
+                {
+                    let left = sum - own[0] * mean / all.weight.max(f64::MIN_POSITIVE);
+                    gain += effect * (2.0 * left - effect * own[0]) / squares;
+                }
+            }
+        }
+        gain
     }
 }
 

@@ -1,7 +1,7 @@
 //! Texts as counts: of their words, of runs of words, or of runs of characters.
 //!
 //! ```text
-//! word(a,b)    runs of a to b words; a word is two or more letters, digits or _, in lower case
+//! word(a,b)    runs of a to b words; a word is two or more letters with their marks, digits or _, in lower case
 //! char(a,b)    runs of a to b characters, in lower case, white space of any length as one blank
 //! spectrum(p)  runs of p characters as they are: the features of the p-spectrum kernel
 //! value        the text as a whole: a category
@@ -185,7 +185,7 @@ impl Pieces {
                 // words stand side by side, with a blank between: runs of them are pieces of the text
                 let (mut start, mut letters) = (0, 0);
                 for letter in lower.chain([' ']) {
-                    if letter.is_alphanumeric() || letter == '_' {
+                    if is_of_word(letter) {
                         text.push(letter);
                         letters += 1;
                         continue;
@@ -214,11 +214,38 @@ impl Pieces {
     }
 }
 
+/// True for letters, digits, _ and the marks of letters: the vowels, viramas and tones of the scripts of India and South East Asia, accents that are
+/// characters of their own, and the joiners within words of these and of Persian.
+fn is_of_word(letter: char) -> bool {
+    // a dot in the middle is of an identifier, and not of a word
+    let dot = matches!(letter, '\u{b7}' | '\u{387}' | '\u{30fb}' | '\u{ff65}');
+    let mark = || unicode_ident::is_xid_continue(letter) || matches!(letter, '\u{200c}' | '\u{200d}');
+    letter.is_alphanumeric() || !letter.is_ascii() && !dot && mark() || letter == '_'
+}
+
 /// A column of text and what of it is counted, from `comment` or `comment:char(3,5)`.
 pub(super) fn column_of(text: &str) -> Result<(&str, Grams)> {
     match text.rsplit_once(':') {
         // a colon may be part of a name
         Some((column, grams)) if UNITS.iter().any(|(name, _)| grams.starts_with(name)) => Ok((column, grams.parse()?)),
         _ => Ok((text, Grams::default())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_keep_the_marks_of_their_letters() {
+        let words = |text: &str| {
+            let mut found = Vec::new();
+            Grams::default().each(text, &mut Pieces::default(), |word| found.push(word.to_string()));
+            found
+        };
+        assert_eq!(words("हिन्दी में, अच्छा!"), ["हिन्दी", "में", "अच्छा"]);
+        assert_eq!(words("น้ำ ที่นี่"), ["น้ำ", "ที่นี่"]);
+        assert_eq!(words("cafe\u{301} l·l 東京・大阪"), ["cafe\u{301}", "東京", "大阪"]);
+        assert_eq!(words("می\u{200c}خواهم don't x_1"), ["می\u{200c}خواهم", "don", "x_1"]);
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! *Flops*: n(2dp + 2p²), and p³/3 for each fold and lambda. *Bytes*: the Gram matrix of each fold, and one system.
 
+use super::leaves::{self, Local};
 use super::surface::{FoldCoefficients, Surface};
-use super::{Criterion, Ridge, RidgeFit, RidgeOptions, head, leaves, loo::Loo, system::System, variance};
+use super::{Criterion, Ridge, RidgeFit, RidgeOptions, head, loo::Loo, system::System, variance};
 use crate::prepare::plan::RANK;
 use crate::quadratic::Quadratic;
 use crate::request::{FitRequest, PassShape, ProblemSize};
@@ -49,6 +50,8 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Found
     // a map that is no projection is refused before the surface is computed
     sums.certificate.iter().try_for_each(|state| ranks.iter().try_for_each(|rank| state.sound(*rank).map(drop)))?;
     let RidgeState { gram, certificate } = sums;
+    let left_out_of = |rank: &usize| certificate.as_ref().map_or(0.0, |state| state.left_out(*rank));
+    let outside: Vec<f64> = ranks.iter().map(left_out_of).collect();
     let (lambdas, target_centre) = (ridge.lambdas.clone(), data.targets.centre());
     let options = RidgeOptions { ranks, lambdas, intercept: ridge.intercept, target_centre };
     let (stages, workers) = (data.resources.stages, data.resources.workers);
@@ -80,18 +83,29 @@ pub(super) fn fit<T: Real>(ridge: &Ridge, data: &FitData<'_, T>) -> Result<Found
     let (fit, quadratic) = {
         let _stage = stages.stage("solve", None);
         let (fit, system) = head::factored(&gram, rank, lambda, &options, workers)?;
-        let quadratic = ridge.variance.then(|| variance::of_fit(&system, gram.rows(), &fit, lambda, &options, workers));
+        let place = options.ranks.iter().position(|known| *known == rank);
+        let typical = place.map_or(0.0, |place| outside[place]);
+        let of_fit = || variance::of_fit((&system, gram.rows()), typical, &fit, lambda, &options, workers);
+        let quadratic = ridge.variance.then(of_fit);
         (fit, quadratic)
     };
     let left_out = ridge.leave_one_out.then(|| run.leave_one_out(&gram, &options, rank, lambda)).transpose()?;
     let products = || gradients::products(data, gradients::kernel(data)?, fit.head.weights.as_ref());
     let slopes = ridge.importance.then(products).transpose()?.map(|products| gradients::slopes(&products));
-    let local = ridge.local.map(|rows| leaves::fit(data, rows, &fit.head, lambda)).transpose()?;
+    let local = ridge.local.map(|rows| {
+        let unseen = leaves::without_fold(&gram, (rank, lambda), &options, workers)?;
+        leaves::fit(data, rows, (&fit.head, unseen), lambda)
+    });
     let local_passes = 2 * u64::from(local.is_some());
-    let (leaves, figures) = local.unwrap_or_default();
+    let Local { leaves, figures, train_mse } = local.transpose()?.unwrap_or_default();
+    // leaves that left rows out know no error of all
+    let train = match &leaves {
+        Some(_) => train_mse.map(|mse| train_score(&gram, &mse)),
+        None => Some(train_score(&gram, &fit.train_mse)),
+    };
     surface.warnings.iter().for_each(|warning| stages.warn(warning.clone()));
     let passes = 1 + scoring + u64::from(left_out.is_some()) + u64::from(slopes.is_some()) + local_passes;
-    Ok(Found { quadratic, surface, left_out, slopes, leaves, figures, passes, ..fitted(fit, lambda) })
+    Ok(Found { quadratic, surface, left_out, slopes, leaves, figures, passes, train, ..fitted(fit, lambda) })
 }
 
 fn train_score(gram: &GramState, mse: &[f64]) -> (f64, Option<f64>) {
