@@ -94,9 +94,9 @@ impl Workers {
     /// The bits do not depend on the number; the calling thread alone computes them if no pool starts.
     pub fn new(threads: usize) -> Self {
         let fewer = |threads: &usize| (*threads > 2).then_some(threads / 2);
-        let tried = std::iter::successors(Some(budget::threads(threads)).filter(|threads| *threads > 1), fewer);
-        let pool =
-            tried.into_iter().find_map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().ok());
+        let first = Some(budget::threads(threads)).filter(|threads| *threads > 1);
+        let pool = std::iter::successors(first, fewer)
+            .find_map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().ok());
         Self { pool: pool.map(Arc::new), ..Self::default() }
     }
 
@@ -208,8 +208,11 @@ impl Workers {
         let work = Arc::new(Mutex::new(Some(move || drop(done.send(work())))));
         let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
         let shared = work.clone();
-        if std::thread::Builder::new().spawn(move || take(&shared).map(|work| work())).is_err() {
-            take(&work).map(|work| work());
+        let apart = std::thread::Builder::new().spawn(move || take(&shared).map(|work| work()));
+        if apart.is_err()
+            && let Some(work) = take(&work)
+        {
+            work();
         }
         loop {
             match wait.recv_timeout(HEARD) {

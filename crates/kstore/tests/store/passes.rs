@@ -375,7 +375,8 @@ fn a_delivery_may_use_the_workers_of_the_pass() {
                 workers.run(8, |_| {
                     parts.fetch_add(1, Ordering::Relaxed);
                 });
-                Ok(workers.install(|| ()))
+                workers.install(|| order.len());
+                Ok(())
             });
             assert_eq!((delivered.unwrap().rows, order.len()), (1000, 20));
             assert_eq!(workers.threads(), threads, "the pool is whole again");
