@@ -31,6 +31,7 @@ fn model() -> Model<f32> {
             lambda: None,
             intercept: Intercept::Free,
             encoding: None,
+            reading: kstore::TextReading::default(),
             features: (0..FEATURES).map(|j| format!("x{j}")).collect(),
             targets: vec!["y".into()],
             classes: vec![],

@@ -4,7 +4,7 @@ use crate::args::{Run, RunArgs, TextArgs};
 use crate::importance::{bars, described, importance};
 use crate::report::{DISTANCES, certified, joined};
 use crate::table::{self, Align, NONE, Table as Listing, count, facts, optional, rounded, short};
-use crate::{Result, columns::follows, open, output, pipeline};
+use crate::{Result, columns::follows, error::flags, open, output, pipeline};
 use clap::Args;
 use ksolve::{Card, job::MetricReport};
 use kstore::budget::bytes;
@@ -57,6 +57,9 @@ pub(crate) struct ColumnReport {
     /// The first and the last date or time, as ISO 8601 writes them; `None` where the column holds none or was not looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) range: Option<(String, String)>,
+    /// What its values look like beside their type, and how they are read so; `None` for nothing else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) looks: Option<String>,
     /// Rows without a value; `None` where they were not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) missing: Option<u64>,
@@ -121,7 +124,11 @@ impl fmt::Display for TableReport {
         for column in &self.columns {
             table.row([column.name.clone(), column.holds()].into_iter().chain(column.cells()));
         }
-        write!(f, "{table}")
+        write!(f, "{table}")?;
+        let looks = self.columns.iter().filter_map(|column| Some((&column.name, column.looks.as_ref()?)));
+        looks
+            .enumerate()
+            .try_for_each(|(i, (name, looks))| writeln!(f, "{}column {name} {looks}", if i == 0 { "\n" } else { "" }))
     }
 }
 
@@ -168,6 +175,12 @@ pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool
             kind: column.kind.to_string(),
             values: found.filter(|_| column.kind == Kind::Text).map(|found| found.values.to_string()),
             range: found.and_then(|found| found.times.clone()),
+            looks: match found.and_then(|found| found.looks.as_ref()) {
+                Some(looks) => Some(flags(&looks.to_string())),
+                None => moments
+                    .filter(|_| matches!(column.kind, Kind::Int { .. }))
+                    .and_then(|moments| counted(moments, &column.name)),
+            },
             missing: missing.or(found.map(|found| found.missing)),
             statistics: moments.map(ColumnStatistics::new),
         }
@@ -179,6 +192,15 @@ pub(crate) fn table<P: AsRef<Path>>(paths: &[P], text: &TextOptions, stats: bool
         rows: table.stored_rows(),
         columns: report.collect(),
     })
+}
+
+/// What whole numbers look like that lie between the numbers of moments from 2001 to 2099.
+fn counted(moments: &Moments, name: &str) -> Option<String> {
+    let within = |unit: f64| moments.count > 1 && moments.min >= 1e9 * unit && moments.max < 4.1e9 * unit;
+    let [seconds, millis, micros, nanos] = [1.0, 1e3, 1e6, 1e9].map(within);
+    let units = [("seconds", seconds), ("milliseconds", millis), ("microseconds", micros), ("nanoseconds", nanos)];
+    let (unit, _) = units.into_iter().find(|(_, fits)| *fits)?;
+    Some(format!("looks like {unit} since 1970; --types {name}=date reads dates in .csv"))
 }
 
 /// True for columns whose values or times are looked for.
@@ -336,6 +358,7 @@ mod tests {
             kind: kind.to_string(),
             values: None,
             range: None,
+            looks: None,
             missing: statistics.map(|_| 3),
             statistics: statistics.filter(|_| kind != "text"),
         };

@@ -64,8 +64,7 @@ pub(crate) fn select(
     group: Option<String>,
     missing_target: Option<MissingTargetArgs>,
 ) -> Result<Selected> {
-    let text = args.text.options();
-    let text = if predictor.card().sparse().is_some() { text.sparse() } else { text };
+    let text = predictor.reading(args.text.options());
     let (table, targets) = table(&args.paths, &text, targets)?;
     *predictor = predictor.clone().fitting(&table)?;
     let missing_target = missing_target.map(|args| args.missing_target);

@@ -150,8 +150,7 @@ pub(crate) fn prepare(args: &PrepareArgs, run: &Run) -> Result<ShardReport> {
 pub(crate) fn stats(args: &StatsArgs, run: &Run) -> Result<ShardReport> {
     let job = PreparedJob::open(&args.job)?;
     output::check(&args.output)?;
-    let text = args.text.options();
-    let text = if job.is_sparse() { text.sparse() } else { text };
+    let text = job.reading(args.text.options());
     let (table, _) = open::table(&args.paths, &text, &args.target)?;
     let read = [Some(args.job.as_path()), args.after.as_deref()];
     output::spare([&args.output], output::inputs(&table).chain(read.into_iter().flatten()))?;

@@ -1,6 +1,7 @@
 //! Dates and times: instants, how they are written (ISO 8601), and how they are read from text.
 
 use crate::arrow::datatypes::{DataType, TimeUnit};
+use crate::schema::Kind;
 use serde::{Deserialize, Serialize};
 
 const DAY: i64 = 86_400;
@@ -11,13 +12,13 @@ const DAY_NANOS: i64 = DAY * 1_000_000_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeForm {
-    /// `2024-01-31`, `2024/1/31`, `2024-01`, with or without `T12:30` or ` 12:30:59.5+02:00` behind; all that files store as dates or
+    /// `2024-01-31`, `2024/1/31`, `2024-01`, `20240131`, `2024-Jan-31`, `2024-W05-3`, with or without `T12:30` or ` 12:30:59.5+02:00` behind; all that files store as dates or
     /// timestamps.
     #[default]
     YearFirst,
-    /// `1/31/2024`, `01-31-24`.
+    /// `1/31/2024`, `01-31-24`, `January 31, 2024`.
     MonthFirst,
-    /// `31.1.2024`, `31/01/24`.
+    /// `31.1.2024`, `31/01/24`, `31-Jan-24`.
     DayFirst,
     /// `12:30`, `12:30:59`: a time of day without a date.
     OfDay,
@@ -25,6 +26,8 @@ pub enum TimeForm {
     Elapsed,
     /// `517` for 5:17: a time of day as a whole number, hours x 100 + minutes. No text is read as one.
     HourMinute,
+    /// `20240131`: a date as a whole number, year x 10,000 + month x 100 + day. No text is read as one.
+    YearMonthDay,
 }
 
 impl TimeForm {
@@ -69,9 +72,15 @@ impl Instant {
     }
 }
 
-/// The time of day that a number stands for as hours x 100 + minutes, from 0 to 2400; `None` for any other number.
-pub(crate) fn of_number(value: f64) -> Option<Instant> {
-    let fine = value.fract() == 0.0 && (0.0..=2400.0).contains(&value) && value % 100.0 < 60.0;
+/// The moment that a number stands for: a date from 1900 to 2099 as year x 10,000 + month x 100 + day, or a time of day as hours x 100 +
+/// minutes, from 0 to 2400; `None` for any other number.
+pub(crate) fn of_number(value: f64, form: TimeForm) -> Option<Instant> {
+    if form == TimeForm::YearMonthDay {
+        let whole = (value.fract() == 0.0 && (19_000_000.0..21_000_000.0).contains(&value)).then_some(value as i64)?;
+        return Some(Instant { day: day_of(whole / 10_000, whole / 100 % 100, whole % 100)?, nanos: 0 });
+    }
+    let fine =
+        form == TimeForm::HourMinute && value.fract() == 0.0 && (0.0..=2400.0).contains(&value) && value % 100.0 < 60.0;
     let minutes = (value as i64 / 100) * 60 + value as i64 % 100;
     fine.then(|| Instant::stored(minutes, DAY / 60))
 }
@@ -116,6 +125,8 @@ pub(crate) fn read(text: &str, form: TimeForm) -> Option<Instant> {
         let (nanos, zone) = read_clock(text)?;
         return zone.is_none().then_some(Instant { day: 0, nanos });
     }
+    let weekday = name(text, &WEEKDAYS).map(|(_, rest)| rest).filter(|rest| rest.starts_with([',', ' ']));
+    let text = weekday.map_or(text, |rest| rest.trim_start_matches([',', ' ']));
     let (day, rest) = read_date(text, form)?;
     if rest.is_empty() {
         return Some(Instant { day, nanos: 0 });
@@ -123,6 +134,108 @@ pub(crate) fn read(text: &str, form: TimeForm) -> Option<Instant> {
     let (nanos, zone) = read_clock(rest.strip_prefix(['T', 't', ' '])?.trim_ascii_start())?;
     let nanos = nanos - zone.unwrap_or(0) * 60_000_000_000;
     Some(Instant { day: day + nanos.div_euclid(DAY_NANOS), nanos: nanos.rem_euclid(DAY_NANOS) })
+}
+
+/// Microseconds since 1970 of a date or time in a form, or of a whole number that counts seconds, milliseconds, microseconds or nanoseconds
+/// since then: each has digits of its own from 1973 to 2286.
+pub(crate) fn stamp(text: &str, form: TimeForm) -> Option<i64> {
+    let whole = text.parse::<i64>().ok().filter(|_| !text.starts_with('+'));
+    match (whole, text.trim_start_matches('-').len()) {
+        (Some(seconds), 9 | 10) => seconds.checked_mul(1_000_000),
+        (Some(millis), 12 | 13) => millis.checked_mul(1_000),
+        (Some(micros), 15 | 16) => Some(micros),
+        (Some(nanos), 18 | 19) => Some(nanos.div_euclid(1_000)),
+        _ => i64::try_from(read(text, form)?.units(DAY * 1_000_000).0).ok(),
+    }
+}
+
+/// What the numbers of [`stamp`] are.
+pub(crate) fn stamp_kind() -> Kind {
+    Kind::Time(DataType::Timestamp(TimeUnit::Microsecond, None))
+}
+
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+
+const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+
+/// The place of a name, or of three letters or more of its beginning, at the beginning of a text, and what comes behind it.
+fn name<'a>(text: &'a str, names: &[&str]) -> Option<(usize, &'a str)> {
+    let (name, rest) = text.split_at(text.bytes().take_while(u8::is_ascii_alphabetic).count());
+    let is_start = |of: &&str| of.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+    Some((names.iter().position(|of| name.len() >= 3 && is_start(&of))?, rest))
+}
+
+/// The day of a date with the name of its month, such as `14 Jan 2021`, `14-Jan-21`, `January 14, 2021` or `2021-Jan-14`, and what comes
+/// behind it.
+fn read_named(text: &str, form: TimeForm) -> Option<(i64, &str)> {
+    fn next(rest: &str) -> Option<&str> {
+        let next = rest.trim_start_matches([' ', '-', '/', '.', ',']);
+        (next.len() < rest.len()).then_some(next)
+    }
+    let month = |text| name(text, &MONTHS).map(|(at, rest)| (at as i64 + 1, rest));
+    match form {
+        TimeForm::DayFirst => {
+            let (day, _, rest) = digits(text)?;
+            let (month, rest) = month(next(rest)?)?;
+            let (year, length, rest) = digits(next(rest)?)?;
+            Some((day_of(century(year, length)?, month, day)?, rest))
+        }
+        TimeForm::MonthFirst => {
+            let (month, rest) = month(text)?;
+            let (day, length, rest) = digits(next(rest)?)?;
+            if length == 4 {
+                return Some((day_of(day, month, 1)?, rest));
+            }
+            let (year, length, rest) = digits(next(rest)?)?;
+            Some((day_of(century(year, length)?, month, day)?, rest))
+        }
+        TimeForm::YearFirst => {
+            let (year, length, rest) = digits(text)?;
+            let (month, rest) = month(next(rest)?)?;
+            let (day, _, rest) = digits(next(rest)?)?;
+            Some((day_of(year, month, day)?, rest)).filter(|_| length == 4)
+        }
+        TimeForm::OfDay | TimeForm::Elapsed | TimeForm::HourMinute | TimeForm::YearMonthDay => None,
+    }
+}
+
+/// The year of four digits or two, with the century as POSIX has it.
+fn century(year: i64, digits: usize) -> Option<i64> {
+    match digits {
+        4 => Some(year),
+        2 => Some(year + if year < 69 { 2000 } else { 1900 }),
+        _ => None,
+    }
+}
+
+/// The day of a date without marks between its parts, `20210114`, or of a week, `2021-W02` or `2021-W02-4`, whose year and what follows
+/// are given; and what comes behind it.
+fn read_basic(year: i64, digits_of_year: usize, rest: &str) -> Option<(i64, &str)> {
+    if digits_of_year == 8 {
+        let (year, month, day) = (year / 10_000, year / 100 % 100, year % 100);
+        return Some((day_of(year, month, day)?, rest)).filter(|_| (1800..2200).contains(&year));
+    }
+    let (week, _, rest) =
+        digits(rest.strip_prefix('-').unwrap_or(rest).strip_prefix('W')?).filter(|found| found.1 == 2)?;
+    let day = rest.strip_prefix('-').and_then(digits).filter(|(day, length, _)| (1..=7).contains(day) && *length == 1);
+    let (day, rest) = day.map_or((1, rest), |(day, _, rest)| (day, rest));
+    // the 4th of January is in the first week, and weeks belong to the year of their Thursday
+    let fourth = day_of(year, 1, 4)?;
+    let thursday = fourth - (fourth + 3).rem_euclid(7) + 7 * (week - 1) + 3;
+    (digits_of_year == 4 && civil(thursday).0 == i128::from(year)).then_some((thursday - 4 + day, rest))
 }
 
 /// The whole number at the beginning of a text, the number of its digits, and what comes behind them.
@@ -135,7 +248,15 @@ fn digits(text: &str) -> Option<(i64, usize, &str)> {
 
 /// The day of a date at the beginning of a text, and what comes behind it.
 fn read_date(text: &str, form: TimeForm) -> Option<(i64, &str)> {
+    if let Some(found) = read_named(text, form) {
+        return Some(found);
+    }
     let (a, a_digits, rest) = digits(text)?;
+    if form == TimeForm::YearFirst
+        && let Some(found) = read_basic(a, a_digits, rest)
+    {
+        return Some(found);
+    }
     let mark = rest.chars().next().filter(|mark| matches!(mark, '-' | '/' | '.'))?;
     let (b, b_digits, rest) = digits(&rest[1..])?;
     if form == TimeForm::YearFirst && mark == '-' && (a_digits, b_digits) == (4, 2) && rest.is_empty() {
@@ -146,16 +267,13 @@ fn read_date(text: &str, form: TimeForm) -> Option<(i64, &str)> {
         TimeForm::DayFirst => ((c, c_digits), b, (a, a_digits)),
         TimeForm::MonthFirst if mark != '.' => ((c, c_digits), a, (b, b_digits)),
         TimeForm::YearFirst => ((a, a_digits), b, (c, c_digits)),
-        TimeForm::MonthFirst | TimeForm::OfDay | TimeForm::Elapsed | TimeForm::HourMinute => return None,
-    };
-    let year = match year_digits {
-        4 => year,
-        // the century as POSIX has it; with two digits everywhere, so that versions such as 1.10.2 are no dates
-        2 if form != TimeForm::YearFirst && (a_digits, b_digits) == (2, 2) => {
-            year + if year < 69 { 2000 } else { 1900 }
+        TimeForm::MonthFirst | TimeForm::OfDay | TimeForm::Elapsed | TimeForm::HourMinute | TimeForm::YearMonthDay => {
+            return None;
         }
-        _ => return None,
     };
+    // with two digits everywhere, so that versions such as 1.10.2 are no dates
+    let short = form != TimeForm::YearFirst && (a_digits, b_digits) == (2, 2);
+    let year = century(year, year_digits).filter(|_| year_digits == 4 || short)?;
     (day_digits <= 2 && b_digits <= 2).then_some(())?;
     Some((day_of(year, month, day)?, rest))
 }
@@ -345,6 +463,13 @@ mod tests {
             (" 29.02.2024 12:00 ", TimeForm::DayFirst),
             ("29/02/24 12:00:00 PM", TimeForm::DayFirst),
             ("2/29/2024 12:00pm", TimeForm::MonthFirst),
+            ("29 Feb 2024 12:00", TimeForm::DayFirst),
+            ("Thu, 29 Feb 2024 12:00:00 GMT", TimeForm::DayFirst),
+            ("29-FEB-24 12:00", TimeForm::DayFirst),
+            ("February 29, 2024 12:00", TimeForm::MonthFirst),
+            ("2024-Feb-29 12:00", TimeForm::YearFirst),
+            ("20240229T12:00", TimeForm::YearFirst),
+            ("2024-W09-4 12:00", TimeForm::YearFirst),
         ] {
             assert_eq!(read(text, form), Some(noon), "{text}");
             assert_eq!(TimeForm::ALL.iter().filter(|form| read(text, **form).is_some()).count(), 1, "{text}");
@@ -366,6 +491,12 @@ mod tests {
             "12:60",
             "1/2",
             "2024-01-01T10:00+1",
+            "20240230",
+            "12345678",
+            "2021-W53-1",
+            "29 Fe 2024",
+            "29 Febr 24x",
+            "Mon",
         ] {
             assert!(TimeForm::ALL.iter().all(|form| read(other, *form).is_none()), "{other}");
         }

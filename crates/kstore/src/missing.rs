@@ -2,8 +2,9 @@
 
 use crate::{Error, Result};
 
-/// Texts that stand for a missing value beside the empty one, where a column holds no text.
-pub(crate) const WORDS: [&str; 5] = ["NA", "N/A", "null", "NULL", "None"];
+/// Texts that stand for a missing value beside the empty one, if a column holds no text.
+pub(crate) const WORDS: [&str; 14] =
+    ["NA", "N/A", "null", "NULL", "None", "na", "n/a", "#N/A", "#NA", "<NA>", "?", "-", ".", "--"];
 
 /// True for a text that stands for a missing value among times.
 pub(crate) fn is_word(text: &str) -> bool {

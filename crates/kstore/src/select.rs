@@ -5,8 +5,9 @@ use crate::encoding::{Categories, Coding, Encoding, Times, Wanted, Weighing};
 use crate::missing::{Missing, MissingTarget};
 use crate::rows::TableShape;
 use crate::schema::{Kind, Schema};
+use crate::source::{QUERY, TextReading};
 use crate::table::Table;
-use crate::{Error, OutputColumn, Result, RowDigests, Statistics, source::QUERY};
+use crate::{Error, OutputColumn, Result, RowDigests, Statistics};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -361,6 +362,13 @@ impl Selected {
             targets: self.targets.len(),
             weighted: self.weighted,
         }
+    }
+
+    /// How its features and targets are written in text files, as far as that is not the default.
+    pub fn reading(&self) -> TextReading {
+        let names =
+            [self.feature_columns(), self.target_names(), self.class_name().into_iter().map(str::to_string).collect()];
+        self.table.reading().of_columns(&names.concat())
     }
 
     /// True if rows without a target are left out.

@@ -3,7 +3,9 @@
 use crate::schema::{Column, Kind, Schema, nearest};
 use crate::source::remote::{self, Found};
 use crate::source::united::{self, United};
-use crate::source::{self, Absent, Added, BatchTable, Extended, Identity, Sparse, TableFile, TextOptions};
+use crate::source::{
+    self, Absent, Added, BatchTable, ColumnType, Extended, Identity, Sparse, TableFile, TextOptions, TextReading,
+};
 use crate::source::{lakehouse, partitioned};
 use crate::{Error, Real, Result, RowDigests, pattern};
 use std::path::{Path, PathBuf};
@@ -24,6 +26,13 @@ pub(crate) struct Part {
 impl Part {
     pub(crate) fn end(&self) -> u64 {
         self.start + self.file.facts().rows
+    }
+
+    /// True for a text file whose columns are read so.
+    fn is_read_by(&self, reading: &TextReading) -> bool {
+        let (schema, own) = (self.file.facts().schema, self.file.reading());
+        let alike = |(name, of): (&String, _)| own.types.get(name) == Some(of) || schema.position(name).is_none();
+        own.is_default() || reading.types.iter().all(alike)
     }
 
     /// Checks that the files still are what they were when they were opened.
@@ -82,6 +91,7 @@ impl Table {
         {
             let (file, identity) = source::standard_input(options)?;
             let table = Self::of(source::STDIN, file);
+            table.check_types(options)?;
             let identified = |part: &Part| Part { identities: vec![identity.clone()], ..part.clone() };
             return Ok(Self { parts: Arc::new(table.parts.iter().map(identified).collect()), ..table });
         }
@@ -119,6 +129,12 @@ impl Table {
             part.file = Arc::new(Extended::new(Arc::clone(&part.file), constants));
         }
         // files that belong together are read alike
+        let mut reading = TextReading::default();
+        parts.iter().for_each(|part| reading.extend(&part.file.reading()));
+        let is_new = reading.types.iter().any(|(name, of)| options.like.types.get(name) != Some(of));
+        if is_new && parts.iter().any(|part| !part.is_read_by(&reading)) {
+            return Self::open_with(paths, &options.clone().like(reading));
+        }
         let sparse = |part: &Part| part.file.facts().schema.has_sparse();
         if options.sparse == Sparse::Thin && parts.iter().any(sparse) && !parts.iter().all(sparse) {
             return Self::open_with(paths, &options.clone().sparse());
@@ -130,12 +146,29 @@ impl Table {
         let (schema, difference) = united::union(&files, options.without_header)?;
         let schema = Arc::new(schema);
         parts.iter_mut().for_each(|part| part.file = United::of(&part.path, &part.file, &schema));
-        Ok(Self { difference, read: Arc::new(scanned.into()), ..Self::new(parts, schema) })
+        let table = Self { difference, read: Arc::new(scanned.into()), ..Self::new(parts, schema) };
+        table.check_types(options).map(|()| table)
     }
 
     fn new(parts: Vec<Part>, schema: Arc<Schema>) -> Self {
         let (read, difference, target, digests) = Default::default();
         Self { parts: Arc::new(parts), schema, difference, target, read, digests }
+    }
+
+    /// Refuses types of columns that do not exist, and that a format which describes itself does not have.
+    fn check_types(&self, options: &TextOptions) -> Result<()> {
+        for (name, of) in &options.types {
+            let column = self.column(name)?;
+            let fits = match (of, &self.schema.columns[column].kind) {
+                (ColumnType::Text, kind) => *kind == Kind::Text,
+                (ColumnType::Number(_), kind) => matches!(kind, Kind::Float { .. } | Kind::Int { .. }),
+                (ColumnType::Date(_), kind) => matches!(kind, Kind::Time(_)),
+            };
+            if !fits {
+                return Err(self.wrong_type(column, "`types` says how .csv is read; leave the column out of it"));
+            }
+        }
+        Ok(())
     }
 
     /// A table from any implementation of [`TableFile`], such as rows in memory. `name` stands for it in messages.
@@ -281,6 +314,13 @@ impl Table {
         let own = self.parts.iter().find_map(|part| part.file.note());
         let all: Vec<String> = self.difference.iter().cloned().chain(own).collect();
         (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// How the columns of its text files are read, as far as that is not the default: files whose rows belong to these are read alike.
+    pub fn reading(&self) -> TextReading {
+        let mut reading = TextReading::default();
+        self.parts.iter().for_each(|part| reading.extend(&part.file.reading()));
+        reading
     }
 
     /// Name of the format; of the first file, where they differ.

@@ -339,10 +339,10 @@ type Entries<'py> =
 impl Model {
     /// The predictor with room for the rows of a table, and the table as the model knows its rows.
     fn on(&self, table: &Table) -> ksolve::Result<(Predictor, kstore::Table)> {
+        let table = table.read_by(&self.predictor.reading(TextOptions::default()))?;
         if self.predictor.card().sparse().is_none() {
-            return Ok((self.predictor.clone(), table.0.clone()));
+            return Ok((self.predictor.clone(), table));
         }
-        let table = table.read_by(&TextOptions::default().sparse())?;
         Ok((self.predictor.clone().fitting(&table)?, table))
     }
 

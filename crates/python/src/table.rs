@@ -173,7 +173,9 @@ impl Table {
     pub(crate) fn read_by(&self, options: &TextOptions) -> kstore::Result<kstore::Table> {
         match &self.1 {
             Source::Sparse(rows, sparse) if options.keeps(rows.shape()) => Ok(sparse.clone()),
-            Source::Files(paths) if self.0.format() == "svmlight" && *options != TextOptions::default() => {
+            Source::Files(paths)
+                if options.is_alike() || self.0.format() == "svmlight" && *options != TextOptions::default() =>
+            {
                 kstore::Table::open_with(paths, options)
             }
             _ => Ok(self.0.clone()),

@@ -5,7 +5,7 @@ use crate::table::joined;
 use clap::Args;
 use kstore::condition::Condition;
 use kstore::encoding::Times;
-use kstore::{Missing, MissingTarget, Selection, TextOptions};
+use kstore::{ColumnType, Missing, MissingTarget, Selection, TextOptions};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -34,6 +34,14 @@ pub(crate) struct TextArgs {
     /// Rows of .csv that decide what the columns hold: a number, or all [default: 10000]
     #[arg(long, value_name = "N", value_parser = parse::infer_rows)]
     pub(crate) infer_rows: Option<u64>,
+    /// Types of columns in .csv, comma-separated, such as zip=text,day=date: text, number or date, which also reads seconds since 1970
+    /// [default: found from the first rows; whole numbers that begin with 0 are text; of a model: as it was fitted]
+    #[arg(long, value_name = "NAME=TYPE", value_delimiter = ',', value_parser = parse::column_type)]
+    pub(crate) types: Vec<(String, ColumnType)>,
+    /// Words that stand for missing values in .csv and .jsonl, comma-separated, in columns of text too [default: none in columns of text; in
+    /// others NA, N/A, null, None, ?, - and their like; of a model: as it was fitted]
+    #[arg(long, value_name = "WORDS", value_delimiter = ',', value_parser = parse::name, allow_hyphen_values = true)]
+    pub(crate) missing_words: Vec<String>,
     /// Indices in .svm, .svmlight and .libsvm start at 0 instead of 1
     #[arg(long)]
     pub(crate) zero_based: bool,
@@ -52,6 +60,7 @@ impl TextArgs {
         let options = self.delimiter.into_iter().fold(options, TextOptions::delimiter);
         let options = self.decimal.into_iter().fold(options, TextOptions::decimal);
         let options = self.skip_lines.into_iter().fold(options, TextOptions::skip_lines);
+        let options = options.types(self.types.iter().cloned().collect()).missing_words(self.missing_words.clone());
         let options = self.width.into_iter().fold(options, TextOptions::width);
         let options = if self.no_header { options.without_header() } else { options };
         let options = if self.no_quotes { options.without_quotes() } else { options };

@@ -5,7 +5,7 @@ use crate::{error::flags, table::joined};
 use clap::builder::TypedValueParser;
 use kapprox::{Spec, landmark::Scheme, map::MapSpec};
 use ksolve::{curve::Method, request::LandmarkSource};
-use kstore::{Missing, MissingTarget, condition::Condition, encoding::Times};
+use kstore::{ColumnType, Missing, MissingTarget, condition::Condition, encoding::Times};
 use std::{ffi::OsStr, fmt::Display, ops::Range, str::FromStr, time::Duration};
 
 /// Most threads: more than any machine has cores for, fewer than take minutes to start.
@@ -106,6 +106,16 @@ pub fn features(text: &str) -> Result<usize, String> {
 /// Parses the name of a column, or a pattern for several; it must not be empty.
 pub fn name(text: &str) -> Result<String, String> {
     filled(text, "the name of a column, such as y; kmill inspect DATA lists them")
+}
+
+/// Parses a column with its type, such as `zip=text`.
+pub(crate) fn column_type(text: &str) -> Result<(String, ColumnType), String> {
+    let (column, of) = text.rsplit_once('=').ok_or("expected a column and its type, such as zip=text")?;
+    let of = of
+        .trim()
+        .parse()
+        .map_err(|_| format!("expected text, number or date after {column}=, such as {column}=text"))?;
+    Ok((name(column)?, of))
 }
 
 pub(crate) fn label(text: &str) -> Result<String, String> {

@@ -20,6 +20,7 @@ fn card(targets: &[&str], classes: Vec<Label>) -> Card {
         lambda: Some(1e-6),
         intercept: ksolve::Intercept::Free,
         encoding: None,
+        reading: kstore::TextReading::default(),
         features: vec!["a".to_string(), "b".to_string()],
         targets: targets.iter().map(ToString::to_string).collect(),
         classes,

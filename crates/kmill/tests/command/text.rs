@@ -283,3 +283,78 @@ fn bad_data_beside_features_that_are_read_in_place_is_told() {
         }
     }
 }
+
+#[test]
+fn codes_keep_their_zeros_and_a_model_of_parquet_knows_them_in_csv() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let (codes, effects) = (["01067", "02110", "10115", "80331", "20095", "00501"], [5, -3, 1, 9, -7, 3]);
+    let line =
+        |i: usize| format!("{},{},{}\n", codes[i % 6], i * 37 % 101, effects[i % 6] * 100 + (i * 37 % 101) as i64);
+    std::fs::write(at.join("zip.csv"), format!("zip,a,y\n{}", (0..120).map(line).collect::<String>())).unwrap();
+    ok(at, "convert zip.csv -o zip.parquet -q");
+    assert_eq!(types(at, "zip.parquet"), ["zip text", "a int64", "y int64"]);
+    ok(at, "fit ridge zip.parquet --target y --rank 60 --lambda 1e-6 -o m.safetensors -q");
+    let scores = |file: &str| {
+        let (code, out, told) = ran(at, &format!("evaluate m.safetensors {file} --json"));
+        assert!(code == 0 && !told.contains("did not see"), "{told}");
+        serde_json::from_str::<serde_json::Value>(&out).unwrap()["mse"].as_f64().unwrap()
+    };
+    assert_eq!(scores("zip.csv").to_bits(), scores("zip.parquet").to_bits());
+    ok(at, "predict m.safetensors zip.csv --keep zip -o out.csv -q");
+    assert!(std::fs::read_to_string(at.join("out.csv")).unwrap().lines().nth(6).unwrap().starts_with("00501,"));
+    // new rows without a zero at the beginning of a code, and without any code
+    std::fs::write(at.join("new.csv"), "zip,a\n10115,5\n80331,6\n").unwrap();
+    let (code, _, told) = ran(at, "predict m.safetensors new.csv -o new-out.csv");
+    assert!(code == 0 && !told.contains("did not see"), "{told}");
+    ok(at, "fit ridge zip.csv --types zip=number --target y --rank 20 --lambda 1 -o n.safetensors -q");
+    ok(at, "evaluate n.safetensors zip.csv -q");
+    fails(at, "fit ridge zip.csv --types zap=text --target y -o n.safetensors -q", "zap");
+    assert_eq!(ran(at, "fit ridge zip.csv --types zip=words --target y -o n.safetensors").0, 2);
+}
+
+#[test]
+fn a_model_reads_new_text_as_that_of_its_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let table = |name: &str, written: &dyn Fn(u64) -> String| {
+        let line = |i: u64| format!("{};{}\n", written(i), i % 50);
+        std::fs::write(at.join(name), format!("x;y\n{}", (0..100).map(line).collect::<String>())).unwrap();
+    };
+    table("fit.csv", &|i| if i % 2 == 0 { format!("{}.234", 1 + i % 50) } else { format!("{},5", 1000 * (i % 50)) });
+    table("whole.csv", &|i| format!("{}.234", 1 + i % 50));
+    table("points.csv", &|i| format!("{}.5", 1000 * (i % 50)));
+    ok(at, "fit ridge fit.csv --target y --rank 30 --lambda 1e-6 -o m.safetensors -q");
+    let r2 = |line: &str| serde_json::from_str::<serde_json::Value>(&ok(at, line)).unwrap()["r2"].as_f64().unwrap();
+    assert!(r2("evaluate m.safetensors whole.csv --json") > 0.9);
+    fails(
+        at,
+        "evaluate m.safetensors points.csv",
+        "column \"x\": expected a number with a decimal comma, found \"0.5\"",
+    );
+    assert!(r2("evaluate m.safetensors points.csv --decimal . --json") > 0.9);
+    // shards of the rows are read alike, and their model knows it
+    ok(at, "prepare ridge fit.csv --target y --rank 30 --lambda 1e-6 -o job.bin -q");
+    ok(at, "stats job.bin fit.csv -o one.bin -q");
+    ok(at, "solve job.bin one.bin -o s.safetensors -q");
+    assert!(std::fs::read(at.join("s.safetensors")).unwrap() == std::fs::read(at.join("m.safetensors")).unwrap());
+}
+
+#[test]
+fn inspect_says_what_a_column_looks_like() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let line = |i: u64| {
+        format!("{i} {},{},{}\n", ["kg", "lb"][i as usize % 2], ["clerk", "?"][i as usize % 2], 1_610_582_400 + i)
+    };
+    std::fs::write(at.join("t.csv"), format!("p,job,t\n{}", (0..30).map(line).collect::<String>())).unwrap();
+    let said = ok(at, "inspect t.csv");
+    for part in [
+        "column p looks like numbers with marks, such as \"0 kg\"",
+        "column job has the value \"?\", a category like the others; --missing-words ?",
+        "column t looks like seconds since 1970; --types t=date",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert_eq!(types(at, "t.csv --types t=date --missing-words ?")[2], "t timestamp in us");
+}

@@ -29,7 +29,10 @@ impl LandmarkSource {
     /// A file that cannot be read, or that holds other columns.
     pub fn opened(self, selected: &Selected, text: &TextOptions) -> Result<Self> {
         match self {
-            Self::File(path) => Ok(Self::Rows(Box::new(open(&path, &selected.same_features(), text)?))),
+            Self::File(path) => {
+                let text = text.clone().like(selected.reading().knowing(selected.encoding()));
+                Ok(Self::Rows(Box::new(open(&path, &selected.same_features(), &text)?)))
+            }
             open => Ok(open),
         }
     }

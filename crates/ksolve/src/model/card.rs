@@ -3,7 +3,7 @@
 use crate::{Certificate, Link, Result, Task};
 use faer::Mat;
 use kapprox::Spec;
-use kstore::{Encoding, Label, Missing, sparse::SparseShape};
+use kstore::{Encoding, Label, Missing, TextReading, sparse::SparseShape};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -38,6 +38,10 @@ pub struct Card {
     /// How the columns of a table become the features; absent where every feature is a column of numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<Arc<Encoding>>,
+    /// How the numbers and dates of these columns and the targets are written in text files, and which words stand for missing values;
+    /// absent if they are written as by default.
+    #[serde(default, skip_serializing_if = "TextReading::is_default")]
+    pub reading: TextReading,
     /// Names of the targets; the name of the class column for a classification.
     pub targets: Vec<String>,
     /// Labels of the classes, by code; empty for a regression.

@@ -38,7 +38,7 @@ use crate::{
     score::toward,
 };
 use decision::Decision;
-use kstore::{Encoding, Label, Missing, Selected, Selection, Table, budget::Term};
+use kstore::{Encoding, Label, Missing, Selected, Selection, Table, TextOptions, budget::Term};
 use std::{path::Path, sync::Arc};
 use table::TableScorer;
 use typed::{SeenRows, Typed};
@@ -191,6 +191,14 @@ impl Predictor {
     /// The card of the model: its options, names and classes.
     pub fn card(&self) -> &Card {
         either!(Inner: &self.0, typed => &typed.model.card)
+    }
+
+    /// The options for text files with rows of the model: numbers, dates and missing values are read as those of the fit were, and each
+    /// column as what the model knows it as.
+    pub fn reading(&self, options: TextOptions) -> TextOptions {
+        let card = self.card();
+        let options = if card.sparse().is_some() { options.sparse() } else { options };
+        options.like(card.reading.clone().knowing(card.encoding.as_deref()))
     }
 
     /// The metric before the kernel, and what each feature counts in it; `None` for a model without one.

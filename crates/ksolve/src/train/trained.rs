@@ -113,6 +113,7 @@ impl<T: Real> Parts<'_, T> {
             lambda: fitted.lambda,
             features: selected.feature_names(),
             encoding: selected.encoding().cloned().map(|encoding| Arc::new(encoding.of_new_rows())),
+            reading: selected.reading(),
             targets: target_names(selected),
             classes: classes.map_or(Vec::new(), |classes| classes.labels().to_vec()),
             link: fitted.link.clone(),

@@ -22,6 +22,7 @@ pub(crate) fn model<T: Real>(m: usize, d: usize, t: usize) -> Model<T> {
             intercept: Intercept::Free,
             features: (0..d).map(|j| format!("x{j}")).collect(),
             encoding: None,
+            reading: kstore::TextReading::default(),
             targets: (0..t).map(|j| format!("y{j}")).collect(),
             classes: vec![],
             link: None,

@@ -90,7 +90,7 @@ impl Wanted<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Number,
-    /// A number whose first rows look as if it were something else: a time of day, or the number of the row.
+    /// A number that looks as if it were something else by a few rows: a date, a time of day, or the number of the row.
     Odd,
     Category,
     Time,

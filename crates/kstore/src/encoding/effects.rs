@@ -9,7 +9,7 @@
 //! A row that is learned from must not see its own target: rows belong to folds by their numbers, and a row gets the effects that the rows of the
 //! other folds tell, as in the cross-fitting of scikit-learn's `TargetEncoder`. New rows get those of all rows.
 
-use super::{Code, CodedColumn, ColumnNote, Encoding, Search};
+use super::{Code, CodedColumn, ColumnNote, Distinct, Encoding, Search};
 use crate::kept_column::KeptValues;
 use crate::key::{Purpose, Stream};
 use crate::select::Selected;
@@ -181,7 +181,16 @@ impl Search for EffectSearch {
                     columns.push(column);
                     features.push(*feature);
                 }
-                None => notes.push(ColumnNote::NoEffect { column: column.name.clone() }),
+                None => {
+                    let too_many =
+                        self.places.iter().position(|at| *at == place).is_some_and(|at| found.values[at].is_none());
+                    let values = Distinct::More { than: EFFECT_LIMIT, repeat: true };
+                    let column = column.name.clone();
+                    notes.push(match too_many {
+                        true => ColumnNote::LeftOut { column, values },
+                        false => ColumnNote::NoEffect { column },
+                    });
+                }
             }
         }
         if columns.is_empty() {

@@ -1,8 +1,9 @@
 //! What is found of the values of a column.
 
 use super::{numerals::Numerals, time::TimesFound};
-use crate::{Label, shown};
-use std::{collections::HashSet, sync::Arc};
+use crate::{Digest, Label, missing, shown, source};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 /// Bytes of the texts of a column's values, for each value that it may have: longer texts are no names of categories.
 pub(super) const TEXT_PER_VALUE: usize = 256;
@@ -19,7 +20,7 @@ pub enum Distinct {
     More {
         /// The limit.
         than: usize,
-        /// False where all that was seen before the limit was passed was different.
+        /// False if nearly every row has a value of its own.
         repeat: bool,
     },
 }
@@ -33,15 +34,73 @@ impl std::fmt::Display for Distinct {
     }
 }
 
+/// An estimate of the number of different texts: the least digests that occur, of which the last is at k / d of the range of digests
+/// (Bar-Yossef, Jayram, Kumar, Sivakumar, Trevisan, "Counting distinct elements in a data stream", RANDOM 2002). The union of two is that
+/// of all their rows, so that the order of the rows does not matter.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LeastDigests(BTreeSet<u64>);
+
+impl LeastDigests {
+    /// Digests: the estimate has a standard error of 3 %.
+    const MOST: usize = 1024;
+
+    /// Bytes at most, with the nodes of the tree.
+    pub(super) const BYTES: usize = Self::MOST * 16;
+
+    fn see(&mut self, digest: u64) {
+        if self.0.len() < Self::MOST {
+            self.0.insert(digest);
+        } else if self.0.last().is_some_and(|last| digest < *last) && self.0.insert(digest) {
+            self.0.pop_last();
+        }
+    }
+
+    fn estimate(&self) -> f64 {
+        match self.0.last() {
+            Some(last) if self.0.len() == Self::MOST => (Self::MOST - 1) as f64 / (*last as f64 / u64::MAX as f64),
+            _ => self.0.len() as f64,
+        }
+    }
+}
+
+/// What a column of text looks like, if it is more than names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Looks {
+    /// Numbers that are written with a currency, a unit or another mark, such as this one.
+    Numbers(String),
+    /// This word among its values may stand for a missing one.
+    Word(&'static str),
+}
+
+impl std::fmt::Display for Looks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Numbers(number) => write!(
+                f,
+                "looks like numbers with marks, such as {number:?}, and is text; `types` reads numbers in .csv if all have the same mark"
+            ),
+            Self::Word(word) => write!(
+                f,
+                "has the value {word:?}, a category like the others; `missing_words` {word} reads it as missing in .csv and .jsonl"
+            ),
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     pub(super) values: HashSet<Label>,
     pub(super) texts: HashSet<Arc<str>>,
     pub(super) bytes: usize,
     pub(super) more: bool,
-    pub(super) repeat: bool,
-    /// The texts of its values are too long for names.
-    pub(super) long: bool,
+    digests: LeastDigests,
+    /// A text is neither a number nor a word for a missing value.
+    other: bool,
+    /// The first text, in their order, of a number that is written with a unit or the like, and the first word for a missing value.
+    marked: Option<Arc<str>>,
+    word: Option<&'static str>,
+    /// Bytes of the texts of all rows.
+    all_bytes: u64,
     pub(super) times: TimesFound,
     pub(super) numerals: Numerals,
     pub(super) missing: u64,
@@ -50,31 +109,50 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Sees the text of a row.
     pub(super) fn text(&mut self, text: &str, limit: usize) {
-        if self.more {
-            return;
+        self.digests.see(Digest::word_of(text.as_bytes()));
+        self.all_bytes += text.len() as u64;
+        self.look(text);
+        self.add(text, limit);
+    }
+
+    /// Looks whether a text is something else than a name.
+    fn look(&mut self, text: &str) {
+        if let Some(word) = missing::WORDS.into_iter().find(|word| *word == text) {
+            self.word = self.word.into_iter().chain([word]).min();
+        } else if !self.other {
+            match source::is_marked_number(text) {
+                true if self.marked.as_deref().is_none_or(|marked| text < marked) => self.marked = Some(text.into()),
+                marked => self.other = !marked && text.trim().parse::<f64>().is_err(),
+            }
         }
-        if self.texts.contains(text) {
-            self.repeat = true;
-            return;
+    }
+
+    /// What the texts look like, beside categories; `None` for nothing else.
+    pub(super) fn looks(&self) -> Option<Looks> {
+        let marked = self.marked.as_ref().filter(|_| !self.other).map(|text| Looks::Numbers(text.to_string()));
+        marked.or(self.word.map(Looks::Word))
+    }
+
+    fn add(&mut self, text: &str, limit: usize) {
+        if !self.more && !self.texts.contains(text) {
+            self.bytes += text.len();
+            self.texts.insert(text.into());
+            self.clear_beyond(limit);
         }
-        self.bytes += text.len();
-        self.texts.insert(text.into());
-        self.settle(limit);
     }
 
     pub(super) fn value(&mut self, value: Label, limit: usize) {
         if !self.more {
-            self.repeat |= !self.values.insert(value);
-            self.settle(limit);
+            self.values.insert(value);
+            self.clear_beyond(limit);
         }
     }
 
-    /// Drops the values where there are too many.
-    fn settle(&mut self, limit: usize) {
-        let long = self.bytes > limit * TEXT_PER_VALUE;
-        if self.values.len() + self.texts.len() > limit || long {
-            self.long |= long;
+    /// Drops the values if there are too many, or their texts are too long.
+    fn clear_beyond(&mut self, limit: usize) {
+        if self.values.len() + self.texts.len() > limit || self.bytes > limit * TEXT_PER_VALUE {
             (self.more, self.values, self.texts) = (true, HashSet::new(), HashSet::new());
         }
     }
@@ -84,13 +162,16 @@ impl Found {
         self.missing_at = self.missing_at.into_iter().chain(later.missing_at).min();
         self.times.merge(&later.times);
         self.numerals.merge(&later.numerals);
-        self.repeat |= later.repeat;
-        self.long |= later.long;
+        self.all_bytes += later.all_bytes;
+        self.other |= later.other;
+        self.word = self.word.into_iter().chain(later.word).min();
+        self.marked = self.marked.take().into_iter().chain(later.marked.clone()).min();
+        later.digests.0.iter().for_each(|digest| self.digests.see(*digest));
         if later.more {
             (self.more, self.values, self.texts) = (true, HashSet::new(), HashSet::new());
             return;
         }
-        later.texts.iter().for_each(|text| self.text(text, limit));
+        later.texts.iter().for_each(|text| self.add(text, limit));
         later.values.iter().for_each(|value| self.value(value.clone(), limit));
     }
 
@@ -101,17 +182,26 @@ impl Found {
         values
     }
 
-    pub(super) fn distinct(&self, limit: usize) -> Distinct {
+    pub(super) fn distinct(&self, limit: usize, rows: u64) -> Distinct {
         match self.more {
-            true => Distinct::More { than: limit, repeat: self.repeat },
+            true => Distinct::More { than: limit, repeat: !self.is_identifier(rows) },
             false => Distinct::Exactly(self.values.len() + self.texts.len()),
         }
     }
 
-    /// True for text in which nearly every one of so many rows has a value of its own, as an identifier or a comment has: no row tells
+    /// True for text in which nearly every one of the rows has a value of its own, as an identifier or a comment has: no row tells
     /// anything of another.
     pub(super) fn is_identifier(&self, rows: u64) -> bool {
-        let (values, rows) = (self.texts.len(), rows.saturating_sub(self.missing));
-        !self.more && values >= FEWEST_NAMES && 10 * values as u64 > 9 * rows
+        let values = if self.more { self.digests.estimate() } else { self.texts.len() as f64 };
+        values >= FEWEST_NAMES as f64 && 10.0 * values > 9.0 * self.rows(rows) as f64
+    }
+
+    /// True for texts that are too long for names.
+    pub(super) fn is_long(&self, rows: u64) -> bool {
+        self.all_bytes > TEXT_PER_VALUE as u64 * self.rows(rows)
+    }
+
+    fn rows(&self, rows: u64) -> u64 {
+        rows.saturating_sub(self.missing)
     }
 }

@@ -30,7 +30,7 @@ pub use effects::{EffectSearch, Effects, FoundEffects};
 pub use entries::{Entries, Weighing};
 pub use entry_search::{EntrySearch, FoundEntries};
 pub(crate) use expand::{Expansion, Lookups};
-pub use found::Distinct;
+pub use found::{Distinct, Looks};
 pub use grams::Grams;
 pub use note::ColumnNote;
 pub use search::{ColumnSearch, FoundColumn, FoundColumns, Search};
@@ -39,6 +39,7 @@ pub use time::{Cycle, TimeCode, Times};
 
 pub use crate::dates::TimeForm;
 
+use crate::source::{ColumnType, NumberForm};
 use crate::sparse::SparseShape;
 use crate::{Label, shown};
 use serde::{Deserialize, Serialize};
@@ -128,8 +129,8 @@ impl CodedColumn {
 
     /// True for a date, with or without a time of day.
     pub fn is_date(&self) -> bool {
-        use crate::dates::TimeForm::{DayFirst, MonthFirst, YearFirst};
-        matches!(&self.code, Code::Time(time) if matches!(time.form, YearFirst | MonthFirst | DayFirst))
+        use crate::dates::TimeForm::{DayFirst, MonthFirst, YearFirst, YearMonthDay};
+        matches!(&self.code, Code::Time(time) if matches!(time.form, YearFirst | MonthFirst | DayFirst | YearMonthDay))
     }
 
     /// Names of the features: `price`, `city=Paris`, `comment=#17`, `date.hour.sin`, `user.effect`, `city=(missing)`.
@@ -284,6 +285,22 @@ impl Encoding {
             }
         }
         self
+    }
+
+    /// The types of its columns in text files, as far as these are known.
+    pub fn text_types(&self) -> impl Iterator<Item = (String, ColumnType)> {
+        let number = || Some(ColumnType::Number(NumberForm { codes: true, ..NumberForm::default() }));
+        let of = move |code: &Code| match code {
+            Code::Number | Code::Time(TimeCode { form: TimeForm::HourMinute | TimeForm::YearMonthDay, .. }) => number(),
+            Code::Values(values) => {
+                values.iter().any(|value| matches!(value, Label::Text(_))).then_some(ColumnType::Text)
+            }
+            Code::Time(_) | Code::Buckets(_) | Code::Effects(_) | Code::Entries(Entries { text: Some(_), .. }) => {
+                Some(ColumnType::Text)
+            }
+            Code::Sparse(_) | Code::Entries(_) => None,
+        };
+        self.columns.iter().filter_map(move |column| Some((column.name.clone(), of(&column.code)?)))
     }
 
     /// True where every column is a number without a feature for missing values.

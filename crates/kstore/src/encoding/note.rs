@@ -1,7 +1,7 @@
 //! What is to be said of a column that does not become what a person may expect.
 
-use super::found::Distinct;
-use crate::shown;
+use super::found::{Distinct, Looks};
+use crate::{dates::TimeForm, shown};
 
 /// What is to be said of a column whose values were looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,8 +11,10 @@ pub enum ColumnNote {
     Blank { columns: Vec<String> },
     /// A column of text with more values than are taken as categories is no feature.
     LeftOut { column: String, values: Distinct },
-    /// A column of numbers is read as times of day.
-    HourMinute { column: String },
+    /// A column of text that is categories looks like something else.
+    Looks { column: String, looks: Looks },
+    /// A column of numbers is read as times of day or dates.
+    OfNumbers { column: String, form: TimeForm },
     /// A column of text with many values that tell nothing of the target is no feature.
     NoEffect { column: String },
     /// A column of numbers that counts the rows is no feature.
@@ -36,8 +38,9 @@ impl std::fmt::Display for ColumnNote {
             },
             Self::LeftOut { column, values } => {
                 let like = match values {
-                    Distinct::More { repeat: false, .. } => ", every row another, as in an identifier or a comment",
-                    Distinct::Exactly(_) => ", nearly every row another, as in an identifier or a comment",
+                    Distinct::More { repeat: false, .. } | Distinct::Exactly(_) => {
+                        ", nearly every row another, as in an identifier or a comment"
+                    }
                     Distinct::More { .. } => "",
                 };
                 write!(
@@ -46,8 +49,13 @@ impl std::fmt::Display for ColumnNote {
                      `hash` 256 for features of whole texts, or `categories` {column} for a feature of each value"
                 )
             }
-            Self::HourMinute { column } => {
-                write!(f, "column {column} is read as a time of day, like 517 for 5:17; `times` none keeps the number")
+            Self::Looks { column, looks } => write!(f, "column {column} {looks}"),
+            Self::OfNumbers { column, form } => {
+                let like = match form {
+                    TimeForm::HourMinute => "a time of day, like 517 for 5:17",
+                    _ => "a date, like 20240131 for 2024-01-31",
+                };
+                write!(f, "column {column} is read as {like}; `times` none keeps the number")
             }
             Self::NoEffect { column } => write!(
                 f,

@@ -1,26 +1,30 @@
-//! Columns of whole numbers that are something else: times of day, written as hours x 100 + minutes, and numbers of rows.
+//! Columns of whole numbers that are something else: dates, written as 20240131, times of day, written as hours x 100 + minutes, and numbers
+//! of rows.
 //!
 //! A column holds times of day where every value lies in 0 … 2400 and ends in less than 60, and where chance is excluded: 40 different
 //! values or more, of 6 hours or more, with minutes in each ten from 0 to 59. A number drawn at random ends in less than 60 with probability 0.6, so
 //! that 40 such values come by chance once in 10⁹ columns; numbers that are round, such as multiples of 50, do not have the minutes.
 
 use super::coding::{Asked, Coding};
-use super::time::{Cycle, MOST_OF_A_DAY};
+use super::time::{Cycle, MOST_OF_A_DAY, Span};
 use super::{ColumnNote, Role, TimeCode, Times};
 use crate::dates::{self, TimeForm};
 use crate::{Reading, Result, RowBuf, RowSource, missing::Missing, schema::Kind, select::Selected};
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, ops::Range, sync::Arc};
 
 /// Fewest different times of day.
 const TIMES: usize = 40;
 
-/// Fewest hours that they lie in, and those that the first rows must show.
+/// Fewest hours that they lie in, and those that a few rows must show.
 const HOURS: (usize, usize) = (6, 3);
 
 const FEWEST_COUNTED: u64 = 50;
 
-/// Rows that are looked at for columns of numbers that are something else.
-const LOOKED_AT: u64 = 1024;
+/// Fewest numbers that are dates.
+const FEWEST_DATES: u64 = 5;
+
+/// Rows that are looked at for columns of numbers that are something else, and the places that they are at: tables are often sorted.
+const LOOKED_AT: (u64, u64) = (1024, 4);
 
 /// A bit for each number from 0 to 2400.
 const WORDS: usize = 2400 / 64 + 1;
@@ -30,6 +34,8 @@ const WORDS: usize = 2400 / 64 + 1;
 pub(super) struct Numerals {
     /// The times of day that occurred; `None` where a value is none.
     times: Option<Box<[u64; WORDS]>>,
+    /// The range of the dates; `None` where a value is none.
+    dates: Option<Span>,
     /// The least and the greatest that a value is ahead of the number of its row.
     ahead: [f64; 2],
     values: u64,
@@ -37,7 +43,8 @@ pub(super) struct Numerals {
 
 impl Default for Numerals {
     fn default() -> Self {
-        Self { times: Some(Box::new([0; WORDS])), ahead: [f64::INFINITY, f64::NEG_INFINITY], values: 0 }
+        let (times, dates) = (Some(Box::new([0; WORDS])), Some(Span::EMPTY));
+        Self { times, dates, ahead: [f64::INFINITY, f64::NEG_INFINITY], values: 0 }
     }
 }
 
@@ -49,7 +56,11 @@ impl Numerals {
     pub(super) fn see(&mut self, value: f64, row: u64) {
         let ahead = value - row as f64;
         (self.ahead, self.values) = ([self.ahead[0].min(ahead), self.ahead[1].max(ahead)], self.values + 1);
-        match self.times.as_mut().filter(|_| dates::of_number(value).is_some()) {
+        self.dates = self.dates.take().and_then(|mut span| {
+            span.see(dates::of_number(value, TimeForm::YearMonthDay)?);
+            Some(span)
+        });
+        match self.times.as_mut().filter(|_| dates::of_number(value, TimeForm::HourMinute).is_some()) {
             Some(times) => times[value as usize / 64] |= 1 << (value as usize % 64),
             None => self.times = None,
         }
@@ -58,6 +69,10 @@ impl Numerals {
     pub(super) fn merge(&mut self, later: &Self) {
         self.ahead = [self.ahead[0].min(later.ahead[0]), self.ahead[1].max(later.ahead[1])];
         self.values += later.values;
+        self.dates = self.dates.take().zip(later.dates).map(|(mut span, later)| {
+            span.merge(&later);
+            span
+        });
         self.times = self.times.take().zip(later.times.as_ref()).map(|(mut times, later)| {
             times.iter_mut().zip(&**later).for_each(|(word, later)| *word |= later);
             times
@@ -71,9 +86,9 @@ impl Numerals {
         (0..=2400).filter(occurs).collect()
     }
 
-    /// True where the first rows do not rule out that the column is something else.
+    /// True where the rows do not rule out that the column is something else.
     pub(super) fn is_odd(&self) -> bool {
-        self.counts() || different(self.times().iter().map(|time| time / 100)) >= HOURS.1
+        self.counts() || self.has_dates() || different(self.times().iter().map(|time| time / 100)) >= HOURS.1
     }
 
     /// True where the values count the rows: one after the other, whatever the first is.
@@ -81,13 +96,23 @@ impl Numerals {
         self.values >= FEWEST_COUNTED && self.ahead[0] == self.ahead[1]
     }
 
-    /// The code of times of day; `None` where the values are none, or are so by chance.
+    /// True where every value is a date. Of numbers of eight digits one in a thousand is.
+    fn has_dates(&self) -> bool {
+        self.values >= FEWEST_DATES && self.dates.is_some()
+    }
+
+    /// The code of times of day or dates; `None` where the values are none, or are so by chance.
     pub(super) fn code(&self, cyclic: bool) -> Option<TimeCode> {
+        let form = TimeForm::YearMonthDay;
+        if let Some(span) = self.dates.as_ref().filter(|_| self.has_dates()) {
+            return Some(TimeCode { form, cycles: if cyclic { span.cycles(form) } else { Vec::new() } });
+        }
         let times = self.times();
         let hours = different(times.iter().map(|time| time / 100));
         let tens = different(times.iter().map(|time| time % 100 / 10));
         let chance = times.len() < TIMES || hours < HOURS.0 || tens < 6;
-        let part = |time: Option<&usize>| dates::of_number(*time? as f64).map(dates::Instant::days);
+        let part =
+            |time: Option<&usize>| dates::of_number(*time? as f64, TimeForm::HourMinute).map(dates::Instant::days);
         let spread = part(times.last())? - part(times.first())?;
         let cycles = if cyclic && spread >= MOST_OF_A_DAY { vec![Cycle::Hour] } else { Vec::new() };
         (!chance).then_some(TimeCode { form: TimeForm::HourMinute, cycles })
@@ -95,7 +120,7 @@ impl Numerals {
 }
 
 impl Selected {
-    /// The same without columns that have no value, and, if the first rows of some columns of numbers look as if they were something else, as a
+    /// The same without columns that have no value, and, if a few rows of some columns of numbers look as if they were something else, as a
     /// selection whose values are still to be found; with what is to be said of columns. Columns of an array, which have no names, are what
     /// they are.
     #[must_use]
@@ -123,7 +148,7 @@ impl Selected {
             return self.clone();
         }
         // a look that fails says nothing: the next pass will say what is wrong
-        let looks = self.first_rows(&places).unwrap_or_default();
+        let looks = self.some_rows(&places).unwrap_or_default();
         let alone = self.features.len() == 1;
         let odd = |place: usize, look: &Numerals| match look.counts() {
             true => !alone && !asked.named[place],
@@ -138,19 +163,22 @@ impl Selected {
         Self { coding: Coding::Asked(Arc::new(Asked { roles, ..(**asked).clone() })), ..self.clone() }
     }
 
-    /// What is found of the columns of numbers at some places in the first rows of the table.
-    fn first_rows(&self, places: &[usize]) -> Result<Vec<Numerals>> {
-        let rows = self.rows.start..self.rows.end.min(self.rows.start + LOOKED_AT);
+    /// What is found of the columns of numbers at some places in a few rows of the table.
+    fn some_rows(&self, places: &[usize]) -> Result<Vec<Numerals>> {
         let features = places.iter().map(|place| self.features[*place]).collect();
         let alone = Self { targets: Vec::new(), weighted: false, ..self.alone() };
-        let read = Self { features, rows, filter: None, missing: Missing::Mean, ..alone };
+        let read = Self { features, filter: None, missing: Missing::Mean, ..alone };
         let source = read.counting_apart().rows::<f64>(Reading::default())?;
-        let (mut cursor, mut buffer) = (source.open(source.range())?, RowBuf::new(256));
+        let (Range { start, end }, (most, parts), mut buffer) = (source.range(), LOOKED_AT, RowBuf::new(256));
         let mut looks = vec![Numerals::default(); places.len()];
-        while cursor.next(&mut buffer)? {
-            for (row, values) in buffer.rows.iter().zip(buffer.x.chunks_exact(places.len())) {
-                let values = looks.iter_mut().zip(values).filter(|(_, value)| value.is_finite());
-                values.for_each(|(look, value)| look.see(*value, *row));
+        for part in 0..parts.min(end - start) {
+            let [first, last] = [part, part + 1].map(|part| start + (end - start) * part / parts.min(end - start));
+            let mut cursor = source.open(first..last.min(first + most / parts))?;
+            while cursor.next(&mut buffer)? {
+                for (row, values) in buffer.rows.iter().zip(buffer.x.chunks_exact(places.len())) {
+                    let values = looks.iter_mut().zip(values).filter(|(_, value)| value.is_finite());
+                    values.for_each(|(look, value)| look.see(*value, *row));
+                }
             }
         }
         Ok(looks)

@@ -4,7 +4,7 @@
 //! not depend on how the rows were cut. A column with more values than its limit holds none: its set is dropped where the limit is
 //! passed, in a segment or in a sum of segments, and the union passes the limit in every order.
 
-use super::found::{Found, TEXT_PER_VALUE};
+use super::found::{Found, LeastDigests, Looks, TEXT_PER_VALUE};
 use super::numerals::Numerals;
 use super::{Code, CodedColumn, Distinct, Effects, Encoding, Role, Times, coding::Asked, note::ColumnNote};
 use crate::dates::{self, TimeForm};
@@ -56,7 +56,8 @@ impl FoundColumns {
         let of = |found: &Found| {
             let (times, words) = (found.times.range(), found.times.words);
             let missing = found.missing + if times.is_some() { words } else { 0 };
-            FoundColumn { values: found.distinct(self.limit), missing, times }
+            let looks = found.looks().filter(|_| times.is_none());
+            FoundColumn { values: found.distinct(self.limit, self.rows), missing, times, looks }
         };
         self.searched.iter().map(of).collect()
     }
@@ -71,6 +72,8 @@ pub struct FoundColumn {
     pub missing: u64,
     /// The earliest and the latest moment, as ISO 8601 writes them, where it holds times.
     pub times: Option<(String, String)>,
+    /// What else its texts look like.
+    pub looks: Option<Looks>,
 }
 
 impl Merge for FoundColumns {
@@ -145,7 +148,8 @@ impl Search for ColumnSearch {
     fn state_bytes(&self) -> usize {
         let categories = self.searched.iter().filter(|column| column.role.has_values()).count();
         let times = self.searched.len() * (size_of::<Found>() + Numerals::BYTES);
-        categories * self.limit * (TEXT_PER_VALUE + IN_SET) + 8 * self.selected.features.len() + times
+        let values = self.limit * (TEXT_PER_VALUE + IN_SET) + LeastDigests::BYTES;
+        categories * values + 8 * self.selected.features.len() + times
     }
 
     fn finish(&self, found: &FoundColumns) -> Result<(Selected, Vec<ColumnNote>)> {
@@ -209,19 +213,20 @@ impl ColumnSearch {
         }
         if asked.is_usual() {
             self.refuse_odd_numbers(place, values)?;
+            notes.extend(values.looks().map(|looks| ColumnNote::Looks { column: name.clone(), looks }));
         }
-        let alone = asked.is_usual() && !asked.named[place] && values.is_identifier(rows);
-        let code = match (values.more || alone, asked.hash) {
+        let alone = values.is_identifier(rows);
+        let beyond = values.more || alone && asked.is_usual() && !asked.named[place];
+        let has_effects = asked.is_usual() && !alone && !values.is_long(rows) && self.selected.has_target();
+        let code = match (beyond, asked.hash) {
             (false, _) => Code::Values(values.sorted()),
             (true, Some(buckets)) => Code::Buckets(buckets),
+            (true, None) if has_effects => Code::Effects(Effects::default()),
             (true, None) if asked.named[place] => {
                 return Err(Error::TooManyValues { column: name, limit: self.limit });
             }
-            (true, None) if !alone && values.repeat && !values.long && self.selected.has_target() => {
-                Code::Effects(Effects::default())
-            }
             (true, None) => {
-                notes.push(ColumnNote::LeftOut { column: name, values: values.distinct(self.limit) });
+                notes.push(ColumnNote::LeftOut { column: name, values: values.distinct(self.limit, rows) });
                 return Ok(None);
             }
         };
@@ -237,9 +242,7 @@ impl ColumnSearch {
             return None;
         }
         let time = found.numerals.code(asked.times == Times::Cyclic).filter(|_| asked.times != Times::None);
-        if time.is_some() {
-            notes.push(ColumnNote::HourMinute { column: column.clone() });
-        }
+        notes.extend(time.as_ref().map(|time| ColumnNote::OfNumbers { column: column.clone(), form: time.form }));
         let missing = self.selected.missing == Missing::Indicator && found.missing > 0;
         Some(CodedColumn { name: column, code: time.map_or(Code::Number, Code::Time), missing })
     }

@@ -150,10 +150,14 @@ pub(crate) struct TimeReader {
 impl TimeReader {
     /// The reader of a column of this kind; `None` for one that holds no such times.
     pub(crate) fn new(form: TimeForm, kind: &Kind) -> Option<Self> {
-        match kind {
-            _ if form == TimeForm::HourMinute => kind.is_numeric().then_some(Self { form, per_day: 0 }),
-            Kind::Time(time) => Some(Self { form, per_day: dates::per_day(time) }),
-            Kind::Text => Some(Self { form, per_day: 0 }),
+        match (kind, form) {
+            (_, TimeForm::HourMinute) => kind.is_numeric().then_some(Self { form, per_day: 0 }),
+            (Kind::Time(time), _) => Some(Self { form, per_day: dates::per_day(time) }),
+            // the forms that a day may have in another file
+            (Kind::Text, TimeForm::YearMonthDay) => Some(Self { form: TimeForm::YearFirst, per_day: 0 }),
+            (Kind::Int { .. } | Kind::Float { .. }, TimeForm::YearMonthDay) => Some(Self { form, per_day: 0 }),
+            // numbers that are all missing; another is an error of its row
+            (Kind::Text | Kind::Float { .. }, _) => Some(Self { form, per_day: 0 }),
             _ => None,
         }
     }
@@ -178,9 +182,9 @@ impl TimeReader {
         if Self::is_missing(view, row) {
             return Ok(None);
         }
-        if self.form == TimeForm::HourMinute {
+        if self.per_day == 0 && view.bytes(row).is_none() {
             let value = view.number(row);
-            return dates::of_number(value).map(Some).ok_or_else(|| value.to_string());
+            return dates::of_number(value, self.form).map(Some).ok_or_else(|| value.to_string());
         }
         match (view.text(row), view.integer(row).map(i64::try_from)) {
             (Some(text), _) => match dates::read(text, self.form) {
@@ -202,7 +206,7 @@ pub(crate) struct TimesFound {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Span {
+pub(super) struct Span {
     least: f64,
     greatest: f64,
     /// Least and greatest part of each period.
@@ -210,22 +214,22 @@ struct Span {
 }
 
 impl Span {
-    const EMPTY: Self =
+    pub(super) const EMPTY: Self =
         Self { least: f64::INFINITY, greatest: f64::NEG_INFINITY, phases: [[f64::INFINITY, f64::NEG_INFINITY]; 3] };
 
-    fn see(&mut self, instant: Instant) {
+    pub(super) fn see(&mut self, instant: Instant) {
         let phases = Cycle::ALL.map(|cycle| [cycle.phase(instant); 2]);
         self.merge(&Self { least: instant.days(), greatest: instant.days(), phases });
     }
 
-    fn merge(&mut self, other: &Self) {
+    pub(super) fn merge(&mut self, other: &Self) {
         (self.least, self.greatest) = (self.least.min(other.least), self.greatest.max(other.greatest));
         for (mine, other) in self.phases.iter_mut().zip(other.phases) {
             *mine = [mine[0].min(other[0]), mine[1].max(other[1])];
         }
     }
 
-    fn cycles(&self, form: TimeForm) -> Vec<Cycle> {
+    pub(super) fn cycles(&self, form: TimeForm) -> Vec<Cycle> {
         let spread = |at: usize| self.phases[at][1] - self.phases[at][0];
         let through = |(at, cycle): &(usize, Cycle)| match form {
             // how long something took is in no part of a day

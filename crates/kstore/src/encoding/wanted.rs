@@ -127,7 +127,10 @@ impl Table {
         let of = |coded: &CodedColumn| {
             let column = *places.get(coded.name.as_str()).ok_or_else(|| self.no_such_column(&coded.name))?;
             let kind = &self.schema().columns[column].kind;
+            let blank = self.parts().iter().all(|part| part.file.is_blank(column));
             match &coded.code {
+                // a column without a value is missing in every row, whatever the file takes it for
+                Code::Number | Code::Values(_) | Code::Buckets(_) | Code::Effects(_) if blank => {}
                 Code::Number => {
                     self.expect_numbers(column, "the model knows it as a number; write numbers into it")?;
                 }
@@ -151,6 +154,7 @@ impl Table {
                 Code::Time(code) if TimeReader::new(code.form, kind).is_none() => {
                     let expected = match code.form {
                         TimeForm::HourMinute => "the model knows it as hours x 100 + minutes, like 517 for 5:17",
+                        TimeForm::YearMonthDay => "the model knows it as a date, like 20240131 or 2024-01-31",
                         _ => "the model knows it as a date or time; write it as such, like 2024-01-31",
                     };
                     return Err(self.wrong_type(column, expected));

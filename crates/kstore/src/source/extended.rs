@@ -1,6 +1,6 @@
 //! Files as a table takes them: with further columns behind their own, unpacked from what lies on the disk, or somewhere else.
 
-use super::{BoxedCursor, Element, Facts, FileCursor, Positions, TableFile, Values, View, plain};
+use super::{BoxedCursor, Element, Facts, FileCursor, Positions, TableFile, TextReading, Values, View, plain};
 use crate::arrow::array::{Array, ArrayRef, Float64Array, Int64Array, StringViewArray};
 use crate::schema::{Column, Kind, Schema};
 use crate::{Error, Result, condition::Bound};
@@ -128,6 +128,10 @@ impl TableFile for Extended {
             None => self.file.is_blank(column),
             Some(at) => matches!(self.added[at], Added::Integer(None) | Added::Text(None) | Added::Missing(_)),
         }
+    }
+
+    fn reading(&self) -> TextReading {
+        self.file.reading()
     }
 
     fn line(&self, row: u64) -> Option<u64> {

@@ -1,8 +1,8 @@
 //! What a format is: a file that holds a table, a cursor over its rows, and how both are come by.
 
-use super::TextOptions;
 use super::remote::Distant;
 use super::view::{Element, View};
+use super::{TextOptions, TextReading};
 use crate::named::Named;
 use crate::sink::{Create, OutputColumn, Written};
 use crate::{Result, condition::Bound, schema::Schema};
@@ -38,6 +38,10 @@ pub trait TableFile: Debug + Send + Sync {
     /// What is to be said of the way in which its values are read.
     fn note(&self) -> Option<String> {
         None
+    }
+    /// How the columns of a text file are read, as far as that is not the default.
+    fn reading(&self) -> TextReading {
+        TextReading::default()
     }
     /// False for an array, whose columns are known by their places: they hold numbers and nothing else.
     fn is_named(&self) -> bool {

@@ -7,10 +7,12 @@
 //! counted without empty lines.
 
 use super::text::{
-    Builder, Builders, Guess, LineScanner, NOT_UTF8, TextChunk, TextFormat, TextOptions, TextTable, Wrong,
+    Builder, Builders, ColumnType, Guess, LineScanner, NOT_UTF8, TextChunk, TextFormat, TextOptions, TextReading,
+    TextTable, Wrong,
 };
 use super::{Format, TableFile, View};
-use crate::{Result, schema::Column, sparse::COLUMN_LIMIT};
+use crate::schema::{Column, Kind};
+use crate::{Result, sparse::COLUMN_LIMIT};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use std::{borrow::Cow, collections::HashMap, fs::File, path::Path, sync::Arc};
@@ -18,8 +20,8 @@ use std::{borrow::Cow, collections::HashMap, fs::File, path::Path, sync::Arc};
 pub(super) const FORMAT: Format = Format::new(&["jsonl", "ndjson"], open).text();
 
 /// Reads an open file of JSON lines once, to find its rows and what its columns hold; the path is for messages.
-fn open(path: &Path, file: File, _: &TextOptions) -> Result<Arc<dyn TableFile>> {
-    let mut table = TextTable::new(path, file, JsonLines)?;
+fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableFile>> {
+    let mut table = TextTable::new(path, file, JsonLines(options.missing_words.clone()))?;
     let (first, start) = table.beginning()?;
     if first[start.offset as usize..].trim_ascii_start().starts_with(b"[") {
         let detail = "it is one array; write each object on a line of its own: jq -c '.[]' FILE | kmill … -";
@@ -29,7 +31,7 @@ fn open(path: &Path, file: File, _: &TextOptions) -> Result<Arc<dyn TableFile>> 
     let (mut columns, mut places) = (Vec::<(String, Guess)>::new(), HashMap::<String, usize>::new());
     table.index(start, |_, line| {
         for (name, value) in pairs(line)? {
-            let new = guess(&value);
+            let new = guess(&value, &options.missing_words);
             let place = places.get(&*name).copied().unwrap_or_else(|| {
                 places.insert(name.to_string(), columns.len());
                 columns.push((name.to_string(), Guess::Missing));
@@ -53,8 +55,12 @@ fn open(path: &Path, file: File, _: &TextOptions) -> Result<Arc<dyn TableFile>> 
         true => Err(table.file.malformed("it is empty")),
         false => {
             let blank = columns.iter().map(|(_, guess)| *guess == Guess::Missing).collect();
-            let columns = columns.into_iter().map(|(name, guess)| (name, guess.kind()));
-            Ok(Arc::new(table.with_columns(columns).with_blank(blank)))
+            // a model may know what a column without values holds
+            let kind = |(name, guess): (String, Guess)| {
+                let is_text = guess == Guess::Missing && options.type_of(&name) == Some(ColumnType::Text);
+                (name, if is_text { Kind::Text } else { guess.kind() })
+            };
+            Ok(Arc::new(table.with_columns(columns.into_iter().map(kind)).with_blank(blank)))
         }
     }
 }
@@ -92,9 +98,10 @@ fn pairs(line: &[u8]) -> Result<Vec<(Cow<'_, str>, Value)>, Wrong> {
 }
 
 /// What a value looks like. Integers beyond uint64 are read as float64.
-fn guess(value: &Value) -> Guess {
+fn guess(value: &Value, words: &[String]) -> Guess {
     match value {
         Value::Null => Guess::Missing,
+        Value::String(text) if words.contains(text) => Guess::Missing,
         Value::Bool(_) => Guess::Bool,
         Value::Number(number) => match (number.as_i64(), number.is_u64()) {
             (Some(..0), _) => Guess::Signed,
@@ -117,14 +124,19 @@ fn named(guess: Guess) -> &'static str {
     }
 }
 
+/// The words that stand for missing values.
 #[derive(Debug)]
-struct JsonLines;
+struct JsonLines(Vec<String>);
 
 impl TextFormat for JsonLines {
     const NAME: &'static str = "JSON lines";
     const UNENDED: &'static str = "is it one object on each line?";
     type Scanner = LineScanner;
     type Chunk<'a> = JsonChunk<'a>;
+
+    fn reading(&self) -> TextReading {
+        TextReading { missing_words: self.0.clone(), ..TextReading::default() }
+    }
 
     fn scanner(&self) -> LineScanner {
         LineScanner::new(None)
@@ -134,6 +146,7 @@ impl TextFormat for JsonLines {
         let slots = wanted.iter().enumerate().map(|(slot, column)| (columns[*column].name.as_str(), slot));
         JsonChunk {
             slots: slots.collect(),
+            words: &self.0,
             row: vec![Value::Null; wanted.len()],
             builders: Builders::new(columns, wanted),
         }
@@ -149,6 +162,7 @@ impl TextFormat for JsonLines {
 struct JsonChunk<'a> {
     /// For each column that is asked for, its place among the builders.
     slots: HashMap<&'a str, usize>,
+    words: &'a [String],
     row: Vec<Value>,
     builders: Builders,
 }
@@ -162,7 +176,8 @@ impl TextChunk for JsonChunk<'_> {
     fn push(&mut self, _row: u64, line: &[u8]) -> Result<(), Wrong> {
         for (name, value) in pairs(line)? {
             if let Some(slot) = self.slots.get(&*name) {
-                self.row[*slot] = value;
+                let is_missing = value.as_str().is_some_and(|text| self.words.iter().any(|word| word == text));
+                self.row[*slot] = if is_missing { Value::Null } else { value };
             }
         }
         for (value, column) in self.row.iter_mut().zip(&mut self.builders.columns) {

@@ -52,6 +52,6 @@ pub(crate) use identity::{STDIN, check_input, scheme};
 pub use load_error::is_decoding;
 pub use registry::{by_extension, formats, open, register};
 pub(crate) use registry::{known, listed, open_distant, standard_input};
-pub(crate) use text::Sparse;
-pub use text::TextOptions;
+pub use text::{ColumnType, NumberForm, TextOptions, TextReading};
+pub(crate) use text::{Sparse, is_marked_number};
 pub use view::{Element, Positions, Strided, Values, View};

@@ -10,7 +10,8 @@
 //! | anything | what cannot be joined with it | a column that cannot be read |
 
 use super::{
-    Added, BoxedCursor, Extended, Facts, FileCursor, Positions, TableFile, View, by_extension, missing, plain,
+    Added, BoxedCursor, Extended, Facts, FileCursor, Positions, TableFile, TextReading, View, by_extension, missing,
+    plain,
 };
 use crate::arrow::array::{ArrayRef, Float64Array, Int64Array, UInt64Array};
 use crate::arrow::datatypes::DataType;
@@ -199,6 +200,10 @@ impl TableFile for United {
 
     fn note(&self) -> Option<String> {
         self.file.note()
+    }
+
+    fn reading(&self) -> TextReading {
+        self.file.reading()
     }
 
     fn is_named(&self) -> bool {

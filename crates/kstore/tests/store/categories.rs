@@ -245,6 +245,39 @@ fn columns_of_many_values_are_left_out_or_hashed_or_named() {
     assert!(matches!(coded(&many, &only, (64, 2)), Err(Error::Empty { .. })));
 }
 
+/// The choice is that of all rows, whatever their order and cut: users come again behind the first thousand, or at once.
+#[test]
+fn what_becomes_of_many_values_does_not_depend_on_the_order_of_the_rows() {
+    let folder = folder();
+    let (users, visits) = (3000usize, 4usize);
+    let rows = users * visits;
+    let wide = "w".repeat(500);
+    // users by visit; nearly every row has an `own` value; most notes are too long for names
+    let line = |i: usize| {
+        let own = if i.is_multiple_of(20) { "same".to_string() } else { format!("o{i}") };
+        let note = if i.is_multiple_of(8) { "short".to_string() } else { format!("{wide}{}", i % users) };
+        format!("u{},{own},{note},{}\n", i % users, i % 7)
+    };
+    let orders: [&dyn Fn(usize) -> usize; 3] = [&|i| i, &|i| i % visits * users + i / visits, &|i| i * 7919 % rows];
+    for (at, order) in orders.iter().enumerate() {
+        let path = folder.path().join(format!("{at}.csv"));
+        let lines: String = (0..rows).map(|i| line(order(i))).collect();
+        std::fs::write(&path, format!("user,own,note,y\n{lines}")).unwrap();
+        let table = Table::open(&[path]).unwrap();
+        let by = |features: &[&str], cut| {
+            let selection = Selection { features: names(features), targets: names(&["y"]), ..Selection::default() };
+            coded(&table, &selection, cut)
+        };
+        for cut in [(64, 2), (20_000, 1)] {
+            let (selected, notes) = by(&["*"], cut).unwrap();
+            assert_eq!(selected.effect_columns(), ["user"], "{at} {notes:?}");
+            assert_eq!(notes.len(), 2, "{notes:?}");
+            assert_eq!(by(&["user"], cut).unwrap().0.effect_columns(), ["user"], "named");
+        }
+        assert!(matches!(by(&["own"], (64, 2)), Err(Error::TooManyValues { .. })));
+    }
+}
+
 #[test]
 fn a_known_encoding_meets_values_that_it_does_not_know() {
     let folder = folder();

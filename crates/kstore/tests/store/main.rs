@@ -32,3 +32,4 @@ mod united;
 mod ways_in;
 mod wild;
 mod words;
+mod written;

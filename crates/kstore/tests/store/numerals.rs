@@ -59,7 +59,7 @@ fn hours_and_minutes_are_times_of_day_in_every_format_and_cut() {
     for (at, table) in tables(folder.path(), &time).iter().enumerate() {
         for (missing, cut) in [(Missing::Indicator, (64, 3)), (Missing::Indicator, (500, 1)), (Missing::Mean, (7, 2))] {
             let (selected, notes) = found(table, &Selection { missing, ..Selection::default() }, cut);
-            assert!(matches!(&notes[..], [ColumnNote::HourMinute { column }] if column == "t"), "{at}: {notes:?}");
+            assert!(matches!(&notes[..], [ColumnNote::OfNumbers { column, .. }] if column == "t"), "{at}: {notes:?}");
             let encoding = selected.encoding().unwrap().clone();
             let expected = TimeCode { form: TimeForm::HourMinute, cycles: vec![Cycle::Hour] };
             assert_eq!(encoding.columns()[0].code, Code::Time(expected), "{at}");

@@ -2,7 +2,7 @@
 
 use crate::{FoldSpec, Result, job::Fit, train::target_names};
 use kstore::schema::{Column, Kind, Schema};
-use kstore::{Selected, Selection, Table, encoding::Code};
+use kstore::{Selected, Selection, Table, TextOptions, TextReading, encoding::Code};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -16,6 +16,9 @@ pub(super) struct JobCard {
     /// The rows, the targets, and how columns become features.
     selection: Selection,
     columns: Vec<Column>,
+    /// How text files with its rows are read.
+    #[serde(default, skip_serializing_if = "TextReading::is_default")]
+    pub(super) reading: TextReading,
     /// Stored rows of the table that it was prepared on.
     pub(super) stored: u64,
     /// Why no row may come behind these; `None` where some may.
@@ -48,6 +51,7 @@ impl JobCard {
                 encoding: Some(selected.same_features().encoding.unwrap_or_default()),
                 ..Selection::default()
             },
+            reading: selected.reading(),
             columns: selected.table().schema().columns.iter().map(column).collect(),
             stored: selected.table().stored_rows(),
             closed: closed(selected, folds),
@@ -61,8 +65,13 @@ impl JobCard {
         Ok(table.select(&self.fit.selection(Selection { rows, ..self.selection.clone() })?)?)
     }
 
+    pub(super) fn text(&self, options: TextOptions) -> TextOptions {
+        let options = if self.is_sparse() { options.sparse() } else { options };
+        options.like(self.reading.clone().knowing(self.selection.encoding.as_deref()))
+    }
+
     /// True where its rows are sparse ones of a table, and not texts that are counted.
-    pub(super) fn is_sparse(&self) -> bool {
+    fn is_sparse(&self) -> bool {
         self.schema().has_sparse()
     }
 

@@ -162,9 +162,9 @@ impl PreparedJob {
         self.about.job.stored
     }
 
-    /// True where it is of sparse rows: open its tables with [`kstore::TextOptions::sparse`].
-    pub fn is_sparse(&self) -> bool {
-        self.about.job.is_sparse()
+    /// The options for text files with rows of the job, which are read as the prepared rows were.
+    pub fn reading(&self, options: kstore::TextOptions) -> kstore::TextOptions {
+        self.about.job.text(options)
     }
 
     /// Statistics of so many stored rows that begin at a multiple of it are one state of the reduction tree.
@@ -281,6 +281,7 @@ impl PreparedJob {
         // shards may have been taken away, or have come, since it was prepared
         let (card, scaler) = either!(AnyModel: &mut fitted.model, model => (&mut model.card, &model.scaler));
         (card.rows, fitted.report.rows) = (rows, rows);
+        card.reading.clone_from(&self.about.job.reading);
         fitted.report.weight = weight_of(&columns).filter(|_| selected.is_weighted());
         let known = card.ranges.iter_mut().zip(&columns.features).filter(|(range, _)| **range != ENDLESS);
         known.filter(|(_, column)| column.count > 0).for_each(|(range, column)| *range = [column.min, column.max]);

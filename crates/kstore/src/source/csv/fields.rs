@@ -2,9 +2,9 @@
 //! those types.
 
 use super::scan::{Dialect, RowScanner, Splitter};
-use super::sniffed::Marks;
+use crate::dates;
 use crate::missing::WORDS;
-use crate::source::text::{Builder, Guess, Scanner, number};
+use crate::source::text::{Builder, ColumnType, Guess, Marks, NumberForm, Scanner, number, written};
 use std::convert::Infallible;
 
 /// Delimiters that are recognised, the likelier first.
@@ -49,9 +49,10 @@ fn counts(start: &[u8], dialect: Dialect) -> Vec<usize> {
     counts
 }
 
+/// The narrowest type of a field, which may be a number with these marks.
 pub(super) fn guess(field: &[u8], marks: Marks) -> Guess {
     let field = field.trim_ascii();
-    if is_missing(field, true) {
+    if is_missing(field, true, &[]) {
         return Guess::Missing;
     }
     if truth(field).is_some() {
@@ -70,6 +71,11 @@ pub(super) fn guess(field: &[u8], marks: Marks) -> Guess {
     }
 }
 
+/// True for a code such as `00501`, which as a number would lose its zeros.
+pub(super) fn is_code(field: &[u8]) -> bool {
+    field.len() > 1 && field[0] == b'0' && field.iter().all(u8::is_ascii_digit)
+}
+
 /// The truth value of `true` or `false`, also with a capital or in capitals.
 fn truth(field: &[u8]) -> Option<bool> {
     match field {
@@ -79,39 +85,72 @@ fn truth(field: &[u8]) -> Option<bool> {
     }
 }
 
-/// Appends a field, a number with these marks; returns what was expected where the field is something else.
-pub(super) fn push(column: &mut Builder, field: &[u8], marks: Marks) -> Result<(), &'static str> {
+/// Appends a field of a column of this type; returns what was expected if the field is something else.
+pub(super) fn push(
+    column: &mut Builder,
+    field: &[u8],
+    (of, words): (&ColumnType, &[String]),
+) -> Result<(), &'static str> {
     let text = field.trim_ascii();
-    let plain = if let Builder::Text(_) = column { None } else { marks.plain(text) };
-    // a word for a missing value has no marks
-    let text = plain.as_deref().unwrap_or(text);
-    match column {
-        Builder::Float(values) => values.append_option(optional(number(text), text, false, "a number")?),
-        Builder::Int(values) => {
-            values.append_option(optional(number(text), text, true, "a whole number of 64 bits")?);
-        }
-        Builder::Large(values) => {
-            values.append_option(optional(number(text), text, true, "a whole number from 0 to 2^64 - 1")?);
-        }
-        Builder::Bool(values) => values.append_option(optional(truth(text), text, true, "true or false")?),
-        Builder::Text(values) => match std::str::from_utf8(field) {
-            Ok("") => values.append_null(),
+    match (column, of) {
+        (Builder::Text(values), _) => match std::str::from_utf8(field) {
+            Ok(text) if text.is_empty() || words.iter().any(|word| word == text) => values.append_null(),
             Ok(text) => values.append_value(text),
             Err(_) => return Err("text in UTF-8"),
         },
+        (Builder::Bool(values), _) => {
+            values.append_option(optional(truth(text), (text, words), true, "true or false")?);
+        }
+        (Builder::Int(values), ColumnType::Date(form)) => {
+            let moment = std::str::from_utf8(text).ok().and_then(|text| dates::stamp(text, form.unwrap_or_default()));
+            values.append_option(optional(moment, (text, words), true, "a date or time")?);
+        }
+        (Builder::Float(values), _) => {
+            values.append_option(optional(value(text, of), (text, words), false, "a number")?);
+        }
+        (Builder::Int(values), _) => {
+            values.append_option(optional(value(text, of), (text, words), true, "a whole number of 64 bits")?);
+        }
+        (Builder::Large(values), _) => {
+            let expected = "a whole number from 0 to 2^64 - 1";
+            values.append_option(optional(value(text, of), (text, words), true, expected)?);
+        }
     }
     Ok(())
 }
 
-/// The value, or `None` for a field that stands for a missing one; else `expected` as the error.
-fn optional<V>(value: Option<V>, field: &[u8], whole: bool, expected: &'static str) -> Result<Option<V>, &'static str> {
-    if value.is_some() || is_missing(field, whole) { Ok(value) } else { Err(expected) }
+/// The number in a field of a column of this type.
+fn value<N: std::str::FromStr>(field: &[u8], of: &ColumnType) -> Option<N> {
+    let ColumnType::Number(NumberForm { marks, affix, codes }) = of else { return number(field) };
+    let marks = marks.unwrap_or_default();
+    if affix.as_ref().is_none_or(String::is_empty)
+        && let Some(plain) = marks.plain(field)
+        && let Some(value) = number(&plain)
+    {
+        return Some(value).filter(|_| *codes || !is_code(field));
+    }
+    let written = written(field).filter(|written| written.affix == affix.as_deref().unwrap_or_default())?;
+    number(&written.plain(marks)?)
 }
 
-/// True for a field that stands for a missing value in a column of numbers or truth values. `NaN` and `nan` are the number NaN in a
-/// column of fractions, and missing in a column of whole numbers, `whole`. In a column of text only an empty field is missing.
-fn is_missing(field: &[u8], whole: bool) -> bool {
-    field.is_empty() || WORDS.iter().any(|word| word.as_bytes() == field) || whole && matches!(field, b"NaN" | b"nan")
+/// The value, or `None` for a field that stands for a missing one; else `expected` as the error.
+fn optional<V>(
+    value: Option<V>,
+    (field, words): (&[u8], &[String]),
+    whole: bool,
+    expected: &'static str,
+) -> Result<Option<V>, &'static str> {
+    if value.is_some() || is_missing(field, whole, words) { Ok(value) } else { Err(expected) }
+}
+
+/// True for a field that stands for a missing value in a column of numbers, dates or truth values, also for one of these words. `NaN` and
+/// `nan` are the number NaN in a column of fractions, and missing in a column of whole numbers, `whole`. In a column of text only an
+/// empty field and the words are missing.
+pub(super) fn is_missing(field: &[u8], whole: bool, words: &[String]) -> bool {
+    field.is_empty()
+        || WORDS.iter().any(|word| word.as_bytes() == field)
+        || whole && matches!(field, b"NaN" | b"nan")
+        || words.iter().any(|word| word.as_bytes() == field)
 }
 
 #[cfg(test)]

@@ -4,11 +4,12 @@
 //! The first row names the columns, unless [`TextOptions::without_header`] says otherwise. The
 //! first 10,000 rows ([`TextOptions::infer_rows`]) say what a column holds: truth values (`true`,
 //! `false`), whole numbers of 64 bits, float64, else text. A later value that does not fit is an
-//! error. Missing are an empty field and, in columns that hold no text, `NA`, `N/A`, `null`, `NULL`
-//! and `None`; also `NaN` and `nan` in columns of whole numbers and truth values. Spaces around
-//! numbers are ignored. A preamble ([`TextOptions::skip_lines`]), files without quotes ([`TextOptions::without_quotes`]) and rows with
+//! error. Missing are an empty field and, in columns that hold no text, words such as `NA`, `null`,
+//! `?` and `-`; also `NaN` and `nan` in columns of whole numbers and truth values. Spaces around
+//! numbers are ignored. Whole numbers that begin with 0 are codes, which are text. A preamble ([`TextOptions::skip_lines`]), files without quotes ([`TextOptions::without_quotes`]) and rows with
 //! fewer fields than names ([`TextOptions::pad_rows`]) are read if the options say so. Fractions
-//! are rounded correctly. Decimal commas and marks between thousands: see `sniffed`.
+//! are rounded correctly. Decimal commas and marks between thousands: see `sniffed`; numbers with a unit, a
+//! currency or `%`: see `written`.
 //!
 //! Opening reads the file once to find its rows.
 
@@ -17,7 +18,8 @@ mod scan;
 mod sniffed;
 
 use super::text::{
-    self, Builders, Guess, NOT_UTF8, Refused, RowStart, TextChunk, TextFormat, TextOptions, TextTable, Wrong,
+    self, Builders, ColumnType, Guess, Marks, NOT_UTF8, Refused, RowStart, TextChunk, TextFormat, TextOptions,
+    TextReading, TextTable, Wrong,
 };
 use super::{Format, TableFile, View};
 use crate::schema::{Column, Kind};
@@ -25,8 +27,11 @@ use crate::sink::OutputKind;
 use crate::sparse::COLUMN_LIMIT;
 use crate::{Error, Result};
 use scan::{Dialect, QUOTE, RowScanner, Splitter};
-use sniffed::{Marks, Sniffed};
+use sniffed::Sniffed;
 use std::{collections::HashSet, convert::Infallible, fs::File, path::Path, sync::Arc};
+
+/// Columns of whose reading something is said.
+const MOST_NOTES: usize = 4;
 
 pub(super) const FORMAT: Format = Format::new(&["csv", "tsv"], open)
     .text()
@@ -48,7 +53,8 @@ fn open(path: &Path, file: File, options: &TextOptions) -> Result<Arc<dyn TableF
         && plain.facts().schema.columns.len() > 1
         && !plain.facts().schema.columns.iter().any(|column| column.name.as_bytes().contains(&QUOTE))
     {
-        plain.format.told = true;
+        let note = "quotation marks are read as letters: fields in quotes would not end on their lines";
+        plain.format.notes.insert(0, note.to_string());
         return Ok(Arc::new(plain));
     }
     Ok(Arc::new(quoted?))
@@ -65,7 +71,7 @@ fn read(
 ) -> Result<TextTable<Csv>> {
     let (header, infer_rows) = (!options.without_header, options.infer_rows.unwrap_or(TextOptions::INFER_ROWS));
     let dialect = Dialect { delimiter: b',', quotes };
-    let csv = Csv { dialect, infer_rows, pads: options.pad_rows, marks: Vec::new(), told: false };
+    let csv = Csv { dialect, infer_rows, pads: options.pad_rows, ..Csv::default() };
     let mut table = TextTable::new(path, file, csv)?;
     let (first, mut start) = table.beginning()?;
     if options.skip_lines > 0 {
@@ -91,8 +97,9 @@ fn read(
     drop(first);
     *tabs = delimiter == b'\t';
     let mut splitter = Splitter::new(dialect);
-    let mut names = None;
+    let mut names: Option<Vec<String>> = None;
     let mut guesses = Vec::new();
+    let words = options.missing_words.as_slice();
     table.index(start, |row, text| {
         if quotes && memchr::memchr2(b'\n', b'\r', text).is_some() {
             *spans = true;
@@ -104,7 +111,7 @@ fn read(
         }
         if names.is_none() {
             let first = first_row(&mut splitter, text, header).map_err(Refused::File)?;
-            guesses = vec![Sniffed::default(); first.len()];
+            guesses = first.iter().map(|name| Sniffed::new(options.type_of(name))).collect::<Vec<_>>();
             names = Some(first);
             if header {
                 return Ok(false);
@@ -113,7 +120,7 @@ fn read(
         if row < infer_rows || !quotes {
             let width = guesses.len();
             let Ok(found) = splitter.split(text, |i, field| {
-                guesses.get_mut(i).filter(|_| row < infer_rows).into_iter().for_each(|guess| guess.see(field));
+                guesses.get_mut(i).filter(|_| row < infer_rows).into_iter().for_each(|guess| guess.see(field, words));
                 Ok::<(), Infallible>(())
             });
             check_width(delimiter, width, found, options.pad_rows)?;
@@ -121,14 +128,24 @@ fn read(
         Ok(true)
     })?;
     let names: Vec<String> = names.ok_or_else(|| table.file.malformed("it is empty"))?;
-    table.format.marks = sniffed::found(&guesses, delimiter, options.decimal).map_err(|place| {
+    let marks = sniffed::found(&guesses, delimiter, options.decimal).map_err(|place| {
         let remedy = "give `decimal` , for numbers such as 1,5, or `decimal` . where they are no numbers";
         table.file.malformed(format!("the numbers of its column {:?} have commas; {remedy}", names[place]))
     })?;
-    let guesses = guesses.iter().zip(&table.format.marks).map(|(guess, marks)| guess.by(*marks));
-    let guesses: Vec<Guess> = guesses.collect();
-    let blank = guesses.iter().map(|guess| *guess == Guess::Missing).collect();
-    let kinds = guesses.into_iter().map(Guess::kind);
+    let columns: Vec<_> = guesses.iter().zip(marks).map(|(guess, marks)| guess.resolved(marks)).collect();
+    check_delimiter(delimiter, options, &names).map_err(|detail| table.file.malformed(detail))?;
+    let mut reading =
+        TextReading { missing_words: words.to_vec(), delimiter: Some(char::from(delimiter)), ..TextReading::default() };
+    for ((name, guess), (of, _)) in names.iter().zip(&guesses).zip(&columns) {
+        table.format.notes.extend(guess.notes(name, of));
+        if guess.is_resolved(of) {
+            reading.types.insert(name.clone(), of.clone());
+        }
+    }
+    table.format.reading = reading;
+    let (types, kinds): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
+    table.format.types = types;
+    let blank = guesses.iter().map(Sniffed::is_blank).collect();
     Ok(table.with_columns(names.into_iter().zip(kinds)).with_blank(blank))
 }
 
@@ -159,6 +176,20 @@ fn first_row(splitter: &mut Splitter, first: &[u8], header: bool) -> Result<Vec<
     Ok(names)
 }
 
+/// Refuses another delimiter than that of the rows of a fit if its numbers have commas: they may mean something else in this file.
+fn check_delimiter(delimiter: u8, options: &TextOptions, names: &[String]) -> Result<(), String> {
+    let own = char::from(delimiter);
+    let Some(of) = options.like.delimiter.filter(|of| *of != own) else { return Ok(()) };
+    let has_commas = |name: &&String| options.type_of(name).is_some_and(|of| of.has_commas());
+    let said = options.delimiter.is_some() || options.decimal.is_some();
+    let Some(name) = names.iter().find(has_commas).filter(|_| !said) else { return Ok(()) };
+    let (own, of) = (own.escape_default(), of.escape_default());
+    Err(format!(
+        "'{own}' is between its fields, and '{of}' in the table of the fit, where the numbers of column {name:?} have commas; \
+         give `decimal` to say which mark is before its decimals"
+    ))
+}
+
 fn check_width(delimiter: u8, expected: usize, found: usize, pads: bool) -> Result<(), Wrong> {
     if expected == found || pads && found < expected {
         return Ok(());
@@ -176,25 +207,32 @@ fn check_width(delimiter: u8, expected: usize, found: usize, pads: bool) -> Resu
     Err(Wrong::new(fields(expected), fields(found), remedy))
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Csv {
     dialect: Dialect,
     infer_rows: u64,
     /// Rows may have fewer fields than names.
     pads: bool,
-    /// How the numbers of each column are written.
-    marks: Vec<Marks>,
-    /// The file has no quotes, which its lines have shown.
-    told: bool,
+    /// How each column is read.
+    types: Vec<ColumnType>,
+    reading: TextReading,
+    notes: Vec<String>,
 }
 
 impl Csv {
     #[cold]
-    fn misfit(&self, column: &Column, row: u64, expected: &str, field: &[u8]) -> Wrong {
+    fn misfit(&self, (column, of): (&Column, &ColumnType), row: u64, expected: &str, field: &[u8]) -> Wrong {
         let infer = self.infer_rows;
+        let expected = match of {
+            ColumnType::Number(form) => format!("{expected}{form}"),
+            _ => expected.to_string(),
+        };
         let found = text::shown(field);
         let wrong = match column.kind {
             Kind::Text => Wrong::new(expected, found, NOT_UTF8),
+            _ if row < infer => {
+                Wrong::new(expected, found, "write it as the other rows are written, or give `decimal` or `types`")
+            }
             _ => Wrong::new(
                 format!("{expected} as in the first {infer} rows"),
                 found,
@@ -212,23 +250,28 @@ impl TextFormat for Csv {
     type Chunk<'a> = CsvChunk<'a>;
 
     fn note(&self, columns: &[Column]) -> Option<String> {
-        if self.told {
-            return Some(
-                "quotation marks are read as letters: fields in quotes would not end on their lines".to_string(),
-            );
-        }
         let named = |marks| {
-            let written = columns.iter().zip(&self.marks).filter(|(_, of)| **of == marks).map(|(column, _)| column);
+            let has = |of: &ColumnType| matches!(of, ColumnType::Number(form) if form.marks == Some(marks));
+            let written = columns.iter().zip(&self.types).filter(|(_, of)| has(of)).map(|(column, _)| column);
             // whole numbers may have no mark at all
             written.min_by_key(|column| !matches!(column.kind, Kind::Float { .. })).map(|column| &column.name)
         };
-        match (named(Marks::Comma), named(Marks::Grouped)) {
+        let commas = match (named(Marks::Comma), named(Marks::Grouped)) {
             (Some(name), _) => Some(format!("numbers such as those of column {name} are read with decimal commas")),
             (None, Some(name)) => {
                 Some(format!("commas in the numbers of column {name} are read as marks between thousands"))
             }
             (None, None) => None,
-        }
+        };
+        let more = self.notes.len().saturating_sub(MOST_NOTES);
+        let more = (more > 0).then(|| format!("{more} more columns are read in such ways"));
+        let all: Vec<String> =
+            commas.into_iter().chain(self.notes.iter().take(MOST_NOTES).cloned()).chain(more).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    fn reading(&self) -> TextReading {
+        self.reading.clone()
     }
 
     fn scanner(&self) -> RowScanner {
@@ -264,9 +307,10 @@ impl TextChunk for CsvChunk<'_> {
         let mut misfit = None;
         let Ok(found) = self.splitter.split(text, |i, field| {
             if let Some(Some(slot)) = slots.get(i)
-                && let Err(expected) = fields::push(&mut builders[*slot], field, csv.marks[i])
+                && let Err(expected) =
+                    fields::push(&mut builders[*slot], field, (&csv.types[i], &csv.reading.missing_words))
             {
-                misfit.get_or_insert_with(|| csv.misfit(&columns[i], row, expected, field));
+                misfit.get_or_insert_with(|| csv.misfit((&columns[i], &csv.types[i]), row, expected, field));
             }
             Ok::<(), Infallible>(())
         });
@@ -275,7 +319,7 @@ impl TextChunk for CsvChunk<'_> {
         for (i, slot) in slots.iter().enumerate().skip(found) {
             let builder = slot.map(|slot| &mut builders[slot]);
             // an empty field is missing in every column
-            builder.into_iter().for_each(|builder| _ = fields::push(builder, b"", csv.marks[i]));
+            builder.into_iter().for_each(|builder| _ = fields::push(builder, b"", (&csv.types[i], &[])));
         }
         misfit.map_or(Ok(()), Err)
     }

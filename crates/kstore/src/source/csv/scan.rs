@@ -9,7 +9,7 @@ use memchr::{memchr, memchr_iter, memchr2, memchr3};
 pub(super) const QUOTE: u8 = b'"';
 
 /// How the rows of a file are cut.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Dialect {
     pub(super) delimiter: u8,
     /// False if a quotation mark is a letter like any other.

@@ -1,69 +1,143 @@
 //! In which way the columns of a CSV file write their numbers, by its first lines: the mark before decimals, and the one between thousands.
 
 use super::fields;
-use crate::source::text::Guess;
+use crate::dates::{self, TimeForm};
+use crate::schema::Kind;
+use crate::source::text::{ColumnType, Guess, Marks, NumberForm, written};
 use std::borrow::Cow;
 
-/// How the numbers of a column are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Marks {
-    /// `1234.5`
-    #[default]
-    Point,
-    /// `1,234.5`
-    Grouped,
-    /// `1234,5` and `1.234,5`
-    Comma,
-}
-
-impl Marks {
-    pub(super) const ALL: [Self; 3] = [Self::Point, Self::Grouped, Self::Comma];
-
-    /// The field as it would be written with a point and without marks between thousands; `None` for what is not written in this way.
-    pub(super) fn plain(self, field: &[u8]) -> Option<Cow<'_, [u8]>> {
-        let (between, decimal) = match self {
-            Self::Point => return Some(Cow::Borrowed(field)),
-            Self::Grouped => (b',', b'.'),
-            Self::Comma => (b'.', b','),
-        };
-        let (whole, rest) = field.split_at(field.iter().position(|byte| *byte == decimal).unwrap_or(field.len()));
-        let digits = whole.strip_prefix(b"-").or(whole.strip_prefix(b"+")).unwrap_or(whole);
-        let mut groups = digits.split(|byte| *byte == between);
-        let first = groups.next().unwrap_or_default();
-        let grouped = (1..=3).contains(&first.len()) && first[0] != b'0' && first.iter().all(u8::is_ascii_digit);
-        let sound = groups.all(|group| grouped && group.len() == 3 && group.iter().all(u8::is_ascii_digit));
-        let rest = rest.strip_prefix(&[decimal]).map_or(Vec::new(), |rest| [b".", rest].concat());
-        let once = !rest.iter().skip(1).any(|byte| [b'.', b','].contains(byte));
-        (sound && once).then(|| whole.iter().copied().filter(|byte| *byte != between).chain(rest).collect())
-    }
-}
-
 /// What the values of a column are, for each way of writing numbers.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sniffed([Guess; 3]);
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sniffed {
+    /// The type that the column is known to have.
+    known: Option<ColumnType>,
+    by: [Guess; 3],
+    /// A value is there.
+    some: bool,
+    /// What is around the first number, and so must be around all.
+    affix: Option<String>,
+    /// The first number with something around it or a sign of its own, the first code, and the first mark of a missing value.
+    marked: Option<String>,
+    code: Option<String>,
+    mark: Option<String>,
+    /// The forms of dates that a value has not.
+    undated: [bool; DATES.len()],
+}
+
+/// The forms that a date may have, the likelier first.
+const DATES: [TimeForm; 3] = [TimeForm::YearFirst, TimeForm::MonthFirst, TimeForm::DayFirst];
+
+/// Words that no column of numbers has but for missing values, and a column of text may mean.
+const MARKS: [&[u8]; 4] = [b"?", b"-", b".", b"--"];
 
 impl Sniffed {
-    pub(super) fn see(&mut self, field: &[u8]) {
-        for (guess, marks) in self.0.iter_mut().zip(Marks::ALL).filter(|(guess, _)| **guess != Guess::Text) {
-            *guess = guess.with(fields::guess(field, marks)).unwrap_or(Guess::Text);
+    pub(super) fn new(known: Option<ColumnType>) -> Self {
+        Self { known, ..Self::default() }
+    }
+
+    pub(super) fn see(&mut self, field: &[u8], words: &[String]) {
+        let text = field.trim_ascii();
+        let shown = |text: &[u8]| Some(String::from_utf8_lossy(text).into_owned());
+        let missing = fields::is_missing(text, true, words);
+        self.some |= !missing;
+        if let Some(ColumnType::Date(_)) = self.known {
+            let read = |form| str::from_utf8(text).is_ok_and(|text| dates::stamp(text, form).is_some());
+            let forms = self.undated.iter_mut().zip(DATES).filter(|_| !missing);
+            forms.for_each(|(undated, form)| *undated |= !read(form));
+        }
+        if self.by == [Guess::Text; 3] || matches!(self.known, Some(ColumnType::Text | ColumnType::Date(_))) {
+            return;
+        }
+        let is_code = fields::is_code(text) && !matches!(&self.known, Some(ColumnType::Number(form)) if form.codes);
+        if is_code && self.code.is_none() {
+            self.code = shown(text);
+        }
+        if missing && self.mark.is_none() && MARKS.contains(&text) {
+            self.mark = shown(text);
+        }
+        let new = Marks::ALL.map(|marks| if missing { Guess::Missing } else { fields::guess(text, marks) });
+        let is_plain = new.iter().any(|guess| *guess != Guess::Text);
+        let (new, affix) = match written(text).filter(|_| !is_plain) {
+            Some(number) if self.known.is_some() || !number.is_code => {
+                self.marked = self.marked.take().or_else(|| shown(text));
+                let guess =
+                    |marks| number.plain(marks).map_or(Guess::Text, |plain| fields::guess(&plain, Marks::Point));
+                (Marks::ALL.map(guess), number.affix)
+            }
+            _ => (new, Cow::Borrowed("")),
+        };
+        let is_number = !matches!(new[0], Guess::Missing | Guess::Bool);
+        let mixed = is_number && self.affix.get_or_insert_with(|| affix.to_string()) != &affix;
+        for (guess, new) in self.by.iter_mut().zip(new).filter(|(guess, _)| **guess != Guess::Text) {
+            *guess = if is_code || mixed { Guess::Text } else { guess.with(new).unwrap_or(Guess::Text) };
         }
     }
 
-    pub(super) fn by(&self, marks: Marks) -> Guess {
-        self.0[marks as usize]
+    pub(super) fn is_blank(&self) -> bool {
+        !self.some
     }
 
-    /// True where numbers have other marks than a point.
+    pub(super) fn by(&self, marks: Marks) -> Guess {
+        self.by[marks as usize]
+    }
+
+    /// True if numbers have other marks than a point.
     fn only(&self, marks: Marks) -> bool {
         self.by(Marks::Point) == Guess::Text && self.by(marks) != Guess::Text
+    }
+
+    /// The type of the column whose numbers have these marks, and the kind of its values.
+    pub(super) fn resolved(&self, marks: Marks) -> (ColumnType, Kind) {
+        let form = match &self.known {
+            Some(ColumnType::Text) => return (ColumnType::Text, Kind::Text),
+            Some(ColumnType::Date(form)) => {
+                let found = DATES.into_iter().zip(self.undated).find(|(_, undated)| !undated).map(|(form, _)| form);
+                return (ColumnType::Date(Some(form.or(found).unwrap_or_default())), dates::stamp_kind());
+            }
+            Some(ColumnType::Number(form)) => form.clone(),
+            None => NumberForm::default(),
+        };
+        let affix = form.affix.or_else(|| self.affix.clone()).or(Some(String::new()));
+        let form = NumberForm { marks: Some(marks), affix, ..form };
+        match (self.by(marks), &self.known) {
+            (Guess::Text, None) => (ColumnType::Text, Kind::Text),
+            // a field that is no such number is an error of its row
+            (Guess::Text, Some(_)) => (ColumnType::Number(form), Kind::Float { bits: 64 }),
+            (guess, _) => (ColumnType::Number(form), guess.kind()),
+        }
+    }
+
+    /// True if other files of the same rows cannot tell that the column is of this type.
+    pub(super) fn is_resolved(&self, of: &ColumnType) -> bool {
+        !of.is_plain() && (*of != ColumnType::Text || self.known.is_some() || self.code.is_some())
+    }
+
+    /// What is to be said of the way in which the column of this name and type is read.
+    pub(super) fn notes(&self, name: &str, of: &ColumnType) -> Vec<String> {
+        let number = *of != ColumnType::Text;
+        let code = self.code.iter().filter(|_| !number && self.known.is_none()).map(|code| {
+            format!("column {name} is read as text, because values such as {code} begin with 0; `types` {name}=number reads numbers")
+        });
+        let marked = self.marked.iter().filter(|_| number).map(|number| {
+            format!("values such as {number} of column {name} are read as numbers; `types` {name}=text keeps them as they are")
+        });
+        let mark = self
+            .mark
+            .iter()
+            .filter(|_| number)
+            .map(|mark| format!("{mark} in column {name} is read as a missing value"));
+        code.chain(marked).chain(mark).collect()
     }
 }
 
 /// How the numbers of each column are written; the place of a column that could be meant in two ways as an error. Commas are decimal marks by
-/// themselves where semicolons are between the fields, as spreadsheets of half the world write them, and marks between thousands where commas are.
+/// themselves if semicolons are between the fields, as spreadsheets of half the world write them, and marks between thousands if commas are.
 pub(super) fn found(columns: &[Sniffed], delimiter: u8, decimal: Option<u8>) -> Result<Vec<Marks>, usize> {
     let commas = columns.iter().any(|column| column.only(Marks::Comma));
     let of = |(place, column): (usize, &Sniffed)| {
+        if let Some(ColumnType::Number(NumberForm { marks: Some(marks), .. })) = column.known {
+            return Ok(marks);
+        }
         let (comma, grouped) = (column.only(Marks::Comma), column.only(Marks::Grouped));
         Ok(match (decimal, delimiter) {
             (Some(b','), _) => Marks::Comma,
@@ -77,36 +151,4 @@ pub(super) fn found(columns: &[Sniffed], delimiter: u8, decimal: Option<u8>) -> 
         })
     };
     columns.iter().enumerate().map(of).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_read_by_their_marks_and_others_are_none() {
-        let read = |marks: Marks, text: &str| {
-            let plain = marks.plain(text.as_bytes())?;
-            std::str::from_utf8(&plain).unwrap().parse::<f64>().ok()
-        };
-        for (text, grouped, comma) in [
-            ("1.234,5", None, Some(1234.5)),
-            ("1,234.5", Some(1234.5), None),
-            ("-12,5", None, Some(-12.5)),
-            ("1,234", Some(1234.0), Some(1.234)),
-            ("0,123", None, Some(0.123)),
-            ("1.234.567", None, Some(1_234_567.0)),
-            ("1.5", Some(1.5), None),
-            ("12.34,5", None, None),
-            ("1,5e3", None, Some(1500.0)),
-            ("1,2,3", None, None),
-            (",5", None, Some(0.5)),
-            ("17", Some(17.0), Some(17.0)),
-            ("", None, None),
-            (",", None, None),
-            ("a,b", None, None),
-        ] {
-            assert_eq!((read(Marks::Grouped, text), read(Marks::Comma, text)), (grouped, comma), "{text}");
-        }
-    }
 }

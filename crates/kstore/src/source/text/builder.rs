@@ -68,13 +68,11 @@ impl Builder {
     pub(crate) fn new(kind: &Kind) -> Self {
         match kind {
             Kind::Float { .. } => Self::Float(Float64Builder::new()),
-            Kind::Int { signed: true, .. } => Self::Int(Int64Builder::new()),
+            Kind::Int { signed: true, .. } | Kind::Time(_) => Self::Int(Int64Builder::new()),
             Kind::Int { signed: false, .. } => Self::Large(UInt64Builder::new()),
             Kind::Bool => Self::Bool(BooleanBuilder::new()),
             // kinds that no text is read as
-            Kind::Text | Kind::Binary | Kind::Time(_) | Kind::Sparse(_) | Kind::Other(_) => {
-                Self::Text(StringBuilder::new())
-            }
+            Kind::Text | Kind::Binary | Kind::Sparse(_) | Kind::Other(_) => Self::Text(StringBuilder::new()),
         }
     }
 

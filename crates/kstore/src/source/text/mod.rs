@@ -7,21 +7,30 @@
 mod builder;
 #[cfg(any(feature = "svmlight", feature = "jsonl"))]
 mod lines;
+mod reading;
 mod records;
 mod row_starts;
 mod table;
+mod written;
 
 #[cfg(any(feature = "csv", feature = "jsonl"))]
 pub(crate) use builder::{Builder, Builders, Guess};
 #[cfg(any(feature = "svmlight", feature = "jsonl"))]
 pub(crate) use lines::LineScanner;
+pub(crate) use reading::Marks;
+pub use reading::{ColumnType, NumberForm, TextReading};
 pub(crate) use records::{Record, Records, RowStart, Scanner};
 pub(crate) use row_starts::RowStarts;
 #[cfg(feature = "svmlight")]
 pub(crate) use table::CHUNK_BYTES;
 pub(crate) use table::{CHUNK_ROWS, Refused, TextChunk, TextFormat, TextTable, Wrong};
 
+pub(crate) use written::is_marked_number;
+#[cfg(feature = "csv")]
+pub(crate) use written::written;
+
 use crate::sparse::SparseShape;
+use std::collections::BTreeMap;
 
 /// A number as Rust's standard library reads it: fractions are rounded to the nearest float, whole numbers that do not
 /// fit are none.
@@ -71,6 +80,10 @@ pub struct TextOptions {
     pub(crate) zero_based: bool,
     pub(crate) width: Option<usize>,
     pub(crate) sparse: Sparse,
+    pub(crate) types: BTreeMap<String, ColumnType>,
+    pub(crate) missing_words: Vec<String>,
+    /// How the rows that these belong to were read.
+    pub(crate) like: TextReading,
 }
 
 /// Which rows of svmlight files stay sparse, beside those with more columns than dense rows may have.
@@ -96,6 +109,8 @@ impl std::fmt::Display for TextOptions {
             self.zero_based.then(|| "indices from 0".to_string()),
             self.width.map(|width| format!("width {width}")),
             (self.sparse == Sparse::All).then(|| "sparse rows".to_string()),
+            (!self.types.is_empty()).then(|| format!("types {:?}", self.types)),
+            (!self.missing_words.is_empty()).then(|| format!("missing words {:?}", self.missing_words)),
         ];
         let words: Vec<String> = words.into_iter().flatten().collect();
         f.write_str(&if words.is_empty() { "by default".to_string() } else { words.join(", ") })
@@ -141,6 +156,38 @@ impl TextOptions {
     /// CSV: sets the number of rows that decide what the columns hold; [`u64::MAX`] for all.
     pub fn infer_rows(self, rows: u64) -> Self {
         Self { infer_rows: Some(rows).filter(|rows| *rows != Self::INFER_ROWS), ..self }
+    }
+
+    /// CSV: sets the types of some columns, by their names. By default those that the first rows show; whole numbers that begin with zeros
+    /// are text.
+    pub fn types(self, types: BTreeMap<String, ColumnType>) -> Self {
+        Self { types, ..self }
+    }
+
+    /// CSV and JSON lines: sets words that stand for missing values, in columns of text too.
+    pub fn missing_words(self, missing_words: Vec<String>) -> Self {
+        Self { missing_words, ..self }
+    }
+
+    /// Reads what these options leave open as other rows were read. Columns that a file does not have are ignored.
+    #[must_use]
+    pub fn like(mut self, mut reading: TextReading) -> Self {
+        reading.extend(&self.like);
+        self.missing_words.extend(std::mem::take(&mut reading.missing_words));
+        Self { like: reading, ..self }
+    }
+
+    /// True if other rows say how these are read.
+    pub fn is_alike(&self) -> bool {
+        !self.like.is_default()
+    }
+
+    /// The type of a column, if it is known. A decimal mark that the caller names counts more than that of other rows.
+    pub(crate) fn type_of(&self, name: &str) -> Option<ColumnType> {
+        match (self.types.get(name).or(self.like.types.get(name)).cloned(), self.decimal) {
+            (Some(ColumnType::Number(form)), Some(_)) => Some(ColumnType::Number(NumberForm { marks: None, ..form })),
+            (known, _) => known,
+        }
     }
 
     /// svmlight: gives the first feature the index 0 and not 1.

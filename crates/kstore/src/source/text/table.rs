@@ -1,7 +1,7 @@
 //! A table written as text, whatever the format: where its rows are, and a cursor over them.
 
 use super::records::{RECORD_LIMIT, RecordError};
-use super::{Record, Records, RowStart, RowStarts, Scanner};
+use super::{Record, Records, RowStart, RowStarts, Scanner, TextReading};
 use crate::schema::{Column, Kind, Schema};
 use crate::source::positioned::{BLOCK_BYTES, Positioned};
 use crate::source::{BoxedCursor, Facts, FileCursor, TableFile, View, foreign};
@@ -29,6 +29,10 @@ pub(crate) trait TextFormat: Debug + Send + Sync {
     /// What is to be said of the way in which values are read.
     fn note(&self, _columns: &[Column]) -> Option<String> {
         None
+    }
+    /// How its columns are read.
+    fn reading(&self) -> TextReading {
+        TextReading::default()
     }
     /// An empty chunk of some columns, each of which comes once.
     fn chunk<'a>(&'a self, columns: &'a [Column], wanted: &[usize]) -> Self::Chunk<'a>;
@@ -172,6 +176,10 @@ impl<F: TextFormat> TableFile for TextTable<F> {
 
     fn is_blank(&self, column: usize) -> bool {
         self.blank.get(column).is_some_and(|blank| *blank)
+    }
+
+    fn reading(&self) -> TextReading {
+        self.format.reading()
     }
 
     fn line(&self, row: u64) -> Option<u64> {

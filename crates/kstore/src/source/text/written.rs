@@ -1,0 +1,181 @@
+//! Numbers as people write them: with a currency, a unit or `%`, in parentheses, with a minus behind or of Unicode, in hexadecimal, with
+//! apostrophes or thin spaces between thousands.
+
+use super::{Marks, number};
+use std::borrow::Cow;
+
+impl Marks {
+    pub(crate) const ALL: [Self; 3] = [Self::Point, Self::Grouped, Self::Comma];
+
+    /// The field as it would be written with a point and without marks between thousands; `None` for what is not written in this way.
+    pub(crate) fn plain(self, field: &[u8]) -> Option<Cow<'_, [u8]>> {
+        let (between, decimal) = match self {
+            Self::Point => return Some(Cow::Borrowed(field)),
+            Self::Grouped => (b',', b'.'),
+            Self::Comma => (b'.', b','),
+        };
+        let (whole, rest) = field.split_at(field.iter().position(|byte| *byte == decimal).unwrap_or(field.len()));
+        let digits = whole.strip_prefix(b"-").or(whole.strip_prefix(b"+")).unwrap_or(whole);
+        let mut groups = digits.split(|byte| *byte == between);
+        let first = groups.next().unwrap_or_default();
+        let grouped = (1..=3).contains(&first.len()) && first[0] != b'0' && first.iter().all(u8::is_ascii_digit);
+        let sound = groups.all(|group| grouped && group.len() == 3 && group.iter().all(u8::is_ascii_digit));
+        let rest = rest.strip_prefix(&[decimal]).map_or(Vec::new(), |rest| [b".", rest].concat());
+        let once = !rest.iter().skip(1).any(|byte| [b'.', b','].contains(byte));
+        (sound && once).then(|| whole.iter().copied().filter(|byte| *byte != between).chain(rest).collect())
+    }
+}
+
+/// Most bytes of a number with all that is around it.
+const LONGEST: usize = 64;
+
+/// Most letters of a unit.
+const UNIT: usize = 8;
+
+/// A number, and what is around it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Written<'a> {
+    /// Sign, digits, decimal mark and exponent, and an apostrophe between thousands that are cut so.
+    number: String,
+    /// The currency before the number and the unit behind it.
+    pub(crate) affix: Cow<'a, str>,
+    /// The unit is one letter without a space before it, as in `12a`, which may be a code.
+    pub(crate) is_code: bool,
+}
+
+impl Written<'_> {
+    /// The number as it would be written with a point and without marks between thousands; `None` for one with other marks than these.
+    pub(crate) fn plain(&self, marks: Marks) -> Option<Vec<u8>> {
+        let (marks, between) = match marks {
+            Marks::Point if self.number.contains('\'') => (Marks::Grouped, ","),
+            Marks::Comma => (Marks::Comma, "."),
+            other => (other, ","),
+        };
+        marks.plain(self.number.replace('\'', between).as_bytes()).map(Cow::into_owned)
+    }
+}
+
+/// True for the symbol of a currency, of which one may stand before a number.
+fn is_currency(letter: char) -> bool {
+    matches!(letter, '$' | '£' | '¥' | '€' | '\u{20a0}'..='\u{20cf}')
+}
+
+fn is_unit(text: &str) -> bool {
+    let of_unit = |c: char| c.is_alphabetic() || is_currency(c) || "%‰°/²³".contains(c);
+    text.chars().count() <= UNIT && text.chars().all(of_unit)
+}
+
+/// Takes a number out of what is around it; `None` for what is no single number. That its digits are sound is not checked.
+pub(crate) fn written(field: &[u8]) -> Option<Written<'_>> {
+    let text = std::str::from_utf8(field).ok().filter(|text| text.len() <= LONGEST)?.trim();
+    if let Some(digits) = text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        let digits = digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(digits)?;
+        let number = u64::from_str_radix(digits, 16).ok()?.to_string();
+        return Some(Written { number, affix: "0x".into(), is_code: false });
+    }
+    let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+    let text = inner.unwrap_or(text);
+    let first = text.find(|c: char| c.is_ascii_digit())?;
+    let first = first - usize::from(text[..first].ends_with(['.', ',']));
+    let last = text.rfind(|c: char| c.is_ascii_digit())? + 1;
+    // a minus stands before the currency, behind it, or behind the digits
+    let is_minus = |c: char| c == '-' || c == '\u{2212}';
+    let (before, behind) = (text[..first].trim(), text[last..].trim());
+    let after_sign = before.strip_prefix(is_minus).unwrap_or(before);
+    let currency = after_sign.strip_suffix(is_minus).unwrap_or(after_sign).trim();
+    let unit = behind.strip_prefix(is_minus).unwrap_or(behind).trim();
+    let signs = [inner.is_some(), after_sign != before, after_sign.ends_with(is_minus), behind.starts_with(is_minus)];
+    let signs = signs.into_iter().filter(|sign| *sign).count();
+    let sound = signs <= 1 && currency.chars().all(is_currency) && currency.chars().count() <= 1 && is_unit(unit);
+    let is_thin = |c: char| matches!(c, '\'' | '\u{2019}' | '\u{a0}' | '\u{2009}' | '\u{202f}');
+    let number = format!("{}{}", if signs == 1 { "-" } else { "" }, text[first..last].replace(is_thin, "'"));
+    let affix = if currency.is_empty() { unit.into() } else { format!("{currency}{unit}").into() };
+    let is_code = text[last..].starts_with(char::is_alphabetic) && unit.chars().nth(1).is_none();
+    sound.then_some(Written { number, affix, is_code })
+}
+
+/// True for a number with something around it, or with other marks than a point before decimals.
+pub(crate) fn is_marked_number(text: &str) -> bool {
+    marked(text).is_some()
+}
+
+fn marked(text: &str) -> Option<f64> {
+    let written = written(text.as_bytes())?;
+    let found = Marks::ALL.into_iter().find_map(|marks| number::<f64>(&written.plain(marks)?));
+    found.filter(|_| text.trim().parse::<f64>().is_err())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_taken_out_of_what_is_around_them() {
+        for (text, value, affix) in [
+            ("12%", 12.0, "%"),
+            ("(12)", -12.0, ""),
+            ("($1,234.50)", -1234.5, "$"),
+            ("-$5", -5.0, "$"),
+            ("$-5", -5.0, "$"),
+            ("12-", -12.0, ""),
+            ("\u{2212}12", -12.0, ""),
+            ("5 kg", 5.0, "kg"),
+            ("20\u{b0}C", 20.0, "\u{b0}C"),
+            ("12,50 \u{20ac}", 12.5, "\u{20ac}"),
+            ("1'234.5", 1234.5, ""),
+            ("1\u{2009}234\u{2009}567", 1_234_567.0, ""),
+            ("1\u{202f}234,5", 1234.5, ""),
+            ("0x1f", 31.0, "0x"),
+            ("$.5", 0.5, "$"),
+        ] {
+            assert_eq!(marked(text), Some(value), "{text}");
+            assert_eq!(written(text.as_bytes()).unwrap().affix, affix, "{text}");
+        }
+        for text in [
+            "",
+            "-",
+            "12",
+            "1.5e3",
+            "A12",
+            "10-20",
+            "2021-01-14",
+            "12:30",
+            "1.2.3",
+            "--5",
+            "(-5)",
+            "5'11",
+            "1/2",
+            "12 34",
+            "0xg",
+        ] {
+            assert_eq!(marked(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_by_their_marks_and_others_are_none() {
+        let read = |marks: Marks, text: &str| {
+            let plain = marks.plain(text.as_bytes())?;
+            std::str::from_utf8(&plain).unwrap().parse::<f64>().ok()
+        };
+        for (text, grouped, comma) in [
+            ("1.234,5", None, Some(1234.5)),
+            ("1,234.5", Some(1234.5), None),
+            ("-12,5", None, Some(-12.5)),
+            ("1,234", Some(1234.0), Some(1.234)),
+            ("0,123", None, Some(0.123)),
+            ("1.234.567", None, Some(1_234_567.0)),
+            ("1.5", Some(1.5), None),
+            ("12.34,5", None, None),
+            ("1,5e3", None, Some(1500.0)),
+            ("1,2,3", None, None),
+            (",5", None, Some(0.5)),
+            ("17", Some(17.0), Some(17.0)),
+            ("", None, None),
+            (",", None, None),
+            ("a,b", None, None),
+        ] {
+            assert_eq!((read(Marks::Grouped, text), read(Marks::Comma, text)), (grouped, comma), "{text}");
+        }
+    }
+}
