@@ -291,7 +291,8 @@ fn a_fit_that_goes_on_learns_rows_beyond_its_ranges() {
     let mut out = vec![0.0; 400];
     predictor.predict(&x.concat(), &mut out).unwrap();
     let error = out.iter().zip(&y).map(|(got, y)| (got - y).powi(2)).sum::<f64>() / 400.0;
-    assert!(error < 0.01, "{error}");
+    // the same ridge regression on kernel sections of the first rows, in NumPy: 0.0162; clipped rows: 0.5
+    assert!((error - 0.0162).abs() < 1e-3, "{error}");
 }
 
 #[test]

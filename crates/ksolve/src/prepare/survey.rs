@@ -185,19 +185,32 @@ pub(crate) fn of(
 /// Most whole numbers that look like classes.
 pub(crate) const FEW_WHOLE: usize = 20;
 
-/// The first target, if it is a column of integers whose values are so few that they may be classes.
-pub(crate) fn few_whole(statistics: &Statistics) -> Option<&Moments> {
+/// The first target, if it is a column of integers with few distinct values, which may be classes.
+fn few_whole(statistics: &Statistics) -> Option<&Moments> {
     let few = |target: &&Moments| target.whole && (1.0..FEW_WHOLE as f64).contains(&(target.max - target.min));
     statistics.targets.first().filter(few)
+}
+
+/// Warns of a numeric target that may hold classes.
+pub(crate) fn warn_of_classes(selected: &Selected, statistics: &Statistics, task: Task, stages: &dyn Stages) {
+    if let (Some(name), Some(target), Task::Regression) =
+        (&selected.target_names().first(), few_whole(statistics), task)
+    {
+        stages.warn(format!(
+            "target {name} holds whole numbers from {} to {}, which are learned as a quantity; `task` classification (ridge), or \
+             logistic and svm, learn them as classes",
+            target.min, target.max
+        ));
+    }
 }
 
 /// Refuses rows that nothing can be learned from, and warns of features that do not vary.
 fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, stages: &dyn Stages) -> Result<()> {
     statistics.check(selected.class_name().unwrap_or_default(), selected.group_name().unwrap_or_default())?;
     match statistics.targets.last().filter(|_| selected.is_weighted()) {
-        Some(weights) if weights.max <= 0.0 => return Err(Error::NegativeWeights { least: weights.min }),
         // rows of weight 0 are not read
         Some(_) if statistics.rows == 0 => return Err(Error::NoWeight),
+        Some(weights) if weights.max <= 0.0 => return Err(Error::NegativeWeights { least: weights.min }),
         _ => {}
     }
     match statistics.rows {
@@ -244,15 +257,6 @@ fn check(selected: &Selected, statistics: &Statistics, options: &TrainOptions, s
         stages.warn(format!(
             "the target has {whole} different whole numbers, and each becomes a class; if they are a measurement, take a regression \
              (ridge, svr)"
-        ));
-    }
-    if let (Some(name), Some(target), Task::Regression) =
-        (&selected.target_names().first(), few_whole(statistics), options.task)
-    {
-        stages.warn(format!(
-            "target {name} holds whole numbers from {} to {}, which are learned as a quantity; `task` classification (ridge), or \
-             logistic and svm, learn them as classes",
-            target.min, target.max
         ));
     }
     if options.task == Task::Regression {

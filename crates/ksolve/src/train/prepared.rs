@@ -3,7 +3,7 @@
 use crate::features::{FeatureTier, FitData, Points};
 use crate::metric::{self, Learned, LengthReport, MetricRequest};
 use crate::prepare::landmarks::{Mapped, Mapping};
-use crate::prepare::survey::{Survey, survey};
+use crate::prepare::survey::{Survey, survey, warn_of_classes};
 use crate::prepare::whole;
 use crate::request::{LandmarkSource, PassShape, ProblemSize, Resources, RowAccess, TrainOptions};
 use crate::{Classes, Folds, Result, Targets, Task, solver::SolverFacts};
@@ -148,6 +148,7 @@ pub(crate) fn prepare<T: Real>(
 ) -> Result<Prepared<T>> {
     let planned_bytes = check(plans)?;
     let survey = survey(selected, options, cut, resources)?;
+    warn_of_classes(selected, &survey.statistics, options.task, resources.stages);
     let folds = Folds::new(&options.folds, options.seed, selected.range(), &survey.groups)?;
     let targets = survey.targets_of_regression();
     let (n, reading) = (survey.rows(), survey.reading());

@@ -54,7 +54,7 @@ use crate::folds::FoldSpec;
 use crate::job::Run;
 use crate::metric::{self, Learned, MetricRequest, RoundReport, RoundRequest, picked};
 use crate::prepare::candidates;
-use crate::prepare::survey::{FEW_WHOLE, Survey, few_whole, survey};
+use crate::prepare::survey::{FEW_WHOLE, Survey, survey};
 use crate::request::{MetricSource, PassShape, Resources, TrainOptions};
 use crate::{Error, Folds, Result, Targets, Task, train::prepared};
 use kapprox::Real;
@@ -202,8 +202,7 @@ impl<'a, T: Real> Search<'a, T> {
 
     /// Warns of a target that is likely to be another one, and refuses one that nothing is learned from.
     pub(super) fn look_at_target(&self, task: Task) -> Result<()> {
-        let told = few_whole(&self.survey.statistics).is_some();
-        let warning = self.trials.look_at_target(task, told)?;
+        let warning = self.trials.look_at_target(task)?;
         warning.into_iter().for_each(|text| self.resources.stages.warn(text));
         Ok(())
     }

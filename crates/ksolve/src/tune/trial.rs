@@ -215,13 +215,13 @@ impl<T: Real> Trials<T> {
         picked(sample, (0..sample.len()).filter(|i| seen.contains(&sample.rows[*i])))
     }
 
-    /// What is to be said of the target before a search, unless the survey has `told` it.
+    /// What is to be said of the target before a search.
     ///
     /// # Errors
     /// [`Error::Option`] for a ranking of which no two rows that choices see can be compared.
-    pub(super) fn look_at_target(&self, task: Task, told: bool) -> Result<Option<String>> {
+    pub(super) fn look_at_target(&self, task: Task) -> Result<Option<String>> {
         if task == Task::Regression {
-            return Ok(self.whole_numbers().filter(|_| !told).map(|k| {
+            return Ok(self.whole_numbers().map(|k| {
                 format!("the target holds {k} whole numbers, which are learned as a quantity; `task` classification learns them as classes")
             }));
         }

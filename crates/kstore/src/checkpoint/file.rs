@@ -260,9 +260,11 @@ impl<'a> Stored<'a> {
         Digest::of(serde_json::to_string(&self.described).unwrap_or_default().as_bytes())
     }
 
-    /// Names of the arrays, in the order of their bytes.
+    /// Names of the arrays, in the order of their bytes; empty arrays at one place in that of their names.
     pub(super) fn names(&self) -> Vec<String> {
-        self.metadata.offset_keys()
+        let mut names = self.metadata.offset_keys();
+        names.sort_by_cached_key(|name| (self.metadata.info(name).map(|info| info.data_offsets), name.clone()));
+        names
     }
 
     pub(super) fn bytes(&mut self, name: &str) -> Result<Array<'static>> {
