@@ -175,7 +175,7 @@ const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "frid
 fn name<'a>(text: &'a str, names: &[&str]) -> Option<(usize, &'a str)> {
     let (name, rest) = text.split_at(text.bytes().take_while(u8::is_ascii_alphabetic).count());
     let is_start = |of: &&str| of.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
-    Some((names.iter().position(|of| name.len() >= 3 && is_start(&of))?, rest))
+    Some((names.iter().position(|of| name.len() >= 3 && is_start(of))?, rest))
 }
 
 /// The day of a date with the name of its month, such as `14 Jan 2021`, `14-Jan-21`, `January 14, 2021` or `2021-Jan-14`, and what comes
