@@ -88,7 +88,7 @@ def test_class_weights_are_repeated_rows():
 
 @pytest.mark.parametrize("cls", [kmill.SVC, kmill.KernelLogisticRegression, kmill.KernelRidgeClassifier])
 def test_a_class_whose_rows_weigh_nothing_is_none(cls):
-    X, y = rows(150, 2)
+    X, y = rows(150)
     labels = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [-0.5, 0.5])]
     weight = np.where(labels == "a", 0.0, 1.0)
     kept = weight > 0

@@ -42,7 +42,8 @@ def test_classes_keep_their_labels():
     assert {text.split(",")[0] for text in listed(model.leaderboard_, "solver")} <= {"ridge", "svm", "logistic"}
     whole = kmill.tune(X, (y > 0).astype(np.int32), task="classification", **SMALL)
     assert whole.classes_.dtype == np.int32 and set(whole.predict(X)) == {0, 1}
-    assert type(kmill.tune(X, (y > 0).astype(np.int32), **SMALL)) is kmill.KernelRidge
+    assert kmill.tune(X, (y > 0).astype(np.int32), **SMALL).classes_.tolist() == [0, 1]
+    assert type(kmill.tune(X, (y > 0).astype(np.int32), task="regression", **SMALL)) is kmill.KernelRidge
 
 
 def test_files_and_arrays_choose_alike(tmp_path):

@@ -66,7 +66,7 @@ class Described:
             _parameters.check(parameter.name, getattr(self, parameter.name), parameter.type)
         found: dict[bool, Any] = {}
         # targets, weights, groups and folds are no features
-        folds = re.compile(r"^(column|groups:\d+):")
+        folds = re.compile(r"^(column|groups:\d+|forward:\d+(\+\d+)?):")
         named = [*options.values(), *filter(folds.match, [str(getattr(self, "cv", None))]), *filter(None, [getattr(self, "group", None)])]
         others = [*rows["targets"], *dict.fromkeys(folds.sub("", text) for text in named)]
         features = json.dumps({**rows, "targets": [], "keep": others})
