@@ -276,7 +276,6 @@ fn a_fit_that_goes_on_ends_at_the_fit_of_all_rows() {
     }
 }
 
-/// One that forgets is the weighted ridge regression of the recursion, and follows a target that changes.
 /// Rows beyond those of the fit are learned as they are, and the model does not clip them afterwards.
 #[test]
 fn a_fit_that_goes_on_learns_rows_beyond_its_ranges() {
@@ -295,6 +294,7 @@ fn a_fit_that_goes_on_learns_rows_beyond_its_ranges() {
     assert!((error - 0.0162).abs() < 1e-3, "{error}");
 }
 
+/// One that forgets is the weighted ridge regression of the recursion, and follows a target that changes.
 #[test]
 fn a_fit_that_goes_on_may_forget() {
     let (x, mut y) = rows(1200);

@@ -12,7 +12,8 @@ const MOST_POINTS: usize = 1000;
 /// The median distance over all pairs of rows (of 1,000 evenly spaced rows, if there are more).
 ///
 /// If the median is 0 (duplicates), the median of the distances that are not 0; if there are none, 1. An even number of
-/// distances has the mean of the middle two as its median. With weights a row counts so many times, and its copies lie at distance 0. Costs n² d / 2 operations.
+/// distances has the mean of the middle two as its median. A row of weight w counts as w copies of
+/// it, at distance 0 from each other. Costs n² d / 2 operations.
 /// Of `sparse` rows as [`kstore::sparse`] lays them out.
 pub(super) fn median_distance(sample: MatRef<'_, f64>, weights: &[f64], metric: Distance, sparse: bool) -> Result<f64> {
     let n = sample.nrows().min(MOST_POINTS);
