@@ -47,7 +47,7 @@ pub(crate) fn answer(answer: &clap::Error, words: &[OsString]) -> ExitCode {
         let mut command = args::command(words);
         // names of arguments are shown as they are in the sentence only then
         command.build();
-        let text = shown::lines(&complaint(answer, &command)).into_owned();
+        let text = shown::lines(&complaint(answer, &command, words)).into_owned();
         let _ = write!(std::io::stderr(), "{}", colour::painted(&text, &std::io::stderr()));
         return ExitCode::from(2);
     }
@@ -62,9 +62,10 @@ pub(crate) fn answer(answer: &clap::Error, words: &[OsString]) -> ExitCode {
 }
 
 /// The text of an error of usage; where clap does not say what the option is for, this adds it.
-fn complaint(error: &clap::Error, command: &Command) -> String {
+fn complaint(error: &clap::Error, command: &Command, words: &[OsString]) -> String {
     let mut text = error.render().to_string();
-    if let Some(answer) = elsewhere::answer(error) {
+    let verb = words.get(1).and_then(|word| word.to_str()).filter(|word| !word.starts_with('-'));
+    if let Some(answer) = elsewhere::answer(error, command, verb) {
         return format!("error: {answer}\n\nFor more information, try '--help'.\n");
     }
     if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) {

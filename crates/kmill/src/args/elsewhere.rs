@@ -1,6 +1,7 @@
 //! Words that people know from other programs, and what they are called here.
 
 use super::is_among;
+use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use kstore::shown;
 use std::ffi::{OsStr, OsString};
@@ -84,8 +85,8 @@ fn find(table: &[(&str, &'static str)], word: &str) -> Option<&'static str> {
     table.iter().find(|(known, _)| is_among(known, word)).map(|(_, own)| *own)
 }
 
-/// The answer to an option or a solver that is called otherwise here; `None` for one that no table has.
-pub(crate) fn answer(error: &clap::Error) -> Option<String> {
+/// The answer to an option or a solver that the command line does not know; `None` for other errors.
+pub(crate) fn answer(error: &clap::Error, command: &Command, verb: Option<&str>) -> Option<String> {
     let said = |kind| match error.get(kind) {
         Some(ContextValue::String(said)) => Some(said.as_str()),
         _ => None,
@@ -97,18 +98,20 @@ pub(crate) fn answer(error: &clap::Error) -> Option<String> {
             if let Some(answer) = find(&ELSEWHERE, &word) {
                 return Some(format!("there is no option {option}: {answer}"));
             }
-            let named = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
-            let reason = RELATIVES.iter().find(|(verbs, options, _)| {
-                named.as_ref().is_some_and(|verb| is_among(verbs, verb)) && is_among(options, &word)
-            });
-            let verb = named.map(|verb| format!("kmill {verb}"));
-            let verb = verb.as_deref().unwrap_or("kmill");
+            let reason = RELATIVES
+                .iter()
+                .find(|(verbs, options, _)| verb.is_some_and(|verb| is_among(verbs, verb)) && is_among(options, &word));
+            let called = verb.map_or_else(|| "kmill".to_string(), |verb| format!("kmill {verb}"));
             if let Some((_, _, reason)) = reason {
-                return Some(format!("{verb} has no option {}: {reason}", shown::short(option)));
+                return Some(format!("{called} has no option {}: {reason}", shown::short(option)));
             }
-            let near = said(ContextKind::SuggestedArg).map(|near| format!("did you mean {near}?"));
-            let next = near.unwrap_or_else(|| format!("see {verb} --help"));
-            Some(format!("{verb} has no option {}; {next}", shown::short(option)))
+            let others = verbs_with(command, &word);
+            let next = match said(ContextKind::SuggestedArg) {
+                _ if !others.is_empty() => format!("it is an option of {}", others.join(", ")),
+                Some(near) => format!("did you mean {near}?"),
+                None => format!("see {called} --help"),
+            };
+            Some(format!("{called} has no option {}; {next}", shown::short(option)))
         }
         ErrorKind::InvalidValue if said(ContextKind::InvalidArg)? == "<SOLVER>" => {
             let named = said(ContextKind::InvalidValue)?;
@@ -118,6 +121,14 @@ pub(crate) fn answer(error: &clap::Error) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The verbs with an option of this name.
+fn verbs_with<'c>(command: &'c Command, option: &str) -> Vec<&'c str> {
+    let has = |verb: &&Command| {
+        verb.get_arguments().any(|arg| arg.get_long().is_some_and(|long| long.eq_ignore_ascii_case(option)))
+    };
+    command.get_subcommands().filter(has).map(Command::get_name).collect()
 }
 
 /// The answer to a kernel that is called otherwise here; `None` for one that the table does not have.
@@ -149,6 +160,37 @@ mod tests {
         for (words, own) in SOLVERS {
             assert!(ksolve::solver::registry().into_iter().any(|family| family.name == own), "{own}");
             assert!(ksolve::solver::registry().into_iter().all(|family| !is_among(words, family.name)), "{words}");
+        }
+    }
+
+    #[test]
+    fn an_option_of_another_verb_is_answered_with_that_verb_or_a_reason() {
+        let command = args::command(&[]);
+        let long = |verb: &Command| -> Vec<String> {
+            verb.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_string).collect()
+        };
+        let all: std::collections::BTreeSet<String> = command.get_subcommands().flat_map(long).collect();
+        assert!(all.len() > 80, "{all:?}");
+        for verb in command.get_subcommands() {
+            let name = verb.get_name();
+            for option in all.iter().filter(|option| !long(verb).contains(option)) {
+                // a value may follow, so that an option of the same prefix is not meant
+                let line = ["kmill", name, &format!("--{option}")];
+                let Err(error) = command.clone().try_get_matches_from(line) else { continue };
+                if error.kind() != ErrorKind::UnknownArgument {
+                    // an alias such as --ranks, which asks for its value
+                    continue;
+                }
+                let text = answer(&error, &command, Some(name)).unwrap();
+                let given = RELATIVES.iter().find(|(v, o, _)| is_among(v, name) && is_among(o, option));
+                match given {
+                    Some((_, _, reason)) => assert!(text.contains(reason), "{line:?}: {text}"),
+                    None => assert!(
+                        text.contains("it is an option of ") || text.contains("there is no option"),
+                        "{line:?}: {text}"
+                    ),
+                }
+            }
         }
     }
 

@@ -7,21 +7,22 @@
 //! maximise Σ_i |vᵀ(φ_i − μ)|   over ‖v‖ = 1
 //! ```
 //!
-//! From the row farthest from the mean, v becomes the normalised sum of all rows, each turned to the side of the plane that v
-//! points to, until no row changes sides. The sum never falls, and there are finitely many sides. Where a row lies on the plane then,
-//! either side is as good, and v may be no maximum: it takes a small random step, and goes on if that leads higher (Kwak's step 4b).
-//! What is reached is a local maximum. The features of a projection are coordinates of the rows in feature space, which makes an L1 method of kernels out of
-//! one of vectors: Kwak's nonlinear projection trick. Uncentred, μ = 0. Signs: the largest entry of a direction is positive.
+//! In each iteration v becomes the normalised sum of all rows, each with the sign of its score, until no sign changes. The sum never falls,
+//! and there are finitely many sign patterns. If a row then lies on the plane orthogonal to v, both signs are equally good and v may not be a
+//! maximum: v takes a small random step, and the search continues if that leads higher (Kwak's step 4b). A search ends at a local maximum, so
+//! several start: one at the row farthest from the mean, the others in random directions, and the highest sum wins. The features of a
+//! projection are coordinates of the rows in feature space, which makes a kernel method of an L1 method of vectors: Kwak's nonlinear
+//! projection trick. Uncentred, μ = 0. Signs: the largest entry of a direction is positive.
 //!
-//! *Passes*: one that [keeps](crate::features::StoredFeatures) the features, one for the mean, and for every component one and those of its
-//! iterations, 4np flops each. *Bytes*: a few numbers for each feature and component.
+//! *Passes*: one that [keeps](crate::features::StoredFeatures) the features, one for the mean, and for every component one and those of the
+//! iterations of its searches, 4np flops each. *Bytes*: a few numbers for each feature and component.
 //!
 //! References: Kwak, "Nonlinear projection trick in kernel methods: an alternative to the kernel trick", IEEE Trans. Neural
 //! Networks and Learning Systems 24, 2013; Kwak, "Principal component analysis based on L1-norm maximization", IEEE TPAMI 30,
 //! 2008.
 
 use super::kpca::{FEWER, distance, sign};
-use super::parameter::{COMPONENTS, NOVELTY, STEPS, TOLERANCE, UNCENTRED};
+use super::parameter::{COMPONENTS, NOVELTY, Parameter, STARTS, STEPS, TOLERANCE, UNCENTRED};
 use super::{Figure, Found, Solver, SolverFacts, SolverFamily, mean::sum};
 use crate::features::{self, FitData, StoredFeatures, Sums, Tile, Wanted};
 use crate::request::{PassShape, ProblemSize};
@@ -36,16 +37,22 @@ pub(super) const FAMILY: SolverFamily = SolverFamily {
     name: "kpca-l1",
     about: "kernel principal components in the L1 norm, which outliers move less",
     task: Task::Components,
-    parameters: &[COMPONENTS, UNCENTRED, NOVELTY, STEPS, TOLERANCE],
+    parameters: &[COMPONENTS, UNCENTRED, NOVELTY, SEARCHES, STEPS, TOLERANCE],
     make: |settings| {
         Ok(Box::new(KernelPcaL1 {
             components: settings.count(&COMPONENTS).unwrap_or_default(),
             centre: !settings.flag(&UNCENTRED),
             novelty: settings.flag(&NOVELTY),
+            starts: settings.count(&SEARCHES).unwrap_or_default(),
             steps: settings.count(&STEPS).unwrap_or_default(),
         }))
     },
 };
+
+/// The parameter `starts`. On 60 tables of up to 1,000 rows one start fell short of the best of 32 by 2 % on average and 13 % at most; four
+/// fall short by 0.4 % and 4 %.
+const SEARCHES: Parameter =
+    Parameter { default: Some("4"), about: "Number of searches for each component; the best one counts", ..STARTS };
 
 /// The search ends where the farthest row is below this many rounding errors of the features, relative to the farthest
 /// row at the start: what is left is rounding.
@@ -59,6 +66,7 @@ struct KernelPcaL1 {
     components: usize,
     centre: bool,
     novelty: bool,
+    starts: usize,
     steps: usize,
 }
 
@@ -87,7 +95,7 @@ impl<T: Real> Solver<T> for KernelPcaL1 {
         so_far.directions.reserve_exact((kept.p * wanted).saturating_sub(so_far.directions.len()));
         let mut search = Search { data, kept: &kept, mean, passes: so_far.passes, so_far };
         while search.found().len() < wanted {
-            match search.next(self.steps) {
+            match search.next(self.starts, self.steps) {
                 Ok(true) => steps.after(&search.so_far),
                 Ok(false) => break,
                 Err(error) => {
@@ -146,6 +154,18 @@ struct Farthest {
     row: Vec<f64>,
 }
 
+/// Where a search ended: the direction, Σ |score| there, and its iterations.
+struct Maximum {
+    direction: Vec<f64>,
+    total: f64,
+    iterations: usize,
+}
+
+/// True if a sum is larger than another by more than rounding.
+fn grows<T: Real>(total: f64, before: f64) -> bool {
+    total > before * (1.0 + T::EPSILON)
+}
+
 impl Merge for Farthest {
     fn merge(&mut self, later: &Self) {
         if later.outside > self.outside {
@@ -183,11 +203,21 @@ impl<T: Real> Search<'_, '_, T> {
     }
 
     /// Finds the next component; false where only rounding is left.
-    fn next(&mut self, steps: usize) -> Result<bool> {
+    fn next(&mut self, starts: usize, steps: usize) -> Result<bool> {
         let Some((row, squared)) = self.farthest()? else { return Ok(false) };
         let longest = self.so_far.longest.first().copied().unwrap_or(squared);
-        let (direction, iterations) = self.climb(row, steps, T::EPSILON * longest.sqrt())?;
-        self.so_far.directions.extend(direction);
+        let zero = T::EPSILON * longest.sqrt();
+        let mut best = self.climb(row, steps, zero)?;
+        let mut iterations = best.iterations;
+        for start in 1..starts {
+            let Some(direction) = self.unit(self.random(start)) else { continue };
+            let other = self.climb(direction, steps, zero)?;
+            iterations += other.iterations;
+            if grows::<T>(other.total, best.total) {
+                best = other;
+            }
+        }
+        self.so_far.directions.extend(best.direction);
         self.so_far.iterations.push(iterations as f64);
         self.so_far.longest = vec![longest];
         self.so_far.passes = self.passes;
@@ -264,40 +294,37 @@ impl<T: Real> Search<'_, '_, T> {
         Ok(Some((row, squared)))
     }
 
-    /// Iterates from a direction to one at which no row changes sides; returns it with the number of iterations. Scores up to `zero`
-    /// are those of rows on the plane.
-    fn climb(&mut self, start: Vec<f64>, steps: usize, zero: f64) -> Result<(Vec<f64>, usize)> {
+    /// Iterates from a direction until no row changes sides. Scores up to `zero` are those of rows on the plane.
+    fn climb(&mut self, start: Vec<f64>, steps: usize, zero: f64) -> Result<Maximum> {
         let (mut v, mut before, mut step) = (start, f64::NEG_INFINITY, 0);
         // where the search stood still before, and the sum there
         let mut kept: Option<(Vec<f64>, f64)> = None;
-        let grows = |total: f64, before: f64| total > before * (1.0 + T::EPSILON);
         loop {
             step += 1;
             let (mut sums, [balance, total, on_plane]) = self.sides(&v, zero)?;
             // a sum that does not grow by more than rounding is that of the same sides
-            let settled = !grows(total, before);
-            let higher = kept.as_ref().is_none_or(|(_, kept)| grows(total, *kept));
-            if settled && on_plane > 0.0 && higher && step < steps {
+            let stopped = !grows::<T>(total, before);
+            let higher = kept.as_ref().is_none_or(|(_, kept)| grows::<T>(total, *kept));
+            if stopped && on_plane > 0.0 && higher && step < steps {
                 let next = self.nudged(&v);
                 kept = Some((std::mem::replace(&mut v, next), total));
                 before = f64::NEG_INFINITY;
                 continue;
             }
-            if settled || step >= steps {
-                if !settled {
+            if stopped || step >= steps {
+                if !stopped {
                     let j = self.found().len() + 1;
                     self.data.resources.stages.warn(format!("component {j} still changed after {steps} `steps`"));
                 }
-                return Ok((kept.filter(|_| !higher).map_or(v, |(kept, _)| kept), step));
+                let (direction, total) = kept.filter(|_| !higher).unwrap_or((v, total));
+                return Ok(Maximum { direction, total, iterations: step });
             }
             before = total;
             sums.iter_mut().zip(&self.mean).for_each(|(sum, mean)| *sum -= balance * mean);
-            self.deflate(&mut sums);
-            let length = dot(&sums, sums.iter()).sqrt();
-            if length <= 0.0 || !length.is_finite() {
-                return Ok((v, step));
+            match self.unit(sums) {
+                Some(next) => v = next,
+                None => return Ok(Maximum { direction: v, total, iterations: step }),
             }
-            v = sums.iter().map(|sum| sum / length).collect();
         }
     }
 
@@ -325,15 +352,27 @@ impl<T: Real> Search<'_, '_, T> {
         Ok((sums, [totals[0], totals[1], totals[2]]))
     }
 
-    /// A direction near v, orthogonal to the components; the same one in every run.
-    fn nudged(&self, v: &[f64]) -> Vec<f64> {
+    /// A vector that is orthogonal to the components and of length 1; `None` if nothing is left of it.
+    fn unit(&self, mut v: Vec<f64>) -> Option<Vec<f64>> {
+        self.deflate(&mut v);
+        let length = dot(&v, v.iter()).sqrt();
+        v.iter_mut().for_each(|v| *v /= length);
+        (length > 0.0 && length.is_finite()).then_some(v)
+    }
+
+    /// A random vector for each start: the same one in every run.
+    fn random(&self, start: usize) -> Vec<f64> {
         let coins = Stream::new(self.data.options.seed, Purpose::Nudges, self.found().len() as u64);
-        let random: Vec<f64> = (0..v.len() as u64).map(|i| coins.uniform(i) - 0.5).collect();
+        let p = self.kept.p as u64;
+        let first = start as u64 * p;
+        (first..first + p).map(|i| coins.uniform(i) - 0.5).collect()
+    }
+
+    /// A direction near v, orthogonal to the components.
+    fn nudged(&self, v: &[f64]) -> Vec<f64> {
+        let random = self.random(0);
         let length = dot(&random, random.iter()).sqrt();
-        let mut near: Vec<f64> = v.iter().zip(&random).map(|(v, by)| v + NUDGE * by / length).collect();
-        self.deflate(&mut near);
-        let length = dot(&near, near.iter()).sqrt();
-        near.iter_mut().for_each(|v| *v /= length);
-        near
+        let near = v.iter().zip(&random).map(|(v, by)| v + NUDGE * by / length).collect();
+        self.unit(near).unwrap_or_else(|| v.to_vec())
     }
 }

@@ -236,7 +236,7 @@ impl Choice<'_> {
         memory: &mut Memory<'_>,
     ) -> Result<Search<'s, T>> {
         let mut search = Search::<T>::open(self.selected, options, resources)?;
-        search.look_at_target(self.base.task()?)?;
+        search.look_at_target(self.selected, self.base.task()?)?;
         self.listener.begin(Part::Search, search.runs() as u64);
         let scaling = options.training.scaling;
         while let Some((kernel, rows)) = search.upcoming() {

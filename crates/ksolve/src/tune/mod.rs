@@ -54,7 +54,7 @@ use crate::folds::FoldSpec;
 use crate::job::Run;
 use crate::metric::{self, Learned, MetricRequest, RoundReport, RoundRequest, picked};
 use crate::prepare::candidates;
-use crate::prepare::survey::{FEW_WHOLE, Survey, survey};
+use crate::prepare::survey::{FEW_WHOLE, Survey, survey, warn_of_classes};
 use crate::request::{MetricSource, PassShape, Resources, TrainOptions};
 use crate::{Error, Folds, Result, Targets, Task, train::prepared};
 use kapprox::Real;
@@ -200,9 +200,10 @@ impl<'a, T: Real> Search<'a, T> {
         Ok(search)
     }
 
-    /// Warns of a target that is likely to be another one, and refuses one that nothing is learned from.
-    pub(super) fn look_at_target(&self, task: Task) -> Result<()> {
-        let warning = self.trials.look_at_target(task)?;
+    /// Warns of a target that may hold classes and of a ranking with few pairs.
+    pub(super) fn look_at_target(&self, selected: &Selected, task: Task) -> Result<()> {
+        warn_of_classes(selected, &self.survey.statistics, task, self.resources.stages);
+        let warning = if task == Task::Ranking { self.trials.look_at_pairs()? } else { None };
         warning.into_iter().for_each(|text| self.resources.stages.warn(text));
         Ok(())
     }

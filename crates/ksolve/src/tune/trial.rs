@@ -13,9 +13,6 @@ use std::collections::BTreeSet;
 /// Pairs of rows below which an error of their order is chance.
 const FEW_PAIRS: f64 = 100.0;
 
-/// Most whole numbers that look like classes.
-const MOST_CLASSES: usize = 30;
-
 /// The rows of a search, scaled, each with its fold. One fold is kept apart: no choice sees its rows.
 pub(super) struct Trials<T> {
     rows: MemoryRows<T>,
@@ -156,15 +153,6 @@ impl<T: Real> Trials<T> {
         })
     }
 
-    /// The number of different values of a single numeric target, where they are a few whole numbers, as those of classes are.
-    pub(super) fn whole_numbers(&self) -> Option<usize> {
-        let one = self.rows.shape().targets == 1 && !self.weighted;
-        let targets = || self.values.iter().step_by(self.t);
-        let whole = one && targets().all(|value| value.fract() == 0.0);
-        let values: BTreeSet<u64> = targets().filter(|_| whole).map(|value| value.to_bits()).collect();
-        Some(values.len()).filter(|found| (2..=MOST_CLASSES).contains(found))
-    }
-
     pub(super) fn len(&self) -> usize {
         self.folds.len()
     }
@@ -215,19 +203,11 @@ impl<T: Real> Trials<T> {
         picked(sample, (0..sample.len()).filter(|i| seen.contains(&sample.rows[*i])))
     }
 
-    /// What is to be said of the target before a search.
+    /// A warning if the rows kept apart have few pairs to rank.
     ///
     /// # Errors
     /// [`Error::Option`] for a ranking of which no two rows that choices see can be compared.
-    pub(super) fn look_at_target(&self, task: Task) -> Result<Option<String>> {
-        if task == Task::Regression {
-            return Ok(self.whole_numbers().map(|k| {
-                format!("the target holds {k} whole numbers, which are learned as a quantity; `task` classification learns them as classes")
-            }));
-        }
-        if task != Task::Ranking {
-            return Ok(None);
-        }
+    pub(super) fn look_at_pairs(&self) -> Result<Option<String>> {
         let group = |i: usize| if self.grouped { self.values[(i + 1) * self.t - 1] as u32 } else { 0 };
         let pairs = |seen: bool| {
             let takes = |i: usize| self.is_seen(i) == seen;
